@@ -1,0 +1,358 @@
+//! wgpu adapters: the list CubeCL works from, and what each adapter can do.
+
+use std::sync::{Mutex, PoisonError};
+
+use cubecl::WgpuCompilationOptions;
+use cubecl::device::{WgpuBackend, WgpuDevice, WgpuDeviceKind};
+use cubecl::features::{Plane, TypeUsage};
+use cubecl::ir::{
+    DeviceIdentity, DeviceProperties, ElemType, FloatKind, HardwareProperties,
+    MemoryDeviceProperties, PhysicalDevice,
+};
+use cubecl::profile::TimingMethod;
+use wgpu::{Backend, DeviceType};
+
+use crate::discover::Found;
+use crate::guard::quietly;
+use crate::memory::host_memory;
+use crate::probe::{Located, index_among, vendor_of_card};
+use crate::{Capability, Device, DeviceKind, OpenError, Runtime, Vendor};
+
+/// One adapter under the name CubeCL reaches it by.
+struct Listed {
+    /// `None` for a software adapter after the first, which CubeCL can't name.
+    kind: Option<WgpuDeviceKind>,
+    capability: Capability,
+}
+
+/// The devices of `runtime` (`wgpu` or `vulkan`).
+pub(crate) fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
+    let found = (0..).zip(adapters(runtime)?).map(|(index, listed)| {
+        let device = runtime.at(index);
+        let status = match listed.kind {
+            Some(_) => Ok(listed.capability),
+            None => Err(unreachable_adapter(device, &listed.capability.name)),
+        };
+        Found { device, status }
+    });
+    Ok(found.collect())
+}
+
+pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
+    let mut adapters = adapters(device)?;
+    let index = index_among(device, adapters.len())?;
+    let listed = adapters.swap_remove(index as usize);
+    let resolved = device.at(index);
+    let kind = listed
+        .kind
+        .ok_or_else(|| unreachable_adapter(resolved, &listed.capability.name))?;
+    // The kind is always named. CubeCL's own default device is another device to it than the same
+    // adapter by its kind (two clients, no sharing), and follows an environment variable.
+    let inner = WgpuDevice::new(kind).on(match device {
+        Device::Vulkan(_) => WgpuBackend::Vulkan,
+        _ => WgpuBackend::Auto,
+    });
+    Ok(Located {
+        device: resolved,
+        cubecl: Some(cubecl::Device::Wgpu(inner)),
+        known: Some(listed.capability),
+    })
+}
+
+fn unreachable_adapter(device: Device, name: &str) -> OpenError {
+    OpenError::Failed {
+        device,
+        reason: format!("`{name}` is not the first software adapter, the only one CubeCL reaches"),
+    }
+}
+
+/// The adapters of `device`'s graphics API, best kind first; at least one, or the reason.
+fn adapters(device: Device) -> Result<Vec<Listed>, OpenError> {
+    let (apis, library): (&[Backend], _) = match device {
+        Device::Vulkan(_) => (&[Backend::Vulkan], "a Vulkan driver"),
+        _ if cfg!(target_os = "macos") => (&[Backend::Metal], "a Metal driver"),
+        _ => (
+            &[Backend::Vulkan, Backend::Dx12, Backend::Gl],
+            "a Vulkan driver (mesa-vulkan-drivers has a software one)",
+        ),
+    };
+    // `quietly` also keeps to one thread at a time: wgpu's OpenGL contexts panic on being used, or
+    // merely dropped, by two.
+    let found = quietly(|| survey(apis)).map_err(|reason| OpenError::Failed { device, reason })?;
+    if found.is_empty() {
+        return Err(OpenError::NoDriver {
+            device,
+            library,
+            reason: format!("no adapter on {}", names(apis)),
+        });
+    }
+    Ok(found)
+}
+
+fn survey(apis: &[Backend]) -> Vec<Listed> {
+    // CubeCL counts each kind by itself, in the driver's order; so count before sorting.
+    let mut counts = [0; RANKS];
+    let mut listed: Vec<_> = settle(apis)
+        .iter()
+        .map(|adapter| {
+            let device_type = adapter.get_info().device_type;
+            let rank = rank(device_type);
+            let index = counts[rank];
+            counts[rank] += 1;
+            let listed = Listed {
+                kind: named(device_type, index),
+                capability: capability(adapter),
+            };
+            (rank, listed)
+        })
+        .collect();
+    listed.sort_by_key(|(rank, _)| *rank);
+    listed.into_iter().map(|(_, listed)| listed).collect()
+}
+
+const RANKS: usize = 5;
+
+fn rank(device_type: DeviceType) -> usize {
+    match device_type {
+        DeviceType::DiscreteGpu => 0,
+        DeviceType::IntegratedGpu => 1,
+        DeviceType::VirtualGpu => 2,
+        DeviceType::Other => 3,
+        DeviceType::Cpu => 4,
+    }
+}
+
+fn named(device_type: DeviceType, index: usize) -> Option<WgpuDeviceKind> {
+    Some(match device_type {
+        DeviceType::DiscreteGpu => WgpuDeviceKind::DiscreteGpu(index),
+        DeviceType::IntegratedGpu => WgpuDeviceKind::IntegratedGpu(index),
+        DeviceType::VirtualGpu => WgpuDeviceKind::VirtualGpu(index),
+        DeviceType::Other => WgpuDeviceKind::Other(index),
+        DeviceType::Cpu if index == 0 => WgpuDeviceKind::Cpu,
+        DeviceType::Cpu => return None,
+    })
+}
+
+fn names(apis: &[Backend]) -> String {
+    let names: Vec<_> = apis.iter().map(|api| format!("{api:?}")).collect();
+    names.join(", ")
+}
+
+/// The adapters of the graphics API CubeCL would come up on: the first of `apis` with something
+/// better than a software adapter, or else the first with anything.
+///
+/// CubeCL keeps its choice private, and a kind's index means nothing on another API.
+fn settle(apis: &[Backend]) -> Vec<wgpu::Adapter> {
+    let mut software = Vec::new();
+    for &api in apis {
+        let adapters = enumerate(api);
+        if adapters
+            .iter()
+            .any(|adapter| adapter.get_info().device_type != DeviceType::Cpu)
+        {
+            return adapters;
+        }
+        if software.is_empty() {
+            software = adapters;
+        }
+    }
+    software
+}
+
+/// One instance per graphics API for the life of the process: Vulkan loaders crash when instances
+/// come and go on several threads.
+static INSTANCES: Mutex<Vec<(Backend, wgpu::Instance)>> = Mutex::new(Vec::new());
+
+fn enumerate(api: Backend) -> Vec<wgpu::Adapter> {
+    if !wgpu::Instance::enabled_backend_features().contains(api.into()) {
+        return Vec::new();
+    }
+    let mut instances = INSTANCES.lock().unwrap_or_else(PoisonError::into_inner);
+    let instance = match instances.iter().find(|(known, _)| *known == api) {
+        Some((_, instance)) => instance.clone(),
+        None => {
+            let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+                backends: api.into(),
+                ..wgpu::InstanceDescriptor::new_without_display_handle()
+            });
+            instances.push((api, instance.clone()));
+            instance
+        }
+    };
+    cubecl::future::block_on(instance.enumerate_adapters(api.into()))
+}
+
+/// What CubeCL will report for a device on `adapter`, without making one.
+fn capability(adapter: &wgpu::Adapter) -> Capability {
+    let info = adapter.get_info();
+    let mut properties = properties(adapter, &info);
+    let mut options = WgpuCompilationOptions::default();
+    let spirv = register_spirv(adapter, &mut properties, &mut options);
+    if !spirv && adapter.features().contains(wgpu::Features::SHADER_F16) {
+        properties.register_type_usage(ElemType::Float(FloatKind::F16), TypeUsage::all());
+    }
+    let runtime = if spirv {
+        Runtime::Vulkan
+    } else {
+        Runtime::Wgpu
+    };
+    let mut capability = Capability::from_properties(runtime, &properties);
+    capability.kind = kind(info.device_type);
+    capability.vendor = match info.device_type {
+        DeviceType::Cpu => Vendor::Software,
+        // Metal reports no vendor; there is only one.
+        _ if info.vendor == 0 && info.backend == Backend::Metal => Vendor::Apple,
+        _ => vendor_of_card(info.vendor.into()),
+    };
+    capability.fp8_conversion = options.vulkan.supports_float8;
+    if capability.is_cpu() {
+        // A software adapter's heap is main memory, and the driver's figure for it is made up.
+        capability.memory = host_memory();
+    }
+    capability
+}
+
+fn kind(device_type: DeviceType) -> DeviceKind {
+    match device_type {
+        DeviceType::DiscreteGpu => DeviceKind::DiscreteGpu,
+        DeviceType::IntegratedGpu => DeviceKind::IntegratedGpu,
+        DeviceType::VirtualGpu => DeviceKind::VirtualGpu,
+        DeviceType::Cpu => DeviceKind::Cpu,
+        DeviceType::Other => DeviceKind::Unknown,
+    }
+}
+
+#[cfg(feature = "vulkan")]
+fn register_spirv(
+    adapter: &wgpu::Adapter,
+    properties: &mut DeviceProperties,
+    options: &mut WgpuCompilationOptions,
+) -> bool {
+    cubecl::wgpu::vulkan::register_vulkan_features(adapter, properties, options)
+}
+
+#[cfg(not(feature = "vulkan"))]
+fn register_spirv(
+    _: &wgpu::Adapter,
+    _: &mut DeviceProperties,
+    _: &mut WgpuCompilationOptions,
+) -> bool {
+    false
+}
+
+/// CubeCL's properties before its shader compiler adds to them.
+fn properties(adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo) -> DeviceProperties {
+    let limits = adapter.limits();
+    let software = info.device_type == DeviceType::Cpu;
+    // CubeCL's stand-in where the browser reports none.
+    let (plane_size_min, plane_size_max) = match (info.subgroup_min_size, info.subgroup_max_size) {
+        (0, 0) => (8, 128),
+        _ if cfg!(all(target_vendor = "apple", target_arch = "aarch64")) => (32, 32),
+        sizes => sizes,
+    };
+    let cubes = limits.max_compute_workgroups_per_dimension;
+    let alignment = limits
+        .min_uniform_buffer_offset_alignment
+        .max(limits.min_storage_buffer_offset_alignment);
+    let binding = limits
+        .max_storage_buffer_binding_size
+        .min(limits.max_buffer_size);
+    let mut properties = DeviceProperties::new(
+        Default::default(),
+        MemoryDeviceProperties::new(binding, u64::from(alignment)),
+        HardwareProperties {
+            load_width: 128,
+            vector_register_count: None,
+            plane_size_min,
+            plane_size_max,
+            // One more holds the lengths of the others.
+            max_bindings: limits
+                .max_storage_buffers_per_shader_stage
+                .saturating_sub(1),
+            max_shared_memory_size: limits.max_compute_workgroup_storage_size as usize,
+            max_cube_count: (cubes, cubes, cubes),
+            max_units_per_cube: limits.max_compute_invocations_per_workgroup,
+            max_cube_dim: (
+                limits.max_compute_workgroup_size_x,
+                limits.max_compute_workgroup_size_y,
+                limits.max_compute_workgroup_size_z,
+            ),
+            num_streaming_multiprocessors: None,
+            num_cpu_cores: None,
+            last_level_cache_size: None,
+            num_tensor_cores: None,
+            min_tensor_cores_dim: None,
+            max_vector_size: 4,
+            cube_mma_reserved_shared_memory: 0,
+        },
+        TimingMethod::System,
+        DeviceIdentity {
+            name: info.name.clone(),
+            fingerprint: String::new(),
+            physical: (!software).then(PhysicalDevice::default),
+        },
+    );
+    // CubeCL trusts no software adapter with subgroup operations.
+    if adapter.features().contains(wgpu::Features::SUBGROUP) && !software {
+        properties.features.plane.insert(Plane::Ops);
+    }
+    properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_can_list_at_the_same_time() {
+        let lists: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| list(Device::Wgpu(None)).map(|found| found.len())))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert!(lists.iter().all(|count| *count == lists[0]), "{lists:?}");
+    }
+
+    /// The figures above are CubeCL's own: a started device has to report the same.
+    #[test]
+    fn a_started_adapter_reports_what_was_read_before() {
+        for Found { device, status } in crate::discover() {
+            let (Device::Wgpu(_) | Device::Vulkan(_), Ok(read)) = (device, status) else {
+                continue;
+            };
+            let opened = crate::open(&device).unwrap();
+            let client = opened.client().unwrap();
+            assert_eq!(
+                client.name() == "wgpu<spirv>",
+                read.runtime == Runtime::Vulkan
+            );
+            let mut started = Capability::from_properties(read.runtime, client.properties());
+            started.kind = read.kind;
+            started.vendor = read.vendor;
+            started.fp8_conversion = read.fp8_conversion;
+            started.memory = read.memory;
+            assert_eq!(started, read, "{device}");
+        }
+    }
+
+    #[test]
+    fn no_index_is_the_first_and_shares_its_client() {
+        let Ok(best) = crate::open(&Device::Wgpu(None)) else {
+            return;
+        };
+        assert_eq!(best.device, Device::Wgpu(Some(0)));
+        let first = crate::open(&Device::Wgpu(Some(0))).unwrap();
+        assert_eq!(best.cubecl(), first.cubecl());
+    }
+
+    #[test]
+    fn software_adapters_are_named_and_come_last() {
+        assert_eq!(named(DeviceType::Cpu, 0), Some(WgpuDeviceKind::Cpu));
+        assert_eq!(named(DeviceType::Cpu, 1), None);
+        assert_eq!(rank(DeviceType::Cpu), RANKS - 1);
+    }
+}

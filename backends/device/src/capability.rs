@@ -1,0 +1,226 @@
+//! What a device can do: the one input, beside the problem, that a kernel's `plan` reads.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// The limits and features of one device, in the terms kernels are planned with.
+///
+/// Read from the wgpu adapter and the CubeCL device properties by [`crate::probe`]; a test or a
+/// compile-only run writes one by hand. Sizes are bytes unless the name says otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Capability {
+    /// Adapter name as the driver tells it.
+    pub name: String,
+    /// Who made the device.
+    pub vendor: Vendor,
+    /// Instruction set or chip family where known: `sm_90`, `gfx942`, `x86_64`.
+    pub architecture: Option<String>,
+    /// The runtime the device is reached through.
+    pub runtime: Runtime,
+    /// What sort of device it is.
+    pub kind: DeviceKind,
+    /// Hard limits of a launch.
+    pub limits: Limits,
+    /// Widest load in bits (CPU: the vector register; GPU: 128).
+    pub load_width_bits: u32,
+    /// Vector registers a CPU kernel may keep live; `None` on a GPU.
+    pub vector_registers: Option<u32>,
+    /// Parallel CPU cores; `None` on a GPU.
+    pub cpu_cores: Option<u32>,
+    /// Smallest and largest subgroup where subgroup operations may be used.
+    pub subgroup: Option<(u32, u32)>,
+    /// f16 in storage buffers and arithmetic.
+    pub f16: bool,
+    /// bf16 in storage buffers.
+    pub bf16: bool,
+    /// Matrix-multiply-accumulate shapes the compiler can emit.
+    pub mma: Vec<MmaShape>,
+    /// The target has an FP8 conversion instruction.
+    pub fp8_conversion: bool,
+    /// The target multiplies FP8 matrices.
+    pub fp8_mma: bool,
+    /// Device memory where the driver tells.
+    pub memory: Option<MemoryFigures>,
+}
+
+/// Hard limits of one launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Buffers one kernel may bind (CubeCL keeps one more for metadata).
+    pub max_bindings: u32,
+    /// Invocations in one workgroup.
+    pub max_units_per_cube: u32,
+    /// Workgroup size along x, y, z.
+    pub max_cube_dim: [u32; 3],
+    /// Workgroups along x, y, z.
+    pub max_cube_count: [u32; 3],
+    /// Workgroup memory.
+    pub max_shared_memory: usize,
+    /// Bytes of one storage binding.
+    pub max_binding_bytes: u64,
+    /// Alignment of a binding's offset.
+    pub binding_alignment: u64,
+}
+
+impl Limits {
+    /// The default limits of the WebGPU specification, less the one binding CubeCL takes.
+    pub const WEBGPU_DEFAULT: Self = Self {
+        max_bindings: 7,
+        max_units_per_cube: 256,
+        max_cube_dim: [256, 256, 64],
+        max_cube_count: [65_535; 3],
+        max_shared_memory: 16 * 1024,
+        max_binding_bytes: 128 * 1024 * 1024,
+        binding_alignment: 256,
+    };
+}
+
+/// Maker of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vendor {
+    /// NVIDIA.
+    Nvidia,
+    /// AMD.
+    Amd,
+    /// Intel.
+    Intel,
+    /// Apple.
+    Apple,
+    /// Qualcomm.
+    Qualcomm,
+    /// ARM.
+    Arm,
+    /// A software rasteriser (lavapipe, SwiftShader, WARP).
+    Software,
+    /// Not known.
+    Unknown,
+}
+
+/// The runtime a device is reached through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Runtime {
+    /// wgpu with the WGSL compiler.
+    Wgpu,
+    /// wgpu on Vulkan with the SPIR-V compiler.
+    Vulkan,
+    /// CUDA.
+    Cuda,
+    /// ROCm/HIP.
+    Rocm,
+    /// CubeCL CPU (LLVM JIT).
+    Cpu,
+    /// Burn Flex: plain Rust.
+    Flex,
+}
+
+/// Sort of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// A GPU with its own memory.
+    DiscreteGpu,
+    /// A GPU that shares the host's memory.
+    IntegratedGpu,
+    /// A virtual GPU.
+    VirtualGpu,
+    /// A processor, directly or behind a software graphics driver.
+    Cpu,
+    /// Not known.
+    Unknown,
+}
+
+/// One matrix-multiply-accumulate shape: C\[m,n\] += A\[m,k\] · B\[k,n\].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct MmaShape {
+    /// Rows of A and C.
+    pub m: u32,
+    /// Columns of B and C.
+    pub n: u32,
+    /// Columns of A, rows of B.
+    pub k: u32,
+    /// Element type of A and B, e.g. `f16`.
+    pub input: String,
+    /// Element type of C, e.g. `f32`.
+    pub accumulator: String,
+}
+
+/// Bytes of device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryFigures {
+    /// Installed, or the limit that applies to this process.
+    pub total: u64,
+    /// Free now, where the driver tells.
+    pub free: Option<u64>,
+}
+
+impl Capability {
+    /// Whether the compiler multiplies `(m, n, k)` tiles of type `input` into `accumulator`.
+    pub fn has_mma(&self, tile: (u32, u32, u32), input: &str, accumulator: &str) -> bool {
+        self.mma.iter().any(|shape| {
+            (shape.m, shape.n, shape.k) == tile
+                && shape.input == input
+                && shape.accumulator == accumulator
+        })
+    }
+
+    /// Whether the device runs on the processor, directly or behind a software graphics driver.
+    pub fn is_cpu(&self) -> bool {
+        self.kind == DeviceKind::Cpu
+    }
+}
+
+impl fmt::Display for Vendor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Nvidia => "NVIDIA",
+            Self::Amd => "AMD",
+            Self::Intel => "Intel",
+            Self::Apple => "Apple",
+            Self::Qualcomm => "Qualcomm",
+            Self::Arm => "ARM",
+            Self::Software => "software",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+impl fmt::Display for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Wgpu => "wgpu",
+            Self::Vulkan => "vulkan",
+            Self::Cuda => "cuda",
+            Self::Rocm => "rocm",
+            Self::Cpu => "cpu",
+            Self::Flex => "flex",
+        })
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::DiscreteGpu => "discrete GPU",
+            Self::IntegratedGpu => "integrated GPU",
+            Self::VirtualGpu => "virtual GPU",
+            Self::Cpu => "CPU",
+            Self::Unknown => "unclassified adapter",
+        })
+    }
+}
+
+impl fmt::Display for MmaShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            m,
+            n,
+            k,
+            input,
+            accumulator,
+        } = self;
+        write!(f, "m{m}n{n}k{k} {input}->{accumulator}")
+    }
+}

@@ -1,0 +1,190 @@
+//! NVIDIA GPUs as the CUDA driver lists them.
+
+use std::thread;
+
+use cubecl::cuda::compiler::CudaBackend;
+use cubecl::device::CudaDevice;
+use cudarc::driver::sys::CUdevice_attribute::{self as Attribute, *};
+use cudarc::driver::{CudaContext, DriverError};
+
+use crate::discover::Found;
+use crate::guard::{PROBE_THREAD, quietly};
+use crate::nvidia::{Compiler, shapes};
+use crate::probe::{Located, index_among};
+use crate::{Capability, Device, DeviceKind, Limits, MemoryFigures, OpenError, Runtime, Vendor};
+
+/// CubeCL's own limits for CUDA.
+const MAX_BINDINGS: u32 = 1024;
+const ALIGNMENT: u64 = 512;
+
+/// Every CUDA GPU, described through a context of its own that is given back at once: a CubeCL
+/// runtime would hold memory on each GPU for the life of the process.
+pub(crate) fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
+    let devices: Vec<Device> = (0..).take(count(runtime)?).map(|i| runtime.at(i)).collect();
+    quietly(|| describe_all(&devices)).map_err(|reason| OpenError::Failed {
+        device: runtime,
+        reason,
+    })
+}
+
+pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
+    let index = index_among(device, count(device)?)?;
+    Ok(Located {
+        device: device.at(index),
+        cubecl: Some(cubecl::Device::Cuda(CudaDevice::new(index as usize))),
+        known: None,
+    })
+}
+
+/// Adds what CubeCL's properties do not say: free memory, and whether the GPU is integrated.
+pub(crate) fn complete(capability: Capability, index: u32) -> Capability {
+    // The runtime holds the device's primary context already: this takes another reference.
+    let figures = quietly(|| -> Result<_, DriverError> {
+        let context = CudaContext::new(index as usize)?;
+        Ok((memory(&context)?, kind(&context)?))
+    });
+    match figures {
+        Ok(Ok((memory, kind))) => Capability {
+            memory: Some(memory),
+            kind,
+            ..capability
+        },
+        _ => capability,
+    }
+}
+
+/// How many GPUs; at least one. Asks CubeCL, which looks for the library before it calls it.
+fn count(device: Device) -> Result<usize, OpenError> {
+    let any = cubecl::Device::Cuda(CudaDevice::default()).to_id();
+    let count = quietly(|| cubecl::Device::enumerate(any).len())
+        .map_err(|reason| OpenError::Failed { device, reason })?;
+    if count > 0 {
+        return Ok(count);
+    }
+    let loaded = std::path::Path::new("/proc/driver/nvidia/version").exists();
+    let reason = if loaded {
+        "the NVIDIA kernel driver is loaded, but libcuda is missing or shows no GPU"
+    } else {
+        "libcuda could not be loaded or shows no GPU"
+    };
+    Err(OpenError::NoDriver {
+        device,
+        library: "the NVIDIA driver (libcuda)",
+        reason: reason.to_owned(),
+    })
+}
+
+/// One thread each: making a context takes a tenth of a second and more.
+fn describe_all(devices: &[Device]) -> Vec<Found> {
+    thread::scope(|scope| {
+        let probes: Vec<_> = devices
+            .iter()
+            .map(|&device| {
+                let ordinal = device.index().unwrap_or(0) as usize;
+                let probe = thread::Builder::new()
+                    .name(PROBE_THREAD.to_owned())
+                    .spawn_scoped(scope, move || describe(ordinal).map_err(|e| e.to_string()));
+                (device, probe)
+            })
+            .collect();
+        let status = |device, probe: Result<thread::ScopedJoinHandle<'_, _>, std::io::Error>| {
+            let answer = match probe {
+                Ok(thread) => thread
+                    .join()
+                    .unwrap_or_else(|_| Err("the driver library is incomplete".to_owned())),
+                Err(error) => Err(error.to_string()),
+            };
+            answer.map_err(|reason| OpenError::Failed { device, reason })
+        };
+        probes
+            .into_iter()
+            .map(|(device, probe)| Found {
+                device,
+                status: status(device, probe),
+            })
+            .collect()
+    })
+}
+
+/// What CubeCL will report for the GPU, from the driver's attributes.
+fn describe(ordinal: usize) -> Result<Capability, DriverError> {
+    let context = CudaContext::new(ordinal)?;
+    let name = context.name()?;
+    let (major, minor) = context.compute_capability()?;
+    let sm = unsigned(major) * 10 + unsigned(minor);
+    let warp = unsigned(context.attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE)?);
+    let compiler = match CudaBackend::default() {
+        CudaBackend::Cpp => Compiler::Nvrtc,
+        CudaBackend::Llvm => Compiler::Llvm,
+    };
+    // GTX is what NVIDIA called the one generation's parts without tensor cores.
+    let tensor_cores = sm >= 70 && !(sm == 75 && name.to_uppercase().contains("GTX"));
+    let mma = if tensor_cores {
+        shapes(sm, compiler)
+    } else {
+        Vec::new()
+    };
+    let memory = memory(&context)?;
+    let fp8 = sm >= 89 && compiler == Compiler::Nvrtc;
+    Ok(Capability {
+        name,
+        vendor: Vendor::Nvidia,
+        architecture: Some(format!("sm_{sm}")),
+        runtime: Runtime::Cuda,
+        kind: kind(&context)?,
+        limits: limits(&context, memory.total)?,
+        load_width_bits: 128,
+        vector_registers: None,
+        cpu_cores: None,
+        subgroup: Some((warp, warp)),
+        f16: true,
+        bf16: true,
+        mma,
+        fp8_conversion: fp8,
+        fp8_mma: fp8,
+        memory: Some(memory),
+    })
+}
+
+fn limits(context: &CudaContext, total_memory: u64) -> Result<Limits, DriverError> {
+    let read = |attribute: Attribute| context.attribute(attribute).map(unsigned);
+    let shared = read(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+    Ok(Limits {
+        max_bindings: MAX_BINDINGS,
+        max_units_per_cube: read(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        max_cube_dim: [
+            read(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
+            read(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
+            read(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+        ],
+        max_cube_count: [
+            read(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+            read(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+            read(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+        ],
+        max_shared_memory: shared as usize,
+        // CubeCL takes no more than a quarter of the memory in one piece.
+        max_binding_bytes: total_memory / 4,
+        binding_alignment: ALIGNMENT,
+    })
+}
+
+fn kind(context: &CudaContext) -> Result<DeviceKind, DriverError> {
+    Ok(match context.attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED)? {
+        0 => DeviceKind::DiscreteGpu,
+        _ => DeviceKind::IntegratedGpu,
+    })
+}
+
+fn memory(context: &CudaContext) -> Result<MemoryFigures, DriverError> {
+    let (free, _) = context.mem_get_info()?;
+    Ok(MemoryFigures {
+        total: context.total_mem()? as u64,
+        free: Some(free as u64),
+    })
+}
+
+/// The driver's attributes are signed and never negative.
+fn unsigned(attribute: i32) -> u32 {
+    attribute.unsigned_abs()
+}

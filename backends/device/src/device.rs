@@ -1,0 +1,328 @@
+//! A device's name: the text a user types, the value the program passes on.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A device by runtime and index: `auto`, `wgpu[:n]`, `vulkan[:n]`, `cuda[:n]`, `rocm[:n]`,
+/// `cpu` or `flex`.
+///
+/// The text form round-trips through [`FromStr`] and [`Display`](fmt::Display); serde uses it too.
+/// An index counts the runtime's devices from 0 in the order of [`discover`](crate::discover): the
+/// drivers' own order for `cuda` and `rocm`; for `wgpu` and `vulkan` discrete GPUs first, then
+/// integrated, virtual, unclassified and software adapters, each kind in the driver's order.
+/// No index means index 0, the best one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Device {
+    /// The best device this build and this machine have: see [`choose`](crate::choose).
+    #[default]
+    Auto,
+    /// An adapter through wgpu, on the graphics API that CubeCL settles on.
+    Wgpu(Option<u32>),
+    /// An adapter through wgpu on Vulkan, compiled to SPIR-V where the driver takes it.
+    Vulkan(Option<u32>),
+    /// An NVIDIA GPU through CUDA.
+    Cuda(Option<u32>),
+    /// An AMD GPU through ROCm/HIP.
+    Rocm(Option<u32>),
+    /// The processor through CubeCL and LLVM.
+    Cpu,
+    /// The processor in plain Rust (Burn Flex).
+    Flex,
+}
+
+/// Why a text does not name a device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseDeviceError {
+    /// The part before the colon is no runtime.
+    #[error(
+        "expected a device, one of {}, got `{got}`{}",
+        Device::EXPECTED,
+        suggestion(*.nearest)
+    )]
+    UnknownName {
+        /// The whole text.
+        got: String,
+        /// The runtime that was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// The part after the colon is no index.
+    #[error("expected a whole number after `{name}:`, such as `{name}:0`, got `{got}`")]
+    BadIndex {
+        /// The runtime.
+        name: &'static str,
+        /// The whole text.
+        got: String,
+    },
+    /// The runtime has one device and takes no index.
+    #[error("expected `{name}`, which takes no index, got `{got}`")]
+    UnexpectedIndex {
+        /// The runtime.
+        name: &'static str,
+        /// The whole text.
+        got: String,
+    },
+}
+
+fn suggestion(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+impl Device {
+    /// Every form a device's name can take, for help texts.
+    pub const EXPECTED: &'static str = "auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex";
+
+    const NAMES: [&'static str; 7] = ["auto", "wgpu", "vulkan", "cuda", "rocm", "cpu", "flex"];
+
+    /// Names other programs use, with ours; they are suggested, not accepted.
+    const SYNONYMS: [(&'static str, &'static str); 12] = [
+        ("amd", "rocm"),
+        ("default", "auto"),
+        ("gpu", "auto"),
+        ("hip", "rocm"),
+        ("host", "flex"),
+        ("llvm", "cpu"),
+        ("metal", "wgpu"),
+        ("ndarray", "flex"),
+        ("nvidia", "cuda"),
+        ("opengl", "wgpu"),
+        ("spirv", "vulkan"),
+        ("webgpu", "wgpu"),
+    ];
+
+    /// The runtime's name without an index, which is also the cargo feature that builds it
+    /// (`auto` has none).
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Wgpu(_) => "wgpu",
+            Self::Vulkan(_) => "vulkan",
+            Self::Cuda(_) => "cuda",
+            Self::Rocm(_) => "rocm",
+            Self::Cpu => "cpu",
+            Self::Flex => "flex",
+        }
+    }
+
+    /// The index among the runtime's devices, where one was given.
+    pub fn index(&self) -> Option<u32> {
+        match *self {
+            Self::Wgpu(index) | Self::Vulkan(index) | Self::Cuda(index) | Self::Rocm(index) => {
+                index
+            }
+            Self::Auto | Self::Cpu | Self::Flex => None,
+        }
+    }
+
+    /// The same runtime's device at `index`; a runtime without indices stays as it is.
+    pub(crate) fn at(self, index: u32) -> Self {
+        match self {
+            Self::Wgpu(_) => Self::Wgpu(Some(index)),
+            Self::Vulkan(_) => Self::Vulkan(Some(index)),
+            Self::Cuda(_) => Self::Cuda(Some(index)),
+            Self::Rocm(_) => Self::Rocm(Some(index)),
+            Self::Auto | Self::Cpu | Self::Flex => self,
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "auto" => Self::Auto,
+            "wgpu" => Self::Wgpu(None),
+            "vulkan" => Self::Vulkan(None),
+            "cuda" => Self::Cuda(None),
+            "rocm" => Self::Rocm(None),
+            "cpu" => Self::Cpu,
+            "flex" => Self::Flex,
+            _ => return None,
+        })
+    }
+
+    /// The name closest to `got`: one other programs use, else one at most two edits away.
+    fn nearest(got: &str) -> Option<&'static str> {
+        let got = got.trim().to_ascii_lowercase();
+        if let Some((_, ours)) = Self::SYNONYMS.iter().find(|(theirs, _)| *theirs == got) {
+            return Some(ours);
+        }
+        Self::NAMES
+            .into_iter()
+            .map(|name| (edit_distance(&got, name), name))
+            .filter(|&(distance, name)| distance <= 2 && distance < name.len())
+            .min_by_key(|&(distance, _)| distance)
+            .map(|(_, name)| name)
+    }
+}
+
+/// Insertions, deletions and substitutions between `a` and `b`, capped by giving up past 16
+/// characters so that a long text costs nothing.
+fn edit_distance(a: &str, b: &str) -> usize {
+    if a.len() > 16 {
+        return a.len();
+    }
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.index() {
+            Some(index) => f.pad(&format!("{}:{index}", self.name())),
+            None => f.pad(self.name()),
+        }
+    }
+}
+
+impl FromStr for Device {
+    type Err = ParseDeviceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, index) = match text.split_once(':') {
+            Some((name, index)) => (name, Some(index)),
+            None => (text, None),
+        };
+        let device = Self::from_name(name).ok_or_else(|| ParseDeviceError::UnknownName {
+            got: text.to_owned(),
+            nearest: Self::nearest(name),
+        })?;
+        let Some(index) = index else {
+            return Ok(device);
+        };
+        if matches!(device, Self::Auto | Self::Cpu | Self::Flex) {
+            return Err(ParseDeviceError::UnexpectedIndex {
+                name: device.name(),
+                got: text.to_owned(),
+            });
+        }
+        // `u32::from_str` takes a leading `+`, which would not round-trip.
+        let digits = index.bytes().all(|byte| byte.is_ascii_digit());
+        match index.parse() {
+            Ok(index) if digits => Ok(device.at(index)),
+            _ => Err(ParseDeviceError::BadIndex {
+                name: device.name(),
+                got: text.to_owned(),
+            }),
+        }
+    }
+}
+
+impl Serialize for Device {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Device {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_device() -> impl Strategy<Value = Device> {
+        (0usize..7, proptest::option::of(any::<u32>())).prop_map(|(kind, index)| match kind {
+            0 => Device::Auto,
+            1 => Device::Wgpu(index),
+            2 => Device::Vulkan(index),
+            3 => Device::Cuda(index),
+            4 => Device::Rocm(index),
+            5 => Device::Cpu,
+            _ => Device::Flex,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn text_and_json_round_trip(device in any_device()) {
+            prop_assert_eq!(device.to_string().parse::<Device>(), Ok(device));
+            let json = serde_json::to_string(&device).unwrap();
+            prop_assert_eq!(&json, &format!("\"{device}\""));
+            prop_assert_eq!(serde_json::from_str::<Device>(&json).unwrap(), device);
+        }
+
+        #[test]
+        fn any_text_parses_or_explains_itself(text in "\\PC{0,40}") {
+            match text.parse::<Device>() {
+                Ok(device) => prop_assert_eq!(device.to_string().parse::<Device>(), Ok(device)),
+                Err(error) => prop_assert!(error.to_string().contains(&text)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_gets_the_nearest_one() {
+        for (got, meant) in [
+            ("wgup", "wgpu"),
+            ("Cuda", "cuda"),
+            ("vulcan:1", "vulkan"),
+            ("hip", "rocm"),
+            ("webgpu", "wgpu"),
+            ("metal", "wgpu"),
+            ("fles", "flex"),
+        ] {
+            let error = got.parse::<Device>().unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("did you mean `{meant}`?")),
+                "{error}"
+            );
+            assert!(error.contains(&format!("got `{got}`")), "{error}");
+        }
+        let error = "quantum".parse::<Device>().unwrap_err().to_string();
+        assert!(!error.contains("did you mean"), "{error}");
+        assert!(error.contains(Device::EXPECTED), "{error}");
+    }
+
+    #[test]
+    fn indices_are_checked() {
+        assert_eq!("wgpu".parse(), Ok(Device::Wgpu(None)));
+        assert_eq!("wgpu:0".parse(), Ok(Device::Wgpu(Some(0))));
+        for text in [
+            "wgpu:",
+            "wgpu:+1",
+            "wgpu:-1",
+            "wgpu:x",
+            "cuda:4294967296",
+            "rocm:1:2",
+        ] {
+            assert!(
+                matches!(
+                    text.parse::<Device>(),
+                    Err(ParseDeviceError::BadIndex { .. })
+                ),
+                "{text}"
+            );
+        }
+        for text in ["cpu:0", "auto:1", "flex:"] {
+            assert!(
+                matches!(
+                    text.parse::<Device>(),
+                    Err(ParseDeviceError::UnexpectedIndex { .. })
+                ),
+                "{text}"
+            );
+        }
+        assert!("".parse::<Device>().is_err());
+    }
+
+    #[test]
+    fn display_honours_width() {
+        assert_eq!(format!("{:<9}|", Device::Cuda(Some(1))), "cuda:1   |");
+    }
+}

@@ -1,0 +1,151 @@
+//! The processor: through CubeCL's `cpu` runtime and as `flex` sees it.
+
+use crate::Capability;
+use crate::memory::host_memory;
+use crate::probe::Located;
+
+#[cfg(feature = "cpu")]
+pub(crate) fn locate_cpu() -> Located {
+    Located {
+        device: crate::Device::Cpu,
+        cubecl: Some(cubecl::Device::Cpu(cubecl::device::CpuDevice)),
+        known: None,
+    }
+}
+
+/// Adds what CubeCL's properties do not say about this processor.
+#[cfg(feature = "cpu")]
+pub(crate) fn complete(capability: Capability) -> Capability {
+    Capability {
+        architecture: Some(architecture()),
+        memory: host_memory(),
+        ..capability
+    }
+}
+
+#[cfg(feature = "flex")]
+pub(crate) fn locate_flex() -> Located {
+    Located {
+        device: crate::Device::Flex,
+        cubecl: None,
+        known: Some(flex()),
+    }
+}
+
+/// The processor for plain Rust code. No kernel is launched there, so the launch limits are those
+/// of a single unit and the memory is what bounds a tensor.
+#[cfg(feature = "flex")]
+fn flex() -> Capability {
+    use crate::{DeviceKind, Limits, Runtime, probe};
+
+    let memory = host_memory();
+    let name = brand();
+    let (load_width_bits, vector_registers) = vector_registers();
+    Capability {
+        vendor: probe::vendor_of_processor(&name),
+        name,
+        architecture: Some(architecture()),
+        runtime: Runtime::Flex,
+        kind: DeviceKind::Cpu,
+        limits: Limits {
+            max_bindings: u32::MAX,
+            max_units_per_cube: 1,
+            max_cube_dim: [1; 3],
+            max_cube_count: [u32::MAX; 3],
+            max_shared_memory: 0,
+            max_binding_bytes: memory.map_or(u64::MAX, |memory| memory.total),
+            binding_alignment: 64,
+        },
+        load_width_bits,
+        vector_registers,
+        cpu_cores: std::thread::available_parallelism()
+            .ok()
+            .and_then(|cores| u32::try_from(cores.get()).ok()),
+        subgroup: None,
+        f16: true,
+        bf16: true,
+        mma: Vec::new(),
+        fp8_conversion: false,
+        fp8_mma: false,
+        memory,
+    }
+}
+
+#[cfg(feature = "flex")]
+fn brand() -> String {
+    let mut system = sysinfo::System::new();
+    system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
+    system
+        .cpus()
+        .first()
+        .map(|cpu| cpu.brand().trim())
+        .filter(|brand| !brand.is_empty())
+        .map_or_else(|| format!("CPU {}", std::env::consts::ARCH), str::to_owned)
+}
+
+/// The instruction set and its widest usable vector extension: `x86_64-avx512`, `x86_64-avx2`,
+/// `aarch64-neon`.
+pub(crate) fn architecture() -> String {
+    match extension() {
+        Some(extension) => format!("{}-{extension}", std::env::consts::ARCH),
+        None => std::env::consts::ARCH.to_owned(),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn extension() -> Option<&'static str> {
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        Some("avx512")
+    } else if std::arch::is_x86_feature_detected!("avx2") {
+        Some("avx2")
+    } else if std::arch::is_x86_feature_detected!("avx") {
+        Some("avx")
+    } else {
+        None
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn extension() -> Option<&'static str> {
+    Some("neon")
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn extension() -> Option<&'static str> {
+    None
+}
+
+/// Bits of a vector register and how many there are.
+#[cfg(feature = "flex")]
+fn vector_registers() -> (u32, Option<u32>) {
+    match (std::env::consts::ARCH, extension()) {
+        ("x86_64", Some("avx512")) => (512, Some(32)),
+        ("x86_64", Some(_)) => (256, Some(16)),
+        ("x86_64", None) => (128, Some(16)),
+        ("aarch64", _) => (128, Some(32)),
+        _ => (128, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_architecture_starts_with_the_instruction_set() {
+        assert!(architecture().starts_with(std::env::consts::ARCH));
+    }
+
+    #[test]
+    #[cfg(all(feature = "cpu", feature = "flex"))]
+    fn both_runtimes_see_the_same_processor() {
+        let cpu = crate::probe(&crate::Device::Cpu).unwrap();
+        let flex = flex();
+        assert_eq!(cpu.name, flex.name);
+        assert_eq!(cpu.vendor, flex.vendor);
+        assert_eq!(cpu.architecture, flex.architecture);
+        assert_eq!(cpu.load_width_bits, flex.load_width_bits);
+        assert_eq!(cpu.vector_registers, flex.vector_registers);
+        assert_eq!(cpu.cpu_cores, flex.cpu_cores);
+    }
+}

@@ -1,0 +1,46 @@
+//! Devices: naming, finding, opening, and what each can do.
+//!
+//! A [`Device`] is a name (`cuda:0`, `wgpu`, `flex`, `auto`); [`discover`] lists those that this
+//! build and this machine have, [`probe`] tells what one can do, [`open`] starts it, and
+//! [`choose`] is what `auto` means. [`profiles`] has [`Capability`] values for planning and
+//! compiling without the device. Nothing here does arithmetic, and nothing reads the environment
+//! (CubeCL's own variables keep their effect inside CubeCL).
+//!
+//! ```
+//! use moebius_device::{Device, discover};
+//!
+//! for found in discover() {
+//!     match &found.status {
+//!         Ok(capability) => println!("{}: {}", found.device, capability.name),
+//!         Err(reason) => println!("{reason}"),
+//!     }
+//! }
+//! assert_eq!("wgpu:1".parse(), Ok(Device::Wgpu(Some(1))));
+//! ```
+
+#[cfg(feature = "wgpu")]
+mod adapter;
+mod capability;
+mod choose;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod device;
+mod discover;
+mod guard;
+#[cfg(any(feature = "cpu", feature = "flex"))]
+mod host;
+mod memory;
+mod nvidia;
+mod open;
+mod probe;
+pub mod profiles;
+#[cfg(feature = "rocm")]
+mod rocm;
+
+pub use capability::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
+pub use choose::{Choice, choose};
+pub use device::{Device, ParseDeviceError};
+pub use discover::{Found, discover};
+pub use memory::{MemoryUse, ProcessMemory, memory_in_use, process_memory};
+pub use open::{OpenError, Opened, open};
+pub use probe::probe;

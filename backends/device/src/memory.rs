@@ -1,0 +1,146 @@
+//! Memory figures: what a CubeCL client holds, what the process holds, what the host has.
+
+use cubecl::MemoryScope;
+use cubecl::client::Client;
+use serde::Serialize;
+
+#[cfg(any(feature = "wgpu", feature = "cpu", feature = "flex", test))]
+use crate::MemoryFigures;
+
+/// Bytes a CubeCL client's pools hold on its device, over every stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MemoryUse {
+    /// Bytes of live buffers.
+    pub in_use: u64,
+    /// Bytes taken from the device: live buffers, their padding, and pages kept for reuse.
+    pub reserved: u64,
+}
+
+/// Bytes of main memory this process holds: the figure for `flex`, which has no pools of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessMemory {
+    /// Resident now.
+    pub resident: u64,
+    /// Most ever resident, where the system keeps it (Linux).
+    pub peak_resident: Option<u64>,
+}
+
+/// Bytes in use and reserved on the client's device.
+///
+/// Asks the device's own thread, so it waits for the launches queued before it to be submitted
+/// (not to finish).
+pub fn memory_in_use(client: &Client) -> MemoryUse {
+    let usage = client.memory_report(MemoryScope::Device).usage();
+    MemoryUse {
+        in_use: usage.bytes_in_use,
+        reserved: usage.bytes_reserved,
+    }
+}
+
+/// Bytes this process has resident, now and at its peak; `None` where the system does not tell.
+#[cfg(target_os = "linux")]
+pub fn process_memory() -> Option<ProcessMemory> {
+    parse_status(&std::fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// Bytes this process has resident, now and at its peak; `None` where the system does not tell.
+#[cfg(not(target_os = "linux"))]
+pub fn process_memory() -> Option<ProcessMemory> {
+    use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
+
+    let pid = sysinfo::get_current_pid().ok()?;
+    let mut system = System::new();
+    system.refresh_processes_specifics(
+        ProcessesToUpdate::Some(&[pid]),
+        true,
+        ProcessRefreshKind::nothing().with_memory(),
+    );
+    Some(ProcessMemory {
+        resident: system.process(pid)?.memory(),
+        peak_resident: None,
+    })
+}
+
+/// `VmRSS` and `VmHWM` of a Linux process status, which are in KiB.
+#[cfg(any(target_os = "linux", test))]
+fn parse_status(status: &str) -> Option<ProcessMemory> {
+    let field = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        kib.checked_mul(1024)
+    };
+    Some(ProcessMemory {
+        resident: field("VmRSS:")?,
+        peak_resident: field("VmHWM:"),
+    })
+}
+
+/// Main memory: the control group's limit where one applies, else what is installed; free is what
+/// can be had without swapping.
+#[cfg(any(feature = "wgpu", feature = "cpu", feature = "flex", test))]
+pub(crate) fn host_memory() -> Option<MemoryFigures> {
+    let mut system = sysinfo::System::new();
+    system.refresh_memory();
+    let installed = MemoryFigures {
+        total: system.total_memory(),
+        free: Some(system.available_memory()),
+    };
+    let figures = match system.cgroup_limits() {
+        Some(group) if group.total_memory > 0 && group.total_memory < installed.total => {
+            MemoryFigures {
+                total: group.total_memory,
+                free: Some(group.free_memory.min(system.available_memory())),
+            }
+        }
+        _ => installed,
+    };
+    (figures.total > 0).then_some(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_file_gives_bytes() {
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        assert_eq!(
+            parse_status(status),
+            Some(ProcessMemory {
+                resident: 1 << 20,
+                peak_resident: Some(2 << 20),
+            })
+        );
+        assert_eq!(parse_status("VmRSS:\t1024 MB\n"), None);
+        assert_eq!(parse_status(""), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_is_resident() {
+        let memory = process_memory().unwrap();
+        assert!(memory.resident > 0);
+        assert!(memory.peak_resident.unwrap() >= memory.resident / 2);
+    }
+
+    #[test]
+    fn the_host_has_memory() {
+        let host = host_memory().unwrap();
+        assert!(host.free.unwrap() <= host.total);
+    }
+
+    #[test]
+    #[cfg(feature = "cpu")]
+    fn a_buffer_counts_as_in_use() {
+        let client = cubecl::Device::Cpu(Default::default()).client();
+        let before = memory_in_use(&client);
+        let buffer = client.empty(1 << 20);
+        let during = memory_in_use(&client);
+        assert!(
+            during.in_use >= before.in_use + (1 << 20),
+            "{before:?} {during:?}"
+        );
+        assert!(during.reserved >= during.in_use);
+        drop(buffer);
+    }
+}

@@ -1,0 +1,304 @@
+//! Hand-written capabilities of well-known devices, to plan and compile for a device that is not
+//! there.
+//!
+//! They carry what CubeCL 0.11.3 would report. Launch limits are the hardware's; memory is the
+//! nominal size, and `free` is never given. The NVIDIA profiles are those of CubeCL's CUDA C++
+//! compiler (its feature `cuda-cpp`): the default LLVM compiler leaves out the fp8 shapes, fp8
+//! conversion and the 16x16x16 integer shapes.
+
+use crate::nvidia::{self, Compiler};
+use crate::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
+
+const KIB: usize = 1024;
+const GIB: u64 = 1 << 30;
+
+/// The least any WebGPU implementation gives: the limits of the specification's defaults, no
+/// optional feature.
+pub fn webgpu_default() -> Capability {
+    Capability {
+        name: "WebGPU default limits".to_owned(),
+        vendor: Vendor::Unknown,
+        architecture: None,
+        runtime: Runtime::Wgpu,
+        kind: DeviceKind::Unknown,
+        limits: Limits::WEBGPU_DEFAULT,
+        load_width_bits: 128,
+        vector_registers: None,
+        cpu_cores: None,
+        subgroup: None,
+        f16: false,
+        bf16: false,
+        mma: Vec::new(),
+        fp8_conversion: false,
+        fp8_mma: false,
+        memory: None,
+    }
+}
+
+/// Mesa's lavapipe 22.3 (llvmpipe) through wgpu and WGSL, as read on Debian 12.
+pub fn lavapipe() -> Capability {
+    Capability {
+        name: "llvmpipe (LLVM 15.0.6, 256 bits)".to_owned(),
+        vendor: Vendor::Software,
+        kind: DeviceKind::Cpu,
+        limits: Limits {
+            max_bindings: 31,
+            max_units_per_cube: 1024,
+            max_cube_dim: [1024; 3],
+            max_shared_memory: 32 * KIB,
+            binding_alignment: 32,
+            ..Limits::WEBGPU_DEFAULT
+        },
+        f16: true,
+        ..webgpu_default()
+    }
+}
+
+/// SwiftShader as a native driver (the one Chromium ships), through wgpu and WGSL: no f16, and 256
+/// units in a cube.
+pub fn swiftshader() -> Capability {
+    Capability {
+        name: "SwiftShader Device (Subzero)".to_owned(),
+        vendor: Vendor::Software,
+        kind: DeviceKind::Cpu,
+        limits: Limits {
+            max_bindings: 9,
+            max_shared_memory: 32 * KIB,
+            max_binding_bytes: GIB,
+            ..Limits::WEBGPU_DEFAULT
+        },
+        ..webgpu_default()
+    }
+}
+
+/// An Apple M-series GPU through wgpu on Metal and WGSL.
+pub fn apple_m() -> Capability {
+    Capability {
+        name: "Apple M2".to_owned(),
+        vendor: Vendor::Apple,
+        kind: DeviceKind::IntegratedGpu,
+        limits: Limits {
+            // Of Metal's 31 buffer slots wgpu keeps two, and CubeCL one.
+            max_bindings: 28,
+            max_units_per_cube: 1024,
+            max_cube_dim: [1024; 3],
+            max_shared_memory: 32 * KIB,
+            // `maxBufferLength` grows with the memory; this is an 8 GB machine's.
+            max_binding_bytes: 4 * GIB,
+            ..Limits::WEBGPU_DEFAULT
+        },
+        subgroup: Some((32, 32)),
+        f16: true,
+        ..webgpu_default()
+    }
+}
+
+/// NVIDIA A100 80 GB (sm_80): f16, bf16 and tf32 tensor cores, no fp8.
+pub fn a100() -> Capability {
+    cuda("NVIDIA A100-SXM4-80GB", 80, 163, 80)
+}
+
+/// NVIDIA H100 80 GB (sm_90): fp8 conversion and tensor cores.
+pub fn h100() -> Capability {
+    cuda("NVIDIA H100 80GB HBM3", 90, 227, 80)
+}
+
+/// NVIDIA L4 24 GB (sm_89): fp8 conversion and tensor cores, little shared memory.
+pub fn l4() -> Capability {
+    cuda("NVIDIA L4", 89, 99, 24)
+}
+
+/// `shared_kib` is the opt-in limit per block (what CubeCL reports), not the 48 KiB a kernel gets
+/// without asking.
+fn cuda(name: &str, sm: u32, shared_kib: usize, memory_gib: u64) -> Capability {
+    Capability {
+        name: name.to_owned(),
+        vendor: Vendor::Nvidia,
+        architecture: Some(format!("sm_{sm}")),
+        runtime: Runtime::Cuda,
+        kind: DeviceKind::DiscreteGpu,
+        limits: Limits {
+            max_bindings: 1024,
+            max_units_per_cube: 1024,
+            max_cube_dim: [1024, 1024, 64],
+            max_cube_count: [i32::MAX.unsigned_abs(), 65_535, 65_535],
+            max_shared_memory: shared_kib * KIB,
+            // CubeCL takes no more than a quarter of the memory in one piece.
+            max_binding_bytes: memory_gib * GIB / 4,
+            binding_alignment: 512,
+        },
+        subgroup: Some((32, 32)),
+        f16: true,
+        bf16: true,
+        mma: nvidia::shapes(sm, Compiler::Nvrtc),
+        fp8_conversion: sm >= 89,
+        fp8_mma: sm >= 89,
+        memory: memory(memory_gib),
+        ..webgpu_default()
+    }
+}
+
+/// AMD Instinct MI300X (gfx942): wavefronts of 64, no matrix shape, because CubeCL's LLVM compiler
+/// has none for CDNA.
+pub fn mi300x() -> Capability {
+    rocm("AMD Instinct MI300X", "gfx942", 64, 192)
+}
+
+/// AMD Radeon RX 9070 XT (RDNA4, gfx1201): wavefronts of 32, WMMA for f16 and bf16.
+pub fn rdna4() -> Capability {
+    let wmma = [
+        ("bf16", "bf16"),
+        ("bf16", "f32"),
+        ("f16", "f16"),
+        ("f16", "f32"),
+    ];
+    Capability {
+        mma: wmma
+            .map(|(input, accumulator)| MmaShape {
+                m: 16,
+                n: 16,
+                k: 16,
+                input: input.to_owned(),
+                accumulator: accumulator.to_owned(),
+            })
+            .into(),
+        ..rocm("AMD Radeon RX 9070 XT", "gfx1201", 32, 16)
+    }
+}
+
+fn rocm(name: &str, architecture: &str, wavefront: u32, memory_gib: u64) -> Capability {
+    Capability {
+        name: name.to_owned(),
+        vendor: Vendor::Amd,
+        architecture: Some(architecture.to_owned()),
+        runtime: Runtime::Rocm,
+        kind: DeviceKind::DiscreteGpu,
+        limits: Limits {
+            max_bindings: 1024,
+            max_units_per_cube: 1024,
+            max_cube_dim: [1024; 3],
+            // HIP reports 65 536 for y and z; one less is what every driver takes.
+            max_cube_count: [i32::MAX.unsigned_abs(), 65_535, 65_535],
+            max_shared_memory: 64 * KIB,
+            max_binding_bytes: memory_gib * GIB / 4,
+            // `textureAlignment`, which CubeCL takes.
+            binding_alignment: 256,
+        },
+        subgroup: Some((wavefront, wavefront)),
+        f16: true,
+        bf16: true,
+        memory: memory(memory_gib),
+        ..webgpu_default()
+    }
+}
+
+/// A two-core x86-64 machine with AVX-512 and 48 KiB of L1 data cache, through CubeCL's CPU
+/// runtime.
+pub fn cpu_2core_avx512() -> Capability {
+    cpu("AMD EPYC", "x86_64-avx512", (512, 32), 2, 48)
+}
+
+/// A four-core x86-64 machine with AVX2 and 32 KiB of L1 data cache, through CubeCL's CPU runtime.
+pub fn cpu_4core_avx2() -> Capability {
+    cpu("Intel(R) Core(TM) i5-8400", "x86_64-avx2", (256, 16), 4, 32)
+}
+
+/// A four-core 64-bit ARM machine with NEON and 64 KiB of L1 data cache, through CubeCL's CPU
+/// runtime.
+pub fn cpu_neon() -> Capability {
+    cpu("Neoverse-N1", "aarch64-neon", (128, 32), 4, 64)
+}
+
+fn cpu(
+    name: &str,
+    architecture: &str,
+    (register_bits, registers): (u32, u32),
+    cores: u32,
+    l1d_kib: usize,
+) -> Capability {
+    let memory_gib = 16;
+    Capability {
+        name: name.to_owned(),
+        vendor: crate::probe::vendor_of_processor(name),
+        architecture: Some(architecture.to_owned()),
+        runtime: Runtime::Cpu,
+        kind: DeviceKind::Cpu,
+        limits: Limits {
+            max_bindings: u32::MAX,
+            // A unit is a core; CubeCL runs the cubes one after another inside each.
+            max_units_per_cube: cores,
+            max_cube_dim: [cores; 3],
+            max_cube_count: [u32::MAX; 3],
+            max_shared_memory: l1d_kib * KIB,
+            max_binding_bytes: memory_gib * GIB,
+            binding_alignment: 64,
+        },
+        load_width_bits: register_bits,
+        vector_registers: Some(registers),
+        cpu_cores: Some(cores),
+        f16: true,
+        bf16: true,
+        memory: memory(memory_gib),
+        ..webgpu_default()
+    }
+}
+
+fn memory(gib: u64) -> Option<MemoryFigures> {
+    Some(MemoryFigures {
+        total: gib * GIB,
+        free: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensor_cores_and_fp8_are_where_they_belong() {
+        for gpu in [a100(), h100(), l4()] {
+            for input in ["f16", "bf16"] {
+                assert!(gpu.has_mma((16, 16, 16), input, "f32"), "{}", gpu.name);
+            }
+            let fp8 = gpu.has_mma((16, 8, 32), "e4m3", "f32");
+            assert_eq!(
+                (fp8, fp8),
+                (gpu.fp8_mma, gpu.fp8_conversion),
+                "{}",
+                gpu.name
+            );
+        }
+        assert!(!a100().fp8_mma && h100().fp8_mma && l4().fp8_mma);
+        assert!(mi300x().mma.is_empty());
+        assert!(rdna4().has_mma((16, 16, 16), "bf16", "f32"));
+    }
+
+    #[test]
+    fn no_profile_is_below_the_webgpu_defaults_except_processors() {
+        let floor = Limits::WEBGPU_DEFAULT;
+        let adapters = [lavapipe(), swiftshader(), apple_m()];
+        for gpu in [a100(), h100(), l4(), mi300x(), rdna4()]
+            .iter()
+            .chain(&adapters)
+        {
+            let limits = gpu.limits;
+            assert!(limits.max_bindings >= floor.max_bindings, "{}", gpu.name);
+            assert!(
+                limits.max_units_per_cube >= floor.max_units_per_cube,
+                "{}",
+                gpu.name
+            );
+            assert!(
+                limits.max_shared_memory >= floor.max_shared_memory,
+                "{}",
+                gpu.name
+            );
+            assert!(
+                limits.max_binding_bytes >= floor.max_binding_bytes,
+                "{}",
+                gpu.name
+            );
+        }
+        assert_eq!(cpu_2core_avx512().limits.max_units_per_cube, 2);
+    }
+}

@@ -1,0 +1,72 @@
+//! AMD GPUs as HIP lists them.
+
+use std::fs;
+
+use cubecl::device::AmdDevice;
+use cubecl::ir::{DeviceProperties, PciAddress};
+
+use crate::discover::Found;
+use crate::guard::quietly;
+use crate::probe::{Located, index_among};
+use crate::{Capability, Device, MemoryFigures, OpenError};
+
+/// Every HIP GPU. Starts each one's runtime: HIP describes a device nowhere else.
+pub(crate) fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
+    let found = (0..).take(count(runtime)?).map(|index| Found {
+        device: runtime.at(index),
+        status: located(runtime.at(index), index).capability(),
+    });
+    Ok(found.collect())
+}
+
+pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
+    let index = index_among(device, count(device)?)?;
+    Ok(located(device.at(index), index))
+}
+
+fn located(device: Device, index: u32) -> Located {
+    Located {
+        device,
+        cubecl: Some(cubecl::Device::Hip(AmdDevice::new(index as usize))),
+        known: None,
+    }
+}
+
+/// Adds the memory figures that the kernel driver keeps for the card's PCI address (Linux).
+pub(crate) fn complete(capability: Capability, properties: &DeviceProperties) -> Capability {
+    let card = properties.identity.physical.as_ref();
+    match card.and_then(|card| card.pci_address).and_then(memory) {
+        Some(memory) => Capability {
+            memory: Some(memory),
+            ..capability
+        },
+        None => capability,
+    }
+}
+
+fn memory(address: PciAddress) -> Option<MemoryFigures> {
+    let read = |name: &str| -> Option<u64> {
+        let path = format!("/sys/bus/pci/devices/{address}/mem_info_vram_{name}");
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    let total = read("total")?;
+    Some(MemoryFigures {
+        total,
+        free: Some(total.saturating_sub(read("used")?)),
+    })
+}
+
+/// How many GPUs; at least one. Asks CubeCL, which looks for the libraries before it calls them.
+fn count(device: Device) -> Result<usize, OpenError> {
+    let any = cubecl::Device::Hip(AmdDevice::default()).to_id();
+    let count = quietly(|| cubecl::Device::enumerate(any).len())
+        .map_err(|reason| OpenError::Failed { device, reason })?;
+    if count > 0 {
+        return Ok(count);
+    }
+    Err(OpenError::NoDriver {
+        device,
+        library: "ROCm (libamdhip64, libhiprtc)",
+        reason: "libamdhip64 or libhiprtc could not be loaded, or HIP shows no GPU".to_owned(),
+    })
+}

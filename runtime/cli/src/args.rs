@@ -1,0 +1,250 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use moebius_device::Device;
+
+use crate::screen::Color;
+
+/// One kernel source, every accelerator: mixture of experts and FP8
+///
+/// Without a command, the main job: shows the devices and the one it chooses, runs the bundled
+/// cases on it, and, once they pass, measures the mixture-of-experts benchmark at hidden 512 and
+/// 1024.
+#[derive(Debug, Parser)]
+#[command(name = "moebius", version, after_help = MAIN_EXAMPLES, verbatim_doc_comment)]
+pub(crate) struct Cli {
+    /// Write one JSON object in place of text.
+    #[arg(long, global = true, display_order = 90)]
+    pub(crate) json: bool,
+
+    /// When to colour the output: auto (on a terminal; honours NO_COLOR), always or never.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true,
+        display_order = 91
+    )]
+    pub(crate) color: Color,
+
+    /// Device of the main job: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    #[arg(long, value_name = "D")]
+    pub(crate) device: Option<Device>,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+const MAIN_EXAMPLES: &str = "\
+Examples:
+  moebius                                      the main job on the best device here
+  moebius --device flex --json                 the same on plain Rust, as JSON
+  moebius devices                              what can be used here, and why the rest cannot
+  moebius verify my.safetensors --device cpu   check a device against another implementation
+  moebius bench moe --hidden 1024 --gated      one benchmark
+
+Exit codes:
+  0  everything holds
+  1  a result was computed and is negative (a case mismatches, a benchmark did not verify)
+  2  an error: nothing, or not everything, could be computed";
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show the devices this machine offers, and which one `auto` chooses.
+    Devices,
+    /// Run case files on a device and compare with the outputs they expect
+    ///
+    /// A case file is a safetensors file with the metadata `op`, `params` (JSON) and `tol` (JSON),
+    /// inputs `in.<name>` and expected outputs `out.<name>`. Operations: fp8_cast, route, moe_layer.
+    #[command(verbatim_doc_comment)]
+    Verify(VerifyArgs),
+    /// Write a kernel's source for a target; needs no device.
+    Emit(EmitArgs),
+    /// Measure, after checking the result.
+    Bench(BenchArgs),
+}
+
+/// `verify`.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub(crate) struct VerifyArgs {
+    /// Case files.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+}
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  moebius verify tests/cases/*.safetensors
+  moebius verify route_sigmoid.safetensors --device wgpu --json
+
+A broken or unsupported file is reported and does not stop the others. Exit codes: 0 all pass,
+1 a mismatch, 2 a file could not be run.";
+
+/// `emit`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  moebius emit --list
+  moebius emit --kernel grouped_gemm_unit --target wgsl --out generated")]
+pub(crate) struct EmitArgs {
+    /// Show every kernel and target.
+    #[arg(long, conflicts_with_all = ["kernel", "target", "out"])]
+    pub(crate) list: bool,
+
+    /// Kernel to write.
+    #[arg(long, value_name = "K", required_unless_present = "list")]
+    pub(crate) kernel: Option<String>,
+
+    /// Language or instruction set to write it in.
+    #[arg(long, value_name = "T", required_unless_present = "list")]
+    pub(crate) target: Option<String>,
+
+    /// Folder for the file; created where missing.
+    #[arg(long, value_name = "DIR", required_unless_present = "list")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// `bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub(crate) what: BenchCommand,
+}
+
+/// A benchmark.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// One mixture-of-experts layer, forward
+    ///
+    /// The result is compared with the reference first; one that does not verify is exit 1, and no
+    /// figure is printed. Times are medians of synchronised runs.
+    #[command(verbatim_doc_comment)]
+    Moe(BenchMoeArgs),
+}
+
+/// `bench moe`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  moebius bench moe
+  moebius bench moe --hidden 1024 --inter 4096 --device cpu --peer torch
+  moebius bench moe --batch 1 --seq 1 --experts 64 --top-k 8 --gated --json")]
+pub(crate) struct BenchMoeArgs {
+    /// Width of a token.
+    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    pub(crate) hidden: usize,
+
+    /// Width inside an expert [default: 4 × hidden].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) inter: Option<usize>,
+
+    /// Number of experts.
+    #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
+    pub(crate) experts: usize,
+
+    /// Experts per token.
+    #[arg(long, value_name = "N", default_value = "2", value_parser = positive)]
+    pub(crate) top_k: usize,
+
+    /// Sequences.
+    #[arg(long, value_name = "N", default_value = "32", value_parser = positive)]
+    pub(crate) batch: usize,
+
+    /// Tokens in a sequence.
+    #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
+    pub(crate) seq: usize,
+
+    /// Element type of activations and weights; sums are f32.
+    #[arg(long, value_name = "T", default_value = "f32")]
+    pub(crate) dtype: BenchDtype,
+
+    /// Gated experts (SwiGLU) in place of two plain layers with relu.
+    #[arg(long)]
+    pub(crate) gated: bool,
+
+    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+
+    /// Measure another implementation in the same run.
+    #[arg(long, value_name = "P")]
+    pub(crate) peer: Option<BenchPeer>,
+}
+
+impl BenchMoeArgs {
+    /// The main job's benchmark at one width: 8 experts, top-2, 32 × 128 tokens, relu, f32, dropless.
+    #[cfg(feature = "bench")]
+    pub(crate) fn standard(hidden: usize, device: Device) -> Self {
+        Self {
+            hidden,
+            inter: None,
+            experts: 8,
+            top_k: 2,
+            batch: 32,
+            seq: 128,
+            dtype: BenchDtype::F32,
+            gated: false,
+            device,
+            peer: None,
+        }
+    }
+}
+
+/// Element types of `bench`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchDtype {
+    /// 32-bit float.
+    F32,
+    /// IEEE half.
+    F16,
+    /// bfloat16.
+    Bf16,
+}
+
+/// Implementations to measure beside ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchPeer {
+    /// PyTorch's loop over experts.
+    Torch,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("expected at least 1".to_owned()),
+        Ok(n) => Ok(n),
+        Err(_) => Err("expected a whole number".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn json_is_taken_before_and_after_the_command() {
+        for line in [
+            ["moebius", "--json", "devices"],
+            ["moebius", "devices", "--json"],
+        ] {
+            assert!(Cli::try_parse_from(line).is_ok_and(|c| c.json));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The case files that travel inside the binary.
+
+use crate::case_file::{CaseError, CaseFile};
+
+macro_rules! cases {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!(
+            env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/", $name, ".safetensors"
+        )))),*]
+    };
+}
+
+/// Name and bytes of every bundled case, 2.6 MB in all.
+const CASES: &[(&str, &[u8])] = cases![
+    "fp8_cast_e4m3_ieee",
+    "fp8_cast_e4m3_sat",
+    "fp8_cast_e5m2_ieee",
+    "fp8_cast_e5m2_sat",
+    "moe_layer_capacity",
+    "moe_layer_gelu",
+    "moe_layer_glu_silu",
+    "moe_layer_glu_silu_raw",
+    "moe_layer_relu",
+    "route_after_topk",
+    "route_masked",
+    "route_sigmoid",
+    "route_softmax_raw",
+    "route_softmax_renorm",
+];
+
+/// How many cases there are.
+pub(crate) fn count() -> usize {
+    CASES.len()
+}
+
+/// The cases, parsed one at a time.
+pub(crate) fn cases() -> impl Iterator<Item = (String, Result<CaseFile, CaseError>)> {
+    CASES
+        .iter()
+        .map(|&(name, bytes)| (name.to_owned(), CaseFile::parse(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn every_case_in_the_folder_is_bundled() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+        let on_disk: BTreeSet<String> = folder
+            .read_dir()
+            .expect("tests/cases is part of the tree")
+            .filter_map(|entry| {
+                let path = entry.expect("readable").path();
+                let is_case = path.extension().is_some_and(|e| e == "safetensors");
+                is_case.then(|| {
+                    path.file_stem()
+                        .expect("a name")
+                        .to_string_lossy()
+                        .into_owned()
+                })
+            })
+            .collect();
+        let bundled: BTreeSet<String> = CASES.iter().map(|&(name, _)| name.to_owned()).collect();
+        assert_eq!(bundled, on_disk);
+    }
+
+    #[test]
+    fn every_bundled_case_parses() {
+        for (name, case) in cases() {
+            let case = case.unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(name.starts_with(case.op()), "{name} holds {}", case.op());
+        }
+    }
+}

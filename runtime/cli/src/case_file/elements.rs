@@ -1,0 +1,82 @@
+//! One tensor of a case file, and its values as numbers.
+
+use half::{bf16, f16};
+use safetensors::Dtype;
+
+use super::error::CaseError;
+use super::quoted;
+
+/// A tensor of a case file: `bytes` holds exactly the elements `dtype` and `shape` name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TensorView<'a> {
+    /// Name with its `in.` or `out.`.
+    pub(crate) name: &'a str,
+    /// Element type.
+    pub(crate) dtype: Dtype,
+    /// Extents, outermost first.
+    pub(crate) shape: &'a [usize],
+    /// Little-endian elements, row-major.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> TensorView<'a> {
+    /// Whether the elements are whole numbers (truth values included).
+    pub(crate) fn is_integer(&self) -> bool {
+        matches!(
+            self.dtype,
+            Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::BOOL
+        )
+    }
+
+    /// The elements of an F64, F32, F16 or BF16 tensor, widened without loss.
+    pub(crate) fn floats(&self) -> Result<Box<dyn Iterator<Item = f64> + 'a>, CaseError> {
+        Ok(match self.dtype {
+            Dtype::F64 => Box::new(self.chunks().map(f64::from_le_bytes)),
+            Dtype::F32 => Box::new(self.chunks().map(|b| f64::from(f32::from_le_bytes(b)))),
+            Dtype::F16 => Box::new(self.chunks().map(|b| f64::from(f16::from_le_bytes(b)))),
+            Dtype::BF16 => Box::new(self.chunks().map(|b| f64::from(bf16::from_le_bytes(b)))),
+            _ => return Err(self.wrong_dtype("F64, F32, F16 or BF16")),
+        })
+    }
+
+    /// The elements of an I64, I32, U8 or BOOL tensor.
+    pub(crate) fn ints(&self) -> Result<Box<dyn Iterator<Item = i64> + 'a>, CaseError> {
+        Ok(match self.dtype {
+            Dtype::I64 => Box::new(self.chunks().map(i64::from_le_bytes)),
+            Dtype::I32 => Box::new(self.chunks().map(|b| i64::from(i32::from_le_bytes(b)))),
+            Dtype::U8 | Dtype::BOOL => Box::new(self.bytes.iter().map(|&b| i64::from(b))),
+            _ => return Err(self.wrong_dtype("I64, I32, U8 or BOOL")),
+        })
+    }
+
+    /// The elements of a float tensor in f32; F64 is rounded to nearest.
+    pub(crate) fn to_f32(self) -> Result<Vec<f32>, CaseError> {
+        Ok(self.floats()?.map(|v| v as f32).collect())
+    }
+
+    /// The elements of an integer tensor as truth values; anything but 0 and 1 is an error.
+    pub(crate) fn to_bool(self) -> Result<Vec<bool>, CaseError> {
+        let check = |(index, got)| match got {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(CaseError::NotABool {
+                tensor: quoted(self.name),
+                index,
+                got,
+            }),
+        };
+        self.ints()?.enumerate().map(check).collect()
+    }
+
+    fn chunks<const N: usize>(&self) -> impl Iterator<Item = [u8; N]> + 'a {
+        self.bytes.as_chunks::<N>().0.iter().copied()
+    }
+
+    fn wrong_dtype(&self, expected: &'static str) -> CaseError {
+        CaseError::WrongDtype {
+            tensor: quoted(self.name),
+            expected,
+            got: self.dtype,
+        }
+    }
+}

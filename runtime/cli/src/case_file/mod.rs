@@ -1,0 +1,218 @@
+//! Case files: an operation, its parameters, inputs and expected outputs in one safetensors file.
+//!
+//! Metadata: `op` (name), `params` (JSON object), `tol` (JSON: output → `{"rel_l2": x}` or
+//! `{"exact": true}`). Tensors: `in.<name>` and `out.<name>`. The reader is total: any bytes give a
+//! [`CaseFile`] or a [`CaseError`], and it allocates no more than the file is long plus its header.
+
+mod elements;
+mod error;
+mod header;
+mod tolerance;
+mod unique_map;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+
+pub(crate) use elements::TensorView;
+pub(crate) use error::CaseError;
+pub(crate) use tolerance::Tolerance;
+
+use header::{Header, LENGTH_FIELD, Slot, header_length};
+
+/// Largest case file read.
+pub(crate) const MAX_FILE: u64 = 2 * 1024 * 1024 * 1024;
+
+/// A case whose header, metadata and tolerances have been checked.
+#[derive(Debug)]
+pub(crate) struct CaseFile {
+    op: String,
+    params: String,
+    tolerances: BTreeMap<String, Tolerance>,
+    tensors: BTreeMap<String, Slot>,
+    data: Cow<'static, [u8]>,
+}
+
+impl CaseFile {
+    /// Reads a case from disk: header first, data only once the header holds.
+    ///
+    /// # Errors
+    /// [`CaseError`], also for files over [`MAX_FILE`] bytes and anything that is not a regular file.
+    pub(crate) fn read(path: &Path) -> Result<Self, CaseError> {
+        let mut file = File::open(path)?;
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(CaseError::NotAFile);
+        }
+        let file_len = about.len();
+        if file_len > MAX_FILE {
+            return Err(CaseError::TooLarge {
+                max: MAX_FILE,
+                got: file_len,
+            });
+        }
+        if file_len < LENGTH_FIELD as u64 {
+            return Err(CaseError::TooShort { got: file_len });
+        }
+        let mut field = [0; LENGTH_FIELD];
+        file.read_exact(&mut field)?;
+        let header_len = header_length(field, file_len)?;
+        let header_bytes = read_bytes(&mut file, header_len)?;
+        // Both are at most file_len, which is at most MAX_FILE.
+        let data_len = file_len - (LENGTH_FIELD + header_len) as u64;
+        let header = Header::parse(&header_bytes, data_len)?;
+        let case = Self::from_header(header)?;
+        let data = read_bytes(&mut file, data_len as usize)?;
+        Ok(Self {
+            data: Cow::Owned(data),
+            ..case
+        })
+    }
+
+    /// Reads a case that is already in memory.
+    pub(crate) fn parse(bytes: &'static [u8]) -> Result<Self, CaseError> {
+        let (header, data) = split(bytes)?;
+        let case = Self::from_header(Header::parse(header, data.len() as u64)?)?;
+        Ok(Self {
+            data: Cow::Borrowed(data),
+            ..case
+        })
+    }
+
+    /// Everything but the data.
+    fn from_header(header: Header) -> Result<Self, CaseError> {
+        let mut metadata = header.metadata;
+        let mut entry = |key| {
+            metadata
+                .remove(key)
+                .ok_or(CaseError::MissingMetadata { key })
+        };
+        let (op, params, tol) = (entry("op")?, entry("params")?, entry("tol")?);
+        if let Some(key) = metadata.into_keys().next() {
+            return Err(CaseError::UnknownMetadata { key: quoted(&key) });
+        }
+        serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&params).map_err(
+            |source| CaseError::BadMetadata {
+                key: "params",
+                source,
+            },
+        )?;
+        let case = Self {
+            op,
+            params,
+            tolerances: tolerance::parse(&tol)?,
+            tensors: header.tensors,
+            data: Cow::Borrowed(&[]),
+        };
+        case.check_names()?;
+        Ok(case)
+    }
+
+    /// Every tensor is an input or an output, and outputs and tolerances pair up.
+    fn check_names(&self) -> Result<(), CaseError> {
+        let mut outputs = 0;
+        for tensor in self.tensors.keys() {
+            if let Some(output) = tensor.strip_prefix("out.") {
+                outputs += 1;
+                if !self.tolerances.contains_key(output) {
+                    return Err(CaseError::MissingTolerance {
+                        output: quoted(output),
+                    });
+                }
+            } else if !tensor.starts_with("in.") {
+                return Err(CaseError::StrayTensor {
+                    tensor: quoted(tensor),
+                });
+            }
+        }
+        for output in self.tolerances.keys() {
+            if !self.tensors.contains_key(&format!("out.{output}")) {
+                return Err(CaseError::UnusedTolerance {
+                    output: quoted(output),
+                });
+            }
+        }
+        if outputs == 0 {
+            Err(CaseError::NoOutputs)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Name of the operation.
+    pub(crate) fn op(&self) -> &str {
+        &self.op
+    }
+
+    /// The parameters of an operation; unknown, repeated and missing keys are errors that name the key.
+    pub(crate) fn params<P: DeserializeOwned>(&self) -> Result<P, CaseError> {
+        serde_json::from_str(&self.params).map_err(|source| CaseError::BadMetadata {
+            key: "params",
+            source,
+        })
+    }
+
+    /// The inputs by name, without their `in.`.
+    pub(crate) fn inputs(&self) -> BTreeMap<&str, TensorView<'_>> {
+        self.tensors
+            .iter()
+            .filter_map(|(name, slot)| Some((name.strip_prefix("in.")?, self.view(name, slot))))
+            .collect()
+    }
+
+    /// The expected outputs with their tolerances, in order of name.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = (&str, TensorView<'_>, Tolerance)> {
+        self.tensors.iter().filter_map(|(name, slot)| {
+            let output = name.strip_prefix("out.")?;
+            Some((output, self.view(name, slot), *self.tolerances.get(output)?))
+        })
+    }
+
+    fn view<'a>(&'a self, name: &'a str, slot: &'a Slot) -> TensorView<'a> {
+        // The header's check put every slot inside the data.
+        let bytes = &self.data[slot.bytes.clone()];
+        TensorView {
+            name,
+            dtype: slot.dtype,
+            shape: &slot.shape,
+            bytes,
+        }
+    }
+}
+
+/// A name from a file, fit for a terminal: quoted, control characters escaped, cut at 60 characters.
+pub(crate) fn quoted(name: &str) -> String {
+    let mut shown: String = name.chars().take(60).flat_map(char::escape_debug).collect();
+    if name.chars().nth(60).is_some() {
+        shown.push('…');
+    }
+    format!("`{shown}`")
+}
+
+/// Header and data of a whole file.
+fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), CaseError> {
+    let file_len = bytes.len() as u64;
+    let (field, rest) = bytes
+        .split_first_chunk()
+        .ok_or(CaseError::TooShort { got: file_len })?;
+    let header_len = header_length(*field, file_len)?;
+    Ok(rest.split_at(header_len))
+}
+
+/// Exactly `len` bytes; memory that is not there is an error, not an abort.
+fn read_bytes(file: &mut File, len: usize) -> Result<Vec<u8>, CaseError> {
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| CaseError::OutOfMemory { bytes: len })?;
+    bytes.resize(len, 0);
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}

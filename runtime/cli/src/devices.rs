@@ -1,0 +1,212 @@
+//! `moebius devices`, and opening the device a command was given.
+
+use moebius_device::{Capability, Choice, Device, Found, OpenError, choose, discover};
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::screen::{DIM, GOOD, Outcome, Screen};
+use crate::table::Table;
+
+/// An open device and why it is this one.
+pub(crate) struct Opened {
+    /// Name of the device, `auto` resolved.
+    pub(crate) name: String,
+    /// The device itself.
+    pub(crate) handle: burn::tensor::Device,
+}
+
+impl Opened {
+    /// Opens `requested`; `auto` is resolved first, so that reports name a device.
+    pub(crate) fn open(requested: Device) -> Result<Self, CliError> {
+        let device = resolve(requested)?;
+        let handle = moebius::open(&device)?;
+        Ok(Self {
+            name: device.to_string(),
+            handle,
+        })
+    }
+}
+
+/// The device `auto` stands for; any other is itself.
+pub(crate) fn resolve(requested: Device) -> Result<Device, CliError> {
+    match requested {
+        Device::Auto => Ok(choose(&discover()).map_err(CliError::NoDevice)?.device),
+        named => Ok(named),
+    }
+}
+
+/// What was found and what `auto` makes of it; the JSON object of `devices --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Survey {
+    /// Every device, usable or not.
+    pub(crate) devices: Vec<Entry>,
+    /// The choice of `auto`; none where nothing can be used.
+    pub(crate) auto: Option<Device>,
+    /// Why this one, or why none.
+    pub(crate) reason: String,
+}
+
+/// One device.
+#[derive(Debug, Serialize)]
+pub(crate) struct Entry {
+    /// Its name on the command line.
+    pub(crate) device: Device,
+    /// Whether it can be opened.
+    pub(crate) available: bool,
+    /// Whether `auto` chooses it.
+    pub(crate) auto: bool,
+    /// What it can do, where it can be opened.
+    pub(crate) capability: Option<Capability>,
+    /// Why it cannot be opened.
+    pub(crate) error: Option<String>,
+}
+
+impl Survey {
+    /// Asks every driver that is built in.
+    pub(crate) fn take() -> Self {
+        let found = discover();
+        let choice = choose(&found);
+        Self::new(found, choice)
+    }
+
+    fn new(found: Vec<Found>, choice: Result<Choice, OpenError>) -> Self {
+        let (chosen, reason) = match choice {
+            Ok(Choice { device, reason, .. }) => (Some(device), reason),
+            Err(e) => (None, e.to_string()),
+        };
+        let entry = |Found { device, status }: Found| {
+            let auto = Some(device) == chosen;
+            match status {
+                Ok(capability) => Entry {
+                    device,
+                    available: true,
+                    auto,
+                    capability: Some(capability),
+                    error: None,
+                },
+                Err(e) => Entry {
+                    device,
+                    available: false,
+                    auto,
+                    capability: None,
+                    error: Some(e.to_string()),
+                },
+            }
+        };
+        Self {
+            devices: found.into_iter().map(entry).collect(),
+            auto: chosen,
+            reason,
+        }
+    }
+
+    /// Writes the table and the choice.
+    pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
+        let mut table = Table::new(&["", "device", "name", "memory", "features"]).right(&[3]);
+        for entry in &self.devices {
+            let mark = if entry.auto { "*" } else { "" }.to_owned();
+            let device = entry.device.to_string();
+            match &entry.capability {
+                Some(c) => {
+                    let style = if entry.auto {
+                        GOOD
+                    } else {
+                        anstyle::Style::new()
+                    };
+                    table.row(
+                        [mark, device, c.name.clone(), memory(c), features(c)],
+                        style,
+                    );
+                }
+                None => {
+                    let error = entry.error.clone().unwrap_or_default();
+                    table.row([mark, device, "-".to_owned(), String::new(), error], DIM);
+                }
+            }
+        }
+        table.print(screen)?;
+        screen.line(&format!("\nauto: {}", self.reason))
+    }
+}
+
+/// Runs `moebius devices`.
+pub(crate) fn run(screen: &mut Screen) -> Result<Outcome, CliError> {
+    let survey = Survey::take();
+    survey.print(screen)?;
+    screen.object(&survey)?;
+    Ok(Outcome::Good)
+}
+
+fn memory(capability: &Capability) -> String {
+    let Some(figures) = capability.memory else {
+        return "-".to_owned();
+    };
+    match figures.free {
+        Some(free) => format!("{} of {} free", bytes(free), bytes(figures.total)),
+        None => bytes(figures.total),
+    }
+}
+
+/// The features kernels are planned with, those that are there.
+fn features(capability: &Capability) -> String {
+    let mut features = Vec::new();
+    features.extend(capability.architecture.clone());
+    features.extend(capability.cpu_cores.map(|n| format!("{n} cores")));
+    features.extend(capability.subgroup.map(|(min, max)| {
+        if min == max {
+            format!("subgroups {min}")
+        } else {
+            format!("subgroups {min}-{max}")
+        }
+    }));
+    let flags = [
+        (capability.f16, "f16"),
+        (capability.bf16, "bf16"),
+        (!capability.mma.is_empty(), "mma"),
+        (capability.fp8_conversion, "fp8"),
+        (capability.fp8_mma, "fp8 mma"),
+    ];
+    features.extend(
+        flags
+            .iter()
+            .filter(|(has, _)| *has)
+            .map(|(_, name)| (*name).to_owned()),
+    );
+    if features.is_empty() {
+        "baseline".to_owned()
+    } else {
+        features.join(", ")
+    }
+}
+
+/// Bytes in the unit that leaves one to four digits.
+pub(crate) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = n as f64;
+    let mut unit = "B";
+    for next in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if unit == "B" {
+        format!("{n} B")
+    } else {
+        format!("{value:.1} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn bytes_are_shown_in_the_largest_unit_below_them() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(80 << 30), "80.0 GiB");
+    }
+}

@@ -1,0 +1,69 @@
+//! Errors that end a command, each with what can be done about it.
+
+use std::io;
+
+/// Why a command gave no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// Standard output is gone or full.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    /// A file could not be written.
+    #[cfg(feature = "emit")]
+    #[error("cannot write {path}: {source}")]
+    WriteFile {
+        /// The file or folder.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The report has no JSON form.
+    #[error("cannot write the report as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The command line does not make sense.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to write instead.
+        hint: Option<String>,
+    },
+    /// A device, or the library on it, failed.
+    #[error(transparent)]
+    Device(#[from] moebius::Error),
+    /// `auto` found nothing.
+    #[error(transparent)]
+    NoDevice(moebius_device::OpenError),
+    /// A part this binary was built without.
+    #[cfg(not(all(feature = "bench", feature = "emit")))]
+    #[error("this binary was built without `{feature}`")]
+    NotBuiltIn {
+        /// The cargo feature.
+        feature: &'static str,
+    },
+    /// Kernel emission failed.
+    #[cfg(feature = "emit")]
+    #[error("{0}")]
+    Emit(String),
+}
+
+impl CliError {
+    /// What the user can do, where there is something.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Output(_) | Self::Json(_) => None,
+            #[cfg(feature = "emit")]
+            Self::WriteFile { .. } => None,
+            #[cfg(feature = "emit")]
+            Self::Emit(_) => Some("`moebius emit --list` shows every kernel and target".to_owned()),
+            Self::Usage { hint, .. } => hint.clone(),
+            Self::Device(_) | Self::NoDevice(_) => Some(
+                "`moebius devices` shows what can be used here, and why the rest cannot".to_owned(),
+            ),
+            #[cfg(not(all(feature = "bench", feature = "emit")))]
+            Self::NotBuiltIn { feature } => Some(format!(
+                "cargo build --release -p moebius-cli --features {feature}"
+            )),
+        }
+    }
+}

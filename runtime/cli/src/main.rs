@@ -1,0 +1,102 @@
+//! The `moebius` command: devices, case verification, kernel emission, benchmarks.
+
+mod args;
+mod bench;
+mod bundled;
+mod case_file;
+mod devices;
+mod emit;
+#[cfg(feature = "emit")]
+mod emit_kernel;
+mod error;
+mod main_job;
+#[cfg(feature = "bench")]
+mod measure;
+mod ops;
+mod progress;
+mod screen;
+mod table;
+mod verdict;
+mod verify;
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Cli, Command};
+use error::CliError;
+use screen::{Color, Outcome, Screen, report_error};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return usage(&e),
+    };
+    let (color, json) = (cli.color, cli.json);
+    let mut screen = Screen::new(color, json);
+    let outcome = run(&cli, &mut screen).and_then(|outcome| screen.finish().map(|()| outcome));
+    match outcome {
+        Ok(outcome) => outcome.into(),
+        Err(e) => report_error(&e, color, json),
+    }
+}
+
+fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let Some(command) = &cli.command else {
+        return main_job::run(cli.device, screen);
+    };
+    if let Some(device) = cli.device {
+        return Err(CliError::Usage {
+            message: "--device before a command has no effect".to_owned(),
+            hint: Some(format!(
+                "verify and bench take it themselves: moebius verify FILE --device {device}"
+            )),
+        });
+    }
+    match command {
+        Command::Devices => devices::run(screen),
+        Command::Verify(args) => verify::run(args, screen),
+        Command::Emit(args) => emit::run(args, screen),
+        Command::Bench(args) => bench::run(args, screen),
+    }
+}
+
+/// Help and version are results; everything else is our usual `error:` and `hint:`.
+fn usage(e: &clap::Error) -> ExitCode {
+    if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // A reader that hung up has seen enough of the help.
+        let _ = e.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = e.to_string();
+    // clap: `error: …`, perhaps a list on lines of its own, perhaps `tip: …`, then `Usage: …`.
+    let body = text.split("Usage:").next().unwrap_or(&text);
+    let mut message = Vec::new();
+    let mut tips = Vec::new();
+    for line in body
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty() && !l.starts_with("For more information"))
+    {
+        match line.strip_prefix("tip: ") {
+            Some(tip) => tips.push(tip),
+            None => message.push(line.strip_prefix("error: ").unwrap_or(line)),
+        }
+    }
+    let hint = if tips.is_empty() {
+        "`moebius --help` shows what can be written".to_owned()
+    } else {
+        tips.join("; ")
+    };
+    let json = std::env::args_os().any(|a| a == OsStr::new("--json"));
+    report_error(
+        &CliError::Usage {
+            message: message.join(" "),
+            hint: Some(hint),
+        },
+        Color::Auto,
+        json,
+    )
+}

@@ -1,0 +1,91 @@
+//! `moebius` alone: devices, bundled cases, then the benchmark.
+
+use moebius_device::Device;
+use serde::Serialize;
+
+use crate::bundled;
+use crate::devices::{Opened, Survey};
+use crate::error::CliError;
+use crate::progress::Progress;
+use crate::screen::{HEADING, Outcome, Screen};
+use crate::verify::Report;
+
+/// Widths of the benchmark.
+#[cfg(feature = "bench")]
+const WIDTHS: [usize; 2] = [512, 1024];
+
+/// The JSON object of the main job.
+#[derive(Serialize)]
+struct MainJob {
+    /// What was found.
+    #[serde(flatten)]
+    survey: Survey,
+    /// The device the rest ran on.
+    device: String,
+    /// The bundled cases.
+    verify: Report,
+    /// The benchmark at each width; empty where a case did not pass.
+    bench: Vec<serde_json::Value>,
+}
+
+/// Runs the main job on `requested`, or on what `auto` chooses.
+pub(crate) fn run(requested: Option<Device>, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let survey = Survey::take();
+    survey.print(screen)?;
+    // Where `auto` chose nothing, opening it says why.
+    let device = requested
+        .filter(|&d| d != Device::Auto)
+        .or(survey.auto)
+        .unwrap_or(Device::Auto);
+    let opened = Opened::open(device)?;
+    heading(screen, &format!("Bundled cases on {}", opened.name))?;
+    let progress = Progress::steps(screen, "cases", bundled::count());
+    let verify = Report::run(&opened, bundled::cases(), &progress);
+    progress.clear();
+    verify.print(screen)?;
+    let mut job = MainJob {
+        survey,
+        device: opened.name,
+        bench: Vec::new(),
+        verify,
+    };
+    let mut outcome = job.verify.outcome();
+    // A device that computes wrong results gets no figures.
+    if outcome == Outcome::Good {
+        outcome = measure(device, &mut job, screen)?;
+    }
+    screen.object(&job)?;
+    Ok(outcome)
+}
+
+#[cfg(feature = "bench")]
+fn measure(device: Device, job: &mut MainJob, screen: &mut Screen) -> Result<Outcome, CliError> {
+    use crate::args::BenchMoeArgs;
+    use crate::measure;
+
+    heading(screen, "Mixture-of-experts layer, forward")?;
+    let mut outcome = Outcome::Good;
+    for hidden in WIDTHS {
+        let args = BenchMoeArgs::standard(hidden, device);
+        let progress = Progress::spinner(screen);
+        let report = measure::moe(&args, &mut |stage| {
+            progress.say(&format!("hidden {hidden}: {stage}"))
+        });
+        progress.clear();
+        let report = report?;
+        measure::print(&args, &report, screen)?;
+        outcome = outcome.max(measure::outcome(&report));
+        job.bench.push(measure::figures(&report)?);
+    }
+    Ok(outcome)
+}
+
+#[cfg(not(feature = "bench"))]
+fn measure(_device: Device, _job: &mut MainJob, _screen: &mut Screen) -> Result<Outcome, CliError> {
+    Err(CliError::NotBuiltIn { feature: "bench" })
+}
+
+fn heading(screen: &mut Screen, text: &str) -> Result<(), CliError> {
+    let text = screen.paint(HEADING, text);
+    screen.line(&format!("\n{text}\n"))
+}

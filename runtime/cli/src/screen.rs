@@ -1,0 +1,196 @@
+//! Standard output and error: colour, JSON, one-line errors, and a reader that hangs up.
+
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::process::ExitCode;
+
+use anstream::AutoStream;
+use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::error::CliError;
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal that takes it (honours NO_COLOR and CLICOLOR).
+    #[default]
+    Auto,
+    /// Also into a pipe.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// How a command ended that gave a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    /// Everything holds: exit 0.
+    Good,
+    /// A result was computed and is negative: exit 1.
+    Negative,
+    /// Part of the work could not be done: exit 2.
+    Incomplete,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        Self::from(match outcome {
+            Outcome::Good => 0,
+            Outcome::Negative => 1,
+            Outcome::Incomplete => 2,
+        })
+    }
+}
+
+/// Green.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+/// Red.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Grey.
+pub(crate) const DIM: Style = AnsiColor::BrightBlack.on_default();
+/// Bold.
+pub(crate) const HEADING: Style = Style::new().bold();
+
+/// Where results go.
+pub(crate) struct Screen {
+    out: BufWriter<Stdout>,
+    choice: Color,
+    color: bool,
+    json: bool,
+}
+
+impl Screen {
+    /// A screen on standard output.
+    pub(crate) fn new(choice: Color, json: bool) -> Self {
+        let color = match choice {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
+        };
+        Self {
+            out: BufWriter::new(io::stdout()),
+            choice,
+            color: color && !json,
+            json,
+        }
+    }
+
+    /// Says on standard error what the result on standard output holds as well, unless both are the
+    /// same terminal.
+    pub(crate) fn echo_error(&self, message: &str) {
+        if self.json || !io::stdout().is_terminal() {
+            write_error(&one_line(message), None, self.choice);
+        }
+    }
+
+    /// Whether progress may be drawn on standard error.
+    pub(crate) fn shows_progress(&self) -> bool {
+        !self.json && io::stderr().is_terminal()
+    }
+
+    /// Writes a line of text; nothing where JSON is wanted.
+    pub(crate) fn line(&mut self, text: &str) -> Result<(), CliError> {
+        if !self.json {
+            writeln!(self.out, "{text}")?;
+            // A terminal's reader follows along; a pipe gets full buffers.
+            if io::stdout().is_terminal() {
+                self.out.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the command's one JSON object; nothing where text is wanted.
+    pub(crate) fn object(&mut self, value: &impl Serialize) -> Result<(), CliError> {
+        if self.json {
+            serde_json::to_writer(&mut self.out, value).map_err(|e| match e.io_error_kind() {
+                Some(kind) => CliError::Output(kind.into()),
+                None => CliError::Json(e),
+            })?;
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+
+    /// `text` in `style` where this screen has colour.
+    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+        if self.color {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// Hands the last bytes over.
+    pub(crate) fn finish(mut self) -> Result<(), CliError> {
+        Ok(self.out.flush()?)
+    }
+}
+
+/// Says on standard error what went wrong, and in JSON on standard output where that is wanted.
+///
+/// A reader that hung up, as `head` does, has what it wants: that is exit 0 and silence.
+pub(crate) fn report_error(error: &CliError, color: Color, json: bool) -> ExitCode {
+    if let CliError::Output(e) = error
+        && e.kind() == io::ErrorKind::BrokenPipe
+    {
+        return ExitCode::SUCCESS;
+    }
+    let (message, hint) = (
+        one_line(&error.to_string()),
+        error.hint().map(|h| one_line(&h)),
+    );
+    if json {
+        // If this fails as well, the line on standard error still says it.
+        let _ = writeln!(
+            io::stdout(),
+            "{}",
+            json!({ "error": message, "hint": hint })
+        );
+    }
+    write_error(&message, hint.as_deref(), color);
+    ExitCode::from(2)
+}
+
+/// Writes the `error:` line, and the `hint:` line where there is one, on standard error.
+pub(crate) fn write_error(message: &str, hint: Option<&str>, color: Color) {
+    let choice = match color {
+        Color::Auto => AutoStream::choice(&io::stderr()),
+        Color::Always => anstream::ColorChoice::AlwaysAnsi,
+        Color::Never => anstream::ColorChoice::Never,
+    };
+    let mut err = AutoStream::new(io::stderr(), choice);
+    let _ = writeln!(err, "{BAD}error:{BAD:#} {message}");
+    if let Some(hint) = hint {
+        let _ = writeln!(err, "{HEADING}hint:{HEADING:#} {hint}");
+    }
+}
+
+/// Text from files and drivers, fit for one line: no control characters, at most 400 characters.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.trim().chars().take(400) {
+        match c {
+            '\n' | '\t' => line.push(' '),
+            c if c.is_control() => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    if text.trim().chars().nth(400).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn an_error_is_one_line_without_escape_sequences() {
+        assert_eq!(one_line("a\nb\u{1b}[31mc\n"), "a b\\u{1b}[31mc");
+        assert_eq!(one_line(&"x".repeat(1000)).chars().count(), 401);
+    }
+}

@@ -1,0 +1,339 @@
+//! Got against wanted: errors, norms and the verdict on one output.
+
+use serde::Serialize;
+
+use crate::case_file::{CaseError, CaseFile, TensorView, Tolerance, quoted};
+use crate::ops::{Produced, Values};
+
+/// Pass or fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verdict {
+    /// Within the tolerance.
+    Pass,
+    /// Outside it.
+    Fail,
+}
+
+impl Verdict {
+    fn of(good: bool) -> Self {
+        if good { Self::Pass } else { Self::Fail }
+    }
+}
+
+/// The comparison of one output. In JSON a figure that is not finite is `null`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OutputReport {
+    /// Output name.
+    pub(crate) name: String,
+    /// max |got − want|; infinite where a NaN or an infinity has no equal on the other side.
+    pub(crate) max_abs: f64,
+    /// ‖got − want‖₂ / ‖want‖₂, over the finite elements.
+    pub(crate) rel_l2: f64,
+    /// What the file allows.
+    pub(crate) tolerance: Tolerance,
+    /// Elements whose bits differ; only where the tolerance is exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mismatches: Option<usize>,
+    /// Flat index of the first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_mismatch: Option<usize>,
+    /// Expected and computed extents; only where they differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shapes: Option<Shapes>,
+    /// The verdict.
+    pub(crate) verdict: Verdict,
+}
+
+/// Two shapes that should have been one.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Shapes {
+    /// In the file.
+    pub(crate) expected: Vec<usize>,
+    /// Computed.
+    pub(crate) got: Vec<usize>,
+}
+
+/// Why an output could not be compared.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CompareError {
+    /// The file expects something the operation does not compute.
+    #[error("output {output} is not produced by op {op}")]
+    NotProduced {
+        /// Output name, quoted.
+        output: String,
+        /// The operation, quoted.
+        op: String,
+    },
+    /// Real numbers against whole numbers.
+    #[error("output {output}: expected {expected}, the file has {got}")]
+    Kind {
+        /// Output name, quoted.
+        output: String,
+        /// What the operation computes.
+        expected: &'static str,
+        /// dtype in the file.
+        got: safetensors::Dtype,
+    },
+    /// The expected values cannot be read.
+    #[error(transparent)]
+    Case(#[from] CaseError),
+}
+
+/// Compares every output the file lists. Outputs the file does not list are not compared.
+pub(crate) fn judge(
+    case: &CaseFile,
+    produced: &[Produced],
+) -> Result<Vec<OutputReport>, CompareError> {
+    case.outputs()
+        .map(|(name, want, tolerance)| {
+            let got = produced.iter().find(|p| p.name == name).ok_or_else(|| {
+                CompareError::NotProduced {
+                    output: quoted(name),
+                    op: quoted(case.op()),
+                }
+            })?;
+            compare(got, &want, tolerance)
+        })
+        .collect()
+}
+
+fn compare(
+    got: &Produced,
+    want: &TensorView<'_>,
+    tolerance: Tolerance,
+) -> Result<OutputReport, CompareError> {
+    let kind = |expected| CompareError::Kind {
+        output: quoted(got.name),
+        expected,
+        got: want.dtype,
+    };
+    let mut sums = Differences::default();
+    let comparable = got.shape == want.shape;
+    match &got.values {
+        Values::Float(_) if want.is_integer() => return Err(kind("F64, F32, F16 or BF16")),
+        Values::Int(_) if !want.is_integer() => return Err(kind("I64, I32, U8 or BOOL")),
+        Values::Float(values) => {
+            let want = want.floats()?;
+            if comparable {
+                values
+                    .iter()
+                    .zip(want)
+                    .for_each(|(&g, w)| sums.add(f64::from(g), w));
+            }
+        }
+        Values::Int(values) => {
+            let want = want.ints()?;
+            if comparable {
+                values
+                    .iter()
+                    .zip(want)
+                    .for_each(|(&g, w)| sums.add_int(g, w));
+            }
+        }
+    }
+    Ok(sums.report(got, want.shape, tolerance))
+}
+
+/// Running sums over pairs of elements.
+#[derive(Default)]
+struct Differences {
+    seen: usize,
+    max_abs: f64,
+    difference: f64,
+    norm: f64,
+    mismatches: usize,
+    first_mismatch: Option<usize>,
+}
+
+impl Differences {
+    fn add(&mut self, got: f64, want: f64) {
+        let same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
+        self.tally(same);
+        if same && !got.is_finite() {
+            return;
+        }
+        let difference = (got - want).abs();
+        // NaN against a number, or unequal infinities.
+        let difference = if difference.is_nan() {
+            f64::INFINITY
+        } else {
+            difference
+        };
+        self.max_abs = self.max_abs.max(difference);
+        self.difference += difference * difference;
+        if want.is_finite() {
+            self.norm += want * want;
+        }
+    }
+
+    /// i64 beyond 2⁵³ is compared exactly; only the figures round.
+    fn add_int(&mut self, got: i64, want: i64) {
+        self.tally(got == want);
+        let difference = got.abs_diff(want) as f64;
+        self.max_abs = self.max_abs.max(difference);
+        self.difference += difference * difference;
+        self.norm += (want as f64) * (want as f64);
+    }
+
+    fn tally(&mut self, same: bool) {
+        if !same {
+            self.mismatches += 1;
+            self.first_mismatch.get_or_insert(self.seen);
+        }
+        self.seen += 1;
+    }
+
+    /// 0 where nothing differs, also against a zero vector; infinite where something differs from one.
+    fn rel_l2(&self) -> f64 {
+        // Not `difference == 0.0`: squares below the smallest f64 vanish, and then 0/0 must fail.
+        if self.max_abs == 0.0 {
+            0.0
+        } else {
+            (self.difference / self.norm).sqrt()
+        }
+    }
+
+    fn report(self, got: &Produced, want_shape: &[usize], tolerance: Tolerance) -> OutputReport {
+        let shapes = (got.shape != want_shape).then(|| Shapes {
+            expected: want_shape.to_vec(),
+            got: got.shape.clone(),
+        });
+        let (max_abs, rel_l2) = if shapes.is_some() {
+            (f64::NAN, f64::NAN)
+        } else {
+            (self.max_abs, self.rel_l2())
+        };
+        let good = match tolerance {
+            Tolerance::Exact => self.mismatches == 0,
+            // Not `>`: a quotient that overflowed to NaN must fail.
+            Tolerance::RelL2(limit) => rel_l2 <= limit,
+        };
+        let exact = tolerance == Tolerance::Exact && shapes.is_none();
+        OutputReport {
+            name: got.name.to_owned(),
+            max_abs,
+            rel_l2,
+            tolerance,
+            mismatches: exact.then_some(self.mismatches),
+            first_mismatch: self.first_mismatch.filter(|_| exact),
+            verdict: Verdict::of(good && shapes.is_none()),
+            shapes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use safetensors::Dtype;
+
+    fn floats(got: &[f32], want: &[f32], tolerance: Tolerance) -> OutputReport {
+        let bytes: Vec<u8> = want.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let shape = [want.len()];
+        let view = TensorView {
+            name: "out.y",
+            dtype: Dtype::F32,
+            shape: &shape,
+            bytes: &bytes,
+        };
+        let got = Produced {
+            name: "y",
+            shape: vec![got.len()],
+            values: Values::Float(got.to_vec()),
+        };
+        compare(&got, &view, tolerance).expect("both are floats")
+    }
+
+    #[test]
+    fn relative_l2_is_the_quotient_of_the_norms() {
+        let r = floats(&[3.0, 4.5], &[3.0, 4.0], Tolerance::RelL2(0.1));
+        assert_eq!((r.max_abs, r.rel_l2, r.verdict), (0.5, 0.1, Verdict::Pass));
+        assert_eq!(
+            floats(&[3.0, 4.5], &[3.0, 4.0], Tolerance::RelL2(0.09)).verdict,
+            Verdict::Fail
+        );
+    }
+
+    #[test]
+    fn zero_against_zero_passes_and_against_anything_else_fails() {
+        let r = floats(&[0.0, 0.0], &[0.0, -0.0], Tolerance::RelL2(0.0));
+        assert_eq!((r.rel_l2, r.verdict), (0.0, Verdict::Pass));
+        let r = floats(&[1e-30], &[0.0], Tolerance::RelL2(1e9));
+        assert_eq!((r.rel_l2, r.verdict), (f64::INFINITY, Verdict::Fail));
+        assert_eq!(
+            floats(&[], &[], Tolerance::RelL2(0.0)).verdict,
+            Verdict::Pass
+        );
+    }
+
+    #[test]
+    fn nan_and_infinity_must_be_in_the_same_places() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        for tolerance in [Tolerance::Exact, Tolerance::RelL2(1e-3)] {
+            let verdict = |got: &[f32], want: &[f32]| floats(got, want, tolerance).verdict;
+            assert_eq!(verdict(&[nan, inf, 1.0], &[-nan, inf, 1.0]), Verdict::Pass);
+            assert_eq!(verdict(&[nan, 1.0], &[2.0, 1.0]), Verdict::Fail);
+            assert_eq!(verdict(&[2.0, 1.0], &[nan, 1.0]), Verdict::Fail);
+            assert_eq!(verdict(&[inf], &[-inf]), Verdict::Fail);
+            assert_eq!(verdict(&[f32::MAX], &[inf]), Verdict::Fail);
+        }
+    }
+
+    #[test]
+    fn exact_counts_mismatches_and_tells_the_sign_of_zero() {
+        let r = floats(&[1.0, 0.0, 3.0], &[1.0, -0.0, 4.0], Tolerance::Exact);
+        assert_eq!(
+            (r.mismatches, r.first_mismatch, r.verdict),
+            (Some(2), Some(1), Verdict::Fail)
+        );
+    }
+
+    #[test]
+    fn another_shape_fails_without_figures() {
+        let r = floats(&[1.0], &[1.0, 1.0], Tolerance::RelL2(1.0));
+        assert_eq!(r.verdict, Verdict::Fail);
+        assert!(r.rel_l2.is_nan() && r.shapes.is_some());
+    }
+
+    #[test]
+    fn integers_are_not_compared_with_floats() {
+        let bytes = 1.0_f32.to_le_bytes();
+        let view = TensorView {
+            name: "out.i",
+            dtype: Dtype::F32,
+            shape: &[1],
+            bytes: &bytes,
+        };
+        let got = Produced {
+            name: "i",
+            shape: vec![1],
+            values: Values::Int(vec![1]),
+        };
+        assert!(matches!(
+            compare(&got, &view, Tolerance::Exact),
+            Err(CompareError::Kind { .. })
+        ));
+    }
+
+    #[test]
+    fn integers_beyond_f64_are_still_told_apart() {
+        let bytes = (i64::MAX - 1).to_le_bytes();
+        let view = TensorView {
+            name: "out.i",
+            dtype: Dtype::I64,
+            shape: &[1],
+            bytes: &bytes,
+        };
+        let got = Produced {
+            name: "i",
+            shape: vec![1],
+            values: Values::Int(vec![i64::MAX]),
+        };
+        let r = compare(&got, &view, Tolerance::Exact).expect("both are integers");
+        assert_eq!(
+            (r.mismatches, r.max_abs, r.verdict),
+            (Some(1), 1.0, Verdict::Fail)
+        );
+    }
+}

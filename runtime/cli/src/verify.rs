@@ -1,0 +1,305 @@
+//! `moebius verify`: cases in, one verdict per output out.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use burn::tensor::Device;
+use serde::Serialize;
+
+use crate::args::VerifyArgs;
+use crate::case_file::{CaseError, CaseFile, Tolerance};
+use crate::devices::Opened;
+use crate::error::CliError;
+use crate::ops::{self, OpError};
+use crate::progress::Progress;
+use crate::screen::{BAD, GOOD, Outcome, Screen};
+use crate::table::Table;
+use crate::verdict::{self, CompareError, OutputReport, Verdict};
+
+/// The result of a run over case files; the JSON object of `verify --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    /// Device the cases ran on.
+    pub(crate) device: String,
+    /// One entry per file, in the order given.
+    pub(crate) files: Vec<FileReport>,
+    /// Files whose outputs all pass.
+    pub(crate) passed: usize,
+    /// Files with an output that does not.
+    pub(crate) failed: usize,
+    /// Files that could not be run.
+    pub(crate) errors: usize,
+}
+
+/// One case file.
+#[derive(Debug, Serialize)]
+pub(crate) struct FileReport {
+    /// Path or bundled name.
+    pub(crate) file: String,
+    /// Operation, where the file could be read that far.
+    pub(crate) op: Option<String>,
+    /// Its outputs; empty after an error.
+    pub(crate) outputs: Vec<OutputReport>,
+    /// The file's verdict.
+    pub(crate) verdict: FileVerdict,
+    /// What went wrong, after an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// Verdict on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FileVerdict {
+    /// Every output passes.
+    Pass,
+    /// At least one does not.
+    Fail,
+    /// It could not be run.
+    Error,
+}
+
+/// Why one case has no verdict.
+#[derive(Debug, thiserror::Error)]
+enum CaseFailure {
+    #[error(transparent)]
+    File(#[from] CaseError),
+    #[error(transparent)]
+    Op(#[from] OpError),
+    #[error(transparent)]
+    Compare(#[from] CompareError),
+    #[error("the device's library panicked: {0}")]
+    Panicked(String),
+}
+
+impl Report {
+    /// Runs every case on `device`, one after another; an error in one does not stop the others.
+    pub(crate) fn run(
+        opened: &Opened,
+        cases: impl Iterator<Item = (String, Result<CaseFile, CaseError>)>,
+        progress: &Progress,
+    ) -> Self {
+        let mut report = Self {
+            device: opened.name.clone(),
+            files: Vec::new(),
+            passed: 0,
+            failed: 0,
+            errors: 0,
+        };
+        for (file, case) in cases {
+            progress.say(&file);
+            let file = FileReport::run(file, case, &opened.handle);
+            match file.verdict {
+                FileVerdict::Pass => report.passed += 1,
+                FileVerdict::Fail => report.failed += 1,
+                FileVerdict::Error => report.errors += 1,
+            }
+            report.files.push(file);
+            progress.step();
+        }
+        report
+    }
+
+    /// An error weighs more than a mismatch.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match (self.errors, self.failed) {
+            (0, 0) => Outcome::Good,
+            (0, _) => Outcome::Negative,
+            _ => Outcome::Incomplete,
+        }
+    }
+
+    /// Writes the table and the totals.
+    pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
+        let mut table = Table::new(&[
+            "file",
+            "output",
+            "max abs",
+            "rel L2",
+            "tolerance",
+            "verdict",
+        ])
+        .right(&[2, 3, 4]);
+        for file in &self.files {
+            file.add_rows(&mut table);
+        }
+        table.print(screen)?;
+        let style = if self.outcome() == Outcome::Good {
+            GOOD
+        } else {
+            BAD
+        };
+        let totals = format!(
+            "{} passed, {} failed, {} errors",
+            self.passed, self.failed, self.errors
+        );
+        let totals = screen.paint(style, &totals);
+        screen.line(&format!("\n{totals} on {}", self.device))
+    }
+}
+
+impl FileReport {
+    fn run(file: String, case: Result<CaseFile, CaseError>, device: &Device) -> Self {
+        let op = case.as_ref().ok().map(|c| c.op().to_owned());
+        match case
+            .map_err(CaseFailure::from)
+            .and_then(|case| judge(&case, device))
+        {
+            Ok(outputs) => {
+                let good = outputs.iter().all(|o| o.verdict == Verdict::Pass);
+                let verdict = if good {
+                    FileVerdict::Pass
+                } else {
+                    FileVerdict::Fail
+                };
+                Self {
+                    file,
+                    op,
+                    outputs,
+                    verdict,
+                    error: None,
+                }
+            }
+            Err(e) => Self {
+                file,
+                op,
+                outputs: Vec::new(),
+                verdict: FileVerdict::Error,
+                error: Some(e.to_string()),
+            },
+        }
+    }
+
+    fn add_rows(&self, table: &mut Table) {
+        let file = self
+            .file
+            .rsplit(['/', '\\'])
+            .next()
+            .unwrap_or(&self.file)
+            .to_owned();
+        if let Some(error) = &self.error {
+            let [output, max_abs, rel_l2, tolerance] = [const { String::new() }; 4];
+            table.row(
+                [
+                    file,
+                    output,
+                    max_abs,
+                    rel_l2,
+                    tolerance,
+                    format!("error: {error}"),
+                ],
+                BAD,
+            );
+            return;
+        }
+        for (index, output) in self.outputs.iter().enumerate() {
+            let (verdict, style) = match output.verdict {
+                Verdict::Pass => ("pass".to_owned(), GOOD),
+                Verdict::Fail => (failure(output), BAD),
+            };
+            // The file's name stands once, on the first of its lines.
+            let file = if index == 0 {
+                file.clone()
+            } else {
+                String::new()
+            };
+            let (max_abs, rel_l2) = (figure(output.max_abs), figure(output.rel_l2));
+            table.row(
+                [
+                    file,
+                    output.name.clone(),
+                    max_abs,
+                    rel_l2,
+                    output.tolerance.to_string(),
+                    verdict,
+                ],
+                style,
+            );
+        }
+    }
+}
+
+/// Runs `moebius verify`.
+pub(crate) fn run(args: &VerifyArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let opened = Opened::open(args.device)?;
+    let progress = Progress::steps(screen, "verify", args.files.len());
+    let cases = args
+        .files
+        .iter()
+        .map(|path| (path.display().to_string(), CaseFile::read(path)));
+    let report = Report::run(&opened, cases, &progress);
+    progress.clear();
+    report.print(screen)?;
+    screen.object(&report)?;
+    for file in &report.files {
+        if let Some(error) = &file.error {
+            screen.echo_error(&format!("{}: {error}", file.file));
+        }
+    }
+    Ok(report.outcome())
+}
+
+/// Computes and compares one case. A panic below is this file's error, not the end of the run.
+fn judge(case: &CaseFile, device: &Device) -> Result<Vec<OutputReport>, CaseFailure> {
+    // Unwind safety: everything the closure touches is dropped or read-only afterwards.
+    let produced = catch_unwind(AssertUnwindSafe(|| ops::run(case, device)))
+        .map_err(|payload| CaseFailure::Panicked(panic_message(payload.as_ref())))??;
+    Ok(verdict::judge(case, &produced)?)
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}
+
+/// What is wrong with an output that fails.
+fn failure(output: &OutputReport) -> String {
+    if let Some(shapes) = &output.shapes {
+        return format!(
+            "fail: expected shape {:?}, got {:?}",
+            shapes.expected, shapes.got
+        );
+    }
+    match (output.tolerance, output.mismatches, output.first_mismatch) {
+        (Tolerance::Exact, Some(count), Some(first)) => {
+            format!("fail: {count} differ, the first at {first}")
+        }
+        _ => "fail".to_owned(),
+    }
+}
+
+fn figure(value: f64) -> String {
+    if value.is_nan() {
+        "-".to_owned()
+    } else if value == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{value:.2e}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(passed: usize, failed: usize, errors: usize) -> Report {
+        Report {
+            device: "flex".to_owned(),
+            files: Vec::new(),
+            passed,
+            failed,
+            errors,
+        }
+    }
+
+    #[test]
+    fn an_error_outweighs_a_mismatch() {
+        assert_eq!(report(3, 0, 0).outcome(), Outcome::Good);
+        assert_eq!(report(3, 1, 0).outcome(), Outcome::Negative);
+        assert_eq!(report(3, 1, 1).outcome(), Outcome::Incomplete);
+        assert_eq!(report(0, 0, 1).outcome(), Outcome::Incomplete);
+    }
+}

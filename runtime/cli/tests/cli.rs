@@ -1,0 +1,234 @@
+//! The binary from outside: exit codes, streams and JSON.
+
+#![allow(
+    clippy::expect_used,
+    reason = "a test that cannot set itself up has failed"
+)]
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn moebius(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    command.args(args).output().expect("the binary starts")
+}
+
+fn case(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/cases")
+        .join(name);
+    path.with_extension("safetensors").display().to_string()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+fn error_lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.lines().map(str::to_owned).collect()
+}
+
+/// A bundled case with some of its bytes replaced by as many others.
+fn edited(folder: &Path, name: &str, from: &str, to: &str) -> PathBuf {
+    assert_eq!(from.len(), to.len(), "the header's length must not change");
+    let mut bytes = fs::read(case(name)).expect("a bundled case");
+    let at = bytes
+        .windows(from.len())
+        .position(|w| w == from.as_bytes())
+        .expect("the text is there");
+    bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+    let path = folder.join("edited.safetensors");
+    fs::write(&path, bytes).expect("written");
+    path
+}
+
+#[test]
+fn help_and_version_are_results() {
+    for args in [
+        &["--help"][..],
+        &["verify", "--help"],
+        &["bench", "moe", "-h"],
+        &["--version"],
+    ] {
+        let output = moebius(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(
+            !output.stdout.is_empty() && output.stderr.is_empty(),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_one_error_and_one_hint() {
+    for args in [
+        &["verfy"][..],
+        &["verify"],
+        &["verify", "x", "--device", "gpu7"],
+        &["bench", "moe", "--hidden", "0"],
+        &["emit", "--kernel", "k"],
+        &["--device", "flex", "devices"],
+        &["--colour", "never"],
+    ] {
+        let output = moebius(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let lines = error_lines(&output);
+        assert_eq!(lines.len(), 2, "{args:?}: {lines:?}");
+        assert!(
+            lines[0].starts_with("error: ") && lines[1].starts_with("hint: "),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn devices_are_listed_with_the_choice() {
+    let output = moebius(&["devices", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let found = json(&output);
+    let devices = found["devices"].as_array().expect("a list");
+    assert!(
+        devices
+            .iter()
+            .any(|d| d["device"] == found["auto"] && d["auto"] == true),
+        "{found}"
+    );
+    assert!(
+        devices
+            .iter()
+            .all(|d| d["available"] == true || d["error"].is_string()),
+        "{found}"
+    );
+    assert_eq!(moebius(&["devices"]).status.code(), Some(0));
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn bundled_files_pass() {
+    let files = [
+        "route_sigmoid",
+        "moe_layer_relu",
+        "moe_layer_capacity",
+        "fp8_cast_e5m2_ieee",
+    ]
+    .map(case);
+    let mut args = vec!["verify", "--json", "--device", "flex"];
+    args.extend(files.iter().map(String::as_str));
+    let output = moebius(&args);
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert_eq!(
+        (&report["passed"], &report["failed"], &report["errors"]),
+        (&4.into(), &0.into(), &0.into())
+    );
+    assert_eq!(report["device"], "flex");
+    let first = &report["files"][0];
+    assert_eq!(
+        (&first["op"], &first["verdict"]),
+        (&"route".into(), &"pass".into())
+    );
+    assert_eq!(first["outputs"][0]["tolerance"]["exact"], true);
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_mismatch_is_1_and_an_error_is_2_and_neither_stops_the_rest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // sigmoid and softmax choose the same experts with other weights.
+    let wrong = edited(folder.path(), "route_sigmoid", "sigmoid", "softmax")
+        .display()
+        .to_string();
+    let (good, broken) = (
+        case("route_masked"),
+        folder.path().join("none").display().to_string(),
+    );
+    let run =
+        |files: &[&str]| moebius(&[&["verify", "--json", "--device", "flex"], files].concat());
+    let output = run(&[&wrong, &good]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(json(&output)["files"][1]["verdict"], "pass");
+    let output = run(&[&broken, &wrong, &good]);
+    assert_eq!(output.status.code(), Some(2));
+    let report = json(&output);
+    assert_eq!(
+        (&report["passed"], &report["failed"], &report["errors"]),
+        (&1.into(), &1.into(), &1.into())
+    );
+    assert!(
+        report["files"][0]["error"]
+            .as_str()
+            .is_some_and(|e| e.contains("cannot read")),
+        "{report}"
+    );
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn an_unknown_operation_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = edited(folder.path(), "fp8_cast_e4m3_sat", "fp8_cast", "fp8_warp")
+        .display()
+        .to_string();
+    let output = moebius(&["verify", &path, "--device", "flex"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("op `fp8_warp` is not supported by this version"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error_in_text_and_json() {
+    let output = moebius(&[
+        "verify",
+        &case("route_masked"),
+        "--device",
+        "cuda:4000",
+        "--json",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(json(&output)["error"].is_string());
+    assert!(error_lines(&output)[0].starts_with("error: "));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_reader_that_hangs_up_is_exit_0() {
+    for args in [&["devices"][..], &["devices", "--json"], &["--help"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_moebius"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child
+            .stderr
+            .take()
+            .expect("piped")
+            .read_to_string(&mut said)
+            .expect("text");
+        assert_eq!(
+            child.wait().expect("ends").code(),
+            Some(0),
+            "{args:?}: {said}"
+        );
+        assert_eq!(said, "", "{args:?}");
+    }
+}
+
+#[test]
+fn colour_follows_the_flag() {
+    let has_escape = |args: &[&str]| moebius(args).stdout.contains(&0x1B);
+    assert!(!has_escape(&["devices"]));
+    assert!(has_escape(&["devices", "--color", "always"]));
+    assert!(!has_escape(&["devices", "--color", "never"]));
+    assert!(!has_escape(&["devices", "--color", "always", "--json"]));
+}

@@ -1,0 +1,72 @@
+//! From device names to Burn devices, and from Burn devices to what they can do.
+
+use crate::Error;
+use burn::backend::DispatchDevice;
+#[cfg(feature = "cube")]
+use moebius_device::Runtime;
+use moebius_device::{Capability, Device};
+use moebius_shaders::Unsupported;
+
+/// Opens `device` for Burn; `auto` chooses, preferring a real GPU, then the fastest CPU path.
+///
+/// # Errors
+/// [`ErrorKind::Open`](crate::ErrorKind::Open) when the driver or the device is missing, or this
+/// build leaves its feature out.
+pub fn open(device: &Device) -> Result<burn::tensor::Device, Error> {
+    let opened = moebius_device::open(device)?;
+    #[cfg(feature = "cube")]
+    if let Some(cube) = opened.cubecl() {
+        return Ok(burn::tensor::Device::new(cube));
+    }
+    #[cfg(feature = "flex")]
+    if opened.device == Device::Flex {
+        return Ok(burn::tensor::Device::flex());
+    }
+    Err(not_built(&opened.device).into())
+}
+
+fn not_built(device: &Device) -> Unsupported {
+    Unsupported::new(
+        "this build",
+        format!("a cargo feature for {device}"),
+        "none for it",
+    )
+}
+
+/// What the device behind a Burn device can do; `None` when it isn't driven by CubeCL.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend that has no kernels of
+/// ours, or a device that records gradients (there is no backward pass yet).
+pub fn capability(device: &burn::tensor::Device) -> Result<Option<Capability>, Error> {
+    if device.is_autodiff() {
+        let needs = "a device without autodiff (`Device::without_autodiff`)";
+        return Err(Unsupported::new("moebius", needs, format!("{device:?}")).into());
+    }
+    match device.as_dispatch() {
+        #[cfg(feature = "cube")]
+        DispatchDevice::Cube(cube) => {
+            let runtime = match cube {
+                cubecl::Device::Cuda(_) => Runtime::Cuda,
+                cubecl::Device::Hip(_) => Runtime::Rocm,
+                cubecl::Device::Cpu(_) => Runtime::Cpu,
+                _ => Runtime::Wgpu,
+            };
+            let client = cube.client();
+            Ok(Some(Capability::from_properties(
+                runtime,
+                client.properties(),
+            )))
+        }
+        #[cfg(feature = "flex")]
+        DispatchDevice::Flex(_) => Ok(None),
+        #[allow(
+            unreachable_patterns,
+            reason = "Burn features of a dependent add backends"
+        )]
+        other => {
+            let needs = "a CubeCL runtime or flex";
+            Err(Unsupported::new("moebius", needs, format!("{other:?}")).into())
+        }
+    }
+}

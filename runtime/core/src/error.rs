@@ -1,0 +1,70 @@
+//! The one error of the public API.
+
+use moebius_device::OpenError;
+use moebius_shaders::moe::PlanError;
+use moebius_shaders::{ShapeError, Unsupported};
+
+/// What sort of thing went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A shape, length or configuration value doesn't fit.
+    Shape,
+    /// The device or this build can't do it.
+    Unsupported,
+    /// The device can't be opened.
+    Open,
+}
+
+/// An operation that was refused before anything was launched.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Error(Repr);
+
+#[derive(Clone, Debug, thiserror::Error)]
+enum Repr {
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl Error {
+    /// What sort of thing went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        match &self.0 {
+            Repr::Shape(_) => ErrorKind::Shape,
+            Repr::Unsupported(_) => ErrorKind::Unsupported,
+            Repr::Open(_) => ErrorKind::Open,
+        }
+    }
+}
+
+impl From<ShapeError> for Error {
+    fn from(error: ShapeError) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<Unsupported> for Error {
+    fn from(error: Unsupported) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Shape(error) => error.into(),
+            PlanError::Unsupported(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Mixture-of-experts layers and FP8 for Burn, on every device Burn and CubeCL reach.
+//!
+//! ```no_run
+//! use burn::tensor::{Distribution, Tensor};
+//! use moebius::Device;
+//! use moebius::moe::{Activation, MoeConfig};
+//!
+//! # fn main() -> Result<(), moebius::Error> {
+//! let device = moebius::open(&Device::Auto)?;
+//! let layer = MoeConfig::new(512, 2048, 8).with_activation(Activation::Silu).init(&device)?;
+//! let x = Tensor::<3>::random([4, 128, 512], Distribution::Default, &device);
+//! let out = layer.forward(x)?;
+//! assert_eq!(out.y.dims(), [4, 128, 512]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod device;
+mod error;
+pub mod fp8;
+pub mod moe;
+mod ops;
+
+pub use device::{capability, open};
+pub use error::{Error, ErrorKind};
+pub use moebius_device::{Capability, Device};

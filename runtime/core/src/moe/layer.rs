@@ -1,0 +1,211 @@
+//! The mixture-of-experts layer as a Burn module.
+
+use super::config::MoeConfig;
+use super::route::{Routing, route};
+use crate::ops::{Biases, Experts, ExpertsCall, LogitsCall, MoeOps};
+use crate::{Error, device};
+use burn::backend::Dispatch;
+use burn::module::{Module, Param};
+use burn::tensor::{DType, Int, Tensor};
+use moebius_shaders::grouped_gemm::Choice;
+use moebius_shaders::{Element, ShapeError, moe, routing};
+
+/// y_t = Σ_k w_tk · expert(x_t): every token goes through its `top_k` experts.
+///
+/// Weights are stacked by expert in the plain \[E, out, in\] layout, so records and checkpoints
+/// hold ordinary tensors. Weights, x and y have one dtype (f32, f16 or bf16 where the device
+/// stores it); routing and sums are f32.
+#[derive(Module, Debug)]
+pub struct MoeLayer {
+    /// \[E,H\].
+    pub router: Param<Tensor<2>>,
+    /// \[E,F,H\], gated \[E,2F,H\]: gate rows, then up rows.
+    pub w_in: Param<Tensor<3>>,
+    /// \[E,F\] or \[E,2F\].
+    pub b_in: Option<Param<Tensor<2>>>,
+    /// \[E,H,F\].
+    pub w_out: Param<Tensor<3>>,
+    /// \[E,H\].
+    pub b_out: Option<Param<Tensor<2>>>,
+    #[module(skip)]
+    config: MoeConfig,
+    #[module(skip)]
+    choice: Choice,
+}
+
+/// The parameters of a layer.
+pub(super) struct Parameters {
+    pub(super) router: Param<Tensor<2>>,
+    pub(super) w_in: Param<Tensor<3>>,
+    pub(super) b_in: Option<Param<Tensor<2>>>,
+    pub(super) w_out: Param<Tensor<3>>,
+    pub(super) b_out: Option<Param<Tensor<2>>>,
+}
+
+/// What a forward returns; everything stays on the device.
+#[derive(Clone, Debug)]
+pub struct MoeOutput<const D: usize> {
+    /// The shape of x.
+    pub y: Tensor<D>,
+    /// Which experts every token went to.
+    pub routing: Routing,
+    /// \[1\]: slots that reached no expert, over capacity or because none was available.
+    pub dropped_slots: Tensor<1, Int>,
+}
+
+impl MoeLayer {
+    pub(super) fn new(config: MoeConfig, parameters: Parameters) -> Self {
+        Self {
+            router: parameters.router,
+            w_in: parameters.w_in,
+            b_in: parameters.b_in,
+            w_out: parameters.w_out,
+            b_out: parameters.b_out,
+            config,
+            choice: Choice::default(),
+        }
+    }
+
+    /// The layer's configuration.
+    pub fn config(&self) -> &MoeConfig {
+        &self.config
+    }
+
+    /// The same layer with another choice of kernel variant; without effect on `flex`.
+    pub fn with_choice(mut self, choice: Choice) -> Self {
+        self.choice = choice;
+        self
+    }
+
+    /// How a forward of `tokens` tokens of `dtype` runs on `device`; `None` on `flex`.
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward`].
+    pub fn plan(
+        &self,
+        tokens: usize,
+        dtype: DType,
+        device: &burn::tensor::Device,
+    ) -> Result<Option<moe::Plan>, Error> {
+        let problem = self.problem(tokens, dtype)?;
+        let Some(capability) = device::capability(device)? else {
+            return Ok(None);
+        };
+        Ok(Some(moe::plan(problem, &capability, self.choice)?))
+    }
+
+    fn problem(&self, tokens: usize, dtype: DType) -> Result<moe::Problem, Error> {
+        let config = &self.config;
+        Ok(moe::Problem {
+            routing: config.route.problem(tokens, config.experts)?,
+            hidden: config.hidden,
+            inter: config.inter,
+            element: element(dtype)?,
+            gated: config.gated,
+            activation: config.activation,
+            bias: config.bias,
+            capacity: config.capacity,
+        })
+    }
+
+    /// Router logits \[T,E\] in f32 of x \[T,H\].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+    pub fn router_logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        let [tokens, hidden] = x.dims();
+        self.check_input(hidden, x.dtype())?;
+        let device = x.device();
+        let problem = routing::Problem::new(tokens, self.config.experts, self.config.route.top_k)?;
+        let element = element(x.dtype())?;
+        let plan = device::capability(&device)?
+            .map(|device| routing::plan_logits(problem, hidden, element, &device))
+            .transpose()?;
+        if tokens == 0 {
+            return Ok(Tensor::empty([0, self.config.experts], &device));
+        }
+        let call = LogitsCall { problem, plan };
+        let router = self.router.val().into_dispatch();
+        Ok(Tensor::from_dispatch(Dispatch::moe_router_logits(
+            x.into_dispatch(),
+            router,
+            call,
+        )))
+    }
+
+    /// Sends every token of x \[.., H\] through its experts; a fixed number of launches, none of
+    /// which waits for the device.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<MoeOutput<D>, Error> {
+        let shape = x.dims();
+        let hidden = shape.last().copied().unwrap_or(0);
+        self.check_input(hidden, x.dtype())?;
+        let tokens = shape.iter().product::<usize>() / hidden;
+        let x = if tokens == 0 {
+            // Burn can't reshape an empty tensor to another rank.
+            Tensor::empty([0, hidden], (&x.device(), x.dtype()))
+        } else {
+            x.reshape([tokens, hidden])
+        };
+        let problem = self.problem(tokens, x.dtype())?;
+        let plan = self.plan(tokens, x.dtype(), &x.device())?;
+        let logits = self.router_logits(x.clone())?;
+        let routing = route(logits, None, &self.config.route)?;
+        if tokens == 0 {
+            let dropped_slots = Tensor::zeros([1], &x.device());
+            let y = Tensor::empty(shape, (&x.device(), x.dtype()));
+            return Ok(MoeOutput {
+                y,
+                routing,
+                dropped_slots,
+            });
+        }
+        let biases = match (&self.b_in, &self.b_out) {
+            (Some(b_in), Some(b_out)) => Biases::Present {
+                b_in: b_in.val().into_dispatch(),
+                b_out: b_out.val().into_dispatch(),
+            },
+            _ => Biases::Absent,
+        };
+        let experts = Experts {
+            w_in: self.w_in.val().into_dispatch(),
+            w_out: self.w_out.val().into_dispatch(),
+            biases,
+        };
+        let out = Dispatch::moe_experts(
+            x.into_dispatch(),
+            routing.indices.clone().into_dispatch(),
+            routing.weights.clone().into_dispatch(),
+            experts,
+            ExpertsCall { problem, plan },
+        );
+        Ok(MoeOutput {
+            y: Tensor::<2>::from_dispatch(out.y).reshape(shape),
+            routing,
+            dropped_slots: Tensor::from_dispatch(out.dropped),
+        })
+    }
+
+    fn check_input(&self, hidden: usize, dtype: DType) -> Result<(), Error> {
+        ShapeError::check("last dimension of x", self.config.hidden, hidden)?;
+        let expected = self.w_in.val().dtype();
+        if dtype != expected {
+            let (expected, got) = (format!("{expected:?}"), format!("{dtype:?}"));
+            return Err(ShapeError::new("dtype of x", expected, got).into());
+        }
+        Ok(())
+    }
+}
+
+fn element(dtype: DType) -> Result<Element, Error> {
+    match dtype {
+        DType::F32 => Ok(Element::F32),
+        DType::F16 => Ok(Element::F16),
+        DType::BF16 => Ok(Element::Bf16),
+        other => Err(ShapeError::new("dtype", "f32, f16 or bf16", format!("{other:?}")).into()),
+    }
+}

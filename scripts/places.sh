@@ -1,0 +1,34 @@
+# Where the scripts put things and find drivers. Sourced, not run, from the root of the repository.
+# shellcheck shell=bash
+
+CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/moebius"
+# Wheel layout below it: nvidia/cu13/lib and nvidia/cu13/include.
+# shellcheck disable=SC2034
+NVRTC_DIR="$CACHE/nvrtc"
+
+# The bundler's version is its crate's version, so the lock file tells which bundle a build will look for.
+LLVM_VERSION=$(sed -n '/^name = "tracel-llvm-bundler"/{n;s/^version = "\(.*\)"/\1/p;}' Cargo.lock)
+# shellcheck disable=SC2034
+LLVM_BUNDLE="${XDG_DATA_HOME:-$HOME/.local/share}/tracel/tracel-llvm-$LLVM_VERSION"
+# shellcheck disable=SC2034
+LLVM_URL="https://github.com/tracel-ai/tracel-llvm/releases/download/v$LLVM_VERSION/linux-x64.checksums.json"
+
+# first_file PATH...: the first that exists.
+first_file() {
+  local file
+  for file in "$@"; do
+    if [ -e "$file" ]; then
+      printf '%s\n' "$file"
+      return 0
+    fi
+  done
+}
+
+# Mesa's software Vulkan driver. Its file name carries the architecture in some releases.
+lavapipe_icd() { first_file /usr/share/vulkan/icd.d/lvp_icd*.json; }
+
+# Chromium's software Vulkan driver: Debian, Google's package, Ubuntu's snap.
+swiftshader_icd() {
+  first_file /usr/lib/chromium/vk_swiftshader_icd.json /opt/google/chrome/vk_swiftshader_icd.json \
+    /snap/chromium/current/usr/lib/chromium-browser/vk_swiftshader_icd.json
+}

@@ -1,0 +1,259 @@
+//! Grouped GEMM: every expert multiplies the rows routed to it by its own matrix.
+//!
+//! out\[r\] = act(x\[r\] · W_eᵀ + b_e) for the rows r of expert e; gated: act(x · Gᵀ + g) · (x · Uᵀ + u)
+//! with both products in one pass over x. Rows are found through a sort of the slots
+//! ([`crate::permute`]), so nothing is copied into expert order:
+//! - [`Rows::Gather`] reads token row `order[r] / K` and writes row r of a sorted output;
+//! - [`Rows::Scatter`] reads sorted row r and writes row `order[r]` of a slot-ordered output.
+//!
+//! Shapes: W \[E, n or 2n (gate rows, then up rows), k\], b \[E, n or 2n\], x \[T,k\] or \[S,k\],
+//! out \[S,n\]; f32, f16 or bf16 with f32 sums. Rows no slot is sorted to are left as they are.
+//! Every variant but `TensorCore` sums over k in order with fused multiply-adds, so variants agree
+//! to the last bit and an output doesn't depend on the other rows of the batch.
+//!
+//! FLOPs 2·S·n·k, twice that gated. Bytes at least (S·k + E·n·k + S·n) elements.
+
+mod activation;
+mod cpu;
+mod naive;
+mod plan;
+mod tensor_core;
+mod tile;
+
+pub use activation::Activation;
+pub use plan::{Choice, Plan, Slab, Variant, plan};
+pub use tile::TileShape;
+
+use crate::element::Element;
+use crate::error::ShapeError;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// Which rows are read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rows {
+    /// Reads token rows, writes sorted rows.
+    Gather,
+    /// Reads sorted rows, writes slot rows.
+    Scatter,
+}
+
+/// One grouped GEMM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Slots S.
+    pub slots: usize,
+    /// Experts E.
+    pub experts: usize,
+    /// Slots per token K.
+    pub top_k: usize,
+    /// Output columns.
+    pub n: usize,
+    /// Input columns.
+    pub k: usize,
+    /// Type of x, W, b and out.
+    pub element: Element,
+    /// Which rows are read and written.
+    pub rows: Rows,
+    /// Two products, multiplied after the activation of the first.
+    pub gated: bool,
+    /// Applied before the store.
+    pub activation: Option<Activation>,
+    /// Whether there is a bias.
+    pub bias: bool,
+}
+
+impl Problem {
+    /// A plain product of `slots` = T·`top_k` rows: \[.., `k`\] · \[`n`, `k`\]ᵀ per expert.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
+    pub fn new(
+        slots: usize,
+        experts: usize,
+        top_k: usize,
+        n: usize,
+        k: usize,
+    ) -> Result<Self, ShapeError> {
+        let sizes = [
+            ("experts", experts),
+            ("top_k", top_k),
+            ("columns", n),
+            ("inner columns", k),
+        ];
+        for (what, size) in sizes {
+            if size == 0 {
+                return Err(ShapeError::new(what, "at least 1", size));
+            }
+        }
+        if !slots.is_multiple_of(top_k) {
+            return Err(ShapeError::new(
+                "slots",
+                format!("a multiple of top_k = {top_k}"),
+                slots,
+            ));
+        }
+        let fits = |a: usize, b: usize| a.checked_mul(b).is_some_and(|n| n <= i32::MAX as usize);
+        if !(fits(slots, n) && fits(slots, k) && fits(experts * 2, n) && fits(n * 2, k)) {
+            let got = format!("{slots} slots, {experts} experts, {n} x {k}");
+            return Err(ShapeError::new(
+                "grouped gemm",
+                "matrices of at most 2^31 - 1 elements",
+                got,
+            ));
+        }
+        Ok(Self {
+            slots,
+            experts,
+            top_k,
+            n,
+            k,
+            element: Element::F32,
+            rows: Rows::Gather,
+            gated: false,
+            activation: None,
+            bias: false,
+        })
+    }
+
+    /// Weight matrices per expert: 2 when gated.
+    pub fn parts(&self) -> usize {
+        if self.gated { 2 } else { 1 }
+    }
+
+    /// Bytes of one expert's weights.
+    pub fn expert_bytes(&self) -> usize {
+        self.n * self.parts() * self.k * self.element.bytes()
+    }
+
+    /// Floating-point operations when every slot has an expert.
+    pub fn flops(&self) -> u64 {
+        2 * self.slots as u64 * (self.n * self.parts()) as u64 * self.k as u64
+    }
+
+    /// Rows of x.
+    pub fn input_rows(&self) -> usize {
+        match self.rows {
+            Rows::Gather => self.slots / self.top_k,
+            Rows::Scatter => self.slots,
+        }
+    }
+}
+
+/// Buffers of one grouped GEMM.
+#[derive(Clone)]
+pub struct Operands {
+    /// \[T,k\] or \[S,k\], read.
+    pub x: Handle,
+    /// \[S\] u32, read: slots sorted by expert.
+    pub order: Handle,
+    /// \[E+1\] u32, read.
+    pub offsets: Handle,
+    /// Tiles of the sort, read.
+    pub tiles: Handle,
+    /// \[E, n or 2n, k\], read.
+    pub weights: Handle,
+    /// \[E, n or 2n\], read; present when the problem has a bias.
+    pub bias: Option<Handle>,
+    /// \[S,n\], written.
+    pub out: Handle,
+}
+
+/// Enqueues the product: one launch, or one per slab of weights.
+pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
+    if plan.problem.slots == 0 {
+        return;
+    }
+    for slab in &plan.slabs {
+        match plan.variant {
+            Variant::Cpu => cpu::launch(client, plan, operands),
+            Variant::Unit | Variant::Gemv => tile::launch(client, plan, slab, operands),
+            Variant::TensorCore => tensor_core::launch(client, plan, slab, operands),
+            Variant::Naive => naive::launch(client, plan, slab, operands),
+        }
+    }
+}
+
+/// The buffer arguments every variant binds, in binding order.
+struct Bindings {
+    x: BufferArg,
+    order: BufferArg,
+    offsets: BufferArg,
+    tiles: BufferArg,
+    weights: BufferArg,
+    bias: Option<BufferArg>,
+    out: BufferArg,
+}
+
+impl Bindings {
+    /// Binds `operands` with `lanes` elements of x and W to a vector, and the weights of `slab`.
+    ///
+    /// # Safety
+    /// The operands must have the shapes of the plan's problem.
+    unsafe fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: usize) -> Self {
+        let p = &plan.problem;
+        let operands = operands.clone();
+        let columns = p.n * p.parts();
+        let slab_experts = (slab.last - slab.first) as usize;
+        let before = slab.first as usize * p.expert_bytes();
+        let after = (p.experts - slab.last as usize) * p.expert_bytes();
+        let weights = operands
+            .weights
+            .offset_start(before as u64)
+            .offset_end(after as u64);
+        // SAFETY: lengths follow from the problem's shapes, which the caller vouches for.
+        unsafe {
+            Self {
+                x: BufferArg::from_raw_parts(operands.x, p.input_rows() * p.k / lanes),
+                order: BufferArg::from_raw_parts(operands.order, p.slots),
+                offsets: BufferArg::from_raw_parts(operands.offsets, p.experts + 1),
+                tiles: BufferArg::from_raw_parts(operands.tiles, 2 * plan.max_tiles()),
+                weights: BufferArg::from_raw_parts(weights, slab_experts * columns * p.k / lanes),
+                bias: operands
+                    .bias
+                    .map(|bias| BufferArg::from_raw_parts(bias, p.experts * columns)),
+                out: BufferArg::from_raw_parts(operands.out, p.slots * p.n),
+            }
+        }
+    }
+}
+
+/// The oracle: f64 throughout, rows that no slot is sorted to are 0.
+///
+/// `order` and `offsets` come from the sort; `x`, `weights` and `bias` are as in [`Operands`].
+pub fn reference(
+    problem: &Problem,
+    sorted: &crate::permute::Sorted,
+    x: &[f64],
+    weights: &[f32],
+    bias: Option<&[f32]>,
+) -> Vec<f64> {
+    let Problem { n, k, .. } = *problem;
+    let columns = n * problem.parts();
+    let mut out = vec![0.0; problem.slots * n];
+    for e in 0..problem.experts {
+        let rows = sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize;
+        for (sorted_row, slot) in rows.clone().zip(&sorted.order[rows]) {
+            let slot = *slot as usize;
+            let (from, to) = match problem.rows {
+                Rows::Gather => (slot / problem.top_k, sorted_row),
+                Rows::Scatter => (sorted_row, slot),
+            };
+            let dot = |column: usize| -> f64 {
+                let w = &weights[(e * columns + column) * k..][..k];
+                let products = x[from * k..][..k]
+                    .iter()
+                    .zip(w)
+                    .map(|(x, w)| x * f64::from(*w));
+                products.sum::<f64>() + bias.map_or(0.0, |b| f64::from(b[e * columns + column]))
+            };
+            let act = |value: f64| problem.activation.map_or(value, |a| a.reference(value));
+            for column in 0..n {
+                let value = act(dot(column));
+                let up = if problem.gated { dot(n + column) } else { 1.0 };
+                out[to * n + column] = value * up;
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,105 @@
+//! The `naive` variant: one unit per output, the baseline of the benchmarks.
+
+use super::{Activation, Bindings, Operands, Plan, Rows, Slab, activation::activate};
+use cubecl::prelude::*;
+
+const UNITS: u32 = 64;
+
+/// What the kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Spec {
+    rows: Rows,
+    parts: usize,
+    activation: Option<Activation>,
+}
+
+/// Sizes known at launch.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Sizes {
+    n: usize,
+    k: usize,
+    top_k: usize,
+    slab_first: usize,
+    slab_last: usize,
+}
+
+#[cube(launch_unchecked)]
+fn grouped_gemm_naive<F: Float>(
+    x: &[F],
+    order: &[u32],
+    tiles: &[u32],
+    w: &[F],
+    bias: ComptimeOption<&[F]>,
+    out: &mut [F],
+    sizes: Sizes,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let parts = comptime!(spec.parts);
+    let row = tiles[2 * CUBE_POS_X as usize + 1] as usize;
+    let expert = tiles[2 * CUBE_POS_X as usize] as usize;
+    let column = (CUBE_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
+    if expert >= sizes.slab_first && expert < sizes.slab_last && column < sizes.n {
+        let slot = order[row] as usize;
+        let (from, to) = match comptime!(spec.rows) {
+            Rows::Gather => (slot / sizes.top_k, row),
+            Rows::Scatter => (row, slot),
+        };
+        let mut value = 1.0f32;
+        #[unroll]
+        for part in 0..parts {
+            // The gate's activation belongs to the last factor computed, part 0.
+            let part = comptime!(parts - 1 - part);
+            let w_row = (expert - sizes.slab_first) * sizes.n * parts + part * sizes.n + column;
+            let mut sum = 0.0f32;
+            for kk in 0..sizes.k {
+                let a = f32::cast_from(x[from * sizes.k + kk]);
+                sum = fma(a, f32::cast_from(w[w_row * sizes.k + kk]), sum);
+            }
+            #[comptime]
+            if let ComptimeOption::Some(bias) = &bias {
+                sum += f32::cast_from(bias[(expert * parts + part) * sizes.n + column]);
+            }
+            if comptime!(part == 0) {
+                let sum = Vector::<f32, Const<1>>::new(sum);
+                value *= activate::<Const<1>>(sum, spec.activation).extract(0usize);
+            } else {
+                value *= sum;
+            }
+        }
+        out[to * sizes.n + column] = F::cast_from(value);
+    }
+}
+
+/// Cubes along x and y: one row each, a block of columns each.
+pub(super) fn cubes(plan: &Plan) -> [usize; 2] {
+    [plan.max_tiles(), plan.problem.n.div_ceil(UNITS as usize)]
+}
+
+pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
+    let p = &plan.problem;
+    let [rows, columns] = cubes(plan);
+    let spec = Spec {
+        rows: p.rows,
+        parts: p.parts(),
+        activation: p.activation,
+    };
+    // SAFETY: `plan` checked the shapes; rows come from tiles of one row, columns are guarded.
+    unsafe {
+        let bound = Bindings::new(plan, slab, operands, 1);
+        grouped_gemm_naive::launch_unchecked(
+            client,
+            CubeCount::Static(rows as u32, columns as u32, 1),
+            CubeDim::new_1d(UNITS),
+            bound.x,
+            bound.order,
+            bound.tiles,
+            bound.weights,
+            bound.bias.into(),
+            bound.out,
+            SizesLaunch::new(p.n, p.k, p.top_k, slab.first as usize, slab.last as usize),
+            spec,
+            p.element.elem_type(),
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! Which variant runs a grouped GEMM on which device, with what tiles.
+
+use super::tile::TileShape;
+use super::{Problem, cpu};
+use crate::error::Unsupported;
+use crate::grid::lanes;
+use crate::permute;
+use moebius_device::Capability;
+use serde::Serialize;
+
+const KERNEL: &str = "grouped_gemm";
+
+/// How a grouped GEMM is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Variant {
+    /// Register tile over tiles in workgroup memory; WebGPU's default limits suffice.
+    Unit,
+    /// The same with four rows to a tile, for few tokens per expert.
+    Gemv,
+    /// One task per core: weights packed into panels, a register tile, no barriers.
+    Cpu,
+    /// Matrix-multiply-accumulate instructions on 16 × 16 × 16 tiles. Unproven.
+    TensorCore,
+    /// One unit per output: the baseline that benchmarks compare with.
+    Naive,
+}
+
+impl Variant {
+    /// Every variant, for enumeration.
+    pub const ALL: [Self; 5] = [
+        Self::Unit,
+        Self::Gemv,
+        Self::Cpu,
+        Self::TensorCore,
+        Self::Naive,
+    ];
+
+    /// Whether the variant has run and passed conformance on its hardware.
+    pub fn proven(self) -> bool {
+        self != Self::TensorCore
+    }
+
+    /// Its name in reports and snapshots.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Gemv => "gemv",
+            Self::Cpu => "cpu",
+            Self::TensorCore => "tensor_core",
+            Self::Naive => "naive",
+        }
+    }
+}
+
+/// What the caller wants of the choice of variant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// This one, or an error; `None` leaves it to the plan.
+    pub variant: Option<Variant>,
+    /// The plan may choose variants that have never run on their hardware.
+    pub allow_unproven: bool,
+}
+
+/// A range of experts whose weights are bound together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slab {
+    /// First expert.
+    pub first: u32,
+    /// One past the last expert.
+    pub last: u32,
+}
+
+/// A [`Problem`] this device can run, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What is computed.
+    pub problem: Problem,
+    /// How.
+    pub variant: Variant,
+    /// Elements per vector load along k (GPU), or per register (CPU).
+    pub lanes: usize,
+    /// Tile of the `Unit` and `Gemv` variants.
+    pub tile: TileShape,
+    /// Weights bound per launch.
+    pub slabs: Vec<Slab>,
+    /// Parallel tasks of the `Cpu` variant.
+    pub cores: usize,
+}
+
+impl Plan {
+    /// Rows per tile the sort must cut segments into.
+    pub fn tile_rows(&self) -> usize {
+        tile_rows(self.variant)
+    }
+
+    /// Tiles of the worst routing.
+    pub fn max_tiles(&self) -> usize {
+        permute::Problem::new(self.problem.slots, self.problem.experts, self.tile_rows())
+            .map_or(0, |sort| sort.max_tiles())
+    }
+
+    /// Launches this plan enqueues.
+    pub fn launches(&self) -> usize {
+        if self.problem.slots == 0 {
+            0
+        } else {
+            self.slabs.len()
+        }
+    }
+}
+
+/// Rows per tile of a variant; both products of an expert share one list of tiles.
+fn tile_rows(variant: Variant) -> usize {
+    match variant {
+        Variant::Unit => TileShape::UNIT.rows(),
+        Variant::Gemv => TileShape::GEMV.rows(),
+        Variant::Cpu => cpu::ROWS,
+        Variant::TensorCore => super::tensor_core::ROWS,
+        Variant::Naive => 1,
+    }
+}
+
+/// Slots per expert up to which [`Variant::Gemv`] wastes fewer rows than [`Variant::Unit`].
+const GEMV_SLOTS_PER_EXPERT: usize = 4;
+
+/// Plans `problem` on `device`.
+///
+/// # Errors
+/// [`Unsupported`] with what the variant needs and what the device has: element type, workgroup
+/// size and memory, bindings, or a single expert larger than a binding.
+pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, Unsupported> {
+    problem.element.supported(KERNEL, device)?;
+    let variant = match choice.variant {
+        Some(variant) => variant,
+        None => best_variant(&problem, device, choice.allow_unproven),
+    };
+    let tile = match variant {
+        Variant::Gemv => TileShape::GEMV,
+        _ => TileShape::UNIT,
+    };
+    check_variant(variant, &problem, &tile, device)?;
+    let bytes = problem.element.bytes();
+    crate::fits_binding(KERNEL, problem.input_rows() * problem.k * bytes, device)?;
+    crate::fits_binding(KERNEL, problem.slots * problem.n * bytes, device)?;
+    let lanes = match variant {
+        Variant::Cpu => (device.load_width_bits as usize / 32).max(1),
+        Variant::Naive => 1,
+        _ if lanes(problem.k, 4, device).is_multiple_of(4) => 4,
+        _ => 1,
+    };
+    let plan = Plan {
+        slabs: slabs(&problem, device)?,
+        cores: device.cpu_cores.unwrap_or(1) as usize,
+        problem,
+        variant,
+        lanes,
+        tile,
+    };
+    check_grid(&plan, device)?;
+    Ok(plan)
+}
+
+/// The fastest variant that is proven, or allowed, on this device.
+fn best_variant(problem: &Problem, device: &Capability, allow_unproven: bool) -> Variant {
+    if device.cpu_cores.is_some() {
+        return Variant::Cpu;
+    }
+    let tensor_core = super::tensor_core::supported(problem, device).is_ok();
+    if tensor_core && (allow_unproven || Variant::TensorCore.proven()) {
+        return Variant::TensorCore;
+    }
+    if problem.slots <= problem.experts * GEMV_SLOTS_PER_EXPERT {
+        return Variant::Gemv;
+    }
+    Variant::Unit
+}
+
+fn check_variant(
+    variant: Variant,
+    problem: &Problem,
+    tile: &TileShape,
+    device: &Capability,
+) -> Result<(), Unsupported> {
+    match variant {
+        Variant::TensorCore => super::tensor_core::supported(problem, device),
+        Variant::Cpu if device.cpu_cores.is_none() => Err(Unsupported::new(
+            KERNEL,
+            "a CPU runtime for the cpu variant",
+            &device.name,
+        )),
+        Variant::Unit | Variant::Gemv => {
+            let (units, memory) = (tile.units(), tile.shared_bytes(problem.parts()));
+            let limits = &device.limits;
+            if units > limits.max_units_per_cube || memory > limits.max_shared_memory {
+                let have = format!(
+                    "{} units and {} bytes",
+                    limits.max_units_per_cube, limits.max_shared_memory
+                );
+                let needs = format!("{units} units and {memory} bytes of workgroup memory");
+                return Err(Unsupported::new(KERNEL, needs, have));
+            }
+            Ok(())
+        }
+        Variant::Cpu | Variant::Naive => Ok(()),
+    }
+}
+
+/// Cuts the experts into slabs whose weights fit one binding, at offsets a binding may start at.
+fn slabs(problem: &Problem, device: &Capability) -> Result<Vec<Slab>, Unsupported> {
+    let limits = &device.limits;
+    let expert = problem.expert_bytes() as u64;
+    let experts = problem.experts as u64;
+    let most = (limits.max_binding_bytes / expert).min(experts);
+    let aligned = |count: &u64| (count * expert).is_multiple_of(limits.binding_alignment.max(1));
+    let per_slab = if most == experts {
+        Some(experts)
+    } else {
+        (1..=most).rev().find(aligned)
+    };
+    let Some(per_slab) = per_slab else {
+        return Err(Unsupported::new(
+            KERNEL,
+            format!("a binding of {expert} bytes for the weights of one expert"),
+            format!("bindings of at most {} bytes", limits.max_binding_bytes),
+        ));
+    };
+    let slab = |first: u64| Slab {
+        first: first as u32,
+        last: (first + per_slab).min(experts) as u32,
+    };
+    Ok((0..experts).step_by(per_slab as usize).map(slab).collect())
+}
+
+fn check_grid(plan: &Plan, device: &Capability) -> Result<(), Unsupported> {
+    let [x, y, _] = device.limits.max_cube_count;
+    let needs = match plan.variant {
+        Variant::Cpu => [1, 1],
+        Variant::Unit | Variant::Gemv => [
+            plan.max_tiles(),
+            plan.problem.n.div_ceil(plan.tile.columns()),
+        ],
+        Variant::TensorCore => super::tensor_core::cubes(plan),
+        Variant::Naive => super::naive::cubes(plan),
+    };
+    if needs[0] <= x as usize && needs[1] <= y as usize {
+        return Ok(());
+    }
+    let needs = format!("{} x {} cubes", needs[0], needs[1]);
+    Err(Unsupported::new(
+        KERNEL,
+        needs,
+        format!("at most {x} x {y}"),
+    ))
+}

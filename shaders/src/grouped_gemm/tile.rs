@@ -1,0 +1,330 @@
+//! The `unit` and `gemv` variants: a register tile per unit over tiles in workgroup memory.
+//!
+//! A cube takes one tile of an expert's rows and a block of columns. Its units load both operands
+//! in vectors of four along k, which is also how the register tile reads them: `tm` + `tn` vectors
+//! feed 4·`tm`·`tn` multiply-adds. Rows of workgroup memory are padded by one vector so that
+//! neighbouring units fall into different banks. Inside WebGPU's default limits: 256 units, 16 KiB,
+//! 7 bindings, no subgroups.
+
+use super::{Activation, Bindings, Operands, Plan, Rows, Slab, activation::activate};
+use cubecl::prelude::*;
+
+/// Units of a cube and the register tile of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TileShape {
+    units_m: usize,
+    units_n: usize,
+    tm: usize,
+    tn: usize,
+    /// Vectors of four along k per step.
+    steps: usize,
+}
+
+impl TileShape {
+    /// 64 rows × 64 columns by 16 × 16 units.
+    pub const UNIT: Self = Self {
+        units_m: 16,
+        units_n: 16,
+        tm: 4,
+        tn: 4,
+        steps: 4,
+    };
+    /// 4 rows × 64 columns by 64 units: few tokens per expert, bound by reading weights.
+    pub const GEMV: Self = Self {
+        units_m: 1,
+        units_n: 64,
+        tm: 4,
+        tn: 1,
+        steps: 4,
+    };
+
+    /// Rows of a tile.
+    pub const fn rows(&self) -> usize {
+        self.units_m * self.tm
+    }
+
+    /// Columns of a tile.
+    pub const fn columns(&self) -> usize {
+        self.units_n * self.tn
+    }
+
+    /// Units of a cube.
+    pub const fn units(&self) -> u32 {
+        (self.units_m * self.units_n) as u32
+    }
+
+    /// Vectors from one row of workgroup memory to the next.
+    const fn stride(&self) -> usize {
+        self.steps + 1
+    }
+
+    /// Bytes of workgroup memory, with `parts` weight tiles.
+    pub const fn shared_bytes(&self, parts: usize) -> usize {
+        (self.rows() + self.columns() * parts) * self.stride() * 16
+    }
+}
+
+/// What the kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Spec {
+    shape: TileShape,
+    rows: Rows,
+    parts: usize,
+    activation: Option<Activation>,
+}
+
+/// Sizes known at launch.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Sizes {
+    n: usize,
+    k: usize,
+    top_k: usize,
+    /// Experts whose weights are bound: first, and one past the last.
+    slab_first: usize,
+    slab_last: usize,
+}
+
+/// Four elements of row `row` from column `column`, 0 past the end of the row.
+#[cube]
+fn load_four<F: Float, N: Size>(
+    from: &[Vector<F, N>],
+    row: usize,
+    column: usize,
+    k: usize,
+) -> Vector<f32, Const<4>> {
+    let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+    let lanes = N::value();
+    if comptime!(lanes == 4) {
+        if column < k {
+            four = Vector::cast_from(from[(row * k + column) / 4]);
+        }
+    } else {
+        #[unroll]
+        for lane in 0..4usize {
+            if column + lane < k {
+                four.insert(
+                    lane,
+                    f32::cast_from(from[row * k + column + lane].extract(0usize)),
+                );
+            }
+        }
+    }
+    four
+}
+
+/// Loads the next step of `rows` rows of x into workgroup memory.
+#[cube]
+fn load_rows<F: Float, N: Size>(
+    x: &[Vector<F, N>],
+    order: &[u32],
+    tile: &mut Shared<[Vector<f32, Const<4>>]>,
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+    #[comptime] spec: Spec,
+) {
+    let (first, end, k0) = at;
+    let shape = comptime!(spec.shape);
+    let vectors = comptime!(shape.rows() * shape.steps);
+    let units = comptime!(shape.units() as usize);
+    #[unroll]
+    for round in 0..comptime!(vectors.div_ceil(units)) {
+        let i = UNIT_POS as usize + round * units;
+        if i < vectors {
+            let row = i / comptime!(shape.steps);
+            let step = i % comptime!(shape.steps);
+            let sorted = min(first + row, end - 1);
+            let from = match comptime!(spec.rows) {
+                Rows::Gather => order[sorted] as usize / sizes.top_k,
+                Rows::Scatter => sorted,
+            };
+            tile[row * comptime!(shape.stride()) + step] =
+                load_four::<F, N>(x, from, k0 + 4 * step, sizes.k);
+        }
+    }
+}
+
+/// Loads the next step of the columns' weights (gate, then up) into workgroup memory.
+#[cube]
+fn load_weights<F: Float, N: Size>(
+    w: &[Vector<F, N>],
+    tile: &mut Shared<[Vector<f32, Const<4>>]>,
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+    #[comptime] spec: Spec,
+) {
+    let (expert_row, first, k0) = at;
+    let shape = comptime!(spec.shape);
+    let vectors = comptime!(shape.columns() * spec.parts * shape.steps);
+    let units = comptime!(shape.units() as usize);
+    #[unroll]
+    for round in 0..comptime!(vectors.div_ceil(units)) {
+        let i = UNIT_POS as usize + round * units;
+        if i < vectors {
+            let line = i / comptime!(shape.steps);
+            let step = i % comptime!(shape.steps);
+            let part = line / comptime!(shape.columns());
+            let column = min(first + line % comptime!(shape.columns()), sizes.n - 1);
+            let row = expert_row + part * sizes.n + column;
+            tile[line * comptime!(shape.stride()) + step] =
+                load_four::<F, N>(w, row, k0 + 4 * step, sizes.k);
+        }
+    }
+}
+
+/// Adds one step of both tiles to the register tile, in the order of k.
+#[cube]
+fn multiply(
+    x_tile: &Shared<[Vector<f32, Const<4>>]>,
+    w_tile: &Shared<[Vector<f32, Const<4>>]>,
+    sums: &mut Array<f32>,
+    #[comptime] spec: Spec,
+) {
+    let shape = comptime!(spec.shape);
+    let (tm, stride) = comptime!((shape.tm, shape.stride()));
+    let tn = comptime!(shape.tn * spec.parts);
+    #[unroll]
+    for step in 0..comptime!(shape.steps) {
+        let mut a = Array::<Vector<f32, Const<4>>>::new(tm);
+        #[unroll]
+        for i in 0..tm {
+            let row = UNIT_POS_Y as usize + i * comptime!(shape.units_m);
+            a[i] = x_tile[row * stride + step];
+        }
+        #[unroll]
+        for j in 0..tn {
+            let column = UNIT_POS_X as usize + j * comptime!(shape.units_n);
+            let b = w_tile[column * stride + step];
+            #[unroll]
+            for i in 0..tm {
+                #[unroll]
+                for lane in 0..4usize {
+                    let sum = sums[i * tn + j];
+                    sums[i * tn + j] = fma(a[i].extract(lane), b.extract(lane), sum);
+                }
+            }
+        }
+    }
+}
+
+/// One weight column's sum with its bias.
+#[cube]
+fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32 {
+    #[comptime]
+    match bias {
+        ComptimeOption::Some(bias) => sum + f32::cast_from(bias[row]),
+        ComptimeOption::None => sum,
+    }
+}
+
+#[cube(launch_unchecked)]
+fn grouped_gemm_tile<F: Float, N: Size>(
+    x: &[Vector<F, N>],
+    order: &[u32],
+    offsets: &[u32],
+    tiles: &[u32],
+    w: &[Vector<F, N>],
+    bias: ComptimeOption<&[F]>,
+    out: &mut [F],
+    sizes: Sizes,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let shape = comptime!(spec.shape);
+    let parts = comptime!(spec.parts);
+    let stride = comptime!(shape.stride());
+    let mut x_tile = Shared::<[Vector<f32, Const<4>>]>::new_slice(comptime!(shape.rows() * stride));
+    let mut w_tile =
+        Shared::<[Vector<f32, Const<4>>]>::new_slice(comptime!(shape.columns() * parts * stride));
+    let mut sums = Array::<f32>::new(comptime!(shape.tm * shape.tn * parts));
+
+    let expert = tiles[2 * CUBE_POS_X as usize] as usize;
+    let first_row = tiles[2 * CUBE_POS_X as usize + 1] as usize;
+    let first = CUBE_POS_Y as usize * comptime!(shape.columns());
+    // The same for the whole cube, so the barriers inside are reached by all its units or none.
+    if expert >= sizes.slab_first && expert < sizes.slab_last {
+        let end = offsets[expert + 1] as usize;
+        let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
+        for k0 in range_stepped(0, sizes.k, comptime!(4 * shape.steps)) {
+            load_rows::<F, N>(x, order, &mut x_tile, &sizes, (first_row, end, k0), spec);
+            load_weights::<F, N>(w, &mut w_tile, &sizes, (expert_row, first, k0), spec);
+            sync_cube();
+            multiply(&x_tile, &w_tile, &mut sums, spec);
+            sync_cube();
+        }
+        let at = (first_row, end, first, expert);
+        store_tile::<F>(order, &bias, out, &sums, &sizes, at, spec);
+    }
+}
+
+/// Bias, activation, gate, and the store of the register tile's part inside the matrix.
+#[cube]
+fn store_tile<F: Float>(
+    order: &[u32],
+    bias: &ComptimeOption<&[F]>,
+    out: &mut [F],
+    sums: &Array<f32>,
+    sizes: &Sizes,
+    at: (usize, usize, usize, usize),
+    #[comptime] spec: Spec,
+) {
+    let (first_row, end, first, expert) = at;
+    let shape = comptime!(spec.shape);
+    let parts = comptime!(spec.parts);
+    let expert_row = expert * sizes.n * parts;
+    #[unroll]
+    for i in 0..comptime!(shape.tm) {
+        let row = first_row + UNIT_POS_Y as usize + i * comptime!(shape.units_m);
+        #[unroll]
+        for j in 0..comptime!(shape.tn) {
+            let column = first + UNIT_POS_X as usize + j * comptime!(shape.units_n);
+            if row < end && column < sizes.n {
+                let at = comptime!(i * shape.tn * parts + j);
+                let sum = with_bias::<F>(bias, sums[at], expert_row + column);
+                let sum = Vector::<f32, Const<1>>::new(sum);
+                let mut value = activate::<Const<1>>(sum, spec.activation).extract(0usize);
+                if comptime!(parts == 2) {
+                    let up = expert_row + sizes.n + column;
+                    value *= with_bias::<F>(bias, sums[comptime!(at + shape.tn)], up);
+                }
+                let to = match comptime!(spec.rows) {
+                    Rows::Gather => row,
+                    Rows::Scatter => order[row] as usize,
+                };
+                out[to * sizes.n + column] = F::cast_from(value);
+            }
+        }
+    }
+}
+
+pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
+    let p = &plan.problem;
+    let tile = plan.tile;
+    let cubes_y = p.n.div_ceil(tile.columns()) as u32;
+    let spec = Spec {
+        shape: tile,
+        rows: p.rows,
+        parts: p.parts(),
+        activation: p.activation,
+    };
+    // SAFETY: `plan` checked shapes, workgroup memory and cube counts; tiles hold rows of their
+    // expert only, and rows and columns past the end are neither read nor stored.
+    unsafe {
+        let bound = Bindings::new(plan, slab, operands, plan.lanes);
+        grouped_gemm_tile::launch_unchecked(
+            client,
+            CubeCount::Static(plan.max_tiles() as u32, cubes_y, 1),
+            CubeDim::new_2d(tile.units_n as u32, tile.units_m as u32),
+            plan.lanes,
+            bound.x,
+            bound.order,
+            bound.offsets,
+            bound.tiles,
+            bound.weights,
+            bound.bias.into(),
+            bound.out,
+            SizesLaunch::new(p.n, p.k, p.top_k, slab.first as usize, slab.last as usize),
+            spec,
+            p.element.elem_type(),
+        );
+    }
+}

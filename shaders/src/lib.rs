@@ -1,0 +1,37 @@
+//! Mixture-of-experts and FP8 kernels, each written once in CubeCL.
+//!
+//! A family is one module: its contract, the `Problem` (the only place shapes are checked), the
+//! pure `plan` that matches it to a device's [`Capability`](moebius_device::Capability), the cube
+//! functions, `launch`, and `reference`, the oracle in plain Rust. Nothing here opens a device.
+
+mod element;
+mod error;
+pub mod fp8;
+mod grid;
+pub mod grouped_gemm;
+pub mod moe;
+pub mod permute;
+pub mod routing;
+
+pub use element::Element;
+pub use error::{ShapeError, Unsupported};
+pub use grid::Grid;
+
+use moebius_device::Capability;
+
+/// Checks that a buffer of `bytes` can be bound at once.
+fn fits_binding(
+    kernel: &'static str,
+    bytes: usize,
+    device: &Capability,
+) -> Result<(), Unsupported> {
+    let limit = device.limits.max_binding_bytes;
+    if bytes as u64 <= limit {
+        return Ok(());
+    }
+    Err(Unsupported::new(
+        kernel,
+        format!("a binding of {bytes} bytes"),
+        format!("bindings of at most {limit} bytes"),
+    ))
+}

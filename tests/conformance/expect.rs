@@ -1,0 +1,31 @@
+//! The cases a device may refuse, and why; everything else must run everywhere.
+
+use moebius_device::Runtime;
+use moebius_tests::target::Target;
+
+/// Why `target` is expected to refuse the case, or `None` when it must run.
+pub fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
+    let capability = target.capability();
+    let kernels_only = ["permute::", "grouped_gemm::"]
+        .iter()
+        .any(|prefix| case.starts_with(prefix));
+    let memory = [
+        "moe_layer::device_memory",
+        "moe_layer::warm_forward_allocates_nothing",
+        "moe_layer::launches_are_fixed",
+    ];
+    if capability.runtime == Runtime::Flex && (kernels_only || memory.contains(&case)) {
+        return Some("Flex runs the portable body: it has no kernels and no device allocator");
+    }
+    if case == "grouped_gemm::variants_agree_bit_for_bit" && capability.runtime == Runtime::Cpu {
+        return Some("workgroup variants need more units than the CPU runtime has cores");
+    }
+    if case.ends_with("::f16") && !capability.f16 && capability.runtime != Runtime::Flex {
+        return Some("the adapter has no shader-f16");
+    }
+    let wgpu = matches!(capability.runtime, Runtime::Wgpu | Runtime::Vulkan);
+    if case.ends_with("::bf16") && wgpu && !capability.bf16 {
+        return Some("WGSL has no bf16");
+    }
+    None
+}

@@ -1,0 +1,357 @@
+//! Every variant of the grouped GEMM a device can run, against the f64 oracle.
+
+use crate::Outcome;
+use cubecl::client::Client;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use half::{bf16, f16};
+use moebius_device::Capability;
+use moebius_shaders::grouped_gemm::{
+    self, Activation, Choice, Operands, Problem, Rows, Variant, reference,
+};
+use moebius_shaders::{Element, permute};
+use moebius_tests::data::Rng;
+use moebius_tests::target::{Target, download_f32, nans, poisoned, upload_f32, upload_u32};
+use moebius_tests::tolerance::{assert_close, rel_l2};
+
+/// One product with its data, rounded to the element type.
+struct Product {
+    problem: Problem,
+    sorted: permute::Sorted,
+    x: Vec<f32>,
+    weights: Vec<f32>,
+    bias: Option<Vec<f32>>,
+}
+
+impl Product {
+    fn new(problem: Problem, keys: &[u32]) -> Self {
+        let mut rng = Rng::new((problem.n * 31 + problem.k) as u64);
+        let round = |values: Vec<f32>| -> Vec<f32> {
+            values
+                .into_iter()
+                .map(|value| rounded(value, problem.element))
+                .collect()
+        };
+        let columns = problem.n * problem.parts();
+        let bound = (3.0 / problem.k as f32).sqrt();
+        Self {
+            sorted: permute::reference(keys, problem.experts),
+            x: round(rng.vec(problem.input_rows() * problem.k, 1.0)),
+            weights: round(rng.vec(problem.experts * columns * problem.k, bound)),
+            bias: problem
+                .bias
+                .then(|| round(rng.vec(problem.experts * columns, 0.5))),
+            problem,
+        }
+    }
+
+    /// Random experts for every slot.
+    fn random(problem: Problem) -> Self {
+        let mut rng = Rng::new(problem.slots as u64);
+        let keys: Vec<u32> = (0..problem.slots)
+            .map(|_| rng.below(problem.experts) as u32)
+            .collect();
+        Self::new(problem, &keys)
+    }
+
+    /// Runs `variant`; rows no slot is sorted to come back as NaN and are set to 0 for comparison.
+    fn run(
+        &self,
+        client: &Client,
+        device: &Capability,
+        variant: Variant,
+    ) -> Result<Vec<f32>, String> {
+        let choice = Choice {
+            variant: Some(variant),
+            allow_unproven: false,
+        };
+        let plan = grouped_gemm::plan(self.problem, device, choice).map_err(|e| e.to_string())?;
+        let p = &self.problem;
+        let sort = permute::Problem::new(p.slots, p.experts, plan.tile_rows()).unwrap();
+        let keys = self.keys();
+        let buffers = permute::SortBuffers {
+            keys: upload_u32(client, &keys),
+            counts: poisoned(client, sort.counts()),
+            offsets: poisoned(client, p.experts + 1),
+            dropped: poisoned(client, 1),
+            order: poisoned(client, p.slots),
+            tiles: poisoned(client, 2 * sort.max_tiles()),
+        };
+        permute::launch(client, &permute::plan(sort, device).unwrap(), &buffers);
+        let out = upload(client, &vec![f32::NAN; p.slots * p.n], p.element);
+        let operands = Operands {
+            x: upload(client, &self.x, p.element),
+            order: buffers.order,
+            offsets: buffers.offsets,
+            tiles: buffers.tiles,
+            weights: upload(client, &self.weights, p.element),
+            bias: self
+                .bias
+                .as_ref()
+                .map(|bias| upload(client, bias, p.element)),
+            out: out.clone(),
+        };
+        grouped_gemm::launch(client, &plan, &operands);
+        let mut got = download(client, out, p.slots * p.n, p.element);
+        let rows = self.sorted.offsets[p.experts] as usize;
+        for row in rows..p.slots {
+            let to = match p.rows {
+                Rows::Gather => row,
+                Rows::Scatter => self.sorted.order[row] as usize,
+            };
+            let unused = &mut got[to * p.n..][..p.n];
+            assert!(
+                unused.iter().all(|v| v.is_nan()),
+                "row {to} has no expert and was written"
+            );
+            unused.fill(0.0);
+        }
+        Ok(got)
+    }
+
+    fn keys(&self) -> Vec<u32> {
+        let mut keys = vec![self.problem.experts as u32; self.problem.slots];
+        for e in 0..self.problem.experts {
+            let rows = self.sorted.offsets[e] as usize..self.sorted.offsets[e + 1] as usize;
+            self.sorted.order[rows]
+                .iter()
+                .for_each(|slot| keys[*slot as usize] = e as u32);
+        }
+        keys
+    }
+
+    /// Runs every variant for this sort of device and compares.
+    fn check(&self, target: &Target) -> Outcome {
+        let Some(client) = target.client() else {
+            return Outcome::Unsupported("no kernels".into());
+        };
+        let x: Vec<f64> = self.x.iter().map(|x| f64::from(*x)).collect();
+        let want = reference(
+            &self.problem,
+            &self.sorted,
+            &x,
+            &self.weights,
+            self.bias.as_deref(),
+        );
+        for variant in variants(target) {
+            match self.run(&client, target.capability(), *variant) {
+                Ok(got) => {
+                    let what = format!("{variant:?} {:?}", self.problem);
+                    assert_close(&what, &got, &want, rel_l2(self.problem.element));
+                }
+                Err(error) => return Outcome::Unsupported(error),
+            }
+        }
+        Outcome::Ran
+    }
+}
+
+fn variants(target: &Target) -> &'static [Variant] {
+    match target.capability().cpu_cores {
+        Some(_) => &[Variant::Cpu, Variant::Naive],
+        None => &[Variant::Unit, Variant::Gemv, Variant::Naive],
+    }
+}
+
+fn rounded(value: f32, element: Element) -> f32 {
+    match element {
+        Element::F32 => value,
+        Element::F16 => f16::from_f32(value).to_f32(),
+        Element::Bf16 => bf16::from_f32(value).to_f32(),
+    }
+}
+
+fn upload(client: &Client, values: &[f32], element: Element) -> Handle {
+    let halves = |to_bits: fn(f32) -> u16| {
+        let mut halves: Vec<u16> = values.iter().map(|v| to_bits(*v)).collect();
+        halves.resize(halves.len().next_multiple_of(2), 0);
+        client.create_from_slice(u16::as_bytes(&halves))
+    };
+    match element {
+        Element::F32 if values.is_empty() => nans(client, 1),
+        Element::F32 => upload_f32(client, values),
+        Element::F16 => halves(|v| f16::from_f32(v).to_bits()),
+        Element::Bf16 => halves(|v| bf16::from_f32(v).to_bits()),
+    }
+}
+
+fn download(client: &Client, buffer: Handle, len: usize, element: Element) -> Vec<f32> {
+    if element == Element::F32 {
+        return download_f32(client, buffer, len);
+    }
+    let bytes = client.read_one(buffer).unwrap();
+    let halves = u16::from_bytes(&bytes)[..len].iter();
+    match element {
+        Element::F16 => halves.map(|bits| f16::from_bits(*bits).to_f32()).collect(),
+        _ => halves.map(|bits| bf16::from_bits(*bits).to_f32()).collect(),
+    }
+}
+
+fn problem(slots: usize, experts: usize, n: usize, k: usize) -> Problem {
+    Problem::new(slots, experts, 1, n, k).unwrap()
+}
+
+/// Rows around 4, 6 and 64, columns around 16, 32 and 64, inner sizes around 4 and 16.
+pub fn tile_edges(target: &Target) -> Outcome {
+    let mut outcome = Outcome::Ran;
+    for (slots, n, k) in [
+        (1, 1, 1),
+        (3, 15, 3),
+        (4, 16, 4),
+        (5, 17, 5),
+        (6, 31, 15),
+        (7, 32, 16),
+        (63, 33, 17),
+        (64, 63, 64),
+        (65, 64, 100),
+        (129, 65, 31),
+        (200, 128, 256),
+    ] {
+        outcome = Product::new(problem(slots, 1, n, k), &vec![0; slots]).check(target);
+        outcome = match Product::random(problem(slots, 3, n, k)).check(target) {
+            Outcome::Ran => outcome,
+            refused => refused,
+        };
+    }
+    outcome
+}
+
+pub fn gated(target: &Target) -> Outcome {
+    for (slots, n, k) in [(5, 7, 9), (130, 48, 32), (70, 100, 64)] {
+        let problem = Problem {
+            gated: true,
+            activation: Some(Activation::Silu),
+            bias: slots == 70,
+            ..problem(slots, 4, n, k)
+        };
+        if let refused @ Outcome::Unsupported(_) = Product::random(problem).check(target) {
+            return refused;
+        }
+    }
+    Outcome::Ran
+}
+
+pub fn activations(target: &Target) -> Outcome {
+    let mut outcome = Outcome::Ran;
+    for activation in [Activation::Relu, Activation::Gelu, Activation::Silu] {
+        let activation = Some(activation);
+        outcome = Product::random(Problem {
+            activation,
+            ..problem(40, 2, 40, 24)
+        })
+        .check(target);
+    }
+    outcome
+}
+
+pub fn bias(target: &Target) -> Outcome {
+    Product::random(Problem {
+        bias: true,
+        ..problem(33, 5, 20, 12)
+    })
+    .check(target)
+}
+
+/// Sorted rows in, slot rows out, and token rows shared by the slots of a token.
+pub fn scatter(target: &Target) -> Outcome {
+    let scattered = Problem {
+        rows: Rows::Scatter,
+        ..problem(90, 4, 24, 32)
+    };
+    Product::random(scattered).check(target);
+    Product::random(Problem::new(90, 4, 3, 24, 32).unwrap()).check(target)
+}
+
+/// One expert takes all, the others none, and some slots go nowhere.
+pub fn uneven_experts(target: &Target) -> Outcome {
+    Product::new(problem(100, 8, 24, 16), &[6; 100]).check(target);
+    let keys: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
+    Product::new(problem(150, 5, 24, 16), &keys).check(target);
+    Product::new(
+        Problem {
+            rows: Rows::Scatter,
+            ..problem(150, 5, 24, 16)
+        },
+        &keys,
+    )
+    .check(target)
+}
+
+pub fn variants_agree_bit_for_bit(target: &Target) -> Outcome {
+    let Some(client) = target.client() else {
+        return Outcome::Unsupported("no kernels".into());
+    };
+    let product = Product::random(problem(150, 3, 70, 200));
+    let run = |variant| product.run(&client, target.capability(), variant);
+    let (unit, gemv, naive) = (run(Variant::Unit), run(Variant::Gemv), run(Variant::Naive));
+    if let Err(error) = &unit {
+        return Outcome::Unsupported(error.clone());
+    }
+    assert!(unit == gemv, "unit and gemv differ");
+    assert!(unit == naive, "unit and naive differ");
+    Outcome::Ran
+}
+
+/// A device whose bindings hold the weights of one or two experts only.
+pub fn weights_in_slabs(target: &Target) -> Outcome {
+    let product = Product::random(Problem {
+        bias: true,
+        ..problem(120, 5, 64, 32)
+    });
+    let Some(client) = target.client() else {
+        return Outcome::Unsupported("no kernels".into());
+    };
+    let variant = variants(target)[0];
+    let whole = product.run(&client, target.capability(), variant).unwrap();
+    for experts in [1, 2] {
+        let mut small = target.capability().clone();
+        small.limits.max_binding_bytes = (64 * 32 * 4 * experts).max(120 * 64 * 4);
+        small.limits.binding_alignment = small.limits.binding_alignment.max(4);
+        let plan = grouped_gemm::plan(product.problem, &small, Choice::default()).unwrap();
+        assert!(plan.slabs.len() > 1, "{plan:?}");
+        let split = product.run(&client, &small, variant).unwrap();
+        assert!(split == whole, "split weights give other results");
+    }
+    let mut tiny = target.capability().clone();
+    tiny.limits.max_binding_bytes = 64 * 32 * 4 - 1;
+    let error = grouped_gemm::plan(
+        Problem {
+            slots: 4,
+            ..product.problem
+        },
+        &tiny,
+        Choice::default(),
+    );
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("weights of one expert")
+    );
+    Outcome::Ran
+}
+
+fn halves(target: &Target, element: Element) -> Outcome {
+    Product::random(Problem {
+        element,
+        bias: true,
+        ..problem(100, 3, 33, 35)
+    })
+    .check(target);
+    let activation = Some(Activation::Gelu);
+    Product::random(Problem {
+        element,
+        gated: true,
+        activation,
+        ..problem(70, 3, 64, 64)
+    })
+    .check(target)
+}
+
+pub fn f16(target: &Target) -> Outcome {
+    halves(target, Element::F16)
+}
+
+pub fn bf16(target: &Target) -> Outcome {
+    halves(target, Element::Bf16)
+}

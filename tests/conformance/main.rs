@@ -1,0 +1,70 @@
+//! Conformance: every case on every device, named `grouped_gemm::tile_edges[wgpu]`.
+//!
+//! A case is an ordinary function of a [`Target`] that returns whether the device could run it;
+//! `expect.rs` says which may not. A device that must run a case and can't fails, and so does one
+//! that is listed as unsupported and can.
+
+mod expect;
+mod fp8;
+mod grouped_gemm;
+mod moe_layer;
+mod permute;
+mod routing;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use moebius_tests::target::Target;
+
+/// What became of a case that didn't fail.
+pub enum Outcome {
+    /// It ran and its checks held.
+    Ran,
+    /// The device refused it with this error.
+    Unsupported(String),
+}
+
+type Case = fn(&Target) -> Outcome;
+
+/// Collects the named cases of every module.
+macro_rules! cases {
+    ($($module:ident: $($case:ident),+;)+) => {
+        &[$($((concat!(stringify!($module), "::", stringify!($case)), $module::$case as Case)),+),+]
+    };
+}
+
+const CASES: &[(&str, Case)] = cases! {
+    fp8: encode_edges, encode_every_f16, decode_every_code, lengths;
+    routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
+        mask_leaves_too_few, sizes, router_logits;
+    permute: block_edges, one_expert_gets_all, slots_without_expert, tiles_cover_every_row,
+        drop_rule_by_weight, drop_rule_breaks_ties_by_slot;
+    grouped_gemm: tile_edges, gated, activations, bias, scatter, uneven_experts,
+        variants_agree_bit_for_bit, weights_in_slabs, f16, bf16;
+    moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
+        repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
+        launches_are_fixed, refuses_wrong_input;
+};
+
+fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {
+    let refusal = expect::unsupported(name, target);
+    match (case(target), refusal) {
+        (Outcome::Ran, None) | (Outcome::Unsupported(_), Some(_)) => Ok(()),
+        (Outcome::Ran, Some(reason)) => {
+            Err(format!("listed as unsupported ({reason}), but it runs: update expect.rs").into())
+        }
+        (Outcome::Unsupported(error), None) => Err(format!("must run here: {error}").into()),
+    }
+}
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // Devices are shared; one case at a time keeps memory figures and panics apart.
+    arguments.test_threads = arguments.test_threads.or(Some(1));
+    let mut trials = Vec::new();
+    for target in Target::all() {
+        for (name, case) in CASES {
+            let label = format!("{name}[{}]", target.name);
+            trials.push(Trial::test(label, move || run(name, *case, target)));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}

@@ -1,0 +1,351 @@
+//! The whole layer through Burn against the f64 oracle, and its promises about memory and order.
+
+use crate::Outcome;
+use burn::tensor::{DType, Tensor, TensorData};
+use moebius::moe::{Activation, Capacity, Choice, MoeConfig, MoeLayer, MoeWeights};
+use moebius::{Error, ErrorKind};
+use moebius_device::memory_in_use;
+use moebius_shaders::{Element, moe, routing};
+use moebius_tests::data::Rng;
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::{assert_close, rel_l2};
+
+/// A layer with known weights and the values they have after rounding to the dtype.
+struct Fixture {
+    config: MoeConfig,
+    layer: MoeLayer,
+    dtype: DType,
+}
+
+fn fixture(target: &Target, config: MoeConfig, dtype: DType) -> Fixture {
+    let mut rng = Rng::new(config.hidden as u64);
+    let device = target.burn();
+    let (e, h, f) = (config.experts, config.hidden, config.inter);
+    let columns = if config.gated { 2 * f } else { f };
+    fn tensor<const D: usize>(
+        rng: &mut Rng,
+        shape: [usize; D],
+        bound: f32,
+        device: &burn::tensor::Device,
+        dtype: DType,
+    ) -> Tensor<D> {
+        let values = rng.vec(shape.iter().product(), bound);
+        Tensor::from_data(
+            TensorData::new(values, shape).convert_dtype(dtype),
+            (device, dtype),
+        )
+    }
+    let bound = |k: usize| (3.0 / k as f32).sqrt();
+    let weights = MoeWeights {
+        router: tensor(&mut rng, [e, h], bound(h), &device, dtype),
+        w_in: tensor(&mut rng, [e, columns, h], bound(h), &device, dtype),
+        b_in: config
+            .bias
+            .then(|| tensor(&mut rng, [e, columns], 0.3, &device, dtype)),
+        w_out: tensor(&mut rng, [e, h, f], bound(f), &device, dtype),
+        b_out: config
+            .bias
+            .then(|| tensor(&mut rng, [e, h], 0.3, &device, dtype)),
+    };
+    Fixture {
+        config,
+        layer: config.with_weights(weights).unwrap(),
+        dtype,
+    }
+}
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
+}
+
+impl Fixture {
+    fn batch(&self, target: &Target, tokens: usize, seed: u64) -> Tensor<2> {
+        let values = Rng::new(seed).vec(tokens * self.config.hidden, 1.7);
+        let data = TensorData::new(values, [tokens, self.config.hidden]).convert_dtype(self.dtype);
+        Tensor::from_data(data, (&target.burn(), self.dtype))
+    }
+
+    /// Runs `x` and compares y and the dropped slots with the oracle, given the device's routing.
+    fn check(&self, target: &Target, tokens: usize) -> Outcome {
+        let x = self.batch(target, tokens, tokens as u64);
+        let out = match self.layer.forward(x.clone()) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                return Outcome::Unsupported(error.to_string());
+            }
+            out => out.unwrap(),
+        };
+        let config = &self.config;
+        let r = routing::Problem::new(tokens, config.experts, config.route.top_k).unwrap();
+        let r = r.with_score(config.route.score, config.route.renormalize);
+        let routed = routing::reference(&r, &floats(out.routing.logits), None);
+        let indices: Vec<u32> = out
+            .routing
+            .indices
+            .into_data()
+            .iter::<i64>()
+            .map(|i| i as u32)
+            .collect();
+        assert_eq!(indices, routed.indices);
+        let (b_in, b_out) = (&self.layer.b_in, &self.layer.b_out);
+        let b_in = b_in.as_ref().map(|b| floats(b.val()));
+        let b_out = b_out.as_ref().map(|b| floats(b.val()));
+        let element = element(self.dtype);
+        let problem = moe::Problem {
+            routing: r,
+            hidden: config.hidden,
+            inter: config.inter,
+            element,
+            gated: config.gated,
+            activation: config.activation,
+            bias: config.bias,
+            capacity: config.capacity,
+        };
+        let inputs = moe::ReferenceInputs {
+            x: &floats(x),
+            indices: &indices,
+            weights: &routed.weights,
+            w_in: &floats(self.layer.w_in.val()),
+            b_in: b_in.as_deref(),
+            w_out: &floats(self.layer.w_out.val()),
+            b_out: b_out.as_deref(),
+        };
+        let (want, dropped) = moe::reference(&problem, &inputs).unwrap();
+        assert_close("y", &floats(out.y), &want, rel_l2(element));
+        let got: Vec<i64> = out.dropped_slots.into_data().iter().collect();
+        assert_eq!(got, [dropped as i64], "dropped slots");
+        Outcome::Ran
+    }
+}
+
+fn element(dtype: DType) -> Element {
+    match dtype {
+        DType::F16 => Element::F16,
+        DType::BF16 => Element::Bf16,
+        _ => Element::F32,
+    }
+}
+
+fn config() -> MoeConfig {
+    MoeConfig::new(64, 96, 8)
+}
+
+pub fn relu(target: &Target) -> Outcome {
+    let layer = fixture(target, config(), DType::F32);
+    for tokens in [1, 2, 37, 300] {
+        layer.check(target, tokens);
+    }
+    fixture(target, MoeConfig::new(40, 50, 3).with_top_k(3), DType::F32).check(target, 41)
+}
+
+pub fn gated_silu(target: &Target) -> Outcome {
+    let config = config().with_gated(true).with_activation(Activation::Silu);
+    fixture(target, config, DType::F32).check(target, 65)
+}
+
+pub fn gelu_with_bias(target: &Target) -> Outcome {
+    let config = MoeConfig::new(33, 47, 5)
+        .with_bias(true)
+        .with_activation(Activation::Gelu);
+    fixture(target, config, DType::F32).check(target, 70)
+}
+
+pub fn capacity(target: &Target) -> Outcome {
+    let mut outcome = Outcome::Ran;
+    for factor in [0.3, 0.75, 1.0, 10.0] {
+        let capacity = Some(Capacity::new(factor, 4).unwrap());
+        outcome = fixture(target, config().with_capacity(capacity), DType::F32).check(target, 100);
+    }
+    outcome
+}
+
+pub fn ranks_and_empty_batch(target: &Target) -> Outcome {
+    let fixture = fixture(target, config(), DType::F32);
+    let x = fixture.batch(target, 30, 4);
+    let flat = floats(fixture.layer.forward(x.clone()).unwrap().y);
+    let cube = fixture
+        .layer
+        .forward(x.clone().reshape([2, 3, 5, 64]))
+        .unwrap()
+        .y;
+    assert_eq!(cube.dims(), [2, 3, 5, 64]);
+    assert_eq!(floats(cube), flat);
+    // A strided view of the same values.
+    let turned = x.swap_dims(0, 1).swap_dims(0, 1);
+    assert_eq!(floats(fixture.layer.forward(turned).unwrap().y), flat);
+    let empty = fixture
+        .layer
+        .forward(Tensor::<3>::zeros([2, 0, 64], &target.burn()))
+        .unwrap();
+    assert_eq!(empty.y.dims(), [2, 0, 64]);
+    assert_eq!(empty.routing.indices.dims(), [0, 2]);
+    Outcome::Ran
+}
+
+fn half(target: &Target, dtype: DType) -> Outcome {
+    if let Err(error) = supports(target, dtype) {
+        return Outcome::Unsupported(error.to_string());
+    }
+    let config = config()
+        .with_gated(true)
+        .with_activation(Activation::Silu)
+        .with_bias(true);
+    fixture(target, config, dtype).check(target, 50)
+}
+
+/// Asks the plan, because Burn would panic on a tensor of a type the device lacks.
+fn supports(target: &Target, dtype: DType) -> Result<(), Error> {
+    let layer = config().init(&target.burn())?;
+    layer.plan(8, dtype, &target.burn()).map(drop)
+}
+
+pub fn f16(target: &Target) -> Outcome {
+    half(target, DType::F16)
+}
+
+pub fn bf16(target: &Target) -> Outcome {
+    half(target, DType::BF16)
+}
+
+pub fn repeats_bit_for_bit(target: &Target) -> Outcome {
+    let fixture = fixture(target, config(), DType::F32);
+    let run = || {
+        floats(
+            fixture
+                .layer
+                .forward(fixture.batch(target, 200, 8))
+                .unwrap()
+                .y,
+        )
+    };
+    let first = run();
+    for _ in 0..3 {
+        assert!(run() == first, "two runs of the same input differ");
+    }
+    Outcome::Ran
+}
+
+/// A token's output has the same bits alone, in a small batch and in a large one.
+pub fn independent_of_the_batch(target: &Target) -> Outcome {
+    let fixture = fixture(target, config(), DType::F32);
+    let x = fixture.batch(target, 300, 8);
+    let whole = floats(fixture.layer.forward(x.clone()).unwrap().y);
+    for (from, tokens) in [(0, 1), (299, 1), (17, 9), (100, 130)] {
+        let part = x.clone().slice([from..from + tokens]);
+        let got = floats(fixture.layer.forward(part).unwrap().y);
+        assert!(
+            got == whole[from * 64..(from + tokens) * 64],
+            "tokens {from}..+{tokens} differ"
+        );
+    }
+    Outcome::Ran
+}
+
+/// Device memory stays within 1.5 × what the weights and activations need.
+pub fn device_memory(target: &Target) -> Outcome {
+    let Some(client) = target.client() else {
+        return Outcome::Unsupported("no device allocator".into());
+    };
+    client.memory_cleanup().unwrap();
+    let before = memory_in_use(&client).reserved;
+    let fixture = fixture(target, MoeConfig::new(256, 1024, 8), DType::F32);
+    let tokens = 512;
+    let x = fixture.batch(target, tokens, 3);
+    let out = fixture.layer.forward(x).unwrap();
+    target.burn().sync().unwrap();
+    let held = memory_in_use(&client).reserved - before;
+    let plan = fixture
+        .layer
+        .plan(tokens, DType::F32, &target.burn())
+        .unwrap()
+        .unwrap();
+    let floor = plan.problem.floor_bytes();
+    assert!(
+        held as f64 <= 1.5 * floor as f64,
+        "{held} bytes held, {floor} needed"
+    );
+    drop(out);
+    Outcome::Ran
+}
+
+pub fn warm_forward_allocates_nothing(target: &Target) -> Outcome {
+    let Some(client) = target.client() else {
+        return Outcome::Unsupported("no device allocator".into());
+    };
+    let fixture = fixture(target, config(), DType::F32);
+    let x = fixture.batch(target, 200, 3);
+    let run = || {
+        drop(fixture.layer.forward(x.clone()).unwrap());
+        target.burn().sync().unwrap();
+        memory_in_use(&client).reserved
+    };
+    run();
+    let warm = run();
+    for _ in 0..5 {
+        assert_eq!(run(), warm, "a warm forward took new device memory");
+    }
+    Outcome::Ran
+}
+
+/// Dropless: sort 3, two products, combine; a capacity adds the drop rule and a second sort.
+pub fn launches_are_fixed(target: &Target) -> Outcome {
+    let device = target.burn();
+    let launches = |config: MoeConfig, tokens| {
+        let plan = config
+            .init(&device)
+            .unwrap()
+            .plan(tokens, DType::F32, &device)
+            .unwrap();
+        plan.map(|plan| plan.launches())
+    };
+    let capacity = Some(Capacity::new(1.0, 1).unwrap());
+    for tokens in [1, 64, 4096] {
+        let Some(dropless) = launches(config(), tokens) else {
+            return Outcome::Unsupported("no kernels".into());
+        };
+        assert_eq!(dropless, 6);
+        assert_eq!(launches(config().with_capacity(capacity), tokens), Some(10));
+    }
+    Outcome::Ran
+}
+
+pub fn refuses_wrong_input(target: &Target) -> Outcome {
+    let device = target.burn();
+    let layer = config().init(&device).unwrap();
+    let error = layer
+        .forward(Tensor::<2>::zeros([3, 63], &device))
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape);
+    assert_eq!(
+        error.to_string(),
+        "last dimension of x: expected 64, got 63"
+    );
+    let bad = [
+        config().with_top_k(9),
+        config().with_top_k(0),
+        MoeConfig::new(0, 1, 1),
+        config().with_capacity(Some(Capacity {
+            factor: f64::NAN,
+            min: 4,
+        })),
+        config().with_capacity(Some(Capacity {
+            factor: -1.0,
+            min: 4,
+        })),
+    ];
+    for config in bad {
+        let error = config.init(&device).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+        assert!(error.to_string().contains("expected"), "{error}");
+    }
+    let absurd = Choice {
+        variant: Some(moebius::moe::Variant::TensorCore),
+        allow_unproven: true,
+    };
+    if target.client().is_some() && target.capability().mma.is_empty() {
+        let error = layer
+            .with_choice(absurd)
+            .forward(Tensor::<2>::zeros([3, 64], &device));
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+    Outcome::Ran
+}

@@ -1,0 +1,213 @@
+//! The choice of experts against the f64 oracle.
+
+use crate::Outcome;
+use burn::tensor::{Bool, Tensor, TensorData};
+use moebius::moe::{MoeConfig, RouteConfig, Score, route};
+use moebius_shaders::routing::{Problem, reference};
+use moebius_tests::data::Rng;
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::assert_close;
+
+struct Batch {
+    tokens: usize,
+    experts: usize,
+    logits: Vec<f32>,
+    mask: Option<Vec<bool>>,
+}
+
+impl Batch {
+    fn random(tokens: usize, experts: usize) -> Self {
+        let logits = Rng::new((tokens * 1000 + experts) as u64).vec(tokens * experts, 6.0);
+        Self {
+            tokens,
+            experts,
+            logits,
+            mask: None,
+        }
+    }
+
+    /// Routes on the device and checks indices exactly and weights and probabilities closely.
+    fn check(&self, target: &Target, config: RouteConfig) {
+        let device = target.burn();
+        let data = TensorData::new(self.logits.clone(), [self.tokens, self.experts]);
+        let mask = self
+            .mask
+            .as_ref()
+            .map(|mask| Tensor::<1, Bool>::from_data(TensorData::from(mask.as_slice()), &device));
+        let routing = route(Tensor::from_data(data, &device), mask, &config).unwrap();
+        let problem = Problem::new(self.tokens, self.experts, config.top_k).unwrap();
+        let problem = match config.softmax_after_topk {
+            true => problem.with_score(Score::Softmax, true),
+            false => problem.with_score(config.score, config.renormalize),
+        };
+        let want = reference(&problem, &self.logits, self.mask.as_deref());
+        let indices: Vec<u32> = routing
+            .indices
+            .into_data()
+            .iter::<i64>()
+            .map(|i| i as u32)
+            .collect();
+        assert_eq!(indices, want.indices, "indices of {config:?}");
+        let floats = |tensor: Tensor<2>| tensor.into_data().iter::<f32>().collect::<Vec<_>>();
+        assert_close("weights", &floats(routing.weights), &want.weights, 1e-5);
+        assert_close("probs", &floats(routing.probs), &want.probs, 1e-5);
+    }
+}
+
+fn config(top_k: usize, score: Score, renormalize: bool) -> RouteConfig {
+    RouteConfig {
+        top_k,
+        score,
+        renormalize,
+        softmax_after_topk: false,
+    }
+}
+
+pub fn softmax(target: &Target) -> Outcome {
+    Batch::random(129, 8).check(target, config(2, Score::Softmax, true));
+    let after = RouteConfig {
+        softmax_after_topk: true,
+        ..config(3, Score::Sigmoid, false)
+    };
+    Batch::random(37, 6).check(target, after);
+    Outcome::Ran
+}
+
+pub fn sigmoid(target: &Target) -> Outcome {
+    Batch::random(65, 16).check(target, config(4, Score::Sigmoid, true));
+    let mut tiny = Batch::random(5, 8);
+    tiny.logits.iter_mut().for_each(|logit| *logit -= 80.0);
+    tiny.check(target, config(2, Score::Sigmoid, true));
+    Outcome::Ran
+}
+
+pub fn raw_scores(target: &Target) -> Outcome {
+    Batch::random(64, 8).check(target, config(2, Score::Softmax, false));
+    Batch::random(64, 8).check(target, config(1, Score::Sigmoid, false));
+    Outcome::Ran
+}
+
+pub fn ties_go_to_the_lowest_index(target: &Target) -> Outcome {
+    let mut batch = Batch::random(40, 8);
+    batch
+        .logits
+        .iter_mut()
+        .for_each(|logit| *logit = logit.round().clamp(-1.0, 1.0));
+    batch.logits[..8].fill(0.0);
+    batch.logits[8..16].copy_from_slice(&[-0.0, 0.0, -0.0, 0.0, -1.0, -0.0, 0.0, 0.0]);
+    batch.check(target, config(3, Score::Softmax, true));
+    Outcome::Ran
+}
+
+pub fn hostile_logits(target: &Target) -> Outcome {
+    let mut batch = Batch::random(4, 6);
+    batch.logits[2] = f32::NEG_INFINITY;
+    batch.logits[6..12].fill(f32::NAN);
+    batch.logits[13] = f32::NAN;
+    batch.logits[18..24].copy_from_slice(&[3e38, -3e38, 3e38, 0.0, 1e-40, -1e-40]);
+    let problem = Problem::new(4, 6, 2).unwrap();
+    let want = reference(&problem, &batch.logits, None);
+    let data = TensorData::new(batch.logits, [4, 6]);
+    let routing = route(
+        Tensor::from_data(data, &target.burn()),
+        None,
+        &RouteConfig::default(),
+    );
+    let routing = routing.unwrap();
+    let indices: Vec<u32> = routing
+        .indices
+        .into_data()
+        .iter::<i64>()
+        .map(|i| i as u32)
+        .collect();
+    assert_eq!(
+        indices, want.indices,
+        "an index stays within the experts, NaN ranks last"
+    );
+    let weights: Vec<f32> = routing.weights.into_data().iter().collect();
+    assert_close(
+        "weights of numbers",
+        &weights[..2],
+        &want.weights[..2],
+        1e-5,
+    );
+    assert!(
+        weights[2..4].iter().all(|w| w.is_nan()),
+        "all NaN: {weights:?}"
+    );
+    Outcome::Ran
+}
+
+pub fn mask(target: &Target) -> Outcome {
+    for score in [Score::Softmax, Score::Sigmoid] {
+        let mut batch = Batch::random(50, 9);
+        batch.mask = Some((0..9).map(|e| e % 3 != 1).collect());
+        batch.check(target, config(3, score, true));
+        batch.check(target, config(2, score, false));
+    }
+    Outcome::Ran
+}
+
+/// Slots that find no expert hold index E and weight 0.
+pub fn mask_leaves_too_few(target: &Target) -> Outcome {
+    let mut batch = Batch::random(7, 5);
+    batch.mask = Some(vec![false, false, true, false, true]);
+    batch.check(target, config(4, Score::Softmax, true));
+    Outcome::Ran
+}
+
+pub fn sizes(target: &Target) -> Outcome {
+    for (tokens, experts, top_k) in [(1, 1, 1), (1, 8, 8), (63, 2, 1), (257, 128, 8), (3, 256, 8)] {
+        Batch::random(tokens, experts).check(target, config(top_k, Score::Softmax, true));
+    }
+    let empty = Tensor::<2>::zeros([0, 4], &target.burn());
+    assert_eq!(
+        route(empty, None, &RouteConfig::default())
+            .unwrap()
+            .indices
+            .dims(),
+        [0, 2]
+    );
+    for top_k in [0, 5] {
+        let logits = Tensor::<2>::zeros([3, 4], &target.burn());
+        let error = route(logits, None, &config(top_k, Score::Softmax, true)).unwrap_err();
+        assert!(
+            error.to_string().contains("top_k: expected 1 to 4"),
+            "{error}"
+        );
+    }
+    Outcome::Ran
+}
+
+pub fn router_logits(target: &Target) -> Outcome {
+    for (tokens, hidden, experts) in [(1, 1, 1), (33, 64, 8), (5, 7, 3), (17, 96, 128)] {
+        let layer = MoeConfig::new(hidden, 4, experts)
+            .with_top_k(1)
+            .init(&target.burn())
+            .unwrap();
+        let x = Rng::new(9).vec(tokens * hidden, 1.0);
+        let w: Vec<f32> = layer.router.val().into_data().iter().collect();
+        let data = TensorData::new(x.clone(), [tokens, hidden]);
+        let got = layer
+            .router_logits(Tensor::from_data(data, &target.burn()))
+            .unwrap();
+        let mut want = Vec::new();
+        for row in x.chunks(hidden) {
+            for column in w.chunks(hidden) {
+                want.push(
+                    row.iter()
+                        .zip(column)
+                        .map(|(a, b)| f64::from(*a) * f64::from(*b))
+                        .sum(),
+                );
+            }
+        }
+        assert_close(
+            "logits",
+            &got.into_data().iter().collect::<Vec<_>>(),
+            &want,
+            1e-5,
+        );
+    }
+    Outcome::Ran
+}

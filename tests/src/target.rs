@@ -1,0 +1,89 @@
+//! The devices tests run on, opened once.
+
+use cubecl::client::Client;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::{Capability, Device, Opened};
+use std::sync::OnceLock;
+
+/// A device under test.
+pub struct Target {
+    /// Its name in test names: `cpu`, `wgpu`, `flex`, ...
+    pub name: &'static str,
+    opened: Opened,
+}
+
+impl Target {
+    /// Every device this run must cover: the CubeCL CPU, the best wgpu adapter, Flex, and CUDA
+    /// where `cuda` is named in `MOEBIUS_TEST_DEVICES`, which replaces the list.
+    ///
+    /// # Panics
+    /// When one of them can't be opened: a device that must run and can't is a failure.
+    pub fn all() -> &'static [Target] {
+        static ALL: OnceLock<Vec<Target>> = OnceLock::new();
+        ALL.get_or_init(|| {
+            let names = std::env::var("MOEBIUS_TEST_DEVICES").unwrap_or("cpu,wgpu,flex".into());
+            names
+                .split(',')
+                .map(|name| Self::open(name.to_string().leak()))
+                .collect()
+        })
+    }
+
+    fn open(name: &'static str) -> Self {
+        let device: Device = name.parse().unwrap_or_else(|error| panic!("{error}"));
+        let opened = moebius_device::open(&device).unwrap_or_else(|error| panic!("{error}"));
+        Self { name, opened }
+    }
+
+    /// The device for Burn.
+    pub fn burn(&self) -> burn::tensor::Device {
+        moebius::open(&self.opened.device).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// What it can do.
+    pub fn capability(&self) -> &Capability {
+        &self.opened.capability
+    }
+
+    /// A CubeCL client; `None` on Flex, which has no kernels.
+    pub fn client(&self) -> Option<Client> {
+        self.opened.client()
+    }
+}
+
+/// A buffer with these words.
+pub fn upload_u32(client: &Client, words: &[u32]) -> Handle {
+    client.create_from_slice(u32::as_bytes(words))
+}
+
+/// A buffer with these floats.
+pub fn upload_f32(client: &Client, values: &[f32]) -> Handle {
+    client.create_from_slice(f32::as_bytes(values))
+}
+
+/// A buffer of `len` words full of 0xAA: an output the kernel must overwrite.
+pub fn poisoned(client: &Client, len: usize) -> Handle {
+    upload_u32(client, &vec![0xAAAA_AAAA; len.max(1)])
+}
+
+/// A buffer of `len` floats full of NaN: an output the kernel must overwrite.
+pub fn nans(client: &Client, len: usize) -> Handle {
+    upload_f32(client, &vec![f32::NAN; len.max(1)])
+}
+
+/// The first `len` words of a buffer, after the device has finished.
+pub fn download_u32(client: &Client, buffer: Handle, len: usize) -> Vec<u32> {
+    let bytes = client
+        .read_one(buffer)
+        .unwrap_or_else(|error| panic!("{error}"));
+    u32::from_bytes(&bytes)[..len].to_vec()
+}
+
+/// The first `len` floats of a buffer, after the device has finished.
+pub fn download_f32(client: &Client, buffer: Handle, len: usize) -> Vec<f32> {
+    let bytes = client
+        .read_one(buffer)
+        .unwrap_or_else(|error| panic!("{error}"));
+    f32::from_bytes(&bytes)[..len].to_vec()
+}

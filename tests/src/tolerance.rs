@@ -1,0 +1,49 @@
+//! How close is close enough, per type, and the comparison itself.
+
+use moebius_shaders::Element;
+
+/// Largest relative L2 error of a sum of products against the f64 oracle.
+///
+/// f32: sums of at most 4096 products in one order err by about √4096 · 2⁻²⁴ ≈ 4e-6. f16 and bf16:
+/// the hidden activations are rounded once to 11 or 8 bits, so half a unit in the last place
+/// (4.9e-4, 3.9e-3) per value, which the second product averages; twice that covers both roundings.
+pub fn rel_l2(element: Element) -> f64 {
+    match element {
+        Element::F32 => 1e-5,
+        Element::F16 => 1e-3,
+        Element::Bf16 => 8e-3,
+    }
+}
+
+/// ‖got − want‖ / ‖want‖, infinite when a NaN or the length doesn't match.
+pub fn relative_error(got: &[f32], want: &[f64]) -> f64 {
+    if got.len() != want.len() {
+        return f64::INFINITY;
+    }
+    let (mut error, mut norm) = (0.0, 0.0);
+    for (got, want) in got.iter().zip(want) {
+        if got.is_nan() != want.is_nan() {
+            return f64::INFINITY;
+        }
+        if !want.is_nan() {
+            error += (f64::from(*got) - want).powi(2);
+            norm += want.powi(2);
+        }
+    }
+    if error == 0.0 {
+        0.0
+    } else {
+        (error / norm).sqrt()
+    }
+}
+
+/// Fails with the numbers when `got` is further from `want` than `tolerance`.
+pub fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
+    let error = relative_error(got, want);
+    assert!(
+        error <= tolerance,
+        "{what}: relative L2 error {error:.3e}, expected at most {tolerance:.0e}; got {:?}.. want {:?}..",
+        &got[..got.len().min(6)],
+        &want[..want.len().min(6)],
+    );
+}

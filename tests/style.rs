@@ -1,0 +1,505 @@
+//! The rules of the house that no lint knows, read from the sources themselves. One test per rule; each lists `file:line`.
+#![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use syn::visit::{self, Visit};
+
+const MAX_FILE_LINES: usize = 600;
+const MAX_FUNCTION_LINES: usize = 60;
+const MAX_PARAMETERS: usize = 6;
+
+/// Names that tell nothing about what is inside.
+const EMPTY_NAMES: &[&str] = &["base", "utils", "common", "helpers", "misc"];
+
+/// Where unsafe code may be: the launch functions, whose SAFETY comments cite what `plan` has checked.
+const UNSAFE_ALLOWED: &[&str] = &["shaders/src/"];
+
+/// Left-overs, spelt in halves so that this file does not name them.
+const STUBS: &[&str] = &[
+    concat!("to", "do!"),
+    concat!("unimp", "lemented!"),
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+];
+
+/// Where one person's or one machine's files live.
+const PERSONAL_FOLDERS: &[&str] = &[
+    concat!("/ho", "me/"),
+    concat!("/ro", "ot/"),
+    concat!("/Us", "ers/"),
+    concat!("/wo", "rk/"),
+    concat!("/t", "mp/"),
+    concat!("C:", "\\"),
+];
+
+/// Text that is generated, or kept as it was made.
+const NOT_OURS: &[&str] = &["Cargo.lock", "LICENSE-", "tests/snapshots/"];
+
+struct Source {
+    /// Relative to the root, with `/`.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    /// The lines on which `offends` finds something, as `path:line: what`.
+    fn lines(&self, offends: impl Fn(&str) -> Option<String>) -> Vec<String> {
+        let numbered = self.text.lines().enumerate();
+        let found = numbered.filter_map(|(i, line)| Some((i + 1, offends(line)?)));
+        found
+            .map(|(line, what)| format!("{}:{line}: {what}", self.path))
+            .collect()
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_path_buf()
+}
+
+/// Files that git tracks or would track; without git (a source archive), all files but build output.
+fn paths() -> Vec<String> {
+    let listing = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output();
+    match listing {
+        Ok(listing) if listing.status.success() => String::from_utf8_lossy(&listing.stdout)
+            .lines()
+            .map(str::to_owned)
+            .collect(),
+        _ => walk(&root(), Path::new("")),
+    }
+}
+
+fn walk(root: &Path, folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        let path = folder.join(&name);
+        if entry.file_type().unwrap().is_dir() {
+            if !["target", ".git", "node_modules"].contains(&&*name.to_string_lossy()) {
+                found.extend(walk(root, &path));
+            }
+        } else {
+            found.push(path.to_string_lossy().replace('\\', "/"));
+        }
+    }
+    found
+}
+
+/// Every text file of the project that people write.
+fn sources() -> Vec<Source> {
+    let ours = paths()
+        .into_iter()
+        .filter(|path| !NOT_OURS.iter().any(|prefix| path.starts_with(prefix)));
+    // A file that is gone, or holds binary data, has no text to check.
+    ours.filter_map(|path| {
+        let text = std::fs::read_to_string(root().join(&path)).ok()?;
+        Some(Source { path, text })
+    })
+    .collect()
+}
+
+fn assert_none(rule: &str, offences: &[String]) {
+    assert!(offences.is_empty(), "{rule}\n  {}", offences.join("\n  "));
+}
+
+fn check(rule: &str, offences: impl Fn(&Source) -> Vec<String>) {
+    let sources = sources();
+    assert!(
+        sources.iter().any(Source::is_rust),
+        "no Rust file was found to check"
+    );
+    let found: Vec<String> = sources.iter().flat_map(offences).collect();
+    assert_none(rule, &found);
+}
+
+/// What the syntax tree of a file shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rule {
+    FunctionLength,
+    Parameters,
+    GlobReexport,
+    ModuleName,
+    AllowReason,
+    Unsafe,
+    IgnoredTest,
+}
+
+#[derive(Default)]
+struct Survey {
+    found: Vec<(Rule, usize, String)>,
+}
+
+impl Survey {
+    fn add(&mut self, rule: Rule, at: proc_macro2::Span, what: String) {
+        self.found.push((rule, at.start().line, what));
+    }
+
+    fn signature(&mut self, signature: &syn::Signature) {
+        let (name, count) = (&signature.ident, signature.inputs.len());
+        if count > MAX_PARAMETERS {
+            self.add(
+                Rule::Parameters,
+                name.span(),
+                format!("{name} has {count} parameters"),
+            );
+        }
+        if let Some(token) = &signature.unsafety {
+            self.add(Rule::Unsafe, token.span, format!("unsafe fn {name}"));
+        }
+    }
+
+    fn function(&mut self, signature: &syn::Signature, block: &syn::Block) {
+        self.signature(signature);
+        let first = signature.fn_token.span.start().line;
+        let lines = block.brace_token.span.close().end().line + 1 - first;
+        if lines > MAX_FUNCTION_LINES {
+            let name = &signature.ident;
+            self.add(
+                Rule::FunctionLength,
+                name.span(),
+                format!("{name} has {lines} lines"),
+            );
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Survey {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.function(&item.sig, &item.block);
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.function(&item.sig, &item.block);
+        visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        match &item.default {
+            Some(block) => self.function(&item.sig, block),
+            None => self.signature(&item.sig),
+        }
+        visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        let public = !matches!(item.vis, syn::Visibility::Inherited);
+        if public && has_glob(&item.tree) {
+            self.add(
+                Rule::GlobReexport,
+                item.use_token.span,
+                "name what is re-exported".to_owned(),
+            );
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if EMPTY_NAMES.contains(&item.ident.to_string().as_str()) {
+            self.add(
+                Rule::ModuleName,
+                item.ident.span(),
+                format!("mod {}", item.ident),
+            );
+        }
+        visit::visit_item_mod(self, item);
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
+        let path = attribute.path();
+        if path.is_ident("ignore") {
+            self.add(
+                Rule::IgnoredTest,
+                attribute.pound_token.span,
+                "a listed expectation, or gone".to_owned(),
+            );
+        }
+        let syn::Meta::List(list) = &attribute.meta else {
+            return;
+        };
+        let tokens = list.tokens.to_string();
+        let lifts = path.is_ident("allow")
+            || path.is_ident("expect")
+            || (path.is_ident("cfg_attr") && tokens.contains("allow ("));
+        if lifts && !tokens.contains("reason =") {
+            self.add(
+                Rule::AllowReason,
+                attribute.pound_token.span,
+                format!("{} without a reason", tokens.trim()),
+            );
+        }
+    }
+
+    fn visit_expr_unsafe(&mut self, block: &'ast syn::ExprUnsafe) {
+        self.add(
+            Rule::Unsafe,
+            block.unsafe_token.span,
+            "unsafe block".to_owned(),
+        );
+        visit::visit_expr_unsafe(self, block);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if let Some(token) = &item.unsafety {
+            self.add(Rule::Unsafe, token.span, "unsafe impl".to_owned());
+        }
+        visit::visit_item_impl(self, item);
+    }
+
+    fn visit_item_foreign_mod(&mut self, item: &'ast syn::ItemForeignMod) {
+        self.add(
+            Rule::Unsafe,
+            item.abi.extern_token.span,
+            "foreign functions".to_owned(),
+        );
+    }
+}
+
+fn has_glob(tree: &syn::UseTree) -> bool {
+    match tree {
+        syn::UseTree::Glob(_) => true,
+        syn::UseTree::Path(path) => has_glob(&path.tree),
+        syn::UseTree::Group(group) => group.items.iter().any(has_glob),
+        syn::UseTree::Name(_) | syn::UseTree::Rename(_) => false,
+    }
+}
+
+/// What breaks `rule` in a Rust file; a file that does not parse breaks every rule.
+fn survey(source: &Source, rule: Rule) -> Vec<String> {
+    if !source.is_rust() {
+        return Vec::new();
+    }
+    let file = match syn::parse_file(&source.text) {
+        Ok(file) => file,
+        Err(error) => {
+            return vec![format!(
+                "{}:{}: {error}",
+                source.path,
+                error.span().start().line
+            )];
+        }
+    };
+    let mut survey = Survey::default();
+    survey.visit_file(&file);
+    let of_rule = survey.found.into_iter().filter(|found| found.0 == rule);
+    of_rule
+        .map(|(_, line, what)| format!("{}:{line}: {what}", source.path))
+        .collect()
+}
+
+fn file_length(source: &Source) -> Vec<String> {
+    let lines = source.text.lines().count();
+    if !source.is_rust() || lines <= MAX_FILE_LINES {
+        return Vec::new();
+    }
+    vec![format!("{}:{lines}: {lines} lines", source.path)]
+}
+
+fn file_name(source: &Source) -> Vec<String> {
+    let named_so = |part: &str| {
+        let stem = part.split('.').next().unwrap_or_default();
+        EMPTY_NAMES.contains(&stem)
+    };
+    if !source.path.split('/').any(named_so) {
+        return Vec::new();
+    }
+    vec![format!("{}:1: says nothing", source.path)]
+}
+
+fn unsafe_code(source: &Source) -> Vec<String> {
+    if UNSAFE_ALLOWED
+        .iter()
+        .any(|folder| source.path.starts_with(folder))
+    {
+        return Vec::new();
+    }
+    survey(source, Rule::Unsafe)
+}
+
+fn stubs(source: &Source) -> Vec<String> {
+    source.lines(|line| {
+        let stub = STUBS.iter().find(|stub| has_word(line, stub))?;
+        Some(format!("{stub} in: {}", line.trim()))
+    })
+}
+
+/// Whether `word` stands in `line` with no letter, digit or `_` on either side.
+fn has_word(line: &str, word: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(start, _)| {
+        let (before, after) = (&line[..start], &line[start + word.len()..]);
+        !before.ends_with(part_of_name) && !after.starts_with(part_of_name)
+    })
+}
+
+fn uncompiled_example(source: &Source) -> Vec<String> {
+    source.lines(|line| {
+        let info = line.split("```").nth(1)?;
+        let options = info.split(',').map(str::trim);
+        let ignored = line.trim_start().starts_with("//")
+            && options
+                .into_iter()
+                .any(|option| option.starts_with("ignore"));
+        ignored.then(|| line.trim().to_owned())
+    })
+}
+
+fn personal_path(source: &Source) -> Vec<String> {
+    source.lines(|line| {
+        let starts_there = |folder: &str| {
+            line.match_indices(folder).any(|(at, _)| {
+                let before = line[..at].chars().next_back();
+                before.is_none_or(|c| !(c.is_alphanumeric() || "._-~*}>)]$".contains(c)))
+            })
+        };
+        PERSONAL_FOLDERS
+            .iter()
+            .any(|folder| starts_there(folder))
+            .then(|| line.trim().to_owned())
+    })
+}
+
+#[test]
+fn files_are_short() {
+    check("A Rust file has at most 600 lines:", file_length);
+}
+
+#[test]
+fn functions_are_short() {
+    check(
+        "A function has at most 60 lines, from `fn` to the closing brace:",
+        |s| survey(s, Rule::FunctionLength),
+    );
+}
+
+#[test]
+fn parameters_are_few() {
+    check("A function has at most 6 parameters:", |s| {
+        survey(s, Rule::Parameters)
+    });
+}
+
+#[test]
+fn reexports_name_what_they_export() {
+    check("No `pub use` ends in a glob:", |s| {
+        survey(s, Rule::GlobReexport)
+    });
+}
+
+#[test]
+fn names_say_something() {
+    check(
+        "No file, folder or module is called base, utils, common, helpers or misc:",
+        |s| [file_name(s), survey(s, Rule::ModuleName)].concat(),
+    );
+}
+
+#[test]
+fn nothing_is_left_half_done() {
+    check("Real work, a typed error, or gone:", stubs);
+}
+
+#[test]
+fn examples_in_docs_compile() {
+    check(
+        "An example in the docs is compiled (`no_run` at most):",
+        uncompiled_example,
+    );
+}
+
+#[test]
+fn no_test_is_ignored() {
+    check("A test runs, or it is not there:", |s| {
+        survey(s, Rule::IgnoredTest)
+    });
+}
+
+#[test]
+fn every_allow_has_a_reason() {
+    check(
+        "Every allow and expect says why (`reason = \"…\"`):",
+        |s| survey(s, Rule::AllowReason),
+    );
+}
+
+#[test]
+fn unsafe_code_is_in_launches_only() {
+    check(
+        "Unsafe code is in the launch functions of moebius-shaders only:",
+        unsafe_code,
+    );
+}
+
+#[test]
+fn no_path_of_one_machine() {
+    check(
+        "No path of one person's machine is written down:",
+        personal_path,
+    );
+}
+
+/// Each rule is shown one offence, so that none of the tests above passes because it looks at nothing.
+#[test]
+fn each_rule_finds_its_offence() {
+    let rust = |text: &str| Source {
+        path: "core/src/lib.rs".to_owned(),
+        text: text.to_owned(),
+    };
+    let syntax: &[(Rule, String)] = &[
+        (
+            Rule::FunctionLength,
+            format!("fn f() {{\n{}}}", "g();\n".repeat(59)),
+        ),
+        (
+            Rule::Parameters,
+            "fn f(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8) {}".to_owned(),
+        ),
+        (
+            Rule::GlobReexport,
+            "pub use a::{b, c::{self, *}};".to_owned(),
+        ),
+        (Rule::ModuleName, "mod a { mod utils {} }".to_owned()),
+        (
+            Rule::AllowReason,
+            "#[allow(dead_code)] fn f() {}".to_owned(),
+        ),
+        (
+            Rule::AllowReason,
+            "#![cfg_attr(test, allow(dead_code))]".to_owned(),
+        ),
+        (Rule::Unsafe, "fn f() { g(unsafe { h() }) }".to_owned()),
+        (
+            Rule::IgnoredTest,
+            concat!("#[test] #[ig", "nore] fn f() {}").to_owned(),
+        ),
+        (Rule::Unsafe, "this is no Rust".to_owned()),
+    ];
+    for (rule, text) in syntax {
+        assert_eq!(survey(&rust(text), *rule).len(), 1, "{rule:?}: {text}");
+    }
+    assert_eq!(file_length(&rust(&"//\n".repeat(601))).len(), 1);
+    assert_eq!(stubs(&rust(&format!("// {}: later", STUBS[2]))).len(), 1);
+    assert_eq!(stubs(&rust(&format!("fn {}s() {{}}", STUBS[2]))).len(), 0);
+    assert_eq!(uncompiled_example(&rust("/// ```rust,ignore")).len(), 1);
+    let path = format!("let p = \"{}me\";", PERSONAL_FOLDERS[0]);
+    assert_eq!(personal_path(&rust(&path)).len(), 1);
+    assert_eq!(personal_path(&rust("see ~/home/a, x/root/b")).len(), 0);
+    let named = |path: &str| Source {
+        path: path.to_owned(),
+        text: String::new(),
+    };
+    assert_eq!(file_name(&named("core/src/misc.rs")).len(), 1);
+    assert_eq!(file_name(&named("core/base/a.rs")).len(), 1);
+}
