@@ -1,1 +1,27 @@
+//! Benchmarks: verify against the oracle, warm up, wait for the device, take the median.
 
+mod ceiling;
+pub mod moe;
+pub mod naive;
+mod oracle;
+mod peer;
+pub mod timing;
+
+pub use peer::{Peer, PeerError};
+
+/// Why a benchmark has no numbers.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The device or the layer refused.
+    #[error(transparent)]
+    Refused(#[from] moebius::Error),
+    /// The kernel can't be planned.
+    #[error(transparent)]
+    Plan(#[from] moebius_shaders::moe::PlanError),
+    /// The device failed while running.
+    #[error("the device failed: {0}")]
+    Device(String),
+    /// The peer couldn't be run.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+}

@@ -18,6 +18,9 @@ pub enum Element {
 }
 
 impl Element {
+    /// Every type.
+    pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Bf16];
+
     /// Bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
@@ -53,5 +56,15 @@ impl Element {
             format!("{self:?} storage buffers").to_lowercase(),
             format!("{} without them", device.name),
         ))
+    }
+}
+
+impl std::fmt::Display for Element {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        })
     }
 }

@@ -342,6 +342,48 @@ pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
     }
 }
 
+/// Encoders of every format and overflow mode, and decoders of every format.
+#[cfg(feature = "emit")]
+pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use crate::emit::{KernelEntry, Machine, buffer};
+    let planned = |at: &Machine, format| {
+        plan(Problem::new(4096, 1024, format)?, &at.capability).map_err(crate::moe::PlanError::from)
+    };
+    let mut entries = Vec::new();
+    for (format, short) in [(Fp8Format::E4M3, "e4m3"), (Fp8Format::E5M2, "e5m2")] {
+        for (overflow, mode) in [(Overflow::Saturate, "saturate"), (Overflow::Ieee, "ieee")] {
+            let name = format!("fp8_encode_{short}_{mode}");
+            entries.push(KernelEntry::new(("fp8", "encode"), name, move |at| {
+                let (settings, device, target) = at.parts(planned(at, format)?.grid.dim());
+                Ok(Box::new(fp8_encode::Fp8Encode::new(
+                    settings,
+                    device,
+                    target,
+                    buffer(),
+                    buffer(),
+                    (),
+                    format,
+                    overflow,
+                )))
+            }));
+        }
+        let name = format!("fp8_decode_{short}");
+        entries.push(KernelEntry::new(("fp8", "decode"), name, move |at| {
+            let (settings, device, target) = at.parts(planned(at, format)?.grid.dim());
+            Ok(Box::new(fp8_decode::Fp8Decode::new(
+                settings,
+                device,
+                target,
+                buffer(),
+                buffer(),
+                (),
+                format,
+            )))
+        }));
+    }
+    entries
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,12 +4,20 @@
 //! pure `plan` that matches it to a device's [`Capability`](moebius_device::Capability), the cube
 //! functions, `launch`, and `reference`, the oracle in plain Rust. Nothing here opens a device.
 
+#![allow(
+    unsafe_code,
+    reason = "a launch can't check that buffers have the planned lengths; each says why they do"
+)]
+
 mod element;
+#[cfg(feature = "emit")]
+pub mod emit;
 mod error;
 pub mod fp8;
 mod grid;
 pub mod grouped_gemm;
 pub mod moe;
+pub mod peak;
 pub mod permute;
 pub mod routing;
 

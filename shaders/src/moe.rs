@@ -151,6 +151,8 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
 /// A part of the forward that is timed by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// Router logits and the choice of experts.
+    Router,
     /// Histogram, scan, scatter, and the drop rule.
     Sort,
     /// First product with activation.
@@ -159,6 +161,28 @@ pub enum Stage {
     Gemm2,
     /// Weighted sum of the slots.
     Combine,
+}
+
+impl Stage {
+    /// Every stage, in order.
+    pub const ALL: [Self; 5] = [
+        Self::Router,
+        Self::Sort,
+        Self::Gemm1,
+        Self::Gemm2,
+        Self::Combine,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Router => "router",
+            Self::Sort => "sort",
+            Self::Gemm1 => "gemm 1",
+            Self::Gemm2 => "gemm 2",
+            Self::Combine => "combine",
+        }
+    }
 }
 
 /// Buffers of one call.

@@ -466,3 +466,64 @@ fn softmax(logits: &[f64]) -> Vec<f64> {
     let sum: f64 = exp.iter().sum();
     exp.iter().map(|e| e / sum).collect()
 }
+
+/// Router logits of every element type; the choice of experts in every score, and under a mask.
+#[cfg(feature = "emit")]
+pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let logits = Element::ALL.map(|element| {
+        let build = move |at: &Machine| -> Planned {
+            let plan = plan_logits(Problem::new(1024, 8, 2)?, 512, element, &at.capability)?;
+            let (settings, device, target) = at.parts(plan.grid.dim());
+            Ok(Box::new(router_logits::RouterLogits::new(
+                settings,
+                device,
+                target,
+                buffer(),
+                buffer(),
+                buffer(),
+                (),
+                (),
+                plan.lanes,
+                element.elem_type(),
+            )))
+        };
+        let name = format!("router_logits_{element}");
+        KernelEntry::new(("routing", "logits"), name, build).of(element)
+    });
+    let choices = [
+        ("softmax", Score::Softmax, true, false),
+        ("softmax_raw", Score::Softmax, false, false),
+        ("sigmoid", Score::Sigmoid, true, false),
+        ("sigmoid_raw", Score::Sigmoid, false, false),
+        ("softmax_masked", Score::Softmax, true, true),
+    ];
+    let choices = choices.map(|(short, score, renormalize, masked)| {
+        let build = move |at: &Machine| -> Planned {
+            let problem = Problem::new(1024, 8, 2)?.with_score(score, renormalize);
+            let (settings, device, target) = at.parts(plan(problem, &at.capability)?.grid.dim());
+            let mask = if masked {
+                ComptimeOptionCompilationArg::Some(buffer())
+            } else {
+                ComptimeOptionCompilationArg::None
+            };
+            Ok(Box::new(route_topk::RouteTopk::new(
+                settings,
+                device,
+                target,
+                buffer(),
+                mask,
+                buffer(),
+                buffer(),
+                buffer(),
+                (),
+                (),
+                (),
+                score,
+                renormalize,
+            )))
+        };
+        KernelEntry::new(("routing", "top-k"), format!("route_topk_{short}"), build)
+    });
+    logits.into_iter().chain(choices).collect()
+}

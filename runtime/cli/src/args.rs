@@ -185,7 +185,6 @@ pub(crate) struct BenchMoeArgs {
 
 impl BenchMoeArgs {
     /// The main job's benchmark at one width: 8 experts, top-2, 32 × 128 tokens, relu, f32, dropless.
-    #[cfg(feature = "bench")]
     pub(crate) fn standard(hidden: usize, device: Device) -> Self {
         Self {
             hidden,

@@ -1,21 +1,13 @@
 //! `moebius bench`.
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, BenchCommand, BenchMoeArgs};
 use crate::error::CliError;
+use crate::progress::Progress;
 use crate::screen::{Outcome, Screen};
+use crate::{devices, measure};
 
 /// Runs `moebius bench`.
-#[cfg(not(feature = "bench"))]
-pub(crate) fn run(_args: &BenchArgs, _screen: &mut Screen) -> Result<Outcome, CliError> {
-    Err(CliError::NotBuiltIn { feature: "bench" })
-}
-
-/// Runs `moebius bench`.
-#[cfg(feature = "bench")]
 pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    use crate::args::{BenchCommand, BenchMoeArgs};
-    use crate::{devices, measure, progress::Progress};
-
     let BenchCommand::Moe(args) = &args.what;
     let args = &BenchMoeArgs {
         device: devices::resolve(args.device)?,

@@ -9,7 +9,6 @@ pub(crate) enum CliError {
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
     /// A file could not be written.
-    #[cfg(feature = "emit")]
     #[error("cannot write {path}: {source}")]
     WriteFile {
         /// The file or folder.
@@ -34,15 +33,10 @@ pub(crate) enum CliError {
     /// `auto` found nothing.
     #[error(transparent)]
     NoDevice(moebius_device::OpenError),
-    /// A part this binary was built without.
-    #[cfg(not(all(feature = "bench", feature = "emit")))]
-    #[error("this binary was built without `{feature}`")]
-    NotBuiltIn {
-        /// The cargo feature.
-        feature: &'static str,
-    },
+    /// A benchmark gave no numbers.
+    #[error(transparent)]
+    Bench(#[from] moebius_benches::BenchError),
     /// Kernel emission failed.
-    #[cfg(feature = "emit")]
     #[error("{0}")]
     Emit(String),
 }
@@ -51,19 +45,13 @@ impl CliError {
     /// What the user can do, where there is something.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Output(_) | Self::Json(_) => None,
-            #[cfg(feature = "emit")]
+            Self::Output(_) | Self::Json(_) | Self::Bench(_) => None,
             Self::WriteFile { .. } => None,
-            #[cfg(feature = "emit")]
             Self::Emit(_) => Some("`moebius emit --list` shows every kernel and target".to_owned()),
             Self::Usage { hint, .. } => hint.clone(),
             Self::Device(_) | Self::NoDevice(_) => Some(
                 "`moebius devices` shows what can be used here, and why the rest cannot".to_owned(),
             ),
-            #[cfg(not(all(feature = "bench", feature = "emit")))]
-            Self::NotBuiltIn { feature } => Some(format!(
-                "cargo build --release -p moebius-cli --features {feature}"
-            )),
         }
     }
 }

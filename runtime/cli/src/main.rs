@@ -6,11 +6,9 @@ mod bundled;
 mod case_file;
 mod devices;
 mod emit;
-#[cfg(feature = "emit")]
 mod emit_kernel;
 mod error;
 mod main_job;
-#[cfg(feature = "bench")]
 mod measure;
 mod ops;
 mod progress;

@@ -3,15 +3,16 @@
 use moebius_device::Device;
 use serde::Serialize;
 
+use crate::args::BenchMoeArgs;
 use crate::bundled;
 use crate::devices::{Opened, Survey};
 use crate::error::CliError;
+use crate::measure;
 use crate::progress::Progress;
 use crate::screen::{HEADING, Outcome, Screen};
 use crate::verify::Report;
 
 /// Widths of the benchmark.
-#[cfg(feature = "bench")]
 const WIDTHS: [usize; 2] = [512, 1024];
 
 /// The JSON object of the main job.
@@ -58,11 +59,7 @@ pub(crate) fn run(requested: Option<Device>, screen: &mut Screen) -> Result<Outc
     Ok(outcome)
 }
 
-#[cfg(feature = "bench")]
 fn measure(device: Device, job: &mut MainJob, screen: &mut Screen) -> Result<Outcome, CliError> {
-    use crate::args::BenchMoeArgs;
-    use crate::measure;
-
     heading(screen, "Mixture-of-experts layer, forward")?;
     let mut outcome = Outcome::Good;
     for hidden in WIDTHS {
@@ -78,11 +75,6 @@ fn measure(device: Device, job: &mut MainJob, screen: &mut Screen) -> Result<Out
         job.bench.push(measure::figures(&report)?);
     }
     Ok(outcome)
-}
-
-#[cfg(not(feature = "bench"))]
-fn measure(_device: Device, _job: &mut MainJob, _screen: &mut Screen) -> Result<Outcome, CliError> {
-    Err(CliError::NotBuiltIn { feature: "bench" })
 }
 
 fn heading(screen: &mut Screen, text: &str) -> Result<(), CliError> {

@@ -2,7 +2,8 @@
 
 use anstyle::Style;
 use burn::tensor::DType;
-use moebius_benches::moe::{self, MoeBench, MoeReport, Peer};
+use moebius_benches::Peer;
+use moebius_benches::moe::{self, MoeBench, MoeReport};
 use serde_json::Value;
 
 use crate::args::{BenchDtype, BenchMoeArgs, BenchPeer};

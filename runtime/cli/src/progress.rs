@@ -22,7 +22,6 @@ impl Progress {
     }
 
     /// A spinner for work of unknown length.
-    #[cfg(feature = "bench")]
     pub(crate) fn spinner(screen: &Screen) -> Self {
         if !screen.shows_progress() {
             return Self(ProgressBar::hidden());

@@ -249,3 +249,48 @@ pub(super) fn launch(client: &Client, plan: &Plan, operands: &Operands) {
         );
     }
 }
+
+/// The kernel that [`launch`] would enqueue.
+#[cfg(feature = "emit")]
+pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
+    use crate::emit::buffer;
+    let p = &plan.problem;
+    let (settings, device, target) = at.parts(CubeDim::new_1d(plan.cores as u32));
+    let aligned = p.n.is_multiple_of(plan.lanes);
+    let out_lanes = if aligned { plan.lanes } else { 1 };
+    let spec = Spec {
+        rows: p.rows,
+        gated: p.gated,
+        activation: p.activation,
+        aligned,
+    };
+    let bias = if p.bias {
+        ComptimeOptionCompilationArg::Some(buffer())
+    } else {
+        ComptimeOptionCompilationArg::None
+    };
+    let sizes = SizesCompilationArg {
+        n: (),
+        k: (),
+        experts: (),
+        top_k: (),
+        cores: (),
+    };
+    Box::new(grouped_gemm_cpu::GroupedGemmCpu::new(
+        settings,
+        device,
+        target,
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        bias,
+        buffer(),
+        buffer(),
+        sizes,
+        plan.lanes,
+        out_lanes,
+        spec,
+        p.element.elem_type(),
+    ))
+}

@@ -15,12 +15,16 @@
 
 mod activation;
 mod cpu;
+#[cfg(feature = "emit")]
+mod entries;
 mod naive;
 mod plan;
 mod tensor_core;
 mod tile;
 
 pub use activation::Activation;
+#[cfg(feature = "emit")]
+pub(crate) use entries::entries;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;
 

@@ -103,3 +103,42 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         );
     }
 }
+
+/// The kernel that [`launch`] would enqueue.
+#[cfg(feature = "emit")]
+pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
+    use crate::emit::buffer;
+    let p = &plan.problem;
+    let (settings, device, target) = at.parts(CubeDim::new_1d(UNITS));
+    let spec = Spec {
+        rows: p.rows,
+        parts: p.parts(),
+        activation: p.activation,
+    };
+    let bias = if p.bias {
+        ComptimeOptionCompilationArg::Some(buffer())
+    } else {
+        ComptimeOptionCompilationArg::None
+    };
+    let sizes = SizesCompilationArg {
+        n: (),
+        k: (),
+        top_k: (),
+        slab_first: (),
+        slab_last: (),
+    };
+    Box::new(grouped_gemm_naive::GroupedGemmNaive::new(
+        settings,
+        device,
+        target,
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        bias,
+        buffer(),
+        sizes,
+        spec,
+        p.element.elem_type(),
+    ))
+}

@@ -86,6 +86,8 @@ pub struct Plan {
     pub slabs: Vec<Slab>,
     /// Parallel tasks of the `Cpu` variant.
     pub cores: usize,
+    /// Units of a plane, for the `TensorCore` variant.
+    pub plane: u32,
 }
 
 impl Plan {
@@ -152,6 +154,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     let plan = Plan {
         slabs: slabs(&problem, device)?,
         cores: device.cpu_cores.unwrap_or(1) as usize,
+        plane: device.subgroup.map_or(1, |(smallest, _)| smallest),
         problem,
         variant,
         lanes,

@@ -1,12 +1,370 @@
-//! placeholder
-use super::*;
+//! The `tensor_core` variant: 16 × 16 × 16 matrix-multiply-accumulate, f16 or bf16 in, f32 sums.
+//!
+//! A cube of four planes takes 64 rows × 64 columns; each plane owns 16 rows and all columns, so
+//! one fragment of x feeds four (gated: eight) products. Sums pass through workgroup memory for
+//! bias, activation and the guarded store, because a fragment's layout is the target's secret.
+//! The hardware chooses the order of summation, so results differ from the other variants in the
+//! last bits. Unproven: it compiles for CUDA and RDNA and has not run on either.
+
+use super::{Activation, Bindings, Operands, Plan, Problem, Rows, Slab, activation::activate};
+use crate::element::Element;
 use crate::error::Unsupported;
+use cubecl::cmma;
+use cubecl::prelude::*;
 use moebius_device::Capability;
+
+/// Rows and columns of a cube's tile.
 pub(super) const ROWS: usize = 64;
-pub(super) fn supported(_p: &Problem, d: &Capability) -> Result<(), Unsupported> {
-    Err(Unsupported::new("grouped_gemm", "x", &d.name))
+const COLUMNS: usize = 64;
+/// Edge of one fragment, and inner columns per step.
+const EDGE: usize = 16;
+const PLANES: usize = ROWS / EDGE;
+/// Vectors of four in a row of a fragment, and from one row to the next in workgroup memory: a
+/// padding of eight elements spreads the banks and keeps fragments 32-byte aligned.
+const STEPS: usize = EDGE / 4;
+const STRIDE: usize = STEPS + 2;
+
+/// What the kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Spec {
+    rows: Rows,
+    parts: usize,
+    activation: Option<Activation>,
+    plane: usize,
 }
-pub(super) fn cubes(_plan: &Plan) -> [usize; 2] {
-    [0, 0]
+
+/// Sizes known at launch.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(super) struct Sizes {
+    n: usize,
+    k: usize,
+    top_k: usize,
+    slab_first: usize,
+    slab_last: usize,
 }
-pub(super) fn launch(_client: &Client, _plan: &Plan, _slab: &Slab, _operands: &Operands) {}
+
+/// Bytes of workgroup memory: both operands, and the sums on their way out.
+fn shared_bytes(parts: usize) -> usize {
+    (ROWS + COLUMNS * parts) * STRIDE * 4 * 2 + ROWS * COLUMNS * parts * 4
+}
+
+/// Whether `device` multiplies this problem's element type in 16 × 16 × 16 fragments.
+pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Unsupported> {
+    let input = match problem.element {
+        Element::F16 => "f16",
+        Element::Bf16 => "bf16",
+        Element::F32 => "f32",
+    };
+    let shape = device.mma.iter().any(|mma| {
+        [mma.m, mma.n, mma.k] == [EDGE as u32; 3] && mma.input == input && mma.accumulator == "f32"
+    });
+    let refuse = |needs: String, have: String| Err(Unsupported::new("grouped_gemm", needs, have));
+    let Some((plane, _)) = device.subgroup.filter(|_| shape && input != "f32") else {
+        let needs = format!("16 x 16 x 16 {input} matrix instructions for the tensor_core variant");
+        return refuse(needs, format!("{} without them", device.name));
+    };
+    if !problem.k.is_multiple_of(4) {
+        let needs =
+            "inner columns that are a multiple of 4 for the tensor_core variant".to_string();
+        return refuse(needs, format!("a problem with {}", problem.k));
+    }
+    let (units, memory) = (plane * PLANES as u32, shared_bytes(problem.parts()));
+    let limits = &device.limits;
+    if units > limits.max_units_per_cube || memory > limits.max_shared_memory {
+        let needs = format!("{units} units and {memory} bytes of workgroup memory");
+        let (units, memory) = (limits.max_units_per_cube, limits.max_shared_memory);
+        return refuse(needs, format!("{units} units and {memory} bytes"));
+    }
+    Ok(())
+}
+
+/// Copies `lines` rows of `from`, a step of inner columns at `k0`, into workgroup memory.
+#[cube]
+fn load_tile<F: Float>(
+    from: &[Vector<F, Const<4>>],
+    order: &[u32],
+    tile: &mut Shared<[Vector<F, Const<4>>]>,
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+    #[comptime] spec: (Source, usize, usize, usize),
+) {
+    let (first, last, k0) = at;
+    let (source, lines, units, top_k_rows) = comptime!(spec);
+    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
+    #[unroll]
+    for round in 0..comptime!((lines * STEPS).div_ceil(units)) {
+        let i = unit + round * units;
+        if i < comptime!(lines * STEPS) {
+            let line = i / comptime!(STEPS);
+            let column = k0 + 4 * (i % comptime!(STEPS));
+            let row = match comptime!(source) {
+                Source::Tokens => order[min(first + line, last - 1)] as usize / sizes.top_k,
+                Source::Sorted => min(first + line, last - 1),
+                Source::Weights => {
+                    let part = line / comptime!(top_k_rows);
+                    let in_part = min(first + line % comptime!(top_k_rows), sizes.n - 1);
+                    last + part * sizes.n + in_part
+                }
+            };
+            let mut four = Vector::<F, Const<4>>::new(F::new(0.0));
+            if column < sizes.k {
+                four = from[(row * sizes.k + column) / 4];
+            }
+            tile[line * comptime!(STRIDE) + i % comptime!(STEPS)] = four;
+        }
+    }
+}
+
+/// Where the rows of a tile come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Source {
+    /// Token rows, through the order of the slots; `last` ends the expert's rows.
+    Tokens,
+    /// Sorted rows; `last` ends the expert's rows.
+    Sorted,
+    /// Weight rows of an expert whose first is `last`; gate lines, then up lines.
+    Weights,
+}
+
+#[cube(launch_unchecked)]
+pub(super) fn grouped_gemm_tensor_core<F: Float>(
+    x: &[Vector<F, Const<4>>],
+    order: &[u32],
+    offsets: &[u32],
+    tiles: &[u32],
+    w: &[Vector<F, Const<4>>],
+    bias: ComptimeOption<&[F]>,
+    out: &mut [F],
+    sizes: Sizes,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let parts = comptime!(spec.parts);
+    let units = comptime!(spec.plane * PLANES);
+    let mut x_tile = Shared::<[Vector<F, Const<4>>]>::new_slice(comptime!(ROWS * STRIDE));
+    let mut w_tile =
+        Shared::<[Vector<F, Const<4>>]>::new_slice(comptime!(COLUMNS * parts * STRIDE));
+    let mut staged = Shared::<[f32]>::new_slice(comptime!(ROWS * COLUMNS * parts));
+
+    let expert = tiles[2 * CUBE_POS_X as usize] as usize;
+    let first_row = tiles[2 * CUBE_POS_X as usize + 1] as usize;
+    let first = CUBE_POS_Y as usize * comptime!(COLUMNS);
+    // The same for the whole cube, so the barriers inside are reached by all its units or none.
+    if expert >= sizes.slab_first && expert < sizes.slab_last {
+        let end = offsets[expert + 1] as usize;
+        let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
+        let source = comptime!(match spec.rows {
+            Rows::Gather => Source::Tokens,
+            Rows::Scatter => Source::Sorted,
+        });
+        let mut sums = Sequence::<cmma::Matrix<f32>>::new();
+        #[unroll]
+        for _ in 0..comptime!(COLUMNS * parts / EDGE) {
+            sums.push(cmma::Matrix::<f32>::from_value(
+                cmma::MatrixIdent::Accumulator,
+                comptime!(EDGE),
+                comptime!(EDGE),
+                comptime!(EDGE),
+                cmma::MatrixLayout::Undefined,
+                0.0,
+            ));
+        }
+        for k0 in range_stepped(0, sizes.k, comptime!(EDGE)) {
+            let rows = comptime!((source, ROWS, units, ROWS));
+            let columns = comptime!((Source::Weights, COLUMNS * parts, units, COLUMNS));
+            load_tile::<F>(x, order, &mut x_tile, &sizes, (first_row, end, k0), rows);
+            load_tile::<F>(
+                w,
+                order,
+                &mut w_tile,
+                &sizes,
+                (first, expert_row, k0),
+                columns,
+            );
+            sync_cube();
+            multiply::<F>(&x_tile, &w_tile, &sums, parts);
+            sync_cube();
+        }
+        stage(&mut staged, &sums, parts);
+        sync_cube();
+        let at = (first_row, end, first, expert);
+        store_staged::<F>(order, &bias, out, &staged, &sizes, at, spec);
+    }
+}
+
+/// One step of every product of this plane.
+#[cube]
+fn multiply<F: Float>(
+    x_tile: &Shared<[Vector<F, Const<4>>]>,
+    w_tile: &Shared<[Vector<F, Const<4>>]>,
+    sums: &Sequence<cmma::Matrix<f32>>,
+    #[comptime] parts: usize,
+) {
+    let fragment = comptime!(EDGE * STRIDE);
+    let stride = comptime!(4 * STRIDE as u32);
+    let at = UNIT_POS_Y as usize * fragment;
+    let a = cmma::Matrix::<Vector<F, Const<4>>>::from_slice(
+        cmma::MatrixIdent::A,
+        comptime!(EDGE),
+        comptime!(EDGE),
+        comptime!(EDGE),
+        cmma::MatrixLayout::RowMajor,
+        &x_tile[at..at + fragment],
+        stride,
+    );
+    #[unroll]
+    for j in 0..comptime!(COLUMNS * parts / EDGE) {
+        let at = j * fragment;
+        let b = cmma::Matrix::<Vector<F, Const<4>>>::from_slice(
+            cmma::MatrixIdent::B,
+            comptime!(EDGE),
+            comptime!(EDGE),
+            comptime!(EDGE),
+            cmma::MatrixLayout::ColMajor,
+            &w_tile[at..at + fragment],
+            stride,
+        );
+        cmma::execute(&a, &b, &sums[j], &sums[j]);
+    }
+}
+
+/// Writes this plane's sums to its rows of workgroup memory.
+#[cube]
+fn stage(staged: &mut Shared<[f32]>, sums: &Sequence<cmma::Matrix<f32>>, #[comptime] parts: usize) {
+    let width = comptime!(COLUMNS * parts);
+    let len = comptime!(ROWS * width);
+    let row = UNIT_POS_Y as usize * comptime!(EDGE * width);
+    #[unroll]
+    for j in 0..comptime!(width / EDGE) {
+        cmma::store(
+            &mut staged[row + j * comptime!(EDGE)..len],
+            &sums[j],
+            comptime!(width as u32),
+            cmma::MatrixLayout::RowMajor,
+        );
+    }
+}
+
+/// One weight column's sum with its bias.
+#[cube]
+fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32 {
+    #[comptime]
+    match bias {
+        ComptimeOption::Some(bias) => sum + f32::cast_from(bias[row]),
+        ComptimeOption::None => sum,
+    }
+}
+
+/// Bias, activation, gate, and the store of what lies inside the matrix.
+#[cube]
+fn store_staged<F: Float>(
+    order: &[u32],
+    bias: &ComptimeOption<&[F]>,
+    out: &mut [F],
+    staged: &Shared<[f32]>,
+    sizes: &Sizes,
+    at: (usize, usize, usize, usize),
+    #[comptime] spec: Spec,
+) {
+    let (first_row, end, first, expert) = at;
+    let parts = comptime!(spec.parts);
+    let units = comptime!(spec.plane * PLANES);
+    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
+    for i in range_stepped(unit, comptime!(ROWS * COLUMNS), units) {
+        let row = first_row + i / comptime!(COLUMNS);
+        let line = i % comptime!(COLUMNS);
+        let column = first + line;
+        if row < end && column < sizes.n {
+            let from = (i / comptime!(COLUMNS)) * comptime!(COLUMNS * parts) + line;
+            let bias_row = expert * sizes.n * parts + column;
+            let sum = Vector::<f32, Const<1>>::new(with_bias::<F>(bias, staged[from], bias_row));
+            let mut value = activate::<Const<1>>(sum, spec.activation).extract(0usize);
+            if comptime!(parts == 2) {
+                let up = staged[from + comptime!(COLUMNS)];
+                value *= with_bias::<F>(bias, up, bias_row + sizes.n);
+            }
+            let to = match comptime!(spec.rows) {
+                Rows::Gather => row,
+                Rows::Scatter => order[row] as usize,
+            };
+            out[to * sizes.n + column] = F::cast_from(value);
+        }
+    }
+}
+
+/// Cubes along x and y: one tile of rows each, a block of columns each.
+pub(super) fn cubes(plan: &Plan) -> [usize; 2] {
+    [plan.max_tiles(), plan.problem.n.div_ceil(COLUMNS)]
+}
+
+pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
+    let p = &plan.problem;
+    let [rows, columns] = cubes(plan);
+    let spec = Spec {
+        rows: p.rows,
+        parts: p.parts(),
+        activation: p.activation,
+        plane: plan.plane as usize,
+    };
+    // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; tiles hold rows
+    // of their expert only, and rows and columns past the end are not stored.
+    unsafe {
+        let bound = Bindings::new(plan, slab, operands, 4);
+        grouped_gemm_tensor_core::launch_unchecked(
+            client,
+            CubeCount::Static(rows as u32, columns as u32, 1),
+            CubeDim::new_2d(plan.plane, PLANES as u32),
+            bound.x,
+            bound.order,
+            bound.offsets,
+            bound.tiles,
+            bound.weights,
+            bound.bias.into(),
+            bound.out,
+            SizesLaunch::new(p.n, p.k, p.top_k, slab.first as usize, slab.last as usize),
+            spec,
+            p.element.elem_type(),
+        );
+    }
+}
+
+/// The kernel that [`launch`] would enqueue.
+#[cfg(feature = "emit")]
+pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
+    use crate::emit::buffer;
+    let p = &plan.problem;
+    let (settings, device, target) = at.parts(CubeDim::new_2d(plan.plane, PLANES as u32));
+    let spec = Spec {
+        rows: p.rows,
+        parts: p.parts(),
+        activation: p.activation,
+        plane: plan.plane as usize,
+    };
+    let bias = if p.bias {
+        ComptimeOptionCompilationArg::Some(buffer())
+    } else {
+        ComptimeOptionCompilationArg::None
+    };
+    let sizes = SizesCompilationArg {
+        n: (),
+        k: (),
+        top_k: (),
+        slab_first: (),
+        slab_last: (),
+    };
+    Box::new(grouped_gemm_tensor_core::GroupedGemmTensorCore::new(
+        settings,
+        device,
+        target,
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        bias,
+        buffer(),
+        sizes,
+        spec,
+        p.element.elem_type(),
+    ))
+}

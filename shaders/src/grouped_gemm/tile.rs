@@ -328,3 +328,46 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         );
     }
 }
+
+/// The kernel that [`launch`] would enqueue.
+#[cfg(feature = "emit")]
+pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
+    use crate::emit::buffer;
+    let p = &plan.problem;
+    let dim = CubeDim::new_2d(plan.tile.units_n as u32, plan.tile.units_m as u32);
+    let (settings, device, target) = at.parts(dim);
+    let spec = Spec {
+        shape: plan.tile,
+        rows: p.rows,
+        parts: p.parts(),
+        activation: p.activation,
+    };
+    let bias = if p.bias {
+        ComptimeOptionCompilationArg::Some(buffer())
+    } else {
+        ComptimeOptionCompilationArg::None
+    };
+    let sizes = SizesCompilationArg {
+        n: (),
+        k: (),
+        top_k: (),
+        slab_first: (),
+        slab_last: (),
+    };
+    Box::new(grouped_gemm_tile::GroupedGemmTile::new(
+        settings,
+        device,
+        target,
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        bias,
+        buffer(),
+        sizes,
+        plan.lanes,
+        spec,
+        p.element.elem_type(),
+    ))
+}

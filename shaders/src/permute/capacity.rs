@@ -214,3 +214,32 @@ pub fn reference(indices: &[u32], weights: &[f32], experts: usize, capacity: usi
     }
     keys
 }
+
+/// The drop rule.
+#[cfg(feature = "emit")]
+pub(super) fn entry() -> crate::emit::KernelEntry {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let build = |at: &Machine| -> Planned {
+        let capacity = Capacity::new(1.25, 4)?;
+        let units = plan(Problem::new(2048, 8, 64)?, capacity, &at.capability)?.units;
+        let (settings, device, target) = at.parts(CubeDim::new_1d(units as u32));
+        Ok(Box::new(drop_over_capacity::DropOverCapacity::new(
+            settings,
+            device,
+            target,
+            buffer(),
+            buffer(),
+            buffer(),
+            buffer(),
+            (),
+            (),
+            (),
+            units,
+        )))
+    };
+    KernelEntry::new(
+        ("permute", "capacity"),
+        "drop_over_capacity".to_owned(),
+        build,
+    )
+}

@@ -137,3 +137,31 @@ pub fn reference(
     }
     Ok(y)
 }
+
+/// The combination of every element type.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> [crate::emit::KernelEntry; 3] {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    Element::ALL.map(|element| {
+        let build = move |at: &Machine| -> Planned {
+            let problem = routing::Problem::new(1024, 8, 2)?;
+            let plan = plan(problem, 512, element, &at.capability)?;
+            let (settings, device, target) = at.parts(plan.grid.dim());
+            Ok(Box::new(combine::Combine::new(
+                settings,
+                device,
+                target,
+                buffer(),
+                buffer(),
+                buffer(),
+                buffer(),
+                (),
+                (),
+                (),
+                plan.lanes,
+                element.elem_type(),
+            )))
+        };
+        KernelEntry::new(("permute", "combine"), format!("combine_{element}"), build).of(element)
+    })
+}

@@ -340,3 +340,67 @@ pub fn reference(keys: &[u32], experts: usize) -> Sorted {
         offsets: (0..=experts).map(before).collect(),
     }
 }
+
+/// The three launches of a sort, the drop rule, and combinations of every element type.
+#[cfg(feature = "emit")]
+pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let planned = |at: &Machine| {
+        plan(Problem::new(2048, 8, 64)?, &at.capability).map_err(crate::moe::PlanError::from)
+    };
+    let histogram = move |at: &Machine| -> Planned {
+        let (settings, device, target) = at.parts(planned(at)?.blocks.dim());
+        Ok(Box::new(histogram::Histogram::new(
+            settings,
+            device,
+            target,
+            buffer(),
+            buffer(),
+            (),
+            (),
+            (),
+        )))
+    };
+    let scan = move |at: &Machine| -> Planned {
+        let units = planned(at)?.scan_units;
+        let (settings, device, target) = at.parts(CubeDim::new_1d(units as u32));
+        Ok(Box::new(scan::Scan::new(
+            settings,
+            device,
+            target,
+            buffer(),
+            buffer(),
+            buffer(),
+            (),
+            (),
+            (),
+            units,
+        )))
+    };
+    let scatter = move |at: &Machine| -> Planned {
+        let (settings, device, target) = at.parts(planned(at)?.blocks.dim());
+        Ok(Box::new(scatter::Scatter::new(
+            settings,
+            device,
+            target,
+            buffer(),
+            buffer(),
+            buffer(),
+            buffer(),
+            buffer(),
+            (),
+            (),
+            (),
+            (),
+        )))
+    };
+    let sort = ("permute", "sort");
+    let mut entries = vec![
+        KernelEntry::new(sort, "sort_histogram".to_owned(), histogram),
+        KernelEntry::new(sort, "sort_scan".to_owned(), scan),
+        KernelEntry::new(sort, "sort_scatter".to_owned(), scatter),
+    ];
+    entries.push(capacity::entry());
+    entries.extend(combine::entries());
+    entries
+}

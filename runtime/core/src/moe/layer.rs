@@ -2,13 +2,15 @@
 
 use super::config::MoeConfig;
 use super::route::{Routing, route};
-use crate::ops::{Biases, Experts, ExpertsCall, LogitsCall, MoeOps};
+use crate::ops::{Biases, Experts, ExpertsCall, LogitsCall, MoeOps, StageClock};
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Int, Tensor};
 use moebius_shaders::grouped_gemm::Choice;
+use moebius_shaders::moe::Stage;
 use moebius_shaders::{Element, ShapeError, moe, routing};
+use std::time::{Duration, Instant};
 
 /// y_t = Σ_k w_tk · expert(x_t): every token goes through its `top_k` experts.
 ///
@@ -75,6 +77,23 @@ impl MoeLayer {
     pub fn with_choice(mut self, choice: Choice) -> Self {
         self.choice = choice;
         self
+    }
+
+    /// The same layer with weights of another dtype.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16.
+    pub fn cast(self, dtype: DType) -> Result<Self, Error> {
+        element(dtype)?;
+        let matrix = |p: Param<Tensor<2>>| p.map(|t| t.cast(dtype));
+        Ok(Self {
+            router: matrix(self.router),
+            w_in: self.w_in.map(|t| t.cast(dtype)),
+            b_in: self.b_in.map(matrix),
+            w_out: self.w_out.map(|t| t.cast(dtype)),
+            b_out: self.b_out.map(matrix),
+            ..self
+        })
     }
 
     /// How a forward of `tokens` tokens of `dtype` runs on `device`; `None` on `flex`.
@@ -145,24 +164,51 @@ impl MoeLayer {
         let hidden = shape.last().copied().unwrap_or(0);
         self.check_input(hidden, x.dtype())?;
         let tokens = shape.iter().product::<usize>() / hidden;
-        let x = if tokens == 0 {
-            // Burn can't reshape an empty tensor to another rank.
-            Tensor::empty([0, hidden], (&x.device(), x.dtype()))
-        } else {
-            x.reshape([tokens, hidden])
-        };
+        if tokens == 0 {
+            return self.empty_output(shape, &x);
+        }
+        let out = self.forward_tokens(x.reshape([tokens, hidden]), None)?;
+        Ok(MoeOutput {
+            y: out.y.reshape(shape),
+            routing: out.routing,
+            dropped_slots: out.dropped_slots,
+        })
+    }
+
+    /// [`MoeLayer::forward`] of x \[T,H\] that waits for the device after every stage and returns
+    /// how long each took.
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward`].
+    pub fn profile(&self, x: Tensor<2>) -> Result<Vec<(Stage, Duration)>, Error> {
+        let [_, hidden] = x.dims();
+        self.check_input(hidden, x.dtype())?;
+        let clock = StageClock::default();
+        let mut last = Instant::now();
+        self.forward_tokens(x, Some(clock.clone()))?;
+        let mut times = Vec::new();
+        for (stage, end) in clock.marks() {
+            times.push((stage, end - last));
+            last = end;
+        }
+        Ok(times)
+    }
+
+    fn forward_tokens(
+        &self,
+        x: Tensor<2>,
+        clock: Option<StageClock>,
+    ) -> Result<MoeOutput<2>, Error> {
+        let [tokens, _] = x.dims();
+        let device = x.device();
         let problem = self.problem(tokens, x.dtype())?;
-        let plan = self.plan(tokens, x.dtype(), &x.device())?;
+        let plan = self.plan(tokens, x.dtype(), &device)?;
         let logits = self.router_logits(x.clone())?;
         let routing = route(logits, None, &self.config.route)?;
-        if tokens == 0 {
-            let dropped_slots = Tensor::zeros([1], &x.device());
-            let y = Tensor::empty(shape, (&x.device(), x.dtype()));
-            return Ok(MoeOutput {
-                y,
-                routing,
-                dropped_slots,
-            });
+        if let Some(clock) = &clock {
+            // A device error shows at the caller's next read; the clock only needs the wait.
+            let _ = device.sync();
+            clock.mark(Stage::Router);
         }
         let biases = match (&self.b_in, &self.b_out) {
             (Some(b_in), Some(b_out)) => Biases::Present {
@@ -181,12 +227,32 @@ impl MoeLayer {
             routing.indices.clone().into_dispatch(),
             routing.weights.clone().into_dispatch(),
             experts,
-            ExpertsCall { problem, plan },
+            ExpertsCall {
+                problem,
+                plan,
+                clock,
+            },
         );
         Ok(MoeOutput {
-            y: Tensor::<2>::from_dispatch(out.y).reshape(shape),
+            y: Tensor::from_dispatch(out.y),
             routing,
             dropped_slots: Tensor::from_dispatch(out.dropped),
+        })
+    }
+
+    /// The output for no tokens; Burn can't reshape an empty tensor to another rank.
+    fn empty_output<const D: usize>(
+        &self,
+        shape: [usize; D],
+        x: &Tensor<D>,
+    ) -> Result<MoeOutput<D>, Error> {
+        let (device, dtype) = (x.device(), x.dtype());
+        let rows = Tensor::<2>::empty([0, self.config.hidden], (&device, dtype));
+        self.plan(0, dtype, &device)?;
+        Ok(MoeOutput {
+            y: Tensor::empty(shape, (&device, dtype)),
+            routing: route(self.router_logits(rows)?, None, &self.config.route)?,
+            dropped_slots: Tensor::zeros([1], &device),
         })
     }
 

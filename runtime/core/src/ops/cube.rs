@@ -121,7 +121,13 @@ impl MoeOps for CubeBackend {
             y: combined.y.handle.clone(),
             dropped: combined.dropped.handle.clone(),
         };
-        moe::launch(&client, &planned(call.plan), buffers, &mut |_| {});
+        moe::launch(&client, &planned(call.plan), buffers, &mut |stage| {
+            if let Some(clock) = &call.clock {
+                // A device error shows at the caller's next read; the clock only needs the wait.
+                let _ = cubecl::future::block_on(client.sync());
+                clock.mark(stage);
+            }
+        });
         combined
     }
 }

@@ -11,6 +11,8 @@ mod portable;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use moebius_shaders::{fp8, moe, routing};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// A cast between f32 and FP8.
 #[derive(Clone, Debug)]
@@ -39,6 +41,30 @@ pub(crate) struct RouteCall {
 pub(crate) struct ExpertsCall {
     pub(crate) problem: moe::Problem,
     pub(crate) plan: Option<moe::Plan>,
+    /// Where to note the time after every stage; the device is waited for.
+    pub(crate) clock: Option<StageClock>,
+}
+
+/// When the stages of one call ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StageClock(Arc<Mutex<Vec<(moe::Stage, Instant)>>>);
+
+impl StageClock {
+    /// Notes that `stage` has ended.
+    pub(crate) fn mark(&self, stage: moe::Stage) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((stage, Instant::now()));
+    }
+
+    /// The stages and when they ended.
+    pub(crate) fn marks(&self) -> Vec<(moe::Stage, Instant)> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
 }
 
 /// Which experts may be chosen.

@@ -12,6 +12,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Flex, TensorMetadata};
 use burn::tensor::{DType, FloatDType, Shape, Slice, TensorData};
 use moebius_shaders::grouped_gemm::Activation;
+use moebius_shaders::moe::Stage;
 use moebius_shaders::permute::drop_rule;
 use moebius_shaders::routing::Score;
 use moebius_shaders::{fp8, moe, routing};
@@ -112,38 +113,55 @@ impl MoeOps for Flex {
             let limit = capacity.slots_per_expert(slots, experts);
             keys = drop_rule::reference(&keys, &floats(weights.clone()), experts, limit);
         }
-        let mut order = Vec::with_capacity(slots);
-        let mut outputs = Vec::new();
-        for e in 0..experts {
-            let mine: Vec<u32> = (0..slots as u32)
-                .filter(|s| keys[*s as usize] == e as u32)
-                .collect();
-            if mine.is_empty() {
-                continue;
-            }
-            let tokens: Vec<u32> = mine
+        let done = |stage| call.clock.iter().for_each(|clock| clock.mark(stage));
+        let groups = slots_by_expert(&keys, experts);
+        done(Stage::Sort);
+        let bias = |b: &Option<FloatTensor<Self>>, e| b.clone().map(|b| expert_row::<Self>(b, e));
+        let mut hidden = Vec::with_capacity(groups.len());
+        for (e, slots) in &groups {
+            let tokens: Vec<u32> = slots
                 .iter()
                 .map(|s| s / problem.routing.top_k() as u32)
                 .collect();
             let rows = Self::float_select(x.clone(), 0, int_tensor(&tokens, &[tokens.len()]));
-            let bias = |b: &Option<FloatTensor<Self>>| b.clone().map(|b| expert_row::<Self>(b, e));
-            let hidden = matmul_transposed::<Self>(
-                to_f32::<Self>(rows),
-                expert::<Self>(weights_of.w_in.clone(), e),
-            );
-            let hidden = activate::<Self>(problem, add_bias::<Self>(hidden, bias(&b_in)));
-            let out =
-                matmul_transposed::<Self>(hidden, expert::<Self>(weights_of.w_out.clone(), e));
-            outputs.push(add_bias::<Self>(out, bias(&b_out)));
-            order.extend(mine);
+            let w = expert::<Self>(weights_of.w_in.clone(), *e);
+            let rows = matmul_transposed::<Self>(to_f32::<Self>(rows), w);
+            hidden.push(activate::<Self>(
+                problem,
+                add_bias::<Self>(rows, bias(&b_in, *e)),
+            ));
         }
-        let dropped = (slots - order.len()) as u32;
+        done(Stage::Gemm1);
+        let mut outputs = Vec::with_capacity(groups.len() + 1);
+        for ((e, _), hidden) in groups.iter().zip(hidden) {
+            let out =
+                matmul_transposed::<Self>(hidden, expert::<Self>(weights_of.w_out.clone(), *e));
+            outputs.push(add_bias::<Self>(out, bias(&b_out, *e)));
+        }
+        done(Stage::Gemm2);
+        let order: Vec<u32> = groups.into_iter().flat_map(|(_, slots)| slots).collect();
         let y = combine(problem, outputs, &order, weights);
+        done(Stage::Combine);
         Combined {
             y: Self::float_cast(y, float_dtype(x.dtype())),
-            dropped: int_tensor(&[dropped], &[1]),
+            dropped: int_tensor(&[(slots - order.len()) as u32], &[1]),
         }
     }
+}
+
+/// The experts that have slots, with them, in order.
+fn slots_by_expert(keys: &[u32], experts: usize) -> Vec<(usize, Vec<u32>)> {
+    let mut groups = vec![Vec::new(); experts];
+    for (slot, key) in keys.iter().enumerate() {
+        if let Some(group) = groups.get_mut(*key as usize) {
+            group.push(slot as u32);
+        }
+    }
+    let occupied = groups
+        .into_iter()
+        .enumerate()
+        .filter(|(_, slots)| !slots.is_empty());
+    occupied.collect()
 }
 
 /// Scores of one token; 0 for experts that aren't available.

@@ -1,0 +1,38 @@
+//! The peak a result is compared with, measured on the device in the same run.
+
+use crate::BenchError;
+use crate::timing::median;
+use burn::tensor::{Device, Distribution, Tensor};
+use cubecl::client::Client;
+use moebius_device::Capability;
+use moebius_shaders::peak;
+
+/// Waits for everything enqueued on `client`.
+pub(crate) fn wait(client: &Client) -> Result<(), BenchError> {
+    cubecl::future::block_on(client.sync()).map_err(|error| BenchError::Device(error.to_string()))
+}
+
+/// FLOP/s of independent f32 multiply-adds in registers.
+pub(crate) fn multiply_adds(client: &Client, device: &Capability) -> Result<f64, BenchError> {
+    let plan = peak::plan(device);
+    let out = client.empty(plan.bytes());
+    let seconds = median(|| {
+        peak::launch(client, &plan, out.clone());
+        wait(client)
+    })?;
+    Ok(plan.flops() as f64 / seconds)
+}
+
+/// FLOP/s of Burn's own 1024³ product: the peak of a backend without kernels of ours.
+pub(crate) fn matmul(device: &Device) -> Result<f64, BenchError> {
+    const EDGE: usize = 1024;
+    let random = || Tensor::<2>::random([EDGE, EDGE], Distribution::Default, device);
+    let (a, b) = (random(), random());
+    let seconds = median(|| {
+        let _product = a.clone().matmul(b.clone());
+        device
+            .sync()
+            .map_err(|error| BenchError::Device(format!("{error:?}")))
+    })?;
+    Ok(2.0 * (EDGE as f64).powi(3) / seconds)
+}

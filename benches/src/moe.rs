@@ -1,0 +1,248 @@
+//! The benchmark of one mixture-of-experts layer.
+
+use crate::peer::{self, Peer};
+use crate::timing::{median, middle};
+use crate::{BenchError, ceiling, oracle};
+use burn::tensor::{DType, Distribution, Tensor};
+use moebius::moe::{Activation, MoeConfig, MoeLayer, Stage};
+use moebius::{Device, Error};
+use moebius_device::{Opened, memory_in_use, process_memory};
+use moebius_shaders::{Element, ShapeError, moe, routing};
+use serde::Serialize;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct MoeBench {
+    /// Width of a token.
+    pub hidden: usize,
+    /// Width of an expert.
+    pub inter: usize,
+    /// Number of experts.
+    pub experts: usize,
+    /// Experts per token.
+    pub top_k: usize,
+    /// Sequences.
+    pub batch: usize,
+    /// Tokens per sequence.
+    pub seq: usize,
+    /// Type of weights and activations.
+    pub dtype: DType,
+    /// Gated silu experts instead of relu ones.
+    pub gated: bool,
+    /// Where.
+    pub device: Device,
+    /// Whether PyTorch's per-expert loop is measured in the same run.
+    pub peer_torch: bool,
+}
+
+/// One stage of the forward, timed with a wait after every stage.
+#[derive(Clone, Debug, Serialize)]
+pub struct StageTime {
+    /// Which.
+    pub name: String,
+    /// Median milliseconds.
+    pub median_ms: f64,
+    /// Share of the sum of the stages.
+    pub share: f64,
+}
+
+/// What was measured; numbers mean something only when `verified`.
+#[derive(Clone, Debug, Serialize)]
+pub struct MoeReport {
+    /// Device string, e.g. `cpu`.
+    pub device: String,
+    /// Its name.
+    pub adapter: String,
+    /// Kernel variant, `portable` for Burn's primitive operations.
+    pub variant: String,
+    /// Whether sampled tokens agree with the f64 oracle.
+    pub verified: bool,
+    /// Relative L2 error of the sampled tokens.
+    pub max_rel_l2: f64,
+    /// Median milliseconds of a warm forward.
+    pub median_ms: f64,
+    /// Milliseconds of the first forward, kernel compilation included.
+    pub first_ms: f64,
+    /// Tokens per second.
+    pub tokens_per_s: f64,
+    /// GFLOP/s of the experts' products.
+    pub gflops: f64,
+    /// GFLOP/s the device reached in the same run on `peak_of`.
+    pub peak_gflops: f64,
+    /// What the peak is of.
+    pub peak_of: String,
+    /// `gflops` / `peak_gflops`.
+    pub peak_share: f64,
+    /// Bytes taken from the device for layer, batch and forward (Flex: growth of the process).
+    pub device_bytes: u64,
+    /// Bytes that weights and activations need.
+    pub floor_bytes: u64,
+    /// Launches of a forward; 0 for `portable`.
+    pub launches: usize,
+    /// Where the time goes.
+    pub stages: Vec<StageTime>,
+    /// PyTorch, when asked for.
+    pub peer: Option<Peer>,
+}
+
+/// Largest relative L2 error that verifies: f32 sums of up to 4096 products; twice the rounding
+/// of f16 and bf16 activations.
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 2e-3,
+        DType::BF16 => 1.6e-2,
+        _ => 1e-5,
+    }
+}
+
+/// Verifies, then measures; `progress` is told what is being done.
+///
+/// # Errors
+/// [`BenchError`] when the device refuses or fails, or the peer can't be run.
+pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport, BenchError> {
+    progress("opening the device");
+    let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
+    let device = moebius::open(&opened.device)?;
+    let before = held(&opened);
+
+    progress("making the layer");
+    let tokens = bench.batch * bench.seq;
+    if tokens == 0 {
+        return Err(Error::from(ShapeError::new("tokens", "at least 1", 0)).into());
+    }
+    let layer = layer(bench, &device)?;
+    let plan = layer.plan(tokens, bench.dtype, &device)?;
+    let x = Tensor::<2>::random(
+        [tokens, bench.hidden],
+        Distribution::Normal(0.0, 1.0),
+        &device,
+    );
+    let x = x.cast(bench.dtype);
+    wait(&device)?;
+
+    progress("verifying");
+    let start = std::time::Instant::now();
+    let out = layer.forward(x.clone())?;
+    wait(&device)?;
+    let first_ms = start.elapsed().as_secs_f64() * 1e3;
+    let device_bytes = held(&opened).saturating_sub(before);
+    let error = oracle::relative_error(&layer, &x, &out)?;
+    drop(out);
+
+    progress("measuring");
+    let seconds = median(|| {
+        drop(layer.forward(x.clone())?);
+        wait(&device)
+    })?;
+    progress("measuring the stages");
+    let stages = stages(&layer, &x)?;
+    progress("measuring the peak");
+    let (peak, peak_of) = match opened.client() {
+        Some(client) => (
+            ceiling::multiply_adds(&client, &opened.capability)?,
+            "f32 multiply-adds",
+        ),
+        None => (ceiling::matmul(&device)?, "a 1024³ f32 matmul"),
+    };
+    let problem = problem(bench)?;
+    let rate = problem.flops() as f64 / seconds;
+    if bench.peer_torch {
+        progress("measuring PyTorch");
+    }
+    Ok(MoeReport {
+        device: opened.device.to_string(),
+        adapter: opened.capability.name.clone(),
+        variant: plan
+            .as_ref()
+            .map_or("portable", |plan| plan.up.variant.name())
+            .to_string(),
+        verified: error <= tolerance(bench.dtype),
+        max_rel_l2: error,
+        median_ms: seconds * 1e3,
+        first_ms,
+        tokens_per_s: tokens as f64 / seconds,
+        gflops: rate / 1e9,
+        peak_gflops: peak / 1e9,
+        peak_of: peak_of.to_string(),
+        peak_share: rate / peak,
+        device_bytes,
+        floor_bytes: problem.floor_bytes(),
+        // Router logits and top-k come before the experts.
+        launches: plan.map_or(0, |plan| plan.launches() + 2),
+        stages,
+        peer: bench
+            .peer_torch
+            .then(|| peer::torch(bench, rate))
+            .transpose()?,
+    })
+}
+
+fn layer(bench: &MoeBench, device: &burn::tensor::Device) -> Result<MoeLayer, Error> {
+    let activation = if bench.gated {
+        Activation::Silu
+    } else {
+        Activation::Relu
+    };
+    let config = MoeConfig::new(bench.hidden, bench.inter, bench.experts)
+        .with_top_k(bench.top_k)
+        .with_gated(bench.gated)
+        .with_activation(activation);
+    let mut layer = config.init(device)?;
+    if bench.dtype != DType::F32 {
+        layer = layer.cast(bench.dtype)?;
+    }
+    Ok(layer)
+}
+
+fn problem(bench: &MoeBench) -> Result<moe::Problem, Error> {
+    let element = match bench.dtype {
+        DType::F16 => Element::F16,
+        DType::BF16 => Element::Bf16,
+        _ => Element::F32,
+    };
+    Ok(moe::Problem {
+        routing: routing::Problem::new(bench.batch * bench.seq, bench.experts, bench.top_k)?,
+        hidden: bench.hidden,
+        inter: bench.inter,
+        element,
+        gated: bench.gated,
+        activation: Activation::Relu,
+        bias: false,
+        capacity: None,
+    })
+}
+
+fn stages(layer: &MoeLayer, x: &Tensor<2>) -> Result<Vec<StageTime>, Error> {
+    const REPEATS: usize = 5;
+    let mut times: Vec<Vec<f64>> = vec![Vec::new(); Stage::ALL.len()];
+    for _ in 0..REPEATS {
+        for (stage, time) in layer.profile(x.clone())? {
+            let at = Stage::ALL.iter().position(|s| *s == stage).unwrap_or(0);
+            times[at].push(time.as_secs_f64() * 1e3);
+        }
+    }
+    let medians: Vec<f64> = times.iter_mut().map(|times| middle(times)).collect();
+    let sum: f64 = medians.iter().sum();
+    let time = |(stage, median_ms): (Stage, f64)| StageTime {
+        name: stage.name().to_string(),
+        median_ms,
+        share: median_ms / sum,
+    };
+    Ok(Stage::ALL.into_iter().zip(medians).map(time).collect())
+}
+
+fn wait(device: &burn::tensor::Device) -> Result<(), BenchError> {
+    device
+        .sync()
+        .map_err(|error| BenchError::Device(format!("{error:?}")))
+}
+
+/// Bytes taken from the device so far.
+fn held(opened: &Opened) -> u64 {
+    match opened.client() {
+        Some(client) => memory_in_use(&client).reserved,
+        None => {
+            process_memory().map_or(0, |memory| memory.peak_resident.unwrap_or(memory.resident))
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The check before the numbers: some tokens of the benchmark's batch through the f64 oracle.
+
+use burn::module::Param;
+use burn::tensor::{Int, Tensor};
+use moebius::Error;
+use moebius::moe::{MoeLayer, MoeOutput};
+use moebius_shaders::{Element, moe, routing};
+
+/// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
+const SAMPLES: usize = 16;
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
+}
+
+fn indices(tensor: Tensor<2, Int>) -> Vec<u32> {
+    tensor
+        .into_data()
+        .iter::<i64>()
+        .map(|index| index as u32)
+        .collect()
+}
+
+/// ‖got − want‖ / ‖want‖ over the sampled tokens; infinite when a token was routed elsewhere.
+pub(crate) fn relative_error(
+    layer: &MoeLayer,
+    x: &Tensor<2>,
+    out: &MoeOutput<2>,
+) -> Result<f64, Error> {
+    let [tokens, hidden] = x.dims();
+    let config = layer.config();
+    let samples = SAMPLES.min(tokens);
+    let rows: Vec<i64> = (0..samples)
+        .map(|i| (i * (tokens - 1) / samples.max(2)) as i64)
+        .collect();
+    let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &x.device());
+    let pick = |tensor: &Tensor<2>| floats(tensor.clone().select(0, rows.clone()));
+
+    let problem = moe::Problem {
+        routing: routing::Problem::new(samples, config.experts, config.route.top_k)?
+            .with_score(config.route.score, config.route.renormalize),
+        hidden,
+        inter: config.inter,
+        element: Element::F32,
+        gated: config.gated,
+        activation: config.activation,
+        bias: config.bias,
+        capacity: None,
+    };
+    let logits = pick(&out.routing.logits);
+    let routed = routing::reference(&problem.routing, &logits, None);
+    if indices(out.routing.indices.clone().select(0, rows.clone())) != routed.indices {
+        return Ok(f64::INFINITY);
+    }
+    let bias = |bias: &Option<Param<Tensor<2>>>| bias.as_ref().map(|b| floats(b.val()));
+    let (b_in, b_out) = (bias(&layer.b_in), bias(&layer.b_out));
+    let inputs = moe::ReferenceInputs {
+        x: &pick(x),
+        indices: &routed.indices,
+        weights: &routed.weights,
+        w_in: &floats(layer.w_in.val()),
+        b_in: b_in.as_deref(),
+        w_out: &floats(layer.w_out.val()),
+        b_out: b_out.as_deref(),
+    };
+    let (want, _) = moe::reference(&problem, &inputs)?;
+    let (mut error, mut norm) = (0.0, 0.0);
+    for (got, want) in pick(&out.y).iter().zip(&want) {
+        error += (f64::from(*got) - want).powi(2);
+        norm += want.powi(2);
+    }
+    let relative = (error / norm).sqrt();
+    Ok(if relative.is_nan() {
+        f64::INFINITY
+    } else {
+        relative
+    })
+}

@@ -1,0 +1,95 @@
+//! PyTorch's per-expert loop, run beside our own measurement by the Python on the path.
+
+use crate::moe::MoeBench;
+use burn::tensor::DType;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+const SCRIPT: &str = include_str!("../peers/torch_moe.py");
+
+/// A peer's result in the same run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Peer {
+    /// Name and version.
+    pub name: String,
+    /// Median milliseconds.
+    pub median_ms: f64,
+    /// GFLOP/s.
+    pub gflops: f64,
+    /// Our GFLOP/s over the peer's.
+    pub ratio: f64,
+}
+
+/// Why the peer has no numbers.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// No interpreter.
+    #[error("the peer needs `{python}` on the path ({reason}); put a Python with PyTorch first")]
+    NoPython {
+        /// What was started.
+        python: &'static str,
+        /// What the system said.
+        reason: String,
+    },
+    /// The script failed.
+    #[error("the PyTorch peer failed: {0} (`pip install torch` adds it)")]
+    Failed(String),
+}
+
+#[derive(Deserialize)]
+struct Figures {
+    version: String,
+    median_ms: f64,
+    gflops: f64,
+}
+
+/// Runs the same layer in PyTorch on the CPU.
+pub(crate) fn torch(bench: &MoeBench, our_rate: f64) -> Result<Peer, PeerError> {
+    let dtype = match bench.dtype {
+        DType::F16 => "float16",
+        DType::BF16 => "bfloat16",
+        _ => "float32",
+    };
+    let sizes = [
+        bench.hidden,
+        bench.inter,
+        bench.experts,
+        bench.top_k,
+        bench.batch * bench.seq,
+    ];
+    let python = "python3";
+    let failed = |error: std::io::Error| PeerError::NoPython {
+        python,
+        reason: error.to_string(),
+    };
+    let mut child = Command::new(python)
+        .arg("-")
+        .args(sizes.map(|size| size.to_string()))
+        .args([dtype, if bench.gated { "gated" } else { "plain" }])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A failed write shows as a failed script below.
+        let _ = stdin.write_all(SCRIPT.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    let last_line = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        text.lines().next_back().unwrap_or("no output").to_string()
+    };
+    if !output.status.success() {
+        return Err(PeerError::Failed(last_line(&output.stderr)));
+    }
+    let figures: Figures = serde_json::from_str(&last_line(&output.stdout))
+        .map_err(|error| PeerError::Failed(error.to_string()))?;
+    Ok(Peer {
+        name: format!("PyTorch {}", figures.version),
+        median_ms: figures.median_ms,
+        gflops: figures.gflops,
+        ratio: our_rate / 1e9 / figures.gflops,
+    })
+}

@@ -1,0 +1,180 @@
+//! CubeCL's compilers, one per target.
+
+use super::machine::plane;
+use super::{Artifact, EmitError, Target};
+use cubecl::ir::settings::KernelSettings;
+use cubecl::prelude::{CubeKernel, KernelDefinition};
+use cubecl::{Compiler, WgpuCompilationOptions};
+use cubecl_cpp::shared::{CompilationOptions, CppCompiler, CppSupportedFeatures};
+use cubecl_runtime::compiler::CompilationError;
+
+/// Bytes of a module, or what the compiler said.
+type Compiled = Result<Vec<u8>, String>;
+
+/// Compiles `kernel` for `target`, and calls its entry point `name` where the output is text.
+pub(super) fn compile(
+    kernel: &dyn CubeKernel,
+    name: &str,
+    target: Target,
+) -> Result<Artifact, EmitError> {
+    let definition = kernel.define();
+    let KernelSettings { kernel_name, .. } = definition.settings.clone();
+    let compiled = match target {
+        Target::Wgsl => wgsl(definition),
+        Target::SpirV => spirv(definition),
+        Target::CudaCpp => cpp::<cubecl_cpp::target::Cuda>(definition, target),
+        Target::HipCpp => cpp::<cubecl_cpp::target::Hip>(definition, target),
+        Target::Msl => cpp::<cubecl_cpp::target::Metal>(definition, target),
+        #[cfg(feature = "emit-llvm")]
+        Target::Ptx => llvm::ptx(definition),
+        #[cfg(feature = "emit-llvm")]
+        Target::AmdgpuGfx942 | Target::AmdgpuGfx1201 => llvm::amdgpu(definition, target),
+        #[cfg(not(feature = "emit-llvm"))]
+        Target::Ptx | Target::AmdgpuGfx942 | Target::AmdgpuGfx1201 => {
+            return Err(EmitError::NotBuilt {
+                target,
+                feature: "emit-llvm",
+            });
+        }
+    };
+    let bytes = compiled.map_err(|reason| EmitError::Failed {
+        kernel: name.to_owned(),
+        target,
+        reason,
+    })?;
+    let (bytes, entry_point) = match String::from_utf8(bytes) {
+        Ok(text) if is_text(target) => (
+            text.replace(&kernel_name, name).into_bytes(),
+            name.to_owned(),
+        ),
+        Ok(text) => (text.into_bytes(), kernel_name),
+        Err(binary) => (binary.into_bytes(), kernel_name),
+    };
+    Ok(Artifact {
+        bytes,
+        extension: target.extension(),
+        entry_point,
+    })
+}
+
+fn is_text(target: Target) -> bool {
+    let binary = [Target::SpirV, Target::AmdgpuGfx942, Target::AmdgpuGfx1201];
+    !binary.contains(&target)
+}
+
+/// The reason without the backtrace that CubeCL's `Display` appends.
+fn reason(error: CompilationError) -> String {
+    match error {
+        CompilationError::UnsupportedInstruction { reason, .. }
+        | CompilationError::Generic { reason, .. }
+        | CompilationError::Validation { reason, .. } => reason,
+        CompilationError::ExpansionPanicked { message, .. } => message,
+        other => other.to_string(),
+    }
+}
+
+fn wgsl(definition: KernelDefinition) -> Compiled {
+    let options = WgpuCompilationOptions::default();
+    let shader = cubecl_wgpu::WgslCompiler.compile(definition, &options);
+    let text = shader.map_err(reason)?.to_string();
+    Ok(text.into_bytes())
+}
+
+/// Options of a Vulkan 1.2 device with what 1.2 requires of every implementation.
+fn spirv(definition: KernelDefinition) -> Compiled {
+    let mut options = WgpuCompilationOptions {
+        supports_vulkan_compiler: true,
+        ..Default::default()
+    };
+    options.vulkan.max_spirv_version = (1, 5);
+    options.vulkan.max_vector_size = 4;
+    options.vulkan.supports_uniform_standard_layout = true;
+    options.vulkan.push_constant_size = 128;
+    let module = cubecl_spirv::SpirvCompiler.compile(definition, &options);
+    let words = module.map_err(reason)?.assembled_module;
+    Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+}
+
+/// Options as the CUDA (sm_80), HIP (gfx942) and Metal runtimes set them.
+fn cpp<T: cubecl_cpp::target::CppTarget>(definition: KernelDefinition, target: Target) -> Compiled
+where
+    CppCompiler<T>: Compiler<
+            Representation = cubecl_cpp::ComputeKernel,
+            CompilationOptions = CompilationOptions,
+        > + Default,
+{
+    let cuda = target == Target::CudaCpp;
+    let options = CompilationOptions {
+        warp_size: plane(target) as usize,
+        supports_features: CppSupportedFeatures {
+            fast_math: true,
+            dp4a: cuda,
+            grid_constants: cuda,
+            fast_tanh: cuda,
+            ..Default::default()
+        },
+        amd_wmma: None,
+    };
+    let source = CppCompiler::<T>::default().compile(definition, &options);
+    let text = source.map_err(reason)?.to_string();
+    Ok(text.into_bytes())
+}
+
+/// The architecture of an AMDGPU target.
+#[cfg(feature = "emit-llvm")]
+pub(super) fn gfx(target: Target) -> &'static str {
+    match target {
+        Target::AmdgpuGfx1201 => "gfx1201",
+        _ => "gfx942",
+    }
+}
+
+#[cfg(feature = "emit-llvm")]
+mod llvm {
+    use super::{Compiled, Target, gfx, reason};
+    use cubecl::Compiler;
+    use cubecl::ir::{amd::GfxArch, nvidia::SmArch};
+    use cubecl::prelude::KernelDefinition;
+    use cubecl_llvm::nvptx::ptx_version::PtxVersion;
+    use cubecl_llvm::{LlvmTarget, PlironArtifact, PlironCompiler, PlironOptions};
+
+    /// As `cuDriverGetVersion` reports CUDA 12.8: old enough to be everywhere, new enough for sm_90.
+    const DRIVER: i32 = 12_080;
+
+    fn compile(
+        target: LlvmTarget,
+        definition: KernelDefinition,
+        options: &PlironOptions,
+    ) -> Result<PlironArtifact, String> {
+        let mut compiler = PlironCompiler { target };
+        compiler.compile(definition, options).map_err(reason)
+    }
+
+    pub(super) fn ptx(definition: KernelDefinition) -> Compiled {
+        let options = PlironOptions {
+            sm_arch: Some(SmArch::new(90, true)),
+            ptx_version: PtxVersion::for_driver(DRIVER),
+            grid_constants: true,
+            ..Default::default()
+        };
+        match compile(LlvmTarget::Nvptx, definition, &options)? {
+            PlironArtifact::NvptxCode(module) => {
+                // The text ends in a NUL; `c_char` is signed on some hosts.
+                let bytes = module.ptx.iter().map(|byte| byte.cast_unsigned());
+                Ok(bytes.take_while(|byte| *byte != 0).collect())
+            }
+            _ => unreachable!("the NVPTX target makes PTX"),
+        }
+    }
+
+    pub(super) fn amdgpu(definition: KernelDefinition, target: Target) -> Compiled {
+        let options = PlironOptions {
+            arch: Some(GfxArch::parse(gfx(target))),
+            ..Default::default()
+        };
+        match compile(LlvmTarget::AmdGpu, definition, &options)? {
+            PlironArtifact::AmdGpuCode(module) => Ok(module.code_object.to_vec()),
+            _ => unreachable!("the AMDGPU target makes a code object"),
+        }
+    }
+}

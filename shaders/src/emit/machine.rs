@@ -1,0 +1,212 @@
+//! The devices of the targets, written by hand: what plans read and kernels are expanded with.
+//!
+//! Types and matrix shapes are those that CubeCL's runtime registers for such a device; limits are
+//! WebGPU's defaults for WGSL and SPIR-V, and the least hardware of the target elsewhere.
+
+use super::Target;
+use crate::element::Element;
+use cubecl::ir::features::{AtomicUsage, Features, Plane, TypeUsage};
+use cubecl::ir::{
+    DeviceIdentity, ElemType, FloatKind, HardwareProperties, IntKind, MemoryDeviceProperties, Type,
+    UIntKind,
+};
+use cubecl::prelude::*;
+use moebius_device::{Capability, Limits};
+use std::sync::Arc;
+
+/// Bytes that workgroup memory holds on any GPU of a native target.
+const NATIVE_SHARED: usize = 48 * 1024;
+
+/// A device that isn't there.
+pub(crate) struct Machine {
+    /// What plans read.
+    pub(crate) capability: Capability,
+    properties: Arc<DeviceProperties>,
+    target: Arc<TargetProperties>,
+}
+
+/// The compilation argument of a buffer.
+pub(crate) fn buffer() -> BufferCompilationArg {
+    BufferCompilationArg { inplace: None }
+}
+
+impl Machine {
+    /// A device of `target` that stores `element`, if any of its kind does.
+    pub(super) fn of(target: Target, element: Option<Element>) -> Self {
+        let properties = properties(target, element);
+        Self {
+            capability: Capability::from_properties(target.runtime(), &properties),
+            properties: Arc::new(properties),
+            target: Arc::new(TargetProperties::default()),
+        }
+    }
+
+    /// The first three arguments of a kernel of `dim` units per cube.
+    pub(crate) fn parts(
+        &self,
+        dim: CubeDim,
+    ) -> (KernelSettings, Arc<DeviceProperties>, Arc<TargetProperties>) {
+        // As `launch_unchecked` has it: plans prove the bounds.
+        let settings = KernelSettings::new(dim.into(), ExecutionMode::Unchecked, AddressType::U32);
+        (settings, self.properties.clone(), self.target.clone())
+    }
+}
+
+fn properties(target: Target, element: Option<Element>) -> DeviceProperties {
+    let memory = MemoryDeviceProperties::new(
+        Limits::WEBGPU_DEFAULT.max_binding_bytes,
+        Limits::WEBGPU_DEFAULT.binding_alignment,
+    );
+    let identity = DeviceIdentity {
+        name: format!("any device for {target}"),
+        fingerprint: fingerprint(target).to_owned(),
+        physical: None,
+    };
+    let mut properties = DeviceProperties::new(
+        Features::default(),
+        memory,
+        hardware(target),
+        cubecl::profile::TimingMethod::Device,
+        identity,
+    );
+    match target {
+        Target::Wgsl => register_wgsl(&mut properties, element),
+        Target::SpirV => register_spirv(&mut properties, element),
+        _ => {
+            cubecl_cpp::register_supported_types(&mut properties);
+            properties.features.plane.insert(Plane::Ops);
+            register_matrices(&mut properties, target);
+        }
+    }
+    properties
+}
+
+/// What CubeCL's runtimes call such a device, which is where a capability reads its architecture.
+const fn fingerprint(target: Target) -> &'static str {
+    match target {
+        Target::CudaCpp => "ptx_sm80",
+        Target::Ptx => "ptx_sm90",
+        Target::HipCpp | Target::AmdgpuGfx942 => "hip-kernel_gfx942",
+        Target::AmdgpuGfx1201 => "hip-kernel_gfx1201",
+        Target::Wgsl | Target::SpirV | Target::Msl => "",
+    }
+}
+
+/// Units of a plane.
+pub(super) const fn plane(target: Target) -> u32 {
+    match target {
+        Target::HipCpp | Target::AmdgpuGfx942 => 64,
+        _ => 32,
+    }
+}
+
+fn hardware(target: Target) -> HardwareProperties {
+    let limits = Limits::WEBGPU_DEFAULT;
+    let native = !matches!(target, Target::Wgsl | Target::SpirV);
+    let [x, y, z] = limits.max_cube_dim;
+    let [count_x, count_y, count_z] = limits.max_cube_count;
+    HardwareProperties {
+        load_width: 128,
+        vector_register_count: None,
+        plane_size_min: plane(target),
+        plane_size_max: plane(target),
+        max_bindings: limits.max_bindings,
+        max_shared_memory_size: if native {
+            NATIVE_SHARED
+        } else {
+            limits.max_shared_memory
+        },
+        max_cube_count: (count_x, count_y, count_z),
+        max_units_per_cube: limits.max_units_per_cube,
+        max_cube_dim: (x, y, z),
+        num_streaming_multiprocessors: None,
+        num_tensor_cores: None,
+        min_tensor_cores_dim: None,
+        num_cpu_cores: None,
+        last_level_cache_size: None,
+        max_vector_size: 4,
+        cube_mma_reserved_shared_memory: 0,
+    }
+}
+
+/// The types and atomics of both wgpu compilers.
+fn register_words(properties: &mut DeviceProperties) {
+    properties.register_address_type(AddressType::U32);
+    let words = [ElemType::UInt(UIntKind::U32), ElemType::Int(IntKind::I32)];
+    let others = [
+        ElemType::Index,
+        ElemType::Float(FloatKind::F32),
+        ElemType::Bool,
+    ];
+    for kind in words.into_iter().chain(others) {
+        properties.register_type_usage(kind, TypeUsage::all());
+    }
+    for kind in words {
+        let usage = AtomicUsage::LoadStore | AtomicUsage::Exchange | AtomicUsage::Add;
+        properties.register_atomic_type_usage(Type::atomic(kind), usage);
+    }
+}
+
+fn register_wgsl(properties: &mut DeviceProperties, element: Option<Element>) {
+    register_words(properties);
+    if element == Some(Element::F16) {
+        properties.register_type_usage(ElemType::Float(FloatKind::F16), TypeUsage::all());
+    }
+}
+
+fn register_spirv(properties: &mut DeviceProperties, element: Option<Element>) {
+    register_words(properties);
+    match element {
+        Some(Element::F16) => {
+            properties.register_type_usage(ElemType::Float(FloatKind::F16), TypeUsage::all());
+        }
+        // VK_KHR_shader_bfloat16 stores and converts; arithmetic is none of its business.
+        Some(Element::Bf16) => {
+            let usage = TypeUsage::Conversion | TypeUsage::Buffer;
+            properties.register_type_usage(ElemType::Float(FloatKind::BF16), usage);
+        }
+        Some(Element::F32) | None => {}
+    }
+}
+
+/// The matrix instructions CubeCL's compiler for `target` has, on the oldest hardware it is for.
+fn register_matrices(properties: &mut DeviceProperties, target: Target) {
+    use cubecl_cpp::cuda::{arch::CudaArchitecture, mma::CudaCmmaCompiler};
+    use cubecl_cpp::hip::{arch::AMDArchitecture, mma::HipCmmaCompiler};
+    use cubecl_cpp::metal::{arch::MetalArchitecture, supported_cmma_combinations_metal};
+    let shapes = match target {
+        Target::CudaCpp | Target::Ptx => {
+            let version = if target == Target::Ptx { 90 } else { 80 };
+            let arch = CudaArchitecture {
+                version,
+                tensor_cores: true,
+            };
+            CudaCmmaCompiler::Cpp.supported_cmma_combinations(&arch)
+        }
+        Target::HipCpp | Target::AmdgpuGfx942 => {
+            HipCmmaCompiler::RocWmma.supported_cmma_combinations(&AMDArchitecture::GFX94)
+        }
+        Target::AmdgpuGfx1201 => {
+            HipCmmaCompiler::RocWmma.supported_cmma_combinations(&AMDArchitecture::GFX12)
+        }
+        Target::Msl => supported_cmma_combinations_metal(&MetalArchitecture::Metal3),
+        Target::Wgsl | Target::SpirV => Vec::new(),
+    };
+    cubecl_cpp::shared::register_wmma_features(shapes, properties);
+    #[cfg(feature = "emit-llvm")]
+    restrict(properties, target);
+}
+
+/// Takes away what CubeCL's LLVM compilers can't lower.
+#[cfg(feature = "emit-llvm")]
+fn restrict(properties: &mut DeviceProperties, target: Target) {
+    use cubecl_llvm::shared::lowered_features::{GpuTarget, restrict_features};
+    match target {
+        Target::Ptx => restrict_features(properties, GpuTarget::Nvptx),
+        Target::AmdgpuGfx942 | Target::AmdgpuGfx1201 => {
+            let wmma = cubecl::ir::amd::GfxArch::parse(super::compile::gfx(target)).wmma();
+            restrict_features(properties, GpuTarget::AmdGpu { wmma });
+        }
+        _ => {}
+    }
+}

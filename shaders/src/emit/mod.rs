@@ -1,0 +1,163 @@
+//! Compilation without a device: kernel × target → source text or object code.
+//!
+//! A [`KernelEntry`] is one variant of one kernel, specialised as its `launch` would for a device
+//! of the target: the entry runs the family's own `plan` on the hand-written properties of such a
+//! device (`machine.rs`) and expands the kernel with the workgroup sizes and vector widths
+//! that the plan chose. What a plan refuses is [`EmitError::NotAvailable`]. Sizes that a kernel reads at
+//! launch don't matter here; shapes only need to be ones the plan accepts.
+//!
+//! The text of a kernel names its entry point like the entry; in SPIR-V and AMDGPU objects it
+//! keeps CubeCL's name, which ends in a hash ([`Artifact::entry_point`]).
+
+mod compile;
+mod machine;
+mod target;
+
+pub use target::{ParseTargetError, Target};
+
+pub(crate) use machine::{Machine, buffer};
+
+use crate::element::Element;
+use crate::moe::PlanError;
+use cubecl::prelude::CubeKernel;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What an entry builds for a machine.
+pub(crate) type Planned = Result<Box<dyn CubeKernel>, PlanError>;
+
+/// One variant of one kernel, ready to be compiled for any target.
+pub struct KernelEntry {
+    /// Name, unique among the entries, e.g. `grouped_gemm_unit_f32_gather_relu`.
+    pub name: String,
+    /// Family it belongs to, e.g. `grouped_gemm`.
+    pub family: &'static str,
+    /// Way it is computed, or the kernel within the family, e.g. `unit`.
+    pub variant: &'static str,
+    /// Element type of its inputs; `None` for kernels of words and f32 only.
+    pub element: Option<Element>,
+    build: Box<dyn Fn(&Machine) -> Planned + Send + Sync>,
+}
+
+impl KernelEntry {
+    /// The entry `name` of `variant`, built by `build`.
+    pub(crate) fn new(
+        (family, variant): (&'static str, &'static str),
+        name: String,
+        build: impl Fn(&Machine) -> Planned + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name,
+            family,
+            variant,
+            element: None,
+            build: Box::new(build),
+        }
+    }
+
+    /// The same with inputs of `element`.
+    pub(crate) fn of(self, element: Element) -> Self {
+        Self {
+            element: Some(element),
+            ..self
+        }
+    }
+}
+
+impl fmt::Debug for KernelEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelEntry")
+            .field("name", &self.name)
+            .field("family", &self.family)
+            .field("variant", &self.variant)
+            .field("element", &self.element)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A compiled kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Artifact {
+    /// Text in UTF-8, or a binary module.
+    pub bytes: Vec<u8>,
+    /// Ending of a file that holds it, without the dot.
+    pub extension: &'static str,
+    /// Name of the entry point inside.
+    pub entry_point: String,
+}
+
+/// Why a kernel has no code for a target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EmitError {
+    /// The kernel can't run there.
+    #[error("not available for {target}: {reason}")]
+    NotAvailable {
+        /// Target asked for.
+        target: Target,
+        /// What is missing.
+        reason: String,
+    },
+    /// This build has no compiler for the target.
+    #[error("expected a build with the feature {feature} for {target}, got one without")]
+    NotBuilt {
+        /// Target asked for.
+        target: Target,
+        /// Feature of this crate that has it.
+        feature: &'static str,
+    },
+    /// The compiler refused the kernel, or gave up on it.
+    #[error("compiling {kernel} for {target} failed: {reason}")]
+    Failed {
+        /// Entry.
+        kernel: String,
+        /// Target asked for.
+        target: Target,
+        /// What the compiler said.
+        reason: String,
+    },
+}
+
+/// Every variant of every kernel, in the order of the families.
+pub fn kernels() -> Vec<KernelEntry> {
+    [
+        crate::fp8::entries(),
+        crate::routing::entries(),
+        crate::permute::entries(),
+        crate::grouped_gemm::entries(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Compiles `entry` for `target`.
+///
+/// PTX of kernels with exponentials needs CUDA's `libdevice.10.bc`; CubeCL looks for it where a
+/// CUDA toolkit is usually installed and where `CUDA_PATH` points.
+///
+/// # Errors
+/// [`EmitError`]: the target can't run the kernel, this build can't compile for the target, or the
+/// compiler failed. A panic inside the compiler is a [`EmitError::Failed`], too.
+pub fn emit(entry: &KernelEntry, target: Target) -> Result<Artifact, EmitError> {
+    let machine = Machine::of(target, entry.element);
+    let compile = || {
+        let kernel = (entry.build)(&machine).map_err(|refusal| EmitError::NotAvailable {
+            target,
+            reason: refusal.to_string(),
+        })?;
+        compile::compile(&*kernel, &entry.name, target)
+    };
+    // CubeCL's compilers panic on what they don't know; the context of a compilation is its own,
+    // so nothing broken is left behind.
+    catch_unwind(AssertUnwindSafe(compile)).unwrap_or_else(|payload| {
+        let message = payload
+            .downcast_ref::<&str>()
+            .map(|message| (*message).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned());
+        Err(EmitError::Failed {
+            kernel: entry.name.clone(),
+            target,
+            reason: message.unwrap_or_else(|| "a panic without a message".to_owned()),
+        })
+    })
+}

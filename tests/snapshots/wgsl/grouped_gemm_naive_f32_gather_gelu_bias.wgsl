@@ -1,0 +1,124 @@
+@group(0) @binding(5) var<storage, read_write> v21: array<f32>;
+@group(0) @binding(4) var<storage, read_write> v17: array<f32>;
+@group(0) @binding(3) var<storage, read_write> v13: array<f32>;
+@group(0) @binding(2) var<storage, read_write> v9: array<u32>;
+@group(0) @binding(1) var<storage, read_write> v5: array<u32>;
+@group(0) @binding(0) var<storage, read_write> v1: array<f32>;
+struct info_st { scalars_usize: array<u32, 6>, static_meta: array<u32, 6> }
+@group(0) @binding(6) var<storage, read> info_var: info_st;
+@compute @workgroup_size(64, 1, 1)
+fn grouped_gemm_naive_f32_gather_gelu_bias(@builtin(workgroup_id) v175: vec3<u32>, @builtin(local_invocation_id) v180: vec3<u32>) {
+let v190 = &v21;
+let v191 = &v17;
+let v192 = &v13;
+let v193 = &v9;
+let v194 = &v5;
+let v195 = &v1;
+let v3 = u32(0);
+let v25 = info_var.scalars_usize[0];
+let v26 = info_var.scalars_usize[1];
+let v27 = info_var.scalars_usize[2];
+let v28 = info_var.scalars_usize[3];
+let v29 = info_var.scalars_usize[4];
+let v176 = v175[0];
+let v31 = u32(v176);
+let v32 = u32(2);
+let v33 = v32 * v31;
+let v34 = u32(1);
+let v35 = v33 + v34;
+let v39 = &(*v193)[v35];
+let v40 = *v39;
+let v41 = u32(v40);
+let v49 = &(*v193)[v33];
+let v50 = *v49;
+let v51 = u32(v50);
+let v178 = v175[1];
+let v179 = u32(64);
+let v54 = v178 * v179;
+let v181 = v180[0];
+let v56 = v54 + v181;
+let v57 = u32(v56);
+let v58 = v51 >= v28;
+let v59 = v51 < v29;
+let v60 = v58 && v59;
+let v61 = v57 < v25;
+let v62 = v60 && v61;
+if v62 {
+let v66 = &(*v194)[v41];
+let v67 = *v66;
+let v68 = u32(v67);
+let v69 = v68 / v27;
+let v70 = f32(1.0);
+var<function> v143_store: f32;
+let v143 = &v143_store;
+*v143 = v70;
+let v73 = v51 - v28;
+let v74 = v73 * v25;
+let v80 = v74 + v57;
+let v81 = f32(0.0);
+var<function> v144_store: f32;
+let v144 = &v144_store;
+*v144 = v81;
+for(var v86: u32 = v3; v86 < v26; v86 += v34) {
+let v88 = v69 * v26;
+let v89 = v88 + v86;
+let v93 = &(*v195)[v89];
+let v94 = *v93;
+let v95 = v80 * v26;
+let v96 = v95 + v86;
+let v100 = &(*v192)[v96];
+let v101 = *v100;
+let v102 = *v144;
+let v103 = fma(v94, v101, v102);
+*v144 = v103;
+
+}
+let v108 = v51 * v25;
+let v109 = v108 + v57;
+let v113 = &(*v191)[v109];
+let v114 = *v113;
+let v115 = *v144;
+let v116 = v115 + v114;
+*v144 = v116;
+let v117 = *v144;
+let v120 = f32(0.7071067690849304);
+let v121 = f32(0.5);
+let v122 = v121 * v117;
+let v123 = v117 * v120;
+let v146 = abs(v123);
+let v147 = f32(0.32759109139442444);
+let v148 = f32(0.2548295855522156);
+let v149 = f32(-0.2844967544078827);
+let v150 = f32(1.4214136600494385);
+let v151 = f32(-1.4531519412994385);
+let v152 = f32(1.0614054203033447);
+let v183 = fma(v147, v146, v70);
+let v156 = v70 / v183;
+let v184 = fma(v152, v156, v151);
+let v185 = fma(v184, v156, v150);
+let v186 = fma(v185, v156, v149);
+let v187 = fma(v186, v156, v148);
+let v165 = v187 * v156;
+let v166 = -v146;
+let v167 = v166 * v146;
+let v168 = exp(v167);
+let v188 = -v165;
+let v189 = fma(v188, v168, v70);
+let v172 = v123 < v81;
+let v173 = -v189;
+let v174 = select(v189, v173, v172);
+let v125 = v70 + v174;
+let v126 = v122 * v125;
+let v127 = *v143;
+let v128 = v127 * v126;
+*v143 = v128;
+let v129 = *v143;
+let v130 = v41 * v25;
+let v131 = v130 + v57;
+let v135 = &(*v190)[v131];
+*v135 = v129;
+
+}
+return;
+
+}
