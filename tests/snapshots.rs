@@ -1,5 +1,6 @@
 //! The WGSL of every kernel, compared with `tests/snapshots/wgsl/`, so that a change of a kernel, of a plan or of the
 //! compiler shows what it does to the code. `MOEBIUS_BLESS=1` rewrites the files.
+#![allow(clippy::panic, reason = "a test may panic on an unreadable tree")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

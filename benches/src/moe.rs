@@ -9,6 +9,7 @@ use moebius::{Device, Error};
 use moebius_device::{Opened, memory_in_use, process_memory};
 use moebius_shaders::{Element, ShapeError, moe, routing};
 use serde::Serialize;
+use std::time::Instant;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -95,63 +96,93 @@ fn tolerance(dtype: DType) -> f64 {
     }
 }
 
+/// The layer under measurement, on its device.
+struct Setup {
+    opened: Opened,
+    device: burn::tensor::Device,
+    layer: MoeLayer,
+    plan: Option<moe::Plan>,
+    x: Tensor<2>,
+    held_before: u64,
+}
+
+impl Setup {
+    fn new(bench: &MoeBench) -> Result<Self, BenchError> {
+        let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
+        let device = moebius::open(&opened.device)?;
+        let held_before = held(&opened);
+        let tokens = bench.batch * bench.seq;
+        if tokens == 0 {
+            return Err(Error::from(ShapeError::new("tokens", "at least 1", 0)).into());
+        }
+        let layer = layer(bench, &device)?;
+        let plan = layer.plan(tokens, bench.dtype, &device)?;
+        let normal = Distribution::Normal(0.0, 1.0);
+        let x = Tensor::<2>::random([tokens, bench.hidden], normal, &device).cast(bench.dtype);
+        wait(&device)?;
+        Ok(Self {
+            opened,
+            device,
+            layer,
+            plan,
+            x,
+            held_before,
+        })
+    }
+
+    /// The first forward: its milliseconds, the bytes held after it, and its error.
+    fn verify(&self) -> Result<(f64, u64, f64), BenchError> {
+        let start = Instant::now();
+        let out = self.layer.forward(self.x.clone())?;
+        wait(&self.device)?;
+        let first_ms = start.elapsed().as_secs_f64() * 1e3;
+        let bytes = held(&self.opened).saturating_sub(self.held_before);
+        Ok((
+            first_ms,
+            bytes,
+            oracle::relative_error(&self.layer, &self.x, &out)?,
+        ))
+    }
+
+    /// FLOP/s of what the result is compared with, and what that is.
+    fn peak(&self) -> Result<(f64, &'static str), BenchError> {
+        Ok(match self.opened.client() {
+            Some(client) => {
+                let rate = ceiling::multiply_adds(&client, &self.opened.capability)?;
+                (rate, "f32 multiply-adds")
+            }
+            None => (ceiling::matmul(&self.device)?, "a 1024³ f32 matmul"),
+        })
+    }
+}
+
 /// Verifies, then measures; `progress` is told what is being done.
 ///
 /// # Errors
 /// [`BenchError`] when the device refuses or fails, or the peer can't be run.
 pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport, BenchError> {
-    progress("opening the device");
-    let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
-    let device = moebius::open(&opened.device)?;
-    let before = held(&opened);
-
     progress("making the layer");
-    let tokens = bench.batch * bench.seq;
-    if tokens == 0 {
-        return Err(Error::from(ShapeError::new("tokens", "at least 1", 0)).into());
-    }
-    let layer = layer(bench, &device)?;
-    let plan = layer.plan(tokens, bench.dtype, &device)?;
-    let x = Tensor::<2>::random(
-        [tokens, bench.hidden],
-        Distribution::Normal(0.0, 1.0),
-        &device,
-    );
-    let x = x.cast(bench.dtype);
-    wait(&device)?;
-
+    let setup = Setup::new(bench)?;
     progress("verifying");
-    let start = std::time::Instant::now();
-    let out = layer.forward(x.clone())?;
-    wait(&device)?;
-    let first_ms = start.elapsed().as_secs_f64() * 1e3;
-    let device_bytes = held(&opened).saturating_sub(before);
-    let error = oracle::relative_error(&layer, &x, &out)?;
-    drop(out);
-
+    let (first_ms, device_bytes, error) = setup.verify()?;
     progress("measuring");
     let seconds = median(|| {
-        drop(layer.forward(x.clone())?);
-        wait(&device)
+        drop(setup.layer.forward(setup.x.clone())?);
+        wait(&setup.device)
     })?;
     progress("measuring the stages");
-    let stages = stages(&layer, &x)?;
+    let stages = stages(&setup.layer, &setup.x)?;
     progress("measuring the peak");
-    let (peak, peak_of) = match opened.client() {
-        Some(client) => (
-            ceiling::multiply_adds(&client, &opened.capability)?,
-            "f32 multiply-adds",
-        ),
-        None => (ceiling::matmul(&device)?, "a 1024³ f32 matmul"),
-    };
+    let (peak, peak_of) = setup.peak()?;
     let problem = problem(bench)?;
     let rate = problem.flops() as f64 / seconds;
     if bench.peer_torch {
         progress("measuring PyTorch");
     }
+    let Setup { opened, plan, .. } = setup;
     Ok(MoeReport {
         device: opened.device.to_string(),
-        adapter: opened.capability.name.clone(),
+        adapter: opened.capability.name,
         variant: plan
             .as_ref()
             .map_or("portable", |plan| plan.up.variant.name())
@@ -160,7 +191,7 @@ pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport
         max_rel_l2: error,
         median_ms: seconds * 1e3,
         first_ms,
-        tokens_per_s: tokens as f64 / seconds,
+        tokens_per_s: (bench.batch * bench.seq) as f64 / seconds,
         gflops: rate / 1e9,
         peak_gflops: peak / 1e9,
         peak_of: peak_of.to_string(),

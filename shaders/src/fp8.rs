@@ -171,7 +171,7 @@ fn round_to_even_cube(value: u32, shift: u32) -> u32 {
 
 /// The code of the f32 with these bits, as [`encode_host`].
 #[cube]
-pub fn encode_bits(
+pub(crate) fn encode_bits(
     bits: u32,
     #[comptime] format: Fp8Format,
     #[comptime] overflow: Overflow,
@@ -201,7 +201,7 @@ pub fn encode_bits(
 
 /// The bits of the f32 with this code (0 to 255), as [`decode_host`].
 #[cube]
-pub fn decode_bits(code: u32, #[comptime] format: Fp8Format) -> u32 {
+pub(crate) fn decode_bits(code: u32, #[comptime] format: Fp8Format) -> u32 {
     let mantissa = comptime!(format.mantissa_bits());
     let bias = comptime!(format.bias());
     let sign = (code & 0x80) << 24;

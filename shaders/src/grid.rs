@@ -64,7 +64,7 @@ impl Grid {
 
 /// Lanes of a vector load along a dimension of `len` elements of `bytes` each: the widest power of
 /// two that the device loads at once and that divides `len`.
-pub fn lanes(len: usize, bytes: usize, device: &Capability) -> usize {
+pub(crate) fn lanes(len: usize, bytes: usize, device: &Capability) -> usize {
     let widest = (device.load_width_bits as usize / 8 / bytes).max(1);
     // WGSL has no vector wider than four; a CPU takes a whole register.
     let widest = if device.cpu_cores.is_some() {

@@ -345,7 +345,7 @@ fn route_topk(
         if comptime!(renormalize) {
             for k in 0..top_k {
                 if indices[slot + k] < experts as u32 {
-                    weights[slot + k] = weights[slot + k] / sum;
+                    weights[slot + k] /= sum;
                 }
             }
         }

@@ -4,7 +4,7 @@ use moebius_device::Runtime;
 use moebius_tests::target::Target;
 
 /// Why `target` is expected to refuse the case, or `None` when it must run.
-pub fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
+pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     let capability = target.capability();
     let kernels_only = ["permute::", "grouped_gemm::"]
         .iter()

@@ -31,7 +31,7 @@ fn check_encode(target: &Target, values: &[f32]) {
 }
 
 /// Every value, every midpoint and their neighbours, specials, and random magnitudes.
-pub fn encode_edges(target: &Target) -> Outcome {
+pub(crate) fn encode_edges(target: &Target) -> Outcome {
     let mut values = vec![
         0.0,
         -0.0,
@@ -57,7 +57,7 @@ pub fn encode_edges(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-pub fn encode_every_f16(target: &Target) -> Outcome {
+pub(crate) fn encode_every_f16(target: &Target) -> Outcome {
     let values: Vec<f32> = (0..=u16::MAX)
         .map(|bits| f16::from_bits(bits).to_f32())
         .collect();
@@ -65,7 +65,7 @@ pub fn encode_every_f16(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-pub fn decode_every_code(target: &Target) -> Outcome {
+pub(crate) fn decode_every_code(target: &Target) -> Outcome {
     let words: Vec<i32> = (0..64u32)
         .map(|i| (0x0302_0100 + i * 0x0404_0404) as i32)
         .collect();
@@ -85,7 +85,7 @@ pub fn decode_every_code(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-pub fn lengths(target: &Target) -> Outcome {
+pub(crate) fn lengths(target: &Target) -> Outcome {
     for len in [0, 1, 3, 4, 5, 1023] {
         let values = Rng::new(len as u64).vec(len, 500.0);
         check_encode(target, &values);

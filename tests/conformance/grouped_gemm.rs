@@ -192,7 +192,7 @@ fn problem(slots: usize, experts: usize, n: usize, k: usize) -> Problem {
 }
 
 /// Rows around 4, 6 and 64, columns around 16, 32 and 64, inner sizes around 4 and 16.
-pub fn tile_edges(target: &Target) -> Outcome {
+pub(crate) fn tile_edges(target: &Target) -> Outcome {
     let mut outcome = Outcome::Ran;
     for (slots, n, k) in [
         (1, 1, 1),
@@ -216,7 +216,7 @@ pub fn tile_edges(target: &Target) -> Outcome {
     outcome
 }
 
-pub fn gated(target: &Target) -> Outcome {
+pub(crate) fn gated(target: &Target) -> Outcome {
     for (slots, n, k) in [(5, 7, 9), (130, 48, 32), (70, 100, 64)] {
         let problem = Problem {
             gated: true,
@@ -231,7 +231,7 @@ pub fn gated(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-pub fn activations(target: &Target) -> Outcome {
+pub(crate) fn activations(target: &Target) -> Outcome {
     let mut outcome = Outcome::Ran;
     for activation in [Activation::Relu, Activation::Gelu, Activation::Silu] {
         let activation = Some(activation);
@@ -244,7 +244,7 @@ pub fn activations(target: &Target) -> Outcome {
     outcome
 }
 
-pub fn bias(target: &Target) -> Outcome {
+pub(crate) fn bias(target: &Target) -> Outcome {
     Product::random(Problem {
         bias: true,
         ..problem(33, 5, 20, 12)
@@ -253,7 +253,7 @@ pub fn bias(target: &Target) -> Outcome {
 }
 
 /// Sorted rows in, slot rows out, and token rows shared by the slots of a token.
-pub fn scatter(target: &Target) -> Outcome {
+pub(crate) fn scatter(target: &Target) -> Outcome {
     let scattered = Problem {
         rows: Rows::Scatter,
         ..problem(90, 4, 24, 32)
@@ -263,7 +263,7 @@ pub fn scatter(target: &Target) -> Outcome {
 }
 
 /// One expert takes all, the others none, and some slots go nowhere.
-pub fn uneven_experts(target: &Target) -> Outcome {
+pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     Product::new(problem(100, 8, 24, 16), &[6; 100]).check(target);
     let keys: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
     Product::new(problem(150, 5, 24, 16), &keys).check(target);
@@ -277,7 +277,7 @@ pub fn uneven_experts(target: &Target) -> Outcome {
     .check(target)
 }
 
-pub fn variants_agree_bit_for_bit(target: &Target) -> Outcome {
+pub(crate) fn variants_agree_bit_for_bit(target: &Target) -> Outcome {
     let Some(client) = target.client() else {
         return Outcome::Unsupported("no kernels".into());
     };
@@ -293,7 +293,7 @@ pub fn variants_agree_bit_for_bit(target: &Target) -> Outcome {
 }
 
 /// A device whose bindings hold the weights of one or two experts only.
-pub fn weights_in_slabs(target: &Target) -> Outcome {
+pub(crate) fn weights_in_slabs(target: &Target) -> Outcome {
     let product = Product::random(Problem {
         bias: true,
         ..problem(120, 5, 64, 32)
@@ -348,10 +348,10 @@ fn halves(target: &Target, element: Element) -> Outcome {
     .check(target)
 }
 
-pub fn f16(target: &Target) -> Outcome {
+pub(crate) fn f16(target: &Target) -> Outcome {
     halves(target, Element::F16)
 }
 
-pub fn bf16(target: &Target) -> Outcome {
+pub(crate) fn bf16(target: &Target) -> Outcome {
     halves(target, Element::Bf16)
 }

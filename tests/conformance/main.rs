@@ -4,6 +4,12 @@
 //! `expect.rs` says which may not. A device that must run a case and can't fails, and so does one
 //! that is listed as unsupported and can.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod expect;
 mod fp8;
 mod grouped_gemm;
@@ -15,7 +21,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_tests::target::Target;
 
 /// What became of a case that didn't fail.
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// It ran and its checks held.
     Ran,
     /// The device refused it with this error.

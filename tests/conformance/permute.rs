@@ -52,7 +52,7 @@ fn check(target: &Target, keys: &[u32], experts: usize) -> Outcome {
     Outcome::Ran
 }
 
-pub fn block_edges(target: &Target) -> Outcome {
+pub(crate) fn block_edges(target: &Target) -> Outcome {
     let mut outcome = Outcome::Ran;
     for slots in [1, 2, 255, 256, 257, 1000, 8192] {
         for experts in [1, 3, 8, 128] {
@@ -64,19 +64,19 @@ pub fn block_edges(target: &Target) -> Outcome {
     outcome
 }
 
-pub fn one_expert_gets_all(target: &Target) -> Outcome {
+pub(crate) fn one_expert_gets_all(target: &Target) -> Outcome {
     check(target, &[0; 700], 8);
     check(target, &[7; 700], 8)
 }
 
-pub fn slots_without_expert(target: &Target) -> Outcome {
+pub(crate) fn slots_without_expert(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..600).map(|s| (s * 7 % 6) as u32).collect();
     check(target, &keys, 5);
     check(target, &[5; 300], 5)
 }
 
 /// Every row of every segment lies in exactly one tile of its expert.
-pub fn tiles_cover_every_row(target: &Target) -> Outcome {
+pub(crate) fn tiles_cover_every_row(target: &Target) -> Outcome {
     let Some(client) = target.client() else {
         return Outcome::Unsupported("no kernels".into());
     };
@@ -145,7 +145,7 @@ fn check_drops(
     Outcome::Ran
 }
 
-pub fn drop_rule_by_weight(target: &Target) -> Outcome {
+pub(crate) fn drop_rule_by_weight(target: &Target) -> Outcome {
     let mut outcome = Outcome::Ran;
     for (slots, experts) in [(1, 1), (75, 8), (1000, 3), (3000, 6)] {
         let mut rng = Rng::new(slots as u64);
@@ -158,7 +158,7 @@ pub fn drop_rule_by_weight(target: &Target) -> Outcome {
     outcome
 }
 
-pub fn drop_rule_breaks_ties_by_slot(target: &Target) -> Outcome {
+pub(crate) fn drop_rule_breaks_ties_by_slot(target: &Target) -> Outcome {
     check_drops(target, &[1; 900], &[1.0; 900], 3, 0.7);
     check_drops(target, &[0; 900], &[0.0; 900], 2, 0.3);
     let mut rng = Rng::new(3);

@@ -63,7 +63,7 @@ fn config(top_k: usize, score: Score, renormalize: bool) -> RouteConfig {
     }
 }
 
-pub fn softmax(target: &Target) -> Outcome {
+pub(crate) fn softmax(target: &Target) -> Outcome {
     Batch::random(129, 8).check(target, config(2, Score::Softmax, true));
     let after = RouteConfig {
         softmax_after_topk: true,
@@ -73,7 +73,7 @@ pub fn softmax(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-pub fn sigmoid(target: &Target) -> Outcome {
+pub(crate) fn sigmoid(target: &Target) -> Outcome {
     Batch::random(65, 16).check(target, config(4, Score::Sigmoid, true));
     let mut tiny = Batch::random(5, 8);
     tiny.logits.iter_mut().for_each(|logit| *logit -= 80.0);
@@ -81,13 +81,13 @@ pub fn sigmoid(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-pub fn raw_scores(target: &Target) -> Outcome {
+pub(crate) fn raw_scores(target: &Target) -> Outcome {
     Batch::random(64, 8).check(target, config(2, Score::Softmax, false));
     Batch::random(64, 8).check(target, config(1, Score::Sigmoid, false));
     Outcome::Ran
 }
 
-pub fn ties_go_to_the_lowest_index(target: &Target) -> Outcome {
+pub(crate) fn ties_go_to_the_lowest_index(target: &Target) -> Outcome {
     let mut batch = Batch::random(40, 8);
     batch
         .logits
@@ -99,7 +99,7 @@ pub fn ties_go_to_the_lowest_index(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-pub fn hostile_logits(target: &Target) -> Outcome {
+pub(crate) fn hostile_logits(target: &Target) -> Outcome {
     let mut batch = Batch::random(4, 6);
     batch.logits[2] = f32::NEG_INFINITY;
     batch.logits[6..12].fill(f32::NAN);
@@ -138,7 +138,7 @@ pub fn hostile_logits(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-pub fn mask(target: &Target) -> Outcome {
+pub(crate) fn mask(target: &Target) -> Outcome {
     for score in [Score::Softmax, Score::Sigmoid] {
         let mut batch = Batch::random(50, 9);
         batch.mask = Some((0..9).map(|e| e % 3 != 1).collect());
@@ -149,14 +149,14 @@ pub fn mask(target: &Target) -> Outcome {
 }
 
 /// Slots that find no expert hold index E and weight 0.
-pub fn mask_leaves_too_few(target: &Target) -> Outcome {
+pub(crate) fn mask_leaves_too_few(target: &Target) -> Outcome {
     let mut batch = Batch::random(7, 5);
     batch.mask = Some(vec![false, false, true, false, true]);
     batch.check(target, config(4, Score::Softmax, true));
     Outcome::Ran
 }
 
-pub fn sizes(target: &Target) -> Outcome {
+pub(crate) fn sizes(target: &Target) -> Outcome {
     for (tokens, experts, top_k) in [(1, 1, 1), (1, 8, 8), (63, 2, 1), (257, 128, 8), (3, 256, 8)] {
         Batch::random(tokens, experts).check(target, config(top_k, Score::Softmax, true));
     }
@@ -179,7 +179,7 @@ pub fn sizes(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-pub fn router_logits(target: &Target) -> Outcome {
+pub(crate) fn router_logits(target: &Target) -> Outcome {
     for (tokens, hidden, experts) in [(1, 1, 1), (33, 64, 8), (5, 7, 3), (17, 96, 128)] {
         let layer = MoeConfig::new(hidden, 4, experts)
             .with_top_k(1)

@@ -1,5 +1,12 @@
-//! What the tests share: reproducible data, devices by name, tolerances.
+//! What the tests share: what compiles where, reproducible data, devices by name, tolerances.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+pub mod availability;
 pub mod data;
 pub mod target;
 pub mod tolerance;

@@ -73,14 +73,27 @@ fn reason(error: CompilationError) -> String {
     }
 }
 
+/// The text a browser gets: there CubeCL shares no buffer between bindings, so those that are only
+/// read are declared so, which WebGPU's uniformity analysis needs. Native builds print
+/// `read_write` everywhere.
 fn wgsl(definition: KernelDefinition) -> Compiled {
     let options = WgpuCompilationOptions::default();
     let shader = cubecl_wgpu::WgslCompiler.compile(definition, &options);
-    let text = shader.map_err(reason)?.to_string();
+    let shader = shader.map_err(reason)?;
+    let mut text = shader.to_string();
+    for (binding, io) in shader.io.iter().enumerate() {
+        if !io.is_writable() {
+            let native = format!("@binding({binding}) var<storage, read_write>");
+            let browser = format!("@binding({binding}) var<storage, read>");
+            text = text.replace(&native, &browser);
+        }
+    }
     Ok(text.into_bytes())
 }
 
-/// Options of a Vulkan 1.2 device with what 1.2 requires of every implementation.
+/// Options of a Vulkan 1.2 device with what 1.2 requires of every implementation, and
+/// `VK_KHR_workgroup_memory_explicit_layout`: without it CubeCL 0.11.3 declares workgroup memory as
+/// a variable of a pointer type, which is not valid.
 fn spirv(definition: KernelDefinition) -> Compiled {
     let mut options = WgpuCompilationOptions {
         supports_vulkan_compiler: true,
@@ -89,6 +102,7 @@ fn spirv(definition: KernelDefinition) -> Compiled {
     options.vulkan.max_spirv_version = (1, 5);
     options.vulkan.max_vector_size = 4;
     options.vulkan.supports_uniform_standard_layout = true;
+    options.vulkan.supports_explicit_smem = true;
     options.vulkan.push_constant_size = 128;
     let module = cubecl_spirv::SpirvCompiler.compile(definition, &options);
     let words = module.map_err(reason)?.assembled_module;

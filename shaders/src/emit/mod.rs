@@ -124,6 +124,7 @@ pub fn kernels() -> Vec<KernelEntry> {
         crate::routing::entries(),
         crate::permute::entries(),
         crate::grouped_gemm::entries(),
+        vec![crate::peak::entry()],
     ]
     .into_iter()
     .flatten()

@@ -24,6 +24,23 @@ struct Spec {
     aligned: bool,
 }
 
+impl Spec {
+    fn of(plan: &Plan) -> Self {
+        let p = &plan.problem;
+        Self {
+            rows: p.rows,
+            gated: p.gated,
+            activation: p.activation,
+            aligned: p.n.is_multiple_of(plan.lanes),
+        }
+    }
+
+    /// Elements per store.
+    fn out_lanes(&self, plan: &Plan) -> usize {
+        if self.aligned { plan.lanes } else { 1 }
+    }
+}
+
 /// Sizes known at launch.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {
@@ -219,14 +236,8 @@ pub(super) fn launch(client: &Client, plan: &Plan, operands: &Operands) {
     let p = &plan.problem;
     let width = plan.lanes;
     let scratch = client.empty(plan.cores * p.k * 2 * width * 4);
-    let aligned = p.n.is_multiple_of(width);
-    let out_lanes = if aligned { width } else { 1 };
-    let spec = Spec {
-        rows: p.rows,
-        gated: p.gated,
-        activation: p.activation,
-        aligned,
-    };
+    let spec = Spec::of(plan);
+    let out_lanes = spec.out_lanes(plan);
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
         let bound = Bindings::new(plan, &plan.slabs[0], operands, 1);
@@ -256,19 +267,8 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
     use crate::emit::buffer;
     let p = &plan.problem;
     let (settings, device, target) = at.parts(CubeDim::new_1d(plan.cores as u32));
-    let aligned = p.n.is_multiple_of(plan.lanes);
-    let out_lanes = if aligned { plan.lanes } else { 1 };
-    let spec = Spec {
-        rows: p.rows,
-        gated: p.gated,
-        activation: p.activation,
-        aligned,
-    };
-    let bias = if p.bias {
-        ComptimeOptionCompilationArg::Some(buffer())
-    } else {
-        ComptimeOptionCompilationArg::None
-    };
+    let spec = Spec::of(plan);
+    let out_lanes = spec.out_lanes(plan);
     let sizes = SizesCompilationArg {
         n: (),
         k: (),
@@ -284,7 +284,7 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         buffer(),
         buffer(),
         buffer(),
-        bias,
+        super::bias_argument(p),
         buffer(),
         buffer(),
         sizes,

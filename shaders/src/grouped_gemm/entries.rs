@@ -65,6 +65,8 @@ const ENTRIES: &[(Variant, Element, &[Case])] = &[
     (Variant::Gemv, Element::Bf16, HALF),
     (Variant::Naive, Element::F32, FULL),
     (Variant::Cpu, Element::F32, FULL),
+    (Variant::Cpu, Element::F16, HALF),
+    (Variant::Cpu, Element::Bf16, HALF),
     (Variant::TensorCore, Element::F16, MATRIX),
     (Variant::TensorCore, Element::Bf16, MATRIX),
 ];

@@ -178,6 +178,54 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
     }
 }
 
+/// Sizes the variants that take a slab are told at launch.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Sizes {
+    n: usize,
+    k: usize,
+    top_k: usize,
+    /// Experts whose weights are bound: first, and one past the last.
+    slab_first: usize,
+    slab_last: usize,
+}
+
+fn sizes(plan: &Plan, slab: &Slab) -> SizesLaunch {
+    let p = &plan.problem;
+    SizesLaunch::new(p.n, p.k, p.top_k, slab.first as usize, slab.last as usize)
+}
+
+#[cfg(feature = "emit")]
+fn sizes_argument() -> SizesCompilationArg {
+    SizesCompilationArg {
+        n: (),
+        k: (),
+        top_k: (),
+        slab_first: (),
+        slab_last: (),
+    }
+}
+
+#[cfg(feature = "emit")]
+fn bias_argument<B: CubePrimitive>(
+    problem: &Problem,
+) -> ComptimeOptionCompilationArg<&'static [B]> {
+    if problem.bias {
+        ComptimeOptionCompilationArg::Some(crate::emit::buffer())
+    } else {
+        ComptimeOptionCompilationArg::None
+    }
+}
+
+/// One weight column's sum with its bias.
+#[cube]
+fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32 {
+    #[comptime]
+    match bias {
+        ComptimeOption::Some(bias) => sum + f32::cast_from(bias[row]),
+        ComptimeOption::None => sum,
+    }
+}
+
 /// The buffer arguments every variant binds, in binding order.
 struct Bindings {
     x: BufferArg,

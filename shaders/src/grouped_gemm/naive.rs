@@ -1,6 +1,6 @@
 //! The `naive` variant: one unit per output, the baseline of the benchmarks.
 
-use super::{Activation, Bindings, Operands, Plan, Rows, Slab, activation::activate};
+use super::{Activation, Bindings, Operands, Plan, Rows, Sizes, Slab, activation::activate, sizes};
 use cubecl::prelude::*;
 
 const UNITS: u32 = 64;
@@ -13,14 +13,15 @@ struct Spec {
     activation: Option<Activation>,
 }
 
-/// Sizes known at launch.
-#[derive(CubeType, CubeLaunch, Clone, Copy)]
-struct Sizes {
-    n: usize,
-    k: usize,
-    top_k: usize,
-    slab_first: usize,
-    slab_last: usize,
+impl Spec {
+    fn of(plan: &Plan) -> Self {
+        let p = &plan.problem;
+        Self {
+            rows: p.rows,
+            parts: p.parts(),
+            activation: p.activation,
+        }
+    }
 }
 
 #[cube(launch_unchecked)]
@@ -79,11 +80,7 @@ pub(super) fn cubes(plan: &Plan) -> [usize; 2] {
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
     let [rows, columns] = cubes(plan);
-    let spec = Spec {
-        rows: p.rows,
-        parts: p.parts(),
-        activation: p.activation,
-    };
+    let spec = Spec::of(plan);
     // SAFETY: `plan` checked the shapes; rows come from tiles of one row, columns are guarded.
     unsafe {
         let bound = Bindings::new(plan, slab, operands, 1);
@@ -97,7 +94,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.weights,
             bound.bias.into(),
             bound.out,
-            SizesLaunch::new(p.n, p.k, p.top_k, slab.first as usize, slab.last as usize),
+            sizes(plan, slab),
             spec,
             p.element.elem_type(),
         );
@@ -110,23 +107,7 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
     use crate::emit::buffer;
     let p = &plan.problem;
     let (settings, device, target) = at.parts(CubeDim::new_1d(UNITS));
-    let spec = Spec {
-        rows: p.rows,
-        parts: p.parts(),
-        activation: p.activation,
-    };
-    let bias = if p.bias {
-        ComptimeOptionCompilationArg::Some(buffer())
-    } else {
-        ComptimeOptionCompilationArg::None
-    };
-    let sizes = SizesCompilationArg {
-        n: (),
-        k: (),
-        top_k: (),
-        slab_first: (),
-        slab_last: (),
-    };
+    let spec = Spec::of(plan);
     Box::new(grouped_gemm_naive::GroupedGemmNaive::new(
         settings,
         device,
@@ -135,9 +116,9 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         buffer(),
         buffer(),
         buffer(),
-        bias,
+        super::bias_argument(p),
         buffer(),
-        sizes,
+        super::sizes_argument(),
         spec,
         p.element.elem_type(),
     ))

@@ -6,7 +6,10 @@
 //! The hardware chooses the order of summation, so results differ from the other variants in the
 //! last bits. Unproven: it compiles for CUDA and RDNA and has not run on either.
 
-use super::{Activation, Bindings, Operands, Plan, Problem, Rows, Slab, activation::activate};
+use super::{
+    Activation, Bindings, Operands, Plan, Problem, Rows, Sizes, Slab, activation::activate, sizes,
+    with_bias,
+};
 use crate::element::Element;
 use crate::error::Unsupported;
 use cubecl::cmma;
@@ -23,6 +26,8 @@ const PLANES: usize = ROWS / EDGE;
 /// padding of eight elements spreads the banks and keeps fragments 32-byte aligned.
 const STEPS: usize = EDGE / 4;
 const STRIDE: usize = STEPS + 2;
+/// Bytes CUDA's fragment loads and stores ask of an address.
+const ALIGNMENT: usize = 32;
 
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,14 +38,16 @@ pub(super) struct Spec {
     plane: usize,
 }
 
-/// Sizes known at launch.
-#[derive(CubeType, CubeLaunch, Clone, Copy)]
-pub(super) struct Sizes {
-    n: usize,
-    k: usize,
-    top_k: usize,
-    slab_first: usize,
-    slab_last: usize,
+impl Spec {
+    fn of(plan: &Plan) -> Self {
+        let p = &plan.problem;
+        Self {
+            rows: p.rows,
+            parts: p.parts(),
+            activation: p.activation,
+            plane: plan.plane as usize,
+        }
+    }
 }
 
 /// Bytes of workgroup memory: both operands, and the sums on their way out.
@@ -141,10 +148,14 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
 ) {
     let parts = comptime!(spec.parts);
     let units = comptime!(spec.plane * PLANES);
-    let mut x_tile = Shared::<[Vector<F, Const<4>>]>::new_slice(comptime!(ROWS * STRIDE));
-    let mut w_tile =
-        Shared::<[Vector<F, Const<4>>]>::new_slice(comptime!(COLUMNS * parts * STRIDE));
-    let mut staged = Shared::<[f32]>::new_slice(comptime!(ROWS * COLUMNS * parts));
+    let mut x_tile =
+        Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(comptime!(ROWS * STRIDE), ALIGNMENT);
+    let mut w_tile = Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(
+        comptime!(COLUMNS * parts * STRIDE),
+        ALIGNMENT,
+    );
+    let mut staged =
+        Shared::<[f32]>::new_aligned_slice(comptime!(ROWS * COLUMNS * parts), ALIGNMENT);
 
     let expert = tiles[2 * CUBE_POS_X as usize] as usize;
     let first_row = tiles[2 * CUBE_POS_X as usize + 1] as usize;
@@ -157,18 +168,7 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
             Rows::Gather => Source::Tokens,
             Rows::Scatter => Source::Sorted,
         });
-        let mut sums = Sequence::<cmma::Matrix<f32>>::new();
-        #[unroll]
-        for _ in 0..comptime!(COLUMNS * parts / EDGE) {
-            sums.push(cmma::Matrix::<f32>::from_value(
-                cmma::MatrixIdent::Accumulator,
-                comptime!(EDGE),
-                comptime!(EDGE),
-                comptime!(EDGE),
-                cmma::MatrixLayout::Undefined,
-                0.0,
-            ));
-        }
+        let sums = zero_sums(parts);
         for k0 in range_stepped(0, sizes.k, comptime!(EDGE)) {
             let rows = comptime!((source, ROWS, units, ROWS));
             let columns = comptime!((Source::Weights, COLUMNS * parts, units, COLUMNS));
@@ -190,6 +190,24 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
         let at = (first_row, end, first, expert);
         store_staged::<F>(order, &bias, out, &staged, &sizes, at, spec);
     }
+}
+
+/// The fragments of this plane's sums, one per 16 columns.
+#[cube]
+fn zero_sums(#[comptime] parts: usize) -> Sequence<cmma::Matrix<f32>> {
+    let mut sums = Sequence::<cmma::Matrix<f32>>::new();
+    #[unroll]
+    for _ in 0..comptime!(COLUMNS * parts / EDGE) {
+        sums.push(cmma::Matrix::<f32>::from_value(
+            cmma::MatrixIdent::Accumulator,
+            comptime!(EDGE),
+            comptime!(EDGE),
+            comptime!(EDGE),
+            cmma::MatrixLayout::Undefined,
+            0.0,
+        ));
+    }
+    sums
 }
 
 /// One step of every product of this plane.
@@ -245,16 +263,6 @@ fn stage(staged: &mut Shared<[f32]>, sums: &Sequence<cmma::Matrix<f32>>, #[compt
     }
 }
 
-/// One weight column's sum with its bias.
-#[cube]
-fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32 {
-    #[comptime]
-    match bias {
-        ComptimeOption::Some(bias) => sum + f32::cast_from(bias[row]),
-        ComptimeOption::None => sum,
-    }
-}
-
 /// Bias, activation, gate, and the store of what lies inside the matrix.
 #[cube]
 fn store_staged<F: Float>(
@@ -300,12 +308,7 @@ pub(super) fn cubes(plan: &Plan) -> [usize; 2] {
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
     let [rows, columns] = cubes(plan);
-    let spec = Spec {
-        rows: p.rows,
-        parts: p.parts(),
-        activation: p.activation,
-        plane: plan.plane as usize,
-    };
+    let spec = Spec::of(plan);
     // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; tiles hold rows
     // of their expert only, and rows and columns past the end are not stored.
     unsafe {
@@ -321,7 +324,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.weights,
             bound.bias.into(),
             bound.out,
-            SizesLaunch::new(p.n, p.k, p.top_k, slab.first as usize, slab.last as usize),
+            sizes(plan, slab),
             spec,
             p.element.elem_type(),
         );
@@ -334,24 +337,7 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
     use crate::emit::buffer;
     let p = &plan.problem;
     let (settings, device, target) = at.parts(CubeDim::new_2d(plan.plane, PLANES as u32));
-    let spec = Spec {
-        rows: p.rows,
-        parts: p.parts(),
-        activation: p.activation,
-        plane: plan.plane as usize,
-    };
-    let bias = if p.bias {
-        ComptimeOptionCompilationArg::Some(buffer())
-    } else {
-        ComptimeOptionCompilationArg::None
-    };
-    let sizes = SizesCompilationArg {
-        n: (),
-        k: (),
-        top_k: (),
-        slab_first: (),
-        slab_last: (),
-    };
+    let spec = Spec::of(plan);
     Box::new(grouped_gemm_tensor_core::GroupedGemmTensorCore::new(
         settings,
         device,
@@ -361,9 +347,9 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         buffer(),
         buffer(),
         buffer(),
-        bias,
+        super::bias_argument(p),
         buffer(),
-        sizes,
+        super::sizes_argument(),
         spec,
         p.element.elem_type(),
     ))

@@ -6,7 +6,9 @@
 //! neighbouring units fall into different banks. Inside WebGPU's default limits: 256 units, 16 KiB,
 //! 7 bindings, no subgroups.
 
-use super::{Activation, Bindings, Operands, Plan, Rows, Slab, activation::activate};
+use super::{
+    Activation, Bindings, Operands, Plan, Rows, Sizes, Slab, activation::activate, sizes, with_bias,
+};
 use cubecl::prelude::*;
 
 /// Units of a cube and the register tile of each.
@@ -73,15 +75,16 @@ struct Spec {
     activation: Option<Activation>,
 }
 
-/// Sizes known at launch.
-#[derive(CubeType, CubeLaunch, Clone, Copy)]
-struct Sizes {
-    n: usize,
-    k: usize,
-    top_k: usize,
-    /// Experts whose weights are bound: first, and one past the last.
-    slab_first: usize,
-    slab_last: usize,
+impl Spec {
+    fn of(plan: &Plan) -> Self {
+        let p = &plan.problem;
+        Self {
+            shape: plan.tile,
+            rows: p.rows,
+            parts: p.parts(),
+            activation: p.activation,
+        }
+    }
 }
 
 /// Four elements of row `row` from column `column`, 0 past the end of the row.
@@ -206,16 +209,6 @@ fn multiply(
     }
 }
 
-/// One weight column's sum with its bias.
-#[cube]
-fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32 {
-    #[comptime]
-    match bias {
-        ComptimeOption::Some(bias) => sum + f32::cast_from(bias[row]),
-        ComptimeOption::None => sum,
-    }
-}
-
 #[cube(launch_unchecked)]
 fn grouped_gemm_tile<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -300,12 +293,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let p = &plan.problem;
     let tile = plan.tile;
     let cubes_y = p.n.div_ceil(tile.columns()) as u32;
-    let spec = Spec {
-        shape: tile,
-        rows: p.rows,
-        parts: p.parts(),
-        activation: p.activation,
-    };
+    let spec = Spec::of(plan);
     // SAFETY: `plan` checked shapes, workgroup memory and cube counts; tiles hold rows of their
     // expert only, and rows and columns past the end are neither read nor stored.
     unsafe {
@@ -322,7 +310,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.weights,
             bound.bias.into(),
             bound.out,
-            SizesLaunch::new(p.n, p.k, p.top_k, slab.first as usize, slab.last as usize),
+            sizes(plan, slab),
             spec,
             p.element.elem_type(),
         );
@@ -336,24 +324,7 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
     let p = &plan.problem;
     let dim = CubeDim::new_2d(plan.tile.units_n as u32, plan.tile.units_m as u32);
     let (settings, device, target) = at.parts(dim);
-    let spec = Spec {
-        shape: plan.tile,
-        rows: p.rows,
-        parts: p.parts(),
-        activation: p.activation,
-    };
-    let bias = if p.bias {
-        ComptimeOptionCompilationArg::Some(buffer())
-    } else {
-        ComptimeOptionCompilationArg::None
-    };
-    let sizes = SizesCompilationArg {
-        n: (),
-        k: (),
-        top_k: (),
-        slab_first: (),
-        slab_last: (),
-    };
+    let spec = Spec::of(plan);
     Box::new(grouped_gemm_tile::GroupedGemmTile::new(
         settings,
         device,
@@ -363,9 +334,9 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         buffer(),
         buffer(),
         buffer(),
-        bias,
+        super::bias_argument(p),
         buffer(),
-        sizes,
+        super::sizes_argument(),
         plan.lanes,
         spec,
         p.element.elem_type(),

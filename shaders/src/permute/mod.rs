@@ -341,66 +341,49 @@ pub fn reference(keys: &[u32], experts: usize) -> Sorted {
     }
 }
 
-/// The three launches of a sort, the drop rule, and combinations of every element type.
+/// The sort, the drop rule, and combinations of every element type.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let planned = |at: &Machine| {
-        plan(Problem::new(2048, 8, 64)?, &at.capability).map_err(crate::moe::PlanError::from)
-    };
-    let histogram = move |at: &Machine| -> Planned {
-        let (settings, device, target) = at.parts(planned(at)?.blocks.dim());
-        Ok(Box::new(histogram::Histogram::new(
-            settings,
-            device,
-            target,
-            buffer(),
-            buffer(),
-            (),
-            (),
-            (),
-        )))
-    };
-    let scan = move |at: &Machine| -> Planned {
-        let units = planned(at)?.scan_units;
-        let (settings, device, target) = at.parts(CubeDim::new_1d(units as u32));
-        Ok(Box::new(scan::Scan::new(
-            settings,
-            device,
-            target,
-            buffer(),
-            buffer(),
-            buffer(),
-            (),
-            (),
-            (),
-            units,
-        )))
-    };
-    let scatter = move |at: &Machine| -> Planned {
-        let (settings, device, target) = at.parts(planned(at)?.blocks.dim());
-        Ok(Box::new(scatter::Scatter::new(
-            settings,
-            device,
-            target,
-            buffer(),
-            buffer(),
-            buffer(),
-            buffer(),
-            buffer(),
-            (),
-            (),
-            (),
-            (),
-        )))
-    };
-    let sort = ("permute", "sort");
-    let mut entries = vec![
-        KernelEntry::new(sort, "sort_histogram".to_owned(), histogram),
-        KernelEntry::new(sort, "sort_scan".to_owned(), scan),
-        KernelEntry::new(sort, "sort_scatter".to_owned(), scatter),
-    ];
+    let mut entries = sort_entries();
     entries.push(capacity::entry());
     entries.extend(combine::entries());
     entries
+}
+
+/// The three launches of a sort.
+#[cfg(feature = "emit")]
+fn sort_entries() -> Vec<crate::emit::KernelEntry> {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    type Build = fn(&Machine, Plan) -> Box<dyn CubeKernel>;
+    let launches: [(&str, Build); 3] = [
+        ("sort_histogram", |at, plan| {
+            let (settings, device, target) = at.parts(plan.blocks.dim());
+            let [keys, counts] = [(); 2].map(|()| buffer());
+            let kernel =
+                histogram::Histogram::new(settings, device, target, keys, counts, (), (), ());
+            Box::new(kernel)
+        }),
+        ("sort_scan", |at, plan| {
+            let units = plan.scan_units;
+            let (settings, device, target) = at.parts(CubeDim::new_1d(units as u32));
+            let [a, b, c] = [(); 3].map(|()| buffer());
+            let kernel = scan::Scan::new(settings, device, target, a, b, c, (), (), (), units);
+            Box::new(kernel)
+        }),
+        ("sort_scatter", |at, plan| {
+            let (settings, device, target) = at.parts(plan.blocks.dim());
+            let [a, b, c, d, e] = [(); 5].map(|()| buffer());
+            let kernel =
+                scatter::Scatter::new(settings, device, target, a, b, c, d, e, (), (), (), ());
+            Box::new(kernel)
+        }),
+    ];
+    let entry = |(name, kernel): (&str, Build)| {
+        let build = move |at: &Machine| -> Planned {
+            let plan = plan(Problem::new(2048, 8, 64)?, &at.capability)?;
+            Ok(kernel(at, plan))
+        };
+        KernelEntry::new(("permute", "sort"), name.to_owned(), build)
+    };
+    launches.map(entry).into()
 }

@@ -1,5 +1,5 @@
 @group(0) @binding(1) var<storage, read_write> v5: array<u32>;
-@group(0) @binding(0) var<storage, read_write> v1: array<u32>;
+@group(0) @binding(0) var<storage, read> v1: array<u32>;
 struct info_st { scalars_usize: array<u32, 2>, static_meta: array<u32, 2> }
 @group(0) @binding(2) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)

@@ -1,11 +1,11 @@
 var<workgroup> shared_v30: array<vec4<f32>, 20>;
 var<workgroup> shared_v34: array<vec4<f32>, 640>;
 @group(0) @binding(5) var<storage, read_write> v21: array<f32>;
-@group(0) @binding(4) var<storage, read_write> v17: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read_write> v13: array<u32>;
-@group(0) @binding(2) var<storage, read_write> v9: array<u32>;
-@group(0) @binding(1) var<storage, read_write> v5: array<u32>;
-@group(0) @binding(0) var<storage, read_write> v1: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> v17: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> v13: array<u32>;
+@group(0) @binding(2) var<storage, read> v9: array<u32>;
+@group(0) @binding(1) var<storage, read> v5: array<u32>;
+@group(0) @binding(0) var<storage, read> v1: array<vec4<f32>>;
 struct info_st { scalars_usize: array<u32, 6>, static_meta: array<u32, 6> }
 @group(0) @binding(6) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)

@@ -1,6 +1,6 @@
 @group(0) @binding(2) var<storage, read_write> v9: array<f32>;
-@group(0) @binding(1) var<storage, read_write> v5: array<vec4<f32>>;
-@group(0) @binding(0) var<storage, read_write> v1: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> v5: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> v1: array<vec4<f32>>;
 struct info_st { scalars_usize: array<u32, 2>, static_meta: array<u32, 4> }
 @group(0) @binding(3) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)

@@ -233,9 +233,28 @@ fn float_dtype(dtype: DType) -> FloatDType {
     }
 }
 
+/// Rows below which Flex's matmul may sum in another order than above.
+///
+/// Its gemm crate turns one row into a matrix-vector product, sums products of at most 16 × 16
+/// outputs across the vector lanes, and cuts k > 512 differently when rows and columns are at most
+/// 64. Padding keeps a token's output independent of its batch.
+fn fewest_rows(columns: usize, k: usize) -> usize {
+    let beyond_small = 256 / columns + 1;
+    let beyond_blocks = if columns <= 64 && k > 512 { 65 } else { 2 };
+    beyond_small.max(beyond_blocks)
+}
+
 /// a · bᵀ.
 fn matmul_transposed<B: Backend>(a: FloatTensor<B>, b: FloatTensor<B>) -> FloatTensor<B> {
-    B::float_matmul(a, B::float_swap_dims(b, 0, 1))
+    let (rows, k, columns) = (a.shape()[0], a.shape()[1], b.shape()[0]);
+    let b = B::float_swap_dims(b, 0, 1);
+    let padding = fewest_rows(columns, k).saturating_sub(rows);
+    if padding == 0 {
+        return B::float_matmul(a, b);
+    }
+    let zeros = B::float_zeros(Shape::from([padding, k]), &a.device(), FloatDType::F32);
+    let product = B::float_matmul(B::float_cat(vec![a, zeros], 0), b);
+    B::float_slice(product, &[Slice::from(0..rows), Slice::full()])
 }
 
 /// Matrix `e` of a stack, in f32.

@@ -1,0 +1,20 @@
+//! Which kernels have code for which target. `validate` holds this table against the compilers in both directions, and
+//! the support table of the README is made from it.
+
+use moebius_shaders::Element;
+use moebius_shaders::emit::{KernelEntry, Target};
+
+/// Why `entry` has no code for `target`, or `None` when it must compile.
+pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> {
+    match (entry.variant, entry.element, target) {
+        ("cpu", ..) => Some("the CPU runtime compiles it when it runs"),
+        ("tensor_core", _, Target::Wgsl) => Some("WGSL has no matrix instructions"),
+        ("tensor_core", _, Target::SpirV) => Some("no extension is assumed"),
+        ("tensor_core", _, Target::Msl) => Some("Metal multiplies 8 x 8 x 8"),
+        ("tensor_core", _, Target::AmdgpuGfx942) => {
+            Some("CubeCL's LLVM compiler has no CDNA matrix instructions")
+        }
+        (_, Some(Element::Bf16), Target::Wgsl) => Some("WGSL has no bf16"),
+        _ => None,
+    }
+}

@@ -1,0 +1,109 @@
+//! Every kernel is compiled for every target, and what comes out is given to a tool that knows the target: naga and our
+//! reading of WebGPU's default limits (and tint, where there is one) for WGSL, spirv-val for SPIR-V, NVRTC for CUDA C++,
+//! ptxas for PTX. AMDGPU code objects were made by LLVM and are looked at; HIP C++ and MSL have no compiler here.
+//!
+//! A trial is called `sort_scan[wgsl]`. One that `availability` lists as not available fails when it compiles.
+
+mod cuda;
+mod nvrtc;
+mod object;
+mod tools;
+mod wgsl;
+
+use std::process::{Command, exit};
+use std::sync::Arc;
+use std::{env, io};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use moebius_shaders::emit::{self, Artifact, EmitError, KernelEntry, Target};
+use moebius_tests::availability::unavailable;
+
+/// What a check found wrong.
+type Verdict = Result<(), String>;
+
+fn validate(entry: &KernelEntry, target: Target, artifact: &Artifact) -> Verdict {
+    match target {
+        Target::Wgsl => wgsl::validate(entry, artifact),
+        Target::SpirV => tools::spirv_val(entry, artifact),
+        Target::CudaCpp => cuda::compile(entry, artifact),
+        Target::Ptx => cuda::assemble(entry, artifact),
+        Target::AmdgpuGfx942 => object::validate(artifact, object::GFX942),
+        Target::AmdgpuGfx1201 => object::validate(artifact, object::GFX1201),
+        Target::HipCpp | Target::Msl => names_its_entry(artifact),
+    }
+}
+
+/// All that can be said of a text without a compiler for it.
+fn names_its_entry(artifact: &Artifact) -> Verdict {
+    let text = String::from_utf8_lossy(&artifact.bytes);
+    if text.contains(&format!("{}(", artifact.entry_point)) {
+        return Ok(());
+    }
+    Err(format!("no function {} in:\n{text}", artifact.entry_point))
+}
+
+fn check(entry: &KernelEntry, target: Target) -> Result<(), Failed> {
+    match (emit::emit(entry, target), unavailable(entry, target)) {
+        (Err(EmitError::NotAvailable { .. }), Some(_)) => Ok(()),
+        (Ok(_), Some(reason)) => Err(format!(
+            "listed as not available ({reason}), but it compiles: update availability.rs"
+        )
+        .into()),
+        (Err(error), _) => Err(error.to_string().into()),
+        (Ok(artifact), None) => validate(entry, target, &artifact).map_err(Failed::from),
+    }
+}
+
+/// None of the trials passes because its tool takes everything.
+fn refuse_nonsense() -> Result<(), Failed> {
+    let entry = emit::kernels().swap_remove(0);
+    let no_compiler = [Target::HipCpp, Target::Msl];
+    for target in Target::ALL
+        .into_iter()
+        .filter(|target| !no_compiler.contains(target))
+    {
+        let mut artifact = emit::emit(&entry, target)?;
+        // A text that breaks off, words that are no instruction, an ELF file of no machine.
+        let at = artifact.bytes.len() / 2;
+        artifact.bytes[at..].fill(b'Z');
+        artifact.bytes[16..32].fill(b'Z');
+        if validate(&entry, target, &artifact).is_ok() {
+            return Err(format!("{target}: a broken module was taken for a good one").into());
+        }
+    }
+    Ok(())
+}
+
+/// Runs this program again with `CUDA_PATH`, because a process must not change its own environment while it has threads,
+/// and CubeCL looks for libdevice there.
+fn with_cuda_path() -> io::Result<()> {
+    if env::var_os("CUDA_PATH").is_some() {
+        return Ok(());
+    }
+    let again = Command::new(env::current_exe()?)
+        .args(env::args_os().skip(1))
+        .env("CUDA_PATH", tools::cuda_nvcc())
+        .status()?;
+    exit(again.code().unwrap_or(1));
+}
+
+fn main() -> io::Result<()> {
+    with_cuda_path()?;
+    let arguments = Arguments::from_args();
+    if !arguments.list {
+        match tools::tint() {
+            Some(path) => println!("tint: {}", path.display()),
+            None => println!("tint: not on the PATH, so uniformity of barriers is not checked"),
+        }
+    }
+    let mut trials = Vec::new();
+    for entry in emit::kernels().into_iter().map(Arc::new) {
+        for target in Target::ALL {
+            let entry = entry.clone();
+            let name = format!("{}[{target}]", entry.name);
+            trials.push(Trial::test(name, move || check(&entry, target)));
+        }
+    }
+    trials.push(Trial::test("each_tool_refuses_nonsense", refuse_nonsense));
+    libtest_mimic::run(&arguments, trials).exit();
+}

@@ -1,0 +1,80 @@
+//! Programs that judge emitted code, and where `scripts/setup` puts the parts of CUDA.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use moebius_shaders::Element;
+use moebius_shaders::emit::{Artifact, KernelEntry};
+
+use super::Verdict;
+
+/// The folder of the wheels, laid out as `scripts/setup` unpacks them.
+fn wheels() -> PathBuf {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
+    cache.unwrap_or_default().join("moebius/nvrtc/nvidia")
+}
+
+/// NVRTC and the headers of CUDA.
+pub(crate) fn cuda_runtime() -> PathBuf {
+    wheels().join("cu13")
+}
+
+/// ptxas and libdevice.
+pub(crate) fn cuda_nvcc() -> PathBuf {
+    wheels().join("cuda_nvcc")
+}
+
+/// Google's WGSL compiler, the one in Chromium.
+pub(crate) fn tint() -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders)
+        .map(|folder| folder.join("tint"))
+        .find(|path| path.is_file())
+}
+
+/// Writes an artifact where a program can read it.
+pub(crate) fn file(entry: &KernelEntry, artifact: &Artifact) -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("validate");
+    let path = folder.join(format!("{}.{}", entry.name, artifact.extension));
+    let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, &artifact.bytes));
+    written.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
+}
+
+/// Runs `program`, whose exit status is its verdict; one that is missing is a failure.
+pub(crate) fn run(program: &Path, arguments: &[&OsStr]) -> Verdict {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|error| {
+            let program = program.display();
+            format!("{program} did not start ({error}): run scripts/setup, which installs it")
+        })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(String::from_utf8_lossy(&said).into_owned())
+}
+
+/// The first word of a SPIR-V module.
+const SPIRV_MAGIC: [u8; 4] = 0x0723_0203u32.to_le_bytes();
+
+/// SPIR-V; of bf16 modules only that they are one, because SPV_KHR_bfloat16 (2025) is younger than the spirv-val of
+/// distributions. The support table calls them unproven.
+pub(crate) fn spirv_val(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
+    if entry.element == Some(Element::Bf16) {
+        let is_module = artifact.bytes.starts_with(&SPIRV_MAGIC);
+        return is_module
+            .then_some(())
+            .ok_or_else(|| "no SPIR-V module".to_owned());
+    }
+    let path = file(entry, artifact)?;
+    let environment = ["--target-env", "vulkan1.2"].map(OsStr::new);
+    let arguments = [environment[0], environment[1], path.as_os_str()];
+    run(Path::new("spirv-val"), &arguments)
+}
