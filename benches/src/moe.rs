@@ -110,6 +110,12 @@ impl Setup {
     fn new(bench: &MoeBench) -> Result<Self, BenchError> {
         let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
         let device = moebius::open(&opened.device)?;
+        if let Some(client) = opened.client() {
+            // Pages that an earlier benchmark left for reuse would hide what this one takes.
+            client
+                .memory_cleanup()
+                .map_err(|error| BenchError::Device(error.to_string()))?;
+        }
         let held_before = held(&opened);
         let tokens = bench.batch * bench.seq;
         if tokens == 0 {

@@ -15,6 +15,11 @@
 //! # }
 //! ```
 
+/// The README's examples, compiled and run with the other examples.
+#[cfg(all(doctest, feature = "flex"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod device;
 mod error;
 pub mod fp8;

@@ -68,17 +68,17 @@ fn panel_row(
     }
 }
 
-/// packed\[kk\]\[half\] = the weights of the panel at inner column kk.
+/// packed\[kk\]\[half\] = the weights of the panel at inner column kk; `at` is the expert's first
+/// weight row, the panel's first column and the start of the scratch.
 #[cube]
 fn pack_panel<F: Float, N: Size>(
     w: &[F],
     packed: &mut [Vector<f32, N>],
     sizes: &Sizes,
-    expert_row: usize,
-    first: usize,
-    base: usize,
+    at: (usize, usize, usize),
     #[comptime] gated: bool,
 ) {
+    let (expert_row, first, base) = at;
     let width = N::value();
     for kk in 0..sizes.k {
         #[unroll]
@@ -167,7 +167,8 @@ fn grouped_gemm_cpu<F: Float, N: Size, O: Size>(
         let begin = offsets[expert] as usize;
         let end = offsets[expert + 1] as usize;
         if begin < end {
-            pack_panel::<F, N>(w, packed, &sizes, expert_row, first, base, spec.gated);
+            let at = (expert_row, first, base);
+            pack_panel::<F, N>(w, packed, &sizes, at, spec.gated);
             let bias0 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 0usize, spec.gated);
             let bias1 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 1usize, spec.gated);
             for row in range_stepped(begin, end, comptime!(ROWS)) {

@@ -187,8 +187,8 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
         }
         stage(&mut staged, &sums, parts);
         sync_cube();
-        let at = (first_row, end, first, expert);
-        store_staged::<F>(order, &bias, out, &staged, &sizes, at, spec);
+        let at = (first_row, end, first, expert, sizes.n);
+        store_staged::<F>(order, &bias, out, &staged, at, spec);
     }
 }
 
@@ -270,11 +270,10 @@ fn store_staged<F: Float>(
     bias: &ComptimeOption<&[F]>,
     out: &mut [F],
     staged: &Shared<[f32]>,
-    sizes: &Sizes,
-    at: (usize, usize, usize, usize),
+    at: (usize, usize, usize, usize, usize),
     #[comptime] spec: Spec,
 ) {
-    let (first_row, end, first, expert) = at;
+    let (first_row, end, first, expert, n) = at;
     let parts = comptime!(spec.parts);
     let units = comptime!(spec.plane * PLANES);
     let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
@@ -282,20 +281,20 @@ fn store_staged<F: Float>(
         let row = first_row + i / comptime!(COLUMNS);
         let line = i % comptime!(COLUMNS);
         let column = first + line;
-        if row < end && column < sizes.n {
+        if row < end && column < n {
             let from = (i / comptime!(COLUMNS)) * comptime!(COLUMNS * parts) + line;
-            let bias_row = expert * sizes.n * parts + column;
+            let bias_row = expert * n * parts + column;
             let sum = Vector::<f32, Const<1>>::new(with_bias::<F>(bias, staged[from], bias_row));
             let mut value = activate::<Const<1>>(sum, spec.activation).extract(0usize);
             if comptime!(parts == 2) {
                 let up = staged[from + comptime!(COLUMNS)];
-                value *= with_bias::<F>(bias, up, bias_row + sizes.n);
+                value *= with_bias::<F>(bias, up, bias_row + n);
             }
             let to = match comptime!(spec.rows) {
                 Rows::Gather => row,
                 Rows::Scatter => order[row] as usize,
             };
-            out[to * sizes.n + column] = F::cast_from(value);
+            out[to * n + column] = F::cast_from(value);
         }
     }
 }

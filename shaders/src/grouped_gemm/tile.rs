@@ -244,8 +244,8 @@ fn grouped_gemm_tile<F: Float, N: Size>(
             multiply(&x_tile, &w_tile, &mut sums, spec);
             sync_cube();
         }
-        let at = (first_row, end, first, expert);
-        store_tile::<F>(order, &bias, out, &sums, &sizes, at, spec);
+        let at = (first_row, end, first, expert, sizes.n);
+        store_tile::<F>(order, &bias, out, &sums, at, spec);
     }
 }
 
@@ -256,34 +256,33 @@ fn store_tile<F: Float>(
     bias: &ComptimeOption<&[F]>,
     out: &mut [F],
     sums: &Array<f32>,
-    sizes: &Sizes,
-    at: (usize, usize, usize, usize),
+    at: (usize, usize, usize, usize, usize),
     #[comptime] spec: Spec,
 ) {
-    let (first_row, end, first, expert) = at;
+    let (first_row, end, first, expert, n) = at;
     let shape = comptime!(spec.shape);
     let parts = comptime!(spec.parts);
-    let expert_row = expert * sizes.n * parts;
+    let expert_row = expert * n * parts;
     #[unroll]
     for i in 0..comptime!(shape.tm) {
         let row = first_row + UNIT_POS_Y as usize + i * comptime!(shape.units_m);
         #[unroll]
         for j in 0..comptime!(shape.tn) {
             let column = first + UNIT_POS_X as usize + j * comptime!(shape.units_n);
-            if row < end && column < sizes.n {
+            if row < end && column < n {
                 let at = comptime!(i * shape.tn * parts + j);
                 let sum = with_bias::<F>(bias, sums[at], expert_row + column);
                 let sum = Vector::<f32, Const<1>>::new(sum);
                 let mut value = activate::<Const<1>>(sum, spec.activation).extract(0usize);
                 if comptime!(parts == 2) {
-                    let up = expert_row + sizes.n + column;
+                    let up = expert_row + n + column;
                     value *= with_bias::<F>(bias, sums[comptime!(at + shape.tn)], up);
                 }
                 let to = match comptime!(spec.rows) {
                     Rows::Gather => row,
                     Rows::Scatter => order[row] as usize,
                 };
-                out[to * sizes.n + column] = F::cast_from(value);
+                out[to * n + column] = F::cast_from(value);
             }
         }
     }

@@ -5,75 +5,75 @@
 struct info_st { scalars_usize: array<u32, 4>, static_meta: array<u32, 4> }
 @group(0) @binding(4) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)
-fn route_topk_sigmoid(@builtin(workgroup_id) v313: vec3<u32>, @builtin(num_workgroups) v315: vec3<u32>, @builtin(local_invocation_index) v322: u32) {
-let v343 = &v13;
-let v344 = &v9;
-let v345 = &v5;
-let v346 = &v1;
+fn route_topk_sigmoid(@builtin(workgroup_id) v308: vec3<u32>, @builtin(num_workgroups) v310: vec3<u32>, @builtin(local_invocation_index) v317: u32) {
+let v338 = &v13;
+let v339 = &v9;
+let v340 = &v5;
+let v341 = &v1;
 let v3 = u32(0);
 let v17 = info_var.scalars_usize[0];
 let v18 = info_var.scalars_usize[1];
 let v19 = info_var.scalars_usize[2];
-let v314 = v313[2];
-let v245 = u32(v314);
-let v316 = v315[1];
-let v247 = u32(v316);
-let v248 = v245 * v247;
-let v317 = v315[0];
-let v250 = u32(v317);
-let v251 = v248 * v250;
-let v318 = v313[1];
-let v253 = u32(v318);
-let v256 = v253 * v250;
-let v257 = v251 + v256;
-let v320 = v313[0];
-let v259 = u32(v320);
-let v260 = v257 + v259;
-let v340 = u32(64);
-let v263 = v260 * v340;
-let v323 = v322;
-let v265 = u32(v323);
-let v266 = v263 + v265;
-let v21 = v266 < v17;
+let v309 = v308[2];
+let v240 = u32(v309);
+let v311 = v310[1];
+let v242 = u32(v311);
+let v243 = v240 * v242;
+let v312 = v310[0];
+let v245 = u32(v312);
+let v246 = v243 * v245;
+let v313 = v308[1];
+let v248 = u32(v313);
+let v251 = v248 * v245;
+let v252 = v246 + v251;
+let v315 = v308[0];
+let v254 = u32(v315);
+let v255 = v252 + v254;
+let v335 = u32(64);
+let v258 = v255 * v335;
+let v318 = v317;
+let v260 = u32(v318);
+let v261 = v258 + v260;
+let v21 = v261 < v17;
 if v21 {
-let v23 = v266 * v18;
-let v25 = v266 * v19;
+let v23 = v261 * v18;
+let v25 = v261 * v19;
 let v26 = f32(-3.4028234663852886e38);
-var<function> v227_store: f32;
-let v227 = &v227_store;
-*v227 = v26;
+var<function> v222_store: f32;
+let v222 = &v222_store;
+*v222 = v26;
 let v30 = u32(1);
 for(var v31: u32 = v3; v31 < v18; v31 += v30) {
 let v33 = v23 + v31;
-let v37 = &(*v346)[v33];
+let v37 = &(*v341)[v33];
 let v38 = *v37;
-let v39 = *v227;
+let v39 = *v222;
 let v40 = max(v39, v38);
-*v227 = v40;
+*v222 = v40;
 
 }
 let v41 = f32(0.0);
-var<function> v229_store: f32;
-let v229 = &v229_store;
-*v229 = v41;
+var<function> v224_store: f32;
+let v224 = &v224_store;
+*v224 = v41;
 for(var v46: u32 = v3; v46 < v18; v46 += v30) {
 let v48 = v23 + v46;
-let v52 = &(*v346)[v48];
+let v52 = &(*v341)[v48];
 let v53 = *v52;
-let v54 = *v227;
+let v54 = *v222;
 let v55 = v53 - v54;
 let v56 = exp(v55);
-let v57 = *v229;
+let v57 = *v224;
 let v58 = v57 + v56;
-*v229 = v58;
+*v224 = v58;
 
 }
 for(var v61: u32 = v3; v61 < v18; v61 += v30) {
-var<function> v232_store: f32;
-let v232 = &v232_store;
-*v232 = v41;
+var<function> v227_store: f32;
+let v227 = &v227_store;
+*v227 = v41;
 let v66 = v23 + v61;
-let v70 = &(*v346)[v66];
+let v70 = &(*v341)[v66];
 let v71 = *v70;
 let v72 = abs(v71);
 let v73 = -v72;
@@ -83,36 +83,36 @@ let v77 = f32(1.0);
 let v78 = select(v77, v74, v76);
 let v80 = v77 + v74;
 let v81 = v78 / v80;
-*v232 = v81;
-let v86 = &(*v343)[v66];
-let v87 = *v232;
+*v227 = v81;
+let v86 = &(*v338)[v66];
+let v87 = *v227;
 *v86 = v87;
 
 }
 let v88 = u32(4294967295);
+var<function> v228_store: u32;
+let v228 = &v228_store;
+*v228 = v88;
+var<function> v229_store: u32;
+let v229 = &v229_store;
+*v229 = v3;
+var<function> v230_store: f32;
+let v230 = &v230_store;
+*v230 = v41;
+var<function> v231_store: f32;
+let v231 = &v231_store;
+*v231 = v41;
+for(var v102: u32 = v3; v102 < v19; v102 += v30) {
 var<function> v233_store: u32;
 let v233 = &v233_store;
-*v233 = v88;
+*v233 = v18;
+let v105 = u32(0);
 var<function> v234_store: u32;
 let v234 = &v234_store;
-*v234 = v3;
-var<function> v235_store: f32;
-let v235 = &v235_store;
-*v235 = v41;
-var<function> v236_store: f32;
-let v236 = &v236_store;
-*v236 = v41;
-for(var v102: u32 = v3; v102 < v19; v102 += v30) {
-var<function> v238_store: u32;
-let v238 = &v238_store;
-*v238 = v18;
-let v105 = u32(0);
-var<function> v239_store: u32;
-let v239 = &v239_store;
-*v239 = v105;
+*v234 = v105;
 for(var v110: u32 = v3; v110 < v18; v110 += v30) {
 let v112 = v23 + v110;
-let v116 = &(*v346)[v112];
+let v116 = &(*v341)[v112];
 let v117 = *v116;
 let v118 = bitcast<u32>(v117);
 let v119 = u32(2147483648);
@@ -130,54 +130,54 @@ let v132 = v122 & v131;
 let v133 = u32(2139095040);
 let v134 = v132 > v133;
 let v136 = select(v130, v105, v134);
-let v137 = *v233;
+let v137 = *v228;
 let v138 = v136 < v137;
 let v140 = v136 == v137;
-let v141 = *v234;
+let v141 = *v229;
 let v142 = v110 > v141;
 let v143 = v140 && v142;
 let v144 = v138 || v143;
-let v145 = *v238;
+let v145 = *v233;
 let v146 = v145 == v18;
-let v147 = *v239;
+let v147 = *v234;
 let v148 = v136 > v147;
 let v149 = v146 || v148;
-var<function> v241_store: bool;
-let v241 = &v241_store;
+var<function> v236_store: bool;
+let v236 = &v236_store;
 if v144 {
-*v241 = v149;
+*v236 = v149;
 
 } else {
 let v151 = false;
-*v241 = v151;
+*v236 = v151;
 
 }
-let v152 = *v241;
+let v152 = *v236;
 if v152 {
-*v238 = v110;
-*v239 = v136;
+*v233 = v110;
+*v234 = v136;
 
 }
 
 }
-let v153 = *v238;
+let v153 = *v233;
 let v154 = u32(v153);
 let v155 = v25 + v102;
-let v159 = &(*v345)[v155];
+let v159 = &(*v340)[v155];
 *v159 = v154;
-var<function> v242_store: f32;
-let v242 = &v242_store;
-*v242 = v41;
-let v163 = *v238;
+var<function> v237_store: f32;
+let v237 = &v237_store;
+*v237 = v41;
+let v163 = *v233;
 let v164 = v163 < v18;
 if v164 {
-let v165 = *v239;
-*v233 = v165;
-let v166 = *v238;
-*v234 = v166;
-let v167 = *v238;
+let v165 = *v234;
+*v228 = v165;
+let v166 = *v233;
+*v229 = v166;
+let v167 = *v233;
 let v168 = v23 + v167;
-let v172 = &(*v346)[v168];
+let v172 = &(*v341)[v168];
 let v173 = *v172;
 let v175 = min(v173, v41);
 let v176 = abs(v173);
@@ -189,33 +189,33 @@ let v181 = log(v180);
 let v182 = v175 - v181;
 let v184 = v102 == v3;
 if v184 {
-*v235 = v182;
+*v230 = v182;
 
 }
-let v185 = *v235;
+let v185 = *v230;
 let v186 = v182 - v185;
 let v187 = exp(v186);
-*v242 = v187;
+*v237 = v187;
 
 }
-let v192 = &(*v344)[v155];
-let v193 = *v242;
+let v192 = &(*v339)[v155];
+let v193 = *v237;
 *v192 = v193;
-let v194 = *v236;
+let v194 = *v231;
 let v196 = v194 + v193;
-*v236 = v196;
+*v231 = v196;
 
 }
 for(var v199: u32 = v3; v199 < v19; v199 += v30) {
 let v201 = v25 + v199;
-let v205 = &(*v345)[v201];
+let v205 = &(*v340)[v201];
 let v206 = *v205;
 let v207 = u32(v18);
 let v208 = v206 < v207;
 if v208 {
-let v213 = &(*v344)[v201];
+let v213 = &(*v339)[v201];
 let v214 = *v213;
-let v215 = *v236;
+let v215 = *v231;
 let v216 = v214 / v215;
 *v213 = v216;
 
