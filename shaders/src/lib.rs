@@ -1,7 +1,7 @@
 //! Mixture-of-experts and FP8 kernels, each written once in CubeCL.
 //!
 //! A family is one module: its contract, the `Problem` (the only place shapes are checked), the
-//! pure `plan` that matches it to a device's [`Capability`](moebius_device::Capability), the cube
+//! pure `plan` that matches it to a device's [`Capability`], the cube
 //! functions, `launch`, and `reference`, the oracle in plain Rust. Nothing here opens a device.
 
 #![allow(

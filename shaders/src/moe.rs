@@ -285,7 +285,7 @@ fn launch_sort(client: &Client, plan: &Plan, buffers: &Buffers) -> (permute::Sor
     (kept, keys)
 }
 
-/// Inputs of [`reference`]: f32 copies of the buffers of the same names.
+/// Inputs of [`reference()`]: f32 copies of the buffers of the same names.
 pub struct ReferenceInputs<'a> {
     /// \[T,H\].
     pub x: &'a [f32],

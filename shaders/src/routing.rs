@@ -396,7 +396,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
     }
 }
 
-/// What [`reference`] returns: `indices` and `weights` \[T,K\], `probs` \[T,E\].
+/// What [`reference()`] returns: `indices` and `weights` \[T,K\], `probs` \[T,E\].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routed {
     /// Chosen experts; E where none was available.

@@ -321,7 +321,7 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     }
 }
 
-/// What [`reference`] returns.
+/// What [`reference()`] returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sorted {
     /// Slots by expert, those that go nowhere last.

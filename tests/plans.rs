@@ -1,0 +1,262 @@
+//! What `plan` chooses on devices no test machine has, from capabilities written by hand.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use moebius_device::{Capability, Limits, profiles};
+use moebius_shaders::grouped_gemm::{Activation, Choice, Problem, Variant, plan};
+use moebius_shaders::moe::{self, PlanError};
+use moebius_shaders::permute::Capacity;
+use moebius_shaders::{Element, fp8, routing};
+
+/// 4096 tokens, top-2 of 8, hidden 1024, inter 4096: the larger size of the main job.
+fn many() -> Problem {
+    Problem::new(8192, 8, 2, 4096, 1024).unwrap()
+}
+
+/// Four tokens, top-2 of 8.
+fn few() -> Problem {
+    Problem::new(8, 8, 2, 4096, 1024).unwrap()
+}
+
+fn variant(problem: Problem, device: &Capability) -> Variant {
+    plan(problem, device, Choice::default()).unwrap().variant
+}
+
+fn gpus() -> Vec<Capability> {
+    vec![
+        profiles::webgpu_default(),
+        profiles::lavapipe(),
+        profiles::swiftshader(),
+        profiles::apple_m(),
+        profiles::a100(),
+        profiles::h100(),
+        profiles::l4(),
+        profiles::mi300x(),
+        profiles::rdna4(),
+    ]
+}
+
+fn cpus() -> Vec<Capability> {
+    vec![
+        profiles::cpu_2core_avx512(),
+        profiles::cpu_4core_avx2(),
+        profiles::cpu_neon(),
+    ]
+}
+
+#[test]
+fn a_gpu_takes_the_tile_that_fits_the_batch() {
+    for device in gpus() {
+        assert_eq!(variant(many(), &device), Variant::Unit, "{}", device.name);
+        assert_eq!(variant(few(), &device), Variant::Gemv, "{}", device.name);
+    }
+}
+
+#[test]
+fn a_cpu_takes_its_registers_and_cores() {
+    for (device, lanes, cores) in [
+        (profiles::cpu_2core_avx512(), 16, 2),
+        (profiles::cpu_4core_avx2(), 8, 4),
+        (
+            profiles::cpu_neon(),
+            4,
+            profiles::cpu_neon().cpu_cores.unwrap() as usize,
+        ),
+    ] {
+        let plan = plan(many(), &device, Choice::default()).unwrap();
+        let got = (plan.variant, plan.lanes, plan.cores, plan.slabs.len());
+        assert_eq!(got, (Variant::Cpu, lanes, cores, 1), "{}", device.name);
+    }
+}
+
+/// f16 matrix instructions are there, and never chosen unless the caller allows the unproven.
+#[test]
+fn an_unproven_variant_is_never_the_default() {
+    let half = Problem {
+        element: Element::F16,
+        ..many()
+    };
+    let allowed = Choice {
+        allow_unproven: true,
+        ..Choice::default()
+    };
+    for device in [
+        profiles::a100(),
+        profiles::h100(),
+        profiles::l4(),
+        profiles::rdna4(),
+    ] {
+        assert_eq!(variant(half, &device), Variant::Unit, "{}", device.name);
+        let plan = plan(half, &device, allowed).unwrap();
+        assert_eq!(plan.variant, Variant::TensorCore, "{}", device.name);
+        assert!(!plan.variant.proven());
+    }
+    for device in [
+        profiles::mi300x(),
+        profiles::webgpu_default(),
+        profiles::lavapipe(),
+    ] {
+        let forced = Choice {
+            variant: Some(Variant::TensorCore),
+            allow_unproven: true,
+        };
+        let half = Problem {
+            element: Element::F32,
+            ..many()
+        };
+        let refused = plan(half, &device, forced).unwrap_err();
+        assert!(refused.needs.contains("matrix instructions"), "{refused}");
+    }
+}
+
+#[test]
+fn a_type_the_device_lacks_is_refused_by_name() {
+    for (device, element, word) in [
+        (profiles::webgpu_default(), Element::F16, "f16"),
+        (profiles::swiftshader(), Element::F16, "f16"),
+        (profiles::apple_m(), Element::Bf16, "bf16"),
+    ] {
+        let error = plan(Problem { element, ..few() }, &device, Choice::default()).unwrap_err();
+        assert_eq!(
+            error.needs,
+            format!("{word} storage buffers"),
+            "{}",
+            device.name
+        );
+    }
+    let half = Problem {
+        element: Element::F16,
+        ..few()
+    };
+    assert!(plan(half, &profiles::lavapipe(), Choice::default()).is_ok());
+}
+
+/// 8 experts of 32 MiB: 256 MiB of weights in bindings of at most 128 MiB.
+#[test]
+fn weights_beyond_a_binding_are_split() {
+    let gated = Problem {
+        gated: true,
+        ..many()
+    };
+    let device = profiles::webgpu_default();
+    let plan = plan(gated, &device, Choice::default()).unwrap();
+    let slabs: Vec<_> = plan
+        .slabs
+        .iter()
+        .map(|slab| (slab.first, slab.last))
+        .collect();
+    assert_eq!(slabs, [(0, 4), (4, 8)]);
+    for slab in &plan.slabs {
+        let bytes = u64::from(slab.last - slab.first) * gated.expert_bytes() as u64;
+        assert!(bytes <= device.limits.max_binding_bytes);
+    }
+    // Half the element, half the slabs.
+    let half = Problem {
+        element: Element::F16,
+        ..gated
+    };
+    let plan = moebius_shaders::grouped_gemm::plan(half, &profiles::lavapipe(), Choice::default());
+    assert_eq!(plan.unwrap().slabs.len(), 1);
+    // One expert of 140 MiB has nowhere to be cut.
+    let huge = Problem::new(8, 2, 1, 8960, 4096).unwrap();
+    let error = moebius_shaders::grouped_gemm::plan(huge, &device, Choice::default()).unwrap_err();
+    assert!(
+        error.to_string().contains("weights of one expert"),
+        "{error}"
+    );
+}
+
+#[test]
+fn workgroups_stay_within_the_default_limits() {
+    let limits = Limits::WEBGPU_DEFAULT;
+    for problem in [
+        many(),
+        few(),
+        Problem {
+            gated: true,
+            bias: true,
+            ..many()
+        },
+    ] {
+        let plan = plan(problem, &profiles::webgpu_default(), Choice::default()).unwrap();
+        assert!(plan.tile.units() <= limits.max_units_per_cube);
+        assert!(plan.tile.shared_bytes(problem.parts()) <= limits.max_shared_memory);
+        assert!(plan.max_tiles() <= limits.max_cube_count[0] as usize);
+    }
+    let mut small = profiles::webgpu_default();
+    small.limits.max_shared_memory = 8 * 1024;
+    let error = plan(many(), &small, Choice::default()).unwrap_err();
+    assert!(error.needs.contains("bytes of workgroup memory"), "{error}");
+}
+
+fn layer(tokens: usize, capacity: Option<Capacity>) -> moe::Problem {
+    moe::Problem {
+        routing: routing::Problem::new(tokens, 8, 2).unwrap(),
+        hidden: 64,
+        inter: 128,
+        element: Element::F32,
+        gated: false,
+        activation: Activation::Relu,
+        bias: false,
+        capacity,
+    }
+}
+
+/// Six launches after routing, ten with a capacity, on every device and for every batch.
+#[test]
+fn a_layer_takes_the_same_launches_everywhere() {
+    let capacity = Some(Capacity::new(1.25, 4).unwrap());
+    for device in gpus().iter().chain(&cpus()) {
+        for tokens in [1, 100, 4096] {
+            let launches = |capacity| {
+                moe::plan(layer(tokens, capacity), device, Choice::default())
+                    .unwrap()
+                    .launches()
+            };
+            assert_eq!(
+                (launches(None), launches(capacity)),
+                (6, 10),
+                "{}",
+                device.name
+            );
+        }
+    }
+}
+
+#[test]
+fn more_than_a_binding_of_activations_is_refused() {
+    let device = profiles::webgpu_default();
+    let wide = moe::Problem {
+        inter: 1 << 15,
+        ..layer(4096, None)
+    };
+    let error = moe::plan(wide, &device, Choice::default()).unwrap_err();
+    assert!(matches!(error, PlanError::Unsupported(_)), "{error}");
+    let cast = fp8::Problem::new(1 << 26, 1 << 24, fp8::Fp8Format::E4M3).unwrap();
+    assert!(fp8::plan(cast, &device).is_err());
+    assert!(fp8::plan(cast, &profiles::h100()).is_ok());
+}
+
+#[test]
+fn sizes_that_make_no_sense_are_shape_errors() {
+    for (slots, experts, top_k, n, k) in [
+        (4, 0, 1, 8, 8),
+        (4, 2, 0, 8, 8),
+        (5, 2, 2, 8, 8),
+        (4, 2, 1, 0, 8),
+        (4, 2, 1, 8, 0),
+        (4, 2, 1, 1 << 20, 1 << 20),
+    ] {
+        let error = Problem::new(slots, experts, top_k, n, k).unwrap_err();
+        assert!(error.to_string().contains("expected"), "{error}");
+    }
+    for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(Capacity::new(factor, 4).is_err());
+    }
+    // The capacity counts all K choices of a token, and never falls below its floor.
+    assert_eq!(
+        Capacity::new(1.25, 4).unwrap().slots_per_expert(8192, 8),
+        1280
+    );
+    assert_eq!(Capacity::new(0.1, 4).unwrap().slots_per_expert(16, 8), 4);
+}

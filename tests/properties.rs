@@ -1,0 +1,112 @@
+//! Random problems through the kernels on the CubeCL CPU, against the oracles.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use burn::tensor::{Tensor, TensorData};
+use moebius::Device;
+use moebius::fp8::{Fp8Format, Overflow, decode, encode};
+use moebius::moe::{RouteConfig, Score, route};
+use moebius_shaders::fp8::{decode_host, encode_host};
+use moebius_shaders::permute::{self, Capacity, Problem, SortBuffers, drop_rule};
+use moebius_shaders::routing;
+use moebius_tests::target::{download_u32, poisoned, upload_f32, upload_u32};
+use moebius_tests::tolerance::relative_error;
+use proptest::prelude::*;
+
+/// Logits on a coarse grid, so that ties are common.
+fn logits() -> impl Strategy<Value = (usize, usize, Vec<f32>)> {
+    (1usize..40, 1usize..17).prop_flat_map(|(tokens, experts)| {
+        let grid = prop::collection::vec(
+            (-12i8..12).prop_map(|i| f32::from(i) / 4.0),
+            tokens * experts,
+        );
+        (Just(tokens), Just(experts), grid)
+    })
+}
+
+/// Keys of slots, E among them for slots that go nowhere, and weights with ties.
+fn slots() -> impl Strategy<Value = (usize, Vec<u32>, Vec<f32>)> {
+    (1usize..20, 1usize..700).prop_flat_map(|(experts, slots)| {
+        let keys = prop::collection::vec(0..=experts as u32, slots);
+        let weights = prop::collection::vec((0u8..16).prop_map(|i| f32::from(i) / 16.0), slots);
+        (Just(experts), keys, weights)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn routing_agrees_with_the_oracle(
+        (tokens, experts, logits) in logits(), k in 1usize..9, sigmoid: bool, renormalize: bool,
+    ) {
+        let device = moebius::open(&Device::Cpu).unwrap();
+        let score = if sigmoid { Score::Sigmoid } else { Score::Softmax };
+        let top_k = k.min(experts);
+        let config = RouteConfig { top_k, score, renormalize, softmax_after_topk: false };
+        let data = TensorData::new(logits.clone(), [tokens, experts]);
+        let got = route(Tensor::from_data(data, &device), None, &config).unwrap();
+        let problem = routing::Problem::new(tokens, experts, top_k).unwrap();
+        let want = routing::reference(&problem.with_score(score, renormalize), &logits, None);
+        let indices: Vec<u32> = got.indices.into_data().iter::<i64>().map(|i| i as u32).collect();
+        prop_assert_eq!(indices, want.indices);
+        let weights: Vec<f32> = got.weights.into_data().iter().collect();
+        prop_assert!(relative_error(&weights, &want.weights) < 1e-5);
+        if renormalize {
+            for row in weights.chunks(top_k) {
+                prop_assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn sorting_is_stable_and_the_drop_rule_exact(
+        (experts, keys, weights) in slots(), factor in 0.05f64..2.0,
+    ) {
+        let opened = moebius_device::open(&Device::Cpu).unwrap();
+        let client = opened.client().unwrap();
+        let problem = Problem::new(keys.len(), experts, 4).unwrap();
+        let buffers = SortBuffers {
+            keys: upload_u32(&client, &keys),
+            counts: poisoned(&client, problem.counts()),
+            offsets: poisoned(&client, experts + 1),
+            dropped: poisoned(&client, 1),
+            order: poisoned(&client, keys.len()),
+            tiles: poisoned(&client, 2 * problem.max_tiles()),
+        };
+        permute::launch(&client, &permute::plan(problem, &opened.capability).unwrap(), &buffers);
+        let want = permute::reference(&keys, experts);
+        prop_assert_eq!(download_u32(&client, buffers.order.clone(), keys.len()), want.order);
+        prop_assert_eq!(download_u32(&client, buffers.offsets.clone(), experts + 1), want.offsets);
+
+        let capacity = Capacity::new(factor, 1).unwrap();
+        let kept = poisoned(&client, keys.len());
+        let rule = drop_rule::CapacityBuffers {
+            order: buffers.order,
+            offsets: buffers.offsets,
+            weights: upload_f32(&client, &weights),
+            keys: kept.clone(),
+        };
+        let plan = drop_rule::plan(problem, capacity, &opened.capability).unwrap();
+        drop_rule::launch(&client, &plan, rule);
+        let limit = capacity.slots_per_expert(keys.len(), experts);
+        let want = drop_rule::reference(&keys, &weights, experts, limit);
+        prop_assert_eq!(download_u32(&client, kept, keys.len()), want);
+    }
+
+    #[test]
+    fn casts_agree_with_the_host(bits: Vec<u32>, e5m2: bool, saturate: bool) {
+        prop_assume!(!bits.is_empty());
+        let device = moebius::open(&Device::Cpu).unwrap();
+        let format = if e5m2 { Fp8Format::E5M2 } else { Fp8Format::E4M3 };
+        let overflow = if saturate { Overflow::Saturate } else { Overflow::Ieee };
+        let values: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
+        let x = Tensor::<1>::from_data(TensorData::from(values.as_slice()), &device);
+        let words = encode(x, format, overflow).unwrap();
+        let got: Vec<f32> = decode(words, values.len(), format).unwrap().into_data().iter().collect();
+        for (value, got) in values.iter().zip(got) {
+            let want = decode_host(encode_host(*value, format, overflow), format);
+            prop_assert!(got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()));
+        }
+    }
+}
