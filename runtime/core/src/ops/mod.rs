@@ -1,10 +1,13 @@
 //! The one seam to Burn: our operations as backend extensions.
 //!
 //! A call carries a checked problem and, for CubeCL devices, its plan; the implementations can't
-//! fail. [`cube`] launches kernels, [`portable`] composes Burn's primitive operations.
+//! fail. [`cube`] launches kernels, [`portable`] composes Burn's primitive operations, and [`lazy`]
+//! tells Burn's fusion what an operation will return.
 
 #[cfg(feature = "cube")]
 mod cube;
+#[cfg(feature = "fusion")]
+mod lazy;
 #[cfg(feature = "flex")]
 mod portable;
 
@@ -69,6 +72,7 @@ impl StageClock {
 
 /// Which experts may be chosen.
 #[derive(ExtensionType)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
 pub(crate) enum Mask<B: Backend> {
     /// All of them.
     All,
@@ -78,6 +82,7 @@ pub(crate) enum Mask<B: Backend> {
 
 /// Biases of the experts, shapes as in [`moe::Buffers`].
 #[derive(ExtensionType)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
 pub(crate) enum Biases<B: Backend> {
     /// None.
     Absent,
@@ -90,6 +95,7 @@ pub(crate) enum Biases<B: Backend> {
 
 /// Weights of the experts, shapes as in [`moe::Buffers`].
 #[derive(ExtensionType)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
 pub(crate) struct Experts<B: Backend> {
     pub(crate) w_in: FloatTensor<B>,
     pub(crate) w_out: FloatTensor<B>,
@@ -99,6 +105,7 @@ pub(crate) struct Experts<B: Backend> {
 
 /// Result of a choice of experts.
 #[derive(ExtensionType)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
 pub(crate) struct Routed<B: Backend> {
     pub(crate) indices: IntTensor<B>,
     pub(crate) weights: FloatTensor<B>,
@@ -107,33 +114,47 @@ pub(crate) struct Routed<B: Backend> {
 
 /// Result of the experts.
 #[derive(ExtensionType)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
 pub(crate) struct Combined<B: Backend> {
     pub(crate) y: FloatTensor<B>,
     pub(crate) dropped: IntTensor<B>,
 }
 
 /// FP8 casts of flat tensors; shapes as in [`crate::fp8`].
-#[backend_extension(Cube: cfg(feature = "cube"), Flex: cfg(feature = "flex"))]
+#[backend_extension(
+    Cube: cfg(feature = "cube"),
+    Flex: cfg(feature = "flex"),
+    Fusion: cfg(feature = "fusion"),
+)]
 pub(crate) trait Fp8Ops: Backend {
+    #[fusion(meta = lazy::encoded)]
     fn fp8_encode(x: FloatTensor<Self>, call: Fp8Cast, overflow: fp8::Overflow) -> IntTensor<Self>;
+    #[fusion(meta = lazy::decoded)]
     fn fp8_decode(words: IntTensor<Self>, call: Fp8Cast) -> FloatTensor<Self>;
 }
 
 /// The three steps of a mixture-of-experts layer; shapes as in [`moebius_shaders`].
-#[backend_extension(Cube: cfg(feature = "cube"), Flex: cfg(feature = "flex"))]
+#[backend_extension(
+    Cube: cfg(feature = "cube"),
+    Flex: cfg(feature = "flex"),
+    Fusion: cfg(feature = "fusion"),
+)]
 pub(crate) trait MoeOps: Backend {
+    #[fusion(meta = lazy::logits)]
     fn moe_router_logits(
         x: FloatTensor<Self>,
         w: FloatTensor<Self>,
         call: LogitsCall,
     ) -> FloatTensor<Self>;
 
+    #[fusion(meta = lazy::routed)]
     fn moe_route(
         logits: FloatTensor<Self>,
         #[extension_type] mask: Mask<Self>,
         call: RouteCall,
     ) -> Routed<Self>;
 
+    #[fusion(meta = lazy::combined)]
     fn moe_experts(
         x: FloatTensor<Self>,
         indices: IntTensor<Self>,
