@@ -3,7 +3,7 @@
 use crate::Outcome;
 use burn::tensor::{DType, Tensor, TensorData};
 use moebius::moe::{Activation, Capacity, Choice, MoeConfig, MoeLayer, MoeWeights};
-use moebius::{Error, ErrorKind};
+use moebius::{Device, Error, ErrorKind};
 use moebius_device::memory_in_use;
 use moebius_shaders::{Element, moe, routing};
 use moebius_tests::data::Rng;
@@ -309,6 +309,16 @@ pub(crate) fn launches_are_fixed(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
+/// A device that isn't the target.
+fn other_device(target: &Target) -> burn::tensor::Device {
+    let other = if target.name == "flex" {
+        Device::Cpu
+    } else {
+        Device::Flex
+    };
+    moebius::open(&other).unwrap()
+}
+
 pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     let device = target.burn();
     let layer = config().init(&device).unwrap();
@@ -319,6 +329,19 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     assert_eq!(
         error.to_string(),
         "last dimension of x: expected 64, got 63"
+    );
+    let elsewhere = Tensor::<2>::zeros([3, 64], &other_device(target));
+    let error = layer.forward(elsewhere).unwrap_err().to_string();
+    assert!(error.starts_with("device of x: expected"), "{error}");
+    // A record or a caller may have replaced a weight by one of another shape.
+    let mut swapped = layer.clone();
+    swapped.w_out = burn::module::Param::from_tensor(Tensor::zeros([8, 64, 95], &device));
+    let error = swapped
+        .forward(Tensor::<2>::zeros([3, 64], &device))
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "w_out [E,H,F]: expected [8, 64, 96], got [8, 64, 95]"
     );
     let bad = [
         config().with_top_k(9),

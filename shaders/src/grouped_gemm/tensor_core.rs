@@ -96,7 +96,7 @@ fn load_tile<F: Float>(
     #[comptime] spec: (Source, usize, usize, usize),
 ) {
     let (first, last, k0) = at;
-    let (source, lines, units, top_k_rows) = comptime!(spec);
+    let (source, lines, units, part_lines) = comptime!(spec);
     let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
     #[unroll]
     for round in 0..comptime!((lines * STEPS).div_ceil(units)) {
@@ -108,8 +108,8 @@ fn load_tile<F: Float>(
                 Source::Tokens => order[min(first + line, last - 1)] as usize / sizes.top_k,
                 Source::Sorted => min(first + line, last - 1),
                 Source::Weights => {
-                    let part = line / comptime!(top_k_rows);
-                    let in_part = min(first + line % comptime!(top_k_rows), sizes.n - 1);
+                    let part = line / comptime!(part_lines);
+                    let in_part = min(first + line % comptime!(part_lines), sizes.n - 1);
                     last + part * sizes.n + in_part
                 }
             };

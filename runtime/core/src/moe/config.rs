@@ -4,7 +4,7 @@ use super::layer::{MoeLayer, Parameters};
 use super::route::RouteConfig;
 use crate::Error;
 use burn::module::{Initializer, Param};
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::Activation;
 use moebius_shaders::permute::Capacity;
@@ -170,35 +170,7 @@ impl MoeConfig {
     /// shapes or dtypes than the configuration's, and for biases that are missing or unexpected.
     pub fn with_weights(&self, weights: MoeWeights) -> Result<MoeLayer, Error> {
         self.check()?;
-        let (e, h, f, columns) = (self.experts, self.hidden, self.inter, self.columns_in());
-        check_shape("router weights [E,H]", weights.router.dims(), [e, h])?;
-        check_shape("w_in [E, F or 2F, H]", weights.w_in.dims(), [e, columns, h])?;
-        check_shape("w_out [E,H,F]", weights.w_out.dims(), [e, h, f])?;
-        let dtype = weights.router.dtype();
-        for (what, given) in [
-            ("w_in dtype", weights.w_in.dtype()),
-            ("w_out dtype", weights.w_out.dtype()),
-        ] {
-            if given != dtype {
-                return Err(
-                    ShapeError::new(what, format!("{dtype:?}"), format!("{given:?}")).into(),
-                );
-            }
-        }
-        for (what, bias, width) in [
-            ("b_in", &weights.b_in, columns),
-            ("b_out", &weights.b_out, h),
-        ] {
-            match bias {
-                Some(bias) if self.bias => check_shape(what, bias.dims(), [e, width])?,
-                None if !self.bias => {}
-                _ => {
-                    let presence = |present: bool| if present { "present" } else { "absent" };
-                    let (expected, got) = (presence(self.bias), presence(bias.is_some()));
-                    return Err(ShapeError::new(what, expected, got).into());
-                }
-            }
-        }
+        self.check_weights(&weights)?;
         Ok(MoeLayer::new(
             *self,
             Parameters {
@@ -210,6 +182,47 @@ impl MoeConfig {
             },
         ))
     }
+
+    /// Checks shapes, dtypes and the presence of biases against the configuration.
+    pub(super) fn check_weights(&self, weights: &MoeWeights) -> Result<(), ShapeError> {
+        let (e, h, f, columns) = (self.experts, self.hidden, self.inter, self.columns_in());
+        check_shape("router weights [E,H]", weights.router.dims(), [e, h])?;
+        check_shape("w_in [E, F or 2F, H]", weights.w_in.dims(), [e, columns, h])?;
+        check_shape("w_out [E,H,F]", weights.w_out.dims(), [e, h, f])?;
+        let dtype = weights.router.dtype();
+        check_dtype("w_in dtype", weights.w_in.dtype(), dtype)?;
+        check_dtype("w_out dtype", weights.w_out.dtype(), dtype)?;
+        let biases = [
+            ("b_in", &weights.b_in, columns),
+            ("b_out", &weights.b_out, h),
+        ];
+        for (what, bias, width) in biases {
+            match bias {
+                Some(bias) if self.bias => {
+                    check_shape(what, bias.dims(), [e, width])?;
+                    check_dtype(what, bias.dtype(), dtype)?;
+                }
+                None if !self.bias => {}
+                _ => {
+                    let presence = |present: bool| if present { "present" } else { "absent" };
+                    let (expected, got) = (presence(self.bias), presence(bias.is_some()));
+                    return Err(ShapeError::new(what, expected, got));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_dtype(what: &'static str, got: DType, expected: DType) -> Result<(), ShapeError> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(ShapeError::new(
+        what,
+        format!("{expected:?}"),
+        format!("{got:?}"),
+    ))
 }
 
 fn check_shape<const D: usize>(

@@ -1,6 +1,6 @@
 //! The mixture-of-experts layer as a Burn module.
 
-use super::config::MoeConfig;
+use super::config::{MoeConfig, MoeWeights};
 use super::route::{Routing, route};
 use crate::ops::{Biases, Experts, ExpertsCall, LogitsCall, MoeOps, StageClock};
 use crate::{Error, device};
@@ -133,8 +133,8 @@ impl MoeLayer {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
     pub fn router_logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        self.check_input(&x)?;
         let [tokens, hidden] = x.dims();
-        self.check_input(hidden, x.dtype())?;
         let device = x.device();
         let problem = routing::Problem::new(tokens, self.config.experts, self.config.route.top_k)?;
         let element = element(x.dtype())?;
@@ -160,9 +160,8 @@ impl MoeLayer {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<MoeOutput<D>, Error> {
-        let shape = x.dims();
-        let hidden = shape.last().copied().unwrap_or(0);
-        self.check_input(hidden, x.dtype())?;
+        self.check_input(&x)?;
+        let (shape, hidden) = (x.dims(), self.config.hidden);
         let tokens = shape.iter().product::<usize>() / hidden;
         if tokens == 0 {
             return self.empty_output(shape, &x);
@@ -181,8 +180,10 @@ impl MoeLayer {
     /// # Errors
     /// As [`MoeLayer::forward`].
     pub fn profile(&self, x: Tensor<2>) -> Result<Vec<(Stage, Duration)>, Error> {
-        let [_, hidden] = x.dims();
-        self.check_input(hidden, x.dtype())?;
+        self.check_input(&x)?;
+        if x.dims()[0] == 0 {
+            return Ok(Vec::new());
+        }
         let clock = StageClock::default();
         let mut last = Instant::now();
         let device = x.device();
@@ -259,12 +260,35 @@ impl MoeLayer {
         })
     }
 
-    fn check_input(&self, hidden: usize, dtype: DType) -> Result<(), Error> {
+    /// The weights as they are now: records and optimizers replace them.
+    fn weights(&self) -> MoeWeights {
+        MoeWeights {
+            router: self.router.val(),
+            w_in: self.w_in.val(),
+            b_in: self.b_in.as_ref().map(Param::val),
+            w_out: self.w_out.val(),
+            b_out: self.b_out.as_ref().map(Param::val),
+        }
+    }
+
+    /// Checks x against the layer, and the layer's weights against its configuration.
+    fn check_input<const D: usize>(&self, x: &Tensor<D>) -> Result<(), Error> {
+        let hidden = x.dims().last().copied().unwrap_or(0);
         ShapeError::check("last dimension of x", self.config.hidden, hidden)?;
-        let expected = self.w_in.val().dtype();
+        let weights = self.weights();
+        self.config.check_weights(&weights)?;
+        let refuse = |what, expected, got| Err(ShapeError::new(what, expected, got).into());
+        let (dtype, expected) = (x.dtype(), weights.w_in.dtype());
         if dtype != expected {
-            let (expected, got) = (format!("{expected:?}"), format!("{dtype:?}"));
-            return Err(ShapeError::new("dtype of x", expected, got).into());
+            return refuse("dtype of x", format!("{expected:?}"), format!("{dtype:?}"));
+        }
+        let (device, expected) = (x.device(), weights.w_in.device());
+        if device != expected {
+            return refuse(
+                "device of x",
+                format!("{expected:?}"),
+                format!("{device:?}"),
+            );
         }
         Ok(())
     }
