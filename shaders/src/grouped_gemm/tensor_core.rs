@@ -62,9 +62,8 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
         Element::Bf16 => "bf16",
         Element::F32 => "f32",
     };
-    let shape = device.mma.iter().any(|mma| {
-        [mma.m, mma.n, mma.k] == [EDGE as u32; 3] && mma.input == input && mma.accumulator == "f32"
-    });
+    let edge = EDGE as u32;
+    let shape = device.has_mma((edge, edge, edge), input, "f32");
     let refuse = |needs: String, have: String| Err(Unsupported::new("grouped_gemm", needs, have));
     let Some((plane, _)) = device.subgroup.filter(|_| shape && input != "f32") else {
         let needs = format!("16 x 16 x 16 {input} matrix instructions for the tensor_core variant");
