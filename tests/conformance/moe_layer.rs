@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use burn::tensor::{DType, Tensor, TensorData};
+use cubecl::launched::LaunchedKernels;
 use moebius::moe::{Activation, Capacity, Choice, MoeConfig, MoeLayer, MoeWeights};
 use moebius::{Device, Error, ErrorKind};
 use moebius_device::memory_in_use;
@@ -287,24 +288,29 @@ pub(crate) fn warm_forward_allocates_nothing(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// Dropless: sort 3, two products, combine; a capacity adds the drop rule and a second sort.
+/// Router, top-k, histogram, scan, scatter, two products, combine, and nothing else: no copy, no
+/// cast, for any batch. A capacity adds the drop rule, and runs the sort's kernels twice.
 pub(crate) fn launches_are_fixed(target: &Target) -> Outcome {
-    let device = target.burn();
-    let launches = |config: MoeConfig, tokens| {
-        let plan = config
-            .init(&device)
-            .unwrap()
-            .plan(tokens, DType::F32, &device)
-            .unwrap();
-        plan.map(|plan| plan.launches())
+    let kernels = |config: MoeConfig, tokens| -> Option<(usize, usize)> {
+        let fixture = fixture(target, config, DType::F32);
+        let planned = fixture
+            .layer
+            .plan(tokens, DType::F32, &target.burn())
+            .unwrap()?;
+        let x = fixture.batch(target, tokens, 5);
+        let launched = LaunchedKernels::new();
+        drop(fixture.layer.forward(x).unwrap());
+        target.burn().sync().unwrap();
+        Some((launched.finish().len(), planned.launches() + 2))
     };
     let capacity = Some(Capacity::new(1.0, 1).unwrap());
-    for tokens in [1, 64, 4096] {
-        let Some(dropless) = launches(config(), tokens) else {
+    for tokens in [1, 64, 1000] {
+        let Some(dropless) = kernels(config(), tokens) else {
             return Outcome::Unsupported("no kernels".into());
         };
-        assert_eq!(dropless, 6);
-        assert_eq!(launches(config().with_capacity(capacity), tokens), Some(10));
+        assert_eq!(dropless, (8, 8), "{tokens} tokens");
+        let limited = kernels(config().with_capacity(capacity), tokens);
+        assert_eq!(limited, Some((9, 12)), "{tokens} tokens with a capacity");
     }
     Outcome::Ran
 }
