@@ -116,11 +116,8 @@ impl Setup {
                 .memory_cleanup()
                 .map_err(|error| BenchError::Device(error.to_string()))?;
         }
-        let held_before = held(&opened);
-        let tokens = bench.batch * bench.seq;
-        if tokens == 0 {
-            return Err(Error::from(ShapeError::new("tokens", "at least 1", 0)).into());
-        }
+        let held_before = held_at_start(&opened);
+        let tokens = tokens(bench)?;
         let layer = layer(bench, &device)?;
         let plan = layer.plan(tokens, bench.dtype, &device)?;
         let normal = Distribution::Normal(0.0, 1.0);
@@ -162,11 +159,28 @@ impl Setup {
     }
 }
 
+/// Tokens of the batch.
+fn tokens(bench: &MoeBench) -> Result<usize, Error> {
+    let tokens = bench.batch.checked_mul(bench.seq);
+    tokens
+        .filter(|tokens| (1..=i32::MAX as usize).contains(tokens))
+        .ok_or_else(|| {
+            let got = format!("{} x {}", bench.batch, bench.seq);
+            ShapeError::new("batch x seq", "1 to 2^31 - 1 tokens", got).into()
+        })
+}
+
 /// Verifies, then measures; `progress` is told what is being done.
 ///
 /// # Errors
 /// [`BenchError`] when the device refuses or fails, or the peer can't be run.
 pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport, BenchError> {
+    // First, so that a missing peer costs no minutes.
+    let peer = bench.peer_torch.then(|| {
+        progress("measuring PyTorch");
+        peer::torch(bench)
+    });
+    let peer = peer.transpose()?;
     progress("making the layer");
     let setup = Setup::new(bench)?;
     progress("verifying");
@@ -180,11 +194,8 @@ pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport
     let stages = stages(&setup.layer, &setup.x)?;
     progress("measuring the peak");
     let (peak, peak_of) = setup.peak()?;
-    let problem = problem(bench)?;
+    let (problem, setup_tokens) = (problem(bench)?, tokens(bench)?);
     let rate = problem.flops() as f64 / seconds;
-    if bench.peer_torch {
-        progress("measuring PyTorch");
-    }
     let Setup { opened, plan, .. } = setup;
     Ok(MoeReport {
         device: opened.device.to_string(),
@@ -197,7 +208,7 @@ pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport
         max_rel_l2: error,
         median_ms: seconds * 1e3,
         first_ms,
-        tokens_per_s: (bench.batch * bench.seq) as f64 / seconds,
+        tokens_per_s: setup_tokens as f64 / seconds,
         gflops: rate / 1e9,
         peak_gflops: peak / 1e9,
         peak_of: peak_of.to_string(),
@@ -207,10 +218,7 @@ pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport
         // Router logits and top-k come before the experts.
         launches: plan.map_or(0, |plan| plan.launches() + 2),
         stages,
-        peer: bench
-            .peer_torch
-            .then(|| peer::torch(bench, rate))
-            .transpose()?,
+        peer: peer.map(|peer| peer.compared_with(rate)),
     })
 }
 
@@ -238,7 +246,7 @@ fn problem(bench: &MoeBench) -> Result<moe::Problem, Error> {
         _ => Element::F32,
     };
     Ok(moe::Problem {
-        routing: routing::Problem::new(bench.batch * bench.seq, bench.experts, bench.top_k)?,
+        routing: routing::Problem::new(tokens(bench)?, bench.experts, bench.top_k)?,
         hidden: bench.hidden,
         inter: bench.inter,
         element,
@@ -272,6 +280,16 @@ fn wait(device: &burn::tensor::Device) -> Result<(), BenchError> {
     device
         .sync()
         .map_err(|error| BenchError::Device(format!("{error:?}")))
+}
+
+/// Bytes taken from the device before the benchmark; on Flex the peak of the process starts anew.
+fn held_at_start(opened: &Opened) -> u64 {
+    if opened.client().is_some() {
+        return held(opened);
+    }
+    // Linux only; elsewhere there is no peak to forget.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    process_memory().map_or(0, |memory| memory.resident)
 }
 
 /// Bytes taken from the device so far.

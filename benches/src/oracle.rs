@@ -21,7 +21,8 @@ fn indices(tensor: Tensor<2, Int>) -> Vec<u32> {
         .collect()
 }
 
-/// ‖got − want‖ / ‖want‖ over the sampled tokens; infinite when a token was routed elsewhere.
+/// The larger relative L2 error of the sampled tokens' router logits and outputs; infinite when a
+/// token was routed elsewhere than its logits say.
 pub(crate) fn relative_error(
     layer: &MoeLayer,
     x: &Tensor<2>,
@@ -31,7 +32,7 @@ pub(crate) fn relative_error(
     let config = layer.config();
     let samples = SAMPLES.min(tokens);
     let rows: Vec<i64> = (0..samples)
-        .map(|i| (i * (tokens - 1) / samples.max(2)) as i64)
+        .map(|i| (i * (tokens - 1) / (samples - 1).max(1)) as i64)
         .collect();
     let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &x.device());
     let pick = |tensor: &Tensor<2>| floats(tensor.clone().select(0, rows.clone()));
@@ -47,7 +48,19 @@ pub(crate) fn relative_error(
         bias: config.bias,
         capacity: None,
     };
-    let logits = pick(&out.routing.logits);
+    let (x, logits) = (pick(x), pick(&out.routing.logits));
+    let router = floats(layer.router.val());
+    let mut wanted = Vec::with_capacity(logits.len());
+    for row in x.chunks(hidden) {
+        wanted.extend(router.chunks(hidden).map(|column| {
+            let products = row
+                .iter()
+                .zip(column)
+                .map(|(a, b)| f64::from(*a) * f64::from(*b));
+            products.sum::<f64>()
+        }));
+    }
+    let router_error = distance(&logits, &wanted);
     let routed = routing::reference(&problem.routing, &logits, None);
     if indices(out.routing.indices.clone().select(0, rows.clone())) != routed.indices {
         return Ok(f64::INFINITY);
@@ -55,7 +68,7 @@ pub(crate) fn relative_error(
     let bias = |bias: &Option<Param<Tensor<2>>>| bias.as_ref().map(|b| floats(b.val()));
     let (b_in, b_out) = (bias(&layer.b_in), bias(&layer.b_out));
     let inputs = moe::ReferenceInputs {
-        x: &pick(x),
+        x: &x,
         indices: &routed.indices,
         weights: &routed.weights,
         w_in: &floats(layer.w_in.val()),
@@ -64,15 +77,20 @@ pub(crate) fn relative_error(
         b_out: b_out.as_deref(),
     };
     let (want, _) = moe::reference(&problem, &inputs)?;
+    Ok(router_error.max(distance(&pick(&out.y), &want)))
+}
+
+/// ‖got − want‖ / ‖want‖, infinite when it isn't a number.
+fn distance(got: &[f32], want: &[f64]) -> f64 {
     let (mut error, mut norm) = (0.0, 0.0);
-    for (got, want) in pick(&out.y).iter().zip(&want) {
+    for (got, want) in got.iter().zip(want) {
         error += (f64::from(*got) - want).powi(2);
         norm += want.powi(2);
     }
     let relative = (error / norm).sqrt();
-    Ok(if relative.is_nan() {
+    if relative.is_nan() {
         f64::INFINITY
     } else {
         relative
-    })
+    }
 }

@@ -21,6 +21,14 @@ pub struct Peer {
     pub ratio: f64,
 }
 
+impl Peer {
+    /// The same with our FLOP/s to compare with.
+    pub(crate) fn compared_with(self, our_rate: f64) -> Self {
+        let ratio = our_rate / 1e9 / self.gflops;
+        Self { ratio, ..self }
+    }
+}
+
 /// Why the peer has no numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
@@ -45,7 +53,7 @@ struct Figures {
 }
 
 /// Runs the same layer in PyTorch on the CPU.
-pub(crate) fn torch(bench: &MoeBench, our_rate: f64) -> Result<Peer, PeerError> {
+pub(crate) fn torch(bench: &MoeBench) -> Result<Peer, PeerError> {
     let dtype = match bench.dtype {
         DType::F16 => "float16",
         DType::BF16 => "bfloat16",
@@ -56,7 +64,7 @@ pub(crate) fn torch(bench: &MoeBench, our_rate: f64) -> Result<Peer, PeerError> 
         bench.inter,
         bench.experts,
         bench.top_k,
-        bench.batch * bench.seq,
+        bench.batch.saturating_mul(bench.seq),
     ];
     let python = "python3";
     let failed = |error: std::io::Error| PeerError::NoPython {
@@ -90,6 +98,6 @@ pub(crate) fn torch(bench: &MoeBench, our_rate: f64) -> Result<Peer, PeerError> 
         name: format!("PyTorch {}", figures.version),
         median_ms: figures.median_ms,
         gflops: figures.gflops,
-        ratio: our_rate / 1e9 / figures.gflops,
+        ratio: f64::NAN,
     })
 }

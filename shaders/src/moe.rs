@@ -69,6 +69,15 @@ impl Problem {
         })
     }
 
+    /// Checks the sizes of both products.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
+    pub fn check(&self) -> Result<(), ShapeError> {
+        self.up()?;
+        self.down().map(drop)
+    }
+
     /// Floating-point operations of both products, dropless.
     pub fn flops(&self) -> u64 {
         let products = if self.gated { 3 } else { 2 };

@@ -7,7 +7,8 @@
 //!
 //! Shapes: x \[T,H\], Wg \[E,H\], logits and probs \[T,E\] f32, indices u32 and weights f32 \[T,K\].
 //! A masked expert is never chosen and has probability 0; a slot that finds no expert holds index
-//! E and weight 0. A NaN logit ranks below every number and makes the weights of its token NaN.
+//! E and weight 0. A NaN logit ranks below every number; it makes the softmax of its token NaN, and
+//! the renormalised weights too if it is chosen.
 //!
 //! FLOPs: 2·T·E·H for the logits, about T·E·(K+4) compares and exponentials for the choice.
 //! Bytes: T·H + E·H elements read, 4·T·(2E + 2K) written.
@@ -447,7 +448,10 @@ pub fn reference(problem: &Problem, logits: &[f32], mask: Option<&[bool]>) -> Ro
         });
         order.truncate(problem.top_k);
         let mut weights: Vec<f64> = order.iter().map(|e| probs[*e]).collect();
-        if problem.renormalize {
+        if problem.renormalize && problem.score == Score::Softmax {
+            let chosen: Vec<f64> = order.iter().map(|e| f64::from(row[*e])).collect();
+            weights = softmax(&chosen);
+        } else if problem.renormalize {
             let sum: f64 = weights.iter().sum();
             weights.iter_mut().for_each(|w| *w /= sum);
         }

@@ -20,6 +20,9 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     if case == "grouped_gemm::variants_agree_bit_for_bit" && capability.runtime == Runtime::Cpu {
         return Some("workgroup variants need more units than the CPU runtime has cores");
     }
+    if case == "grouped_gemm::webgpu_default_limits" && capability.runtime == Runtime::Cpu {
+        return Some("the CPU runtime is no GPU");
+    }
     if case.ends_with("::f16") && !capability.f16 && capability.runtime != Runtime::Flex {
         return Some("the adapter has no shader-f16");
     }

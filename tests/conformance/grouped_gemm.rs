@@ -5,7 +5,7 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
-use moebius_device::Capability;
+use moebius_device::{Capability, profiles};
 use moebius_shaders::grouped_gemm::{
     self, Activation, Choice, Operands, Problem, Rows, Variant, reference,
 };
@@ -193,8 +193,7 @@ fn problem(slots: usize, experts: usize, n: usize, k: usize) -> Problem {
 
 /// Rows around 4, 6 and 64, columns around 16, 32 and 64, inner sizes around 4 and 16.
 pub(crate) fn tile_edges(target: &Target) -> Outcome {
-    let mut outcome = Outcome::Ran;
-    for (slots, n, k) in [
+    let sizes = [
         (1, 1, 1),
         (3, 15, 3),
         (4, 16, 4),
@@ -206,42 +205,43 @@ pub(crate) fn tile_edges(target: &Target) -> Outcome {
         (65, 64, 100),
         (129, 65, 31),
         (200, 128, 256),
-    ] {
-        outcome = Product::new(problem(slots, 1, n, k), &vec![0; slots]).check(target);
-        outcome = match Product::random(problem(slots, 3, n, k)).check(target) {
-            Outcome::Ran => outcome,
-            refused => refused,
-        };
-    }
-    outcome
+    ];
+    Outcome::of(sizes.into_iter().flat_map(|(slots, n, k)| {
+        [
+            Product::new(problem(slots, 1, n, k), &vec![0; slots]).check(target),
+            Product::random(problem(slots, 3, n, k)).check(target),
+        ]
+    }))
 }
 
 pub(crate) fn gated(target: &Target) -> Outcome {
-    for (slots, n, k) in [(5, 7, 9), (130, 48, 32), (70, 100, 64)] {
-        let problem = Problem {
-            gated: true,
-            activation: Some(Activation::Silu),
-            bias: slots == 70,
-            ..problem(slots, 4, n, k)
-        };
-        if let refused @ Outcome::Unsupported(_) = Product::random(problem).check(target) {
-            return refused;
-        }
-    }
-    Outcome::Ran
+    let activation = Some(Activation::Silu);
+    Outcome::of(
+        [(5, 7, 9), (130, 48, 32), (70, 100, 64)].map(|(slots, n, k)| {
+            let gated = Problem {
+                gated: true,
+                activation,
+                ..problem(slots, 4, n, k)
+            };
+            Product::random(Problem {
+                bias: slots == 70,
+                ..gated
+            })
+            .check(target)
+        }),
+    )
 }
 
 pub(crate) fn activations(target: &Target) -> Outcome {
-    let mut outcome = Outcome::Ran;
-    for activation in [Activation::Relu, Activation::Gelu, Activation::Silu] {
+    let all = [Activation::Relu, Activation::Gelu, Activation::Silu];
+    Outcome::of(all.map(|activation| {
         let activation = Some(activation);
-        outcome = Product::random(Problem {
+        Product::random(Problem {
             activation,
             ..problem(40, 2, 40, 24)
         })
-        .check(target);
-    }
-    outcome
+        .check(target)
+    }))
 }
 
 pub(crate) fn bias(target: &Target) -> Outcome {
@@ -258,23 +258,55 @@ pub(crate) fn scatter(target: &Target) -> Outcome {
         rows: Rows::Scatter,
         ..problem(90, 4, 24, 32)
     };
-    Product::random(scattered).check(target);
-    Product::random(Problem::new(90, 4, 3, 24, 32).unwrap()).check(target)
+    Outcome::of([
+        Product::random(scattered).check(target),
+        Product::random(Problem::new(90, 4, 3, 24, 32).unwrap()).check(target),
+    ])
 }
 
 /// One expert takes all, the others none, and some slots go nowhere.
 pub(crate) fn uneven_experts(target: &Target) -> Outcome {
-    Product::new(problem(100, 8, 24, 16), &[6; 100]).check(target);
     let keys: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
-    Product::new(problem(150, 5, 24, 16), &keys).check(target);
-    Product::new(
-        Problem {
-            rows: Rows::Scatter,
-            ..problem(150, 5, 24, 16)
-        },
-        &keys,
-    )
-    .check(target)
+    let scattered = Problem {
+        rows: Rows::Scatter,
+        ..problem(150, 5, 24, 16)
+    };
+    Outcome::of([
+        Product::new(problem(100, 8, 24, 16), &[6; 100]).check(target),
+        Product::new(problem(150, 5, 24, 16), &keys).check(target),
+        Product::new(scattered, &keys).check(target),
+    ])
+}
+
+/// Every variant a GPU takes, planned for WebGPU's default limits and nothing beyond them.
+pub(crate) fn webgpu_default_limits(target: &Target) -> Outcome {
+    let Some(client) = target.client() else {
+        return Outcome::Unsupported("no kernels".into());
+    };
+    if target.capability().cpu_cores.is_some() {
+        return Outcome::Unsupported("not a GPU runtime".into());
+    }
+    let device = profiles::webgpu_default();
+    let gated = Problem {
+        gated: true,
+        activation: Some(Activation::Silu),
+        bias: true,
+        ..problem(130, 4, 70, 50)
+    };
+    let product = Product::random(gated);
+    let x: Vec<f64> = product.x.iter().map(|x| f64::from(*x)).collect();
+    let want = reference(
+        &gated,
+        &product.sorted,
+        &x,
+        &product.weights,
+        product.bias.as_deref(),
+    );
+    for variant in variants(target) {
+        let got = product.run(&client, &device, *variant).unwrap();
+        assert_close(&format!("{variant:?}"), &got, &want, rel_l2(Element::F32));
+    }
+    Outcome::Ran
 }
 
 pub(crate) fn variants_agree_bit_for_bit(target: &Target) -> Outcome {
@@ -332,20 +364,22 @@ pub(crate) fn weights_in_slabs(target: &Target) -> Outcome {
 }
 
 fn halves(target: &Target, element: Element) -> Outcome {
-    Product::random(Problem {
-        element,
-        bias: true,
-        ..problem(100, 3, 33, 35)
-    })
-    .check(target);
     let activation = Some(Activation::Gelu);
-    Product::random(Problem {
+    let gated = Problem {
         element,
         gated: true,
         activation,
         ..problem(70, 3, 64, 64)
-    })
-    .check(target)
+    };
+    Outcome::of([
+        Product::random(Problem {
+            element,
+            bias: true,
+            ..problem(100, 3, 33, 35)
+        })
+        .check(target),
+        Product::random(gated).check(target),
+    ])
 }
 
 pub(crate) fn f16(target: &Target) -> Outcome {

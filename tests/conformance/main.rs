@@ -21,11 +21,21 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_tests::target::Target;
 
 /// What became of a case that didn't fail.
+#[must_use]
 pub(crate) enum Outcome {
     /// It ran and its checks held.
     Ran,
     /// The device refused it with this error.
     Unsupported(String),
+}
+
+impl Outcome {
+    /// The first refusal of several runs, or that all of them ran.
+    fn of(runs: impl IntoIterator<Item = Outcome>) -> Outcome {
+        let mut runs = runs.into_iter();
+        runs.find(|run| matches!(run, Outcome::Unsupported(_)))
+            .unwrap_or(Outcome::Ran)
+    }
 }
 
 type Case = fn(&Target) -> Outcome;
@@ -40,11 +50,11 @@ macro_rules! cases {
 const CASES: &[(&str, Case)] = cases! {
     fp8: encode_edges, encode_every_f16, decode_every_code, lengths;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
-        mask_leaves_too_few, sizes, router_logits;
+        mask_leaves_too_few, sizes, router_logits, f16, bf16;
     permute: block_edges, one_expert_gets_all, slots_without_expert, tiles_cover_every_row,
-        drop_rule_by_weight, drop_rule_breaks_ties_by_slot;
+        drop_rule_by_weight, drop_rule_breaks_ties_by_slot, drop_rule_keeps_nan, keys_beyond_the_experts;
     grouped_gemm: tile_edges, gated, activations, bias, scatter, uneven_experts,
-        variants_agree_bit_for_bit, weights_in_slabs, f16, bf16;
+        variants_agree_bit_for_bit, weights_in_slabs, webgpu_default_limits, f16, bf16;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
         launches_are_fixed, refuses_wrong_input;

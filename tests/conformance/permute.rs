@@ -53,26 +53,24 @@ fn check(target: &Target, keys: &[u32], experts: usize) -> Outcome {
 }
 
 pub(crate) fn block_edges(target: &Target) -> Outcome {
-    let mut outcome = Outcome::Ran;
-    for slots in [1, 2, 255, 256, 257, 1000, 8192] {
-        for experts in [1, 3, 8, 128] {
-            let mut rng = Rng::new(slots as u64);
-            let keys: Vec<u32> = (0..slots).map(|_| rng.below(experts) as u32).collect();
-            outcome = check(target, &keys, experts);
-        }
-    }
-    outcome
+    let sizes = [1, 2, 255, 256, 257, 1000, 8192];
+    let sizes = sizes
+        .into_iter()
+        .flat_map(|slots| [1, 3, 8, 128].map(|experts| (slots, experts)));
+    Outcome::of(sizes.map(|(slots, experts)| {
+        let mut rng = Rng::new(slots as u64);
+        let keys: Vec<u32> = (0..slots).map(|_| rng.below(experts) as u32).collect();
+        check(target, &keys, experts)
+    }))
 }
 
 pub(crate) fn one_expert_gets_all(target: &Target) -> Outcome {
-    check(target, &[0; 700], 8);
-    check(target, &[7; 700], 8)
+    Outcome::of([check(target, &[0; 700], 8), check(target, &[7; 700], 8)])
 }
 
 pub(crate) fn slots_without_expert(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..600).map(|s| (s * 7 % 6) as u32).collect();
-    check(target, &keys, 5);
-    check(target, &[5; 300], 5)
+    Outcome::of([check(target, &keys, 5), check(target, &[5; 300], 5)])
 }
 
 /// Every row of every segment lies in exactly one tile of its expert.
@@ -146,23 +144,40 @@ fn check_drops(
 }
 
 pub(crate) fn drop_rule_by_weight(target: &Target) -> Outcome {
-    let mut outcome = Outcome::Ran;
-    for (slots, experts) in [(1, 1), (75, 8), (1000, 3), (3000, 6)] {
+    let sizes = [(1, 1), (75, 8), (1000, 3), (3000, 6)];
+    Outcome::of(sizes.into_iter().flat_map(|(slots, experts)| {
         let mut rng = Rng::new(slots as u64);
         let keys: Vec<u32> = (0..slots).map(|_| rng.below(experts) as u32).collect();
         let weights: Vec<f32> = rng.vec(slots, 1.0).iter().map(|w| w.abs()).collect();
-        for factor in [0.01, 0.5, 0.75, 1.0, 4.0] {
-            outcome = check_drops(target, &keys, &weights, experts, factor);
-        }
-    }
-    outcome
+        [0.01, 0.5, 0.75, 1.0, 4.0]
+            .map(|factor| check_drops(target, &keys, &weights, experts, factor))
+    }))
 }
 
 pub(crate) fn drop_rule_breaks_ties_by_slot(target: &Target) -> Outcome {
-    check_drops(target, &[1; 900], &[1.0; 900], 3, 0.7);
-    check_drops(target, &[0; 900], &[0.0; 900], 2, 0.3);
     let mut rng = Rng::new(3);
     let keys: Vec<u32> = (0..2000).map(|_| rng.below(5) as u32).collect();
     let weights: Vec<f32> = (0..2000).map(|_| rng.below(4) as f32 / 4.0).collect();
-    check_drops(target, &keys, &weights, 4, 0.6)
+    Outcome::of([
+        check_drops(target, &[1; 900], &[1.0; 900], 3, 0.7),
+        check_drops(target, &[0; 900], &[0.0; 900], 2, 0.3),
+        check_drops(target, &keys, &weights, 4, 0.6),
+    ])
+}
+
+/// A NaN of either sign counts as the heaviest weight, and no more slots are kept for it.
+pub(crate) fn drop_rule_keeps_nan(target: &Target) -> Outcome {
+    let mut weights: Vec<f32> = Rng::new(5).vec(300, 1.0).iter().map(|w| w.abs()).collect();
+    for slot in [3, 77, 150] {
+        weights[slot] = f32::from_bits(0xFFC0_0000);
+        weights[slot + 1] = f32::NAN;
+    }
+    Outcome::of(
+        [0.001, 0.01, 0.5].map(|factor| check_drops(target, &[0; 300], &weights, 1, factor)),
+    )
+}
+
+/// Any key past the last expert goes where the slots without an expert go.
+pub(crate) fn keys_beyond_the_experts(target: &Target) -> Outcome {
+    check(target, &[2, 9, 0, u32::MAX, 1, 3, 4, 0], 3)
 }

@@ -1,4 +1,4 @@
-//! From device names to Burn devices, and from Burn devices to what they can do.
+//! From device names to Burn devices, and from Burn devices to what planning needs to know.
 
 use crate::Error;
 use burn::backend::DispatchDevice;
@@ -38,7 +38,7 @@ fn not_built(device: &Device) -> Unsupported {
 /// # Errors
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend that has no kernels of
 /// ours, or a device that records gradients (there is no backward pass yet).
-pub fn capability(device: &burn::tensor::Device) -> Result<Option<Capability>, Error> {
+pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Capability>, Error> {
     if device.is_autodiff() {
         let needs = "a device without autodiff (`Device::without_autodiff`)";
         return Err(Unsupported::new("moebius", needs, format!("{device:?}")).into());

@@ -7,7 +7,7 @@
 //! rows per expert; keeping packed weights would double their memory. Gated panels hold a register
 //! of gate columns and one of up columns.
 
-use super::{Activation, Bindings, Operands, Plan, Rows, activation::activate};
+use super::{Activation, Bindings, Operands, Plan, Rows, Slab, activation::activate};
 use cubecl::prelude::*;
 
 /// Rows of the register tile: 2 × 6 sums + 3 operands fit AVX2's 16 registers, and on AVX-512
@@ -46,9 +46,11 @@ impl Spec {
 struct Sizes {
     n: usize,
     k: usize,
-    experts: usize,
     top_k: usize,
     cores: usize,
+    /// Experts whose weights are bound: first, and one past the last.
+    slab_first: usize,
+    slab_last: usize,
 }
 
 /// The weight row behind lane `lane` of register `half` of the panel that starts at column `first`.
@@ -160,14 +162,19 @@ fn grouped_gemm_cpu<F: Float, N: Size, O: Size>(
     let panels = sizes.n.div_ceil(columns);
     let base = ABSOLUTE_POS * sizes.k * 2;
 
-    for panel in range_stepped(ABSOLUTE_POS, panels * sizes.experts, sizes.cores) {
-        let expert = panel / panels;
+    for panel in range_stepped(
+        ABSOLUTE_POS,
+        panels * (sizes.slab_last - sizes.slab_first),
+        sizes.cores,
+    ) {
+        let in_slab = panel / panels;
+        let expert = sizes.slab_first + in_slab;
         let first = (panel % panels) * columns;
         let expert_row = expert * sizes.n * parts;
         let begin = offsets[expert] as usize;
         let end = offsets[expert + 1] as usize;
         if begin < end {
-            let at = (expert_row, first, base);
+            let at = (in_slab * sizes.n * parts, first, base);
             pack_panel::<F, N>(w, packed, &sizes, at, spec.gated);
             let bias0 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 0usize, spec.gated);
             let bias1 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 1usize, spec.gated);
@@ -233,7 +240,7 @@ fn panel_tile<F: Float, N: Size>(
     sums
 }
 
-pub(super) fn launch(client: &Client, plan: &Plan, operands: &Operands) {
+pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
     let width = plan.lanes;
     let scratch = client.empty(plan.cores * p.k * 2 * width * 4);
@@ -241,7 +248,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, operands: &Operands) {
     let out_lanes = spec.out_lanes(plan);
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
-        let bound = Bindings::new(plan, &plan.slabs[0], operands, 1);
+        let bound = Bindings::new(plan, slab, operands, 1);
         grouped_gemm_cpu::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
@@ -255,7 +262,14 @@ pub(super) fn launch(client: &Client, plan: &Plan, operands: &Operands) {
             bound.bias.into(),
             BufferArg::from_raw_parts(scratch, plan.cores * p.k * 2),
             BufferArg::from_raw_parts(operands.out.clone(), p.slots * p.n / out_lanes),
-            SizesLaunch::new(p.n, p.k, p.experts, p.top_k, plan.cores),
+            SizesLaunch::new(
+                p.n,
+                p.k,
+                p.top_k,
+                plan.cores,
+                slab.first as usize,
+                slab.last as usize,
+            ),
             spec,
             p.element.elem_type(),
         );
@@ -273,9 +287,10 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
     let sizes = SizesCompilationArg {
         n: (),
         k: (),
-        experts: (),
         top_k: (),
         cores: (),
+        slab_first: (),
+        slab_last: (),
     };
     Box::new(grouped_gemm_cpu::GroupedGemmCpu::new(
         settings,

@@ -97,8 +97,14 @@ impl Problem {
                 slots,
             ));
         }
-        let fits = |a: usize, b: usize| a.checked_mul(b).is_some_and(|n| n <= i32::MAX as usize);
-        if !(fits(slots, n) && fits(slots, k) && fits(experts * 2, n) && fits(n * 2, k)) {
+        let fits = |sizes: &[usize]| {
+            let product = sizes
+                .iter()
+                .try_fold(1usize, |product, size| product.checked_mul(*size));
+            product.is_some_and(|product| product <= i32::MAX as usize)
+        };
+        let matrices = [&[slots, n][..], &[slots, k], &[experts, n, 2], &[n, k, 2]];
+        if !matrices.into_iter().all(fits) {
             let got = format!("{slots} slots, {experts} experts, {n} x {k}");
             return Err(ShapeError::new(
                 "grouped gemm",
@@ -170,7 +176,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
     }
     for slab in &plan.slabs {
         match plan.variant {
-            Variant::Cpu => cpu::launch(client, plan, operands),
+            Variant::Cpu => cpu::launch(client, plan, slab, operands),
             Variant::Unit | Variant::Gemv => tile::launch(client, plan, slab, operands),
             Variant::TensorCore => tensor_core::launch(client, plan, slab, operands),
             Variant::Naive => naive::launch(client, plan, slab, operands),

@@ -3,7 +3,8 @@
 use super::{Activation, Bindings, Operands, Plan, Rows, Sizes, Slab, activation::activate, sizes};
 use cubecl::prelude::*;
 
-const UNITS: u32 = 64;
+/// Units of a cube, one per column.
+pub(super) const UNITS: u32 = 64;
 
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

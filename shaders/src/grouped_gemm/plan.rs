@@ -205,6 +205,17 @@ fn check_variant(
             }
             Ok(())
         }
+        Variant::Naive
+            if super::naive::UNITS > device.limits.max_units_per_cube
+                && device.cpu_cores.is_none() =>
+        {
+            let needs = format!("{} units", super::naive::UNITS);
+            Err(Unsupported::new(
+                KERNEL,
+                needs,
+                device.limits.max_units_per_cube,
+            ))
+        }
         Variant::Cpu | Variant::Naive => Ok(()),
     }
 }
@@ -214,7 +225,11 @@ fn slabs(problem: &Problem, device: &Capability) -> Result<Vec<Slab>, Unsupporte
     let limits = &device.limits;
     let expert = problem.expert_bytes() as u64;
     let experts = problem.experts as u64;
-    let most = (limits.max_binding_bytes / expert).min(experts);
+    // Kernels index a slab with 32 bits.
+    let elements = (problem.n * problem.parts() * problem.k) as u64;
+    let most = (limits.max_binding_bytes / expert)
+        .min(i32::MAX as u64 / elements)
+        .min(experts);
     let aligned = |count: &u64| (count * expert).is_multiple_of(limits.binding_alignment.max(1));
     let per_slab = if most == experts {
         Some(experts)
@@ -222,11 +237,23 @@ fn slabs(problem: &Problem, device: &Capability) -> Result<Vec<Slab>, Unsupporte
         (1..=most).rev().find(aligned)
     };
     let Some(per_slab) = per_slab else {
-        return Err(Unsupported::new(
-            KERNEL,
-            format!("a binding of {expert} bytes for the weights of one expert"),
-            format!("bindings of at most {} bytes", limits.max_binding_bytes),
-        ));
+        let (needs, have) = if most == 0 {
+            (
+                format!("a binding of {expert} bytes for the weights of one expert"),
+                format!("bindings of at most {} bytes", limits.max_binding_bytes),
+            )
+        } else {
+            (
+                format!(
+                    "bindings that start at multiples of {expert} bytes, the weights of one expert"
+                ),
+                format!(
+                    "bindings that start at multiples of {} bytes",
+                    limits.binding_alignment
+                ),
+            )
+        };
+        return Err(Unsupported::new(KERNEL, needs, have));
     };
     let slab = |first: u64| Slab {
         first: first as u32,

@@ -1,7 +1,7 @@
 //! The capacity rule: an expert keeps its `capacity` heaviest slots, ties to the earlier slot.
 //!
 //! C = max(⌈T·K·factor / E⌉, min). Who is dropped depends on the router weights and the slot
-//! order alone, never on chance. One cube per expert finds the C-th largest weight by bisection
+//! order alone, never on chance; a NaN weight counts as the heaviest. One cube per expert finds the C-th largest weight by bisection
 //! over the 31 bits of a non-negative f32 (whose bits order like its value), then keeps the
 //! heavier slots and the first of the equal ones. Reads: 32 × its slots, from cache.
 
@@ -81,6 +81,12 @@ pub fn plan(
     })
 }
 
+/// The bits that order a weight; a NaN of either sign is the heaviest.
+#[cube]
+fn magnitude(bits: u32) -> u32 {
+    bits & 0x7FFF_FFFF
+}
+
 /// Sum over the cube of every unit's `value`; two barriers, so the memory can be used again.
 #[cube]
 fn cube_sum(partial: &mut Shared<[u32]>, value: u32, #[comptime] units: usize) -> u32 {
@@ -106,7 +112,7 @@ fn count_at_least(
 ) -> u32 {
     let mut count = 0u32;
     for i in range_stepped(segment.0 + UNIT_POS as usize, segment.1, units) {
-        count += select(weights[order[i] as usize] >= bits, 1u32, 0u32);
+        count += select(magnitude(weights[order[i] as usize]) >= bits, 1u32, 0u32);
     }
     cube_sum(partial, count, units)
 }
@@ -148,7 +154,11 @@ fn drop_over_capacity(
     let end = min(begin + chunk, last);
     let mut equal = 0u32;
     for i in begin..end {
-        equal += select(weights[order[i] as usize] == threshold, 1u32, 0u32);
+        equal += select(
+            magnitude(weights[order[i] as usize]) == threshold,
+            1u32,
+            0u32,
+        );
     }
     partial[unit] = equal;
     sync_cube();
@@ -158,7 +168,7 @@ fn drop_over_capacity(
     }
     for i in begin..end {
         let slot = order[i] as usize;
-        let weight = weights[slot];
+        let weight = magnitude(weights[slot]);
         let tie = weight == threshold;
         let kept = weight > threshold || (tie && rank < capacity);
         rank += select(tie, 1u32, 0u32);
@@ -207,7 +217,12 @@ pub fn reference(indices: &[u32], weights: &[f32], experts: usize, capacity: usi
         let mut slots: Vec<usize> = (0..indices.len())
             .filter(|s| indices[*s] == expert)
             .collect();
-        slots.sort_by(|a, b| weights[*b].total_cmp(&weights[*a]).then(a.cmp(b)));
+        slots.sort_by_key(|slot| {
+            (
+                std::cmp::Reverse(weights[*slot].to_bits() & 0x7FFF_FFFF),
+                *slot,
+            )
+        });
         for slot in slots.into_iter().skip(capacity) {
             keys[slot] = experts as u32;
         }

@@ -58,7 +58,9 @@ impl Problem {
         if tile_rows == 0 {
             return Err(ShapeError::new("tile rows", "at least 1", tile_rows));
         }
-        let largest = slots.checked_mul(experts + 1);
+        let largest = experts
+            .checked_add(1)
+            .and_then(|bins| slots.checked_mul(bins));
         if largest.is_none_or(|n| n > i32::MAX as usize) {
             return Err(ShapeError::new(
                 "slots",
@@ -126,6 +128,12 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     })
 }
 
+/// The bin of a key: its expert, or the last bin for anything else.
+#[cube]
+fn bin_of(key: u32, bins: usize) -> usize {
+    min(key as usize, bins - 1)
+}
+
 /// counts\[e, b\] = slots of block b whose key is e.
 #[cube(launch_unchecked)]
 fn histogram(keys: &[u32], counts: &mut [u32], bins: usize, blocks: usize, slots: usize) {
@@ -136,7 +144,7 @@ fn histogram(keys: &[u32], counts: &mut [u32], bins: usize, blocks: usize, slots
         let last = min(first + comptime!(BLOCK), slots);
         let mut count = 0u32;
         for slot in first..last {
-            count += select(keys[slot] == bin as u32, 1u32, 0u32);
+            count += select(bin_of(keys[slot], bins) == bin, 1u32, 0u32);
         }
         counts[bin * blocks + block] = count;
     }
@@ -205,7 +213,7 @@ fn scatter(
         let last = min(first + comptime!(BLOCK), slots);
         let mut position = positions[bin * blocks + block] as usize;
         for slot in first..last {
-            if keys[slot] == bin as u32 {
+            if bin_of(keys[slot], bins) == bin {
                 order[position] = slot as u32;
                 position += 1;
             }
@@ -333,7 +341,7 @@ pub struct Sorted {
 /// The oracle: a stable sort of the slots by key.
 pub fn reference(keys: &[u32], experts: usize) -> Sorted {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
-    order.sort_by_key(|slot| keys[*slot as usize]);
+    order.sort_by_key(|slot| keys[*slot as usize].min(experts as u32));
     let before = |e: usize| keys.iter().filter(|key| (**key as usize) < e).count() as u32;
     Sorted {
         order,

@@ -4,7 +4,7 @@ use super::layer::{MoeLayer, Parameters};
 use super::route::RouteConfig;
 use crate::Error;
 use burn::module::{Initializer, Param};
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::Activation;
 use moebius_shaders::permute::Capacity;
@@ -100,7 +100,7 @@ impl MoeConfig {
     /// Columns of the first product: F, or 2F when gated.
     pub(crate) fn columns_in(&self) -> usize {
         if self.gated {
-            2 * self.inter
+            self.inter.saturating_mul(2)
         } else {
             self.inter
         }
@@ -117,14 +117,17 @@ impl MoeConfig {
                 return Err(ShapeError::new(what, "at least 1", size));
             }
         }
-        let largest = self.columns_in().checked_mul(self.hidden);
-        if largest.is_none_or(|n| n > i32::MAX as usize) {
-            let got = format!("{} x {}", self.inter, self.hidden);
-            return Err(ShapeError::new(
-                "expert weights",
-                "at most 2^31 - 1 elements",
-                got,
-            ));
+        let expert = self.columns_in().checked_mul(self.hidden);
+        let all = expert.and_then(|expert| expert.checked_mul(self.experts.checked_mul(4)?));
+        if expert.is_none_or(|n| n > i32::MAX as usize)
+            || all.is_none_or(|n| n > isize::MAX as usize)
+        {
+            let got = format!(
+                "{} experts of {} x {}",
+                self.experts, self.inter, self.hidden
+            );
+            let expected = "at most 2^31 - 1 elements an expert";
+            return Err(ShapeError::new("expert weights", expected, got));
         }
         if let Some(capacity) = self.capacity {
             Capacity::new(capacity.factor, capacity.min)?;
@@ -167,7 +170,8 @@ impl MoeConfig {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) as [`MoeConfig::init`], for weights of other
-    /// shapes or dtypes than the configuration's, and for biases that are missing or unexpected.
+    /// shapes than the configuration's or of several dtypes or devices, and for biases that are
+    /// missing or unexpected.
     pub fn with_weights(&self, weights: MoeWeights) -> Result<MoeLayer, Error> {
         self.check()?;
         self.check_weights(&weights)?;
@@ -192,6 +196,10 @@ impl MoeConfig {
         let dtype = weights.router.dtype();
         check_dtype("w_in dtype", weights.w_in.dtype(), dtype)?;
         check_dtype("w_out dtype", weights.w_out.dtype(), dtype)?;
+        super::layer::element(dtype)?;
+        let device = weights.router.device();
+        check_device("device of w_in", weights.w_in.device(), &device)?;
+        check_device("device of w_out", weights.w_out.device(), &device)?;
         let biases = [
             ("b_in", &weights.b_in, columns),
             ("b_out", &weights.b_out, h),
@@ -201,6 +209,7 @@ impl MoeConfig {
                 Some(bias) if self.bias => {
                     check_shape(what, bias.dims(), [e, width])?;
                     check_dtype(what, bias.dtype(), dtype)?;
+                    check_device(what, bias.device(), &device)?;
                 }
                 None if !self.bias => {}
                 _ => {
@@ -212,6 +221,22 @@ impl MoeConfig {
         }
         Ok(())
     }
+}
+
+/// Checks for the same device, recording gradients or not alike.
+pub(super) fn check_device(
+    what: &'static str,
+    got: Device,
+    expected: &Device,
+) -> Result<(), ShapeError> {
+    if got == *expected && got.is_autodiff() == expected.is_autodiff() {
+        return Ok(());
+    }
+    Err(ShapeError::new(
+        what,
+        format!("{expected:?}"),
+        format!("{got:?}"),
+    ))
 }
 
 fn check_dtype(what: &'static str, got: DType, expected: DType) -> Result<(), ShapeError> {

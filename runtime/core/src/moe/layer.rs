@@ -1,6 +1,6 @@
 //! The mixture-of-experts layer as a Burn module.
 
-use super::config::{MoeConfig, MoeWeights};
+use super::config::{MoeConfig, MoeWeights, check_device};
 use super::route::{Routing, route};
 use crate::ops::{Biases, Experts, ExpertsCall, LogitsCall, MoeOps, StageClock};
 use crate::{Error, device};
@@ -51,7 +51,7 @@ pub struct MoeOutput<const D: usize> {
     pub y: Tensor<D>,
     /// Which experts every token went to.
     pub routing: Routing,
-    /// \[1\]: slots that reached no expert, over capacity or because none was available.
+    /// \[1\]: slots that reached no expert because it was full.
     pub dropped_slots: Tensor<1, Int>,
 }
 
@@ -107,6 +107,7 @@ impl MoeLayer {
         device: &burn::tensor::Device,
     ) -> Result<Option<moe::Plan>, Error> {
         let problem = self.problem(tokens, dtype)?;
+        problem.check()?;
         let Some(capability) = device::capability(device)? else {
             return Ok(None);
         };
@@ -185,8 +186,10 @@ impl MoeLayer {
             return Ok(Vec::new());
         }
         let clock = StageClock::default();
-        let mut last = Instant::now();
         let device = x.device();
+        // What was enqueued before isn't the router's; an error shows at the caller's next read.
+        let _ = device.sync();
+        let mut last = Instant::now();
         self.forward_tokens(x, Some(clock.clone()))?;
         // Under Burn's fusion nothing has run yet.
         let _ = device.sync();
@@ -277,28 +280,26 @@ impl MoeLayer {
         ShapeError::check("last dimension of x", self.config.hidden, hidden)?;
         let weights = self.weights();
         self.config.check_weights(&weights)?;
-        let refuse = |what, expected, got| Err(ShapeError::new(what, expected, got).into());
-        let (dtype, expected) = (x.dtype(), weights.w_in.dtype());
-        if dtype != expected {
-            return refuse("dtype of x", format!("{expected:?}"), format!("{dtype:?}"));
+        let (got, expected) = (x.dtype(), weights.w_in.dtype());
+        if got != expected {
+            let (expected, got) = (format!("{expected:?}"), format!("{got:?}"));
+            return Err(ShapeError::new("dtype of x", expected, got).into());
         }
-        let (device, expected) = (x.device(), weights.w_in.device());
-        if device != expected {
-            return refuse(
-                "device of x",
-                format!("{expected:?}"),
-                format!("{device:?}"),
-            );
-        }
+        check_device("device of x", x.device(), &weights.w_in.device())?;
         Ok(())
     }
 }
 
-fn element(dtype: DType) -> Result<Element, Error> {
+/// The kernels' name of a dtype.
+pub(super) fn element(dtype: DType) -> Result<Element, ShapeError> {
     match dtype {
         DType::F32 => Ok(Element::F32),
         DType::F16 => Ok(Element::F16),
         DType::BF16 => Ok(Element::Bf16),
-        other => Err(ShapeError::new("dtype", "f32, f16 or bf16", format!("{other:?}")).into()),
+        other => Err(ShapeError::new(
+            "dtype",
+            "f32, f16 or bf16",
+            format!("{other:?}"),
+        )),
     }
 }

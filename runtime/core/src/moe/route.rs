@@ -67,7 +67,8 @@ pub struct Routing {
 /// lowest index.
 ///
 /// `expert_mask` \[E\] is true for the available experts; the others are never chosen and have
-/// probability 0. A NaN logit ranks last and makes its token's weights NaN.
+/// probability 0. A NaN logit ranks last, makes its token's probabilities NaN, and its weights too
+/// where they are computed from it.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a `top_k` outside 1..=E, a mask of another
@@ -84,6 +85,11 @@ pub fn route(
     }
     if let Some(mask) = &expert_mask {
         ShapeError::check("expert mask", experts, mask.dims()[0])?;
+        if mask.device() != logits.device() {
+            let (expected, got) = (logits.device(), mask.device());
+            let (expected, got) = (format!("{expected:?}"), format!("{got:?}"));
+            return Err(ShapeError::new("device of the expert mask", expected, got).into());
+        }
     }
     let problem = config.problem(tokens, experts)?;
     let device = logits.device();
@@ -102,7 +108,8 @@ pub fn route(
     let call = RouteCall { problem, plan };
     let mask = match expert_mask {
         None => Mask::All,
-        Some(mask) => Mask::Only(mask.int().into_dispatch()),
+        // The kernels read 32-bit words, whatever integers the device is configured for.
+        Some(mask) => Mask::Only(mask.int().cast(DType::I32).into_dispatch()),
     };
     let routed = Dispatch::moe_route(logits.clone().into_dispatch(), mask, call);
     Ok(Routing {

@@ -1,7 +1,8 @@
-//! Our operations composed of Burn's primitive ones: how they run on Flex, and an oracle for the
-//! kernels that shares no code with them.
+//! Our operations on Flex, where the host is the device: the layer composed of Burn's primitive
+//! operations, the routing and the FP8 codec in plain Rust.
 //!
-//! On Flex the host is the device, so reading the routing moves nothing.
+//! An oracle for the kernels that shares no code with them. The codec and the drop rule are the
+//! host's own, which the committed case files check.
 
 use super::{
     Biases, Combined, Experts, ExpertsCall, Fp8Cast, Fp8Ops, LogitsCall, Mask, MoeOps, RouteCall,
@@ -315,12 +316,19 @@ fn combine(
     for (at, slot) in order.iter().enumerate() {
         position[*slot as usize] = at as u32;
     }
+    // Its weight is 0 too, because 0 times a NaN weight would not be.
+    let mut weights = floats(weights);
+    for (weight, at) in weights.iter_mut().zip(&position) {
+        if *at == nowhere {
+            *weight = 0.0;
+        }
+    }
     let mut outputs = outputs;
     outputs.push(float_tensor(vec![0.0; h], &[1, h]));
     let rows = Flex::float_cat(outputs, 0);
     let slots = Flex::float_select(rows, 0, int_tensor(&position, &[position.len()]));
     let slots = Flex::float_reshape(slots, Shape::from([t, k, h]));
-    let weights = Flex::float_reshape(weights, Shape::from([t, k, 1]));
+    let weights = float_tensor(weights, &[t, k, 1]);
     let sum = Flex::float_sum_dim(Flex::float_mul(slots, weights), 1);
     Flex::float_reshape(sum, Shape::from([t, h]))
 }
