@@ -3,8 +3,9 @@
 //! A task takes every `cores`-th panel of weight columns of every expert. It packs the panel
 //! (\[columns, k\] → \[k\]\[2 registers\]) into its scratch once, then runs a register tile of
 //! [`ROWS`] × 2 registers down the expert's rows: each step loads two registers of weights and
-//! broadcasts [`ROWS`] activations. Packing costs one pass over the weights, about 3 % at 1024
-//! rows per expert; keeping packed weights would double their memory. Gated panels hold a register
+//! broadcasts [`ROWS`] activations. Packing costs one pass over the weights, at most 7 % at 1024
+//! rows per expert (a batch of 16 tokens takes 4.5 ms where one of 4096 takes 75, on 2 Zen 5
+//! cores); keeping packed weights would double their memory. Gated panels hold a register
 //! of gate columns and one of up columns.
 
 use super::{Activation, Bindings, Operands, Plan, Rows, Slab, activation::activate};
