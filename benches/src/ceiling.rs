@@ -12,6 +12,13 @@ pub(crate) fn wait(client: &Client) -> Result<(), BenchError> {
     cubecl::future::block_on(client.sync()).map_err(|error| BenchError::Device(error.to_string()))
 }
 
+/// Waits for everything enqueued on a Burn device.
+pub(crate) fn finish(device: &Device) -> Result<(), BenchError> {
+    device
+        .sync()
+        .map_err(|error| BenchError::Device(format!("{error:?}")))
+}
+
 /// FLOP/s of independent f32 multiply-adds in registers.
 pub(crate) fn multiply_adds(client: &Client, device: &Capability) -> Result<f64, BenchError> {
     let plan = peak::plan(device);
@@ -30,9 +37,7 @@ pub(crate) fn matmul(device: &Device) -> Result<f64, BenchError> {
     let (a, b) = (random(), random());
     let seconds = median(|| {
         let _product = a.clone().matmul(b.clone());
-        device
-            .sync()
-            .map_err(|error| BenchError::Device(format!("{error:?}")))
+        finish(device)
     })?;
     Ok(2.0 * (EDGE as f64).powi(3) / seconds)
 }

@@ -1,5 +1,6 @@
 //! The benchmark of one mixture-of-experts layer.
 
+use crate::ceiling::finish;
 use crate::peer::{self, Peer};
 use crate::timing::{median, middle};
 use crate::{BenchError, ceiling, oracle};
@@ -7,7 +8,7 @@ use burn::tensor::{DType, Distribution, Tensor};
 use moebius::moe::{Activation, MoeConfig, MoeLayer, Stage};
 use moebius::{Device, Error};
 use moebius_device::{Opened, memory_in_use, process_memory};
-use moebius_shaders::{Element, ShapeError, moe, routing};
+use moebius_shaders::{ShapeError, moe};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -122,7 +123,7 @@ impl Setup {
         let plan = layer.plan(tokens, bench.dtype, &device)?;
         let normal = Distribution::Normal(0.0, 1.0);
         let x = Tensor::<2>::random([tokens, bench.hidden], normal, &device).cast(bench.dtype);
-        wait(&device)?;
+        finish(&device)?;
         Ok(Self {
             opened,
             device,
@@ -137,7 +138,7 @@ impl Setup {
     fn verify(&self) -> Result<(f64, u64, f64), BenchError> {
         let start = Instant::now();
         let out = self.layer.forward(self.x.clone())?;
-        wait(&self.device)?;
+        finish(&self.device)?;
         let first_ms = start.elapsed().as_secs_f64() * 1e3;
         let bytes = held(&self.opened).saturating_sub(self.held_before);
         Ok((
@@ -188,13 +189,14 @@ pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport
     progress("measuring");
     let seconds = median(|| {
         drop(setup.layer.forward(setup.x.clone())?);
-        wait(&setup.device)
+        finish(&setup.device)
     })?;
     progress("measuring the stages");
     let stages = stages(&setup.layer, &setup.x)?;
     progress("measuring the peak");
     let (peak, peak_of) = setup.peak()?;
-    let (problem, setup_tokens) = (problem(bench)?, tokens(bench)?);
+    let tokens = tokens(bench)?;
+    let problem = setup.layer.problem(tokens, bench.dtype)?;
     let rate = problem.flops() as f64 / seconds;
     let Setup { opened, plan, .. } = setup;
     Ok(MoeReport {
@@ -208,7 +210,7 @@ pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport
         max_rel_l2: error,
         median_ms: seconds * 1e3,
         first_ms,
-        tokens_per_s: setup_tokens as f64 / seconds,
+        tokens_per_s: tokens as f64 / seconds,
         gflops: rate / 1e9,
         peak_gflops: peak / 1e9,
         peak_of: peak_of.to_string(),
@@ -218,7 +220,7 @@ pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport
         // Router logits and top-k come before the experts.
         launches: plan.map_or(0, |plan| plan.launches() + 2),
         stages,
-        peer: peer.map(|peer| peer.compared_with(rate)),
+        peer: peer.map(|figures| figures.compared_with(rate)),
     })
 }
 
@@ -239,24 +241,6 @@ fn layer(bench: &MoeBench, device: &burn::tensor::Device) -> Result<MoeLayer, Er
     Ok(layer)
 }
 
-fn problem(bench: &MoeBench) -> Result<moe::Problem, Error> {
-    let element = match bench.dtype {
-        DType::F16 => Element::F16,
-        DType::BF16 => Element::Bf16,
-        _ => Element::F32,
-    };
-    Ok(moe::Problem {
-        routing: routing::Problem::new(tokens(bench)?, bench.experts, bench.top_k)?,
-        hidden: bench.hidden,
-        inter: bench.inter,
-        element,
-        gated: bench.gated,
-        activation: Activation::Relu,
-        bias: false,
-        capacity: None,
-    })
-}
-
 fn stages(layer: &MoeLayer, x: &Tensor<2>) -> Result<Vec<StageTime>, Error> {
     const REPEATS: usize = 5;
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); Stage::ALL.len()];
@@ -274,12 +258,6 @@ fn stages(layer: &MoeLayer, x: &Tensor<2>) -> Result<Vec<StageTime>, Error> {
         share: median_ms / sum,
     };
     Ok(Stage::ALL.into_iter().zip(medians).map(time).collect())
-}
-
-fn wait(device: &burn::tensor::Device) -> Result<(), BenchError> {
-    device
-        .sync()
-        .map_err(|error| BenchError::Device(format!("{error:?}")))
 }
 
 /// Bytes taken from the device before the benchmark; on Flex the peak of the process starts anew.

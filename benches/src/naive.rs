@@ -2,6 +2,7 @@
 
 use crate::BenchError;
 use crate::ceiling::wait;
+use crate::oracle::distance;
 use crate::timing::median;
 use cubecl::client::Client;
 use cubecl::prelude::*;
@@ -84,12 +85,7 @@ impl Product {
         let sorted = permute::reference(&self.keys, self.problem.experts);
         let x: Vec<f64> = self.x.iter().map(|x| f64::from(*x)).collect();
         let want = reference(&self.problem, &sorted, &x, &self.weights, None);
-        let error: f64 = got
-            .iter()
-            .zip(&want)
-            .map(|(g, w)| (f64::from(*g) - w).powi(2))
-            .sum();
-        (error / want.iter().map(|w| w * w).sum::<f64>()).sqrt() < 1e-5
+        distance(got, &want) < 1e-5
     }
 }
 

@@ -1,10 +1,10 @@
 //! The check before the numbers: some tokens of the benchmark's batch through the f64 oracle.
 
 use burn::module::Param;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{DType, Int, Tensor};
 use moebius::Error;
 use moebius::moe::{MoeLayer, MoeOutput};
-use moebius_shaders::{Element, moe, routing};
+use moebius_shaders::{moe, routing};
 
 /// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
 const SAMPLES: usize = 16;
@@ -29,7 +29,6 @@ pub(crate) fn relative_error(
     out: &MoeOutput<2>,
 ) -> Result<f64, Error> {
     let [tokens, hidden] = x.dims();
-    let config = layer.config();
     let samples = SAMPLES.min(tokens);
     let rows: Vec<i64> = (0..samples)
         .map(|i| (i * (tokens - 1) / (samples - 1).max(1)) as i64)
@@ -38,15 +37,8 @@ pub(crate) fn relative_error(
     let pick = |tensor: &Tensor<2>| floats(tensor.clone().select(0, rows.clone()));
 
     let problem = moe::Problem {
-        routing: routing::Problem::new(samples, config.experts, config.route.top_k)?
-            .with_score(config.route.score, config.route.renormalize),
-        hidden,
-        inter: config.inter,
-        element: Element::F32,
-        gated: config.gated,
-        activation: config.activation,
-        bias: config.bias,
         capacity: None,
+        ..layer.problem(samples, DType::F32)?
     };
     let (x, logits) = (pick(x), pick(&out.routing.logits));
     let router = floats(layer.router.val());
@@ -81,7 +73,7 @@ pub(crate) fn relative_error(
 }
 
 /// ‖got − want‖ / ‖want‖, infinite when it isn't a number.
-fn distance(got: &[f32], want: &[f64]) -> f64 {
+pub(crate) fn distance(got: &[f32], want: &[f64]) -> f64 {
     let (mut error, mut norm) = (0.0, 0.0);
     for (got, want) in got.iter().zip(want) {
         error += (f64::from(*got) - want).powi(2);

@@ -21,14 +21,6 @@ pub struct Peer {
     pub ratio: f64,
 }
 
-impl Peer {
-    /// The same with our FLOP/s to compare with.
-    pub(crate) fn compared_with(self, our_rate: f64) -> Self {
-        let ratio = our_rate / 1e9 / self.gflops;
-        Self { ratio, ..self }
-    }
-}
-
 /// Why the peer has no numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
@@ -45,15 +37,28 @@ pub enum PeerError {
     Failed(String),
 }
 
+/// What the script prints.
 #[derive(Deserialize)]
-struct Figures {
+pub(crate) struct Figures {
     version: String,
     median_ms: f64,
     gflops: f64,
 }
 
+impl Figures {
+    /// The peer's result beside our FLOP/s.
+    pub(crate) fn compared_with(self, our_rate: f64) -> Peer {
+        Peer {
+            name: format!("PyTorch {}", self.version),
+            median_ms: self.median_ms,
+            gflops: self.gflops,
+            ratio: our_rate / 1e9 / self.gflops,
+        }
+    }
+}
+
 /// Runs the same layer in PyTorch on the CPU.
-pub(crate) fn torch(bench: &MoeBench) -> Result<Peer, PeerError> {
+pub(crate) fn torch(bench: &MoeBench) -> Result<Figures, PeerError> {
     let dtype = match bench.dtype {
         DType::F16 => "float16",
         DType::BF16 => "bfloat16",
@@ -92,12 +97,6 @@ pub(crate) fn torch(bench: &MoeBench) -> Result<Peer, PeerError> {
     if !output.status.success() {
         return Err(PeerError::Failed(last_line(&output.stderr)));
     }
-    let figures: Figures = serde_json::from_str(&last_line(&output.stdout))
-        .map_err(|error| PeerError::Failed(error.to_string()))?;
-    Ok(Peer {
-        name: format!("PyTorch {}", figures.version),
-        median_ms: figures.median_ms,
-        gflops: figures.gflops,
-        ratio: f64::NAN,
-    })
+    serde_json::from_str(&last_line(&output.stdout))
+        .map_err(|error| PeerError::Failed(error.to_string()))
 }

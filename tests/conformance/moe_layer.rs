@@ -6,7 +6,7 @@ use cubecl::launched::LaunchedKernels;
 use moebius::moe::{Activation, Capacity, Choice, MoeConfig, MoeLayer, MoeWeights};
 use moebius::{Device, Error, ErrorKind};
 use moebius_device::memory_in_use;
-use moebius_shaders::{Element, moe, routing};
+use moebius_shaders::{moe, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
@@ -75,10 +75,8 @@ impl Fixture {
             }
             out => out.unwrap(),
         };
-        let config = &self.config;
-        let r = routing::Problem::new(tokens, config.experts, config.route.top_k).unwrap();
-        let r = r.with_score(config.route.score, config.route.renormalize);
-        let routed = routing::reference(&r, &floats(out.routing.logits), None);
+        let problem = self.layer.problem(tokens, self.dtype).unwrap();
+        let routed = routing::reference(&problem.routing, &floats(out.routing.logits), None);
         let indices: Vec<u32> = out
             .routing
             .indices
@@ -90,17 +88,6 @@ impl Fixture {
         let (b_in, b_out) = (&self.layer.b_in, &self.layer.b_out);
         let b_in = b_in.as_ref().map(|b| floats(b.val()));
         let b_out = b_out.as_ref().map(|b| floats(b.val()));
-        let element = element(self.dtype);
-        let problem = moe::Problem {
-            routing: r,
-            hidden: config.hidden,
-            inter: config.inter,
-            element,
-            gated: config.gated,
-            activation: config.activation,
-            bias: config.bias,
-            capacity: config.capacity,
-        };
         let inputs = moe::ReferenceInputs {
             x: &floats(x),
             indices: &indices,
@@ -111,18 +98,10 @@ impl Fixture {
             b_out: b_out.as_deref(),
         };
         let (want, dropped) = moe::reference(&problem, &inputs).unwrap();
-        assert_close("y", &floats(out.y), &want, rel_l2(element));
+        assert_close("y", &floats(out.y), &want, rel_l2(problem.element));
         let got: Vec<i64> = out.dropped_slots.into_data().iter().collect();
         assert_eq!(got, [dropped as i64], "dropped slots");
         Outcome::Ran
-    }
-}
-
-fn element(dtype: DType) -> Element {
-    match dtype {
-        DType::F16 => Element::F16,
-        DType::BF16 => Element::Bf16,
-        _ => Element::F32,
     }
 }
 

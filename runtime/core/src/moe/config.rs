@@ -4,11 +4,12 @@ use super::layer::{MoeLayer, Parameters};
 use super::route::RouteConfig;
 use crate::Error;
 use burn::module::{Initializer, Param};
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::Activation;
 use moebius_shaders::permute::Capacity;
 use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
 
 /// Shape and behaviour of a mixture-of-experts layer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -190,12 +191,12 @@ impl MoeConfig {
     /// Checks shapes, dtypes and the presence of biases against the configuration.
     pub(super) fn check_weights(&self, weights: &MoeWeights) -> Result<(), ShapeError> {
         let (e, h, f, columns) = (self.experts, self.hidden, self.inter, self.columns_in());
-        check_shape("router weights [E,H]", weights.router.dims(), [e, h])?;
-        check_shape("w_in [E, F or 2F, H]", weights.w_in.dims(), [e, columns, h])?;
-        check_shape("w_out [E,H,F]", weights.w_out.dims(), [e, h, f])?;
+        check_same("router weights [E,H]", weights.router.dims(), [e, h])?;
+        check_same("w_in [E, F or 2F, H]", weights.w_in.dims(), [e, columns, h])?;
+        check_same("w_out [E,H,F]", weights.w_out.dims(), [e, h, f])?;
         let dtype = weights.router.dtype();
-        check_dtype("w_in dtype", weights.w_in.dtype(), dtype)?;
-        check_dtype("w_out dtype", weights.w_out.dtype(), dtype)?;
+        check_same("w_in dtype", weights.w_in.dtype(), dtype)?;
+        check_same("w_out dtype", weights.w_out.dtype(), dtype)?;
         super::layer::element(dtype)?;
         let device = weights.router.device();
         check_device("device of w_in", weights.w_in.device(), &device)?;
@@ -207,8 +208,8 @@ impl MoeConfig {
         for (what, bias, width) in biases {
             match bias {
                 Some(bias) if self.bias => {
-                    check_shape(what, bias.dims(), [e, width])?;
-                    check_dtype(what, bias.dtype(), dtype)?;
+                    check_same(what, bias.dims(), [e, width])?;
+                    check_same(what, bias.dtype(), dtype)?;
                     check_device(what, bias.device(), &device)?;
                 }
                 None if !self.bias => {}
@@ -229,38 +230,24 @@ pub(super) fn check_device(
     got: Device,
     expected: &Device,
 ) -> Result<(), ShapeError> {
-    if got == *expected && got.is_autodiff() == expected.is_autodiff() {
-        return Ok(());
+    if got.is_autodiff() != expected.is_autodiff() {
+        return Err(differs(what, &got, expected));
     }
-    Err(ShapeError::new(
-        what,
-        format!("{expected:?}"),
-        format!("{got:?}"),
-    ))
+    check_same(what, &got, expected)
 }
 
-fn check_dtype(what: &'static str, got: DType, expected: DType) -> Result<(), ShapeError> {
-    if got == expected {
-        return Ok(());
-    }
-    Err(ShapeError::new(
-        what,
-        format!("{expected:?}"),
-        format!("{got:?}"),
-    ))
-}
-
-fn check_shape<const D: usize>(
+/// Checks that two things are the same.
+pub(super) fn check_same<T: PartialEq + Debug>(
     what: &'static str,
-    got: [usize; D],
-    expected: [usize; D],
+    got: T,
+    expected: T,
 ) -> Result<(), ShapeError> {
     if got == expected {
         return Ok(());
     }
-    Err(ShapeError::new(
-        what,
-        format!("{expected:?}"),
-        format!("{got:?}"),
-    ))
+    Err(differs(what, &got, &expected))
+}
+
+fn differs(what: &'static str, got: &impl Debug, expected: &impl Debug) -> ShapeError {
+    ShapeError::new(what, format!("{expected:?}"), format!("{got:?}"))
 }

@@ -1,12 +1,13 @@
 //! The mixture-of-experts layer as a Burn module.
 
-use super::config::{MoeConfig, MoeWeights, check_device};
-use super::route::{Routing, route};
+use super::config::{MoeConfig, MoeWeights, check_device, check_same};
+use super::route::{Routing, choose};
 use crate::ops::{Biases, Experts, ExpertsCall, LogitsCall, MoeOps, StageClock};
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Int, Tensor};
+use moebius_device::Capability;
 use moebius_shaders::grouped_gemm::Choice;
 use moebius_shaders::moe::Stage;
 use moebius_shaders::{Element, ShapeError, moe, routing};
@@ -107,14 +108,25 @@ impl MoeLayer {
         device: &burn::tensor::Device,
     ) -> Result<Option<moe::Plan>, Error> {
         let problem = self.problem(tokens, dtype)?;
-        problem.check()?;
-        let Some(capability) = device::capability(device)? else {
-            return Ok(None);
-        };
-        Ok(Some(moe::plan(problem, &capability, self.choice)?))
+        self.plan_on(problem, device::capability(device)?.as_ref())
     }
 
-    fn problem(&self, tokens: usize, dtype: DType) -> Result<moe::Problem, Error> {
+    fn plan_on(
+        &self,
+        problem: moe::Problem,
+        capability: Option<&Capability>,
+    ) -> Result<Option<moe::Plan>, Error> {
+        problem.check()?;
+        let plan = capability.map(|device| moe::plan(problem, device, self.choice));
+        Ok(plan.transpose()?)
+    }
+
+    /// What a forward of `tokens` tokens of `dtype` computes: sizes, FLOPs, bytes it must hold.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16, or more
+    /// tokens than 31 bits count.
+    pub fn problem(&self, tokens: usize, dtype: DType) -> Result<moe::Problem, Error> {
         let config = &self.config;
         Ok(moe::Problem {
             routing: config.route.problem(tokens, config.experts)?,
@@ -135,15 +147,21 @@ impl MoeLayer {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
     pub fn router_logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         self.check_input(&x)?;
+        let capability = device::capability(&x.device())?;
+        self.logits_on(x, capability.as_ref())
+    }
+
+    /// [`MoeLayer::router_logits`] of a checked x on a device of this capability.
+    fn logits_on(&self, x: Tensor<2>, capability: Option<&Capability>) -> Result<Tensor<2>, Error> {
         let [tokens, hidden] = x.dims();
-        let device = x.device();
-        let problem = routing::Problem::new(tokens, self.config.experts, self.config.route.top_k)?;
+        let config = &self.config;
+        let problem = routing::Problem::new(tokens, config.experts, config.route.top_k)?;
         let element = element(x.dtype())?;
-        let plan = device::capability(&device)?
-            .map(|device| routing::plan_logits(problem, hidden, element, &device))
+        let plan = capability
+            .map(|device| routing::plan_logits(problem, hidden, element, device))
             .transpose()?;
         if tokens == 0 {
-            return Ok(Tensor::empty([0, self.config.experts], &device));
+            return Ok(Tensor::empty([0, config.experts], &x.device()));
         }
         let call = LogitsCall { problem, plan };
         let router = self.router.val().into_dispatch();
@@ -208,10 +226,12 @@ impl MoeLayer {
     ) -> Result<MoeOutput<2>, Error> {
         let [tokens, _] = x.dims();
         let device = x.device();
+        let capability = device::capability(&device)?;
+        let capability = capability.as_ref();
         let problem = self.problem(tokens, x.dtype())?;
-        let plan = self.plan(tokens, x.dtype(), &device)?;
-        let logits = self.router_logits(x.clone())?;
-        let routing = route(logits, None, &self.config.route)?;
+        let plan = self.plan_on(problem, capability)?;
+        let logits = self.logits_on(x.clone(), capability)?;
+        let routing = choose(logits, None, &self.config.route, capability)?;
         if let Some(clock) = &clock {
             // A device error shows at the caller's next read; the clock only needs the wait.
             let _ = device.sync();
@@ -255,10 +275,13 @@ impl MoeLayer {
     ) -> Result<MoeOutput<D>, Error> {
         let (device, dtype) = (x.device(), x.dtype());
         let rows = Tensor::<2>::empty([0, self.config.hidden], (&device, dtype));
-        self.plan(0, dtype, &device)?;
+        let capability = device::capability(&device)?;
+        let capability = capability.as_ref();
+        self.plan_on(self.problem(0, dtype)?, capability)?;
+        let logits = self.logits_on(rows, capability)?;
         Ok(MoeOutput {
             y: Tensor::empty(shape, (&device, dtype)),
-            routing: route(self.router_logits(rows)?, None, &self.config.route)?,
+            routing: choose(logits, None, &self.config.route, capability)?,
             dropped_slots: Tensor::zeros([1], &device),
         })
     }
@@ -280,11 +303,7 @@ impl MoeLayer {
         ShapeError::check("last dimension of x", self.config.hidden, hidden)?;
         let weights = self.weights();
         self.config.check_weights(&weights)?;
-        let (got, expected) = (x.dtype(), weights.w_in.dtype());
-        if got != expected {
-            let (expected, got) = (format!("{expected:?}"), format!("{got:?}"));
-            return Err(ShapeError::new("dtype of x", expected, got).into());
-        }
+        check_same("dtype of x", x.dtype(), weights.w_in.dtype())?;
         check_device("device of x", x.device(), &weights.w_in.device())?;
         Ok(())
     }

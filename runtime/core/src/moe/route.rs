@@ -1,9 +1,11 @@
 //! The choice of experts as a function of router logits.
 
+use super::config::check_same;
 use crate::ops::{Mask, MoeOps, RouteCall};
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, DType, Int, Tensor};
+use moebius_device::Capability;
 use moebius_shaders::ShapeError;
 use moebius_shaders::routing::{self, Score};
 use serde::{Deserialize, Serialize};
@@ -78,23 +80,30 @@ pub fn route(
     expert_mask: Option<Tensor<1, Bool>>,
     config: &RouteConfig,
 ) -> Result<Routing, Error> {
-    let [tokens, experts] = logits.dims();
+    let [_, experts] = logits.dims();
     if logits.dtype() != DType::F32 {
         let got = format!("{:?}", logits.dtype());
         return Err(ShapeError::new("router logits", "f32", got).into());
     }
     if let Some(mask) = &expert_mask {
         ShapeError::check("expert mask", experts, mask.dims()[0])?;
-        if mask.device() != logits.device() {
-            let (expected, got) = (logits.device(), mask.device());
-            let (expected, got) = (format!("{expected:?}"), format!("{got:?}"));
-            return Err(ShapeError::new("device of the expert mask", expected, got).into());
-        }
+        check_same("device of the expert mask", mask.device(), logits.device())?;
     }
+    let capability = device::capability(&logits.device())?;
+    choose(logits, expert_mask, config, capability.as_ref())
+}
+
+/// [`route`] of checked f32 logits on a device of this capability.
+pub(super) fn choose(
+    logits: Tensor<2>,
+    expert_mask: Option<Tensor<1, Bool>>,
+    config: &RouteConfig,
+    capability: Option<&Capability>,
+) -> Result<Routing, Error> {
+    let [tokens, experts] = logits.dims();
     let problem = config.problem(tokens, experts)?;
-    let device = logits.device();
-    let capability = device::capability(&device)?;
     if tokens == 0 {
+        let device = logits.device();
         return Ok(Routing {
             indices: Tensor::empty([0, config.top_k], &device),
             weights: Tensor::empty([0, config.top_k], &device),
@@ -103,7 +112,7 @@ pub fn route(
         });
     }
     let plan = capability
-        .map(|device| routing::plan(problem, &device))
+        .map(|device| routing::plan(problem, device))
         .transpose()?;
     let call = RouteCall { problem, plan };
     let mask = match expert_mask {
