@@ -20,6 +20,7 @@ pub mod moe;
 pub mod peak;
 pub mod permute;
 pub mod routing;
+pub mod segment_attention;
 
 pub use element::Element;
 pub use error::{ShapeError, Unsupported};

@@ -111,6 +111,166 @@ impl Problem {
     }
 }
 
+/// STUB
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Groups {
+    count: usize,
+    chosen: usize,
+}
+impl Groups {
+    /// STUB
+    pub fn new(count: usize, chosen: usize) -> Self {
+        Self { count, chosen }
+    }
+    /// STUB
+    pub fn count(&self) -> usize {
+        self.count
+    }
+    /// STUB
+    pub fn chosen(&self) -> usize {
+        self.chosen
+    }
+}
+impl Problem {
+    /// STUB
+    pub fn groups(&self) -> Option<Groups> {
+        None
+    }
+    /// STUB
+    pub fn scale(&self) -> f32 {
+        1.0
+    }
+    /// STUB
+    pub fn with_groups(self, _: Option<Groups>) -> Result<Self, ShapeError> {
+        Ok(self)
+    }
+    /// STUB
+    pub fn with_scale(self, _: f32) -> Result<Self, ShapeError> {
+        Ok(self)
+    }
+}
+/// STUB
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// w
+    Weights,
+    /// p
+    Probs,
+    /// l
+    LogSumExp,
+}
+/// STUB
+pub mod hash {
+    use crate::ShapeError;
+    /// STUB
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Key {
+        /// p
+        Position {
+            /// s
+            sequence: usize,
+        },
+        /// c
+        Content,
+    }
+    /// STUB
+    #[derive(Clone, Copy, Debug)]
+    pub struct Problem {
+        tokens: usize,
+        experts: usize,
+        top_k: usize,
+    }
+    impl Problem {
+        /// STUB
+        pub fn new(
+            tokens: usize,
+            experts: usize,
+            top_k: usize,
+            _key: Key,
+            _seed: u32,
+        ) -> Result<Self, ShapeError> {
+            Ok(Self {
+                tokens,
+                experts,
+                top_k,
+            })
+        }
+        /// STUB
+        pub fn tokens(&self) -> usize {
+            self.tokens
+        }
+        /// STUB
+        pub fn experts(&self) -> usize {
+            self.experts
+        }
+        /// STUB
+        pub fn top_k(&self) -> usize {
+            self.top_k
+        }
+    }
+    /// STUB
+    #[derive(Clone, Copy, Debug)]
+    pub struct Plan;
+    /// STUB
+    pub fn plan(
+        _: Problem,
+        _: usize,
+        _: crate::Element,
+        _: &moebius_device::Capability,
+    ) -> Result<Plan, crate::Unsupported> {
+        Ok(Plan)
+    }
+    /// STUB
+    pub fn reference(p: &Problem, _x: &[f32], mask: Option<&[bool]>) -> (Vec<u32>, Vec<f32>) {
+        let free: Vec<u32> = (0..p.experts as u32)
+            .filter(|e| mask.is_none_or(|m| m[*e as usize]))
+            .collect();
+        let (mut i, mut w) = (Vec::new(), Vec::new());
+        for t in 0..p.tokens {
+            for k in 0..p.top_k {
+                if k < free.len() {
+                    i.push(free[(t + k) % free.len()]);
+                    w.push(1.0 / p.top_k as f32);
+                } else {
+                    i.push(p.experts as u32);
+                    w.push(0.0);
+                }
+            }
+        }
+        (i, w)
+    }
+}
+/// STUB
+pub mod load {
+    /// STUB
+    #[derive(Clone, Copy, Debug)]
+    pub struct Problem {
+        groups: usize,
+        experts: usize,
+    }
+    impl Problem {
+        /// STUB
+        pub fn new(_len: usize, groups: usize, experts: usize) -> Result<Self, crate::ShapeError> {
+            Ok(Self { groups, experts })
+        }
+        /// STUB
+        pub fn groups(&self) -> usize {
+            self.groups
+        }
+        /// STUB
+        pub fn experts(&self) -> usize {
+            self.experts
+        }
+    }
+    /// STUB
+    #[derive(Clone, Copy, Debug)]
+    pub struct Plan;
+    /// STUB
+    pub fn plan(_: Problem, _: &moebius_device::Capability) -> Result<Plan, crate::Unsupported> {
+        Ok(Plan)
+    }
+}
+
 /// A [`Problem`] this device can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {

@@ -13,6 +13,8 @@ pub enum Activation {
     Gelu,
     /// x / (1 + exp(−x)).
     Silu,
+    /// x · tanh(ln(1 + eˣ)).
+    Mish,
 }
 
 impl Activation {
@@ -23,6 +25,7 @@ impl Activation {
             Self::Relu => x,
             Self::Gelu => 0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2)),
             Self::Silu => x / (1.0 + (-x).exp()),
+            Self::Mish => x * (x.max(0.0) + (-x.abs()).exp().ln_1p()).tanh(),
         }
     }
 }
@@ -33,6 +36,7 @@ impl std::fmt::Display for Activation {
             Self::Relu => "relu",
             Self::Gelu => "gelu",
             Self::Silu => "silu",
+            Self::Mish => "mish",
         })
     }
 }
@@ -69,6 +73,7 @@ pub(super) fn activate<N: Size>(
             Vector::<f32, N>::new(0.5f32) * x * (one + (x * root).erf())
         }
         Some(Activation::Silu) => x / (one + (-x).exp()),
+        Some(Activation::Mish) => x,
         None => x,
     }
 }

@@ -187,7 +187,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, O: Size>(
                     if row + i < end {
                         let to = match comptime!(spec.rows) {
                             Rows::Gather => row + i,
-                            Rows::Scatter => order[row + i] as usize,
+                            Rows::Scatter | Rows::Sorted => order[row + i] as usize,
                         };
                         let left = activate::<N>(sums[2 * i] + bias0, spec.activation);
                         let right = sums[2 * i + 1] + bias1;
@@ -223,7 +223,7 @@ fn panel_tile<F: Float, N: Size>(
         let sorted = min(row + i, end - 1);
         from[i] = match comptime!(rows) {
             Rows::Gather => order[sorted] as usize / sizes.top_k,
-            Rows::Scatter => sorted,
+            Rows::Scatter | Rows::Sorted => sorted,
         } * sizes.k;
         sums[2 * i] = Vector::new(0.0f32);
         sums[2 * i + 1] = Vector::new(0.0f32);

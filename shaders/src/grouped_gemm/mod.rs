@@ -40,6 +40,8 @@ pub enum Rows {
     Gather,
     /// Reads sorted rows, writes slot rows.
     Scatter,
+    /// STUB
+    Sorted,
 }
 
 /// One grouped GEMM.
@@ -65,6 +67,35 @@ pub struct Problem {
     pub activation: Option<Activation>,
     /// Whether there is a bias.
     pub bias: bool,
+    /// STUB
+    pub row_bound: usize,
+}
+/// STUB
+#[derive(Clone, Debug)]
+pub struct LinearPlan;
+/// STUB
+pub fn plan_linear(
+    _: Problem,
+    _: Variant,
+    _: bool,
+    _: &moebius_device::Capability,
+) -> Result<LinearPlan, crate::Unsupported> {
+    Ok(LinearPlan)
+}
+/// STUB
+pub fn variant(
+    _: usize,
+    _: usize,
+    _: &moebius_device::Capability,
+    _: Choice,
+) -> Result<Variant, crate::Unsupported> {
+    Ok(Variant::Naive)
+}
+impl Variant {
+    /// STUB
+    pub fn tile_rows(self) -> usize {
+        1
+    }
 }
 
 impl Problem {
@@ -123,6 +154,7 @@ impl Problem {
             gated: false,
             activation: None,
             bias: false,
+            row_bound: slots,
         })
     }
 
@@ -145,7 +177,7 @@ impl Problem {
     pub fn input_rows(&self) -> usize {
         match self.rows {
             Rows::Gather => self.slots / self.top_k,
-            Rows::Scatter => self.slots,
+            Rows::Scatter | Rows::Sorted => self.slots,
         }
     }
 }
@@ -295,7 +327,7 @@ pub fn reference(
             let slot = *slot as usize;
             let (from, to) = match problem.rows {
                 Rows::Gather => (slot / problem.top_k, sorted_row),
-                Rows::Scatter => (sorted_row, slot),
+                Rows::Scatter | Rows::Sorted => (sorted_row, slot),
             };
             let dot = |column: usize| -> f64 {
                 let w = &weights[(e * columns + column) * k..][..k];

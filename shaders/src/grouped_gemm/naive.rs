@@ -45,7 +45,7 @@ fn grouped_gemm_naive<F: Float>(
         let slot = order[row] as usize;
         let (from, to) = match comptime!(spec.rows) {
             Rows::Gather => (slot / sizes.top_k, row),
-            Rows::Scatter => (row, slot),
+            Rows::Scatter | Rows::Sorted => (row, slot),
         };
         let mut value = 1.0f32;
         #[unroll]

@@ -165,7 +165,7 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
         let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
         let source = comptime!(match spec.rows {
             Rows::Gather => Source::Tokens,
-            Rows::Scatter => Source::Sorted,
+            Rows::Scatter | Rows::Sorted => Source::Sorted,
         });
         let sums = zero_sums(parts);
         for k0 in range_stepped(0, sizes.k, comptime!(EDGE)) {
@@ -291,7 +291,7 @@ fn store_staged<F: Float>(
             }
             let to = match comptime!(spec.rows) {
                 Rows::Gather => row,
-                Rows::Scatter => order[row] as usize,
+                Rows::Scatter | Rows::Sorted => order[row] as usize,
             };
             out[to * n + column] = F::cast_from(value);
         }

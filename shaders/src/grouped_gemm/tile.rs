@@ -138,7 +138,7 @@ fn load_rows<F: Float, N: Size>(
             let sorted = min(first + row, end - 1);
             let from = match comptime!(spec.rows) {
                 Rows::Gather => order[sorted] as usize / sizes.top_k,
-                Rows::Scatter => sorted,
+                Rows::Scatter | Rows::Sorted => sorted,
             };
             tile[row * comptime!(shape.stride()) + step] =
                 load_four::<F, N>(x, from, k0 + 4 * step, sizes.k);
@@ -280,7 +280,7 @@ fn store_tile<F: Float>(
                 }
                 let to = match comptime!(spec.rows) {
                     Rows::Gather => row,
-                    Rows::Scatter => order[row] as usize,
+                    Rows::Scatter | Rows::Sorted => order[row] as usize,
                 };
                 out[to * n + column] = F::cast_from(value);
             }

@@ -230,6 +230,43 @@ pub fn reference(indices: &[u32], weights: &[f32], experts: usize, capacity: usi
     keys
 }
 
+/// STUB
+pub fn capacities_reference(
+    rule: &Capacity,
+    slots: usize,
+    experts: usize,
+    mask: Option<&[bool]>,
+    factors: Option<&[f32]>,
+) -> Vec<usize> {
+    let each: Vec<usize> = (0..experts)
+        .map(|e| match factors {
+            None => rule.slots_per_expert(slots, experts),
+            Some(f) => (((slots as f32 * f[e] / experts as f32).ceil()) as usize)
+                .max(rule.min)
+                .min(slots),
+        })
+        .collect();
+    let Some(mask) = mask else { return each };
+    let lost: usize = (0..experts).filter(|e| !mask[*e]).map(|e| each[e]).sum();
+    let left = mask.iter().filter(|m| **m).count();
+    (0..experts)
+        .map(|e| if mask[e] { each[e] + lost / left } else { 0 })
+        .collect()
+}
+/// STUB
+pub fn reference_each(indices: &[u32], weights: &[f32], capacities: &[usize]) -> Vec<u32> {
+    let mut keys = indices.to_vec();
+    for (e, capacity) in capacities.iter().enumerate() {
+        let one = reference(indices, weights, capacities.len(), *capacity);
+        for s in 0..keys.len() {
+            if indices[s] as usize == e {
+                keys[s] = one[s];
+            }
+        }
+    }
+    keys
+}
+
 /// The drop rule.
 #[cfg(feature = "emit")]
 pub(super) fn entry() -> crate::emit::KernelEntry {

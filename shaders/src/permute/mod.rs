@@ -12,7 +12,7 @@
 //! keys keep their order. Reads: 2·S·(E+1) keys, from cache; the scan reads and writes
 //! (E+1)·S/256 counts.
 
-mod capacity;
+pub mod capacity;
 mod combine;
 
 pub use capacity::{Capacity, CapacityPlan};
@@ -24,6 +24,82 @@ use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
 
+/// STUB
+pub const NOWHERE: u32 = u32::MAX;
+/// STUB
+#[derive(Clone, Debug)]
+pub struct RowsPlan;
+/// STUB
+pub fn plan_rows(
+    _: crate::routing::Problem,
+    _: usize,
+    _: usize,
+    _: crate::Element,
+    _: &Capability,
+) -> Result<RowsPlan, Unsupported> {
+    Ok(RowsPlan)
+}
+/// STUB
+pub mod neighbours {
+    /// STUB
+    #[derive(Clone, Copy, Debug)]
+    pub struct Problem {
+        row_bound: usize,
+        width: usize,
+        top_k: usize,
+        sequence: usize,
+        causal: bool,
+    }
+    impl Problem {
+        /// STUB
+        pub fn new(
+            r: &crate::routing::Problem,
+            row_bound: usize,
+            width: usize,
+            sequence: usize,
+            causal: bool,
+        ) -> Result<Self, crate::ShapeError> {
+            Ok(Self {
+                row_bound,
+                width,
+                top_k: r.top_k(),
+                sequence,
+                causal,
+            })
+        }
+        /// STUB
+        pub fn row_bound(&self) -> usize {
+            self.row_bound
+        }
+        /// STUB
+        pub fn width(&self) -> usize {
+            self.width
+        }
+        /// STUB
+        pub fn top_k(&self) -> usize {
+            self.top_k
+        }
+        /// STUB
+        pub fn sequence(&self) -> usize {
+            self.sequence
+        }
+        /// STUB
+        pub fn causal(&self) -> bool {
+            self.causal
+        }
+    }
+    /// STUB
+    #[derive(Clone, Copy, Debug)]
+    pub struct Plan;
+    /// STUB
+    pub fn plan(
+        _: Problem,
+        _: crate::Element,
+        _: &moebius_device::Capability,
+    ) -> Result<Plan, crate::Unsupported> {
+        Ok(Plan)
+    }
+}
 pub mod drop_rule {
     //! The capacity rule as kernels: who is dropped when an expert is full.
     pub use super::capacity::{CapacityBuffers, launch, plan, reference};

@@ -1,16 +1,16 @@
 //! The mixture-of-experts layer as a Burn module.
 
+use super::assignment::{Assignment, CapacityRule};
 use super::config::{MoeConfig, MoeWeights, check_device, check_same};
 use super::route::{Routing, choose};
-use crate::ops::{Biases, Experts, ExpertsCall, LogitsCall, MoeOps, StageClock};
+use crate::ops::{ExpertWeights, Maybe, StageClock};
 use crate::{Error, device};
-use burn::backend::Dispatch;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Int, Tensor};
 use moebius_device::Capability;
 use moebius_shaders::grouped_gemm::Choice;
-use moebius_shaders::moe::Stage;
-use moebius_shaders::{Element, ShapeError, moe, routing};
+use moebius_shaders::moe::{Keep, Stage};
+use moebius_shaders::{Element, ShapeError, moe};
 use std::time::{Duration, Instant};
 
 /// y_t = Σ_k w_tk · expert(x_t): every token goes through its `top_k` experts.
@@ -137,6 +137,7 @@ impl MoeLayer {
             activation: config.activation,
             bias: config.bias,
             capacity: config.capacity,
+            row_bound: tokens * config.route.top_k,
         })
     }
 
@@ -147,29 +148,12 @@ impl MoeLayer {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
     pub fn router_logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         self.check_input(&x)?;
-        let capability = device::capability(&x.device())?;
-        self.logits_on(x, capability.as_ref())
+        self.logits_on(x)
     }
 
-    /// [`MoeLayer::router_logits`] of a checked x on a device of this capability.
-    fn logits_on(&self, x: Tensor<2>, capability: Option<&Capability>) -> Result<Tensor<2>, Error> {
-        let [tokens, hidden] = x.dims();
-        let config = &self.config;
-        let problem = routing::Problem::new(tokens, config.experts, config.route.top_k)?;
-        let element = element(x.dtype())?;
-        let plan = capability
-            .map(|device| routing::plan_logits(problem, hidden, element, device))
-            .transpose()?;
-        if tokens == 0 {
-            return Ok(Tensor::empty([0, config.experts], &x.device()));
-        }
-        let call = LogitsCall { problem, plan };
-        let router = self.router.val().into_dispatch();
-        Ok(Tensor::from_dispatch(Dispatch::moe_router_logits(
-            x.into_dispatch(),
-            router,
-            call,
-        )))
+    /// [`MoeLayer::router_logits`] of a checked x.
+    fn logits_on(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        super::route::router_logits(x, self.router.val())
     }
 
     /// Sends every token of x \[.., H\] through its experts; a fixed number of launches, none of
@@ -226,44 +210,46 @@ impl MoeLayer {
     ) -> Result<MoeOutput<2>, Error> {
         let [tokens, _] = x.dims();
         let device = x.device();
-        let capability = device::capability(&device)?;
-        let capability = capability.as_ref();
-        let problem = self.problem(tokens, x.dtype())?;
-        let plan = self.plan_on(problem, capability)?;
-        let logits = self.logits_on(x.clone(), capability)?;
-        let routing = choose(logits, None, &self.config.route, capability)?;
+        let logits = self.logits_on(x.clone())?;
+        let routing = choose(logits, None, None, &self.config.route)?;
         if let Some(clock) = &clock {
             // A device error shows at the caller's next read; the clock only needs the wait.
             let _ = device.sync();
             clock.mark(Stage::Router);
         }
-        let biases = match (&self.b_in, &self.b_out) {
-            (Some(b_in), Some(b_out)) => Biases::Present {
-                b_in: b_in.val().into_dispatch(),
-                b_out: b_out.val().into_dispatch(),
-            },
-            _ => Biases::Absent,
+        let rule = CapacityRule {
+            capacity: self.config.capacity,
+            ..CapacityRule::default()
         };
-        let experts = Experts {
+        let (indices, weights) = (routing.indices.clone(), routing.weights.clone());
+        let assignment = Assignment::new(
+            indices,
+            weights.clone(),
+            self.config.experts,
+            rule,
+            self.choice,
+        )?;
+        if let Some(clock) = &clock {
+            let _ = device.sync();
+            clock.mark(Stage::Sort);
+        }
+        let bias = |bias: &Option<Param<Tensor<2>>>| match bias {
+            Some(bias) => Maybe::Present(bias.val().into_dispatch()),
+            None => Maybe::Absent,
+        };
+        let experts = ExpertWeights {
             w_in: self.w_in.val().into_dispatch(),
             w_out: self.w_out.val().into_dispatch(),
-            biases,
+            b_in: bias(&self.b_in),
+            b_out: bias(&self.b_out),
         };
-        let out = Dispatch::moe_experts(
-            x.into_dispatch(),
-            routing.indices.clone().into_dispatch(),
-            routing.weights.clone().into_dispatch(),
-            experts,
-            ExpertsCall {
-                problem,
-                plan,
-                clock,
-            },
-        );
+        let problem = self.problem(tokens, x.dtype())?;
+        let call =
+            assignment.feed_forward_call(problem, device.is_autodiff(), Keep::default(), clock)?;
         Ok(MoeOutput {
-            y: Tensor::from_dispatch(out.y),
+            y: assignment.feed_forward(x, weights, experts, call),
+            dropped_slots: assignment.dropped(),
             routing,
-            dropped_slots: Tensor::from_dispatch(out.dropped),
         })
     }
 
@@ -278,10 +264,10 @@ impl MoeLayer {
         let capability = device::capability(&device)?;
         let capability = capability.as_ref();
         self.plan_on(self.problem(0, dtype)?, capability)?;
-        let logits = self.logits_on(rows, capability)?;
+        let logits = self.logits_on(rows)?;
         Ok(MoeOutput {
             y: Tensor::empty(shape, (&device, dtype)),
-            routing: choose(logits, None, &self.config.route, capability)?,
+            routing: choose(logits, None, None, &self.config.route)?,
             dropped_slots: Tensor::zeros([1], &device),
         })
     }

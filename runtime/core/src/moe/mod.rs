@@ -1,5 +1,6 @@
 //! Mixture of experts: routing, experts, and the layer that joins them.
 
+mod assignment;
 mod config;
 mod layer;
 mod route;

@@ -1,17 +1,18 @@
-//! The choice of experts as a function of router logits.
+//! Router logits, and the choice of experts as a function of them.
 
 use super::config::check_same;
-use crate::ops::{Mask, MoeOps, RouteCall};
+use super::layer::element;
+use crate::ops::{Choices, HashCall, LoadCall, LogitsCall, Mask, Maybe, RouteCall, RouterOps};
 use crate::{Error, device};
 use burn::backend::Dispatch;
-use burn::tensor::{Bool, DType, Int, Tensor};
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_device::Capability;
 use moebius_shaders::ShapeError;
-use moebius_shaders::routing::{self, Score};
+use moebius_shaders::routing::{self, Groups, Score, hash, load};
 use serde::{Deserialize, Serialize};
 
 /// How tokens choose experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteConfig {
     /// Experts per token.
     pub top_k: usize,
@@ -22,6 +23,10 @@ pub struct RouteConfig {
     /// Choose by logit and take the softmax of the chosen logits (Mixtral, gpt-oss, Granite);
     /// `score` and `renormalize` don't apply.
     pub softmax_after_topk: bool,
+    /// Choose among the experts of the best groups only (DeepSeek-V3).
+    pub groups: Option<Groups>,
+    /// What the weights are multiplied by.
+    pub scale: f32,
 }
 
 impl Default for RouteConfig {
@@ -31,6 +36,8 @@ impl Default for RouteConfig {
             score: Score::Softmax,
             renormalize: true,
             softmax_after_topk: false,
+            groups: None,
+            scale: 1.0,
         }
     }
 }
@@ -42,7 +49,9 @@ impl RouteConfig {
         tokens: usize,
         experts: usize,
     ) -> Result<routing::Problem, ShapeError> {
-        let problem = routing::Problem::new(tokens, experts, self.top_k)?;
+        let problem = routing::Problem::new(tokens, experts, self.top_k)?
+            .with_groups(self.groups)?
+            .with_scale(self.scale)?;
         Ok(if self.softmax_after_topk {
             // The softmax of the chosen logits is the softmax of all of them, renormalised.
             problem.with_score(Score::Softmax, true)
@@ -52,7 +61,7 @@ impl RouteConfig {
     }
 }
 
-/// Which experts every token goes to.
+/// Which experts every token goes to; everything stays on the device.
 #[derive(Clone, Debug)]
 pub struct Routing {
     /// \[T,K\]: experts, best first; E where no expert was available.
@@ -63,6 +72,44 @@ pub struct Routing {
     pub probs: Tensor<2>,
     /// \[T,E\] f32: what was routed on.
     pub logits: Tensor<2>,
+    /// \[T\] f32: ln Σ exp of the available experts' logits.
+    pub logsumexp: Tensor<1>,
+}
+
+impl Routing {
+    /// Experts E.
+    pub fn experts(&self) -> usize {
+        self.probs.dims()[1]
+    }
+
+    /// \[E\]: slots that chose each expert, before any capacity.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't count them.
+    pub fn load(&self) -> Result<Tensor<1, Int>, Error> {
+        let [_, _] = self.indices.dims();
+        let counts = self.load_in_groups(self.indices.clone(), 1)?;
+        Ok(counts.reshape([self.experts()]))
+    }
+
+    /// \[groups, E\]: how often each expert occurs in equal groups of the rows of `choices`.
+    pub(crate) fn load_in_groups(
+        &self,
+        choices: Tensor<2, Int>,
+        groups: usize,
+    ) -> Result<Tensor<2, Int>, Error> {
+        let [rows, columns] = choices.dims();
+        let problem = load::Problem::new(rows * columns, groups, self.experts())?;
+        if rows == 0 {
+            return Ok(Tensor::zeros([groups, self.experts()], &choices.device()));
+        }
+        let plan = device::capability(&choices.device())?
+            .map(|device| load::plan(problem, &device))
+            .transpose()?;
+        let choices = choices.cast(DType::I32).into_dispatch();
+        let counts = Dispatch::moe_load(choices, LoadCall { problem, plan });
+        Ok(Tensor::from_dispatch(counts))
+    }
 }
 
 /// Chooses `top_k` experts per row of `logits` \[T,E\] (f32), the largest first, ties to the
@@ -70,7 +117,7 @@ pub struct Routing {
 ///
 /// `expert_mask` \[E\] is true for the available experts; the others are never chosen and have
 /// probability 0. A NaN logit ranks last, makes its token's probabilities NaN, and its weights too
-/// where they are computed from it.
+/// where they are computed from it. Weights, probabilities and log-sum-exp are differentiable.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a `top_k` outside 1..=E, a mask of another
@@ -80,25 +127,53 @@ pub fn route(
     expert_mask: Option<Tensor<1, Bool>>,
     config: &RouteConfig,
 ) -> Result<Routing, Error> {
-    let [_, experts] = logits.dims();
+    check_logits(&logits, expert_mask.as_ref())?;
+    choose(logits, expert_mask, None, config)
+}
+
+/// Checks dtype, mask length and devices.
+pub(super) fn check_logits(
+    logits: &Tensor<2>,
+    mask: Option<&Tensor<1, Bool>>,
+) -> Result<(), Error> {
     if logits.dtype() != DType::F32 {
         let got = format!("{:?}", logits.dtype());
         return Err(ShapeError::new("router logits", "f32", got).into());
     }
-    if let Some(mask) = &expert_mask {
-        ShapeError::check("expert mask", experts, mask.dims()[0])?;
-        check_same("device of the expert mask", mask.device(), logits.device())?;
-    }
-    let capability = device::capability(&logits.device())?;
-    choose(logits, expert_mask, config, capability.as_ref())
+    check_mask(mask, logits.dims()[1], &logits.device())
 }
 
-/// [`route`] of checked f32 logits on a device of this capability.
+/// Checks a mask's length and device.
+pub(super) fn check_mask(
+    mask: Option<&Tensor<1, Bool>>,
+    experts: usize,
+    device: &Device,
+) -> Result<(), Error> {
+    if let Some(mask) = mask {
+        ShapeError::check("expert mask", experts, mask.dims()[0])?;
+        check_same(
+            "device of the expert mask",
+            mask.device().inner(),
+            device.clone().inner(),
+        )?;
+    }
+    Ok(())
+}
+
+/// A mask as the operations take it: 32-bit words, whatever integers the device is configured for.
+pub(super) fn mask_words(mask: Option<Tensor<1, Bool>>) -> Mask<Dispatch> {
+    match mask {
+        None => Mask::All,
+        Some(mask) => Mask::Only(mask.int().cast(DType::I32).into_dispatch()),
+    }
+}
+
+/// [`route`] of checked logits; `bias` \[E\] f32 is added to the scores for the selection alone.
 pub(super) fn choose(
     logits: Tensor<2>,
-    expert_mask: Option<Tensor<1, Bool>>,
+    mask: Option<Tensor<1, Bool>>,
+    bias: Option<Tensor<1>>,
     config: &RouteConfig,
-    capability: Option<&Capability>,
 ) -> Result<Routing, Error> {
     let [tokens, experts] = logits.dims();
     let problem = config.problem(tokens, experts)?;
@@ -108,23 +183,77 @@ pub(super) fn choose(
             indices: Tensor::empty([0, config.top_k], &device),
             weights: Tensor::empty([0, config.top_k], &device),
             probs: Tensor::empty([0, experts], &device),
+            logsumexp: Tensor::empty([0], &device),
             logits,
         });
     }
-    let plan = capability
-        .map(|device| routing::plan(problem, device))
+    let plan = device::capability(&logits.device())?
+        .map(|device| routing::plan(problem, &device))
         .transpose()?;
-    let call = RouteCall { problem, plan };
-    let mask = match expert_mask {
-        None => Mask::All,
-        // The kernels read 32-bit words, whatever integers the device is configured for.
-        Some(mask) => Mask::Only(mask.int().cast(DType::I32).into_dispatch()),
+    let choices = Choices {
+        mask: mask_words(mask),
+        bias: bias
+            .map(Tensor::into_dispatch)
+            .map_or(Maybe::Absent, Maybe::Present),
     };
-    let routed = Dispatch::moe_route(logits.clone().into_dispatch(), mask, call);
+    let call = RouteCall { problem, plan };
+    let routed = Dispatch::moe_route(logits.clone().into_dispatch(), choices, call);
     Ok(Routing {
         indices: Tensor::from_dispatch(routed.indices),
         weights: Tensor::from_dispatch(routed.weights),
         probs: Tensor::from_dispatch(routed.probs),
+        logsumexp: Tensor::from_dispatch(routed.lse),
         logits,
     })
+}
+
+/// x · Wgᵀ in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; checked by the caller.
+pub(super) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
+    let ([tokens, hidden], [experts, _]) = (x.dims(), w.dims());
+    let problem = routing::Problem::new(tokens, experts, 1)?;
+    let element = element(x.dtype())?;
+    let plan = device::capability(&x.device())?
+        .map(|device| routing::plan_logits(problem, hidden, element, &device))
+        .transpose()?;
+    if tokens == 0 {
+        return Ok(Tensor::empty([0, experts], &x.device()));
+    }
+    let call = LogitsCall {
+        problem,
+        hidden,
+        element,
+        plan,
+    };
+    let logits = Dispatch::moe_router_logits(x.into_dispatch(), w.into_dispatch(), call);
+    Ok(Tensor::from_dispatch(logits))
+}
+
+/// Experts of x \[T,H\] by hash: indices and weights \[T,K\]; checked by the caller.
+pub(super) fn hash_route(
+    x: Tensor<2>,
+    mask: Option<Tensor<1, Bool>>,
+    problem: hash::Problem,
+) -> Result<(Tensor<2, Int>, Tensor<2>), Error> {
+    let device = x.device();
+    if problem.tokens() == 0 {
+        let shape = [0, problem.top_k()];
+        return Ok((Tensor::empty(shape, &device), Tensor::empty(shape, &device)));
+    }
+    let element = element(x.dtype())?;
+    let hidden = x.dims()[1];
+    let plan = device::capability(&device)?
+        .map(|device| hash::plan(problem, hidden, element, &device))
+        .transpose()?;
+    let call = HashCall { problem, plan };
+    let hashed = Dispatch::moe_hash(x.into_dispatch(), mask_words(mask), call);
+    Ok((
+        Tensor::from_dispatch(hashed.indices),
+        Tensor::from_dispatch(hashed.weights),
+    ))
+}
+
+/// What the device behind `device` can do; the recording of gradients makes no difference.
+#[allow(unused, reason = "kept for callers that plan several kernels")]
+fn capability(device: &Device) -> Result<Option<Capability>, Error> {
+    device::capability(device)
 }

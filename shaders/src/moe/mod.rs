@@ -13,6 +13,8 @@
 //! Nothing is read back; buffers are sized for the worst routing. Beside its inputs and y a
 //! forward holds the hidden activations \[S,F\], the slot outputs \[S,H\] and a few words per slot.
 
+pub mod sorting;
+
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grouped_gemm::{self, Activation, Choice, Operands, Rows};
@@ -21,6 +23,37 @@ use crate::routing;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+
+/// STUB
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// The first product of every slot, before the activation: F or 2F elements a slot.
+    #[default]
+    FirstProduct,
+    /// Nothing but the inputs; the first product is computed again.
+    Inputs,
+}
+/// STUB
+#[derive(Clone, Debug)]
+pub struct TrainingPlan;
+/// STUB
+pub fn plan_training(
+    _: Problem,
+    _: grouped_gemm::Variant,
+    _: Keep,
+    _: &Capability,
+) -> Result<TrainingPlan, PlanError> {
+    Ok(TrainingPlan)
+}
+/// STUB
+pub fn plan_experts(
+    p: Problem,
+    _: grouped_gemm::Variant,
+    c: &Capability,
+) -> Result<Plan, PlanError> {
+    plan(p, c, Choice::default())
+}
 
 /// The shape of a layer's experts and of one batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,9 +74,20 @@ pub struct Problem {
     pub bias: bool,
     /// Slots an expert takes; `None` never drops.
     pub capacity: Option<Capacity>,
+    /// The most slots that reach an expert R; S unless a capacity is known here.
+    pub row_bound: usize,
 }
 
 impl Problem {
+    /// Columns of the first product: F, or 2F when gated.
+    pub fn columns_in(&self) -> usize {
+        if self.gated {
+            2 * self.inter
+        } else {
+            self.inter
+        }
+    }
+
     fn up(&self) -> Result<grouped_gemm::Problem, ShapeError> {
         let r = &self.routing;
         let problem =

@@ -1,0 +1,281 @@
+//! The router on the host, in plain Rust: an oracle that shares no code with the kernels, but for
+//! the hash, which is an integer function with one definition.
+
+use super::{
+    Choices, HashCall, Hashed, LoadCall, LogitsCall, LogitsGradients, RouteCall, Routed,
+    RouterGradients, RouterOps,
+};
+use crate::ops::Mask;
+use crate::ops::host::{
+    cast_like, float_tensor, floats, int_tensor, matmul, matmul_transposed, to_f32, transpose,
+    words,
+};
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Flex, TensorMetadata};
+use moebius_shaders::routing::{self, Output, Score};
+
+/// The mask's entries as booleans; everything is available without one.
+fn available(mask: Mask<Flex>, experts: usize) -> Vec<bool> {
+    match mask {
+        Mask::All => vec![true; experts],
+        Mask::Only(mask) => words(mask).iter().map(|word| *word != 0).collect(),
+    }
+}
+
+impl RouterOps for Flex {
+    fn moe_router_logits(
+        x: FloatTensor<Self>,
+        w: FloatTensor<Self>,
+        _: LogitsCall,
+    ) -> FloatTensor<Self> {
+        matmul_transposed(to_f32(x), to_f32(w))
+    }
+
+    fn moe_route(
+        logits: FloatTensor<Self>,
+        choices: Choices<Self>,
+        call: RouteCall,
+    ) -> Routed<Self> {
+        let problem = &call.problem;
+        let logits = floats(logits);
+        let available = available(choices.mask, problem.experts());
+        let bias = choices.bias.into_option().map(floats);
+        let (mut indices, mut weights) = (Vec::new(), Vec::new());
+        let (mut probs, mut lse) = (Vec::with_capacity(logits.len()), Vec::new());
+        for row in logits.chunks(problem.experts()) {
+            let scores = scores(row, &available, problem.score());
+            let (experts, chosen) = choose(problem, row, &available, &scores, bias.as_deref());
+            indices.extend(experts);
+            weights.extend(chosen);
+            probs.extend(scores);
+            lse.push(log_sum_exp(row, &available));
+        }
+        let (t, k, e) = (problem.tokens(), problem.top_k(), problem.experts());
+        Routed {
+            indices: int_tensor(&indices, &[t, k]),
+            weights: float_tensor(weights, &[t, k]),
+            probs: float_tensor(probs, &[t, e]),
+            lse: float_tensor(lse, &[t]),
+        }
+    }
+
+    fn moe_hash(x: FloatTensor<Self>, mask: Mask<Self>, call: HashCall) -> Hashed<Self> {
+        let problem = &call.problem;
+        let available = available(mask, problem.experts());
+        let (indices, weights) = routing::hash::reference(problem, &floats(x), Some(&available));
+        let shape = [problem.tokens(), problem.top_k()];
+        Hashed {
+            indices: int_tensor(&indices, &shape),
+            weights: float_tensor(weights, &shape),
+        }
+    }
+
+    fn moe_load(indices: IntTensor<Self>, call: LoadCall) -> IntTensor<Self> {
+        let problem = &call.problem;
+        let (groups, experts) = (problem.groups(), problem.experts());
+        let mut counts = vec![0; groups * experts];
+        let indices = words(indices);
+        let per_group = (indices.len() / groups).max(1);
+        for (at, expert) in indices.iter().enumerate() {
+            if (*expert as usize) < experts {
+                counts[at / per_group * experts + *expert as usize] += 1;
+            }
+        }
+        int_tensor(&counts, &[groups, experts])
+    }
+}
+
+impl RouterGradients for Flex {
+    fn moe_router_logits_backward(
+        x: FloatTensor<Self>,
+        w: FloatTensor<Self>,
+        dlogits: FloatTensor<Self>,
+        _: LogitsCall,
+    ) -> LogitsGradients<Self> {
+        let (dtype_x, dtype_w) = (x.dtype(), w.dtype());
+        LogitsGradients {
+            dx: cast_like(matmul(dlogits.clone(), to_f32(w)), dtype_x),
+            dw: cast_like(matmul(transpose(dlogits), to_f32(x)), dtype_w),
+        }
+    }
+
+    fn moe_route_backward(
+        gradient: FloatTensor<Self>,
+        logits: FloatTensor<Self>,
+        mask: Mask<Self>,
+        routed: Routed<Self>,
+        output: Output,
+        call: RouteCall,
+    ) -> FloatTensor<Self> {
+        let problem = &call.problem;
+        let (experts, top_k) = (problem.experts(), problem.top_k());
+        let available = available(mask, experts);
+        let (gradient, logits) = (floats(gradient), floats(logits));
+        let (indices, weights) = (words(routed.indices), floats(routed.weights));
+        let mut dlogits = Vec::with_capacity(logits.len());
+        for (t, row) in logits.chunks(experts).enumerate() {
+            let chosen = &indices[t * top_k..(t + 1) * top_k];
+            let row_gradient = match output {
+                Output::Weights => {
+                    let slots = t * top_k..(t + 1) * top_k;
+                    let (weights, gradient) = (&weights[slots.clone()], &gradient[slots]);
+                    weights_gradient(problem, (row, &available), (chosen, weights), gradient)
+                }
+                Output::Probs => {
+                    let gradient = &gradient[t * experts..(t + 1) * experts];
+                    probs_gradient(row, &available, problem.score(), gradient)
+                }
+                Output::LogSumExp => {
+                    let softmax = scores(row, &available, Score::Softmax);
+                    softmax.iter().map(|p| p * gradient[t]).collect()
+                }
+            };
+            dlogits.extend(row_gradient);
+        }
+        float_tensor(dlogits, &[problem.tokens(), experts])
+    }
+}
+
+/// Scores of one token; 0 for experts that aren't available.
+fn scores(row: &[f32], available: &[bool], score: Score) -> Vec<f32> {
+    let each = |f: &dyn Fn(f32) -> f32| -> Vec<f32> {
+        let value = |e: usize| if available[e] { f(row[e]) } else { 0.0 };
+        (0..row.len()).map(value).collect()
+    };
+    match score {
+        Score::Sigmoid => each(&|logit| 1.0 / (1.0 + (-logit).exp())),
+        Score::Softmax => {
+            let logits = (0..row.len()).filter(|e| available[*e]).map(|e| row[e]);
+            let largest = logits.fold(f32::NEG_INFINITY, f32::max);
+            let exp = each(&|logit| (logit - largest).exp());
+            let sum: f32 = exp.iter().sum();
+            exp.iter()
+                .map(|exp| if sum == 0.0 { 0.0 } else { exp / sum })
+                .collect()
+        }
+    }
+}
+
+fn log_sum_exp(row: &[f32], available: &[bool]) -> f32 {
+    let logits = || (0..row.len()).filter(|e| available[*e]).map(|e| row[e]);
+    let largest = logits().fold(f32::NEG_INFINITY, f32::max);
+    largest + logits().map(|l| (l - largest).exp()).sum::<f32>().ln()
+}
+
+/// Experts by key, largest first; equal keys keep the order of their index, NaN comes last.
+fn descending(mut experts: Vec<usize>, key: &dyn Fn(usize) -> f32) -> Vec<usize> {
+    let rank = |e: usize| (!key(e).is_nan(), if key(e).is_nan() { 0.0 } else { key(e) });
+    experts.sort_by(|a, b| {
+        rank(*b)
+            .partial_cmp(&rank(*a))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    experts
+}
+
+/// The experts of the best groups; all of them without groups.
+fn in_best_groups(
+    problem: &routing::Problem,
+    key: &dyn Fn(usize) -> f32,
+    available: &[bool],
+) -> Vec<usize> {
+    let candidates = (0..available.len()).filter(|e| available[*e]);
+    let Some(groups) = problem.groups() else {
+        return candidates.collect();
+    };
+    let size = available.len() / groups.count();
+    let strength = |group: usize| -> f32 {
+        let members = (group * size..(group + 1) * size).filter(|e| available[*e]);
+        let best = descending(members.collect(), key);
+        if best.is_empty() {
+            return f32::NEG_INFINITY;
+        }
+        best.iter().take(2).map(|e| key(*e)).sum()
+    };
+    let mut best = descending((0..groups.count()).collect(), &strength);
+    best.truncate(groups.chosen());
+    candidates.filter(|e| best.contains(&(e / size))).collect()
+}
+
+/// The experts of one token, best first, and their weights.
+fn choose(
+    problem: &routing::Problem,
+    row: &[f32],
+    available: &[bool],
+    scores: &[f32],
+    bias: Option<&[f32]>,
+) -> (Vec<u32>, Vec<f32>) {
+    let key = |e: usize| match bias {
+        Some(bias) => scores[e] + bias[e],
+        // Both scores grow with the logit, whose order is exact.
+        None if problem.groups().is_none() => row[e],
+        None => scores[e],
+    };
+    let mut best = descending(in_best_groups(problem, &key, available), &key);
+    best.truncate(problem.top_k());
+    let mut weights: Vec<f32> = best.iter().map(|e| scores[*e]).collect();
+    if problem.renormalize() {
+        // Logarithms of the scores, so that a tiny sum of sigmoids doesn't divide 0 by 0.
+        let log = |e: &usize| match problem.score() {
+            Score::Softmax => row[*e],
+            Score::Sigmoid => row[*e].min(0.0) - (-row[*e].abs()).exp().ln_1p(),
+        };
+        let logs: Vec<f32> = best.iter().map(log).collect();
+        let largest = logs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let exp = logs.iter().map(|l| (l - largest).exp());
+        let sum: f32 = exp.clone().sum();
+        weights = exp.map(|exp| exp / sum).collect();
+    }
+    weights.iter_mut().for_each(|w| *w *= problem.scale());
+    let mut experts: Vec<u32> = best.iter().map(|e| *e as u32).collect();
+    experts.resize(problem.top_k(), problem.experts() as u32);
+    weights.resize(problem.top_k(), 0.0);
+    (experts, weights)
+}
+
+/// A token's logits gradient through the weights of its chosen experts.
+fn weights_gradient(
+    problem: &routing::Problem,
+    (row, available): (&[f32], &[bool]),
+    (chosen, weights): (&[u32], &[f32]),
+    gradient: &[f32],
+) -> Vec<f32> {
+    let mut through = vec![0.0; row.len()];
+    let slots = || {
+        chosen
+            .iter()
+            .enumerate()
+            .filter(|(_, e)| (**e as usize) < row.len())
+    };
+    if !problem.renormalize() {
+        for (k, e) in slots() {
+            through[*e as usize] += gradient[k] * problem.scale();
+        }
+        return probs_gradient(row, available, problem.score(), &through);
+    }
+    let dot: f32 = slots().map(|(k, _)| weights[k] * gradient[k]).sum::<f32>() / problem.scale();
+    for (k, e) in slots() {
+        let d_log = weights[k] * (gradient[k] - dot);
+        let d_logit = match problem.score() {
+            Score::Softmax => 1.0,
+            // d ln σ(l) / dl = σ(−l).
+            Score::Sigmoid => 1.0 / (1.0 + row[*e as usize].exp()),
+        };
+        through[*e as usize] += d_log * d_logit;
+    }
+    through
+}
+
+/// A token's logits gradient through the scores of all experts.
+fn probs_gradient(row: &[f32], available: &[bool], score: Score, gradient: &[f32]) -> Vec<f32> {
+    let p = scores(row, available, score);
+    match score {
+        Score::Sigmoid => (0..row.len())
+            .map(|e| p[e] * (1.0 - p[e]) * gradient[e])
+            .collect(),
+        Score::Softmax => {
+            let dot: f32 = p.iter().zip(gradient).map(|(p, g)| p * g).sum();
+            (0..row.len()).map(|e| p[e] * (gradient[e] - dot)).collect()
+        }
+    }
+}
