@@ -118,15 +118,11 @@ impl Assignment {
 
     fn rows_call(&self, width: usize, dtype: DType) -> Result<RowsCall, Error> {
         let element = element(dtype)?;
-        let plan = self
-            .capability
-            .as_ref()
-            .map(|device| permute::plan_rows(self.routing, self.row_bound, width, element, device));
+        let problem = RowsProblem::new(&self.routing, self.row_bound, width, element)?;
+        let plan = self.capability.as_ref();
+        let plan = plan.map(|device| permute::plan_rows(problem, device));
         Ok(RowsCall {
-            routing: self.routing,
-            row_bound: self.row_bound,
-            width,
-            element,
+            problem,
             plan: plan.transpose()?,
         })
     }
