@@ -18,7 +18,7 @@ mod oracle;
 pub mod sorting;
 pub mod training;
 
-pub use oracle::{ReferenceInputs, reference};
+pub use oracle::{ReferenceGradients, ReferenceInputs, reference, reference_backward};
 pub use training::{Keep, TrainingPlan, plan_training};
 
 use crate::element::Element;
