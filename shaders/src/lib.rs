@@ -13,6 +13,7 @@ mod element;
 #[cfg(feature = "emit")]
 pub mod emit;
 mod error;
+pub mod expert_activation;
 pub mod fp8;
 mod grid;
 pub mod grouped_gemm;
@@ -20,6 +21,7 @@ pub mod moe;
 pub mod peak;
 pub mod permute;
 pub mod routing;
+pub mod segment_attention;
 
 pub use element::Element;
 pub use error::{ShapeError, Unsupported};
