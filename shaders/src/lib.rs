@@ -13,6 +13,7 @@ mod element;
 #[cfg(feature = "emit")]
 pub mod emit;
 mod error;
+pub mod expert_activation;
 pub mod fp8;
 mod grid;
 pub mod grouped_gemm;

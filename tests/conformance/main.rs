@@ -11,11 +11,13 @@
 )]
 
 mod expect;
+mod expert_activation;
 mod fp8;
 mod grouped_gemm;
 mod moe_layer;
 mod permute;
 mod routing;
+mod segment_attention;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_tests::target::Target;
@@ -55,6 +57,9 @@ const CASES: &[(&str, Case)] = cases! {
         drop_rule_by_weight, drop_rule_breaks_ties_by_slot, drop_rule_keeps_nan, keys_beyond_the_experts;
     grouped_gemm: tile_edges, gated, activations, bias, scatter, uneven_experts,
         variants_agree_bit_for_bit, weights_in_slabs, webgpu_default_limits, f16, bf16;
+    expert_activation: sizes, activations, uneven_experts, many_rows, output_bias, empty_batch, f16, bf16;
+    segment_attention: head_sizes, sequences, uneven_experts, row_bound, large_scores,
+        segments_are_apart, empty_batch, f16, bf16;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
         launches_are_fixed, refuses_wrong_input;

@@ -60,7 +60,7 @@ fn erf(x: f64) -> f64 {
 
 /// `activation` of every lane, or the value itself for `None`.
 #[cube]
-pub(super) fn activate<N: Size>(
+pub(crate) fn activate<N: Size>(
     x: Vector<f32, N>,
     #[comptime] activation: Option<Activation>,
 ) -> Vector<f32, N> {

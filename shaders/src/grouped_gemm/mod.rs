@@ -13,7 +13,7 @@
 //!
 //! FLOPs 2·S·n·k, twice that gated. Bytes at least (S·k + E·n·k + S·n) elements.
 
-mod activation;
+pub(crate) mod activation;
 mod cpu;
 #[cfg(feature = "emit")]
 mod entries;
