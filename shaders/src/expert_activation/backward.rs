@@ -1,6 +1,6 @@
 //! The backward pass: one cube (a CPU: one unit) per sorted row and slot, and the gradient alone.
 
-use super::{Form, Plan, Problem, activate, activation_gradient, gradient_reference, row_sum};
+use super::{Form, Plan, Problem, activate, activation_gradient, row_sum};
 use crate::permute::Sorted;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -230,7 +230,7 @@ pub fn reference_backward(
         for column in 0..inter {
             let (at, gate) = (row * inter + column, row * columns + column);
             let (x, d) = (pre[gate], weights[slot] * dhidden[at]);
-            let slope = d * gradient_reference(problem.activation, x);
+            let slope = d * problem.activation.map_or(1.0, |a| a.reference_gradient(x));
             dpre[gate] = slope;
             if problem.gated {
                 dpre[gate] = slope * pre[gate + inter];

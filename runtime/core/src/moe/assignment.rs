@@ -58,7 +58,8 @@ impl Assignment {
         let problem = sorting::Problem::new(&routing, rule.capacity, rule.factors.is_some())?;
         let capability = device::capability(&weights.device())?;
         let planned = capability.as_ref().map(|device| -> Result<_, Error> {
-            let variant = grouped_gemm::variant(routing.slots(), experts, device, choice)?;
+            let portable = || Variant::portable(problem.row_bound(), experts, device);
+            let variant = choice.variant.unwrap_or_else(portable);
             Ok((
                 variant,
                 sorting::plan(problem, variant.tile_rows(), device)?,
