@@ -10,8 +10,8 @@
 //! of gate columns and one of up columns.
 
 use super::{
-    Activation, Bindings, Operands, Plan, Rows, Slab, WeightLayout, activation::activate,
-    output_row, source_row,
+    Activation, Bindings, Operands, Plan, Slab, Source, WeightLayout, activation::activate,
+    source_row,
 };
 use cubecl::prelude::*;
 
@@ -22,7 +22,7 @@ pub(super) const ROWS: usize = 6;
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
-    rows: Rows,
+    rows: Source,
     layout: WeightLayout,
     gated: bool,
     activation: Option<Activation>,
@@ -245,7 +245,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
                 #[unroll]
                 for i in 0..comptime!(ROWS) {
                     if row + i < end {
-                        let to = output_row(order, row + i, spec.rows);
+                        let to = row + i;
                         let left = activate::<N>(sums[2 * i] + bias0, spec.activation);
                         let right = sums[2 * i + 1] + bias1;
                         if comptime!(spec.gated) {
@@ -270,7 +270,7 @@ fn panel_tile<F: Float, N: Size>(
     packed: &mut [Vector<f32, N>],
     sizes: &Sizes,
     at: (usize, usize, usize),
-    #[comptime] rows: Rows,
+    #[comptime] rows: Source,
 ) -> Array<Vector<f32, N>> {
     let (row, end, base) = at;
     let mut from = Array::<usize>::new(comptime!(ROWS));
@@ -278,7 +278,7 @@ fn panel_tile<F: Float, N: Size>(
     #[unroll]
     for i in 0..comptime!(ROWS) {
         let sorted = min(row + i, end - 1);
-        from[i] = source_row(order, sorted, sizes.top_k, comptime!(rows.input())) * sizes.k;
+        from[i] = source_row(order, sorted, sizes.top_k, comptime!(rows)) * sizes.k;
         sums[2 * i] = Vector::new(0.0f32);
         sums[2 * i + 1] = Vector::new(0.0f32);
     }
@@ -317,7 +317,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.weights,
             bound.bias.into(),
             BufferArg::from_raw_parts(scratch, plan.cores * p.k * 2),
-            BufferArg::from_raw_parts(operands.out.clone(), p.output_rows() * p.n / out_lanes),
+            BufferArg::from_raw_parts(operands.out.clone(), p.row_bound * p.n / out_lanes),
             SizesLaunch::new(
                 p.n,
                 p.k,

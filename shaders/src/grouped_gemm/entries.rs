@@ -1,6 +1,6 @@
 //! Which variants of the grouped GEMM are compiled for every target.
 
-use super::{Activation, Choice, Problem, Rows, Variant, WeightLayout};
+use super::{Activation, Choice, Problem, Source, Variant, WeightLayout};
 use super::{cpu, naive, plan, tensor_core, tile};
 use crate::element::Element;
 use crate::emit::{KernelEntry, Machine, Planned};
@@ -9,7 +9,7 @@ use crate::emit::{KernelEntry, Machine, Planned};
 #[derive(Clone, Copy)]
 struct Case {
     suffix: &'static str,
-    rows: Rows,
+    rows: Source,
     layout: WeightLayout,
     gated: bool,
     activation: Option<Activation>,
@@ -18,7 +18,7 @@ struct Case {
 
 const GATHER_RELU: Case = Case {
     suffix: "gather_relu",
-    rows: Rows::Gather,
+    rows: Source::Tokens,
     layout: WeightLayout::OutIn,
     gated: false,
     activation: Some(Activation::Relu),
@@ -36,21 +36,16 @@ const GATHER_GATED_SILU: Case = Case {
     activation: Some(Activation::Silu),
     ..GATHER_RELU
 };
-const SCATTER: Case = Case {
-    suffix: "scatter",
-    rows: Rows::Scatter,
+const SORTED: Case = Case {
+    suffix: "sorted",
+    rows: Source::Sorted,
     activation: None,
     ..GATHER_RELU
 };
-const SCATTER_BIAS: Case = Case {
-    suffix: "scatter_bias",
-    bias: true,
-    ..SCATTER
-};
 const SORTED_BIAS: Case = Case {
     suffix: "sorted_bias",
-    rows: Rows::Sorted,
-    ..SCATTER_BIAS
+    bias: true,
+    ..SORTED
 };
 const GATHER_MISH: Case = Case {
     suffix: "gather_mish",
@@ -66,7 +61,7 @@ const GATHER_IN_OUT: Case = Case {
 };
 const SORTED_IN_OUT: Case = Case {
     suffix: "sorted_in_out",
-    rows: Rows::Sorted,
+    rows: Source::Sorted,
     ..GATHER_IN_OUT
 };
 
@@ -76,13 +71,12 @@ const FULL: &[Case] = &[
     GATHER_GELU_BIAS,
     GATHER_GATED_SILU,
     GATHER_MISH,
-    SCATTER_BIAS,
     SORTED_BIAS,
     GATHER_IN_OUT,
     SORTED_IN_OUT,
 ];
-const HALF: &[Case] = &[GATHER_GATED_SILU, SCATTER, SORTED_IN_OUT];
-const MATRIX: &[Case] = &[GATHER_RELU, GATHER_GATED_SILU, SCATTER];
+const HALF: &[Case] = &[GATHER_GATED_SILU, SORTED, SORTED_IN_OUT];
+const MATRIX: &[Case] = &[GATHER_RELU, GATHER_GATED_SILU, SORTED];
 
 const ENTRIES: &[(Variant, Element, &[Case])] = &[
     (Variant::Unit, Element::F32, FULL),

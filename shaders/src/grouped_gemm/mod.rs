@@ -2,14 +2,12 @@
 //!
 //! out\[r\] = act(x\[r\] · W_eᵀ + b_e) for the rows r of expert e; gated: act(x · Gᵀ + g) · (x · Uᵀ + u)
 //! with both products in one pass over x. Rows are found through a sort of the slots
-//! ([`crate::permute`]), so nothing is copied into expert order:
-//! - [`Rows::Gather`] reads token row `order[r] / K` and writes row r of a sorted output;
-//! - [`Rows::Sorted`] reads sorted row r and writes sorted row r;
-//! - [`Rows::Scatter`] reads sorted row r and writes row `order[r]` of a slot-ordered output.
+//! ([`crate::permute`]), so nothing need be copied into expert order: row r reads token row
+//! `order[r] / K` ([`Source::Tokens`]) or sorted row r ([`Source::Sorted`]).
 //!
 //! Shapes: W \[E, n or 2n (gate rows, then up rows), k\], or \[E, k, n\] for x · W_e, the backward of
-//! a product ([`WeightLayout`]); b \[E, n or 2n\]; x \[T,k\] or \[R,k\], out \[R,n\], or \[S,n\] when
-//! scattered, where R ≤ S is the most sorted rows any routing produces. f32, f16 or bf16 with f32
+//! a product ([`WeightLayout`]); b \[E, n or 2n\]; x \[T,k\] or \[R,k\], out \[R,n\],
+//! where R ≤ S is the most sorted rows any routing produces. f32, f16 or bf16 with f32
 //! sums. Rows no slot is sorted to are left as they are.
 //! Every variant but `TensorCore` sums over k in order with fused multiply-adds, so variants agree
 //! to the last bit and an output doesn't depend on the other rows of the batch.
@@ -40,27 +38,6 @@ use crate::element::Element;
 use crate::error::ShapeError;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
-
-/// Which rows are read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rows {
-    /// Reads token rows, writes sorted rows.
-    Gather,
-    /// Reads sorted rows, writes sorted rows.
-    Sorted,
-    /// Reads sorted rows, writes slot rows.
-    Scatter,
-}
-
-impl Rows {
-    /// Which rows are read.
-    pub fn input(self) -> Source {
-        match self {
-            Self::Gather => Source::Tokens,
-            Self::Sorted | Self::Scatter => Source::Sorted,
-        }
-    }
-}
 
 /// Which rows of a buffer belong to the slots of an expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,8 +75,8 @@ pub struct Problem {
     pub k: usize,
     /// Type of x, W, b and out.
     pub element: Element,
-    /// Which rows are read and written.
-    pub rows: Rows,
+    /// Which rows of x are read.
+    pub rows: Source,
     /// How W lies in memory.
     pub layout: WeightLayout,
     /// Two products, multiplied after the activation of the first.
@@ -163,7 +140,7 @@ impl Problem {
             n,
             k,
             element: Element::F32,
-            rows: Rows::Gather,
+            rows: Source::Tokens,
             layout: WeightLayout::OutIn,
             gated: false,
             activation: None,
@@ -188,17 +165,9 @@ impl Problem {
 
     /// Rows of x.
     pub fn input_rows(&self) -> usize {
-        match self.rows.input() {
+        match self.rows {
             Source::Tokens => self.slots / self.top_k,
             Source::Sorted => self.row_bound,
-        }
-    }
-
-    /// Rows of out.
-    pub fn output_rows(&self) -> usize {
-        match self.rows {
-            Rows::Gather | Rows::Sorted => self.row_bound,
-            Rows::Scatter => self.slots,
         }
     }
 }
@@ -294,16 +263,6 @@ fn source_row(order: &[u32], sorted: usize, top_k: usize, #[comptime] source: So
     }
 }
 
-/// The row of out that sorted row `sorted` writes.
-#[cube]
-fn output_row(order: &[u32], sorted: usize, #[comptime] rows: Rows) -> usize {
-    match comptime!(rows) {
-        Rows::Gather => sorted,
-        Rows::Sorted => sorted,
-        Rows::Scatter => order[sorted] as usize,
-    }
-}
-
 /// The buffer arguments every variant binds, in binding order.
 struct Bindings {
     x: BufferArg,
@@ -343,7 +302,7 @@ impl Bindings {
                 bias: operands
                     .bias
                     .map(|bias| BufferArg::from_raw_parts(bias, p.experts * columns)),
-                out: BufferArg::from_raw_parts(operands.out, p.output_rows() * p.n),
+                out: BufferArg::from_raw_parts(operands.out, p.row_bound * p.n),
             }
         }
     }
@@ -361,15 +320,14 @@ pub fn reference(
 ) -> Vec<f64> {
     let Problem { n, k, .. } = *problem;
     let columns = n * problem.parts();
-    let mut out = vec![0.0; problem.output_rows() * n];
+    let mut out = vec![0.0; problem.row_bound * n];
     for e in 0..problem.experts {
         let rows = sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize;
         for (sorted_row, slot) in rows.clone().zip(&sorted.order[rows]) {
             let slot = *slot as usize;
-            let (from, to) = match problem.rows {
-                Rows::Gather => (slot / problem.top_k, sorted_row),
-                Rows::Sorted => (sorted_row, sorted_row),
-                Rows::Scatter => (sorted_row, slot),
+            let from = match problem.rows {
+                Source::Tokens => slot / problem.top_k,
+                Source::Sorted => sorted_row,
             };
             let weight = |column: usize, kk: usize| match problem.layout {
                 WeightLayout::OutIn => weights[(e * columns + column) * k + kk],
@@ -384,7 +342,7 @@ pub fn reference(
             for column in 0..n {
                 let value = act(dot(column));
                 let up = if problem.gated { dot(n + column) } else { 1.0 };
-                out[to * n + column] = value * up;
+                out[sorted_row * n + column] = value * up;
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The `naive` variant: one unit per output, the baseline of the benchmarks.
 
 use super::{
-    Activation, Bindings, Operands, Plan, Rows, Sizes, Slab, WeightLayout, activation::activate,
-    output_row, sizes, source_row,
+    Activation, Bindings, Operands, Plan, Sizes, Slab, Source, WeightLayout, activation::activate,
+    sizes, source_row,
 };
 use cubecl::prelude::*;
 
@@ -12,7 +12,7 @@ pub(super) const UNITS: u32 = 64;
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
-    rows: Rows,
+    rows: Source,
     layout: WeightLayout,
     parts: usize,
     activation: Option<Activation>,
@@ -47,8 +47,7 @@ fn grouped_gemm_naive<F: Float>(
     let expert = tiles[2 * CUBE_POS_X as usize] as usize;
     let column = (CUBE_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
     if expert >= sizes.slab_first && expert < sizes.slab_last && column < sizes.n {
-        let from = source_row(order, row, sizes.top_k, comptime!(spec.rows.input()));
-        let to = output_row(order, row, spec.rows);
+        let from = source_row(order, row, sizes.top_k, comptime!(spec.rows));
         let in_slab = expert - sizes.slab_first;
         let mut value = 1.0f32;
         #[unroll]
@@ -78,7 +77,7 @@ fn grouped_gemm_naive<F: Float>(
                 value *= sum;
             }
         }
-        out[to * sizes.n + column] = F::cast_from(value);
+        out[row * sizes.n + column] = F::cast_from(value);
     }
 }
 

@@ -165,7 +165,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     check_variant(variant, &problem, &tile, device)?;
     let bytes = problem.element.bytes();
     crate::fits_binding(KERNEL, problem.input_rows() * problem.k * bytes, device)?;
-    crate::fits_binding(KERNEL, problem.output_rows() * problem.n * bytes, device)?;
+    crate::fits_binding(KERNEL, problem.row_bound * problem.n * bytes, device)?;
     let lanes = match variant {
         Variant::Cpu => (device.load_width_bits as usize / 32).max(1),
         Variant::Naive => 1,

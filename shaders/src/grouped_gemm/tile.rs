@@ -8,8 +8,8 @@
 //! 7 bindings, no subgroups.
 
 use super::{
-    Activation, Bindings, Operands, Plan, Rows, Sizes, Slab, WeightLayout, activation::activate,
-    output_row, sizes, source_row, with_bias,
+    Activation, Bindings, Operands, Plan, Sizes, Slab, Source, WeightLayout, activation::activate,
+    sizes, source_row, with_bias,
 };
 use cubecl::prelude::*;
 
@@ -72,7 +72,7 @@ impl TileShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
     shape: TileShape,
-    rows: Rows,
+    rows: Source,
     layout: WeightLayout,
     parts: usize,
     activation: Option<Activation>,
@@ -148,7 +148,7 @@ fn load_rows<F: Float, N: Size>(
             let row = i / comptime!(shape.steps);
             let step = i % comptime!(shape.steps);
             let sorted = min(first + row, end - 1);
-            let from = source_row(order, sorted, sizes.top_k, comptime!(spec.rows.input()));
+            let from = source_row(order, sorted, sizes.top_k, comptime!(spec.rows));
             tile[row * comptime!(shape.stride()) + step] =
                 load_four::<F, N>(x, from, k0 + 4 * step, sizes.k);
         }
@@ -289,14 +289,13 @@ fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
             sync_cube();
         }
         let at = (first_row, end, first, expert, sizes.n);
-        store_tile::<F>(order, &bias, out, &sums, at, spec);
+        store_tile::<F>(&bias, out, &sums, at, spec);
     }
 }
 
 /// Bias, activation, gate, and the store of the register tile's part inside the matrix.
 #[cube]
 fn store_tile<F: Float>(
-    order: &[u32],
     bias: &ComptimeOption<&[F]>,
     out: &mut [F],
     sums: &Array<f32>,
@@ -322,8 +321,7 @@ fn store_tile<F: Float>(
                     let up = expert_row + n + column;
                     value *= with_bias::<F>(bias, sums[comptime!(at + shape.tn)], up);
                 }
-                let to = output_row(order, row, spec.rows);
-                out[to * n + column] = F::cast_from(value);
+                out[row * n + column] = F::cast_from(value);
             }
         }
     }

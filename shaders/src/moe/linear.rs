@@ -9,7 +9,7 @@ use super::PlanError;
 use super::sorting::Sorted;
 use crate::error::ShapeError;
 use crate::grouped_gemm::{
-    self, Choice, Operands, Problem, Rows, Variant, WeightLayout, bias_gradient, weight_gradient,
+    self, Choice, Operands, Problem, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
 };
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -49,7 +49,7 @@ pub fn plan(
         let back = Problem {
             n: problem.k,
             k: n,
-            rows: Rows::Sorted,
+            rows: Source::Sorted,
             layout: WeightLayout::InOut,
             bias: false,
             ..problem

@@ -5,8 +5,8 @@
 //!
 //! | stage | launches | module |
 //! |---|---|---|
-//! | GEMM 1 | 1 per slab of weights | [`grouped_gemm`], [`Rows::Gather`] |
-//! | GEMM 2 | 1 per slab of weights | [`grouped_gemm`], [`Rows::Sorted`] |
+//! | GEMM 1 | 1 per slab of weights | [`grouped_gemm`], [`Source::Tokens`] |
+//! | GEMM 2 | 1 per slab of weights | [`grouped_gemm`], [`Source::Sorted`] |
 //! | combine | 1 | [`permute::combine`] |
 //!
 //! and those of the backward pass are listed in [`training`]. Nothing is read back; buffers are
@@ -23,7 +23,7 @@ pub use training::{Keep, TrainingPlan, plan_training};
 
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
-use crate::grouped_gemm::{self, Activation, Choice, Operands, Rows};
+use crate::grouped_gemm::{self, Activation, Choice, Operands, Source};
 use crate::permute::{self, Capacity, RowsPlan, RowsProblem, combine};
 use crate::routing;
 use cubecl::prelude::*;
@@ -71,14 +71,14 @@ impl Problem {
         Ok(grouped_gemm::Problem {
             element: self.element,
             row_bound: self.row_bound,
-            rows: Rows::Sorted,
+            rows: Source::Sorted,
             ..problem
         })
     }
 
     fn up(&self) -> Result<grouped_gemm::Problem, ShapeError> {
         Ok(grouped_gemm::Problem {
-            rows: Rows::Gather,
+            rows: Source::Tokens,
             gated: self.gated,
             activation: Some(self.activation),
             bias: self.bias,

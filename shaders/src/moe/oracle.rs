@@ -92,7 +92,13 @@ pub fn reference_backward(
     for (slot, expert) in kept(problem, inputs).iter().enumerate() {
         if (*expert as usize) < experts {
             let dy = &dy[slot / r.top_k() * h..][..h];
-            add_slot(problem, inputs, (slot, *expert as usize), dy, &mut gradients);
+            add_slot(
+                problem,
+                inputs,
+                (slot, *expert as usize),
+                dy,
+                &mut gradients,
+            );
         }
     }
     gradients
@@ -109,7 +115,10 @@ fn add_slot(
     let (h, f, columns) = (problem.hidden, problem.inter, problem.columns_in());
     let token = slot / problem.routing.top_k();
     let weight = inputs.weights[slot];
-    let x: Vec<f64> = inputs.x[token * h..][..h].iter().map(|x| f64::from(*x)).collect();
+    let x: Vec<f64> = inputs.x[token * h..][..h]
+        .iter()
+        .map(|x| f64::from(*x))
+        .collect();
     let w_in = &inputs.w_in[e * columns * h..][..columns * h];
     let w_out = &inputs.w_out[e * h * f..][..h * f];
     let bias = |b: Option<&[f32]>, at: usize| b.map_or(0.0, |b| f64::from(b[at]));

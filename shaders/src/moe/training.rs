@@ -21,7 +21,7 @@ use super::{Buffers, Plan, PlanError, Problem, Stage, launch_down};
 use crate::error::ShapeError;
 use crate::expert_activation::{self, output_bias};
 use crate::grouped_gemm::{
-    self, Choice, Operands, Rows, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
+    self, Choice, Operands, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
 };
 use crate::permute::{self, RowsPlan, combine};
 use cubecl::prelude::*;
@@ -94,7 +94,7 @@ pub fn plan_training(
 /// The first product before its activation, gate and up columns side by side.
 fn pre(p: &Problem) -> Result<grouped_gemm::Problem, ShapeError> {
     Ok(grouped_gemm::Problem {
-        rows: Rows::Gather,
+        rows: Source::Tokens,
         bias: p.bias,
         ..p.product(p.columns_in(), p.hidden)?
     })
@@ -112,7 +112,7 @@ fn activation(p: &Problem) -> Result<expert_activation::Problem, ShapeError> {
 /// dy_t · W_out.
 fn dhidden(p: &Problem) -> Result<grouped_gemm::Problem, ShapeError> {
     Ok(grouped_gemm::Problem {
-        rows: Rows::Gather,
+        rows: Source::Tokens,
         layout: WeightLayout::InOut,
         ..p.product(p.inter, p.hidden)?
     })
@@ -347,10 +347,14 @@ fn launch_weights(
         };
         bias_gradient::launch(client, plan, operands);
     };
-    if let (Some(plans), Some(b_in), Some(b_out)) =
-        (&plan.biases, gradients.b_in, gradients.b_out)
+    if let (Some(plans), Some(b_in), Some(b_out)) = (&plan.biases, gradients.b_in, gradients.b_out)
     {
         sum(&plans.b_in, &dpre, None, b_in);
-        sum(&plans.b_out, &buffers.y, Some(buffers.weights.clone()), b_out);
+        sum(
+            &plans.b_out,
+            &buffers.y,
+            Some(buffers.weights.clone()),
+            b_out,
+        );
     }
 }

@@ -163,7 +163,7 @@ impl Assignment {
             grouped_gemm::Problem::new(routing.slots(), routing.experts(), routing.top_k(), n, k)?;
         let problem = grouped_gemm::Problem {
             element: element(rows.dtype())?,
-            rows: grouped_gemm::Rows::Sorted,
+            rows: grouped_gemm::Source::Sorted,
             bias: bias.is_some(),
             row_bound: self.row_bound,
             ..problem

@@ -7,8 +7,10 @@ use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_device::Capability;
+use moebius_shaders::routing::{
+    self, Groups, HashKey, HashProblem, LoadProblem, Score, TopkGradient,
+};
 use moebius_shaders::{ShapeError, Unsupported};
-use moebius_shaders::routing::{self, Groups, HashKey, HashProblem, LoadProblem, Score, TopkGradient};
 use serde::{Deserialize, Serialize};
 
 /// How tokens choose experts.
@@ -109,7 +111,11 @@ pub(super) fn load_in_groups(
         .map(|device| routing::plan_load(problem, &device))
         .transpose()?;
     let choices = choices.cast(DType::I32).into_dispatch();
-    let call = LoadCall { routing, groups, plan };
+    let call = LoadCall {
+        routing,
+        groups,
+        plan,
+    };
     Ok(Tensor::from_dispatch(Dispatch::moe_load(choices, call)))
 }
 
@@ -222,11 +228,10 @@ pub(super) fn choose(
 }
 
 /// The device's capability when it records gradients.
-fn recorded<'a>(
-    tensor: &Tensor<2>,
-    capability: &'a Option<Capability>,
-) -> Option<&'a Capability> {
-    capability.as_ref().filter(|_| tensor.device().is_autodiff())
+fn recorded<'a>(tensor: &Tensor<2>, capability: &'a Option<Capability>) -> Option<&'a Capability> {
+    capability
+        .as_ref()
+        .filter(|_| tensor.device().is_autodiff())
 }
 
 /// x · Wgᵀ in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; checked by the caller.
@@ -245,7 +250,11 @@ pub(super) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Err
     if tokens == 0 {
         return Ok(Tensor::empty([0, experts], &x.device()));
     }
-    let call = LogitsCall { problem, plan, backward };
+    let call = LogitsCall {
+        problem,
+        plan,
+        backward,
+    };
     let logits = Dispatch::moe_router_logits(x.into_dispatch(), w.into_dispatch(), call);
     Ok(Tensor::from_dispatch(logits))
 }
@@ -268,7 +277,13 @@ pub(super) fn hash_route(
     let plan = device::capability(&device)?
         .map(|device| routing::plan_hash(problem, &device))
         .transpose()?;
-    let call = HashCall { routing, problem, key, seed, plan };
+    let call = HashCall {
+        routing,
+        problem,
+        key,
+        seed,
+        plan,
+    };
     let hashed = Dispatch::moe_hash(x.into_dispatch(), mask_words(mask), call);
     Ok((
         Tensor::from_dispatch(hashed.indices),

@@ -133,12 +133,8 @@ impl SegmentAttentionGradients for Flex {
                 }
             }
         }
-        let [q, k, v] = out.map(|values| {
-            cast_like(
-                float_tensor(values, &[call.rows, heads * d]),
-                dtype,
-            )
-        });
+        let [q, k, v] =
+            out.map(|values| cast_like(float_tensor(values, &[call.rows, heads * d]), dtype));
         Projections { q, k, v }
     }
 }

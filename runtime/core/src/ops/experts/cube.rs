@@ -24,10 +24,7 @@ impl ExpertWeights<CubeBackend> {
 }
 
 /// Notes the end of every stage; the device is waited for.
-fn marker<'a>(
-    clock: &'a Option<StageClock>,
-    client: &'a Client,
-) -> impl FnMut(moe::Stage) + 'a {
+fn marker<'a>(clock: &'a Option<StageClock>, client: &'a Client) -> impl FnMut(moe::Stage) + 'a {
     move |stage| {
         if let Some(clock) = clock {
             // A device error shows at the caller's next read; the clock only needs the wait.

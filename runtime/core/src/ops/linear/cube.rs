@@ -42,9 +42,15 @@ impl LinearGradientOps for CubeBackend {
     ) -> LinearGradients<Self> {
         let client = dy.client.clone();
         let (p, dtype) = (&call.problem, w.dtype);
-        let drows = needs.rows.then(|| empty_like(&dy, [p.row_bound, p.k], dy.dtype));
-        let dw = needs.w.then(|| empty_like(&dy, [p.experts, p.n, p.k], DType::F32));
-        let dbias = needs.bias.then(|| empty_like(&dy, [p.experts, p.n], DType::F32));
+        let drows = needs
+            .rows
+            .then(|| empty_like(&dy, [p.row_bound, p.k], dy.dtype));
+        let dw = needs
+            .w
+            .then(|| empty_like(&dy, [p.experts, p.n, p.k], DType::F32));
+        let dbias = needs
+            .bias
+            .then(|| empty_like(&dy, [p.experts, p.n], DType::F32));
         let of = |tensor: &Option<CubeTensor>| tensor.as_ref().map(|t| t.handle.clone());
         let buffers = linear::GradientBuffers {
             dy: handle(dy),

@@ -46,11 +46,7 @@ impl RowsOps for CubeBackend {
         y
     }
 
-    fn moe_neighbours(
-        rows: CubeTensor,
-        sorted: Sorted<Self>,
-        call: NeighboursCall,
-    ) -> CubeTensor {
+    fn moe_neighbours(rows: CubeTensor, sorted: Sorted<Self>, call: NeighboursCall) -> CubeTensor {
         let client = rows.client.clone();
         let p = &call.problem;
         let wide = empty_like(&rows, [p.row_bound(), 3 * p.width()], rows.dtype);

@@ -15,7 +15,10 @@ impl RowsOps for Flex {
         let segments = Segments::of(sorted);
         let (dtype, top_k) = (x.dtype(), call.problem.top_k());
         let rows = gathered(&to_f32(x), &segments, top_k);
-        cast_like(segments.padded(rows, call.problem.row_bound(), call.problem.width()), dtype)
+        cast_like(
+            segments.padded(rows, call.problem.row_bound(), call.problem.width()),
+            dtype,
+        )
     }
 
     fn moe_combine(rows: Rows, weights: Maybe<Self>, sorted: Sorted<Self>, call: RowsCall) -> Rows {
@@ -54,7 +57,10 @@ impl RowsGradients for Flex {
         let dots = row_dots(&segments.unpadded(to_f32(rows)), &dy);
         let drows = Self::float_mul(dy, segments.of_rows(&floats(weights)));
         CombineGradients {
-            rows: cast_like(segments.padded(drows, call.problem.row_bound(), call.problem.width()), dtype),
+            rows: cast_like(
+                segments.padded(drows, call.problem.row_bound(), call.problem.width()),
+                dtype,
+            ),
             weights: segments.to_slots(&dots, top_k),
         }
     }
