@@ -96,7 +96,7 @@ impl Product {
         let rows = self.sorted.offsets[p.experts] as usize;
         for row in rows..p.slots {
             let to = match p.rows {
-                Rows::Gather => row,
+                Rows::Gather | Rows::Sorted => row,
                 Rows::Scatter => self.sorted.order[row] as usize,
             };
             let unused = &mut got[to * p.n..][..p.n];

@@ -1,12 +1,10 @@
 //! Router logits, and the choice of experts as a function of them.
 
-use super::config::check_same;
-use super::layer::element;
+use super::check::{check_same, element};
 use crate::ops::{Choices, HashCall, LoadCall, LogitsCall, Mask, Maybe, RouteCall, RouterOps};
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_device::Capability;
 use moebius_shaders::ShapeError;
 use moebius_shaders::routing::{self, Groups, Score, hash, load};
 use serde::{Deserialize, Serialize};
@@ -77,6 +75,18 @@ pub struct Routing {
 }
 
 impl Routing {
+    /// The choice of no tokens.
+    pub(super) fn empty(experts: usize, top_k: usize, device: &Device) -> Self {
+        let floats = |columns| Tensor::empty([0, columns], (device, DType::F32));
+        Self {
+            indices: Tensor::empty([0, top_k], device),
+            weights: floats(top_k),
+            probs: floats(experts),
+            logits: floats(experts),
+            logsumexp: Tensor::empty([0], (device, DType::F32)),
+        }
+    }
+
     /// Experts E.
     pub fn experts(&self) -> usize {
         self.probs.dims()[1]
@@ -87,7 +97,6 @@ impl Routing {
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't count them.
     pub fn load(&self) -> Result<Tensor<1, Int>, Error> {
-        let [_, _] = self.indices.dims();
         let counts = self.load_in_groups(self.indices.clone(), 1)?;
         Ok(counts.reshape([self.experts()]))
     }
@@ -178,14 +187,7 @@ pub(super) fn choose(
     let [tokens, experts] = logits.dims();
     let problem = config.problem(tokens, experts)?;
     if tokens == 0 {
-        let device = logits.device();
-        return Ok(Routing {
-            indices: Tensor::empty([0, config.top_k], &device),
-            weights: Tensor::empty([0, config.top_k], &device),
-            probs: Tensor::empty([0, experts], &device),
-            logsumexp: Tensor::empty([0], &device),
-            logits,
-        });
+        return Ok(Routing::empty(experts, config.top_k, &logits.device()));
     }
     let plan = device::capability(&logits.device())?
         .map(|device| routing::plan(problem, &device))
@@ -250,10 +252,4 @@ pub(super) fn hash_route(
         Tensor::from_dispatch(hashed.indices),
         Tensor::from_dispatch(hashed.weights),
     ))
-}
-
-/// What the device behind `device` can do; the recording of gradients makes no difference.
-#[allow(unused, reason = "kept for callers that plan several kernels")]
-fn capability(device: &Device) -> Result<Option<Capability>, Error> {
-    device::capability(device)
 }
