@@ -43,7 +43,7 @@ proptest! {
         let device = moebius::open(&Device::Cpu).unwrap();
         let score = if sigmoid { Score::Sigmoid } else { Score::Softmax };
         let top_k = k.min(experts);
-        let config = RouteConfig { top_k, score, renormalize, softmax_after_topk: false };
+        let config = RouteConfig { top_k, score, renormalize, ..RouteConfig::default() };
         let data = TensorData::new(logits.clone(), [tokens, experts]);
         let got = route(Tensor::from_data(data, &device), None, &config).unwrap();
         let problem = routing::Problem::new(tokens, experts, top_k).unwrap();

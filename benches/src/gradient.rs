@@ -215,7 +215,7 @@ fn product(
 ) -> Result<(f64, Vec<f32>), BenchError> {
     let plan = grouped_gemm::plan(problem, device, Choice::default()).map_err(PlanError::from)?;
     let sorted = batch.sort(client, device, plan.tile_rows())?;
-    let len = problem.output_rows() * problem.n;
+    let len = problem.row_bound * problem.n;
     let operands = grouped_gemm::Operands {
         x: client.create_from_slice(f32::as_bytes(x)),
         order: sorted.order,

@@ -1,9 +1,10 @@
 //! The whole layer through Burn against the f64 oracle, and its promises about memory and order.
 
 use crate::Outcome;
+use burn::module::Param;
 use burn::tensor::{DType, Tensor, TensorData};
 use cubecl::launched::LaunchedKernels;
-use moebius::moe::{Activation, Capacity, Choice, MoeConfig, MoeLayer, MoeWeights};
+use moebius::moe::{Activation, Capacity, Choice, Experts, MoeConfig, MoeLayer, MoeWeights};
 use moebius::{Device, Error, ErrorKind};
 use moebius_device::memory_in_use;
 use moebius_shaders::{moe, routing};
@@ -85,16 +86,15 @@ impl Fixture {
             .map(|i| i as u32)
             .collect();
         assert_eq!(indices, routed.indices);
-        let (b_in, b_out) = (&self.layer.b_in, &self.layer.b_out);
-        let b_in = b_in.as_ref().map(|b| floats(b.val()));
-        let b_out = b_out.as_ref().map(|b| floats(b.val()));
+        let weights = self.layer.weights().unwrap();
+        let (b_in, b_out) = (weights.b_in.map(floats), weights.b_out.map(floats));
         let inputs = moe::ReferenceInputs {
             x: &floats(x),
             indices: &indices,
             weights: &routed.weights,
-            w_in: &floats(self.layer.w_in.val()),
+            w_in: &floats(weights.w_in),
             b_in: b_in.as_deref(),
-            w_out: &floats(self.layer.w_out.val()),
+            w_out: &floats(weights.w_out),
             b_out: b_out.as_deref(),
         };
         let (want, dropped) = moe::reference(&problem, &inputs).unwrap();
@@ -317,7 +317,9 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     assert!(error.starts_with("device of x: expected"), "{error}");
     // A record or a caller may have replaced a weight by one of another shape.
     let mut swapped = layer.clone();
-    swapped.w_out = burn::module::Param::from_tensor(Tensor::zeros([8, 64, 95], &device));
+    if let Experts::FeedForward(experts) = &mut swapped.experts {
+        experts.w_out = Param::from_tensor(Tensor::zeros([8, 64, 95], &device));
+    }
     let error = swapped
         .forward(Tensor::<2>::zeros([3, 64], &device))
         .unwrap_err();

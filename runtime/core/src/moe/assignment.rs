@@ -5,7 +5,7 @@
 //! \[R, width\] in the order of their experts; those past the last expert's are undefined and
 //! never reach a token.
 
-use super::layer::element;
+use super::check::element;
 use super::route::mask_words;
 use crate::ops::{
     AttentionCall, ExpertWeights, ExpertsCall, ExpertsOps, Limits, LinearCall, LinearOps, Maybe,
@@ -102,9 +102,9 @@ impl Assignment {
         )
     }
 
-    /// Rows R of the sorted order.
-    pub(super) fn rows(&self) -> usize {
-        self.row_bound
+    /// Tokens, experts and slots.
+    pub(super) fn routing(&self) -> routing::Problem {
+        self.routing
     }
 
     /// \[1\]: slots that reach no expert.

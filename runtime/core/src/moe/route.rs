@@ -1,14 +1,14 @@
 //! Router logits, and the choice of experts as a function of them.
 
-use super::config::check_same;
-use super::layer::element;
+use super::routers::{HashConfig, HashKey};
+use super::check::{check_same, element};
 use crate::ops::{Choices, HashCall, LoadCall, LogitsCall, Mask, Maybe, RouteCall, RouterOps};
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_device::Capability;
 use moebius_shaders::routing::{
-    self, Groups, HashKey, HashProblem, LoadProblem, Score, TopkGradient,
+    self, Groups, HashProblem, LoadProblem, Score, TopkGradient,
 };
 use moebius_shaders::{ShapeError, Unsupported};
 use serde::{Deserialize, Serialize};
@@ -79,6 +79,18 @@ pub struct Routing {
 }
 
 impl Routing {
+    /// The choice of no tokens.
+    pub(super) fn empty(experts: usize, top_k: usize, device: &Device) -> Self {
+        let floats = |columns| Tensor::empty([0, columns], (device, DType::F32));
+        Self {
+            indices: Tensor::empty([0, top_k], device),
+            weights: floats(top_k),
+            probs: floats(experts),
+            logits: floats(experts),
+            logsumexp: Tensor::empty([0], (device, DType::F32)),
+        }
+    }
+
     /// Experts E.
     pub fn experts(&self) -> usize {
         self.probs.dims()[1]
@@ -185,14 +197,7 @@ pub(super) fn choose(
     let [tokens, experts] = logits.dims();
     let problem = config.problem(tokens, experts)?;
     if tokens == 0 {
-        let device = logits.device();
-        return Ok(Routing {
-            indices: Tensor::empty([0, config.top_k], &device),
-            weights: Tensor::empty([0, config.top_k], &device),
-            probs: Tensor::empty([0, experts], &device),
-            logsumexp: Tensor::empty([0], &device),
-            logits,
-        });
+        return Ok(Routing::empty(experts, config.top_k, &logits.device()));
     }
     let capability = device::capability(&logits.device())?;
     let plan = capability
@@ -259,21 +264,24 @@ pub(super) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Err
     Ok(Tensor::from_dispatch(logits))
 }
 
-/// `top_k` of `experts` experts of every token of x \[T,H\] by hash: indices and weights \[T,K\];
-/// the mask is checked by the caller.
+/// Experts of every token of x \[T,H\] by hash, of `experts`: indices and weights \[T,K\]; the mask
+/// is checked by the caller.
 pub(super) fn hash_route(
     x: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,
-    (experts, top_k): (usize, usize),
-    (key, seed): (HashKey, u32),
+    experts: usize,
+    config: &HashConfig,
 ) -> Result<(Tensor<2, Int>, Tensor<2>), Error> {
-    let (device, tokens) = (x.device(), x.dims()[0]);
-    let routing = routing::Problem::new(tokens, experts, top_k)?;
+    let (device, [tokens, hidden]) = (x.device(), x.dims());
+    let routing = routing::Problem::new(tokens, experts, config.top_k)?;
+    let key = match config.key {
+        HashKey::Position { sequence } => routing::HashKey::Position { sequence },
+        HashKey::Content => routing::HashKey::Content {
+            hidden,
+            element: element(x.dtype())?,
+        },
+    };
     let problem = HashProblem::new(routing, key)?;
-    if tokens == 0 {
-        let shape = [0, top_k];
-        return Ok((Tensor::empty(shape, &device), Tensor::empty(shape, &device)));
-    }
     let plan = device::capability(&device)?
         .map(|device| routing::plan_hash(problem, &device))
         .transpose()?;
@@ -281,7 +289,7 @@ pub(super) fn hash_route(
         routing,
         problem,
         key,
-        seed,
+        seed: config.seed,
         plan,
     };
     let hashed = Dispatch::moe_hash(x.into_dispatch(), mask_words(mask), call);
