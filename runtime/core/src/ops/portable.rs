@@ -287,6 +287,12 @@ fn activate<B: Backend>(problem: &moe::Problem, hidden: FloatTensor<B>) -> Float
         Activation::Relu => B::relu(x),
         Activation::Gelu => B::gelu(x),
         Activation::Silu => B::float_mul(x.clone(), B::sigmoid(x)),
+        Activation::Mish => {
+            // ln(1 + exp(x)) = max(x, 0) + ln(1 + exp(−|x|)), which stays finite.
+            let decay = B::float_exp(B::float_neg(B::float_abs(x.clone())));
+            let softplus = B::float_add(B::relu(x.clone()), B::float_log1p(decay));
+            B::float_mul(x, B::float_tanh(softplus))
+        }
     };
     if !problem.gated {
         return act(hidden);
