@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use moebius_device::{Capability, Limits, profiles};
-use moebius_shaders::grouped_gemm::{Activation, Choice, Problem, Variant, plan};
+use moebius_shaders::grouped_gemm::{
+    Activation, Choice, Problem, Rows, Variant, WeightLayout, plan,
+};
 use moebius_shaders::moe::{self, PlanError};
 use moebius_shaders::permute::Capacity;
 use moebius_shaders::{Element, fp8, routing};
@@ -107,6 +109,58 @@ fn an_unproven_variant_is_never_the_default() {
         let refused = plan(half, &device, forced).unwrap_err();
         assert!(refused.needs.contains("matrix instructions"), "{refused}");
     }
+}
+
+/// The matrix instructions read W by rows of k, and a gate has no transposed form.
+#[test]
+fn weights_by_input_columns_are_planned_without_matrix_instructions() {
+    let transposed = Problem {
+        element: Element::F16,
+        layout: WeightLayout::InOut,
+        rows: Rows::Sorted,
+        ..many()
+    };
+    let choice = |variant| Choice {
+        variant,
+        allow_unproven: true,
+    };
+    let device = profiles::h100();
+    let automatic = plan(transposed, &device, choice(None)).unwrap();
+    assert_eq!(automatic.variant, Variant::Unit);
+    let forced = choice(Some(Variant::TensorCore));
+    let error = plan(transposed, &device, forced).unwrap_err();
+    assert!(error.have.contains("[E, k, n]"), "{error}");
+    let gated = Problem {
+        gated: true,
+        ..transposed
+    };
+    for device in gpus().iter().chain(&cpus()).filter(|device| device.f16) {
+        let error = plan(gated, device, choice(None)).unwrap_err();
+        assert!(error.needs.contains("gated"), "{}: {error}", device.name);
+    }
+}
+
+/// Tiles and bindings follow the rows a capacity leaves, not the slots.
+#[test]
+fn a_row_bound_makes_the_sorted_side_smaller() {
+    let bounded = Problem {
+        row_bound: 1024,
+        ..many()
+    };
+    let device = profiles::webgpu_default();
+    let [whole, part] =
+        [many(), bounded].map(|problem| plan(problem, &device, Choice::default()).unwrap());
+    assert!(part.max_tiles() < whole.max_tiles());
+    assert_eq!(part.problem.output_rows(), 1024);
+    assert_eq!(part.problem.input_rows(), 4096);
+    let none = Problem {
+        row_bound: 0,
+        ..many()
+    };
+    assert_eq!(
+        plan(none, &device, Choice::default()).unwrap().launches(),
+        0
+    );
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod grouped_gemm;
 mod moe_layer;
 mod permute;
 mod routing;
+mod weight_gradient;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_tests::target::Target;
@@ -53,8 +54,12 @@ const CASES: &[(&str, Case)] = cases! {
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
     permute: block_edges, one_expert_gets_all, slots_without_expert, tiles_cover_every_row,
         drop_rule_by_weight, drop_rule_breaks_ties_by_slot, drop_rule_keeps_nan, keys_beyond_the_experts;
-    grouped_gemm: tile_edges, gated, activations, bias, scatter, uneven_experts,
-        variants_agree_bit_for_bit, weights_in_slabs, webgpu_default_limits, f16, bf16;
+    grouped_gemm: tile_edges, gated, activations, bias, scatter, sorted_rows, row_bound,
+        in_out_weights, uneven_experts, variants_agree_bit_for_bit, weights_in_slabs,
+        webgpu_default_limits, f16, bf16;
+    weight_gradient: tile_edges, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
+        gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,
+        f16, bf16;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
         launches_are_fixed, refuses_wrong_input;

@@ -124,6 +124,8 @@ pub fn kernels() -> Vec<KernelEntry> {
         crate::routing::entries(),
         crate::permute::entries(),
         crate::grouped_gemm::entries(),
+        crate::grouped_gemm::weight_gradient::entries(),
+        crate::grouped_gemm::bias_gradient::entries(),
         vec![crate::peak::entry()],
     ]
     .into_iter()

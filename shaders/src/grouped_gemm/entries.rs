@@ -1,6 +1,6 @@
 //! Which variants of the grouped GEMM are compiled for every target.
 
-use super::{Activation, Choice, Problem, Rows, Variant};
+use super::{Activation, Choice, Problem, Rows, Variant, WeightLayout};
 use super::{cpu, naive, plan, tensor_core, tile};
 use crate::element::Element;
 use crate::emit::{KernelEntry, Machine, Planned};
@@ -10,6 +10,7 @@ use crate::emit::{KernelEntry, Machine, Planned};
 struct Case {
     suffix: &'static str,
     rows: Rows,
+    layout: WeightLayout,
     gated: bool,
     activation: Option<Activation>,
     bias: bool,
@@ -18,6 +19,7 @@ struct Case {
 const GATHER_RELU: Case = Case {
     suffix: "gather_relu",
     rows: Rows::Gather,
+    layout: WeightLayout::OutIn,
     gated: false,
     activation: Some(Activation::Relu),
     bias: false,
@@ -45,15 +47,41 @@ const SCATTER_BIAS: Case = Case {
     bias: true,
     ..SCATTER
 };
+const SORTED_BIAS: Case = Case {
+    suffix: "sorted_bias",
+    rows: Rows::Sorted,
+    ..SCATTER_BIAS
+};
+const GATHER_MISH: Case = Case {
+    suffix: "gather_mish",
+    activation: Some(Activation::Mish),
+    ..GATHER_RELU
+};
+/// The gradient of the hidden rows from those of the tokens, and of the inputs from sorted rows.
+const GATHER_IN_OUT: Case = Case {
+    suffix: "gather_in_out",
+    layout: WeightLayout::InOut,
+    activation: None,
+    ..GATHER_RELU
+};
+const SORTED_IN_OUT: Case = Case {
+    suffix: "sorted_in_out",
+    rows: Rows::Sorted,
+    ..GATHER_IN_OUT
+};
 
 /// The cases of f32, which cover every option, and those of 16-bit types, which cover the stores.
 const FULL: &[Case] = &[
     GATHER_RELU,
     GATHER_GELU_BIAS,
     GATHER_GATED_SILU,
+    GATHER_MISH,
     SCATTER_BIAS,
+    SORTED_BIAS,
+    GATHER_IN_OUT,
+    SORTED_IN_OUT,
 ];
-const HALF: &[Case] = &[GATHER_GATED_SILU, SCATTER];
+const HALF: &[Case] = &[GATHER_GATED_SILU, SCATTER, SORTED_IN_OUT];
 const MATRIX: &[Case] = &[GATHER_RELU, GATHER_GATED_SILU, SCATTER];
 
 const ENTRIES: &[(Variant, Element, &[Case])] = &[
@@ -89,6 +117,7 @@ fn build(at: &Machine, variant: Variant, element: Element, case: Case) -> Planne
     let problem = Problem {
         element,
         rows: case.rows,
+        layout: case.layout,
         gated: case.gated,
         activation: case.activation,
         bias: case.bias,

@@ -7,8 +7,8 @@
 //! last bits. Unproven: it compiles for CUDA and RDNA and has not run on either.
 
 use super::{
-    Activation, Bindings, Operands, Plan, Problem, Rows, Sizes, Slab, activation::activate, sizes,
-    with_bias,
+    Activation, Bindings, Operands, Plan, Problem, Rows, Sizes, Slab, WeightLayout,
+    activation::activate, output_row, sizes, with_bias,
 };
 use crate::element::Element;
 use crate::error::Unsupported;
@@ -69,6 +69,10 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
         let needs = format!("16 x 16 x 16 {input} matrix instructions for the tensor_core variant");
         return refuse(needs, format!("{} without them", device.name));
     };
+    if problem.layout == WeightLayout::InOut {
+        let needs = "weights of [E, n, k] for the tensor_core variant".to_string();
+        return refuse(needs, "weights of [E, k, n]".to_string());
+    }
     if !problem.k.is_multiple_of(4) {
         let needs =
             "inner columns that are a multiple of 4 for the tensor_core variant".to_string();
@@ -165,7 +169,7 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
         let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
         let source = comptime!(match spec.rows {
             Rows::Gather => Source::Tokens,
-            Rows::Scatter => Source::Sorted,
+            Rows::Sorted | Rows::Scatter => Source::Sorted,
         });
         let sums = zero_sums(parts);
         for k0 in range_stepped(0, sizes.k, comptime!(EDGE)) {
@@ -289,10 +293,7 @@ fn store_staged<F: Float>(
                 let up = staged[from + comptime!(COLUMNS)];
                 value *= with_bias::<F>(bias, up, bias_row + n);
             }
-            let to = match comptime!(spec.rows) {
-                Rows::Gather => row,
-                Rows::Scatter => order[row] as usize,
-            };
+            let to = output_row(order, row, spec.rows);
             out[to * n + column] = F::cast_from(value);
         }
     }
@@ -310,7 +311,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; tiles hold rows
     // of their expert only, and rows and columns past the end are not stored.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, 4);
+        let bound = Bindings::new(plan, slab, operands, [4, 4]);
         grouped_gemm_tensor_core::launch_unchecked(
             client,
             CubeCount::Static(rows as u32, columns as u32, 1),
