@@ -250,8 +250,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     launch_scatter(client, plan, buffers);
 }
 
-/// x
-pub fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
+fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
     let (count, dim) = (plan.grid.count(), plan.grid.dim());
     let keys = buffers.keys.clone();
@@ -287,8 +286,7 @@ pub fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     }
 }
 
-/// x
-pub fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
+fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
     // SAFETY: the caller's buffers have the planned lengths; chunks end at the last count.
     unsafe {
@@ -306,8 +304,7 @@ pub fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     }
 }
 
-/// x
-pub fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
+fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
     let (count, dim) = (plan.grid.count(), plan.grid.dim());
     let keys = buffers.keys.clone();

@@ -145,21 +145,12 @@ pub(super) fn sort_scatter<N: Size>(
         let mut position = starts[bin * sizes.blocks + block];
         for i in first..last {
             let vector = keys[i];
-            let mut found = 0u32;
             #[unroll]
             for lane in 0..N::value() {
-                let same = bin_of(vector.extract(lane), sizes.bins) == bin;
-                found |= select(same, 1u32, 0u32);
-            }
-            // One branch for a vector instead of one for each of its keys, of which few are taken.
-            if found != 0 {
-                #[unroll]
-                for lane in 0..N::value() {
-                    if bin_of(vector.extract(lane), sizes.bins) == bin {
-                        let slot = i * N::value() + lane;
-                        place(order, positions, slot, position, bin, &sizes);
-                        position += 1;
-                    }
+                if bin_of(vector.extract(lane), sizes.bins) == bin {
+                    let slot = i * N::value() + lane;
+                    place(order, positions, slot, position, bin, &sizes);
+                    position += 1;
                 }
             }
         }

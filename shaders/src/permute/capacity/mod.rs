@@ -86,19 +86,40 @@ fn magnitude(bits: u32) -> u32 {
     bits & 0x7FFF_FFFF
 }
 
-/// Sum over the units along x; two barriers, so the memory can be used again.
+/// Units whose values one unit adds up first, so that no unit reads those of all others.
+const GROUP: usize = 16;
+
+/// Workgroup memory of [`sum_of_units`]: the values of the units and the sums of their groups.
+const fn partial_len(units: usize) -> usize {
+    units + units.div_ceil(GROUP)
+}
+
+/// Sum over the units along x, for all of them; `partial` holds [`partial_len`] words.
+///
+/// It can be called again at once: by its second barrier all values have been read, and by the
+/// first one of the next call all sums of groups.
 #[cube]
 fn sum_of_units(partial: &mut Shared<[u32]>, value: u32, #[comptime] units: usize) -> u32 {
     if comptime!(units == 1) {
         value
     } else {
-        partial[UNIT_POS_X as usize] = value;
+        let unit = UNIT_POS_X as usize;
+        let groups = comptime!(units.div_ceil(GROUP));
+        partial[unit] = value;
         sync_cube();
-        let mut sum = 0u32;
-        for unit in 0..units {
-            sum += partial[unit];
+        if unit < groups {
+            let first = unit * comptime!(GROUP);
+            let mut sum = 0u32;
+            for other in first..min(first + comptime!(GROUP), units) {
+                sum += partial[other];
+            }
+            partial[units + unit] = sum;
         }
         sync_cube();
+        let mut sum = 0u32;
+        for group in 0..groups {
+            sum += partial[units + group];
+        }
         sum
     }
 }
@@ -143,7 +164,7 @@ fn drop_over_capacity(
         segment.1 = offsets[expert + 1] as usize;
     }
     let capacity = capacities[min(expert, experts - 1)];
-    let mut partial = Shared::<[u32]>::new_slice(units);
+    let mut partial = Shared::<[u32]>::new_slice(comptime!(partial_len(units)));
 
     // The largest threshold that `capacity` weights reach; 0 when there are fewer.
     let mut threshold = 0u32;

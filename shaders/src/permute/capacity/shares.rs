@@ -7,7 +7,7 @@
 //! the others take nothing, and Σ C_e over them, divided by the number of available experts and
 //! rounded down, is added to each of those. One cube; about 10·E operations.
 
-use super::{Capacity, sum_of_units};
+use super::{Capacity, partial_len, sum_of_units};
 use crate::error::Unsupported;
 use crate::permute::{Problem, SCAN_UNITS};
 use cubecl::prelude::*;
@@ -86,7 +86,7 @@ fn expert_capacities(
 ) {
     let experts = capacities.len();
     let unit = UNIT_POS_X as usize;
-    let mut partial = Shared::<[u32]>::new_slice(units);
+    let mut partial = Shared::<[u32]>::new_slice(comptime!(partial_len(units)));
     let mut lost = 0u32;
     let mut takers = 0u32;
     for expert in range_stepped(unit, experts, units) {
