@@ -8,7 +8,7 @@
 //! | sort | 3, and 4 more with a capacity (drop rule, sort again) | [`permute`] |
 //! | GEMM 1 | 1 per slab of weights | [`grouped_gemm`], [`Rows::Gather`] |
 //! | GEMM 2 | 1 per slab of weights | [`grouped_gemm`], [`Rows::Scatter`] |
-//! | combine | 1 | [`permute::sum`] |
+//! | combine | 1 | [`permute::combine`] |
 //!
 //! Nothing is read back; buffers are sized for the worst routing. Beside its inputs and y a
 //! forward holds the hidden activations \[S,F\], the slot outputs \[S,H\] and a few words per slot.
@@ -16,7 +16,7 @@
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grouped_gemm::{self, Activation, Choice, Operands, Rows};
-use crate::permute::{self, Capacity, drop_rule, sum};
+use crate::permute::{self, Capacity, RowsPlan, RowsProblem, capacity, combine};
 use crate::routing;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -116,7 +116,7 @@ pub struct Plan {
     pub down: grouped_gemm::Plan,
     sort: permute::Plan,
     capacity: Option<permute::CapacityPlan>,
-    combine: permute::CombinePlan,
+    combine: RowsPlan,
 }
 
 impl Plan {
@@ -144,16 +144,15 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     };
     let down = grouped_gemm::plan(problem.down()?, device, same)?;
     let sort = permute::Problem::new(r.slots(), r.experts(), up.tile_rows())?;
-    let capacity = problem
-        .capacity
-        .map(|capacity| drop_rule::plan(sort, capacity, device));
+    let rule = problem.capacity.map(|_| capacity::plan(sort, device));
+    let rows = RowsProblem::new(&r, r.slots(), problem.hidden, problem.element)?;
     Ok(Plan {
         problem,
         up,
         down,
         sort: permute::plan(sort, device)?,
-        capacity: capacity.transpose()?,
-        combine: sum::plan(r, problem.hidden, problem.element, device)?,
+        capacity: rule.transpose()?,
+        combine: permute::plan_rows(rows, device)?,
     })
 }
 
@@ -224,7 +223,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers, done: &mut dyn FnM
     if slots == 0 {
         return;
     }
-    let (sorted, keys) = launch_sort(client, plan, &buffers);
+    let sorted = launch_sort(client, plan, &buffers);
     done(Stage::Sort);
 
     let bytes = problem.element.bytes();
@@ -241,57 +240,56 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers, done: &mut dyn FnM
     grouped_gemm::launch(client, &plan.up, &operands);
     done(Stage::Gemm1);
 
-    let slot_outputs = client.empty(slots * problem.hidden * bytes);
+    // The product scatters to row order[r] of its output; with this order its rows stay sorted.
+    let in_place: Vec<u32> = (0..slots as u32).collect();
+    let rows = client.empty(slots * problem.hidden * bytes);
     let operands = Operands {
         x: hidden,
+        order: client.create_from_slice(u32::as_bytes(&in_place)),
         weights: buffers.w_out,
         bias: buffers.b_out,
-        out: slot_outputs.clone(),
+        out: rows.clone(),
         ..operands
     };
     grouped_gemm::launch(client, &plan.down, &operands);
     done(Stage::Gemm2);
 
-    let combined = permute::CombineBuffers {
-        keys,
-        weights: buffers.weights,
-        slots: slot_outputs,
+    let combined = combine::CombineBuffers {
+        positions: sorted.positions,
+        weights: Some(buffers.weights),
+        rows,
         y: buffers.y,
     };
-    sum::launch(client, &plan.combine, combined);
+    combine::launch(client, &plan.combine, combined);
     done(Stage::Combine);
 }
 
-/// Sorts the slots, drops those over capacity; returns the sort and the final keys.
-fn launch_sort(client: &Client, plan: &Plan, buffers: &Buffers) -> (permute::SortBuffers, Handle) {
+/// Sorts the slots, after those over capacity were dropped.
+fn launch_sort(client: &Client, plan: &Plan, buffers: &Buffers) -> permute::SortBuffers {
     let sort = &plan.sort.problem;
-    let words = |len: usize| client.empty(len.max(1) * 4);
     let sorted = permute::SortBuffers {
-        keys: buffers.indices.clone(),
-        counts: words(sort.counts()),
-        offsets: words(sort.experts() + 1),
         dropped: buffers.dropped.clone(),
-        order: words(sort.slots()),
-        tiles: words(2 * sort.max_tiles()),
+        ..permute::SortBuffers::new(client, sort, buffers.indices.clone())
     };
     permute::launch(client, &plan.sort, &sorted);
-    let Some(capacity) = &plan.capacity else {
-        return (sorted, buffers.indices.clone());
+    let (Some(capacity), Some(rule)) = (&plan.problem.capacity, &plan.capacity) else {
+        return sorted;
     };
-    let keys = words(sort.slots());
-    let rule = drop_rule::CapacityBuffers {
-        order: sorted.order.clone(),
-        offsets: sorted.offsets.clone(),
-        weights: buffers.weights.clone(),
-        keys: keys.clone(),
-    };
-    drop_rule::launch(client, capacity, rule);
+    let limit = capacity.slots_per_expert(sort.slots(), sort.experts()) as u32;
     let kept = permute::SortBuffers {
-        keys: keys.clone(),
-        ..sorted
+        keys: client.empty(sort.slots() * 4),
+        ..sorted.clone()
     };
+    let dropping = capacity::CapacityBuffers {
+        order: sorted.order,
+        offsets: sorted.offsets,
+        weights: buffers.weights.clone(),
+        capacities: client.create_from_slice(u32::as_bytes(&vec![limit; sort.experts()])),
+        keys: kept.keys.clone(),
+    };
+    capacity::launch(client, rule, dropping);
     permute::launch(client, &plan.sort, &kept);
-    (kept, keys)
+    kept
 }
 
 /// Inputs of [`reference()`]: f32 copies of the buffers of the same names.
@@ -321,25 +319,31 @@ pub fn reference(
     inputs: &ReferenceInputs,
 ) -> Result<(Vec<f64>, usize), ShapeError> {
     let r = &problem.routing;
-    let capacity = problem
-        .capacity
-        .map(|c| c.slots_per_expert(r.slots(), r.experts()));
     let weights: Vec<f32> = inputs.weights.iter().map(|w| *w as f32).collect();
-    let keys = match capacity {
-        Some(capacity) => drop_rule::reference(inputs.indices, &weights, r.experts(), capacity),
+    let keys = match problem.capacity {
+        Some(capacity) => {
+            let limit = capacity.slots_per_expert(r.slots(), r.experts()) as u32;
+            capacity::reference(inputs.indices, &weights, &vec![limit; r.experts()])
+        }
         None => inputs.indices.to_vec(),
     };
     let sorted = permute::reference(&keys, r.experts());
     let x: Vec<f64> = inputs.x.iter().map(|x| f64::from(*x)).collect();
     let hidden = grouped_gemm::reference(&problem.up()?, &sorted, &x, inputs.w_in, inputs.b_in);
-    let slots = grouped_gemm::reference(
+    // As in `launch`: an order under which the rows of the second product stay sorted.
+    let in_place = permute::Sorted {
+        order: (0..r.slots() as u32).collect(),
+        ..sorted.clone()
+    };
+    let rows = grouped_gemm::reference(
         &problem.down()?,
-        &sorted,
+        &in_place,
         &hidden,
         inputs.w_out,
         inputs.b_out,
     );
-    let y = sum::reference(r, &keys, inputs.weights, &slots, problem.hidden)?;
+    let shape = RowsProblem::new(r, r.slots(), problem.hidden, problem.element)?;
+    let y = combine::reference(&shape, &sorted.positions, Some(inputs.weights), &rows)?;
     let dropped = keys
         .iter()
         .filter(|key| **key as usize >= r.experts())

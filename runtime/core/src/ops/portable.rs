@@ -14,7 +14,7 @@ use burn::backend::{Backend, Flex, TensorMetadata};
 use burn::tensor::{DType, FloatDType, Shape, Slice, TensorData};
 use moebius_shaders::grouped_gemm::Activation;
 use moebius_shaders::moe::Stage;
-use moebius_shaders::permute::drop_rule;
+use moebius_shaders::permute::capacity;
 use moebius_shaders::routing::Score;
 use moebius_shaders::{fp8, moe, routing};
 
@@ -111,8 +111,8 @@ impl MoeOps for Flex {
         };
         let mut keys = words(indices);
         if let Some(capacity) = problem.capacity {
-            let limit = capacity.slots_per_expert(slots, experts);
-            keys = drop_rule::reference(&keys, &floats(weights.clone()), experts, limit);
+            let limits = capacity::capacities_reference(&capacity, slots, experts, None, None);
+            keys = capacity::reference(&keys, &floats(weights.clone()), &limits);
         }
         let done = |stage| call.clock.iter().for_each(|clock| clock.mark(stage));
         let groups = slots_by_expert(&keys, experts);
