@@ -76,15 +76,8 @@ impl Batch {
         tile_rows: usize,
     ) -> Result<permute::SortBuffers, PlanError> {
         let sort = permute::Problem::new(self.slots, self.experts, tile_rows)?;
-        let words = |len: usize| client.empty(len.max(1) * 4);
-        let buffers = permute::SortBuffers {
-            keys: client.create_from_slice(u32::as_bytes(&self.keys)),
-            counts: words(sort.counts()),
-            offsets: words(self.experts + 1),
-            dropped: words(1),
-            order: words(self.slots),
-            tiles: words(2 * sort.max_tiles()),
-        };
+        let keys = client.create_from_slice(u32::as_bytes(&self.keys));
+        let buffers = permute::SortBuffers::new(client, &sort, keys);
         permute::launch(client, &permute::plan(sort, device)?, &buffers);
         Ok(buffers)
     }

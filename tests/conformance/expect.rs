@@ -8,6 +8,9 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     let capability = target.capability();
     let kernels_only = [
         "permute::",
+        "capacity::",
+        "rows::",
+        "neighbours::",
         "grouped_gemm::",
         "weight_gradient::",
         "expert_activation::",

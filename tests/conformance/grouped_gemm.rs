@@ -75,6 +75,7 @@ impl Product {
             offsets: poisoned(client, p.experts + 1),
             dropped: poisoned(client, 1),
             order: poisoned(client, p.slots),
+            positions: poisoned(client, p.slots),
             tiles: poisoned(client, 2 * sort.max_tiles()),
         };
         permute::launch(client, &permute::plan(sort, device).unwrap(), &buffers);

@@ -10,13 +10,16 @@
     reason = "a test fails by panicking"
 )]
 
+mod capacity;
 mod expect;
 mod expert_activation;
 mod fp8;
 mod grouped_gemm;
 mod moe_layer;
+mod neighbours;
 mod permute;
 mod routing;
+mod rows;
 mod segment_attention;
 mod weight_gradient;
 
@@ -55,7 +58,12 @@ const CASES: &[(&str, Case)] = cases! {
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
     permute: block_edges, one_expert_gets_all, slots_without_expert, tiles_cover_every_row,
-        drop_rule_by_weight, drop_rule_breaks_ties_by_slot, drop_rule_keeps_nan, keys_beyond_the_experts;
+        row_bound, keys_beyond_the_experts;
+    capacity: by_weight, of_each_expert, ties_go_to_the_earlier_slot, keeps_nan, shared_under_a_mask,
+        own_factors;
+    rows: sizes, many_slots, uneven_experts, row_bound, positions_past_the_rows, repeats_bit_for_bit,
+        f16, bf16;
+    neighbours: sizes, empty_experts, row_bound, f16, bf16;
     grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound,
         in_out_weights, uneven_experts, variants_agree_bit_for_bit, weights_in_slabs,
         webgpu_default_limits, f16, bf16;

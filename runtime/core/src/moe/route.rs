@@ -1,15 +1,13 @@
 //! Router logits, and the choice of experts as a function of them.
 
-use super::routers::{HashConfig, HashKey};
 use super::check::{check_same, element};
+use super::routers::{HashConfig, HashKey};
 use crate::ops::{Choices, HashCall, LoadCall, LogitsCall, Mask, Maybe, RouteCall, RouterOps};
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_device::Capability;
-use moebius_shaders::routing::{
-    self, Groups, HashProblem, LoadProblem, Score, TopkGradient,
-};
+use moebius_shaders::routing::{self, Groups, HashProblem, LoadProblem, Score, TopkGradient};
 use moebius_shaders::{ShapeError, Unsupported};
 use serde::{Deserialize, Serialize};
 
