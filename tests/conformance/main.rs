@@ -16,6 +16,7 @@ mod expert_activation;
 mod fp8;
 mod grouped_gemm;
 mod moe_layer;
+mod moe_training;
 mod neighbours;
 mod permute;
 mod routing;
@@ -76,6 +77,8 @@ const CASES: &[(&str, Case)] = cases! {
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
         launches_are_fixed, refuses_wrong_input;
+    moe_training: relu, gated_silu, biases, capacity, keeping_less_changes_no_bit, repeats_bit_for_bit,
+        frozen_experts, f16, bf16;
 };
 
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {
