@@ -45,3 +45,16 @@ fn fits_binding(
         format!("bindings of at most {limit} bytes"),
     ))
 }
+
+/// Checks that a tensor of `bytes` can exist.
+fn fits_buffer(kernel: &'static str, bytes: usize, device: &Capability) -> Result<(), Unsupported> {
+    let limit = device.limits.max_buffer_bytes;
+    if bytes as u64 <= limit {
+        return Ok(());
+    }
+    Err(Unsupported::new(
+        kernel,
+        format!("a buffer of {bytes} bytes for the weights of all experts"),
+        format!("buffers of at most {limit} bytes"),
+    ))
+}

@@ -1,5 +1,6 @@
 //! The cases a device may refuse, and why; everything else must run everywhere.
 
+use crate::model_scale::slow;
 use moebius_device::Runtime;
 use moebius_tests::target::Target;
 
@@ -28,7 +29,13 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     if case.ends_with("::webgpu_default_limits") && capability.runtime == Runtime::Cpu {
         return Some("the CPU runtime is no GPU");
     }
-    if case.ends_with("::f16") && !capability.f16 && capability.runtime != Runtime::Flex {
+    if case == "model_scale::few_tokens_f16" && capability.limits.max_buffer_bytes < 805_306_368 {
+        return Some("a stack of weights is one buffer, and 805 MB is more than the adapter's");
+    }
+    if case == "model_scale::many_tokens_f16" && slow(target) {
+        return Some("a software adapter takes minutes");
+    }
+    if case.ends_with("f16") && !capability.f16 && capability.runtime != Runtime::Flex {
         return Some("the adapter has no shader-f16");
     }
     let wgpu = matches!(capability.runtime, Runtime::Wgpu | Runtime::Vulkan);

@@ -15,6 +15,7 @@ mod expect;
 mod expert_activation;
 mod fp8;
 mod grouped_gemm;
+mod model_scale;
 mod moe_layer;
 mod moe_training;
 mod neighbours;
@@ -79,6 +80,7 @@ const CASES: &[(&str, Case)] = cases! {
         launches_are_fixed, refuses_wrong_input;
     moe_training: relu, gated_silu, biases, capacity, keeping_less_changes_no_bit, repeats_bit_for_bit,
         frozen_experts, f16, bf16;
+    model_scale: few_tokens_f16, many_tokens_f16;
 };
 
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {

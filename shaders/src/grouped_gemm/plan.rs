@@ -248,6 +248,7 @@ pub(super) fn slabs(
     (elements, bytes): (usize, usize),
     device: &Capability,
 ) -> Result<Vec<Slab>, Unsupported> {
+    crate::fits_buffer(kernel, experts * elements * bytes, device)?;
     let limits = &device.limits;
     let (experts, elements) = (experts as u64, elements as u64);
     let expert = elements * bytes as u64;
