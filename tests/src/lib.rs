@@ -8,5 +8,6 @@
 
 pub mod availability;
 pub mod data;
+pub mod gradients;
 pub mod target;
 pub mod tolerance;
