@@ -11,15 +11,20 @@
 )]
 
 mod capacity;
+mod cases;
 mod expect;
 mod expert_activation;
+mod experts;
 mod fp8;
 mod grouped_gemm;
+mod layers;
+mod losses;
 mod model_scale;
 mod moe_layer;
 mod moe_training;
 mod neighbours;
 mod permute;
+mod routers;
 mod routing;
 mod rows;
 mod segment_attention;
@@ -81,6 +86,22 @@ const CASES: &[(&str, Case)] = cases! {
     moe_training: relu, gated_silu, biases, capacity, keeping_less_changes_no_bit, repeats_bit_for_bit,
         frozen_experts, f16, bf16;
     model_scale: few_tokens_f16, many_tokens_f16;
+    routers: gradients_top_k, gradients_switch, gradients_hash, gradients_learned, gradients_dynamic,
+        gradients_sigmoid_bias, gradients_expert_choice, switch_keeps_the_raw_probability,
+        noise_and_dropout_only_in_training, hash_is_the_reference, learned_is_an_mlp,
+        dynamic_follows_its_formula, dynamic_capacities_reach_dispatch,
+        sigmoid_bias_selects_but_does_not_weigh, sigmoid_bias_evens_out_the_load,
+        expert_choice_takes_the_best, expert_choice_layer, masks_in_every_router,
+        independent_of_the_batch, state_is_in_records, refuses_wrong_input;
+    experts: gradients_feed_forward, gradients_convolutional, gradients_attention,
+        gradients_parameter_efficient, convolutional_is_a_convolution, attention_is_self_attention,
+        parameter_efficient_adds_to_the_frozen_network, parameter_efficient_trains_less,
+        sequences_are_apart, every_kind_in_every_layer, f16, bf16, refuses_wrong_input;
+    layers: standard, sparse, switch, glam, adaptive, scheduler, one_source_of_factors, shared_expert,
+        expert_dropout, a_mask_shares_the_capacity, keep_changes_no_bit, learns, backward_as_pytorch,
+        cast_keeps_training, weights_of_other_layers;
+    losses: uniform, collapse, as_pytorch, groups_and_masks, gradients_balance, weighted_sum,
+        statistics;
 };
 
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {

@@ -9,5 +9,6 @@
 pub mod availability;
 pub mod data;
 pub mod elements;
+pub mod gradients;
 pub mod target;
 pub mod tolerance;

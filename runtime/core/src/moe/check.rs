@@ -61,7 +61,7 @@ pub(super) fn cast_param<const D: usize>(
 ) -> Param<Tensor<D>> {
     param.map(|tensor| {
         let trained = tensor.is_require_grad();
-        tensor.detach().cast(dtype).set_require_grad(trained)
+        tensor.cast(dtype).detach().set_require_grad(trained)
     })
 }
 
