@@ -153,12 +153,13 @@ fn token_key<F: Float, N: Size>(
     #[comptime]
     match x {
         ComptimeOption::Some(x) => {
+            let width = N::value();
             let mut at = lane_indices::<N>() * Vector::new(comptime!(PHI));
             let mut sums = Vector::<u32, N>::new(0u32);
             for i in 0..of_key {
                 let value = Vector::<f32, N>::cast_from(x[token * of_key + i]);
                 sums += mix::<N>(stable_bits::<N>(value) + at);
-                at += Vector::new(comptime!(PHI.wrapping_mul(N::value() as u32)));
+                at += Vector::new(comptime!(PHI.wrapping_mul(width as u32)));
             }
             let mut key = sums.extract(0usize);
             #[unroll]

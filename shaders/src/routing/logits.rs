@@ -18,6 +18,7 @@ use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
 
+const KERNEL: &str = "router_logits";
 /// Units that share a tile on a GPU.
 const SPLIT: usize = 32;
 /// Tiles of neighbouring experts in a cube, at most.
@@ -25,27 +26,23 @@ const TILES: usize = 4;
 
 /// Tokens and experts whose sums one unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Tile {
-    pub(super) tokens: usize,
-    pub(super) experts: usize,
+struct Tile {
+    tokens: usize,
+    experts: usize,
 }
 
 impl Tile {
-    /// 4 × 4 sums and 5 operands fit the 32 registers of AVX-512 and NEON (4096 tokens, 64
+    /// On a CPU, 4 × 4 sums and 5 operands fit the 32 registers of AVX-512 and NEON (4096 tokens, 64
     /// experts, 1024 columns on 2 Zen 5 cores: 1.8 ms; 6 × 4, 8 × 2 and 8 × 3 took 4.9, 3.0 and
-    /// 2.7); 4 × 2 and 3 fit 16 registers.
-    fn cpu(registers: u32) -> Self {
-        Self {
-            tokens: 4,
-            experts: if registers < 32 { 2 } else { 4 },
-        }
-    }
-
-    fn gpu(problem: &Problem) -> Self {
-        Self {
-            tokens: if problem.tokens < 4 { 1 } else { 4 },
-            experts: 4,
-        }
+    /// 2.7); 4 × 2 and 5 fit 16 registers.
+    fn of(problem: &Problem, device: &Capability) -> Self {
+        let (tokens, experts) = match device.vector_registers {
+            _ if device.cpu_cores.is_none() && problem.tokens < 4 => (1, 4),
+            _ if device.cpu_cores.is_none() => (4, 4),
+            Some(registers) if registers >= 32 => (4, 4),
+            _ => (4, 2),
+        };
+        Self { tokens, experts }
     }
 
     fn sums(&self) -> usize {
@@ -57,8 +54,8 @@ impl Tile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variant {
     /// One unit per tile.
-    Cpu(Grid),
-    /// [`SPLIT`] units per tile, this many tiles of experts per cube.
+    Cpu,
+    /// [`SPLIT`] units per tile, this many tiles per cube.
     Split(usize),
 }
 
@@ -71,6 +68,7 @@ pub struct LogitsPlan {
     lanes: usize,
     tile: Tile,
     variant: Variant,
+    grid: Grid,
 }
 
 /// Plans the logits of x \[T,`hidden`\].
@@ -83,22 +81,26 @@ pub fn plan_logits(
     element: Element,
     device: &Capability,
 ) -> Result<LogitsPlan, Unsupported> {
-    element.supported("router_logits", device)?;
+    element.supported(KERNEL, device)?;
     for bytes in [
         problem.tokens * hidden * element.bytes(),
         problem.experts * hidden * element.bytes(),
         problem.tokens * problem.experts * 4,
     ] {
-        crate::fits_binding("router_logits", bytes, device)?;
+        crate::fits_binding(KERNEL, bytes, device)?;
     }
-    let (tile, variant) = if device.cpu_cores.is_some() {
-        let tile = Tile::cpu(device.vector_registers.unwrap_or(16));
-        let tiles = problem.tokens.div_ceil(tile.tokens) * problem.experts.div_ceil(tile.experts);
-        let grid = Grid::elementwise("router_logits", tiles, device)?;
-        (tile, Variant::Cpu(grid))
+    let tile = Tile::of(&problem, device);
+    let tokens = problem.tokens.div_ceil(tile.tokens);
+    let experts = problem.experts.div_ceil(tile.experts);
+    let (variant, grid) = if device.cpu_cores.is_some() {
+        let grid = Grid::elementwise(KERNEL, tokens * experts, device)?;
+        (Variant::Cpu, grid)
     } else {
-        let tile = Tile::gpu(&problem);
-        (tile, split(&problem, tile, device)?)
+        let tiles = split(experts, tile, device)?;
+        let cubes = tokens * experts.div_ceil(tiles);
+        let units = [SPLIT as u32, tiles as u32];
+        let grid = Grid::of_cubes(KERNEL, cubes, units, device)?;
+        (Variant::Split(tiles), grid)
     };
     Ok(LogitsPlan {
         problem,
@@ -108,42 +110,24 @@ pub fn plan_logits(
         lanes: lanes(hidden, 4, device),
         tile,
         variant,
+        grid,
     })
 }
 
-/// The split variant, if its cubes fit the device.
-fn split(problem: &Problem, tile: Tile, device: &Capability) -> Result<Variant, Unsupported> {
+/// Tiles of a cube of the split variant, if the device can run it.
+fn split(experts: usize, tile: Tile, device: &Capability) -> Result<usize, Unsupported> {
+    let tiles = experts.min(TILES);
+    let (units, memory) = (tiles * SPLIT, shared_len(tile, tiles) * 4);
     let limits = &device.limits;
-    let tiles = problem.experts.div_ceil(tile.experts).min(TILES);
-    let cubes = cubes(problem, tile, tiles);
-    let memory = shared_len(tile, tiles) * 4;
-    let [x, y, _] = limits.max_cube_count.map(|most| most as usize);
-    if tiles * SPLIT > limits.max_units_per_cube as usize
-        || memory > limits.max_shared_memory
-        || cubes[0] > x
-        || cubes[1] > y
-    {
-        let needs = format!(
-            "{} units, {memory} bytes of workgroup memory, {} x {} cubes",
-            tiles * SPLIT,
-            cubes[0],
-            cubes[1]
-        );
-        let have = format!(
-            "{}, {} and {x} x {y}",
-            limits.max_units_per_cube, limits.max_shared_memory
-        );
-        return Err(Unsupported::new("router_logits", needs, have));
+    if units <= limits.max_units_per_cube as usize && memory <= limits.max_shared_memory {
+        return Ok(tiles);
     }
-    Ok(Variant::Split(tiles))
-}
-
-/// Cubes along experts and tokens.
-fn cubes(problem: &Problem, tile: Tile, tiles: usize) -> [usize; 2] {
-    [
-        problem.experts.div_ceil(tile.experts * tiles),
-        problem.tokens.div_ceil(tile.tokens),
-    ]
+    let needs = format!("{units} units and {memory} bytes of workgroup memory");
+    let have = format!(
+        "{} units and {} bytes",
+        limits.max_units_per_cube, limits.max_shared_memory
+    );
+    Err(Unsupported::new(KERNEL, needs, have))
 }
 
 /// Words of workgroup memory; a row of sums is padded so that rows start in different banks.
@@ -227,7 +211,7 @@ fn router_logits_cpu<F: Float, N: Size>(
     }
 }
 
-/// [`SPLIT`] units along x per tile; a cube's tiles lie along y, and are of neighbouring experts.
+/// [`SPLIT`] units along x per tile; the tiles of a cube, along y, are of neighbouring experts.
 #[cube(launch_unchecked)]
 fn router_logits<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -241,14 +225,16 @@ fn router_logits<F: Float, N: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let unit = UNIT_POS_X as usize;
-    let of_tile = UNIT_POS_Y as usize;
-    let token = CUBE_POS_Y as usize * comptime!(tile.tokens);
-    let expert = (CUBE_POS_X as usize * tiles + of_tile) * comptime!(tile.experts);
+    let of_cube = UNIT_POS_Y as usize;
+    let across = experts.div_ceil(comptime!(tile.experts * tiles));
+    // Tiles past the last token or expert repeat the last row, and reach the barrier.
+    let token = CUBE_POS / across * comptime!(tile.tokens);
+    let expert = (CUBE_POS % across * tiles + of_cube) * comptime!(tile.experts);
     let mut partial = Shared::<[f32]>::new_slice(comptime!(shared_len(tile, tiles)));
     let size = (tokens, experts, row);
     let at = (token, expert, unit);
     let sums = tile_sums::<F, N>(x, w, size, at, comptime!(SPLIT).runtime(), tile);
-    let base = of_tile * comptime!(tile.sums());
+    let base = of_cube * comptime!(tile.sums());
     #[unroll]
     for i in 0..comptime!(tile.sums()) {
         partial[(base + i) * comptime!(SPLIT + 1) + unit] = sums[i].vector_sum();
@@ -276,7 +262,7 @@ pub fn launch_logits(client: &Client, plan: &LogitsPlan, x: Handle, w: Handle, l
     if tokens == 0 {
         return;
     }
-    let row = plan.hidden / plan.lanes;
+    let (row, count, dim) = (plan.hidden / plan.lanes, plan.grid.count(), plan.grid.dim());
     // SAFETY: the caller's buffers have the planned shapes; rows past the last are neither read
     // nor stored.
     unsafe {
@@ -285,38 +271,14 @@ pub fn launch_logits(client: &Client, plan: &LogitsPlan, x: Handle, w: Handle, l
         let logits = BufferArg::from_raw_parts(logits, tokens * experts);
         let element = plan.element.elem_type();
         match plan.variant {
-            Variant::Cpu(grid) => router_logits_cpu::launch_unchecked(
-                client,
-                grid.count(),
-                grid.dim(),
-                plan.lanes,
-                x,
-                w,
-                logits,
-                tokens,
-                experts,
-                row,
-                plan.tile,
+            Variant::Cpu => router_logits_cpu::launch_unchecked(
+                client, count, dim, plan.lanes, x, w, logits, tokens, experts, row, plan.tile,
                 element,
             ),
-            Variant::Split(tiles) => {
-                let [along_x, along_y] = cubes(&plan.problem, plan.tile, tiles);
-                router_logits::launch_unchecked(
-                    client,
-                    CubeCount::Static(along_x as u32, along_y as u32, 1),
-                    CubeDim::new_2d(SPLIT as u32, tiles as u32),
-                    plan.lanes,
-                    x,
-                    w,
-                    logits,
-                    tokens,
-                    experts,
-                    row,
-                    plan.tile,
-                    tiles,
-                    element,
-                );
-            }
+            Variant::Split(tiles) => router_logits::launch_unchecked(
+                client, count, dim, plan.lanes, x, w, logits, tokens, experts, row, plan.tile,
+                tiles, element,
+            ),
         }
     }
 }
@@ -342,8 +304,7 @@ pub(super) fn entries() -> [crate::emit::KernelEntry; 3] {
             let Variant::Split(tiles) = plan.variant else {
                 unreachable!("no target is a CPU runtime");
             };
-            let dim = CubeDim::new_2d(SPLIT as u32, tiles as u32);
-            let (settings, device, target) = at.parts(dim);
+            let (settings, device, target) = at.parts(plan.grid.dim());
             Ok(Box::new(router_logits::RouterLogits::new(
                 settings,
                 device,
@@ -363,4 +324,43 @@ pub(super) fn entries() -> [crate::emit::KernelEntry; 3] {
         let name = format!("router_logits_{element}");
         KernelEntry::new(("routing", "logits"), name, build).of(element)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use moebius_device::profiles;
+
+    fn plan(tokens: usize, experts: usize) -> LogitsPlan {
+        let problem = Problem::new(tokens, experts, 1).unwrap();
+        plan_logits(problem, 64, Element::F32, &profiles::webgpu_default()).unwrap()
+    }
+
+    #[test]
+    fn cubes_stay_inside_the_default_limits() {
+        for experts in [1, 4, 5, 16, 17, 256] {
+            for tokens in [1, 4, 100_000] {
+                let LogitsPlan {
+                    tile,
+                    grid,
+                    variant,
+                    ..
+                } = plan(tokens, experts);
+                let Variant::Split(tiles) = variant else {
+                    unreachable!("the device is no CPU");
+                };
+                assert!(grid.units[0] * grid.units[1] <= 256);
+                assert!(shared_len(tile, tiles) * 4 <= 16 * 1024);
+                let covered = grid.cubes[0] as usize * grid.cubes[1] as usize;
+                let across = experts.div_ceil(tile.experts * tiles);
+                assert!(covered >= across * tokens.div_ceil(tile.tokens));
+            }
+        }
+    }
+
+    #[test]
+    fn oracle_by_hand() {
+        let logits = logits_reference(&[1.0, 2.0, -3.0, 0.5], &[2.0, 1.0, 0.0, 4.0], 2);
+        assert_eq!(logits, [4.0, 8.0, -5.5, 2.0]);
+    }
 }

@@ -16,6 +16,7 @@ mod hash;
 mod load;
 mod logits;
 mod logits_backward;
+mod oracle;
 mod selection;
 mod topk;
 mod topk_backward;
@@ -29,10 +30,10 @@ pub use logits_backward::{
     LogitsBackwardBuffers, LogitsBackwardPlan, launch_logits_backward, logits_backward_reference,
     plan_logits_backward,
 };
-pub use topk::{Plan, RouteBuffers, Routed, launch, plan, reference, reference_with_bias};
+pub use oracle::{Routed, reference, reference_with_bias, topk_backward_reference};
+pub use topk::{Plan, RouteBuffers, launch, plan};
 pub use topk_backward::{
     TopkBackwardBuffers, TopkBackwardPlan, TopkGradient, launch_topk_backward, plan_topk_backward,
-    topk_backward_reference,
 };
 
 use crate::error::ShapeError;

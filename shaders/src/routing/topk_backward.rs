@@ -18,7 +18,7 @@
 
 use super::selection::{lane_indices, masked};
 use super::topk::sigmoid;
-use super::{Problem, Routed, Score};
+use super::{Problem, Score};
 #[cfg(feature = "emit")]
 use crate::emit::{Machine, Planned};
 use crate::error::Unsupported;
@@ -309,279 +309,110 @@ fn launch_lse(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuf
     }
 }
 
-/// The oracle: dlogits \[T,E\] of `logits`, which were `routed`, for an incoming `gradient`, in f64.
-pub fn topk_backward_reference(
-    problem: &Problem,
-    of: TopkGradient,
-    logits: &[f32],
-    mask: Option<&[bool]>,
-    routed: &Routed,
-    gradient: &[f64],
-) -> Vec<f64> {
-    let (experts, top_k) = (problem.experts, problem.top_k);
-    let mut dlogits = Vec::with_capacity(logits.len());
-    for (token, logits) in logits.chunks(experts).enumerate() {
-        let probs = &routed.probs[token * experts..][..experts];
-        let mut row = match of {
-            TopkGradient::Lse => {
-                let p = |l: &f32| gradient[token] * (f64::from(*l) - routed.lse[token]).exp();
-                logits.iter().map(p).collect()
-            }
-            TopkGradient::Probs => through_score(
-                problem,
-                logits,
-                probs,
-                &gradient[token * experts..][..experts],
-            ),
-            TopkGradient::Weights => {
-                let slots = token * top_k..(token + 1) * top_k;
-                let chosen = routed.indices[slots.clone()].iter().map(|e| *e as usize);
-                let pairs = chosen.zip(gradient[slots].iter().copied());
-                let pairs: Vec<_> = pairs.filter(|(e, _)| *e < experts).collect();
-                through_weights(problem, logits, probs, &pairs)
-            }
-        };
-        for (e, d) in row.iter_mut().enumerate() {
-            if mask.is_some_and(|mask| !mask[e]) {
-                *d = 0.0;
-            }
-        }
-        dlogits.extend(row);
-    }
-    dlogits
-}
-
-/// The gradient of values that are `share`s of a sum that doesn't change.
-fn through_shares(share: &[f64], d: &[f64]) -> Vec<f64> {
-    let dot: f64 = share.iter().zip(d).map(|(share, d)| share * d).sum();
-    let each = share.iter().zip(d).map(|(share, d)| share * (d - dot));
-    each.collect()
-}
-
-/// From the gradient of every score to that of the logits.
-fn through_score(problem: &Problem, logits: &[f32], probs: &[f64], d: &[f64]) -> Vec<f64> {
-    match problem.score {
-        Score::Softmax => through_shares(probs, d),
-        Score::Sigmoid => {
-            let slope = |l: &f32| sigmoid_host(*l) * sigmoid_host(-*l);
-            logits
-                .iter()
-                .map(slope)
-                .zip(d)
-                .map(|(s, d)| s * d)
-                .collect()
-        }
-    }
-}
-
-/// From the gradients of the weights of some experts to those of the logits.
-fn through_weights(
-    problem: &Problem,
-    logits: &[f32],
-    probs: &[f64],
-    chosen: &[(usize, f64)],
-) -> Vec<f64> {
-    let scale = f64::from(problem.scale);
-    let mut row = vec![0.0; logits.len()];
-    if !problem.renormalize {
-        for (e, d) in chosen {
-            row[*e] = scale * d;
-        }
-        return through_score(problem, logits, probs, &row);
-    }
-    let largest = chosen
-        .iter()
-        .map(|(e, _)| logits[*e])
-        .fold(f32::MIN, f32::max);
-    let part = |(e, _): &(usize, f64)| match problem.score {
-        Score::Softmax => f64::from(logits[*e] - largest).exp(),
-        Score::Sigmoid => sigmoid_host(logits[*e]),
-    };
-    let parts: Vec<f64> = chosen.iter().map(part).collect();
-    let sum: f64 = parts.iter().sum();
-    let share: Vec<f64> = parts.iter().map(|part| part / sum).collect();
-    let d: Vec<f64> = chosen.iter().map(|(_, d)| scale * d).collect();
-    for ((e, _), d) in chosen.iter().zip(through_shares(&share, &d)) {
-        row[*e] = match problem.score {
-            Score::Softmax => d,
-            // ln σ grows with the logit by σ(−l).
-            Score::Sigmoid => d * sigmoid_host(-logits[*e]),
-        };
-    }
-    row
-}
-
-fn sigmoid_host(logit: f32) -> f64 {
-    1.0 / (1.0 + (-f64::from(logit)).exp())
-}
-
 /// Every formula, and the logsumexp under a mask.
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use crate::emit::{KernelEntry, buffer};
-    let scores = [("softmax", Score::Softmax), ("sigmoid", Score::Sigmoid)];
-    let mut kernels: Vec<(String, TopkGradient, Kernel)> = Vec::new();
-    for (name, score) in scores {
-        for (suffix, renormalize) in [("", true), ("_raw", false)] {
-            let kernel = move |at: &Machine, plan: &TopkBackwardPlan| -> Box<dyn CubeKernel> {
-                let (settings, device, target) = at.parts(plan.grid.dim());
-                let [a, b, c, d, e, f] = [(); 6].map(|()| buffer());
-                Box::new(route_backward_weights::RouteBackwardWeights::new(
-                    settings,
-                    device,
-                    target,
-                    a,
-                    b,
-                    c,
-                    d,
-                    e,
-                    f,
-                    (),
-                    (),
-                    (),
-                    (),
-                    plan.lanes,
-                    score,
-                    renormalize,
-                ))
-            };
-            let name = format!("route_backward_weights_{name}{suffix}");
-            kernels.push((name, TopkGradient::Weights, Box::new(kernel)));
-        }
-        let kernel = move |at: &Machine, plan: &TopkBackwardPlan| -> Box<dyn CubeKernel> {
-            let (settings, device, target) = at.parts(plan.grid.dim());
-            let [a, b, c, d] = [(); 4].map(|()| buffer());
-            Box::new(route_backward_probs::RouteBackwardProbs::new(
-                settings,
-                device,
-                target,
-                a,
-                b,
-                c,
-                d,
-                (),
-                (),
-                plan.lanes,
-                score,
-            ))
+    use crate::emit::KernelEntry;
+    use TopkGradient::{Lse, Probs, Weights};
+    let softmax = Spec {
+        score: Score::Softmax,
+        renormalize: true,
+        masked: false,
+    };
+    let sigmoid = Spec {
+        score: Score::Sigmoid,
+        ..softmax
+    };
+    let raw = |spec| Spec {
+        renormalize: false,
+        ..spec
+    };
+    let masked = Spec {
+        masked: true,
+        ..softmax
+    };
+    let cases = [
+        ("weights_softmax", Weights, softmax),
+        ("weights_softmax_raw", Weights, raw(softmax)),
+        ("weights_sigmoid", Weights, sigmoid),
+        ("weights_sigmoid_raw", Weights, raw(sigmoid)),
+        ("probs_softmax", Probs, softmax),
+        ("probs_sigmoid", Probs, sigmoid),
+        ("lse", Lse, softmax),
+        ("lse_masked", Lse, masked),
+    ];
+    let entry = |(suffix, of, spec): (&str, TopkGradient, Spec)| {
+        let build = move |at: &Machine| -> Planned {
+            let plan = plan_topk_backward(Problem::new(1024, 8, 2)?, of, &at.capability)?;
+            Ok(kernel(at, &plan, spec))
         };
-        let name = format!("route_backward_probs_{name}");
-        kernels.push((name, TopkGradient::Probs, Box::new(kernel)));
-    }
-    for (suffix, masked) in [("", false), ("_masked", true)] {
-        let kernel = move |at: &Machine, plan: &TopkBackwardPlan| -> Box<dyn CubeKernel> {
-            let (settings, device, target) = at.parts(plan.grid.dim());
-            let [a, c, d, e] = [(); 4].map(|()| buffer());
-            let mask = super::optional_argument(masked);
+        let name = format!("route_backward_{suffix}");
+        KernelEntry::new(("routing", "top-k backward"), name, build)
+    };
+    cases.into_iter().map(entry).collect()
+}
+
+/// The options of a compiled kernel.
+#[cfg(feature = "emit")]
+#[derive(Clone, Copy)]
+struct Spec {
+    score: Score,
+    renormalize: bool,
+    masked: bool,
+}
+
+#[cfg(feature = "emit")]
+fn kernel(at: &Machine, plan: &TopkBackwardPlan, spec: Spec) -> Box<dyn CubeKernel> {
+    use crate::emit::buffer;
+    let (settings, device, target) = at.parts(plan.grid.dim());
+    let [a, b, c, d, e, f] = [(); 6].map(|()| buffer());
+    let (lanes, score) = (plan.lanes, spec.score);
+    match plan.of {
+        TopkGradient::Weights => Box::new(route_backward_weights::RouteBackwardWeights::new(
+            settings,
+            device,
+            target,
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            (),
+            (),
+            (),
+            (),
+            lanes,
+            score,
+            spec.renormalize,
+        )),
+        TopkGradient::Probs => Box::new(route_backward_probs::RouteBackwardProbs::new(
+            settings,
+            device,
+            target,
+            a,
+            b,
+            c,
+            d,
+            (),
+            (),
+            lanes,
+            score,
+        )),
+        TopkGradient::Lse => {
+            let mask = super::optional_argument(spec.masked);
             Box::new(route_backward_lse::RouteBackwardLse::new(
                 settings,
                 device,
                 target,
                 a,
                 mask,
+                b,
                 c,
                 d,
-                e,
                 (),
-                plan.lanes,
+                lanes,
             ))
-        };
-        kernels.push((
-            format!("route_backward_lse{suffix}"),
-            TopkGradient::Lse,
-            Box::new(kernel),
-        ));
-    }
-    let entry = |(name, of, kernel): (String, TopkGradient, Kernel)| {
-        let build = move |at: &Machine| -> Planned {
-            let plan = plan_topk_backward(Problem::new(1024, 8, 2)?, of, &at.capability)?;
-            Ok(kernel(at, &plan))
-        };
-        KernelEntry::new(("routing", "top-k backward"), name, build)
-    };
-    kernels.into_iter().map(entry).collect()
-}
-
-/// Builds a kernel for a machine.
-#[cfg(feature = "emit")]
-type Kernel = Box<dyn Fn(&Machine, &TopkBackwardPlan) -> Box<dyn CubeKernel> + Send + Sync>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::routing::{Groups, reference_with_bias};
-
-    const EXPERTS: usize = 8;
-    const TOP_K: usize = 3;
-    /// Exact in f32 beside the logits, and too small to change a choice.
-    const STEP: f32 = 1.0 / 256.0;
-
-    /// Two tokens whose logits are at least 1/16 apart.
-    fn logits() -> Vec<f32> {
-        let order = [3, 9, 14, 1, 7, 12, 5, 10, 2, 13, 6, 15, 0, 4, 11, 8];
-        order.map(|i| i as f32 / 8.0 - 1.0).to_vec()
-    }
-
-    /// The forward's output that `of` names.
-    fn output(of: TopkGradient, routed: &Routed) -> &[f64] {
-        match of {
-            TopkGradient::Weights => &routed.weights,
-            TopkGradient::Probs => &routed.probs,
-            TopkGradient::Lse => &routed.lse,
-        }
-    }
-
-    fn check(problem: &Problem, mask: Option<&[bool]>, bias: Option<&[f32]>) {
-        let logits = logits();
-        let routed = reference_with_bias(problem, &logits, mask, bias);
-        for of in [
-            TopkGradient::Weights,
-            TopkGradient::Probs,
-            TopkGradient::Lse,
-        ] {
-            let outputs = output(of, &routed).len();
-            let gradient: Vec<f64> = (0..outputs).map(|i| (i as f64 * 0.7).sin()).collect();
-            let loss = |logits: &[f32]| -> f64 {
-                let routed = reference_with_bias(problem, logits, mask, bias);
-                let terms = output(of, &routed).iter().zip(&gradient);
-                terms.map(|(value, d)| value * d).sum()
-            };
-            let got = topk_backward_reference(problem, of, &logits, mask, &routed, &gradient);
-            for (i, got) in got.iter().enumerate() {
-                let mut moved = logits.clone();
-                moved[i] += STEP;
-                let up = loss(&moved);
-                moved[i] -= 2.0 * STEP;
-                let want = (up - loss(&moved)) / (2.0 * f64::from(STEP));
-                // The central difference errs by STEP²/6 of the third derivative.
-                assert!(
-                    (got - want).abs() < 1e-5,
-                    "{problem:?} {of:?} {i}: {got} {want}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn reference_agrees_with_finite_differences() {
-        let mask: Vec<bool> = (0..EXPERTS).map(|e| e != 1 && e != 4).collect();
-        let bias: Vec<f32> = (0..EXPERTS).map(|e| (e % 3) as f32 / 4.0).collect();
-        let groups = Groups {
-            count: 4,
-            chosen: 2,
-        };
-        for score in [Score::Softmax, Score::Sigmoid] {
-            for renormalize in [true, false] {
-                let problem = Problem::new(2, EXPERTS, TOP_K)
-                    .unwrap()
-                    .with_score(score, renormalize);
-                check(&problem, None, None);
-                let problem = problem.with_scale(2.5).unwrap();
-                check(&problem, Some(&mask), None);
-                check(&problem, None, Some(&bias));
-                let problem = problem.with_groups(Some(groups)).unwrap();
-                check(&problem, Some(&mask), Some(&bias));
-            }
         }
     }
 }
