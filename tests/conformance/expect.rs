@@ -6,9 +6,15 @@ use moebius_tests::target::Target;
 /// Why `target` is expected to refuse the case, or `None` when it must run.
 pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     let capability = target.capability();
-    let kernels_only = ["permute::", "grouped_gemm::"]
-        .iter()
-        .any(|prefix| case.starts_with(prefix));
+    let kernels_only = [
+        "permute::",
+        "grouped_gemm::",
+        "topk::",
+        "router_backward::",
+        "hash_routing::",
+        "expert_load::",
+    ];
+    let kernels_only = kernels_only.iter().any(|prefix| case.starts_with(prefix));
     let memory = [
         "moe_layer::device_memory",
         "moe_layer::warm_forward_allocates_nothing",

@@ -11,11 +11,15 @@
 )]
 
 mod expect;
+mod expert_load;
 mod fp8;
 mod grouped_gemm;
+mod hash_routing;
 mod moe_layer;
 mod permute;
+mod router_backward;
 mod routing;
+mod topk;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_tests::target::Target;
@@ -51,6 +55,10 @@ const CASES: &[(&str, Case)] = cases! {
     fp8: encode_edges, encode_every_f16, decode_every_code, lengths;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
+    topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;
+    router_backward: sizes, one_of_both, logits_independent_of_the_batch, f16, bf16;
+    hash_routing: positions, mask, content, f16, bf16;
+    expert_load: block_edges, groups, one_expert_gets_all;
     permute: block_edges, one_expert_gets_all, slots_without_expert, tiles_cover_every_row,
         drop_rule_by_weight, drop_rule_breaks_ties_by_slot, drop_rule_keeps_nan, keys_beyond_the_experts;
     grouped_gemm: tile_edges, gated, activations, bias, scatter, uneven_experts,

@@ -8,5 +8,6 @@
 
 pub mod availability;
 pub mod data;
+pub mod elements;
 pub mod target;
 pub mod tolerance;

@@ -88,6 +88,8 @@ impl MoeOps for CubeBackend {
             indices: routed.indices.handle.clone(),
             weights: routed.weights.handle.clone(),
             probs: routed.probs.handle.clone(),
+            bias: None,
+            lse: client.empty(p.tokens() * 4),
         };
         routing::launch(&client, &planned(call.plan), buffers);
         routed
