@@ -16,6 +16,10 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "weight_gradient::",
         "expert_activation::",
         "segment_attention::",
+        "topk::",
+        "router_backward::",
+        "hash_routing::",
+        "expert_load::",
     ];
     let kernels_only = kernels_only.iter().any(|prefix| case.starts_with(prefix));
     let memory = [

@@ -14,9 +14,11 @@ mod capacity;
 mod cases;
 mod expect;
 mod expert_activation;
+mod expert_load;
 mod experts;
 mod fp8;
 mod grouped_gemm;
+mod hash_routing;
 mod layers;
 mod losses;
 mod model_scale;
@@ -24,10 +26,12 @@ mod moe_layer;
 mod moe_training;
 mod neighbours;
 mod permute;
+mod router_backward;
 mod routers;
 mod routing;
 mod rows;
 mod segment_attention;
+mod topk;
 mod weight_gradient;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -64,6 +68,10 @@ const CASES: &[(&str, Case)] = cases! {
     fp8: encode_edges, encode_every_f16, decode_every_code, lengths;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
+    topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;
+    router_backward: sizes, one_of_both, logits_independent_of_the_batch, f16, bf16;
+    hash_routing: positions, mask, content, f16, bf16;
+    expert_load: block_edges, groups, one_expert_gets_all;
     permute: block_edges, one_expert_gets_all, slots_without_expert, tiles_cover_every_row,
         row_bound, keys_beyond_the_experts;
     capacity: by_weight, of_each_expert, ties_go_to_the_earlier_slot, keeps_nan, shared_under_a_mask,
