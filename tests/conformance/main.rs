@@ -14,6 +14,7 @@ mod cases;
 mod expect;
 mod experts;
 mod fp8;
+mod gradients;
 mod grouped_gemm;
 mod layers;
 mod losses;
@@ -63,20 +64,19 @@ const CASES: &[(&str, Case)] = cases! {
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
         launches_are_fixed, refuses_wrong_input;
-    routers: gradients_top_k, gradients_switch, gradients_hash, gradients_learned, gradients_dynamic,
-        gradients_sigmoid_bias, gradients_expert_choice, switch_keeps_the_raw_probability,
-        noise_and_dropout_only_in_training, hash_is_the_reference, learned_is_an_mlp,
-        dynamic_follows_its_formula, dynamic_capacities_reach_dispatch,
-        sigmoid_bias_selects_but_does_not_weigh, sigmoid_bias_evens_out_the_load,
-        expert_choice_takes_the_best, expert_choice_layer, masks_in_every_router,
-        independent_of_the_batch, state_is_in_records, refuses_wrong_input;
-    experts: gradients_feed_forward, gradients_convolutional, gradients_attention,
-        gradients_parameter_efficient, convolutional_is_a_convolution, attention_is_self_attention,
+    routers: switch_keeps_the_raw_probability, noise_and_dropout_only_in_training,
+        hash_is_the_reference, learned_is_an_mlp, dynamic_follows_its_formula,
+        dynamic_capacities_reach_dispatch, sigmoid_bias_selects_but_does_not_weigh,
+        sigmoid_bias_evens_out_the_load, expert_choice_takes_the_best, expert_choice_layer,
+        masks_in_every_router, independent_of_the_batch, state_is_in_records, refuses_wrong_input;
+    experts: convolutional_is_a_convolution, attention_is_self_attention,
         parameter_efficient_adds_to_the_frozen_network, parameter_efficient_trains_less,
         sequences_are_apart, every_kind_in_every_layer, f16, bf16, refuses_wrong_input;
+    gradients: top_k, switch, hash, learned, dynamic, sigmoid_bias, expert_choice, feed_forward,
+        convolutional, attention, parameter_efficient, shared_expert, as_pytorch;
     layers: standard, sparse, switch, glam, adaptive, scheduler, one_source_of_factors, shared_expert,
-        expert_dropout, a_mask_shares_the_capacity, keep_changes_no_bit, learns, backward_as_pytorch,
-        cast_keeps_training, weights_of_other_layers;
+        expert_dropout, a_mask_shares_the_capacity, keep_changes_no_bit, learns, cast_keeps_training,
+        weights_of_other_layers;
     losses: uniform, collapse, as_pytorch, groups_and_masks, gradients_balance, weighted_sum,
         statistics;
 };
