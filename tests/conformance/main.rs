@@ -22,6 +22,7 @@ mod moe_layer;
 mod permute;
 mod routers;
 mod routing;
+mod switching;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_tests::target::Target;
@@ -79,6 +80,8 @@ const CASES: &[(&str, Case)] = cases! {
         weights_of_other_layers;
     losses: uniform, collapse, as_pytorch, groups_and_masks, gradients_balance, weighted_sum,
         statistics;
+    switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches, f16,
+        bf16, device_memory, refuses_wrong_input;
 };
 
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {
