@@ -444,3 +444,35 @@ pub(crate) fn weights_of_other_layers(target: &Target) -> Outcome {
     }
     Outcome::Ran
 }
+
+/// A configuration survives JSON, and what it leaves out has its default.
+pub(crate) fn configurations_are_data(_: &Target) -> Outcome {
+    let routers = [
+        RouterConfig::default(),
+        RouterConfig::Switch(SwitchConfig::default()),
+        RouterConfig::Hash(Default::default()),
+        RouterConfig::Learned(Default::default()),
+        RouterConfig::Dynamic(Default::default()),
+        RouterConfig::SigmoidBias(Default::default()),
+        RouterConfig::ExpertChoice(Default::default()),
+    ];
+    for router in routers {
+        let config = MoeConfig::standard(8, 6, 4)
+            .with_router(router)
+            .with_experts(moebius::moe::ExpertKind::lora())
+            .with_factors(Some(FactorsConfig::load()))
+            .with_shared(Some(SharedExpertConfig::new(3)));
+        let json = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<MoeConfig>(&json).unwrap(), config);
+    }
+    let short = r#"{"hidden": 8, "inter": 6, "experts": 4, "activation": "relu",
+        "router": {"kind": "hash", "seed": 3}}"#;
+    let want = MoeConfig::new(8, 6, 4).with_router(RouterConfig::Hash(moebius::moe::HashConfig {
+        seed: 3,
+        ..Default::default()
+    }));
+    assert_eq!(serde_json::from_str::<MoeConfig>(short).unwrap(), want);
+    let unknown = short.replace("seed", "salt");
+    assert!(serde_json::from_str::<MoeConfig>(&unknown).is_err());
+    Outcome::Ran
+}

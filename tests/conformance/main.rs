@@ -77,7 +77,7 @@ const CASES: &[(&str, Case)] = cases! {
         convolutional, attention, parameter_efficient, shared_expert, as_pytorch;
     layers: standard, sparse, switch, glam, adaptive, scheduler, one_source_of_factors, shared_expert,
         expert_dropout, a_mask_shares_the_capacity, keep_changes_no_bit, learns, cast_keeps_training,
-        weights_of_other_layers;
+        weights_of_other_layers, configurations_are_data;
     losses: uniform, collapse, as_pytorch, groups_and_masks, gradients_balance, weighted_sum,
         statistics;
     switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches, f16,
