@@ -25,11 +25,6 @@ impl Case {
         SafeTensors::deserialize(&self.0).unwrap()
     }
 
-    /// Whether the file has a tensor, e.g. `in.x`.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.file().tensor(name).is_ok()
-    }
-
     pub(crate) fn shape(&self, name: &str) -> Vec<usize> {
         self.file().tensor(name).unwrap().shape().to_vec()
     }

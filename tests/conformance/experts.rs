@@ -9,7 +9,7 @@ use moebius::moe::{
     Activation, Adapted, ExpertKind, MoeConfig, MoeLayer, MoeOutput, RouterConfig, SwitchConfig,
 };
 use moebius_tests::data::Rng;
-use moebius_tests::gradients::{Probe, filled, parameters, trained_parameters};
+use moebius_tests::gradients::{filled, parameters, trained_parameters};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
@@ -53,61 +53,6 @@ fn layer(target: &Target, config: MoeConfig) -> MoeLayer {
 fn batch(target: &Target, shape: [usize; 3], seed: u64) -> Tensor<3> {
     let values = Rng::new(seed).vec(shape.iter().product(), 1.5);
     Tensor::from_data(TensorData::new(values, shape), &target.burn())
-}
-
-fn gradients(target: &Target, config: MoeConfig, seed: u64) {
-    let layer = filled(config.init(&target.burn()).unwrap(), seed, 0.5);
-    Probe::new(layer, 9, seed).check(&format!("{:?}", config.kind));
-}
-
-pub(crate) fn gradients_feed_forward(target: &Target) -> Outcome {
-    let kind = ExpertKind::FeedForward;
-    for (seed, activation) in [
-        Activation::Relu,
-        Activation::Gelu,
-        Activation::Silu,
-        Activation::Mish,
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let config = config(kind).with_activation(activation);
-        gradients(target, config, 60 + seed as u64);
-        gradients(target, config.with_bias(true), 30 + seed as u64);
-        gradients(
-            target,
-            config.with_gated(true).with_bias(true),
-            40 + seed as u64,
-        );
-    }
-    Outcome::Ran
-}
-
-pub(crate) fn gradients_convolutional(target: &Target) -> Outcome {
-    for causal in [false, true] {
-        let config = config(ExpertKind::Convolutional { causal });
-        gradients(target, config, 50);
-        gradients(target, config.with_bias(true).with_gated(true), 51);
-    }
-    Outcome::Ran
-}
-
-pub(crate) fn gradients_attention(target: &Target) -> Outcome {
-    for causal in [false, true] {
-        let config = config(ExpertKind::Attention { heads: 2, causal });
-        gradients(target, config, 52);
-        gradients(target, config.with_bias(true), 53);
-    }
-    Outcome::Ran
-}
-
-pub(crate) fn gradients_parameter_efficient(target: &Target) -> Outcome {
-    for form in [Adapted::Lora, Adapted::Adapter] {
-        let config = config(ExpertKind::ParameterEfficient { form, rank: 3 });
-        gradients(target, config, 54);
-        gradients(target, config.with_bias(true).with_gated(true), 55);
-    }
-    Outcome::Ran
 }
 
 /// Named weights of a layer as f64.

@@ -1,18 +1,17 @@
 //! The five layers and what is beside the experts: each differs where it says so.
 
 use crate::Outcome;
-use crate::cases::Case;
 use burn::module::{Module, Param};
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
 use moebius::moe::{
     Activation, Capacity, CapacityFactors, ExpertScheduler, FactorsConfig, FeedForwardBlock,
-    Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, MoeWeights, RouteConfig,
-    RouterConfig, SharedExpertConfig, SwitchConfig,
+    Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, RouterConfig, SharedExpertConfig,
+    SwitchConfig,
 };
 use moebius::{Error, ErrorKind};
 use moebius_tests::data::Rng;
-use moebius_tests::gradients::{Probe, filled, parameters, with_values};
+use moebius_tests::gradients::{filled, parameters, with_values};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 
@@ -277,11 +276,6 @@ pub(crate) fn shared_expert(target: &Target) -> Outcome {
         let want: Vec<f64> = floats(want).iter().map(|y| f64::from(*y)).collect();
         assert_close("shared", &part, &want, 1e-4);
         assert_eq!(weights.gate.is_some(), gate);
-        let layer = config
-            .with_shared(Some(shared))
-            .init(&target.burn())
-            .unwrap();
-        Probe::new(filled(layer, 2, 0.5), 6, 2).check("shared");
     }
     Outcome::Ran
 }
@@ -360,8 +354,6 @@ pub(crate) fn keep_changes_no_bit(target: &Target) -> Outcome {
         let grads = out.y.powi_scalar(2).sum().backward();
         let dx = floats(x.grad(&grads).unwrap());
         let grads = GradientsParams::from_grads(grads, &layer);
-        let weights = layer.weights().unwrap();
-        drop(weights);
         let id = |name: &str| {
             let all = parameters(&layer);
             all.into_iter().find(|p| p.path.ends_with(name)).unwrap().id
@@ -409,85 +401,6 @@ pub(crate) fn learns(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// Gradients that PyTorch computed in f64, through the public API.
-pub(crate) fn backward_as_pytorch(target: &Target) -> Outcome {
-    for name in ["gelu", "relu", "glu_silu", "glu_silu_raw"] {
-        let case = Case::read(&format!("moe_layer_backward_{name}"));
-        let device = target.burn().autodiff();
-        let input = |name: &str| {
-            let data = TensorData::new(case.floats(name), case.shape(name));
-            data
-        };
-        let matrix = |name: &str| Tensor::<2>::from_data(input(name), &device);
-        let stack = |name: &str| Tensor::<3>::from_data(input(name), &device);
-        let params = case.params();
-        let gated = params["gated"].as_bool().unwrap();
-        let weights = if gated {
-            MoeWeights {
-                router: matrix("in.router"),
-                w_in: Tensor::cat(vec![stack("in.w_gate"), stack("in.w_up")], 1),
-                b_in: None,
-                w_out: stack("in.w_down"),
-                b_out: None,
-            }
-        } else {
-            MoeWeights {
-                router: matrix("in.router"),
-                w_in: stack("in.w_in"),
-                b_in: Some(matrix("in.b_in")),
-                w_out: stack("in.w_out"),
-                b_out: Some(matrix("in.b_out")),
-            }
-        };
-        let [experts, inter] = [weights.w_out.dims()[0], weights.w_out.dims()[2]];
-        let route = RouteConfig {
-            top_k: params["top_k"].as_u64().unwrap() as usize,
-            renormalize: params["renormalize"].as_bool().unwrap(),
-            ..RouteConfig::default()
-        };
-        let x = matrix("in.x").require_grad();
-        let layer = MoeConfig::new(x.dims()[1], inter, experts)
-            .with_route(route)
-            .with_activation(serde_json::from_value(params["activation"].clone()).unwrap())
-            .with_gated(gated)
-            .with_bias(!gated)
-            .with_weights(weights)
-            .unwrap();
-        let y = layer.forward(x.clone()).unwrap().y;
-        let grads = (y * matrix("in.dy")).sum().backward();
-        let want = |name: &str| -> Vec<f64> {
-            let values = case.floats(&format!("out.d_{name}"));
-            values.iter().map(|v| f64::from(*v)).collect()
-        };
-        assert_close("d_x", &floats(x.grad(&grads).unwrap()), &want("x"), 1e-4);
-        let grads = GradientsParams::from_grads(grads, &layer);
-        let named = |name: &str| {
-            let all = parameters(&layer);
-            all.into_iter().find(|p| p.path.ends_with(name)).unwrap().id
-        };
-        let router = grads.get::<2>(named("weight")).unwrap();
-        assert_close("d_router", &floats(router), &want("router"), 1e-4);
-        let d_in = grads.get::<3>(named("w_in")).unwrap();
-        let d_out = grads.get::<3>(named("w_out")).unwrap();
-        if gated {
-            let gate = d_in.clone().narrow(1, 0, inter);
-            assert_close("d_w_gate", &floats(gate), &want("w_gate"), 1e-4);
-            let up = d_in.narrow(1, inter, inter);
-            assert_close("d_w_up", &floats(up), &want("w_up"), 1e-4);
-            assert_close("d_w_down", &floats(d_out), &want("w_down"), 1e-4);
-        } else {
-            assert_close("d_w_in", &floats(d_in), &want("w_in"), 1e-4);
-            assert_close("d_w_out", &floats(d_out), &want("w_out"), 1e-4);
-            for name in ["b_in", "b_out"] {
-                assert!(case.has(&format!("in.{name}")));
-                let gradient = grads.get::<2>(named(name)).unwrap();
-                assert_close(name, &floats(gradient), &want(name), 1e-4);
-            }
-        }
-    }
-    Outcome::Ran
-}
-
 /// Weights of the other dtype keep learning, and running state stays f32.
 pub(crate) fn cast_keeps_training(target: &Target) -> Outcome {
     let device = target.burn().autodiff();
@@ -529,5 +442,37 @@ pub(crate) fn weights_of_other_layers(target: &Target) -> Outcome {
         let error = config.with_weights(weights.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Shape);
     }
+    Outcome::Ran
+}
+
+/// A configuration survives JSON, and what it leaves out has its default.
+pub(crate) fn configurations_are_data(_: &Target) -> Outcome {
+    let routers = [
+        RouterConfig::default(),
+        RouterConfig::Switch(SwitchConfig::default()),
+        RouterConfig::Hash(Default::default()),
+        RouterConfig::Learned(Default::default()),
+        RouterConfig::Dynamic(Default::default()),
+        RouterConfig::SigmoidBias(Default::default()),
+        RouterConfig::ExpertChoice(Default::default()),
+    ];
+    for router in routers {
+        let config = MoeConfig::standard(8, 6, 4)
+            .with_router(router)
+            .with_experts(moebius::moe::ExpertKind::lora())
+            .with_factors(Some(FactorsConfig::load()))
+            .with_shared(Some(SharedExpertConfig::new(3)));
+        let json = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<MoeConfig>(&json).unwrap(), config);
+    }
+    let short = r#"{"hidden": 8, "inter": 6, "experts": 4, "activation": "relu",
+        "router": {"kind": "hash", "seed": 3}}"#;
+    let want = MoeConfig::new(8, 6, 4).with_router(RouterConfig::Hash(moebius::moe::HashConfig {
+        seed: 3,
+        ..Default::default()
+    }));
+    assert_eq!(serde_json::from_str::<MoeConfig>(short).unwrap(), want);
+    let unknown = short.replace("seed", "salt");
+    assert!(serde_json::from_str::<MoeConfig>(&unknown).is_err());
     Outcome::Ran
 }

@@ -17,6 +17,7 @@ mod expert_activation;
 mod expert_load;
 mod experts;
 mod fp8;
+mod gradients;
 mod grouped_gemm;
 mod hash_routing;
 mod layers;
@@ -31,6 +32,7 @@ mod routers;
 mod routing;
 mod rows;
 mod segment_attention;
+mod switching;
 mod topk;
 mod weight_gradient;
 
@@ -94,22 +96,23 @@ const CASES: &[(&str, Case)] = cases! {
     moe_training: relu, gated_silu, biases, capacity, keeping_less_changes_no_bit, repeats_bit_for_bit,
         frozen_experts, f16, bf16;
     model_scale: few_tokens_f16, many_tokens_f16;
-    routers: gradients_top_k, gradients_switch, gradients_hash, gradients_learned, gradients_dynamic,
-        gradients_sigmoid_bias, gradients_expert_choice, switch_keeps_the_raw_probability,
-        noise_and_dropout_only_in_training, hash_is_the_reference, learned_is_an_mlp,
-        dynamic_follows_its_formula, dynamic_capacities_reach_dispatch,
-        sigmoid_bias_selects_but_does_not_weigh, sigmoid_bias_evens_out_the_load,
-        expert_choice_takes_the_best, expert_choice_layer, masks_in_every_router,
-        independent_of_the_batch, state_is_in_records, refuses_wrong_input;
-    experts: gradients_feed_forward, gradients_convolutional, gradients_attention,
-        gradients_parameter_efficient, convolutional_is_a_convolution, attention_is_self_attention,
+    routers: switch_keeps_the_raw_probability, noise_and_dropout_only_in_training,
+        hash_is_the_reference, learned_is_an_mlp, dynamic_follows_its_formula,
+        dynamic_capacities_reach_dispatch, sigmoid_bias_selects_but_does_not_weigh,
+        sigmoid_bias_evens_out_the_load, expert_choice_takes_the_best, expert_choice_layer,
+        masks_in_every_router, independent_of_the_batch, state_is_in_records, refuses_wrong_input;
+    experts: convolutional_is_a_convolution, attention_is_self_attention,
         parameter_efficient_adds_to_the_frozen_network, parameter_efficient_trains_less,
         sequences_are_apart, every_kind_in_every_layer, f16, bf16, refuses_wrong_input;
+    gradients: top_k, switch, hash, learned, dynamic, sigmoid_bias, expert_choice, feed_forward,
+        convolutional, attention, parameter_efficient, shared_expert, as_pytorch;
     layers: standard, sparse, switch, glam, adaptive, scheduler, one_source_of_factors, shared_expert,
-        expert_dropout, a_mask_shares_the_capacity, keep_changes_no_bit, learns, backward_as_pytorch,
-        cast_keeps_training, weights_of_other_layers;
+        expert_dropout, a_mask_shares_the_capacity, keep_changes_no_bit, learns, cast_keeps_training,
+        weights_of_other_layers, configurations_are_data;
     losses: uniform, collapse, as_pytorch, groups_and_masks, gradients_balance, weighted_sum,
         statistics;
+    switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches, f16,
+        bf16, device_memory, refuses_wrong_input;
 };
 
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {

@@ -5,13 +5,13 @@ use burn::module::Module;
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::{
-    Activation, Capacity, DynamicConfig, ExpertChoiceConfig, Follow, Groups, HashConfig, HashKey,
+    Capacity, DynamicConfig, ExpertChoiceConfig, Follow, Groups, HashConfig, HashKey,
     LearnedConfig, LoadStatistics, MoeConfig, RouteConfig, Router, RouterConfig, Routing, Score,
     SigmoidBiasConfig, SwitchConfig, TopKConfig,
 };
 use moebius_shaders::{Element, routing};
 use moebius_tests::data::Rng;
-use moebius_tests::gradients::{Probe, filled, parameters, with_values};
+use moebius_tests::gradients::{filled, parameters, with_values};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 
@@ -80,91 +80,6 @@ fn run(target: &Target, router: &Router, x: &[f32], available: Option<&[bool]>) 
     router
         .forward(x, available.map(|a| mask(a, &device)))
         .unwrap()
-}
-
-/// Σ y∘dy and losses of a layer with this router.
-fn gradients(target: &Target, router: RouterConfig, seed: u64) -> Outcome {
-    let config = MoeConfig::new(12, 10, 6)
-        .with_router(router)
-        .with_activation(Activation::Silu)
-        .with_gated(true);
-    let layer = config.init(&target.burn()).unwrap();
-    Probe::new(filled(layer, seed, 0.6), 7, seed).check(router.name());
-    Outcome::Ran
-}
-
-pub(crate) fn gradients_top_k(target: &Target) -> Outcome {
-    let route = RouteConfig::default();
-    let after = RouteConfig {
-        softmax_after_topk: true,
-        top_k: 3,
-        ..route
-    };
-    let raw = RouteConfig {
-        renormalize: false,
-        scale: 1.5,
-        ..route
-    };
-    let sigmoid = RouteConfig {
-        score: Score::Sigmoid,
-        ..route
-    };
-    let biased = RouterConfig::TopK(TopKConfig {
-        route,
-        bias: true,
-        ..TopKConfig::default()
-    });
-    let routes = [route, after, raw, sigmoid].map(RouterConfig::from);
-    Outcome::of(
-        routes
-            .into_iter()
-            .chain([biased])
-            .map(|router| gradients(target, router, 11)),
-    )
-}
-
-pub(crate) fn gradients_switch(target: &Target) -> Outcome {
-    gradients(
-        target,
-        RouterConfig::Switch(SwitchConfig { jitter: 0.0 }),
-        12,
-    )
-}
-
-pub(crate) fn gradients_hash(target: &Target) -> Outcome {
-    gradients(target, RouterConfig::Hash(HashConfig::default()), 13)
-}
-
-pub(crate) fn gradients_learned(target: &Target) -> Outcome {
-    let config = LearnedConfig {
-        width: 16,
-        layers: 3,
-        ..LearnedConfig::default()
-    };
-    gradients(target, RouterConfig::Learned(config), 14)
-}
-
-pub(crate) fn gradients_dynamic(target: &Target) -> Outcome {
-    gradients(target, RouterConfig::Dynamic(DynamicConfig::default()), 15)
-}
-
-pub(crate) fn gradients_sigmoid_bias(target: &Target) -> Outcome {
-    let route = RouteConfig {
-        score: Score::Sigmoid,
-        groups: Some(Groups {
-            count: 3,
-            chosen: 2,
-        }),
-        scale: 2.5,
-        ..RouteConfig::default()
-    };
-    let config = SigmoidBiasConfig { route, rate: 0.001 };
-    gradients(target, RouterConfig::SigmoidBias(config), 16)
-}
-
-pub(crate) fn gradients_expert_choice(target: &Target) -> Outcome {
-    let config = ExpertChoiceConfig { factor: 1.5 };
-    gradients(target, RouterConfig::ExpertChoice(config), 17)
 }
 
 /// What the router would choose by these logits.
@@ -429,7 +344,7 @@ pub(crate) fn sigmoid_bias_selects_but_does_not_weigh(target: &Target) -> Outcom
     let router = with_values(router(target, config), "bias", &[0.0; EXPERTS]);
     let x = batch(7);
     let plain = run(target, &router, &x, None);
-    let route = config_route(&router);
+    let route = SigmoidBiasConfig::default().route;
     same_choice(&plain, &chosen(route, &floats(plain.logits.clone()), None));
     let mut bias = [0.0; EXPERTS];
     bias[3] = 5.0;
@@ -444,13 +359,6 @@ pub(crate) fn sigmoid_bias_selects_but_does_not_weigh(target: &Target) -> Outcom
         assert!((weights[2 * t + 1] - score(1) / sum).abs() < 1e-5);
     }
     Outcome::Ran
-}
-
-fn config_route(router: &Router) -> RouteConfig {
-    match router.config() {
-        RouterConfig::SigmoidBias(config) => config.route,
-        other => panic!("{other:?}"),
-    }
 }
 
 pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) -> Outcome {

@@ -59,6 +59,10 @@ impl GlamConfig {
 
 /// One block; residuals and norms are the model's.
 #[derive(Module, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a model has few blocks, and Burn's modules can't be boxed"
+)]
 pub enum FeedForwardBlock {
     /// Every token goes through the same network.
     Dense(DenseBlock),

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// Shape and behaviour of a mixture-of-experts layer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MoeConfig {
     /// Width of a token H.
     pub hidden: usize,
@@ -26,26 +27,35 @@ pub struct MoeConfig {
     /// Number of experts E.
     pub experts: usize,
     /// How tokens choose experts.
+    #[serde(default)]
     pub router: RouterConfig,
     /// What an expert computes.
+    #[serde(default)]
     pub kind: ExpertKind,
     /// Between the two products of an expert.
     pub activation: Activation,
     /// SwiGLU-style experts: act(G x) ∘ (U x) instead of act(W x).
+    #[serde(default)]
     pub gated: bool,
     /// Experts have biases.
+    #[serde(default)]
     pub bias: bool,
     /// Slots an expert takes at most; `None` never drops.
+    #[serde(default)]
     pub capacity: Option<Capacity>,
     /// Where capacity factors come from, instead of `capacity` with its one fixed factor; its
     /// least capacity stays, and is 4 without it.
+    #[serde(default)]
     pub factors: Option<FactorsConfig>,
     /// Probability with which an expert is not available to a training forward; at least as many
     /// as a token chooses always stay.
+    #[serde(default)]
     pub expert_dropout: f64,
     /// An expert for every token, beside those it chooses.
+    #[serde(default)]
     pub shared: Option<SharedExpertConfig>,
     /// What a training forward of feed-forward experts keeps for its backward pass.
+    #[serde(default)]
     pub keep: Keep,
 }
 

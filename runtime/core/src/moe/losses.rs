@@ -27,6 +27,7 @@ pub struct Losses {
 
 /// What each loss counts in the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct LossWeights {
     /// Of [`Losses::switch`].
     pub switch: f64,

@@ -15,6 +15,7 @@ pub mod routers;
 mod running;
 mod shared;
 mod statistics;
+pub mod switching;
 
 pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
 pub use config::{MoeConfig, MoeWeights};

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// How tokens choose experts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct RouteConfig {
     /// Experts per token.
     pub top_k: usize,

@@ -35,6 +35,7 @@ pub enum RouterConfig {
 
 /// [`TopKRouter`]: the K largest of x · Wgᵀ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct TopKConfig {
     /// How many, how they are scored, and in which order.
     pub route: RouteConfig,
@@ -48,6 +49,7 @@ pub struct TopKConfig {
 
 /// [`SwitchRouter`]: one expert, weighted by its probability.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SwitchConfig {
     /// Training multiplies logits by a number uniform in 1 − jitter to 1 + jitter.
     pub jitter: f64,
@@ -74,6 +76,7 @@ pub enum HashKey {
 
 /// [`HashRouter`]: K distinct experts by hash, each with weight 1/K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct HashConfig {
     /// Experts per token.
     pub top_k: usize,
@@ -95,6 +98,7 @@ impl Default for HashConfig {
 
 /// [`LearnedRouter`]: Linear(H,R) + ReLU, `layers` − 1 times Linear(R,R) + ReLU, Linear(R,E).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct LearnedConfig {
     /// How experts are chosen by the logits.
     pub route: RouteConfig,
@@ -117,6 +121,7 @@ impl Default for LearnedConfig {
 /// [`DynamicRouter`]: top-k with a token's demand for capacity, and capacity factors that follow
 /// the load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DynamicConfig {
     /// How experts are chosen by the logits.
     pub route: RouteConfig,
@@ -135,6 +140,7 @@ impl Default for DynamicConfig {
 
 /// [`SigmoidBiasRouter`]: sigmoid scores, and a bias that balances the selection.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SigmoidBiasConfig {
     /// How experts are chosen; `score` must be [`Score::Sigmoid`].
     pub route: RouteConfig,
@@ -156,6 +162,7 @@ impl Default for SigmoidBiasConfig {
 
 /// [`ExpertChoiceRouter`]: every expert takes its min(T, ⌈T · factor / E⌉) best tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ExpertChoiceConfig {
     /// Experts a token gets on average.
     pub factor: f64,
