@@ -1,4 +1,6 @@
-//! `route {kind: "topk", …}`: `logits` [T,E] and an optional `expert_mask` [E] → `indices`, `weights` [T,K].
+//! `route {kind: "topk", top_k, …}`: `logits` [T,E] and an optional `expert_mask` [E] → `indices`, `weights` [T,K].
+//!
+//! Parameters a file leaves out are the library's defaults: softmax scores, renormalised.
 
 use burn::tensor::Device;
 use moebius::moe::{RouteConfig, Score, route};
@@ -14,9 +16,24 @@ struct Params {
     #[serde(rename = "kind")]
     _kind: String,
     top_k: usize,
-    score: Score,
-    renormalize: bool,
-    softmax_after_topk: bool,
+    score: Option<Score>,
+    renormalize: Option<bool>,
+    softmax_after_topk: Option<bool>,
+}
+
+impl Params {
+    fn config(&self) -> RouteConfig {
+        let default = RouteConfig::default();
+        RouteConfig {
+            top_k: self.top_k,
+            score: self.score.unwrap_or(default.score),
+            renormalize: self.renormalize.unwrap_or(default.renormalize),
+            softmax_after_topk: self
+                .softmax_after_topk
+                .unwrap_or(default.softmax_after_topk),
+            ..default
+        }
+    }
 }
 
 /// The router's name alone: another router has other parameters, and is unsupported rather than wrong.
@@ -43,12 +60,6 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
         mask.expect("[E]", &[experts])?;
     }
     check_top_k(params.top_k, experts)?;
-    let config = RouteConfig {
-        top_k: params.top_k,
-        score: params.score,
-        renormalize: params.renormalize,
-        softmax_after_topk: params.softmax_after_topk,
-    };
     let mask = mask
         .map(|m| m.bools())
         .transpose()?
@@ -56,7 +67,7 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
     let routing = route(
         upload(logits.floats()?, [tokens, experts], device),
         mask,
-        &config,
+        &params.config(),
     )?;
     let shape = routing.indices.dims();
     let indices = Produced::int(
