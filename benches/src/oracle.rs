@@ -1,10 +1,9 @@
 //! The check before the numbers: some tokens of the benchmark's batch through the f64 oracle.
 
-use burn::module::Param;
 use burn::tensor::{DType, Int, Tensor};
 use moebius::Error;
 use moebius::moe::{MoeLayer, MoeOutput};
-use moebius_shaders::{moe, routing};
+use moebius_shaders::{ShapeError, moe, routing};
 
 /// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
 const SAMPLES: usize = 16;
@@ -41,7 +40,13 @@ pub(crate) fn relative_error(
         ..layer.problem(samples, DType::F32)?
     };
     let (x, logits) = (pick(x), pick(&out.routing.logits));
-    let router = floats(layer.router.val());
+    let Some(weights) = layer.weights() else {
+        let got = format!("{:?}", layer.config());
+        return Err(
+            ShapeError::new("layer", "a router matrix and feed-forward experts", got).into(),
+        );
+    };
+    let router = floats(weights.router);
     let mut wanted = Vec::with_capacity(logits.len());
     for row in x.chunks(hidden) {
         wanted.extend(router.chunks(hidden).map(|column| {
@@ -57,15 +62,14 @@ pub(crate) fn relative_error(
     if indices(out.routing.indices.clone().select(0, rows.clone())) != routed.indices {
         return Ok(f64::INFINITY);
     }
-    let bias = |bias: &Option<Param<Tensor<2>>>| bias.as_ref().map(|b| floats(b.val()));
-    let (b_in, b_out) = (bias(&layer.b_in), bias(&layer.b_out));
+    let (b_in, b_out) = (weights.b_in.map(floats), weights.b_out.map(floats));
     let inputs = moe::ReferenceInputs {
         x: &x,
         indices: &routed.indices,
         weights: &routed.weights,
-        w_in: &floats(layer.w_in.val()),
+        w_in: &floats(weights.w_in),
         b_in: b_in.as_deref(),
-        w_out: &floats(layer.w_out.val()),
+        w_out: &floats(weights.w_out),
         b_out: b_out.as_deref(),
     };
     let (want, _) = moe::reference(&problem, &inputs)?;

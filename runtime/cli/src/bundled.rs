@@ -32,6 +32,7 @@ const CASES: &[(&str, &[u8])] = cases![
     "moe_layer_glu_silu_raw",
     "moe_layer_relu",
     "route_after_topk",
+    "route_groups",
     "route_masked",
     "route_sigmoid",
     "route_softmax_raw",

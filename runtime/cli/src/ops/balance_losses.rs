@@ -5,7 +5,6 @@ use moebius::moe::{RouteConfig, route};
 use serde::Deserialize;
 
 use super::inputs::Inputs;
-use super::losses::losses;
 use super::route::check_top_k;
 use super::{OpError, Produced, download, download_ints, upload};
 use crate::case_file::CaseFile;
@@ -31,7 +30,7 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
     };
     let logits = upload(logits.floats()?, [tokens, experts], device);
     let routing = route(logits, None, &config)?;
-    let losses = losses(&routing, 1)?;
+    let losses = routing.losses(1)?;
     let load = download_ints("utilization", routing.load()?)?;
     let slots = (tokens * params.top_k) as f64;
     let utilization = load.iter().map(|count| (*count as f64 / slots) as f32);

@@ -46,21 +46,19 @@ impl Params {
     }
 
     fn config(&self, sizes: &Sizes, bias: bool) -> Result<MoeConfig, OpError> {
-        Ok(MoeConfig {
-            hidden: sizes.hidden,
-            inter: sizes.inter,
-            experts: sizes.experts,
-            route: RouteConfig {
-                top_k: self.top_k,
-                score: self.score.unwrap_or(Score::Softmax),
-                renormalize: self.renormalize,
-                ..RouteConfig::default()
-            },
-            activation: self.activation,
-            gated: self.gated,
-            bias,
-            capacity: self.capacity()?,
-        })
+        let route = RouteConfig {
+            top_k: self.top_k,
+            score: self.score.unwrap_or(Score::Softmax),
+            renormalize: self.renormalize,
+            ..RouteConfig::default()
+        };
+        let config = MoeConfig::new(sizes.hidden, sizes.inter, sizes.experts)
+            .with_route(route)
+            .with_activation(self.activation)
+            .with_gated(self.gated)
+            .with_bias(bias)
+            .with_capacity(self.capacity()?);
+        Ok(config)
     }
 }
 

@@ -4,7 +4,6 @@ mod balance_losses;
 mod fp8_cast;
 mod inputs;
 mod layer;
-mod losses;
 mod moe_layer;
 mod moe_layer_backward;
 mod route;

@@ -4,7 +4,7 @@
 //! of its input's shape.
 
 use burn::tensor::{Device, Gradients, Tensor};
-use moebius::moe::MoeLayer;
+use moebius::moe::MoeWeights;
 
 use super::inputs::Inputs;
 use super::layer::{Described, Experts};
@@ -26,7 +26,9 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
         .then(|| dy.floats())
         .transpose()?
         .map(|dy| (y * upload(dy, extents, &device)).sum().backward());
-    gradients(&described.experts, &layer, &x, &Tape(tape))
+    let name = "d_router";
+    let leaves = layer.weights().ok_or(OpError::NoGradient { name })?;
+    gradients(&described.experts, &x, &leaves, &Tape(tape))
 }
 
 /// What a backward pass left; nothing for an empty batch, whose gradients are zeros.
@@ -55,34 +57,31 @@ impl Tape {
 
 fn gradients(
     experts: &Experts<'_>,
-    layer: &MoeLayer,
     x: &Tensor<2>,
+    leaves: &MoeWeights,
     tape: &Tape,
 ) -> Result<Vec<Produced>, OpError> {
-    let mut produced = vec![
-        tape.read("d_x", x)?,
-        tape.read("d_router", &layer.router.val())?,
-    ];
-    let (w_in, w_out) = (layer.w_in.val(), layer.w_out.val());
+    let (w_in, w_out) = (&leaves.w_in, &leaves.w_out);
+    let mut produced = vec![tape.read("d_x", x)?, tape.read("d_router", &leaves.router)?];
     match experts {
         Experts::Gated { .. } => {
-            let stacked = tape.of("d_w_gate", &w_in)?;
+            let stacked = tape.of("d_w_gate", w_in)?;
             let inter = w_out.dims()[2];
             produced.push(download("d_w_gate", stacked.clone().narrow(1, 0, inter))?);
             produced.push(download("d_w_up", stacked.narrow(1, inter, inter))?);
-            produced.push(tape.read("d_w_down", &w_out)?);
+            produced.push(tape.read("d_w_down", w_out)?);
         }
         Experts::Plain { b_in, b_out, .. } => {
-            produced.push(tape.read("d_w_in", &w_in)?);
-            produced.push(tape.read("d_w_out", &w_out)?);
+            produced.push(tape.read("d_w_in", w_in)?);
+            produced.push(tape.read("d_w_out", w_out)?);
             // A bias the layer has and the file hasn't is not an input.
             let biases = [
-                ("d_b_in", b_in, &layer.b_in),
-                ("d_b_out", b_out, &layer.b_out),
+                ("d_b_in", b_in, &leaves.b_in),
+                ("d_b_out", b_out, &leaves.b_out),
             ];
             for (name, input, bias) in biases {
                 if let (Some(_), Some(bias)) = (input, bias) {
-                    produced.push(tape.read(name, &bias.val())?);
+                    produced.push(tape.read(name, bias)?);
                 }
             }
         }

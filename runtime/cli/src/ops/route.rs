@@ -1,9 +1,10 @@
 //! `route {kind: "topk", top_k, …}`: `logits` [T,E] and an optional `expert_mask` [E] → `indices`, `weights` [T,K].
 //!
-//! Parameters a file leaves out are the library's defaults: softmax scores, renormalised.
+//! Parameters a file leaves out are the library's defaults: softmax scores, renormalised, of all
+//! groups, times 1.
 
 use burn::tensor::Device;
-use moebius::moe::{RouteConfig, Score, route};
+use moebius::moe::{Groups, RouteConfig, Score, route};
 use serde::Deserialize;
 
 use super::inputs::Inputs;
@@ -19,6 +20,15 @@ struct Params {
     score: Option<Score>,
     renormalize: Option<bool>,
     softmax_after_topk: Option<bool>,
+    groups: Option<BestGroups>,
+    scale: Option<f32>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BestGroups {
+    count: usize,
+    chosen: usize,
 }
 
 impl Params {
@@ -31,7 +41,11 @@ impl Params {
             softmax_after_topk: self
                 .softmax_after_topk
                 .unwrap_or(default.softmax_after_topk),
-            ..default
+            groups: self.groups.map(|best| Groups {
+                count: best.count,
+                chosen: best.chosen,
+            }),
+            scale: self.scale.unwrap_or(default.scale),
         }
     }
 }

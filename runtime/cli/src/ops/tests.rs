@@ -88,6 +88,22 @@ fn parameters_are_all_there_and_all_known() {
         let answer = refusal("route", &ROUTE.replacen(from, to, 1), &[logits]);
         assert!(answer.contains(said), "{answer}");
     }
+    for (more, said) in [
+        (r#""groups":{"count":2}"#, "missing field `chosen`"),
+        (
+            r#""groups":{"count":2,"chosen":1,"best":3}"#,
+            "unknown field `best`",
+        ),
+        (r#""groups":{"count":3,"chosen":1}"#, "groups"),
+        (r#""scale":"2""#, "invalid type"),
+    ] {
+        let answer = refusal(
+            "route",
+            &ROUTE.replacen('{', &format!("{{{more},"), 1),
+            &[logits],
+        );
+        assert!(answer.contains(said), "{answer}");
+    }
     let answer = refusal("route", r#"{"kind":"topk"}"#, &[logits]);
     assert!(answer.contains("missing field `top_k`"), "{answer}");
     let dangling = LAYER.replace("\"gated\"", "\"min_capacity\":4,\"gated\"");

@@ -1,0 +1,138 @@
+//! Feed-forward blocks of a GLaM-style model: dense and mixture-of-experts layers in turn.
+
+use super::assignment::Assignment;
+use super::check::{Like, check_device, check_same};
+use super::config::MoeConfig;
+use super::experts::{FeedForwardExperts, Run};
+use super::layer::{MoeLayer, MoeOutput};
+use super::route::Routing;
+use crate::Error;
+use burn::module::Module;
+use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::ShapeError;
+use serde::{Deserialize, Serialize};
+
+/// Alternating dense and mixture-of-experts blocks (Du et al. 2022).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GlamConfig {
+    /// The mixture-of-experts blocks.
+    pub moe: MoeConfig,
+    /// Width of the dense blocks.
+    pub dense_inter: usize,
+}
+
+impl GlamConfig {
+    /// Dense blocks of width `inter` and [`MoeConfig::glam`] blocks that cost a token as much.
+    pub fn new(hidden: usize, inter: usize, experts: usize) -> Self {
+        Self {
+            moe: MoeConfig::glam(hidden, inter, experts),
+            dense_inter: inter,
+        }
+    }
+
+    fn dense(&self) -> MoeConfig {
+        MoeConfig {
+            inter: self.dense_inter,
+            ..self.moe
+        }
+    }
+
+    /// `blocks` blocks: dense at even places, mixture of experts at odd ones.
+    ///
+    /// # Errors
+    /// As [`MoeConfig::init`].
+    pub fn init(&self, blocks: usize, device: &Device) -> Result<Vec<FeedForwardBlock>, Error> {
+        let block = |at: usize| -> Result<_, Error> {
+            if at % 2 == 1 {
+                return Ok(FeedForwardBlock::Moe(self.moe.init(device)?));
+            }
+            super::check::check_positive("dense_inter", self.dense_inter)?;
+            let config = self.dense();
+            Ok(FeedForwardBlock::Dense(DenseBlock {
+                experts: config.feed_forward().init(1, device),
+                config,
+            }))
+        };
+        (0..blocks).map(block).collect()
+    }
+}
+
+/// One block; residuals and norms are the model's.
+#[derive(Module, Debug)]
+pub enum FeedForwardBlock {
+    /// Every token goes through the same network.
+    Dense(DenseBlock),
+    /// Every token goes through its experts.
+    Moe(MoeLayer),
+}
+
+/// What a block returns.
+#[derive(Clone, Debug)]
+pub struct BlockOutput<const D: usize> {
+    /// The shape of x.
+    pub y: Tensor<D>,
+    /// Of a mixture-of-experts block.
+    pub routing: Option<Routing>,
+}
+
+impl FeedForwardBlock {
+    /// y of x \[.., H\].
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward`].
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<BlockOutput<D>, Error> {
+        match self {
+            Self::Dense(block) => Ok(BlockOutput {
+                y: block.forward(x)?,
+                routing: None,
+            }),
+            Self::Moe(layer) => {
+                let MoeOutput { y, routing, .. } = layer.forward(x)?;
+                Ok(BlockOutput {
+                    y,
+                    routing: Some(routing),
+                })
+            }
+        }
+    }
+}
+
+/// A dense feed-forward network: the fused path with one expert that every token chooses.
+#[derive(Module, Debug)]
+pub struct DenseBlock {
+    /// Weights of one expert.
+    pub experts: FeedForwardExperts,
+    #[module(skip)]
+    config: MoeConfig,
+}
+
+impl DenseBlock {
+    /// y of x \[.., H\].
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward`].
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
+        let (shape, hidden) = (x.dims(), self.config.hidden);
+        ShapeError::check("last dimension of x", hidden, shape[D - 1])?;
+        let like = Like::of(&self.experts.w_in.val())?;
+        let feed_forward = self.config.feed_forward();
+        self.experts.check(&like, &feed_forward, 1)?;
+        check_same("dtype of x", x.dtype(), like.dtype)?;
+        check_device("device of x", x.device(), &like.device)?;
+        let tokens = shape.iter().product::<usize>() / hidden;
+        if tokens == 0 {
+            return Ok(x);
+        }
+        let x = x.reshape([tokens, hidden]);
+        let every = Assignment::single(&x)?;
+        let ones = Tensor::ones([tokens, 1], (&x.device(), DType::F32));
+        let run = Run {
+            keep: self.config.keep,
+            clock: None,
+        };
+        let y = self
+            .experts
+            .forward(&every, [x, ones], &feed_forward, run)?;
+        Ok(y.reshape(shape))
+    }
+}

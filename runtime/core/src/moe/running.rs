@@ -1,0 +1,63 @@
+//! State that training forwards change; records hold it, optimizers don't touch it.
+
+use super::check::check_within;
+use burn::module::RunningState;
+use burn::tensor::{Device, Int, Tensor};
+use moebius_shaders::ShapeError;
+use serde::{Deserialize, Serialize};
+
+/// How a running value follows what is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Follow {
+    /// Share of the new measurement in an update.
+    pub rate: f64,
+    /// Least value.
+    pub min: f64,
+    /// Largest value.
+    pub max: f64,
+}
+
+impl Follow {
+    /// `rate` of the new measurement, held in `min..=max`.
+    pub fn new(rate: f64, min: f64, max: f64) -> Self {
+        Self { rate, min, max }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ShapeError> {
+        check_within("rate of a running value", self.rate, 0.0, 1.0)?;
+        // A capacity needs a factor above 0.
+        check_within("least running value", self.min, f64::MIN_POSITIVE, self.max)?;
+        check_within("largest running value", self.max, self.min, f64::MAX)
+    }
+}
+
+/// A running state of `len` equal values.
+pub(super) fn constant(value: f64, len: usize, device: &Device) -> RunningState<Tensor<1>> {
+    RunningState::new(Tensor::full([len], value, device))
+}
+
+/// The value, with the update of this thread.
+pub(super) fn value(state: &RunningState<Tensor<1>>) -> Tensor<1> {
+    state.value_sync().detach()
+}
+
+/// Replaces the value at once: a record taken now holds it.
+pub(super) fn set(state: &RunningState<Tensor<1>>, value: Tensor<1>) {
+    state.update(value.detach());
+    state.value_sync();
+}
+
+/// value ← (1 − rate) · value + rate · `measured`, held within the bounds.
+pub(super) fn follow(state: &RunningState<Tensor<1>>, measured: Tensor<1>, how: &Follow) {
+    let (rate, old) = (how.rate, value(state));
+    let new = old.mul_scalar(1.0 - rate) + measured.detach().mul_scalar(rate);
+    set(state, new.clamp(how.min, how.max));
+}
+
+/// Load relative to an even one: E · A_e / Σ A, 0 where nothing was assigned.
+pub(super) fn relative_load(load: Tensor<1, Int>) -> Tensor<1> {
+    let experts = load.dims()[0];
+    let load = load.float();
+    let all = load.clone().sum().clamp_min(1.0);
+    load / all * experts as f64
+}
