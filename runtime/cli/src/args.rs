@@ -127,10 +127,11 @@ pub(crate) struct BenchArgs {
 /// A benchmark.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// One mixture-of-experts layer, forward
+    /// One mixture-of-experts layer, forward or both ways
     ///
     /// The result is compared with the reference first; one that does not verify is exit 1, and no
-    /// figure is printed. Times are medians of synchronised runs.
+    /// figure is printed. Times are medians of synchronised runs. A backward pass counts as twice
+    /// the forward's FLOPs.
     #[command(verbatim_doc_comment)]
     Moe(BenchMoeArgs),
 }
@@ -141,6 +142,8 @@ pub(crate) enum BenchCommand {
 Examples:
   moebius bench moe
   moebius bench moe --hidden 1024 --inter 4096 --device cpu --peer torch
+  moebius bench moe --backward --keep inputs --device flex
+  moebius bench moe --compare-fine --hidden 1024
   moebius bench moe --batch 1 --seq 1 --experts 64 --top-k 8 --gated --json")]
 pub(crate) struct BenchMoeArgs {
     /// Width of a token.
@@ -182,6 +185,18 @@ pub(crate) struct BenchMoeArgs {
     /// Measure another implementation in the same run.
     #[arg(long, value_name = "P")]
     pub(crate) peer: Option<BenchPeer>,
+
+    /// Measure forward and backward, with the gradients of the batch and all weights.
+    #[arg(long)]
+    pub(crate) backward: bool,
+
+    /// What the forward keeps for the backward pass [default: one run of each].
+    #[arg(long, value_name = "K", requires = "backward")]
+    pub(crate) keep: Option<BenchKeep>,
+
+    /// Measure 64 experts of hidden/2, 8 per token, against 8 of 2 × hidden, 2 per token.
+    #[arg(long, conflicts_with_all = ["backward", "peer", "inter", "experts", "top_k"])]
+    pub(crate) compare_fine: bool,
 }
 
 impl BenchMoeArgs {
@@ -198,6 +213,9 @@ impl BenchMoeArgs {
             gated: false,
             device,
             peer: None,
+            backward: false,
+            keep: None,
+            compare_fine: false,
         }
     }
 }
@@ -211,6 +229,15 @@ pub(crate) enum BenchDtype {
     F16,
     /// bfloat16.
     Bf16,
+}
+
+/// Balances of memory and time of `bench --backward`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchKeep {
+    /// The first product of every slot.
+    FirstProduct,
+    /// The inputs alone; the first product is computed again.
+    Inputs,
 }
 
 /// Implementations to measure beside ours.

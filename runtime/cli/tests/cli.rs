@@ -71,6 +71,10 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         &["verify"],
         &["verify", "x", "--device", "gpu7"],
         &["bench", "moe", "--hidden", "0"],
+        &["bench", "moe", "--keep", "inputs"],
+        &["bench", "moe", "--backward", "--keep", "all"],
+        &["bench", "moe", "--compare-fine", "--backward"],
+        &["bench", "moe", "--compare-fine", "--experts", "8"],
         &["emit", "--kernel", "k"],
         &["--device", "flex", "devices"],
         &["--colour", "never"],
@@ -184,6 +188,68 @@ fn an_unknown_operation_says_so() {
         text.contains("op `fp8_warp` is not supported by this version"),
         "{text}"
     );
+}
+
+#[cfg(feature = "flex")]
+const SMALL: [&str; 10] = [
+    "bench", "moe", "--hidden", "32", "--batch", "2", "--seq", "24", "--device", "flex",
+];
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_backward_pass_is_verified_and_measured_with_each_balance_of_memory() {
+    let output = moebius(&[&SMALL[..], &["--backward", "--top-k", "1", "--json"]].concat());
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let runs = report["runs"].as_array().expect("a list");
+    let kept: Vec<_> = runs.iter().map(|run| run["keep"].as_str()).collect();
+    assert_eq!(kept, [Some("inputs"), Some("first_product")]);
+    for run in runs {
+        assert_eq!(run["verified"], true, "{run}");
+        let figure = |name: &str| run[name].as_f64().unwrap_or(0.0);
+        assert!(figure("median_ms") > figure("forward_ms"), "{run}");
+        assert!(
+            figure("gflops") > 0.0 && figure("tokens_per_s") > 0.0,
+            "{run}"
+        );
+    }
+    let more = [
+        "--backward",
+        "--keep",
+        "inputs",
+        "--gated",
+        "--dtype",
+        "bf16",
+    ];
+    let output = moebius(&[&SMALL[..], &more].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(
+        text.contains("verified to") && !text.contains("first product"),
+        "{text}"
+    );
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn many_small_experts_are_compared_with_few_large_ones() {
+    let output = moebius(&[&SMALL[..], &["--compare-fine", "--json"]].concat());
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let ratio = report["tokens_ratio"].as_f64();
+    assert!(ratio.is_some_and(|ratio| ratio > 0.0), "{report}");
+    for layer in ["coarse", "fine"] {
+        let share = report[layer]["overhead_share"].as_f64();
+        assert!(
+            share.is_some_and(|share| share > 0.0 && share < 1.0),
+            "{report}"
+        );
+    }
+    let mut odd = SMALL;
+    odd[3] = "33";
+    let output = moebius(&[&odd[..], &["--compare-fine"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_lines(&output)[0].contains("hidden: expected an even number"));
 }
 
 #[test]

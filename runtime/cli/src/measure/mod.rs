@@ -1,4 +1,7 @@
-//! The mixture-of-experts benchmark: asked for, and shown.
+//! The mixture-of-experts benchmarks: asked for, and shown.
+
+pub(crate) mod backward;
+pub(crate) mod fine;
 
 use anstyle::Style;
 use burn::tensor::DType;
@@ -17,6 +20,11 @@ pub(crate) fn moe(
     args: &BenchMoeArgs,
     progress: &mut dyn FnMut(&str),
 ) -> Result<MoeReport, CliError> {
+    Ok(moe::run(&bench(args)?, progress)?)
+}
+
+/// What the command line asks to measure.
+fn bench(args: &BenchMoeArgs) -> Result<MoeBench, CliError> {
     if args.top_k > args.experts {
         let message = format!(
             "--top-k: expected at most {} (--experts), got {}",
@@ -27,7 +35,7 @@ pub(crate) fn moe(
             hint: None,
         });
     }
-    let bench = MoeBench {
+    Ok(MoeBench {
         hidden: args.hidden,
         inter: inter(args)?,
         experts: args.experts,
@@ -42,31 +50,41 @@ pub(crate) fn moe(
         gated: args.gated,
         device: args.device,
         peer_torch: args.peer == Some(BenchPeer::Torch),
-    };
-    Ok(moe::run(&bench, progress)?)
+    })
 }
 
 /// A result that did not verify is negative.
-pub(crate) fn outcome(report: &MoeReport) -> Outcome {
-    if report.verified {
+fn outcome_of(verified: bool) -> Outcome {
+    if verified {
         Outcome::Good
     } else {
         Outcome::Negative
     }
 }
 
+/// A result that did not verify is negative.
+pub(crate) fn outcome(report: &MoeReport) -> Outcome {
+    outcome_of(report.verified)
+}
+
 /// The report as JSON; where the result did not verify, everything measured is `null`.
 pub(crate) fn figures(report: &MoeReport) -> Result<Value, CliError> {
     const ALWAYS: [&str; 4] = ["device", "variant", "verified", "max_rel_l2"];
-    let mut value = serde_json::to_value(report)?;
-    if let (false, Value::Object(entries)) = (report.verified, &mut value) {
+    Ok(without_unverified(serde_json::to_value(report)?, &ALWAYS))
+}
+
+/// `report` with `null` for all but `always` where its `verified` is false.
+fn without_unverified(mut report: Value, always: &[&str]) -> Value {
+    if let Value::Object(entries) = &mut report
+        && entries.get("verified") == Some(&Value::Bool(false))
+    {
         for (key, entry) in entries.iter_mut() {
-            if !ALWAYS.contains(&key.as_str()) {
+            if !always.contains(&key.as_str()) {
                 *entry = Value::Null;
             }
         }
     }
-    Ok(value)
+    report
 }
 
 /// Writes the figures; none where the result did not verify.
@@ -76,15 +94,12 @@ pub(crate) fn print(
     screen: &mut Screen,
 ) -> Result<(), CliError> {
     let title = format!(
-        "MoE {} → {} · {} experts, top-{} · {} × {} tokens · {}{} · {} ({})",
+        "MoE {} → {} · {} experts, top-{} · {} · {} ({})",
         args.hidden,
         inter(args)?,
         args.experts,
         args.top_k,
-        args.batch,
-        args.seq,
-        dtype_name(args.dtype),
-        if args.gated { ", gated" } else { "" },
+        batch(args),
         report.device,
         report.variant,
     );
@@ -113,6 +128,13 @@ pub(crate) fn print(
     ))?;
     stages(report, screen)?;
     report.peer.as_ref().map_or(Ok(()), |p| peer(p, screen))
+}
+
+/// The batch in a title.
+fn batch(args: &BenchMoeArgs) -> String {
+    let gated = if args.gated { ", gated" } else { "" };
+    let dtype = dtype_name(args.dtype);
+    format!("{} × {} tokens · {dtype}{gated}", args.batch, args.seq)
 }
 
 fn stages(report: &MoeReport, screen: &mut Screen) -> Result<(), CliError> {
