@@ -55,6 +55,7 @@ impl Params {
                 score: self.score.unwrap_or(Score::Softmax),
                 renormalize: self.renormalize,
                 softmax_after_topk: false,
+                ..RouteConfig::default()
             },
             activation: self.activation,
             gated: self.gated,

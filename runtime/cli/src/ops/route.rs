@@ -48,6 +48,7 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
         score: params.score,
         renormalize: params.renormalize,
         softmax_after_topk: params.softmax_after_topk,
+        ..RouteConfig::default()
     };
     let mask = mask
         .map(|m| m.bools())
