@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use moebius::moe::{Activation, MoeConfig};
+use moebius::moe::{Activation, LossWeights, MoeConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -206,6 +206,16 @@ impl TrainConfig {
             }
         }
         Ok(())
+    }
+
+    /// What the balance losses of a layer count.
+    pub(crate) fn losses(&self) -> LossWeights {
+        LossWeights {
+            switch: self.balance.into(),
+            gshard: 0.0,
+            entropy: 0.0,
+            z: self.z.into(),
+        }
     }
 }
 

@@ -20,7 +20,6 @@
 //! ```
 
 mod adam;
-mod balance;
 mod checkpoint;
 mod config;
 mod decoder;

@@ -7,7 +7,6 @@ use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::adam::{self, Adam};
-use crate::balance::auxiliary;
 use crate::checkpoint::{Checkpoint, Progress};
 use crate::config::TrainConfig;
 use crate::decoder::{Decoder, DecoderOutput};
@@ -131,7 +130,7 @@ impl Trainer {
         let (output, loss) = self.forward(step)?;
         let mut extra = Tensor::zeros([1], &self.device);
         for moe in &output.moe {
-            extra = extra + auxiliary(&moe.routing, &self.config)?;
+            extra = extra + moe.losses()?.weighted(&self.config.losses());
         }
         let gradients = (loss.clone() + extra.clone()).backward();
         let gradients = GradientsParams::from_grads(gradients, &self.decoder);
