@@ -17,9 +17,10 @@ use burn::backend::Dispatch;
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_device::Capability;
 use moebius_shaders::grouped_gemm::{self, Choice, Variant};
-use moebius_shaders::moe::{self, sorting};
-use moebius_shaders::permute::{self, Capacity, neighbours};
-use moebius_shaders::{ShapeError, routing, segment_attention};
+use moebius_shaders::moe::{self, linear, sorting};
+use moebius_shaders::permute::{self, Capacity, RowsProblem, neighbours};
+use moebius_shaders::segment_attention::{self, Segments};
+use moebius_shaders::{ShapeError, routing};
 
 /// Who decides how many slots an expert takes.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +58,8 @@ impl Assignment {
         let problem = sorting::Problem::new(&routing, rule.capacity, rule.factors.is_some())?;
         let capability = device::capability(&weights.device())?;
         let planned = capability.as_ref().map(|device| -> Result<_, Error> {
-            let variant = grouped_gemm::variant(routing.slots(), experts, device, choice)?;
+            let portable = || Variant::portable(problem.row_bound(), experts, device);
+            let variant = choice.variant.unwrap_or_else(portable);
             Ok((
                 variant,
                 sorting::plan(problem, variant.tile_rows(), device)?,
@@ -118,15 +120,11 @@ impl Assignment {
 
     fn rows_call(&self, width: usize, dtype: DType) -> Result<RowsCall, Error> {
         let element = element(dtype)?;
-        let plan = self
-            .capability
-            .as_ref()
-            .map(|device| permute::plan_rows(self.routing, self.row_bound, width, element, device));
+        let problem = RowsProblem::new(&self.routing, self.row_bound, width, element)?;
+        let plan = self.capability.as_ref();
+        let plan = plan.map(|device| permute::plan_rows(problem, device));
         Ok(RowsCall {
-            routing: self.routing,
-            row_bound: self.row_bound,
-            width,
-            element,
+            problem,
             plan: plan.transpose()?,
         })
     }
@@ -165,7 +163,7 @@ impl Assignment {
             grouped_gemm::Problem::new(routing.slots(), routing.experts(), routing.top_k(), n, k)?;
         let problem = grouped_gemm::Problem {
             element: element(rows.dtype())?,
-            rows: grouped_gemm::Rows::Sorted,
+            rows: grouped_gemm::Source::Sorted,
             bias: bias.is_some(),
             row_bound: self.row_bound,
             ..problem
@@ -175,7 +173,7 @@ impl Assignment {
             .capability
             .as_ref()
             .zip(self.variant)
-            .map(|(device, variant)| grouped_gemm::plan_linear(problem, variant, records, device));
+            .map(|(device, variant)| linear::plan(problem, variant, records, device));
         let call = LinearCall {
             problem,
             plan: plan.transpose()?,
@@ -201,13 +199,10 @@ impl Assignment {
         sequence: usize,
         causal: bool,
     ) -> Result<Tensor<2>, Error> {
-        let problem = neighbours::Problem::new(
-            &self.routing,
-            self.row_bound,
-            rows.dims()[1],
-            sequence,
-            causal,
-        )?;
+        let (slots, experts) = (self.routing.slots(), self.routing.experts());
+        let sort = permute::Problem::new(slots, experts, 1)?.with_row_bound(self.row_bound)?;
+        let (width, top_k) = (rows.dims()[1], self.routing.top_k());
+        let problem = neighbours::Problem::new(sort, width, top_k, sequence, causal)?;
         let element = element(rows.dtype())?;
         let plan = self.capability.as_ref();
         let plan = plan.map(|device| neighbours::plan(problem, element, device));
@@ -233,19 +228,20 @@ impl Assignment {
             let expected = format!("a divisor of {width} (the width)");
             return Err(ShapeError::new("attention heads", expected, heads).into());
         }
-        let problem = segment_attention::Problem::new(
-            &self.routing,
-            self.row_bound,
-            heads,
-            width / heads,
-            sequence,
-            causal,
-        )?;
-        let element = element(q.dtype())?;
+        let (r, head_dim) = (&self.routing, width / heads);
+        let segments = Segments::new(r.slots(), r.experts(), r.top_k(), sequence)?;
+        let segments = segments.with_row_bound(self.row_bound)?;
+        let problem = segment_attention::Problem::new(segments, heads, head_dim)?
+            .with_element(element(q.dtype())?)
+            .with_causal(causal);
         let plan = self.capability.as_ref();
-        let plan = plan.map(|device| segment_attention::plan(problem, element, device));
+        let plan = plan.map(|device| segment_attention::plan(problem, device));
         let call = AttentionCall {
-            problem,
+            rows: self.row_bound,
+            heads,
+            head_dim,
+            sequence_slots: sequence * r.top_k(),
+            causal,
             plan: plan.transpose()?,
         };
         let projections = Projections {
@@ -291,9 +287,13 @@ impl Assignment {
         problem.check()?;
         let (mut plan, mut training) = (None, None);
         if let (Some(device), Some(variant)) = (&self.capability, self.variant) {
-            plan = Some(moe::plan_experts(problem, variant, device)?);
+            let choice = Choice {
+                variant: Some(variant),
+                allow_unproven: true,
+            };
+            plan = Some(moe::plan(problem, device, choice)?);
             if records {
-                training = Some(moe::plan_training(problem, variant, keep, device)?);
+                training = Some(moe::plan_training(problem, variant, device)?);
             }
         }
         Ok(ExpertsCall {

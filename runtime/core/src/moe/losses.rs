@@ -1,6 +1,6 @@
 //! Losses that keep experts balanced, and figures about their load.
 
-use super::route::{RouteConfig, Routing, choose};
+use super::route::{RouteConfig, Routing, choose, load_in_groups};
 use crate::Error;
 use burn::tensor::{Int, Tensor};
 use moebius_shaders::ShapeError;
@@ -109,7 +109,7 @@ impl Routing {
         };
         // Ties go to the lowest expert, as in every router; Burn's argmax promises no order.
         let first = choose(probs.clone().detach(), None, None, &first)?.indices;
-        let share = share(self.load_in_groups(first, groups)?);
+        let share = share(load_in_groups(first, experts, groups)?);
         let mean = probs
             .reshape([groups, tokens / groups, experts])
             .mean_dim(1);

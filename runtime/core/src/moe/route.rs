@@ -1,12 +1,14 @@
 //! Router logits, and the choice of experts as a function of them.
 
 use super::check::{check_same, element};
+use super::routers::{HashConfig, HashKey};
 use crate::ops::{Choices, HashCall, LoadCall, LogitsCall, Mask, Maybe, RouteCall, RouterOps};
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_shaders::ShapeError;
-use moebius_shaders::routing::{self, Groups, Score, hash, load};
+use moebius_device::Capability;
+use moebius_shaders::routing::{self, Groups, HashProblem, LoadProblem, Score, TopkGradient};
+use moebius_shaders::{ShapeError, Unsupported};
 use serde::{Deserialize, Serialize};
 
 /// How tokens choose experts.
@@ -98,28 +100,34 @@ impl Routing {
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't count them.
     pub fn load(&self) -> Result<Tensor<1, Int>, Error> {
-        let counts = self.load_in_groups(self.indices.clone(), 1)?;
-        Ok(counts.reshape([self.experts()]))
+        let experts = self.experts();
+        let counts = load_in_groups(self.indices.clone(), experts, 1)?;
+        Ok(counts.reshape([experts]))
     }
+}
 
-    /// \[groups, E\]: how often each expert occurs in equal groups of the rows of `choices`.
-    pub(crate) fn load_in_groups(
-        &self,
-        choices: Tensor<2, Int>,
-        groups: usize,
-    ) -> Result<Tensor<2, Int>, Error> {
-        let [rows, columns] = choices.dims();
-        let problem = load::Problem::new(rows * columns, groups, self.experts())?;
-        if rows == 0 {
-            return Ok(Tensor::zeros([groups, self.experts()], &choices.device()));
-        }
-        let plan = device::capability(&choices.device())?
-            .map(|device| load::plan(problem, &device))
-            .transpose()?;
-        let choices = choices.cast(DType::I32).into_dispatch();
-        let counts = Dispatch::moe_load(choices, LoadCall { problem, plan });
-        Ok(Tensor::from_dispatch(counts))
+/// \[groups, E\]: how often each expert occurs in equal groups of the rows of `choices` \[T,K\].
+pub(super) fn load_in_groups(
+    choices: Tensor<2, Int>,
+    experts: usize,
+    groups: usize,
+) -> Result<Tensor<2, Int>, Error> {
+    let [tokens, top_k] = choices.dims();
+    let routing = routing::Problem::new(tokens, experts, top_k)?;
+    let problem = LoadProblem::new(routing, groups)?;
+    if tokens == 0 {
+        return Ok(Tensor::zeros([groups, experts], &choices.device()));
     }
+    let plan = device::capability(&choices.device())?
+        .map(|device| routing::plan_load(problem, &device))
+        .transpose()?;
+    let choices = choices.cast(DType::I32).into_dispatch();
+    let call = LoadCall {
+        routing,
+        groups,
+        plan,
+    };
+    Ok(Tensor::from_dispatch(Dispatch::moe_load(choices, call)))
 }
 
 /// Chooses `top_k` experts per row of `logits` \[T,E\] (f32), the largest first, ties to the
@@ -190,16 +198,29 @@ pub(super) fn choose(
     if tokens == 0 {
         return Ok(Routing::empty(experts, config.top_k, &logits.device()));
     }
-    let plan = device::capability(&logits.device())?
-        .map(|device| routing::plan(problem, &device))
-        .transpose()?;
+    let capability = device::capability(&logits.device())?;
+    let plan = capability
+        .as_ref()
+        .map(|device| routing::plan(problem, device));
+    let backward = recorded(&logits, &capability).map(|device| {
+        let plan = |of| routing::plan_topk_backward(problem, of, device);
+        Ok::<_, Unsupported>([
+            plan(TopkGradient::Weights)?,
+            plan(TopkGradient::Probs)?,
+            plan(TopkGradient::Lse)?,
+        ])
+    });
     let choices = Choices {
         mask: mask_words(mask),
         bias: bias
             .map(Tensor::into_dispatch)
             .map_or(Maybe::Absent, Maybe::Present),
     };
-    let call = RouteCall { problem, plan };
+    let call = RouteCall {
+        problem,
+        plan: plan.transpose()?,
+        backward: backward.transpose()?,
+    };
     let routed = Dispatch::moe_route(logits.clone().into_dispatch(), choices, call);
     Ok(Routing {
         indices: Tensor::from_dispatch(routed.indices),
@@ -210,44 +231,66 @@ pub(super) fn choose(
     })
 }
 
+/// The device's capability when it records gradients.
+fn recorded<'a>(tensor: &Tensor<2>, capability: &'a Option<Capability>) -> Option<&'a Capability> {
+    capability
+        .as_ref()
+        .filter(|_| tensor.device().is_autodiff())
+}
+
 /// x · Wgᵀ in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; checked by the caller.
 pub(super) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
     let ([tokens, hidden], [experts, _]) = (x.dims(), w.dims());
     let problem = routing::Problem::new(tokens, experts, 1)?;
     let element = element(x.dtype())?;
-    let plan = device::capability(&x.device())?
-        .map(|device| routing::plan_logits(problem, hidden, element, &device))
+    let capability = device::capability(&x.device())?;
+    let plan = capability
+        .as_ref()
+        .map(|device| routing::plan_logits(problem, hidden, element, device))
+        .transpose()?;
+    let backward = recorded(&x, &capability)
+        .map(|device| routing::plan_logits_backward(problem, hidden, element, device))
         .transpose()?;
     if tokens == 0 {
         return Ok(Tensor::empty([0, experts], &x.device()));
     }
     let call = LogitsCall {
         problem,
-        hidden,
-        element,
         plan,
+        backward,
     };
     let logits = Dispatch::moe_router_logits(x.into_dispatch(), w.into_dispatch(), call);
     Ok(Tensor::from_dispatch(logits))
 }
 
-/// Experts of x \[T,H\] by hash: indices and weights \[T,K\]; checked by the caller.
+/// Experts of every token of x \[T,H\] by hash, of `experts`: indices and weights \[T,K\]; the mask
+/// is checked by the caller.
 pub(super) fn hash_route(
     x: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,
-    problem: hash::Problem,
+    experts: usize,
+    config: &HashConfig,
 ) -> Result<(Tensor<2, Int>, Tensor<2>), Error> {
-    let device = x.device();
-    if problem.tokens() == 0 {
-        let shape = [0, problem.top_k()];
-        return Ok((Tensor::empty(shape, &device), Tensor::empty(shape, &device)));
-    }
-    let element = element(x.dtype())?;
-    let hidden = x.dims()[1];
+    let (device, [tokens, hidden]) = (x.device(), x.dims());
+    let routing = routing::Problem::new(tokens, experts, config.top_k)?;
+    let key = match config.key {
+        HashKey::Position { sequence } => routing::HashKey::Position { sequence },
+        HashKey::Content => routing::HashKey::Content {
+            hidden,
+            element: element(x.dtype())?,
+        },
+    };
+    let problem = HashProblem::new(routing, key)?;
     let plan = device::capability(&device)?
-        .map(|device| hash::plan(problem, hidden, element, &device))
+        .map(|device| routing::plan_hash(problem, &device))
         .transpose()?;
-    let call = HashCall { problem, plan };
+    let call = HashCall {
+        routing,
+        problem,
+        key,
+        seed: config.seed,
+        plan,
+    };
     let hashed = Dispatch::moe_hash(x.into_dispatch(), mask_words(mask), call);
     Ok((
         Tensor::from_dispatch(hashed.indices),

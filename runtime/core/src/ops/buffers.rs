@@ -28,3 +28,11 @@ pub(super) fn planned<P>(plan: Option<P>) -> P {
         None => unreachable!("a call on a CubeCL device carries a plan"),
     }
 }
+
+/// Values in another dtype.
+pub(super) fn cast_like(values: CubeTensor, dtype: DType) -> CubeTensor {
+    if values.dtype == dtype {
+        return values;
+    }
+    burn_cubecl::kernel::cast(values, dtype)
+}

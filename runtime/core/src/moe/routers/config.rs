@@ -9,7 +9,7 @@ use crate::moe::check::{check_positive, check_probability, check_within};
 use crate::moe::route::RouteConfig;
 use crate::moe::running::Follow;
 use burn::tensor::Device;
-use moebius_shaders::routing::{self, Score, hash};
+use moebius_shaders::routing::{self, Score};
 use moebius_shaders::{ShapeError, permute::Capacity};
 use serde::{Deserialize, Serialize};
 
@@ -275,7 +275,7 @@ impl RouterConfig {
                 check_within("router noise_std", config.noise_std, 0.0, f64::MAX)
             }
             Self::Switch(config) => check_probability("router jitter", config.jitter),
-            Self::Hash(config) => config.problem(1, experts).map(drop),
+            Self::Hash(config) => config.check(experts),
             Self::Learned(config) => {
                 check_positive("router width", config.width)?;
                 check_positive("router layers", config.layers)
@@ -322,18 +322,10 @@ impl RouterConfig {
 }
 
 impl HashConfig {
-    pub(super) fn problem(
-        &self,
-        tokens: usize,
-        experts: usize,
-    ) -> Result<hash::Problem, ShapeError> {
-        let key = match self.key {
-            HashKey::Position { sequence } => {
-                check_positive("sequence of the hashed position", sequence)?;
-                hash::Key::Position { sequence }
-            }
-            HashKey::Content => hash::Key::Content,
-        };
-        hash::Problem::new(tokens, experts, self.top_k, key, self.seed)
+    fn check(&self, experts: usize) -> Result<(), ShapeError> {
+        if let HashKey::Position { sequence } = self.key {
+            check_positive("sequence of the hashed position", sequence)?;
+        }
+        routing::Problem::new(1, experts, self.top_k).map(drop)
     }
 }

@@ -34,12 +34,11 @@ impl Routes for HashRouter {
     fn route(&self, batch: Batch) -> Result<Routed, Error> {
         let (tokens, experts) = (batch.x.dims()[0], self.sizes.experts);
         let device = batch.x.device();
-        let problem = self.config.problem(tokens, experts)?;
         let available = match &batch.mask {
             Some(mask) => mask.clone().int().sum().float().cast(DType::F32),
             None => Tensor::full([1], experts as f64, (&device, DType::F32)),
         };
-        let (indices, weights) = hash_route(batch.x.detach(), batch.mask, problem)?;
+        let (indices, weights) = hash_route(batch.x.detach(), batch.mask, experts, &self.config)?;
         // One column more takes the slots without an expert, whose weight is 0.
         let columns = Tensor::zeros([tokens, experts + 1], (&device, DType::F32));
         let probs = columns.scatter(

@@ -21,7 +21,7 @@ use super::dispatch::{Dispatched, RouteStage};
 use super::experts::{FeedForwardExperts, Run};
 use super::factors::CapacityFactors;
 use super::layer::MoeOutput;
-use super::route::{Routing, check_mask};
+use super::route::{check_mask, load_in_groups};
 use super::routers::{Router, Sizes};
 use super::shared::SharedExpert;
 use super::statistics::LoadStatistics;
@@ -151,7 +151,7 @@ impl SwitchedExperts {
         let experts = self.config.experts as i64;
         let nowhere = assignment.positions().lower_elem(0);
         let chosen = routing.indices.clone().mask_fill(nowhere.clone(), experts);
-        let slots = self.slot_outputs(&x, &routing, chosen)?;
+        let slots = self.slot_outputs(&x, chosen)?;
         let weights = routing.weights.clone().mask_fill(nowhere, 0.0);
         let y = combined(slots, weights, self.choice)?;
         let y = match (&self.shared, &self.config.shared) {
@@ -168,15 +168,10 @@ impl SwitchedExperts {
     }
 
     /// \[S,H\]: the output of every slot of `chosen` \[T,K\], 0 for those of no expert.
-    fn slot_outputs(
-        &mut self,
-        x: &Tensor<2>,
-        routing: &Routing,
-        chosen: Tensor<2, Int>,
-    ) -> Result<Tensor<2>, Error> {
+    fn slot_outputs(&mut self, x: &Tensor<2>, chosen: Tensor<2, Int>) -> Result<Tensor<2>, Error> {
         let ([tokens, top_k], hidden) = (chosen.dims(), self.config.hidden);
         let count = tokens * top_k;
-        let load = routing.load_in_groups(chosen.clone(), 1)?;
+        let load = load_in_groups(chosen.clone(), self.config.experts, 1)?;
         let load = LoadStatistics::read(load.reshape([self.config.experts]))?;
         let used = load.counts.iter().enumerate();
         let used: Vec<usize> = used.filter(|(_, n)| **n > 0).map(|(e, _)| e).collect();

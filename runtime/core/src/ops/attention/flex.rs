@@ -6,12 +6,11 @@ use crate::ops::host::{cast_like, float_tensor, floats};
 use crate::ops::rows::host::Segments;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
-use moebius_shaders::segment_attention::Problem;
 use std::ops::Range;
 
 /// Host copies of the inputs, and where everything lies.
 struct Host<'a> {
-    problem: &'a Problem,
+    call: &'a AttentionCall,
     q: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
@@ -20,25 +19,25 @@ struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn new(problem: &'a Problem, projections: Projections<Flex>, sorted: Sorted<Flex>) -> Self {
+    fn new(call: &'a AttentionCall, projections: Projections<Flex>, sorted: Sorted<Flex>) -> Self {
         Self {
-            problem,
+            call,
             q: floats(projections.q),
             k: floats(projections.k),
             v: floats(projections.v),
-            seen: seen(problem, &Segments::of(sorted)),
+            seen: seen(call, &Segments::of(sorted)),
         }
     }
 
     /// Head `head` of row `row` of a \[R, heads·D\] matrix.
     fn head<'m>(&self, matrix: &'m [f32], row: usize, head: usize) -> &'m [f32] {
-        let d = self.problem.head_dim();
-        &matrix[(row * self.problem.heads() + head) * d..][..d]
+        let d = self.call.head_dim;
+        &matrix[(row * self.call.heads + head) * d..][..d]
     }
 
     /// The probabilities of a row's keys, and their log-sum-exp.
     fn probabilities(&self, row: usize, head: usize) -> (Vec<f32>, f32) {
-        let scale = 1.0 / (self.problem.head_dim() as f32).sqrt();
+        let scale = 1.0 / (self.call.head_dim as f32).sqrt();
         let q = self.head(&self.q, row, head);
         let score = |j| dot(q, self.head(&self.k, j, head)) * scale;
         let scores: Vec<f32> = self.seen[row].clone().map(score).collect();
@@ -60,15 +59,15 @@ fn add(to: &mut [f32], factor: f32, values: &[f32]) {
 }
 
 /// The rows of the same expert and sequence, up to the row itself when causal.
-fn seen(problem: &Problem, segments: &Segments) -> Vec<Range<usize>> {
+fn seen(call: &AttentionCall, segments: &Segments) -> Vec<Range<usize>> {
     let experts = segments.expert_of_rows();
-    let sequence = |row: usize| segments.order[row] as usize / problem.top_k() / problem.sequence();
+    let sequence = |row: usize| segments.order[row] as usize / call.sequence_slots;
     let same = |a: usize, b: usize| experts[a] == experts[b] && sequence(a) == sequence(b);
     let rows = 0..experts.len();
     rows.map(|row| {
         let first = (0..=row).rev().take_while(|r| same(*r, row)).last();
         let last = (row..experts.len()).take_while(|r| same(*r, row)).last();
-        let end = if problem.causal() {
+        let end = if call.causal {
             row
         } else {
             last.unwrap_or(row)
@@ -85,11 +84,10 @@ impl SegmentAttentionOps for Flex {
         call: AttentionCall,
     ) -> Attended<Self> {
         let dtype = projections.q.dtype();
-        let problem = &call.problem;
-        let (heads, d) = (problem.heads(), problem.head_dim());
-        let host = Host::new(problem, projections, sorted);
-        let mut o = vec![0.0; problem.row_bound() * heads * d];
-        let mut lse = vec![0.0; problem.row_bound() * heads];
+        let (heads, d) = (call.heads, call.head_dim);
+        let host = Host::new(&call, projections, sorted);
+        let mut o = vec![0.0; call.rows * heads * d];
+        let mut lse = vec![0.0; call.rows * heads];
         for row in 0..host.seen.len() {
             for head in 0..heads {
                 let (p, sum) = host.probabilities(row, head);
@@ -101,8 +99,8 @@ impl SegmentAttentionOps for Flex {
             }
         }
         Attended {
-            o: cast_like(float_tensor(o, &[problem.row_bound(), heads * d]), dtype),
-            lse: float_tensor(lse, &[problem.row_bound(), heads]),
+            o: cast_like(float_tensor(o, &[call.rows, heads * d]), dtype),
+            lse: float_tensor(lse, &[call.rows, heads]),
         }
     }
 }
@@ -116,12 +114,11 @@ impl SegmentAttentionGradients for Flex {
         call: AttentionCall,
     ) -> Projections<Self> {
         let dtype = gradient.dtype();
-        let problem = &call.problem;
-        let (heads, d) = (problem.heads(), problem.head_dim());
-        let host = Host::new(problem, projections, sorted);
+        let (heads, d) = (call.heads, call.head_dim);
+        let host = Host::new(&call, projections, sorted);
         let (gradient, o) = (floats(gradient), floats(attended.o));
         let scale = 1.0 / (d as f32).sqrt();
-        let mut out = [(); 3].map(|()| vec![0.0; problem.row_bound() * heads * d]);
+        let mut out = [(); 3].map(|()| vec![0.0; call.rows * heads * d]);
         let at = |row: usize, head: usize| (row * heads + head) * d..(row * heads + head + 1) * d;
         for row in 0..host.seen.len() {
             for head in 0..heads {
@@ -136,12 +133,8 @@ impl SegmentAttentionGradients for Flex {
                 }
             }
         }
-        let [q, k, v] = out.map(|values| {
-            cast_like(
-                float_tensor(values, &[problem.row_bound(), heads * d]),
-                dtype,
-            )
-        });
+        let [q, k, v] =
+            out.map(|values| cast_like(float_tensor(values, &[call.rows, heads * d]), dtype));
         Projections { q, k, v }
     }
 }

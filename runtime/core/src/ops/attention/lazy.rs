@@ -10,10 +10,9 @@ pub(super) fn attended(
     _sorted: &SortedMetadata,
     call: &AttentionCall,
 ) -> AttendedMetadata {
-    let p = &call.problem;
     AttendedMetadata {
         o: projections.q.clone(),
-        lse: TensorSpec::new(Shape::from([p.row_bound(), p.heads()]), DType::F32),
+        lse: TensorSpec::new(Shape::from([call.rows, call.heads]), DType::F32),
     }
 }
 

@@ -18,7 +18,13 @@ use moebius_shaders::segment_attention;
 /// Attention within segments.
 #[derive(Clone, Debug)]
 pub(crate) struct AttentionCall {
-    pub(crate) problem: segment_attention::Problem,
+    /// Sorted rows R.
+    pub(crate) rows: usize,
+    pub(crate) heads: usize,
+    pub(crate) head_dim: usize,
+    /// Slots of one sequence: its tokens × K.
+    pub(crate) sequence_slots: usize,
+    pub(crate) causal: bool,
     pub(crate) plan: Option<segment_attention::Plan>,
 }
 

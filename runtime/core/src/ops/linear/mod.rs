@@ -14,12 +14,13 @@ use super::{Maybe, Sorted};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use moebius_shaders::grouped_gemm;
+use moebius_shaders::moe::linear;
 
 /// A product per expert.
 #[derive(Clone, Debug)]
 pub(crate) struct LinearCall {
     pub(crate) problem: grouped_gemm::Problem,
-    pub(crate) plan: Option<grouped_gemm::LinearPlan>,
+    pub(crate) plan: Option<linear::Plan>,
 }
 
 /// Gradients of a product; absent where nobody needs them.

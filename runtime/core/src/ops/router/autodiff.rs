@@ -13,7 +13,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{AutodiffBackend, Backend};
-use moebius_shaders::routing::Output;
+use moebius_shaders::routing::TopkGradient;
 
 /// x, Wg and how their product was computed.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ struct RouteState<B: Backend> {
     logits: FloatTensor<B>,
     mask: Mask<B>,
     routed: Routed<B>,
-    output: Output,
+    output: TopkGradient,
     call: RouteCall,
 }
 
@@ -87,9 +87,9 @@ fn route_output<B: RouterGradients, C: CheckpointStrategy>(
     state: RouteState<B>,
 ) -> FloatTensor<Autodiff<B, C>> {
     let output = match state.output {
-        Output::Weights => state.routed.weights.clone(),
-        Output::Probs => state.routed.probs.clone(),
-        Output::LogSumExp => state.routed.lse.clone(),
+        TopkGradient::Weights => state.routed.weights.clone(),
+        TopkGradient::Probs => state.routed.probs.clone(),
+        TopkGradient::Lse => state.routed.lse.clone(),
     };
     match RouteBackward
         .prepare::<C>([logits])
@@ -143,9 +143,9 @@ impl<B: RouterOps + RouterGradients, C: CheckpointStrategy> RouterOps for Autodi
             route_output::<B, C>(logits.node(), state)
         };
         Routed {
-            weights: output(Output::Weights),
-            probs: output(Output::Probs),
-            lse: output(Output::LogSumExp),
+            weights: output(TopkGradient::Weights),
+            probs: output(TopkGradient::Probs),
+            lse: output(TopkGradient::Lse),
             indices: routed.indices,
         }
     }

@@ -5,11 +5,12 @@ use super::{
     RouterGradients, RouterOps,
 };
 use crate::ops::Mask;
-use crate::ops::buffers::{empty_like, handle, planned};
+use crate::ops::buffers::{cast_like, empty_like, handle, planned};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
-use moebius_shaders::routing::{self, Output};
+use cubecl::server::Handle;
+use moebius_shaders::routing::{self, HashKey, TopkGradient};
 
 impl RouterOps for CubeBackend {
     fn moe_router_logits(x: CubeTensor, w: CubeTensor, call: LogitsCall) -> CubeTensor {
@@ -32,45 +33,104 @@ impl RouterOps for CubeBackend {
         let client = logits.client.clone();
         let buffers = routing::RouteBuffers {
             logits: handle(logits),
-            mask: match choices.mask {
-                Mask::All => None,
-                Mask::Only(mask) => Some(handle(mask)),
-            },
+            mask: mask_handle(choices.mask),
+            bias: choices.bias.into_option().map(handle),
             indices: routed.indices.handle.clone(),
             weights: routed.weights.handle.clone(),
             probs: routed.probs.handle.clone(),
+            lse: routed.lse.handle.clone(),
         };
         routing::launch(&client, &planned(call.plan), buffers);
         routed
     }
 
-    fn moe_hash(_x: CubeTensor, _mask: Mask<Self>, _call: HashCall) -> Hashed<Self> {
-        todo!()
+    fn moe_hash(x: CubeTensor, mask: Mask<Self>, call: HashCall) -> Hashed<Self> {
+        let shape = [call.routing.tokens(), call.routing.top_k()];
+        let hashed: Hashed<Self> = Hashed {
+            indices: empty_like(&x, shape, DType::I32),
+            weights: empty_like(&x, shape, DType::F32),
+        };
+        let client = x.client.clone();
+        let buffers = routing::HashBuffers {
+            x: matches!(call.key, HashKey::Content { .. }).then(|| handle(x)),
+            mask: mask_handle(mask),
+            indices: hashed.indices.handle.clone(),
+            weights: hashed.weights.handle.clone(),
+        };
+        routing::launch_hash(&client, &planned(call.plan), call.seed, buffers);
+        hashed
     }
 
-    fn moe_load(_indices: CubeTensor, _call: LoadCall) -> CubeTensor {
-        todo!()
+    fn moe_load(indices: CubeTensor, call: LoadCall) -> CubeTensor {
+        let counts = empty_like(&indices, [call.groups, call.routing.experts()], DType::I32);
+        let client = indices.client.clone();
+        let out = counts.handle.clone();
+        routing::launch_load(&client, &planned(call.plan), handle(indices), out);
+        counts
+    }
+}
+
+fn mask_handle(mask: Mask<CubeBackend>) -> Option<Handle> {
+    match mask {
+        Mask::All => None,
+        Mask::Only(mask) => Some(handle(mask)),
     }
 }
 
 impl RouterGradients for CubeBackend {
     fn moe_router_logits_backward(
-        _x: CubeTensor,
-        _w: CubeTensor,
-        _dlogits: CubeTensor,
-        _call: LogitsCall,
+        x: CubeTensor,
+        w: CubeTensor,
+        dlogits: CubeTensor,
+        call: LogitsCall,
     ) -> LogitsGradients<Self> {
-        todo!()
+        let [tokens, hidden] = x.meta.shape().dims();
+        let dtype = w.dtype;
+        let dx = empty_like(&x, [tokens, hidden], x.dtype);
+        let dw = empty_like(&x, [call.problem.experts(), hidden], DType::F32);
+        let client = x.client.clone();
+        let buffers = routing::LogitsBackwardBuffers {
+            dlogits: handle(dlogits),
+            x: handle(x),
+            w: handle(w),
+            dx: Some(dx.handle.clone()),
+            dw: Some(dw.handle.clone()),
+        };
+        routing::launch_logits_backward(&client, &planned(call.backward), buffers);
+        LogitsGradients {
+            dx,
+            dw: cast_like(dw, dtype),
+        }
     }
 
     fn moe_route_backward(
-        _gradient: CubeTensor,
-        _logits: CubeTensor,
-        _mask: Mask<Self>,
-        _routed: Routed<Self>,
-        _output: Output,
-        _call: RouteCall,
+        gradient: CubeTensor,
+        logits: CubeTensor,
+        mask: Mask<Self>,
+        routed: Routed<Self>,
+        output: TopkGradient,
+        call: RouteCall,
     ) -> CubeTensor {
-        todo!()
+        let p = &call.problem;
+        let dlogits = empty_like(&logits, [p.tokens(), p.experts()], DType::F32);
+        let client = logits.client.clone();
+        let [weights, probs, lse] = planned(call.backward);
+        let plan = match output {
+            TopkGradient::Weights => weights,
+            TopkGradient::Probs => probs,
+            TopkGradient::Lse => lse,
+        };
+        let buffers = routing::TopkBackwardBuffers {
+            logits: handle(logits),
+            mask: mask_handle(mask),
+            indices: handle(routed.indices),
+            weights: handle(routed.weights),
+            probs: handle(routed.probs),
+            lse: handle(routed.lse),
+            gradient: handle(gradient),
+            dlogits: dlogits.handle.clone(),
+        };
+        routing::launch_topk_backward(&client, &plan, buffers);
+        dlogits
     }
 }

@@ -12,7 +12,7 @@ use crate::ops::host::{
 };
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
-use moebius_shaders::routing::{self, Output, Score};
+use moebius_shaders::routing::{self, Score, TopkGradient};
 
 /// The mask's entries as booleans; everything is available without one.
 fn available(mask: Mask<Flex>, experts: usize) -> Vec<bool> {
@@ -60,10 +60,10 @@ impl RouterOps for Flex {
     }
 
     fn moe_hash(x: FloatTensor<Self>, mask: Mask<Self>, call: HashCall) -> Hashed<Self> {
-        let problem = &call.problem;
-        let available = available(mask, problem.experts());
-        let (indices, weights) = routing::hash::reference(problem, &floats(x), Some(&available));
-        let shape = [problem.tokens(), problem.top_k()];
+        let available = available(mask, call.routing.experts());
+        let (indices, weights) =
+            routing::hash_reference(&call.problem, call.seed, &floats(x), Some(&available));
+        let shape = [call.routing.tokens(), call.routing.top_k()];
         Hashed {
             indices: int_tensor(&indices, &shape),
             weights: float_tensor(weights, &shape),
@@ -71,8 +71,7 @@ impl RouterOps for Flex {
     }
 
     fn moe_load(indices: IntTensor<Self>, call: LoadCall) -> IntTensor<Self> {
-        let problem = &call.problem;
-        let (groups, experts) = (problem.groups(), problem.experts());
+        let (groups, experts) = (call.groups, call.routing.experts());
         let mut counts = vec![0; groups * experts];
         let indices = words(indices);
         let per_group = (indices.len() / groups).max(1);
@@ -104,7 +103,7 @@ impl RouterGradients for Flex {
         logits: FloatTensor<Self>,
         mask: Mask<Self>,
         routed: Routed<Self>,
-        output: Output,
+        output: TopkGradient,
         call: RouteCall,
     ) -> FloatTensor<Self> {
         let problem = &call.problem;
@@ -116,16 +115,16 @@ impl RouterGradients for Flex {
         for (t, row) in logits.chunks(experts).enumerate() {
             let chosen = &indices[t * top_k..(t + 1) * top_k];
             let row_gradient = match output {
-                Output::Weights => {
+                TopkGradient::Weights => {
                     let slots = t * top_k..(t + 1) * top_k;
                     let (weights, gradient) = (&weights[slots.clone()], &gradient[slots]);
                     weights_gradient(problem, (row, &available), (chosen, weights), gradient)
                 }
-                Output::Probs => {
+                TopkGradient::Probs => {
                     let gradient = &gradient[t * experts..(t + 1) * experts];
                     probs_gradient(row, &available, problem.score(), gradient)
                 }
-                Output::LogSumExp => {
+                TopkGradient::Lse => {
                     let softmax = scores(row, &available, Score::Softmax);
                     softmax.iter().map(|p| p * gradient[t]).collect()
                 }
@@ -183,7 +182,7 @@ fn in_best_groups(
     let Some(groups) = problem.groups() else {
         return candidates.collect();
     };
-    let size = available.len() / groups.count();
+    let size = available.len() / groups.count;
     let strength = |group: usize| -> f32 {
         let members = (group * size..(group + 1) * size).filter(|e| available[*e]);
         let best = descending(members.collect(), key);
@@ -192,8 +191,8 @@ fn in_best_groups(
         }
         best.iter().take(2).map(|e| key(*e)).sum()
     };
-    let mut best = descending((0..groups.count()).collect(), &strength);
-    best.truncate(groups.chosen());
+    let mut best = descending((0..groups.count).collect(), &strength);
+    best.truncate(groups.chosen);
     candidates.filter(|e| best.contains(&(e / size))).collect()
 }
 

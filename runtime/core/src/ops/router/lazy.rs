@@ -7,7 +7,7 @@ use super::{
 use crate::ops::MaskMetadata;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::{DType, Shape};
-use moebius_shaders::routing::Output;
+use moebius_shaders::routing::TopkGradient;
 
 fn spec<const D: usize>(shape: [usize; D], dtype: DType) -> TensorSpec {
     TensorSpec::new(Shape::from(shape), dtype)
@@ -32,7 +32,7 @@ pub(super) fn routed(
 }
 
 pub(super) fn hashed(_x: &TensorSpec, _mask: &MaskMetadata, call: &HashCall) -> HashedMetadata {
-    let p = &call.problem;
+    let p = &call.routing;
     HashedMetadata {
         indices: spec([p.tokens(), p.top_k()], DType::I32),
         weights: spec([p.tokens(), p.top_k()], DType::F32),
@@ -40,7 +40,7 @@ pub(super) fn hashed(_x: &TensorSpec, _mask: &MaskMetadata, call: &HashCall) -> 
 }
 
 pub(super) fn load(_indices: &TensorSpec, call: &LoadCall) -> TensorSpec {
-    spec([call.problem.groups(), call.problem.experts()], DType::I32)
+    spec([call.groups, call.routing.experts()], DType::I32)
 }
 
 pub(super) fn logits_gradients(
@@ -60,7 +60,7 @@ pub(super) fn route_gradient(
     logits: &TensorSpec,
     _mask: &MaskMetadata,
     _routed: &RoutedMetadata,
-    _output: &Output,
+    _output: &TopkGradient,
     _call: &RouteCall,
 ) -> TensorSpec {
     logits.clone()

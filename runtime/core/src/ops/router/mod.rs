@@ -14,16 +14,15 @@ use super::Mask;
 use super::Maybe;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
-use moebius_shaders::Element;
 use moebius_shaders::routing;
 
 /// Router logits.
 #[derive(Clone, Debug)]
 pub(crate) struct LogitsCall {
     pub(crate) problem: routing::Problem,
-    pub(crate) hidden: usize,
-    pub(crate) element: Element,
     pub(crate) plan: Option<routing::LogitsPlan>,
+    /// Present on a recording CubeCL device.
+    pub(crate) backward: Option<routing::LogitsBackwardPlan>,
 }
 
 /// A choice of experts.
@@ -31,20 +30,27 @@ pub(crate) struct LogitsCall {
 pub(crate) struct RouteCall {
     pub(crate) problem: routing::Problem,
     pub(crate) plan: Option<routing::Plan>,
+    /// Of weights, probabilities and log-sum-exp; present on a recording CubeCL device.
+    pub(crate) backward: Option<[routing::TopkBackwardPlan; 3]>,
 }
 
 /// A choice of experts by hash.
 #[derive(Clone, Debug)]
 pub(crate) struct HashCall {
-    pub(crate) problem: routing::hash::Problem,
-    pub(crate) plan: Option<routing::hash::Plan>,
+    pub(crate) routing: routing::Problem,
+    pub(crate) problem: routing::HashProblem,
+    pub(crate) key: routing::HashKey,
+    pub(crate) seed: u32,
+    pub(crate) plan: Option<routing::HashPlan>,
 }
 
 /// A count of choices.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadCall {
-    pub(crate) problem: routing::load::Problem,
-    pub(crate) plan: Option<routing::load::Plan>,
+    pub(crate) routing: routing::Problem,
+    /// Groups of tokens that are counted by themselves.
+    pub(crate) groups: usize,
+    pub(crate) plan: Option<routing::LoadPlan>,
 }
 
 /// What restricts and biases a choice.
@@ -139,7 +145,7 @@ pub(crate) trait RouterGradients: Backend {
         logits: FloatTensor<Self>,
         #[extension_type] mask: Mask<Self>,
         #[extension_type] routed: Routed<Self>,
-        output: routing::Output,
+        output: routing::TopkGradient,
         call: RouteCall,
     ) -> FloatTensor<Self>;
 }

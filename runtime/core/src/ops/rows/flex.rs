@@ -13,9 +13,12 @@ type Rows = FloatTensor<Flex>;
 impl RowsOps for Flex {
     fn moe_gather(x: Rows, sorted: Sorted<Self>, call: RowsCall) -> Rows {
         let segments = Segments::of(sorted);
-        let (dtype, top_k) = (x.dtype(), call.routing.top_k());
+        let (dtype, top_k) = (x.dtype(), call.problem.top_k());
         let rows = gathered(&to_f32(x), &segments, top_k);
-        cast_like(segments.padded(rows, call.row_bound, call.width), dtype)
+        cast_like(
+            segments.padded(rows, call.problem.row_bound(), call.problem.width()),
+            dtype,
+        )
     }
 
     fn moe_combine(rows: Rows, weights: Maybe<Self>, sorted: Sorted<Self>, call: RowsCall) -> Rows {
@@ -23,7 +26,7 @@ impl RowsOps for Flex {
         let dtype = rows.dtype();
         let rows = segments.unpadded(to_f32(rows));
         let weights = weights.into_option().map(floats);
-        let y = combined(rows, weights.as_deref(), &segments, call.routing.top_k());
+        let y = combined(rows, weights.as_deref(), &segments, call.problem.top_k());
         cast_like(y, dtype)
     }
 
@@ -49,12 +52,15 @@ impl RowsGradients for Flex {
         call: RowsCall,
     ) -> CombineGradients<Self> {
         let segments = Segments::of(sorted);
-        let (dtype, top_k) = (rows.dtype(), call.routing.top_k());
+        let (dtype, top_k) = (rows.dtype(), call.problem.top_k());
         let dy = gathered(&to_f32(dy), &segments, top_k);
         let dots = row_dots(&segments.unpadded(to_f32(rows)), &dy);
         let drows = Self::float_mul(dy, segments.of_rows(&floats(weights)));
         CombineGradients {
-            rows: cast_like(segments.padded(drows, call.row_bound, call.width), dtype),
+            rows: cast_like(
+                segments.padded(drows, call.problem.row_bound(), call.problem.width()),
+                dtype,
+            ),
             weights: segments.to_slots(&dots, top_k),
         }
     }

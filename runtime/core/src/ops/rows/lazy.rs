@@ -10,7 +10,7 @@ fn rows(like: &TensorSpec, rows: usize, width: usize) -> TensorSpec {
 }
 
 pub(super) fn gathered(x: &TensorSpec, _sorted: &SortedMetadata, call: &RowsCall) -> TensorSpec {
-    rows(x, call.row_bound, call.width)
+    rows(x, call.problem.row_bound(), call.problem.width())
 }
 
 pub(super) fn combined(
@@ -19,7 +19,7 @@ pub(super) fn combined(
     _sorted: &SortedMetadata,
     call: &RowsCall,
 ) -> TensorSpec {
-    rows(input, call.routing.tokens(), call.width)
+    rows(input, call.problem.tokens(), call.problem.width())
 }
 
 pub(super) fn combine_gradients(

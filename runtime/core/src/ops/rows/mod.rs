@@ -16,15 +16,11 @@ use super::{Maybe, Sorted};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use moebius_shaders::permute::{self, neighbours};
-use moebius_shaders::{Element, routing};
 
 /// A move of rows of `width` elements.
 #[derive(Clone, Debug)]
 pub(crate) struct RowsCall {
-    pub(crate) routing: routing::Problem,
-    pub(crate) row_bound: usize,
-    pub(crate) width: usize,
-    pub(crate) element: Element,
+    pub(crate) problem: permute::RowsProblem,
     pub(crate) plan: Option<permute::RowsPlan>,
 }
 

@@ -30,7 +30,7 @@ impl SortOps for Flex {
                 mask.as_deref(),
                 factors.as_deref(),
             );
-            keys = capacity::reference_each(&keys, &floats(weights), &capacities);
+            keys = capacity::reference(&keys, &floats(weights), &capacities);
         }
         let mut order: Vec<u32> = (0..slots as u32).collect();
         order.sort_by_key(|slot| keys[*slot as usize].min(experts as u32));
