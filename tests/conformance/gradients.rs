@@ -64,9 +64,9 @@ pub(crate) fn switch(target: &Target) -> Outcome {
 }
 
 pub(crate) fn hash(target: &Target) -> Outcome {
-    // A hash of the values changes with every difference.
+    // Any change of the content would change the choice.
     let config = HashConfig {
-        key: HashKey::Position { sequence: 3 },
+        key: HashKey::Position { sequence: 7 },
         ..HashConfig::default()
     };
     router(target, RouterConfig::Hash(config), 13)
