@@ -7,7 +7,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
 use moebius::moe::{
     Activation, Adapted, DynamicConfig, ExpertChoiceConfig, ExpertKind, Groups, HashConfig,
-    LearnedConfig, MoeConfig, MoeLayer, MoeWeights, RouteConfig, RouterConfig, Score,
+    HashKey, LearnedConfig, MoeConfig, MoeLayer, MoeWeights, RouteConfig, RouterConfig, Score,
     SharedExpertConfig, SigmoidBiasConfig, SwitchConfig, TopKConfig,
 };
 use moebius_tests::gradients::{Probe, filled, trained_parameters};
@@ -64,7 +64,12 @@ pub(crate) fn switch(target: &Target) -> Outcome {
 }
 
 pub(crate) fn hash(target: &Target) -> Outcome {
-    router(target, RouterConfig::Hash(HashConfig::default()), 13)
+    // Any change of the content would change the choice.
+    let config = HashConfig {
+        key: HashKey::Position { sequence: 7 },
+        ..HashConfig::default()
+    };
+    router(target, RouterConfig::Hash(config), 13)
 }
 
 pub(crate) fn learned(target: &Target) -> Outcome {

@@ -472,6 +472,8 @@ pub(crate) fn configurations_are_data(_: &Target) -> Outcome {
         ..Default::default()
     }));
     assert_eq!(serde_json::from_str::<MoeConfig>(short).unwrap(), want);
+    let learned = moebius::moe::LearnedConfig::default();
+    assert_eq!((learned.width, learned.layers), (512, 2));
     let unknown = short.replace("seed", "salt");
     assert!(serde_json::from_str::<MoeConfig>(&unknown).is_err());
     Outcome::Ran

@@ -69,6 +69,12 @@ pub(crate) enum Command {
     Emit(EmitArgs),
     /// Measure, after checking the result.
     Bench(BenchArgs),
+    /// Train a small mixture-of-experts transformer on a text
+    ///
+    /// It learns to continue the text byte by byte. The loss is the cross entropy in nats a byte: 5.5
+    /// is guessing, and the bundled text (half of Moby-Dick) takes about a minute to half of it.
+    #[command(verbatim_doc_comment)]
+    Train(TrainArgs),
 }
 
 /// `verify`.
@@ -246,6 +252,84 @@ pub(crate) enum BenchPeer {
     /// PyTorch's loop over experts.
     Torch,
 }
+
+/// `train`.
+///
+/// A number that is left out is the default's, or with `--resume` the checkpoint's.
+#[derive(Debug, Args)]
+#[command(after_help = TRAIN_EXAMPLES)]
+pub(crate) struct TrainArgs {
+    /// Device to train on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+
+    /// Steps in all; the learning rate falls towards the last [default: 300].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) steps: Option<usize>,
+
+    /// Sequences in a step [default: 16].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) batch: Option<usize>,
+
+    /// Bytes in a sequence [default: 64].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) seq: Option<usize>,
+
+    /// Width of a token; experts are twice as wide [default: 64].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) hidden: Option<usize>,
+
+    /// Blocks of attention and experts [default: 2].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) layers: Option<usize>,
+
+    /// Experts in each block [default: 8].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) experts: Option<usize>,
+
+    /// Experts per token [default: 2].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) top_k: Option<usize>,
+
+    /// Peak of the learning rate [default: 0.007].
+    #[arg(long, value_name = "R")]
+    pub(crate) learning_rate: Option<f32>,
+
+    /// Decides the first weights and the batches [default: 0].
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// File to learn from [default: the bundled text].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) text: Option<PathBuf>,
+
+    /// Steps between two reports, and between two checkpoints.
+    #[arg(long, value_name = "N", default_value = "20", value_parser = positive)]
+    pub(crate) every: usize,
+
+    /// Folder to keep a checkpoint in; created where missing.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkpoint: Option<PathBuf>,
+
+    /// Go on from the checkpoint.
+    #[arg(long, requires = "checkpoint")]
+    pub(crate) resume: bool,
+
+    /// Stop after this many steps of this run, before the last of all.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) stop_after: Option<usize>,
+}
+
+const TRAIN_EXAMPLES: &str = "\
+Examples:
+  moebius train
+  moebius train --device flex --checkpoint run --stop-after 100
+  moebius train --device flex --checkpoint run --resume
+  moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
+
+A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every
+report is an object on its own line, and so is the result. Exit codes: 0 the loss fell, 1 it did not,
+2 an error.";
 
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {

@@ -1,0 +1,160 @@
+//! How the training goes.
+
+use std::time::Instant;
+
+use burn::tensor::{Int, Tensor};
+use serde::Serialize;
+
+use crate::config::TrainConfig;
+use crate::decoder::DecoderOutput;
+use crate::error::Error;
+
+/// The steps since the last report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Steps done in all.
+    pub step: usize,
+    /// Cross entropy of each step, in nats a byte, before its update.
+    pub losses: Vec<f32>,
+    /// Their mean.
+    pub loss: f32,
+    /// Mean of what balance and z-loss added.
+    pub auxiliary: f32,
+    /// Rate of the last step.
+    pub learning_rate: f64,
+    /// Tokens learned from in a second; the first steps include the compilation of kernels.
+    pub tokens_per_s: f64,
+    /// What the experts of each block got.
+    pub layers: Vec<LayerLoad>,
+}
+
+/// What the experts of one block got.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayerLoad {
+    /// Slots of each expert.
+    pub counts: Vec<u64>,
+    /// Slots that reached no expert.
+    pub dropped: u64,
+    /// Share of each expert in all slots.
+    pub utilization: Vec<f64>,
+    /// Standard deviation (unbiased) of the counts over their mean: 0 where all get the same.
+    pub variation: f64,
+}
+
+impl LayerLoad {
+    fn new(counts: Vec<u64>, dropped: u64) -> Self {
+        let sum = counts.iter().sum::<u64>().max(1) as f64;
+        let mean = sum / counts.len() as f64;
+        let squares: f64 = counts.iter().map(|&n| (n as f64 - mean).powi(2)).sum();
+        let deviation = (squares / counts.len().saturating_sub(1).max(1) as f64).sqrt();
+        Self {
+            utilization: counts.iter().map(|&n| n as f64 / sum).collect(),
+            variation: deviation / mean,
+            counts,
+            dropped,
+        }
+    }
+
+    /// Experts that got something.
+    pub fn used(&self) -> usize {
+        self.counts.iter().filter(|&&n| n > 0).count()
+    }
+}
+
+/// What is gathered on the device between two reports.
+pub(crate) struct Window {
+    since: Instant,
+    losses: Vec<Tensor<1>>,
+    auxiliary: Vec<Tensor<1>>,
+    layers: Vec<(Tensor<1, Int>, Tensor<1, Int>)>,
+}
+
+impl Window {
+    /// An empty one that begins now.
+    pub(crate) fn begin() -> Self {
+        Self {
+            since: Instant::now(),
+            losses: Vec::new(),
+            auxiliary: Vec::new(),
+            layers: Vec::new(),
+        }
+    }
+
+    /// Adds a step, without waiting for it.
+    pub(crate) fn add(
+        &mut self,
+        loss: Tensor<1>,
+        auxiliary: Tensor<1>,
+        output: &DecoderOutput,
+    ) -> Result<(), Error> {
+        self.losses.push(loss.inner());
+        self.auxiliary.push(auxiliary.inner());
+        for (layer, moe) in output.moe.iter().enumerate() {
+            let (load, dropped) = (
+                moe.routing.load()?.inner(),
+                moe.dropped_slots.clone().inner(),
+            );
+            match self.layers.get_mut(layer) {
+                Some(sums) => *sums = (sums.0.clone() + load, sums.1.clone() + dropped),
+                None => self.layers.push((load, dropped)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the device and reads everything, at step `step`.
+    pub(crate) fn read(self, step: usize, config: &TrainConfig) -> Result<Report, Error> {
+        let losses = read(self.losses)?;
+        let auxiliary = read(self.auxiliary)?;
+        let seconds = self.since.elapsed().as_secs_f64();
+        let count = |tensor: Tensor<1, Int>| tensor.try_into_vec_as::<u64>().map_err(Error::device);
+        let mut layers = Vec::with_capacity(self.layers.len());
+        for (counts, dropped) in self.layers {
+            layers.push(LayerLoad::new(count(counts)?, count(dropped)?.iter().sum()));
+        }
+        Ok(Report {
+            step,
+            loss: mean(&losses),
+            auxiliary: mean(&auxiliary),
+            learning_rate: config.rate(step.saturating_sub(1)),
+            tokens_per_s: (losses.len() * config.tokens()) as f64 / seconds,
+            losses,
+            layers,
+        })
+    }
+}
+
+fn read(tensors: Vec<Tensor<1>>) -> Result<Vec<f32>, Error> {
+    if tensors.is_empty() {
+        return Ok(Vec::new());
+    }
+    Tensor::cat(tensors, 0)
+        .try_into_vec_as::<f32>()
+        .map_err(Error::device)
+}
+
+/// NaN for nothing.
+fn mean(values: &[f32]) -> f32 {
+    let sum: f64 = values.iter().copied().map(f64::from).sum();
+    (sum / values.len() as f64) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LayerLoad;
+
+    #[test]
+    fn a_load_is_counted_shared_and_compared() {
+        let even = LayerLoad::new(vec![5, 5, 5, 5], 0);
+        assert_eq!((even.variation, even.used()), (0.0, 4));
+        let uneven = LayerLoad::new(vec![0, 8, 0, 0], 2);
+        assert_eq!(uneven.utilization, [0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(
+            (uneven.variation, uneven.used(), uneven.dropped),
+            (2.0, 1, 2)
+        );
+        // One expert, or no slots at all, divides by nothing.
+        assert_eq!(LayerLoad::new(vec![3], 0).variation, 0.0);
+        assert_eq!(LayerLoad::new(vec![0, 0], 0).utilization, [0.0, 0.0]);
+    }
+}

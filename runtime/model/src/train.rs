@@ -1,0 +1,184 @@
+//! The training loop, one step at a time.
+
+use burn::grad_clipping::GradientClipping;
+use burn::module::Module;
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+use crate::adam::{self, Adam};
+use crate::checkpoint::{Checkpoint, Progress};
+use crate::config::TrainConfig;
+use crate::decoder::{Decoder, DecoderOutput};
+use crate::error::{CheckpointError, Error};
+use crate::random::Random;
+use crate::report::{Report, Window};
+use crate::text::Text;
+
+/// Adam forgets old squares after about a hundred steps, which is what short trainings want.
+const BETA_2: f32 = 0.99;
+
+/// A decoder being trained.
+pub struct Trainer {
+    config: TrainConfig,
+    text: Text,
+    device: Device,
+    decoder: Decoder,
+    optimizer: ModuleOptimizer,
+    progress: Progress,
+    window: Window,
+}
+
+impl Trainer {
+    /// A training from its first step on `device`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] and [`Error::Moebius`] for numbers that don't fit each other or the text.
+    pub fn new(config: TrainConfig, text: Text, device: &Device) -> Result<Self, Error> {
+        config.check()?;
+        text.batch(config.seed, 0, 0, config.decoder.sequence)?;
+        let device = device.clone().autodiff();
+        let adamw = AdamWConfig::new()
+            .with_beta_2(BETA_2)
+            .with_weight_decay(config.weight_decay)
+            .build();
+        let clipping = GradientClipping::Norm(config.clip_norm);
+        Ok(Self {
+            decoder: config.decoder.init(config.seed, &device)?,
+            optimizer: ModuleOptimizer::from(Adam(adamw)).with_grad_clipping(clipping),
+            progress: Progress::default(),
+            window: Window::begin(),
+            config,
+            text,
+            device,
+        })
+    }
+
+    /// The training that `checkpoint` was taken of; on the same kind of device it goes on bit for bit
+    /// as if it had never stopped.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`], and [`Error::Checkpoint`] for a checkpoint of another text or with records
+    /// that don't fit the decoder.
+    pub fn resume(checkpoint: Checkpoint, text: Text, device: &Device) -> Result<Self, Error> {
+        checkpoint.check_text(&text)?;
+        let new = Self::new(*checkpoint.config(), text, device)?;
+        let progress = checkpoint.progress();
+        let (decoder, optimizer) = checkpoint.into_records();
+        let refused = |error: burn::store::RecordError| CheckpointError::Record(error.to_string());
+        let decoder = new.decoder.try_load_record(decoder).map_err(refused)?;
+        // Burn leaves out what it can't read, and would start that parameter's moments anew.
+        let parameters = decoder.clone().into_record().len();
+        let expected = if progress.step == 0 {
+            0
+        } else {
+            adam::TENSORS * parameters
+        };
+        if optimizer.len() != expected {
+            let got = optimizer.len();
+            let message = format!("moments: expected {expected} tensors, got {got}");
+            return Err(CheckpointError::Record(message).into());
+        }
+        Ok(Self {
+            decoder,
+            optimizer: new.optimizer.load_record(optimizer),
+            progress,
+            window: Window::begin(),
+            ..new
+        })
+    }
+
+    /// The numbers of this training.
+    pub fn config(&self) -> &TrainConfig {
+        &self.config
+    }
+
+    /// The decoder as it is now.
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// Numbers that are trained.
+    pub fn parameters(&self) -> usize {
+        self.decoder.num_params()
+    }
+
+    /// Steps done.
+    pub fn steps_done(&self) -> usize {
+        self.progress.step
+    }
+
+    /// Whether all steps are done.
+    pub fn is_finished(&self) -> bool {
+        self.progress.step >= self.config.steps
+    }
+
+    /// Cross entropy of the very first step, once it was reported.
+    pub fn first_loss(&self) -> Option<f32> {
+        self.progress.first_loss
+    }
+
+    /// Learns from one batch. Nothing is read back, so an accelerator never waits for the host.
+    ///
+    /// # Errors
+    /// [`Error::Moebius`] when the device can't run a layer.
+    pub fn step(&mut self) -> Result<(), Error> {
+        let step = self.progress.step;
+        // Whatever a layer draws on the device depends on the step, not on the steps before it.
+        self.device
+            .seed(Random::new(&[self.config.seed, step as u64]).next());
+        let (output, loss) = self.forward(step)?;
+        let mut extra = Tensor::zeros([1], &self.device);
+        for moe in &output.moe {
+            extra = extra + moe.losses()?.weighted(&self.config.losses());
+        }
+        let gradients = (loss.clone() + extra.clone()).backward();
+        let gradients = GradientsParams::from_grads(gradients, &self.decoder);
+        let rate = self.config.rate(step);
+        self.decoder = self.optimizer.step(rate, self.decoder.clone(), gradients);
+        self.window.add(loss, extra, &output)?;
+        self.progress.step += 1;
+        Ok(())
+    }
+
+    /// The forward of a step: what came out, and its mean cross entropy \[1\].
+    fn forward(&self, step: usize) -> Result<(DecoderOutput, Tensor<1>), Error> {
+        let (count, length) = (self.config.batch, self.config.decoder.sequence);
+        let batch = self.text.batch(self.config.seed, step, count, length)?;
+        let tensor = |bytes: Vec<i32>| {
+            Tensor::<2, Int>::from_data(TensorData::new(bytes, [count, length]), &self.device)
+        };
+        let output = self.decoder.forward(tensor(batch.inputs))?;
+        let logits = output.logits.clone().flatten(0, 1);
+        let targets = tensor(batch.targets).flatten(0, 1);
+        let loss = CrossEntropyLossConfig::new()
+            .init(&self.device)
+            .forward(logits, targets);
+        Ok((output, loss))
+    }
+
+    /// The steps since the last report; the one place that waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    pub fn report(&mut self) -> Result<Report, Error> {
+        let window = std::mem::replace(&mut self.window, Window::begin());
+        let report = window.read(self.progress.step, &self.config)?;
+        let steps_before = self.progress.step - report.losses.len();
+        if steps_before == 0 {
+            self.progress.first_loss = report.losses.first().copied();
+        }
+        Ok(report)
+    }
+
+    /// Everything needed to go on from here.
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint::new(
+            self.config,
+            &self.text,
+            self.progress,
+            self.decoder.clone().into_record(),
+            self.optimizer.to_record(),
+        )
+    }
+}
