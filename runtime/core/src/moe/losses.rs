@@ -94,10 +94,10 @@ impl Routing {
         let mean = probs.clone().mean_dim(0);
         let share = share(self.load()?.unsqueeze());
         Ok(Losses {
-            switch: (share * mean.clone()).sum() * experts as f64,
+            switch: total(share * mean.clone()) * experts as f64,
             gshard: self.gshard(probs, groups)?,
             entropy: entropy_gap(mean),
-            z: self.logsumexp.clone().powi_scalar(2).mean(),
+            z: total(self.logsumexp.clone().powi_scalar(2).unsqueeze()) / tokens as f64,
         })
     }
 
@@ -114,8 +114,15 @@ impl Routing {
             .reshape([groups, tokens / groups, experts])
             .mean_dim(1);
         let mean = mean.reshape([groups, experts]);
-        Ok((share * mean).sum() * (experts as f64 / groups as f64))
+        Ok(total(share * mean) * (experts as f64 / groups as f64))
     }
+}
+
+/// \[1\]: the sum of all elements, one axis at a time: Burn's sum over everything adds atomically on
+/// some devices, in whatever order.
+fn total(x: Tensor<2>) -> Tensor<1> {
+    let [rows, columns] = x.dims();
+    x.reshape([1, rows * columns]).sum_dim(1).reshape([1])
 }
 
 /// Every row of counts divided by its sum; 0 where that is 0.
@@ -134,7 +141,7 @@ fn entropy_gap(q: Tensor<2>) -> Tensor<1> {
     const SERIES_BELOW: f64 = 0.25;
     let experts = q.dims()[1] as f64;
     if experts == 1.0 {
-        return q.zeros_like().sum();
+        return total(q.zeros_like());
     }
     let ratio = q * experts;
     let d = ratio.clone() - 1.0;
@@ -148,7 +155,7 @@ fn entropy_gap(q: Tensor<2>) -> Tensor<1> {
     let ratio = ratio.clamp_min(1e-30);
     let far = ratio.clone() * ratio.log() - d.clone();
     let gap = far.mask_where(d.abs().lower_elem(SERIES_BELOW), near);
-    gap.sum() / (experts * experts.ln())
+    total(gap) / (experts * experts.ln())
 }
 
 #[cfg(all(test, feature = "flex"))]
