@@ -3,7 +3,7 @@
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::ops::IntTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, Flex, TensorMetadata};
+use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::{DType, FloatDType, Shape, Slice, TensorData};
 
 /// The f32 values of a tensor.
@@ -122,8 +122,4 @@ pub(super) fn add_bias(
         Some(bias) => Flex::float_add(rows, bias),
         None => rows,
     }
-}
-
-pub(super) fn zeros<const D: usize>(shape: [usize; D]) -> FloatTensor<Flex> {
-    float_tensor(vec![0.0; shape.iter().product()], &shape)
 }

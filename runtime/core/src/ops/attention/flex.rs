@@ -4,8 +4,8 @@ use super::{Attended, AttentionCall, Projections, SegmentAttentionGradients, Seg
 use crate::ops::Sorted;
 use crate::ops::host::{cast_like, float_tensor, floats};
 use crate::ops::rows::host::Segments;
+use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Flex, TensorMetadata};
 use std::ops::Range;
 
 /// Host copies of the inputs, and where everything lies.

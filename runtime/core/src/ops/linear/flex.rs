@@ -4,8 +4,8 @@ use super::{LinearCall, LinearGradientOps, LinearGradients, LinearOps, Needs};
 use crate::ops::host::{cast_like, expert, matmul, rows_of, to_f32};
 use crate::ops::rows::host::Segments;
 use crate::ops::{Maybe, Sorted};
+use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Flex, TensorMetadata};
 
 type Rows = FloatTensor<Flex>;
 

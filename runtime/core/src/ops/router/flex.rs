@@ -10,8 +10,8 @@ use crate::ops::host::{
     cast_like, float_tensor, floats, int_tensor, matmul, matmul_transposed, to_f32, transpose,
     words,
 };
+use burn::backend::Flex;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Flex, TensorMetadata};
 use moebius_shaders::routing::{self, Score, TopkGradient};
 
 /// The mask's entries as booleans; everything is available without one.

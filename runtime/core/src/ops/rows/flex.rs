@@ -4,9 +4,9 @@ use super::host::{Segments, combined, gathered, row_dots};
 use super::{CombineGradients, NeighboursCall, RowsCall, RowsGradients, RowsOps};
 use crate::ops::host::{cast_like, float_tensor, floats, to_f32};
 use crate::ops::{Maybe, Sorted};
+use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Flex, TensorMetadata};
 
 type Rows = FloatTensor<Flex>;
 
