@@ -20,8 +20,8 @@
 //! ```
 
 mod adam;
-mod balance;
 mod checkpoint;
+mod clip;
 mod config;
 mod decoder;
 mod error;
