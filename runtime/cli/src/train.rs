@@ -222,7 +222,7 @@ fn loads(layers: &[LayerLoad], screen: &mut Screen) -> Result<(), CliError> {
         let unused = layer.used() < layer.counts.len();
         let cells = [
             index.to_string(),
-            format!("{:.2}", layer.variation),
+            format!("{:.2}", layer.coefficient_of_variation),
             layer.dropped.to_string(),
             shares.join(" "),
         ];

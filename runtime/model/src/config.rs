@@ -123,7 +123,7 @@ pub struct TrainConfig {
     pub learning_rate: f32,
     /// AdamW's.
     pub weight_decay: f32,
-    /// The largest norm of the gradient of one parameter tensor.
+    /// The largest norm of the gradient of all parameters.
     pub clip_norm: f32,
     /// Weight of the balance loss (Switch): it keeps the experts in use.
     pub balance: f32,
@@ -154,6 +154,16 @@ impl TrainConfig {
     /// Tokens in a step.
     pub fn tokens(&self) -> usize {
         self.batch * self.decoder.sequence
+    }
+
+    /// What the layers' losses weigh beside the cross entropy.
+    pub fn losses(&self) -> LossWeights {
+        LossWeights {
+            switch: f64::from(self.balance),
+            z: f64::from(self.z),
+            gshard: 0.0,
+            entropy: 0.0,
+        }
     }
 
     /// The rate of step `step`, counted from 0: a straight rise, then half a cosine down to a tenth.

@@ -1,17 +1,13 @@
 //! The transformer: bytes in, logits of the next byte out.
 
 use burn::module::{Module, Param};
-use burn::nn::{Linear, RmsNorm, RmsNormConfig};
-use burn::tensor::activation::softmax;
-use burn::tensor::{Bool, Device, Int, Tensor};
-use moebius::moe::{MoeLayer, MoeOutput, MoeWeights};
+use burn::nn::{RmsNorm, RmsNormConfig};
+use burn::tensor::{Device, Int, Tensor};
+use moebius::moe::{DenseRows, MoeLayer, MoeOutput, MoeWeights};
 
 use crate::config::{DecoderConfig, VOCABULARY};
 use crate::error::Error;
 use crate::random::Random;
-
-/// Below every score that counts; −∞ is no literal in WGSL.
-const MASKED: f32 = -1e9;
 
 /// A causal transformer over bytes, normalised before each part, with experts where others have one
 /// feed-forward layer.
@@ -25,8 +21,8 @@ pub struct Decoder {
     pub blocks: Vec<Block>,
     /// Before the head.
     pub norm: RmsNorm,
-    /// hidden → 256.
-    pub head: Linear,
+    /// \[256, hidden\].
+    pub head: Param<Tensor<2>>,
 }
 
 /// x + attention(norm(x)), then x + experts(norm(x)).
@@ -42,17 +38,17 @@ pub struct Block {
     pub moe: MoeLayer,
 }
 
-/// softmax(causal(q·kᵀ/√d))·v in every head of width d.
+/// softmax(causal(q·kᵀ/√d))·v in every head of width d. All weights are \[hidden, hidden\], out by in.
 #[derive(Module, Debug)]
 pub struct Attention {
-    /// hidden → hidden, all heads.
-    pub query: Linear,
-    /// hidden → hidden.
-    pub key: Linear,
-    /// hidden → hidden.
-    pub value: Linear,
-    /// hidden → hidden, after the heads are joined.
-    pub out: Linear,
+    /// x → q, all heads.
+    pub query: Param<Tensor<2>>,
+    /// x → k.
+    pub key: Param<Tensor<2>>,
+    /// x → v.
+    pub value: Param<Tensor<2>>,
+    /// The heads' results, side by side → y.
+    pub out: Param<Tensor<2>>,
     /// Number of heads.
     pub heads: usize,
 }
@@ -60,10 +56,10 @@ pub struct Attention {
 /// What a forward returns.
 #[derive(Debug)]
 pub struct DecoderOutput {
-    /// \[batch, sequence, 256\].
-    pub logits: Tensor<3>,
+    /// \[batch · sequence, 256\].
+    pub logits: Tensor<2>,
     /// What the experts of each block did.
-    pub moe: Vec<MoeOutput<3>>,
+    pub moe: Vec<MoeOutput<2>>,
 }
 
 impl DecoderConfig {
@@ -82,15 +78,15 @@ impl DecoderConfig {
                 .map(|_| self.block(random, device))
                 .collect::<Result<_, _>>()?,
             norm: RmsNormConfig::new(hidden).init(device),
-            head: linear([hidden, VOCABULARY], random, device),
+            head: random.parameter([VOCABULARY, hidden], bound(hidden), device),
         })
     }
 
     fn block(&self, random: &mut Random, device: &Device) -> Result<Block, Error> {
         let (h, f, e) = (self.hidden, self.inter, self.experts);
         let norm = || RmsNormConfig::new(h).init(device);
-        let square = |random: &mut Random| linear([h, h], random, device);
         let (narrow, wide) = (bound(h), bound(f));
+        let square = |random: &mut Random| random.parameter([h, h], narrow, device);
         let weights = MoeWeights {
             router: random.parameter([e, h], narrow, device).val(),
             w_in: random.parameter([e, 2 * f, h], narrow, device).val(),
@@ -118,13 +114,6 @@ fn bound(inputs: usize) -> f32 {
     1.0 / (inputs as f32).sqrt()
 }
 
-fn linear(shape: [usize; 2], random: &mut Random, device: &Device) -> Linear {
-    Linear {
-        weight: random.parameter(shape, bound(shape[0]), device),
-        bias: None,
-    }
-}
-
 impl Decoder {
     /// The logits of the byte after each of `bytes` \[batch, sequence\], which sees no later one.
     ///
@@ -139,41 +128,33 @@ impl Decoder {
             return Err(Error::config("sequence", expected, sequence));
         }
         let tokens = self.embedding.val().select(0, bytes.flatten(0, 1));
-        let positions = self.positions.val().narrow(0, 0, sequence);
-        let mut x = tokens.reshape([batch, sequence, hidden]) + positions.unsqueeze();
+        let rows = DenseRows::new(&tokens)?;
+        let places = self.positions.val().narrow(0, 0, sequence);
+        let x = tokens.reshape([batch, sequence, hidden]) + places.unsqueeze();
+        let mut x = x.reshape([batch * sequence, hidden]);
         let mut moe = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
-            let seen = block
-                .attention
-                .forward(block.attention_norm.forward(x.clone()));
-            x = x + seen;
+            let before = block.attention_norm.forward(x.clone());
+            x = x + block.attention.forward(&rows, before, sequence)?;
             let routed = block.moe.forward(block.moe_norm.forward(x.clone()))?;
             x = x + routed.y.clone();
             moe.push(routed);
         }
-        Ok(DecoderOutput {
-            logits: self.head.forward(self.norm.forward(x)),
-            moe,
-        })
+        let logits = rows.linear(self.norm.forward(x), self.head.val())?;
+        Ok(DecoderOutput { logits, moe })
     }
 }
 
 impl Attention {
-    /// x \[batch, sequence, hidden\] to the same shape.
-    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let [batch, sequence, hidden] = x.dims();
-        let width = hidden / self.heads;
-        let heads = |layer: &Linear| {
-            let y = layer.forward(x.clone());
-            y.reshape([batch, sequence, self.heads, width])
-                .swap_dims(1, 2)
-        };
-        let (query, key, value) = (heads(&self.query), heads(&self.key), heads(&self.value));
-        let scores = query.matmul(key.transpose()) / (width as f64).sqrt();
-        let later = Tensor::<2, Bool>::tril_mask([sequence, sequence], 0, &x.device());
-        let scores = scores.mask_fill(later.unsqueeze(), MASKED);
-        let seen = softmax(scores, 3).matmul(value);
-        let joined = seen.swap_dims(1, 2).reshape([batch, sequence, hidden]);
-        self.out.forward(joined)
+    /// Sequences of `sequence` tokens, one after the other: x \[tokens, hidden\] to the same shape.
+    fn forward(&self, rows: &DenseRows, x: Tensor<2>, sequence: usize) -> Result<Tensor<2>, Error> {
+        let project = |weight: &Param<Tensor<2>>| rows.linear(x.clone(), weight.val());
+        let heads = [
+            project(&self.query)?,
+            project(&self.key)?,
+            project(&self.value)?,
+        ];
+        let seen = rows.attention(heads, self.heads, sequence, true)?;
+        Ok(rows.linear(seen, self.out.val())?)
     }
 }

@@ -21,6 +21,7 @@
 
 mod adam;
 mod checkpoint;
+mod clip;
 mod config;
 mod decoder;
 mod error;

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use burn::tensor::{Int, Tensor};
+use moebius::moe::LoadStatistics;
 use serde::Serialize;
 
 use crate::config::TrainConfig;
@@ -33,31 +34,29 @@ pub struct Report {
 pub struct LayerLoad {
     /// Slots of each expert.
     pub counts: Vec<u64>,
-    /// Slots that reached no expert.
-    pub dropped: u64,
     /// Share of each expert in all slots.
     pub utilization: Vec<f64>,
-    /// Standard deviation (unbiased) of the counts over their mean: 0 where all get the same.
-    pub variation: f64,
+    /// Standard deviation of the counts over their mean: 0 where all get the same.
+    pub coefficient_of_variation: f64,
+    /// Slots that reached no expert.
+    pub dropped: u64,
 }
 
 impl LayerLoad {
-    fn new(counts: Vec<u64>, dropped: u64) -> Self {
-        let sum = counts.iter().sum::<u64>().max(1) as f64;
-        let mean = sum / counts.len() as f64;
-        let squares: f64 = counts.iter().map(|&n| (n as f64 - mean).powi(2)).sum();
-        let deviation = (squares / counts.len().saturating_sub(1).max(1) as f64).sqrt();
-        Self {
-            utilization: counts.iter().map(|&n| n as f64 / sum).collect(),
-            variation: deviation / mean,
-            counts,
-            dropped,
-        }
-    }
-
     /// Experts that got something.
     pub fn used(&self) -> usize {
         self.counts.iter().filter(|&&n| n > 0).count()
+    }
+
+    fn read(load: Tensor<1, Int>, dropped: Tensor<1, Int>) -> Result<Self, Error> {
+        let statistics = LoadStatistics::read(load)?;
+        let dropped = dropped.try_into_vec_as::<u64>().map_err(Error::device)?;
+        Ok(Self {
+            counts: statistics.counts,
+            utilization: statistics.utilization,
+            coefficient_of_variation: statistics.coefficient_of_variation,
+            dropped: dropped.iter().sum(),
+        })
     }
 }
 
@@ -107,11 +106,8 @@ impl Window {
         let losses = read(self.losses)?;
         let auxiliary = read(self.auxiliary)?;
         let seconds = self.since.elapsed().as_secs_f64();
-        let count = |tensor: Tensor<1, Int>| tensor.try_into_vec_as::<u64>().map_err(Error::device);
-        let mut layers = Vec::with_capacity(self.layers.len());
-        for (counts, dropped) in self.layers {
-            layers.push(LayerLoad::new(count(counts)?, count(dropped)?.iter().sum()));
-        }
+        let layers = self.layers.into_iter();
+        let layers = layers.map(|(load, dropped)| LayerLoad::read(load, dropped));
         Ok(Report {
             step,
             loss: mean(&losses),
@@ -119,7 +115,7 @@ impl Window {
             learning_rate: config.rate(step.saturating_sub(1)),
             tokens_per_s: (losses.len() * config.tokens()) as f64 / seconds,
             losses,
-            layers,
+            layers: layers.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -137,24 +133,4 @@ fn read(tensors: Vec<Tensor<1>>) -> Result<Vec<f32>, Error> {
 fn mean(values: &[f32]) -> f32 {
     let sum: f64 = values.iter().copied().map(f64::from).sum();
     (sum / values.len() as f64) as f32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::LayerLoad;
-
-    #[test]
-    fn a_load_is_counted_shared_and_compared() {
-        let even = LayerLoad::new(vec![5, 5, 5, 5], 0);
-        assert_eq!((even.variation, even.used()), (0.0, 4));
-        let uneven = LayerLoad::new(vec![0, 8, 0, 0], 2);
-        assert_eq!(uneven.utilization, [0.0, 1.0, 0.0, 0.0]);
-        assert_eq!(
-            (uneven.variation, uneven.used(), uneven.dropped),
-            (2.0, 1, 2)
-        );
-        // One expert, or no slots at all, divides by nothing.
-        assert_eq!(LayerLoad::new(vec![3], 0).variation, 0.0);
-        assert_eq!(LayerLoad::new(vec![0, 0], 0).utilization, [0.0, 0.0]);
-    }
 }

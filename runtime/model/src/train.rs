@@ -1,6 +1,5 @@
 //! The training loop, one step at a time.
 
-use burn::grad_clipping::GradientClipping;
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
@@ -8,6 +7,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::adam::{self, Adam};
 use crate::checkpoint::{Checkpoint, Progress};
+use crate::clip::clip;
 use crate::config::TrainConfig;
 use crate::decoder::{Decoder, DecoderOutput};
 use crate::error::{CheckpointError, Error};
@@ -42,10 +42,9 @@ impl Trainer {
             .with_beta_2(BETA_2)
             .with_weight_decay(config.weight_decay)
             .build();
-        let clipping = GradientClipping::Norm(config.clip_norm);
         Ok(Self {
             decoder: config.decoder.init(config.seed, &device)?,
-            optimizer: ModuleOptimizer::from(Adam(adamw)).with_grad_clipping(clipping),
+            optimizer: ModuleOptimizer::from(Adam(adamw)),
             progress: Progress::default(),
             window: Window::begin(),
             config,
@@ -134,6 +133,7 @@ impl Trainer {
         }
         let gradients = (loss.clone() + extra.clone()).backward();
         let gradients = GradientsParams::from_grads(gradients, &self.decoder);
+        let gradients = clip(&self.decoder, gradients, self.config.clip_norm);
         let rate = self.config.rate(step);
         self.decoder = self.optimizer.step(rate, self.decoder.clone(), gradients);
         self.window.add(loss, extra, &output)?;
@@ -149,11 +149,10 @@ impl Trainer {
             Tensor::<2, Int>::from_data(TensorData::new(bytes, [count, length]), &self.device)
         };
         let output = self.decoder.forward(tensor(batch.inputs))?;
-        let logits = output.logits.clone().flatten(0, 1);
         let targets = tensor(batch.targets).flatten(0, 1);
         let loss = CrossEntropyLossConfig::new()
             .init(&self.device)
-            .forward(logits, targets);
+            .forward(output.logits.clone(), targets);
         Ok((output, loss))
     }
 

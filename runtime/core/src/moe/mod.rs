@@ -5,6 +5,7 @@ mod blocks;
 mod check;
 mod config;
 mod constructors;
+mod dense;
 mod dispatch;
 pub mod experts;
 mod factors;
@@ -19,6 +20,7 @@ pub mod switching;
 
 pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
 pub use config::{MoeConfig, MoeWeights};
+pub use dense::DenseRows;
 pub use experts::{Adapted, ExpertKind, Experts};
 pub use factors::{CapacityFactors, ExpertScheduler, FactorsConfig, VarianceFactors};
 pub use layer::{MoeLayer, MoeOutput};
