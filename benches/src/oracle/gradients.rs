@@ -178,14 +178,14 @@ mod tests {
 
     /// What a layer's backward pass leaves for dy, and its routing.
     fn pass(layer: &MoeLayer, x: &Tensor<2>, dy: &Tensor<2>) -> (Gradients, Routing) {
-        let out = layer.forward(x.clone()).expect("a sound layer");
+        let out = layer.forward(x.clone()).unwrap();
         let tape = (out.y * dy.clone()).sum().backward();
-        let weights = layer.weights().expect("feed-forward experts");
+        let weights = layer.weights().unwrap();
         let gradients = Gradients {
-            x: x.grad(&tape).expect("of x"),
-            router: weights.router.grad(&tape).expect("of the router"),
-            w_in: weights.w_in.grad(&tape).expect("of w_in"),
-            w_out: weights.w_out.grad(&tape).expect("of w_out"),
+            x: x.grad(&tape).unwrap(),
+            router: weights.router.grad(&tape).unwrap(),
+            w_in: weights.w_in.grad(&tape).unwrap(),
+            w_out: weights.w_out.grad(&tape).unwrap(),
         };
         (gradients, out.routing)
     }

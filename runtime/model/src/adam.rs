@@ -16,6 +16,10 @@ pub(crate) struct Adam(pub(crate) AdamW);
 
 /// The moments of one parameter.
 #[derive(Clone)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "tensors are large on the stack, and nearly all moments are live"
+)]
 pub(crate) enum Moments<const D: usize> {
     /// On the device of the parameter.
     Live(AdamWState<D>),

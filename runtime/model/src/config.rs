@@ -217,16 +217,6 @@ impl TrainConfig {
         }
         Ok(())
     }
-
-    /// What the balance losses of a layer count.
-    pub(crate) fn losses(&self) -> LossWeights {
-        LossWeights {
-            switch: self.balance.into(),
-            gshard: 0.0,
-            entropy: 0.0,
-            z: self.z.into(),
-        }
-    }
 }
 
 #[cfg(test)]
