@@ -66,3 +66,64 @@ impl DenseRows {
         self.every.attention([q, k, v], heads, sequence, causal)
     }
 }
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use super::DenseRows;
+    use crate::ErrorKind;
+    use burn::tensor::{Device, Tensor};
+
+    fn floats(tensor: Tensor<2>) -> Vec<f32> {
+        tensor.into_data().iter().collect()
+    }
+
+    #[test]
+    fn a_linear_layer_is_a_product_with_the_transposed_weights() {
+        let device = Device::flex();
+        let x = Tensor::<2>::from_floats([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], &device);
+        let w = Tensor::from_floats([[1.0, 0.0], [0.0, 10.0], [1.0, 1.0], [0.0, 0.0]], &device);
+        let rows = DenseRows::new(&x).unwrap();
+        let y = rows.linear(x.clone(), w.clone()).unwrap();
+        assert_eq!(floats(y), floats(x.matmul(w.transpose())));
+    }
+
+    #[test]
+    fn attention_stays_in_its_sequence_and_sees_nothing_later() {
+        let device = Device::flex();
+        // Equal keys: every token's result is the mean of the values it sees.
+        let keys = Tensor::<2>::zeros([4, 2], &device);
+        let values = [[1.0, 10.0], [3.0, 30.0], [5.0, 50.0], [9.0, 90.0]];
+        let values = Tensor::<2>::from_floats(values, &device);
+        let rows = DenseRows::new(&keys).unwrap();
+        let attend = |causal| {
+            let inputs = [keys.clone(), keys.clone(), values.clone()];
+            floats(rows.attention(inputs, 2, 2, causal).unwrap())
+        };
+        assert_eq!(attend(true), [1.0, 10.0, 2.0, 20.0, 5.0, 50.0, 7.0, 70.0]);
+        assert_eq!(attend(false), [2.0, 20.0, 2.0, 20.0, 7.0, 70.0, 7.0, 70.0]);
+    }
+
+    #[test]
+    fn wrong_shapes_are_refused() {
+        let device = Device::flex();
+        let x = Tensor::<2>::zeros([4, 6], &device);
+        let rows = DenseRows::new(&x).unwrap();
+        let none = DenseRows::new(&Tensor::zeros([0, 6], &device)).unwrap_err();
+        let product = rows.linear(x.clone(), Tensor::zeros([2, 5], &device));
+        let fewer = rows.linear(
+            Tensor::zeros([3, 6], &device),
+            Tensor::zeros([2, 6], &device),
+        );
+        let heads = rows.attention([x.clone(), x.clone(), x.clone()], 4, 2, true);
+        let keys = rows.attention([x.clone(), x.clone().narrow(1, 0, 3), x], 2, 2, true);
+        for error in [
+            Some(none),
+            product.err(),
+            fewer.err(),
+            heads.err(),
+            keys.err(),
+        ] {
+            assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Shape));
+        }
+    }
+}
