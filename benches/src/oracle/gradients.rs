@@ -170,7 +170,8 @@ fn relative(got: &[f32], want: &[f64], slack: f64) -> f64 {
     (error - slack / size).max(0.0)
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(test)]
+#[cfg(feature = "flex")]
 mod tests {
     use super::*;
     use burn::tensor::{Device, Distribution};

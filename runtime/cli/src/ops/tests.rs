@@ -88,6 +88,21 @@ fn parameters_are_all_there_and_all_known() {
         let answer = refusal("route", &ROUTE.replacen(from, to, 1), &[logits]);
         assert!(answer.contains(said), "{answer}");
     }
+    let dangling = LAYER.replace("\"gated\"", "\"min_capacity\":4,\"gated\"");
+    let answer = refusal(
+        "moe_layer",
+        &dangling,
+        &layer(&[2, 3], &[4, 3], &[4, 5, 3], &[4, 3, 5]),
+    );
+    assert_eq!(
+        answer,
+        "parameter min_capacity has no effect without capacity_factor"
+    );
+}
+
+#[test]
+fn options_of_a_route_are_whole_and_sound() {
+    let logits = ("in.logits", Dtype::F32, &[3, 4][..]);
     for (more, said) in [
         (r#""groups":{"count":2}"#, "missing field `chosen`"),
         (
@@ -106,16 +121,6 @@ fn parameters_are_all_there_and_all_known() {
     }
     let answer = refusal("route", r#"{"kind":"topk"}"#, &[logits]);
     assert!(answer.contains("missing field `top_k`"), "{answer}");
-    let dangling = LAYER.replace("\"gated\"", "\"min_capacity\":4,\"gated\"");
-    let answer = refusal(
-        "moe_layer",
-        &dangling,
-        &layer(&[2, 3], &[4, 3], &[4, 5, 3], &[4, 3, 5]),
-    );
-    assert_eq!(
-        answer,
-        "parameter min_capacity has no effect without capacity_factor"
-    );
 }
 
 #[test]

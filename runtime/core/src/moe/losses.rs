@@ -158,7 +158,8 @@ fn entropy_gap(q: Tensor<2>) -> Tensor<1> {
     total(gap) / (experts * experts.ln())
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(test)]
+#[cfg(feature = "flex")]
 mod tests {
     use super::entropy_gap;
     use burn::tensor::{Device, Tensor};
