@@ -277,21 +277,7 @@ pub fn launch_backward(
     };
     expert_activation::launch_backward(client, &plan.activation, activation);
     if let Some(dx) = gradients.x {
-        let drows = rows(problem.hidden);
-        let operands = Operands {
-            x: dpre.clone(),
-            weights: buffers.experts.w_in.clone(),
-            out: drows.clone(),
-            ..operands
-        };
-        grouped_gemm::launch(client, &plan.drows, &operands);
-        let combined = combine::CombineBuffers {
-            positions: sorted.positions.clone(),
-            weights: None,
-            rows: drows,
-            y: dx,
-        };
-        combine::launch(client, &plan.combine, combined);
+        launch_dx(client, plan, &buffers, dpre.clone(), dx);
     }
     if let Some(biases) = &plan.biases {
         launch_bias_dots(client, biases, &buffers, gradients.weights);
@@ -299,6 +285,30 @@ pub fn launch_backward(
     if let Some(experts) = gradients.experts {
         launch_weights(client, plan, &buffers, (hidden, dpre), experts);
     }
+}
+
+/// The input's gradient: the rows through `w_in`, then each token's sum of its rows.
+fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Handle, dx: Handle) {
+    let problem = &plan.problem;
+    let sorted = &buffers.sorted;
+    let bytes = problem.row_bound * problem.hidden * problem.element.bytes();
+    let operands = Operands {
+        x: dpre,
+        order: sorted.order.clone(),
+        offsets: sorted.offsets.clone(),
+        tiles: sorted.tiles.clone(),
+        weights: buffers.experts.w_in.clone(),
+        bias: None,
+        out: client.empty(bytes),
+    };
+    grouped_gemm::launch(client, &plan.drows, &operands);
+    let combined = combine::CombineBuffers {
+        positions: sorted.positions.clone(),
+        weights: None,
+        rows: operands.out,
+        y: dx,
+    };
+    combine::launch(client, &plan.combine, combined);
 }
 
 /// Adds ⟨dy_t, b_out⟩ to the gradient of the router weights.
