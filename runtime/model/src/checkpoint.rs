@@ -301,7 +301,8 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     })
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(test)]
+#[cfg(feature = "flex")]
 mod tests {
     use super::{Checkpoint, FILE, Manifest};
     use crate::config::{DecoderConfig, TrainConfig};

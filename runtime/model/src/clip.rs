@@ -64,7 +64,8 @@ impl ModuleVisitor for Scale<'_> {
     }
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(test)]
+#[cfg(feature = "flex")]
 mod tests {
     use super::clip;
     use burn::nn::RmsNormConfig;

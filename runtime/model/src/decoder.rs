@@ -159,7 +159,8 @@ impl Attention {
     }
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(test)]
+#[cfg(feature = "flex")]
 mod tests {
     use super::{DecoderConfig, DecoderOutput};
     use crate::error::Error;

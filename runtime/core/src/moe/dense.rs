@@ -67,7 +67,8 @@ impl DenseRows {
     }
 }
 
-#[cfg(all(test, feature = "flex"))]
+#[cfg(test)]
+#[cfg(feature = "flex")]
 mod tests {
     use super::DenseRows;
     use crate::ErrorKind;
