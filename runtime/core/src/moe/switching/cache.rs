@@ -1,6 +1,7 @@
 //! Places for experts on the device, the least recently used ones first to go.
 
 use super::HostExpert;
+use crate::Error;
 use crate::moe::check::Like;
 use crate::moe::config::MoeConfig;
 use crate::moe::experts::FeedForwardExperts;
@@ -171,7 +172,7 @@ impl ExpertCache {
     }
 
     /// Makes all experts of `wave`, which fit, be on the device.
-    pub(super) fn bring(&mut self, wave: &[usize], experts: &[HostExpert]) {
+    pub(super) fn bring(&mut self, wave: &[usize], experts: &[HostExpert]) -> Result<(), Error> {
         let mut missing = Vec::new();
         // Those that are there are used first, so that none of them has to go.
         for expert in wave {
@@ -188,11 +189,12 @@ impl ExpertCache {
             self.statistics.misses += 1;
             self.statistics.evictions += u64::from(old.is_some());
             self.statistics.moved_bytes += self.expert_bytes;
-            self.overwrite(place, &experts[expert]);
+            self.overwrite(place, &experts[expert])?;
         }
+        Ok(())
     }
 
-    fn overwrite(&mut self, place: usize, expert: &HostExpert) {
+    fn overwrite(&mut self, place: usize, expert: &HostExpert) -> Result<(), Error> {
         let Like { dtype, device } = self.like();
         let stack = &mut self.experts;
         let at = (place, dtype, &device);
@@ -206,6 +208,8 @@ impl ExpertCache {
                 assign(bias, data, at);
             }
         }
+        // Work that waits in a queue keeps its buffers, and this one must be free for the next.
+        device.flush().map_err(Error::device)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::moe::layer::MoeLayer;
 use crate::moe::routers::Router;
 use crate::moe::shared::SharedExpert;
 use burn::module::Param;
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{Bytes, DType, Device, Tensor, TensorData};
 use moebius_shaders::ShapeError;
 
 /// The weights of one feed-forward expert.
@@ -129,5 +129,7 @@ fn part<const D: usize>(stack: &Param<Tensor<D>>, e: usize) -> Result<TensorData
     let one = stack.val().without_autodiff().narrow(0, e, 1);
     let data = one.try_into_data().map_err(Error::device)?;
     let (bytes, shape, dtype) = data.into_parts();
+    // What is read may be a view of memory that still belongs to the device: a copy frees it there.
+    let bytes = Bytes::from_bytes_vec(bytes.to_vec());
     Ok(TensorData::from_bytes(bytes, shape[1..].to_vec(), dtype))
 }

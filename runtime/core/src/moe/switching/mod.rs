@@ -183,7 +183,7 @@ impl SwitchedExperts {
         let chosen = chosen.reshape([count]);
         let mut sum: Option<Tensor<2>> = None;
         for wave in self.cache.waves(&used) {
-            self.cache.bring(&wave, &self.experts);
+            self.cache.bring(&wave, &self.experts)?;
             let places = self.cache.places_of(&wave, self.config.experts);
             let places = Tensor::<1, Int>::from_data(TensorData::from(&places[..]), &x.device());
             let places = places.select(0, chosen.clone()).reshape([count, 1]);
