@@ -3,7 +3,7 @@
 
 use crate::BenchError;
 use crate::ceiling::wait;
-use crate::oracle::distance;
+use crate::oracle::{distance, spread};
 use crate::timing::median;
 use cubecl::client::Client;
 use cubecl::prelude::*;
@@ -85,7 +85,7 @@ impl Batch {
     /// Whether the sampled columns of the product or of the input gradient are right.
     fn product_verified(&self, problem: &Problem, x: &[f32], got: &[f32]) -> bool {
         let sorted = permute::reference(&self.keys, self.experts);
-        let picked = spread(problem.n);
+        let picked = spread(SAMPLES, problem.n).collect::<Vec<_>>();
         let weights = match problem.layout {
             WeightLayout::OutIn => {
                 let rows: Vec<&[f32]> = self.weights.chunks(problem.k).collect();
@@ -110,7 +110,7 @@ impl Batch {
     /// Whether the rows of the weight gradient that belong to the sampled columns are right.
     fn gradient_verified(&self, problem: &weight_gradient::Problem, got: &[f32]) -> bool {
         let sorted = permute::reference(&self.keys, self.experts);
-        let picked = spread(self.m);
+        let picked = spread(SAMPLES, self.m).collect::<Vec<_>>();
         let sampled = weight_gradient::Problem {
             m: picked.len(),
             ..*problem
@@ -124,13 +124,6 @@ impl Batch {
         let got: Vec<f64> = rows.flatten().map(|value| f64::from(*value)).collect();
         agree(&got, &want)
     }
-}
-
-/// Evenly spread indices below `len`, the last among them.
-fn spread(len: usize) -> Vec<usize> {
-    let samples = SAMPLES.min(len);
-    let last = (samples - 1).max(1);
-    (0..samples).map(|i| i * (len - 1) / last).collect()
 }
 
 fn agree(got: &[f64], want: &[f64]) -> bool {

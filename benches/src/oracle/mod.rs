@@ -26,7 +26,7 @@ fn indices(tensor: Tensor<2, Int>) -> Vec<u32> {
 }
 
 /// `samples` of `len` indices, or as many as there are, spread evenly from the first to the last.
-fn spread(samples: usize, len: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn spread(samples: usize, len: usize) -> impl Iterator<Item = usize> {
     let samples = samples.min(len);
     let last = samples.saturating_sub(1).max(1);
     (0..samples).map(move |i| i * (len - 1) / last)
@@ -96,8 +96,12 @@ pub(crate) fn distance(got: &[f32], want: &[f64]) -> f64 {
     error_over(got, want, 0.0)
 }
 
-/// ‖got − want‖ / max(‖want‖, `least`), infinite when it isn't a number; two zeros are equal.
+/// ‖got − want‖ / max(‖want‖, `least`), infinite when it isn't a number or the lengths differ; two
+/// zeros are equal.
 fn error_over(got: &[f32], want: &[f64], least: f64) -> f64 {
+    if got.len() != want.len() {
+        return f64::INFINITY;
+    }
     let (mut error, mut norm) = (0.0f64, 0.0f64);
     for (got, want) in got.iter().zip(want) {
         error += (f64::from(*got) - want).powi(2);

@@ -15,7 +15,7 @@ use crate::screen::Color;
 #[derive(Debug, Parser)]
 #[command(name = "moebius", version, after_help = MAIN_EXAMPLES, verbatim_doc_comment)]
 pub(crate) struct Cli {
-    /// Write one JSON object in place of text.
+    /// Write JSON in place of text: one object, or one a line where results come bit by bit.
     #[arg(long, global = true, display_order = 90)]
     pub(crate) json: bool,
 
@@ -328,8 +328,8 @@ Examples:
   moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
 
 A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every
-report is an object on its own line, and so is the result. Exit codes: 0 the loss fell, 1 it did not,
-2 an error.";
+report is an object on its own line, and so is the result. Exit codes: 0 the loss fell or nothing was
+left to do, 1 it did not fall, 2 an error.";
 
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {

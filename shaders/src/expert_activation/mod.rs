@@ -31,6 +31,7 @@ use crate::error::{ShapeError, Unsupported};
 use crate::grid::{Grid, lanes};
 use crate::grouped_gemm::Activation;
 use crate::grouped_gemm::activation::{activate, activation_gradient};
+use crate::permute::check_row_bound;
 use cubecl::prelude::*;
 use moebius_device::Capability;
 
@@ -132,14 +133,6 @@ impl Problem {
             activation: self.activation,
         }
     }
-}
-
-/// Checks that `rows` sorted rows can belong to `slots` slots.
-pub(crate) fn check_row_bound(rows: usize, slots: usize) -> Result<(), ShapeError> {
-    if rows > slots || (rows == 0 && slots > 0) {
-        return Err(ShapeError::new("row bound", format!("1 to {slots}"), rows));
-    }
-    Ok(())
 }
 
 /// What the kernels are specialised on.

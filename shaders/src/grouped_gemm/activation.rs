@@ -135,6 +135,9 @@ pub(crate) fn activation_gradient<N: Size>(
         Some(Activation::Mish) => {
             // tanh + x · e/(1+e) · (1 − tanh²), over one denominator.
             let (e, squares) = mish_terms::<N>(x);
+            // Above 20 the term is 0, which a large x must not undo.
+            let most = Vector::<f32, N>::new(20.0f32);
+            let x = select_many(most.less_than(&x), most, x);
             let four = Vector::<f32, N>::new(4.0f32);
             let below = squares + Vector::<f32, N>::new(2.0f32);
             (squares + x * (four * e * (one + e) / below)) / below

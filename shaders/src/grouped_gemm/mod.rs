@@ -187,7 +187,7 @@ pub struct Operands {
     pub weights: Handle,
     /// \[E, n or 2n\], read; present when the problem has a bias.
     pub bias: Option<Handle>,
-    /// \[R,n\], or \[S,n\] when scattered, written.
+    /// \[R,n\], written.
     pub out: Handle,
 }
 

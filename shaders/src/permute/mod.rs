@@ -10,8 +10,8 @@
 //! - `tiles` \[2·max_tiles\]: (expert, first row) of every tile of `tile_rows` rows, E for no tile.
 //!
 //! Row r of a *sorted* buffer belongs to the slot `order[r]`. Such buffers have R =
-//! [`Problem::row_bound`] rows, the most that a routing can produce; with more, the results but
-//! `tiles` are right still, and `tiles` lacks the last ones.
+//! [`Problem::row_bound`] rows, the most that a routing can produce. A caller that sorts more breaks
+//! the contract: `tiles` lacks the last ones, and kernels on sorted rows would leave their buffers.
 //!
 //! Multi-pass, because WebGPU has no memory ordering between cubes within a launch. Slots are cut
 //! into blocks and no two units count in one place, so no atomics are needed and equal keys keep
@@ -126,7 +126,7 @@ impl Problem {
 }
 
 /// Checks that some of `slots` slots can have `rows` rows.
-fn check_row_bound(rows: usize, slots: usize) -> Result<(), ShapeError> {
+pub(crate) fn check_row_bound(rows: usize, slots: usize) -> Result<(), ShapeError> {
     if (1.min(slots)..=slots).contains(&rows) {
         return Ok(());
     }
@@ -162,7 +162,8 @@ pub struct Plan {
 /// # Errors
 /// [`Unsupported`] when the slots exceed one binding or the blocks one grid.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
-    crate::fits_binding("sort", problem.slots.max(problem.counts()) * 4, device)?;
+    let words = problem.slots.max(problem.counts());
+    crate::fits_binding("sort", words.max(2 * problem.max_tiles()) * 4, device)?;
     let most_units = device.limits.max_units_per_cube.max(1);
     let Some(cores) = device.cpu_cores else {
         return Ok(Plan {

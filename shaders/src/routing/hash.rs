@@ -27,6 +27,9 @@ const PHI: u32 = 0x9E37_79B9;
 const INFINITY: u32 = 0x7F80_0000;
 const SMALLEST_NORMAL: u32 = 0x0080_0000;
 
+/// A unit keeps its choices in memory of its own, of which WebGPU promises 8 KiB.
+const MAX_TOP_K: usize = 1024;
+
 /// What is hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashKey {
@@ -55,12 +58,17 @@ impl HashProblem {
     /// Chooses for the tokens of `routing`, of which only the sizes matter, by `key`.
     ///
     /// # Errors
-    /// [`ShapeError`] for sequences or rows of length 0, or more than 2³¹ − 1 elements.
+    /// [`ShapeError`] for sequences or rows of length 0, more than 2³¹ − 1 elements, or more than 1024
+    /// choices per token.
     pub fn new(routing: Problem, key: HashKey) -> Result<Self, ShapeError> {
         let (what, len) = match key {
             HashKey::Position { sequence } => ("tokens of a sequence", sequence),
             HashKey::Content { hidden, .. } => ("columns", hidden),
         };
+        if routing.top_k > MAX_TOP_K {
+            let expected = format!("at most {MAX_TOP_K}");
+            return Err(ShapeError::new("hashed top_k", expected, routing.top_k));
+        }
         if !(1..=i32::MAX as usize).contains(&len) {
             return Err(ShapeError::new(what, "1 to 2^31 - 1", len));
         }

@@ -2,8 +2,8 @@
 
 use super::Plan;
 use crate::error::ShapeError;
-use crate::expert_activation::{check_row_bound, expert_of};
-use crate::permute::Sorted;
+use crate::expert_activation::expert_of;
+use crate::permute::{Sorted, check_row_bound};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 

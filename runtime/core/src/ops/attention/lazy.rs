@@ -1,7 +1,7 @@
 //! Shapes of an attention.
 
 use super::{AttendedMetadata, AttentionCall, ProjectionsMetadata};
-use crate::ops::SortedMetadata;
+use crate::ops::sort::SortedMetadata;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::{DType, Shape};
 

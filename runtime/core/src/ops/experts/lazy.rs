@@ -4,7 +4,8 @@ use super::{
     ExpertGradientsMetadata, ExpertWeightsMetadata, ExpertsCall, ForwardMetadata, Needs,
     TrainedMetadata,
 };
-use crate::ops::{MaybeMetadata, SortedMetadata};
+use crate::ops::MaybeMetadata;
+use crate::ops::sort::SortedMetadata;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::Shape;
 

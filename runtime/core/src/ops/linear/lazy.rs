@@ -1,7 +1,8 @@
 //! Shapes of products.
 
 use super::{LinearCall, LinearGradientsMetadata, Needs};
-use crate::ops::{MaybeMetadata, SortedMetadata};
+use crate::ops::MaybeMetadata;
+use crate::ops::sort::SortedMetadata;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::Shape;
 

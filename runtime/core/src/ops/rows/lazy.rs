@@ -1,7 +1,8 @@
 //! Shapes of moved rows.
 
 use super::{CombineGradientsMetadata, NeighboursCall, RowsCall};
-use crate::ops::{MaybeMetadata, SortedMetadata};
+use crate::ops::MaybeMetadata;
+use crate::ops::sort::SortedMetadata;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::Shape;
 
