@@ -105,7 +105,7 @@ fn a_resumed_training_repeats_the_uninterrupted_one_bit_for_bit() {
 
         let mut begun = trainer(&device);
         let mut losses = train(&mut begun, 3).losses;
-        begun.checkpoint().write(folder.path()).unwrap();
+        begun.checkpoint().unwrap().write(folder.path()).unwrap();
         drop(begun);
         let checkpoint = Checkpoint::read(folder.path()).unwrap();
         let mut resumed = Trainer::resume(checkpoint, Text::bundled(), &device).unwrap();

@@ -14,11 +14,12 @@ use moebius_tests::elements::{download, exact, rounded, unwritten, upload};
 use moebius_tests::target::{Target, download_f32, nans, upload_f32, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
-const ACTIVATIONS: [Option<Activation>; 4] = [
+const ACTIVATIONS: [Option<Activation>; 5] = [
     None,
     Some(Activation::Relu),
     Some(Activation::Gelu),
     Some(Activation::Silu),
+    Some(Activation::Mish),
 ];
 
 /// Rows with their routing; what no oracle reads is NaN.
@@ -164,6 +165,22 @@ pub(crate) fn activations(target: &Target) -> Outcome {
         }))
     });
     Outcome::of(all)
+}
+
+/// Far from 0 a gradient is 0 or the row's own, whatever overflows on the way.
+pub(crate) fn far_out(target: &Target) -> Outcome {
+    let far = [1e18, -1e18, 1e4, -1e4, 90.0, -90.0, 21.0, -21.0];
+    Outcome::of(ACTIVATIONS.map(|activation| {
+        let problem = silu(1, 1, far.len()).with_activation(activation, false);
+        let mut batch = Batch::new(&[0], 1, problem);
+        batch.pre = far.to_vec();
+        let (Some(client), Ok(plan)) = (target.client(), plan(problem, target.capability())) else {
+            return Outcome::Unsupported("no kernels".into());
+        };
+        let offsets = upload_u32(&client, &batch.sorted.offsets);
+        batch.check_gradient(&client, &plan, offsets);
+        Outcome::Ran
+    }))
 }
 
 /// Slots that go nowhere, experts without rows, and fewer rows than slots.

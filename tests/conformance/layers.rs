@@ -6,8 +6,8 @@ use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
 use moebius::moe::{
     Activation, Capacity, CapacityFactors, ExpertScheduler, FactorsConfig, FeedForwardBlock,
-    Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, RouterConfig, SharedExpertConfig,
-    SwitchConfig,
+    Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, Router, RouterConfig,
+    SharedExpertConfig, SwitchConfig, TopKConfig,
 };
 use moebius::{Error, ErrorKind};
 use moebius_tests::data::Rng;
@@ -103,6 +103,11 @@ pub(crate) fn glam(target: &Target) -> Outcome {
     for (at, block) in blocks.iter().enumerate() {
         let out = block.forward::<3>(x.clone()).unwrap();
         assert_eq!(out.routing.is_some(), at % 2 == 1);
+        assert_eq!(out.dropped_slots.is_some(), at % 2 == 1);
+        let nobody = Tensor::<1, Bool>::from_data([false; 8], &target.burn());
+        let masked = block.forward_masked::<3>(x.clone(), nobody).unwrap();
+        let idle = floats(masked.y).iter().all(|y| *y == 0.0);
+        assert_eq!(idle, at % 2 == 1);
         x = x + out.y;
     }
     assert_eq!(x.dims(), [2, 5, 16]);
@@ -168,12 +173,17 @@ pub(crate) fn adaptive(target: &Target) -> Outcome {
         assert_eq!(factor(&eval), now);
     }
     assert!(dropped[0] >= 512 && dropped[1] < dropped[0], "{dropped:?}");
+    // Neither does a batch that overflowed.
+    let before = factor(&trained);
+    drop(trained.forward(x * f64::INFINITY).unwrap());
+    assert_eq!(factor(&trained), before);
     Outcome::Ran
 }
 
 pub(crate) fn scheduler(target: &Target) -> Outcome {
     let device = target.burn();
-    let scheduler = ExpertScheduler::new(4, Follow::new(0.5, 0.25, 4.0), 1.25, &device);
+    let follow = Follow::new(0.5, 0.25, 4.0);
+    let scheduler = ExpertScheduler::new(4, follow, 1.25, &device).unwrap();
     assert_eq!(floats(scheduler.factors()), [1.25; 4]);
     let observe = |load: [i32; 4]| {
         let load = Tensor::<1, Int>::from_ints(load, &device);
@@ -438,9 +448,16 @@ pub(crate) fn weights_of_other_layers(target: &Target) -> Outcome {
         let got = layer.unwrap().weights().unwrap();
         assert_eq!(floats(got.router), floats(weights.router.clone()));
     }
+    let biased = RouterConfig::TopK(TopKConfig {
+        bias: true,
+        ..TopKConfig::default()
+    });
+    let layer = config.with_router(biased).init(&device).unwrap();
+    assert!(layer.weights().is_none(), "the bias would be lost");
     for config in [
         config.with_router(RouterConfig::Hash(Default::default())),
         config.with_router(RouterConfig::Learned(Default::default())),
+        config.with_router(biased),
         config.with_experts(moebius::moe::ExpertKind::Attention {
             heads: 2,
             causal: false,
@@ -448,6 +465,52 @@ pub(crate) fn weights_of_other_layers(target: &Target) -> Outcome {
     ] {
         let error = config.with_weights(weights.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Shape);
+    }
+    Outcome::Ran
+}
+
+/// Fields can be replaced; what then doesn't fit is an error and not a kernel's read past its end.
+pub(crate) fn refuses_wrong_parts(target: &Target) -> Outcome {
+    let device = target.burn();
+    let config = MoeConfig::new(8, 6, 4);
+    let with = |config: MoeConfig| config.init(&device).unwrap();
+    let scheduled = config.with_factors(Some(FactorsConfig::load()));
+    let balanced = |experts| {
+        let config = MoeConfig::new(8, 6, experts);
+        with(config.with_router(RouterConfig::SigmoidBias(Default::default())))
+    };
+    let mut wrong = vec![with(config), with(scheduled), with(scheduled), balanced(4)];
+    wrong[0].router = balanced(4).router;
+    wrong[1].factors = None;
+    wrong[2].factors = with(MoeConfig {
+        experts: 3,
+        ..scheduled
+    })
+    .factors;
+    let (Router::SigmoidBias(router), Router::SigmoidBias(short)) =
+        (&mut wrong[3].router, balanced(3).router)
+    else {
+        panic!("they balance by a bias");
+    };
+    router.bias = short.bias;
+    let mut attending = with(config);
+    attending.experts = with(config.with_experts(moebius::moe::ExpertKind::Attention {
+        heads: 2,
+        causal: false,
+    }))
+    .experts;
+    wrong.push(attending);
+    for (follow, headroom) in [
+        (Follow::new(0.5, 4.0, 0.25), 1.25),
+        (Follow::new(f64::NAN, 0.25, 4.0), 1.25),
+        (Follow::new(0.5, 0.25, 4.0), f64::NAN),
+    ] {
+        let error = ExpertScheduler::new(4, follow, headroom, &device).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape);
+    }
+    for (at, layer) in wrong.iter().enumerate() {
+        let error = layer.forward(batch(&device, [5, 8], 1.0)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape, "{at}: {error}");
     }
     Outcome::Ran
 }

@@ -192,6 +192,23 @@ pub(crate) fn groups_and_masks(target: &Target) -> Outcome {
 }
 
 /// The gradient of a balance loss pushes an overloaded expert's logits down and the others' up.
+/// With every expert masked there is nothing to balance, and nothing to learn from.
+pub(crate) fn nothing_available(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let logits = Tensor::<2>::from_data(TensorData::new(balanced(), [64, 8]), &device);
+    let logits = logits.require_grad();
+    let mask = Tensor::<1, Bool>::from_data([false; 8], &device);
+    let losses = route(logits.clone(), Some(mask), &top(2)).unwrap();
+    let losses = losses.losses(1).unwrap();
+    for loss in [&losses.switch, &losses.gshard, &losses.entropy, &losses.z] {
+        close("nothing", loss.clone(), 0.0);
+    }
+    let sum = losses.switch + losses.gshard + losses.entropy + losses.z;
+    let gradient = floats(logits.grad(&sum.backward()).unwrap());
+    assert!(gradient.iter().all(|g| *g == 0.0), "{gradient:?}");
+    Outcome::Ran
+}
+
 pub(crate) fn gradients_balance(target: &Target) -> Outcome {
     let device = target.burn().autodiff();
     let mut logits = Rng::new(4).vec(40 * 4, 0.5);

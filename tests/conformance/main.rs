@@ -87,7 +87,7 @@ const CASES: &[(&str, Case)] = cases! {
     weight_gradient: tile_edges, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,
         f16, bf16;
-    expert_activation: sizes, activations, uneven_experts, many_rows, output_bias, empty_batch, f16, bf16;
+    expert_activation: sizes, activations, far_out, uneven_experts, many_rows, output_bias, empty_batch, f16, bf16;
     segment_attention: head_sizes, sequences, uneven_experts, row_bound, large_scores,
         segments_are_apart, empty_batch, f16, bf16;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
@@ -108,9 +108,9 @@ const CASES: &[(&str, Case)] = cases! {
         convolutional, attention, parameter_efficient, shared_expert, as_pytorch;
     layers: standard, sparse, switch, glam, adaptive, scheduler, one_source_of_factors, shared_expert,
         expert_dropout, a_mask_shares_the_capacity, keep_changes_no_bit, learns, cast_keeps_training,
-        weights_of_other_layers, configurations_are_data;
+        weights_of_other_layers, refuses_wrong_parts, configurations_are_data;
     losses: uniform, collapse, as_pytorch, groups_and_masks, gradients_balance, weighted_sum,
-        statistics;
+        nothing_available, statistics;
     switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches, f16,
         bf16, device_memory, refuses_wrong_input;
 };

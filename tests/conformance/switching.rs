@@ -3,7 +3,7 @@
 use crate::Outcome;
 use burn::tensor::{Bool, DType, Tensor, TensorData};
 use moebius::ErrorKind;
-use moebius::moe::switching::{HostExpert, HostLayer, SwitchedExperts};
+use moebius::moe::switching::{HostLayer, SwitchedExperts};
 use moebius::moe::{
     Activation, Capacity, ExpertChoiceConfig, ExpertKind, MoeConfig, MoeLayer, RouterConfig,
     SharedExpertConfig,

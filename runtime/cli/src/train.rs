@@ -1,7 +1,6 @@
 //! `moebius train`.
 
 use std::path::Path;
-use std::time::Instant;
 
 use anstyle::Style;
 use moebius_model::{Checkpoint, LayerLoad, Report, Text, TrainConfig, Trainer};
@@ -31,10 +30,10 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
         }
     };
     title(&opened.name, &trainer, screen)?;
-    let (begin, done) = (Instant::now(), trainer.steps_done());
-    let last = steps(args, &mut trainer, screen)?;
+    let done = trainer.steps_done();
+    let (last, seconds) = steps(args, &mut trainer, screen)?;
     let tokens = (trainer.steps_done() - done) * trainer.config().tokens();
-    let speed = tokens as f64 / begin.elapsed().as_secs_f64();
+    let speed = tokens as f64 / seconds;
     result(args, &opened.name, &trainer, (last, speed), screen)
 }
 
@@ -101,18 +100,19 @@ fn title(device: &str, trainer: &Trainer, screen: &mut Screen) -> Result<(), Cli
     }
 }
 
-/// Trains until the last step or the one to stop at; returns the last report, if there was a step.
+/// Trains until the last step or the one to stop at; returns the last report, if there was a step,
+/// and the seconds of all steps.
 fn steps(
     args: &TrainArgs,
     trainer: &mut Trainer,
     screen: &mut Screen,
-) -> Result<Option<Report>, CliError> {
+) -> Result<(Option<Report>, f64), CliError> {
     let progress = Progress::steps(screen, "steps", trainer.config().steps);
     progress.skip(trainer.steps_done());
     let stop = args
         .stop_after
         .map(|n| trainer.steps_done().saturating_add(n));
-    let mut last = None;
+    let (mut last, mut seconds) = (None, 0.0);
     while !trainer.is_finished() && stop.is_none_or(|stop| trainer.steps_done() < stop) {
         trainer.step()?;
         progress.step();
@@ -127,14 +127,15 @@ fn steps(
         if let Some(folder) = &args.checkpoint {
             save(trainer, folder)?;
         }
+        seconds += report.seconds;
         last = Some(report);
     }
     progress.clear();
-    Ok(last)
+    Ok((last, seconds))
 }
 
 fn save(trainer: &Trainer, folder: &Path) -> Result<(), CliError> {
-    let written = trainer.checkpoint().write(folder);
+    let written = trainer.checkpoint()?.write(folder);
     Ok(written.map_err(moebius_model::Error::from)?)
 }
 

@@ -1,9 +1,9 @@
 //! A training on disk: one folder, complete at every moment.
 //!
 //! `checkpoint.json` names the step and holds what its files must be (length and FNV-1a);
-//! `model-STEP.bpk` and `optimizer-STEP.bpk` are Burn's records. Every file is written under another
-//! name, flushed and renamed, `checkpoint.json` last: until then the folder holds the checkpoint
-//! before. Then the files of that one are removed.
+//! `model-STEP-FNV1A.bpk` and `optimizer-STEP-FNV1A.bpk` are Burn's records. Every file is written
+//! under another name, flushed and renamed, `checkpoint.json` last: until then the folder holds the
+//! checkpoint before. Then all other records in the folder are removed.
 
 use std::fs;
 use std::io::{self, Write};
@@ -20,6 +20,10 @@ use crate::error::CheckpointError;
 use crate::text::Text;
 
 const FILE: &str = "checkpoint.json";
+/// Of a file that isn't complete.
+const PART: &str = "checkpoint.part";
+const MODEL: &str = "model";
+const OPTIMIZER: &str = "optimizer";
 const FORMAT: &str = "moebius training";
 const VERSION: u64 = 1;
 
@@ -73,7 +77,8 @@ struct Manifest {
 impl Manifest {
     fn files(&self, folder: &Path) -> [PathBuf; 2] {
         let step = self.progress.step;
-        ["model", "optimizer"].map(|what| folder.join(format!("{what}-{step}.bpk")))
+        let records = [(MODEL, &self.model), (OPTIMIZER, &self.optimizer)];
+        records.map(|(what, stamp)| folder.join(format!("{what}-{step}-{}.bpk", stamp.fnv1a)))
     }
 
     fn read(folder: &Path) -> Result<Self, CheckpointError> {
@@ -114,7 +119,8 @@ pub struct Checkpoint {
     text: Stamp,
     progress: Progress,
     model: ModuleRecord,
-    optimizer: OptimizerRecord,
+    /// Burn's record, not yet looked into.
+    optimizer: Bytes,
 }
 
 impl Checkpoint {
@@ -122,16 +128,15 @@ impl Checkpoint {
         config: TrainConfig,
         text: &Text,
         progress: Progress,
-        model: ModuleRecord,
-        optimizer: OptimizerRecord,
-    ) -> Self {
-        Self {
+        (model, optimizer): (ModuleRecord, OptimizerRecord),
+    ) -> Result<Self, CheckpointError> {
+        Ok(Self {
             config,
             text: Stamp::of(text.bytes()),
             progress,
             model,
-            optimizer,
-        }
+            optimizer: optimizer.into_bytes().map_err(record)?,
+        })
     }
 
     /// The numbers of the training.
@@ -148,7 +153,7 @@ impl Checkpoint {
         self.progress
     }
 
-    pub(crate) fn into_records(self) -> (ModuleRecord, OptimizerRecord) {
+    pub(crate) fn into_records(self) -> (ModuleRecord, Bytes) {
         (self.model, self.optimizer)
     }
 
@@ -172,7 +177,7 @@ impl Checkpoint {
             text: manifest.text,
             progress: manifest.progress,
             model: ModuleRecord::from_bytes(model).map_err(record)?,
-            optimizer: OptimizerRecord::from_bytes(optimizer).map_err(record)?,
+            optimizer,
         })
     }
 
@@ -182,17 +187,16 @@ impl Checkpoint {
     /// [`CheckpointError::Write`], [`CheckpointError::Foreign`] when the folder holds somebody else's
     /// `checkpoint.json`, [`CheckpointError::Record`] when Burn can't write a record.
     pub fn write(self, folder: &Path) -> Result<(), CheckpointError> {
-        let before = match Manifest::read(folder) {
-            Ok(before) => Some(before.files(folder)),
-            Err(CheckpointError::Missing { .. }) => None,
+        match Manifest::read(folder) {
+            Ok(_) | Err(CheckpointError::Missing { .. }) => {}
             Err(error) => return Err(error),
-        };
-        fs::create_dir_all(folder).map_err(|source| CheckpointError::Write {
+        }
+        let failed = |source| CheckpointError::Write {
             path: folder.to_owned(),
             source,
-        })?;
-        let model = self.model.into_bytes().map_err(record)?;
-        let optimizer = self.optimizer.into_bytes().map_err(record)?;
+        };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let (model, optimizer) = (self.model.into_bytes().map_err(record)?, self.optimizer);
         let manifest = Manifest {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -208,12 +212,9 @@ impl Checkpoint {
         let json = serde_json::to_vec_pretty(&manifest)
             .map_err(|error| CheckpointError::Record(error.to_string()))?;
         write_whole(&folder.join(FILE), &json)?;
-        for file in before.into_iter().flatten() {
-            if !files.contains(&file) {
-                // A file too many does no harm.
-                let _ = fs::remove_file(file);
-            }
-        }
+        // The new names are on disk before the old files go.
+        sync_folder(folder).map_err(failed)?;
+        remove_others(folder, &files);
         Ok(())
     }
 
@@ -286,9 +287,38 @@ fn read_stamped(path: PathBuf, stamp: &Stamp) -> Result<Bytes, CheckpointError> 
     Ok(Bytes::from_bytes_vec(bytes))
 }
 
+/// Removes records of other checkpoints. One that stays does no harm, so nothing can fail.
+fn remove_others(folder: &Path, keep: &[PathBuf]) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or("");
+        let parts: Vec<&str> = name.split(['-', '.']).collect();
+        let ours = matches!(parts[..], [MODEL | OPTIMIZER, step, stamp, "bpk"]
+            if step.parse::<usize>().is_ok() && stamp.len() == 16);
+        if ours && !keep.contains(&path) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Waits until the names in `folder` are on disk.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    fs::File::open(folder)?.sync_all()
+}
+
+/// Elsewhere a folder can't be opened, and renames are written through.
+#[cfg(not(unix))]
+fn sync_folder(_folder: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 /// Writes under another name, waits for the disk, and renames.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
-    let part = path.with_extension("part");
+    let part = path.with_file_name(PART);
     let write = || {
         let mut file = fs::File::create(&part)?;
         file.write_all(bytes)?;
@@ -304,7 +334,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
 #[cfg(test)]
 #[cfg(feature = "flex")]
 mod tests {
-    use super::{Checkpoint, FILE, Manifest};
+    use super::{Checkpoint, FILE, Manifest, PART};
     use crate::config::{DecoderConfig, TrainConfig};
     use crate::error::CheckpointError;
     use crate::text::Text;
@@ -340,7 +370,7 @@ mod tests {
         let mut trainer = trainer();
         trainer.step().unwrap();
         trainer.report().unwrap();
-        trainer.checkpoint().write(folder.path()).unwrap();
+        trainer.checkpoint().unwrap().write(folder.path()).unwrap();
         (folder, trainer)
     }
 
@@ -353,20 +383,29 @@ mod tests {
         names
     }
 
+    /// [`names`] up to the stamp.
+    fn steps(folder: &Path) -> Vec<String> {
+        let short = |name: String| match name.rsplit_once('-') {
+            Some((step, _)) => step.to_owned(),
+            None => name,
+        };
+        names(folder).into_iter().map(short).collect()
+    }
+
     #[test]
     fn a_folder_holds_one_checkpoint_and_the_next_replaces_it() {
         let (folder, mut trainer) = written();
         let folder = folder.path();
-        assert_eq!(names(folder), [FILE, "model-1.bpk", "optimizer-1.bpk"]);
+        assert_eq!(steps(folder), [FILE, "model-1", "optimizer-1"]);
         trainer.step().unwrap();
-        trainer.checkpoint().write(folder).unwrap();
-        assert_eq!(names(folder), [FILE, "model-2.bpk", "optimizer-2.bpk"]);
+        trainer.checkpoint().unwrap().write(folder).unwrap();
+        assert_eq!(steps(folder), [FILE, "model-2", "optimizer-2"]);
         let read = Checkpoint::read(folder).unwrap();
         assert_eq!((read.step(), *read.config()), (2, config()));
         // Read and written again, before any step, it is the same.
         let stamp = || Manifest::read(folder).unwrap().model;
         let before = stamp();
-        resume(read).checkpoint().write(folder).unwrap();
+        resume(read).checkpoint().unwrap().write(folder).unwrap();
         assert_eq!(stamp(), before);
         assert_eq!(resume(Checkpoint::read(folder).unwrap()).steps_done(), 2);
     }
@@ -375,8 +414,12 @@ mod tests {
     fn a_checkpoint_that_cannot_be_written_leaves_the_one_before() {
         let (folder, mut trainer) = written();
         trainer.step().unwrap();
-        fs::create_dir(folder.path().join("optimizer-2.part")).unwrap();
-        let error = trainer.checkpoint().write(folder.path()).unwrap_err();
+        fs::create_dir(folder.path().join(PART)).unwrap();
+        let error = trainer
+            .checkpoint()
+            .unwrap()
+            .write(folder.path())
+            .unwrap_err();
         assert!(matches!(error, CheckpointError::Write { .. }), "{error}");
         assert_eq!(Checkpoint::read(folder.path()).unwrap().step(), 1);
     }
@@ -385,7 +428,7 @@ mod tests {
     fn an_untrained_decoder_has_a_checkpoint() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("a/b");
-        trainer().checkpoint().write(&inner).unwrap();
+        trainer().checkpoint().unwrap().write(&inner).unwrap();
         assert_eq!(resume(Checkpoint::read(&inner).unwrap()).steps_done(), 0);
     }
 
@@ -396,8 +439,9 @@ mod tests {
         assert!(matches!(error, CheckpointError::Missing { .. }), "{error}");
         assert!(!Checkpoint::exists(empty.path()));
 
-        for file in ["model-1.bpk", "optimizer-1.bpk"] {
+        for which in [1, 2] {
             let (folder, _) = written();
+            let file = &names(folder.path())[which];
             let path = folder.path().join(file);
             let whole = fs::read(&path).unwrap();
             let mut flipped = whole.clone();
@@ -432,7 +476,11 @@ mod tests {
         ] {
             fs::write(&path, text).unwrap();
             let read = Checkpoint::read(folder.path()).unwrap_err();
-            let write = trainer.checkpoint().write(folder.path()).unwrap_err();
+            let write = trainer
+                .checkpoint()
+                .unwrap()
+                .write(folder.path())
+                .unwrap_err();
             for error in [read, write] {
                 assert!(matches!(error, CheckpointError::Foreign { .. }), "{error}");
             }

@@ -13,6 +13,12 @@ pub const VOCABULARY: usize = 256;
 /// The learning rate ends at this share of its peak.
 const LAST_RATE: f64 = 0.1;
 
+/// The widest head that attention takes.
+const MAX_HEAD: usize = 128;
+
+/// So that the sizes, and not their number, decide what a decoder takes.
+const MAX_LAYERS: usize = 1024;
+
 /// What is initialised on the host, and held four times over (weights, gradients, two moments).
 const MAX_PARAMETERS: u128 = 1 << 28;
 
@@ -44,12 +50,18 @@ impl DecoderConfig {
             .with_gated(true)
     }
 
-    /// The same with another width: experts of twice the width, heads of 16 where that works out.
+    /// The same with another width: experts of twice the width, heads of 16 where that works out and
+    /// else as few as can be.
     pub fn with_hidden(self, hidden: usize) -> Self {
         let heads = if hidden.is_multiple_of(16) {
             hidden / 16
         } else {
-            1
+            let least = hidden.div_ceil(MAX_HEAD).max(1);
+            // Beyond what can be trained no divisor is looked for.
+            let mut counts = least..=hidden.min(1 << 20);
+            counts
+                .find(|heads| hidden.is_multiple_of(*heads))
+                .unwrap_or(1)
         };
         Self {
             hidden,
@@ -66,18 +78,37 @@ impl DecoderConfig {
             ("heads", self.heads),
             ("layers", self.layers),
             ("sequence", self.sequence),
+            ("experts", self.experts),
+            ("inter", self.inter),
+            ("top_k", self.top_k),
         ];
         for (what, size) in sizes {
             if size == 0 {
                 return Err(Error::config(what, "at least 1", size));
             }
         }
+        let bounds = [
+            ("top_k", self.top_k, self.experts),
+            ("layers", self.layers, MAX_LAYERS),
+        ];
+        for (what, size, most) in bounds {
+            if size > most {
+                return Err(Error::config(what, format!("at most {most}"), size));
+            }
+        }
         if !self.hidden.is_multiple_of(self.heads) {
             let expected = format!("a divisor of hidden {}", self.hidden);
             return Err(Error::config("heads", expected, self.heads));
         }
+        let head = self.hidden / self.heads;
+        if head > MAX_HEAD {
+            let expected = format!("at most {MAX_HEAD}");
+            return Err(Error::config("hidden / heads", expected, head));
+        }
         let wide = |n: usize| n as u128;
-        let expert = wide(self.inter).saturating_mul(wide(self.hidden).saturating_mul(3));
+        // Its three matrices and its row of the router.
+        let rows = wide(self.inter).saturating_mul(3).saturating_add(1);
+        let expert = rows.saturating_mul(wide(self.hidden));
         let attention = wide(self.hidden).saturating_mul(wide(self.hidden).saturating_mul(4));
         let block = expert
             .saturating_mul(wide(self.experts))
@@ -247,13 +278,66 @@ mod tests {
         assert!((constant.rate(0) - 1.0).abs() < 1e-6);
     }
 
+    /// Checks that each is refused, and how.
+    fn refused<const N: usize>(wrong: [(TrainConfig, &str); N]) {
+        for (config, message) in wrong {
+            let error = config.check().unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+
     #[test]
     fn sizes_that_cannot_work_are_refused_before_anything_is_allocated() {
         let default = TrainConfig::default();
         default.check().unwrap();
-        let decoder = |decoder| TrainConfig { decoder, ..default };
+        let of = |decoder| TrainConfig { decoder, ..default };
         let sizes = default.decoder;
-        let wrong = [
+        let narrow = sizes.with_hidden(1);
+        refused([
+            (
+                of(DecoderConfig { heads: 3, ..sizes }),
+                "heads: expected a divisor of hidden 64, got 3",
+            ),
+            (
+                of(DecoderConfig {
+                    heads: 1,
+                    ..sizes.with_hidden(130)
+                }),
+                "hidden / heads: expected at most 128, got 130",
+            ),
+            (
+                of(DecoderConfig { top_k: 9, ..sizes }),
+                "top_k: expected at most 8, got 9",
+            ),
+            (
+                of(DecoderConfig { inter: 0, ..sizes }),
+                "inter: expected at least 1, got 0",
+            ),
+            (
+                of(DecoderConfig {
+                    layers: 20_000_000,
+                    ..narrow
+                }),
+                "layers: expected at most 1024, got 20000000",
+            ),
+            (
+                of(DecoderConfig {
+                    experts: 1 << 31,
+                    ..narrow
+                }),
+                "decoder: expected at most 268435456 parameters",
+            ),
+            (
+                of(sizes.with_hidden(usize::MAX - 15)),
+                "decoder: expected at most 268435456 parameters",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_course_that_cannot_work_is_refused() {
+        let default = TrainConfig::default();
+        refused([
             (
                 TrainConfig {
                     batch: 0,
@@ -269,14 +353,6 @@ mod tests {
                 "steps: expected at least 1, got 0",
             ),
             (
-                decoder(DecoderConfig { heads: 3, ..sizes }),
-                "heads: expected a divisor of hidden 64, got 3",
-            ),
-            (
-                decoder(sizes.with_hidden(usize::MAX)),
-                "decoder: expected at most 268435456 parameters",
-            ),
-            (
                 TrainConfig {
                     batch: 1 << 40,
                     ..default
@@ -290,17 +366,16 @@ mod tests {
                 },
                 "learning rate: expected a positive number, got NaN",
             ),
-        ];
-        for (config, message) in wrong {
-            let error = config.check().unwrap_err().to_string();
-            assert!(error.starts_with(message), "{error}");
-        }
+        ]);
     }
 
     #[test]
     fn a_width_brings_its_heads_and_experts() {
         let sizes = DecoderConfig::default();
         assert_eq!(sizes.with_hidden(64), sizes);
-        assert_eq!(sizes.with_hidden(10).heads, 1);
+        for (hidden, heads) in [(10, 1), (130, 2), (131, 131), (200, 2), (1000, 8)] {
+            assert_eq!(sizes.with_hidden(hidden).heads, heads);
+            sizes.with_hidden(hidden).check().unwrap();
+        }
     }
 }

@@ -25,6 +25,8 @@ pub struct Report {
     pub learning_rate: f64,
     /// Tokens learned from in a second; the first steps include the compilation of kernels.
     pub tokens_per_s: f64,
+    /// Time of these steps, without what came between them and the steps before.
+    pub seconds: f64,
     /// What the experts of each block got.
     pub layers: Vec<LayerLoad>,
 }
@@ -62,21 +64,31 @@ impl LayerLoad {
 
 /// What is gathered on the device between two reports.
 pub(crate) struct Window {
-    since: Instant,
+    since: Option<Instant>,
     losses: Vec<Tensor<1>>,
     auxiliary: Vec<Tensor<1>>,
     layers: Vec<(Tensor<1, Int>, Tensor<1, Int>)>,
 }
 
 impl Window {
-    /// An empty one that begins now.
+    /// An empty one.
     pub(crate) fn begin() -> Self {
         Self {
-            since: Instant::now(),
+            since: None,
             losses: Vec::new(),
             auxiliary: Vec::new(),
             layers: Vec::new(),
         }
+    }
+
+    /// Starts the clock, if it isn't running.
+    pub(crate) fn start(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// The loss of the first step in here; waits for the device.
+    pub(crate) fn first_loss(&self) -> Result<Option<f32>, Error> {
+        Ok(read(self.losses.iter().take(1).cloned().collect())?.pop())
     }
 
     /// Adds a step, without waiting for it.
@@ -105,7 +117,9 @@ impl Window {
     pub(crate) fn read(self, step: usize, config: &TrainConfig) -> Result<Report, Error> {
         let losses = read(self.losses)?;
         let auxiliary = read(self.auxiliary)?;
-        let seconds = self.since.elapsed().as_secs_f64();
+        let seconds = self
+            .since
+            .map_or(0.0, |since| since.elapsed().as_secs_f64());
         let layers = self.layers.into_iter();
         let layers = layers.map(|(load, dropped)| LayerLoad::read(load, dropped));
         Ok(Report {
@@ -114,6 +128,7 @@ impl Window {
             auxiliary: mean(&auxiliary),
             learning_rate: config.rate(step.saturating_sub(1)),
             tokens_per_s: (losses.len() * config.tokens()) as f64 / seconds,
+            seconds,
             losses,
             layers: layers.collect::<Result<_, _>>()?,
         })

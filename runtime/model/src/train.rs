@@ -1,8 +1,9 @@
 //! The training loop, one step at a time.
 
 use burn::module::Module;
-use burn::nn::loss::CrossEntropyLossConfig;
-use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
+use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer, OptimizerRecord};
+use burn::store::RecordError;
+use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::adam::{self, Adam};
@@ -64,20 +65,10 @@ impl Trainer {
         let new = Self::new(*checkpoint.config(), text, device)?;
         let progress = checkpoint.progress();
         let (decoder, optimizer) = checkpoint.into_records();
-        let refused = |error: burn::store::RecordError| CheckpointError::Record(error.to_string());
+        let refused = |error: RecordError| CheckpointError::Record(error.to_string());
         let decoder = new.decoder.try_load_record(decoder).map_err(refused)?;
-        // Burn leaves out what it can't read, and would start that parameter's moments anew.
-        let parameters = decoder.clone().into_record().len();
-        let expected = if progress.step == 0 {
-            0
-        } else {
-            adam::TENSORS * parameters
-        };
-        if optimizer.len() != expected {
-            let got = optimizer.len();
-            let message = format!("moments: expected {expected} tensors, got {got}");
-            return Err(CheckpointError::Record(message).into());
-        }
+        adam::check_record(&optimizer, &decoder, progress.step)?;
+        let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(refused)?;
         Ok(Self {
             decoder,
             optimizer: new.optimizer.load_record(optimizer),
@@ -122,6 +113,7 @@ impl Trainer {
     /// # Errors
     /// [`Error::Moebius`] when the device can't run a layer.
     pub fn step(&mut self) -> Result<(), Error> {
+        self.window.start();
         let step = self.progress.step;
         // Whatever a layer draws on the device depends on the step, not on the steps before it.
         self.device
@@ -149,11 +141,11 @@ impl Trainer {
             Tensor::<2, Int>::from_data(TensorData::new(bytes, [count, length]), &self.device)
         };
         let output = self.decoder.forward(tensor(batch.inputs))?;
-        let targets = tensor(batch.targets).flatten(0, 1);
-        let loss = CrossEntropyLossConfig::new()
-            .init(&self.device)
-            .forward(output.logits.clone(), targets);
-        Ok((output, loss))
+        let targets = tensor(batch.targets).reshape([count * length, 1]);
+        let chosen = log_softmax(output.logits.clone(), 1).gather(1, targets);
+        // Along an axis, because a sum of everything adds atomically on some devices.
+        let loss = chosen.reshape([1, count * length]).mean_dim(1).neg();
+        Ok((output, loss.reshape([1])))
     }
 
     /// The steps since the last report; the one place that waits for the device.
@@ -170,14 +162,19 @@ impl Trainer {
         Ok(report)
     }
 
-    /// Everything needed to go on from here.
-    pub fn checkpoint(&self) -> Checkpoint {
-        Checkpoint::new(
-            self.config,
-            &self.text,
-            self.progress,
+    /// Everything needed to go on from here; waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed, [`Error::Checkpoint`] when Burn can't write a record.
+    pub fn checkpoint(&self) -> Result<Checkpoint, Error> {
+        let mut progress = self.progress;
+        if progress.first_loss.is_none() {
+            progress.first_loss = self.window.first_loss()?;
+        }
+        let records = (
             self.decoder.clone().into_record(),
             self.optimizer.to_record(),
-        )
+        );
+        Ok(Checkpoint::new(self.config, &self.text, progress, records)?)
     }
 }

@@ -102,10 +102,10 @@ impl Problem {
         self.down().map(drop)
     }
 
-    /// Floating-point operations of both products, dropless.
+    /// Floating-point operations of both products of as many rows as a routing can produce.
     pub fn flops(&self) -> u64 {
         let products = if self.gated { 3 } else { 2 };
-        2 * products * (self.routing.slots() * self.hidden) as u64 * self.inter as u64
+        2 * products * (self.row_bound * self.hidden) as u64 * self.inter as u64
     }
 
     /// Bytes a forward must hold: weights, x, y, hidden activations and the experts' outputs.

@@ -33,7 +33,7 @@ use cubecl::prelude::*;
 use moebius_device::Capability;
 
 /// The largest head: a unit keeps up to three rows of it.
-const MAX_HEAD_DIM: usize = 128;
+pub const MAX_HEAD_DIM: usize = 128;
 
 /// Attention of some heads over [`Segments`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

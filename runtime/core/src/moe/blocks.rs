@@ -8,7 +8,7 @@ use super::layer::{MoeLayer, MoeOutput};
 use super::route::Routing;
 use crate::Error;
 use burn::module::Module;
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_shaders::ShapeError;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,7 @@ impl GlamConfig {
                 return Ok(FeedForwardBlock::Moe(self.moe.init(device)?));
             }
             super::check::check_positive("dense_inter", self.dense_inter)?;
+            self.moe.check_size(self.dense_inter, 1)?;
             let config = self.dense();
             Ok(FeedForwardBlock::Dense(DenseBlock {
                 experts: config.feed_forward().init(1, device),
@@ -77,6 +78,28 @@ pub struct BlockOutput<const D: usize> {
     pub y: Tensor<D>,
     /// Of a mixture-of-experts block.
     pub routing: Option<Routing>,
+    /// \[1\]: slots that reached no expert, of a mixture-of-experts block.
+    pub dropped_slots: Option<Tensor<1, Int>>,
+}
+
+impl<const D: usize> BlockOutput<D> {
+    fn dense(y: Tensor<D>) -> Self {
+        Self {
+            y,
+            routing: None,
+            dropped_slots: None,
+        }
+    }
+}
+
+impl<const D: usize> From<MoeOutput<D>> for BlockOutput<D> {
+    fn from(out: MoeOutput<D>) -> Self {
+        Self {
+            y: out.y,
+            routing: Some(out.routing),
+            dropped_slots: Some(out.dropped_slots),
+        }
+    }
 }
 
 impl FeedForwardBlock {
@@ -86,18 +109,40 @@ impl FeedForwardBlock {
     /// As [`MoeLayer::forward`].
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<BlockOutput<D>, Error> {
         match self {
-            Self::Dense(block) => Ok(BlockOutput {
-                y: block.forward(x)?,
-                routing: None,
-            }),
-            Self::Moe(layer) => {
-                let MoeOutput { y, routing, .. } = layer.forward(x)?;
-                Ok(BlockOutput {
-                    y,
-                    routing: Some(routing),
-                })
-            }
+            Self::Dense(block) => block.forward(x).map(BlockOutput::dense),
+            Self::Moe(layer) => layer.forward(x).map(BlockOutput::from),
         }
+    }
+
+    /// [`FeedForwardBlock::forward`] with only the experts for which `expert_mask` \[E\] is true; a
+    /// dense block has none to leave out.
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward_masked`].
+    pub fn forward_masked<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        expert_mask: Tensor<1, Bool>,
+    ) -> Result<BlockOutput<D>, Error> {
+        match self {
+            Self::Dense(block) => block.forward(x).map(BlockOutput::dense),
+            Self::Moe(layer) => layer.forward_masked(x, expert_mask).map(BlockOutput::from),
+        }
+    }
+
+    /// The same block with weights of another dtype.
+    ///
+    /// # Errors
+    /// As [`MoeLayer::cast`].
+    pub fn cast(self, dtype: DType) -> Result<Self, Error> {
+        super::check::element(dtype)?;
+        Ok(match self {
+            Self::Dense(block) => Self::Dense(DenseBlock {
+                experts: block.experts.cast(dtype),
+                ..block
+            }),
+            Self::Moe(layer) => Self::Moe(layer.cast(dtype)?),
+        })
     }
 }
 

@@ -40,7 +40,8 @@ pub struct MoeConfig {
     /// Experts have biases.
     #[serde(default)]
     pub bias: bool,
-    /// Slots an expert takes at most; `None` never drops.
+    /// Slots an expert takes at most; `None` never drops. Without effect where experts choose, and
+    /// where factors change (a dynamic router's, or `factors`) only its `min` counts.
     #[serde(default)]
     pub capacity: Option<Capacity>,
     /// Where capacity factors come from, instead of `capacity` with its one fixed factor; its
@@ -48,7 +49,7 @@ pub struct MoeConfig {
     #[serde(default)]
     pub factors: Option<FactorsConfig>,
     /// Probability with which an expert is not available to a training forward; at least as many
-    /// as a token chooses always stay.
+    /// as a token chooses always stay, though not in every group of a router with groups.
     #[serde(default)]
     pub expert_dropout: f64,
     /// An expert for every token, beside those it chooses.
@@ -191,33 +192,28 @@ impl MoeConfig {
         }
     }
 
-    /// The limit that dispatch obeys.
-    pub(super) fn limit(&self) -> Option<Capacity> {
-        let dynamic = matches!(self.router, RouterConfig::Dynamic(_));
+    /// Whether dispatch takes its factors from the device.
+    pub(super) fn factors_change(&self) -> bool {
+        self.factors.is_some() || matches!(self.router, RouterConfig::Dynamic(_))
+    }
+
+    /// The limit that dispatch obeys for a batch of `tokens` tokens.
+    pub(super) fn limit(&self, tokens: usize) -> Option<Capacity> {
+        if let RouterConfig::ExpertChoice(config) = &self.router {
+            return Some(config.capacity(tokens, self.experts, self.factors.is_some()));
+        }
         let default = Capacity {
             factor: 1.0,
             min: DEFAULT_MIN_CAPACITY,
         };
-        let changing = self.factors.is_some() || dynamic;
-        self.capacity.or(changing.then_some(default))
+        self.capacity.or(self.factors_change().then_some(default))
     }
 
     fn check(&self) -> Result<(), ShapeError> {
         check_positive("hidden", self.hidden)?;
         check_positive("inter", self.inter)?;
         check_positive("experts", self.experts)?;
-        let expert = self.columns_in().checked_mul(self.hidden);
-        let all = expert.and_then(|expert| expert.checked_mul(self.experts.checked_mul(4)?));
-        if expert.is_none_or(|n| n > i32::MAX as usize)
-            || all.is_none_or(|n| n > isize::MAX as usize)
-        {
-            let got = format!(
-                "{} experts of {} x {}",
-                self.experts, self.inter, self.hidden
-            );
-            let expected = "at most 2^31 - 1 elements an expert";
-            return Err(ShapeError::new("expert weights", expected, got));
-        }
+        self.check_size(self.inter, self.experts)?;
         if let Some(capacity) = self.capacity {
             Capacity::new(capacity.factor, capacity.min)?;
         }
@@ -226,10 +222,26 @@ impl MoeConfig {
         }
         if let Some(shared) = &self.shared {
             shared.check()?;
+            self.check_size(shared.inter, 1)?;
         }
         check_probability("expert_dropout", self.expert_dropout)?;
         self.kind.check(self)?;
         self.router.check(self.experts)
+    }
+
+    /// Checks that `experts` experts of width `inter` can be counted.
+    pub(super) fn check_size(&self, inter: usize, experts: usize) -> Result<(), ShapeError> {
+        let columns = inter.checked_mul(if self.gated { 2 } else { 1 });
+        let expert = columns.and_then(|columns| columns.checked_mul(self.hidden));
+        let all = expert.and_then(|expert| expert.checked_mul(experts.checked_mul(4)?));
+        if expert.is_none_or(|n| n > i32::MAX as usize)
+            || all.is_none_or(|n| n > isize::MAX as usize)
+        {
+            let got = format!("{experts} experts of {inter} x {}", self.hidden);
+            let expected = "at most 2^31 - 1 elements an expert";
+            return Err(ShapeError::new("expert weights", expected, got));
+        }
+        Ok(())
     }
 
     /// A layer with weights uniform in ±1/√fan_in, as PyTorch's `Linear`; biases likewise.

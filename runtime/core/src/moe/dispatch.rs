@@ -59,7 +59,7 @@ impl RouteStage<'_> {
             },
             None => {
                 let rule = CapacityRule {
-                    capacity: self.config.limit(),
+                    capacity: self.config.limit(x.dims()[0]),
                     factors,
                     mask,
                 };

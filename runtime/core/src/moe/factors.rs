@@ -1,8 +1,8 @@
 //! Capacity factors that change while a layer trains; dispatch obeys them.
 
-use super::check::check_within;
+use super::check::{check_positive, check_within};
 use super::routers::RouterConfig;
-use super::running::{Follow, constant, follow, relative_load, value};
+use super::running::{Follow, check_state, constant, follow, relative_load, value};
 use crate::Error;
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Int, Tensor};
@@ -75,7 +75,7 @@ impl FactorsConfig {
                 experts,
             }),
             Self::Load { follow, headroom } => {
-                CapacityFactors::Load(ExpertScheduler::new(experts, follow, headroom, device))
+                CapacityFactors::Load(ExpertScheduler::checked(experts, follow, headroom, device))
             }
         }
     }
@@ -91,6 +91,19 @@ pub enum CapacityFactors {
 }
 
 impl CapacityFactors {
+    /// Checks the state against a layer of `experts` experts on `device`.
+    pub(super) fn check(&self, experts: usize, device: &Device) -> Result<(), ShapeError> {
+        match self {
+            Self::Variance(factors) => {
+                ShapeError::check("experts of the factors", experts, factors.experts)?;
+                check_state("capacity factor [1]", &factors.factor, 1, device)
+            }
+            Self::Load(scheduler) => {
+                check_state("capacity factors [E]", &scheduler.factors, experts, device)
+            }
+        }
+    }
+
     /// \[E\]: the factors of this batch x \[T,H\]; in training the variance counts first.
     pub(super) fn of(&self, x: &Tensor<2>) -> Tensor<1> {
         match self {
@@ -151,7 +164,21 @@ pub struct ExpertScheduler {
 
 impl ExpertScheduler {
     /// Of `experts` experts, all with factor `headroom`.
-    pub fn new(experts: usize, follow: Follow, headroom: f64, device: &Device) -> Self {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for numbers out of their range.
+    pub fn new(
+        experts: usize,
+        follow: Follow,
+        headroom: f64,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        check_positive("experts", experts)?;
+        FactorsConfig::Load { follow, headroom }.check(&RouterConfig::default())?;
+        Ok(Self::checked(experts, follow, headroom, device))
+    }
+
+    fn checked(experts: usize, follow: Follow, headroom: f64, device: &Device) -> Self {
         let first = headroom.clamp(follow.min, follow.max);
         Self {
             factors: constant(first, experts, device),

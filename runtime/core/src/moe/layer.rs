@@ -15,7 +15,7 @@ use crate::{Error, device};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_device::Capability;
-use moebius_shaders::grouped_gemm::Choice;
+use moebius_shaders::grouped_gemm::{Choice, Variant};
 use moebius_shaders::moe::{Stage, sorting};
 use moebius_shaders::{ShapeError, moe};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 ///
 /// Weights are stacked by expert in the plain \[E, out, in\] layout, so records and checkpoints
 /// hold ordinary tensors. Weights, x and y have one dtype (f32, f16 or bf16 where the device
-/// stores it); routing and sums are f32. A forward trains when x records gradients.
+/// stores it); routing and sums are f32. A forward trains on a device that records gradients.
 #[derive(Module, Debug)]
 pub struct MoeLayer {
     /// Chooses experts.
@@ -88,7 +88,8 @@ impl MoeLayer {
         &self.config
     }
 
-    /// The same layer with another choice of kernel variant; without effect on `flex`.
+    /// The same layer with another choice of kernel variant for its experts; without effect on
+    /// `flex`. A variant that is unproven has to be named.
     pub fn with_choice(mut self, choice: Choice) -> Self {
         self.choice = choice;
         self
@@ -108,14 +109,14 @@ impl MoeLayer {
         })
     }
 
-    /// The weights as they are now; `None` unless the router has a matrix and the experts are
-    /// feed-forward.
+    /// The weights as they are now; `None` unless the router learns one matrix and nothing else, and
+    /// the experts are feed-forward.
     pub fn weights(&self) -> Option<MoeWeights> {
         let Experts::FeedForward(experts) = &self.experts else {
             return None;
         };
         Some(MoeWeights {
-            router: self.router.matrix()?,
+            router: self.router.only_matrix()?,
             w_in: experts.w_in.val(),
             b_in: experts.b_in.as_ref().map(Param::val),
             w_out: experts.w_out.val(),
@@ -144,7 +145,20 @@ impl MoeLayer {
         capability: Option<&Capability>,
     ) -> Result<Option<moe::Plan>, Error> {
         problem.check()?;
-        let plan = capability.map(|device| moe::plan(problem, device, self.choice));
+        let plan = capability.map(|device| {
+            // As a forward chooses, before it sorts.
+            let (rows, experts) = (problem.row_bound, problem.routing.experts());
+            let portable = || Variant::portable(rows, experts, device);
+            let variant = Some(self.choice.variant.unwrap_or_else(portable));
+            moe::plan(
+                problem,
+                device,
+                Choice {
+                    variant,
+                    ..self.choice
+                },
+            )
+        });
         Ok(plan.transpose()?)
     }
 
@@ -161,10 +175,8 @@ impl MoeLayer {
         };
         let config = &self.config;
         let routing = config.router.problem(tokens, config.experts)?;
-        let capacity = config.limit();
-        let changing = capacity.is_some() && capacity != config.capacity;
-        let changing = changing || config.factors.is_some();
-        let sort = sorting::Problem::new(&routing, capacity, changing)?;
+        let capacity = config.limit(tokens);
+        let sort = sorting::Problem::new(&routing, capacity, config.factors_change())?;
         Ok(moe::Problem {
             capacity,
             row_bound: sort.row_bound(),
@@ -328,7 +340,7 @@ impl MoeLayer {
         Ok(MoeOutput {
             y: Tensor::empty(x.dims(), (&device, dtype)),
             routing: self.router.empty(&device),
-            dropped_slots: Tensor::zeros([1], &device),
+            dropped_slots: Tensor::zeros([1], (&device, DType::I32)),
         })
     }
 
@@ -347,7 +359,9 @@ impl MoeLayer {
     pub(super) fn check(&self) -> Result<Like, ShapeError> {
         let config = &self.config;
         let like = self.experts.like()?;
+        check_same("router", self.router.config(), config.router)?;
         self.experts.check(&like, config)?;
+        check_factors(self.factors.as_ref(), config, &like.device)?;
         let sizes = Sizes {
             hidden: config.hidden,
             experts: config.experts,
@@ -358,4 +372,18 @@ impl MoeLayer {
         }
         Ok(like)
     }
+}
+
+/// Checks that there are capacity factors exactly where `config` wants them, and that they fit.
+pub(super) fn check_factors(
+    factors: Option<&CapacityFactors>,
+    config: &MoeConfig,
+    device: &burn::tensor::Device,
+) -> Result<(), ShapeError> {
+    check_same(
+        "capacity factors present",
+        factors.is_some(),
+        config.factors.is_some(),
+    )?;
+    factors.map_or(Ok(()), |factors| factors.check(config.experts, device))
 }

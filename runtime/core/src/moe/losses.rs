@@ -1,8 +1,9 @@
 //! Losses that keep experts balanced, and figures about their load.
 
 use super::route::{RouteConfig, Routing, choose, load_in_groups};
+use super::running::total;
 use crate::Error;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{FloatDType, Int, Tensor};
 use moebius_shaders::ShapeError;
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +52,7 @@ impl Default for LossWeights {
 }
 
 impl Losses {
-    /// \[1\]: the weighted sum; a loss of weight 0 isn't computed.
+    /// \[1\]: the weighted sum; a loss of weight 0 is left out, whatever it is.
     pub fn weighted(&self, weights: &LossWeights) -> Tensor<1> {
         let terms = [
             (&self.switch, weights.switch),
@@ -90,14 +91,19 @@ impl Routing {
         }
         let sums = self.probs.clone().sum_dim(1);
         let nothing = sums.clone().equal_elem(0.0);
-        let probs = self.probs.clone() / sums.mask_fill(nothing, 1.0);
+        let probs = self.probs.clone() / sums.mask_fill(nothing.clone(), 1.0);
+        // Without an available expert the log-sum-exp is −∞, and says nothing about the logits.
+        let nothing = nothing.reshape([tokens]);
+        let none = nothing.clone().narrow(0, 0, 1);
+        let logsumexp = self.logsumexp.clone().mask_fill(nothing, 0.0);
         let mean = probs.clone().mean_dim(0);
         let share = share(self.load()?.unsqueeze());
         Ok(Losses {
             switch: total(share * mean.clone()) * experts as f64,
             gshard: self.gshard(probs, groups)?,
-            entropy: entropy_gap(mean),
-            z: total(self.logsumexp.clone().powi_scalar(2).unsqueeze()) / tokens as f64,
+            // A mask is one for all tokens.
+            entropy: entropy_gap(mean).mask_fill(none, 0.0),
+            z: total(logsumexp.powi_scalar(2).unsqueeze()) / tokens as f64,
         })
     }
 
@@ -118,16 +124,9 @@ impl Routing {
     }
 }
 
-/// \[1\]: the sum of all elements, one axis at a time: Burn's sum over everything adds atomically on
-/// some devices, in whatever order.
-fn total(x: Tensor<2>) -> Tensor<1> {
-    let [rows, columns] = x.dims();
-    x.reshape([1, rows * columns]).sum_dim(1).reshape([1])
-}
-
 /// Every row of counts divided by its sum; 0 where that is 0.
 fn share(counts: Tensor<2, Int>) -> Tensor<2> {
-    let counts = counts.float();
+    let counts = counts.cast(FloatDType::F32);
     let sums = counts.clone().sum_dim(1).clamp_min(1.0);
     counts / sums
 }

@@ -65,13 +65,14 @@ impl RouteConfig {
 /// Which experts every token goes to; everything stays on the device.
 #[derive(Clone, Debug)]
 pub struct Routing {
-    /// \[T,K\]: experts, best first; E where no expert was available.
+    /// \[T,K\]: experts, best first; E where no expert was available. Where experts choose, K is E and
+    /// column e holds e or E.
     pub indices: Tensor<2, Int>,
     /// \[T,K\] f32: their weights.
     pub weights: Tensor<2>,
     /// \[T,E\] f32: scores of all experts, 0 where masked.
     pub probs: Tensor<2>,
-    /// \[T,E\] f32: what was routed on.
+    /// \[T,E\] f32: what was routed on, of masked experts too.
     pub logits: Tensor<2>,
     /// \[T\] f32: ln Σ exp of the available experts' logits.
     pub logsumexp: Tensor<1>,
@@ -82,7 +83,7 @@ impl Routing {
     pub(super) fn empty(experts: usize, top_k: usize, device: &Device) -> Self {
         let floats = |columns| Tensor::empty([0, columns], (device, DType::F32));
         Self {
-            indices: Tensor::empty([0, top_k], device),
+            indices: Tensor::empty([0, top_k], (device, DType::I32)),
             weights: floats(top_k),
             probs: floats(experts),
             logits: floats(experts),

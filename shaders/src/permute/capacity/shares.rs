@@ -58,8 +58,8 @@ fn own_capacity(factors: &ComptimeOption<&[f32]>, rule: &Rule, expert: usize, ex
     match factors {
         ComptimeOption::Some(factors) => {
             let all = f32::cast_from(rule.slots) * factors[expert];
-            // More than that is no limit, and it fits an integer.
-            let most = f32::cast_from(rule.slots * experts);
+            // The largest f32 that fits an integer.
+            let most = 4_294_967_040.0f32;
             let all = u32::cast_from(clamp(all, 0.0f32, most).ceil());
             min(max(all.div_ceil(experts), rule.least), rule.slots)
         }

@@ -57,7 +57,8 @@ impl AttentionExperts {
     ) -> Result<Tensor<2>, Error> {
         let (heads, causal) = match config.kind {
             ExpertKind::Attention { heads, causal } => (heads, causal),
-            _ => (1, false),
+            // Checked before every forward.
+            _ => unreachable!("attention experts have heads"),
         };
         let rows = assignment.gather(slots.x)?;
         let project =

@@ -29,6 +29,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor, activation};
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::Activation;
+use moebius_shaders::segment_attention::MAX_HEAD_DIM;
 use serde::{Deserialize, Serialize};
 
 use super::routers::uniform;
@@ -95,6 +96,11 @@ impl ExpertKind {
                 if heads == 0 || !config.inter.is_multiple_of(heads) {
                     let expected = format!("a divisor of {} (inter)", config.inter);
                     return Err(ShapeError::new("attention heads", expected, heads));
+                }
+                let head = config.inter / heads;
+                if head > MAX_HEAD_DIM {
+                    let expected = format!("at most {MAX_HEAD_DIM}");
+                    return Err(ShapeError::new("inter / heads", expected, head));
                 }
                 if config.gated {
                     return Err(ShapeError::new("gated", "false for attention", true));
@@ -183,6 +189,15 @@ impl Experts {
         }
     }
 
+    fn name(&self) -> &'static str {
+        match self {
+            Self::FeedForward(_) => "feed-forward ones",
+            Self::Convolutional(_) => "convolutional ones",
+            Self::Attention(_) => "attention",
+            Self::ParameterEfficient(_) => "parameter-efficient ones",
+        }
+    }
+
     /// The first of the weights, whose dtype and device all others share.
     pub(super) fn like(&self) -> Result<Like, ShapeError> {
         Like::of(&match self {
@@ -194,6 +209,20 @@ impl Experts {
     }
 
     pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
+        let same = matches!(
+            (self, config.kind),
+            (Self::FeedForward(_), ExpertKind::FeedForward)
+                | (Self::Convolutional(_), ExpertKind::Convolutional { .. })
+                | (Self::Attention(_), ExpertKind::Attention { .. })
+                | (
+                    Self::ParameterEfficient(_),
+                    ExpertKind::ParameterEfficient { .. }
+                )
+        );
+        if !same {
+            let expected = format!("{:?}", config.kind);
+            return Err(ShapeError::new("experts", expected, self.name()));
+        }
         match self {
             Self::FeedForward(experts) => {
                 experts.check(like, &config.feed_forward(), config.experts)

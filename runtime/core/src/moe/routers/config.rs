@@ -168,6 +168,18 @@ pub struct ExpertChoiceConfig {
     pub factor: f64,
 }
 
+impl ExpertChoiceConfig {
+    /// What each of `experts` experts takes of `tokens` tokens, unless factors change it.
+    pub(crate) fn capacity(&self, tokens: usize, experts: usize, changing: bool) -> Capacity {
+        let taken = (tokens as f64 * self.factor / experts as f64).ceil() as usize;
+        Capacity {
+            // So small that the least capacity, an exact number, decides.
+            factor: f64::MIN_POSITIVE,
+            min: if changing { 1 } else { taken.min(tokens) },
+        }
+    }
+}
+
 impl Default for ExpertChoiceConfig {
     fn default() -> Self {
         Self { factor: 2.0 }

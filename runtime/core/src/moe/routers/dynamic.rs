@@ -6,7 +6,7 @@ use crate::Error;
 use crate::moe::assignment::Assignment;
 use crate::moe::check::{Like, cast_param};
 use crate::moe::route::{choose, router_logits};
-use crate::moe::running::{Follow, constant, follow, relative_load, value};
+use crate::moe::running::{Follow, check_state, constant, follow, relative_load, value};
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{DType, Device, Tensor};
@@ -90,6 +90,18 @@ impl Routes for DynamicRouter {
 
     fn check(&self, like: &Like) -> Result<(), ShapeError> {
         let Sizes { hidden, experts } = self.sizes;
+        check_state(
+            "usage of the router [E]",
+            &self.usage,
+            experts,
+            &like.device,
+        )?;
+        check_state(
+            "factors of the router [E]",
+            &self.factors,
+            experts,
+            &like.device,
+        )?;
         like.check(MATRIX, &self.weight, [experts, hidden])?;
         self.demand_in.check(like, [hidden.div_ceil(4), hidden])?;
         self.demand_out.check(like, [1, hidden.div_ceil(4)])

@@ -8,7 +8,6 @@ use crate::moe::route::{RouteConfig, Routing, choose, router_logits};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_shaders::ShapeError;
-use moebius_shaders::permute::Capacity;
 
 /// Every expert takes its C = min(T, ⌈T · factor / E⌉) most probable tokens; a token may get any
 /// number of experts, also none.
@@ -35,25 +34,16 @@ impl ExpertChoiceRouter {
         }
     }
 
-    /// All (token, expert) pairs as slots, of which each expert keeps its C heaviest.
+    /// All (token, expert) pairs as slots, of which each expert keeps its C heaviest; changing factors
+    /// multiply the configured one.
     fn rule(&self, tokens: usize, batch: &Batch) -> CapacityRule {
         let experts = self.sizes.experts;
-        let taken = (tokens as f64 * self.config.factor / experts as f64).ceil();
-        let capacity = Capacity {
-            // So small that the least capacity, an exact number, decides.
-            factor: f64::MIN_POSITIVE,
-            min: match batch.factors {
-                Some(_) => 1,
-                None => (taken as usize).min(tokens),
-            },
-        };
         // A factor is relative to S / E = T slots, and here to T / E tokens.
-        let factors = batch
-            .factors
-            .clone()
-            .map(|factors| factors / experts as f64);
+        let share = self.config.factor / experts as f64;
+        let factors = batch.factors.clone().map(|factors| factors * share);
+        let changing = factors.is_some();
         CapacityRule {
-            capacity: Some(capacity),
+            capacity: Some(self.config.capacity(tokens, experts, changing)),
             factors,
             mask: batch.mask.clone(),
         }

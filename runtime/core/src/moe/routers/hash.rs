@@ -4,8 +4,9 @@ use super::{Batch, HashConfig, Routed, Routes, Sizes};
 use crate::Error;
 use crate::moe::check::Like;
 use crate::moe::route::{Routing, hash_route};
+use crate::moe::running::total;
 use burn::module::Module;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, FloatDType, Tensor};
 use moebius_shaders::ShapeError;
 
 /// K distinct available experts by an integer hash of a token's position or values, each with
@@ -35,7 +36,7 @@ impl Routes for HashRouter {
         let (tokens, experts) = (batch.x.dims()[0], self.sizes.experts);
         let device = batch.x.device();
         let available = match &batch.mask {
-            Some(mask) => mask.clone().int().sum().float().cast(DType::F32),
+            Some(mask) => total(mask.clone().int().cast(FloatDType::F32).unsqueeze()),
             None => Tensor::full([1], experts as f64, (&device, DType::F32)),
         };
         let (indices, weights) = hash_route(batch.x.detach(), batch.mask, experts, &self.config)?;

@@ -10,9 +10,9 @@
 //! | [`SigmoidBiasRouter`] | sigmoid scores, a bias balances the selection | DeepSeek-V3, 2024 |
 //! | [`ExpertChoiceRouter`] | experts choose their best tokens | Zhou et al. 2022 |
 //!
-//! Every router computes logits in f32 whatever the dtype of x, never chooses a masked expert, and
-//! gives ties to the lowest expert. Randomness (dropout, noise) and running state apply in
-//! training, that is when x records gradients.
+//! Every router computes logits in f32 whatever the dtype of x (rows inside an MLP have that of x),
+//! never chooses a masked expert, and gives ties to the lowest expert. Randomness (dropout, noise)
+//! and running state apply in training, that is on a device that records gradients.
 
 mod config;
 mod dynamic;
@@ -184,16 +184,26 @@ impl Router {
         }
     }
 
+    /// [`Router::matrix`] where that is all it learns.
+    pub(super) fn only_matrix(&self) -> Option<Tensor<2>> {
+        match self {
+            Self::Dynamic(_) => None,
+            Self::TopK(router) if router.bias.is_some() => None,
+            _ => self.matrix(),
+        }
+    }
+
     /// The same router with another Wg, where that is all it learns.
     pub(super) fn with_matrix(mut self, matrix: Tensor<2>) -> Result<Self, ShapeError> {
+        let name = self.config().name();
         let weight = match &mut self {
-            Self::TopK(router) => &mut router.weight,
+            Self::TopK(router) if router.bias.is_none() => &mut router.weight,
             Self::Switch(router) => &mut router.weight,
             Self::SigmoidBias(router) => &mut router.weight,
             Self::ExpertChoice(router) => &mut router.weight,
-            Self::Hash(_) | Self::Learned(_) | Self::Dynamic(_) => {
+            Self::TopK(_) | Self::Hash(_) | Self::Learned(_) | Self::Dynamic(_) => {
                 let expected = "one that learns a single matrix";
-                return Err(ShapeError::new("router", expected, self.config().name()));
+                return Err(ShapeError::new("router", expected, name));
             }
         };
         *weight = Param::from_tensor(matrix);

@@ -4,9 +4,9 @@ use super::{Batch, MATRIX, Routed, Routes, SigmoidBiasConfig, Sizes, matrix};
 use crate::Error;
 use crate::moe::check::{Like, cast_param};
 use crate::moe::route::{check_mask, choose, router_logits};
-use crate::moe::running::{constant, set, value};
+use crate::moe::running::{check_state, constant, set, total, value};
 use burn::module::{Module, Param, RunningState};
-use burn::tensor::{Bool, DType, Device, Int, Tensor};
+use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor};
 use moebius_shaders::ShapeError;
 
 /// Chooses by σ(x · Wg_e) + b_e, optionally within the best groups; weights come from the scores
@@ -46,12 +46,13 @@ impl SigmoidBiasRouter {
         ShapeError::check("load", self.sizes.experts, load.dims()[0])?;
         let bias = value(&self.bias);
         check_mask(expert_mask.as_ref(), self.sizes.experts, &bias.device())?;
-        let load = load.float();
+        let load = load.cast(FloatDType::F32);
         let available = match expert_mask {
-            Some(mask) => mask.int().float(),
+            Some(mask) => mask.int().cast(FloatDType::F32),
             None => load.ones_like(),
         };
-        let mean = load.clone().sum() / available.clone().sum().clamp_min(1.0);
+        let sum = |x: &Tensor<1>| total(x.clone().unsqueeze());
+        let mean = sum(&load) / sum(&available).clamp_min(1.0);
         let step = (mean - load).sign() * available * self.config.rate;
         set(&self.bias, bias + step);
         Ok(())
@@ -76,6 +77,7 @@ impl Routes for SigmoidBiasRouter {
 
     fn check(&self, like: &Like) -> Result<(), ShapeError> {
         let Sizes { hidden, experts } = self.sizes;
+        check_state("bias of the router [E]", &self.bias, experts, &like.device)?;
         like.check(MATRIX, &self.weight, [experts, hidden])
     }
 

@@ -20,7 +20,7 @@ use super::config::MoeConfig;
 use super::dispatch::{Dispatched, RouteStage};
 use super::experts::{FeedForwardExperts, Run};
 use super::factors::CapacityFactors;
-use super::layer::MoeOutput;
+use super::layer::{MoeOutput, check_factors};
 use super::route::{check_mask, load_in_groups};
 use super::routers::{Router, Sizes};
 use super::shared::SharedExpert;
@@ -66,9 +66,11 @@ impl SwitchedExperts {
             experts: layer.config.experts,
         };
         layer.router.check(&like, sizes)?;
+        check_same("router", layer.router.config(), layer.config.router)?;
         if let (Some(shared), Some(config)) = (&layer.shared, &layer.config.shared) {
             shared.check(&like, config, &layer.config)?;
         }
+        check_factors(layer.factors.as_ref(), &layer.config, device)?;
         let cache = ExpertCache::new(&layer.config, like.dtype, budget_bytes, device)?;
         Ok(Self {
             config: layer.config,
@@ -85,6 +87,16 @@ impl SwitchedExperts {
     pub fn with_choice(mut self, choice: Choice) -> Self {
         self.choice = choice;
         self
+    }
+
+    /// Chooses experts.
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// Capacity factors that change; when serving, a scheduler is told of the load here.
+    pub fn factors(&self) -> Option<&CapacityFactors> {
+        self.factors.as_ref()
     }
 
     /// The experts on the device, and what moving them cost.

@@ -252,7 +252,12 @@ fn weights_gradient(
         }
         return probs_gradient(row, available, problem.score(), &through);
     }
-    let dot: f32 = slots().map(|(k, _)| weights[k] * gradient[k]).sum::<f32>() / problem.scale();
+    // Weights that are all 0 have no gradient, rather than 0 / 0.
+    let inverse = match problem.scale() {
+        0.0 => 0.0,
+        scale => scale.recip(),
+    };
+    let dot = slots().map(|(k, _)| weights[k] * gradient[k]).sum::<f32>() * inverse;
     for (k, e) in slots() {
         let d_log = weights[k] * (gradient[k] - dot);
         let d_logit = match problem.score() {
