@@ -248,11 +248,11 @@ pub(crate) fn one_source_of_factors(target: &Target) -> Outcome {
         let error = config.init(&target.burn()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Shape);
     }
-    // Experts that choose can follow the variance: T · factor / E tokens each.
+    // Experts that choose can follow the variance: T · 2 · factor / E tokens each.
     let layer = made(target, config.with_router(choosing));
     let layer = with_values(layer, "factor", &[0.5]);
     let out = layer.forward(batch(&target.burn(), [64, 16], 1.0)).unwrap();
-    assert_eq!(integers(out.routing.load().unwrap()), [4; 8]);
+    assert_eq!(integers(out.routing.load().unwrap()), [8; 8]);
     Outcome::Ran
 }
 

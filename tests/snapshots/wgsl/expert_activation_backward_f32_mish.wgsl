@@ -1,4 +1,4 @@
-var<workgroup> shared_v169: array<f32, 64>;
+var<workgroup> shared_v173: array<f32, 64>;
 @group(0) @binding(6) var<storage, read_write> v25: array<f32>;
 @group(0) @binding(5) var<storage, read_write> v21: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> v17: array<f32>;
@@ -9,67 +9,67 @@ var<workgroup> shared_v169: array<f32, 64>;
 struct info_st { scalars_usize: array<u32, 4>, static_meta: array<u32, 8> }
 @group(0) @binding(7) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)
-fn expert_activation_backward_f32_mish(@builtin(local_invocation_index) v356: u32, @builtin(workgroup_id) v358: vec3<u32>, @builtin(num_workgroups) v360: vec3<u32>) {
-let v381 = &v25;
-let v382 = &v21;
-let v383 = &v17;
-let v384 = &v13;
-let v385 = &v9;
-let v386 = &v5;
-let v387 = &v1;
+fn expert_activation_backward_f32_mish(@builtin(local_invocation_index) v360: u32, @builtin(workgroup_id) v362: vec3<u32>, @builtin(num_workgroups) v364: vec3<u32>) {
+let v385 = &v25;
+let v386 = &v21;
+let v387 = &v17;
+let v388 = &v13;
+let v389 = &v9;
+let v390 = &v5;
+let v391 = &v1;
 let v3 = u32(0);
 let v29 = info_var.scalars_usize[0];
 let v30 = info_var.scalars_usize[1];
 let v31 = info_var.scalars_usize[2];
 let v32 = info_var.scalars_usize[3];
-let v359 = v358[2];
-let v311 = u32(v359);
-let v361 = v360[1];
-let v313 = u32(v361);
-let v314 = v311 * v313;
-let v362 = v360[0];
-let v316 = u32(v362);
-let v317 = v314 * v316;
-let v363 = v358[1];
-let v319 = u32(v363);
-let v322 = v319 * v316;
-let v323 = v317 + v322;
-let v365 = v358[0];
-let v325 = u32(v365);
-let v326 = v323 + v325;
-let v378 = u32(64);
-let v329 = v326 * v378;
-let v367 = v356;
-let v331 = u32(v367);
-let v332 = v329 + v331;
-let v35 = v332 / v378;
-let v38 = v332 % v378;
+let v363 = v362[2];
+let v315 = u32(v363);
+let v365 = v364[1];
+let v317 = u32(v365);
+let v318 = v315 * v317;
+let v366 = v364[0];
+let v320 = u32(v366);
+let v321 = v318 * v320;
+let v367 = v362[1];
+let v323 = u32(v367);
+let v326 = v323 * v320;
+let v327 = v321 + v326;
+let v369 = v362[0];
+let v329 = u32(v369);
+let v330 = v327 + v329;
+let v382 = u32(64);
+let v333 = v330 * v382;
+let v371 = v360;
+let v335 = u32(v371);
+let v336 = v333 + v335;
+let v35 = v336 / v382;
+let v38 = v336 % v382;
 let v39 = u32(1);
 let v40 = v30 - v39;
 let v41 = min(v35, v40);
-let v45 = &(*v385)[v41];
+let v45 = &(*v389)[v41];
 let v46 = *v45;
 let v47 = u32(v46);
 let v48 = v35 * v32;
 let v51 = f32(0.0);
 let v52 = vec4<f32>(v51);
-var<function> v289_store: vec4<f32>;
-let v289 = &v289_store;
-*v289 = v52;
-let v57 = &(*v384)[v29];
+var<function> v293_store: vec4<f32>;
+let v293 = &v293_store;
+*v293 = v52;
+let v57 = &(*v388)[v29];
 let v58 = *v57;
 let v59 = u32(v58);
 let v60 = v35 < v59;
 if v60 {
-let v64 = &(*v383)[v47];
+let v64 = &(*v387)[v47];
 let v65 = *v64;
 let v66 = vec4<f32>(v65);
-for(var v68: u32 = v38; v68 < v32; v68 += v378) {
+for(var v68: u32 = v38; v68 < v32; v68 += v382) {
 let v71 = v48 + v68;
-let v75 = &(*v386)[v71];
+let v75 = &(*v390)[v71];
 let v76 = *v75;
 let v78 = v66 * v76;
-let v82 = &(*v387)[v71];
+let v82 = &(*v391)[v71];
 let v83 = *v82;
 let v86 = f32(1.0);
 let v87 = vec4<f32>(v86);
@@ -85,144 +85,146 @@ let v96 = v92 * v95;
 let v97 = v83 * v96;
 let v100 = v96 + v94;
 let v101 = v97 / v100;
-let v117 = f32(4.0);
-let v118 = vec4<f32>(v117);
-let v122 = v118 * v92;
-let v123 = v87 + v92;
-let v124 = v122 * v123;
-let v125 = v124 / v100;
-let v380 = fma(v83, v125, v96);
-let v128 = v380 / v100;
-let v129 = v78 * v128;
-let v133 = &(*v382)[v71];
-*v133 = v129;
-let v134 = v66 * v101;
-*v75 = v134;
-let v141 = *v289;
-let v142 = fma(v76, v101, v141);
-*v289 = v142;
+let v119 = v89 < v83;
+let v120 = select(v83, v89, v119);
+let v121 = f32(4.0);
+let v122 = vec4<f32>(v121);
+let v126 = v122 * v92;
+let v127 = v87 + v92;
+let v128 = v126 * v127;
+let v129 = v128 / v100;
+let v384 = fma(v120, v129, v96);
+let v132 = v384 / v100;
+let v133 = v78 * v132;
+let v137 = &(*v386)[v71];
+*v137 = v133;
+let v138 = v66 * v101;
+*v75 = v138;
+let v145 = *v293;
+let v146 = fma(v76, v101, v145);
+*v293 = v146;
 
 }
 
 } else {
-let v143 = v35 < v31;
-if v143 {
-for(var v145: u32 = v38; v145 < v32; v145 += v378) {
-let v150 = v48 + v145;
-let v154 = &(*v386)[v150];
-*v154 = v52;
-let v164 = &(*v382)[v150];
-*v164 = v52;
+let v147 = v35 < v31;
+if v147 {
+for(var v149: u32 = v38; v149 < v32; v149 += v382) {
+let v154 = v48 + v149;
+let v158 = &(*v390)[v154];
+*v158 = v52;
+let v168 = &(*v386)[v154];
+*v168 = v52;
 
 }
 
 }
 
 }
-let v165 = *v289;
-var<function> v309_store: f32;
-let v309 = &v309_store;
-*v309 = v51;
-let v295 = v165[0];
-let v296 = *v309;
-let v297 = v296 + v295;
-*v309 = v297;
-let v298 = v165[1];
-let v299 = *v309;
-let v300 = v299 + v298;
-*v309 = v300;
-let v301 = v165[2];
-let v302 = *v309;
-let v303 = v302 + v301;
-*v309 = v303;
-let v304 = v165[3];
-let v305 = *v309;
-let v306 = v305 + v304;
-*v309 = v306;
-let v307 = *v309;
-let v308 = &shared_v169;
-let v176 = &(*v308)[v331];
-*v176 = v307;
+let v169 = *v293;
+var<function> v313_store: f32;
+let v313 = &v313_store;
+*v313 = v51;
+let v299 = v169[0];
+let v300 = *v313;
+let v301 = v300 + v299;
+*v313 = v301;
+let v302 = v169[1];
+let v303 = *v313;
+let v304 = v303 + v302;
+*v313 = v304;
+let v305 = v169[2];
+let v306 = *v313;
+let v307 = v306 + v305;
+*v313 = v307;
+let v308 = v169[3];
+let v309 = *v313;
+let v310 = v309 + v308;
+*v313 = v310;
+let v311 = *v313;
+let v312 = &shared_v173;
+let v180 = &(*v312)[v335];
+*v180 = v311;
 workgroupBarrier();
-let v177 = u32(32);
-let v178 = v331 < v177;
-if v178 {
-let v180 = v331 + v177;
-let v184 = &(*v308)[v180];
-let v185 = *v184;
-let v190 = *v176;
-let v191 = v190 + v185;
-*v176 = v191;
-
-}
-workgroupBarrier();
-let v192 = u32(16);
-let v193 = v331 < v192;
-if v193 {
-let v195 = v331 + v192;
-let v199 = &(*v308)[v195];
-let v200 = *v199;
-let v205 = *v176;
-let v206 = v205 + v200;
-*v176 = v206;
+let v181 = u32(32);
+let v182 = v335 < v181;
+if v182 {
+let v184 = v335 + v181;
+let v188 = &(*v312)[v184];
+let v189 = *v188;
+let v194 = *v180;
+let v195 = v194 + v189;
+*v180 = v195;
 
 }
 workgroupBarrier();
-let v207 = u32(8);
-let v208 = v331 < v207;
-if v208 {
-let v210 = v331 + v207;
-let v214 = &(*v308)[v210];
-let v215 = *v214;
-let v220 = *v176;
-let v221 = v220 + v215;
-*v176 = v221;
+let v196 = u32(16);
+let v197 = v335 < v196;
+if v197 {
+let v199 = v335 + v196;
+let v203 = &(*v312)[v199];
+let v204 = *v203;
+let v209 = *v180;
+let v210 = v209 + v204;
+*v180 = v210;
 
 }
 workgroupBarrier();
-let v222 = u32(4);
-let v223 = v331 < v222;
-if v223 {
-let v225 = v331 + v222;
-let v229 = &(*v308)[v225];
-let v230 = *v229;
-let v235 = *v176;
-let v236 = v235 + v230;
-*v176 = v236;
+let v211 = u32(8);
+let v212 = v335 < v211;
+if v212 {
+let v214 = v335 + v211;
+let v218 = &(*v312)[v214];
+let v219 = *v218;
+let v224 = *v180;
+let v225 = v224 + v219;
+*v180 = v225;
 
 }
 workgroupBarrier();
-let v237 = u32(2);
-let v238 = v331 < v237;
-if v238 {
-let v240 = v331 + v237;
-let v244 = &(*v308)[v240];
-let v245 = *v244;
-let v250 = *v176;
-let v251 = v250 + v245;
-*v176 = v251;
+let v226 = u32(4);
+let v227 = v335 < v226;
+if v227 {
+let v229 = v335 + v226;
+let v233 = &(*v312)[v229];
+let v234 = *v233;
+let v239 = *v180;
+let v240 = v239 + v234;
+*v180 = v240;
 
 }
 workgroupBarrier();
-let v253 = v331 < v39;
-if v253 {
-let v255 = v331 + v39;
-let v259 = &(*v308)[v255];
-let v260 = *v259;
-let v265 = *v176;
-let v266 = v265 + v260;
-*v176 = v266;
+let v241 = u32(2);
+let v242 = v335 < v241;
+if v242 {
+let v244 = v335 + v241;
+let v248 = &(*v312)[v244];
+let v249 = *v248;
+let v254 = *v180;
+let v255 = v254 + v249;
+*v180 = v255;
 
 }
 workgroupBarrier();
-let v271 = &(*v308)[v3];
-let v272 = *v271;
-let v274 = v38 == v3;
-let v275 = v35 < v30;
-let v276 = v274 && v275;
-if v276 {
-let v280 = &(*v381)[v47];
-*v280 = v272;
+let v257 = v335 < v39;
+if v257 {
+let v259 = v335 + v39;
+let v263 = &(*v312)[v259];
+let v264 = *v263;
+let v269 = *v180;
+let v270 = v269 + v264;
+*v180 = v270;
+
+}
+workgroupBarrier();
+let v275 = &(*v312)[v3];
+let v276 = *v275;
+let v278 = v38 == v3;
+let v279 = v35 < v30;
+let v280 = v278 && v279;
+if v280 {
+let v284 = &(*v385)[v47];
+*v284 = v276;
 
 }
 return;

@@ -5,48 +5,48 @@
 struct info_st { scalars_usize: array<u32, 2>, static_meta: array<u32, 4> }
 @group(0) @binding(4) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)
-fn expert_activation_gradient_f32_mish(@builtin(workgroup_id) v204: vec3<u32>, @builtin(num_workgroups) v206: vec3<u32>, @builtin(local_invocation_index) v213: u32) {
-let v245 = &v13;
-let v246 = &v9;
-let v247 = &v5;
-let v248 = &v1;
-let v109 = info_var.static_meta[1];
+fn expert_activation_gradient_f32_mish(@builtin(workgroup_id) v208: vec3<u32>, @builtin(num_workgroups) v210: vec3<u32>, @builtin(local_invocation_index) v217: u32) {
+let v249 = &v13;
+let v250 = &v9;
+let v251 = &v5;
+let v252 = &v1;
+let v113 = info_var.static_meta[1];
 let v17 = info_var.scalars_usize[0];
 let v18 = info_var.scalars_usize[1];
-let v205 = v204[2];
-let v113 = u32(v205);
-let v207 = v206[1];
-let v115 = u32(v207);
-let v116 = v113 * v115;
-let v208 = v206[0];
-let v118 = u32(v208);
-let v119 = v116 * v118;
-let v209 = v204[1];
-let v121 = u32(v209);
-let v124 = v121 * v118;
-let v125 = v119 + v124;
-let v211 = v204[0];
-let v127 = u32(v211);
-let v128 = v125 + v127;
-let v239 = u32(64);
-let v131 = v128 * v239;
-let v214 = v213;
-let v133 = u32(v214);
-let v134 = v131 + v133;
-let v21 = v134 < v109;
+let v209 = v208[2];
+let v117 = u32(v209);
+let v211 = v210[1];
+let v119 = u32(v211);
+let v120 = v117 * v119;
+let v212 = v210[0];
+let v122 = u32(v212);
+let v123 = v120 * v122;
+let v213 = v208[1];
+let v125 = u32(v213);
+let v128 = v125 * v122;
+let v129 = v123 + v128;
+let v215 = v208[0];
+let v131 = u32(v215);
+let v132 = v129 + v131;
+let v243 = u32(64);
+let v135 = v132 * v243;
+let v218 = v217;
+let v137 = u32(v218);
+let v138 = v135 + v137;
+let v21 = v138 < v113;
 if v21 {
-let v23 = v134 / v18;
+let v23 = v138 / v18;
 let v24 = v23 * v18;
-let v28 = v134 % v18;
+let v28 = v138 % v18;
 let v29 = v24 + v28;
-let v33 = &(*v246)[v17];
+let v33 = &(*v250)[v17];
 let v34 = *v33;
 let v35 = u32(v34);
 let v36 = v23 < v35;
 if v36 {
-let v41 = &(*v247)[v134];
+let v41 = &(*v251)[v138];
 let v42 = *v41;
-let v46 = &(*v248)[v29];
+let v46 = &(*v252)[v29];
 let v47 = *v46;
 let v50 = f32(1.0);
 let v51 = vec4<f32>(v50);
@@ -60,23 +60,25 @@ let v58 = vec4<f32>(v57);
 let v59 = v56 + v58;
 let v60 = v56 * v59;
 let v64 = v60 + v58;
-let v81 = f32(4.0);
-let v82 = vec4<f32>(v81);
-let v86 = v82 * v56;
-let v87 = v51 + v56;
-let v88 = v86 * v87;
-let v89 = v88 / v64;
-let v244 = fma(v47, v89, v60);
-let v92 = v244 / v64;
-let v93 = v42 * v92;
-let v97 = &(*v245)[v29];
-*v97 = v93;
+let v83 = v53 < v47;
+let v84 = select(v47, v53, v83);
+let v85 = f32(4.0);
+let v86 = vec4<f32>(v85);
+let v90 = v86 * v56;
+let v91 = v51 + v56;
+let v92 = v90 * v91;
+let v93 = v92 / v64;
+let v248 = fma(v84, v93, v60);
+let v96 = v248 / v64;
+let v97 = v42 * v96;
+let v101 = &(*v249)[v29];
+*v101 = v97;
 
 } else {
-let v98 = f32(0.0);
-let v99 = vec4<f32>(v98);
-let v106 = &(*v245)[v29];
-*v106 = v99;
+let v102 = f32(0.0);
+let v103 = vec4<f32>(v102);
+let v110 = &(*v249)[v29];
+*v110 = v103;
 
 }
 

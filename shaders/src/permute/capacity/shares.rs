@@ -58,8 +58,8 @@ fn own_capacity(factors: &ComptimeOption<&[f32]>, rule: &Rule, expert: usize, ex
     match factors {
         ComptimeOption::Some(factors) => {
             let all = f32::cast_from(rule.slots) * factors[expert];
-            // The largest f32 that fits an integer.
-            let most = 4_294_967_040.0f32;
+            // More than any share of the slots, and the division's rounding up can't overflow.
+            let most = 2_147_483_648.0f32;
             let all = u32::cast_from(clamp(all, 0.0f32, most).ceil());
             min(max(all.div_ceil(experts), rule.least), rule.slots)
         }
