@@ -17,6 +17,15 @@ pub fn median(mut run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, Be
     Ok(seconds)
 }
 
+/// Seconds of the fastest of many runs, as of [`median`]: what a machine can do when nothing disturbs it.
+///
+/// # Errors
+/// The first error of `run`.
+pub fn fastest(mut run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, BenchError> {
+    let [seconds] = samples([&mut run])?;
+    Ok(seconds.into_iter().fold(f64::INFINITY, f64::min))
+}
+
 /// Something to time.
 pub type Run<'a> = &'a mut dyn FnMut() -> Result<(), BenchError>;
 
@@ -24,7 +33,12 @@ pub type Run<'a> = &'a mut dyn FnMut() -> Result<(), BenchError>;
 ///
 /// # Errors
 /// The first error of a run.
-pub fn medians<const N: usize>(mut runs: [Run; N]) -> Result<[f64; N], BenchError> {
+pub fn medians<const N: usize>(runs: [Run; N]) -> Result<[f64; N], BenchError> {
+    Ok(samples(runs)?.map(|mut seconds| middle(&mut seconds)))
+}
+
+/// The seconds of every repetition of every run.
+fn samples<const N: usize>(mut runs: [Run; N]) -> Result<[Vec<f64>; N], BenchError> {
     for run in &mut runs {
         run()?;
     }
@@ -40,7 +54,7 @@ pub fn medians<const N: usize>(mut runs: [Run; N]) -> Result<[f64; N], BenchErro
             seconds.push(start.elapsed().as_secs_f64());
         }
     }
-    Ok(seconds.map(|mut seconds: Vec<f64>| middle(&mut seconds)))
+    Ok(seconds)
 }
 
 /// The median of some numbers, 0 for none.

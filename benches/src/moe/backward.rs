@@ -43,6 +43,9 @@ pub struct TrainingRun {
     /// Bytes taken from the device for layer, batch, both passes and gradients (Flex: growth of
     /// the process at its peak, since before the first run).
     pub device_bytes: u64,
+    /// Bytes that a forward leaves on the device for its backward pass, y and the routing included;
+    /// a model holds as much for every layer. `None` on Flex, which has no allocator to ask.
+    pub kept_bytes: Option<u64>,
     /// PyTorch, when asked for.
     pub peer: Option<Peer>,
 }
@@ -133,6 +136,7 @@ fn measure(
     let device_bytes = setup.bytes();
     let error = error(&setup.layer, (&x, &dy), (&out, &gradients))?;
     drop((out, gradients));
+    let kept_bytes = kept(setup, &x)?;
     progress("measuring");
     let mut forward = || {
         drop(setup.layer.forward(x.clone())?);
@@ -156,8 +160,21 @@ fn measure(
         gflops: flops as f64 / seconds / 1e9,
         peak_share: 0.0,
         device_bytes,
+        kept_bytes,
         peer: None,
     })
+}
+
+/// Bytes that are live after a forward and weren't before.
+fn kept(setup: &Setup, x: &Tensor<2>) -> Result<Option<u64>, BenchError> {
+    finish(&setup.device)?;
+    let before = setup.live_bytes();
+    let _out = setup.layer.forward(x.clone())?;
+    finish(&setup.device)?;
+    let after = setup.live_bytes();
+    Ok(after
+        .zip(before)
+        .map(|(after, before)| after.saturating_sub(before)))
 }
 
 /// Rounding of a gradient over that of an output: it is a product of products.

@@ -86,6 +86,11 @@ impl Setup {
         held(&self.opened).saturating_sub(self.held_before)
     }
 
+    /// Bytes of live buffers; `None` on Flex, which has no allocator to ask.
+    pub(super) fn live_bytes(&self) -> Option<u64> {
+        Some(memory_in_use(&self.opened.client()?).in_use)
+    }
+
     /// The kernel variant, `portable` where there are no kernels.
     pub(super) fn variant(&self) -> String {
         let plan = self.plan.as_ref();

@@ -59,9 +59,9 @@ pub(crate) fn print(
     );
     screen.line(&format!("\n{}", screen.paint(HEADING, &title)))?;
     let headings = [
-        "keeps", "forward", "both", "GFLOP/s", "of peak", "tokens/s", "memory", "",
+        "keeps", "kept", "forward", "both", "GFLOP/s", "of peak", "tokens/s", "memory", "",
     ];
-    let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5, 6]);
+    let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5, 6, 7]);
     for run in &report.runs {
         let (cells, style) = match run.verified {
             true => (row(run), GOOD),
@@ -82,9 +82,10 @@ pub(crate) fn print(
     Ok(())
 }
 
-fn row(run: &TrainingRun) -> [String; 8] {
+fn row(run: &TrainingRun) -> [String; 9] {
     [
         name(run.keep).to_owned(),
+        run.kept_bytes.map_or("–".to_owned(), bytes),
         format!("{:.2} ms", run.forward_ms),
         format!("{:.2} ms", run.median_ms),
         format!("{:.1}", run.gflops),
@@ -95,10 +96,10 @@ fn row(run: &TrainingRun) -> [String; 8] {
     ]
 }
 
-fn refused(run: &TrainingRun) -> [String; 8] {
-    let mut cells = [const { String::new() }; 8];
+fn refused(run: &TrainingRun) -> [String; 9] {
+    let mut cells = [const { String::new() }; 9];
     cells[0] = name(run.keep).to_owned();
-    cells[7] = format!("does not verify: relative L2 {:.2e}", run.max_rel_l2);
+    cells[8] = format!("does not verify: relative L2 {:.2e}", run.max_rel_l2);
     cells
 }
 
