@@ -8,13 +8,15 @@ use crate::ops::host::{
     add_bias, cast_like, columns_of, expert, expert_row, float_tensor, floats, matmul,
     matmul_transposed, rows_of, select_rows, to_f32,
 };
-use crate::ops::rows::host::{Segments, combined, gathered, row_dots};
+use crate::ops::rows::host::{Segments, combined, gathered, joined, row_dots};
 use crate::ops::{Maybe, Sorted};
 use burn::backend::ops::{ActivationOps, FloatTensorOps};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
+use burn::tensor::DType;
 use moebius_shaders::grouped_gemm::Activation;
 use moebius_shaders::moe::{Problem, Stage};
+use std::ops::Range;
 
 type Rows = FloatTensor<Flex>;
 
@@ -26,7 +28,9 @@ impl ExpertsOps for Flex {
         experts: ExpertWeights<Self>,
         call: ExpertsCall,
     ) -> Rows {
-        forward(x, weights, &Segments::of(sorted), &experts, &call).0
+        let segments = Segments::of(sorted);
+        let pre = first_product(&to_f32(x.clone()), &segments, &experts, &call.problem);
+        second_product(pre, (x.dtype(), weights), &segments, &experts, &call)
     }
 }
 
@@ -40,10 +44,12 @@ impl ExpertsGradients for Flex {
     ) -> Trained<Self> {
         let dtype = x.dtype();
         let segments = Segments::of(sorted);
-        let (y, pre) = forward(x, weights, &segments, &experts, &call);
-        let pre = segments.padded(pre, call.problem.row_bound, call.problem.columns_in());
+        let problem = &call.problem;
+        let pieces = first_product(&to_f32(x), &segments, &experts, problem);
+        let columns = problem.columns_in();
+        let pre = segments.padded(joined(pieces.clone(), columns), problem.row_bound, columns);
         Trained {
-            y,
+            y: second_product(pieces, (dtype, weights), &segments, &experts, &call),
             pre: cast_like(pre, dtype),
         }
     }
@@ -61,7 +67,10 @@ impl ExpertsGradients for Flex {
         let x = to_f32(forward.x);
         let pre = match forward.pre {
             Maybe::Present(pre) => segments.unpadded(to_f32(pre)),
-            Maybe::Absent => first_product(&x, &segments, &forward.experts, top_k),
+            Maybe::Absent => joined(
+                first_product(&x, &segments, &forward.experts, problem),
+                problem.columns_in(),
+            ),
         };
         let pass = Pass {
             problem,
@@ -75,49 +84,49 @@ impl ExpertsGradients for Flex {
     }
 }
 
-/// x · W_inᵀ + b_in of every sorted row, expert by expert.
+/// x · W_inᵀ + b_in of the sorted rows of every expert that has any.
 fn first_product(
     x: &Rows,
     segments: &Segments,
     experts: &ExpertWeights<Flex>,
-    top_k: usize,
-) -> Rows {
+    problem: &Problem,
+) -> Vec<Rows> {
     let b_in = experts.b_in.clone().into_option();
-    segments.each(experts.w_in.shape()[1], |e, rows| {
-        let tokens: Vec<u32> = segments.order[rows]
-            .iter()
-            .map(|s| s / top_k as u32)
-            .collect();
-        let rows = to_f32(select_rows(x.clone(), &tokens));
+    let top_k = problem.routing.top_k() as u32;
+    let product = |e: usize| {
+        let slots = &segments.order[segments.rows(e)];
+        let tokens: Vec<u32> = slots.iter().map(|s| s / top_k).collect();
+        let rows = select_rows(x.clone(), &tokens);
         let product = matmul_transposed(rows, expert(experts.w_in.clone(), e));
         add_bias(product, expert_row(&b_in, e))
-    })
+    };
+    segments.occupied().map(product).collect()
 }
 
-/// y, and the first product of the sorted rows.
-fn forward(
-    x: Rows,
-    weights: Rows,
+/// y of `dtype` from the first product, with router weights \[T,K\].
+fn second_product(
+    pre: Vec<Rows>,
+    (dtype, weights): (DType, Rows),
     segments: &Segments,
     experts: &ExpertWeights<Flex>,
     call: &ExpertsCall,
-) -> (Rows, Rows) {
+) -> Rows {
     let problem = &call.problem;
-    let (dtype, top_k) = (x.dtype(), problem.routing.top_k());
     let done = |stage| call.clock.iter().for_each(|clock| clock.mark(stage));
-    let pre = first_product(&x, segments, experts, top_k);
-    let hidden = activated(problem, pre.clone());
+    // Each alone, so that it is changed in place.
+    let hidden: Vec<Rows> = pre.into_iter().map(|pre| activated(problem, pre)).collect();
     done(Stage::Gemm1);
     let b_out = experts.b_out.clone().into_option();
-    let rows = segments.each(problem.hidden, |e, rows| {
-        let rows = rows_of(hidden.clone(), rows.start, rows.end);
-        let product = matmul_transposed(rows, expert(experts.w_out.clone(), e));
+    let product = |(e, hidden)| {
+        let product = matmul_transposed(hidden, expert(experts.w_out.clone(), e));
         add_bias(product, expert_row(&b_out, e))
-    });
+    };
+    let rows: Vec<Rows> = segments.occupied().zip(hidden).map(product).collect();
     done(Stage::Gemm2);
-    let y = combined(rows, Some(&floats(weights)), segments, top_k);
+    let shape = [problem.routing.top_k(), problem.hidden];
+    let y = combined(&rows, Some(&floats(weights)), segments, shape);
     done(Stage::Combine);
-    (cast_like(y, dtype), pre)
+    cast_like(y, dtype)
 }
 
 /// Gate and up columns of the first product; the gate alone without gating.
@@ -132,7 +141,10 @@ fn parts(problem: &Problem, pre: &Rows) -> (Rows, Option<Rows>) {
 
 /// The activation, and the product with the up projection when gated.
 fn activated(problem: &Problem, pre: Rows) -> Rows {
-    let (gate, up) = parts(problem, &pre);
+    let (gate, up) = match problem.gated {
+        true => parts(problem, &pre),
+        false => (pre, None),
+    };
     let act = match problem.activation {
         Activation::Relu => Flex::relu(gate),
         Activation::Gelu => Flex::gelu(gate),
@@ -196,7 +208,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn run(self, pre: Rows, needs: Needs, dtype: burn::tensor::DType) -> ExpertGradients<Flex> {
+    fn run(self, pre: Rows, needs: Needs, dtype: DType) -> ExpertGradients<Flex> {
         let (problem, segments) = (self.problem, self.segments);
         let top_k = problem.routing.top_k();
         let hidden = activated(problem, pre.clone());
@@ -228,11 +240,16 @@ impl Pass<'_> {
             }
         }
         let x = needs.x.then(|| {
-            let rows = segments.each(problem.hidden, |e, rows| {
-                let dpre = rows_of(dpre.clone(), rows.start, rows.end);
+            let product = |e: usize| {
+                let Range { start, end } = segments.rows(e);
+                let dpre = rows_of(dpre.clone(), start, end);
                 matmul(dpre, expert(self.experts.w_in.clone(), e))
-            });
-            cast_like(combined(rows, None, segments, top_k), dtype)
+            };
+            let rows: Vec<Rows> = segments.occupied().map(product).collect();
+            cast_like(
+                combined(&rows, None, segments, [top_k, problem.hidden]),
+                dtype,
+            )
         });
         ExpertGradients {
             x: x.into(),

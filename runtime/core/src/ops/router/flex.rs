@@ -13,6 +13,7 @@ use crate::ops::host::{
 use burn::backend::Flex;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use moebius_shaders::routing::{self, Score, TopkGradient};
+use std::cmp::Reverse;
 
 /// The mask's entries as booleans; everything is available without one.
 fn available(mask: Mask<Flex>, experts: usize) -> Vec<bool> {
@@ -43,12 +44,12 @@ impl RouterOps for Flex {
         let (mut indices, mut weights) = (Vec::new(), Vec::new());
         let (mut probs, mut lse) = (Vec::with_capacity(logits.len()), Vec::new());
         for row in logits.chunks(problem.experts()) {
-            let scores = scores(row, &available, problem.score());
+            let (scores, sum) = scored(row, &available, problem.score());
             let (experts, chosen) = choose(problem, row, &available, &scores, bias.as_deref());
             indices.extend(experts);
             weights.extend(chosen);
             probs.extend(scores);
-            lse.push(log_sum_exp(row, &available));
+            lse.push(sum);
         }
         let (t, k, e) = (problem.tokens(), problem.top_k(), problem.experts());
         Routed {
@@ -137,39 +138,52 @@ impl RouterGradients for Flex {
 
 /// Scores of one token; 0 for experts that aren't available.
 fn scores(row: &[f32], available: &[bool], score: Score) -> Vec<f32> {
-    let each = |f: &dyn Fn(f32) -> f32| -> Vec<f32> {
-        let value = |e: usize| if available[e] { f(row[e]) } else { 0.0 };
-        (0..row.len()).map(value).collect()
+    scored(row, available, score).0
+}
+
+/// [`scores`], and ln Σ exp of the available logits.
+fn scored(row: &[f32], available: &[bool], score: Score) -> (Vec<f32>, f32) {
+    let pairs = || row.iter().zip(available);
+    let logits = pairs().filter(|(_, available)| **available);
+    let largest = logits.fold(f32::NEG_INFINITY, |most, (logit, _)| most.max(*logit));
+    let of = |f: &dyn Fn(f32) -> f32| -> Vec<f32> {
+        let value = |(logit, available): (&f32, &bool)| if *available { f(*logit) } else { 0.0 };
+        pairs().map(value).collect()
     };
+    let mut scores = of(&|logit| (logit - largest).exp());
+    let sum: f32 = scores.iter().sum();
     match score {
-        Score::Sigmoid => each(&|logit| 1.0 / (1.0 + (-logit).exp())),
-        Score::Softmax => {
-            let logits = (0..row.len()).filter(|e| available[*e]).map(|e| row[e]);
-            let largest = logits.fold(f32::NEG_INFINITY, f32::max);
-            let exp = each(&|logit| (logit - largest).exp());
-            let sum: f32 = exp.iter().sum();
-            exp.iter()
-                .map(|exp| if sum == 0.0 { 0.0 } else { exp / sum })
-                .collect()
-        }
+        Score::Sigmoid => scores = of(&|logit| 1.0 / (1.0 + (-logit).exp())),
+        Score::Softmax if sum == 0.0 => scores.fill(0.0),
+        Score::Softmax => scores.iter_mut().for_each(|exp| *exp /= sum),
     }
+    (scores, largest + sum.ln())
 }
 
-fn log_sum_exp(row: &[f32], available: &[bool]) -> f32 {
-    let logits = || (0..row.len()).filter(|e| available[*e]).map(|e| row[e]);
-    let largest = logits().fold(f32::NEG_INFINITY, f32::max);
-    largest + logits().map(|l| (l - largest).exp()).sum::<f32>().ln()
+/// The `most` best experts by key, largest first; equal keys keep the order of their index, NaN comes
+/// last.
+fn best_of(
+    experts: impl Iterator<Item = usize>,
+    key: &dyn Fn(usize) -> f32,
+    most: usize,
+) -> Vec<usize> {
+    let mut ranked: Vec<_> = experts.map(|e| (Reverse(rank(key(e))), e)).collect();
+    if most < ranked.len() {
+        ranked.select_nth_unstable(most);
+        ranked.truncate(most);
+    }
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(_, e)| e).collect()
 }
 
-/// Experts by key, largest first; equal keys keep the order of their index, NaN comes last.
-fn descending(mut experts: Vec<usize>, key: &dyn Fn(usize) -> f32) -> Vec<usize> {
-    let rank = |e: usize| (!key(e).is_nan(), if key(e).is_nan() { 0.0 } else { key(e) });
-    experts.sort_by(|a, b| {
-        rank(*b)
-            .partial_cmp(&rank(*a))
-            .unwrap_or(std::cmp::Ordering::Equal)
-    });
-    experts
+/// A number that orders as `key`, 0 for NaN; both zeros are equal.
+fn rank(key: f32) -> u32 {
+    let bits = (key + 0.0).to_bits();
+    match key {
+        _ if key.is_nan() => 0,
+        _ if bits >> 31 == 1 => !bits,
+        _ => bits | 1 << 31,
+    }
 }
 
 /// The experts of the best groups; all of them without groups.
@@ -185,14 +199,13 @@ fn in_best_groups(
     let size = available.len() / groups.count;
     let strength = |group: usize| -> f32 {
         let members = (group * size..(group + 1) * size).filter(|e| available[*e]);
-        let best = descending(members.collect(), key);
+        let best = best_of(members, key, 2);
         if best.is_empty() {
             return f32::NEG_INFINITY;
         }
-        best.iter().take(2).map(|e| key(*e)).sum()
+        best.iter().map(|e| key(*e)).sum()
     };
-    let mut best = descending((0..groups.count).collect(), &strength);
-    best.truncate(groups.chosen);
+    let best = best_of(0..groups.count, &strength, groups.chosen);
     candidates.filter(|e| best.contains(&(e / size))).collect()
 }
 
@@ -210,8 +223,8 @@ fn choose(
         None if problem.groups().is_none() => row[e],
         None => scores[e],
     };
-    let mut best = descending(in_best_groups(problem, &key, available), &key);
-    best.truncate(problem.top_k());
+    let candidates = in_best_groups(problem, &key, available);
+    let best = best_of(candidates.into_iter(), &key, problem.top_k());
     let mut weights: Vec<f32> = best.iter().map(|e| scores[*e]).collect();
     if problem.renormalize() {
         // Logarithms of the scores, so that a tiny sum of sigmoids doesn't divide 0 by 0.

@@ -24,9 +24,9 @@ impl RowsOps for Flex {
     fn moe_combine(rows: Rows, weights: Maybe<Self>, sorted: Sorted<Self>, call: RowsCall) -> Rows {
         let segments = Segments::of(sorted);
         let dtype = rows.dtype();
-        let rows = segments.unpadded(to_f32(rows));
         let weights = weights.into_option().map(floats);
-        let y = combined(rows, weights.as_deref(), &segments, call.problem.top_k());
+        let shape = [call.problem.top_k(), call.problem.width()];
+        let y = combined(&[to_f32(rows)], weights.as_deref(), &segments, shape);
         cast_like(y, dtype)
     }
 

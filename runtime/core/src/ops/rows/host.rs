@@ -14,6 +14,14 @@ use std::ops::Range;
 
 type Rows = FloatTensor<Flex>;
 
+/// Rows of every expert one below the other; none have `columns` columns.
+pub(in crate::ops) fn joined(pieces: Vec<Rows>, columns: usize) -> Rows {
+    if pieces.is_empty() {
+        return float_tensor(Vec::new(), &[0, columns]);
+    }
+    Flex::float_cat(pieces, 0)
+}
+
 /// The experts' segments of sorted rows.
 pub(in crate::ops) struct Segments {
     /// Slots of the rows that have an expert.
@@ -51,18 +59,21 @@ impl Segments {
         repeated.collect()
     }
 
+    /// The experts that have rows.
+    pub(in crate::ops) fn occupied(&self) -> impl Iterator<Item = usize> {
+        (0..self.experts()).filter(|e| !self.rows(*e).is_empty())
+    }
+
     /// `f` of every expert that has rows, one below the other.
     pub(in crate::ops) fn each(
         &self,
         columns: usize,
         f: impl Fn(usize, Range<usize>) -> Rows,
     ) -> Rows {
-        let occupied = (0..self.experts()).filter(|e| !self.rows(*e).is_empty());
-        let results: Vec<Rows> = occupied.map(|e| f(e, self.rows(e))).collect();
-        if results.is_empty() {
-            return float_tensor(Vec::new(), &[0, columns]);
-        }
-        Flex::float_cat(results, 0)
+        joined(
+            self.occupied().map(|e| f(e, self.rows(e))).collect(),
+            columns,
+        )
     }
 
     /// `rows` and zeros up to `bound` rows.
@@ -164,36 +175,54 @@ pub(in crate::ops) fn row_dots(a: &Rows, b: &Rows) -> Vec<f32> {
         .collect()
 }
 
-/// The weighted sum of the rows of every token, in slot order.
+/// \[T,width\]: the weighted sum of every token's rows, in slot order; weights of 1 when `None`. The
+/// sorted rows may come in pieces, one below the other.
 pub(in crate::ops) fn combined(
-    rows: Rows,
+    pieces: &[Rows],
     weights: Option<&[f32]>,
     segments: &Segments,
-    top_k: usize,
+    [top_k, width]: [usize; 2],
 ) -> Rows {
-    let (slots, width) = (segments.positions.len(), rows.shape()[1]);
-    let kept = segments.order.len();
-    // One row of zeros stands for the slots that reached no expert.
-    let nowhere = float_tensor(vec![0.0; width], &[1, width]);
-    let rows = if kept == 0 {
-        nowhere
-    } else {
-        Flex::float_cat(vec![rows, nowhere], 0)
-    };
-    let at: Vec<u32> = segments
-        .positions
+    let pieces: Vec<Rows> = pieces.iter().map(|rows| rows.to_contiguous()).collect();
+    let rows = pieces
         .iter()
-        .map(|row| (*row).min(kept as u32))
-        .collect();
-    // Its weight is 0 too, because 0 times a NaN weight would not be.
-    let weight = |slot: usize| match weights {
-        _ if segments.positions[slot] == NOWHERE => 0.0,
-        Some(weights) => weights[slot],
-        None => 1.0,
+        .flat_map(|rows| rows.storage::<f32>().chunks(width));
+    let rows: Vec<&[f32]> = rows.collect();
+    let slots = segments.positions.len();
+    let mut sums = vec![0.0; slots / top_k * width];
+    let add = |token: usize, sum: &mut [f32]| {
+        for slot in token * top_k..(token + 1) * top_k {
+            let row = segments.positions[slot];
+            // Not with weight 0: 0 times a NaN would not be 0.
+            if row == NOWHERE {
+                continue;
+            }
+            let weight = weights.map_or(1.0, |weights| weights[slot]);
+            let pairs = sum.iter_mut().zip(rows[row as usize]);
+            pairs.for_each(|(sum, value)| *sum += weight * value);
+        }
     };
-    let weights = float_tensor((0..slots).map(weight).collect(), &[slots / top_k, top_k, 1]);
-    let rows = select_rows(rows, &at);
-    let rows = Flex::float_reshape(rows, Shape::from([slots / top_k, top_k, width]));
-    let sum = Flex::float_sum_dim(Flex::float_mul(rows, weights), 1);
-    Flex::float_reshape(sum, Shape::from([slots / top_k, width]))
+    each_row(&mut sums, width, &add);
+    float_tensor(sums, &[slots / top_k, width])
+}
+
+/// `f` of every row of `values` and its number, on as many threads as pay off.
+fn each_row(values: &mut [f32], width: usize, f: &(impl Fn(usize, &mut [f32]) + Sync)) {
+    /// Elements that take about as long as starting a thread.
+    const FEWEST: usize = 1 << 16;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = (values.len() / FEWEST).clamp(1, cores);
+    let rows = (values.len() / width.max(1)).div_ceil(threads).max(1);
+    let part = |first: usize, values: &mut [f32]| {
+        let lines = values.chunks_mut(width).enumerate();
+        lines.for_each(|(at, line)| f(first + at, line));
+    };
+    if threads == 1 {
+        return part(0, values);
+    }
+    std::thread::scope(|scope| {
+        for (at, values) in values.chunks_mut(rows * width).enumerate() {
+            scope.spawn(move || part(at * rows, values));
+        }
+    });
 }
