@@ -18,12 +18,14 @@ const EDGES: &[(&str, &[&str])] = &[
         "moebius-benches",
         &["moebius", "moebius-shaders", "moebius-device"],
     ),
+    ("moebius-model", &["moebius"]),
     (
         "moebius-cli",
         &[
             "moebius",
             "moebius-benches",
             "moebius-device",
+            "moebius-model",
             "moebius-shaders",
         ],
     ),
@@ -34,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-benches",
             "moebius-cli",
             "moebius-device",
+            "moebius-model",
             "moebius-shaders",
         ],
     ),
@@ -43,7 +46,13 @@ const EDGES: &[(&str, &[&str])] = &[
 const LIBRARIES: &[(&str, &[&str])] = &[
     (
         "burn",
-        &["moebius", "moebius-benches", "moebius-cli", "moebius-tests"],
+        &[
+            "moebius",
+            "moebius-benches",
+            "moebius-cli",
+            "moebius-model",
+            "moebius-tests",
+        ],
     ),
     (
         "cubecl",

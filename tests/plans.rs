@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use moebius_device::{Capability, Limits, profiles};
-use moebius_shaders::grouped_gemm::{Activation, Choice, Problem, Variant, plan};
+use moebius_shaders::grouped_gemm::{
+    Activation, Choice, Problem, Source, Variant, WeightLayout, plan,
+};
 use moebius_shaders::moe::{self, PlanError};
 use moebius_shaders::permute::Capacity;
 use moebius_shaders::{Element, fp8, routing};
@@ -109,6 +111,58 @@ fn an_unproven_variant_is_never_the_default() {
     }
 }
 
+/// The matrix instructions read W by rows of k, and a gate has no transposed form.
+#[test]
+fn weights_by_input_columns_are_planned_without_matrix_instructions() {
+    let transposed = Problem {
+        element: Element::F16,
+        layout: WeightLayout::InOut,
+        rows: Source::Sorted,
+        ..many()
+    };
+    let choice = |variant| Choice {
+        variant,
+        allow_unproven: true,
+    };
+    let device = profiles::h100();
+    let automatic = plan(transposed, &device, choice(None)).unwrap();
+    assert_eq!(automatic.variant, Variant::Unit);
+    let forced = choice(Some(Variant::TensorCore));
+    let error = plan(transposed, &device, forced).unwrap_err();
+    assert!(error.have.contains("[E, k, n]"), "{error}");
+    let gated = Problem {
+        gated: true,
+        ..transposed
+    };
+    for device in gpus().iter().chain(&cpus()).filter(|device| device.f16) {
+        let error = plan(gated, device, choice(None)).unwrap_err();
+        assert!(error.needs.contains("gated"), "{}: {error}", device.name);
+    }
+}
+
+/// Tiles and bindings follow the rows a capacity leaves, not the slots.
+#[test]
+fn a_row_bound_makes_the_sorted_side_smaller() {
+    let bounded = Problem {
+        row_bound: 1024,
+        ..many()
+    };
+    let device = profiles::webgpu_default();
+    let [whole, part] =
+        [many(), bounded].map(|problem| plan(problem, &device, Choice::default()).unwrap());
+    assert!(part.max_tiles() < whole.max_tiles());
+    assert_eq!(part.problem.row_bound, 1024);
+    assert_eq!(part.problem.input_rows(), 4096);
+    let none = Problem {
+        row_bound: 0,
+        ..many()
+    };
+    assert_eq!(
+        plan(none, &device, Choice::default()).unwrap().launches(),
+        0
+    );
+}
+
 #[test]
 fn a_type_the_device_lacks_is_refused_by_name() {
     for (device, element, word) in [
@@ -158,7 +212,7 @@ fn weights_beyond_a_binding_are_split() {
     let plan = moebius_shaders::grouped_gemm::plan(half, &profiles::lavapipe(), Choice::default());
     assert_eq!(plan.unwrap().slabs.len(), 1);
     // One expert of 140 MiB has nowhere to be cut.
-    let huge = Problem::new(8, 2, 1, 8960, 4096).unwrap();
+    let huge = Problem::new(8, 1, 1, 8960, 4096).unwrap();
     let error = moebius_shaders::grouped_gemm::plan(huge, &device, Choice::default()).unwrap_err();
     assert!(
         error.to_string().contains("weights of one expert"),
@@ -190,8 +244,11 @@ fn workgroups_stay_within_the_default_limits() {
 }
 
 fn layer(tokens: usize, capacity: Option<Capacity>) -> moe::Problem {
+    let routing = routing::Problem::new(tokens, 8, 2).unwrap();
+    let sort = moe::sorting::Problem::new(&routing, capacity, false).unwrap();
     moe::Problem {
-        routing: routing::Problem::new(tokens, 8, 2).unwrap(),
+        routing,
+        row_bound: sort.row_bound(),
         hidden: 64,
         inter: 128,
         element: Element::F32,
@@ -202,7 +259,7 @@ fn layer(tokens: usize, capacity: Option<Capacity>) -> moe::Problem {
     }
 }
 
-/// Six launches after routing, ten with a capacity, on every device and for every batch.
+/// Six launches after routing, eleven with a capacity, on every device and for every batch.
 #[test]
 fn a_layer_takes_the_same_launches_everywhere() {
     let capacity = Some(Capacity::new(1.25, 4).unwrap());
@@ -215,7 +272,7 @@ fn a_layer_takes_the_same_launches_everywhere() {
             };
             assert_eq!(
                 (launches(None), launches(capacity)),
-                (6, 10),
+                (6, 11),
                 "{}",
                 device.name
             );
@@ -259,4 +316,82 @@ fn sizes_that_make_no_sense_are_shape_errors() {
         1280
     );
     assert_eq!(Capacity::new(0.1, 4).unwrap().slots_per_expert(16, 8), 4);
+}
+
+/// The experts of models in use, as their configurations give them.
+fn model(experts: usize, hidden: usize, inter: usize, tokens: usize) -> moe::Problem {
+    let routing = routing::Problem::new(tokens, experts, 8).unwrap();
+    moe::Problem {
+        routing,
+        hidden,
+        inter,
+        element: Element::F16,
+        gated: true,
+        activation: Activation::Silu,
+        bias: false,
+        capacity: None,
+        row_bound: routing.slots(),
+    }
+}
+
+#[test]
+fn qwen3_30b_a3b_is_planned() {
+    let shape = |tokens| model(128, 2048, 768, tokens);
+    assert_eq!(shape(4096).flops(), 2 * 3 * 4096 * 8 * 2048 * 768);
+    // Weights 1.21 GB, activations 0.22 GB.
+    let bytes = 2 * (128 * (3 * 2048 * 768 + 2048) + 2 * 4096 * 2048 + 32768 * (768 + 2048));
+    assert_eq!(shape(4096).floor_bytes(), bytes);
+    // Of one browser's GPU and one laptop's: 805 MB of first weights are one buffer.
+    for device in [profiles::swiftshader(), profiles::apple_m()] {
+        let device = Capability {
+            f16: true,
+            ..device
+        };
+        for tokens in [1, 16, 4096] {
+            let plan = moe::plan(shape(tokens), &device, Choice::default()).unwrap();
+            assert_eq!((plan.up.slabs.len(), plan.down.slabs.len()), (1, 1));
+            // Their gradient is f32: 1.6 GB.
+            let training = moe::plan_training(shape(tokens), plan.up.variant, &device);
+            assert_eq!(
+                training.is_ok(),
+                device.limits.max_buffer_bytes >= 1_610_612_736
+            );
+        }
+    }
+    let default = Capability {
+        f16: true,
+        ..profiles::webgpu_default()
+    };
+    let refused = moe::plan(shape(1), &default, Choice::default()).unwrap_err();
+    assert!(refused.to_string().contains("805306368 bytes"), "{refused}");
+}
+
+#[test]
+fn deepseek_v3_is_planned() {
+    let shape = |tokens| model(256, 7168, 2048, tokens);
+    for device in [profiles::h100(), profiles::mi300x()] {
+        for tokens in [1, 64, 4096] {
+            let plan = moe::plan(shape(tokens), &device, Choice::default()).unwrap();
+            assert_eq!((plan.up.slabs.len(), plan.down.slabs.len()), slabs(&device));
+        }
+    }
+    let device = profiles::mi300x();
+    let plan = moe::plan(shape(4096), &device, Choice::default()).unwrap();
+    moe::plan_training(shape(4096), plan.up.variant, &device).unwrap();
+    // 15 GB of first weights.
+    let refused = moe::plan(shape(1), &profiles::l4(), Choice::default()).unwrap_err();
+    assert!(
+        refused.to_string().contains("15032385536 bytes"),
+        "{refused}"
+    );
+}
+
+/// Slabs of DeepSeek-V3's weights on a device: as many experts as its binding and 31 bits hold.
+fn slabs(device: &Capability) -> (usize, usize) {
+    let of = |elements: u64| {
+        let bytes = device.limits.max_binding_bytes / (2 * elements);
+        let per_slab = bytes.min(i32::MAX as u64 / elements).min(256);
+        256u64.div_ceil(per_slab) as usize
+    };
+    (of(2 * 2048 * 7168), of(2048 * 7168))
 }

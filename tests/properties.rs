@@ -7,7 +7,7 @@ use moebius::Device;
 use moebius::fp8::{Fp8Format, Overflow, decode, encode};
 use moebius::moe::{RouteConfig, Score, route};
 use moebius_shaders::fp8::{decode_host, encode_host};
-use moebius_shaders::permute::{self, Capacity, Problem, SortBuffers, drop_rule};
+use moebius_shaders::permute::{self, Capacity, Problem, SortBuffers, capacity};
 use moebius_shaders::routing;
 use moebius_tests::target::{download_u32, poisoned, upload_f32, upload_u32};
 use moebius_tests::tolerance::relative_error;
@@ -43,7 +43,7 @@ proptest! {
         let device = moebius::open(&Device::Cpu).unwrap();
         let score = if sigmoid { Score::Sigmoid } else { Score::Softmax };
         let top_k = k.min(experts);
-        let config = RouteConfig { top_k, score, renormalize, softmax_after_topk: false };
+        let config = RouteConfig { top_k, score, renormalize, ..RouteConfig::default() };
         let data = TensorData::new(logits.clone(), [tokens, experts]);
         let got = route(Tensor::from_data(data, &device), None, &config).unwrap();
         let problem = routing::Problem::new(tokens, experts, top_k).unwrap();
@@ -72,25 +72,27 @@ proptest! {
             offsets: poisoned(&client, experts + 1),
             dropped: poisoned(&client, 1),
             order: poisoned(&client, keys.len()),
+            positions: poisoned(&client, keys.len()),
             tiles: poisoned(&client, 2 * problem.max_tiles()),
         };
         permute::launch(&client, &permute::plan(problem, &opened.capability).unwrap(), &buffers);
         let want = permute::reference(&keys, experts);
         prop_assert_eq!(download_u32(&client, buffers.order.clone(), keys.len()), want.order);
         prop_assert_eq!(download_u32(&client, buffers.offsets.clone(), experts + 1), want.offsets);
+        prop_assert_eq!(download_u32(&client, buffers.positions, keys.len()), want.positions);
 
-        let capacity = Capacity::new(factor, 1).unwrap();
+        let limit = Capacity::new(factor, 1).unwrap();
+        let limits = capacity::capacities_reference(&limit, keys.len(), experts, None, None);
         let kept = poisoned(&client, keys.len());
-        let rule = drop_rule::CapacityBuffers {
+        let rule = capacity::CapacityBuffers {
             order: buffers.order,
             offsets: buffers.offsets,
             weights: upload_f32(&client, &weights),
+            capacities: upload_u32(&client, &limits),
             keys: kept.clone(),
         };
-        let plan = drop_rule::plan(problem, capacity, &opened.capability).unwrap();
-        drop_rule::launch(&client, &plan, rule);
-        let limit = capacity.slots_per_expert(keys.len(), experts);
-        let want = drop_rule::reference(&keys, &weights, experts, limit);
+        capacity::launch(&client, &capacity::plan(problem, &opened.capability).unwrap(), rule);
+        let want = capacity::reference(&keys, &weights, &limits);
         prop_assert_eq!(download_u32(&client, kept, keys.len()), want);
     }
 

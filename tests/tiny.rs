@@ -2,9 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use burn::module::Param;
+use burn::optim::GradientsParams;
 use burn::tensor::{Int, Tensor};
 use moebius::fp8::{Fp8Format, Overflow, decode, encode};
-use moebius::moe::{Activation, Capacity, MoeConfig, MoeWeights, RouteConfig, route};
+use moebius::moe::switching::HostLayer;
+use moebius::moe::{
+    Activation, Capacity, ExpertChoiceConfig, ExpertKind, Experts, LoadStatistics, MoeConfig,
+    MoeWeights, RouteConfig, RouterConfig, SharedExpertConfig, route,
+};
 use moebius::{Device, ErrorKind};
 
 /// The devices that are on every machine: the CubeCL CPU runtime and Burn's Flex.
@@ -108,6 +114,111 @@ fn a_full_expert_drops_its_lightest_tokens() {
         let y = floats(out.y);
         assert!((y[2] - 18.0).abs() < 0.01, "{y:?}");
         assert!(y[..2].iter().chain(&y[3..]).all(|y| *y == 0.0), "{y:?}");
+    }
+}
+
+#[test]
+fn experts_may_choose_their_tokens() {
+    for device in devices() {
+        let choosing = RouterConfig::ExpertChoice(ExpertChoiceConfig { factor: 1.0 });
+        let config = MoeConfig::new(2, 2, 2).with_router(choosing);
+        let layer = config.with_weights(two_experts(&device)).unwrap();
+        let x = Tensor::<2>::from_floats([[9.0, 0.0], [8.0, 0.0], [0.0, 7.0], [7.0, 0.0]], &device);
+        let out = layer.forward(x).unwrap();
+        // Each takes ⌈4 · 1 / 2⌉: expert 0 its surest, expert 1 the third token and the least bad.
+        assert_eq!(integers(out.routing.indices), [0, 2, 0, 2, 2, 1, 2, 1]);
+        assert_eq!(integers(out.dropped_slots), [0]);
+    }
+}
+
+#[test]
+fn a_balance_loss_is_1_when_the_load_is_even() {
+    for device in devices() {
+        let config = RouteConfig {
+            top_k: 1,
+            ..RouteConfig::default()
+        };
+        let losses = |logits| {
+            let routing = route(Tensor::<2>::from_floats(logits, &device), None, &config).unwrap();
+            let statistics = LoadStatistics::read(routing.load().unwrap()).unwrap();
+            (routing.losses(1).unwrap(), statistics.counts)
+        };
+        let (even, counts) = losses([[30.0, 0.0], [0.0, 30.0]]);
+        assert_eq!((floats(even.switch), counts), (vec![1.0], vec![1, 1]));
+        let (collapsed, counts) = losses([[30.0, 0.0], [30.0, 0.0]]);
+        assert_eq!((floats(collapsed.switch), counts), (vec![2.0], vec![2, 0]));
+        assert_eq!(floats(collapsed.z), [900.0]);
+    }
+}
+
+#[test]
+fn a_recording_device_trains_a_layer() {
+    for device in devices().map(|device| device.autodiff()) {
+        let config = MoeConfig::new(2, 2, 2).with_top_k(1);
+        let layer = config.with_weights(two_experts(&device)).unwrap();
+        let x = Tensor::<2>::from_floats([[3.0, 1.0], [1.0, 4.0]], &device).require_grad();
+        let grads = layer.forward(x.clone()).unwrap().y.sum().backward();
+        // Expert 0 doubles the first token, expert 1 negates the second.
+        assert_eq!(floats(x.grad(&grads).unwrap()), [2.0, 2.0, -1.0, -1.0]);
+        let grads = GradientsParams::from_grads(grads, &layer);
+        let Experts::FeedForward(experts) = &layer.experts else {
+            unreachable!("these experts are feed-forward");
+        };
+        let w_out = grads.get::<3>(experts.w_out.id).unwrap();
+        // Σ over an expert's tokens of dy ⊗ hidden.
+        assert_eq!(floats(w_out), [3.0, 1.0, 3.0, 1.0, 1.0, 4.0, 1.0, 4.0]);
+    }
+}
+
+#[test]
+fn a_convolutional_expert_sees_its_neighbours() {
+    for device in devices() {
+        let config = MoeConfig::new(1, 1, 1)
+            .with_top_k(1)
+            .with_experts(ExpertKind::Convolutional { causal: false });
+        let mut layer = config.init(&device).unwrap();
+        if let Experts::Convolutional(experts) = &mut layer.experts {
+            // Sums of three, then the middle one.
+            experts.w_in = Param::from_data([[[1.0, 1.0, 1.0]]], &device);
+            experts.w_out = Param::from_data([[[0.0, 1.0, 0.0]]], &device);
+        }
+        // Two sequences of three tokens.
+        let x = Tensor::<3>::from_floats([[[1.0], [2.0], [4.0]], [[8.0], [16.0], [32.0]]], &device);
+        let y = floats(layer.forward(x).unwrap().y);
+        assert_eq!(y, [3.0, 7.0, 6.0, 24.0, 56.0, 48.0]);
+    }
+}
+
+#[test]
+fn a_shared_expert_sees_every_token() {
+    for device in devices() {
+        let config = MoeConfig::new(2, 2, 2)
+            .with_top_k(1)
+            .with_shared(Some(SharedExpertConfig::new(1)));
+        let mut layer = config.with_weights(two_experts(&device)).unwrap();
+        let shared = layer.shared.as_mut().unwrap();
+        // 100 times the first element, in both.
+        shared.experts.w_in = Param::from_data([[[1.0, 0.0]]], &device);
+        shared.experts.w_out = Param::from_data([[[100.0], [100.0]]], &device);
+        let x = Tensor::<2>::from_floats([[3.0, 1.0], [1.0, 4.0]], &device);
+        let y = floats(layer.forward(x).unwrap().y);
+        assert_eq!(y, [306.0, 302.0, 99.0, 96.0]);
+    }
+}
+
+#[test]
+fn experts_that_do_not_fit_take_turns() {
+    for device in devices() {
+        let config = MoeConfig::new(2, 2, 2).with_top_k(1);
+        let layer = config.with_weights(two_experts(&device)).unwrap();
+        // An expert has 8 numbers: one place, and one on its way.
+        let host = HostLayer::read(layer).unwrap();
+        let mut switched = host.switched(2 * 8 * 4, &device).unwrap();
+        let x = Tensor::<2>::from_floats([[3.0, 1.0], [1.0, 4.0]], &device);
+        let y = floats(switched.forward(x).unwrap().y);
+        assert_eq!(y, [6.0, 2.0, -1.0, -4.0]);
+        assert_eq!(switched.cache().residents(), [Some(1)]);
+        assert_eq!(switched.cache().statistics().moved_bytes, 64);
     }
 }
 

@@ -1,7 +1,9 @@
-//! `cargo bench --bench moe [-- DEVICE...]`: the two sizes of the main job on every device.
+//! `cargo bench --bench moe [-- DEVICE...]`: the two sizes of the main job on every device, forward and
+//! backward, and many small experts against few large ones.
 
 use burn::tensor::DType;
-use moebius_benches::moe::{MoeBench, run};
+use moebius::moe::Keep;
+use moebius_benches::moe::{MoeBench, backward, fine, run};
 use moebius_device::{Device, discover};
 
 fn main() {
@@ -35,17 +37,55 @@ fn main() {
                 device,
                 peer_torch: false,
             };
-            match run(&bench, &mut |_| {}) {
-                Ok(report) if report.verified => println!(
-                    "{device:<8} hidden {hidden:>4}: {:>9.2} ms {:>9.0} tokens/s {:>8.1} GFLOP/s ({})",
-                    report.median_ms, report.tokens_per_s, report.gflops, report.variant
-                ),
-                Ok(report) => println!(
-                    "{device}: wrong result, relative L2 {:.1e}",
-                    report.max_rel_l2
-                ),
-                Err(error) => println!("{device}: {error}"),
-            }
+            print_forward(&bench);
+            print_backward(&bench);
+            print_fine(&bench);
         }
     }
+}
+
+fn print_forward(bench: &MoeBench) {
+    let MoeBench { device, hidden, .. } = bench;
+    match run(bench, &mut |_| {}) {
+        Ok(report) if report.verified => println!(
+            "{device:<8} hidden {hidden:>4}: {:>9.2} ms {:>9.0} tokens/s {:>8.1} GFLOP/s ({})",
+            report.median_ms, report.tokens_per_s, report.gflops, report.variant
+        ),
+        Ok(report) => wrong(bench, report.max_rel_l2),
+        Err(error) => println!("{device}: {error}"),
+    }
+}
+
+fn print_backward(bench: &MoeBench) {
+    let MoeBench { device, hidden, .. } = bench;
+    match backward::run(bench, &[Keep::Inputs, Keep::FirstProduct], &mut |_| {}) {
+        Ok(report) => report.runs.iter().for_each(|run| match run.verified {
+            true => println!(
+                "{device:<8} hidden {hidden:>4}, both ways, keeps {:?}: {:>9.2} ms {:>8.1} GFLOP/s {} MiB",
+                run.keep,
+                run.median_ms,
+                run.gflops,
+                run.device_bytes >> 20
+            ),
+            false => wrong(bench, run.max_rel_l2),
+        }),
+        Err(error) => println!("{device}: {error}"),
+    }
+}
+
+fn print_fine(bench: &MoeBench) {
+    let MoeBench { device, hidden, .. } = bench;
+    match fine::compare(bench, &mut |_| {}) {
+        Ok(report) if report.coarse.verified && report.fine.verified => println!(
+            "{device:<8} hidden {hidden:>4}: 64 small experts at {:.2} x the speed of 8 large ones; router, sort, combine {:.1} %",
+            report.tokens_ratio,
+            100.0 * report.fine.overhead_share
+        ),
+        Ok(report) => wrong(bench, report.coarse.max_rel_l2.max(report.fine.max_rel_l2)),
+        Err(error) => println!("{device}: {error}"),
+    }
+}
+
+fn wrong(bench: &MoeBench, error: f64) {
+    println!("{}: wrong result, relative L2 {error:.1e}", bench.device);
 }

@@ -1,7 +1,8 @@
 """PyTorch's per-expert loop for one mixture-of-experts layer, as the benchmark's peer.
 
-Usage: python torch_moe.py HIDDEN INTER EXPERTS TOP_K TOKENS DTYPE gated|plain
+Usage: python torch_moe.py HIDDEN INTER EXPERTS TOP_K TOKENS DTYPE gated|plain forward|backward
 Prints one line of JSON: version, median_ms, gflops. One warm-up, median of at least 5 runs.
+A backward run is a forward and the gradients of sum(y * dy) for x and all weights, 3 times the forward's FLOPs.
 """
 import json
 import statistics
@@ -11,7 +12,7 @@ import time
 import torch
 
 hidden, inter, experts, top_k, tokens = map(int, sys.argv[1:6])
-dtype, gated = getattr(torch, sys.argv[6]), sys.argv[7] == "gated"
+dtype, gated, backward = getattr(torch, sys.argv[6]), sys.argv[7] == "gated", sys.argv[8] == "backward"
 torch.manual_seed(0)
 
 
@@ -20,10 +21,13 @@ def weights(*shape):
 
 
 x = torch.randn(tokens, hidden).to(dtype)
+dy = torch.randn(tokens, hidden).to(dtype)
 router = weights(experts, hidden)
-w_in = weights(experts, inter, hidden)
-w_up = weights(experts, inter, hidden) if gated else None
-w_out = weights(experts, hidden, inter)
+# A tensor of its own for each expert: the gradient of a slice would be as large as the stack.
+w_in = [weights(inter, hidden) for _ in range(experts)]
+w_up = [weights(inter, hidden) for _ in range(experts if gated else 0)]
+w_out = [weights(hidden, inter) for _ in range(experts)]
+leaves = [x, router, *w_in, *w_up, *w_out]
 
 
 def forward():
@@ -44,13 +48,22 @@ def forward():
     return y
 
 
-with torch.no_grad():
-    forward()
+def both():
+    for leaf in leaves:
+        leaf.grad = None
+    (forward() * dy).sum().backward()
+
+
+for leaf in leaves:
+    leaf.requires_grad_(backward)
+run = both if backward else forward
+with torch.set_grad_enabled(backward):
+    run()
     seconds, begin = [], time.perf_counter()
     while len(seconds) < 5 or (len(seconds) < 50 and time.perf_counter() - begin < 3):
         start = time.perf_counter()
-        forward()
+        run()
         seconds.append(time.perf_counter() - start)
 median = statistics.median(seconds)
-flops = 2 * (3 if gated else 2) * tokens * top_k * hidden * inter
+flops = 2 * (3 if gated else 2) * tokens * top_k * hidden * inter * (3 if backward else 1)
 print(json.dumps({"version": torch.__version__, "median_ms": median * 1e3, "gflops": flops / median / 1e9}))

@@ -1,6 +1,7 @@
 //! Benchmarks: verify against the oracle, warm up, wait for the device, take the median.
 
 mod ceiling;
+pub mod gradient;
 pub mod moe;
 pub mod naive;
 mod oracle;

@@ -60,15 +60,8 @@ impl Product {
     ) -> Result<Operands, PlanError> {
         let p = &self.problem;
         let sort = permute::Problem::new(p.slots, p.experts, rows)?;
-        let words = |len: usize| client.empty(len.max(1) * 4);
-        let buffers = permute::SortBuffers {
-            keys: client.create_from_slice(u32::as_bytes(&self.keys)),
-            counts: words(sort.counts()),
-            offsets: words(p.experts + 1),
-            dropped: words(1),
-            order: words(p.slots),
-            tiles: words(2 * sort.max_tiles()),
-        };
+        let keys = client.create_from_slice(u32::as_bytes(&self.keys));
+        let buffers = permute::SortBuffers::new(client, &sort, keys);
         permute::launch(client, &permute::plan(sort, device)?, &buffers);
         Ok(Operands {
             x: client.create_from_slice(f32::as_bytes(&self.x)),
@@ -77,7 +70,7 @@ impl Product {
             tiles: buffers.tiles,
             weights: client.create_from_slice(f32::as_bytes(&self.weights)),
             bias: None,
-            out: words(p.slots * p.n),
+            out: client.empty(p.slots * p.n * 4),
         })
     }
 

@@ -37,8 +37,17 @@ pub enum PeerError {
     Failed(String),
 }
 
+/// What a peer is timed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// A forward without a graph.
+    Forward,
+    /// A forward and the gradients of x and all weights.
+    Backward,
+}
+
 /// What the script prints.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(crate) struct Figures {
     version: String,
     median_ms: f64,
@@ -58,7 +67,7 @@ impl Figures {
 }
 
 /// Runs the same layer in PyTorch on the CPU.
-pub(crate) fn torch(bench: &MoeBench) -> Result<Figures, PeerError> {
+pub(crate) fn torch(bench: &MoeBench, pass: Pass) -> Result<Figures, PeerError> {
     let dtype = match bench.dtype {
         DType::F16 => "float16",
         DType::BF16 => "bfloat16",
@@ -80,6 +89,10 @@ pub(crate) fn torch(bench: &MoeBench) -> Result<Figures, PeerError> {
         .arg("-")
         .args(sizes.map(|size| size.to_string()))
         .args([dtype, if bench.gated { "gated" } else { "plain" }])
+        .arg(match pass {
+            Pass::Forward => "forward",
+            Pass::Backward => "backward",
+        })
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

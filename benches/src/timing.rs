@@ -13,17 +13,48 @@ const BUDGET: Duration = Duration::from_secs(3);
 /// # Errors
 /// The first error of `run`.
 pub fn median(mut run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, BenchError> {
-    run()?;
-    let begin = Instant::now();
-    let mut seconds = Vec::new();
-    while seconds.len() < *REPEATS.start()
-        || (seconds.len() < *REPEATS.end() && begin.elapsed() < BUDGET)
-    {
-        let start = Instant::now();
+    let [seconds] = medians([&mut run])?;
+    Ok(seconds)
+}
+
+/// Seconds of the fastest of many runs, as of [`median`]: what a machine can do when nothing disturbs it.
+///
+/// # Errors
+/// The first error of `run`.
+pub fn fastest(mut run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, BenchError> {
+    let [seconds] = samples([&mut run])?;
+    Ok(seconds.into_iter().fold(f64::INFINITY, f64::min))
+}
+
+/// Something to time.
+pub type Run<'a> = &'a mut dyn FnMut() -> Result<(), BenchError>;
+
+/// [`median`] of several, in turns, so that a machine whose clock moves moves it for all of them.
+///
+/// # Errors
+/// The first error of a run.
+pub fn medians<const N: usize>(runs: [Run; N]) -> Result<[f64; N], BenchError> {
+    Ok(samples(runs)?.map(|mut seconds| middle(&mut seconds)))
+}
+
+/// The seconds of every repetition of every run.
+fn samples<const N: usize>(mut runs: [Run; N]) -> Result<[Vec<f64>; N], BenchError> {
+    for run in &mut runs {
         run()?;
-        seconds.push(start.elapsed().as_secs_f64());
     }
-    Ok(middle(&mut seconds))
+    let begin = Instant::now();
+    let mut seconds = [const { Vec::new() }; N];
+    let budget = BUDGET * N as u32;
+    while seconds[0].len() < *REPEATS.start()
+        || (seconds[0].len() < *REPEATS.end() && begin.elapsed() < budget)
+    {
+        for (run, seconds) in runs.iter_mut().zip(&mut seconds) {
+            let start = Instant::now();
+            run()?;
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+    }
+    Ok(seconds)
 }
 
 /// The median of some numbers, 0 for none.
@@ -40,5 +71,25 @@ mod tests {
     fn the_middle_of_an_odd_count_is_the_median() {
         assert_eq!(middle(&mut [3.0, 1.0, 2.0]), 2.0);
         assert_eq!(middle(&mut []), 0.0);
+    }
+
+    #[test]
+    fn runs_take_turns_and_the_first_error_ends_them() {
+        let order = std::cell::RefCell::new(String::new());
+        let mut first = || {
+            order.borrow_mut().push('a');
+            Ok(())
+        };
+        let mut calls = 0;
+        let mut second = || {
+            order.borrow_mut().push('b');
+            calls += 1;
+            match calls {
+                3 => Err(BenchError::Device("gone".into())),
+                _ => Ok(()),
+            }
+        };
+        assert!(medians([&mut first, &mut second]).is_err());
+        assert_eq!(*order.borrow(), "ababab");
     }
 }

@@ -34,7 +34,20 @@ impl Grid {
             .unwrap_or(ELEMENTWISE_UNITS)
             .min(device.limits.max_units_per_cube)
             .max(1);
-        let cubes = items.div_ceil(units as usize).max(1);
+        Self::of_cubes(kernel, items.div_ceil(units as usize), [units, 1], device)
+    }
+
+    /// At least `cubes` cubes of `units` along x, y; kernels drop the surplus cubes by position.
+    ///
+    /// # Errors
+    /// [`Unsupported`] when the cubes don't fit the device's cube count.
+    pub(crate) fn of_cubes(
+        kernel: &'static str,
+        cubes: usize,
+        units: [u32; 2],
+        device: &Capability,
+    ) -> Result<Self, Unsupported> {
+        let cubes = cubes.max(1);
         let [x_max, y_max, _] = device.limits.max_cube_count;
         let x = cubes.min(x_max as usize);
         let y = cubes.div_ceil(x);
@@ -47,7 +60,7 @@ impl Grid {
         }
         Ok(Self {
             cubes: [x as u32, y as u32, 1],
-            units: [units, 1],
+            units,
         })
     }
 

@@ -13,6 +13,7 @@ mod element;
 #[cfg(feature = "emit")]
 pub mod emit;
 mod error;
+pub mod expert_activation;
 pub mod fp8;
 mod grid;
 pub mod grouped_gemm;
@@ -20,6 +21,7 @@ pub mod moe;
 pub mod peak;
 pub mod permute;
 pub mod routing;
+pub mod segment_attention;
 
 pub use element::Element;
 pub use error::{ShapeError, Unsupported};
@@ -41,5 +43,18 @@ fn fits_binding(
         kernel,
         format!("a binding of {bytes} bytes"),
         format!("bindings of at most {limit} bytes"),
+    ))
+}
+
+/// Checks that a tensor of `bytes` can exist.
+fn fits_buffer(kernel: &'static str, bytes: usize, device: &Capability) -> Result<(), Unsupported> {
+    let limit = device.limits.max_buffer_bytes;
+    if bytes as u64 <= limit {
+        return Ok(());
+    }
+    Err(Unsupported::new(
+        kernel,
+        format!("a buffer of {bytes} bytes for the weights of all experts"),
+        format!("buffers of at most {limit} bytes"),
     ))
 }

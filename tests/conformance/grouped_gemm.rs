@@ -7,7 +7,7 @@ use cubecl::server::Handle;
 use half::{bf16, f16};
 use moebius_device::{Capability, profiles};
 use moebius_shaders::grouped_gemm::{
-    self, Activation, Choice, Operands, Problem, Rows, Variant, reference,
+    self, Activation, Choice, Operands, Problem, Source, Variant, WeightLayout, reference,
 };
 use moebius_shaders::{Element, permute};
 use moebius_tests::data::Rng;
@@ -75,10 +75,12 @@ impl Product {
             offsets: poisoned(client, p.experts + 1),
             dropped: poisoned(client, 1),
             order: poisoned(client, p.slots),
+            positions: poisoned(client, p.slots),
             tiles: poisoned(client, 2 * sort.max_tiles()),
         };
         permute::launch(client, &permute::plan(sort, device).unwrap(), &buffers);
-        let out = upload(client, &vec![f32::NAN; p.slots * p.n], p.element);
+        let len = p.row_bound * p.n;
+        let out = upload(client, &vec![f32::NAN; len], p.element);
         let operands = Operands {
             x: upload(client, &self.x, p.element),
             order: buffers.order,
@@ -92,17 +94,13 @@ impl Product {
             out: out.clone(),
         };
         grouped_gemm::launch(client, &plan, &operands);
-        let mut got = download(client, out, p.slots * p.n, p.element);
+        let mut got = download(client, out, len, p.element);
         let rows = self.sorted.offsets[p.experts] as usize;
-        for row in rows..p.slots {
-            let to = match p.rows {
-                Rows::Gather => row,
-                Rows::Scatter => self.sorted.order[row] as usize,
-            };
-            let unused = &mut got[to * p.n..][..p.n];
+        for row in rows..p.row_bound {
+            let unused = &mut got[row * p.n..][..p.n];
             assert!(
                 unused.iter().all(|v| v.is_nan()),
-                "row {to} has no expert and was written"
+                "row {row} has no expert and was written"
             );
             unused.fill(0.0);
         }
@@ -146,6 +144,7 @@ impl Product {
     }
 }
 
+/// The variants of the forward product that this sort of device runs.
 fn variants(target: &Target) -> &'static [Variant] {
     match target.capability().cpu_cores {
         Some(_) => &[Variant::Cpu, Variant::Naive],
@@ -153,7 +152,8 @@ fn variants(target: &Target) -> &'static [Variant] {
     }
 }
 
-fn rounded(value: f32, element: Element) -> f32 {
+/// `value` as the element type has it.
+pub(crate) fn rounded(value: f32, element: Element) -> f32 {
     match element {
         Element::F32 => value,
         Element::F16 => f16::from_f32(value).to_f32(),
@@ -161,7 +161,8 @@ fn rounded(value: f32, element: Element) -> f32 {
     }
 }
 
-fn upload(client: &Client, values: &[f32], element: Element) -> Handle {
+/// A buffer of `values` in the element type.
+pub(crate) fn upload(client: &Client, values: &[f32], element: Element) -> Handle {
     let halves = |to_bits: fn(f32) -> u16| {
         let mut halves: Vec<u16> = values.iter().map(|v| to_bits(*v)).collect();
         halves.resize(halves.len().next_multiple_of(2), 0);
@@ -233,8 +234,7 @@ pub(crate) fn gated(target: &Target) -> Outcome {
 }
 
 pub(crate) fn activations(target: &Target) -> Outcome {
-    let all = [Activation::Relu, Activation::Gelu, Activation::Silu];
-    Outcome::of(all.map(|activation| {
+    Outcome::of(Activation::ALL.map(|activation| {
         let activation = Some(activation);
         Product::random(Problem {
             activation,
@@ -252,29 +252,64 @@ pub(crate) fn bias(target: &Target) -> Outcome {
     .check(target)
 }
 
-/// Sorted rows in, slot rows out, and token rows shared by the slots of a token.
-pub(crate) fn scatter(target: &Target) -> Outcome {
-    let scattered = Problem {
-        rows: Rows::Scatter,
-        ..problem(90, 4, 24, 32)
+/// Sorted rows and token rows.
+pub(crate) fn sorted_rows(target: &Target) -> Outcome {
+    let keys: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
+    let sorted = Problem {
+        rows: Source::Sorted,
+        bias: true,
+        ..problem(150, 5, 24, 16)
     };
     Outcome::of([
-        Product::random(scattered).check(target),
+        Product::new(sorted, &keys).check(target),
+        Product::random(Problem { top_k: 3, ..sorted }).check(target),
+        // Token rows shared by the slots of a token.
         Product::random(Problem::new(90, 4, 3, 24, 32).unwrap()).check(target),
     ])
+}
+
+/// Buffers of as many sorted rows as there are, with slots that go nowhere beside them.
+pub(crate) fn row_bound(target: &Target) -> Outcome {
+    let keys: Vec<u32> = (0..260)
+        .map(|s| if s % 2 == 0 { 7 } else { s % 6 })
+        .collect();
+    let bounded = |rows| Problem {
+        row_bound: 130,
+        rows,
+        ..Problem::new(260, 7, 2, 40, 36).unwrap()
+    };
+    let all = [Source::Tokens, Source::Sorted];
+    Outcome::of(all.map(|rows| Product::new(bounded(rows), &keys).check(target)))
+}
+
+/// Weights in \[k, n\], as the gradient of x reads them: around the edges of tiles and registers.
+pub(crate) fn in_out_weights(target: &Target) -> Outcome {
+    let sizes = [
+        (1, 1, 1),
+        (5, 17, 5),
+        (7, 32, 16),
+        (64, 63, 64),
+        (65, 64, 100),
+        (129, 80, 31),
+        (200, 128, 256),
+    ];
+    let transposed = |rows, (slots, n, k)| Problem {
+        layout: WeightLayout::InOut,
+        rows,
+        ..problem(slots, 3, n, k)
+    };
+    Outcome::of(sizes.into_iter().flat_map(|size| {
+        [Source::Tokens, Source::Sorted]
+            .map(|rows| Product::random(transposed(rows, size)).check(target))
+    }))
 }
 
 /// One expert takes all, the others none, and some slots go nowhere.
 pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
-    let scattered = Problem {
-        rows: Rows::Scatter,
-        ..problem(150, 5, 24, 16)
-    };
     Outcome::of([
         Product::new(problem(100, 8, 24, 16), &[6; 100]).check(target),
         Product::new(problem(150, 5, 24, 16), &keys).check(target),
-        Product::new(scattered, &keys).check(target),
     ])
 }
 
@@ -313,14 +348,18 @@ pub(crate) fn variants_agree_bit_for_bit(target: &Target) -> Outcome {
     let Some(client) = target.client() else {
         return Outcome::Unsupported("no kernels".into());
     };
-    let product = Product::random(problem(150, 3, 70, 200));
-    let run = |variant| product.run(&client, target.capability(), variant);
-    let (unit, gemv, naive) = (run(Variant::Unit), run(Variant::Gemv), run(Variant::Naive));
-    if let Err(error) = &unit {
-        return Outcome::Unsupported(error.clone());
+    for layout in [WeightLayout::OutIn, WeightLayout::InOut] {
+        let product = Product::random(Problem {
+            layout,
+            ..problem(150, 3, 70, 200)
+        });
+        let run = |variant| product.run(&client, target.capability(), variant);
+        let naive = run(Variant::Naive);
+        for variant in variants(target) {
+            let got = run(*variant);
+            assert!(got.is_ok() && got == naive, "{variant:?} and naive differ");
+        }
     }
-    assert!(unit == gemv, "unit and gemv differ");
-    assert!(unit == naive, "unit and naive differ");
     Outcome::Ran
 }
 
@@ -349,6 +388,7 @@ pub(crate) fn weights_in_slabs(target: &Target) -> Outcome {
     let error = grouped_gemm::plan(
         Problem {
             slots: 4,
+            row_bound: 4,
             ..product.problem
         },
         &tiny,
@@ -371,6 +411,12 @@ fn halves(target: &Target, element: Element) -> Outcome {
         activation,
         ..problem(70, 3, 64, 64)
     };
+    let transposed = Problem {
+        element,
+        layout: WeightLayout::InOut,
+        rows: Source::Sorted,
+        ..problem(70, 3, 64, 36)
+    };
     Outcome::of([
         Product::random(Problem {
             element,
@@ -379,6 +425,12 @@ fn halves(target: &Target, element: Element) -> Outcome {
         })
         .check(target),
         Product::random(gated).check(target),
+        Product::random(transposed).check(target),
+        Product::random(Problem {
+            n: 63,
+            ..transposed
+        })
+        .check(target),
     ])
 }
 

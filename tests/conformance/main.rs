@@ -10,12 +10,31 @@
     reason = "a test fails by panicking"
 )]
 
+mod capacity;
+mod cases;
 mod expect;
+mod expert_activation;
+mod expert_load;
+mod experts;
 mod fp8;
+mod gradients;
 mod grouped_gemm;
+mod hash_routing;
+mod layers;
+mod losses;
+mod model_scale;
 mod moe_layer;
+mod moe_training;
+mod neighbours;
 mod permute;
+mod router_backward;
+mod routers;
 mod routing;
+mod rows;
+mod segment_attention;
+mod switching;
+mod topk;
+mod weight_gradient;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_tests::target::Target;
@@ -51,13 +70,49 @@ const CASES: &[(&str, Case)] = cases! {
     fp8: encode_edges, encode_every_f16, decode_every_code, lengths;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
+    topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;
+    router_backward: sizes, one_of_both, logits_independent_of_the_batch, f16, bf16;
+    hash_routing: positions, mask, content, f16, bf16;
+    expert_load: block_edges, groups, one_expert_gets_all;
     permute: block_edges, one_expert_gets_all, slots_without_expert, tiles_cover_every_row,
-        drop_rule_by_weight, drop_rule_breaks_ties_by_slot, drop_rule_keeps_nan, keys_beyond_the_experts;
-    grouped_gemm: tile_edges, gated, activations, bias, scatter, uneven_experts,
-        variants_agree_bit_for_bit, weights_in_slabs, webgpu_default_limits, f16, bf16;
+        row_bound, keys_beyond_the_experts;
+    capacity: by_weight, of_each_expert, ties_go_to_the_earlier_slot, keeps_nan, shared_under_a_mask,
+        own_factors;
+    rows: sizes, many_slots, uneven_experts, row_bound, positions_past_the_rows, repeats_bit_for_bit,
+        f16, bf16;
+    neighbours: sizes, empty_experts, row_bound, f16, bf16;
+    grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound,
+        in_out_weights, uneven_experts, variants_agree_bit_for_bit, weights_in_slabs,
+        webgpu_default_limits, f16, bf16;
+    weight_gradient: tile_edges, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
+        gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,
+        f16, bf16;
+    expert_activation: sizes, activations, far_out, uneven_experts, many_rows, output_bias, empty_batch, f16, bf16;
+    segment_attention: head_sizes, sequences, uneven_experts, row_bound, large_scores,
+        segments_are_apart, empty_batch, f16, bf16;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
         launches_are_fixed, refuses_wrong_input;
+    moe_training: relu, gated_silu, biases, capacity, keeping_less_changes_no_bit, repeats_bit_for_bit,
+        frozen_experts, f16, bf16;
+    model_scale: few_tokens_f16, many_tokens_f16;
+    routers: switch_keeps_the_raw_probability, noise_and_dropout_only_in_training,
+        hash_is_the_reference, learned_is_an_mlp, dynamic_follows_its_formula,
+        dynamic_capacities_reach_dispatch, sigmoid_bias_selects_but_does_not_weigh,
+        sigmoid_bias_evens_out_the_load, expert_choice_takes_the_best, expert_choice_layer,
+        masks_in_every_router, independent_of_the_batch, state_is_in_records, refuses_wrong_input;
+    experts: convolutional_is_a_convolution, attention_is_self_attention,
+        parameter_efficient_adds_to_the_frozen_network, parameter_efficient_trains_less,
+        sequences_are_apart, every_kind_in_every_layer, f16, bf16, refuses_wrong_input;
+    gradients: top_k, switch, hash, learned, dynamic, sigmoid_bias, expert_choice, feed_forward,
+        convolutional, attention, parameter_efficient, shared_expert, as_pytorch;
+    layers: standard, sparse, switch, glam, adaptive, scheduler, one_source_of_factors, shared_expert,
+        expert_dropout, a_mask_shares_the_capacity, keep_changes_no_bit, learns, cast_keeps_training,
+        weights_of_other_layers, refuses_wrong_parts, configurations_are_data;
+    losses: uniform, collapse, as_pytorch, groups_and_masks, gradients_balance, weighted_sum,
+        nothing_available, statistics;
+    switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches, f16,
+        bf16, device_memory, refuses_wrong_input;
 };
 
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {

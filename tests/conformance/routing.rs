@@ -59,7 +59,7 @@ fn config(top_k: usize, score: Score, renormalize: bool) -> RouteConfig {
         top_k,
         score,
         renormalize,
-        softmax_after_topk: false,
+        ..RouteConfig::default()
     }
 }
 
@@ -201,7 +201,7 @@ fn check_logits(target: &Target, dtype: DType) -> Outcome {
                 .iter::<f32>()
                 .collect::<Vec<_>>()
         };
-        let (x, w) = (floats(x), floats(layer.router.val()));
+        let (x, w) = (floats(x), floats(layer.router.matrix().unwrap()));
         let mut want = Vec::new();
         for row in x.chunks(hidden) {
             for column in w.chunks(hidden) {

@@ -1,5 +1,17 @@
 //! Reproducible data: no crate's generator may change under a committed expectation.
 
+use half::{bf16, f16};
+use moebius_shaders::Element;
+
+/// The value of `element` nearest to `value`.
+pub fn rounded(value: f32, element: Element) -> f32 {
+    match element {
+        Element::F32 => value,
+        Element::F16 => f16::from_f32(value).to_f32(),
+        Element::Bf16 => bf16::from_f32(value).to_f32(),
+    }
+}
+
 /// SplitMix64 (Steele, Lea, Flood 2014).
 pub struct Rng(u64);
 

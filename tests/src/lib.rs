@@ -8,5 +8,7 @@
 
 pub mod availability;
 pub mod data;
+pub mod elements;
+pub mod gradients;
 pub mod target;
 pub mod tolerance;

@@ -59,6 +59,8 @@ pub struct Limits {
     pub max_shared_memory: usize,
     /// Bytes of one storage binding.
     pub max_binding_bytes: u64,
+    /// Bytes of one buffer; on wgpu CubeCL makes none larger than a binding.
+    pub max_buffer_bytes: u64,
     /// Alignment of a binding's offset.
     pub binding_alignment: u64,
 }
@@ -72,6 +74,7 @@ impl Limits {
         max_cube_count: [65_535; 3],
         max_shared_memory: 16 * 1024,
         max_binding_bytes: 128 * 1024 * 1024,
+        max_buffer_bytes: 256 * 1024 * 1024,
         binding_alignment: 256,
     };
 }

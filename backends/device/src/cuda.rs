@@ -165,6 +165,7 @@ fn limits(context: &CudaContext, total_memory: u64) -> Result<Limits, DriverErro
         max_shared_memory: shared as usize,
         // CubeCL takes no more than a quarter of the memory in one piece.
         max_binding_bytes: total_memory / 4,
+        max_buffer_bytes: total_memory / 4,
         binding_alignment: ALIGNMENT,
     })
 }

@@ -54,6 +54,7 @@ fn flex() -> Capability {
             max_cube_count: [u32::MAX; 3],
             max_shared_memory: 0,
             max_binding_bytes: memory.map_or(u64::MAX, |memory| memory.total),
+            max_buffer_bytes: memory.map_or(u64::MAX, |memory| memory.total),
             binding_alignment: 64,
         },
         load_width_bits,

@@ -190,6 +190,7 @@ fn limits(properties: &DeviceProperties) -> Limits {
         max_cube_count: hardware.max_cube_count.into(),
         max_shared_memory: hardware.max_shared_memory_size,
         max_binding_bytes: properties.memory.max_page_size,
+        max_buffer_bytes: properties.memory.max_page_size,
         binding_alignment: properties.memory.alignment,
     }
 }

@@ -65,6 +65,7 @@ pub fn swiftshader() -> Capability {
             max_bindings: 9,
             max_shared_memory: 32 * KIB,
             max_binding_bytes: GIB,
+            max_buffer_bytes: GIB,
             ..Limits::WEBGPU_DEFAULT
         },
         ..webgpu_default()
@@ -85,6 +86,7 @@ pub fn apple_m() -> Capability {
             max_shared_memory: 32 * KIB,
             // `maxBufferLength` grows with the memory; this is an 8 GB machine's.
             max_binding_bytes: 4 * GIB,
+            max_buffer_bytes: 4 * GIB,
             ..Limits::WEBGPU_DEFAULT
         },
         subgroup: Some((32, 32)),
@@ -125,6 +127,7 @@ fn cuda(name: &str, sm: u32, shared_kib: usize, memory_gib: u64) -> Capability {
             max_shared_memory: shared_kib * KIB,
             // CubeCL takes no more than a quarter of the memory in one piece.
             max_binding_bytes: memory_gib * GIB / 4,
+            max_buffer_bytes: memory_gib * GIB / 4,
             binding_alignment: 512,
         },
         subgroup: Some((32, 32)),
@@ -181,6 +184,7 @@ fn rocm(name: &str, architecture: &str, wavefront: u32, memory_gib: u64) -> Capa
             max_cube_count: [i32::MAX.unsigned_abs(), 65_535, 65_535],
             max_shared_memory: 64 * KIB,
             max_binding_bytes: memory_gib * GIB / 4,
+            max_buffer_bytes: memory_gib * GIB / 4,
             // `textureAlignment`, which CubeCL takes.
             binding_alignment: 256,
         },
@@ -231,6 +235,7 @@ fn cpu(
             max_cube_count: [u32::MAX; 3],
             max_shared_memory: l1d_kib * KIB,
             max_binding_bytes: memory_gib * GIB,
+            max_buffer_bytes: memory_gib * GIB,
             binding_alignment: 64,
         },
         load_width_bits: register_bits,

@@ -15,7 +15,7 @@ use crate::screen::Color;
 #[derive(Debug, Parser)]
 #[command(name = "moebius", version, after_help = MAIN_EXAMPLES, verbatim_doc_comment)]
 pub(crate) struct Cli {
-    /// Write one JSON object in place of text.
+    /// Write JSON in place of text: one object, or one a line where results come bit by bit.
     #[arg(long, global = true, display_order = 90)]
     pub(crate) json: bool,
 
@@ -61,13 +61,20 @@ pub(crate) enum Command {
     /// Run case files on a device and compare with the outputs they expect
     ///
     /// A case file is a safetensors file with the metadata `op`, `params` (JSON) and `tol` (JSON),
-    /// inputs `in.<name>` and expected outputs `out.<name>`. Operations: fp8_cast, route, moe_layer.
+    /// inputs `in.<name>` and expected outputs `out.<name>`. Operations: balance_losses, fp8_cast,
+    /// moe_layer, moe_layer_backward, route.
     #[command(verbatim_doc_comment)]
     Verify(VerifyArgs),
     /// Write a kernel's source for a target; needs no device.
     Emit(EmitArgs),
     /// Measure, after checking the result.
     Bench(BenchArgs),
+    /// Train a small mixture-of-experts transformer on a text
+    ///
+    /// It learns to continue the text byte by byte. The loss is the cross entropy in nats a byte: 5.5
+    /// is guessing, and the bundled text (half of Moby-Dick) takes about a minute to half of it.
+    #[command(verbatim_doc_comment)]
+    Train(TrainArgs),
 }
 
 /// `verify`.
@@ -126,10 +133,11 @@ pub(crate) struct BenchArgs {
 /// A benchmark.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// One mixture-of-experts layer, forward
+    /// One mixture-of-experts layer, forward or both ways
     ///
     /// The result is compared with the reference first; one that does not verify is exit 1, and no
-    /// figure is printed. Times are medians of synchronised runs.
+    /// figure is printed. Times are medians of synchronised runs. A backward pass counts as twice
+    /// the forward's FLOPs.
     #[command(verbatim_doc_comment)]
     Moe(BenchMoeArgs),
 }
@@ -140,6 +148,8 @@ pub(crate) enum BenchCommand {
 Examples:
   moebius bench moe
   moebius bench moe --hidden 1024 --inter 4096 --device cpu --peer torch
+  moebius bench moe --backward --keep inputs --device flex
+  moebius bench moe --compare-fine --hidden 1024
   moebius bench moe --batch 1 --seq 1 --experts 64 --top-k 8 --gated --json")]
 pub(crate) struct BenchMoeArgs {
     /// Width of a token.
@@ -181,6 +191,18 @@ pub(crate) struct BenchMoeArgs {
     /// Measure another implementation in the same run.
     #[arg(long, value_name = "P")]
     pub(crate) peer: Option<BenchPeer>,
+
+    /// Measure forward and backward, with the gradients of the batch and all weights.
+    #[arg(long)]
+    pub(crate) backward: bool,
+
+    /// What the forward keeps for the backward pass [default: one run of each].
+    #[arg(long, value_name = "K", requires = "backward")]
+    pub(crate) keep: Option<BenchKeep>,
+
+    /// Measure 64 experts of hidden/2, 8 per token, against 8 of 2 × hidden, 2 per token.
+    #[arg(long, conflicts_with_all = ["backward", "peer", "inter", "experts", "top_k"])]
+    pub(crate) compare_fine: bool,
 }
 
 impl BenchMoeArgs {
@@ -197,6 +219,9 @@ impl BenchMoeArgs {
             gated: false,
             device,
             peer: None,
+            backward: false,
+            keep: None,
+            compare_fine: false,
         }
     }
 }
@@ -212,12 +237,99 @@ pub(crate) enum BenchDtype {
     Bf16,
 }
 
+/// Balances of memory and time of `bench --backward`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchKeep {
+    /// The first product of every slot.
+    FirstProduct,
+    /// The inputs alone; the first product is computed again.
+    Inputs,
+}
+
 /// Implementations to measure beside ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchPeer {
     /// PyTorch's loop over experts.
     Torch,
 }
+
+/// `train`.
+///
+/// A number that is left out is the default's, or with `--resume` the checkpoint's.
+#[derive(Debug, Args)]
+#[command(after_help = TRAIN_EXAMPLES)]
+pub(crate) struct TrainArgs {
+    /// Device to train on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+
+    /// Steps in all; the learning rate falls towards the last [default: 300].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) steps: Option<usize>,
+
+    /// Sequences in a step [default: 16].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) batch: Option<usize>,
+
+    /// Bytes in a sequence [default: 64].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) seq: Option<usize>,
+
+    /// Width of a token; experts are twice as wide [default: 64].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) hidden: Option<usize>,
+
+    /// Blocks of attention and experts [default: 2].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) layers: Option<usize>,
+
+    /// Experts in each block [default: 8].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) experts: Option<usize>,
+
+    /// Experts per token [default: 2].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) top_k: Option<usize>,
+
+    /// Peak of the learning rate [default: 0.007].
+    #[arg(long, value_name = "R")]
+    pub(crate) learning_rate: Option<f32>,
+
+    /// Decides the first weights and the batches [default: 0].
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// File to learn from [default: the bundled text].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) text: Option<PathBuf>,
+
+    /// Steps between two reports, and between two checkpoints.
+    #[arg(long, value_name = "N", default_value = "20", value_parser = positive)]
+    pub(crate) every: usize,
+
+    /// Folder to keep a checkpoint in; created where missing.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkpoint: Option<PathBuf>,
+
+    /// Go on from the checkpoint.
+    #[arg(long, requires = "checkpoint")]
+    pub(crate) resume: bool,
+
+    /// Stop after this many steps of this run, before the last of all.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) stop_after: Option<usize>,
+}
+
+const TRAIN_EXAMPLES: &str = "\
+Examples:
+  moebius train
+  moebius train --device flex --checkpoint run --stop-after 100
+  moebius train --device flex --checkpoint run --resume
+  moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
+
+A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every
+report is an object on its own line, and so is the result. Exit codes: 0 the loss fell or nothing was
+left to do, 1 it did not fall, 2 an error.";
 
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {

@@ -2,6 +2,7 @@
 
 use crate::args::{BenchArgs, BenchCommand, BenchMoeArgs};
 use crate::error::CliError;
+use crate::measure::{backward, fine};
 use crate::progress::Progress;
 use crate::screen::{Outcome, Screen};
 use crate::{devices, measure};
@@ -13,11 +14,31 @@ pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliE
         device: devices::resolve(args.device)?,
         ..args.clone()
     };
+    if args.compare_fine {
+        let report = watched(screen, |say| fine::measure(args, say))?;
+        fine::print(args, &report, screen)?;
+        screen.object(&fine::figures(&report)?)?;
+        Ok(fine::outcome(&report))
+    } else if args.backward {
+        let report = watched(screen, |say| backward::measure(args, say))?;
+        backward::print(args, &report, screen)?;
+        screen.object(&backward::figures(&report)?)?;
+        Ok(backward::outcome(&report))
+    } else {
+        let report = watched(screen, |say| measure::moe(args, say))?;
+        measure::print(args, &report, screen)?;
+        screen.object(&measure::figures(&report)?)?;
+        Ok(measure::outcome(&report))
+    }
+}
+
+/// Shows what `measure` says it is doing while it runs.
+fn watched<T>(
+    screen: &Screen,
+    measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<T, CliError>,
+) -> Result<T, CliError> {
     let progress = Progress::spinner(screen);
-    let report = measure::moe(args, &mut |stage| progress.say(stage));
+    let result = measure(&mut |stage| progress.say(stage));
     progress.clear();
-    let report = report?;
-    measure::print(args, &report, screen)?;
-    screen.object(&measure::figures(&report)?)?;
-    Ok(measure::outcome(&report))
+    result
 }

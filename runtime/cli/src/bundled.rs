@@ -10,18 +10,29 @@ macro_rules! cases {
     };
 }
 
-/// Name and bytes of every bundled case, 2.6 MB in all.
+/// Name and bytes of every bundled case, 6.9 MB in all.
 const CASES: &[(&str, &[u8])] = cases![
+    "balance_losses",
     "fp8_cast_e4m3_ieee",
     "fp8_cast_e4m3_sat",
     "fp8_cast_e5m2_ieee",
     "fp8_cast_e5m2_sat",
+    "moe_layer_backward_capacity",
+    "moe_layer_backward_gelu",
+    "moe_layer_backward_glu_gelu_sigmoid_raw",
+    "moe_layer_backward_glu_mish_sigmoid",
+    "moe_layer_backward_glu_silu",
+    "moe_layer_backward_glu_silu_raw",
+    "moe_layer_backward_one_bias",
+    "moe_layer_backward_relu",
+    "moe_layer_backward_unbiased",
     "moe_layer_capacity",
     "moe_layer_gelu",
     "moe_layer_glu_silu",
     "moe_layer_glu_silu_raw",
     "moe_layer_relu",
     "route_after_topk",
+    "route_groups",
     "route_masked",
     "route_sigmoid",
     "route_softmax_raw",

@@ -36,6 +36,9 @@ pub(crate) enum CliError {
     /// A benchmark gave no numbers.
     #[error(transparent)]
     Bench(#[from] moebius_benches::BenchError),
+    /// A training didn't start or go on.
+    #[error(transparent)]
+    Train(#[from] moebius_model::Error),
     /// Kernel emission failed.
     #[error("{0}")]
     Emit(String),
@@ -47,6 +50,7 @@ impl CliError {
         match self {
             Self::Output(_) | Self::Json(_) | Self::Bench(_) => None,
             Self::WriteFile { .. } => None,
+            Self::Train(e) => train_hint(e),
             Self::Emit(_) => Some("`moebius emit --list` shows every kernel and target".to_owned()),
             Self::Usage { hint, .. } => hint.clone(),
             Self::Device(_) | Self::NoDevice(_) => Some(
@@ -54,4 +58,22 @@ impl CliError {
             ),
         }
     }
+}
+
+fn train_hint(error: &moebius_model::Error) -> Option<String> {
+    use moebius_model::{CheckpointError, Error};
+    let hint = match error {
+        Error::Checkpoint(CheckpointError::Missing { .. }) => {
+            "leave --resume out to begin a training there"
+        }
+        Error::Checkpoint(CheckpointError::Other { .. }) => {
+            "what is left out is taken from the checkpoint"
+        }
+        Error::Checkpoint(CheckpointError::Foreign { .. }) => "name another folder",
+        Error::Moebius(_) => {
+            "`moebius train --help` shows the sizes, `moebius devices` the devices"
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
 }

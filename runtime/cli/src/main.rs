@@ -1,4 +1,4 @@
-//! The `moebius` command: devices, case verification, kernel emission, benchmarks.
+//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training.
 
 mod args;
 mod bench;
@@ -14,6 +14,7 @@ mod ops;
 mod progress;
 mod screen;
 mod table;
+mod train;
 mod verdict;
 mod verify;
 
@@ -49,7 +50,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         return Err(CliError::Usage {
             message: "--device before a command has no effect".to_owned(),
             hint: Some(format!(
-                "verify and bench take it themselves: moebius verify FILE --device {device}"
+                "verify, bench and train take it themselves: moebius verify FILE --device {device}"
             )),
         });
     }
@@ -58,6 +59,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         Command::Verify(args) => verify::run(args, screen),
         Command::Emit(args) => emit::run(args, screen),
         Command::Bench(args) => bench::run(args, screen),
+        Command::Train(args) => train::run(args, screen),
     }
 }
 

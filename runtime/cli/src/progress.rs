@@ -41,6 +41,16 @@ impl Progress {
         self.0.inc(1);
     }
 
+    /// Counts steps that an earlier run did.
+    pub(crate) fn skip(&self, steps: usize) {
+        self.0.inc(steps as u64);
+    }
+
+    /// Writes while the bar is out of the way.
+    pub(crate) fn above<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.0.suspend(write)
+    }
+
     /// Removes the bar, so that results start on a clean line.
     pub(crate) fn clear(self) {
         self.0.finish_and_clear();

@@ -102,7 +102,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Writes the command's one JSON object; nothing where text is wanted.
+    /// Writes a JSON object on a line of its own; nothing where text is wanted.
     pub(crate) fn object(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         if self.json {
             serde_json::to_writer(&mut self.out, value).map_err(|e| match e.io_error_kind() {
@@ -110,6 +110,8 @@ impl Screen {
                 None => CliError::Json(e),
             })?;
             writeln!(self.out)?;
+            // A command that reports as it goes is followed by programs, too.
+            self.out.flush()?;
         }
         Ok(())
     }

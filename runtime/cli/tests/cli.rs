@@ -53,6 +53,7 @@ fn help_and_version_are_results() {
         &["--help"][..],
         &["verify", "--help"],
         &["bench", "moe", "-h"],
+        &["train", "--help"],
         &["--version"],
     ] {
         let output = moebius(args);
@@ -71,6 +72,11 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         &["verify"],
         &["verify", "x", "--device", "gpu7"],
         &["bench", "moe", "--hidden", "0"],
+        &["bench", "moe", "--keep", "inputs"],
+        &["bench", "moe", "--backward", "--keep", "all"],
+        &["bench", "moe", "--compare-fine", "--backward"],
+        &["bench", "moe", "--compare-fine", "--experts", "8"],
+        &["train", "--resume"],
         &["emit", "--kernel", "k"],
         &["--device", "flex", "devices"],
         &["--colour", "never"],
@@ -114,6 +120,9 @@ fn bundled_files_pass() {
         "route_sigmoid",
         "moe_layer_relu",
         "moe_layer_capacity",
+        "moe_layer_backward_glu_silu",
+        "moe_layer_backward_capacity",
+        "balance_losses",
         "fp8_cast_e5m2_ieee",
     ]
     .map(case);
@@ -124,7 +133,7 @@ fn bundled_files_pass() {
     assert_eq!(output.status.code(), Some(0), "{report}");
     assert_eq!(
         (&report["passed"], &report["failed"], &report["errors"]),
-        (&4.into(), &0.into(), &0.into())
+        (&7.into(), &0.into(), &0.into())
     );
     assert_eq!(report["device"], "flex");
     let first = &report["files"][0];
@@ -181,6 +190,168 @@ fn an_unknown_operation_says_so() {
         text.contains("op `fp8_warp` is not supported by this version"),
         "{text}"
     );
+}
+
+#[cfg(feature = "flex")]
+const SMALL: [&str; 10] = [
+    "bench", "moe", "--hidden", "32", "--batch", "2", "--seq", "24", "--device", "flex",
+];
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_backward_pass_is_verified_and_measured_with_each_balance_of_memory() {
+    let output = moebius(&[&SMALL[..], &["--backward", "--top-k", "1", "--json"]].concat());
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let runs = report["runs"].as_array().expect("a list");
+    let kept: Vec<_> = runs.iter().map(|run| run["keep"].as_str()).collect();
+    assert_eq!(kept, [Some("inputs"), Some("first_product")]);
+    for run in runs {
+        assert_eq!(run["verified"], true, "{run}");
+        let figure = |name: &str| run[name].as_f64().unwrap_or(0.0);
+        assert!(figure("median_ms") > figure("forward_ms"), "{run}");
+        assert!(
+            figure("gflops") > 0.0 && figure("tokens_per_s") > 0.0,
+            "{run}"
+        );
+    }
+    let more = [
+        "--backward",
+        "--keep",
+        "inputs",
+        "--gated",
+        "--dtype",
+        "bf16",
+    ];
+    let output = moebius(&[&SMALL[..], &more].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(
+        text.contains("verified to") && !text.contains("first product"),
+        "{text}"
+    );
+}
+
+/// `moebius train` at a size that takes no time.
+#[cfg(feature = "flex")]
+fn train(more: &[&str]) -> Output {
+    let sizes = "train --device flex --hidden 16 --layers 1 --experts 4 --seq 16";
+    let args: Vec<&str> = sizes.split(' ').chain(more.iter().copied()).collect();
+    moebius(&args)
+}
+
+/// The JSON objects of a training: reports, and the result.
+#[cfg(feature = "flex")]
+fn objects(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("an object on each line"))
+        .collect()
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn many_small_experts_are_compared_with_few_large_ones() {
+    let output = moebius(&[&SMALL[..], &["--compare-fine", "--json"]].concat());
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let ratio = report["tokens_ratio"].as_f64();
+    assert!(ratio.is_some_and(|ratio| ratio > 0.0), "{report}");
+    for layer in ["coarse", "fine"] {
+        let share = report[layer]["overhead_share"].as_f64();
+        assert!(
+            share.is_some_and(|share| share > 0.0 && share < 1.0),
+            "{report}"
+        );
+    }
+    let mut odd = SMALL;
+    odd[3] = "33";
+    let output = moebius(&[&odd[..], &["--compare-fine"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_lines(&output)[0].contains("hidden: expected an even number"));
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_training_stops_and_goes_on_as_if_it_had_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().join("run").display().to_string();
+    let course = ["--steps", "12", "--every", "3", "--json"];
+    let whole = train(&course);
+    let result = objects(&whole).pop().expect("a result");
+    assert_eq!(whole.status.code(), Some(0), "{result}");
+    assert_eq!(
+        (&result["fell"], &result["step"]),
+        (&true.into(), &12.into())
+    );
+    let counts = result["layers"][0]["counts"].as_array().map(Vec::len);
+    assert_eq!(counts, Some(4), "{result}");
+
+    let stopping = ["--checkpoint", &folder, "--stop-after", "5"];
+    let begun = train(&[&course[..], &stopping].concat());
+    let resume = ["train", "--device", "flex", "--json", "--every", "3"];
+    let from = ["--checkpoint", &folder, "--resume"];
+    let resumed = moebius(&[&resume[..], &from].concat());
+    assert_eq!(resumed.status.code(), Some(0));
+    let losses = |outputs: &[&Output]| -> Vec<Value> {
+        let reports = outputs.iter().flat_map(|output| objects(output));
+        let losses = reports.filter_map(|report| report["losses"].as_array().cloned());
+        losses.flatten().collect()
+    };
+    assert_eq!(losses(&[&begun, &resumed]), losses(&[&whole]));
+    assert_eq!(losses(&[&whole]).len(), 12);
+
+    // Now there is nothing left to do, and nothing is overwritten by mistake.
+    let done = moebius(&[&resume[..], &from].concat());
+    assert_eq!((done.status.code(), objects(&done).len()), (Some(0), 1));
+    for (args, said) in [
+        (&["--checkpoint", &folder][..], "holds a checkpoint already"),
+        (
+            &["--checkpoint", &folder, "--resume", "--batch", "5"],
+            "batch was 16, not 5",
+        ),
+    ] {
+        let output = train(args);
+        assert_eq!(output.status.code(), Some(2));
+        let lines = error_lines(&output);
+        assert!(
+            lines[0].contains(said) && lines[1].starts_with("hint: "),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_training_that_cannot_begin_says_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let short = folder.path().join("short.txt");
+    fs::write(&short, "Call me.").expect("written");
+    let (short, none) = (
+        short.display().to_string(),
+        folder.path().join("none").display().to_string(),
+    );
+    for (args, said) in [
+        (
+            &["--text", &short][..],
+            "text: expected more than 16 bytes, got 8",
+        ),
+        (&["--text", &none], "cannot read"),
+        (&["--checkpoint", &none, "--resume"], "no checkpoint in"),
+        (&["--top-k", "5"], "top_k"),
+        (
+            &["--learning-rate", "0"],
+            "learning rate: expected a positive number",
+        ),
+        (&["--batch", "99999999999"], "batch: expected fewer tokens"),
+    ] {
+        let output = train(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let lines = error_lines(&output);
+        assert!(lines[0].contains(said), "{lines:?}");
+    }
+    // One step has no loss to fall to.
+    assert_eq!(train(&["--steps", "1"]).status.code(), Some(1));
 }
 
 #[test]

@@ -36,13 +36,9 @@ fn not_built(device: &Device) -> Unsupported {
 /// What the device behind a Burn device can do; `None` when it isn't driven by CubeCL.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend that has no kernels of
-/// ours, or a device that records gradients (there is no backward pass yet).
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without kernels of ours.
 pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Capability>, Error> {
-    if device.is_autodiff() {
-        let needs = "a device without autodiff (`Device::without_autodiff`)";
-        return Err(Unsupported::new("moebius", needs, format!("{device:?}")).into());
-    }
+    let device = device.clone().inner();
     match device.as_dispatch() {
         #[cfg(feature = "cube")]
         DispatchDevice::Cube(cube) => {

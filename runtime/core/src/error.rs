@@ -14,9 +14,11 @@ pub enum ErrorKind {
     Unsupported,
     /// The device can't be opened.
     Open,
+    /// The device failed while it computed.
+    Device,
 }
 
-/// An operation that was refused before anything was launched.
+/// An operation that was refused before anything was launched, or, when reading, that failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Repr);
@@ -29,15 +31,23 @@ enum Repr {
     Unsupported(#[from] Unsupported),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error("the device failed: {0}")]
+    Device(String),
 }
 
 impl Error {
+    /// A failure that showed when something was read.
+    pub(crate) fn device(error: impl ToString) -> Self {
+        Self(Repr::Device(error.to_string()))
+    }
+
     /// What sort of thing went wrong.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             Repr::Shape(_) => ErrorKind::Shape,
             Repr::Unsupported(_) => ErrorKind::Unsupported,
             Repr::Open(_) => ErrorKind::Open,
+            Repr::Device(_) => ErrorKind::Device,
         }
     }
 }

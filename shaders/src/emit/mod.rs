@@ -124,6 +124,10 @@ pub fn kernels() -> Vec<KernelEntry> {
         crate::routing::entries(),
         crate::permute::entries(),
         crate::grouped_gemm::entries(),
+        crate::grouped_gemm::weight_gradient::entries(),
+        crate::grouped_gemm::bias_gradient::entries(),
+        crate::expert_activation::entries(),
+        crate::segment_attention::entries(),
         vec![crate::peak::entry()],
     ]
     .into_iter()

@@ -1,4 +1,4 @@
-//! Activations applied to the f32 sums before they are stored.
+//! Activations applied to the f32 sums before they are stored, and their derivatives.
 
 use cubecl::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,14 @@ pub enum Activation {
     Gelu,
     /// x / (1 + exp(−x)).
     Silu,
+    /// x · tanh(ln(1 + exp(x))).
+    Mish,
 }
 
 impl Activation {
+    /// Every activation.
+    pub const ALL: [Self; 4] = [Self::Relu, Self::Gelu, Self::Silu, Self::Mish];
+
     /// The oracle, in f64.
     pub fn reference(self, x: f64) -> f64 {
         match self {
@@ -23,6 +28,25 @@ impl Activation {
             Self::Relu => x,
             Self::Gelu => 0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2)),
             Self::Silu => x / (1.0 + (-x).exp()),
+            Self::Mish => x * x.exp().ln_1p().tanh(),
+        }
+    }
+
+    /// The oracle of the derivative, in f64; 0 where relu has none.
+    pub fn reference_gradient(self, x: f64) -> f64 {
+        let logistic = 1.0 / (1.0 + (-x).exp());
+        match self {
+            Self::Relu if x <= 0.0 => 0.0,
+            Self::Relu => 1.0,
+            Self::Gelu => {
+                let density = (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
+                0.5 * (1.0 + erf(x / std::f64::consts::SQRT_2)) + x * density
+            }
+            Self::Silu => logistic + x * logistic * (1.0 - logistic),
+            Self::Mish => {
+                let tanh = x.exp().ln_1p().tanh();
+                tanh + x * logistic * (1.0 - tanh * tanh)
+            }
         }
     }
 }
@@ -33,6 +57,7 @@ impl std::fmt::Display for Activation {
             Self::Relu => "relu",
             Self::Gelu => "gelu",
             Self::Silu => "silu",
+            Self::Mish => "mish",
         })
     }
 }
@@ -56,7 +81,7 @@ fn erf(x: f64) -> f64 {
 
 /// `activation` of every lane, or the value itself for `None`.
 #[cube]
-pub(super) fn activate<N: Size>(
+pub(crate) fn activate<N: Size>(
     x: Vector<f32, N>,
     #[comptime] activation: Option<Activation>,
 ) -> Vector<f32, N> {
@@ -69,7 +94,55 @@ pub(super) fn activate<N: Size>(
             Vector::<f32, N>::new(0.5f32) * x * (one + (x * root).erf())
         }
         Some(Activation::Silu) => x / (one + (-x).exp()),
+        Some(Activation::Mish) => {
+            let (_, squares) = mish_terms::<N>(x);
+            x * squares / (squares + Vector::<f32, N>::new(2.0f32))
+        }
         None => x,
+    }
+}
+
+/// e = exp(x) and e² + 2e, with which tanh(ln(1 + e)) = (e² + 2e) / (e² + 2e + 2); no subtraction
+/// loses digits. At 20 the fraction has long been 1 in f32, and e⁴ is still finite.
+#[cube]
+fn mish_terms<N: Size>(x: Vector<f32, N>) -> (Vector<f32, N>, Vector<f32, N>) {
+    let most = Vector::<f32, N>::new(20.0f32);
+    let e = select_many(x.less_than(&most), x, most).exp();
+    (e, e * (e + Vector::<f32, N>::new(2.0f32)))
+}
+
+/// The derivative of `activation` at every lane, 1 for `None`; relu's is 0 at 0.
+#[cube]
+pub(crate) fn activation_gradient<N: Size>(
+    x: Vector<f32, N>,
+    #[comptime] activation: Option<Activation>,
+) -> Vector<f32, N> {
+    let zero = Vector::<f32, N>::new(0.0f32);
+    let half = Vector::<f32, N>::new(0.5f32);
+    let one = Vector::<f32, N>::new(1.0f32);
+    match comptime!(activation) {
+        Some(Activation::Relu) => select_many(zero.less_than(&x), one, zero),
+        Some(Activation::Gelu) => {
+            let root = Vector::<f32, N>::new(std::f32::consts::FRAC_1_SQRT_2);
+            // 1 / √(2π)
+            let height = Vector::<f32, N>::new(0.398_942_3f32);
+            half * (one + (x * root).erf()) + x * height * (-(half * x * x)).exp()
+        }
+        Some(Activation::Silu) => {
+            let logistic = one / (one + (-x).exp());
+            logistic + x * logistic * (one - logistic)
+        }
+        Some(Activation::Mish) => {
+            // tanh + x · e/(1+e) · (1 − tanh²), over one denominator.
+            let (e, squares) = mish_terms::<N>(x);
+            // Above 20 the term is 0, which a large x must not undo.
+            let most = Vector::<f32, N>::new(20.0f32);
+            let x = select_many(most.less_than(&x), most, x);
+            let four = Vector::<f32, N>::new(4.0f32);
+            let below = squares + Vector::<f32, N>::new(2.0f32);
+            (squares + x * (four * e * (one + e) / below)) / below
+        }
+        None => one,
     }
 }
 
@@ -85,5 +158,28 @@ mod tests {
         assert!((Activation::Silu.reference(0.0)).abs() < 1e-300);
         assert_eq!(Activation::Relu.reference(-3.0), 0.0);
         assert!(Activation::Relu.reference(f64::NAN).is_nan());
+        // ln 2 = softplus(0), so mish'(0) = tanh(ln 2) = 3/5.
+        assert_eq!(Activation::Mish.reference(0.0), 0.0);
+        assert!((Activation::Mish.reference_gradient(0.0) - 0.6).abs() < 1e-15);
+        assert!((Activation::Mish.reference(1.0) - 0.865_098_388_267_310_3).abs() < 1e-15);
+        assert_eq!(Activation::Mish.reference(1e4), 1e4);
+    }
+
+    #[test]
+    fn gradients_are_those_of_finite_differences() {
+        const STEP: f64 = 1e-5;
+        for activation in Activation::ALL {
+            for i in -60..=60 {
+                // Never 0, where relu has no derivative.
+                let x = f64::from(i) * 0.21 + 0.005;
+                let rise = activation.reference(x + STEP) - activation.reference(x - STEP);
+                let (got, want) = (activation.reference_gradient(x), rise / (2.0 * STEP));
+                assert!(
+                    (got - want).abs() < 1e-8,
+                    "{activation}'({x}): {got}, {want}"
+                );
+            }
+        }
+        assert_eq!(Activation::Relu.reference_gradient(0.0), 0.0);
     }
 }

@@ -1,6 +1,6 @@
 //! Which variants of the grouped GEMM are compiled for every target.
 
-use super::{Activation, Choice, Problem, Rows, Variant};
+use super::{Activation, Choice, Problem, Source, Variant, WeightLayout};
 use super::{cpu, naive, plan, tensor_core, tile};
 use crate::element::Element;
 use crate::emit::{KernelEntry, Machine, Planned};
@@ -9,7 +9,8 @@ use crate::emit::{KernelEntry, Machine, Planned};
 #[derive(Clone, Copy)]
 struct Case {
     suffix: &'static str,
-    rows: Rows,
+    rows: Source,
+    layout: WeightLayout,
     gated: bool,
     activation: Option<Activation>,
     bias: bool,
@@ -17,7 +18,8 @@ struct Case {
 
 const GATHER_RELU: Case = Case {
     suffix: "gather_relu",
-    rows: Rows::Gather,
+    rows: Source::Tokens,
+    layout: WeightLayout::OutIn,
     gated: false,
     activation: Some(Activation::Relu),
     bias: false,
@@ -34,16 +36,33 @@ const GATHER_GATED_SILU: Case = Case {
     activation: Some(Activation::Silu),
     ..GATHER_RELU
 };
-const SCATTER: Case = Case {
-    suffix: "scatter",
-    rows: Rows::Scatter,
+const SORTED: Case = Case {
+    suffix: "sorted",
+    rows: Source::Sorted,
     activation: None,
     ..GATHER_RELU
 };
-const SCATTER_BIAS: Case = Case {
-    suffix: "scatter_bias",
+const SORTED_BIAS: Case = Case {
+    suffix: "sorted_bias",
     bias: true,
-    ..SCATTER
+    ..SORTED
+};
+const GATHER_MISH: Case = Case {
+    suffix: "gather_mish",
+    activation: Some(Activation::Mish),
+    ..GATHER_RELU
+};
+/// The gradient of the hidden rows from those of the tokens, and of the inputs from sorted rows.
+const GATHER_IN_OUT: Case = Case {
+    suffix: "gather_in_out",
+    layout: WeightLayout::InOut,
+    activation: None,
+    ..GATHER_RELU
+};
+const SORTED_IN_OUT: Case = Case {
+    suffix: "sorted_in_out",
+    rows: Source::Sorted,
+    ..GATHER_IN_OUT
 };
 
 /// The cases of f32, which cover every option, and those of 16-bit types, which cover the stores.
@@ -51,10 +70,13 @@ const FULL: &[Case] = &[
     GATHER_RELU,
     GATHER_GELU_BIAS,
     GATHER_GATED_SILU,
-    SCATTER_BIAS,
+    GATHER_MISH,
+    SORTED_BIAS,
+    GATHER_IN_OUT,
+    SORTED_IN_OUT,
 ];
-const HALF: &[Case] = &[GATHER_GATED_SILU, SCATTER];
-const MATRIX: &[Case] = &[GATHER_RELU, GATHER_GATED_SILU, SCATTER];
+const HALF: &[Case] = &[GATHER_GATED_SILU, SORTED, SORTED_IN_OUT];
+const MATRIX: &[Case] = &[GATHER_RELU, GATHER_GATED_SILU, SORTED];
 
 const ENTRIES: &[(Variant, Element, &[Case])] = &[
     (Variant::Unit, Element::F32, FULL),
@@ -89,6 +111,7 @@ fn build(at: &Machine, variant: Variant, element: Element, case: Case) -> Planne
     let problem = Problem {
         element,
         rows: case.rows,
+        layout: case.layout,
         gated: case.gated,
         activation: case.activation,
         bias: case.bias,

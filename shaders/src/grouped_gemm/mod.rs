@@ -2,18 +2,23 @@
 //!
 //! out\[r\] = act(x\[r\] · W_eᵀ + b_e) for the rows r of expert e; gated: act(x · Gᵀ + g) · (x · Uᵀ + u)
 //! with both products in one pass over x. Rows are found through a sort of the slots
-//! ([`crate::permute`]), so nothing is copied into expert order:
-//! - [`Rows::Gather`] reads token row `order[r] / K` and writes row r of a sorted output;
-//! - [`Rows::Scatter`] reads sorted row r and writes row `order[r]` of a slot-ordered output.
+//! ([`crate::permute`]), so nothing need be copied into expert order: row r reads token row
+//! `order[r] / K` ([`Source::Tokens`]) or sorted row r ([`Source::Sorted`]).
 //!
-//! Shapes: W \[E, n or 2n (gate rows, then up rows), k\], b \[E, n or 2n\], x \[T,k\] or \[S,k\],
-//! out \[S,n\]; f32, f16 or bf16 with f32 sums. Rows no slot is sorted to are left as they are.
+//! Shapes: W \[E, n or 2n (gate rows, then up rows), k\], or \[E, k, n\] for x · W_e, the backward of
+//! a product ([`WeightLayout`]); b \[E, n or 2n\]; x \[T,k\] or \[R,k\], out \[R,n\],
+//! where R ≤ S is the most sorted rows any routing produces. f32, f16 or bf16 with f32
+//! sums. Rows no slot is sorted to are left as they are.
 //! Every variant but `TensorCore` sums over k in order with fused multiply-adds, so variants agree
 //! to the last bit and an output doesn't depend on the other rows of the batch.
 //!
-//! FLOPs 2·S·n·k, twice that gated. Bytes at least (S·k + E·n·k + S·n) elements.
+//! FLOPs 2·R·n·k, twice that gated. Bytes at least (R·k + E·n·k + R·n) elements.
+//!
+//! The gradients of W and b are sums over the rows of an expert: [`weight_gradient`],
+//! [`bias_gradient`].
 
-mod activation;
+pub(crate) mod activation;
+pub mod bias_gradient;
 mod cpu;
 #[cfg(feature = "emit")]
 mod entries;
@@ -21,6 +26,7 @@ mod naive;
 mod plan;
 mod tensor_core;
 mod tile;
+pub mod weight_gradient;
 
 pub use activation::Activation;
 #[cfg(feature = "emit")]
@@ -33,13 +39,23 @@ use crate::error::ShapeError;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
-/// Which rows are read and written.
+/// Which rows of a buffer belong to the slots of an expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rows {
-    /// Reads token rows, writes sorted rows.
-    Gather,
-    /// Reads sorted rows, writes slot rows.
-    Scatter,
+pub enum Source {
+    /// One row per token: slot s reads row s / K.
+    Tokens,
+    /// One row per sorted row.
+    Sorted,
+}
+
+/// How the weights of an expert lie in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WeightLayout {
+    /// \[n or 2n, k\]: out = x · Wᵀ.
+    #[default]
+    OutIn,
+    /// \[k, n\]: out = x · W, as in the gradient of x. Not gated.
+    InOut,
 }
 
 /// One grouped GEMM.
@@ -47,6 +63,8 @@ pub enum Rows {
 pub struct Problem {
     /// Slots S.
     pub slots: usize,
+    /// The most sorted rows R any routing produces, at most S.
+    pub row_bound: usize,
     /// Experts E.
     pub experts: usize,
     /// Slots per token K.
@@ -57,8 +75,10 @@ pub struct Problem {
     pub k: usize,
     /// Type of x, W, b and out.
     pub element: Element,
-    /// Which rows are read and written.
-    pub rows: Rows,
+    /// Which rows of x are read.
+    pub rows: Source,
+    /// How W lies in memory.
+    pub layout: WeightLayout,
     /// Two products, multiplied after the activation of the first.
     pub gated: bool,
     /// Applied before the store.
@@ -114,12 +134,14 @@ impl Problem {
         }
         Ok(Self {
             slots,
+            row_bound: slots,
             experts,
             top_k,
             n,
             k,
             element: Element::F32,
-            rows: Rows::Gather,
+            rows: Source::Tokens,
+            layout: WeightLayout::OutIn,
             gated: false,
             activation: None,
             bias: false,
@@ -136,16 +158,16 @@ impl Problem {
         self.n * self.parts() * self.k * self.element.bytes()
     }
 
-    /// Floating-point operations when every slot has an expert.
+    /// Floating-point operations when every sorted row has an expert.
     pub fn flops(&self) -> u64 {
-        2 * self.slots as u64 * (self.n * self.parts()) as u64 * self.k as u64
+        2 * self.row_bound as u64 * (self.n * self.parts()) as u64 * self.k as u64
     }
 
     /// Rows of x.
     pub fn input_rows(&self) -> usize {
         match self.rows {
-            Rows::Gather => self.slots / self.top_k,
-            Rows::Scatter => self.slots,
+            Source::Tokens => self.slots / self.top_k,
+            Source::Sorted => self.row_bound,
         }
     }
 }
@@ -153,7 +175,7 @@ impl Problem {
 /// Buffers of one grouped GEMM.
 #[derive(Clone)]
 pub struct Operands {
-    /// \[T,k\] or \[S,k\], read.
+    /// \[T,k\] or \[R,k\], read.
     pub x: Handle,
     /// \[S\] u32, read: slots sorted by expert.
     pub order: Handle,
@@ -161,17 +183,17 @@ pub struct Operands {
     pub offsets: Handle,
     /// Tiles of the sort, read.
     pub tiles: Handle,
-    /// \[E, n or 2n, k\], read.
+    /// \[E, n or 2n, k\] or \[E, k, n\], read.
     pub weights: Handle,
     /// \[E, n or 2n\], read; present when the problem has a bias.
     pub bias: Option<Handle>,
-    /// \[S,n\], written.
+    /// \[R,n\], written.
     pub out: Handle,
 }
 
 /// Enqueues the product: one launch, or one per slab of weights.
 pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
-    if plan.problem.slots == 0 {
+    if plan.problem.row_bound == 0 {
         return;
     }
     for slab in &plan.slabs {
@@ -232,6 +254,15 @@ fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32
     }
 }
 
+/// The row of a buffer that sorted row `sorted` reads.
+#[cube]
+fn source_row(order: &[u32], sorted: usize, top_k: usize, #[comptime] source: Source) -> usize {
+    match comptime!(source) {
+        Source::Tokens => order[sorted] as usize / top_k,
+        Source::Sorted => sorted,
+    }
+}
+
 /// The buffer arguments every variant binds, in binding order.
 struct Bindings {
     x: BufferArg,
@@ -244,12 +275,13 @@ struct Bindings {
 }
 
 impl Bindings {
-    /// Binds `operands` with `lanes` elements of x and W to a vector, and the weights of `slab`.
+    /// Binds `operands` with so many elements of x and of W to a vector, and the weights of `slab`.
     ///
     /// # Safety
     /// The operands must have the shapes of the plan's problem.
-    unsafe fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: usize) -> Self {
+    unsafe fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: [usize; 2]) -> Self {
         let p = &plan.problem;
+        let [x_lanes, w_lanes] = lanes;
         let operands = operands.clone();
         let columns = p.n * p.parts();
         let slab_experts = (slab.last - slab.first) as usize;
@@ -262,15 +294,15 @@ impl Bindings {
         // SAFETY: lengths follow from the problem's shapes, which the caller vouches for.
         unsafe {
             Self {
-                x: BufferArg::from_raw_parts(operands.x, p.input_rows() * p.k / lanes),
+                x: BufferArg::from_raw_parts(operands.x, p.input_rows() * p.k / x_lanes),
                 order: BufferArg::from_raw_parts(operands.order, p.slots),
                 offsets: BufferArg::from_raw_parts(operands.offsets, p.experts + 1),
                 tiles: BufferArg::from_raw_parts(operands.tiles, 2 * plan.max_tiles()),
-                weights: BufferArg::from_raw_parts(weights, slab_experts * columns * p.k / lanes),
+                weights: BufferArg::from_raw_parts(weights, slab_experts * columns * p.k / w_lanes),
                 bias: operands
                     .bias
                     .map(|bias| BufferArg::from_raw_parts(bias, p.experts * columns)),
-                out: BufferArg::from_raw_parts(operands.out, p.slots * p.n),
+                out: BufferArg::from_raw_parts(operands.out, p.row_bound * p.n),
             }
         }
     }
@@ -288,28 +320,29 @@ pub fn reference(
 ) -> Vec<f64> {
     let Problem { n, k, .. } = *problem;
     let columns = n * problem.parts();
-    let mut out = vec![0.0; problem.slots * n];
+    let mut out = vec![0.0; problem.row_bound * n];
     for e in 0..problem.experts {
         let rows = sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize;
         for (sorted_row, slot) in rows.clone().zip(&sorted.order[rows]) {
             let slot = *slot as usize;
-            let (from, to) = match problem.rows {
-                Rows::Gather => (slot / problem.top_k, sorted_row),
-                Rows::Scatter => (sorted_row, slot),
+            let from = match problem.rows {
+                Source::Tokens => slot / problem.top_k,
+                Source::Sorted => sorted_row,
+            };
+            let weight = |column: usize, kk: usize| match problem.layout {
+                WeightLayout::OutIn => weights[(e * columns + column) * k + kk],
+                WeightLayout::InOut => weights[(e * k + kk) * columns + column],
             };
             let dot = |column: usize| -> f64 {
-                let w = &weights[(e * columns + column) * k..][..k];
-                let products = x[from * k..][..k]
-                    .iter()
-                    .zip(w)
-                    .map(|(x, w)| x * f64::from(*w));
+                let x = x[from * k..][..k].iter().enumerate();
+                let products = x.map(|(kk, x)| x * f64::from(weight(column, kk)));
                 products.sum::<f64>() + bias.map_or(0.0, |b| f64::from(b[e * columns + column]))
             };
             let act = |value: f64| problem.activation.map_or(value, |a| a.reference(value));
             for column in 0..n {
                 let value = act(dot(column));
                 let up = if problem.gated { dot(n + column) } else { 1.0 };
-                out[to * n + column] = value * up;
+                out[sorted_row * n + column] = value * up;
             }
         }
     }

@@ -1,6 +1,9 @@
 //! The `naive` variant: one unit per output, the baseline of the benchmarks.
 
-use super::{Activation, Bindings, Operands, Plan, Rows, Sizes, Slab, activation::activate, sizes};
+use super::{
+    Activation, Bindings, Operands, Plan, Sizes, Slab, Source, WeightLayout, activation::activate,
+    sizes, source_row,
+};
 use cubecl::prelude::*;
 
 /// Units of a cube, one per column.
@@ -9,7 +12,8 @@ pub(super) const UNITS: u32 = 64;
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
-    rows: Rows,
+    rows: Source,
+    layout: WeightLayout,
     parts: usize,
     activation: Option<Activation>,
 }
@@ -19,6 +23,7 @@ impl Spec {
         let p = &plan.problem;
         Self {
             rows: p.rows,
+            layout: p.layout,
             parts: p.parts(),
             activation: p.activation,
         }
@@ -42,21 +47,24 @@ fn grouped_gemm_naive<F: Float>(
     let expert = tiles[2 * CUBE_POS_X as usize] as usize;
     let column = (CUBE_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
     if expert >= sizes.slab_first && expert < sizes.slab_last && column < sizes.n {
-        let slot = order[row] as usize;
-        let (from, to) = match comptime!(spec.rows) {
-            Rows::Gather => (slot / sizes.top_k, row),
-            Rows::Scatter => (row, slot),
-        };
+        let from = source_row(order, row, sizes.top_k, comptime!(spec.rows));
+        let in_slab = expert - sizes.slab_first;
         let mut value = 1.0f32;
         #[unroll]
         for part in 0..parts {
             // The gate's activation belongs to the last factor computed, part 0.
             let part = comptime!(parts - 1 - part);
-            let w_row = (expert - sizes.slab_first) * sizes.n * parts + part * sizes.n + column;
+            let (first, step) = match comptime!(spec.layout) {
+                WeightLayout::OutIn => {
+                    let w_row = in_slab * sizes.n * parts + part * sizes.n + column;
+                    (w_row * sizes.k, 1usize)
+                }
+                WeightLayout::InOut => (in_slab * sizes.k * sizes.n + column, sizes.n),
+            };
             let mut sum = 0.0f32;
             for kk in 0..sizes.k {
                 let a = f32::cast_from(x[from * sizes.k + kk]);
-                sum = fma(a, f32::cast_from(w[w_row * sizes.k + kk]), sum);
+                sum = fma(a, f32::cast_from(w[first + kk * step]), sum);
             }
             #[comptime]
             if let ComptimeOption::Some(bias) = &bias {
@@ -69,7 +77,7 @@ fn grouped_gemm_naive<F: Float>(
                 value *= sum;
             }
         }
-        out[to * sizes.n + column] = F::cast_from(value);
+        out[row * sizes.n + column] = F::cast_from(value);
     }
 }
 
@@ -84,7 +92,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let spec = Spec::of(plan);
     // SAFETY: `plan` checked the shapes; rows come from tiles of one row, columns are guarded.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, 1);
+        let bound = Bindings::new(plan, slab, operands, [1, 1]);
         grouped_gemm_naive::launch_unchecked(
             client,
             CubeCount::Static(rows as u32, columns as u32, 1),

@@ -1,7 +1,7 @@
 //! Which variant runs a grouped GEMM on which device, with what tiles.
 
 use super::tile::TileShape;
-use super::{Problem, cpu};
+use super::{Problem, WeightLayout, cpu};
 use crate::error::Unsupported;
 use crate::grid::lanes;
 use crate::permute;
@@ -39,6 +39,22 @@ impl Variant {
     /// Whether the variant has run and passed conformance on its hardware.
     pub fn proven(self) -> bool {
         self != Self::TensorCore
+    }
+
+    /// The fastest without matrix instructions, for at most `rows` sorted rows.
+    pub fn portable(rows: usize, experts: usize, device: &Capability) -> Self {
+        if device.cpu_cores.is_some() {
+            return Self::Cpu;
+        }
+        if rows <= experts * GEMV_ROWS_PER_EXPERT {
+            return Self::Gemv;
+        }
+        Self::Unit
+    }
+
+    /// Rows per tile the sort must cut segments into.
+    pub fn tile_rows(self) -> usize {
+        tile_rows(self)
     }
 
     /// Its name in reports and snapshots.
@@ -98,13 +114,17 @@ impl Plan {
 
     /// Tiles of the worst routing.
     pub fn max_tiles(&self) -> usize {
-        permute::Problem::new(self.problem.slots, self.problem.experts, self.tile_rows())
-            .map_or(0, |sort| sort.max_tiles())
+        permute::Problem::new(
+            self.problem.row_bound,
+            self.problem.experts,
+            self.tile_rows(),
+        )
+        .map_or(0, |sort| sort.max_tiles())
     }
 
     /// Launches this plan enqueues.
     pub fn launches(&self) -> usize {
-        if self.problem.slots == 0 {
+        if self.problem.row_bound == 0 {
             0
         } else {
             self.slabs.len()
@@ -123,14 +143,15 @@ fn tile_rows(variant: Variant) -> usize {
     }
 }
 
-/// Slots per expert up to which [`Variant::Gemv`] wastes fewer rows than [`Variant::Unit`].
-const GEMV_SLOTS_PER_EXPERT: usize = 4;
+/// Rows per expert up to which [`Variant::Gemv`] wastes fewer rows than [`Variant::Unit`].
+const GEMV_ROWS_PER_EXPERT: usize = 4;
 
 /// Plans `problem` on `device`.
 ///
 /// # Errors
 /// [`Unsupported`] with what the variant needs and what the device has: element type, workgroup
-/// size and memory, bindings, or a single expert larger than a binding.
+/// size and memory, bindings, a single expert larger than a binding, or gated weights of
+/// [`WeightLayout::InOut`].
 pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, Unsupported> {
     problem.element.supported(KERNEL, device)?;
     let variant = match choice.variant {
@@ -144,15 +165,16 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     check_variant(variant, &problem, &tile, device)?;
     let bytes = problem.element.bytes();
     crate::fits_binding(KERNEL, problem.input_rows() * problem.k * bytes, device)?;
-    crate::fits_binding(KERNEL, problem.slots * problem.n * bytes, device)?;
+    crate::fits_binding(KERNEL, problem.row_bound * problem.n * bytes, device)?;
     let lanes = match variant {
         Variant::Cpu => (device.load_width_bits as usize / 32).max(1),
         Variant::Naive => 1,
         _ if lanes(problem.k, 4, device).is_multiple_of(4) => 4,
         _ => 1,
     };
+    let weights = (problem.n * problem.parts() * problem.k, bytes);
     let plan = Plan {
-        slabs: slabs(&problem, device)?,
+        slabs: slabs(KERNEL, problem.experts, weights, device)?,
         cores: device.cpu_cores.unwrap_or(1) as usize,
         plane: device.subgroup.map_or(1, |(smallest, _)| smallest),
         problem,
@@ -166,17 +188,11 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
 
 /// The fastest variant that is proven, or allowed, on this device.
 fn best_variant(problem: &Problem, device: &Capability, allow_unproven: bool) -> Variant {
-    if device.cpu_cores.is_some() {
-        return Variant::Cpu;
-    }
     let tensor_core = super::tensor_core::supported(problem, device).is_ok();
     if tensor_core && (allow_unproven || Variant::TensorCore.proven()) {
         return Variant::TensorCore;
     }
-    if problem.slots <= problem.experts * GEMV_SLOTS_PER_EXPERT {
-        return Variant::Gemv;
-    }
-    Variant::Unit
+    Variant::portable(problem.row_bound, problem.experts, device)
 }
 
 fn check_variant(
@@ -185,6 +201,10 @@ fn check_variant(
     tile: &TileShape,
     device: &Capability,
 ) -> Result<(), Unsupported> {
+    if problem.gated && problem.layout == WeightLayout::InOut {
+        let needs = "weights of [E, 2n, k] for a gated product";
+        return Err(Unsupported::new(KERNEL, needs, "weights of [E, k, n]"));
+    }
     match variant {
         Variant::TensorCore => super::tensor_core::supported(problem, device),
         Variant::Cpu if device.cpu_cores.is_none() => Err(Unsupported::new(
@@ -220,13 +240,19 @@ fn check_variant(
     }
 }
 
-/// Cuts the experts into slabs whose weights fit one binding, at offsets a binding may start at.
-fn slabs(problem: &Problem, device: &Capability) -> Result<Vec<Slab>, Unsupported> {
+/// Cuts `experts` experts into slabs whose weights, so many elements of so many bytes each, fit one
+/// binding, at offsets a binding may start at.
+pub(super) fn slabs(
+    kernel: &'static str,
+    experts: usize,
+    (elements, bytes): (usize, usize),
+    device: &Capability,
+) -> Result<Vec<Slab>, Unsupported> {
+    crate::fits_buffer(kernel, experts * elements * bytes, device)?;
     let limits = &device.limits;
-    let expert = problem.expert_bytes() as u64;
-    let experts = problem.experts as u64;
+    let (experts, elements) = (experts as u64, elements as u64);
+    let expert = elements * bytes as u64;
     // Kernels index a slab with 32 bits.
-    let elements = (problem.n * problem.parts() * problem.k) as u64;
     let most = (limits.max_binding_bytes / expert)
         .min(i32::MAX as u64 / elements)
         .min(experts);
@@ -253,7 +279,7 @@ fn slabs(problem: &Problem, device: &Capability) -> Result<Vec<Slab>, Unsupporte
                 ),
             )
         };
-        return Err(Unsupported::new(KERNEL, needs, have));
+        return Err(Unsupported::new(kernel, needs, have));
     };
     let slab = |first: u64| Slab {
         first: first as u32,

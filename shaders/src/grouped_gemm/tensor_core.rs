@@ -7,8 +7,8 @@
 //! last bits. Unproven: it compiles for CUDA and RDNA and has not run on either.
 
 use super::{
-    Activation, Bindings, Operands, Plan, Problem, Rows, Sizes, Slab, activation::activate, sizes,
-    with_bias,
+    Activation, Bindings, Operands, Plan, Problem, Sizes, Slab, Source, WeightLayout,
+    activation::activate, sizes, with_bias,
 };
 use crate::element::Element;
 use crate::error::Unsupported;
@@ -32,7 +32,7 @@ const ALIGNMENT: usize = 32;
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spec {
-    rows: Rows,
+    rows: Source,
     parts: usize,
     activation: Option<Activation>,
     plane: usize,
@@ -69,6 +69,10 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
         let needs = format!("16 x 16 x 16 {input} matrix instructions for the tensor_core variant");
         return refuse(needs, format!("{} without them", device.name));
     };
+    if problem.layout == WeightLayout::InOut {
+        let needs = "weights of [E, n, k] for the tensor_core variant".to_string();
+        return refuse(needs, "weights of [E, k, n]".to_string());
+    }
     if !problem.k.is_multiple_of(4) {
         let needs =
             "inner columns that are a multiple of 4 for the tensor_core variant".to_string();
@@ -92,7 +96,7 @@ fn load_tile<F: Float>(
     tile: &mut Shared<[Vector<F, Const<4>>]>,
     sizes: &Sizes,
     at: (usize, usize, usize),
-    #[comptime] spec: (Source, usize, usize, usize),
+    #[comptime] spec: (Lines, usize, usize, usize),
 ) {
     let (first, last, k0) = at;
     let (source, lines, units, part_lines) = comptime!(spec);
@@ -104,9 +108,9 @@ fn load_tile<F: Float>(
             let line = i / comptime!(STEPS);
             let column = k0 + 4 * (i % comptime!(STEPS));
             let row = match comptime!(source) {
-                Source::Tokens => order[min(first + line, last - 1)] as usize / sizes.top_k,
-                Source::Sorted => min(first + line, last - 1),
-                Source::Weights => {
+                Lines::Tokens => order[min(first + line, last - 1)] as usize / sizes.top_k,
+                Lines::Sorted => min(first + line, last - 1),
+                Lines::Weights => {
                     let part = line / comptime!(part_lines);
                     let in_part = min(first + line % comptime!(part_lines), sizes.n - 1);
                     last + part * sizes.n + in_part
@@ -121,9 +125,9 @@ fn load_tile<F: Float>(
     }
 }
 
-/// Where the rows of a tile come from.
+/// Where the lines of a tile come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Source {
+enum Lines {
     /// Token rows, through the order of the slots; `last` ends the expert's rows.
     Tokens,
     /// Sorted rows; `last` ends the expert's rows.
@@ -164,13 +168,13 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
         let end = offsets[expert + 1] as usize;
         let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
         let source = comptime!(match spec.rows {
-            Rows::Gather => Source::Tokens,
-            Rows::Scatter => Source::Sorted,
+            Source::Tokens => Lines::Tokens,
+            Source::Sorted => Lines::Sorted,
         });
         let sums = zero_sums(parts);
         for k0 in range_stepped(0, sizes.k, comptime!(EDGE)) {
             let rows = comptime!((source, ROWS, units, ROWS));
-            let columns = comptime!((Source::Weights, COLUMNS * parts, units, COLUMNS));
+            let columns = comptime!((Lines::Weights, COLUMNS * parts, units, COLUMNS));
             load_tile::<F>(x, order, &mut x_tile, &sizes, (first_row, end, k0), rows);
             load_tile::<F>(
                 w,
@@ -187,7 +191,7 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
         stage(&mut staged, &sums, parts);
         sync_cube();
         let at = (first_row, end, first, expert, sizes.n);
-        store_staged::<F>(order, &bias, out, &staged, at, spec);
+        store_staged::<F>(&bias, out, &staged, at, spec);
     }
 }
 
@@ -265,7 +269,6 @@ fn stage(staged: &mut Shared<[f32]>, sums: &Sequence<cmma::Matrix<f32>>, #[compt
 /// Bias, activation, gate, and the store of what lies inside the matrix.
 #[cube]
 fn store_staged<F: Float>(
-    order: &[u32],
     bias: &ComptimeOption<&[F]>,
     out: &mut [F],
     staged: &Shared<[f32]>,
@@ -289,11 +292,7 @@ fn store_staged<F: Float>(
                 let up = staged[from + comptime!(COLUMNS)];
                 value *= with_bias::<F>(bias, up, bias_row + n);
             }
-            let to = match comptime!(spec.rows) {
-                Rows::Gather => row,
-                Rows::Scatter => order[row] as usize,
-            };
-            out[to * n + column] = F::cast_from(value);
+            out[row * n + column] = F::cast_from(value);
         }
     }
 }
@@ -310,7 +309,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; tiles hold rows
     // of their expert only, and rows and columns past the end are not stored.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, 4);
+        let bound = Bindings::new(plan, slab, operands, [4, 4]);
         grouped_gemm_tensor_core::launch_unchecked(
             client,
             CubeCount::Static(rows as u32, columns as u32, 1),

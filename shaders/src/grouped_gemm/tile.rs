@@ -2,12 +2,14 @@
 //!
 //! A cube takes one tile of an expert's rows and a block of columns. Its units load both operands
 //! in vectors of four along k, which is also how the register tile reads them: `tm` + `tn` vectors
-//! feed 4·`tm`·`tn` multiply-adds. Rows of workgroup memory are padded by one vector so that
+//! feed 4·`tm`·`tn` multiply-adds. Weights in \[k, n\] are loaded element by element, neighbouring
+//! units taking neighbouring columns, into the same tile. Rows of workgroup memory are padded by one vector so that
 //! neighbouring units fall into different banks. Inside WebGPU's default limits: 256 units, 16 KiB,
 //! 7 bindings, no subgroups.
 
 use super::{
-    Activation, Bindings, Operands, Plan, Rows, Sizes, Slab, activation::activate, sizes, with_bias,
+    Activation, Bindings, Operands, Plan, Sizes, Slab, Source, WeightLayout, activation::activate,
+    sizes, source_row, with_bias,
 };
 use cubecl::prelude::*;
 
@@ -70,7 +72,8 @@ impl TileShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
     shape: TileShape,
-    rows: Rows,
+    rows: Source,
+    layout: WeightLayout,
     parts: usize,
     activation: Option<Activation>,
 }
@@ -81,15 +84,24 @@ impl Spec {
         Self {
             shape: plan.tile,
             rows: p.rows,
+            layout: p.layout,
             parts: p.parts(),
             activation: p.activation,
+        }
+    }
+
+    /// Elements per load of weights.
+    fn weight_lanes(&self, plan: &Plan) -> usize {
+        match self.layout {
+            WeightLayout::OutIn => plan.lanes,
+            WeightLayout::InOut => 1,
         }
     }
 }
 
 /// Four elements of row `row` from column `column`, 0 past the end of the row.
 #[cube]
-fn load_four<F: Float, N: Size>(
+pub(super) fn load_four<F: Float, N: Size>(
     from: &[Vector<F, N>],
     row: usize,
     column: usize,
@@ -136,10 +148,7 @@ fn load_rows<F: Float, N: Size>(
             let row = i / comptime!(shape.steps);
             let step = i % comptime!(shape.steps);
             let sorted = min(first + row, end - 1);
-            let from = match comptime!(spec.rows) {
-                Rows::Gather => order[sorted] as usize / sizes.top_k,
-                Rows::Scatter => sorted,
-            };
+            let from = source_row(order, sorted, sizes.top_k, comptime!(spec.rows));
             tile[row * comptime!(shape.stride()) + step] =
                 load_four::<F, N>(x, from, k0 + 4 * step, sizes.k);
         }
@@ -163,15 +172,46 @@ fn load_weights<F: Float, N: Size>(
     for round in 0..comptime!(vectors.div_ceil(units)) {
         let i = UNIT_POS as usize + round * units;
         if i < vectors {
-            let line = i / comptime!(shape.steps);
-            let step = i % comptime!(shape.steps);
-            let part = line / comptime!(shape.columns());
-            let column = min(first + line % comptime!(shape.columns()), sizes.n - 1);
-            let row = expert_row + part * sizes.n + column;
-            tile[line * comptime!(shape.stride()) + step] =
-                load_four::<F, N>(w, row, k0 + 4 * step, sizes.k);
+            match comptime!(spec.layout) {
+                WeightLayout::OutIn => {
+                    let line = i / comptime!(shape.steps);
+                    let step = i % comptime!(shape.steps);
+                    let part = line / comptime!(shape.columns());
+                    let column = min(first + line % comptime!(shape.columns()), sizes.n - 1);
+                    let row = expert_row + part * sizes.n + column;
+                    tile[line * comptime!(shape.stride()) + step] =
+                        load_four::<F, N>(w, row, k0 + 4 * step, sizes.k);
+                }
+                WeightLayout::InOut => {
+                    let line = i % comptime!(shape.columns());
+                    let step = i / comptime!(shape.columns());
+                    let at = (expert_row, k0 + 4 * step, min(first + line, sizes.n - 1));
+                    tile[line * comptime!(shape.stride()) + step] =
+                        load_column::<F, N>(w, sizes, at);
+                }
+            }
         }
     }
+}
+
+/// Four elements of column `at.2` of an expert's \[k, n\] weights from row `at.1`, 0 past the last;
+/// `at.0` is the expert's first output column among those of all experts.
+#[cube]
+fn load_column<F: Float, N: Size>(
+    w: &[Vector<F, N>],
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+) -> Vector<f32, Const<4>> {
+    let (expert_row, row, column) = at;
+    let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+    #[unroll]
+    for lane in 0..4usize {
+        if row + lane < sizes.k {
+            let from = expert_row * sizes.k + (row + lane) * sizes.n + column;
+            four.insert(lane, f32::cast_from(w[from].extract(0usize)));
+        }
+    }
+    four
 }
 
 /// Adds one step of both tiles to the register tile, in the order of k.
@@ -210,12 +250,12 @@ fn multiply(
 }
 
 #[cube(launch_unchecked)]
-fn grouped_gemm_tile<F: Float, N: Size>(
+fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
     x: &[Vector<F, N>],
     order: &[u32],
     offsets: &[u32],
     tiles: &[u32],
-    w: &[Vector<F, N>],
+    w: &[Vector<F, L>],
     bias: ComptimeOption<&[F]>,
     out: &mut [F],
     sizes: Sizes,
@@ -229,6 +269,10 @@ fn grouped_gemm_tile<F: Float, N: Size>(
     let mut w_tile =
         Shared::<[Vector<f32, Const<4>>]>::new_slice(comptime!(shape.columns() * parts * stride));
     let mut sums = Array::<f32>::new(comptime!(shape.tm * shape.tn * parts));
+    #[unroll]
+    for i in 0..comptime!(shape.tm * shape.tn * parts) {
+        sums[i] = 0.0f32;
+    }
 
     let expert = tiles[2 * CUBE_POS_X as usize] as usize;
     let first_row = tiles[2 * CUBE_POS_X as usize + 1] as usize;
@@ -239,20 +283,19 @@ fn grouped_gemm_tile<F: Float, N: Size>(
         let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
         for k0 in range_stepped(0, sizes.k, comptime!(4 * shape.steps)) {
             load_rows::<F, N>(x, order, &mut x_tile, &sizes, (first_row, end, k0), spec);
-            load_weights::<F, N>(w, &mut w_tile, &sizes, (expert_row, first, k0), spec);
+            load_weights::<F, L>(w, &mut w_tile, &sizes, (expert_row, first, k0), spec);
             sync_cube();
             multiply(&x_tile, &w_tile, &mut sums, spec);
             sync_cube();
         }
         let at = (first_row, end, first, expert, sizes.n);
-        store_tile::<F>(order, &bias, out, &sums, at, spec);
+        store_tile::<F>(&bias, out, &sums, at, spec);
     }
 }
 
 /// Bias, activation, gate, and the store of the register tile's part inside the matrix.
 #[cube]
 fn store_tile<F: Float>(
-    order: &[u32],
     bias: &ComptimeOption<&[F]>,
     out: &mut [F],
     sums: &Array<f32>,
@@ -278,11 +321,7 @@ fn store_tile<F: Float>(
                     let up = expert_row + n + column;
                     value *= with_bias::<F>(bias, sums[comptime!(at + shape.tn)], up);
                 }
-                let to = match comptime!(spec.rows) {
-                    Rows::Gather => row,
-                    Rows::Scatter => order[row] as usize,
-                };
-                out[to * n + column] = F::cast_from(value);
+                out[row * n + column] = F::cast_from(value);
             }
         }
     }
@@ -293,15 +332,17 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let tile = plan.tile;
     let cubes_y = p.n.div_ceil(tile.columns()) as u32;
     let spec = Spec::of(plan);
+    let weight_lanes = spec.weight_lanes(plan);
     // SAFETY: `plan` checked shapes, workgroup memory and cube counts; tiles hold rows of their
     // expert only, and rows and columns past the end are neither read nor stored.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, plan.lanes);
+        let bound = Bindings::new(plan, slab, operands, [plan.lanes, weight_lanes]);
         grouped_gemm_tile::launch_unchecked(
             client,
             CubeCount::Static(plan.max_tiles() as u32, cubes_y, 1),
             CubeDim::new_2d(tile.units_n as u32, tile.units_m as u32),
             plan.lanes,
+            weight_lanes,
             bound.x,
             bound.order,
             bound.offsets,
@@ -337,6 +378,7 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         buffer(),
         super::sizes_argument(),
         plan.lanes,
+        spec.weight_lanes(plan),
         spec,
         p.element.elem_type(),
     ))

@@ -1,74 +1,37 @@
-//! Combine: y_t = Σ_k w_tk · out_(t,k), summed in slot order in f32.
+//! Combine: y_t = Σ_k w_tk · rows\[positions(t,k)\], summed in slot order in f32.
 //!
-//! Shapes: slot outputs \[S,H\] and y \[T,H\] of the element type, weights f32 \[S\], keys u32 \[S\].
-//! A slot whose key is E contributes nothing, whatever its output buffer holds.
+//! Shapes: sorted rows \[R,H\] and y \[T,H\] of the element type, weights f32 \[S\] (1 without),
+//! positions u32 \[S\]. A slot whose position is [`super::NOWHERE`] contributes nothing, whatever its
+//! weight. It is the gradient of an unweighted [`super::dispatch`], too.
 //! FLOPs 2·S·H; bytes (S + T)·H elements.
 
-use crate::element::Element;
-use crate::error::{ShapeError, Unsupported};
-use crate::grid::{Grid, lanes};
-use crate::routing;
+use super::rows::{RowsPlan, RowsProblem, weight_of};
+use crate::error::ShapeError;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
-use moebius_device::Capability;
-
-/// A combination this device can run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CombinePlan {
-    problem: routing::Problem,
-    hidden: usize,
-    element: Element,
-    lanes: usize,
-    grid: Grid,
-}
-
-/// Plans the combination of rows of `hidden` elements.
-///
-/// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
-pub fn plan(
-    problem: routing::Problem,
-    hidden: usize,
-    element: Element,
-    device: &Capability,
-) -> Result<CombinePlan, Unsupported> {
-    element.supported("combine", device)?;
-    crate::fits_binding(
-        "combine",
-        problem.slots() * hidden * element.bytes(),
-        device,
-    )?;
-    let lanes = lanes(hidden, element.bytes(), device);
-    Ok(CombinePlan {
-        problem,
-        hidden,
-        element,
-        lanes,
-        grid: Grid::elementwise("combine", problem.tokens() * (hidden / lanes), device)?,
-    })
-}
 
 /// One unit per vector of y.
 #[cube(launch_unchecked)]
 fn combine<F: Float, N: Size>(
-    keys: &[u32],
-    weights: &[f32],
-    slots: &[Vector<F, N>],
+    positions: &[u32],
+    weights: ComptimeOption<&[f32]>,
+    rows: &[Vector<F, N>],
     y: &mut [Vector<F, N>],
-    row: usize,
-    experts: u32,
+    vectors: usize,
+    row_bound: u32,
     top_k: usize,
     #[define(F)] _element: ElemType,
 ) {
     if ABSOLUTE_POS < y.len() {
-        let token = ABSOLUTE_POS / row;
-        let column = ABSOLUTE_POS % row;
+        let token = ABSOLUTE_POS / vectors;
+        let column = ABSOLUTE_POS % vectors;
         let mut sum = Vector::<f32, N>::new(0.0f32);
         for k in 0..top_k {
             let slot = token * top_k + k;
-            if keys[slot] < experts {
-                let value = Vector::<f32, N>::cast_from(slots[slot * row + column]);
-                sum = fma(Vector::<f32, N>::new(weights[slot]), value, sum);
+            let row = positions[slot];
+            if row < row_bound {
+                let value = Vector::<f32, N>::cast_from(rows[row as usize * vectors + column]);
+                sum = fma(Vector::<f32, N>::new(weight_of(&weights, slot)), value, sum);
             }
         }
         y[ABSOLUTE_POS] = Vector::cast_from(sum);
@@ -78,36 +41,41 @@ fn combine<F: Float, N: Size>(
 /// Buffers of a combination.
 pub struct CombineBuffers {
     /// \[S\] u32, read.
-    pub keys: Handle,
+    pub positions: Handle,
     /// \[S\] f32, read.
-    pub weights: Handle,
-    /// \[S,H\], read.
-    pub slots: Handle,
+    pub weights: Option<Handle>,
+    /// \[R,H\], read.
+    pub rows: Handle,
     /// \[T,H\], written.
     pub y: Handle,
 }
 
-/// Enqueues a combination: one launch.
-pub fn launch(client: &Client, plan: &CombinePlan, buffers: CombineBuffers) {
-    let (slots, row) = (plan.problem.slots(), plan.hidden / plan.lanes);
+/// Enqueues a combination: one launch, or none for no tokens.
+pub fn launch(client: &Client, plan: &RowsPlan, buffers: CombineBuffers) {
+    let p = &plan.problem;
+    let (slots, vectors) = (p.slots(), plan.vectors());
     if slots == 0 {
         return;
     }
-    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return, and
+    // no row past the bound is read.
     unsafe {
+        let weights = buffers
+            .weights
+            .map(|weights| BufferArg::from_raw_parts(weights, slots));
         combine::launch_unchecked(
             client,
-            plan.grid.count(),
-            plan.grid.dim(),
+            plan.tokens.count(),
+            plan.tokens.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.keys, slots),
-            BufferArg::from_raw_parts(buffers.weights, slots),
-            BufferArg::from_raw_parts(buffers.slots, slots * row),
-            BufferArg::from_raw_parts(buffers.y, plan.problem.tokens() * row),
-            row,
-            plan.problem.experts() as u32,
-            plan.problem.top_k(),
-            plan.element.elem_type(),
+            BufferArg::from_raw_parts(buffers.positions, slots),
+            weights.into(),
+            BufferArg::from_raw_parts(buffers.rows, p.row_bound() * vectors),
+            BufferArg::from_raw_parts(buffers.y, p.tokens() * vectors),
+            vectors,
+            p.row_bound() as u32,
+            p.top_k(),
+            p.element().elem_type(),
         );
     }
 }
@@ -115,44 +83,45 @@ pub fn launch(client: &Client, plan: &CombinePlan, buffers: CombineBuffers) {
 /// The oracle, in f64.
 ///
 /// # Errors
-/// [`ShapeError`] when a slice isn't as long as the slots need.
+/// [`ShapeError`] when a slice isn't as long as the problem says.
 pub fn reference(
-    problem: &routing::Problem,
-    keys: &[u32],
-    weights: &[f64],
-    slots: &[f64],
-    hidden: usize,
+    problem: &RowsProblem,
+    positions: &[u32],
+    weights: Option<&[f64]>,
+    rows: &[f64],
 ) -> Result<Vec<f64>, ShapeError> {
-    ShapeError::check("keys", problem.slots(), keys.len())?;
-    ShapeError::check("weights", problem.slots(), weights.len())?;
-    ShapeError::check("slot outputs", problem.slots() * hidden, slots.len())?;
-    let mut y = vec![0.0; problem.tokens() * hidden];
-    for (slot, key) in keys.iter().enumerate() {
-        if (*key as usize) < problem.experts() {
-            let row = &mut y[slot / problem.top_k() * hidden..][..hidden];
-            for (sum, value) in row.iter_mut().zip(&slots[slot * hidden..]) {
-                *sum += weights[slot] * value;
+    let (slots, width) = (problem.slots(), problem.width());
+    ShapeError::check("positions", slots, positions.len())?;
+    ShapeError::check("weights", slots, weights.map_or(slots, <[f64]>::len))?;
+    ShapeError::check("rows", problem.row_bound() * width, rows.len())?;
+    let mut y = vec![0.0; problem.tokens() * width];
+    for (slot, row) in positions.iter().enumerate() {
+        if (*row as usize) < problem.row_bound() {
+            let weight = weights.map_or(1.0, |weights| weights[slot]);
+            let sums = &mut y[slot / problem.top_k() * width..][..width];
+            for (sum, value) in sums.iter_mut().zip(&rows[*row as usize * width..]) {
+                *sum += weight * value;
             }
         }
     }
     Ok(y)
 }
 
-/// The combination of every element type.
+/// The combination of every element type, weighted and not.
 #[cfg(feature = "emit")]
-pub(super) fn entries() -> [crate::emit::KernelEntry; 3] {
+pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use super::rows::{sample, variants, weights_argument};
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    Element::ALL.map(|element| {
+    let entry = |(name, element, weighted): (String, crate::Element, bool)| {
         let build = move |at: &Machine| -> Planned {
-            let problem = routing::Problem::new(1024, 8, 2)?;
-            let plan = plan(problem, 512, element, &at.capability)?;
-            let (settings, device, target) = at.parts(plan.grid.dim());
+            let plan = sample(element, &at.capability)?;
+            let (settings, device, target) = at.parts(plan.tokens.dim());
             Ok(Box::new(combine::Combine::new(
                 settings,
                 device,
                 target,
                 buffer(),
-                buffer(),
+                weights_argument(weighted),
                 buffer(),
                 buffer(),
                 (),
@@ -162,6 +131,28 @@ pub(super) fn entries() -> [crate::emit::KernelEntry; 3] {
                 element.elem_type(),
             )))
         };
-        KernelEntry::new(("permute", "combine"), format!("combine_{element}"), build).of(element)
-    })
+        KernelEntry::new(("permute", "combine"), name, build).of(element)
+    };
+    variants("combine").into_iter().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reference;
+    use crate::permute::{NOWHERE, RowsProblem};
+    use crate::{Element, routing};
+
+    #[test]
+    fn a_token_is_the_weighted_sum_of_its_rows() {
+        let routing = routing::Problem::new(2, 3, 2).unwrap();
+        let problem = RowsProblem::new(&routing, 3, 2, Element::F32).unwrap();
+        let rows = [1.0, 2.0, 10.0, 20.0, 100.0, 200.0];
+        let positions = [2, 0, NOWHERE, 1];
+        let weights = [0.5, 3.0, f64::NAN, 0.25];
+        let weighted = reference(&problem, &positions, Some(&weights), &rows).unwrap();
+        assert_eq!(weighted, [53.0, 106.0, 2.5, 5.0]);
+        let plain = reference(&problem, &positions, None, &rows).unwrap();
+        assert_eq!(plain, [101.0, 202.0, 10.0, 20.0]);
+        assert!(reference(&problem, &positions[1..], None, &rows).is_err());
+    }
 }

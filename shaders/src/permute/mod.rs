@@ -1,39 +1,44 @@
-//! Counting sort of slots by expert, on the device: histogram → scan → stable scatter.
+//! Moving slots between the order of tokens and the order of experts.
 //!
-//! A slot is a (token, choice) pair, s = t·K + k. Keys u32 \[S\] hold the expert of every slot, or
-//! E for a slot that goes nowhere. Results, all u32:
+//! A slot is a (token, choice) pair, s = t·K + k. The sort here is a counting sort on the device,
+//! histogram → scan → stable scatter. Keys u32 \[S\] hold the expert of every slot, or E for a slot
+//! that goes nowhere. Results, all u32:
 //! - `order` \[S\]: slots sorted by key, equal keys in slot order; entries past `offsets[E]` go nowhere.
 //! - `offsets` \[E+1\]: expert e owns `order[offsets[e]..offsets[e+1]]`.
+//! - `positions` \[S\]: where in `order` a slot is, [`NOWHERE`] for a slot without an expert.
 //! - `dropped` \[1\]: slots that go nowhere.
 //! - `tiles` \[2·max_tiles\]: (expert, first row) of every tile of `tile_rows` rows, E for no tile.
 //!
+//! Row r of a *sorted* buffer belongs to the slot `order[r]`. Such buffers have R =
+//! [`Problem::row_bound`] rows, the most that a routing can produce. A caller that sorts more breaks
+//! the contract: `tiles` lacks the last ones, and kernels on sorted rows would leave their buffers.
+//!
 //! Multi-pass, because WebGPU has no memory ordering between cubes within a launch. Slots are cut
-//! into blocks and one unit counts one expert in one block, so no atomics are needed and equal
-//! keys keep their order. Reads: 2·S·(E+1) keys, from cache; the scan reads and writes
-//! (E+1)·S/256 counts.
+//! into blocks and no two units count in one place, so no atomics are needed and equal keys keep
+//! their order. Reads: on a GPU 2·S·(E+1) keys, from cache; on a CPU 2·S keys and as many counts.
+//! The scan reads and writes (E+1)·S/256 counts.
 
-mod capacity;
-mod combine;
+pub mod capacity;
+pub mod combine;
+pub mod dispatch;
+pub mod neighbours;
+mod rows;
+mod sort;
+pub mod weights_gradient;
 
-pub use capacity::{Capacity, CapacityPlan};
-pub use combine::{CombineBuffers, CombinePlan};
+pub use capacity::{CapacitiesPlan, Capacity, CapacityPlan};
+pub use rows::{RowsPlan, RowsProblem, plan_rows};
 
 use crate::error::{ShapeError, Unsupported};
-use crate::grid::Grid;
+use crate::grid::{Grid, lanes};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
 
-pub mod drop_rule {
-    //! The capacity rule as kernels: who is dropped when an expert is full.
-    pub use super::capacity::{CapacityBuffers, launch, plan, reference};
-}
-pub mod sum {
-    //! Weighted sum of the slots of a token.
-    pub use super::combine::{launch, plan, reference};
-}
+/// The position of a slot that no expert has.
+pub const NOWHERE: u32 = u32::MAX;
 
-/// Slots one unit walks in the histogram and the scatter.
+/// Slots one unit of a GPU walks in the histogram and the scatter.
 const BLOCK: usize = 256;
 /// Units of the single cube that scans the counts.
 const SCAN_UNITS: usize = 256;
@@ -44,6 +49,7 @@ pub struct Problem {
     slots: usize,
     experts: usize,
     tile_rows: usize,
+    row_bound: usize,
 }
 
 impl Problem {
@@ -72,13 +78,26 @@ impl Problem {
             slots,
             experts,
             tile_rows,
+            row_bound: slots,
         })
     }
 
-    /// The most tiles any routing can need: every expert's last tile may be partial.
+    /// The same for a routing in which at most `rows` slots have an expert.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for more rows than slots, or none.
+    pub fn with_row_bound(self, rows: usize) -> Result<Self, ShapeError> {
+        check_row_bound(rows, self.slots)?;
+        Ok(Self {
+            row_bound: rows,
+            ..self
+        })
+    }
+
+    /// The most tiles such a routing can need: every expert's last tile may be partial.
     pub fn max_tiles(&self) -> usize {
         let partial = self.experts * (self.tile_rows - 1);
-        ((self.slots + partial) / self.tile_rows).min(self.slots)
+        ((self.row_bound + partial) / self.tile_rows).min(self.row_bound)
     }
 
     /// Slots S.
@@ -91,6 +110,11 @@ impl Problem {
         self.experts
     }
 
+    /// The most rows of a sorted buffer R.
+    pub fn row_bound(&self) -> usize {
+        self.row_bound
+    }
+
     /// Length of the buffer of counts.
     pub fn counts(&self) -> usize {
         (self.experts + 1) * self.blocks()
@@ -101,12 +125,35 @@ impl Problem {
     }
 }
 
+/// Checks that some of `slots` slots can have `rows` rows.
+pub(crate) fn check_row_bound(rows: usize, slots: usize) -> Result<(), ShapeError> {
+    if (1.min(slots)..=slots).contains(&rows) {
+        return Ok(());
+    }
+    let expected = format!("1 to {slots} (the slots)");
+    Err(ShapeError::new("row bound", expected, rows))
+}
+
+/// How the slots are walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    /// One unit for an expert and a block; GPUs.
+    PerExpert {
+        /// Keys of a vector load.
+        lanes: usize,
+    },
+    /// One unit for a block; CPUs.
+    Serial,
+}
+
 /// A [`Problem`] this device can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// What is sorted.
     pub problem: Problem,
-    blocks: Grid,
+    walk: Walk,
+    grid: Grid,
+    blocks: usize,
     scan_units: usize,
 }
 
@@ -115,134 +162,46 @@ pub struct Plan {
 /// # Errors
 /// [`Unsupported`] when the slots exceed one binding or the blocks one grid.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
-    crate::fits_binding("sort", problem.slots.max(problem.counts()) * 4, device)?;
-    let scan_units = match device.cpu_cores {
-        // One unit: a CPU would spin at the barrier for a scan of a few hundred counts.
-        Some(_) => 1,
-        None => SCAN_UNITS.min(device.limits.max_units_per_cube as usize),
+    let words = problem.slots.max(problem.counts());
+    crate::fits_binding("sort", words.max(2 * problem.max_tiles()) * 4, device)?;
+    let most_units = device.limits.max_units_per_cube.max(1);
+    let Some(cores) = device.cpu_cores else {
+        return Ok(Plan {
+            problem,
+            walk: Walk::PerExpert {
+                lanes: lanes(problem.slots, 4, device),
+            },
+            grid: Grid::elementwise("sort", problem.counts(), device)?,
+            blocks: problem.blocks(),
+            scan_units: SCAN_UNITS.min(most_units as usize),
+        });
     };
+    let blocks = (cores.clamp(1, most_units) as usize).min(problem.blocks());
     Ok(Plan {
         problem,
-        blocks: Grid::elementwise("sort", problem.counts(), device)?,
-        scan_units,
+        walk: Walk::Serial,
+        grid: Grid::of_cubes("sort", 1, [blocks as u32, 1], device)?,
+        blocks,
+        // One unit: a CPU would spin at the barrier for a scan of a few hundred counts.
+        scan_units: 1,
     })
 }
 
-/// The bin of a key: its expert, or the last bin for anything else.
-#[cube]
-fn bin_of(key: u32, bins: usize) -> usize {
-    min(key as usize, bins - 1)
-}
-
-/// counts\[e, b\] = slots of block b whose key is e.
-#[cube(launch_unchecked)]
-fn histogram(keys: &[u32], counts: &mut [u32], bins: usize, blocks: usize, slots: usize) {
-    if ABSOLUTE_POS < bins * blocks {
-        let bin = ABSOLUTE_POS % bins;
-        let block = ABSOLUTE_POS / bins;
-        let first = block * comptime!(BLOCK);
-        let last = min(first + comptime!(BLOCK), slots);
-        let mut count = 0u32;
-        for slot in first..last {
-            count += select(bin_of(keys[slot], bins) == bin, 1u32, 0u32);
-        }
-        counts[bin * blocks + block] = count;
+impl Plan {
+    fn sizes(&self) -> sort::SizesLaunch {
+        let Problem { slots, experts, .. } = self.problem;
+        let block = match self.walk {
+            Walk::PerExpert { .. } => BLOCK,
+            Walk::Serial => slots.div_ceil(self.blocks),
+        };
+        sort::SizesLaunch::new(slots, experts + 1, self.blocks, block)
     }
-}
 
-/// Exclusive scan of the counts in place; the first count of every expert is its offset.
-#[cube(launch_unchecked)]
-fn scan(
-    counts: &mut [u32],
-    offsets: &mut [u32],
-    dropped: &mut [u32],
-    bins: usize,
-    blocks: usize,
-    slots: usize,
-    #[comptime] units: usize,
-) {
-    let len = bins * blocks;
-    let unit = UNIT_POS as usize;
-    let chunk = len.div_ceil(units);
-    let first = min(unit * chunk, len);
-    let last = min(first + chunk, len);
-    let mut partial = Shared::<[u32]>::new_slice(units);
-
-    let mut sum = 0u32;
-    for i in first..last {
-        sum += counts[i];
-    }
-    partial[unit] = sum;
-    sync_cube();
-
-    let mut position = 0u32;
-    for before in 0..unit {
-        position += partial[before];
-    }
-    for i in first..last {
-        let count = counts[i];
-        counts[i] = position;
-        if i % blocks == 0 {
-            offsets[i / blocks] = position;
-            if i / blocks == bins - 1 {
-                dropped[0] = slots as u32 - position;
-            }
-        }
-        position += count;
-    }
-}
-
-/// order\[position\] = slot, blocks and slots in order; the units of the first block also write
-/// the tiles of their expert.
-#[cube(launch_unchecked)]
-fn scatter(
-    keys: &[u32],
-    positions: &[u32],
-    offsets: &[u32],
-    order: &mut [u32],
-    tiles: &mut [u32],
-    bins: usize,
-    blocks: usize,
-    slots: usize,
-    tile_rows: u32,
-) {
-    if ABSOLUTE_POS < bins * blocks {
-        let bin = ABSOLUTE_POS % bins;
-        let block = ABSOLUTE_POS / bins;
-        let first = block * comptime!(BLOCK);
-        let last = min(first + comptime!(BLOCK), slots);
-        let mut position = positions[bin * blocks + block] as usize;
-        for slot in first..last {
-            if bin_of(keys[slot], bins) == bin {
-                order[position] = slot as u32;
-                position += 1;
-            }
-        }
-        if block == 0 {
-            write_tiles(offsets, tiles, bin, bins - 1, tile_rows);
-        }
-    }
-}
-
-/// Writes the tiles of `expert`, after those of the experts before it; `expert` = E fills the rest.
-#[cube]
-fn write_tiles(offsets: &[u32], tiles: &mut [u32], expert: usize, experts: usize, tile_rows: u32) {
-    let max_tiles = tiles.len() / 2;
-    let mut tile = 0usize;
-    for e in 0..expert {
-        tile += (offsets[e + 1] - offsets[e]).div_ceil(tile_rows) as usize;
-    }
-    if expert < experts {
-        let rows = offsets[expert + 1] - offsets[expert];
-        for i in 0..rows.div_ceil(tile_rows) {
-            let at = tile + i as usize;
-            tiles[2 * at] = expert as u32;
-            tiles[2 * at + 1] = offsets[expert] + i * tile_rows;
-        }
-    } else {
-        for at in tile..max_tiles {
-            tiles[2 * at] = experts as u32;
-            tiles[2 * at + 1] = 0;
+    /// Where the scan finds the counts.
+    fn strides(&self) -> sort::StridesLaunch {
+        match self.walk {
+            Walk::PerExpert { .. } => sort::StridesLaunch::new(self.blocks, 1),
+            Walk::Serial => sort::StridesLaunch::new(1, self.problem.experts + 1),
         }
     }
 }
@@ -260,12 +219,33 @@ pub struct SortBuffers {
     pub dropped: Handle,
     /// \[S\], written.
     pub order: Handle,
+    /// \[S\], written.
+    pub positions: Handle,
     /// \[2·[`Problem::max_tiles`]\], written.
     pub tiles: Handle,
 }
 
-/// Enqueues a sort: three launches.
+impl SortBuffers {
+    /// Buffers for the results of a sort of `keys`; contents undefined.
+    pub fn new(client: &Client, problem: &Problem, keys: Handle) -> Self {
+        let words = |len: usize| client.empty(len.max(1) * 4);
+        Self {
+            keys,
+            counts: words(problem.counts()),
+            offsets: words(problem.experts + 1),
+            dropped: words(1),
+            order: words(problem.slots),
+            positions: words(problem.slots),
+            tiles: words(2 * problem.max_tiles()),
+        }
+    }
+}
+
+/// Enqueues a sort: three launches, or none for no slots.
 pub fn launch(client: &Client, plan: &Plan, buffers: &SortBuffers) {
+    if plan.problem.slots == 0 {
+        return;
+    }
     launch_histogram(client, plan, buffers);
     launch_scan(client, plan, buffers);
     launch_scatter(client, plan, buffers);
@@ -273,18 +253,37 @@ pub fn launch(client: &Client, plan: &Plan, buffers: &SortBuffers) {
 
 fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
-    // SAFETY: the caller's buffers have the planned lengths; blocks end at the last slot.
+    let (count, dim) = (plan.grid.count(), plan.grid.dim());
+    let keys = buffers.keys.clone();
+    // SAFETY: the caller's buffers have the planned lengths; blocks end at the last slot, and
+    // `Problem::counts` is enough for the blocks of any plan.
     unsafe {
-        histogram::launch_unchecked(
-            client,
-            plan.blocks.count(),
-            plan.blocks.dim(),
-            BufferArg::from_raw_parts(buffers.keys.clone(), problem.slots),
-            BufferArg::from_raw_parts(buffers.counts.clone(), problem.counts()),
-            problem.experts + 1,
-            problem.blocks(),
-            problem.slots,
-        );
+        let counts = BufferArg::from_raw_parts(buffers.counts.clone(), problem.counts());
+        match plan.walk {
+            Walk::PerExpert { lanes } => {
+                let keys = BufferArg::from_raw_parts(keys, problem.slots / lanes);
+                sort::sort_histogram::launch_unchecked(
+                    client,
+                    count,
+                    dim,
+                    lanes,
+                    keys,
+                    counts,
+                    plan.sizes(),
+                );
+            }
+            Walk::Serial => {
+                let keys = BufferArg::from_raw_parts(keys, problem.slots);
+                sort::sort_histogram_serial::launch_unchecked(
+                    client,
+                    count,
+                    dim,
+                    keys,
+                    counts,
+                    plan.sizes(),
+                );
+            }
+        }
     }
 }
 
@@ -292,16 +291,15 @@ fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
     // SAFETY: the caller's buffers have the planned lengths; chunks end at the last count.
     unsafe {
-        scan::launch_unchecked(
+        sort::sort_scan::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.scan_units as u32),
             BufferArg::from_raw_parts(buffers.counts.clone(), problem.counts()),
             BufferArg::from_raw_parts(buffers.offsets.clone(), problem.experts + 1),
             BufferArg::from_raw_parts(buffers.dropped.clone(), 1),
-            problem.experts + 1,
-            problem.blocks(),
-            problem.slots,
+            plan.sizes(),
+            plan.strides(),
             plan.scan_units,
         );
     }
@@ -309,23 +307,51 @@ fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
 
 fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
-    // SAFETY: positions come from the scan of the same keys, so they are a permutation of the
-    // slots, and `max_tiles` bounds the tiles of any routing.
+    let (count, dim) = (plan.grid.count(), plan.grid.dim());
+    let keys = buffers.keys.clone();
+    // SAFETY: starts come from the scan of the same keys, so positions are a permutation of the
+    // slots, and no tile is written past the end of the list.
     unsafe {
-        scatter::launch_unchecked(
-            client,
-            plan.blocks.count(),
-            plan.blocks.dim(),
-            BufferArg::from_raw_parts(buffers.keys.clone(), problem.slots),
-            BufferArg::from_raw_parts(buffers.counts.clone(), problem.counts()),
-            BufferArg::from_raw_parts(buffers.offsets.clone(), problem.experts + 1),
-            BufferArg::from_raw_parts(buffers.order.clone(), problem.slots),
-            BufferArg::from_raw_parts(buffers.tiles.clone(), 2 * problem.max_tiles()),
-            problem.experts + 1,
-            problem.blocks(),
-            problem.slots,
-            problem.tile_rows as u32,
-        );
+        let starts = BufferArg::from_raw_parts(buffers.counts.clone(), problem.counts());
+        let offsets = BufferArg::from_raw_parts(buffers.offsets.clone(), problem.experts + 1);
+        let order = BufferArg::from_raw_parts(buffers.order.clone(), problem.slots);
+        let positions = BufferArg::from_raw_parts(buffers.positions.clone(), problem.slots);
+        let tiles = BufferArg::from_raw_parts(buffers.tiles.clone(), 2 * problem.max_tiles());
+        match plan.walk {
+            Walk::PerExpert { lanes } => {
+                let keys = BufferArg::from_raw_parts(keys, problem.slots / lanes);
+                sort::sort_scatter::launch_unchecked(
+                    client,
+                    count,
+                    dim,
+                    lanes,
+                    keys,
+                    starts,
+                    offsets,
+                    order,
+                    positions,
+                    tiles,
+                    plan.sizes(),
+                    problem.tile_rows as u32,
+                );
+            }
+            Walk::Serial => {
+                let keys = BufferArg::from_raw_parts(keys, problem.slots);
+                sort::sort_scatter_serial::launch_unchecked(
+                    client,
+                    count,
+                    dim,
+                    keys,
+                    starts,
+                    offsets,
+                    order,
+                    positions,
+                    tiles,
+                    plan.sizes(),
+                    problem.tile_rows as u32,
+                );
+            }
+        }
     }
 }
 
@@ -336,6 +362,8 @@ pub struct Sorted {
     pub order: Vec<u32>,
     /// Start of every expert's segment, and the end of the last.
     pub offsets: Vec<u32>,
+    /// Where in the order a slot is; [`NOWHERE`] for those that go nowhere.
+    pub positions: Vec<u32>,
 }
 
 /// The oracle: a stable sort of the slots by key.
@@ -343,46 +371,56 @@ pub fn reference(keys: &[u32], experts: usize) -> Sorted {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     order.sort_by_key(|slot| keys[*slot as usize].min(experts as u32));
     let before = |e: usize| keys.iter().filter(|key| (**key as usize) < e).count() as u32;
+    let offsets: Vec<u32> = (0..=experts).map(before).collect();
+    let mut positions = vec![NOWHERE; keys.len()];
+    for (row, slot) in order.iter().enumerate().take(offsets[experts] as usize) {
+        positions[*slot as usize] = row as u32;
+    }
     Sorted {
         order,
-        offsets: (0..=experts).map(before).collect(),
+        offsets,
+        positions,
     }
 }
 
-/// The sort, the drop rule, and combinations of every element type.
+/// The sort, the drop rule, and the moves of rows of every element type.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
     let mut entries = sort_entries();
-    entries.push(capacity::entry());
+    entries.extend(capacity::entries());
     entries.extend(combine::entries());
+    entries.extend(dispatch::entries());
+    entries.extend(weights_gradient::entries());
+    entries.extend(neighbours::entries());
     entries
 }
 
-/// The three launches of a sort.
+/// The three launches of a sort on a GPU.
 #[cfg(feature = "emit")]
 fn sort_entries() -> Vec<crate::emit::KernelEntry> {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    use sort::{sort_histogram::SortHistogram, sort_scan::SortScan, sort_scatter::SortScatter};
     type Build = fn(&Machine, Plan) -> Box<dyn CubeKernel>;
     let launches: [(&str, Build); 3] = [
         ("sort_histogram", |at, plan| {
-            let (settings, device, target) = at.parts(plan.blocks.dim());
-            let [keys, counts] = [(); 2].map(|()| buffer());
-            let kernel =
-                histogram::Histogram::new(settings, device, target, keys, counts, (), (), ());
-            Box::new(kernel)
+            let (settings, device, target) = at.parts(plan.grid.dim());
+            let [a, b] = [(); 2].map(|()| buffer());
+            let sizes = sort::sizes_argument();
+            Box::new(SortHistogram::new(settings, device, target, a, b, sizes, 4))
         }),
         ("sort_scan", |at, plan| {
             let units = plan.scan_units;
             let (settings, device, target) = at.parts(CubeDim::new_1d(units as u32));
             let [a, b, c] = [(); 3].map(|()| buffer());
-            let kernel = scan::Scan::new(settings, device, target, a, b, c, (), (), (), units);
+            let (sizes, strides) = (sort::sizes_argument(), sort::strides_argument());
+            let kernel = SortScan::new(settings, device, target, a, b, c, sizes, strides, units);
             Box::new(kernel)
         }),
         ("sort_scatter", |at, plan| {
-            let (settings, device, target) = at.parts(plan.blocks.dim());
-            let [a, b, c, d, e] = [(); 5].map(|()| buffer());
-            let kernel =
-                scatter::Scatter::new(settings, device, target, a, b, c, d, e, (), (), (), ());
+            let (settings, device, target) = at.parts(plan.grid.dim());
+            let [a, b, c, d, e, f] = [(); 6].map(|()| buffer());
+            let sizes = sort::sizes_argument();
+            let kernel = SortScatter::new(settings, device, target, a, b, c, d, e, f, sizes, 4, 64);
             Box::new(kernel)
         }),
     ];
@@ -394,4 +432,29 @@ fn sort_entries() -> Vec<crate::emit::KernelEntry> {
         KernelEntry::new(("permute", "sort"), name.to_owned(), build)
     };
     launches.map(entry).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NOWHERE, Problem, reference};
+
+    #[test]
+    fn slots_of_an_expert_keep_their_order() {
+        let sorted = reference(&[2, 0, 3, 0, 2], 3);
+        assert_eq!(sorted.order, [1, 3, 0, 4, 2]);
+        assert_eq!(sorted.offsets, [0, 2, 2, 4]);
+        assert_eq!(sorted.positions, [2, 0, NOWHERE, 1, 3]);
+    }
+
+    /// 3 experts of 4-row tiles: each of the 3 may have a last tile of one row.
+    #[test]
+    fn fewer_rows_need_fewer_tiles() {
+        let problem = Problem::new(100, 3, 4).unwrap();
+        assert_eq!((problem.row_bound(), problem.max_tiles()), (100, 27));
+        let bounded = problem.with_row_bound(10).unwrap();
+        assert_eq!((bounded.row_bound(), bounded.max_tiles()), (10, 4));
+        // No more tiles than rows.
+        assert_eq!(problem.with_row_bound(2).unwrap().max_tiles(), 2);
+        assert!(problem.with_row_bound(0).is_err() && problem.with_row_bound(101).is_err());
+    }
 }

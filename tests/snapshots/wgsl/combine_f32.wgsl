@@ -1,74 +1,72 @@
-@group(0) @binding(3) var<storage, read_write> v13: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> v9: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> v5: array<f32>;
+@group(0) @binding(2) var<storage, read_write> v9: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> v5: array<vec4<f32>>;
 @group(0) @binding(0) var<storage, read> v1: array<u32>;
 struct info_st { scalars_usize: array<u32, 2>, scalars_u32: array<u32, 2>, static_meta: array<u32, 4> }
-@group(0) @binding(4) var<storage, read> info_var: info_st;
+@group(0) @binding(3) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)
-fn combine_f32(@builtin(workgroup_id) v162: vec3<u32>, @builtin(num_workgroups) v164: vec3<u32>, @builtin(local_invocation_index) v171: u32) {
-let v201 = &v13;
-let v202 = &v9;
-let v203 = &v5;
-let v204 = &v1;
+fn combine_f32(@builtin(workgroup_id) v154: vec3<u32>, @builtin(num_workgroups) v156: vec3<u32>, @builtin(local_invocation_index) v163: u32) {
+let v193 = &v9;
+let v194 = &v5;
+let v195 = &v1;
 let v3 = u32(0);
-let v67 = info_var.static_meta[3];
-let v17 = info_var.scalars_usize[0];
-let v18 = info_var.scalars_u32[0];
-let v19 = info_var.scalars_usize[1];
-let v163 = v162[2];
-let v71 = u32(v163);
-let v165 = v164[1];
-let v73 = u32(v165);
-let v74 = v71 * v73;
-let v166 = v164[0];
-let v76 = u32(v166);
-let v77 = v74 * v76;
-let v167 = v162[1];
-let v79 = u32(v167);
-let v82 = v79 * v76;
-let v83 = v77 + v82;
-let v169 = v162[0];
-let v85 = u32(v169);
-let v86 = v83 + v85;
-let v197 = u32(64);
-let v89 = v86 * v197;
-let v172 = v171;
-let v91 = u32(v172);
-let v92 = v89 + v91;
-let v22 = v92 < v67;
-if v22 {
-let v24 = v92 / v17;
-let v26 = v92 % v17;
-let v27 = f32(0.0);
-let v28 = vec4<f32>(v27);
-var<function> v68_store: vec4<f32>;
-let v68 = &v68_store;
-*v68 = v28;
-let v31 = u32(1);
-for(var v32: u32 = v3; v32 < v19; v32 += v31) {
-let v34 = v24 * v19;
-let v35 = v34 + v32;
-let v39 = &(*v204)[v35];
-let v40 = *v39;
-let v41 = v40 < v18;
-if v41 {
-let v42 = v35 * v17;
-let v43 = v42 + v26;
-let v47 = &(*v202)[v43];
-let v48 = *v47;
-let v52 = &(*v203)[v35];
-let v53 = *v52;
-let v54 = vec4<f32>(v53);
-let v55 = *v68;
-let v56 = fma(v54, v48, v55);
-*v68 = v56;
+let v59 = info_var.static_meta[2];
+let v13 = info_var.scalars_usize[0];
+let v14 = info_var.scalars_u32[0];
+let v15 = info_var.scalars_usize[1];
+let v155 = v154[2];
+let v63 = u32(v155);
+let v157 = v156[1];
+let v65 = u32(v157);
+let v66 = v63 * v65;
+let v158 = v156[0];
+let v68 = u32(v158);
+let v69 = v66 * v68;
+let v159 = v154[1];
+let v71 = u32(v159);
+let v74 = v71 * v68;
+let v75 = v69 + v74;
+let v161 = v154[0];
+let v77 = u32(v161);
+let v78 = v75 + v77;
+let v189 = u32(64);
+let v81 = v78 * v189;
+let v164 = v163;
+let v83 = u32(v164);
+let v84 = v81 + v83;
+let v18 = v84 < v59;
+if v18 {
+let v20 = v84 / v13;
+let v22 = v84 % v13;
+let v23 = f32(0.0);
+let v24 = vec4<f32>(v23);
+var<function> v60_store: vec4<f32>;
+let v60 = &v60_store;
+*v60 = v24;
+let v27 = u32(1);
+for(var v28: u32 = v3; v28 < v15; v28 += v27) {
+let v30 = v20 * v15;
+let v31 = v30 + v28;
+let v35 = &(*v195)[v31];
+let v36 = *v35;
+let v37 = v36 < v14;
+if v37 {
+let v38 = u32(v36);
+let v39 = v38 * v13;
+let v40 = v39 + v22;
+let v44 = &(*v194)[v40];
+let v45 = *v44;
+let v46 = f32(1.0);
+let v47 = vec4<f32>(v46);
+let v48 = *v60;
+let v49 = fma(v47, v45, v48);
+*v60 = v49;
 
 }
 
 }
-let v57 = *v68;
-let v62 = &(*v201)[v92];
-*v62 = v57;
+let v50 = *v60;
+let v55 = &(*v193)[v84];
+*v55 = v50;
 
 }
 return;

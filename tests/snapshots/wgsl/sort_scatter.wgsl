@@ -1,146 +1,228 @@
+@group(0) @binding(5) var<storage, read_write> v21: array<u32>;
 @group(0) @binding(4) var<storage, read_write> v17: array<u32>;
 @group(0) @binding(3) var<storage, read_write> v13: array<u32>;
 @group(0) @binding(2) var<storage, read> v9: array<u32>;
 @group(0) @binding(1) var<storage, read> v5: array<u32>;
-@group(0) @binding(0) var<storage, read> v1: array<u32>;
-struct info_st { scalars_usize: array<u32, 4>, scalars_u32: array<u32, 2>, static_meta: array<u32, 6> }
-@group(0) @binding(5) var<storage, read> info_var: info_st;
+@group(0) @binding(0) var<storage, read> v1: array<vec4<u32>>;
+struct info_st { scalars_usize: array<u32, 4>, static_meta: array<u32, 6> }
+@group(0) @binding(6) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)
-fn sort_scatter(@builtin(workgroup_id) v250: vec3<u32>, @builtin(num_workgroups) v252: vec3<u32>, @builtin(local_invocation_index) v259: u32) {
-let v280 = &v17;
-let v281 = &v13;
-let v282 = &v9;
-let v283 = &v5;
-let v284 = &v1;
+fn sort_scatter(@builtin(workgroup_id) v362: vec3<u32>, @builtin(num_workgroups) v364: vec3<u32>, @builtin(local_invocation_index) v371: u32) {
+let v392 = &v21;
+let v393 = &v17;
+let v394 = &v13;
+let v395 = &v9;
+let v396 = &v5;
+let v397 = &v1;
 let v3 = u32(0);
-let v174 = info_var.static_meta[4];
-let v21 = info_var.scalars_usize[0];
-let v22 = info_var.scalars_usize[1];
-let v23 = info_var.scalars_usize[2];
-let v24 = info_var.scalars_u32[0];
-let v251 = v250[2];
-let v182 = u32(v251);
-let v253 = v252[1];
-let v184 = u32(v253);
-let v185 = v182 * v184;
-let v254 = v252[0];
-let v187 = u32(v254);
-let v188 = v185 * v187;
-let v255 = v250[1];
-let v190 = u32(v255);
-let v193 = v190 * v187;
-let v194 = v188 + v193;
-let v257 = v250[0];
-let v196 = u32(v257);
-let v197 = v194 + v196;
-let v277 = u32(64);
-let v200 = v197 * v277;
-let v260 = v259;
-let v202 = u32(v260);
-let v203 = v200 + v202;
-let v26 = v21 * v22;
-let v27 = v203 < v26;
-if v27 {
-let v29 = v203 % v21;
-let v31 = v203 / v21;
-let v32 = u32(256);
-let v33 = v31 * v32;
-let v35 = v33 + v32;
-let v36 = min(v35, v23);
-let v37 = v29 * v22;
-let v38 = v37 + v31;
-let v42 = &(*v283)[v38];
-let v43 = *v42;
-let v44 = u32(v43);
-var<function> v175_store: u32;
-let v175 = &v175_store;
-*v175 = v44;
-let v46 = u32(1);
-for(var v47: u32 = v33; v47 < v36; v47 += v46) {
-let v52 = &(*v284)[v47];
-let v53 = *v52;
-let v54 = u32(v53);
-let v56 = v21 - v46;
-let v57 = min(v54, v56);
-let v58 = v57 == v29;
-if v58 {
-let v59 = u32(v47);
-let v62 = *v175;
-let v64 = &(*v281)[v62];
-*v64 = v59;
-let v67 = v62 + v46;
-*v175 = v67;
+let v286 = info_var.static_meta[5];
+let v25 = info_var.scalars_usize[0];
+let v26 = info_var.scalars_usize[1];
+let v27 = info_var.scalars_usize[2];
+let v28 = info_var.scalars_usize[3];
+let v363 = v362[2];
+let v294 = u32(v363);
+let v365 = v364[1];
+let v296 = u32(v365);
+let v297 = v294 * v296;
+let v366 = v364[0];
+let v299 = u32(v366);
+let v300 = v297 * v299;
+let v367 = v362[1];
+let v302 = u32(v367);
+let v305 = v302 * v299;
+let v306 = v300 + v305;
+let v369 = v362[0];
+let v308 = u32(v369);
+let v309 = v306 + v308;
+let v370 = u32(64);
+let v389 = u32(64);
+let v312 = v309 * v389;
+let v372 = v371;
+let v314 = u32(v372);
+let v315 = v312 + v314;
+let v30 = v26 * v27;
+let v31 = v315 < v30;
+if v31 {
+let v33 = v315 % v26;
+let v35 = v315 / v26;
+let v36 = v35 * v28;
+let v37 = u32(4);
+let v38 = v36 / v37;
+let v40 = v28 / v37;
+let v41 = v38 + v40;
+let v43 = v25 / v37;
+let v44 = min(v41, v43);
+let v45 = v33 * v27;
+let v46 = v45 + v35;
+let v50 = &(*v396)[v46];
+let v51 = *v50;
+var<function> v287_store: u32;
+let v287 = &v287_store;
+*v287 = v51;
+let v53 = u32(1);
+for(var v54: u32 = v38; v54 < v44; v54 += v53) {
+let v59 = &(*v397)[v54];
+let v60 = *v59;
+let v61 = v60[0];
+let v62 = u32(v61);
+let v64 = v26 - v53;
+let v65 = min(v62, v64);
+let v66 = v65 == v33;
+if v66 {
+let v68 = v54 * v37;
+let v71 = u32(v68);
+let v72 = *v287;
+let v73 = u32(v72);
+let v77 = &(*v394)[v73];
+*v77 = v71;
+let v80 = v33 < v64;
+let v82 = u32(4294967295);
+let v83 = select(v82, v72, v80);
+let v87 = &(*v393)[v68];
+*v87 = v83;
+let v89 = u32(1);
+let v90 = v72 + v89;
+*v287 = v90;
+
+}
+let v91 = v60[1];
+let v92 = u32(v91);
+let v95 = min(v92, v64);
+let v96 = v95 == v33;
+if v96 {
+let v98 = v54 * v37;
+let v100 = v98 + v53;
+let v101 = u32(v100);
+let v102 = *v287;
+let v103 = u32(v102);
+let v107 = &(*v394)[v103];
+*v107 = v101;
+let v110 = v33 < v64;
+let v112 = u32(4294967295);
+let v113 = select(v112, v102, v110);
+let v117 = &(*v393)[v100];
+*v117 = v113;
+let v119 = u32(1);
+let v120 = v102 + v119;
+*v287 = v120;
+
+}
+let v121 = v60[2];
+let v122 = u32(v121);
+let v125 = min(v122, v64);
+let v126 = v125 == v33;
+if v126 {
+let v128 = v54 * v37;
+let v129 = u32(2);
+let v130 = v128 + v129;
+let v131 = u32(v130);
+let v132 = *v287;
+let v133 = u32(v132);
+let v137 = &(*v394)[v133];
+*v137 = v131;
+let v140 = v33 < v64;
+let v142 = u32(4294967295);
+let v143 = select(v142, v132, v140);
+let v147 = &(*v393)[v130];
+*v147 = v143;
+let v149 = u32(1);
+let v150 = v132 + v149;
+*v287 = v150;
+
+}
+let v151 = v60[3];
+let v152 = u32(v151);
+let v155 = min(v152, v64);
+let v156 = v155 == v33;
+if v156 {
+let v158 = v54 * v37;
+let v159 = u32(3);
+let v160 = v158 + v159;
+let v161 = u32(v160);
+let v162 = *v287;
+let v163 = u32(v162);
+let v167 = &(*v394)[v163];
+*v167 = v161;
+let v170 = v33 < v64;
+let v172 = u32(4294967295);
+let v173 = select(v172, v162, v170);
+let v177 = &(*v393)[v160];
+*v177 = v173;
+let v179 = u32(1);
+let v180 = v162 + v179;
+*v287 = v180;
 
 }
 
 }
-let v69 = v31 == v3;
-if v69 {
-let v71 = v21 - v46;
-let v73 = u32(2);
-let v74 = v174 / v73;
-var<function> v177_store: u32;
-let v177 = &v177_store;
-*v177 = v3;
-for(var v80: u32 = v3; v80 < v29; v80 += v46) {
-let v83 = v80 + v46;
-let v87 = &(*v282)[v83];
-let v88 = *v87;
-let v92 = &(*v282)[v80];
-let v93 = *v92;
-let v94 = v88 - v93;
-let v95 = v94 + v24;
-let v96 = u32(1);
-let v97 = v95 - v96;
-let v98 = v97 / v24;
-let v99 = u32(v98);
-let v100 = *v177;
-let v101 = v100 + v99;
-*v177 = v101;
+let v182 = v26 - v53;
+let v184 = u32(2);
+let v185 = v286 / v184;
+var<function> v289_store: u32;
+let v289 = &v289_store;
+*v289 = v185;
+let v187 = v33 < v182;
+if v187 {
+let v189 = v33 + v53;
+let v193 = &(*v395)[v189];
+let v194 = *v193;
+let v198 = &(*v395)[v33];
+let v199 = *v198;
+let v200 = v194 - v199;
+let v202 = v200 + v370;
+let v203 = u32(1);
+let v204 = v202 - v203;
+let v206 = v204 / v370;
+let v207 = u32(v206);
+*v289 = v207;
 
 }
-let v102 = v29 < v71;
-if v102 {
-let v104 = v29 + v46;
-let v108 = &(*v282)[v104];
-let v109 = *v108;
-let v113 = &(*v282)[v29];
-let v114 = *v113;
-let v115 = v109 - v114;
-let v116 = v115 + v24;
-let v117 = u32(1);
-let v118 = v116 - v117;
-let v119 = v118 / v24;
-let v120 = u32(0);
-for(var v122: u32 = v120; v122 < v119; v122 += v117) {
-let v124 = u32(v122);
-let v125 = *v177;
-let v126 = v125 + v124;
-let v127 = u32(v29);
-let v129 = v73 * v126;
-let v133 = &(*v280)[v129];
-*v133 = v127;
-let v139 = v122 * v24;
-let v140 = v114 + v139;
-let v144 = v129 + v46;
-let v148 = &(*v280)[v144];
-*v148 = v140;
+let v208 = *v289;
+let v209 = v35 < v208;
+if v209 {
+var<function> v290_store: u32;
+let v290 = &v290_store;
+*v290 = v3;
+for(var v215: u32 = v3; v215 < v33; v215 += v53) {
+let v218 = v215 + v53;
+let v222 = &(*v395)[v218];
+let v223 = *v222;
+let v227 = &(*v395)[v215];
+let v228 = *v227;
+let v229 = v223 - v228;
+let v231 = v229 + v370;
+let v232 = u32(1);
+let v233 = v231 - v232;
+let v235 = v233 / v370;
+let v236 = u32(v235);
+let v237 = *v290;
+let v238 = v237 + v236;
+*v290 = v238;
 
 }
-
-} else {
-let v149 = *v177;
-for(var v151: u32 = v149; v151 < v74; v151 += v46) {
-let v153 = u32(v71);
-let v155 = v73 * v151;
-let v159 = &(*v280)[v155];
-*v159 = v153;
-let v163 = v155 + v46;
-let v167 = &(*v280)[v163];
-let v168 = u32(0);
-*v167 = v168;
-
-}
+let v240 = *v290;
+let v241 = *v289;
+let v242 = v240 + v241;
+let v243 = min(v242, v185);
+let v244 = select(v185, v243, v187);
+let v246 = v240 + v35;
+for(var v247: u32 = v246; v247 < v244; v247 += v27) {
+let v252 = &(*v395)[v33];
+let v253 = *v252;
+let v255 = v247 - v240;
+let v256 = u32(v255);
+let v258 = v256 * v370;
+let v259 = v253 + v258;
+let v260 = u32(v33);
+let v262 = v184 * v247;
+let v266 = &(*v392)[v262];
+*v266 = v260;
+let v270 = u32(0);
+let v271 = select(v270, v259, v187);
+let v275 = v262 + v53;
+let v279 = &(*v392)[v275];
+*v279 = v271;
 
 }
 

@@ -1,8 +1,11 @@
 //! The operations a case file can ask for: checked on the host, computed on the device.
 
+mod balance_losses;
 mod fp8_cast;
 mod inputs;
+mod layer;
 mod moe_layer;
+mod moe_layer_backward;
 mod route;
 
 #[cfg(test)]
@@ -102,6 +105,12 @@ pub(crate) enum OpError {
         /// The one it needs.
         needs: &'static str,
     },
+    /// A backward pass that does not reach an input.
+    #[error("the backward pass leaves no {name}")]
+    NoGradient {
+        /// Output name.
+        name: &'static str,
+    },
     /// The library refused or failed.
     #[error(transparent)]
     Device(#[from] moebius::Error),
@@ -121,9 +130,11 @@ pub(crate) enum OpError {
 /// Anything wrong with parameters, inputs or shapes, before the first launch; then the device's errors.
 pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     match case.op() {
+        "balance_losses" => balance_losses::run(case, device),
         "fp8_cast" => fp8_cast::run(case, device),
-        "route" => route::run(case, device),
         "moe_layer" => moe_layer::run(case, device),
+        "moe_layer_backward" => moe_layer_backward::run(case, device),
+        "route" => route::run(case, device),
         other => Err(OpError::Unsupported { op: quoted(other) }),
     }
 }

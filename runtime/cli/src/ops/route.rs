@@ -1,7 +1,10 @@
-//! `route {kind: "topk", …}`: `logits` [T,E] and an optional `expert_mask` [E] → `indices`, `weights` [T,K].
+//! `route {kind: "topk", top_k, …}`: `logits` [T,E] and an optional `expert_mask` [E] → `indices`, `weights` [T,K].
+//!
+//! Parameters a file leaves out are the library's defaults: softmax scores, renormalised, of all
+//! groups, times 1.
 
 use burn::tensor::Device;
-use moebius::moe::{RouteConfig, Score, route};
+use moebius::moe::{Groups, RouteConfig, Score, route};
 use serde::Deserialize;
 
 use super::inputs::Inputs;
@@ -14,9 +17,37 @@ struct Params {
     #[serde(rename = "kind")]
     _kind: String,
     top_k: usize,
-    score: Score,
-    renormalize: bool,
-    softmax_after_topk: bool,
+    score: Option<Score>,
+    renormalize: Option<bool>,
+    softmax_after_topk: Option<bool>,
+    groups: Option<BestGroups>,
+    scale: Option<f32>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BestGroups {
+    count: usize,
+    chosen: usize,
+}
+
+impl Params {
+    fn config(&self) -> RouteConfig {
+        let default = RouteConfig::default();
+        RouteConfig {
+            top_k: self.top_k,
+            score: self.score.unwrap_or(default.score),
+            renormalize: self.renormalize.unwrap_or(default.renormalize),
+            softmax_after_topk: self
+                .softmax_after_topk
+                .unwrap_or(default.softmax_after_topk),
+            groups: self.groups.map(|best| Groups {
+                count: best.count,
+                chosen: best.chosen,
+            }),
+            scale: self.scale.unwrap_or(default.scale),
+        }
+    }
 }
 
 /// The router's name alone: another router has other parameters, and is unsupported rather than wrong.
@@ -43,12 +74,6 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
         mask.expect("[E]", &[experts])?;
     }
     check_top_k(params.top_k, experts)?;
-    let config = RouteConfig {
-        top_k: params.top_k,
-        score: params.score,
-        renormalize: params.renormalize,
-        softmax_after_topk: params.softmax_after_topk,
-    };
     let mask = mask
         .map(|m| m.bools())
         .transpose()?
@@ -56,7 +81,7 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
     let routing = route(
         upload(logits.floats()?, [tokens, experts], device),
         mask,
-        &config,
+        &params.config(),
     )?;
     let shape = routing.indices.dims();
     let indices = Produced::int(

@@ -101,6 +101,42 @@ fn parameters_are_all_there_and_all_known() {
 }
 
 #[test]
+fn options_of_a_route_are_whole_and_sound() {
+    let logits = ("in.logits", Dtype::F32, &[3, 4][..]);
+    for (more, said) in [
+        (r#""groups":{"count":2}"#, "missing field `chosen`"),
+        (
+            r#""groups":{"count":2,"chosen":1,"best":3}"#,
+            "unknown field `best`",
+        ),
+        (r#""groups":{"count":3,"chosen":1}"#, "groups"),
+        (r#""scale":"2""#, "invalid type"),
+    ] {
+        let answer = refusal(
+            "route",
+            &ROUTE.replacen('{', &format!("{{{more},"), 1),
+            &[logits],
+        );
+        assert!(answer.contains(said), "{answer}");
+    }
+    let answer = refusal("route", r#"{"kind":"topk"}"#, &[logits]);
+    assert!(answer.contains("missing field `top_k`"), "{answer}");
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_route_without_options_is_softmax_renormalised() {
+    let tensors = [
+        ("in.logits", Dtype::F32, &[1, 4][..]),
+        ("out.weights", Dtype::F32, &[1, 2]),
+    ];
+    let tol = r#"{"weights":{"rel_l2":0}}"#;
+    let case = case("route", r#"{"kind":"topk","top_k":2}"#, tol, &tensors);
+    let produced = run(&case, &Device::flex()).expect("computes");
+    assert_eq!(values(&produced, "weights"), [0.5, 0.5]);
+}
+
+#[test]
 fn inputs_are_all_there_and_all_read() {
     let logits = ("in.logits", Dtype::F32, &[3, 4][..]);
     assert_eq!(refusal("route", ROUTE, &[]), "input logits is missing");
@@ -169,6 +205,143 @@ fn extents_agree() {
         assert!(
             answer.starts_with(&format!("input {name}: expected shape")),
             "{answer}"
+        );
+    }
+}
+
+#[test]
+fn losses_need_logits_of_some_tokens() {
+    let logits = |shape| [("in.logits", Dtype::F32, shape)];
+    let refused = |params, tensors: &[_]| refusal("balance_losses", params, tensors);
+    let sound = r#"{"top_k":2}"#;
+    assert_eq!(refused(sound, &[]), "input logits is missing");
+    for (params, shape, said) in [
+        (
+            sound,
+            &[3][..],
+            "input logits: expected shape [T,E], got [3]",
+        ),
+        (sound, &[0, 4], "without a zero extent, got [0, 4]"),
+        (sound, &[3, 0], "without a zero extent, got [3, 0]"),
+        (
+            r#"{"top_k":0}"#,
+            &[3, 4],
+            "parameter top_k: expected 1 to 4, got 0",
+        ),
+        (
+            r#"{"top_k":5}"#,
+            &[3, 4],
+            "parameter top_k: expected 1 to 4, got 5",
+        ),
+        ("{}", &[3, 4], "missing field `top_k`"),
+        (
+            r#"{"top_k":2,"groups":2}"#,
+            &[3, 4],
+            "unknown field `groups`",
+        ),
+    ] {
+        let answer = refused(params, &logits(shape));
+        assert!(answer.contains(said), "{answer}");
+    }
+    let mask = ("in.expert_mask", Dtype::U8, &[4][..]);
+    let answer = refused(sound, &[logits(&[3, 4])[0], mask]);
+    assert_eq!(
+        answer,
+        "input `expert_mask` is not read by op `balance_losses`"
+    );
+}
+
+#[test]
+fn a_backward_pass_needs_the_layer_and_its_output_gradient() {
+    let sound = layer(&[2, 3], &[4, 3], &[4, 5, 3], &[4, 3, 5]);
+    let refused = |params: &str, dy: Option<&[usize]>, left_out: &str| {
+        let dy = dy.map(|shape| ("in.dy", Dtype::F32, shape));
+        let inputs = sound.into_iter().filter(|(name, _, _)| *name != left_out);
+        let inputs: Vec<_> = inputs.chain(dy).collect();
+        refusal("moe_layer_backward", params, &inputs)
+    };
+    let dy = Some(&[2, 3][..]);
+    let unknown = LAYER.replace("\"gated\"", "\"noise\":1,\"gated\"");
+    for (answer, said) in [
+        (refused(LAYER, None, ""), "input dy is missing"),
+        (refused(LAYER, dy, "in.w_out"), "input w_out is missing"),
+        (
+            refused(LAYER, Some(&[2, 4]), ""),
+            "input dy: expected shape [T,H] = [2, 3], got [2, 4]",
+        ),
+        (refused(&unknown, dy, ""), "unknown field `noise`"),
+        (
+            refused(&LAYER.replace("1", "5"), dy, ""),
+            "parameter top_k: expected 1 to 4, got 5",
+        ),
+        (
+            refused(&LAYER.replace("false", "true"), dy, ""),
+            "input w_gate is missing",
+        ),
+    ] {
+        assert!(answer.contains(said), "{answer}");
+    }
+}
+
+#[cfg(feature = "flex")]
+fn values(produced: &[Produced], name: &str) -> Vec<f32> {
+    match produced.iter().find(|p| p.name == name).map(|p| &p.values) {
+        Some(Values::Float(values)) => values.clone(),
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn equal_logits_lose_what_the_formulas_say() {
+    let tensors = [
+        ("in.logits", Dtype::F32, &[6, 8][..]),
+        ("out.z", Dtype::F32, &[1]),
+    ];
+    let tol = r#"{"z":{"rel_l2":1e-6}}"#;
+    let case = case("balance_losses", r#"{"top_k":2}"#, tol, &tensors);
+    let produced = run(&case, &Device::flex()).expect("computes");
+    // Ties go to experts 0 and 1; (ln 8)² = 4.3240771.
+    for (name, want) in [
+        ("switch", &[1.0][..]),
+        ("gshard", &[1.0]),
+        ("entropy", &[0.0]),
+        ("z", &[4.324_077]),
+        ("utilization", &[0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+    ] {
+        let got = values(&produced, name);
+        let near = got.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-6);
+        assert!(near && got.len() == want.len(), "{name}: {got:?}");
+    }
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn gradients_have_the_shapes_of_their_inputs_for_any_number_of_tokens() {
+    for tokens in [0, 1, 3] {
+        let (x, bias) = ([tokens, 3], ("in.b_out", Dtype::F32, &[4, 3][..]));
+        let more = [
+            ("in.dy", Dtype::F32, &x[..]),
+            bias,
+            ("out.d_x", Dtype::F32, &x),
+        ];
+        let tensors: Vec<_> = layer(&x, &[4, 3], &[4, 5, 3], &[4, 3, 5])
+            .into_iter()
+            .chain(more)
+            .collect();
+        let tol = r#"{"d_x":{"exact":true}}"#;
+        let case = case("moe_layer_backward", LAYER, tol, &tensors);
+        let produced = run(&case, &Device::flex()).expect("computes");
+        let shapes: Vec<_> = produced.iter().map(|p| (p.name, &p.shape[..])).collect();
+        assert_eq!(
+            shapes,
+            [
+                ("d_x", &x[..]),
+                ("d_router", &[4, 3]),
+                ("d_w_in", &[4, 5, 3]),
+                ("d_w_out", &[4, 3, 5]),
+                ("d_b_out", &[4, 3]),
+            ]
         );
     }
 }

@@ -1,18 +1,24 @@
 //! The configuration of a layer, and its weights.
 
-use super::layer::{MoeLayer, Parameters};
+use super::check::{check_positive, check_probability};
+use super::experts::{ExpertKind, Experts, FeedForwardExperts, FeedForwardShape};
+use super::factors::FactorsConfig;
+use super::layer::{MoeLayer, Parts};
 use super::route::RouteConfig;
+use super::routers::{RouterConfig, TopKConfig};
+use super::shared::SharedExpertConfig;
 use crate::Error;
-use burn::module::{Initializer, Param};
-use burn::tensor::{Device, Tensor};
+use burn::module::Param;
+use burn::tensor::Tensor;
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::Activation;
+use moebius_shaders::moe::Keep;
 use moebius_shaders::permute::Capacity;
 use serde::{Deserialize, Serialize};
-use std::fmt::Debug;
 
 /// Shape and behaviour of a mixture-of-experts layer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MoeConfig {
     /// Width of a token H.
     pub hidden: usize,
@@ -21,18 +27,40 @@ pub struct MoeConfig {
     /// Number of experts E.
     pub experts: usize,
     /// How tokens choose experts.
-    pub route: RouteConfig,
+    #[serde(default)]
+    pub router: RouterConfig,
+    /// What an expert computes.
+    #[serde(default)]
+    pub kind: ExpertKind,
     /// Between the two products of an expert.
     pub activation: Activation,
     /// SwiGLU-style experts: act(G x) ∘ (U x) instead of act(W x).
+    #[serde(default)]
     pub gated: bool,
     /// Experts have biases.
+    #[serde(default)]
     pub bias: bool,
-    /// Slots an expert takes at most; `None` never drops.
+    /// Slots an expert takes at most; `None` never drops. Without effect where experts choose, and
+    /// where factors change (a dynamic router's, or `factors`) only its `min` counts.
+    #[serde(default)]
     pub capacity: Option<Capacity>,
+    /// Where capacity factors come from, instead of `capacity` with its one fixed factor; its
+    /// least capacity stays, and is 4 without it.
+    #[serde(default)]
+    pub factors: Option<FactorsConfig>,
+    /// Probability with which an expert is not available to a training forward; at least as many
+    /// as a token chooses always stay, though not in every group of a router with groups.
+    #[serde(default)]
+    pub expert_dropout: f64,
+    /// An expert for every token, beside those it chooses.
+    #[serde(default)]
+    pub shared: Option<SharedExpertConfig>,
+    /// What a training forward of feed-forward experts keeps for its backward pass.
+    #[serde(default)]
+    pub keep: Keep,
 }
 
-/// The weights of a layer, stacked by expert.
+/// The weights of a layer with feed-forward experts, stacked by expert.
 #[derive(Clone, Debug)]
 pub struct MoeWeights {
     /// \[E,H\].
@@ -54,23 +82,44 @@ impl MoeConfig {
             hidden,
             inter,
             experts,
-            route: RouteConfig::default(),
+            router: RouterConfig::default(),
+            kind: ExpertKind::default(),
             activation: Activation::Relu,
             gated: false,
             bias: false,
             capacity: None,
+            factors: None,
+            expert_dropout: 0.0,
+            shared: None,
+            keep: Keep::default(),
         }
     }
 
-    /// The same with `top_k` experts per token.
-    pub fn with_top_k(mut self, top_k: usize) -> Self {
-        self.route.top_k = top_k;
+    /// The same with another router.
+    pub fn with_router(mut self, router: RouterConfig) -> Self {
+        self.router = router;
         self
     }
 
-    /// The same with another choice of experts.
+    /// The same with `top_k` experts per token; see [`RouterConfig::with_top_k`].
+    pub fn with_top_k(mut self, top_k: usize) -> Self {
+        self.router = self.router.with_top_k(top_k);
+        self
+    }
+
+    /// The same with a top-k router of this choice of experts.
     pub fn with_route(mut self, route: RouteConfig) -> Self {
-        self.route = route;
+        let old = match self.router {
+            RouterConfig::TopK(config) => config,
+            _ => TopKConfig::default(),
+        };
+        self.router = RouterConfig::TopK(TopKConfig { route, ..old });
+        self
+    }
+
+    /// The same with another kind of expert.
+    pub fn with_experts(mut self, kind: ExpertKind) -> Self {
+        self.kind = kind;
         self
     }
 
@@ -98,156 +147,160 @@ impl MoeConfig {
         self
     }
 
+    /// The same with capacity factors that change, or without.
+    pub fn with_factors(mut self, factors: Option<FactorsConfig>) -> Self {
+        self.factors = factors;
+        self
+    }
+
+    /// The same with another probability of leaving an expert out.
+    pub fn with_expert_dropout(mut self, probability: f64) -> Self {
+        self.expert_dropout = probability;
+        self
+    }
+
+    /// The same with a shared expert, or without.
+    pub fn with_shared(mut self, shared: Option<SharedExpertConfig>) -> Self {
+        self.shared = shared;
+        self
+    }
+
+    /// The same with another balance of memory and time in training.
+    pub fn with_keep(mut self, keep: Keep) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// Slots of a token K.
+    pub fn top_k(&self) -> usize {
+        self.router.choices(self.experts)
+    }
+
     /// Columns of the first product: F, or 2F when gated.
     pub(crate) fn columns_in(&self) -> usize {
-        if self.gated {
-            self.inter.saturating_mul(2)
-        } else {
-            self.inter
+        self.feed_forward().columns_in()
+    }
+
+    /// The shape of the layer's feed-forward experts.
+    pub(super) fn feed_forward(&self) -> FeedForwardShape {
+        FeedForwardShape {
+            hidden: self.hidden,
+            inter: self.inter,
+            activation: self.activation,
+            gated: self.gated,
+            bias: self.bias,
         }
     }
 
+    /// Whether dispatch takes its factors from the device.
+    pub(super) fn factors_change(&self) -> bool {
+        self.factors.is_some() || matches!(self.router, RouterConfig::Dynamic(_))
+    }
+
+    /// The limit that dispatch obeys for a batch of `tokens` tokens.
+    pub(super) fn limit(&self, tokens: usize) -> Option<Capacity> {
+        if let RouterConfig::ExpertChoice(config) = &self.router {
+            return Some(config.capacity(tokens, self.experts, self.factors.is_some()));
+        }
+        let default = Capacity {
+            factor: 1.0,
+            min: DEFAULT_MIN_CAPACITY,
+        };
+        self.capacity.or(self.factors_change().then_some(default))
+    }
+
     fn check(&self) -> Result<(), ShapeError> {
-        let sizes = [
-            ("hidden", self.hidden),
-            ("inter", self.inter),
-            ("experts", self.experts),
-        ];
-        for (what, size) in sizes {
-            if size == 0 {
-                return Err(ShapeError::new(what, "at least 1", size));
-            }
-        }
-        let expert = self.columns_in().checked_mul(self.hidden);
-        let all = expert.and_then(|expert| expert.checked_mul(self.experts.checked_mul(4)?));
-        if expert.is_none_or(|n| n > i32::MAX as usize)
-            || all.is_none_or(|n| n > isize::MAX as usize)
-        {
-            let got = format!(
-                "{} experts of {} x {}",
-                self.experts, self.inter, self.hidden
-            );
-            let expected = "at most 2^31 - 1 elements an expert";
-            return Err(ShapeError::new("expert weights", expected, got));
-        }
+        check_positive("hidden", self.hidden)?;
+        check_positive("inter", self.inter)?;
+        check_positive("experts", self.experts)?;
+        self.check_size(self.inter, self.experts)?;
         if let Some(capacity) = self.capacity {
             Capacity::new(capacity.factor, capacity.min)?;
         }
-        self.route.problem(1, self.experts).map(drop)
+        if let Some(factors) = &self.factors {
+            factors.check(&self.router)?;
+        }
+        if let Some(shared) = &self.shared {
+            shared.check()?;
+            self.check_size(shared.inter, 1)?;
+        }
+        check_probability("expert_dropout", self.expert_dropout)?;
+        self.kind.check(self)?;
+        self.router.check(self.experts)
+    }
+
+    /// Checks that `experts` experts of width `inter` can be counted.
+    pub(super) fn check_size(&self, inter: usize, experts: usize) -> Result<(), ShapeError> {
+        let columns = inter.checked_mul(if self.gated { 2 } else { 1 });
+        let expert = columns.and_then(|columns| columns.checked_mul(self.hidden));
+        let all = expert.and_then(|expert| expert.checked_mul(experts.checked_mul(4)?));
+        if expert.is_none_or(|n| n > i32::MAX as usize)
+            || all.is_none_or(|n| n > isize::MAX as usize)
+        {
+            let got = format!("{experts} experts of {inter} x {}", self.hidden);
+            let expected = "at most 2^31 - 1 elements an expert";
+            return Err(ShapeError::new("expert weights", expected, got));
+        }
+        Ok(())
     }
 
     /// A layer with weights uniform in ±1/√fan_in, as PyTorch's `Linear`; biases likewise.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a size of 0, a `top_k` outside
-    /// 1..=experts, or a capacity factor that isn't finite and positive.
+    /// 1..=experts, a capacity factor that isn't finite and positive, or another value out of its
+    /// range.
     pub fn init(&self, device: &burn::tensor::Device) -> Result<MoeLayer, Error> {
         self.check()?;
-        let (e, h, f, columns) = (self.experts, self.hidden, self.inter, self.columns_in());
-        let uniform = |fan_in: usize| {
-            let bound = 1.0 / (fan_in as f64).sqrt();
-            Initializer::Uniform {
-                min: -bound,
-                max: bound,
-            }
-        };
-        let bias = |columns: usize, fan_in: usize| {
-            self.bias
-                .then(|| uniform(fan_in).init([e, columns], device))
-        };
         Ok(MoeLayer::new(
             *self,
-            Parameters {
-                router: uniform(h).init([e, h], device),
-                w_in: uniform(h).init([e, columns, h], device),
-                b_in: bias(columns, h),
-                w_out: uniform(f).init([e, h, f], device),
-                b_out: bias(h, f),
+            Parts {
+                router: self.router.init(self.hidden, self.experts, device)?,
+                experts: self.kind.init(self, device),
+                shared: self.shared.map(|shared| shared.init(self, device)),
+                factors: self
+                    .factors
+                    .map(|factors| factors.init(self.experts, device)),
             },
         ))
     }
 
-    /// A layer with these weights.
+    /// A layer with these weights; a shared expert is initialised like [`MoeConfig::init`]'s.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) as [`MoeConfig::init`], for weights of other
-    /// shapes than the configuration's or of several dtypes or devices, and for biases that are
-    /// missing or unexpected.
+    /// shapes than the configuration's or of several dtypes or devices, for biases that are
+    /// missing or unexpected, and for a router that learns more than one matrix or experts that
+    /// aren't feed-forward: [`MoeLayer`]'s fields take those.
     pub fn with_weights(&self, weights: MoeWeights) -> Result<MoeLayer, Error> {
         self.check()?;
-        self.check_weights(&weights)?;
-        Ok(MoeLayer::new(
-            *self,
-            Parameters {
-                router: Param::from_tensor(weights.router),
-                w_in: Param::from_tensor(weights.w_in),
-                b_in: weights.b_in.map(Param::from_tensor),
-                w_out: Param::from_tensor(weights.w_out),
-                b_out: weights.b_out.map(Param::from_tensor),
-            },
-        ))
-    }
-
-    /// Checks shapes, dtypes and the presence of biases against the configuration.
-    pub(super) fn check_weights(&self, weights: &MoeWeights) -> Result<(), ShapeError> {
-        let (e, h, f, columns) = (self.experts, self.hidden, self.inter, self.columns_in());
-        check_same("router weights [E,H]", weights.router.dims(), [e, h])?;
-        check_same("w_in [E, F or 2F, H]", weights.w_in.dims(), [e, columns, h])?;
-        check_same("w_out [E,H,F]", weights.w_out.dims(), [e, h, f])?;
-        let dtype = weights.router.dtype();
-        check_same("w_in dtype", weights.w_in.dtype(), dtype)?;
-        check_same("w_out dtype", weights.w_out.dtype(), dtype)?;
-        super::layer::element(dtype)?;
-        let device = weights.router.device();
-        check_device("device of w_in", weights.w_in.device(), &device)?;
-        check_device("device of w_out", weights.w_out.device(), &device)?;
-        let biases = [
-            ("b_in", &weights.b_in, columns),
-            ("b_out", &weights.b_out, h),
-        ];
-        for (what, bias, width) in biases {
-            match bias {
-                Some(bias) if self.bias => {
-                    check_same(what, bias.dims(), [e, width])?;
-                    check_same(what, bias.dtype(), dtype)?;
-                    check_device(what, bias.device(), &device)?;
-                }
-                None if !self.bias => {}
-                _ => {
-                    let presence = |present: bool| if present { "present" } else { "absent" };
-                    let (expected, got) = (presence(self.bias), presence(bias.is_some()));
-                    return Err(ShapeError::new(what, expected, got));
-                }
-            }
+        if self.kind != ExpertKind::FeedForward {
+            let got = format!("{:?}", self.kind);
+            return Err(ShapeError::new("experts with weights", "feed-forward", got).into());
         }
-        Ok(())
+        let (device, dtype) = (weights.router.device(), weights.router.dtype());
+        let router = self.router.init(self.hidden, self.experts, &device)?;
+        let shared = self.shared.map(|shared| shared.init(self, &device));
+        let layer = MoeLayer::new(
+            *self,
+            Parts {
+                router: router.with_matrix(weights.router)?,
+                experts: Experts::FeedForward(FeedForwardExperts {
+                    w_in: Param::from_tensor(weights.w_in),
+                    b_in: weights.b_in.map(Param::from_tensor),
+                    w_out: Param::from_tensor(weights.w_out),
+                    b_out: weights.b_out.map(Param::from_tensor),
+                }),
+                shared: shared.map(|shared| shared.cast(dtype)),
+                factors: self
+                    .factors
+                    .map(|factors| factors.init(self.experts, &device)),
+            },
+        );
+        layer.check()?;
+        Ok(layer)
     }
 }
 
-/// Checks for the same device, recording gradients or not alike.
-pub(super) fn check_device(
-    what: &'static str,
-    got: Device,
-    expected: &Device,
-) -> Result<(), ShapeError> {
-    if got.is_autodiff() != expected.is_autodiff() {
-        return Err(differs(what, &got, expected));
-    }
-    check_same(what, &got, expected)
-}
-
-/// Checks that two things are the same.
-pub(super) fn check_same<T: PartialEq + Debug>(
-    what: &'static str,
-    got: T,
-    expected: T,
-) -> Result<(), ShapeError> {
-    if got == expected {
-        return Ok(());
-    }
-    Err(differs(what, &got, &expected))
-}
-
-fn differs(what: &'static str, got: &impl Debug, expected: &impl Debug) -> ShapeError {
-    ShapeError::new(what, format!("{expected:?}"), format!("{got:?}"))
-}
+/// Least capacity of an expert where only factors are given.
+const DEFAULT_MIN_CAPACITY: usize = 4;

@@ -1,48 +1,52 @@
 //! The mixture-of-experts layer as a Burn module.
 
-use super::config::{MoeConfig, MoeWeights, check_device, check_same};
-use super::route::{Routing, choose};
-use crate::ops::{Biases, Experts, ExpertsCall, LogitsCall, MoeOps, StageClock};
+use super::assignment::Assignment;
+use super::check::{Like, check_device, check_same};
+use super::config::{MoeConfig, MoeWeights};
+use super::dispatch::{Dispatched, RouteStage};
+use super::experts::{Experts, Run, Slots};
+use super::factors::CapacityFactors;
+use super::losses::Losses;
+use super::route::{Routing, check_mask, router_logits};
+use super::routers::{Router, Sizes};
+use super::shared::SharedExpert;
+use crate::ops::StageClock;
 use crate::{Error, device};
-use burn::backend::Dispatch;
 use burn::module::{Module, Param};
-use burn::tensor::{DType, Int, Tensor};
+use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_device::Capability;
-use moebius_shaders::grouped_gemm::Choice;
-use moebius_shaders::moe::Stage;
-use moebius_shaders::{Element, ShapeError, moe, routing};
+use moebius_shaders::grouped_gemm::{Choice, Variant};
+use moebius_shaders::moe::{Stage, sorting};
+use moebius_shaders::{ShapeError, moe};
 use std::time::{Duration, Instant};
 
 /// y_t = Σ_k w_tk · expert(x_t): every token goes through its `top_k` experts.
 ///
 /// Weights are stacked by expert in the plain \[E, out, in\] layout, so records and checkpoints
 /// hold ordinary tensors. Weights, x and y have one dtype (f32, f16 or bf16 where the device
-/// stores it); routing and sums are f32.
+/// stores it); routing and sums are f32. A forward trains on a device that records gradients.
 #[derive(Module, Debug)]
 pub struct MoeLayer {
-    /// \[E,H\].
-    pub router: Param<Tensor<2>>,
-    /// \[E,F,H\], gated \[E,2F,H\]: gate rows, then up rows.
-    pub w_in: Param<Tensor<3>>,
-    /// \[E,F\] or \[E,2F\].
-    pub b_in: Option<Param<Tensor<2>>>,
-    /// \[E,H,F\].
-    pub w_out: Param<Tensor<3>>,
-    /// \[E,H\].
-    pub b_out: Option<Param<Tensor<2>>>,
+    /// Chooses experts.
+    pub router: Router,
+    /// What tokens go through.
+    pub experts: Experts,
+    /// What every token goes through.
+    pub shared: Option<SharedExpert>,
+    /// Capacity factors that change.
+    pub factors: Option<CapacityFactors>,
     #[module(skip)]
     config: MoeConfig,
     #[module(skip)]
     choice: Choice,
 }
 
-/// The parameters of a layer.
-pub(super) struct Parameters {
-    pub(super) router: Param<Tensor<2>>,
-    pub(super) w_in: Param<Tensor<3>>,
-    pub(super) b_in: Option<Param<Tensor<2>>>,
-    pub(super) w_out: Param<Tensor<3>>,
-    pub(super) b_out: Option<Param<Tensor<2>>>,
+/// The modules of a layer.
+pub(super) struct Parts {
+    pub(super) router: Router,
+    pub(super) experts: Experts,
+    pub(super) shared: Option<SharedExpert>,
+    pub(super) factors: Option<CapacityFactors>,
 }
 
 /// What a forward returns; everything stays on the device.
@@ -52,18 +56,28 @@ pub struct MoeOutput<const D: usize> {
     pub y: Tensor<D>,
     /// Which experts every token went to.
     pub routing: Routing,
-    /// \[1\]: slots that reached no expert because it was full.
+    /// \[1\]: slots that reached no expert because it was full or there was none; 0 where experts
+    /// choose.
     pub dropped_slots: Tensor<1, Int>,
 }
 
+impl<const D: usize> MoeOutput<D> {
+    /// The balance losses of the batch as one group.
+    ///
+    /// # Errors
+    /// As [`Routing::losses`].
+    pub fn losses(&self) -> Result<Losses, Error> {
+        self.routing.losses(1)
+    }
+}
+
 impl MoeLayer {
-    pub(super) fn new(config: MoeConfig, parameters: Parameters) -> Self {
+    pub(super) fn new(config: MoeConfig, parts: Parts) -> Self {
         Self {
-            router: parameters.router,
-            w_in: parameters.w_in,
-            b_in: parameters.b_in,
-            w_out: parameters.w_out,
-            b_out: parameters.b_out,
+            router: parts.router,
+            experts: parts.experts,
+            shared: parts.shared,
+            factors: parts.factors,
             config,
             choice: Choice::default(),
         }
@@ -74,33 +88,47 @@ impl MoeLayer {
         &self.config
     }
 
-    /// The same layer with another choice of kernel variant; without effect on `flex`.
+    /// The same layer with another choice of kernel variant for its experts; without effect on
+    /// `flex`. A variant that is unproven has to be named.
     pub fn with_choice(mut self, choice: Choice) -> Self {
         self.choice = choice;
         self
     }
 
-    /// The same layer with weights of another dtype.
+    /// The same layer with weights of another dtype; running state stays f32.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16.
     pub fn cast(self, dtype: DType) -> Result<Self, Error> {
-        element(dtype)?;
-        let matrix = |p: Param<Tensor<2>>| p.map(|t| t.cast(dtype));
+        super::check::element(dtype)?;
         Ok(Self {
-            router: matrix(self.router),
-            w_in: self.w_in.map(|t| t.cast(dtype)),
-            b_in: self.b_in.map(matrix),
-            w_out: self.w_out.map(|t| t.cast(dtype)),
-            b_out: self.b_out.map(matrix),
+            router: self.router.cast(dtype),
+            experts: self.experts.cast(dtype),
+            shared: self.shared.map(|shared| shared.cast(dtype)),
             ..self
         })
     }
 
-    /// How a forward of `tokens` tokens of `dtype` runs on `device`; `None` on `flex`.
+    /// The weights as they are now; `None` unless the router learns one matrix and nothing else, and
+    /// the experts are feed-forward.
+    pub fn weights(&self) -> Option<MoeWeights> {
+        let Experts::FeedForward(experts) = &self.experts else {
+            return None;
+        };
+        Some(MoeWeights {
+            router: self.router.only_matrix()?,
+            w_in: experts.w_in.val(),
+            b_in: experts.b_in.as_ref().map(Param::val),
+            w_out: experts.w_out.val(),
+            b_out: experts.b_out.as_ref().map(Param::val),
+        })
+    }
+
+    /// How the chosen experts of `tokens` tokens of `dtype` run on `device`; `None` on `flex`.
     ///
     /// # Errors
-    /// As [`MoeLayer::forward`].
+    /// As [`MoeLayer::problem`], and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
+    /// when the device can't run them.
     pub fn plan(
         &self,
         tokens: usize,
@@ -117,75 +145,100 @@ impl MoeLayer {
         capability: Option<&Capability>,
     ) -> Result<Option<moe::Plan>, Error> {
         problem.check()?;
-        let plan = capability.map(|device| moe::plan(problem, device, self.choice));
+        let plan = capability.map(|device| {
+            // As a forward chooses, before it sorts.
+            let (rows, experts) = (problem.row_bound, problem.routing.experts());
+            let portable = || Variant::portable(rows, experts, device);
+            let variant = Some(self.choice.variant.unwrap_or_else(portable));
+            moe::plan(
+                problem,
+                device,
+                Choice {
+                    variant,
+                    ..self.choice
+                },
+            )
+        });
         Ok(plan.transpose()?)
     }
 
-    /// What a forward of `tokens` tokens of `dtype` computes: sizes, FLOPs, bytes it must hold.
+    /// What the chosen feed-forward experts of `tokens` tokens of `dtype` compute: sizes, FLOPs,
+    /// bytes they must hold. A shared expert isn't counted.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16, or more
-    /// tokens than 31 bits count.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16, more
+    /// tokens than 31 bits count, or experts that aren't feed-forward.
     pub fn problem(&self, tokens: usize, dtype: DType) -> Result<moe::Problem, Error> {
+        let Experts::FeedForward(_) = &self.experts else {
+            let got = format!("{:?}", self.config.kind);
+            return Err(ShapeError::new("experts of a problem", "feed-forward", got).into());
+        };
         let config = &self.config;
+        let routing = config.router.problem(tokens, config.experts)?;
+        let capacity = config.limit(tokens);
+        let sort = sorting::Problem::new(&routing, capacity, config.factors_change())?;
         Ok(moe::Problem {
-            routing: config.route.problem(tokens, config.experts)?,
-            hidden: config.hidden,
-            inter: config.inter,
-            element: element(dtype)?,
-            gated: config.gated,
-            activation: config.activation,
-            bias: config.bias,
-            capacity: config.capacity,
+            capacity,
+            row_bound: sort.row_bound(),
+            ..config.feed_forward().problem(routing, dtype)?
         })
     }
 
-    /// Router logits \[T,E\] in f32 of x \[T,H\].
+    /// x · Wgᵀ \[T,E\] in f32 of x \[T,H\].
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's,
+    /// or a router without such a matrix,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
     pub fn router_logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         self.check_input(&x)?;
-        let capability = device::capability(&x.device())?;
-        self.logits_on(x, capability.as_ref())
+        let name = self.router.config().name();
+        let matrix = self.router.matrix();
+        let matrix = matrix.ok_or_else(|| ShapeError::new("router", "one with a matrix", name))?;
+        router_logits(x, matrix)
     }
 
-    /// [`MoeLayer::router_logits`] of a checked x on a device of this capability.
-    fn logits_on(&self, x: Tensor<2>, capability: Option<&Capability>) -> Result<Tensor<2>, Error> {
-        let [tokens, hidden] = x.dims();
-        let config = &self.config;
-        let problem = routing::Problem::new(tokens, config.experts, config.route.top_k)?;
-        let element = element(x.dtype())?;
-        let plan = capability
-            .map(|device| routing::plan_logits(problem, hidden, element, device))
-            .transpose()?;
-        if tokens == 0 {
-            return Ok(Tensor::empty([0, config.experts], &x.device()));
-        }
-        let call = LogitsCall { problem, plan };
-        let router = self.router.val().into_dispatch();
-        Ok(Tensor::from_dispatch(Dispatch::moe_router_logits(
-            x.into_dispatch(),
-            router,
-            call,
-        )))
-    }
-
-    /// Sends every token of x \[.., H\] through its experts; a fixed number of launches, none of
-    /// which waits for the device.
+    /// Sends every token of x \[.., L, H\] through its experts; a fixed number of launches, none
+    /// of which waits for the device.
+    ///
+    /// Convolutional and attention experts work along sequences of L tokens; one of two
+    /// dimensions is one sequence.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<MoeOutput<D>, Error> {
+        self.forward_where(x, None)
+    }
+
+    /// [`MoeLayer::forward`] with only the experts for which `expert_mask` \[E\] is true; they
+    /// share the capacity of all.
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a mask of
+    /// another length or on another device.
+    pub fn forward_masked<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        expert_mask: Tensor<1, Bool>,
+    ) -> Result<MoeOutput<D>, Error> {
+        self.forward_where(x, Some(expert_mask))
+    }
+
+    fn forward_where<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        mask: Option<Tensor<1, Bool>>,
+    ) -> Result<MoeOutput<D>, Error> {
         self.check_input(&x)?;
+        check_mask(mask.as_ref(), self.config.experts, &x.device())?;
         let (shape, hidden) = (x.dims(), self.config.hidden);
         let tokens = shape.iter().product::<usize>() / hidden;
         if tokens == 0 {
-            return self.empty_output(shape, &x);
+            return self.empty_output(&x);
         }
-        let out = self.forward_tokens(x.reshape([tokens, hidden]), None)?;
+        let sequence = if D > 1 { shape[D - 2] } else { 1 };
+        let out = self.forward_tokens(x.reshape([tokens, hidden]), sequence, mask, None)?;
         Ok(MoeOutput {
             y: out.y.reshape(shape),
             routing: out.routing,
@@ -194,13 +247,14 @@ impl MoeLayer {
     }
 
     /// [`MoeLayer::forward`] of x \[T,H\] that waits for the device after every stage and returns
-    /// how long each took.
+    /// how long each took; stages within experts are told apart for feed-forward ones only.
     ///
     /// # Errors
     /// As [`MoeLayer::forward`].
     pub fn profile(&self, x: Tensor<2>) -> Result<Vec<(Stage, Duration)>, Error> {
         self.check_input(&x)?;
-        if x.dims()[0] == 0 {
+        let tokens = x.dims()[0];
+        if tokens == 0 {
             return Ok(Vec::new());
         }
         let clock = StageClock::default();
@@ -208,7 +262,7 @@ impl MoeLayer {
         // What was enqueued before isn't the router's; an error shows at the caller's next read.
         let _ = device.sync();
         let mut last = Instant::now();
-        self.forward_tokens(x, Some(clock.clone()))?;
+        self.forward_tokens(x, tokens, None, Some(clock.clone()))?;
         // Under Burn's fusion nothing has run yet.
         let _ = device.sync();
         let mut times = Vec::new();
@@ -219,106 +273,117 @@ impl MoeLayer {
         Ok(times)
     }
 
+    /// What chooses experts and dispatches to them.
+    pub(super) fn route_stage(&self) -> RouteStage<'_> {
+        RouteStage {
+            router: &self.router,
+            factors: self.factors.as_ref(),
+            config: &self.config,
+            choice: self.choice,
+        }
+    }
+
     fn forward_tokens(
         &self,
         x: Tensor<2>,
+        sequence: usize,
+        mask: Option<Tensor<1, Bool>>,
         clock: Option<StageClock>,
     ) -> Result<MoeOutput<2>, Error> {
-        let [tokens, _] = x.dims();
-        let device = x.device();
-        let capability = device::capability(&device)?;
-        let capability = capability.as_ref();
-        let problem = self.problem(tokens, x.dtype())?;
-        let plan = self.plan_on(problem, capability)?;
-        let logits = self.logits_on(x.clone(), capability)?;
-        let routing = choose(logits, None, &self.config.route, capability)?;
-        if let Some(clock) = &clock {
-            // A device error shows at the caller's next read; the clock only needs the wait.
-            let _ = device.sync();
-            clock.mark(Stage::Router);
-        }
-        let biases = match (&self.b_in, &self.b_out) {
-            (Some(b_in), Some(b_out)) => Biases::Present {
-                b_in: b_in.val().into_dispatch(),
-                b_out: b_out.val().into_dispatch(),
-            },
-            _ => Biases::Absent,
-        };
-        let experts = Experts {
-            w_in: self.w_in.val().into_dispatch(),
-            w_out: self.w_out.val().into_dispatch(),
-            biases,
-        };
-        let out = Dispatch::moe_experts(
-            x.into_dispatch(),
-            routing.indices.clone().into_dispatch(),
-            routing.weights.clone().into_dispatch(),
-            experts,
-            ExpertsCall {
-                problem,
-                plan,
-                clock,
-            },
-        );
-        Ok(MoeOutput {
-            y: Tensor::from_dispatch(out.y),
+        let dispatched = self.route_stage().run(&x, mask, clock.as_ref())?;
+        let Dispatched {
             routing,
-            dropped_slots: Tensor::from_dispatch(out.dropped),
+            assignment,
+            dropped,
+        } = dispatched;
+        let weights = routing.weights.clone();
+        let y = self.forward_slots(&assignment, x.clone(), (weights, sequence), clock)?;
+        let y = match (&self.shared, &self.config.shared) {
+            (Some(shared), Some(config)) => {
+                y + shared.forward(x, (config, &self.config), self.choice)?
+            }
+            _ => y,
+        };
+        Ok(MoeOutput {
+            y,
+            dropped_slots: dropped,
+            routing,
         })
+    }
+
+    fn forward_slots(
+        &self,
+        assignment: &Assignment,
+        x: Tensor<2>,
+        (weights, sequence): (Tensor<2>, usize),
+        clock: Option<StageClock>,
+    ) -> Result<Tensor<2>, Error> {
+        let slots = Slots {
+            x,
+            weights,
+            sequence,
+        };
+        let run = Run {
+            keep: self.config.keep,
+            clock,
+        };
+        self.experts.forward(assignment, slots, &self.config, run)
     }
 
     /// The output for no tokens; Burn can't reshape an empty tensor to another rank.
-    fn empty_output<const D: usize>(
-        &self,
-        shape: [usize; D],
-        x: &Tensor<D>,
-    ) -> Result<MoeOutput<D>, Error> {
+    fn empty_output<const D: usize>(&self, x: &Tensor<D>) -> Result<MoeOutput<D>, Error> {
         let (device, dtype) = (x.device(), x.dtype());
-        let rows = Tensor::<2>::empty([0, self.config.hidden], (&device, dtype));
         let capability = device::capability(&device)?;
-        let capability = capability.as_ref();
-        self.plan_on(self.problem(0, dtype)?, capability)?;
-        let logits = self.logits_on(rows, capability)?;
+        if let Experts::FeedForward(_) = &self.experts {
+            self.plan_on(self.problem(0, dtype)?, capability.as_ref())?;
+        }
         Ok(MoeOutput {
-            y: Tensor::empty(shape, (&device, dtype)),
-            routing: choose(logits, None, &self.config.route, capability)?,
-            dropped_slots: Tensor::zeros([1], &device),
+            y: Tensor::empty(x.dims(), (&device, dtype)),
+            routing: self.router.empty(&device),
+            dropped_slots: Tensor::zeros([1], (&device, DType::I32)),
         })
     }
 
-    /// The weights as they are now: records and optimizers replace them.
-    fn weights(&self) -> MoeWeights {
-        MoeWeights {
-            router: self.router.val(),
-            w_in: self.w_in.val(),
-            b_in: self.b_in.as_ref().map(Param::val),
-            w_out: self.w_out.val(),
-            b_out: self.b_out.as_ref().map(Param::val),
-        }
-    }
-
-    /// Checks x against the layer, and the layer's weights against its configuration.
-    fn check_input<const D: usize>(&self, x: &Tensor<D>) -> Result<(), Error> {
+    /// Checks x against the layer, and the layer's weights against its configuration: records and
+    /// optimizers replace them.
+    pub(super) fn check_input<const D: usize>(&self, x: &Tensor<D>) -> Result<(), Error> {
         let hidden = x.dims().last().copied().unwrap_or(0);
         ShapeError::check("last dimension of x", self.config.hidden, hidden)?;
-        let weights = self.weights();
-        self.config.check_weights(&weights)?;
-        check_same("dtype of x", x.dtype(), weights.w_in.dtype())?;
-        check_device("device of x", x.device(), &weights.w_in.device())?;
+        let like = self.check()?;
+        check_same("dtype of x", x.dtype(), like.dtype)?;
+        check_device("device of x", x.device(), &like.device)?;
         Ok(())
+    }
+
+    /// Checks the weights; returns the dtype and device they share.
+    pub(super) fn check(&self) -> Result<Like, ShapeError> {
+        let config = &self.config;
+        let like = self.experts.like()?;
+        check_same("router", self.router.config(), config.router)?;
+        self.experts.check(&like, config)?;
+        check_factors(self.factors.as_ref(), config, &like.device)?;
+        let sizes = Sizes {
+            hidden: config.hidden,
+            experts: config.experts,
+        };
+        self.router.check(&like, sizes)?;
+        if let (Some(shared), Some(shape)) = (&self.shared, &config.shared) {
+            shared.check(&like, shape, config)?;
+        }
+        Ok(like)
     }
 }
 
-/// The kernels' name of a dtype.
-pub(super) fn element(dtype: DType) -> Result<Element, ShapeError> {
-    match dtype {
-        DType::F32 => Ok(Element::F32),
-        DType::F16 => Ok(Element::F16),
-        DType::BF16 => Ok(Element::Bf16),
-        other => Err(ShapeError::new(
-            "dtype",
-            "f32, f16 or bf16",
-            format!("{other:?}"),
-        )),
-    }
+/// Checks that there are capacity factors exactly where `config` wants them, and that they fit.
+pub(super) fn check_factors(
+    factors: Option<&CapacityFactors>,
+    config: &MoeConfig,
+    device: &burn::tensor::Device,
+) -> Result<(), ShapeError> {
+    check_same(
+        "capacity factors present",
+        factors.is_some(),
+        config.factors.is_some(),
+    )?;
+    factors.map_or(Ok(()), |factors| factors.check(config.experts, device))
 }

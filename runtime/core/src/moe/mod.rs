@@ -1,13 +1,39 @@
 //! Mixture of experts: routing, experts, and the layer that joins them.
 
+mod assignment;
+mod blocks;
+mod check;
 mod config;
+mod constructors;
+mod dense;
+mod dispatch;
+pub mod experts;
+mod factors;
 mod layer;
+mod losses;
 mod route;
+pub mod routers;
+mod running;
+mod shared;
+mod statistics;
+pub mod switching;
 
+pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
 pub use config::{MoeConfig, MoeWeights};
+pub use dense::DenseRows;
+pub use experts::{Adapted, ExpertKind, Experts};
+pub use factors::{CapacityFactors, ExpertScheduler, FactorsConfig, VarianceFactors};
 pub use layer::{MoeLayer, MoeOutput};
+pub use losses::{LossWeights, Losses};
 pub use moebius_shaders::grouped_gemm::{Activation, Choice, Variant};
-pub use moebius_shaders::moe::Stage;
+pub use moebius_shaders::moe::{Keep, Stage};
 pub use moebius_shaders::permute::Capacity;
-pub use moebius_shaders::routing::Score;
+pub use moebius_shaders::routing::{Groups, Score};
 pub use route::{RouteConfig, Routing, route};
+pub use routers::{
+    DynamicConfig, ExpertChoiceConfig, HashConfig, HashKey, LearnedConfig, Router, RouterConfig,
+    SigmoidBiasConfig, SwitchConfig, TopKConfig,
+};
+pub use running::Follow;
+pub use shared::{SharedExpert, SharedExpertConfig};
+pub use statistics::LoadStatistics;

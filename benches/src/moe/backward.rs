@@ -1,0 +1,213 @@
+//! Forward and backward of one layer.
+
+use super::setup::{Purpose, Setup, random, tokens};
+use super::{MoeBench, measure_peer, tolerance};
+use crate::BenchError;
+use crate::ceiling::finish;
+use crate::oracle::{self, GradientOracle, Gradients};
+use crate::peer::{Figures, Pass, Peer};
+use crate::timing::medians;
+use burn::tensor::Tensor;
+use moebius::Error;
+use moebius::moe::{Keep, MoeLayer, MoeOutput};
+use moebius_shaders::ShapeError;
+use serde::Serialize;
+use std::time::Instant;
+
+/// FLOPs of a forward and a backward pass over those of the forward: each product has two
+/// gradients. Computing something again counts as time, not as work.
+pub const FLOPS_OF_FORWARD: u64 = 3;
+
+/// What was measured with one balance of memory and time.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrainingRun {
+    /// What the forward keeps for the backward pass.
+    pub keep: Keep,
+    /// Whether outputs and gradients, both sampled, agree with the f64 oracle.
+    pub verified: bool,
+    /// Largest relative L2 error of the sampled outputs and gradients.
+    pub max_rel_l2: f64,
+    /// Median milliseconds of a warm forward that records its graph.
+    pub forward_ms: f64,
+    /// Median milliseconds of a warm forward and backward of Σ y ∘ dy, with the gradients of x and
+    /// all weights.
+    pub median_ms: f64,
+    /// Milliseconds of the first forward and backward, kernel compilation included.
+    pub first_ms: f64,
+    /// Tokens per second.
+    pub tokens_per_s: f64,
+    /// GFLOP/s of the experts' products, [`FLOPS_OF_FORWARD`] times the forward's.
+    pub gflops: f64,
+    /// `gflops` / [`BackwardReport::peak_gflops`].
+    pub peak_share: f64,
+    /// Bytes taken from the device for layer, batch, both passes and gradients (Flex: growth of
+    /// the process at its peak, since before the first run).
+    pub device_bytes: u64,
+    /// Bytes that a forward leaves on the device for its backward pass, y and the routing included;
+    /// a model holds as much for every layer. `None` on Flex, which has no allocator to ask.
+    pub kept_bytes: Option<u64>,
+    /// PyTorch, when asked for.
+    pub peer: Option<Peer>,
+}
+
+/// What was measured; numbers mean something only when `verified`.
+#[derive(Clone, Debug, Serialize)]
+pub struct BackwardReport {
+    /// Device string, e.g. `cpu`.
+    pub device: String,
+    /// Its name.
+    pub adapter: String,
+    /// Kernel variant, `portable` for Burn's primitive operations.
+    pub variant: String,
+    /// GFLOP/s the device reached in the same run on `peak_of`.
+    pub peak_gflops: f64,
+    /// What the peak is of.
+    pub peak_of: String,
+    /// One for each balance asked for.
+    pub runs: Vec<TrainingRun>,
+}
+
+/// Verifies, then measures every balance of `keeps` in this order; `progress` is told what is being done.
+///
+/// # Errors
+/// [`BenchError`] when the device refuses or fails, the peer can't be run, or `keeps` is empty.
+pub fn run(
+    bench: &MoeBench,
+    keeps: &[Keep],
+    progress: &mut dyn FnMut(&str),
+) -> Result<BackwardReport, BenchError> {
+    let peer = measure_peer(bench, Pass::Backward, progress)?;
+    let mut report: Option<BackwardReport> = None;
+    let mut held_before = None;
+    for keep in keeps {
+        progress("making the layer");
+        let setup = Setup::new(bench, Purpose::Training(*keep))?.counting_from(held_before);
+        held_before = Some(setup.held_before());
+        let report = match &mut report {
+            Some(report) => report,
+            none => {
+                progress("measuring the peak");
+                none.insert(heading(&setup)?)
+            }
+        };
+        let run = measure(bench, *keep, &setup, progress)?;
+        report.runs.push(TrainingRun {
+            peak_share: run.gflops / report.peak_gflops,
+            peer: peer.as_ref().map(|peer| compared(peer, run.gflops)),
+            ..run
+        });
+    }
+    report.ok_or_else(|| {
+        let error = ShapeError::new("balances of memory and time", "at least 1", 0);
+        Error::from(error).into()
+    })
+}
+
+fn compared(peer: &Figures, gflops: f64) -> Peer {
+    peer.clone().compared_with(gflops * 1e9)
+}
+
+fn heading(setup: &Setup) -> Result<BackwardReport, BenchError> {
+    let (peak, peak_of) = setup.peak()?;
+    Ok(BackwardReport {
+        device: setup.opened.device.to_string(),
+        adapter: setup.opened.capability.name.clone(),
+        variant: setup.variant(),
+        peak_gflops: peak / 1e9,
+        peak_of: peak_of.to_string(),
+        runs: Vec::new(),
+    })
+}
+
+fn measure(
+    bench: &MoeBench,
+    keep: Keep,
+    setup: &Setup,
+    progress: &mut dyn FnMut(&str),
+) -> Result<TrainingRun, BenchError> {
+    progress("verifying");
+    let x = setup.x.clone().require_grad();
+    let dy = random(bench, &x.device())?;
+    finish(&setup.device)?;
+    let start = Instant::now();
+    let (out, gradients) = pass(&setup.layer, &x, &dy)?;
+    finish(&setup.device)?;
+    let first_ms = start.elapsed().as_secs_f64() * 1e3;
+    let device_bytes = setup.bytes();
+    let error = error(&setup.layer, (&x, &dy), (&out, &gradients))?;
+    drop((out, gradients));
+    let kept_bytes = kept(setup, &x)?;
+    progress("measuring");
+    let mut forward = || {
+        drop(setup.layer.forward(x.clone())?);
+        finish(&setup.device)
+    };
+    let mut both = || {
+        drop(pass(&setup.layer, &x, &dy)?);
+        finish(&setup.device)
+    };
+    let [forward, seconds] = medians([&mut forward, &mut both])?;
+    let tokens = tokens(bench)?;
+    let flops = FLOPS_OF_FORWARD * setup.layer.problem(tokens, bench.dtype)?.flops();
+    Ok(TrainingRun {
+        keep,
+        verified: error <= GRADIENTS_OVER_OUTPUTS * tolerance(bench.dtype),
+        max_rel_l2: error,
+        forward_ms: forward * 1e3,
+        median_ms: seconds * 1e3,
+        first_ms,
+        tokens_per_s: tokens as f64 / seconds,
+        gflops: flops as f64 / seconds / 1e9,
+        peak_share: 0.0,
+        device_bytes,
+        kept_bytes,
+        peer: None,
+    })
+}
+
+/// Bytes that are live after a forward and weren't before.
+fn kept(setup: &Setup, x: &Tensor<2>) -> Result<Option<u64>, BenchError> {
+    finish(&setup.device)?;
+    let before = setup.live_bytes();
+    let _out = setup.layer.forward(x.clone())?;
+    finish(&setup.device)?;
+    let after = setup.live_bytes();
+    Ok(after
+        .zip(before)
+        .map(|(after, before)| after.saturating_sub(before)))
+}
+
+/// Rounding of a gradient over that of an output: it is a product of products.
+const GRADIENTS_OVER_OUTPUTS: f64 = 2.0;
+
+/// The gradients of Σ y ∘ dy.
+fn pass(
+    layer: &MoeLayer,
+    x: &Tensor<2>,
+    dy: &Tensor<2>,
+) -> Result<(MoeOutput<2>, Gradients), BenchError> {
+    let out = layer.forward(x.clone())?;
+    let gradients = (out.y.clone() * dy.clone()).sum().backward();
+    let missing = || BenchError::Device("the backward pass leaves out a gradient".to_string());
+    let weights = layer.weights().ok_or_else(missing)?;
+    let gradients = Gradients {
+        x: x.grad(&gradients).ok_or_else(missing)?,
+        router: weights.router.grad(&gradients).ok_or_else(missing)?,
+        w_in: weights.w_in.grad(&gradients).ok_or_else(missing)?,
+        w_out: weights.w_out.grad(&gradients).ok_or_else(missing)?,
+    };
+    Ok((out, gradients))
+}
+
+/// The largest error of the sampled outputs and gradients.
+fn error(
+    layer: &MoeLayer,
+    (x, dy): (&Tensor<2>, &Tensor<2>),
+    (out, gradients): (&MoeOutput<2>, &Gradients),
+) -> Result<f64, BenchError> {
+    let forward = oracle::relative_error(layer, x, out)?;
+    let oracle = GradientOracle::new(layer, (x, dy), &out.routing)?;
+    let (_, sampled) = pass(layer, x, &oracle.sampled_dy(dy))?;
+    let router = oracle.router_error(&sampled.router);
+    Ok(forward.max(oracle.error(gradients)).max(router))
+}

@@ -1,0 +1,95 @@
+//! Few large experts against many small ones of the same FLOPs.
+
+use super::{MoeBench, MoeReport, Prepared};
+use crate::BenchError;
+use crate::timing::medians;
+use moebius::Error;
+use moebius_shaders::ShapeError;
+use serde::Serialize;
+
+/// Least tokens per second of the many over those of the few.
+pub const TARGET_RATIO: f64 = 0.7;
+/// Largest share of router, sort and combine in a forward, at hidden 1024.
+pub const TARGET_OVERHEAD: f64 = 0.1;
+
+/// What was measured; numbers mean something only when both are verified.
+#[derive(Clone, Debug, Serialize)]
+pub struct FineReport {
+    /// 8 experts of width 2H, 2 per token.
+    pub coarse: MoeReport,
+    /// 64 experts of width H/2, 8 per token.
+    pub fine: MoeReport,
+    /// Tokens per second of `fine` over those of `coarse`.
+    pub tokens_ratio: f64,
+}
+
+/// The two layers of the width, batch, type and device of `bench`.
+///
+/// # Errors
+/// [`BenchError::Refused`] for a width that can't be halved or doubled.
+pub fn layers(bench: &MoeBench) -> Result<[MoeBench; 2], BenchError> {
+    let refused = || {
+        let error = ShapeError::new("hidden", "an even number below 2^31", bench.hidden);
+        Error::from(error)
+    };
+    let double = bench.hidden.checked_mul(2).ok_or_else(refused)?;
+    if !bench.hidden.is_multiple_of(2) {
+        return Err(refused().into());
+    }
+    let of = |experts, top_k, inter| MoeBench {
+        experts,
+        top_k,
+        inter,
+        peer_torch: false,
+        ..*bench
+    };
+    Ok([of(8, 2, double), of(64, 8, bench.hidden / 2)])
+}
+
+/// Verifies both, then measures them in turns; `progress` is told what is being done.
+///
+/// # Errors
+/// [`BenchError`] as [`layers`], and when the device refuses or fails.
+pub fn compare(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<FineReport, BenchError> {
+    let [coarse_bench, fine_bench] = layers(bench)?;
+    let coarse = Prepared::new(&coarse_bench, progress)?;
+    let fine = Prepared::new(&fine_bench, progress)?;
+    progress("measuring");
+    let runs = medians([&mut || coarse.forward(), &mut || fine.forward()])?;
+    progress("measuring the peak");
+    let peak = coarse.setup.peak()?;
+    progress("measuring the stages");
+    let coarse = coarse.report(&coarse_bench, runs[0], peak)?;
+    let fine = fine.report(&fine_bench, runs[1], peak)?;
+    Ok(FineReport {
+        tokens_ratio: fine.tokens_per_s / coarse.tokens_per_s,
+        coarse,
+        fine,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::DType;
+    use moebius::Device;
+
+    #[test]
+    fn both_layers_do_the_same_work() {
+        let bench = |hidden| MoeBench {
+            hidden,
+            inter: 1,
+            experts: 1,
+            top_k: 1,
+            batch: 1,
+            seq: 1,
+            dtype: DType::F32,
+            gated: true,
+            device: Device::Flex,
+            peer_torch: true,
+        };
+        let [coarse, fine] = layers(&bench(48)).expect("an even width");
+        assert_eq!(coarse.top_k * coarse.inter, fine.top_k * fine.inter);
+        assert!(layers(&bench(3)).is_err() && layers(&bench(usize::MAX - 1)).is_err());
+    }
+}

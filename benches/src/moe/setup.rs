@@ -1,0 +1,161 @@
+//! The layer under measurement and its batch, on their device.
+
+use super::MoeBench;
+use crate::ceiling::finish;
+use crate::{BenchError, ceiling};
+use burn::tensor::{DType, Distribution, Tensor};
+use moebius::Error;
+use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer};
+use moebius_device::{Opened, memory_in_use, process_memory};
+use moebius_shaders::{ShapeError, moe};
+
+/// What the layer is made for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    /// Forward passes.
+    Inference,
+    /// Forward and backward passes.
+    Training(Keep),
+}
+
+/// The layer under measurement.
+pub(super) struct Setup {
+    pub(super) opened: Opened,
+    /// Without the recording of gradients.
+    pub(super) device: burn::tensor::Device,
+    pub(super) layer: MoeLayer,
+    pub(super) plan: Option<moe::Plan>,
+    /// \[T,H\].
+    pub(super) x: Tensor<2>,
+    held_before: u64,
+}
+
+impl Setup {
+    pub(super) fn new(bench: &MoeBench, purpose: Purpose) -> Result<Self, BenchError> {
+        let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
+        let device = moebius::open(&opened.device)?;
+        if let Some(client) = opened.client() {
+            // Pages that an earlier benchmark left for reuse would hide what this one takes.
+            client
+                .memory_cleanup()
+                .map_err(|error| BenchError::Device(error.to_string()))?;
+        }
+        let held_before = held_at_start(&opened);
+        let mut config = config(bench);
+        let on = match purpose {
+            Purpose::Inference => device.clone(),
+            Purpose::Training(keep) => {
+                config = config.with_keep(keep);
+                device.clone().autodiff()
+            }
+        };
+        let mut layer = config.init(&on)?;
+        if bench.dtype != DType::F32 {
+            layer = layer.cast(bench.dtype)?;
+        }
+        let plan = layer.plan(tokens(bench)?, bench.dtype, &on)?;
+        let x = random(bench, &on)?;
+        finish(&device)?;
+        Ok(Self {
+            opened,
+            device,
+            layer,
+            plan,
+            x,
+            held_before,
+        })
+    }
+
+    /// The same with memory counted from `earlier` bytes if that is less: what a benchmark before
+    /// this one gave back to the process's allocator alone is used again here.
+    pub(super) fn counting_from(self, earlier: Option<u64>) -> Self {
+        let held_before = self.held_before.min(earlier.unwrap_or(u64::MAX));
+        Self {
+            held_before,
+            ..self
+        }
+    }
+
+    /// Bytes held before this was made.
+    pub(super) fn held_before(&self) -> u64 {
+        self.held_before
+    }
+
+    /// Bytes taken from the device since then; the most at any time.
+    pub(super) fn bytes(&self) -> u64 {
+        held(&self.opened).saturating_sub(self.held_before)
+    }
+
+    /// Bytes of live buffers; `None` on Flex, which has no allocator to ask.
+    pub(super) fn live_bytes(&self) -> Option<u64> {
+        Some(memory_in_use(&self.opened.client()?).in_use)
+    }
+
+    /// The kernel variant, `portable` where there are no kernels.
+    pub(super) fn variant(&self) -> String {
+        let plan = self.plan.as_ref();
+        let variant = plan.map_or("portable", |plan| plan.up.variant.name());
+        variant.to_string()
+    }
+
+    /// FLOP/s of what the result is compared with, and what that is.
+    pub(super) fn peak(&self) -> Result<(f64, &'static str), BenchError> {
+        Ok(match self.opened.client() {
+            Some(client) => {
+                let rate = ceiling::multiply_adds(&client, &self.opened.capability)?;
+                (rate, "f32 multiply-adds")
+            }
+            None => (ceiling::matmul(&self.device)?, "a 1024³ f32 matmul"),
+        })
+    }
+}
+
+/// Normally distributed numbers of the shape and type of the batch.
+pub(super) fn random(bench: &MoeBench, device: &burn::tensor::Device) -> Result<Tensor<2>, Error> {
+    let normal = Distribution::Normal(0.0, 1.0);
+    let shape = [tokens(bench)?, bench.hidden];
+    Ok(Tensor::<2>::random(shape, normal, device).cast(bench.dtype))
+}
+
+/// Tokens of the batch.
+pub(super) fn tokens(bench: &MoeBench) -> Result<usize, Error> {
+    let tokens = bench.batch.checked_mul(bench.seq);
+    tokens
+        .filter(|tokens| (1..=i32::MAX as usize).contains(tokens))
+        .ok_or_else(|| {
+            let got = format!("{} x {}", bench.batch, bench.seq);
+            ShapeError::new("batch x seq", "1 to 2^31 - 1 tokens", got).into()
+        })
+}
+
+fn config(bench: &MoeBench) -> MoeConfig {
+    let activation = if bench.gated {
+        Activation::Silu
+    } else {
+        Activation::Relu
+    };
+    MoeConfig::new(bench.hidden, bench.inter, bench.experts)
+        .with_top_k(bench.top_k)
+        .with_gated(bench.gated)
+        .with_activation(activation)
+}
+
+/// Bytes taken from the device before the benchmark; on Flex the peak of the process starts anew.
+fn held_at_start(opened: &Opened) -> u64 {
+    if opened.client().is_some() {
+        return held(opened);
+    }
+    // Linux only; elsewhere there is no peak to forget.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    process_memory().map_or(0, |memory| memory.resident)
+}
+
+/// Bytes taken from the device so far.
+fn held(opened: &Opened) -> u64 {
+    match opened.client() {
+        Some(client) => memory_in_use(&client).reserved,
+        None => {
+            process_memory().map_or(0, |memory| memory.peak_resident.unwrap_or(memory.resident))
+        }
+    }
+}

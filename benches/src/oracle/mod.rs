@@ -1,0 +1,119 @@
+//! The check before the numbers: some tokens of the benchmark's batch through the f64 oracle.
+
+mod batch;
+mod gradients;
+
+pub(crate) use gradients::{GradientOracle, Gradients};
+
+use burn::tensor::{DType, Int, Tensor};
+use moebius::Error;
+use moebius::moe::{MoeLayer, MoeOutput, MoeWeights};
+use moebius_shaders::{ShapeError, moe, routing};
+
+/// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
+const SAMPLES: usize = 16;
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
+}
+
+fn indices(tensor: Tensor<2, Int>) -> Vec<u32> {
+    tensor
+        .into_data()
+        .iter::<i64>()
+        .map(|index| index as u32)
+        .collect()
+}
+
+/// `samples` of `len` indices, or as many as there are, spread evenly from the first to the last.
+pub(crate) fn spread(samples: usize, len: usize) -> impl Iterator<Item = usize> {
+    let samples = samples.min(len);
+    let last = samples.saturating_sub(1).max(1);
+    (0..samples).map(move |i| i * (len - 1) / last)
+}
+
+/// The weights of a layer that the oracle knows.
+fn weights(layer: &MoeLayer) -> Result<MoeWeights, Error> {
+    layer.weights().ok_or_else(|| {
+        let got = format!("{:?}", layer.config());
+        ShapeError::new("layer", "a router matrix and feed-forward experts", got).into()
+    })
+}
+
+/// The larger relative L2 error of the sampled tokens' router logits and outputs; infinite when a
+/// token was routed elsewhere than its logits say.
+pub(crate) fn relative_error(
+    layer: &MoeLayer,
+    x: &Tensor<2>,
+    out: &MoeOutput<2>,
+) -> Result<f64, Error> {
+    let [tokens, hidden] = x.dims();
+    let samples = SAMPLES.min(tokens);
+    let rows: Vec<i64> = spread(SAMPLES, tokens).map(|row| row as i64).collect();
+    // Without the graph, if one is recorded: checking isn't part of it.
+    let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &x.device().inner());
+    let pick = |tensor: &Tensor<2>| floats(tensor.clone().inner().select(0, rows.clone()));
+
+    let problem = moe::Problem {
+        capacity: None,
+        ..layer.problem(samples, DType::F32)?
+    };
+    let (x, logits) = (pick(x), pick(&out.routing.logits));
+    let weights = weights(layer)?;
+    let router = floats(weights.router);
+    let mut wanted = Vec::with_capacity(logits.len());
+    for row in x.chunks(hidden) {
+        wanted.extend(router.chunks(hidden).map(|column| {
+            let products = row
+                .iter()
+                .zip(column)
+                .map(|(a, b)| f64::from(*a) * f64::from(*b));
+            products.sum::<f64>()
+        }));
+    }
+    let router_error = distance(&logits, &wanted);
+    let routed = routing::reference(&problem.routing, &logits, None);
+    let chosen = out.routing.indices.clone().inner();
+    if indices(chosen.select(0, rows.clone())) != routed.indices {
+        return Ok(f64::INFINITY);
+    }
+    let (b_in, b_out) = (weights.b_in.map(floats), weights.b_out.map(floats));
+    let inputs = moe::ReferenceInputs {
+        x: &x,
+        indices: &routed.indices,
+        weights: &routed.weights,
+        w_in: &floats(weights.w_in),
+        b_in: b_in.as_deref(),
+        w_out: &floats(weights.w_out),
+        b_out: b_out.as_deref(),
+    };
+    let (want, _) = moe::reference(&problem, &inputs)?;
+    Ok(router_error.max(distance(&pick(&out.y), &want)))
+}
+
+/// ‖got − want‖ / ‖want‖, infinite when it isn't a number; two zeros are equal.
+pub(crate) fn distance(got: &[f32], want: &[f64]) -> f64 {
+    error_over(got, want, 0.0)
+}
+
+/// ‖got − want‖ / max(‖want‖, `least`), infinite when it isn't a number or the lengths differ; two
+/// zeros are equal.
+fn error_over(got: &[f32], want: &[f64], least: f64) -> f64 {
+    if got.len() != want.len() {
+        return f64::INFINITY;
+    }
+    let (mut error, mut norm) = (0.0f64, 0.0f64);
+    for (got, want) in got.iter().zip(want) {
+        error += (f64::from(*got) - want).powi(2);
+        norm += want.powi(2);
+    }
+    if error == 0.0 {
+        return 0.0;
+    }
+    let relative = error.sqrt() / norm.sqrt().max(least);
+    if relative.is_nan() {
+        f64::INFINITY
+    } else {
+        relative
+    }
+}

@@ -1,0 +1,44 @@
+//! `balance_losses {top_k}`: `logits` [T,E] → `switch`, `gshard`, `entropy`, `z` [1], `utilization` [E].
+
+use burn::tensor::Device;
+use moebius::moe::{RouteConfig, route};
+use serde::Deserialize;
+
+use super::inputs::Inputs;
+use super::route::check_top_k;
+use super::{OpError, Produced, download, download_ints, upload};
+use crate::case_file::CaseFile;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    top_k: usize,
+}
+
+pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+    let params: Params = case.params()?;
+    let mut inputs = Inputs::new(case);
+    let logits = inputs.required("logits")?;
+    inputs.finish()?;
+    let [tokens, experts] = logits.dims("[T,E]")?;
+    // Means over no tokens are undefined.
+    logits.expect_positive("[T,E]", 0)?;
+    check_top_k(params.top_k, experts)?;
+    let config = RouteConfig {
+        top_k: params.top_k,
+        ..RouteConfig::default()
+    };
+    let logits = upload(logits.floats()?, [tokens, experts], device);
+    let routing = route(logits, None, &config)?;
+    let losses = routing.losses(1)?;
+    let load = download_ints("utilization", routing.load()?)?;
+    let slots = (tokens * params.top_k) as f64;
+    let utilization = load.iter().map(|count| (*count as f64 / slots) as f32);
+    Ok(vec![
+        download("switch", losses.switch)?,
+        download("gshard", losses.gshard)?,
+        download("entropy", losses.entropy)?,
+        download("z", losses.z)?,
+        Produced::float("utilization", &[experts], utilization.collect()),
+    ])
+}

@@ -1,0 +1,233 @@
+//! `moebius train`.
+
+use std::path::Path;
+
+use anstyle::Style;
+use moebius_model::{Checkpoint, LayerLoad, Report, Text, TrainConfig, Trainer};
+use serde_json::json;
+
+use crate::args::TrainArgs;
+use crate::devices::Opened;
+use crate::error::CliError;
+use crate::progress::Progress;
+use crate::screen::{BAD, GOOD, HEADING, Outcome, Screen};
+use crate::table::Table;
+
+/// Runs `moebius train`.
+pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    // What reads files comes first: it fails sooner than a device opens.
+    let checkpoint = checkpoint(args)?;
+    let text = match &args.text {
+        Some(path) => Text::read(path)?,
+        None => Text::bundled(),
+    };
+    let opened = Opened::open(args.device)?;
+    let mut trainer = match checkpoint {
+        Some(checkpoint) => Trainer::resume(checkpoint, text, &opened.handle)?,
+        None => {
+            let config = config(args, TrainConfig::default());
+            Trainer::new(config, text, &opened.handle)?
+        }
+    };
+    title(&opened.name, &trainer, screen)?;
+    let done = trainer.steps_done();
+    let (last, seconds) = steps(args, &mut trainer, screen)?;
+    let tokens = (trainer.steps_done() - done) * trainer.config().tokens();
+    let speed = tokens as f64 / seconds;
+    result(args, &opened.name, &trainer, (last, speed), screen)
+}
+
+/// The checkpoint to go on from, if that is wanted; it must be of the training asked for.
+fn checkpoint(args: &TrainArgs) -> Result<Option<Checkpoint>, CliError> {
+    let Some(folder) = &args.checkpoint else {
+        return Ok(None);
+    };
+    if args.resume {
+        let checkpoint = Checkpoint::read(folder).map_err(moebius_model::Error::from)?;
+        checkpoint
+            .check_config(&config(args, *checkpoint.config()))
+            .map_err(moebius_model::Error::from)?;
+        return Ok(Some(checkpoint));
+    }
+    if Checkpoint::exists(folder) {
+        return Err(CliError::Usage {
+            message: format!("{} holds a checkpoint already", folder.display()),
+            hint: Some("--resume goes on with it; to begin anew, name another folder".to_owned()),
+        });
+    }
+    Ok(None)
+}
+
+/// `config` with the numbers of the command line.
+fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
+    if let Some(hidden) = args.hidden {
+        config.decoder = config.decoder.with_hidden(hidden);
+    }
+    let decoder = &mut config.decoder;
+    let numbers = [
+        (&mut decoder.layers, args.layers),
+        (&mut decoder.experts, args.experts),
+        (&mut decoder.top_k, args.top_k),
+        (&mut decoder.sequence, args.seq),
+        (&mut config.batch, args.batch),
+        (&mut config.steps, args.steps),
+    ];
+    for (number, wanted) in numbers {
+        *number = wanted.unwrap_or(*number);
+    }
+    config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
+    config.seed = args.seed.unwrap_or(config.seed);
+    config
+}
+
+fn title(device: &str, trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
+    let (config, sizes) = (trainer.config(), &trainer.config().decoder);
+    let title = format!(
+        "Training on {device} · {} layers of {}, {} experts, top-{} · {} parameters · {} steps of {} × {} bytes",
+        sizes.layers,
+        sizes.hidden,
+        sizes.experts,
+        sizes.top_k,
+        trainer.parameters(),
+        config.steps,
+        config.batch,
+        sizes.sequence,
+    );
+    screen.line(&format!("\n{}", screen.paint(HEADING, &title)))?;
+    match trainer.steps_done() {
+        0 => Ok(()),
+        step => screen.line(&format!("  goes on after step {step}")),
+    }
+}
+
+/// Trains until the last step or the one to stop at; returns the last report, if there was a step,
+/// and the seconds of all steps.
+fn steps(
+    args: &TrainArgs,
+    trainer: &mut Trainer,
+    screen: &mut Screen,
+) -> Result<(Option<Report>, f64), CliError> {
+    let progress = Progress::steps(screen, "steps", trainer.config().steps);
+    progress.skip(trainer.steps_done());
+    let stop = args
+        .stop_after
+        .map(|n| trainer.steps_done().saturating_add(n));
+    let (mut last, mut seconds) = (None, 0.0);
+    while !trainer.is_finished() && stop.is_none_or(|stop| trainer.steps_done() < stop) {
+        trainer.step()?;
+        progress.step();
+        let step = trainer.steps_done();
+        let ends = trainer.is_finished() || Some(step) == stop;
+        if !ends && !step.is_multiple_of(args.every) {
+            continue;
+        }
+        let report = trainer.report()?;
+        progress.say(&format!("loss {:.3}", report.loss));
+        progress.above(|| say(trainer, &report, screen))?;
+        if let Some(folder) = &args.checkpoint {
+            save(trainer, folder)?;
+        }
+        seconds += report.seconds;
+        last = Some(report);
+    }
+    progress.clear();
+    Ok((last, seconds))
+}
+
+fn save(trainer: &Trainer, folder: &Path) -> Result<(), CliError> {
+    let written = trainer.checkpoint()?.write(folder);
+    Ok(written.map_err(moebius_model::Error::from)?)
+}
+
+fn say(trainer: &Trainer, report: &Report, screen: &mut Screen) -> Result<(), CliError> {
+    let all = trainer.config().decoder.experts;
+    let used: Vec<String> = report
+        .layers
+        .iter()
+        .map(|layer| format!("{}/{all}", layer.used()))
+        .collect();
+    screen.line(&format!(
+        "  step {:>5}  loss {:.3}  rate {:.1e}  {:>7.0} bytes/s  experts used {}",
+        report.step,
+        report.loss,
+        report.learning_rate,
+        report.tokens_per_s,
+        used.join(" "),
+    ))?;
+    screen.object(report)
+}
+
+fn result(
+    args: &TrainArgs,
+    device: &str,
+    trainer: &Trainer,
+    (last, speed): (Option<Report>, f64),
+    screen: &mut Screen,
+) -> Result<Outcome, CliError> {
+    let first = trainer.first_loss();
+    let Some(last) = last else {
+        screen.line("  nothing left to do")?;
+        screen.object(&json!({ "device": device, "step": trainer.steps_done() }))?;
+        return Ok(Outcome::Good);
+    };
+    // A loss that isn't a number didn't fall.
+    let fell = first.is_some_and(|first| last.loss < first);
+    loads(&last.layers, screen)?;
+    let (style, verdict) = if fell {
+        (GOOD, "fell")
+    } else {
+        (BAD, "did not fall")
+    };
+    screen.line(&format!(
+        "\n  loss {} from {:.3} to {:.3} nats a byte · {speed:.0} bytes/s",
+        screen.paint(style, verdict),
+        first.unwrap_or(f32::NAN),
+        last.loss,
+    ))?;
+    if let Some(folder) = &args.checkpoint {
+        let step = trainer.steps_done();
+        screen.line(&format!(
+            "  checkpoint of step {step} in {}",
+            folder.display()
+        ))?;
+    }
+    screen.object(&json!({
+        "device": device,
+        "step": last.step,
+        "parameters": trainer.parameters(),
+        "first_loss": first,
+        "last_loss": last.loss,
+        "fell": fell,
+        "tokens_per_s": speed,
+        "layers": last.layers,
+        "checkpoint": args.checkpoint,
+    }))?;
+    Ok(if fell {
+        Outcome::Good
+    } else {
+        Outcome::Negative
+    })
+}
+
+/// How the last report's tokens were shared out.
+fn loads(layers: &[LayerLoad], screen: &mut Screen) -> Result<(), CliError> {
+    screen.line("")?;
+    let headings = ["layer", "variation", "dropped", "slots of each expert, %"];
+    let mut table = Table::new(&headings).right(&[1, 2]);
+    for (index, layer) in layers.iter().enumerate() {
+        let shares: Vec<String> = layer
+            .utilization
+            .iter()
+            .map(|share| format!("{:.1}", 100.0 * share))
+            .collect();
+        let unused = layer.used() < layer.counts.len();
+        let cells = [
+            index.to_string(),
+            format!("{:.2}", layer.coefficient_of_variation),
+            layer.dropped.to_string(),
+            shares.join(" "),
+        ];
+        table.row(cells, if unused { BAD } else { Style::new() });
+    }
+    table.print(screen)
+}

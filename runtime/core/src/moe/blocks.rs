@@ -1,0 +1,187 @@
+//! Feed-forward blocks of a GLaM-style model: dense and mixture-of-experts layers in turn.
+
+use super::assignment::Assignment;
+use super::check::{Like, check_device, check_same};
+use super::config::MoeConfig;
+use super::experts::{FeedForwardExperts, Run};
+use super::layer::{MoeLayer, MoeOutput};
+use super::route::Routing;
+use crate::Error;
+use burn::module::Module;
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
+use moebius_shaders::ShapeError;
+use serde::{Deserialize, Serialize};
+
+/// Alternating dense and mixture-of-experts blocks (Du et al. 2022).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GlamConfig {
+    /// The mixture-of-experts blocks.
+    pub moe: MoeConfig,
+    /// Width of the dense blocks.
+    pub dense_inter: usize,
+}
+
+impl GlamConfig {
+    /// Dense blocks of width `inter` and [`MoeConfig::glam`] blocks that cost a token as much.
+    pub fn new(hidden: usize, inter: usize, experts: usize) -> Self {
+        Self {
+            moe: MoeConfig::glam(hidden, inter, experts),
+            dense_inter: inter,
+        }
+    }
+
+    fn dense(&self) -> MoeConfig {
+        MoeConfig {
+            inter: self.dense_inter,
+            ..self.moe
+        }
+    }
+
+    /// `blocks` blocks: dense at even places, mixture of experts at odd ones.
+    ///
+    /// # Errors
+    /// As [`MoeConfig::init`].
+    pub fn init(&self, blocks: usize, device: &Device) -> Result<Vec<FeedForwardBlock>, Error> {
+        let block = |at: usize| -> Result<_, Error> {
+            if at % 2 == 1 {
+                return Ok(FeedForwardBlock::Moe(self.moe.init(device)?));
+            }
+            super::check::check_positive("dense_inter", self.dense_inter)?;
+            self.moe.check_size(self.dense_inter, 1)?;
+            let config = self.dense();
+            Ok(FeedForwardBlock::Dense(DenseBlock {
+                experts: config.feed_forward().init(1, device),
+                config,
+            }))
+        };
+        (0..blocks).map(block).collect()
+    }
+}
+
+/// One block; residuals and norms are the model's.
+#[derive(Module, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a model has few blocks, and Burn's modules can't be boxed"
+)]
+pub enum FeedForwardBlock {
+    /// Every token goes through the same network.
+    Dense(DenseBlock),
+    /// Every token goes through its experts.
+    Moe(MoeLayer),
+}
+
+/// What a block returns.
+#[derive(Clone, Debug)]
+pub struct BlockOutput<const D: usize> {
+    /// The shape of x.
+    pub y: Tensor<D>,
+    /// Of a mixture-of-experts block.
+    pub routing: Option<Routing>,
+    /// \[1\]: slots that reached no expert, of a mixture-of-experts block.
+    pub dropped_slots: Option<Tensor<1, Int>>,
+}
+
+impl<const D: usize> BlockOutput<D> {
+    fn dense(y: Tensor<D>) -> Self {
+        Self {
+            y,
+            routing: None,
+            dropped_slots: None,
+        }
+    }
+}
+
+impl<const D: usize> From<MoeOutput<D>> for BlockOutput<D> {
+    fn from(out: MoeOutput<D>) -> Self {
+        Self {
+            y: out.y,
+            routing: Some(out.routing),
+            dropped_slots: Some(out.dropped_slots),
+        }
+    }
+}
+
+impl FeedForwardBlock {
+    /// y of x \[.., H\].
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward`].
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<BlockOutput<D>, Error> {
+        match self {
+            Self::Dense(block) => block.forward(x).map(BlockOutput::dense),
+            Self::Moe(layer) => layer.forward(x).map(BlockOutput::from),
+        }
+    }
+
+    /// [`FeedForwardBlock::forward`] with only the experts for which `expert_mask` \[E\] is true; a
+    /// dense block has none to leave out.
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward_masked`].
+    pub fn forward_masked<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        expert_mask: Tensor<1, Bool>,
+    ) -> Result<BlockOutput<D>, Error> {
+        match self {
+            Self::Dense(block) => block.forward(x).map(BlockOutput::dense),
+            Self::Moe(layer) => layer.forward_masked(x, expert_mask).map(BlockOutput::from),
+        }
+    }
+
+    /// The same block with weights of another dtype.
+    ///
+    /// # Errors
+    /// As [`MoeLayer::cast`].
+    pub fn cast(self, dtype: DType) -> Result<Self, Error> {
+        super::check::element(dtype)?;
+        Ok(match self {
+            Self::Dense(block) => Self::Dense(DenseBlock {
+                experts: block.experts.cast(dtype),
+                ..block
+            }),
+            Self::Moe(layer) => Self::Moe(layer.cast(dtype)?),
+        })
+    }
+}
+
+/// A dense feed-forward network: the fused path with one expert that every token chooses.
+#[derive(Module, Debug)]
+pub struct DenseBlock {
+    /// Weights of one expert.
+    pub experts: FeedForwardExperts,
+    #[module(skip)]
+    config: MoeConfig,
+}
+
+impl DenseBlock {
+    /// y of x \[.., H\].
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward`].
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
+        let (shape, hidden) = (x.dims(), self.config.hidden);
+        ShapeError::check("last dimension of x", hidden, shape[D - 1])?;
+        let like = Like::of(&self.experts.w_in.val())?;
+        let feed_forward = self.config.feed_forward();
+        self.experts.check(&like, &feed_forward, 1)?;
+        check_same("dtype of x", x.dtype(), like.dtype)?;
+        check_device("device of x", x.device(), &like.device)?;
+        let tokens = shape.iter().product::<usize>() / hidden;
+        if tokens == 0 {
+            return Ok(x);
+        }
+        let x = x.reshape([tokens, hidden]);
+        let every = Assignment::single(&x)?;
+        let ones = Tensor::ones([tokens, 1], (&x.device(), DType::F32));
+        let run = Run {
+            keep: self.config.keep,
+            clock: None,
+        };
+        let y = self
+            .experts
+            .forward(&every, [x, ones], &feed_forward, run)?;
+        Ok(y.reshape(shape))
+    }
+}

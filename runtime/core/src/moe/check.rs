@@ -1,0 +1,137 @@
+//! What a layer checks before it computes.
+
+use burn::module::Param;
+use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::{Element, ShapeError};
+use std::fmt::Debug;
+
+/// The dtype and the device that all weights of a layer share.
+#[derive(Clone, Debug)]
+pub(super) struct Like {
+    pub(super) dtype: DType,
+    pub(super) device: Device,
+}
+
+impl Like {
+    /// Those of `tensor`, which must have a dtype that kernels know.
+    pub(super) fn of<const D: usize>(tensor: &Tensor<D>) -> Result<Self, ShapeError> {
+        element(tensor.dtype())?;
+        Ok(Self {
+            dtype: tensor.dtype(),
+            device: tensor.device(),
+        })
+    }
+
+    /// Checks shape, dtype and device of a weight.
+    pub(super) fn check<const D: usize>(
+        &self,
+        what: &'static str,
+        weight: &Param<Tensor<D>>,
+        shape: [usize; D],
+    ) -> Result<(), ShapeError> {
+        let weight = weight.val();
+        check_same(what, weight.dims(), shape)?;
+        check_same(what, weight.dtype(), self.dtype)?;
+        check_device(what, weight.device(), &self.device)
+    }
+
+    /// Checks a weight that is there exactly when `present`.
+    pub(super) fn check_optional<const D: usize>(
+        &self,
+        what: &'static str,
+        weight: &Option<Param<Tensor<D>>>,
+        present: bool,
+        shape: [usize; D],
+    ) -> Result<(), ShapeError> {
+        match weight {
+            Some(weight) if present => self.check(what, weight, shape),
+            None if !present => Ok(()),
+            _ => {
+                let word = |present: bool| if present { "present" } else { "absent" };
+                Err(ShapeError::new(what, word(present), word(weight.is_some())))
+            }
+        }
+    }
+}
+
+/// A parameter in another dtype; it stays a leaf, trained or frozen as before.
+pub(super) fn cast_param<const D: usize>(
+    param: Param<Tensor<D>>,
+    dtype: DType,
+) -> Param<Tensor<D>> {
+    param.map(|tensor| {
+        let trained = tensor.is_require_grad();
+        tensor.cast(dtype).detach().set_require_grad(trained)
+    })
+}
+
+/// Checks for the same device, recording gradients or not alike.
+pub(super) fn check_device(
+    what: &'static str,
+    got: Device,
+    expected: &Device,
+) -> Result<(), ShapeError> {
+    if got.is_autodiff() != expected.is_autodiff() {
+        return Err(differs(what, &got, expected));
+    }
+    check_same(what, &got, expected)
+}
+
+/// Checks that two things are the same.
+pub(super) fn check_same<T: PartialEq + Debug>(
+    what: &'static str,
+    got: T,
+    expected: T,
+) -> Result<(), ShapeError> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(differs(what, &got, &expected))
+}
+
+fn differs(what: &'static str, got: &impl Debug, expected: &impl Debug) -> ShapeError {
+    ShapeError::new(what, format!("{expected:?}"), format!("{got:?}"))
+}
+
+/// Checks that a size is at least 1.
+pub(super) fn check_positive(what: &'static str, size: usize) -> Result<(), ShapeError> {
+    if size == 0 {
+        return Err(ShapeError::new(what, "at least 1", size));
+    }
+    Ok(())
+}
+
+/// Checks that a number lies in `from..=to`, both finite.
+pub(super) fn check_within(
+    what: &'static str,
+    number: f64,
+    from: f64,
+    to: f64,
+) -> Result<(), ShapeError> {
+    if number >= from && number <= to {
+        return Ok(());
+    }
+    Err(ShapeError::new(what, format!("{from} to {to}"), number))
+}
+
+/// Checks a probability that must leave something.
+pub(super) fn check_probability(what: &'static str, number: f64) -> Result<(), ShapeError> {
+    if (0.0..1.0).contains(&number) {
+        return Ok(());
+    }
+    Err(ShapeError::new(what, "0 or more, and below 1", number))
+}
+
+/// The kernels' name of a dtype.
+pub(super) fn element(dtype: DType) -> Result<Element, ShapeError> {
+    match dtype {
+        DType::F32 => Ok(Element::F32),
+        DType::F16 => Ok(Element::F16),
+        DType::BF16 => Ok(Element::Bf16),
+        other => Err(ShapeError::new(
+            "dtype",
+            "f32, f16 or bf16",
+            format!("{other:?}"),
+        )),
+    }
+}

@@ -1,0 +1,85 @@
+//! Convolutional experts: what an expert sees of a sequence is a sequence, too.
+
+use super::{Slots, activate, bias_of, biases, stacked};
+use crate::Error;
+use crate::moe::assignment::Assignment;
+use crate::moe::check::{Like, cast_param};
+use crate::moe::config::MoeConfig;
+use crate::moe::experts::ExpertKind;
+use burn::module::{Module, Param};
+use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::ShapeError;
+
+/// Rows a convolution sees at once.
+const WIDTH: usize = 3;
+
+/// expert(x) = conv(act(conv(x))), H → F → H: convolutions of width 3, zeros beyond the ends,
+/// along the tokens of one sequence that were routed to the expert, in their order.
+///
+/// Row r sees rows r − 1, r, r + 1 of them, or r − 2, r − 1, r when causal; a weight holds the
+/// columns of these three one after the other.
+#[derive(Module, Debug)]
+pub struct ConvolutionalExperts {
+    /// \[E, F, 3H\], gated \[E, 2F, 3H\]: gate rows, then up rows.
+    pub w_in: Param<Tensor<3>>,
+    /// \[E,F\] or \[E,2F\].
+    pub b_in: Option<Param<Tensor<2>>>,
+    /// \[E, H, 3F\].
+    pub w_out: Param<Tensor<3>>,
+    /// \[E,H\].
+    pub b_out: Option<Param<Tensor<2>>>,
+}
+
+impl ConvolutionalExperts {
+    pub(super) fn new(config: &MoeConfig, device: &Device) -> Self {
+        let (e, h, f, columns) = sizes(config);
+        Self {
+            w_in: stacked([e, columns, WIDTH * h], device),
+            b_in: biases(config.bias, [e, columns], WIDTH * h, device),
+            w_out: stacked([e, h, WIDTH * f], device),
+            b_out: biases(config.bias, [e, h], WIDTH * f, device),
+        }
+    }
+
+    pub(super) fn forward(
+        &self,
+        assignment: &Assignment,
+        slots: Slots,
+        config: &MoeConfig,
+    ) -> Result<Tensor<2>, Error> {
+        let causal = matches!(config.kind, ExpertKind::Convolutional { causal: true });
+        let see = |rows| assignment.neighbours(rows, slots.sequence, causal);
+        let rows = see(assignment.gather(slots.x)?)?;
+        let rows = assignment.linear(rows, self.w_in.val(), bias_of(&self.b_in))?;
+        let rows = see(activate(rows, config))?;
+        let rows = assignment.linear(rows, self.w_out.val(), bias_of(&self.b_out))?;
+        assignment.combine(rows, Some(slots.weights))
+    }
+
+    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
+        let (e, h, f, columns) = sizes(config);
+        like.check("w_in [E, F or 2F, 3H]", &self.w_in, [e, columns, WIDTH * h])?;
+        like.check("w_out [E,H,3F]", &self.w_out, [e, h, WIDTH * f])?;
+        like.check_optional("b_in", &self.b_in, config.bias, [e, columns])?;
+        like.check_optional("b_out", &self.b_out, config.bias, [e, h])
+    }
+
+    pub(super) fn cast(self, dtype: DType) -> Self {
+        let bias = |bias: Param<Tensor<2>>| cast_param(bias, dtype);
+        Self {
+            w_in: cast_param(self.w_in, dtype),
+            b_in: self.b_in.map(bias),
+            w_out: cast_param(self.w_out, dtype),
+            b_out: self.b_out.map(bias),
+        }
+    }
+}
+
+fn sizes(config: &MoeConfig) -> (usize, usize, usize, usize) {
+    (
+        config.experts,
+        config.hidden,
+        config.inter,
+        config.columns_in(),
+    )
+}

@@ -1,0 +1,282 @@
+//! Experts: what a layer computes on the tokens of a slot.
+//!
+//! | kind | expert(x) | source |
+//! |---|---|---|
+//! | [`FeedForwardExperts`] | W_out · act(W_in · x), gated W_out · (act(G x) ∘ (U x)) | Shazeer et al. 2017; 2020 |
+//! | [`ConvolutionalExperts`] | two convolutions of width 3 along the expert's tokens of a sequence | |
+//! | [`AttentionExperts`] | self-attention among the expert's tokens of a sequence | |
+//! | [`ParameterEfficientExperts`] | one frozen feed-forward network, low-rank changes per expert | Hu et al. 2021, Houlsby et al. 2019 |
+//!
+//! Weights are stacked \[E, out, in\]. x \[.., L, H\] holds sequences of L tokens; \[T,H\] is one.
+
+mod attention;
+mod convolutional;
+mod feed_forward;
+mod parameter_efficient;
+
+pub use attention::AttentionExperts;
+pub use convolutional::ConvolutionalExperts;
+pub use feed_forward::FeedForwardExperts;
+pub use parameter_efficient::{Adaptation, AdapterWeights, LoraWeights, ParameterEfficientExperts};
+
+pub(super) use feed_forward::{FeedForwardShape, Run};
+
+use super::assignment::Assignment;
+use super::check::{Like, check_positive};
+use super::config::MoeConfig;
+use crate::Error;
+use burn::module::{Module, Param};
+use burn::tensor::{DType, Device, Tensor, activation};
+use moebius_shaders::ShapeError;
+use moebius_shaders::grouped_gemm::Activation;
+use moebius_shaders::segment_attention::MAX_HEAD_DIM;
+use serde::{Deserialize, Serialize};
+
+use super::routers::uniform;
+
+/// Which experts a layer has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ExpertKind {
+    /// Two products with the activation between, or three when gated.
+    #[default]
+    FeedForward,
+    /// Two convolutions of width 3 along the expert's tokens of a sequence.
+    Convolutional {
+        /// A token sees itself and the two before, in place of one before and one after.
+        causal: bool,
+    },
+    /// Self-attention among the expert's tokens of a sequence.
+    Attention {
+        /// Heads; they divide the width of an expert.
+        heads: usize,
+        /// A token sees itself and those before.
+        causal: bool,
+    },
+    /// A frozen network that all experts share, and a few trained weights for each.
+    ParameterEfficient {
+        /// What is trained.
+        form: Adapted,
+        /// Rank of the trained change, or width of the adapter.
+        rank: usize,
+    },
+}
+
+/// What an expert adds to the frozen network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Adapted {
+    /// Low-rank changes of both products.
+    Lora,
+    /// A small network behind it.
+    Adapter,
+}
+
+impl ExpertKind {
+    /// LoRA of rank 32.
+    pub fn lora() -> Self {
+        Self::ParameterEfficient {
+            form: Adapted::Lora,
+            rank: 32,
+        }
+    }
+
+    /// Adapters of width 32.
+    pub fn adapter() -> Self {
+        Self::ParameterEfficient {
+            form: Adapted::Adapter,
+            rank: 32,
+        }
+    }
+
+    pub(super) fn check(&self, config: &MoeConfig) -> Result<(), ShapeError> {
+        match *self {
+            Self::FeedForward | Self::Convolutional { .. } => Ok(()),
+            Self::Attention { heads, .. } => {
+                if heads == 0 || !config.inter.is_multiple_of(heads) {
+                    let expected = format!("a divisor of {} (inter)", config.inter);
+                    return Err(ShapeError::new("attention heads", expected, heads));
+                }
+                let head = config.inter / heads;
+                if head > MAX_HEAD_DIM {
+                    let expected = format!("at most {MAX_HEAD_DIM}");
+                    return Err(ShapeError::new("inter / heads", expected, head));
+                }
+                if config.gated {
+                    return Err(ShapeError::new("gated", "false for attention", true));
+                }
+                Ok(())
+            }
+            Self::ParameterEfficient { form, rank } => {
+                check_positive("rank", rank)?;
+                let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
+                let trained = match form {
+                    Adapted::Lora => rank.saturating_mul(2 * h + columns + f),
+                    Adapted::Adapter => rank.saturating_mul(2 * h),
+                };
+                let whole = h * (columns + f);
+                if trained >= whole {
+                    let expected = format!("less than {whole} trained weights an expert");
+                    let got = format!("{trained} with rank {rank}");
+                    return Err(ShapeError::new(
+                        "parameter-efficient experts",
+                        expected,
+                        got,
+                    ));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> Experts {
+        match *self {
+            Self::FeedForward => {
+                Experts::FeedForward(config.feed_forward().init(config.experts, device))
+            }
+            Self::Convolutional { .. } => {
+                Experts::Convolutional(ConvolutionalExperts::new(config, device))
+            }
+            Self::Attention { .. } => Experts::Attention(AttentionExperts::new(config, device)),
+            Self::ParameterEfficient { form, rank } => Experts::ParameterEfficient(
+                ParameterEfficientExperts::new(config, (form, rank), device),
+            ),
+        }
+    }
+}
+
+/// The experts of a layer.
+#[derive(Module, Debug)]
+pub enum Experts {
+    /// Two or three products.
+    FeedForward(FeedForwardExperts),
+    /// Convolutions.
+    Convolutional(ConvolutionalExperts),
+    /// Attention.
+    Attention(AttentionExperts),
+    /// A frozen network and small changes.
+    ParameterEfficient(ParameterEfficientExperts),
+}
+
+/// What experts compute on.
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    /// \[T,H\].
+    pub(super) x: Tensor<2>,
+    /// \[T,K\] f32.
+    pub(super) weights: Tensor<2>,
+    /// Tokens of a sequence.
+    pub(super) sequence: usize,
+}
+
+impl Experts {
+    /// y \[T,H\].
+    pub(super) fn forward(
+        &self,
+        assignment: &Assignment,
+        slots: Slots,
+        config: &MoeConfig,
+        run: Run,
+    ) -> Result<Tensor<2>, Error> {
+        match self {
+            Self::FeedForward(experts) => {
+                let (x, weights) = (slots.x, slots.weights);
+                experts.forward(assignment, [x, weights], &config.feed_forward(), run)
+            }
+            Self::Convolutional(experts) => experts.forward(assignment, slots, config),
+            Self::Attention(experts) => experts.forward(assignment, slots, config),
+            Self::ParameterEfficient(experts) => experts.forward(assignment, slots, config),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::FeedForward(_) => "feed-forward ones",
+            Self::Convolutional(_) => "convolutional ones",
+            Self::Attention(_) => "attention",
+            Self::ParameterEfficient(_) => "parameter-efficient ones",
+        }
+    }
+
+    /// The first of the weights, whose dtype and device all others share.
+    pub(super) fn like(&self) -> Result<Like, ShapeError> {
+        Like::of(&match self {
+            Self::FeedForward(experts) => experts.w_in.val(),
+            Self::Convolutional(experts) => experts.w_in.val(),
+            Self::Attention(experts) => experts.w_q.val(),
+            Self::ParameterEfficient(experts) => experts.frozen.w_in.val(),
+        })
+    }
+
+    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
+        let same = matches!(
+            (self, config.kind),
+            (Self::FeedForward(_), ExpertKind::FeedForward)
+                | (Self::Convolutional(_), ExpertKind::Convolutional { .. })
+                | (Self::Attention(_), ExpertKind::Attention { .. })
+                | (
+                    Self::ParameterEfficient(_),
+                    ExpertKind::ParameterEfficient { .. }
+                )
+        );
+        if !same {
+            let expected = format!("{:?}", config.kind);
+            return Err(ShapeError::new("experts", expected, self.name()));
+        }
+        match self {
+            Self::FeedForward(experts) => {
+                experts.check(like, &config.feed_forward(), config.experts)
+            }
+            Self::Convolutional(experts) => experts.check(like, config),
+            Self::Attention(experts) => experts.check(like, config),
+            Self::ParameterEfficient(experts) => experts.check(like, config),
+        }
+    }
+
+    pub(super) fn cast(self, dtype: DType) -> Self {
+        match self {
+            Self::FeedForward(experts) => Self::FeedForward(experts.cast(dtype)),
+            Self::Convolutional(experts) => Self::Convolutional(experts.cast(dtype)),
+            Self::Attention(experts) => Self::Attention(experts.cast(dtype)),
+            Self::ParameterEfficient(experts) => Self::ParameterEfficient(experts.cast(dtype)),
+        }
+    }
+}
+
+/// Weights \[E, out, in\] uniform in ±1/√in.
+fn stacked([experts, columns, width]: [usize; 3], device: &Device) -> Param<Tensor<3>> {
+    uniform(width).init([experts, columns, width], device)
+}
+
+/// Biases \[E, out\] uniform in ±1/√`fan_in`, where the experts have any.
+fn biases(
+    present: bool,
+    [experts, columns]: [usize; 2],
+    fan_in: usize,
+    device: &Device,
+) -> Option<Param<Tensor<2>>> {
+    present.then(|| uniform(fan_in).init([experts, columns], device))
+}
+
+fn bias_of(bias: &Option<Param<Tensor<2>>>) -> Option<Tensor<2>> {
+    bias.as_ref().map(Param::val)
+}
+
+/// act(rows), or act(first half) ∘ second half of the columns when gated.
+fn activate(rows: Tensor<2>, config: &MoeConfig) -> Tensor<2> {
+    if !config.gated {
+        return apply(rows, config.activation);
+    }
+    let gate = rows.clone().narrow(1, 0, config.inter);
+    let up = rows.narrow(1, config.inter, config.inter);
+    apply(gate, config.activation) * up
+}
+
+fn apply(rows: Tensor<2>, by: Activation) -> Tensor<2> {
+    match by {
+        Activation::Relu => activation::relu(rows),
+        Activation::Gelu => activation::gelu(rows),
+        Activation::Silu => activation::silu(rows),
+        Activation::Mish => activation::mish(rows),
+    }
+}

@@ -1,0 +1,176 @@
+//! Parameter-efficient experts: one frozen network, and little that is trained per expert.
+
+use super::{Adapted, FeedForwardExperts, Run, Slots, activate, apply, bias_of, stacked};
+use crate::Error;
+use crate::moe::assignment::Assignment;
+use crate::moe::check::{Like, cast_param};
+use crate::moe::config::MoeConfig;
+use burn::module::{Initializer, Module, Param};
+use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::ShapeError;
+
+/// Experts that share the frozen network f(x) = W_out · act(W_in · x + b_in) + b_out and differ in
+/// a [`LoraWeights`] or an [`AdapterWeights`]. At first every expert is f.
+///
+/// What doesn't depend on the expert is computed once a token, not once a slot.
+#[derive(Module, Debug)]
+pub struct ParameterEfficientExperts {
+    /// One expert's weights, which no optimizer changes.
+    pub frozen: FeedForwardExperts,
+    /// What each expert adds.
+    pub adaptation: Adaptation,
+}
+
+/// What each expert adds to the frozen network.
+#[derive(Module, Debug)]
+pub enum Adaptation {
+    /// Low-rank changes of both products.
+    Lora(LoraWeights),
+    /// A small network behind it.
+    Adapter(AdapterWeights),
+}
+
+/// W_in + B_in · A_in and W_out + B_out · A_out of rank r.
+#[derive(Module, Debug)]
+pub struct LoraWeights {
+    /// A_in \[E,r,H\].
+    pub down_in: Param<Tensor<3>>,
+    /// B_in \[E, F or 2F, r\], at first 0.
+    pub up_in: Param<Tensor<3>>,
+    /// A_out \[E,r,F\].
+    pub down_out: Param<Tensor<3>>,
+    /// B_out \[E,H,r\], at first 0.
+    pub up_out: Param<Tensor<3>>,
+}
+
+/// f(x) + U · act(D · f(x)) of width r.
+#[derive(Module, Debug)]
+pub struct AdapterWeights {
+    /// D \[E,r,H\].
+    pub down: Param<Tensor<3>>,
+    /// U \[E,H,r\], at first 0.
+    pub up: Param<Tensor<3>>,
+}
+
+impl ParameterEfficientExperts {
+    pub(super) fn new(config: &MoeConfig, (form, rank): (Adapted, usize), device: &Device) -> Self {
+        let (e, h, f, columns) = sizes(config);
+        let zeros = |shape: [usize; 3]| Initializer::Zeros.init(shape, device);
+        let adaptation = match form {
+            Adapted::Lora => Adaptation::Lora(LoraWeights {
+                down_in: stacked([e, rank, h], device),
+                up_in: zeros([e, columns, rank]),
+                down_out: stacked([e, rank, f], device),
+                up_out: zeros([e, h, rank]),
+            }),
+            Adapted::Adapter => Adaptation::Adapter(AdapterWeights {
+                down: stacked([e, rank, h], device),
+                up: zeros([e, h, rank]),
+            }),
+        };
+        Self {
+            frozen: config.feed_forward().init(1, device).no_grad(),
+            adaptation,
+        }
+    }
+
+    pub(super) fn forward(
+        &self,
+        assignment: &Assignment,
+        slots: Slots,
+        config: &MoeConfig,
+    ) -> Result<Tensor<2>, Error> {
+        let every = Assignment::single(&slots.x)?;
+        match &self.adaptation {
+            Adaptation::Lora(lora) => self.with_lora(lora, [assignment, &every], slots, config),
+            Adaptation::Adapter(adapter) => {
+                let options = (&slots.x.device(), DType::F32);
+                let ones = Tensor::ones([slots.x.dims()[0], 1], options);
+                let shape = config.feed_forward();
+                let inputs = [slots.x, ones];
+                let common = self
+                    .frozen
+                    .forward(&every, inputs, &shape, Run::default())?;
+                let rows = assignment.gather(common)?;
+                let small = assignment.linear(rows.clone(), adapter.down.val(), None)?;
+                let small = apply(small, config.activation);
+                let rows = rows + assignment.linear(small, adapter.up.val(), None)?;
+                assignment.combine(rows, Some(slots.weights))
+            }
+        }
+    }
+
+    fn with_lora(
+        &self,
+        lora: &LoraWeights,
+        [slots_of, every]: [&Assignment; 2],
+        slots: Slots,
+        config: &MoeConfig,
+    ) -> Result<Tensor<2>, Error> {
+        let change = |rows: Tensor<2>, down: &Param<Tensor<3>>, up: &Param<Tensor<3>>, bias| {
+            let small = slots_of.linear(rows, down.val(), None)?;
+            slots_of.linear(small, up.val(), bias)
+        };
+        let (w_in, b_in) = (self.frozen.w_in.val(), bias_of(&self.frozen.b_in));
+        let common = every.linear(slots.x.clone(), w_in, b_in)?;
+        let rows = slots_of.gather(slots.x)?;
+        let own = change(rows, &lora.down_in, &lora.up_in, None)?;
+        let hidden = activate(slots_of.gather(common)? + own, config);
+        // The frozen product is linear, so it follows the weighted sum of a token's slots; its
+        // bias counts once a slot, so it goes with the slots' own products.
+        let b_out = bias_of(&self.frozen.b_out);
+        let b_out = b_out.map(|bias| bias.expand([config.experts, config.hidden]));
+        let own = change(hidden.clone(), &lora.down_out, &lora.up_out, b_out)?;
+        let own = slots_of.combine(own, Some(slots.weights.clone()))?;
+        let common = slots_of.combine(hidden, Some(slots.weights))?;
+        Ok(every.linear(common, self.frozen.w_out.val(), None)? + own)
+    }
+
+    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
+        let (e, h, f, columns) = sizes(config);
+        self.frozen.check(like, &config.feed_forward(), 1)?;
+        match &self.adaptation {
+            Adaptation::Lora(lora) => {
+                let rank = lora.down_in.dims()[1];
+                like.check("down_in [E,r,H]", &lora.down_in, [e, rank, h])?;
+                like.check("up_in [E, F or 2F, r]", &lora.up_in, [e, columns, rank])?;
+                like.check("down_out [E,r,F]", &lora.down_out, [e, rank, f])?;
+                like.check("up_out [E,H,r]", &lora.up_out, [e, h, rank])
+            }
+            Adaptation::Adapter(adapter) => {
+                let rank = adapter.down.dims()[1];
+                like.check("down [E,r,H]", &adapter.down, [e, rank, h])?;
+                like.check("up [E,H,r]", &adapter.up, [e, h, rank])
+            }
+        }
+    }
+
+    pub(super) fn cast(self, dtype: DType) -> Self {
+        let weight = |weight: Param<Tensor<3>>| cast_param(weight, dtype);
+        let adaptation = match self.adaptation {
+            Adaptation::Lora(lora) => Adaptation::Lora(LoraWeights {
+                down_in: weight(lora.down_in),
+                up_in: weight(lora.up_in),
+                down_out: weight(lora.down_out),
+                up_out: weight(lora.up_out),
+            }),
+            Adaptation::Adapter(adapter) => Adaptation::Adapter(AdapterWeights {
+                down: weight(adapter.down),
+                up: weight(adapter.up),
+            }),
+        };
+        Self {
+            frozen: self.frozen.cast(dtype),
+            adaptation,
+        }
+    }
+}
+
+fn sizes(config: &MoeConfig) -> (usize, usize, usize, usize) {
+    (
+        config.experts,
+        config.hidden,
+        config.inter,
+        config.columns_in(),
+    )
+}

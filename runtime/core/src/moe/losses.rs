@@ -1,0 +1,182 @@
+//! Losses that keep experts balanced, and figures about their load.
+
+use super::route::{RouteConfig, Routing, choose, load_in_groups};
+use super::running::total;
+use crate::Error;
+use burn::tensor::{FloatDType, Int, Tensor};
+use moebius_shaders::ShapeError;
+use serde::{Deserialize, Serialize};
+
+/// Balance losses of a batch, each \[1\] f32 and differentiable through the router's probabilities
+/// or logits.
+///
+/// p are the probabilities of a token, scaled to sum 1 (softmax ones do); masked experts have 0
+/// and count in E.
+#[derive(Clone, Debug)]
+pub struct Losses {
+    /// E · Σ_e (share of the slots that chose e) · mean p_e: 1 when even, E at collapse of a
+    /// top-1 router (Fedus et al. 2022).
+    pub switch: Tensor<1>,
+    /// The same with the share of tokens whose most probable expert is e, per group of tokens,
+    /// averaged over the groups (Lepikhin et al. 2020).
+    pub gshard: Tensor<1>,
+    /// (ln E − H(q)) / ln E, q = mean p: 0 when even, 1 at collapse; 0 for one expert.
+    pub entropy: Tensor<1>,
+    /// mean (ln Σ_e exp(logit_e))²: keeps logits small (Zoph et al. 2022).
+    pub z: Tensor<1>,
+}
+
+/// What each loss counts in the sum.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LossWeights {
+    /// Of [`Losses::switch`].
+    pub switch: f64,
+    /// Of [`Losses::gshard`].
+    pub gshard: f64,
+    /// Of [`Losses::entropy`].
+    pub entropy: f64,
+    /// Of [`Losses::z`].
+    pub z: f64,
+}
+
+impl Default for LossWeights {
+    fn default() -> Self {
+        Self {
+            switch: 0.01,
+            gshard: 0.0,
+            entropy: 0.0,
+            z: 0.001,
+        }
+    }
+}
+
+impl Losses {
+    /// \[1\]: the weighted sum; a loss of weight 0 is left out, whatever it is.
+    pub fn weighted(&self, weights: &LossWeights) -> Tensor<1> {
+        let terms = [
+            (&self.switch, weights.switch),
+            (&self.gshard, weights.gshard),
+            (&self.entropy, weights.entropy),
+            (&self.z, weights.z),
+        ];
+        let used = terms.into_iter().filter(|(_, weight)| *weight != 0.0);
+        let sum = used.map(|(loss, weight)| loss.clone() * weight);
+        sum.reduce(|sum, term| sum + term)
+            .unwrap_or_else(|| self.switch.zeros_like())
+    }
+}
+
+impl Routing {
+    /// The balance losses of the batch, for GShard's in `groups` equal groups of consecutive
+    /// tokens. They are 0 for no tokens.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when `groups` doesn't divide the tokens,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't count.
+    pub fn losses(&self, groups: usize) -> Result<Losses, Error> {
+        let [tokens, experts] = self.probs.dims();
+        if groups == 0 || !tokens.is_multiple_of(groups) {
+            let expected = format!("a divisor of {tokens} (tokens)");
+            return Err(ShapeError::new("groups", expected, groups).into());
+        }
+        if tokens == 0 {
+            let zero = Tensor::zeros([1], &self.probs.device());
+            return Ok(Losses {
+                switch: zero.clone(),
+                gshard: zero.clone(),
+                entropy: zero.clone(),
+                z: zero,
+            });
+        }
+        let sums = self.probs.clone().sum_dim(1);
+        let nothing = sums.clone().equal_elem(0.0);
+        let probs = self.probs.clone() / sums.mask_fill(nothing.clone(), 1.0);
+        // Without an available expert the log-sum-exp is −∞, and says nothing about the logits.
+        let nothing = nothing.reshape([tokens]);
+        let none = nothing.clone().narrow(0, 0, 1);
+        let logsumexp = self.logsumexp.clone().mask_fill(nothing, 0.0);
+        let mean = probs.clone().mean_dim(0);
+        let share = share(self.load()?.unsqueeze());
+        Ok(Losses {
+            switch: total(share * mean.clone()) * experts as f64,
+            gshard: self.gshard(probs, groups)?,
+            // A mask is one for all tokens.
+            entropy: entropy_gap(mean).mask_fill(none, 0.0),
+            z: total(logsumexp.powi_scalar(2).unsqueeze()) / tokens as f64,
+        })
+    }
+
+    fn gshard(&self, probs: Tensor<2>, groups: usize) -> Result<Tensor<1>, Error> {
+        let [tokens, experts] = probs.dims();
+        let first = RouteConfig {
+            top_k: 1,
+            ..RouteConfig::default()
+        };
+        // Ties go to the lowest expert, as in every router; Burn's argmax promises no order.
+        let first = choose(probs.clone().detach(), None, None, &first)?.indices;
+        let share = share(load_in_groups(first, experts, groups)?);
+        let mean = probs
+            .reshape([groups, tokens / groups, experts])
+            .mean_dim(1);
+        let mean = mean.reshape([groups, experts]);
+        Ok(total(share * mean) * (experts as f64 / groups as f64))
+    }
+}
+
+/// Every row of counts divided by its sum; 0 where that is 0.
+fn share(counts: Tensor<2, Int>) -> Tensor<2> {
+    let counts = counts.cast(FloatDType::F32);
+    let sums = counts.clone().sum_dim(1).clamp_min(1.0);
+    counts / sums
+}
+
+/// (ln E − H(q)) / ln E of q \[1,E\], which sums to 1.
+///
+/// Near balance both terms are ln E, and f32 loses their difference. With d = E·q − 1, which sums
+/// to 0, ln E − H(q) = Σ f(d) / E where f(d) = (1 + d) ln(1 + d) − d ≥ 0: experts don't cancel, and
+/// within one expert a series takes over where the logarithm's error would show.
+fn entropy_gap(q: Tensor<2>) -> Tensor<1> {
+    const SERIES_BELOW: f64 = 0.25;
+    let experts = q.dims()[1] as f64;
+    if experts == 1.0 {
+        return total(q.zeros_like());
+    }
+    let ratio = q * experts;
+    let d = ratio.clone() - 1.0;
+    // f(d) = d² Σ (−d)ⁿ / ((n + 1)(n + 2)); what eight terms leave out is 4e-7 of it.
+    let mut series = d.zeros_like();
+    for n in (0..8).rev() {
+        series = series * -d.clone() + 1.0 / f64::from((n + 1) * (n + 2));
+    }
+    let near = series * d.clone() * d.clone();
+    // 0 · ln 0 is 0; the bound keeps the logarithm and its gradient finite.
+    let ratio = ratio.clamp_min(1e-30);
+    let far = ratio.clone() * ratio.log() - d.clone();
+    let gap = far.mask_where(d.abs().lower_elem(SERIES_BELOW), near);
+    total(gap) / (experts * experts.ln())
+}
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+mod tests {
+    use super::entropy_gap;
+    use burn::tensor::{Device, Tensor};
+
+    #[test]
+    fn entropy_keeps_its_digits_near_balance_and_far_from_it() {
+        for step in [0.0, 1e-4, 1e-2, 0.2, 0.26, 0.5, 0.999] {
+            let sign = |e: usize| if e.is_multiple_of(2) { step } else { -step };
+            let q: Vec<f64> = (0..8).map(|e| (1.0 + sign(e)) / 8.0).collect();
+            let rounded: Vec<f32> = q.iter().map(|q| *q as f32).collect();
+            let q32 = Tensor::<1>::from_floats(&rounded[..], &Device::flex());
+            let got: f32 = entropy_gap(q32.unsqueeze()).into_scalar();
+            let want = q.iter().map(|q| q * (8.0 * q).ln()).sum::<f64>() / 8f64.ln();
+            let error = (f64::from(got) - want).abs();
+            assert!(error <= 2e-5 * want + 1e-12, "{step}: {got} for {want}");
+        }
+        let one = Tensor::<2>::from_floats([[1.0, 0.0, 0.0]], &Device::flex());
+        let collapsed: f32 = entropy_gap(one).into_scalar();
+        assert!((collapsed - 1.0).abs() < 1e-6);
+    }
+}

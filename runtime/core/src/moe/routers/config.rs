@@ -1,0 +1,343 @@
+//! Configurations of the routers.
+
+use super::{
+    DynamicRouter, ExpertChoiceRouter, HashRouter, LearnedRouter, Router, SigmoidBiasRouter, Sizes,
+    SwitchRouter, TopKRouter,
+};
+use crate::Error;
+use crate::moe::check::{check_positive, check_probability, check_within};
+use crate::moe::route::RouteConfig;
+use crate::moe::running::Follow;
+use burn::tensor::Device;
+use moebius_shaders::routing::{self, Score};
+use moebius_shaders::{ShapeError, permute::Capacity};
+use serde::{Deserialize, Serialize};
+
+/// Which router a layer has, and how it behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RouterConfig {
+    /// The K largest logits.
+    TopK(TopKConfig),
+    /// The largest logit.
+    Switch(SwitchConfig),
+    /// By hash.
+    Hash(HashConfig),
+    /// By an MLP.
+    Learned(LearnedConfig),
+    /// By logits and usage.
+    Dynamic(DynamicConfig),
+    /// By sigmoid scores and a balancing bias.
+    SigmoidBias(SigmoidBiasConfig),
+    /// Experts choose tokens.
+    ExpertChoice(ExpertChoiceConfig),
+}
+
+/// [`TopKRouter`]: the K largest of x · Wgᵀ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TopKConfig {
+    /// How many, how they are scored, and in which order.
+    pub route: RouteConfig,
+    /// Probability with which training sets an element of x to 0 before the logits.
+    pub dropout: f64,
+    /// Standard deviation of the normal noise that training adds to the logits.
+    pub noise_std: f64,
+    /// Logits have a bias \[E\] (gpt-oss).
+    pub bias: bool,
+}
+
+/// [`SwitchRouter`]: one expert, weighted by its probability.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwitchConfig {
+    /// Training multiplies logits by a number uniform in 1 − jitter to 1 + jitter.
+    pub jitter: f64,
+}
+
+impl Default for SwitchConfig {
+    fn default() -> Self {
+        Self { jitter: 0.01 }
+    }
+}
+
+/// What a hash is taken of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HashKey {
+    /// The place of the token in its sequence of that many tokens.
+    Position {
+        /// Tokens in a sequence, at least 1.
+        sequence: usize,
+    },
+    /// The values of the token, as f32 bits.
+    Content,
+}
+
+/// [`HashRouter`]: K distinct experts by hash, each with weight 1/K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HashConfig {
+    /// Experts per token.
+    pub top_k: usize,
+    /// What is hashed.
+    pub key: HashKey,
+    /// Another seed is another hash.
+    pub seed: u32,
+}
+
+impl Default for HashConfig {
+    fn default() -> Self {
+        Self {
+            top_k: 2,
+            key: HashKey::Content,
+            seed: 0,
+        }
+    }
+}
+
+/// [`LearnedRouter`]: Linear(H,R) + ReLU, `layers` − 1 times Linear(R,R) + ReLU, Linear(R,E).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LearnedConfig {
+    /// How experts are chosen by the logits.
+    pub route: RouteConfig,
+    /// Width R.
+    pub width: usize,
+    /// Layers before the last.
+    pub layers: usize,
+}
+
+impl Default for LearnedConfig {
+    fn default() -> Self {
+        Self {
+            route: RouteConfig::default(),
+            width: 512,
+            layers: 2,
+        }
+    }
+}
+
+/// [`DynamicRouter`]: top-k with a token's demand for capacity, and capacity factors that follow
+/// the load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DynamicConfig {
+    /// How experts are chosen by the logits.
+    pub route: RouteConfig,
+    /// How usage and capacity factors follow the load; the bounds are the factors'.
+    pub follow: Follow,
+}
+
+impl Default for DynamicConfig {
+    fn default() -> Self {
+        Self {
+            route: RouteConfig::default(),
+            follow: Follow::new(0.01, 0.5, 2.0),
+        }
+    }
+}
+
+/// [`SigmoidBiasRouter`]: sigmoid scores, and a bias that balances the selection.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SigmoidBiasConfig {
+    /// How experts are chosen; `score` must be [`Score::Sigmoid`].
+    pub route: RouteConfig,
+    /// Step of a bias in one training forward.
+    pub rate: f64,
+}
+
+impl Default for SigmoidBiasConfig {
+    fn default() -> Self {
+        Self {
+            route: RouteConfig {
+                score: Score::Sigmoid,
+                ..RouteConfig::default()
+            },
+            rate: 0.001,
+        }
+    }
+}
+
+/// [`ExpertChoiceRouter`]: every expert takes its min(T, ⌈T · factor / E⌉) best tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExpertChoiceConfig {
+    /// Experts a token gets on average.
+    pub factor: f64,
+}
+
+impl ExpertChoiceConfig {
+    /// What each of `experts` experts takes of `tokens` tokens, unless factors change it.
+    pub(crate) fn capacity(&self, tokens: usize, experts: usize, changing: bool) -> Capacity {
+        let taken = (tokens as f64 * self.factor / experts as f64).ceil() as usize;
+        Capacity {
+            // So small that the least capacity, an exact number, decides.
+            factor: f64::MIN_POSITIVE,
+            min: if changing { 1 } else { taken.min(tokens) },
+        }
+    }
+}
+
+impl Default for ExpertChoiceConfig {
+    fn default() -> Self {
+        Self { factor: 2.0 }
+    }
+}
+
+impl Default for RouterConfig {
+    fn default() -> Self {
+        Self::TopK(TopKConfig::default())
+    }
+}
+
+impl From<RouteConfig> for RouterConfig {
+    fn from(route: RouteConfig) -> Self {
+        Self::TopK(TopKConfig {
+            route,
+            ..TopKConfig::default()
+        })
+    }
+}
+
+impl RouterConfig {
+    /// Its name in errors and configurations.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TopK(_) => "top_k",
+            Self::Switch(_) => "switch",
+            Self::Hash(_) => "hash",
+            Self::Learned(_) => "learned",
+            Self::Dynamic(_) => "dynamic",
+            Self::SigmoidBias(_) => "sigmoid_bias",
+            Self::ExpertChoice(_) => "expert_choice",
+        }
+    }
+
+    /// Slots of a token K: E where experts choose, because any of them may.
+    pub fn choices(&self, experts: usize) -> usize {
+        match self {
+            Self::Switch(_) => 1,
+            Self::Hash(config) => config.top_k,
+            Self::ExpertChoice(_) => experts,
+            _ => self.route().top_k,
+        }
+    }
+
+    /// Experts that must stay when training leaves some out.
+    pub(crate) fn fewest_experts(&self) -> usize {
+        match self {
+            Self::ExpertChoice(_) => 1,
+            _ => self.choices(1),
+        }
+    }
+
+    /// The same with `top_k` experts per token; a switch keeps its one, and where experts choose
+    /// there is no such number.
+    pub fn with_top_k(mut self, top_k: usize) -> Self {
+        match &mut self {
+            Self::TopK(config) => config.route.top_k = top_k,
+            Self::Hash(config) => config.top_k = top_k,
+            Self::Learned(config) => config.route.top_k = top_k,
+            Self::Dynamic(config) => config.route.top_k = top_k,
+            Self::SigmoidBias(config) => config.route.top_k = top_k,
+            Self::Switch(_) | Self::ExpertChoice(_) => {}
+        }
+        self
+    }
+
+    /// How scores and weights come from logits; that of the closest top-k where the router isn't
+    /// one.
+    pub(crate) fn route(&self) -> RouteConfig {
+        match self {
+            Self::TopK(config) => config.route,
+            Self::Learned(config) => config.route,
+            Self::Dynamic(config) => config.route,
+            Self::SigmoidBias(config) => config.route,
+            Self::Switch(_) | Self::ExpertChoice(_) => RouteConfig {
+                top_k: 1,
+                renormalize: false,
+                ..RouteConfig::default()
+            },
+            Self::Hash(config) => RouteConfig {
+                top_k: config.top_k,
+                ..RouteConfig::default()
+            },
+        }
+    }
+
+    /// The problem of `tokens` tokens: slots and scores.
+    pub(crate) fn problem(
+        &self,
+        tokens: usize,
+        experts: usize,
+    ) -> Result<routing::Problem, ShapeError> {
+        match self {
+            Self::ExpertChoice(_) => routing::Problem::new(tokens, experts, experts),
+            _ => self.route().problem(tokens, experts),
+        }
+    }
+
+    pub(crate) fn check(&self, experts: usize) -> Result<(), ShapeError> {
+        self.problem(1, experts)?;
+        match self {
+            Self::TopK(config) => {
+                check_probability("router dropout", config.dropout)?;
+                check_within("router noise_std", config.noise_std, 0.0, f64::MAX)
+            }
+            Self::Switch(config) => check_probability("router jitter", config.jitter),
+            Self::Hash(config) => config.check(experts),
+            Self::Learned(config) => {
+                check_positive("router width", config.width)?;
+                check_positive("router layers", config.layers)
+            }
+            Self::Dynamic(config) => config.follow.check(),
+            Self::SigmoidBias(config) => {
+                check_within("rate of the router bias", config.rate, 0.0, f64::MAX)?;
+                let sigmoid =
+                    config.route.score == Score::Sigmoid && !config.route.softmax_after_topk;
+                if !sigmoid {
+                    let got = format!("{:?}", config.route);
+                    return Err(ShapeError::new("score", "sigmoid scores", got));
+                }
+                Ok(())
+            }
+            Self::ExpertChoice(config) => Capacity::new(config.factor, 1).map(drop),
+        }
+    }
+
+    /// A router of tokens of width `hidden` to `experts` experts, with weights uniform in
+    /// ±1/√fan_in.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a size of 0 or a value out of its range.
+    pub fn init(&self, hidden: usize, experts: usize, device: &Device) -> Result<Router, Error> {
+        check_positive("hidden", hidden)?;
+        check_positive("experts", experts)?;
+        self.check(experts)?;
+        let sizes = Sizes { hidden, experts };
+        Ok(match *self {
+            Self::TopK(config) => Router::TopK(TopKRouter::new(config, sizes, device)),
+            Self::Switch(config) => Router::Switch(SwitchRouter::new(config, sizes, device)),
+            Self::Hash(config) => Router::Hash(HashRouter::new(config, sizes)),
+            Self::Learned(config) => Router::Learned(LearnedRouter::new(config, sizes, device)),
+            Self::Dynamic(config) => Router::Dynamic(DynamicRouter::new(config, sizes, device)),
+            Self::SigmoidBias(config) => {
+                Router::SigmoidBias(SigmoidBiasRouter::new(config, sizes, device))
+            }
+            Self::ExpertChoice(config) => {
+                Router::ExpertChoice(ExpertChoiceRouter::new(config, sizes, device))
+            }
+        })
+    }
+}
+
+impl HashConfig {
+    fn check(&self, experts: usize) -> Result<(), ShapeError> {
+        if let HashKey::Position { sequence } = self.key {
+            check_positive("sequence of the hashed position", sequence)?;
+        }
+        routing::Problem::new(1, experts, self.top_k).map(drop)
+    }
+}

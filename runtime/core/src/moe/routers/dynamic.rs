@@ -1,0 +1,118 @@
+//! Top-k that evens out usage, most for tokens that ask for capacity.
+
+use super::learned::RouterLinear;
+use super::{Batch, DynamicConfig, MATRIX, Routed, Routes, Sizes, matrix};
+use crate::Error;
+use crate::moe::assignment::Assignment;
+use crate::moe::check::{Like, cast_param};
+use crate::moe::route::{choose, router_logits};
+use crate::moe::running::{Follow, check_state, constant, follow, relative_load, value};
+use burn::module::{Module, Param, RunningState};
+use burn::tensor::activation::{relu, sigmoid};
+use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::ShapeError;
+
+/// Pull of the usage on the logits of every token.
+const USAGE_PENALTY: f64 = 0.1;
+
+/// logits_te = x_t · Wg_e + c_t · (1 − u_e) − 0.1 · u_e, then top-k.
+///
+/// c_t = σ(MLP(x_t)), H → ⌈H/4⌉ → 1 with ReLU, is the token's demand for capacity; u_e the running
+/// share of slots that chose expert e. Capacity factors follow each expert's load relative to an
+/// even one; the layer drops by them. Both change in training only, after they were used.
+#[derive(Module, Debug)]
+pub struct DynamicRouter {
+    /// Wg \[E,H\].
+    pub weight: Param<Tensor<2>>,
+    /// H → ⌈H/4⌉.
+    pub demand_in: RouterLinear,
+    /// ⌈H/4⌉ → 1.
+    pub demand_out: RouterLinear,
+    /// u \[E\], at first 1/E.
+    pub usage: RunningState<Tensor<1>>,
+    /// \[E\]: capacity factors, at first 1.
+    pub factors: RunningState<Tensor<1>>,
+    #[module(skip)]
+    pub(super) config: DynamicConfig,
+    #[module(skip)]
+    sizes: Sizes,
+}
+
+impl DynamicRouter {
+    pub(super) fn new(config: DynamicConfig, sizes: Sizes, device: &Device) -> Self {
+        let Sizes { hidden, experts } = sizes;
+        Self {
+            weight: matrix(sizes, device),
+            demand_in: RouterLinear::new([hidden.div_ceil(4), hidden], device),
+            demand_out: RouterLinear::new([1, hidden.div_ceil(4)], device),
+            usage: constant(1.0 / experts as f64, experts, device),
+            factors: constant(1.0, experts, device),
+            config,
+            sizes,
+        }
+    }
+
+    /// \[E\]: the capacity factors now.
+    pub fn capacity_factors(&self) -> Tensor<1> {
+        value(&self.factors)
+    }
+
+    /// c \[T,1\] in f32.
+    fn demand(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        let rows = Assignment::single(&x)?;
+        let hidden = relu(self.demand_in.forward(&rows, x)?);
+        let demand = self.demand_out.forward(&rows, hidden)?;
+        Ok(sigmoid(demand.cast(DType::F32)))
+    }
+}
+
+impl Routes for DynamicRouter {
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn route(&self, batch: Batch) -> Result<Routed, Error> {
+        let training = batch.training();
+        let logits = router_logits(batch.x.clone(), self.weight.val())?;
+        let usage = value(&self.usage).unsqueeze::<2>();
+        let free = usage.clone().neg() + 1.0;
+        let logits = logits + self.demand(batch.x)? * free - usage * USAGE_PENALTY;
+        let routing = choose(logits, batch.mask, None, &self.config.route)?;
+        if training {
+            let load = relative_load(routing.load()?);
+            let how = &self.config.follow;
+            let share = load.clone() / self.sizes.experts as f64;
+            follow(&self.usage, share, &Follow::new(how.rate, 0.0, 1.0));
+            follow(&self.factors, load, how);
+        }
+        Ok(routing.into())
+    }
+
+    fn check(&self, like: &Like) -> Result<(), ShapeError> {
+        let Sizes { hidden, experts } = self.sizes;
+        check_state(
+            "usage of the router [E]",
+            &self.usage,
+            experts,
+            &like.device,
+        )?;
+        check_state(
+            "factors of the router [E]",
+            &self.factors,
+            experts,
+            &like.device,
+        )?;
+        like.check(MATRIX, &self.weight, [experts, hidden])?;
+        self.demand_in.check(like, [hidden.div_ceil(4), hidden])?;
+        self.demand_out.check(like, [1, hidden.div_ceil(4)])
+    }
+
+    fn cast(self, dtype: DType) -> Self {
+        Self {
+            weight: cast_param(self.weight, dtype),
+            demand_in: self.demand_in.cast(dtype),
+            demand_out: self.demand_out.cast(dtype),
+            ..self
+        }
+    }
+}

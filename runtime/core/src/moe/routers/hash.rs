@@ -1,0 +1,68 @@
+//! Experts by hash: nothing is learned, nothing collapses.
+
+use super::{Batch, HashConfig, Routed, Routes, Sizes};
+use crate::Error;
+use crate::moe::check::Like;
+use crate::moe::route::{Routing, hash_route};
+use crate::moe::running::total;
+use burn::module::Module;
+use burn::tensor::{DType, FloatDType, Tensor};
+use moebius_shaders::ShapeError;
+
+/// K distinct available experts by an integer hash of a token's position or values, each with
+/// weight 1/K.
+///
+/// There are no logits: they are 0, and the probabilities are the weights.
+#[derive(Module, Debug)]
+pub struct HashRouter {
+    #[module(skip)]
+    pub(super) config: HashConfig,
+    #[module(skip)]
+    sizes: Sizes,
+}
+
+impl HashRouter {
+    pub(super) fn new(config: HashConfig, sizes: Sizes) -> Self {
+        Self { config, sizes }
+    }
+}
+
+impl Routes for HashRouter {
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn route(&self, batch: Batch) -> Result<Routed, Error> {
+        let (tokens, experts) = (batch.x.dims()[0], self.sizes.experts);
+        let device = batch.x.device();
+        let available = match &batch.mask {
+            Some(mask) => total(mask.clone().int().cast(FloatDType::F32).unsqueeze()),
+            None => Tensor::full([1], experts as f64, (&device, DType::F32)),
+        };
+        let (indices, weights) = hash_route(batch.x.detach(), batch.mask, experts, &self.config)?;
+        // One column more takes the slots without an expert, whose weight is 0.
+        let columns = Tensor::zeros([tokens, experts + 1], (&device, DType::F32));
+        let probs = columns.scatter(
+            1,
+            indices.clone(),
+            weights.clone(),
+            burn::tensor::IndexingUpdateOp::Add,
+        );
+        Ok(Routing {
+            indices,
+            weights,
+            probs: probs.narrow(1, 0, experts),
+            logits: Tensor::zeros([tokens, experts], (&device, DType::F32)),
+            logsumexp: available.log().expand([tokens]),
+        }
+        .into())
+    }
+
+    fn check(&self, _: &Like) -> Result<(), ShapeError> {
+        Ok(())
+    }
+
+    fn cast(self, _: DType) -> Self {
+        self
+    }
+}

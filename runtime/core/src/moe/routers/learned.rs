@@ -1,0 +1,113 @@
+//! Top-k of an MLP's logits.
+
+use super::{Batch, LearnedConfig, Routed, Routes, Sizes, uniform};
+use crate::Error;
+use crate::moe::assignment::Assignment;
+use crate::moe::check::{Like, cast_param};
+use crate::moe::route::{choose, router_logits};
+use burn::module::{Module, Param};
+use burn::tensor::activation::relu;
+use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::ShapeError;
+
+/// x · Wᵀ + b, computed like an expert's product: a row doesn't depend on the others.
+#[derive(Module, Debug)]
+pub struct RouterLinear {
+    /// \[out, in\].
+    pub weight: Param<Tensor<2>>,
+    /// \[out\].
+    pub bias: Param<Tensor<1>>,
+}
+
+impl RouterLinear {
+    pub(super) fn new([columns, width]: [usize; 2], device: &Device) -> Self {
+        Self {
+            weight: uniform(width).init([columns, width], device),
+            bias: uniform(width).init([columns], device),
+        }
+    }
+
+    /// Of the rows that `rows` assigns.
+    pub(super) fn forward(&self, rows: &Assignment, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        let bias = self.bias.val().unsqueeze();
+        rows.linear(x, self.weight.val().unsqueeze(), Some(bias))
+    }
+
+    pub(super) fn check(&self, like: &Like, shape: [usize; 2]) -> Result<(), ShapeError> {
+        like.check("weight of a router layer [out, in]", &self.weight, shape)?;
+        like.check("bias of a router layer [out]", &self.bias, [shape[0]])
+    }
+
+    pub(super) fn cast(self, dtype: DType) -> Self {
+        Self {
+            weight: cast_param(self.weight, dtype),
+            bias: cast_param(self.bias, dtype),
+        }
+    }
+}
+
+/// logits = MLP(x): ReLU layers of width R, and a last product without bias; then top-k.
+#[derive(Module, Debug)]
+pub struct LearnedRouter {
+    /// H → R, R → R, ...
+    pub layers: Vec<RouterLinear>,
+    /// \[E,R\].
+    pub weight: Param<Tensor<2>>,
+    #[module(skip)]
+    pub(super) config: LearnedConfig,
+    #[module(skip)]
+    sizes: Sizes,
+}
+
+impl LearnedRouter {
+    pub(super) fn new(config: LearnedConfig, sizes: Sizes, device: &Device) -> Self {
+        let layer = |at| RouterLinear::new(shape(&config, sizes, at), device);
+        Self {
+            layers: (0..config.layers).map(layer).collect(),
+            weight: uniform(config.width).init([sizes.experts, config.width], device),
+            config,
+            sizes,
+        }
+    }
+}
+
+/// \[out, in\] of layer `at`.
+fn shape(config: &LearnedConfig, sizes: Sizes, at: usize) -> [usize; 2] {
+    let width = if at == 0 { sizes.hidden } else { config.width };
+    [config.width, width]
+}
+
+impl Routes for LearnedRouter {
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn route(&self, batch: Batch) -> Result<Routed, Error> {
+        let rows = Assignment::single(&batch.x)?;
+        let mut x = batch.x;
+        for layer in &self.layers {
+            x = relu(layer.forward(&rows, x)?);
+        }
+        let logits = router_logits(x, self.weight.val())?;
+        Ok(choose(logits, batch.mask, None, &self.config.route)?.into())
+    }
+
+    fn check(&self, like: &Like) -> Result<(), ShapeError> {
+        let (config, sizes) = (&self.config, self.sizes);
+        ShapeError::check("router layers", config.layers, self.layers.len())?;
+        for (at, layer) in self.layers.iter().enumerate() {
+            layer.check(like, shape(config, sizes, at))?;
+        }
+        let last = [sizes.experts, config.width];
+        like.check("last weight of the router [E,R]", &self.weight, last)
+    }
+
+    fn cast(self, dtype: DType) -> Self {
+        let layers = self.layers.into_iter().map(|layer| layer.cast(dtype));
+        Self {
+            layers: layers.collect(),
+            weight: cast_param(self.weight, dtype),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The largest logit (Switch Transformer).
+
+use super::{Batch, MATRIX, Routed, Routes, Sizes, SwitchConfig, matrix};
+use crate::Error;
+use crate::moe::check::{Like, cast_param};
+use crate::moe::route::{RouteConfig, choose, router_logits};
+use burn::module::{Module, Param};
+use burn::tensor::{DType, Device, Distribution, Tensor};
+use moebius_shaders::ShapeError;
+use moebius_shaders::routing::Score;
+
+/// The expert of the largest logit, weighted by its softmax probability, never renormalised: the
+/// router would get no gradient otherwise.
+///
+/// In training logits are multiplied by a number uniform in 1 ± `jitter`.
+#[derive(Module, Debug)]
+pub struct SwitchRouter {
+    /// Wg \[E,H\].
+    pub weight: Param<Tensor<2>>,
+    #[module(skip)]
+    pub(super) config: SwitchConfig,
+    #[module(skip)]
+    sizes: Sizes,
+}
+
+impl SwitchRouter {
+    pub(super) fn new(config: SwitchConfig, sizes: Sizes, device: &Device) -> Self {
+        Self {
+            weight: matrix(sizes, device),
+            config,
+            sizes,
+        }
+    }
+}
+
+impl Routes for SwitchRouter {
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn route(&self, batch: Batch) -> Result<Routed, Error> {
+        let (training, jitter) = (batch.training(), self.config.jitter);
+        let mut logits = router_logits(batch.x, self.weight.val())?;
+        if training && jitter > 0.0 {
+            let uniform = Distribution::Uniform(1.0 - jitter, 1.0 + jitter);
+            logits = logits.clone() * logits.random_like(uniform);
+        }
+        let route = RouteConfig {
+            top_k: 1,
+            score: Score::Softmax,
+            renormalize: false,
+            ..RouteConfig::default()
+        };
+        Ok(choose(logits, batch.mask, None, &route)?.into())
+    }
+
+    fn check(&self, like: &Like) -> Result<(), ShapeError> {
+        let Sizes { hidden, experts } = self.sizes;
+        like.check(MATRIX, &self.weight, [experts, hidden])
+    }
+
+    fn cast(self, dtype: DType) -> Self {
+        Self {
+            weight: cast_param(self.weight, dtype),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The K largest logits.
+
+use super::{Batch, MATRIX, Routed, Routes, Sizes, TopKConfig, matrix, uniform};
+use crate::Error;
+use crate::moe::check::{Like, cast_param};
+use crate::moe::route::{choose, router_logits};
+use burn::module::{Module, Param};
+use burn::nn::{Dropout, DropoutConfig};
+use burn::tensor::{DType, Device, Distribution, Tensor};
+use moebius_shaders::ShapeError;
+
+/// logits = x · Wgᵀ (+ b); the K largest, in the order of [`TopKConfig::route`].
+///
+/// In training x loses elements to `dropout`, and the logits get normal noise of `noise_std`.
+#[derive(Module, Debug)]
+pub struct TopKRouter {
+    /// Wg \[E,H\].
+    pub weight: Param<Tensor<2>>,
+    /// \[E\].
+    pub bias: Option<Param<Tensor<1>>>,
+    dropout: Dropout,
+    #[module(skip)]
+    pub(super) config: TopKConfig,
+    #[module(skip)]
+    sizes: Sizes,
+}
+
+impl TopKRouter {
+    pub(super) fn new(config: TopKConfig, sizes: Sizes, device: &Device) -> Self {
+        let bias = || uniform(sizes.hidden).init([sizes.experts], device);
+        Self {
+            weight: matrix(sizes, device),
+            bias: config.bias.then(bias),
+            dropout: DropoutConfig::new(config.dropout).init(),
+            config,
+            sizes,
+        }
+    }
+}
+
+impl Routes for TopKRouter {
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn route(&self, batch: Batch) -> Result<Routed, Error> {
+        let training = batch.training();
+        let x = self.dropout.forward(batch.x);
+        let mut logits = router_logits(x, self.weight.val())?;
+        if let Some(bias) = &self.bias {
+            logits = logits + bias.val().cast(DType::F32).unsqueeze();
+        }
+        if training && self.config.noise_std > 0.0 {
+            let normal = Distribution::Normal(0.0, self.config.noise_std);
+            logits = logits.clone() + logits.random_like(normal);
+        }
+        Ok(choose(logits, batch.mask, None, &self.config.route)?.into())
+    }
+
+    fn check(&self, like: &Like) -> Result<(), ShapeError> {
+        let Sizes { hidden, experts } = self.sizes;
+        like.check(MATRIX, &self.weight, [experts, hidden])?;
+        like.check_optional("router bias [E]", &self.bias, self.config.bias, [experts])
+    }
+
+    fn cast(self, dtype: DType) -> Self {
+        Self {
+            weight: cast_param(self.weight, dtype),
+            bias: self.bias.map(|bias| cast_param(bias, dtype)),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! State that training forwards change; records hold it, optimizers don't touch it.
+
+use super::check::{check_device, check_same, check_within};
+use burn::module::RunningState;
+use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
+use moebius_shaders::ShapeError;
+use serde::{Deserialize, Serialize};
+
+/// How a running value follows what is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Follow {
+    /// Share of the new measurement in an update.
+    pub rate: f64,
+    /// Least value.
+    pub min: f64,
+    /// Largest value.
+    pub max: f64,
+}
+
+impl Follow {
+    /// `rate` of the new measurement, held in `min..=max`.
+    pub fn new(rate: f64, min: f64, max: f64) -> Self {
+        Self { rate, min, max }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ShapeError> {
+        check_within("rate of a running value", self.rate, 0.0, 1.0)?;
+        // A capacity needs a factor above 0.
+        check_within("least running value", self.min, f64::MIN_POSITIVE, self.max)?;
+        check_within("largest running value", self.max, self.min, f64::MAX)
+    }
+}
+
+/// A running state of `len` equal values.
+pub(super) fn constant(value: f64, len: usize, device: &Device) -> RunningState<Tensor<1>> {
+    RunningState::new(Tensor::full([len], value, (device, DType::F32)))
+}
+
+/// The value in f32, whatever a record held it in, with the update of this thread.
+pub(super) fn value(state: &RunningState<Tensor<1>>) -> Tensor<1> {
+    state.value_sync().detach().cast(DType::F32)
+}
+
+/// Checks a state of `len` values, which records replace.
+pub(super) fn check_state(
+    what: &'static str,
+    state: &RunningState<Tensor<1>>,
+    len: usize,
+    device: &Device,
+) -> Result<(), ShapeError> {
+    let state = value(state);
+    check_same(what, state.dims(), [len])?;
+    check_device(what, state.device().inner(), &device.clone().inner())
+}
+
+/// Replaces the value at once: a record taken now holds it.
+pub(super) fn set(state: &RunningState<Tensor<1>>, value: Tensor<1>) {
+    state.update(value.detach());
+    state.value_sync();
+}
+
+/// value ← (1 − rate) · value + rate · `measured`, held within the bounds; what isn't a number, as in
+/// a step that loss scaling skips, changes nothing.
+pub(super) fn follow(state: &RunningState<Tensor<1>>, measured: Tensor<1>, how: &Follow) {
+    let (rate, old) = (how.rate, value(state));
+    let new = old.clone().mul_scalar(1.0 - rate) + measured.detach().mul_scalar(rate);
+    let unknown = new.clone().is_nan();
+    set(state, new.clamp(how.min, how.max).mask_where(unknown, old));
+}
+
+/// \[1\]: the sum of all elements, one axis at a time: Burn's sum over everything adds atomically on
+/// some devices, in whatever order.
+pub(super) fn total(x: Tensor<2>) -> Tensor<1> {
+    let [rows, columns] = x.dims();
+    x.reshape([1, rows * columns]).sum_dim(1).reshape([1])
+}
+
+/// Load relative to an even one: E · A_e / Σ A, 0 where nothing was assigned.
+pub(super) fn relative_load(load: Tensor<1, Int>) -> Tensor<1> {
+    let experts = load.dims()[0];
+    let load = load.cast(FloatDType::F32);
+    let all = total(load.clone().unsqueeze()).clamp_min(1.0);
+    load / all * experts as f64
+}

@@ -1,0 +1,117 @@
+//! The expert that every token goes to (DeepSeekMoE, Qwen2-MoE).
+
+use super::assignment::{Assignment, CapacityRule};
+use super::check::{Like, cast_param, check_positive};
+use super::config::MoeConfig;
+use super::experts::{FeedForwardExperts, FeedForwardShape, Run};
+use super::route::router_logits;
+use super::routers::uniform;
+use crate::Error;
+use burn::module::{Module, Param};
+use burn::tensor::activation::sigmoid;
+use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::ShapeError;
+use moebius_shaders::grouped_gemm::Choice;
+use serde::{Deserialize, Serialize};
+
+/// A [`SharedExpert`]; activation, gated products and biases are those of the layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedExpertConfig {
+    /// Its width.
+    pub inter: usize,
+    /// Its output is multiplied by σ(x · g).
+    pub sigmoid_gate: bool,
+}
+
+impl SharedExpertConfig {
+    /// Of width `inter`, without a gate.
+    pub fn new(inter: usize) -> Self {
+        Self {
+            inter,
+            sigmoid_gate: false,
+        }
+    }
+
+    /// The same with or without the sigmoid gate.
+    pub fn with_sigmoid_gate(mut self, sigmoid_gate: bool) -> Self {
+        self.sigmoid_gate = sigmoid_gate;
+        self
+    }
+
+    pub(super) fn shape(&self, config: &MoeConfig) -> FeedForwardShape {
+        FeedForwardShape {
+            inter: self.inter,
+            ..config.feed_forward()
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ShapeError> {
+        check_positive("inter of the shared expert", self.inter)
+    }
+
+    pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> SharedExpert {
+        let gate = || uniform(config.hidden).init([1, config.hidden], device);
+        SharedExpert {
+            experts: self.shape(config).init(1, device),
+            gate: self.sigmoid_gate.then(gate),
+        }
+    }
+}
+
+/// A feed-forward network for every token, added to what its chosen experts give; optionally
+/// times σ(x · g).
+#[derive(Module, Debug)]
+pub struct SharedExpert {
+    /// Weights of one expert.
+    pub experts: FeedForwardExperts,
+    /// g \[1,H\].
+    pub gate: Option<Param<Tensor<2>>>,
+}
+
+impl SharedExpert {
+    /// Its part of y \[T,H\]: the fused path with one expert and the gate as router weight.
+    pub(super) fn forward(
+        &self,
+        x: Tensor<2>,
+        config: (&SharedExpertConfig, &MoeConfig),
+        choice: Choice,
+    ) -> Result<Tensor<2>, Error> {
+        let (rows, device) = (x.dims()[0], x.device());
+        let weights = match &self.gate {
+            Some(gate) => sigmoid(router_logits(x.clone(), gate.val())?),
+            None => Tensor::ones([rows, 1], (&device, DType::F32)),
+        };
+        let every = Assignment::new(
+            Tensor::zeros([rows, 1], &device),
+            weights.clone(),
+            1,
+            CapacityRule::default(),
+            choice,
+        )?;
+        let (shared, config) = config;
+        let run = Run {
+            keep: config.keep,
+            clock: None,
+        };
+        let shape = shared.shape(config);
+        self.experts.forward(&every, [x, weights], &shape, run)
+    }
+
+    pub(super) fn check(
+        &self,
+        like: &Like,
+        shared: &SharedExpertConfig,
+        config: &MoeConfig,
+    ) -> Result<(), ShapeError> {
+        self.experts.check(like, &shared.shape(config), 1)?;
+        let gate = [1, config.hidden];
+        like.check_optional("shared gate [1,H]", &self.gate, shared.sigmoid_gate, gate)
+    }
+
+    pub(super) fn cast(self, dtype: DType) -> Self {
+        Self {
+            experts: self.experts.cast(dtype),
+            gate: self.gate.map(|gate| cast_param(gate, dtype)),
+        }
+    }
+}

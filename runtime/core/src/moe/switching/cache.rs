@@ -1,0 +1,276 @@
+//! Places for experts on the device, the least recently used ones first to go.
+
+use super::HostExpert;
+use crate::Error;
+use crate::moe::check::Like;
+use crate::moe::config::MoeConfig;
+use crate::moe::experts::FeedForwardExperts;
+use burn::module::Param;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius_shaders::ShapeError;
+
+/// A fixed number of experts on the device.
+///
+/// Weights never change here, so an expert that has to go is overwritten, and comes back from the
+/// host when a token needs it.
+#[derive(Debug)]
+pub struct ExpertCache {
+    experts: FeedForwardExperts,
+    expert_bytes: u64,
+    residents: Residents,
+    statistics: CacheStatistics,
+}
+
+/// What a cache did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStatistics {
+    /// Times that a batch needed an expert that was there.
+    pub hits: u64,
+    /// Times that it had to be moved.
+    pub misses: u64,
+    /// Times that an expert gave its place to another.
+    pub evictions: u64,
+    /// Bytes moved to the device.
+    pub moved_bytes: u64,
+}
+
+/// Which expert has which place.
+#[derive(Clone, Debug)]
+struct Residents {
+    /// The expert of every place.
+    experts: Vec<Option<usize>>,
+    /// When each place was last used; 0 before that.
+    used: Vec<u64>,
+    now: u64,
+}
+
+impl Residents {
+    fn new(places: usize) -> Self {
+        Self {
+            experts: vec![None; places],
+            used: vec![0; places],
+            now: 0,
+        }
+    }
+
+    fn place_of(&self, expert: usize) -> Option<usize> {
+        self.experts.iter().position(|e| *e == Some(expert))
+    }
+
+    /// Groups of experts that fit at once: those that are there come first.
+    fn waves(&self, needed: &[usize]) -> Vec<Vec<usize>> {
+        let here = |expert: &usize| self.place_of(*expert).is_some();
+        let (mut order, missing): (Vec<usize>, Vec<usize>) = needed.iter().copied().partition(here);
+        order.extend(missing);
+        let waves = order.chunks(self.experts.len());
+        waves.map(<[usize]>::to_vec).collect()
+    }
+
+    fn touch(&mut self, place: usize) {
+        self.now += 1;
+        self.used[place] = self.now;
+    }
+
+    /// Gives `expert` the least recently used place; returns it and who had it.
+    fn replace(&mut self, expert: usize) -> (usize, Option<usize>) {
+        let places = 0..self.experts.len();
+        // There is at least one place, so 0 is never taken for none.
+        let place = places.min_by_key(|place| self.used[*place]).unwrap_or(0);
+        let old = self.experts[place].replace(expert);
+        self.touch(place);
+        (place, old)
+    }
+}
+
+impl ExpertCache {
+    pub(super) fn new(
+        config: &MoeConfig,
+        dtype: DType,
+        budget_bytes: u64,
+        device: &Device,
+    ) -> Result<Self, ShapeError> {
+        let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
+        let biases = if config.bias { columns + h } else { 0 };
+        let elements = h * (columns + f) + biases;
+        let expert_bytes = (elements * dtype.size()) as u64;
+        let places = (budget_bytes / expert_bytes).saturating_sub(1);
+        let places = places.min(config.experts as u64) as usize;
+        if places == 0 {
+            let expected = format!("at least {} bytes, two experts", 2 * expert_bytes);
+            return Err(ShapeError::new("budget", expected, budget_bytes));
+        }
+        let matrix = |columns| {
+            let zeros = Tensor::zeros([places, columns], (device, dtype));
+            config.bias.then(|| Param::from_tensor(zeros))
+        };
+        let stack = |shape: [usize; 3]| Param::from_tensor(Tensor::zeros(shape, (device, dtype)));
+        Ok(Self {
+            experts: FeedForwardExperts {
+                w_in: stack([places, columns, h]),
+                b_in: matrix(columns),
+                w_out: stack([places, h, f]),
+                b_out: matrix(h),
+            },
+            expert_bytes,
+            residents: Residents::new(places),
+            statistics: CacheStatistics::default(),
+        })
+    }
+
+    /// Experts that fit on the device at once.
+    pub fn places(&self) -> usize {
+        self.residents.experts.len()
+    }
+
+    /// Bytes of one expert.
+    pub fn expert_bytes(&self) -> u64 {
+        self.expert_bytes
+    }
+
+    /// Bytes that the places take on the device.
+    pub fn device_bytes(&self) -> u64 {
+        self.expert_bytes * self.places() as u64
+    }
+
+    /// The experts that are on the device, by place.
+    pub fn residents(&self) -> &[Option<usize>] {
+        &self.residents.experts
+    }
+
+    /// Hits, misses, evictions and moved bytes since the cache was made.
+    pub fn statistics(&self) -> CacheStatistics {
+        self.statistics
+    }
+
+    pub(super) fn like(&self) -> Like {
+        let w_in = self.experts.w_in.val();
+        Like {
+            dtype: w_in.dtype(),
+            device: w_in.device(),
+        }
+    }
+
+    /// The places as a stack of experts.
+    pub(super) fn experts(&self) -> &FeedForwardExperts {
+        &self.experts
+    }
+
+    /// `needed` in groups that fit, those that are there first.
+    pub(super) fn waves(&self, needed: &[usize]) -> Vec<Vec<usize>> {
+        self.residents.waves(needed)
+    }
+
+    /// \[E+1\]: the place of every expert of the wave, the number of places for all others.
+    pub(super) fn places_of(&self, wave: &[usize], experts: usize) -> Vec<i32> {
+        let mut places = vec![self.places() as i32; experts + 1];
+        for expert in wave {
+            if let Some(place) = self.residents.place_of(*expert) {
+                places[*expert] = place as i32;
+            }
+        }
+        places
+    }
+
+    /// Makes all experts of `wave`, which fit, be on the device.
+    pub(super) fn bring(&mut self, wave: &[usize], experts: &[HostExpert]) -> Result<(), Error> {
+        let mut missing = Vec::new();
+        // Those that are there are used first, so that none of them has to go.
+        for expert in wave {
+            match self.residents.place_of(*expert) {
+                Some(place) => {
+                    self.residents.touch(place);
+                    self.statistics.hits += 1;
+                }
+                None => missing.push(*expert),
+            }
+        }
+        for expert in missing {
+            let (place, old) = self.residents.replace(expert);
+            self.statistics.misses += 1;
+            self.statistics.evictions += u64::from(old.is_some());
+            self.statistics.moved_bytes += self.expert_bytes;
+            self.overwrite(place, &experts[expert])?;
+        }
+        Ok(())
+    }
+
+    fn overwrite(&mut self, place: usize, expert: &HostExpert) -> Result<(), Error> {
+        let Like { dtype, device } = self.like();
+        let stack = &mut self.experts;
+        let at = (place, dtype, &device);
+        assign(&mut stack.w_in, &expert.w_in, at);
+        assign(&mut stack.w_out, &expert.w_out, at);
+        for (bias, data) in [
+            (&mut stack.b_in, &expert.b_in),
+            (&mut stack.b_out, &expert.b_out),
+        ] {
+            if let (Some(bias), Some(data)) = (bias, data) {
+                assign(bias, data, at);
+            }
+        }
+        // Work that waits in a queue keeps its buffers, and this one must be free for the next.
+        device.flush().map_err(Error::device)
+    }
+}
+
+/// Writes `data` over one entry of a stack, in the same memory.
+fn assign<const D: usize>(
+    stack: &mut Param<Tensor<D>>,
+    data: &TensorData,
+    (place, dtype, device): (usize, DType, &Device),
+) {
+    let shape: Vec<usize> = [1].into_iter().chain(data.shape().to_vec()).collect();
+    let data = TensorData::from_bytes(data.bytes().clone(), shape, dtype);
+    let expert = Tensor::<D>::from_data(data, (device, dtype));
+    // The parameter lets go of its tensor, because one that is shared would be copied whole.
+    let hole = Param::from_tensor(Tensor::empty([1; D], (device, dtype)));
+    let tensor = std::mem::replace(stack, hole).into_value();
+    let entry = place..place + 1;
+    *stack = Param::from_tensor(tensor.slice_assign([entry], expert));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Brings waves as [`ExpertCache::bring`] does, without a device.
+    fn run(residents: &mut Residents, needed: &[usize]) -> Vec<Vec<usize>> {
+        let waves = residents.waves(needed);
+        for wave in &waves {
+            let places: Vec<_> = wave.iter().map(|e| (*e, residents.place_of(*e))).collect();
+            for (_, place) in &places {
+                if let Some(place) = place {
+                    residents.touch(*place);
+                }
+            }
+            for (expert, _) in places.iter().filter(|(_, place)| place.is_none()) {
+                residents.replace(*expert);
+            }
+            let all = wave.iter().all(|e| residents.place_of(*e).is_some());
+            assert!(all, "{wave:?} in {residents:?}");
+        }
+        waves
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let mut residents = Residents::new(3);
+        run(&mut residents, &[0, 1, 2]);
+        run(&mut residents, &[0]);
+        assert_eq!(run(&mut residents, &[3, 4]), [[3, 4]]);
+        assert_eq!(residents.experts, [Some(0), Some(3), Some(4)]);
+        run(&mut residents, &[1]);
+        assert_eq!(residents.experts, [Some(1), Some(3), Some(4)]);
+    }
+
+    #[test]
+    fn what_is_there_is_used_before_it_goes() {
+        let mut residents = Residents::new(2);
+        run(&mut residents, &[4, 5]);
+        let waves = run(&mut residents, &[0, 1, 2, 4, 5]);
+        assert_eq!(waves, [vec![4, 5], vec![0, 1], vec![2]]);
+        let mut one = Residents::new(1);
+        assert_eq!(run(&mut one, &[7, 8, 9]), [[7], [8], [9]]);
+        assert_eq!(run(&mut one, &[]), Vec::<Vec<usize>>::new());
+    }
+}

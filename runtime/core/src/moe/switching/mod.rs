@@ -1,0 +1,234 @@
+//! A layer whose experts don't all fit on the device: they live on the host, and those that a
+//! batch needs are moved to a fixed number of places on the device.
+//!
+//! A forward routes the batch, reads which experts were chosen (the one wait for the device),
+//! replaces the least recently used ones, and computes. When a batch needs more experts than there
+//! are places, it computes in waves. Every slot's output is kept by itself until all waves are
+//! done, and only then summed in slot order, so y has the same bits as from
+//! [`MoeLayer`](super::MoeLayer) with the same weights, however many places there are. That takes
+//! the memory of 3 · S · H elements beside the places.
+
+mod cache;
+mod host;
+
+pub use cache::{CacheStatistics, ExpertCache};
+pub use host::{HostExpert, HostLayer};
+
+use super::assignment::{Assignment, CapacityRule};
+use super::check::{Like, check_device, check_same, element};
+use super::config::MoeConfig;
+use super::dispatch::{Dispatched, RouteStage};
+use super::experts::{FeedForwardExperts, Run};
+use super::factors::CapacityFactors;
+use super::layer::{MoeOutput, check_factors};
+use super::route::{check_mask, load_in_groups};
+use super::routers::{Router, Sizes};
+use super::shared::SharedExpert;
+use super::statistics::LoadStatistics;
+use crate::Error;
+use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
+use moebius_shaders::ShapeError;
+use moebius_shaders::grouped_gemm::Choice;
+
+/// A mixture-of-experts layer for inference with experts that are moved to the device when a token
+/// needs them; see the [module](self).
+#[derive(Debug)]
+pub struct SwitchedExperts {
+    config: MoeConfig,
+    router: Router,
+    shared: Option<SharedExpert>,
+    factors: Option<CapacityFactors>,
+    experts: Vec<HostExpert>,
+    cache: ExpertCache,
+    choice: Choice,
+}
+
+impl SwitchedExperts {
+    /// With as many places on `device` as `budget_bytes` hold beside one expert on its way:
+    /// ⌊budget / bytes of an expert⌋ − 1, at most E. The router and a shared expert aren't counted.
+    pub(super) fn new(
+        layer: HostLayer,
+        budget_bytes: u64,
+        device: &burn::tensor::Device,
+    ) -> Result<Self, Error> {
+        if device.is_autodiff() {
+            let expected = "one that doesn't record gradients";
+            let got = format!("{device:?}");
+            return Err(ShapeError::new("device of switched experts", expected, got).into());
+        }
+        let like = Like {
+            dtype: layer.check()?,
+            device: device.clone(),
+        };
+        element(like.dtype)?;
+        let sizes = Sizes {
+            hidden: layer.config.hidden,
+            experts: layer.config.experts,
+        };
+        layer.router.check(&like, sizes)?;
+        check_same("router", layer.router.config(), layer.config.router)?;
+        if let (Some(shared), Some(config)) = (&layer.shared, &layer.config.shared) {
+            shared.check(&like, config, &layer.config)?;
+        }
+        check_factors(layer.factors.as_ref(), &layer.config, device)?;
+        let cache = ExpertCache::new(&layer.config, like.dtype, budget_bytes, device)?;
+        Ok(Self {
+            config: layer.config,
+            router: layer.router,
+            shared: layer.shared,
+            factors: layer.factors,
+            experts: layer.experts,
+            cache,
+            choice: Choice::default(),
+        })
+    }
+
+    /// The same with another choice of kernel variant; without effect on `flex`.
+    pub fn with_choice(mut self, choice: Choice) -> Self {
+        self.choice = choice;
+        self
+    }
+
+    /// Chooses experts.
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// Capacity factors that change; when serving, a scheduler is told of the load here.
+    pub fn factors(&self) -> Option<&CapacityFactors> {
+        self.factors.as_ref()
+    }
+
+    /// The experts on the device, and what moving them cost.
+    pub fn cache(&self) -> &ExpertCache {
+        &self.cache
+    }
+
+    /// [`MoeLayer::forward`](super::MoeLayer::forward) of x \[.., H\], which waits for the device
+    /// once, when it reads which experts were chosen.
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward`](super::MoeLayer::forward), and
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
+    pub fn forward<const D: usize>(&mut self, x: Tensor<D>) -> Result<MoeOutput<D>, Error> {
+        self.forward_where(x, None)
+    }
+
+    /// [`SwitchedExperts::forward`] with only the experts for which `expert_mask` \[E\] is true.
+    ///
+    /// # Errors
+    /// As [`SwitchedExperts::forward`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a
+    /// mask of another length or on another device.
+    pub fn forward_masked<const D: usize>(
+        &mut self,
+        x: Tensor<D>,
+        expert_mask: Tensor<1, Bool>,
+    ) -> Result<MoeOutput<D>, Error> {
+        self.forward_where(x, Some(expert_mask))
+    }
+
+    fn forward_where<const D: usize>(
+        &mut self,
+        x: Tensor<D>,
+        mask: Option<Tensor<1, Bool>>,
+    ) -> Result<MoeOutput<D>, Error> {
+        let (shape, hidden) = (x.dims(), self.config.hidden);
+        let last = shape.last().copied().unwrap_or(0);
+        ShapeError::check("last dimension of x", hidden, last)?;
+        let Like { dtype, device } = self.cache.like();
+        check_same("dtype of x", x.dtype(), dtype)?;
+        check_device("device of x", x.device(), &device)?;
+        check_mask(mask.as_ref(), self.config.experts, &device)?;
+        let tokens = shape.iter().product::<usize>() / hidden;
+        if tokens == 0 {
+            return Ok(MoeOutput {
+                y: x,
+                routing: self.router.empty(&device),
+                dropped_slots: Tensor::zeros([1], &device),
+            });
+        }
+        let x = x.reshape([tokens, hidden]);
+        let stage = RouteStage {
+            router: &self.router,
+            factors: self.factors.as_ref(),
+            config: &self.config,
+            choice: self.choice,
+        };
+        let Dispatched {
+            routing,
+            assignment,
+            dropped,
+        } = stage.run(&x, mask, None)?;
+        // Slots that the capacity dropped need no expert.
+        let experts = self.config.experts as i64;
+        let nowhere = assignment.positions().lower_elem(0);
+        let chosen = routing.indices.clone().mask_fill(nowhere.clone(), experts);
+        let slots = self.slot_outputs(&x, chosen)?;
+        let weights = routing.weights.clone().mask_fill(nowhere, 0.0);
+        let y = combined(slots, weights, self.choice)?;
+        let y = match (&self.shared, &self.config.shared) {
+            (Some(shared), Some(config)) => {
+                y + shared.forward(x, (config, &self.config), self.choice)?
+            }
+            _ => y,
+        };
+        Ok(MoeOutput {
+            y: y.reshape(shape),
+            routing,
+            dropped_slots: dropped,
+        })
+    }
+
+    /// \[S,H\]: the output of every slot of `chosen` \[T,K\], 0 for those of no expert.
+    fn slot_outputs(&mut self, x: &Tensor<2>, chosen: Tensor<2, Int>) -> Result<Tensor<2>, Error> {
+        let ([tokens, top_k], hidden) = (chosen.dims(), self.config.hidden);
+        let count = tokens * top_k;
+        let load = load_in_groups(chosen.clone(), self.config.experts, 1)?;
+        let load = LoadStatistics::read(load.reshape([self.config.experts]))?;
+        let used = load.counts.iter().enumerate();
+        let used: Vec<usize> = used.filter(|(_, n)| **n > 0).map(|(e, _)| e).collect();
+        // Every slot is a token of its own, because its output must stay apart.
+        let rows = x.clone().unsqueeze_dim::<3>(1);
+        let rows = rows
+            .expand([tokens, top_k, hidden])
+            .reshape([count, hidden]);
+        let chosen = chosen.reshape([count]);
+        let mut sum: Option<Tensor<2>> = None;
+        for wave in self.cache.waves(&used) {
+            self.cache.bring(&wave, &self.experts)?;
+            let places = self.cache.places_of(&wave, self.config.experts);
+            let places = Tensor::<1, Int>::from_data(TensorData::from(&places[..]), &x.device());
+            let places = places.select(0, chosen.clone()).reshape([count, 1]);
+            let out = self.wave(rows.clone(), places)?;
+            // A slot is in one wave, and 0 + its output is its output.
+            sum = Some(match sum {
+                Some(sum) => sum + out,
+                None => out,
+            });
+        }
+        Ok(sum.unwrap_or_else(|| rows.zeros_like()))
+    }
+
+    /// The outputs of the slots whose expert has a place.
+    fn wave(&self, rows: Tensor<2>, places: Tensor<2, Int>) -> Result<Tensor<2>, Error> {
+        let options = (&rows.device(), DType::F32);
+        let ones = Tensor::<2>::ones(places.dims(), options);
+        let rule = CapacityRule::default();
+        let count = self.cache.places();
+        let assignment = Assignment::new(places, ones.clone(), count, rule, self.choice)?;
+        let shape = self.config.feed_forward();
+        let experts: &FeedForwardExperts = self.cache.experts();
+        experts.forward(&assignment, [rows, ones], &shape, Run::default())
+    }
+}
+
+/// \[T,H\]: the weighted sum of every token's slots \[S,H\], as the layer does it.
+fn combined(slots: Tensor<2>, weights: Tensor<2>, choice: Choice) -> Result<Tensor<2>, Error> {
+    // The sorted slots of a single expert are all slots in their order. There are K experts only
+    // because a token can't choose more than there are.
+    let [tokens, top_k] = weights.dims();
+    let first = Tensor::<2, Int>::zeros([tokens, top_k], &slots.device());
+    let rule = CapacityRule::default();
+    let assignment = Assignment::new(first, weights.clone(), top_k, rule, choice)?;
+    assignment.combine(slots, Some(weights))
+}

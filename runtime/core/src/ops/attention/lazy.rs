@@ -1,0 +1,27 @@
+//! Shapes of an attention.
+
+use super::{AttendedMetadata, AttentionCall, ProjectionsMetadata};
+use crate::ops::sort::SortedMetadata;
+use burn::backend::fusion::custom::TensorSpec;
+use burn::tensor::{DType, Shape};
+
+pub(super) fn attended(
+    projections: &ProjectionsMetadata,
+    _sorted: &SortedMetadata,
+    call: &AttentionCall,
+) -> AttendedMetadata {
+    AttendedMetadata {
+        o: projections.q.clone(),
+        lse: TensorSpec::new(Shape::from([call.rows, call.heads]), DType::F32),
+    }
+}
+
+pub(super) fn gradients(
+    _gradient: &TensorSpec,
+    projections: &ProjectionsMetadata,
+    _attended: &AttendedMetadata,
+    _sorted: &SortedMetadata,
+    _call: &AttentionCall,
+) -> ProjectionsMetadata {
+    projections.clone()
+}

@@ -1,0 +1,281 @@
+//! The experts on Flex: a loop over the experts that have slots, on Burn's matmul.
+
+use super::{
+    ExpertGradients, ExpertWeights, ExpertsCall, ExpertsGradients, ExpertsOps, Forward, Needs,
+    Trained,
+};
+use crate::ops::host::{
+    add_bias, cast_like, columns_of, expert, expert_row, float_tensor, floats, matmul,
+    matmul_transposed, rows_of, select_rows, to_f32,
+};
+use crate::ops::rows::host::{Segments, combined, gathered, joined, row_dots};
+use crate::ops::{Maybe, Sorted};
+use burn::backend::ops::{ActivationOps, FloatTensorOps};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Flex, TensorMetadata};
+use burn::tensor::DType;
+use moebius_shaders::grouped_gemm::Activation;
+use moebius_shaders::moe::{Problem, Stage};
+use std::ops::Range;
+
+type Rows = FloatTensor<Flex>;
+
+impl ExpertsOps for Flex {
+    fn moe_experts(
+        x: Rows,
+        weights: Rows,
+        sorted: Sorted<Self>,
+        experts: ExpertWeights<Self>,
+        call: ExpertsCall,
+    ) -> Rows {
+        let segments = Segments::of(sorted);
+        let pre = first_product(&to_f32(x.clone()), &segments, &experts, &call.problem);
+        second_product(pre, (x.dtype(), weights), &segments, &experts, &call)
+    }
+}
+
+impl ExpertsGradients for Flex {
+    fn moe_experts_keeping(
+        x: Rows,
+        weights: Rows,
+        sorted: Sorted<Self>,
+        experts: ExpertWeights<Self>,
+        call: ExpertsCall,
+    ) -> Trained<Self> {
+        let dtype = x.dtype();
+        let segments = Segments::of(sorted);
+        let problem = &call.problem;
+        let pieces = first_product(&to_f32(x), &segments, &experts, problem);
+        let columns = problem.columns_in();
+        let pre = segments.padded(joined(pieces.clone(), columns), problem.row_bound, columns);
+        Trained {
+            y: second_product(pieces, (dtype, weights), &segments, &experts, &call),
+            pre: cast_like(pre, dtype),
+        }
+    }
+
+    fn moe_experts_backward(
+        dy: Rows,
+        forward: Forward<Self>,
+        needs: Needs,
+        call: ExpertsCall,
+    ) -> ExpertGradients<Self> {
+        let dtype = forward.x.dtype();
+        let segments = Segments::of(forward.sorted);
+        let problem = &call.problem;
+        let top_k = problem.routing.top_k();
+        let x = to_f32(forward.x);
+        let pre = match forward.pre {
+            Maybe::Present(pre) => segments.unpadded(to_f32(pre)),
+            Maybe::Absent => joined(
+                first_product(&x, &segments, &forward.experts, problem),
+                problem.columns_in(),
+            ),
+        };
+        let pass = Pass {
+            problem,
+            segments: &segments,
+            experts: &forward.experts,
+            dy: gathered(&to_f32(dy), &segments, top_k),
+            weights: segments.of_rows(&floats(forward.weights)),
+            x,
+        };
+        pass.run(pre, needs, dtype)
+    }
+}
+
+/// x · W_inᵀ + b_in of the sorted rows of every expert that has any.
+fn first_product(
+    x: &Rows,
+    segments: &Segments,
+    experts: &ExpertWeights<Flex>,
+    problem: &Problem,
+) -> Vec<Rows> {
+    let b_in = experts.b_in.clone().into_option();
+    let top_k = problem.routing.top_k() as u32;
+    let product = |e: usize| {
+        let slots = &segments.order[segments.rows(e)];
+        let tokens: Vec<u32> = slots.iter().map(|s| s / top_k).collect();
+        let rows = select_rows(x.clone(), &tokens);
+        let product = matmul_transposed(rows, expert(experts.w_in.clone(), e));
+        add_bias(product, expert_row(&b_in, e))
+    };
+    segments.occupied().map(product).collect()
+}
+
+/// y of `dtype` from the first product, with router weights \[T,K\].
+fn second_product(
+    pre: Vec<Rows>,
+    (dtype, weights): (DType, Rows),
+    segments: &Segments,
+    experts: &ExpertWeights<Flex>,
+    call: &ExpertsCall,
+) -> Rows {
+    let problem = &call.problem;
+    let done = |stage| call.clock.iter().for_each(|clock| clock.mark(stage));
+    // Each alone, so that it is changed in place.
+    let hidden: Vec<Rows> = pre.into_iter().map(|pre| activated(problem, pre)).collect();
+    done(Stage::Gemm1);
+    let b_out = experts.b_out.clone().into_option();
+    let product = |(e, hidden)| {
+        let product = matmul_transposed(hidden, expert(experts.w_out.clone(), e));
+        add_bias(product, expert_row(&b_out, e))
+    };
+    let rows: Vec<Rows> = segments.occupied().zip(hidden).map(product).collect();
+    done(Stage::Gemm2);
+    let shape = [problem.routing.top_k(), problem.hidden];
+    let y = combined(&rows, Some(&floats(weights)), segments, shape);
+    done(Stage::Combine);
+    cast_like(y, dtype)
+}
+
+/// Gate and up columns of the first product; the gate alone without gating.
+fn parts(problem: &Problem, pre: &Rows) -> (Rows, Option<Rows>) {
+    if !problem.gated {
+        return (pre.clone(), None);
+    }
+    let f = problem.inter;
+    let gate = columns_of(pre.clone(), 0, f);
+    (gate, Some(columns_of(pre.clone(), f, 2 * f)))
+}
+
+/// The activation, and the product with the up projection when gated.
+fn activated(problem: &Problem, pre: Rows) -> Rows {
+    let (gate, up) = match problem.gated {
+        true => parts(problem, &pre),
+        false => (pre, None),
+    };
+    let act = match problem.activation {
+        Activation::Relu => Flex::relu(gate),
+        Activation::Gelu => Flex::gelu(gate),
+        Activation::Silu => Flex::float_mul(gate.clone(), Flex::sigmoid(gate)),
+        Activation::Mish => map(&gate, |x| x * softplus(x).tanh()),
+    };
+    match up {
+        Some(up) => Flex::float_mul(act, up),
+        None => act,
+    }
+}
+
+fn softplus(x: f32) -> f32 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+fn map(x: &Rows, f: impl Fn(f32) -> f32) -> Rows {
+    let shape = x.shape();
+    let values = floats(x.clone()).into_iter().map(f).collect();
+    float_tensor(values, &[shape[0], shape[1]])
+}
+
+/// d act(x) / dx of every element.
+fn slopes(activation: Activation, x: &Rows) -> Rows {
+    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+    match activation {
+        Activation::Relu => map(x, |x| f32::from(x > 0.0)),
+        Activation::Silu => map(x, |x| sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x)))),
+        Activation::Mish => map(x, |x| {
+            let tanh = softplus(x).tanh();
+            tanh + x * sigmoid(x) * (1.0 - tanh * tanh)
+        }),
+        Activation::Gelu => {
+            // gelu(x) = x·Φ(x) and gelu'(x) = Φ(x) + x·φ(x), with Φ(x) ≈ 1/2 + φ(0)·x near 0.
+            let density = |x: f32| (-0.5 * x * x).exp() / (2.0 * std::f32::consts::PI).sqrt();
+            let slope = |(x, gelu): (f32, f32)| {
+                let phi = if x.abs() < 1e-3 {
+                    0.5 + x * density(0.0)
+                } else {
+                    gelu / x
+                };
+                phi + x * density(x)
+            };
+            let gelu = floats(Flex::gelu(x.clone()));
+            let values = floats(x.clone()).into_iter().zip(gelu).map(slope);
+            let shape = x.shape();
+            float_tensor(values.collect(), &[shape[0], shape[1]])
+        }
+    }
+}
+
+/// One backward pass, its inputs in f32 and sorted order.
+struct Pass<'a> {
+    problem: &'a Problem,
+    segments: &'a Segments,
+    experts: &'a ExpertWeights<Flex>,
+    dy: Rows,
+    /// Router weights as a column.
+    weights: Rows,
+    x: Rows,
+}
+
+impl Pass<'_> {
+    fn run(self, pre: Rows, needs: Needs, dtype: DType) -> ExpertGradients<Flex> {
+        let (problem, segments) = (self.problem, self.segments);
+        let top_k = problem.routing.top_k();
+        let hidden = activated(problem, pre.clone());
+        // Of the hidden activations, before the router weight.
+        let dhidden = segments.each(problem.inter, |e, rows| {
+            let dy = rows_of(self.dy.clone(), rows.start, rows.end);
+            matmul(dy, expert(self.experts.w_out.clone(), e))
+        });
+        // ⟨dy, W h + b⟩ = ⟨Wᵀ dy, h⟩ + ⟨dy, b⟩: the answers themselves aren't needed.
+        let mut dots = row_dots(&dhidden, &hidden);
+        if let Maybe::Present(b_out) = &self.experts.b_out {
+            let biases = segments.repeated(&to_f32(b_out.clone()));
+            let more = row_dots(&self.dy, &biases);
+            dots.iter_mut()
+                .zip(more)
+                .for_each(|(dot, more)| *dot += more);
+        }
+        let weights = segments.to_slots(&dots, top_k);
+        let dpre = self.through_activation(&pre, Flex::float_mul(dhidden, self.weights.clone()));
+        let weighted = Flex::float_mul(self.dy.clone(), self.weights.clone());
+        let x_rows = gathered(&self.x, segments, top_k);
+        let (mut w_in, mut w_out, mut b_in, mut b_out) = (None, None, None, None);
+        if needs.experts {
+            w_in = Some(cast_like(segments.outer(&dpre, &x_rows), dtype));
+            w_out = Some(cast_like(segments.outer(&weighted, &hidden), dtype));
+            if problem.bias {
+                b_in = Some(cast_like(segments.sums(&dpre), dtype));
+                b_out = Some(cast_like(segments.sums(&weighted), dtype));
+            }
+        }
+        let x = needs.x.then(|| {
+            let product = |e: usize| {
+                let Range { start, end } = segments.rows(e);
+                let dpre = rows_of(dpre.clone(), start, end);
+                matmul(dpre, expert(self.experts.w_in.clone(), e))
+            };
+            let rows: Vec<Rows> = segments.occupied().map(product).collect();
+            cast_like(
+                combined(&rows, None, segments, [top_k, problem.hidden]),
+                dtype,
+            )
+        });
+        ExpertGradients {
+            x: x.into(),
+            weights,
+            w_in: w_in.into(),
+            w_out: w_out.into(),
+            b_in: b_in.into(),
+            b_out: b_out.into(),
+        }
+    }
+
+    /// The first product's gradient from the hidden activations'.
+    fn through_activation(&self, pre: &Rows, dhidden: Rows) -> Rows {
+        let (gate, up) = parts(self.problem, pre);
+        let slope = slopes(self.problem.activation, &gate);
+        match up {
+            None => Flex::float_mul(dhidden, slope),
+            Some(up) => {
+                let plain = Problem {
+                    gated: false,
+                    ..*self.problem
+                };
+                let dup = Flex::float_mul(dhidden.clone(), activated(&plain, gate));
+                let dgate = Flex::float_mul(Flex::float_mul(dhidden, up), slope);
+                Flex::float_cat(vec![dgate, dup], 1)
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Feed-forward experts, fused: two products per slot and the weighted sum of a token's slots;
+//! shapes as in [`moebius_shaders::moe`].
+
+#[cfg(feature = "autodiff")]
+mod autodiff;
+#[cfg(feature = "cube")]
+mod cube;
+#[cfg(feature = "flex")]
+mod flex;
+#[cfg(feature = "fusion")]
+mod lazy;
+
+use super::{Maybe, Sorted};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, ExtensionType, backend_extension};
+use moebius_shaders::moe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// The experts of a layer.
+#[derive(Clone, Debug)]
+pub(crate) struct ExpertsCall {
+    pub(crate) problem: moe::Problem,
+    pub(crate) plan: Option<moe::Plan>,
+    /// How the backward pass runs; present on a recording CubeCL device.
+    pub(crate) training: Option<moe::TrainingPlan>,
+    /// What the forward keeps for the backward pass.
+    pub(crate) keep: moe::Keep,
+    /// Where to note the time after every stage; the device is waited for.
+    pub(crate) clock: Option<StageClock>,
+}
+
+/// When the stages of one call ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StageClock(Arc<Mutex<Vec<(moe::Stage, Instant)>>>);
+
+impl StageClock {
+    /// Notes that `stage` has ended.
+    pub(crate) fn mark(&self, stage: moe::Stage) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((stage, Instant::now()));
+    }
+
+    /// The stages and when they ended.
+    pub(crate) fn marks(&self) -> Vec<(moe::Stage, Instant)> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Weights of the experts, shapes as in [`moe::Buffers`].
+#[derive(ExtensionType, Clone, Debug)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub(crate) struct ExpertWeights<B: Backend> {
+    pub(crate) w_in: FloatTensor<B>,
+    pub(crate) w_out: FloatTensor<B>,
+    #[extension_type]
+    pub(crate) b_in: Maybe<B>,
+    #[extension_type]
+    pub(crate) b_out: Maybe<B>,
+}
+
+/// Result of a forward whose backward pass will run.
+#[derive(ExtensionType, Clone, Debug)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub(crate) struct Trained<B: Backend> {
+    pub(crate) y: FloatTensor<B>,
+    /// \[R, F or 2F\]: the first product before its activation.
+    pub(crate) pre: FloatTensor<B>,
+}
+
+/// Which gradients a backward pass must compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    pub(crate) x: bool,
+    pub(crate) experts: bool,
+}
+
+/// Gradients of a forward; absent where nobody needs them.
+#[derive(ExtensionType, Clone, Debug)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub(crate) struct ExpertGradients<B: Backend> {
+    #[extension_type]
+    pub(crate) x: Maybe<B>,
+    pub(crate) weights: FloatTensor<B>,
+    #[extension_type]
+    pub(crate) w_in: Maybe<B>,
+    #[extension_type]
+    pub(crate) w_out: Maybe<B>,
+    #[extension_type]
+    pub(crate) b_in: Maybe<B>,
+    #[extension_type]
+    pub(crate) b_out: Maybe<B>,
+}
+
+#[backend_extension(
+    Cube: cfg(feature = "cube"),
+    Flex: cfg(feature = "flex"),
+    Fusion: cfg(feature = "fusion"),
+    Autodiff: cfg(feature = "autodiff"),
+)]
+pub(crate) trait ExpertsOps: Backend {
+    #[fusion(meta = lazy::output)]
+    fn moe_experts(
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        #[extension_type] sorted: Sorted<Self>,
+        #[extension_type] experts: ExpertWeights<Self>,
+        call: ExpertsCall,
+    ) -> FloatTensor<Self>;
+}
+
+/// What only training runs.
+#[backend_extension(
+    Cube: cfg(feature = "cube"),
+    Flex: cfg(feature = "flex"),
+    Fusion: cfg(feature = "fusion"),
+)]
+pub(crate) trait ExpertsGradients: Backend {
+    /// The forward, and the first product before its activation.
+    #[fusion(meta = lazy::trained)]
+    fn moe_experts_keeping(
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        #[extension_type] sorted: Sorted<Self>,
+        #[extension_type] experts: ExpertWeights<Self>,
+        call: ExpertsCall,
+    ) -> Trained<Self>;
+
+    /// `pre` is what the forward kept; it is computed again when absent.
+    #[fusion(meta = lazy::gradients)]
+    fn moe_experts_backward(
+        dy: FloatTensor<Self>,
+        #[extension_type] forward: Forward<Self>,
+        needs: Needs,
+        call: ExpertsCall,
+    ) -> ExpertGradients<Self>;
+}
+
+/// What a backward pass knows of its forward.
+#[derive(ExtensionType, Clone, Debug)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub(crate) struct Forward<B: Backend> {
+    pub(crate) x: FloatTensor<B>,
+    pub(crate) weights: FloatTensor<B>,
+    #[extension_type]
+    pub(crate) sorted: Sorted<B>,
+    #[extension_type]
+    pub(crate) experts: ExpertWeights<B>,
+    #[extension_type]
+    pub(crate) pre: Maybe<B>,
+}

@@ -1,0 +1,35 @@
+//! FP8 casts as kernels.
+
+use super::{Fp8Cast, Fp8Ops};
+use crate::ops::buffers::{empty_like, handle, planned};
+use burn::tensor::DType;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::tensor::CubeTensor;
+use moebius_shaders::fp8;
+
+impl Fp8Ops for CubeBackend {
+    fn fp8_encode(x: CubeTensor, call: Fp8Cast, overflow: fp8::Overflow) -> CubeTensor {
+        let words = empty_like(&x, [call.len.div_ceil(fp8::LANES_PER_WORD)], DType::I32);
+        let client = x.client.clone();
+        fp8::launch_encode(
+            &client,
+            &planned(call.plan),
+            overflow,
+            handle(x),
+            words.handle.clone(),
+        );
+        words
+    }
+
+    fn fp8_decode(words: CubeTensor, call: Fp8Cast) -> CubeTensor {
+        let y = empty_like(&words, [call.len], DType::F32);
+        let client = words.client.clone();
+        fp8::launch_decode(
+            &client,
+            &planned(call.plan),
+            handle(words),
+            y.handle.clone(),
+        );
+        y
+    }
+}

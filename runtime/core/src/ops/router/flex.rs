@@ -1,0 +1,298 @@
+//! The router on the host, in plain Rust: an oracle that shares no code with the kernels, but for
+//! the hash, which is an integer function with one definition.
+
+use super::{
+    Choices, HashCall, Hashed, LoadCall, LogitsCall, LogitsGradients, RouteCall, Routed,
+    RouterGradients, RouterOps,
+};
+use crate::ops::Mask;
+use crate::ops::host::{
+    cast_like, float_tensor, floats, int_tensor, matmul, matmul_transposed, to_f32, transpose,
+    words,
+};
+use burn::backend::Flex;
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use moebius_shaders::routing::{self, Score, TopkGradient};
+use std::cmp::Reverse;
+
+/// The mask's entries as booleans; everything is available without one.
+fn available(mask: Mask<Flex>, experts: usize) -> Vec<bool> {
+    match mask {
+        Mask::All => vec![true; experts],
+        Mask::Only(mask) => words(mask).iter().map(|word| *word != 0).collect(),
+    }
+}
+
+impl RouterOps for Flex {
+    fn moe_router_logits(
+        x: FloatTensor<Self>,
+        w: FloatTensor<Self>,
+        _: LogitsCall,
+    ) -> FloatTensor<Self> {
+        matmul_transposed(to_f32(x), to_f32(w))
+    }
+
+    fn moe_route(
+        logits: FloatTensor<Self>,
+        choices: Choices<Self>,
+        call: RouteCall,
+    ) -> Routed<Self> {
+        let problem = &call.problem;
+        let logits = floats(logits);
+        let available = available(choices.mask, problem.experts());
+        let bias = choices.bias.into_option().map(floats);
+        let (mut indices, mut weights) = (Vec::new(), Vec::new());
+        let (mut probs, mut lse) = (Vec::with_capacity(logits.len()), Vec::new());
+        for row in logits.chunks(problem.experts()) {
+            let (scores, sum) = scored(row, &available, problem.score());
+            let (experts, chosen) = choose(problem, row, &available, &scores, bias.as_deref());
+            indices.extend(experts);
+            weights.extend(chosen);
+            probs.extend(scores);
+            lse.push(sum);
+        }
+        let (t, k, e) = (problem.tokens(), problem.top_k(), problem.experts());
+        Routed {
+            indices: int_tensor(&indices, &[t, k]),
+            weights: float_tensor(weights, &[t, k]),
+            probs: float_tensor(probs, &[t, e]),
+            lse: float_tensor(lse, &[t]),
+        }
+    }
+
+    fn moe_hash(x: FloatTensor<Self>, mask: Mask<Self>, call: HashCall) -> Hashed<Self> {
+        let available = available(mask, call.routing.experts());
+        let (indices, weights) =
+            routing::hash_reference(&call.problem, call.seed, &floats(x), Some(&available));
+        let shape = [call.routing.tokens(), call.routing.top_k()];
+        Hashed {
+            indices: int_tensor(&indices, &shape),
+            weights: float_tensor(weights, &shape),
+        }
+    }
+
+    fn moe_load(indices: IntTensor<Self>, call: LoadCall) -> IntTensor<Self> {
+        let (groups, experts) = (call.groups, call.routing.experts());
+        let mut counts = vec![0; groups * experts];
+        let indices = words(indices);
+        let per_group = (indices.len() / groups).max(1);
+        for (at, expert) in indices.iter().enumerate() {
+            if (*expert as usize) < experts {
+                counts[at / per_group * experts + *expert as usize] += 1;
+            }
+        }
+        int_tensor(&counts, &[groups, experts])
+    }
+}
+
+impl RouterGradients for Flex {
+    fn moe_router_logits_backward(
+        x: FloatTensor<Self>,
+        w: FloatTensor<Self>,
+        dlogits: FloatTensor<Self>,
+        _: LogitsCall,
+    ) -> LogitsGradients<Self> {
+        let (dtype_x, dtype_w) = (x.dtype(), w.dtype());
+        LogitsGradients {
+            dx: cast_like(matmul(dlogits.clone(), to_f32(w)), dtype_x),
+            dw: cast_like(matmul(transpose(dlogits), to_f32(x)), dtype_w),
+        }
+    }
+
+    fn moe_route_backward(
+        gradient: FloatTensor<Self>,
+        logits: FloatTensor<Self>,
+        mask: Mask<Self>,
+        routed: Routed<Self>,
+        output: TopkGradient,
+        call: RouteCall,
+    ) -> FloatTensor<Self> {
+        let problem = &call.problem;
+        let (experts, top_k) = (problem.experts(), problem.top_k());
+        let available = available(mask, experts);
+        let (gradient, logits) = (floats(gradient), floats(logits));
+        let (indices, weights) = (words(routed.indices), floats(routed.weights));
+        let mut dlogits = Vec::with_capacity(logits.len());
+        for (t, row) in logits.chunks(experts).enumerate() {
+            let chosen = &indices[t * top_k..(t + 1) * top_k];
+            let row_gradient = match output {
+                TopkGradient::Weights => {
+                    let slots = t * top_k..(t + 1) * top_k;
+                    let (weights, gradient) = (&weights[slots.clone()], &gradient[slots]);
+                    weights_gradient(problem, (row, &available), (chosen, weights), gradient)
+                }
+                TopkGradient::Probs => {
+                    let gradient = &gradient[t * experts..(t + 1) * experts];
+                    probs_gradient(row, &available, problem.score(), gradient)
+                }
+                TopkGradient::Lse => {
+                    let softmax = scores(row, &available, Score::Softmax);
+                    softmax.iter().map(|p| p * gradient[t]).collect()
+                }
+            };
+            dlogits.extend(row_gradient);
+        }
+        float_tensor(dlogits, &[problem.tokens(), experts])
+    }
+}
+
+/// Scores of one token; 0 for experts that aren't available.
+fn scores(row: &[f32], available: &[bool], score: Score) -> Vec<f32> {
+    scored(row, available, score).0
+}
+
+/// [`scores`], and ln Σ exp of the available logits.
+fn scored(row: &[f32], available: &[bool], score: Score) -> (Vec<f32>, f32) {
+    let pairs = || row.iter().zip(available);
+    let logits = pairs().filter(|(_, available)| **available);
+    let largest = logits.fold(f32::NEG_INFINITY, |most, (logit, _)| most.max(*logit));
+    let of = |f: &dyn Fn(f32) -> f32| -> Vec<f32> {
+        let value = |(logit, available): (&f32, &bool)| if *available { f(*logit) } else { 0.0 };
+        pairs().map(value).collect()
+    };
+    let mut scores = of(&|logit| (logit - largest).exp());
+    let sum: f32 = scores.iter().sum();
+    match score {
+        Score::Sigmoid => scores = of(&|logit| 1.0 / (1.0 + (-logit).exp())),
+        Score::Softmax if sum == 0.0 => scores.fill(0.0),
+        Score::Softmax => scores.iter_mut().for_each(|exp| *exp /= sum),
+    }
+    (scores, largest + sum.ln())
+}
+
+/// The `most` best experts by key, largest first; equal keys keep the order of their index, NaN comes
+/// last.
+fn best_of(
+    experts: impl Iterator<Item = usize>,
+    key: &dyn Fn(usize) -> f32,
+    most: usize,
+) -> Vec<usize> {
+    let mut ranked: Vec<_> = experts.map(|e| (Reverse(rank(key(e))), e)).collect();
+    if most < ranked.len() {
+        ranked.select_nth_unstable(most);
+        ranked.truncate(most);
+    }
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(_, e)| e).collect()
+}
+
+/// A number that orders as `key`, 0 for NaN; both zeros are equal.
+fn rank(key: f32) -> u32 {
+    let bits = (key + 0.0).to_bits();
+    match key {
+        _ if key.is_nan() => 0,
+        _ if bits >> 31 == 1 => !bits,
+        _ => bits | 1 << 31,
+    }
+}
+
+/// The experts of the best groups; all of them without groups.
+fn in_best_groups(
+    problem: &routing::Problem,
+    key: &dyn Fn(usize) -> f32,
+    available: &[bool],
+) -> Vec<usize> {
+    let candidates = (0..available.len()).filter(|e| available[*e]);
+    let Some(groups) = problem.groups() else {
+        return candidates.collect();
+    };
+    let size = available.len() / groups.count;
+    let strength = |group: usize| -> f32 {
+        let members = (group * size..(group + 1) * size).filter(|e| available[*e]);
+        let best = best_of(members, key, 2);
+        if best.is_empty() {
+            return f32::NEG_INFINITY;
+        }
+        best.iter().map(|e| key(*e)).sum()
+    };
+    let best = best_of(0..groups.count, &strength, groups.chosen);
+    candidates.filter(|e| best.contains(&(e / size))).collect()
+}
+
+/// The experts of one token, best first, and their weights.
+fn choose(
+    problem: &routing::Problem,
+    row: &[f32],
+    available: &[bool],
+    scores: &[f32],
+    bias: Option<&[f32]>,
+) -> (Vec<u32>, Vec<f32>) {
+    let key = |e: usize| match bias {
+        Some(bias) => scores[e] + bias[e],
+        // Both scores grow with the logit, whose order is exact.
+        None if problem.groups().is_none() => row[e],
+        None => scores[e],
+    };
+    let candidates = in_best_groups(problem, &key, available);
+    let best = best_of(candidates.into_iter(), &key, problem.top_k());
+    let mut weights: Vec<f32> = best.iter().map(|e| scores[*e]).collect();
+    if problem.renormalize() {
+        // Logarithms of the scores, so that a tiny sum of sigmoids doesn't divide 0 by 0.
+        let log = |e: &usize| match problem.score() {
+            Score::Softmax => row[*e],
+            Score::Sigmoid => row[*e].min(0.0) - (-row[*e].abs()).exp().ln_1p(),
+        };
+        let logs: Vec<f32> = best.iter().map(log).collect();
+        let largest = logs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let exp = logs.iter().map(|l| (l - largest).exp());
+        let sum: f32 = exp.clone().sum();
+        weights = exp.map(|exp| exp / sum).collect();
+    }
+    weights.iter_mut().for_each(|w| *w *= problem.scale());
+    let mut experts: Vec<u32> = best.iter().map(|e| *e as u32).collect();
+    experts.resize(problem.top_k(), problem.experts() as u32);
+    weights.resize(problem.top_k(), 0.0);
+    (experts, weights)
+}
+
+/// A token's logits gradient through the weights of its chosen experts.
+fn weights_gradient(
+    problem: &routing::Problem,
+    (row, available): (&[f32], &[bool]),
+    (chosen, weights): (&[u32], &[f32]),
+    gradient: &[f32],
+) -> Vec<f32> {
+    let mut through = vec![0.0; row.len()];
+    let slots = || {
+        chosen
+            .iter()
+            .enumerate()
+            .filter(|(_, e)| (**e as usize) < row.len())
+    };
+    if !problem.renormalize() {
+        for (k, e) in slots() {
+            through[*e as usize] += gradient[k] * problem.scale();
+        }
+        return probs_gradient(row, available, problem.score(), &through);
+    }
+    // Weights that are all 0 have no gradient, rather than 0 / 0.
+    let inverse = match problem.scale() {
+        0.0 => 0.0,
+        scale => scale.recip(),
+    };
+    let dot = slots().map(|(k, _)| weights[k] * gradient[k]).sum::<f32>() * inverse;
+    for (k, e) in slots() {
+        let d_log = weights[k] * (gradient[k] - dot);
+        let d_logit = match problem.score() {
+            Score::Softmax => 1.0,
+            // d ln σ(l) / dl = σ(−l).
+            Score::Sigmoid => 1.0 / (1.0 + row[*e as usize].exp()),
+        };
+        through[*e as usize] += d_log * d_logit;
+    }
+    through
+}
+
+/// A token's logits gradient through the scores of all experts.
+fn probs_gradient(row: &[f32], available: &[bool], score: Score, gradient: &[f32]) -> Vec<f32> {
+    let p = scores(row, available, score);
+    match score {
+        Score::Sigmoid => (0..row.len())
+            .map(|e| p[e] * (1.0 - p[e]) * gradient[e])
+            .collect(),
+        Score::Softmax => {
+            let dot: f32 = p.iter().zip(gradient).map(|(p, g)| p * g).sum();
+            (0..row.len()).map(|e| p[e] * (gradient[e] - dot)).collect()
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Sorted rows on the host: Flex's operations walk the experts' segments.
+
+use crate::ops::Sorted;
+use crate::ops::host::{
+    add_bias, expert, float_tensor, floats, matmul, rows_of, select_rows, transpose, words,
+};
+use burn::backend::Flex;
+use burn::backend::TensorMetadata;
+use burn::backend::ops::FloatTensorOps;
+use burn::backend::tensor::FloatTensor;
+use burn::tensor::Shape;
+use moebius_shaders::permute::NOWHERE;
+use std::ops::Range;
+
+type Rows = FloatTensor<Flex>;
+
+/// Rows of every expert one below the other; none have `columns` columns.
+pub(in crate::ops) fn joined(pieces: Vec<Rows>, columns: usize) -> Rows {
+    if pieces.is_empty() {
+        return float_tensor(Vec::new(), &[0, columns]);
+    }
+    Flex::float_cat(pieces, 0)
+}
+
+/// The experts' segments of sorted rows.
+pub(in crate::ops) struct Segments {
+    /// Slots of the rows that have an expert.
+    pub(in crate::ops) order: Vec<u32>,
+    offsets: Vec<usize>,
+    /// Rows of the slots.
+    positions: Vec<u32>,
+}
+
+impl Segments {
+    pub(in crate::ops) fn of(sorted: Sorted<Flex>) -> Self {
+        let offsets: Vec<usize> = words(sorted.offsets).iter().map(|o| *o as usize).collect();
+        let mut order = words(sorted.order);
+        order.truncate(offsets[offsets.len() - 1]);
+        Self {
+            order,
+            offsets,
+            positions: words(sorted.positions),
+        }
+    }
+
+    fn experts(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// The rows of expert `e`.
+    pub(in crate::ops) fn rows(&self, e: usize) -> Range<usize> {
+        self.offsets[e]..self.offsets[e + 1]
+    }
+
+    /// The expert of every row.
+    pub(in crate::ops) fn expert_of_rows(&self) -> Vec<u32> {
+        let experts = 0..self.experts();
+        let repeated = experts.flat_map(|e| self.rows(e).map(move |_| e as u32));
+        repeated.collect()
+    }
+
+    /// The experts that have rows.
+    pub(in crate::ops) fn occupied(&self) -> impl Iterator<Item = usize> {
+        (0..self.experts()).filter(|e| !self.rows(*e).is_empty())
+    }
+
+    /// `f` of every expert that has rows, one below the other.
+    pub(in crate::ops) fn each(
+        &self,
+        columns: usize,
+        f: impl Fn(usize, Range<usize>) -> Rows,
+    ) -> Rows {
+        joined(
+            self.occupied().map(|e| f(e, self.rows(e))).collect(),
+            columns,
+        )
+    }
+
+    /// `rows` and zeros up to `bound` rows.
+    pub(in crate::ops) fn padded(&self, rows: Rows, bound: usize, columns: usize) -> Rows {
+        let missing = bound - self.order.len();
+        if missing == 0 {
+            return rows;
+        }
+        let zeros = float_tensor(vec![0.0; missing * columns], &[missing, columns]);
+        if self.order.is_empty() {
+            return zeros;
+        }
+        Flex::float_cat(vec![rows, zeros], 0)
+    }
+
+    /// The rows that have an expert.
+    pub(in crate::ops) fn unpadded(&self, rows: Rows) -> Rows {
+        rows_of(rows, 0, self.order.len())
+    }
+
+    /// A column of the slots' values, by row.
+    pub(in crate::ops) fn of_rows(&self, slots: &[f32]) -> Rows {
+        let values: Vec<f32> = self.order.iter().map(|s| slots[*s as usize]).collect();
+        float_tensor(values, &[self.order.len(), 1])
+    }
+
+    /// \[T,K\]: the rows' values by slot, 0 for slots without a row.
+    pub(in crate::ops) fn to_slots(&self, rows: &[f32], top_k: usize) -> Rows {
+        let value = |row: &u32| {
+            if *row == NOWHERE {
+                0.0
+            } else {
+                rows[*row as usize]
+            }
+        };
+        let values: Vec<f32> = self.positions.iter().map(value).collect();
+        float_tensor(values, &[self.positions.len() / top_k, top_k])
+    }
+
+    /// Row e of `biases` for every row of expert e.
+    pub(in crate::ops) fn repeated(&self, biases: &Rows) -> Rows {
+        select_rows(biases.clone(), &self.expert_of_rows())
+    }
+
+    /// \[E,m,n\]: aᵀ · b over the rows of every expert.
+    pub(in crate::ops) fn outer(&self, a: &Rows, b: &Rows) -> Rows {
+        let (m, n) = (a.shape()[1], b.shape()[1]);
+        let product = |e: usize| {
+            let Range { start, end } = self.rows(e);
+            if start == end {
+                return float_tensor(vec![0.0; m * n], &[1, m, n]);
+            }
+            let a = transpose(rows_of(a.clone(), start, end));
+            let product = Flex::float_matmul(a, rows_of(b.clone(), start, end));
+            Flex::float_reshape(product, Shape::from([1, m, n]))
+        };
+        Flex::float_cat((0..self.experts()).map(product).collect(), 0)
+    }
+
+    /// \[E,n\]: the sum of the rows of every expert.
+    pub(in crate::ops) fn sums(&self, rows: &Rows) -> Rows {
+        let n = rows.shape()[1];
+        let mut sums = vec![0.0; self.experts() * n];
+        let values = floats(rows.clone());
+        for (row, e) in self.expert_of_rows().iter().enumerate() {
+            let sum = &mut sums[*e as usize * n..][..n];
+            for (sum, value) in sum.iter_mut().zip(&values[row * n..]) {
+                *sum += value;
+            }
+        }
+        float_tensor(sums, &[self.experts(), n])
+    }
+
+    /// rows · W_eᵀ + b_e for the rows of every expert e.
+    pub(in crate::ops) fn products(&self, rows: &Rows, w: &Rows, bias: &Option<Rows>) -> Rows {
+        self.each(w.shape()[1], |e, range| {
+            let rows = rows_of(rows.clone(), range.start, range.end);
+            let w = transpose(expert(w.clone(), e));
+            add_bias(matmul(rows, w), crate::ops::host::expert_row(bias, e))
+        })
+    }
+}
+
+/// The token of every row.
+pub(in crate::ops) fn gathered(x: &Rows, segments: &Segments, top_k: usize) -> Rows {
+    let tokens: Vec<u32> = segments.order.iter().map(|s| s / top_k as u32).collect();
+    if tokens.is_empty() {
+        return float_tensor(Vec::new(), &[0, x.shape()[1]]);
+    }
+    select_rows(x.clone(), &tokens)
+}
+
+/// ⟨a, b⟩ of every row.
+pub(in crate::ops) fn row_dots(a: &Rows, b: &Rows) -> Vec<f32> {
+    let width = a.shape()[1].max(1);
+    let (a, b) = (floats(a.clone()), floats(b.clone()));
+    let rows = a.chunks(width).zip(b.chunks(width));
+    rows.map(|(a, b)| a.iter().zip(b).map(|(a, b)| a * b).sum())
+        .collect()
+}
+
+/// \[T,width\]: the weighted sum of every token's rows, in slot order; weights of 1 when `None`. The
+/// sorted rows may come in pieces, one below the other.
+pub(in crate::ops) fn combined(
+    pieces: &[Rows],
+    weights: Option<&[f32]>,
+    segments: &Segments,
+    [top_k, width]: [usize; 2],
+) -> Rows {
+    let pieces: Vec<Rows> = pieces.iter().map(|rows| rows.to_contiguous()).collect();
+    let rows = pieces
+        .iter()
+        .flat_map(|rows| rows.storage::<f32>().chunks(width));
+    let rows: Vec<&[f32]> = rows.collect();
+    let slots = segments.positions.len();
+    let mut sums = vec![0.0; slots / top_k * width];
+    let add = |token: usize, sum: &mut [f32]| {
+        for slot in token * top_k..(token + 1) * top_k {
+            let row = segments.positions[slot];
+            // Not with weight 0: 0 times a NaN would not be 0.
+            if row == NOWHERE {
+                continue;
+            }
+            let weight = weights.map_or(1.0, |weights| weights[slot]);
+            let pairs = sum.iter_mut().zip(rows[row as usize]);
+            pairs.for_each(|(sum, value)| *sum += weight * value);
+        }
+    };
+    each_row(&mut sums, width, &add);
+    float_tensor(sums, &[slots / top_k, width])
+}
+
+/// `f` of every row of `values` and its number, on as many threads as pay off.
+fn each_row(values: &mut [f32], width: usize, f: &(impl Fn(usize, &mut [f32]) + Sync)) {
+    /// Elements that take about as long as starting a thread.
+    const FEWEST: usize = 1 << 16;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = (values.len() / FEWEST).clamp(1, cores);
+    let rows = (values.len() / width.max(1)).div_ceil(threads).max(1);
+    let part = |first: usize, values: &mut [f32]| {
+        let lines = values.chunks_mut(width).enumerate();
+        lines.for_each(|(at, line)| f(first + at, line));
+    };
+    if threads == 1 {
+        return part(0, values);
+    }
+    std::thread::scope(|scope| {
+        for (at, values) in values.chunks_mut(rows * width).enumerate() {
+            scope.spawn(move || part(at * rows, values));
+        }
+    });
+}

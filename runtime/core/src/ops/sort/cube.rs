@@ -1,0 +1,54 @@
+//! The sort as kernels.
+
+use super::{Limits, SortCall, SortOps, Sorted};
+use crate::ops::Mask;
+use crate::ops::buffers::{empty_like, handle, planned};
+use burn::tensor::DType;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::tensor::CubeTensor;
+use moebius_shaders::moe::sorting;
+
+impl Sorted<CubeBackend> {
+    /// The buffers of the integers.
+    pub(crate) fn buffers(self) -> sorting::Sorted {
+        sorting::Sorted {
+            order: handle(self.order),
+            offsets: handle(self.offsets),
+            tiles: handle(self.tiles),
+            positions: handle(self.positions),
+            dropped: handle(self.dropped),
+        }
+    }
+}
+
+impl SortOps for CubeBackend {
+    fn moe_sort(
+        weights: CubeTensor,
+        indices: CubeTensor,
+        limits: Limits<Self>,
+        call: SortCall,
+    ) -> Sorted<Self> {
+        let plan = planned(call.plan);
+        let words = |len: usize| empty_like(&weights, [len], DType::I32);
+        let sorted: Sorted<Self> = Sorted {
+            order: words(call.problem.slots()),
+            offsets: words(call.problem.experts() + 1),
+            tiles: words(2 * plan.max_tiles()),
+            positions: words(call.problem.slots()),
+            dropped: words(1),
+        };
+        let client = weights.client.clone();
+        let buffers = sorting::Buffers {
+            indices: handle(indices),
+            weights: handle(weights),
+            mask: match limits.mask {
+                Mask::All => None,
+                Mask::Only(mask) => Some(handle(mask)),
+            },
+            factors: limits.factors.into_option().map(handle),
+            sorted: sorted.clone().buffers(),
+        };
+        sorting::launch(&client, &plan, buffers);
+        sorted
+    }
+}

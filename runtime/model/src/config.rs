@@ -1,0 +1,381 @@
+//! The sizes of a decoder and the course of its training.
+
+use std::f64::consts::PI;
+
+use moebius::moe::{Activation, LossWeights, MoeConfig};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// Every byte is a token.
+pub const VOCABULARY: usize = 256;
+
+/// The learning rate ends at this share of its peak.
+const LAST_RATE: f64 = 0.1;
+
+/// The widest head that attention takes.
+const MAX_HEAD: usize = 128;
+
+/// So that the sizes, and not their number, decide what a decoder takes.
+const MAX_LAYERS: usize = 1024;
+
+/// What is initialised on the host, and held four times over (weights, gradients, two moments).
+const MAX_PARAMETERS: u128 = 1 << 28;
+
+/// The sizes of a decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecoderConfig {
+    /// Width of a token.
+    pub hidden: usize,
+    /// Attention heads, which share `hidden` evenly.
+    pub heads: usize,
+    /// Blocks of attention and experts.
+    pub layers: usize,
+    /// The longest sequence.
+    pub sequence: usize,
+    /// Experts in each block.
+    pub experts: usize,
+    /// Width of an expert.
+    pub inter: usize,
+    /// Experts per token.
+    pub top_k: usize,
+}
+
+impl DecoderConfig {
+    /// The sizes of all experts of one block: SwiGLU, softmax routing, dropless.
+    pub fn moe(&self) -> MoeConfig {
+        MoeConfig::new(self.hidden, self.inter, self.experts)
+            .with_top_k(self.top_k)
+            .with_activation(Activation::Silu)
+            .with_gated(true)
+    }
+
+    /// The same with another width: experts of twice the width, heads of 16 where that works out and
+    /// else as few as can be.
+    pub fn with_hidden(self, hidden: usize) -> Self {
+        let heads = if hidden.is_multiple_of(16) {
+            hidden / 16
+        } else {
+            let least = hidden.div_ceil(MAX_HEAD).max(1);
+            // Beyond what can be trained no divisor is looked for.
+            let mut counts = least..=hidden.min(1 << 20);
+            counts
+                .find(|heads| hidden.is_multiple_of(*heads))
+                .unwrap_or(1)
+        };
+        Self {
+            hidden,
+            heads,
+            inter: hidden.saturating_mul(2),
+            ..self
+        }
+    }
+
+    /// Checks what the experts' own configuration doesn't.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let sizes = [
+            ("hidden", self.hidden),
+            ("heads", self.heads),
+            ("layers", self.layers),
+            ("sequence", self.sequence),
+            ("experts", self.experts),
+            ("inter", self.inter),
+            ("top_k", self.top_k),
+        ];
+        for (what, size) in sizes {
+            if size == 0 {
+                return Err(Error::config(what, "at least 1", size));
+            }
+        }
+        let bounds = [
+            ("top_k", self.top_k, self.experts),
+            ("layers", self.layers, MAX_LAYERS),
+        ];
+        for (what, size, most) in bounds {
+            if size > most {
+                return Err(Error::config(what, format!("at most {most}"), size));
+            }
+        }
+        if !self.hidden.is_multiple_of(self.heads) {
+            let expected = format!("a divisor of hidden {}", self.hidden);
+            return Err(Error::config("heads", expected, self.heads));
+        }
+        let head = self.hidden / self.heads;
+        if head > MAX_HEAD {
+            let expected = format!("at most {MAX_HEAD}");
+            return Err(Error::config("hidden / heads", expected, head));
+        }
+        let wide = |n: usize| n as u128;
+        // Its three matrices and its row of the router.
+        let rows = wide(self.inter).saturating_mul(3).saturating_add(1);
+        let expert = rows.saturating_mul(wide(self.hidden));
+        let attention = wide(self.hidden).saturating_mul(wide(self.hidden).saturating_mul(4));
+        let block = expert
+            .saturating_mul(wide(self.experts))
+            .saturating_add(attention);
+        let rows = wide(self.sequence).saturating_add(2 * wide(VOCABULARY));
+        let all = block
+            .saturating_mul(wide(self.layers))
+            .saturating_add(rows.saturating_mul(wide(self.hidden)));
+        if all > MAX_PARAMETERS {
+            let expected = format!("at most {MAX_PARAMETERS} parameters");
+            return Err(Error::config("decoder", expected, all));
+        }
+        Ok(())
+    }
+}
+
+impl Default for DecoderConfig {
+    fn default() -> Self {
+        Self {
+            hidden: 64,
+            heads: 4,
+            layers: 2,
+            sequence: 64,
+            experts: 8,
+            inter: 128,
+            top_k: 2,
+        }
+    }
+}
+
+/// A training, repeatable from its numbers and its text.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainConfig {
+    /// What is trained.
+    pub decoder: DecoderConfig,
+    /// Sequences in a step.
+    pub batch: usize,
+    /// Steps in all.
+    pub steps: usize,
+    /// Steps until the learning rate is at its peak.
+    pub warm_up: usize,
+    /// The peak.
+    pub learning_rate: f32,
+    /// AdamW's.
+    pub weight_decay: f32,
+    /// The largest norm of the gradient of all parameters.
+    pub clip_norm: f32,
+    /// Weight of the balance loss (Switch): it keeps the experts in use.
+    pub balance: f32,
+    /// Weight of the router's z-loss: it keeps the logits small.
+    pub z: f32,
+    /// Decides the first weights and the batches.
+    pub seed: u64,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            decoder: DecoderConfig::default(),
+            batch: 16,
+            steps: 300,
+            warm_up: 20,
+            learning_rate: 0.007,
+            weight_decay: 0.01,
+            clip_norm: 1.0,
+            balance: 0.01,
+            z: 0.001,
+            seed: 0,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// Tokens in a step.
+    pub fn tokens(&self) -> usize {
+        self.batch * self.decoder.sequence
+    }
+
+    /// What the layers' losses weigh beside the cross entropy.
+    pub fn losses(&self) -> LossWeights {
+        LossWeights {
+            switch: f64::from(self.balance),
+            z: f64::from(self.z),
+            gshard: 0.0,
+            entropy: 0.0,
+        }
+    }
+
+    /// The rate of step `step`, counted from 0: a straight rise, then half a cosine down to a tenth.
+    pub fn rate(&self, step: usize) -> f64 {
+        let peak = f64::from(self.learning_rate);
+        if step < self.warm_up {
+            return peak * (step + 1) as f64 / self.warm_up as f64;
+        }
+        let falling = self.steps.saturating_sub(self.warm_up).max(1);
+        let done = ((step - self.warm_up) as f64 / falling as f64).min(1.0);
+        let share = 0.5 * (1.0 + (PI * done).cos());
+        peak * (LAST_RATE + (1.0 - LAST_RATE) * share)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.decoder.check()?;
+        for (what, size) in [("batch", self.batch), ("steps", self.steps)] {
+            if size == 0 {
+                return Err(Error::config(what, "at least 1", size));
+            }
+        }
+        // What a kernel counts its elements with.
+        let bound = i32::MAX as usize;
+        let decoder = &self.decoder;
+        let scores = decoder.sequence.max(VOCABULARY).max(decoder.experts);
+        let elements = [self.batch, decoder.heads, decoder.sequence, scores]
+            .iter()
+            .try_fold(1usize, |product, &factor| product.checked_mul(factor));
+        if elements.is_none_or(|elements| elements > bound) {
+            let got = format!("{} sequences of {}", self.batch, decoder.sequence);
+            return Err(Error::config("batch", "fewer tokens", got));
+        }
+        let rates = [
+            ("learning rate", self.learning_rate),
+            ("clipping norm", self.clip_norm),
+        ];
+        for (what, rate) in rates {
+            if !(rate.is_finite() && rate > 0.0) {
+                return Err(Error::config(what, "a positive number", rate));
+            }
+        }
+        let weights = [
+            ("weight decay", self.weight_decay),
+            ("balance", self.balance),
+            ("z", self.z),
+        ];
+        for (what, weight) in weights {
+            if !(weight.is_finite() && weight >= 0.0) {
+                return Err(Error::config(what, "a number of at least 0", weight));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DecoderConfig, TrainConfig};
+
+    #[test]
+    fn the_rate_rises_in_a_line_and_falls_in_a_cosine() {
+        let config = TrainConfig {
+            steps: 110,
+            warm_up: 10,
+            learning_rate: 1.0,
+            ..TrainConfig::default()
+        };
+        let close = |step, rate: f64| assert!((config.rate(step) - rate).abs() < 1e-6, "{step}");
+        close(0, 0.1);
+        close(4, 0.5);
+        close(9, 1.0);
+        close(10, 1.0);
+        close(60, 0.55);
+        close(110, 0.1);
+        close(1000, 0.1);
+        let constant = TrainConfig {
+            warm_up: 0,
+            steps: 1,
+            ..config
+        };
+        assert!((constant.rate(0) - 1.0).abs() < 1e-6);
+    }
+
+    /// Checks that each is refused, and how.
+    fn refused<const N: usize>(wrong: [(TrainConfig, &str); N]) {
+        for (config, message) in wrong {
+            let error = config.check().unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_cannot_work_are_refused_before_anything_is_allocated() {
+        let default = TrainConfig::default();
+        default.check().unwrap();
+        let of = |decoder| TrainConfig { decoder, ..default };
+        let sizes = default.decoder;
+        let narrow = sizes.with_hidden(1);
+        refused([
+            (
+                of(DecoderConfig { heads: 3, ..sizes }),
+                "heads: expected a divisor of hidden 64, got 3",
+            ),
+            (
+                of(DecoderConfig {
+                    heads: 1,
+                    ..sizes.with_hidden(130)
+                }),
+                "hidden / heads: expected at most 128, got 130",
+            ),
+            (
+                of(DecoderConfig { top_k: 9, ..sizes }),
+                "top_k: expected at most 8, got 9",
+            ),
+            (
+                of(DecoderConfig { inter: 0, ..sizes }),
+                "inter: expected at least 1, got 0",
+            ),
+            (
+                of(DecoderConfig {
+                    layers: 20_000_000,
+                    ..narrow
+                }),
+                "layers: expected at most 1024, got 20000000",
+            ),
+            (
+                of(DecoderConfig {
+                    experts: 1 << 31,
+                    ..narrow
+                }),
+                "decoder: expected at most 268435456 parameters",
+            ),
+            (
+                of(sizes.with_hidden(usize::MAX - 15)),
+                "decoder: expected at most 268435456 parameters",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_course_that_cannot_work_is_refused() {
+        let default = TrainConfig::default();
+        refused([
+            (
+                TrainConfig {
+                    batch: 0,
+                    ..default
+                },
+                "batch: expected at least 1, got 0",
+            ),
+            (
+                TrainConfig {
+                    steps: 0,
+                    ..default
+                },
+                "steps: expected at least 1, got 0",
+            ),
+            (
+                TrainConfig {
+                    batch: 1 << 40,
+                    ..default
+                },
+                "batch: expected fewer tokens",
+            ),
+            (
+                TrainConfig {
+                    learning_rate: f32::NAN,
+                    ..default
+                },
+                "learning rate: expected a positive number, got NaN",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_width_brings_its_heads_and_experts() {
+        let sizes = DecoderConfig::default();
+        assert_eq!(sizes.with_hidden(64), sizes);
+        for (hidden, heads) in [(10, 1), (130, 2), (131, 131), (200, 2), (1000, 8)] {
+            assert_eq!(sizes.with_hidden(hidden).heads, heads);
+            sizes.with_hidden(hidden).check().unwrap();
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The transformer: bytes in, logits of the next byte out.
+
+use burn::module::{Module, Param};
+use burn::nn::{RmsNorm, RmsNormConfig};
+use burn::tensor::{Device, Int, Tensor};
+use moebius::moe::{DenseRows, MoeLayer, MoeOutput, MoeWeights};
+
+use crate::config::{DecoderConfig, VOCABULARY};
+use crate::error::Error;
+use crate::random::Random;
+
+/// A causal transformer over bytes, normalised before each part, with experts where others have one
+/// feed-forward layer.
+#[derive(Module, Debug)]
+pub struct Decoder {
+    /// \[256, hidden\].
+    pub embedding: Param<Tensor<2>>,
+    /// \[sequence, hidden\]: learned, added to the embedding.
+    pub positions: Param<Tensor<2>>,
+    /// The layers.
+    pub blocks: Vec<Block>,
+    /// Before the head.
+    pub norm: RmsNorm,
+    /// \[256, hidden\].
+    pub head: Param<Tensor<2>>,
+}
+
+/// x + attention(norm(x)), then x + experts(norm(x)).
+#[derive(Module, Debug)]
+pub struct Block {
+    /// Before the attention.
+    pub attention_norm: RmsNorm,
+    /// Where tokens look at those before them.
+    pub attention: Attention,
+    /// Before the experts.
+    pub moe_norm: RmsNorm,
+    /// Where every token goes through its experts.
+    pub moe: MoeLayer,
+}
+
+/// softmax(causal(q·kᵀ/√d))·v in every head of width d. All weights are \[hidden, hidden\], out by in.
+#[derive(Module, Debug)]
+pub struct Attention {
+    /// x → q, all heads.
+    pub query: Param<Tensor<2>>,
+    /// x → k.
+    pub key: Param<Tensor<2>>,
+    /// x → v.
+    pub value: Param<Tensor<2>>,
+    /// The heads' results, side by side → y.
+    pub out: Param<Tensor<2>>,
+    /// Number of heads.
+    pub heads: usize,
+}
+
+/// What a forward returns.
+#[derive(Debug)]
+pub struct DecoderOutput {
+    /// \[batch · sequence, 256\].
+    pub logits: Tensor<2>,
+    /// What the experts of each block did.
+    pub moe: Vec<MoeOutput<2>>,
+}
+
+impl DecoderConfig {
+    /// A decoder with weights from `seed`, the same bits on every device.
+    ///
+    /// # Errors
+    /// [`Error::Config`] and [`Error::Moebius`] for sizes that don't fit.
+    pub fn init(&self, seed: u64, device: &Device) -> Result<Decoder, Error> {
+        self.check()?;
+        let hidden = self.hidden;
+        let random = &mut Random::new(&[seed]);
+        Ok(Decoder {
+            embedding: random.parameter([VOCABULARY, hidden], 0.3, device),
+            positions: random.parameter([self.sequence, hidden], 0.1, device),
+            blocks: (0..self.layers)
+                .map(|_| self.block(random, device))
+                .collect::<Result<_, _>>()?,
+            norm: RmsNormConfig::new(hidden).init(device),
+            head: random.parameter([VOCABULARY, hidden], bound(hidden), device),
+        })
+    }
+
+    fn block(&self, random: &mut Random, device: &Device) -> Result<Block, Error> {
+        let (h, f, e) = (self.hidden, self.inter, self.experts);
+        let norm = || RmsNormConfig::new(h).init(device);
+        let (narrow, wide) = (bound(h), bound(f));
+        let square = |random: &mut Random| random.parameter([h, h], narrow, device);
+        let weights = MoeWeights {
+            router: random.parameter([e, h], narrow, device).val(),
+            w_in: random.parameter([e, 2 * f, h], narrow, device).val(),
+            b_in: None,
+            w_out: random.parameter([e, h, f], wide, device).val(),
+            b_out: None,
+        };
+        Ok(Block {
+            attention_norm: norm(),
+            attention: Attention {
+                query: square(random),
+                key: square(random),
+                value: square(random),
+                out: square(random),
+                heads: self.heads,
+            },
+            moe_norm: norm(),
+            moe: self.moe().with_weights(weights)?,
+        })
+    }
+}
+
+/// PyTorch's bound for the first weights of a layer with this many inputs.
+fn bound(inputs: usize) -> f32 {
+    1.0 / (inputs as f32).sqrt()
+}
+
+impl Decoder {
+    /// The logits of the byte after each of `bytes` \[batch, sequence\], which sees no later one.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a sequence longer than the decoder's, [`Error::Moebius`] when the
+    /// device can't run a layer.
+    pub fn forward(&self, bytes: Tensor<2, Int>) -> Result<DecoderOutput, Error> {
+        let [batch, sequence] = bytes.dims();
+        let [longest, hidden] = self.positions.dims();
+        if sequence > longest {
+            let expected = format!("at most {longest}");
+            return Err(Error::config("sequence", expected, sequence));
+        }
+        let tokens = self.embedding.val().select(0, bytes.flatten(0, 1));
+        let rows = DenseRows::new(&tokens)?;
+        let places = self.positions.val().narrow(0, 0, sequence);
+        let x = tokens.reshape([batch, sequence, hidden]) + places.unsqueeze();
+        let mut x = x.reshape([batch * sequence, hidden]);
+        let mut moe = Vec::with_capacity(self.blocks.len());
+        for block in &self.blocks {
+            let before = block.attention_norm.forward(x.clone());
+            x = x + block.attention.forward(&rows, before, sequence)?;
+            let routed = block.moe.forward(block.moe_norm.forward(x.clone()))?;
+            x = x + routed.y.clone();
+            moe.push(routed);
+        }
+        let logits = rows.linear(self.norm.forward(x), self.head.val())?;
+        Ok(DecoderOutput { logits, moe })
+    }
+}
+
+impl Attention {
+    /// Sequences of `sequence` tokens, one after the other: x \[tokens, hidden\] to the same shape.
+    fn forward(&self, rows: &DenseRows, x: Tensor<2>, sequence: usize) -> Result<Tensor<2>, Error> {
+        let project = |weight: &Param<Tensor<2>>| rows.linear(x.clone(), weight.val());
+        let heads = [
+            project(&self.query)?,
+            project(&self.key)?,
+            project(&self.value)?,
+        ];
+        let seen = rows.attention(heads, self.heads, sequence, true)?;
+        Ok(rows.linear(seen, self.out.val())?)
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+mod tests {
+    use super::{DecoderConfig, DecoderOutput};
+    use crate::error::Error;
+    use burn::tensor::{Device, Int, Tensor};
+
+    fn small() -> DecoderConfig {
+        DecoderConfig {
+            sequence: 6,
+            ..DecoderConfig::default().with_hidden(16)
+        }
+    }
+
+    fn forward(bytes: [[i32; 6]; 2]) -> DecoderOutput {
+        let device = Device::flex();
+        let decoder = small().init(0, &device).unwrap();
+        decoder
+            .forward(Tensor::<2, Int>::from_ints(bytes, &device))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_byte_changes_nothing_before_it_and_nothing_in_other_sequences() {
+        let one = forward([[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]]);
+        let two = forward([[1, 2, 3, 99, 5, 6], [7, 8, 9, 10, 11, 12]]);
+        let rows = |output: DecoderOutput| -> Vec<Vec<f32>> {
+            let logits: Vec<f32> = output.logits.into_data().iter().collect();
+            logits.chunks(256).map(<[f32]>::to_vec).collect()
+        };
+        assert_eq!(one.moe.len(), 2);
+        let (one, two) = (rows(one), rows(two));
+        for row in 0..12 {
+            assert_eq!(one[row] == two[row], !(3..6).contains(&row), "row {row}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_may_be_shorter_and_not_longer() {
+        let device = Device::flex();
+        let decoder = small().init(0, &device).unwrap();
+        let zeros = |sequence| Tensor::<2, Int>::zeros([3, sequence], &device);
+        assert_eq!(decoder.forward(zeros(4)).unwrap().logits.dims(), [12, 256]);
+        let error = decoder.forward(zeros(7)).unwrap_err();
+        assert!(matches!(error, Error::Config { .. }), "{error}");
+    }
+}

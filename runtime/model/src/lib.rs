@@ -1,0 +1,39 @@
+//! A small mixture-of-experts transformer that learns to continue a text, byte by byte.
+//!
+//! Read in this order: [`Text`] gives batches, [`Decoder`] maps bytes to the logits of the next
+//! byte, [`Trainer`] makes the loss fall, [`Checkpoint`] stops and goes on. Everything random is
+//! drawn on the host from the seed and the step, so all devices start from the same bits and see
+//! the same batches, and a resumed training repeats the uninterrupted one bit for bit.
+//!
+//! ```no_run
+//! use moebius_model::{Text, TrainConfig, Trainer};
+//!
+//! # fn main() -> Result<(), moebius_model::Error> {
+//! let device = moebius::open(&moebius::Device::Auto)?;
+//! let mut trainer = Trainer::new(TrainConfig::default(), Text::bundled(), &device)?;
+//! for _ in 0..20 {
+//!     trainer.step()?;
+//! }
+//! println!("{:.2} nats a byte", trainer.report()?.loss);
+//! # Ok(())
+//! # }
+//! ```
+
+mod adam;
+mod checkpoint;
+mod clip;
+mod config;
+mod decoder;
+mod error;
+mod random;
+mod report;
+mod text;
+mod train;
+
+pub use checkpoint::Checkpoint;
+pub use config::{DecoderConfig, TrainConfig, VOCABULARY};
+pub use decoder::{Attention, Block, Decoder, DecoderOutput};
+pub use error::{CheckpointError, Error};
+pub use report::{LayerLoad, Report};
+pub use text::{Batch, Text};
+pub use train::Trainer;

@@ -1,0 +1,151 @@
+//! How the training goes.
+
+use std::time::Instant;
+
+use burn::tensor::{Int, Tensor};
+use moebius::moe::LoadStatistics;
+use serde::Serialize;
+
+use crate::config::TrainConfig;
+use crate::decoder::DecoderOutput;
+use crate::error::Error;
+
+/// The steps since the last report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Steps done in all.
+    pub step: usize,
+    /// Cross entropy of each step, in nats a byte, before its update.
+    pub losses: Vec<f32>,
+    /// Their mean.
+    pub loss: f32,
+    /// Mean of what balance and z-loss added.
+    pub auxiliary: f32,
+    /// Rate of the last step.
+    pub learning_rate: f64,
+    /// Tokens learned from in a second; the first steps include the compilation of kernels.
+    pub tokens_per_s: f64,
+    /// Time of these steps, without what came between them and the steps before.
+    pub seconds: f64,
+    /// What the experts of each block got.
+    pub layers: Vec<LayerLoad>,
+}
+
+/// What the experts of one block got.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayerLoad {
+    /// Slots of each expert.
+    pub counts: Vec<u64>,
+    /// Share of each expert in all slots.
+    pub utilization: Vec<f64>,
+    /// Standard deviation of the counts over their mean: 0 where all get the same.
+    pub coefficient_of_variation: f64,
+    /// Slots that reached no expert.
+    pub dropped: u64,
+}
+
+impl LayerLoad {
+    /// Experts that got something.
+    pub fn used(&self) -> usize {
+        self.counts.iter().filter(|&&n| n > 0).count()
+    }
+
+    fn read(load: Tensor<1, Int>, dropped: Tensor<1, Int>) -> Result<Self, Error> {
+        let statistics = LoadStatistics::read(load)?;
+        let dropped = dropped.try_into_vec_as::<u64>().map_err(Error::device)?;
+        Ok(Self {
+            counts: statistics.counts,
+            utilization: statistics.utilization,
+            coefficient_of_variation: statistics.coefficient_of_variation,
+            dropped: dropped.iter().sum(),
+        })
+    }
+}
+
+/// What is gathered on the device between two reports.
+pub(crate) struct Window {
+    since: Option<Instant>,
+    losses: Vec<Tensor<1>>,
+    auxiliary: Vec<Tensor<1>>,
+    layers: Vec<(Tensor<1, Int>, Tensor<1, Int>)>,
+}
+
+impl Window {
+    /// An empty one.
+    pub(crate) fn begin() -> Self {
+        Self {
+            since: None,
+            losses: Vec::new(),
+            auxiliary: Vec::new(),
+            layers: Vec::new(),
+        }
+    }
+
+    /// Starts the clock, if it isn't running.
+    pub(crate) fn start(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// The loss of the first step in here; waits for the device.
+    pub(crate) fn first_loss(&self) -> Result<Option<f32>, Error> {
+        Ok(read(self.losses.iter().take(1).cloned().collect())?.pop())
+    }
+
+    /// Adds a step, without waiting for it.
+    pub(crate) fn add(
+        &mut self,
+        loss: Tensor<1>,
+        auxiliary: Tensor<1>,
+        output: &DecoderOutput,
+    ) -> Result<(), Error> {
+        self.losses.push(loss.inner());
+        self.auxiliary.push(auxiliary.inner());
+        for (layer, moe) in output.moe.iter().enumerate() {
+            let (load, dropped) = (
+                moe.routing.load()?.inner(),
+                moe.dropped_slots.clone().inner(),
+            );
+            match self.layers.get_mut(layer) {
+                Some(sums) => *sums = (sums.0.clone() + load, sums.1.clone() + dropped),
+                None => self.layers.push((load, dropped)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the device and reads everything, at step `step`.
+    pub(crate) fn read(self, step: usize, config: &TrainConfig) -> Result<Report, Error> {
+        let losses = read(self.losses)?;
+        let auxiliary = read(self.auxiliary)?;
+        let seconds = self
+            .since
+            .map_or(0.0, |since| since.elapsed().as_secs_f64());
+        let layers = self.layers.into_iter();
+        let layers = layers.map(|(load, dropped)| LayerLoad::read(load, dropped));
+        Ok(Report {
+            step,
+            loss: mean(&losses),
+            auxiliary: mean(&auxiliary),
+            learning_rate: config.rate(step.saturating_sub(1)),
+            tokens_per_s: (losses.len() * config.tokens()) as f64 / seconds,
+            seconds,
+            losses,
+            layers: layers.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn read(tensors: Vec<Tensor<1>>) -> Result<Vec<f32>, Error> {
+    if tensors.is_empty() {
+        return Ok(Vec::new());
+    }
+    Tensor::cat(tensors, 0)
+        .try_into_vec_as::<f32>()
+        .map_err(Error::device)
+}
+
+/// NaN for nothing.
+fn mean(values: &[f32]) -> f32 {
+    let sum: f64 = values.iter().copied().map(f64::from).sum();
+    (sum / values.len() as f64) as f32
+}

@@ -1,0 +1,180 @@
+//! The training loop, one step at a time.
+
+use burn::module::Module;
+use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer, OptimizerRecord};
+use burn::store::RecordError;
+use burn::tensor::activation::log_softmax;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+use crate::adam::{self, Adam};
+use crate::checkpoint::{Checkpoint, Progress};
+use crate::clip::clip;
+use crate::config::TrainConfig;
+use crate::decoder::{Decoder, DecoderOutput};
+use crate::error::{CheckpointError, Error};
+use crate::random::Random;
+use crate::report::{Report, Window};
+use crate::text::Text;
+
+/// Adam forgets old squares after about a hundred steps, which is what short trainings want.
+const BETA_2: f32 = 0.99;
+
+/// A decoder being trained.
+pub struct Trainer {
+    config: TrainConfig,
+    text: Text,
+    device: Device,
+    decoder: Decoder,
+    optimizer: ModuleOptimizer,
+    progress: Progress,
+    window: Window,
+}
+
+impl Trainer {
+    /// A training from its first step on `device`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] and [`Error::Moebius`] for numbers that don't fit each other or the text.
+    pub fn new(config: TrainConfig, text: Text, device: &Device) -> Result<Self, Error> {
+        config.check()?;
+        text.batch(config.seed, 0, 0, config.decoder.sequence)?;
+        let device = device.clone().autodiff();
+        let adamw = AdamWConfig::new()
+            .with_beta_2(BETA_2)
+            .with_weight_decay(config.weight_decay)
+            .build();
+        Ok(Self {
+            decoder: config.decoder.init(config.seed, &device)?,
+            optimizer: ModuleOptimizer::from(Adam(adamw)),
+            progress: Progress::default(),
+            window: Window::begin(),
+            config,
+            text,
+            device,
+        })
+    }
+
+    /// The training that `checkpoint` was taken of; on the same kind of device it goes on bit for bit
+    /// as if it had never stopped.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`], and [`Error::Checkpoint`] for a checkpoint of another text or with records
+    /// that don't fit the decoder.
+    pub fn resume(checkpoint: Checkpoint, text: Text, device: &Device) -> Result<Self, Error> {
+        checkpoint.check_text(&text)?;
+        let new = Self::new(*checkpoint.config(), text, device)?;
+        let progress = checkpoint.progress();
+        let (decoder, optimizer) = checkpoint.into_records();
+        let refused = |error: RecordError| CheckpointError::Record(error.to_string());
+        let decoder = new.decoder.try_load_record(decoder).map_err(refused)?;
+        adam::check_record(&optimizer, &decoder, progress.step)?;
+        let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(refused)?;
+        Ok(Self {
+            decoder,
+            optimizer: new.optimizer.load_record(optimizer),
+            progress,
+            window: Window::begin(),
+            ..new
+        })
+    }
+
+    /// The numbers of this training.
+    pub fn config(&self) -> &TrainConfig {
+        &self.config
+    }
+
+    /// The decoder as it is now.
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// Numbers that are trained.
+    pub fn parameters(&self) -> usize {
+        self.decoder.num_params()
+    }
+
+    /// Steps done.
+    pub fn steps_done(&self) -> usize {
+        self.progress.step
+    }
+
+    /// Whether all steps are done.
+    pub fn is_finished(&self) -> bool {
+        self.progress.step >= self.config.steps
+    }
+
+    /// Cross entropy of the very first step, once it was reported.
+    pub fn first_loss(&self) -> Option<f32> {
+        self.progress.first_loss
+    }
+
+    /// Learns from one batch. Nothing is read back, so an accelerator never waits for the host.
+    ///
+    /// # Errors
+    /// [`Error::Moebius`] when the device can't run a layer.
+    pub fn step(&mut self) -> Result<(), Error> {
+        self.window.start();
+        let step = self.progress.step;
+        // Whatever a layer draws on the device depends on the step, not on the steps before it.
+        self.device
+            .seed(Random::new(&[self.config.seed, step as u64]).next());
+        let (output, loss) = self.forward(step)?;
+        let mut extra = Tensor::zeros([1], &self.device);
+        for moe in &output.moe {
+            extra = extra + moe.losses()?.weighted(&self.config.losses());
+        }
+        let gradients = (loss.clone() + extra.clone()).backward();
+        let gradients = GradientsParams::from_grads(gradients, &self.decoder);
+        let gradients = clip(&self.decoder, gradients, self.config.clip_norm);
+        let rate = self.config.rate(step);
+        self.decoder = self.optimizer.step(rate, self.decoder.clone(), gradients);
+        self.window.add(loss, extra, &output)?;
+        self.progress.step += 1;
+        Ok(())
+    }
+
+    /// The forward of a step: what came out, and its mean cross entropy \[1\].
+    fn forward(&self, step: usize) -> Result<(DecoderOutput, Tensor<1>), Error> {
+        let (count, length) = (self.config.batch, self.config.decoder.sequence);
+        let batch = self.text.batch(self.config.seed, step, count, length)?;
+        let tensor = |bytes: Vec<i32>| {
+            Tensor::<2, Int>::from_data(TensorData::new(bytes, [count, length]), &self.device)
+        };
+        let output = self.decoder.forward(tensor(batch.inputs))?;
+        let targets = tensor(batch.targets).reshape([count * length, 1]);
+        let chosen = log_softmax(output.logits.clone(), 1).gather(1, targets);
+        // Along an axis, because a sum of everything adds atomically on some devices.
+        let loss = chosen.reshape([1, count * length]).mean_dim(1).neg();
+        Ok((output, loss.reshape([1])))
+    }
+
+    /// The steps since the last report; the one place that waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    pub fn report(&mut self) -> Result<Report, Error> {
+        let window = std::mem::replace(&mut self.window, Window::begin());
+        let report = window.read(self.progress.step, &self.config)?;
+        let steps_before = self.progress.step - report.losses.len();
+        if steps_before == 0 {
+            self.progress.first_loss = report.losses.first().copied();
+        }
+        Ok(report)
+    }
+
+    /// Everything needed to go on from here; waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed, [`Error::Checkpoint`] when Burn can't write a record.
+    pub fn checkpoint(&self) -> Result<Checkpoint, Error> {
+        let mut progress = self.progress;
+        if progress.first_loss.is_none() {
+            progress.first_loss = self.window.first_loss()?;
+        }
+        let records = (
+            self.decoder.clone().into_record(),
+            self.optimizer.to_record(),
+        );
+        Ok(Checkpoint::new(self.config, &self.text, progress, records)?)
+    }
+}

@@ -1,0 +1,317 @@
+//! The backward pass: one cube (a CPU: one unit) per sorted row and slot, and the gradient alone.
+
+use super::{Form, Plan, Problem, activate, activation_gradient, row_sum};
+use crate::permute::Sorted;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// Writes dpre of the vector at `gate` for the gradient `d` of its hidden values; returns those.
+#[cube]
+fn differentiate<F: Float, N: Size>(
+    pre: &[Vector<F, N>],
+    dpre: &mut [Vector<F, N>],
+    gate: usize,
+    row: usize,
+    d: Vector<f32, N>,
+    #[comptime] form: Form,
+) -> Vector<f32, N> {
+    let x = Vector::<f32, N>::cast_from(pre[gate]);
+    let value = activate::<N>(x, form.activation);
+    let slope = d * activation_gradient::<N>(x, form.activation);
+    if comptime!(form.gated) {
+        let up = Vector::<f32, N>::cast_from(pre[gate + row]);
+        dpre[gate] = Vector::cast_from(slope * up);
+        dpre[gate + row] = Vector::cast_from(d * value);
+        value * up
+    } else {
+        dpre[gate] = Vector::cast_from(slope);
+        value
+    }
+}
+
+/// dpre of the vector at `gate` is 0.
+#[cube]
+fn clear<F: Float, N: Size>(
+    dpre: &mut [Vector<F, N>],
+    gate: usize,
+    row: usize,
+    #[comptime] form: Form,
+) {
+    #[unroll]
+    for part in 0..comptime!(form.parts()) {
+        dpre[gate + part * row] = Vector::cast_from(Vector::<f32, N>::new(0.0f32));
+    }
+}
+
+/// `units` units per entry of `order`: R sorted rows, then the slots beyond, whose dweights are 0.
+#[cube(launch_unchecked)]
+fn expert_activation_backward<F: Float, N: Size>(
+    pre: &[Vector<F, N>],
+    dhidden: &mut [Vector<F, N>],
+    order: &[u32],
+    offsets: &[u32],
+    weights: &[f32],
+    dpre: &mut [Vector<F, N>],
+    dweights: &mut [f32],
+    experts: usize,
+    slots: usize,
+    rows: usize,
+    row: usize,
+    #[comptime] form: Form,
+    #[comptime] units: usize,
+    #[define(F)] _element: ElemType,
+) {
+    let sorted = ABSOLUTE_POS / units;
+    let unit = ABSOLUTE_POS % units;
+    let slot = order[min(sorted, slots - 1)] as usize;
+    let gate = sorted * row * comptime!(form.parts());
+    let mut sum = Vector::<f32, N>::new(0.0f32);
+    if sorted < offsets[experts] as usize {
+        let weight = Vector::<f32, N>::new(weights[slot]);
+        for column in range_stepped(unit, row, units) {
+            let d = Vector::<f32, N>::cast_from(dhidden[sorted * row + column]);
+            let hidden = differentiate::<F, N>(pre, dpre, gate + column, row, weight * d, form);
+            dhidden[sorted * row + column] = Vector::cast_from(weight * hidden);
+            sum = fma(d, hidden, sum);
+        }
+    } else if sorted < rows {
+        for column in range_stepped(unit, row, units) {
+            dhidden[sorted * row + column] = Vector::cast_from(Vector::<f32, N>::new(0.0f32));
+            clear::<F, N>(dpre, gate + column, row, form);
+        }
+    }
+    let total = row_sum(sum.vector_sum(), units);
+    if unit == 0 && sorted < slots {
+        dweights[slot] = total;
+    }
+}
+
+/// One unit per vector of `dhidden`.
+#[cube(launch_unchecked)]
+fn expert_activation_gradient<F: Float, N: Size>(
+    pre: &[Vector<F, N>],
+    dhidden: &[Vector<F, N>],
+    offsets: &[u32],
+    dpre: &mut [Vector<F, N>],
+    experts: usize,
+    row: usize,
+    #[comptime] form: Form,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < dhidden.len() {
+        let sorted = ABSOLUTE_POS / row;
+        let gate = sorted * row * comptime!(form.parts()) + ABSOLUTE_POS % row;
+        if sorted < offsets[experts] as usize {
+            let d = Vector::<f32, N>::cast_from(dhidden[ABSOLUTE_POS]);
+            differentiate::<F, N>(pre, dpre, gate, row, d, form);
+        } else {
+            clear::<F, N>(dpre, gate, row, form);
+        }
+    }
+}
+
+/// Buffers of the backward pass.
+#[derive(Clone)]
+pub struct BackwardBuffers {
+    /// \[R, F or 2F\], read.
+    pub pre: Handle,
+    /// \[R,F\], read as the gradient before the weights, and overwritten by w · hidden.
+    pub dhidden: Handle,
+    /// \[S\] u32, read.
+    pub order: Handle,
+    /// \[E+1\] u32, read.
+    pub offsets: Handle,
+    /// \[S\] f32, read.
+    pub weights: Handle,
+    /// \[R, F or 2F\], written.
+    pub dpre: Handle,
+    /// \[S\] f32, written.
+    pub dweights: Handle,
+}
+
+/// Enqueues the backward pass: one launch.
+pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
+    let p = &plan.problem;
+    if p.slots == 0 {
+        return;
+    }
+    let hidden = p.hidden_len() / plan.lanes;
+    let pre = p.pre_len() / plan.lanes;
+    // SAFETY: the caller's buffers have the planned shapes, and the row bound bounds offsets[E];
+    // units past the last slot write nothing.
+    unsafe {
+        expert_activation_backward::launch_unchecked(
+            client,
+            plan.per_slot.grid.count(),
+            plan.per_slot.grid.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(buffers.pre, pre),
+            BufferArg::from_raw_parts(buffers.dhidden, hidden),
+            BufferArg::from_raw_parts(buffers.order, p.slots),
+            BufferArg::from_raw_parts(buffers.offsets, p.experts + 1),
+            BufferArg::from_raw_parts(buffers.weights, p.slots),
+            BufferArg::from_raw_parts(buffers.dpre, pre),
+            BufferArg::from_raw_parts(buffers.dweights, p.slots),
+            p.experts,
+            p.slots,
+            p.row_bound,
+            p.inter / plan.lanes,
+            p.form(),
+            plan.per_slot.units,
+            p.element.elem_type(),
+        );
+    }
+}
+
+/// Buffers of the gradient alone.
+#[derive(Clone)]
+pub struct GradientBuffers {
+    /// \[R, F or 2F\], read.
+    pub pre: Handle,
+    /// \[R,F\], read.
+    pub dhidden: Handle,
+    /// \[E+1\] u32, read.
+    pub offsets: Handle,
+    /// \[R, F or 2F\], written.
+    pub dpre: Handle,
+}
+
+/// Enqueues the gradient without weights: one launch.
+pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
+    let p = &plan.problem;
+    if p.slots == 0 {
+        return;
+    }
+    let pre = p.pre_len() / plan.lanes;
+    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    unsafe {
+        expert_activation_gradient::launch_unchecked(
+            client,
+            plan.vectors.count(),
+            plan.vectors.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(buffers.pre, pre),
+            BufferArg::from_raw_parts(buffers.dhidden, p.hidden_len() / plan.lanes),
+            BufferArg::from_raw_parts(buffers.offsets, p.experts + 1),
+            BufferArg::from_raw_parts(buffers.dpre, pre),
+            p.experts,
+            p.inter / plan.lanes,
+            p.form(),
+            p.element.elem_type(),
+        );
+    }
+}
+
+/// What [`reference_backward()`] returns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gradients {
+    /// \[R, F or 2F\].
+    pub dpre: Vec<f64>,
+    /// w · hidden \[R,F\].
+    pub weighted: Vec<f64>,
+    /// \[S\].
+    pub dweights: Vec<f64>,
+}
+
+/// The oracle, in f64; with weights of 1 its `dpre` is what [`launch_gradient()`] writes.
+pub fn reference_backward(
+    problem: &Problem,
+    sorted: &Sorted,
+    weights: &[f64],
+    pre: &[f64],
+    dhidden: &[f64],
+) -> Gradients {
+    let (inter, columns) = (problem.inter, problem.inter * problem.form().parts());
+    let mut weighted = super::reference(problem, sorted, pre);
+    let mut dpre = vec![0.0; problem.pre_len()];
+    let mut dweights = vec![0.0; problem.slots];
+    for row in 0..sorted.offsets[problem.experts] as usize {
+        let slot = sorted.order[row] as usize;
+        for column in 0..inter {
+            let (at, gate) = (row * inter + column, row * columns + column);
+            let (x, d) = (pre[gate], weights[slot] * dhidden[at]);
+            let slope = d * problem.activation.map_or(1.0, |a| a.reference_gradient(x));
+            dpre[gate] = slope;
+            if problem.gated {
+                dpre[gate] = slope * pre[gate + inter];
+                dpre[gate + inter] = d * problem.activation.map_or(x, |a| a.reference(x));
+            }
+            dweights[slot] += dhidden[at] * weighted[at];
+            weighted[at] *= weights[slot];
+        }
+    }
+    Gradients {
+        dpre,
+        weighted,
+        dweights,
+    }
+}
+
+/// The backward pass of every type and activation, and the gradient alone of every type.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
+    let problems = super::emitted();
+    let backward = problems.iter().cloned().map(backward_entry);
+    let gradient = problems.iter().cloned().map(gradient_entry);
+    backward.chain(gradient).collect()
+}
+
+#[cfg(feature = "emit")]
+fn backward_entry((name, problem): (String, Problem)) -> crate::emit::KernelEntry {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let build = move |at: &Machine| -> Planned {
+        let plan = super::plan(problem, &at.capability)?;
+        let (settings, device, target) = at.parts(plan.per_slot.grid.dim());
+        let [pre, dhidden, order, offsets, weights, dpre, dweights] = [(); 7].map(|()| buffer());
+        let kernel = expert_activation_backward::ExpertActivationBackward::new(
+            settings,
+            device,
+            target,
+            pre,
+            dhidden,
+            order,
+            offsets,
+            weights,
+            dpre,
+            dweights,
+            (),
+            (),
+            (),
+            (),
+            plan.lanes,
+            problem.form(),
+            plan.per_slot.units,
+            problem.element.elem_type(),
+        );
+        Ok(Box::new(kernel))
+    };
+    let name = format!("expert_activation_backward_{name}");
+    KernelEntry::new(("expert_activation", "backward"), name, build).of(problem.element)
+}
+
+#[cfg(feature = "emit")]
+fn gradient_entry((name, problem): (String, Problem)) -> crate::emit::KernelEntry {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let build = move |at: &Machine| -> Planned {
+        let plan = super::plan(problem, &at.capability)?;
+        let (settings, device, target) = at.parts(plan.vectors.dim());
+        let [pre, dhidden, offsets, dpre] = [(); 4].map(|()| buffer());
+        let kernel = expert_activation_gradient::ExpertActivationGradient::new(
+            settings,
+            device,
+            target,
+            pre,
+            dhidden,
+            offsets,
+            dpre,
+            (),
+            (),
+            plan.lanes,
+            problem.form(),
+            problem.element.elem_type(),
+        );
+        Ok(Box::new(kernel))
+    };
+    let name = format!("expert_activation_gradient_{name}");
+    KernelEntry::new(("expert_activation", "gradient"), name, build).of(problem.element)
+}

@@ -1,0 +1,126 @@
+//! hidden = act(pre), or act(gate) · up.
+
+use super::{Form, Plan, Problem, activate};
+use crate::permute::Sorted;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// The hidden values of the vector of `pre` at `gate`, whose up part lies `row` vectors further.
+#[cube]
+fn hidden_of<F: Float, N: Size>(
+    pre: &[Vector<F, N>],
+    gate: usize,
+    row: usize,
+    #[comptime] form: Form,
+) -> Vector<f32, N> {
+    let value = activate::<N>(Vector::<f32, N>::cast_from(pre[gate]), form.activation);
+    if comptime!(form.gated) {
+        value * Vector::<f32, N>::cast_from(pre[gate + row])
+    } else {
+        value
+    }
+}
+
+/// One unit per vector of `hidden`.
+#[cube(launch_unchecked)]
+fn expert_activation<F: Float, N: Size>(
+    pre: &[Vector<F, N>],
+    offsets: &[u32],
+    hidden: &mut [Vector<F, N>],
+    experts: usize,
+    row: usize,
+    #[comptime] form: Form,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < hidden.len() {
+        let sorted = ABSOLUTE_POS / row;
+        let column = ABSOLUTE_POS % row;
+        let mut value = Vector::<f32, N>::new(0.0f32);
+        if sorted < offsets[experts] as usize {
+            let gate = sorted * row * comptime!(form.parts()) + column;
+            value = hidden_of::<F, N>(pre, gate, row, form);
+        }
+        hidden[ABSOLUTE_POS] = Vector::cast_from(value);
+    }
+}
+
+/// Buffers of the forward pass.
+#[derive(Clone)]
+pub struct ForwardBuffers {
+    /// \[R, F or 2F\], read.
+    pub pre: Handle,
+    /// \[E+1\] u32, read.
+    pub offsets: Handle,
+    /// \[R,F\], written.
+    pub hidden: Handle,
+}
+
+/// Enqueues the activation: one launch.
+pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
+    let p = &plan.problem;
+    if p.slots == 0 {
+        return;
+    }
+    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    unsafe {
+        expert_activation::launch_unchecked(
+            client,
+            plan.vectors.count(),
+            plan.vectors.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(buffers.pre, p.pre_len() / plan.lanes),
+            BufferArg::from_raw_parts(buffers.offsets, p.experts + 1),
+            BufferArg::from_raw_parts(buffers.hidden, p.hidden_len() / plan.lanes),
+            p.experts,
+            p.inter / plan.lanes,
+            p.form(),
+            p.element.elem_type(),
+        );
+    }
+}
+
+/// The oracle, in f64: hidden \[R,F\] of `pre` \[R, F or 2F\].
+pub fn reference(problem: &Problem, sorted: &Sorted, pre: &[f64]) -> Vec<f64> {
+    let (inter, columns) = (problem.inter, problem.inter * problem.form().parts());
+    let mut hidden = vec![0.0; problem.hidden_len()];
+    for row in 0..sorted.offsets[problem.experts] as usize {
+        for column in 0..inter {
+            let gate = pre[row * columns + column];
+            let up = match problem.gated {
+                true => pre[row * columns + inter + column],
+                false => 1.0,
+            };
+            let value = problem.activation.map_or(gate, |a| a.reference(gate));
+            hidden[row * inter + column] = value * up;
+        }
+    }
+    hidden
+}
+
+/// The forward pass of every type, and of every activation.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let entry = |(name, problem): (String, Problem)| {
+        let build = move |at: &Machine| -> Planned {
+            let plan = super::plan(problem, &at.capability)?;
+            let (settings, device, target) = at.parts(plan.vectors.dim());
+            Ok(Box::new(expert_activation::ExpertActivation::new(
+                settings,
+                device,
+                target,
+                buffer(),
+                buffer(),
+                buffer(),
+                (),
+                (),
+                plan.lanes,
+                problem.form(),
+                problem.element.elem_type(),
+            )))
+        };
+        let name = format!("expert_activation_{name}");
+        KernelEntry::new(("expert_activation", "forward"), name, build).of(problem.element)
+    };
+    super::emitted().into_iter().map(entry).collect()
+}

@@ -1,0 +1,85 @@
+//! The `naive` variant: one unit per element of a gradient.
+
+use super::{Bindings, Operands, Plan, Slab, Spec, cubes};
+use crate::grouped_gemm::source_row;
+use cubecl::prelude::*;
+
+/// Units of a cube, one per column of b.
+pub(super) const UNITS: u32 = 64;
+
+#[cube(launch_unchecked)]
+fn weight_gradient_naive<F: Float>(
+    a: &[F],
+    b: &[F],
+    order: &[u32],
+    offsets: &[u32],
+    out: &mut [f32],
+    m: usize,
+    n: usize,
+    top_k: usize,
+    slab_first: usize,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let column = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
+    let line = CUBE_POS_Y as usize;
+    let expert = slab_first + CUBE_POS_Z as usize;
+    if column < n {
+        let mut sum = 0.0f32;
+        for row in offsets[expert] as usize..offsets[expert + 1] as usize {
+            let a_row = source_row(order, row, top_k, spec.a);
+            let b_row = source_row(order, row, top_k, spec.b);
+            let left = f32::cast_from(a[a_row * m + line]);
+            sum = fma(left, f32::cast_from(b[b_row * n + column]), sum);
+        }
+        out[(CUBE_POS_Z as usize * m + line) * n + column] = sum;
+    }
+}
+
+pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
+    let p = &plan.problem;
+    let [x, y, z] = cubes(plan, slab);
+    // SAFETY: `plan` checked the shapes; a cube's line and expert exist, columns are guarded.
+    unsafe {
+        let bound = Bindings::new(plan, slab, operands, [1; 3]);
+        weight_gradient_naive::launch_unchecked(
+            client,
+            CubeCount::Static(x, y, z),
+            CubeDim::new_1d(UNITS),
+            bound.a,
+            bound.b,
+            bound.order,
+            bound.offsets,
+            bound.out,
+            p.m,
+            p.n,
+            p.top_k,
+            slab.first as usize,
+            Spec::of(p),
+            p.element.elem_type(),
+        );
+    }
+}
+
+/// The kernel that [`launch`] would enqueue.
+#[cfg(feature = "emit")]
+pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
+    use crate::emit::buffer;
+    let (settings, device, target) = at.parts(CubeDim::new_1d(UNITS));
+    Box::new(weight_gradient_naive::WeightGradientNaive::new(
+        settings,
+        device,
+        target,
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        (),
+        (),
+        (),
+        (),
+        Spec::of(&plan.problem),
+        plan.problem.element.elem_type(),
+    ))
+}

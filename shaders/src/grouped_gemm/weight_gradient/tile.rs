@@ -1,0 +1,195 @@
+//! The `unit` variant: a cube owns 64 × 64 elements of a gradient, a unit 4 × 4 of them.
+//!
+//! A step brings 16 rows of both operands into workgroup memory, zeros past the expert's last row;
+//! a unit reads a vector of four of each row and multiplies them out. Reads of a row by the units of
+//! a cube are neighbours or broadcasts, so no bank conflicts. Inside WebGPU's default limits: 256
+//! units, 8 KiB, 5 bindings, no subgroups.
+
+use super::{Bindings, Operands, Plan, Slab, Source, Spec, cubes};
+use crate::grouped_gemm::{source_row, tile::load_four};
+use cubecl::prelude::*;
+
+/// Edge of a cube's tile.
+pub(super) const EDGE: usize = 64;
+/// Vectors of four along an edge, which is units along an edge.
+const VECTORS: usize = EDGE / 4;
+/// Units of a cube.
+pub(super) const UNITS: u32 = (VECTORS * VECTORS) as u32;
+/// Rows per step: one vector of each operand per unit.
+const STEP: usize = UNITS as usize / VECTORS;
+/// Bytes of workgroup memory.
+pub(super) const SHARED_BYTES: usize = 2 * STEP * VECTORS * 16;
+
+/// Sizes known at launch.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Sizes {
+    m: usize,
+    n: usize,
+    top_k: usize,
+    slab_first: usize,
+}
+
+/// Loads this unit's vector of a step: `at` is the step's first row and one past the expert's last,
+/// the tile's first column and the columns of an operand.
+#[cube]
+fn load_step<F: Float, N: Size>(
+    from: &[Vector<F, N>],
+    order: &[u32],
+    tile: &mut Shared<[Vector<f32, Const<4>>]>,
+    at: (usize, usize, usize, usize),
+    top_k: usize,
+    #[comptime] source: Source,
+) {
+    let (first_row, end, first, columns) = at;
+    let unit = UNIT_POS as usize;
+    let row = first_row + unit / comptime!(VECTORS);
+    let column = first + 4 * (unit % comptime!(VECTORS));
+    let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+    if row < end {
+        let row = source_row(order, row, top_k, source);
+        four = load_four::<F, N>(from, row, column, columns);
+    }
+    tile[unit] = four;
+}
+
+/// Adds a step's rows to the register tile, in order.
+#[cube]
+fn multiply(
+    a_tile: &Shared<[Vector<f32, Const<4>>]>,
+    b_tile: &Shared<[Vector<f32, Const<4>>]>,
+    sums: &mut Array<Vector<f32, Const<4>>>,
+) {
+    #[unroll]
+    for row in 0..comptime!(STEP) {
+        let left = a_tile[row * comptime!(VECTORS) + UNIT_POS_Y as usize];
+        let right = b_tile[row * comptime!(VECTORS) + UNIT_POS_X as usize];
+        #[unroll]
+        for i in 0..4usize {
+            sums[i] = fma(Vector::new(left.extract(i)), right, sums[i]);
+        }
+    }
+}
+
+#[cube(launch_unchecked)]
+fn weight_gradient_tile<F: Float, M: Size, L: Size>(
+    a: &[Vector<F, M>],
+    b: &[Vector<F, L>],
+    order: &[u32],
+    offsets: &[u32],
+    out: &mut [Vector<f32, L>],
+    sizes: Sizes,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let len = comptime!(STEP * VECTORS);
+    let mut a_tile = Shared::<[Vector<f32, Const<4>>]>::new_slice(len);
+    let mut b_tile = Shared::<[Vector<f32, Const<4>>]>::new_slice(len);
+    let mut sums = Array::<Vector<f32, Const<4>>>::new(4usize);
+    #[unroll]
+    for i in 0..4usize {
+        sums[i] = Vector::new(0.0f32);
+    }
+    let expert = sizes.slab_first + CUBE_POS_Z as usize;
+    let end = offsets[expert + 1] as usize;
+    let first_line = CUBE_POS_X as usize * comptime!(EDGE);
+    let first = CUBE_POS_Y as usize * comptime!(EDGE);
+    // The same for the whole cube, so the barriers inside are reached by all its units or none.
+    for row in range_stepped(offsets[expert] as usize, end, comptime!(STEP)) {
+        let left = (row, end, first_line, sizes.m);
+        let right = (row, end, first, sizes.n);
+        load_step::<F, M>(a, order, &mut a_tile, left, sizes.top_k, spec.a);
+        load_step::<F, L>(b, order, &mut b_tile, right, sizes.top_k, spec.b);
+        sync_cube();
+        multiply(&a_tile, &b_tile, &mut sums);
+        sync_cube();
+    }
+    let line = first_line + 4 * UNIT_POS_Y as usize;
+    let column = first + 4 * UNIT_POS_X as usize;
+    #[unroll]
+    for i in 0..4usize {
+        if line + i < sizes.m {
+            let to = (CUBE_POS_Z as usize * sizes.m + line + i) * sizes.n;
+            store_four::<L>(out, sums[i], to, column, sizes.n);
+        }
+    }
+}
+
+/// Stores what of four columns lies inside the row of `n` that starts at `row`.
+#[cube]
+fn store_four<N: Size>(
+    out: &mut [Vector<f32, N>],
+    four: Vector<f32, Const<4>>,
+    row: usize,
+    column: usize,
+    n: usize,
+) {
+    let lanes = N::value();
+    if comptime!(lanes == 4) {
+        if column < n {
+            out[(row + column) / 4] = Vector::cast_from(four);
+        }
+    } else {
+        #[unroll]
+        for lane in 0..4usize {
+            if column + lane < n {
+                out[row + column + lane] = Vector::new(four.extract(lane));
+            }
+        }
+    }
+}
+
+pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
+    let p = &plan.problem;
+    let [x, y, z] = cubes(plan, slab);
+    let [a_lanes, b_lanes] = plan.lanes;
+    // SAFETY: `plan` checked shapes, workgroup memory and cube counts; rows past an expert's last
+    // and elements past the last column are neither read nor stored.
+    unsafe {
+        let bound = Bindings::new(plan, slab, operands, [a_lanes, b_lanes, b_lanes]);
+        weight_gradient_tile::launch_unchecked(
+            client,
+            CubeCount::Static(x, y, z),
+            CubeDim::new_2d(VECTORS as u32, VECTORS as u32),
+            a_lanes,
+            b_lanes,
+            bound.a,
+            bound.b,
+            bound.order,
+            bound.offsets,
+            bound.out,
+            SizesLaunch::new(p.m, p.n, p.top_k, slab.first as usize),
+            Spec::of(p),
+            p.element.elem_type(),
+        );
+    }
+}
+
+/// The kernel that [`launch`] would enqueue.
+#[cfg(feature = "emit")]
+pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
+    use crate::emit::buffer;
+    let dim = CubeDim::new_2d(VECTORS as u32, VECTORS as u32);
+    let (settings, device, target) = at.parts(dim);
+    let sizes = SizesCompilationArg {
+        m: (),
+        n: (),
+        top_k: (),
+        slab_first: (),
+    };
+    let [a_lanes, b_lanes] = plan.lanes;
+    Box::new(weight_gradient_tile::WeightGradientTile::new(
+        settings,
+        device,
+        target,
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        sizes,
+        a_lanes,
+        b_lanes,
+        Spec::of(&plan.problem),
+        plan.problem.element.elem_type(),
+    ))
+}

@@ -1,0 +1,174 @@
+//! One linear layer per expert over the sorted rows, and its gradients: what experts other than
+//! the fused feed-forward are made of.
+//!
+//! y_r = W_e · x_r + b_e; dx_r = W_eᵀ · dy_r, dW_e = Σ_r dy_r ⊗ x_r, db_e = Σ_r dy_r.
+//! Rows \[R,k\] → \[R,n\], W \[E,n,k\], b \[E,n\]. Shapes, sums and promises are those of
+//! [`crate::grouped_gemm`].
+
+use super::PlanError;
+use super::sorting::Sorted;
+use crate::error::ShapeError;
+use crate::grouped_gemm::{
+    self, Choice, Operands, Problem, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
+};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+
+/// How the gradients are computed.
+#[derive(Clone, Debug, PartialEq)]
+struct Gradient {
+    rows: grouped_gemm::Plan,
+    w: weight_gradient::Plan,
+    bias: bias_gradient::Plan,
+}
+
+/// A layer this device can run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    forward: grouped_gemm::Plan,
+    gradient: Option<Gradient>,
+}
+
+/// Plans a layer over the tiles of `variant`; `records` asks for its gradients, too.
+///
+/// # Errors
+/// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
+pub fn plan(
+    problem: Problem,
+    variant: Variant,
+    records: bool,
+    device: &Capability,
+) -> Result<Plan, PlanError> {
+    let choice = Choice {
+        variant: Some(variant),
+        allow_unproven: true,
+    };
+    let gradient = records.then(|| -> Result<_, PlanError> {
+        let (_, n) = (problem.k, problem.n);
+        let back = Problem {
+            n: problem.k,
+            k: n,
+            rows: Source::Sorted,
+            layout: WeightLayout::InOut,
+            bias: false,
+            ..problem
+        };
+        Ok(Gradient {
+            rows: grouped_gemm::plan(back, device, choice)?,
+            w: weight_gradient::plan(outer(&problem)?, device, Choice::default())?,
+            bias: bias_gradient::plan(sums(&problem)?, device)?,
+        })
+    });
+    Ok(Plan {
+        forward: grouped_gemm::plan(problem, device, choice)?,
+        gradient: gradient.transpose()?,
+    })
+}
+
+fn outer(p: &Problem) -> Result<weight_gradient::Problem, ShapeError> {
+    Ok(weight_gradient::Problem {
+        element: p.element,
+        row_bound: p.row_bound,
+        ..weight_gradient::Problem::new(p.slots, p.experts, p.top_k, p.n, p.k)?
+    })
+}
+
+fn sums(p: &Problem) -> Result<bias_gradient::Problem, ShapeError> {
+    Ok(bias_gradient::Problem {
+        element: p.element,
+        row_bound: p.row_bound,
+        ..bias_gradient::Problem::new(p.slots, p.experts, p.top_k, p.n)?
+    })
+}
+
+/// Buffers of a layer.
+pub struct Buffers {
+    /// \[R,k\], read.
+    pub rows: Handle,
+    /// \[E,n,k\], read.
+    pub w: Handle,
+    /// \[E,n\], read.
+    pub bias: Option<Handle>,
+    /// Read.
+    pub sorted: Sorted,
+    /// \[R,n\], written.
+    pub y: Handle,
+}
+
+/// Enqueues a layer.
+pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
+    let operands = Operands {
+        x: buffers.rows,
+        order: buffers.sorted.order,
+        offsets: buffers.sorted.offsets,
+        tiles: buffers.sorted.tiles,
+        weights: buffers.w,
+        bias: buffers.bias,
+        out: buffers.y,
+    };
+    grouped_gemm::launch(client, &plan.forward, &operands);
+}
+
+/// Buffers of a layer's gradients; those nobody needs are left out.
+pub struct GradientBuffers {
+    /// \[R,n\], read.
+    pub dy: Handle,
+    /// \[R,k\], read.
+    pub rows: Handle,
+    /// \[E,n,k\], read.
+    pub w: Handle,
+    /// Read.
+    pub sorted: Sorted,
+    /// \[R,k\], written.
+    pub drows: Option<Handle>,
+    /// \[E,n,k\] f32, written.
+    pub dw: Option<Handle>,
+    /// \[E,n\] f32, written.
+    pub dbias: Option<Handle>,
+}
+
+/// Enqueues a layer's gradients; nothing when they weren't planned.
+pub fn launch_backward(client: &Client, plan: &Plan, buffers: GradientBuffers) {
+    let Some(gradient) = &plan.gradient else {
+        return;
+    };
+    let Sorted {
+        order,
+        offsets,
+        tiles,
+        ..
+    } = buffers.sorted;
+    if let Some(out) = buffers.drows {
+        let operands = Operands {
+            x: buffers.dy.clone(),
+            order: order.clone(),
+            offsets: offsets.clone(),
+            tiles,
+            weights: buffers.w,
+            bias: None,
+            out,
+        };
+        grouped_gemm::launch(client, &gradient.rows, &operands);
+    }
+    if let Some(out) = buffers.dw {
+        let operands = weight_gradient::Operands {
+            a: buffers.dy.clone(),
+            b: buffers.rows,
+            order: order.clone(),
+            offsets: offsets.clone(),
+            out,
+        };
+        weight_gradient::launch(client, &gradient.w, &operands);
+    }
+    if let Some(out) = buffers.dbias {
+        let operands = bias_gradient::Operands {
+            rows: buffers.dy,
+            order,
+            offsets,
+            weights: None,
+            out,
+        };
+        bias_gradient::launch(client, &gradient.bias, operands);
+    }
+}

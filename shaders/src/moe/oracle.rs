@@ -1,0 +1,157 @@
+//! The experts of a layer in f64.
+
+use super::Problem;
+use crate::error::ShapeError;
+use crate::grouped_gemm;
+use crate::permute::{self, capacity, combine};
+
+/// Inputs of [`reference()`]: f32 copies of the buffers of the same names.
+pub struct ReferenceInputs<'a> {
+    /// \[T,H\].
+    pub x: &'a [f32],
+    /// \[T,K\].
+    pub indices: &'a [u32],
+    /// \[T,K\].
+    pub weights: &'a [f64],
+    /// \[E, F or 2F, H\].
+    pub w_in: &'a [f32],
+    /// \[E, F or 2F\].
+    pub b_in: Option<&'a [f32]>,
+    /// \[E,H,F\].
+    pub w_out: &'a [f32],
+    /// \[E,H\].
+    pub b_out: Option<&'a [f32]>,
+}
+
+/// The oracle, in f64: y \[T,H\] and the number of slots that reached no expert.
+///
+/// # Errors
+/// [`ShapeError`] when the problem's sizes are wrong.
+pub fn reference(
+    problem: &Problem,
+    inputs: &ReferenceInputs,
+) -> Result<(Vec<f64>, usize), ShapeError> {
+    let r = &problem.routing;
+    let keys = kept(problem, inputs);
+    let sorted = permute::reference(&keys, r.experts());
+    let x: Vec<f64> = inputs.x.iter().map(|x| f64::from(*x)).collect();
+    let hidden = grouped_gemm::reference(&problem.up()?, &sorted, &x, inputs.w_in, inputs.b_in);
+    let down = problem.down()?;
+    let rows = grouped_gemm::reference(&down, &sorted, &hidden, inputs.w_out, inputs.b_out);
+    let shape = super::rows(problem)?;
+    let y = combine::reference(&shape, &sorted.positions, Some(inputs.weights), &rows)?;
+    let dropped = keys.iter().filter(|key| **key as usize >= r.experts());
+    Ok((y, dropped.count()))
+}
+
+/// The expert of every slot, E for one that the capacity dropped.
+fn kept(problem: &Problem, inputs: &ReferenceInputs) -> Vec<u32> {
+    let r = &problem.routing;
+    let Some(capacity) = problem.capacity else {
+        return inputs.indices.to_vec();
+    };
+    let weights: Vec<f32> = inputs.weights.iter().map(|w| *w as f32).collect();
+    let limit = capacity.slots_per_expert(r.slots(), r.experts()) as u32;
+    capacity::reference(inputs.indices, &weights, &vec![limit; r.experts()])
+}
+
+/// What [`reference_backward()`] returns, each of the shape of what it is the gradient of.
+#[derive(Clone, Debug, Default)]
+pub struct ReferenceGradients {
+    /// \[T,H\].
+    pub x: Vec<f64>,
+    /// \[T,K\], of the router weights.
+    pub weights: Vec<f64>,
+    /// \[E, F or 2F, H\].
+    pub w_in: Vec<f64>,
+    /// \[E,H,F\].
+    pub w_out: Vec<f64>,
+    /// \[E, F or 2F\], whether or not there are biases.
+    pub b_in: Vec<f64>,
+    /// \[E,H\], whether or not there are biases.
+    pub b_out: Vec<f64>,
+}
+
+/// The oracle of the gradients for dy \[T,H\], slot by slot.
+pub fn reference_backward(
+    problem: &Problem,
+    inputs: &ReferenceInputs,
+    dy: &[f64],
+) -> ReferenceGradients {
+    let (h, columns) = (problem.hidden, problem.columns_in());
+    let r = &problem.routing;
+    let experts = r.experts();
+    let mut gradients = ReferenceGradients {
+        x: vec![0.0; r.tokens() * h],
+        weights: vec![0.0; r.slots()],
+        w_in: vec![0.0; experts * columns * h],
+        w_out: vec![0.0; experts * h * problem.inter],
+        b_in: vec![0.0; experts * columns],
+        b_out: vec![0.0; experts * h],
+    };
+    for (slot, expert) in kept(problem, inputs).iter().enumerate() {
+        if (*expert as usize) < experts {
+            let dy = &dy[slot / r.top_k() * h..][..h];
+            add_slot(
+                problem,
+                inputs,
+                (slot, *expert as usize),
+                dy,
+                &mut gradients,
+            );
+        }
+    }
+    gradients
+}
+
+/// Adds what one slot contributes.
+fn add_slot(
+    problem: &Problem,
+    inputs: &ReferenceInputs,
+    (slot, e): (usize, usize),
+    dy: &[f64],
+    gradients: &mut ReferenceGradients,
+) {
+    let (h, f, columns) = (problem.hidden, problem.inter, problem.columns_in());
+    let token = slot / problem.routing.top_k();
+    let weight = inputs.weights[slot];
+    let x: Vec<f64> = inputs.x[token * h..][..h]
+        .iter()
+        .map(|x| f64::from(*x))
+        .collect();
+    let w_in = &inputs.w_in[e * columns * h..][..columns * h];
+    let w_out = &inputs.w_out[e * h * f..][..h * f];
+    let bias = |b: Option<&[f32]>, at: usize| b.map_or(0.0, |b| f64::from(b[at]));
+    let pre: Vec<f64> = (0..columns)
+        .map(|c| {
+            let row = w_in[c * h..][..h].iter().zip(&x);
+            row.map(|(w, x)| f64::from(*w) * x).sum::<f64>() + bias(inputs.b_in, e * columns + c)
+        })
+        .collect();
+    let act = |c: usize| problem.activation.reference(pre[c]);
+    let up = |c: usize| if problem.gated { pre[f + c] } else { 1.0 };
+    for c in 0..f {
+        let hidden = act(c) * up(c);
+        let g: f64 = (0..h).map(|i| f64::from(w_out[i * f + c]) * dy[i]).sum();
+        gradients.weights[slot] += g * hidden;
+        for (i, dy) in dy.iter().enumerate() {
+            gradients.w_out[(e * h + i) * f + c] += weight * dy * hidden;
+        }
+        let slope = problem.activation.reference_gradient(pre[c]);
+        let mut through = |column: usize, d: f64| {
+            gradients.b_in[e * columns + column] += d;
+            for i in 0..h {
+                gradients.w_in[(e * columns + column) * h + i] += d * x[i];
+                gradients.x[token * h + i] += d * f64::from(w_in[column * h + i]);
+            }
+        };
+        through(c, weight * g * up(c) * slope);
+        if problem.gated {
+            through(f + c, weight * g * act(c));
+        }
+    }
+    for (i, dy) in dy.iter().enumerate() {
+        gradients.weights[slot] += dy * bias(inputs.b_out, e * h + i);
+        gradients.b_out[e * h + i] += weight * dy;
+    }
+}

@@ -1,0 +1,201 @@
+//! The sort of a layer's slots, after its capacity has dropped some.
+//!
+//! | step | launches | module |
+//! |---|---|---|
+//! | sort by expert | 3 | [`permute`] |
+//! | capacities, drop rule, sort of what is left; under a capacity | 5 | [`permute::capacity`] |
+
+use super::PlanError;
+use crate::error::ShapeError;
+use crate::permute::{self, Capacity, capacity};
+use crate::routing;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+
+/// The sort of `slots` slots into `experts` segments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Problem {
+    slots: usize,
+    experts: usize,
+    capacity: Option<Capacity>,
+    factors: bool,
+}
+
+impl Problem {
+    /// Sorts the slots of a choice, at most `capacity` to an expert.
+    ///
+    /// `factors` says that every expert has a capacity factor of its own, known on the device.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for factors without a capacity, or one that isn't finite and positive.
+    pub fn new(
+        routing: &routing::Problem,
+        capacity: Option<Capacity>,
+        factors: bool,
+    ) -> Result<Self, ShapeError> {
+        if let Some(capacity) = capacity {
+            Capacity::new(capacity.factor, capacity.min)?;
+        } else if factors {
+            let expected = "a capacity whose factor they replace";
+            return Err(ShapeError::new("capacity factors", expected, "no capacity"));
+        }
+        Ok(Self {
+            slots: routing.slots(),
+            experts: routing.experts(),
+            capacity,
+            factors,
+        })
+    }
+
+    /// Slots S.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Experts E.
+    pub fn experts(&self) -> usize {
+        self.experts
+    }
+
+    /// The rule that drops slots.
+    pub fn capacity(&self) -> Option<&Capacity> {
+        self.capacity.as_ref()
+    }
+
+    /// The most slots that can reach an expert R: all of them unless a capacity is known here.
+    pub fn row_bound(&self) -> usize {
+        match self.capacity {
+            Some(capacity) if !self.factors => {
+                let each = capacity.slots_per_expert(self.slots, self.experts);
+                each.saturating_mul(self.experts).min(self.slots)
+            }
+            _ => self.slots,
+        }
+    }
+
+    /// Launches of one sort.
+    pub fn launches(&self) -> usize {
+        if self.capacity.is_some() { 8 } else { 3 }
+    }
+}
+
+/// What drops slots.
+#[derive(Clone, Debug, PartialEq)]
+struct Rule {
+    capacities: permute::CapacitiesPlan,
+    drop: permute::CapacityPlan,
+}
+
+/// A [`Problem`] this device can run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Before anything is dropped.
+    all: permute::Plan,
+    /// What is left.
+    kept: permute::Plan,
+    rule: Option<Rule>,
+}
+
+impl Plan {
+    /// Tiles of the worst routing.
+    pub fn max_tiles(&self) -> usize {
+        self.kept.problem.max_tiles()
+    }
+}
+
+/// Plans a sort into tiles of `tile_rows` rows, which the products over them choose.
+///
+/// # Errors
+/// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
+pub fn plan(problem: Problem, tile_rows: usize, device: &Capability) -> Result<Plan, PlanError> {
+    let all = permute::Problem::new(problem.slots, problem.experts, tile_rows)?;
+    let kept = match problem.row_bound() {
+        0 => all,
+        rows => all.with_row_bound(rows)?,
+    };
+    let rule = problem.capacity.map(|rule| -> Result<_, PlanError> {
+        Ok(Rule {
+            capacities: capacity::plan_capacities(all, rule, device)?,
+            drop: capacity::plan(all, device)?,
+        })
+    });
+    Ok(Plan {
+        all: permute::plan(all, device)?,
+        kept: permute::plan(kept, device)?,
+        rule: rule.transpose()?,
+    })
+}
+
+/// The result of a sort, all u32; see [`permute`].
+#[derive(Clone)]
+pub struct Sorted {
+    /// \[S\]: the slot of a sorted row.
+    pub order: Handle,
+    /// \[E+1\].
+    pub offsets: Handle,
+    /// \[2·max_tiles\].
+    pub tiles: Handle,
+    /// \[S\]: the sorted row of a slot.
+    pub positions: Handle,
+    /// \[1\]: slots that reach no expert.
+    pub dropped: Handle,
+}
+
+/// Buffers of a sort.
+pub struct Buffers {
+    /// \[T,K\] u32, read.
+    pub indices: Handle,
+    /// \[T,K\] f32, read.
+    pub weights: Handle,
+    /// \[E\] u32, read: experts that take any.
+    pub mask: Option<Handle>,
+    /// \[E\] f32, read: capacity factors.
+    pub factors: Option<Handle>,
+    /// Written.
+    pub sorted: Sorted,
+}
+
+/// Enqueues a sort.
+pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
+    let problem = &plan.all.problem;
+    if problem.slots() == 0 {
+        return;
+    }
+    let into = |sort: &permute::Plan, keys: Handle| {
+        let sorted = buffers.sorted.clone();
+        let sorted = permute::SortBuffers {
+            keys,
+            counts: client.empty(sort.problem.counts() * 4),
+            offsets: sorted.offsets,
+            dropped: sorted.dropped,
+            order: sorted.order,
+            positions: sorted.positions,
+            tiles: sorted.tiles,
+        };
+        permute::launch(client, sort, &sorted);
+    };
+    let Some(rule) = &plan.rule else {
+        return into(&plan.all, buffers.indices);
+    };
+    // Tiles of all slots may be more than the result's.
+    let first = permute::SortBuffers::new(client, problem, buffers.indices.clone());
+    permute::launch(client, &plan.all, &first);
+    let capacities = client.empty(problem.experts() * 4);
+    let shares = capacity::CapacitiesBuffers {
+        mask: buffers.mask.clone(),
+        factors: buffers.factors.clone(),
+        capacities: capacities.clone(),
+    };
+    capacity::launch_capacities(client, &rule.capacities, shares);
+    let keys = client.empty(problem.slots() * 4);
+    let drop = capacity::CapacityBuffers {
+        order: first.order,
+        offsets: first.offsets,
+        weights: buffers.weights.clone(),
+        capacities,
+        keys: keys.clone(),
+    };
+    capacity::launch(client, &rule.drop, drop);
+    into(&plan.kept, keys);
+}

@@ -1,0 +1,370 @@
+//! The forward that keeps what a backward pass needs, and that pass.
+//!
+//! With dy \[T,H\] the gradient of y, h = act(pre) and a row r of slot s = (t,k) of expert e:
+//!
+//! | step | formula | module |
+//! |---|---|---|
+//! | pre, unless the forward kept it | W_in · x_t + b_in | [`grouped_gemm`] |
+//! | hidden gradient, unweighted | g_r = W_outᵀ · dy_t | [`grouped_gemm`], [`WeightLayout::InOut`] |
+//! | activation | dpre_r = w_s · g_r ∘ act'(pre_r), dw_s = ⟨g_r, h_r⟩ + ⟨dy_t, b_out⟩ | [`expert_activation`] |
+//! | dW_out | Σ_r dy_t ⊗ (w_s · h_r) | [`weight_gradient`] |
+//! | dW_in | Σ_r dpre_r ⊗ x_t | [`weight_gradient`] |
+//! | db_out, db_in | Σ_r w_s · dy_t, Σ_r dpre_r | [`bias_gradient`] |
+//! | dx | Σ_k W_inᵀ · dpre_(t,k) | [`grouped_gemm`], [`permute::combine`] |
+//!
+//! The experts' outputs aren't needed: ⟨dy, W h⟩ = ⟨Wᵀ dy, h⟩. Sums run in a fixed order, so that
+//! gradients repeat bit for bit. FLOPs: twice the forward's, and half of it once more (a third when
+//! ungated) to compute pre again. Beside the gradients a pass holds rows of 2F + H elements (3F + H
+//! gated), and pre where it was kept.
+
+use super::{Buffers, Plan, PlanError, Problem, Stage, launch_down};
+use crate::error::ShapeError;
+use crate::expert_activation::{self, output_bias};
+use crate::grouped_gemm::{
+    self, Choice, Operands, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
+};
+use crate::permute::{self, RowsPlan, combine};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+use serde::{Deserialize, Serialize};
+
+/// What a forward keeps for its backward pass, beside its inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// The first product before its activation: F or 2F elements a slot.
+    #[default]
+    FirstProduct,
+    /// Nothing: the first product is computed again.
+    Inputs,
+}
+
+/// Plans of the biases' parts.
+#[derive(Clone, Debug, PartialEq)]
+struct BiasPlans {
+    dots: output_bias::Plan,
+    b_in: bias_gradient::Plan,
+    b_out: bias_gradient::Plan,
+}
+
+/// A backward pass this device can run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainingPlan {
+    problem: Problem,
+    pre: grouped_gemm::Plan,
+    activation: expert_activation::Plan,
+    dhidden: grouped_gemm::Plan,
+    dw_in: weight_gradient::Plan,
+    dw_out: weight_gradient::Plan,
+    drows: grouped_gemm::Plan,
+    combine: RowsPlan,
+    biases: Option<BiasPlans>,
+}
+
+/// Plans a backward pass over the tiles of `variant`.
+///
+/// # Errors
+/// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
+pub fn plan_training(
+    problem: Problem,
+    variant: Variant,
+    device: &Capability,
+) -> Result<TrainingPlan, PlanError> {
+    let choice = Choice {
+        variant: Some(variant),
+        allow_unproven: true,
+    };
+    let gemm = |problem| grouped_gemm::plan(problem, device, choice);
+    let gradient = |problem| weight_gradient::plan(problem, device, Choice::default());
+    let biases = problem.bias.then(|| bias_plans(&problem, device));
+    Ok(TrainingPlan {
+        problem,
+        pre: gemm(pre(&problem)?)?,
+        activation: expert_activation::plan(activation(&problem)?, device)?,
+        dhidden: gemm(dhidden(&problem)?)?,
+        dw_in: gradient(dw_in(&problem)?)?,
+        dw_out: gradient(dw_out(&problem)?)?,
+        drows: gemm(drows(&problem)?)?,
+        combine: permute::plan_rows(super::rows(&problem)?, device)?,
+        biases: biases.transpose()?,
+    })
+}
+
+/// The first product before its activation, gate and up columns side by side.
+fn pre(p: &Problem) -> Result<grouped_gemm::Problem, ShapeError> {
+    Ok(grouped_gemm::Problem {
+        rows: Source::Tokens,
+        bias: p.bias,
+        ..p.product(p.columns_in(), p.hidden)?
+    })
+}
+
+fn activation(p: &Problem) -> Result<expert_activation::Problem, ShapeError> {
+    let (slots, experts) = (p.routing.slots(), p.routing.experts());
+    let problem = expert_activation::Problem::new(slots, experts, p.inter)?;
+    Ok(problem
+        .with_row_bound(p.row_bound)?
+        .with_element(p.element)
+        .with_activation(Some(p.activation), p.gated))
+}
+
+/// dy_t · W_out.
+fn dhidden(p: &Problem) -> Result<grouped_gemm::Problem, ShapeError> {
+    Ok(grouped_gemm::Problem {
+        rows: Source::Tokens,
+        layout: WeightLayout::InOut,
+        ..p.product(p.inter, p.hidden)?
+    })
+}
+
+/// dpre_r · W_in.
+fn drows(p: &Problem) -> Result<grouped_gemm::Problem, ShapeError> {
+    Ok(grouped_gemm::Problem {
+        layout: WeightLayout::InOut,
+        ..p.product(p.hidden, p.columns_in())?
+    })
+}
+
+fn outer(p: &Problem, m: usize, n: usize) -> Result<weight_gradient::Problem, ShapeError> {
+    let r = &p.routing;
+    let problem = weight_gradient::Problem::new(r.slots(), r.experts(), r.top_k(), m, n)?;
+    Ok(weight_gradient::Problem {
+        element: p.element,
+        row_bound: p.row_bound,
+        ..problem
+    })
+}
+
+fn dw_in(p: &Problem) -> Result<weight_gradient::Problem, ShapeError> {
+    Ok(weight_gradient::Problem {
+        b: Source::Tokens,
+        ..outer(p, p.columns_in(), p.hidden)?
+    })
+}
+
+fn dw_out(p: &Problem) -> Result<weight_gradient::Problem, ShapeError> {
+    Ok(weight_gradient::Problem {
+        a: Source::Tokens,
+        ..outer(p, p.hidden, p.inter)?
+    })
+}
+
+fn bias_plans(p: &Problem, device: &Capability) -> Result<BiasPlans, PlanError> {
+    let (slots, experts, top_k) = (p.routing.slots(), p.routing.experts(), p.routing.top_k());
+    let sum = |n| -> Result<bias_gradient::Problem, ShapeError> {
+        Ok(bias_gradient::Problem {
+            element: p.element,
+            row_bound: p.row_bound,
+            ..bias_gradient::Problem::new(slots, experts, top_k, n)?
+        })
+    };
+    let b_out = bias_gradient::Problem {
+        rows: Source::Tokens,
+        weighted: true,
+        ..sum(p.hidden)?
+    };
+    let dots = output_bias::Problem::new(slots, experts, top_k, p.hidden)?;
+    Ok(BiasPlans {
+        dots: output_bias::plan(dots.with_element(p.element), device)?,
+        b_in: bias_gradient::plan(sum(p.columns_in())?, device)?,
+        b_out: bias_gradient::plan(b_out, device)?,
+    })
+}
+
+/// Enqueues the first product of every row, before its activation, into `out` \[R, F or 2F\].
+fn launch_pre(client: &Client, plan: &TrainingPlan, buffers: &Buffers, out: Handle) {
+    let operands = Operands {
+        x: buffers.x.clone(),
+        order: buffers.sorted.order.clone(),
+        offsets: buffers.sorted.offsets.clone(),
+        tiles: buffers.sorted.tiles.clone(),
+        weights: buffers.experts.w_in.clone(),
+        bias: buffers.experts.b_in.clone(),
+        out,
+    };
+    grouped_gemm::launch(client, &plan.pre, &operands);
+}
+
+/// [`super::launch`] that also writes `pre` \[R, F or 2F\], what the backward pass reads.
+pub fn launch_keeping(
+    client: &Client,
+    (plan, training): (&Plan, &TrainingPlan),
+    buffers: Buffers,
+    pre: Handle,
+    done: &mut dyn FnMut(Stage),
+) {
+    let problem = &plan.problem;
+    if problem.routing.slots() == 0 {
+        return;
+    }
+    launch_pre(client, training, &buffers, pre.clone());
+    let hidden = client.empty(problem.row_bound * problem.inter * problem.element.bytes());
+    let activated = expert_activation::ForwardBuffers {
+        pre,
+        offsets: buffers.sorted.offsets.clone(),
+        hidden: hidden.clone(),
+    };
+    expert_activation::launch(client, &training.activation, activated);
+    done(Stage::Gemm1);
+    launch_down(client, plan, buffers, hidden, done);
+}
+
+/// Gradients of the experts' weights, all f32.
+#[derive(Clone)]
+pub struct WeightGradients {
+    /// \[E, F or 2F, H\].
+    pub w_in: Handle,
+    /// \[E,H,F\].
+    pub w_out: Handle,
+    /// \[E, F or 2F\].
+    pub b_in: Option<Handle>,
+    /// \[E,H\].
+    pub b_out: Option<Handle>,
+}
+
+/// Gradients a pass writes.
+#[derive(Clone)]
+pub struct Gradients {
+    /// \[T,H\] of the element type; left out when nobody needs it.
+    pub x: Option<Handle>,
+    /// \[T,K\] f32, of the router weights.
+    pub weights: Handle,
+    /// Left out when the experts are frozen.
+    pub experts: Option<WeightGradients>,
+}
+
+/// Enqueues a backward pass: `buffers.y` holds dy, `pre` what the forward kept.
+pub fn launch_backward(
+    client: &Client,
+    plan: &TrainingPlan,
+    buffers: Buffers,
+    pre: Option<Handle>,
+    gradients: Gradients,
+) {
+    let problem = &plan.problem;
+    if problem.routing.slots() == 0 {
+        return;
+    }
+    let rows = |width: usize| client.empty(problem.row_bound * width * problem.element.bytes());
+    let pre = pre.unwrap_or_else(|| {
+        let pre = rows(problem.columns_in());
+        launch_pre(client, plan, &buffers, pre.clone());
+        pre
+    });
+    // The unweighted gradient of the hidden rows; the activation's step leaves w · h in it.
+    let hidden = rows(problem.inter);
+    let sorted = &buffers.sorted;
+    let operands = Operands {
+        x: buffers.y.clone(),
+        order: sorted.order.clone(),
+        offsets: sorted.offsets.clone(),
+        tiles: sorted.tiles.clone(),
+        weights: buffers.experts.w_out.clone(),
+        bias: None,
+        out: hidden.clone(),
+    };
+    grouped_gemm::launch(client, &plan.dhidden, &operands);
+    let dpre = rows(problem.columns_in());
+    let activation = expert_activation::BackwardBuffers {
+        pre,
+        dhidden: hidden.clone(),
+        order: sorted.order.clone(),
+        offsets: sorted.offsets.clone(),
+        weights: buffers.weights.clone(),
+        dpre: dpre.clone(),
+        dweights: gradients.weights.clone(),
+    };
+    expert_activation::launch_backward(client, &plan.activation, activation);
+    if let Some(dx) = gradients.x {
+        launch_dx(client, plan, &buffers, dpre.clone(), dx);
+    }
+    if let Some(biases) = &plan.biases {
+        launch_bias_dots(client, biases, &buffers, gradients.weights);
+    }
+    if let Some(experts) = gradients.experts {
+        launch_weights(client, plan, &buffers, (hidden, dpre), experts);
+    }
+}
+
+/// The input's gradient: the rows through `w_in`, then each token's sum of its rows.
+fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Handle, dx: Handle) {
+    let problem = &plan.problem;
+    let sorted = &buffers.sorted;
+    let bytes = problem.row_bound * problem.hidden * problem.element.bytes();
+    let operands = Operands {
+        x: dpre,
+        order: sorted.order.clone(),
+        offsets: sorted.offsets.clone(),
+        tiles: sorted.tiles.clone(),
+        weights: buffers.experts.w_in.clone(),
+        bias: None,
+        out: client.empty(bytes),
+    };
+    grouped_gemm::launch(client, &plan.drows, &operands);
+    let combined = combine::CombineBuffers {
+        positions: sorted.positions.clone(),
+        weights: None,
+        rows: operands.out,
+        y: dx,
+    };
+    combine::launch(client, &plan.combine, combined);
+}
+
+/// Adds ⟨dy_t, b_out⟩ to the gradient of the router weights.
+fn launch_bias_dots(client: &Client, plans: &BiasPlans, buffers: &Buffers, dweights: Handle) {
+    let Some(bias) = buffers.experts.b_out.clone() else {
+        return;
+    };
+    let dots = output_bias::Buffers {
+        dy: buffers.y.clone(),
+        bias,
+        order: buffers.sorted.order.clone(),
+        offsets: buffers.sorted.offsets.clone(),
+        dweights,
+    };
+    output_bias::launch(client, &plans.dots, dots);
+}
+
+/// The experts' gradients from w · h and dpre.
+fn launch_weights(
+    client: &Client,
+    plan: &TrainingPlan,
+    buffers: &Buffers,
+    (hidden, dpre): (Handle, Handle),
+    gradients: WeightGradients,
+) {
+    let (order, offsets) = (&buffers.sorted.order, &buffers.sorted.offsets);
+    let outer = |plan, a: &Handle, b: &Handle, out| {
+        let operands = weight_gradient::Operands {
+            a: a.clone(),
+            b: b.clone(),
+            order: order.clone(),
+            offsets: offsets.clone(),
+            out,
+        };
+        weight_gradient::launch(client, plan, &operands);
+    };
+    outer(&plan.dw_out, &buffers.y, &hidden, gradients.w_out);
+    outer(&plan.dw_in, &dpre, &buffers.x, gradients.w_in);
+    let sum = |plan, rows: &Handle, weights, out| {
+        let operands = bias_gradient::Operands {
+            rows: rows.clone(),
+            order: order.clone(),
+            offsets: offsets.clone(),
+            weights,
+            out,
+        };
+        bias_gradient::launch(client, plan, operands);
+    };
+    if let (Some(plans), Some(b_in), Some(b_out)) = (&plan.biases, gradients.b_in, gradients.b_out)
+    {
+        sum(&plans.b_in, &dpre, None, b_in);
+        sum(
+            &plans.b_out,
+            &buffers.y,
+            Some(buffers.weights.clone()),
+            b_out,
+        );
+    }
+}

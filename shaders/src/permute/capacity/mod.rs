@@ -1,0 +1,300 @@
+//! The capacity rule: expert e keeps its C_e heaviest slots, ties to the earlier slot.
+//!
+//! Capacities u32 \[E\] are a buffer that [`launch_capacities`] or the caller writes. Who is dropped
+//! depends on the router weights and the slot order alone, never on chance; a NaN weight counts as
+//! the heaviest. The units of an expert find the C_e-th largest weight by bisection over the 31
+//! bits of a non-negative f32 (whose bits order like its value), then keep the heavier slots and
+//! the first of the equal ones: a cube per expert on a GPU, one unit per expert on a CPU. Reads: 32
+//! × its slots, from cache.
+
+mod shares;
+
+pub use shares::{
+    CapacitiesBuffers, CapacitiesPlan, capacities_reference, launch_capacities, plan_capacities,
+};
+
+use super::Problem;
+use crate::error::{ShapeError, Unsupported};
+use crate::grid::Grid;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+use serde::{Deserialize, Serialize};
+
+/// How many slots an expert takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// Capacity relative to a perfectly even load.
+    pub factor: f64,
+    /// Least capacity of an expert.
+    pub min: usize,
+}
+
+impl Capacity {
+    /// A capacity of `factor` times the even load, at least `min`.
+    ///
+    /// # Errors
+    /// [`ShapeError`] unless `factor` is finite and positive.
+    pub fn new(factor: f64, min: usize) -> Result<Self, ShapeError> {
+        if !(factor.is_finite() && factor > 0.0) {
+            return Err(ShapeError::new(
+                "capacity factor",
+                "a finite number above 0",
+                factor,
+            ));
+        }
+        Ok(Self { factor, min })
+    }
+
+    /// Slots each of `experts` takes when there are `slots`.
+    pub fn slots_per_expert(&self, slots: usize, experts: usize) -> usize {
+        let even = (slots as f64 * self.factor / experts as f64).ceil();
+        // A float to integer cast saturates, and more than all slots is no limit.
+        (even as usize).max(self.min).min(slots)
+    }
+}
+
+/// A drop rule this device can enforce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapacityPlan {
+    problem: Problem,
+    /// Units along x share an expert, those along y have one each.
+    grid: Grid,
+}
+
+/// Plans the drop rule for slots sorted by `problem`.
+///
+/// # Errors
+/// [`Unsupported`] when the experts exceed one grid.
+pub fn plan(problem: Problem, device: &Capability) -> Result<CapacityPlan, Unsupported> {
+    let most = device.limits.max_units_per_cube.max(1);
+    let units = match device.cpu_cores {
+        Some(cores) => [1, cores.clamp(1, most)],
+        None => [most.min(super::SCAN_UNITS as u32), 1],
+    };
+    // One more than the experts: the last marks the slots that had none before.
+    let cubes = (problem.experts() + 1).div_ceil(units[1] as usize);
+    Ok(CapacityPlan {
+        problem,
+        grid: Grid::of_cubes("capacity", cubes, units, device)?,
+    })
+}
+
+/// The bits that order a weight; a NaN of either sign is the heaviest.
+#[cube]
+fn magnitude(bits: u32) -> u32 {
+    bits & 0x7FFF_FFFF
+}
+
+/// Units whose values one unit adds up first, so that no unit reads those of all others.
+const GROUP: usize = 16;
+
+/// Workgroup memory of [`sum_of_units`]: the values of the units and the sums of their groups.
+const fn partial_len(units: usize) -> usize {
+    units + units.div_ceil(GROUP)
+}
+
+/// Sum over the units along x, for all of them; `partial` holds [`partial_len`] words.
+///
+/// It can be called again at once: by its second barrier all values have been read, and by the
+/// first one of the next call all sums of groups.
+#[cube]
+fn sum_of_units(partial: &mut Shared<[u32]>, value: u32, #[comptime] units: usize) -> u32 {
+    if comptime!(units == 1) {
+        value
+    } else {
+        let unit = UNIT_POS_X as usize;
+        let groups = comptime!(units.div_ceil(GROUP));
+        partial[unit] = value;
+        sync_cube();
+        if unit < groups {
+            let first = unit * comptime!(GROUP);
+            let mut sum = 0u32;
+            for other in first..min(first + comptime!(GROUP), units) {
+                sum += partial[other];
+            }
+            partial[units + unit] = sum;
+        }
+        sync_cube();
+        let mut sum = 0u32;
+        for group in 0..groups {
+            sum += partial[units + group];
+        }
+        sum
+    }
+}
+
+/// Slots of \[first, last) whose weight bits are at least `bits`, counted by the units along x.
+#[cube]
+fn count_at_least(
+    order: &[u32],
+    weights: &[u32],
+    partial: &mut Shared<[u32]>,
+    segment: (usize, usize),
+    bits: u32,
+    #[comptime] units: usize,
+) -> u32 {
+    let mut count = 0u32;
+    for i in range_stepped(segment.0 + UNIT_POS_X as usize, segment.1, units) {
+        count += select(magnitude(weights[order[i] as usize]) >= bits, 1u32, 0u32);
+    }
+    sum_of_units(partial, count, units)
+}
+
+/// The units of expert e write the keys of its slots, e if kept and E if dropped; those of E the
+/// keys of slots without one.
+#[cube(launch_unchecked)]
+fn drop_over_capacity(
+    order: &[u32],
+    offsets: &[u32],
+    weights: &[u32],
+    capacities: &[u32],
+    keys: &mut [u32],
+    experts: usize,
+    slots: usize,
+    #[comptime] units: usize,
+    #[comptime] experts_per_cube: usize,
+) {
+    let expert = CUBE_POS * experts_per_cube + UNIT_POS_Y as usize;
+    let mut segment = (slots, slots);
+    if expert <= experts {
+        segment.0 = offsets[expert] as usize;
+    }
+    if expert < experts {
+        segment.1 = offsets[expert + 1] as usize;
+    }
+    let capacity = capacities[min(expert, experts - 1)];
+    let mut partial = Shared::<[u32]>::new_slice(comptime!(partial_len(units)));
+
+    // The largest threshold that `capacity` weights reach; 0 when there are fewer.
+    let mut threshold = 0u32;
+    for step in 0..31u32 {
+        let candidate = threshold | (1u32 << (30 - step));
+        let count = count_at_least(order, weights, &mut partial, segment, candidate, units);
+        threshold = select(count >= capacity, candidate, threshold);
+    }
+    let heavier = count_at_least(order, weights, &mut partial, segment, threshold + 1, units);
+
+    let unit = UNIT_POS_X as usize;
+    let chunk = (segment.1 - segment.0).div_ceil(units);
+    let begin = min(segment.0 + unit * chunk, segment.1);
+    let end = min(begin + chunk, segment.1);
+    let mut rank = heavier;
+    if comptime!(units > 1) {
+        let mut equal = 0u32;
+        for i in begin..end {
+            let weight = magnitude(weights[order[i] as usize]);
+            equal += select(weight == threshold, 1u32, 0u32);
+        }
+        partial[unit] = equal;
+        sync_cube();
+        for before in 0..unit {
+            rank += partial[before];
+        }
+    }
+    for i in begin..end {
+        let slot = order[i] as usize;
+        let weight = magnitude(weights[slot]);
+        let tie = weight == threshold;
+        let kept = weight > threshold || (tie && rank < capacity);
+        rank += select(tie, 1u32, 0u32);
+        keys[slot] = select(kept, expert, experts) as u32;
+    }
+}
+
+/// Buffers of the drop rule, u32 but for the weights.
+#[derive(Clone)]
+pub struct CapacityBuffers {
+    /// \[S\], read: slots sorted by expert.
+    pub order: Handle,
+    /// \[E+1\], read.
+    pub offsets: Handle,
+    /// \[S\] f32, read: router weights, not negative.
+    pub weights: Handle,
+    /// \[E\], read.
+    pub capacities: Handle,
+    /// \[S\], written: the expert of every slot, E for a dropped one.
+    pub keys: Handle,
+}
+
+/// Enqueues the drop rule: one launch, or none for no slots.
+pub fn launch(client: &Client, plan: &CapacityPlan, buffers: CapacityBuffers) {
+    let (slots, experts) = (plan.problem.slots(), plan.problem.experts());
+    if slots == 0 {
+        return;
+    }
+    // SAFETY: the caller's buffers have the planned lengths; segments lie within the slots, and are
+    // empty past the last expert.
+    unsafe {
+        drop_over_capacity::launch_unchecked(
+            client,
+            plan.grid.count(),
+            plan.grid.dim(),
+            BufferArg::from_raw_parts(buffers.order, slots),
+            BufferArg::from_raw_parts(buffers.offsets, experts + 1),
+            BufferArg::from_raw_parts(buffers.weights, slots),
+            BufferArg::from_raw_parts(buffers.capacities, experts),
+            BufferArg::from_raw_parts(buffers.keys, slots),
+            experts,
+            slots,
+            plan.grid.units[0] as usize,
+            plan.grid.units[1] as usize,
+        );
+    }
+}
+
+/// The oracle: the keys after dropping, for router weights \[S\] and capacities \[E\].
+pub fn reference(indices: &[u32], weights: &[f32], capacities: &[u32]) -> Vec<u32> {
+    let mut keys = indices.to_vec();
+    for (expert, capacity) in capacities.iter().enumerate() {
+        let mut slots: Vec<usize> = (0..indices.len())
+            .filter(|s| indices[*s] == expert as u32)
+            .collect();
+        let weight = |slot: usize| weights[slot].to_bits() & 0x7FFF_FFFF;
+        slots.sort_by_key(|slot| (std::cmp::Reverse(weight(*slot)), *slot));
+        for slot in slots.into_iter().skip(*capacity as usize) {
+            keys[slot] = capacities.len() as u32;
+        }
+    }
+    keys
+}
+
+/// The drop rule and the capacities.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let build = |at: &Machine| -> Planned {
+        let plan = plan(Problem::new(2048, 8, 64)?, &at.capability)?;
+        let (settings, device, target) = at.parts(plan.grid.dim());
+        Ok(Box::new(drop_over_capacity::DropOverCapacity::new(
+            settings,
+            device,
+            target,
+            buffer(),
+            buffer(),
+            buffer(),
+            buffer(),
+            buffer(),
+            (),
+            (),
+            plan.grid.units[0] as usize,
+            plan.grid.units[1] as usize,
+        )))
+    };
+    let name = "drop_over_capacity".to_owned();
+    let rule = KernelEntry::new(("permute", "capacity"), name, build);
+    std::iter::once(rule).chain(shares::entries()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reference;
+
+    #[test]
+    fn the_lightest_slots_are_dropped_and_ties_by_position() {
+        let keys = [0, 0, 0, 1, 1, 1, 2];
+        let weights = [0.1, 0.3, 0.2, 0.5, 0.5, 0.5, 0.9];
+        let kept = reference(&keys, &weights, &[2, 1, 0]);
+        assert_eq!(kept, [3, 0, 0, 1, 3, 3, 3]);
+    }
+}

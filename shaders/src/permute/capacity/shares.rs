@@ -1,0 +1,246 @@
+//! How many slots every expert takes: capacities u32 \[E\].
+//!
+//! C_e = max(⌈S·f_e / E⌉, min), at most S. Without factors f32 \[E\] of their own all experts have
+//! that of the [`Capacity`], and the host computes the one C exactly. With them S·f_e is rounded
+//! to f32 once and divided in integers, so every device gets the same; they must be finite and not
+//! negative, or C_e is somewhere between min and S. With a mask u32 \[E\] (non-zero = available)
+//! the others take nothing, and Σ C_e over them, divided by the number of available experts and
+//! rounded down, is added to each of those. One cube; about 10·E operations.
+
+use super::{Capacity, partial_len, sum_of_units};
+use crate::error::Unsupported;
+use crate::permute::{Problem, SCAN_UNITS};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+
+/// Capacities this device can compute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CapacitiesPlan {
+    problem: Problem,
+    capacity: Capacity,
+    units: usize,
+}
+
+/// Plans the capacities of the experts of `problem`.
+///
+/// # Errors
+/// [`Unsupported`] when they exceed one binding.
+pub fn plan_capacities(
+    problem: Problem,
+    capacity: Capacity,
+    device: &Capability,
+) -> Result<CapacitiesPlan, Unsupported> {
+    crate::fits_binding("capacity", problem.experts() * 4, device)?;
+    Ok(CapacitiesPlan {
+        problem,
+        capacity,
+        units: match device.cpu_cores {
+            Some(_) => 1,
+            None => SCAN_UNITS.min(device.limits.max_units_per_cube.max(1) as usize),
+        },
+    })
+}
+
+/// Capacities that no factor of an expert's own changes.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Rule {
+    slots: u32,
+    /// With the factor of all experts.
+    even: u32,
+    least: u32,
+}
+
+/// What expert `e` takes when all are available.
+#[cube]
+fn own_capacity(factors: &ComptimeOption<&[f32]>, rule: &Rule, expert: usize, experts: u32) -> u32 {
+    #[comptime]
+    match factors {
+        ComptimeOption::Some(factors) => {
+            let all = f32::cast_from(rule.slots) * factors[expert];
+            // More than any share of the slots, and the division's rounding up can't overflow.
+            let most = 2_147_483_648.0f32;
+            let all = u32::cast_from(clamp(all, 0.0f32, most).ceil());
+            min(max(all.div_ceil(experts), rule.least), rule.slots)
+        }
+        ComptimeOption::None => rule.even,
+    }
+}
+
+#[cube]
+fn available(mask: &ComptimeOption<&[u32]>, expert: usize) -> bool {
+    #[comptime]
+    match mask {
+        ComptimeOption::Some(mask) => mask[expert] != 0,
+        ComptimeOption::None => true.runtime(),
+    }
+}
+
+#[cube(launch_unchecked)]
+fn expert_capacities(
+    mask: ComptimeOption<&[u32]>,
+    factors: ComptimeOption<&[f32]>,
+    capacities: &mut [u32],
+    rule: Rule,
+    #[comptime] units: usize,
+) {
+    let experts = capacities.len();
+    let unit = UNIT_POS_X as usize;
+    let mut partial = Shared::<[u32]>::new_slice(comptime!(partial_len(units)));
+    let mut lost = 0u32;
+    let mut takers = 0u32;
+    for expert in range_stepped(unit, experts, units) {
+        let own = own_capacity(&factors, &rule, expert, experts as u32);
+        let takes = available(&mask, expert);
+        capacities[expert] = select(takes, own, 0u32);
+        lost += select(takes, 0u32, own);
+        takers += select(takes, 1u32, 0u32);
+    }
+    let lost = sum_of_units(&mut partial, lost, units);
+    let takers = sum_of_units(&mut partial, takers, units);
+    let share = lost / max(takers, 1u32);
+    for expert in range_stepped(unit, experts, units) {
+        if available(&mask, expert) {
+            capacities[expert] += share;
+        }
+    }
+}
+
+/// Buffers of the capacities.
+pub struct CapacitiesBuffers {
+    /// \[E\] u32, read: non-zero = available; all without.
+    pub mask: Option<Handle>,
+    /// \[E\] f32, read: capacity factors, instead of one for all.
+    pub factors: Option<Handle>,
+    /// \[E\] u32, written.
+    pub capacities: Handle,
+}
+
+/// Enqueues the capacities: one launch.
+pub fn launch_capacities(client: &Client, plan: &CapacitiesPlan, buffers: CapacitiesBuffers) {
+    let (slots, experts) = (plan.problem.slots(), plan.problem.experts());
+    let even = plan.capacity.slots_per_expert(slots, experts);
+    let rule = RuleLaunch::new(
+        slots as u32,
+        even as u32,
+        plan.capacity.min.min(slots) as u32,
+    );
+    // SAFETY: the caller's buffers have one entry per expert.
+    unsafe {
+        let argument = |buffer| BufferArg::from_raw_parts(buffer, experts);
+        expert_capacities::launch_unchecked(
+            client,
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(plan.units as u32),
+            buffers.mask.map(argument).into(),
+            buffers.factors.map(argument).into(),
+            argument(buffers.capacities),
+            rule,
+            plan.units,
+        );
+    }
+}
+
+/// The oracle of the capacities of `experts` experts.
+pub fn capacities_reference(
+    capacity: &Capacity,
+    slots: usize,
+    experts: usize,
+    mask: Option<&[bool]>,
+    factors: Option<&[f32]>,
+) -> Vec<u32> {
+    let own = |expert: usize| match factors {
+        // In f32, as the contract says.
+        Some(factors) => {
+            let all = (slots as f32 * factors[expert]).ceil() as usize;
+            all.div_ceil(experts).max(capacity.min).min(slots)
+        }
+        None => capacity.slots_per_expert(slots, experts),
+    };
+    let takes = |expert: &usize| mask.is_none_or(|mask| mask[*expert]);
+    let lost: usize = (0..experts).filter(|e| !takes(e)).map(own).sum();
+    let takers = (0..experts).filter(takes).count();
+    let share = lost / takers.max(1);
+    let shared = |expert: usize| {
+        if takes(&expert) {
+            own(expert) + share
+        } else {
+            0
+        }
+    };
+    (0..experts).map(|expert| shared(expert) as u32).collect()
+}
+
+/// The capacities, one for all and with a mask and factors.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> [crate::emit::KernelEntry; 2] {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let both = [
+        ("expert_capacities", false),
+        ("expert_capacities_masked_factors", true),
+    ];
+    both.map(|(name, present)| {
+        let build = move |at: &Machine| -> Planned {
+            let problem = Problem::new(2048, 8, 64)?;
+            let plan = plan_capacities(problem, Capacity::new(1.25, 4)?, &at.capability)?;
+            let (settings, device, target) = at.parts(CubeDim::new_1d(plan.units as u32));
+            let (mask, factors) = if present {
+                (
+                    ComptimeOptionCompilationArg::Some(buffer()),
+                    ComptimeOptionCompilationArg::Some(buffer()),
+                )
+            } else {
+                (
+                    ComptimeOptionCompilationArg::None,
+                    ComptimeOptionCompilationArg::None,
+                )
+            };
+            let rule = RuleCompilationArg {
+                slots: (),
+                even: (),
+                least: (),
+            };
+            Ok(Box::new(expert_capacities::ExpertCapacities::new(
+                settings,
+                device,
+                target,
+                mask,
+                factors,
+                buffer(),
+                rule,
+                plan.units,
+            )))
+        };
+        KernelEntry::new(("permute", "capacity"), name.to_owned(), build)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Capacity, capacities_reference};
+
+    #[test]
+    fn masked_experts_leave_their_capacity_to_the_others() {
+        // ⌈100 · 1.25 / 8⌉ = 16; two masked leave 32 to six: 5 each, and 2 to nobody.
+        let capacity = Capacity::new(1.25, 4).unwrap();
+        let all = capacities_reference(&capacity, 100, 8, None, None);
+        assert_eq!(all, [16; 8]);
+        let mask = [true, false, true, true, true, true, false, true];
+        let some = capacities_reference(&capacity, 100, 8, Some(&mask), None);
+        assert_eq!(some, [21, 0, 21, 21, 21, 21, 0, 21]);
+        let none = capacities_reference(&capacity, 100, 8, Some(&[false; 8]), None);
+        assert_eq!(none, [0; 8]);
+    }
+
+    #[test]
+    fn every_expert_can_have_a_factor() {
+        let capacity = Capacity::new(1.0, 3).unwrap();
+        let factors = [0.0, 0.5, 1.1, 100.0];
+        // 0 is raised to the least, 1000 · 1.1 / 4 = 275, and S is no limit.
+        let own = capacities_reference(&capacity, 1000, 4, None, Some(&factors));
+        assert_eq!(own, [3, 125, 275, 1000]);
+        let mask = [true, true, true, false];
+        let some = capacities_reference(&capacity, 1000, 4, Some(&mask), Some(&factors));
+        assert_eq!(some, [336, 458, 608, 0]);
+    }
+}

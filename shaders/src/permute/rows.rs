@@ -1,0 +1,220 @@
+//! What the moves of rows between tokens and experts have in common: shapes, limits, weights.
+
+use crate::element::Element;
+use crate::error::{ShapeError, Unsupported};
+use crate::grid::{Grid, lanes};
+use crate::routing;
+use cubecl::prelude::*;
+use moebius_device::Capability;
+
+/// Rows of `width` elements: \[T, width\] in the order of tokens, \[R, width\] sorted by expert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowsProblem {
+    tokens: usize,
+    experts: usize,
+    top_k: usize,
+    row_bound: usize,
+    width: usize,
+    element: Element,
+}
+
+impl RowsProblem {
+    /// Rows of the tokens of `routing`, at most `row_bound` of whose slots have an expert.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for no width, no rows or more than slots, or an index that would not fit 31 bits.
+    pub fn new(
+        routing: &routing::Problem,
+        row_bound: usize,
+        width: usize,
+        element: Element,
+    ) -> Result<Self, ShapeError> {
+        if width == 0 {
+            return Err(ShapeError::new("width", "at least 1", width));
+        }
+        super::check_row_bound(row_bound, routing.slots())?;
+        let elements = routing.slots().checked_mul(width);
+        if elements.is_none_or(|n| n > i32::MAX as usize) {
+            let got = format!("{} x {width}", routing.slots());
+            return Err(ShapeError::new("slots x width", "at most 2^31 - 1", got));
+        }
+        Ok(Self {
+            tokens: routing.tokens(),
+            experts: routing.experts(),
+            top_k: routing.top_k(),
+            row_bound,
+            width,
+            element,
+        })
+    }
+
+    /// Tokens T.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// Experts E.
+    pub fn experts(&self) -> usize {
+        self.experts
+    }
+
+    /// Slots per token K.
+    pub fn top_k(&self) -> usize {
+        self.top_k
+    }
+
+    /// Slots S = T·K.
+    pub fn slots(&self) -> usize {
+        self.tokens * self.top_k
+    }
+
+    /// Rows of a sorted buffer R.
+    pub fn row_bound(&self) -> usize {
+        self.row_bound
+    }
+
+    /// Elements of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Type of the rows.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+}
+
+/// A [`RowsProblem`] this device can run, in either direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowsPlan {
+    /// What is moved.
+    pub problem: RowsProblem,
+    pub(super) lanes: usize,
+    /// One unit per vector of the tokens' rows.
+    pub(super) tokens: Grid,
+    /// One unit per vector of the sorted rows.
+    pub(super) rows: Grid,
+    /// Units along x share a slot, those along y have one each.
+    pub(super) slots: Grid,
+}
+
+impl RowsPlan {
+    /// Vectors of a row.
+    pub(super) fn vectors(&self) -> usize {
+        self.problem.width / self.lanes
+    }
+}
+
+/// Plans the moves of `problem`.
+///
+/// # Errors
+/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+pub fn plan_rows(problem: RowsProblem, device: &Capability) -> Result<RowsPlan, Unsupported> {
+    const KERNEL: &str = "rows of experts";
+    let RowsProblem { width, element, .. } = problem;
+    element.supported(KERNEL, device)?;
+    let rows = problem.tokens.max(problem.row_bound);
+    crate::fits_binding(KERNEL, rows * width * element.bytes(), device)?;
+    let lanes = lanes(width, element.bytes(), device);
+    let vectors = width / lanes;
+    let units = units_per_slot(vectors, device);
+    let cubes = problem.slots().div_ceil(units[1] as usize);
+    Ok(RowsPlan {
+        problem,
+        lanes,
+        tokens: Grid::elementwise(KERNEL, problem.tokens * vectors, device)?,
+        rows: Grid::elementwise(KERNEL, problem.row_bound * vectors, device)?,
+        slots: Grid::of_cubes(KERNEL, cubes, units, device)?,
+    })
+}
+
+/// Units of a cube that takes sums over rows, and of which those along x share a row.
+const SUM_UNITS: u32 = 128;
+/// The most units that share a row; their number is a power of two.
+const MOST_UNITS_PER_ROW: u32 = 32;
+
+/// Units along x and y of a cube that takes the sum of `vectors` vectors for each y.
+fn units_per_slot(vectors: usize, device: &Capability) -> [u32; 2] {
+    let most = device.limits.max_units_per_cube.max(1);
+    if let Some(cores) = device.cpu_cores {
+        return [1, cores.clamp(1, most)];
+    }
+    let units = 1 << SUM_UNITS.min(most).ilog2();
+    let vectors = vectors.next_power_of_two().min(MOST_UNITS_PER_ROW as usize);
+    let x = units.min(vectors as u32);
+    [x, units / x]
+}
+
+/// The weight of a slot, 1 without weights.
+#[cube]
+pub(super) fn weight_of(weights: &ComptimeOption<&[f32]>, slot: usize) -> f32 {
+    #[comptime]
+    match weights {
+        ComptimeOption::Some(weights) => weights[slot],
+        ComptimeOption::None => 1.0f32.runtime(),
+    }
+}
+
+/// The compilation argument of weights that are there or not.
+#[cfg(feature = "emit")]
+pub(super) fn weights_argument(present: bool) -> ComptimeOptionCompilationArg<&'static [f32]> {
+    if present {
+        ComptimeOptionCompilationArg::Some(crate::emit::buffer())
+    } else {
+        ComptimeOptionCompilationArg::None
+    }
+}
+
+/// Every element type, with weights and without: what an entry is called, and what it is for.
+#[cfg(feature = "emit")]
+pub(super) fn variants(kernel: &str) -> Vec<(String, Element, bool)> {
+    let both = |element| [(element, true), (element, false)];
+    let name = |(element, weighted): (Element, bool)| {
+        let suffix = if weighted { "_weighted" } else { "" };
+        (format!("{kernel}_{element}{suffix}"), element, weighted)
+    };
+    Element::ALL.into_iter().flat_map(both).map(name).collect()
+}
+
+/// The plan that entries are compiled for: 1024 tokens, 2 of 8 experts, 512 elements.
+#[cfg(feature = "emit")]
+pub(super) fn sample(
+    element: Element,
+    device: &Capability,
+) -> Result<RowsPlan, crate::moe::PlanError> {
+    let routing = routing::Problem::new(1024, 8, 2)?;
+    let problem = RowsProblem::new(&routing, routing.slots(), 512, element)?;
+    Ok(plan_rows(problem, device)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RowsProblem, units_per_slot};
+    use crate::{Element, routing};
+    use moebius_device::profiles;
+
+    #[test]
+    fn the_units_of_a_sum_are_powers_of_two() {
+        let gpu = profiles::webgpu_default();
+        for (vectors, units) in [
+            (1, [1, 128]),
+            (2, [2, 64]),
+            (3, [4, 32]),
+            (32, [32, 4]),
+            (1000, [32, 4]),
+        ] {
+            assert_eq!(units_per_slot(vectors, &gpu), units, "{vectors} vectors");
+        }
+        let cpu = profiles::cpu_4core_avx2();
+        assert_eq!(units_per_slot(1000, &cpu), [1, 4]);
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_shape_errors() {
+        let routing = routing::Problem::new(10, 4, 2).unwrap();
+        let new = |rows, width| RowsProblem::new(&routing, rows, width, Element::F32);
+        assert!(new(20, 1).is_ok() && new(1, 1).is_ok());
+        assert!(new(0, 1).is_err() && new(21, 1).is_err());
+        assert!(new(20, 0).is_err() && new(20, 1 << 27).is_err());
+    }
+}

@@ -1,0 +1,307 @@
+//! Load: counts\[g,e\] = how many slots of group g chose expert e.
+//!
+//! The tokens are cut into G groups of T/G neighbours. Every choice counts, or only the first of every
+//! token; index E and beyond count nowhere. Counts are exact: no atomics, no limit below 2³².
+//!
+//! Shapes: indices u32 \[T,K\], counts u32 \[G,E\]. Two launches: the counts of blocks of [`BLOCK`] tokens,
+//! then their sum; one where a group is a single block.
+//!
+//! Operations: T·K·E compares on a GPU, where a unit counts one expert of a block; T·K + T·E/[`BLOCK`]
+//! increments on a CPU, where it counts them all. Bytes: 4·T·K, and 8·E·T/[`BLOCK`] for the blocks.
+
+use super::Problem;
+use crate::error::{ShapeError, Unsupported};
+use crate::grid::Grid;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+
+const KERNEL: &str = "expert_load";
+
+/// Tokens of a block.
+const BLOCK: usize = 256;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadProblem {
+    routing: Problem,
+    groups: usize,
+    first_only: bool,
+}
+
+impl LoadProblem {
+    /// Counts all choices of `routing`, of which only the sizes matter, in `groups` groups of tokens.
+    ///
+    /// # Errors
+    /// [`ShapeError`] unless `groups` divides the tokens and groups × experts fits 31 bits.
+    pub fn new(routing: Problem, groups: usize) -> Result<Self, ShapeError> {
+        if groups == 0 || !routing.tokens.is_multiple_of(groups) {
+            let expected = format!("a divisor of {} tokens", routing.tokens);
+            return Err(ShapeError::new("groups of tokens", expected, groups));
+        }
+        let counts = groups.checked_mul(routing.experts);
+        if counts.is_none_or(|n| n > i32::MAX as usize) {
+            let got = format!("{groups} x {}", routing.experts);
+            return Err(ShapeError::new("groups x experts", "at most 2^31 - 1", got));
+        }
+        Ok(Self {
+            routing,
+            groups,
+            first_only: false,
+        })
+    }
+
+    /// The same, of the first choice of every token only.
+    pub fn of_first_choices(self) -> Self {
+        Self {
+            first_only: true,
+            ..self
+        }
+    }
+
+    /// Counts, G·E.
+    pub fn counts(&self) -> usize {
+        self.groups * self.routing.experts
+    }
+
+    /// Tokens of a group.
+    fn tokens(&self) -> usize {
+        self.routing.tokens / self.groups
+    }
+
+    /// Blocks of a group.
+    fn blocks(&self) -> usize {
+        self.tokens().div_ceil(BLOCK)
+    }
+
+    fn choices(&self) -> usize {
+        if self.first_only {
+            1
+        } else {
+            self.routing.top_k
+        }
+    }
+}
+
+/// A [`LoadProblem`] this device can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadPlan {
+    problem: LoadProblem,
+    /// A unit counts all experts of a block.
+    all_experts: bool,
+    blocks: Grid,
+    sum: Grid,
+}
+
+/// Plans the counts.
+///
+/// # Errors
+/// [`Unsupported`] for more than a binding or a grid holds.
+pub fn plan_load(problem: LoadProblem, device: &Capability) -> Result<LoadPlan, Unsupported> {
+    let experts = problem.routing.experts;
+    let blocks = problem.groups * problem.blocks();
+    crate::fits_binding(KERNEL, problem.routing.slots() * 4, device)?;
+    crate::fits_binding(KERNEL, blocks.max(problem.groups) * experts * 4, device)?;
+    let all_experts = device.cpu_cores.is_some();
+    let units = if all_experts {
+        blocks
+    } else {
+        blocks * experts
+    };
+    Ok(LoadPlan {
+        problem,
+        all_experts,
+        blocks: Grid::elementwise(KERNEL, units, device)?,
+        sum: Grid::elementwise(KERNEL, problem.counts(), device)?,
+    })
+}
+
+/// Sizes known at launch.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Sizes {
+    experts: usize,
+    /// Indices of a token, and how many of them count.
+    top_k: usize,
+    choices: usize,
+    /// Tokens and blocks of a group, and blocks of all groups.
+    tokens: usize,
+    blocks: usize,
+    all_blocks: usize,
+}
+
+/// counts\[block, e\]: a unit per block and expert, or per block.
+#[cube(launch_unchecked)]
+fn load_blocks(indices: &[u32], counts: &mut [u32], sizes: Sizes, #[comptime] all_experts: bool) {
+    let experts = sizes.experts;
+    let block = if comptime!(all_experts) {
+        ABSOLUTE_POS
+    } else {
+        ABSOLUTE_POS / experts
+    };
+    if block < sizes.all_blocks {
+        let group = block / sizes.blocks * sizes.tokens;
+        let first = block % sizes.blocks * comptime!(BLOCK);
+        let last = group + min(first + comptime!(BLOCK), sizes.tokens);
+        let first = group + first;
+        if comptime!(all_experts) {
+            for e in 0..experts {
+                counts[block * experts + e] = 0;
+            }
+            for token in first..last {
+                for k in 0..sizes.choices {
+                    let expert = indices[token * sizes.top_k + k] as usize;
+                    if expert < experts {
+                        counts[block * experts + expert] += 1;
+                    }
+                }
+            }
+        } else {
+            let expert = (ABSOLUTE_POS % experts) as u32;
+            let mut count = 0u32;
+            for token in first..last {
+                for k in 0..sizes.choices {
+                    let here = indices[token * sizes.top_k + k] == expert;
+                    count += select(here, 1u32, 0u32);
+                }
+            }
+            counts[ABSOLUTE_POS] = count;
+        }
+    }
+}
+
+/// counts\[g,e\] = Σ over the blocks of group g.
+#[cube(launch_unchecked)]
+fn load_sum(partial: &[u32], counts: &mut [u32], experts: usize, blocks: usize) {
+    if ABSOLUTE_POS < counts.len() {
+        let first = ABSOLUTE_POS / experts * blocks;
+        let expert = ABSOLUTE_POS % experts;
+        let mut sum = 0u32;
+        for block in first..first + blocks {
+            sum += partial[block * experts + expert];
+        }
+        counts[ABSOLUTE_POS] = sum;
+    }
+}
+
+/// Enqueues the counts \[G,E\] of `indices` \[T,K\]: at most two launches; zeros without tokens.
+pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Handle) {
+    let problem = &plan.problem;
+    if problem.blocks() == 1 {
+        launch_blocks(client, plan, indices, counts);
+        return;
+    }
+    let words = problem.counts() * problem.blocks();
+    let partial = client.empty(words.max(1) * 4);
+    if words > 0 {
+        launch_blocks(client, plan, indices, partial.clone());
+    }
+    // SAFETY: `partial` has the experts of every block, `counts` the planned length.
+    unsafe {
+        load_sum::launch_unchecked(
+            client,
+            plan.sum.count(),
+            plan.sum.dim(),
+            BufferArg::from_raw_parts(partial, words.max(1)),
+            BufferArg::from_raw_parts(counts, problem.counts()),
+            problem.routing.experts,
+            problem.blocks(),
+        );
+    }
+}
+
+fn launch_blocks(client: &Client, plan: &LoadPlan, indices: Handle, counts: Handle) {
+    let problem = &plan.problem;
+    let Problem { experts, top_k, .. } = problem.routing;
+    // SAFETY: the caller's buffers have the planned lengths, `counts` the experts of every block;
+    // blocks end at the last token of their group.
+    unsafe {
+        load_blocks::launch_unchecked(
+            client,
+            plan.blocks.count(),
+            plan.blocks.dim(),
+            BufferArg::from_raw_parts(indices, problem.routing.slots()),
+            BufferArg::from_raw_parts(counts, problem.counts() * problem.blocks()),
+            SizesLaunch::new(
+                experts,
+                top_k,
+                problem.choices(),
+                problem.tokens(),
+                problem.blocks(),
+                problem.groups * problem.blocks(),
+            ),
+            plan.all_experts,
+        );
+    }
+}
+
+/// The oracle: counts \[G,E\] of `indices` \[T,K\].
+pub fn load_reference(problem: &LoadProblem, indices: &[u32]) -> Vec<u32> {
+    let Problem { experts, top_k, .. } = problem.routing;
+    let mut counts = vec![0; problem.counts()];
+    for (token, chosen) in indices.chunks(top_k).enumerate() {
+        let group = token / problem.tokens() * experts;
+        for expert in &chosen[..problem.choices()] {
+            if (*expert as usize) < experts {
+                counts[group + *expert as usize] += 1;
+            }
+        }
+    }
+    counts
+}
+
+/// The counts of blocks and their sum.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> [crate::emit::KernelEntry; 2] {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let plan_of = |at: &Machine| -> Result<LoadPlan, crate::moe::PlanError> {
+        let problem = LoadProblem::new(Problem::new(1024, 8, 2)?, 2)?;
+        Ok(plan_load(problem, &at.capability)?)
+    };
+    let blocks = move |at: &Machine| -> Planned {
+        let plan = plan_of(at)?;
+        let (settings, device, target) = at.parts(plan.blocks.dim());
+        let sizes = SizesCompilationArg {
+            experts: (),
+            top_k: (),
+            choices: (),
+            tokens: (),
+            blocks: (),
+            all_blocks: (),
+        };
+        let (a, b, all) = (buffer(), buffer(), plan.all_experts);
+        let kernel = load_blocks::LoadBlocks::new(settings, device, target, a, b, sizes, all);
+        Ok(Box::new(kernel))
+    };
+    let sum = move |at: &Machine| -> Planned {
+        let (settings, device, target) = at.parts(plan_of(at)?.sum.dim());
+        let (a, b) = (buffer(), buffer());
+        let kernel = load_sum::LoadSum::new(settings, device, target, a, b, (), ());
+        Ok(Box::new(kernel))
+    };
+    [
+        KernelEntry::new(("routing", "load"), "load_blocks".to_owned(), blocks),
+        KernelEntry::new(("routing", "load"), "load_sum".to_owned(), sum),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_by_hand() {
+        let indices = [0, 1, 2, 1, 3, 3, 0, 9];
+        let problem = LoadProblem::new(Problem::new(4, 3, 2).unwrap(), 2).unwrap();
+        assert_eq!(load_reference(&problem, &indices), [1, 2, 1, 1, 0, 0]);
+        let first = problem.of_first_choices();
+        assert_eq!(load_reference(&first, &indices), [1, 0, 1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn groups_divide_the_tokens() {
+        let routing = Problem::new(6, 3, 2).unwrap();
+        assert!(LoadProblem::new(routing, 0).is_err());
+        assert!(LoadProblem::new(routing, 4).is_err());
+        assert!(LoadProblem::new(routing, 6).is_ok());
+    }
+}

@@ -1,0 +1,516 @@
+//! Gradients of the router logits: dx\[t\] = Σ_e dl\[t,e\] · w\[e\] and dw\[e\] = Σ_t dl\[t,e\] · x\[t\].
+//!
+//! Shapes: dl \[T,E\] f32, x and dx \[T,H\] and w \[E,H\] of the element type, dw \[E,H\] f32. dx is summed
+//! over e in order. dw is summed over the tokens of a block in order and then over the blocks, whose
+//! number depends on the device and the shapes; two launches, one when there is a single block.
+//! All sums are of fused multiply-adds in f32.
+//!
+//! FLOPs 2·T·E·H each; bytes (T·H + E·H) elements and 4·T·E read, T·H elements or 4·E·H written.
+
+use super::Problem;
+use crate::element::Element;
+#[cfg(feature = "emit")]
+use crate::emit::{Machine, Planned, buffer};
+use crate::error::Unsupported;
+use crate::grid::{Grid, lanes};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+
+const KERNEL: &str = "router_logits_backward";
+
+/// Units that fill a large GPU.
+const FILL: usize = 1 << 15;
+/// Tokens whose columns stay in a core's cache while all experts read them (4096 tokens, 64 experts,
+/// 1024 columns on 2 Zen 5 cores: 2.5 ms; 3.1 in blocks of 128, 3.4 in one).
+const CPU_BLOCK: usize = 256;
+/// Sums of all blocks, at most: 32 MiB.
+const MOST_SUMS: usize = 1 << 23;
+
+/// Rows (tokens of dx, experts of dw) and vectors of columns whose sums one unit holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Tile {
+    rows: usize,
+    columns: usize,
+}
+
+impl Tile {
+    /// On a GPU one vector of columns, so that neighbouring units load neighbouring vectors.
+    fn of(device: &Capability) -> Self {
+        let columns = match device.vector_registers {
+            _ if device.cpu_cores.is_none() => 1,
+            Some(registers) if registers >= 32 => 4,
+            _ => 2,
+        };
+        Self { rows: 4, columns }
+    }
+
+    fn sums(&self) -> usize {
+        self.rows * self.columns
+    }
+}
+
+/// Gradients of the router logits this device can compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogitsBackwardPlan {
+    problem: Problem,
+    hidden: usize,
+    element: Element,
+    lanes: usize,
+    tile: Tile,
+    /// Blocks of tokens, and tokens of a block.
+    blocks: usize,
+    block: usize,
+    /// Whether neighbouring units of dw take neighbouring experts, which share a CPU's cache, or
+    /// neighbouring vectors, which a GPU loads together.
+    experts_first: bool,
+    dx: Grid,
+    partial: Grid,
+    sum: Grid,
+}
+
+/// Plans both gradients for x \[T,`hidden`\].
+///
+/// # Errors
+/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+pub fn plan_logits_backward(
+    problem: Problem,
+    hidden: usize,
+    element: Element,
+    device: &Capability,
+) -> Result<LogitsBackwardPlan, Unsupported> {
+    element.supported(KERNEL, device)?;
+    let lanes = lanes(hidden, 4, device);
+    let row = hidden / lanes;
+    let tile = Tile::of(device);
+    let (rows, columns) = (
+        problem.experts.div_ceil(tile.rows),
+        row.div_ceil(tile.columns),
+    );
+    let tiles = (rows * columns).max(1);
+    let blocks = match device.cpu_cores {
+        Some(_) => problem.tokens / CPU_BLOCK,
+        None => FILL / tiles,
+    };
+    let most = MOST_SUMS / (problem.experts * hidden).max(1);
+    let block = problem.tokens.div_ceil(blocks.min(most).max(1)).max(1);
+    let blocks = problem.tokens.div_ceil(block);
+    for bytes in [
+        problem.tokens * hidden * element.bytes(),
+        problem.experts * hidden * element.bytes(),
+        problem.tokens * problem.experts * 4,
+        blocks * problem.experts * hidden * 4,
+    ] {
+        crate::fits_binding(KERNEL, bytes, device)?;
+    }
+    let tokens = problem.tokens.div_ceil(tile.rows);
+    Ok(LogitsBackwardPlan {
+        problem,
+        hidden,
+        element,
+        lanes,
+        tile,
+        blocks,
+        block,
+        experts_first: device.cpu_cores.is_some(),
+        dx: Grid::elementwise(KERNEL, tokens * columns, device)?,
+        partial: Grid::elementwise(KERNEL, blocks * tiles, device)?,
+        sum: Grid::elementwise(KERNEL, problem.experts * row, device)?,
+    })
+}
+
+/// A register tile of zeros.
+#[cube]
+fn zeros<N: Size>(#[comptime] tile: Tile) -> Array<Vector<f32, N>> {
+    let mut sums = Array::<Vector<f32, N>>::new(comptime!(tile.sums()));
+    #[unroll]
+    for i in 0..comptime!(tile.sums()) {
+        sums[i] = Vector::new(0.0f32);
+    }
+    sums
+}
+
+/// sums\[m\]\[n\] += factors\[m\] · vectors\[start + column + n\], for `at` = (start, column, row length);
+/// columns past the end repeat the last.
+#[cube]
+fn add_products<F: Float, N: Size>(
+    sums: &mut Array<Vector<f32, N>>,
+    factors: &Array<Vector<f32, N>>,
+    vectors: &[Vector<F, N>],
+    at: (usize, usize, usize),
+    #[comptime] tile: Tile,
+) {
+    let (start, column, row) = at;
+    #[unroll]
+    for n in 0..comptime!(tile.columns) {
+        let b = Vector::<f32, N>::cast_from(vectors[start + min(column + n, row - 1)]);
+        #[unroll]
+        for m in 0..comptime!(tile.rows) {
+            let i = comptime!(m * tile.columns + n);
+            sums[i] = fma(factors[m], b, sums[i]);
+        }
+    }
+}
+
+/// Stores the part of a register tile inside a matrix of `size` = (rows, vectors of a row), whose
+/// row 0 is row `at.0` of `out`; the tile starts at row `at.1`, vector `at.2` of the matrix.
+#[cube]
+fn store_tile<F: Float, N: Size>(
+    out: &mut [Vector<F, N>],
+    sums: &Array<Vector<f32, N>>,
+    size: (usize, usize),
+    at: (usize, usize, usize),
+    #[comptime] tile: Tile,
+) {
+    let (rows, row) = size;
+    let (base, first, column) = at;
+    #[unroll]
+    for i in 0..comptime!(tile.sums()) {
+        let r = first + comptime!(i / tile.columns);
+        let c = column + comptime!(i % tile.columns);
+        if r < rows && c < row {
+            out[(base + r) * row + c] = Vector::cast_from(sums[i]);
+        }
+    }
+}
+
+/// One unit per tile of dx.
+#[cube(launch_unchecked)]
+fn router_dx<F: Float, N: Size>(
+    dlogits: &[f32],
+    w: &[Vector<F, N>],
+    dx: &mut [Vector<F, N>],
+    tokens: usize,
+    experts: usize,
+    row: usize,
+    #[comptime] tile: Tile,
+    #[define(F)] _element: ElemType,
+) {
+    let across = row.div_ceil(comptime!(tile.columns));
+    let token = ABSOLUTE_POS / across * comptime!(tile.rows);
+    let column = ABSOLUTE_POS % across * comptime!(tile.columns);
+    if token < tokens {
+        let mut from = Array::<usize>::new(comptime!(tile.rows));
+        #[unroll]
+        for m in 0..comptime!(tile.rows) {
+            from[m] = min(token + m, tokens - 1) * experts;
+        }
+        let mut sums = zeros::<N>(tile);
+        for e in 0..experts {
+            let mut factors = Array::<Vector<f32, N>>::new(comptime!(tile.rows));
+            #[unroll]
+            for m in 0..comptime!(tile.rows) {
+                factors[m] = Vector::new(dlogits[from[m] + e]);
+            }
+            add_products::<F, N>(&mut sums, &factors, w, (e * row, column, row), tile);
+        }
+        store_tile::<F, N>(
+            dx,
+            &sums,
+            (tokens, row),
+            (0usize.runtime(), token, column),
+            tile,
+        );
+    }
+}
+
+/// One unit per tile of dw and block of tokens: partial\[block, e\] = Σ_t dl\[t,e\] · x\[t\].
+#[cube(launch_unchecked)]
+fn router_dw<F: Float, N: Size>(
+    dlogits: &[f32],
+    x: &[Vector<F, N>],
+    partial: &mut [Vector<f32, N>],
+    tokens: usize,
+    experts: usize,
+    row: usize,
+    block: usize,
+    #[comptime] tile: Tile,
+    #[comptime] experts_first: bool,
+    #[define(F)] _element: ElemType,
+) {
+    let across = row.div_ceil(comptime!(tile.columns));
+    let down = experts.div_ceil(comptime!(tile.rows));
+    let of = ABSOLUTE_POS / (across * down);
+    let rest = ABSOLUTE_POS % (across * down);
+    let (expert, column) = if comptime!(experts_first) {
+        (rest % down, rest / down)
+    } else {
+        (rest / across, rest % across)
+    };
+    let expert = expert * comptime!(tile.rows);
+    let column = column * comptime!(tile.columns);
+    let first = of * block;
+    if first < tokens {
+        let mut sums = zeros::<N>(tile);
+        for t in first..min(first + block, tokens) {
+            let mut factors = Array::<Vector<f32, N>>::new(comptime!(tile.rows));
+            #[unroll]
+            for m in 0..comptime!(tile.rows) {
+                factors[m] = Vector::new(dlogits[t * experts + min(expert + m, experts - 1)]);
+            }
+            add_products::<F, N>(&mut sums, &factors, x, (t * row, column, row), tile);
+        }
+        store_tile::<f32, N>(
+            partial,
+            &sums,
+            (experts, row),
+            (of * experts, expert, column),
+            tile,
+        );
+    }
+}
+
+/// dw = Σ partial over the blocks, in order.
+#[cube(launch_unchecked)]
+fn router_dw_sum<N: Size>(partial: &[Vector<f32, N>], dw: &mut [Vector<f32, N>], blocks: usize) {
+    if ABSOLUTE_POS < dw.len() {
+        let mut sum = Vector::<f32, N>::new(0.0f32);
+        for of in 0..blocks {
+            sum += partial[of * dw.len() + ABSOLUTE_POS];
+        }
+        dw[ABSOLUTE_POS] = sum;
+    }
+}
+
+/// Buffers of the gradients; an absent output isn't computed.
+#[derive(Clone)]
+pub struct LogitsBackwardBuffers {
+    /// \[T,E\] f32, read.
+    pub dlogits: Handle,
+    /// \[T,H\], read.
+    pub x: Handle,
+    /// \[E,H\], read.
+    pub w: Handle,
+    /// \[T,H\], written.
+    pub dx: Option<Handle>,
+    /// \[E,H\] f32, written; zeros without tokens.
+    pub dw: Option<Handle>,
+}
+
+/// Enqueues the gradients: a launch for dx, at most two for dw.
+pub fn launch_logits_backward(
+    client: &Client,
+    plan: &LogitsBackwardPlan,
+    buffers: LogitsBackwardBuffers,
+) {
+    if plan.hidden == 0 {
+        return;
+    }
+    if let Some(dx) = buffers.dx
+        && plan.problem.tokens > 0
+    {
+        launch_dx(client, plan, [buffers.dlogits.clone(), buffers.w], dx);
+    }
+    let Some(dw) = buffers.dw else { return };
+    let inputs = [buffers.dlogits, buffers.x];
+    if plan.blocks == 1 {
+        launch_partial(client, plan, inputs, dw);
+        return;
+    }
+    let bytes = plan.blocks * plan.problem.experts * plan.hidden * 4;
+    let partial = client.empty(bytes.max(4 * plan.lanes));
+    if plan.blocks > 0 {
+        launch_partial(client, plan, inputs, partial.clone());
+    }
+    launch_sum(client, plan, partial, dw);
+}
+
+fn launch_dx(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2], dx: Handle) {
+    let (tokens, experts) = (plan.problem.tokens, plan.problem.experts);
+    let row = plan.hidden / plan.lanes;
+    let [dlogits, w] = inputs;
+    // SAFETY: the caller's buffers have the planned shapes; rows and vectors past the last are
+    // neither read nor stored.
+    unsafe {
+        router_dx::launch_unchecked(
+            client,
+            plan.dx.count(),
+            plan.dx.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(dlogits, tokens * experts),
+            BufferArg::from_raw_parts(w, experts * row),
+            BufferArg::from_raw_parts(dx, tokens * row),
+            tokens,
+            experts,
+            row,
+            plan.tile,
+            plan.element.elem_type(),
+        );
+    }
+}
+
+fn launch_partial(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2], out: Handle) {
+    let (tokens, experts) = (plan.problem.tokens, plan.problem.experts);
+    let row = plan.hidden / plan.lanes;
+    let [dlogits, x] = inputs;
+    // SAFETY: the caller's buffers have the planned shapes, and `out` a matrix for every block;
+    // rows and vectors past the last are neither read nor stored.
+    unsafe {
+        router_dw::launch_unchecked(
+            client,
+            plan.partial.count(),
+            plan.partial.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(dlogits, tokens * experts),
+            BufferArg::from_raw_parts(x, tokens * row),
+            BufferArg::from_raw_parts(out, plan.blocks * experts * row),
+            tokens,
+            experts,
+            row,
+            plan.block,
+            plan.tile,
+            plan.experts_first,
+            plan.element.elem_type(),
+        );
+    }
+}
+
+fn launch_sum(client: &Client, plan: &LogitsBackwardPlan, partial: Handle, dw: Handle) {
+    let len = plan.problem.experts * plan.hidden / plan.lanes;
+    // SAFETY: `partial` has a matrix for every block, `dw` the planned shape.
+    unsafe {
+        router_dw_sum::launch_unchecked(
+            client,
+            plan.sum.count(),
+            plan.sum.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(partial, (plan.blocks * len).max(1)),
+            BufferArg::from_raw_parts(dw, len),
+            plan.blocks,
+        );
+    }
+}
+
+/// The oracle, in f64: dx \[T,H\] and dw \[E,H\] for dlogits \[T,E\], x \[T,H\] and w \[E,H\].
+pub fn logits_backward_reference(
+    dlogits: &[f32],
+    x: &[f32],
+    w: &[f32],
+    hidden: usize,
+) -> (Vec<f64>, Vec<f64>) {
+    let experts = w.len() / hidden;
+    let (mut dx, mut dw) = (vec![0.0; x.len()], vec![0.0; w.len()]);
+    for (i, d) in dlogits.iter().enumerate() {
+        let (token, expert) = (i / experts * hidden, i % experts * hidden);
+        for h in 0..hidden {
+            dx[token + h] += f64::from(*d) * f64::from(w[expert + h]);
+            dw[expert + h] += f64::from(*d) * f64::from(x[token + h]);
+        }
+    }
+    (dx, dw)
+}
+
+/// Both gradients of every element type, and the sum over blocks.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use crate::emit::KernelEntry;
+    let entry = |name: String, element: Element, kernel: Kernel| {
+        let build = move |at: &Machine| -> Planned {
+            let problem = Problem::new(1024, 8, 2)?;
+            let plan = plan_logits_backward(problem, 512, element, &at.capability)?;
+            Ok(kernel(at, &plan))
+        };
+        KernelEntry::new(("routing", "logits backward"), name, build)
+    };
+    let mut entries = Vec::new();
+    for element in Element::ALL {
+        entries.push(entry(format!("router_dx_{element}"), element, dx_kernel).of(element));
+        entries.push(entry(format!("router_dw_{element}"), element, dw_kernel).of(element));
+    }
+    entries.push(entry("router_dw_sum".to_owned(), Element::F32, sum_kernel));
+    entries
+}
+
+/// Builds a kernel for a machine.
+#[cfg(feature = "emit")]
+type Kernel = fn(&Machine, &LogitsBackwardPlan) -> Box<dyn CubeKernel>;
+
+#[cfg(feature = "emit")]
+fn dx_kernel(at: &Machine, plan: &LogitsBackwardPlan) -> Box<dyn CubeKernel> {
+    let (settings, device, target) = at.parts(plan.dx.dim());
+    let [a, b, c] = [(); 3].map(|()| buffer());
+    let (lanes, tile, of) = (plan.lanes, plan.tile, plan.element.elem_type());
+    Box::new(router_dx::RouterDx::new(
+        settings,
+        device,
+        target,
+        a,
+        b,
+        c,
+        (),
+        (),
+        (),
+        lanes,
+        tile,
+        of,
+    ))
+}
+
+#[cfg(feature = "emit")]
+fn dw_kernel(at: &Machine, plan: &LogitsBackwardPlan) -> Box<dyn CubeKernel> {
+    let (settings, device, target) = at.parts(plan.partial.dim());
+    let [a, b, c] = [(); 3].map(|()| buffer());
+    let (lanes, tile, of) = (plan.lanes, plan.tile, plan.element.elem_type());
+    Box::new(router_dw::RouterDw::new(
+        settings,
+        device,
+        target,
+        a,
+        b,
+        c,
+        (),
+        (),
+        (),
+        (),
+        lanes,
+        tile,
+        plan.experts_first,
+        of,
+    ))
+}
+
+#[cfg(feature = "emit")]
+fn sum_kernel(at: &Machine, plan: &LogitsBackwardPlan) -> Box<dyn CubeKernel> {
+    let (settings, device, target) = at.parts(plan.sum.dim());
+    let (a, b) = (buffer(), buffer());
+    let kernel = router_dw_sum::RouterDwSum::new(settings, device, target, a, b, (), plan.lanes);
+    Box::new(kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routing::logits_reference;
+    use moebius_device::profiles;
+
+    /// The logits are linear in x and in w, so Σ dl·l = Σ dx·x = Σ dw·w.
+    #[test]
+    fn oracle_is_the_adjoint_of_the_logits() {
+        let values = |n: usize, seed: f32| -> Vec<f32> {
+            (0..n).map(|i| ((i as f32 + seed) * 0.7).sin()).collect()
+        };
+        let (dlogits, x, w) = (values(12, 1.0), values(20, 2.0), values(15, 3.0));
+        let (dx, dw) = logits_backward_reference(&dlogits, &x, &w, 5);
+        let dot =
+            |a: &[f64], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| a * f64::from(*b)).sum() };
+        let want = dot(&logits_reference(&x, &w, 5), &dlogits);
+        assert!((dot(&dx, &x) - want).abs() < 1e-12);
+        assert!((dot(&dw, &w) - want).abs() < 1e-12);
+    }
+
+    #[test]
+    fn blocks_cover_the_tokens_and_stay_small() {
+        for device in [profiles::webgpu_default(), profiles::h100()] {
+            for (tokens, experts, hidden) in
+                [(0, 8, 64), (1, 8, 64), (5000, 64, 1024), (4096, 256, 7168)]
+            {
+                let problem = Problem::new(tokens, experts, 1).unwrap();
+                let plan = plan_logits_backward(problem, hidden, Element::F32, &device).unwrap();
+                assert!(plan.blocks * plan.block >= tokens);
+                assert!(plan.blocks.saturating_sub(1) * plan.block <= tokens);
+                let sums = plan.blocks * experts * hidden;
+                assert!(plan.blocks <= 1 || sums <= MOST_SUMS);
+            }
+        }
+    }
+}

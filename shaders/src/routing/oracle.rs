@@ -1,0 +1,385 @@
+//! The oracles of the choice of experts and of its gradients: plain Rust, f64, one token at a time.
+
+use super::{Groups, Problem, Score, TopkGradient};
+use std::cmp::Ordering;
+
+/// What [`reference()`] returns: `indices` and `weights` \[T,K\], `probs` \[T,E\], `lse` \[T\].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Routed {
+    /// Chosen experts; E where none was available.
+    pub indices: Vec<u32>,
+    /// Their weights.
+    pub weights: Vec<f64>,
+    /// Scores of all experts, 0 where masked.
+    pub probs: Vec<f64>,
+    /// Logsumexp over the available experts.
+    pub lse: Vec<f64>,
+}
+
+/// The oracle without a bias: the choice of experts for `logits` \[T,E\] in f64.
+pub fn reference(problem: &Problem, logits: &[f32], mask: Option<&[bool]>) -> Routed {
+    reference_with_bias(problem, logits, mask, None)
+}
+
+/// The oracle: the choice of experts for `logits` \[T,E\], `mask` and `bias` \[E\], in f64.
+pub fn reference_with_bias(
+    problem: &Problem,
+    logits: &[f32],
+    mask: Option<&[bool]>,
+    bias: Option<&[f32]>,
+) -> Routed {
+    let mut routed = Routed::default();
+    let available = |e: &usize| mask.is_none_or(|mask| mask[*e]);
+    for row in logits.chunks(problem.experts) {
+        let logit = |e: usize| {
+            if available(&e) {
+                f64::from(row[e])
+            } else {
+                f64::NEG_INFINITY
+            }
+        };
+        let masked: Vec<f64> = (0..row.len()).map(logit).collect();
+        let probs = match problem.score {
+            _ if !(0..row.len()).any(|e| available(&e)) => vec![0.0; row.len()],
+            Score::Softmax => softmax(&masked),
+            Score::Sigmoid => masked.iter().map(|l| 1.0 / (1.0 + (-l).exp())).collect(),
+        };
+        let biased = |e: usize| probs[e] + bias.map_or(0.0, |bias| f64::from(bias[e]));
+        let key = |e: usize| match bias {
+            Some(_) => biased(e),
+            None => f64::from(row[e]),
+        };
+        let open = open_groups_reference(problem, &available, &biased);
+        let mut order: Vec<usize> = (0..row.len()).filter(available).filter(open).collect();
+        // A stable sort keeps equal keys in the order of their index.
+        order.sort_by(|a, b| descending(key(*a), key(*b)));
+        order.truncate(problem.top_k);
+        let mut weights = weights_reference(problem, row, &probs, &order);
+        order.resize(problem.top_k, problem.experts);
+        weights.resize(problem.top_k, 0.0);
+        routed.indices.extend(order.iter().map(|e| *e as u32));
+        routed.weights.extend(weights);
+        routed.probs.extend(probs);
+        routed.lse.push(logsumexp(&masked));
+    }
+    routed
+}
+
+/// The larger first, a NaN last.
+fn descending(a: f64, b: f64) -> Ordering {
+    let nan_last = a.is_nan().cmp(&b.is_nan());
+    nan_last.then(b.partial_cmp(&a).unwrap_or(Ordering::Equal))
+}
+
+/// Which experts belong to a group that was chosen.
+fn open_groups_reference(
+    problem: &Problem,
+    available: &dyn Fn(&usize) -> bool,
+    biased: &dyn Fn(usize) -> f64,
+) -> impl Fn(&usize) -> bool + use<> {
+    let groups = problem.groups.unwrap_or(Groups {
+        count: 1,
+        chosen: 1,
+    });
+    let size = problem.experts / groups.count;
+    let score = |group: usize| {
+        let experts = (group * size..(group + 1) * size).filter(available);
+        let mut scores: Vec<f64> = experts.map(biased).collect();
+        scores.sort_by(|a, b| descending(*a, *b));
+        let best_two = scores.iter().take(2).copied();
+        best_two.reduce(|a, b| a + b).map(|sum| (group, sum))
+    };
+    let mut scores: Vec<(usize, f64)> = (0..groups.count).filter_map(score).collect();
+    scores.sort_by(|a, b| descending(a.1, b.1));
+    scores.truncate(groups.chosen);
+    move |expert| scores.iter().any(|(group, _)| expert / size == *group)
+}
+
+/// Weights of the experts in `order`.
+fn weights_reference(problem: &Problem, row: &[f32], probs: &[f64], order: &[usize]) -> Vec<f64> {
+    let scores: Vec<f64> = order.iter().map(|e| probs[*e]).collect();
+    let weights = match problem.score {
+        _ if !problem.renormalize => scores,
+        Score::Softmax => {
+            let chosen: Vec<f64> = order.iter().map(|e| f64::from(row[*e])).collect();
+            softmax(&chosen)
+        }
+        Score::Sigmoid => {
+            let sum: f64 = scores.iter().sum();
+            scores.iter().map(|score| score / sum).collect()
+        }
+    };
+    let scale = f64::from(problem.scale);
+    weights.iter().map(|weight| weight * scale).collect()
+}
+
+fn softmax(logits: &[f64]) -> Vec<f64> {
+    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let exp: Vec<f64> = logits.iter().map(|l| (l - largest).exp()).collect();
+    let sum: f64 = exp.iter().sum();
+    exp.iter().map(|e| e / sum).collect()
+}
+
+fn logsumexp(logits: &[f64]) -> f64 {
+    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if largest == f64::NEG_INFINITY && !logits.iter().any(|l| l.is_nan()) {
+        return largest;
+    }
+    let sum: f64 = logits.iter().map(|l| (l - largest).exp()).sum();
+    largest + sum.ln()
+}
+
+/// The oracle: dlogits \[T,E\] of `logits`, which were `routed`, for an incoming `gradient`, in f64.
+pub fn topk_backward_reference(
+    problem: &Problem,
+    of: TopkGradient,
+    logits: &[f32],
+    mask: Option<&[bool]>,
+    routed: &Routed,
+    gradient: &[f64],
+) -> Vec<f64> {
+    let (experts, top_k) = (problem.experts, problem.top_k);
+    let mut dlogits = Vec::with_capacity(logits.len());
+    for (token, logits) in logits.chunks(experts).enumerate() {
+        let probs = &routed.probs[token * experts..][..experts];
+        let mut row = match of {
+            TopkGradient::Lse => {
+                let p = |l: &f32| gradient[token] * (f64::from(*l) - routed.lse[token]).exp();
+                logits.iter().map(p).collect()
+            }
+            TopkGradient::Probs => through_score(
+                problem,
+                logits,
+                probs,
+                &gradient[token * experts..][..experts],
+            ),
+            TopkGradient::Weights => {
+                let slots = token * top_k..(token + 1) * top_k;
+                let chosen = routed.indices[slots.clone()].iter().map(|e| *e as usize);
+                let pairs = chosen.zip(gradient[slots].iter().copied());
+                let pairs: Vec<_> = pairs.filter(|(e, _)| *e < experts).collect();
+                through_weights(problem, logits, probs, &pairs)
+            }
+        };
+        for (e, d) in row.iter_mut().enumerate() {
+            if mask.is_some_and(|mask| !mask[e]) {
+                *d = 0.0;
+            }
+        }
+        dlogits.extend(row);
+    }
+    dlogits
+}
+
+/// The gradient of values that are `share`s of a sum that doesn't change.
+fn through_shares(share: &[f64], d: &[f64]) -> Vec<f64> {
+    let dot: f64 = share.iter().zip(d).map(|(share, d)| share * d).sum();
+    let each = share.iter().zip(d).map(|(share, d)| share * (d - dot));
+    each.collect()
+}
+
+/// From the gradient of every score to that of the logits.
+fn through_score(problem: &Problem, logits: &[f32], probs: &[f64], d: &[f64]) -> Vec<f64> {
+    match problem.score {
+        Score::Softmax => through_shares(probs, d),
+        Score::Sigmoid => {
+            let slope = |l: &f32| sigmoid_host(*l) * sigmoid_host(-*l);
+            logits
+                .iter()
+                .map(slope)
+                .zip(d)
+                .map(|(s, d)| s * d)
+                .collect()
+        }
+    }
+}
+
+/// From the gradients of the weights of some experts to those of the logits.
+fn through_weights(
+    problem: &Problem,
+    logits: &[f32],
+    probs: &[f64],
+    chosen: &[(usize, f64)],
+) -> Vec<f64> {
+    let scale = f64::from(problem.scale);
+    let mut row = vec![0.0; logits.len()];
+    if !problem.renormalize {
+        for (e, d) in chosen {
+            row[*e] = scale * d;
+        }
+        return through_score(problem, logits, probs, &row);
+    }
+    let logit = |(e, _): &(usize, f64)| f64::from(logits[*e]);
+    let largest = chosen.iter().map(logit).fold(f64::MIN, f64::max);
+    let part = |pair: &(usize, f64)| match problem.score {
+        Score::Softmax => (logit(pair) - largest).exp(),
+        Score::Sigmoid => sigmoid_host(logits[pair.0]),
+    };
+    let parts: Vec<f64> = chosen.iter().map(part).collect();
+    let sum: f64 = parts.iter().sum();
+    let share: Vec<f64> = parts.iter().map(|part| part / sum).collect();
+    let d: Vec<f64> = chosen.iter().map(|(_, d)| scale * d).collect();
+    for ((e, _), d) in chosen.iter().zip(through_shares(&share, &d)) {
+        row[*e] = match problem.score {
+            Score::Softmax => d,
+            // ln σ grows with the logit by σ(−l).
+            Score::Sigmoid => d * sigmoid_host(-logits[*e]),
+        };
+    }
+    row
+}
+
+fn sigmoid_host(logit: f32) -> f64 {
+    1.0 / (1.0 + (-f64::from(logit)).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scores 1/2, 1/5, 4/5 and 1/3 as sigmoids.
+    const LOGITS: [f32; 4] = [0.0, -1.386_294_4, 1.386_294_4, -std::f32::consts::LN_2];
+
+    fn sigmoid(top_k: usize) -> Problem {
+        let problem = Problem::new(1, 4, top_k).unwrap();
+        problem.with_score(Score::Sigmoid, true)
+    }
+
+    fn close(got: &[f64], want: &[f64]) {
+        assert_eq!(got.len(), want.len());
+        let far = got.iter().zip(want).find(|(a, b)| (*a - *b).abs() > 1e-6);
+        assert!(far.is_none(), "{got:?} {want:?}");
+    }
+
+    #[test]
+    fn a_bias_moves_the_choice_and_not_the_weights() {
+        let bias = [0.0, 0.7, 0.0, 0.0];
+        let routed = reference_with_bias(&sigmoid(2), &LOGITS, None, Some(&bias));
+        assert_eq!(routed.indices, [1, 2]);
+        close(&routed.weights, &[0.2, 0.8]);
+        close(&routed.probs, &[0.5, 0.2, 0.8, 1.0 / 3.0]);
+    }
+
+    #[test]
+    fn groups_go_by_their_two_best() {
+        // 1/2 + 1/5 against 4/5 + 1/3.
+        let groups = |chosen| Some(Groups { count: 2, chosen });
+        let one = sigmoid(2).with_groups(groups(1)).unwrap();
+        assert_eq!(reference(&one, &LOGITS, None).indices, [2, 3]);
+        // Without its best the second group has 1/3.
+        let mask = [true, true, false, true];
+        let routed = reference(&one.with_scale(2.0).unwrap(), &LOGITS, Some(&mask));
+        assert_eq!(routed.indices, [0, 1]);
+        close(&routed.weights, &[10.0 / 7.0, 4.0 / 7.0]);
+        let both = sigmoid(3).with_groups(groups(2)).unwrap();
+        assert_eq!(reference(&both, &LOGITS, None).indices, [2, 0, 3]);
+    }
+
+    #[test]
+    fn logsumexp_of_the_available() {
+        let problem = Problem::new(1, 8, 1).unwrap();
+        let routed = reference(&problem, &[0.0; 8], None);
+        close(&routed.lse, &[2.079_441_541_679_835_7]);
+        let half: Vec<bool> = (0..8).map(|e| e < 4).collect();
+        let routed = reference(&problem, &[0.0; 8], Some(&half));
+        close(&routed.lse, &[1.386_294_361_119_890_6]);
+        let none = reference(&problem, &[0.0; 8], Some(&[false; 8]));
+        assert_eq!(none.lse, [f64::NEG_INFINITY]);
+        assert_eq!((none.indices[0], none.weights[0]), (8, 0.0));
+    }
+
+    #[test]
+    fn options_are_checked() {
+        let problem = Problem::new(4, 12, 4).unwrap();
+        for (count, chosen) in [(0, 1), (5, 1), (4, 0), (4, 5), (4, 1), (24, 24)] {
+            let groups = Some(Groups { count, chosen });
+            assert!(problem.with_groups(groups).is_err(), "{count} {chosen}");
+        }
+        let two = Some(Groups {
+            count: 4,
+            chosen: 2,
+        });
+        assert!(problem.with_groups(two).is_ok());
+        let single = Some(Groups {
+            count: 12,
+            chosen: 4,
+        });
+        assert!(problem.with_groups(single).is_ok());
+        assert!(problem.with_scale(f32::NAN).is_err());
+        assert!(problem.with_scale(f32::INFINITY).is_err());
+    }
+
+    const EXPERTS: usize = 8;
+    const TOP_K: usize = 3;
+    /// Exact in f32 beside the logits, and too small to change a choice.
+    const STEP: f32 = 1.0 / 256.0;
+
+    /// Two tokens whose logits are 1/8 apart at least.
+    fn spread_logits() -> Vec<f32> {
+        let order = [3, 9, 14, 1, 7, 12, 5, 10, 2, 13, 6, 15, 0, 4, 11, 8];
+        order.map(|i| i as f32 / 8.0 - 1.0).to_vec()
+    }
+
+    /// The forward's output that `of` names.
+    fn output(of: TopkGradient, routed: &Routed) -> &[f64] {
+        match of {
+            TopkGradient::Weights => &routed.weights,
+            TopkGradient::Probs => &routed.probs,
+            TopkGradient::Lse => &routed.lse,
+        }
+    }
+
+    fn check_gradients(problem: &Problem, mask: Option<&[bool]>, bias: Option<&[f32]>) {
+        let logits = spread_logits();
+        let routed = reference_with_bias(problem, &logits, mask, bias);
+        for of in [
+            TopkGradient::Weights,
+            TopkGradient::Probs,
+            TopkGradient::Lse,
+        ] {
+            let outputs = output(of, &routed).len();
+            let gradient: Vec<f64> = (0..outputs).map(|i| (i as f64 * 0.7).sin()).collect();
+            let loss = |logits: &[f32]| -> f64 {
+                let routed = reference_with_bias(problem, logits, mask, bias);
+                let terms = output(of, &routed).iter().zip(&gradient);
+                terms.map(|(value, d)| value * d).sum()
+            };
+            let got = topk_backward_reference(problem, of, &logits, mask, &routed, &gradient);
+            for (i, got) in got.iter().enumerate() {
+                let mut moved = logits.clone();
+                moved[i] += STEP;
+                let up = loss(&moved);
+                moved[i] -= 2.0 * STEP;
+                let want = (up - loss(&moved)) / (2.0 * f64::from(STEP));
+                // The central difference errs by STEP²/6 of the third derivative.
+                assert!(
+                    (got - want).abs() < 1e-5,
+                    "{problem:?} {of:?} {i}: {got} {want}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn reference_agrees_with_finite_differences() {
+        let mask: Vec<bool> = (0..EXPERTS).map(|e| e != 1 && e != 4).collect();
+        let bias: Vec<f32> = (0..EXPERTS).map(|e| (e % 3) as f32 / 4.0).collect();
+        let groups = Groups {
+            count: 4,
+            chosen: 2,
+        };
+        for score in [Score::Softmax, Score::Sigmoid] {
+            for renormalize in [true, false] {
+                let problem = Problem::new(2, EXPERTS, TOP_K)
+                    .unwrap()
+                    .with_score(score, renormalize);
+                check_gradients(&problem, None, None);
+                let problem = problem.with_scale(2.5).unwrap();
+                check_gradients(&problem, Some(&mask), None);
+                check_gradients(&problem, None, Some(&bias));
+                let problem = problem.with_groups(Some(groups)).unwrap();
+                check_gradients(&problem, Some(&mask), Some(&bias));
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The device functions of a choice: keys that order like floats, the best of a row, the best groups.
+//!
+//! A key is an integer above 0; 0 marks what can't be chosen. Comparing integers leaves no room for
+//! fast-math modes, and NaN has its place: the lowest.
+
+use super::Groups;
+use cubecl::prelude::*;
+
+const SIGN: u32 = 0x8000_0000;
+const INFINITY: u32 = 0x7F80_0000;
+
+/// Marks a group whose experts may be chosen; above every key.
+const OPEN: u32 = u32::MAX;
+
+/// Keys of floats: NaN is 1, −0 equals +0.
+#[cube]
+fn key_of<N: Size>(values: Vector<f32, N>) -> Vector<u32, N> {
+    let sign = Vector::<u32, N>::new(comptime!(SIGN));
+    let bits = Vector::<u32, N>::reinterpret(values);
+    let bits = select_many(bits.equal(&sign), Vector::new(0u32), bits);
+    let flipped = select_many(bits.less_than(&sign), bits | sign, !bits);
+    let magnitude = bits & Vector::new(comptime!(SIGN - 1));
+    let nan = magnitude.greater_than(&Vector::new(comptime!(INFINITY)));
+    select_many(nan, Vector::new(0u32), flipped) + Vector::new(1u32)
+}
+
+/// The float that has this key.
+#[cube]
+fn float_of(key: u32) -> f32 {
+    let flipped = key - 1;
+    let negative = flipped < comptime!(SIGN);
+    f32::reinterpret(select(negative, !flipped, flipped & comptime!(SIGN - 1)))
+}
+
+/// The indices of a vector's lanes.
+#[cube]
+pub(super) fn lane_indices<N: Size>() -> Vector<u32, N> {
+    let mut lanes = Vector::<u32, N>::empty();
+    #[unroll]
+    for lane in 0..N::value() {
+        lanes.insert(lane, comptime!(lane as u32).runtime());
+    }
+    lanes
+}
+
+/// `values` of the available experts of vector `at` of a row, `other` of the rest.
+#[cube]
+pub(super) fn masked<T: Scalar, N: Size>(
+    mask: &ComptimeOption<&[Vector<u32, N>]>,
+    at: usize,
+    values: Vector<T, N>,
+    other: Vector<T, N>,
+) -> Vector<T, N> {
+    #[comptime]
+    match mask {
+        ComptimeOption::Some(mask) => {
+            select_many(mask[at].not_equal(&Vector::new(0u32)), values, other)
+        }
+        ComptimeOption::None => values,
+    }
+}
+
+/// Keys of the experts of vector `i` of the row that starts at `first`: of value + bias.
+#[cube]
+fn keys<N: Size>(
+    values: &[Vector<f32, N>],
+    mask: &ComptimeOption<&[Vector<u32, N>]>,
+    bias: &ComptimeOption<&[Vector<f32, N>]>,
+    first: usize,
+    i: usize,
+) -> Vector<u32, N> {
+    #[comptime]
+    let biased = match bias {
+        ComptimeOption::Some(bias) => values[first + i] + bias[i],
+        ComptimeOption::None => values[first + i],
+    };
+    masked::<u32, N>(mask, i, key_of::<N>(biased), Vector::new(0u32))
+}
+
+/// The best expert of every lane so far.
+#[derive(CubeType)]
+struct Best<N: Size> {
+    key: Vector<u32, N>,
+    expert: Vector<u32, N>,
+}
+
+/// Takes what is better than the best so far from vectors `range` of a row, of what comes after `last`
+/// in the order (key descending, index ascending).
+#[cube]
+fn scan<N: Size>(
+    values: &[Vector<f32, N>],
+    mask: &ComptimeOption<&[Vector<u32, N>]>,
+    bias: &ComptimeOption<&[Vector<f32, N>]>,
+    best: &mut Best<N>,
+    range: (usize, usize, usize),
+    last: (u32, u32),
+) {
+    let (first, from, to) = range;
+    let lanes = lane_indices::<N>();
+    let last_key = Vector::<u32, N>::new(last.0);
+    let last_expert = Vector::<u32, N>::new(last.1);
+    for i in from..to {
+        let expert = lanes + Vector::new((i * N::value()) as u32);
+        let key = keys::<N>(values, mask, bias, first, i);
+        let later = expert.greater_than(&last_expert);
+        let tie = key.equal(&last_key).vec_and(later);
+        let after = key.less_than(&last_key).or(tie);
+        let better = key.greater_than(&best.key).vec_and(after);
+        best.key = select_many(better, key, best.key);
+        best.expert = select_many(better, expert, best.expert);
+    }
+}
+
+/// Key and index of the best expert of the open groups of a row after the `last` one, ties to the
+/// lowest index; key 0 when there is none. `at` = (first vector, vectors) of the row.
+#[cube]
+pub(super) fn next_best<N: Size>(
+    values: &[Vector<f32, N>],
+    mask: &ComptimeOption<&[Vector<u32, N>]>,
+    bias: &ComptimeOption<&[Vector<f32, N>]>,
+    open: &Array<u32>,
+    at: (usize, usize, u32, u32),
+    #[comptime] groups: usize,
+) -> (u32, u32) {
+    let (first, row, last_key, last_expert) = at;
+    let last = (last_key, last_expert);
+    let mut best = Best::<N> {
+        key: Vector::new(0u32),
+        expert: Vector::new(0u32),
+    };
+    if comptime!(groups == 1) {
+        let range = (first, 0usize.runtime(), row);
+        scan::<N>(values, mask, bias, &mut best, range, last);
+    } else {
+        let vectors = row / groups;
+        for group in 0..groups {
+            if open[group] == comptime!(OPEN) {
+                let range = (first, group * vectors, (group + 1) * vectors);
+                scan::<N>(values, mask, bias, &mut best, range, last);
+            }
+        }
+    }
+    let mut key = best.key.extract(0usize);
+    let mut expert = best.expert.extract(0usize);
+    #[unroll]
+    for lane in 1..N::value() {
+        let other = best.key.extract(lane);
+        let index = best.expert.extract(lane);
+        let better = other > key || (other == key && index < expert);
+        key = select(better, other, key);
+        expert = select(better, index, expert);
+    }
+    (key, expert)
+}
+
+/// A word for every group of a row, [`OPEN`] for the chosen ones: those with the largest sum of their
+/// two best biased scores, ties to the lowest group.
+#[cube]
+pub(super) fn open_groups<N: Size>(
+    scores: &[Vector<f32, N>],
+    mask: &ComptimeOption<&[Vector<u32, N>]>,
+    bias: &ComptimeOption<&[Vector<f32, N>]>,
+    first: usize,
+    row: usize,
+    #[comptime] groups: Groups,
+) -> Array<u32> {
+    let vectors = row / comptime!(groups.count);
+    let mut words = Array::<u32>::new(comptime!(groups.count));
+    for group in 0..comptime!(groups.count) {
+        let mut best = Vector::<u32, N>::new(0u32);
+        let mut second = Vector::<u32, N>::new(0u32);
+        for i in group * vectors..(group + 1) * vectors {
+            let key = keys::<N>(scores, mask, bias, first, i);
+            second = max(second, min(best, key));
+            best = max(best, key);
+        }
+        words[group] = key_of_sum::<N>(best, second);
+    }
+    for _ in 0..comptime!(groups.chosen) {
+        let mut chosen = 0usize;
+        let mut best = 0u32;
+        for group in 0..comptime!(groups.count) {
+            let word = words[group];
+            if word > best && word != comptime!(OPEN) {
+                best = word;
+                chosen = group;
+            }
+        }
+        if best > 0 {
+            words[chosen] = comptime!(OPEN);
+        }
+    }
+    words
+}
+
+/// The key of the sum of the two floats with the best keys, given the two best keys of every lane;
+/// of one float where there is no second, 0 without any.
+#[cube]
+fn key_of_sum<N: Size>(best: Vector<u32, N>, second: Vector<u32, N>) -> u32 {
+    let mut a = best.extract(0usize);
+    let mut b = second.extract(0usize);
+    #[unroll]
+    for lane in 1..N::value() {
+        let other = best.extract(lane);
+        b = max(max(b, second.extract(lane)), min(a, other));
+        a = max(a, other);
+    }
+    let mut key = 0u32;
+    if a > 0 {
+        let mut sum = float_of(a);
+        if b > 0 {
+            sum += float_of(b);
+        }
+        key = key_of::<Const<1>>(Vector::new(sum)).extract(0usize);
+    }
+    key
+}

@@ -1,0 +1,332 @@
+//! The choice of experts: the K largest keys of every token, ties to the lowest index.
+//!
+//! score = softmax or sigmoid of the logits. Without a bias the key is the logit, which both scores
+//! grow with; with one it is score + bias (DeepSeek-V3), and the weights still come from the score
+//! alone: the chosen scores, divided by their sum where the problem renormalises, times its scale.
+//! With [`Groups`](super::Groups) only the experts of the groups with the largest sum of their two
+//! best keys (score + bias; one key where a group has no second) can be chosen, ties to the lowest
+//! group. lse = ln Σ exp(l) over the available experts, −∞ without any.
+//!
+//! Keys are compared as integers that order like the floats, so no fast-math mode can change a
+//! choice. A NaN key ranks below every number. A NaN logit makes the softmax and lse of its token
+//! NaN, and the renormalised weights too if it is chosen.
+//!
+//! FLOPs: about T·E·(K+4) compares and exponentials. Bytes: 4·T·(2E + 2K + 1).
+
+use super::selection::{masked, next_best, open_groups};
+use super::{Groups, Problem, Score};
+use crate::error::Unsupported;
+use crate::grid::{Grid, lanes};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+
+/// A [`Problem`] this device can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    problem: Problem,
+    lanes: usize,
+    grid: Grid,
+}
+
+impl Plan {
+    fn spec(&self) -> Spec {
+        Spec {
+            score: self.problem.score,
+            renormalize: self.problem.renormalize,
+            groups: self.problem.groups,
+        }
+    }
+}
+
+/// Plans the choice: one unit per token.
+///
+/// # Errors
+/// [`Unsupported`] when the logits exceed one binding or the cubes one grid.
+pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
+    crate::fits_binding("route", problem.tokens * problem.experts * 4, device)?;
+    let groups = problem.groups.map_or(1, |groups| groups.count);
+    Ok(Plan {
+        problem,
+        // A group is a whole number of vectors.
+        lanes: lanes(problem.experts / groups, 4, device),
+        grid: Grid::elementwise("route", problem.tokens, device)?,
+    })
+}
+
+/// What the kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Spec {
+    score: Score,
+    renormalize: bool,
+    groups: Option<Groups>,
+}
+
+/// ln of the score's numerator: softmax over these is the renormalised score, without overflow.
+#[cube]
+fn log_score(logit: f32, #[comptime] score: Score) -> f32 {
+    if comptime!(score == Score::Sigmoid) {
+        min(logit, 0.0f32) - (1.0f32 + (-logit.abs()).exp()).ln()
+    } else {
+        logit
+    }
+}
+
+/// 1 / (1 + exp(−x)) without an exponential that can overflow.
+#[cube]
+pub(super) fn sigmoid<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
+    let one = Vector::<f32, N>::new(1.0f32);
+    let small = (-x.abs()).exp();
+    let negative = x.less_than(&Vector::new(0.0f32));
+    select_many(negative, small, one) / (one + small)
+}
+
+/// Writes the scores of one token; returns its logsumexp.
+#[cube]
+fn write_probs<N: Size>(
+    logits: &[Vector<f32, N>],
+    mask: &ComptimeOption<&[Vector<u32, N>]>,
+    probs: &mut [Vector<f32, N>],
+    first: usize,
+    row: usize,
+    #[comptime] score: Score,
+) -> f32 {
+    let zero = Vector::<f32, N>::new(0.0f32);
+    let lowest = Vector::<f32, N>::min_value();
+    let mut lanes = lowest;
+    for i in 0..row {
+        lanes = max(lanes, masked::<f32, N>(mask, i, logits[first + i], lowest));
+    }
+    let mut largest = lanes.extract(0usize);
+    #[unroll]
+    for lane in 1..N::value() {
+        largest = max(largest, lanes.extract(lane));
+    }
+    let mut sums = zero;
+    for i in 0..row {
+        let logit = logits[first + i];
+        let exp = masked::<f32, N>(mask, i, (logit - Vector::new(largest)).exp(), zero);
+        sums += exp;
+        probs[first + i] = if comptime!(score == Score::Sigmoid) {
+            masked::<f32, N>(mask, i, sigmoid::<N>(logit), zero)
+        } else {
+            exp
+        };
+    }
+    let sum = sums.vector_sum();
+    if comptime!(score == Score::Softmax) {
+        for i in 0..row {
+            // Without an available expert 0 / 0 would be NaN.
+            let p = probs[first + i] / Vector::new(sum);
+            probs[first + i] = masked::<f32, N>(mask, i, p, zero);
+        }
+    }
+    largest + sum.ln()
+}
+
+/// Chooses the experts of one token per unit.
+///
+/// Each round takes the best expert after the previous one in the order (key descending, index
+/// ascending), so no list of what is already taken is needed.
+#[cube(launch_unchecked)]
+fn route_topk<N: Size>(
+    logits: &[Vector<f32, N>],
+    mask: ComptimeOption<&[Vector<u32, N>]>,
+    bias: ComptimeOption<&[Vector<f32, N>]>,
+    indices: &mut [u32],
+    weights: &mut [f32],
+    probs: &mut [Vector<f32, N>],
+    lse: &mut [f32],
+    tokens: usize,
+    row: usize,
+    top_k: usize,
+    scale: f32,
+    #[comptime] spec: Spec,
+) {
+    if ABSOLUTE_POS < tokens {
+        let first = ABSOLUTE_POS * row;
+        let slot = ABSOLUTE_POS * top_k;
+        lse[ABSOLUTE_POS] = write_probs::<N>(logits, &mask, probs, first, row, spec.score);
+        let groups = comptime!(spec.groups.map_or(1, |groups| groups.count));
+        let open = match comptime!(spec.groups) {
+            Some(groups) => open_groups::<N>(&*probs, &mask, &bias, first, row, groups),
+            None => Array::<u32>::new(1usize),
+        };
+        let mut last_key = u32::MAX.runtime();
+        let mut last_expert = 0u32;
+        for k in 0..top_k {
+            let at = (first, row, last_key, last_expert);
+            let (key, expert) = if comptime!(bias.is_some()) {
+                next_best::<N>(&*probs, &mask, &bias, &open, at, groups)
+            } else {
+                next_best::<N>(logits, &mask, &bias, &open, at, groups)
+            };
+            if key > 0 {
+                last_key = key;
+                last_expert = expert;
+                let vector = first + expert as usize / N::value();
+                let lane = expert as usize % N::value();
+                indices[slot + k] = expert;
+                weights[slot + k] = if comptime!(spec.renormalize) {
+                    log_score(logits[vector].extract_dynamic(lane), spec.score)
+                } else {
+                    scale * probs[vector].extract_dynamic(lane)
+                };
+            } else {
+                indices[slot + k] = (row * N::value()) as u32;
+                weights[slot + k] = 0.0;
+            }
+        }
+        if comptime!(spec.renormalize) {
+            let experts = (row * N::value()) as u32;
+            renormalize(&*indices, weights, (slot, slot + top_k), experts, scale);
+        }
+    }
+}
+
+/// Turns logarithms of scores into their shares of the sum of scores, times `scale`.
+#[cube]
+fn renormalize(
+    indices: &[u32],
+    weights: &mut [f32],
+    slots: (usize, usize),
+    experts: u32,
+    scale: f32,
+) {
+    // The best has the largest logarithm unless a bias chose it.
+    let mut largest = weights[slots.0];
+    for slot in slots.0 + 1..slots.1 {
+        if indices[slot] < experts {
+            largest = max(largest, weights[slot]);
+        }
+    }
+    let mut sum = 0.0f32;
+    for slot in slots.0..slots.1 {
+        if indices[slot] < experts {
+            let share = (weights[slot] - largest).exp();
+            weights[slot] = share;
+            sum += share;
+        }
+    }
+    for slot in slots.0..slots.1 {
+        if indices[slot] < experts {
+            weights[slot] = scale * (weights[slot] / sum);
+        }
+    }
+}
+
+/// Buffers of the choice; shapes as in the module's contract, `mask` u32 \[E\], non-zero = available.
+pub struct RouteBuffers {
+    /// \[T,E\] f32, read.
+    pub logits: Handle,
+    /// \[E\] u32, read.
+    pub mask: Option<Handle>,
+    /// \[E\] f32, read: added to the scores in the comparison only.
+    pub bias: Option<Handle>,
+    /// \[T,K\] u32, written.
+    pub indices: Handle,
+    /// \[T,K\] f32, written.
+    pub weights: Handle,
+    /// \[T,E\] f32, written.
+    pub probs: Handle,
+    /// \[T\] f32, written.
+    pub lse: Handle,
+}
+
+/// Enqueues the choice of experts.
+pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
+    let Plan {
+        problem,
+        lanes,
+        grid,
+    } = *plan;
+    if problem.tokens == 0 {
+        return;
+    }
+    let row = problem.experts / lanes;
+    // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
+    unsafe {
+        let mask = buffers
+            .mask
+            .map(|mask| BufferArg::from_raw_parts(mask, row));
+        let bias = buffers
+            .bias
+            .map(|bias| BufferArg::from_raw_parts(bias, row));
+        route_topk::launch_unchecked(
+            client,
+            grid.count(),
+            grid.dim(),
+            lanes,
+            BufferArg::from_raw_parts(buffers.logits, problem.tokens * row),
+            mask.into(),
+            bias.into(),
+            BufferArg::from_raw_parts(buffers.indices, problem.slots()),
+            BufferArg::from_raw_parts(buffers.weights, problem.slots()),
+            BufferArg::from_raw_parts(buffers.probs, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.lse, problem.tokens),
+            problem.tokens,
+            row,
+            problem.top_k,
+            problem.scale,
+            plan.spec(),
+        );
+    }
+}
+
+/// The choice of experts in every score, under a mask, and with a bias in groups.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> impl IntoIterator<Item = crate::emit::KernelEntry> {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let groups = Some(Groups {
+        count: 8,
+        chosen: 4,
+    });
+    let choices = [
+        ("softmax", Score::Softmax, true, None, [false, false]),
+        ("softmax_raw", Score::Softmax, false, None, [false, false]),
+        ("sigmoid", Score::Sigmoid, true, None, [false, false]),
+        ("sigmoid_raw", Score::Sigmoid, false, None, [false, false]),
+        ("softmax_masked", Score::Softmax, true, None, [true, false]),
+        ("sigmoid_bias", Score::Sigmoid, true, None, [false, true]),
+        (
+            "sigmoid_bias_groups",
+            Score::Sigmoid,
+            true,
+            groups,
+            [false, true],
+        ),
+        (
+            "softmax_groups_masked",
+            Score::Softmax,
+            false,
+            groups,
+            [true, false],
+        ),
+    ];
+    choices.map(|(short, score, renormalize, groups, [mask, bias])| {
+        let build = move |at: &Machine| -> Planned {
+            let problem = Problem::new(1024, 64, 2)?.with_score(score, renormalize);
+            let plan = plan(problem.with_groups(groups)?, &at.capability)?;
+            let (settings, device, target) = at.parts(plan.grid.dim());
+            Ok(Box::new(route_topk::RouteTopk::new(
+                settings,
+                device,
+                target,
+                buffer(),
+                super::optional_argument(mask),
+                super::optional_argument(bias),
+                buffer(),
+                buffer(),
+                buffer(),
+                buffer(),
+                (),
+                (),
+                (),
+                (),
+                plan.lanes,
+                plan.spec(),
+            )))
+        };
+        KernelEntry::new(("routing", "top-k"), format!("route_topk_{short}"), build)
+    })
+}

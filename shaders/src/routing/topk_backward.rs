@@ -1,0 +1,418 @@
+//! Gradients of the logits, from that of the weights, the probabilities or the logsumexp.
+//!
+//! The chosen indices are constants; mask, bias and groups only decide which they are. With
+//! u = w / scale, and d the incoming gradient,
+//!
+//! | of | softmax | sigmoid |
+//! |---|---|---|
+//! | weights, raw | p_e · (scale·d_e − Σ_k d_k·w_k), d_e = 0 unless chosen | scale · d_e · σ'(l_e) |
+//! | weights, renormalised | w_e · (d_e − Σ_k d_k·u_k) for the chosen | the same · σ(−l_e) |
+//! | probs | p_e · (d_e − Σ_j d_j·p_j) | d_e · σ'(l_e) |
+//! | lse | d · exp(l_e − lse) | the same |
+//!
+//! Shapes: dlogits \[T,E\], d \[T,K\], \[T,E\] or \[T\], all f32. What is masked, or has probability 0 where
+//! the formula has p as a factor, gets 0 whatever the incoming gradient. Sums run over k in order,
+//! or over e lane by lane and then over the lanes.
+//!
+//! FLOPs: T·E·(K + 4) at most. Bytes: 4·T·(3·E + 3·K) at most.
+
+use super::selection::{lane_indices, masked};
+use super::topk::sigmoid;
+use super::{Problem, Score};
+#[cfg(feature = "emit")]
+use crate::emit::{Machine, Planned};
+use crate::error::Unsupported;
+use crate::grid::{Grid, lanes};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+
+/// Which output of the choice the incoming gradient is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TopkGradient {
+    /// Weights \[T,K\].
+    Weights,
+    /// Probabilities \[T,E\].
+    Probs,
+    /// Logsumexp \[T\].
+    Lse,
+}
+
+/// A gradient this device can compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopkBackwardPlan {
+    problem: Problem,
+    of: TopkGradient,
+    lanes: usize,
+    grid: Grid,
+}
+
+/// Plans the gradient of the logits: one unit per token, or per vector of experts of a token.
+///
+/// # Errors
+/// [`Unsupported`] when the logits exceed one binding or the cubes one grid.
+pub fn plan_topk_backward(
+    problem: Problem,
+    of: TopkGradient,
+    device: &Capability,
+) -> Result<TopkBackwardPlan, Unsupported> {
+    crate::fits_binding(
+        "route_backward",
+        problem.tokens * problem.experts * 4,
+        device,
+    )?;
+    let lanes = lanes(problem.experts, 4, device);
+    let units = match of {
+        TopkGradient::Probs => problem.tokens,
+        TopkGradient::Weights | TopkGradient::Lse => problem.tokens * (problem.experts / lanes),
+    };
+    Ok(TopkBackwardPlan {
+        problem,
+        of,
+        lanes,
+        grid: Grid::elementwise("route_backward", units, device)?,
+    })
+}
+
+/// σ'(x) = σ(x)·σ(−x), without cancellation.
+#[cube]
+fn sigmoid_slope<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
+    let one = Vector::<f32, N>::new(1.0f32);
+    let small = (-x.abs()).exp();
+    small / ((one + small) * (one + small))
+}
+
+/// `values`, 0 where the probability is 0.
+#[cube]
+fn where_possible<N: Size>(probs: Vector<f32, N>, values: Vector<f32, N>) -> Vector<f32, N> {
+    let zero = Vector::<f32, N>::new(0.0f32);
+    select_many(probs.equal(&zero), zero, values)
+}
+
+/// One unit per vector of dlogits; `inverse` is 1 / scale.
+#[cube(launch_unchecked)]
+fn route_backward_weights<N: Size>(
+    logits: &[Vector<f32, N>],
+    probs: &[Vector<f32, N>],
+    indices: &[u32],
+    weights: &[f32],
+    dweights: &[f32],
+    dlogits: &mut [Vector<f32, N>],
+    row: usize,
+    top_k: usize,
+    scale: f32,
+    inverse: f32,
+    #[comptime] score: Score,
+    #[comptime] renormalize: bool,
+) {
+    if ABSOLUTE_POS < dlogits.len() {
+        let slot = ABSOLUTE_POS / row * top_k;
+        let first = ABSOLUTE_POS % row * N::value();
+        let zero = Vector::<f32, N>::new(0.0f32);
+        let expert = lane_indices::<N>() + Vector::new(first as u32);
+        let mut dot = 0.0f32;
+        let mut weight = zero;
+        let mut gradient = zero;
+        for k in 0..top_k {
+            let chosen = indices[slot + k];
+            if chosen < (row * N::value()) as u32 {
+                let here = expert.equal(&Vector::new(chosen));
+                let (w, d) = (weights[slot + k], dweights[slot + k]);
+                dot = fma(w, d, dot);
+                weight = select_many(here, Vector::new(w), weight);
+                gradient = select_many(here, Vector::new(d), gradient);
+            }
+        }
+        let logit = logits[ABSOLUTE_POS];
+        dlogits[ABSOLUTE_POS] = if comptime!(renormalize) {
+            let centred = gradient - Vector::new(dot * inverse);
+            let slope = if comptime!(score == Score::Sigmoid) {
+                weight * sigmoid::<N>(-logit)
+            } else {
+                weight
+            };
+            where_possible::<N>(weight, slope * centred)
+        } else if comptime!(score == Score::Softmax) {
+            let p = probs[ABSOLUTE_POS];
+            where_possible::<N>(p, p * (Vector::new(scale) * gradient - Vector::new(dot)))
+        } else {
+            let slope = Vector::new(scale) * sigmoid_slope::<N>(logit);
+            where_possible::<N>(gradient, slope * gradient)
+        };
+    }
+}
+
+/// One unit per token.
+#[cube(launch_unchecked)]
+fn route_backward_probs<N: Size>(
+    logits: &[Vector<f32, N>],
+    probs: &[Vector<f32, N>],
+    dprobs: &[Vector<f32, N>],
+    dlogits: &mut [Vector<f32, N>],
+    tokens: usize,
+    row: usize,
+    #[comptime] score: Score,
+) {
+    if ABSOLUTE_POS < tokens {
+        let first = ABSOLUTE_POS * row;
+        if comptime!(score == Score::Softmax) {
+            let mut lanes = Vector::<f32, N>::new(0.0f32);
+            for i in first..first + row {
+                lanes += where_possible::<N>(probs[i], probs[i] * dprobs[i]);
+            }
+            let dot = Vector::<f32, N>::new(lanes.vector_sum());
+            for i in first..first + row {
+                dlogits[i] = where_possible::<N>(probs[i], probs[i] * (dprobs[i] - dot));
+            }
+        } else {
+            for i in first..first + row {
+                let slope = sigmoid_slope::<N>(logits[i]);
+                dlogits[i] = where_possible::<N>(probs[i], slope * dprobs[i]);
+            }
+        }
+    }
+}
+
+/// One unit per vector of dlogits.
+#[cube(launch_unchecked)]
+fn route_backward_lse<N: Size>(
+    logits: &[Vector<f32, N>],
+    mask: ComptimeOption<&[Vector<u32, N>]>,
+    lse: &[f32],
+    dlse: &[f32],
+    dlogits: &mut [Vector<f32, N>],
+    row: usize,
+) {
+    if ABSOLUTE_POS < dlogits.len() {
+        let token = ABSOLUTE_POS / row;
+        let p = (logits[ABSOLUTE_POS] - Vector::new(lse[token])).exp();
+        dlogits[ABSOLUTE_POS] = masked::<f32, N>(
+            &mask,
+            ABSOLUTE_POS % row,
+            p * Vector::new(dlse[token]),
+            Vector::new(0.0f32),
+        );
+    }
+}
+
+/// Buffers of a gradient: what the choice read and wrote, and both gradients. A plan reads those
+/// its formula names.
+#[derive(Clone)]
+pub struct TopkBackwardBuffers {
+    /// \[T,E\], read.
+    pub logits: Handle,
+    /// \[E\] u32, read.
+    pub mask: Option<Handle>,
+    /// \[T,K\] u32, read.
+    pub indices: Handle,
+    /// \[T,K\], read.
+    pub weights: Handle,
+    /// \[T,E\], read.
+    pub probs: Handle,
+    /// \[T\], read.
+    pub lse: Handle,
+    /// \[T,K\], \[T,E\] or \[T\], read.
+    pub gradient: Handle,
+    /// \[T,E\], written.
+    pub dlogits: Handle,
+}
+
+/// Enqueues the gradient of the logits: one launch.
+pub fn launch_topk_backward(
+    client: &Client,
+    plan: &TopkBackwardPlan,
+    buffers: TopkBackwardBuffers,
+) {
+    if plan.problem.tokens == 0 {
+        return;
+    }
+    match plan.of {
+        TopkGradient::Weights => launch_weights(client, plan, buffers),
+        TopkGradient::Probs => launch_probs(client, plan, buffers),
+        TopkGradient::Lse => launch_lse(client, plan, buffers),
+    }
+}
+
+fn launch_weights(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
+    let problem = &plan.problem;
+    let row = problem.experts / plan.lanes;
+    // Weights that are all 0 have no gradient, rather than 0 / 0.
+    let inverse = if problem.scale == 0.0 {
+        0.0
+    } else {
+        problem.scale.recip()
+    };
+    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    unsafe {
+        route_backward_weights::launch_unchecked(
+            client,
+            plan.grid.count(),
+            plan.grid.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(buffers.logits, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.probs, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.indices, problem.slots()),
+            BufferArg::from_raw_parts(buffers.weights, problem.slots()),
+            BufferArg::from_raw_parts(buffers.gradient, problem.slots()),
+            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens * row),
+            row,
+            problem.top_k,
+            problem.scale,
+            inverse,
+            problem.score,
+            problem.renormalize,
+        );
+    }
+}
+
+fn launch_probs(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
+    let problem = &plan.problem;
+    let row = problem.experts / plan.lanes;
+    // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
+    unsafe {
+        route_backward_probs::launch_unchecked(
+            client,
+            plan.grid.count(),
+            plan.grid.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(buffers.logits, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.probs, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.gradient, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens * row),
+            problem.tokens,
+            row,
+            problem.score,
+        );
+    }
+}
+
+fn launch_lse(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
+    let problem = &plan.problem;
+    let row = problem.experts / plan.lanes;
+    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    unsafe {
+        let mask = buffers
+            .mask
+            .map(|mask| BufferArg::from_raw_parts(mask, row));
+        route_backward_lse::launch_unchecked(
+            client,
+            plan.grid.count(),
+            plan.grid.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(buffers.logits, problem.tokens * row),
+            mask.into(),
+            BufferArg::from_raw_parts(buffers.lse, problem.tokens),
+            BufferArg::from_raw_parts(buffers.gradient, problem.tokens),
+            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens * row),
+            row,
+        );
+    }
+}
+
+/// Every formula, and the logsumexp under a mask.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use crate::emit::KernelEntry;
+    use TopkGradient::{Lse, Probs, Weights};
+    let softmax = Spec {
+        score: Score::Softmax,
+        renormalize: true,
+        masked: false,
+    };
+    let sigmoid = Spec {
+        score: Score::Sigmoid,
+        ..softmax
+    };
+    let raw = |spec| Spec {
+        renormalize: false,
+        ..spec
+    };
+    let masked = Spec {
+        masked: true,
+        ..softmax
+    };
+    let cases = [
+        ("weights_softmax", Weights, softmax),
+        ("weights_softmax_raw", Weights, raw(softmax)),
+        ("weights_sigmoid", Weights, sigmoid),
+        ("weights_sigmoid_raw", Weights, raw(sigmoid)),
+        ("probs_softmax", Probs, softmax),
+        ("probs_sigmoid", Probs, sigmoid),
+        ("lse", Lse, softmax),
+        ("lse_masked", Lse, masked),
+    ];
+    let entry = |(suffix, of, spec): (&str, TopkGradient, Spec)| {
+        let build = move |at: &Machine| -> Planned {
+            let plan = plan_topk_backward(Problem::new(1024, 8, 2)?, of, &at.capability)?;
+            Ok(kernel(at, &plan, spec))
+        };
+        let name = format!("route_backward_{suffix}");
+        KernelEntry::new(("routing", "top-k backward"), name, build)
+    };
+    cases.into_iter().map(entry).collect()
+}
+
+/// The options of a compiled kernel.
+#[cfg(feature = "emit")]
+#[derive(Clone, Copy)]
+struct Spec {
+    score: Score,
+    renormalize: bool,
+    masked: bool,
+}
+
+#[cfg(feature = "emit")]
+fn kernel(at: &Machine, plan: &TopkBackwardPlan, spec: Spec) -> Box<dyn CubeKernel> {
+    use crate::emit::buffer;
+    let (settings, device, target) = at.parts(plan.grid.dim());
+    let [a, b, c, d, e, f] = [(); 6].map(|()| buffer());
+    let (lanes, score) = (plan.lanes, spec.score);
+    match plan.of {
+        TopkGradient::Weights => Box::new(route_backward_weights::RouteBackwardWeights::new(
+            settings,
+            device,
+            target,
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            (),
+            (),
+            (),
+            (),
+            lanes,
+            score,
+            spec.renormalize,
+        )),
+        TopkGradient::Probs => Box::new(route_backward_probs::RouteBackwardProbs::new(
+            settings,
+            device,
+            target,
+            a,
+            b,
+            c,
+            d,
+            (),
+            (),
+            lanes,
+            score,
+        )),
+        TopkGradient::Lse => {
+            let mask = super::optional_argument(spec.masked);
+            Box::new(route_backward_lse::RouteBackwardLse::new(
+                settings,
+                device,
+                target,
+                a,
+                mask,
+                b,
+                c,
+                d,
+                (),
+                lanes,
+            ))
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! dq, dk and dv: four launches of one unit per (row, head), which sums over the rows it meets.
+//!
+//! dq and dk are one kernel: both hold a row of theirs, walk over the other side and sum ds times
+//! what they meet, so nothing is added to by two units.
+
+use super::forward::{attended, product};
+use super::head::{accumulate, dot, load_head, store_head, zero_head};
+use super::{Form, Inputs, Plan, Problem, Side, partners};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// statistics\[i, h\] = (lse, ⟨do, o⟩): what a score's gradient needs of its query row, in one binding.
+#[cube(launch_unchecked)]
+fn attention_statistics<F: Float, N: Size>(
+    o: &[Vector<F, N>],
+    d_o: &[Vector<F, N>],
+    lse: &[f32],
+    statistics: &mut [f32],
+    #[comptime] form: Form,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < lse.len() {
+        let vectors = comptime!(form.vectors);
+        let at = ABSOLUTE_POS * vectors;
+        let head = load_head::<F, N>(o, at, 1.0f32, vectors);
+        statistics[2 * ABSOLUTE_POS] = lse[ABSOLUTE_POS];
+        statistics[2 * ABSOLUTE_POS + 1] = dot::<F, N>(&head, d_o, at, vectors);
+    }
+}
+
+/// out\[i\] = Σ_j ds · other\[j\] / √D, where one side is q and do, the other k and v.
+#[cube(launch_unchecked)]
+fn attention_score_gradient<F: Float, N: Size>(
+    own: &[Vector<F, N>],
+    own_value: &[Vector<F, N>],
+    other: &[Vector<F, N>],
+    other_value: &[Vector<F, N>],
+    statistics: &[f32],
+    segments: &[u32],
+    out: &mut [Vector<F, N>],
+    rows: usize,
+    heads: usize,
+    #[comptime] form: Form,
+    #[comptime] side: Side,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < rows * heads {
+        let row = ABSOLUTE_POS % rows;
+        let head = ABSOLUTE_POS / rows;
+        let vectors = comptime!(form.vectors);
+        let at = (row * heads + head) * vectors;
+        let (first, end) = partners(segments, row, side, form.causal);
+        let mine = load_head::<F, N>(own, at, form.scale(), vectors);
+        let value = load_head::<F, N>(own_value, at, 1.0f32, vectors);
+        let mut sums = zero_head::<N>(vectors);
+        for met in first..end {
+            let from = (met * heads + head) * vectors;
+            let query = match comptime!(side) {
+                Side::Query => row,
+                Side::Key => met,
+            } * heads
+                + head;
+            let score = dot::<F, N>(&mine, other, from, vectors);
+            let p = (score - statistics[2 * query]).exp();
+            let dp = dot::<F, N>(&value, other_value, from, vectors);
+            let ds = p * (dp - statistics[2 * query + 1]);
+            accumulate::<F, N>(&mut sums, ds, other, from, vectors);
+        }
+        store_head::<F, N>(&sums, form.scale(), out, at, vectors);
+    }
+}
+
+/// dv\[j\] = Σ_i p · do\[i\].
+#[cube(launch_unchecked)]
+fn attention_value_gradient<F: Float, N: Size>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    d_o: &[Vector<F, N>],
+    statistics: &[f32],
+    segments: &[u32],
+    dv: &mut [Vector<F, N>],
+    rows: usize,
+    heads: usize,
+    #[comptime] form: Form,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < rows * heads {
+        let row = ABSOLUTE_POS % rows;
+        let head = ABSOLUTE_POS / rows;
+        let vectors = comptime!(form.vectors);
+        let at = (row * heads + head) * vectors;
+        let (first, end) = partners(segments, row, Side::Key, form.causal);
+        let key = load_head::<F, N>(k, at, form.scale(), vectors);
+        let mut sums = zero_head::<N>(vectors);
+        for query in first..end {
+            let from = (query * heads + head) * vectors;
+            let score = dot::<F, N>(&key, q, from, vectors);
+            let p = (score - statistics[2 * (query * heads + head)]).exp();
+            accumulate::<F, N>(&mut sums, p, d_o, from, vectors);
+        }
+        store_head::<F, N>(&sums, 1.0f32, dv, at, vectors);
+    }
+}
+
+/// Buffers of the backward pass.
+#[derive(Clone)]
+pub struct BackwardBuffers {
+    /// \[R, heads·D\], read.
+    pub q: Handle,
+    /// \[R, heads·D\], read.
+    pub k: Handle,
+    /// \[R, heads·D\], read.
+    pub v: Handle,
+    /// \[R, heads·D\], read: what the forward pass wrote.
+    pub o: Handle,
+    /// \[R, heads\] f32, read: what the forward pass wrote.
+    pub lse: Handle,
+    /// \[R,2\] u32, read.
+    pub segments: Handle,
+    /// Gradient of `o` \[R, heads·D\], read.
+    pub d_o: Handle,
+    /// \[R, heads·D\], written.
+    pub dq: Handle,
+    /// \[R, heads·D\], written.
+    pub dk: Handle,
+    /// \[R, heads·D\], written.
+    pub dv: Handle,
+}
+
+/// Enqueues the backward pass: four launches.
+pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
+    if plan.problem.rows() == 0 {
+        return;
+    }
+    let statistics = client.empty(plan.problem.heads_of_rows() * 8);
+    launch_statistics(client, plan, &buffers, &statistics);
+    for side in [Side::Query, Side::Key] {
+        launch_score_gradient(client, plan, &buffers, &statistics, side);
+    }
+    launch_value_gradient(client, plan, &buffers, &statistics);
+}
+
+fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, statistics: &Handle) {
+    let p = &plan.problem;
+    let vectors = plan.vectors();
+    // SAFETY: the caller's buffers have the planned shapes; units past the last head return.
+    unsafe {
+        attention_statistics::launch_unchecked(
+            client,
+            plan.per_head.count(),
+            plan.per_head.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(buffers.o.clone(), vectors),
+            BufferArg::from_raw_parts(buffers.d_o.clone(), vectors),
+            BufferArg::from_raw_parts(buffers.lse.clone(), p.heads_of_rows()),
+            BufferArg::from_raw_parts(statistics.clone(), 2 * p.heads_of_rows()),
+            plan.form(),
+            p.element.elem_type(),
+        );
+    }
+}
+
+fn launch_score_gradient(
+    client: &Client,
+    plan: &Plan,
+    buffers: &BackwardBuffers,
+    statistics: &Handle,
+    side: Side,
+) {
+    let p = &plan.problem;
+    let vectors = plan.vectors();
+    let queries = (&buffers.q, &buffers.d_o);
+    let keys = (&buffers.k, &buffers.v);
+    let (own, other, out) = match side {
+        Side::Query => (queries, keys, &buffers.dq),
+        Side::Key => (keys, queries, &buffers.dk),
+    };
+    // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
+    // units past the last head return.
+    unsafe {
+        attention_score_gradient::launch_unchecked(
+            client,
+            plan.per_head.count(),
+            plan.per_head.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(own.0.clone(), vectors),
+            BufferArg::from_raw_parts(own.1.clone(), vectors),
+            BufferArg::from_raw_parts(other.0.clone(), vectors),
+            BufferArg::from_raw_parts(other.1.clone(), vectors),
+            BufferArg::from_raw_parts(statistics.clone(), 2 * p.heads_of_rows()),
+            BufferArg::from_raw_parts(buffers.segments.clone(), 2 * p.rows()),
+            BufferArg::from_raw_parts(out.clone(), vectors),
+            p.rows(),
+            p.heads,
+            plan.form(),
+            side,
+            p.element.elem_type(),
+        );
+    }
+}
+
+fn launch_value_gradient(
+    client: &Client,
+    plan: &Plan,
+    buffers: &BackwardBuffers,
+    statistics: &Handle,
+) {
+    let p = &plan.problem;
+    let vectors = plan.vectors();
+    // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
+    // units past the last head return.
+    unsafe {
+        attention_value_gradient::launch_unchecked(
+            client,
+            plan.per_head.count(),
+            plan.per_head.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(buffers.q.clone(), vectors),
+            BufferArg::from_raw_parts(buffers.k.clone(), vectors),
+            BufferArg::from_raw_parts(buffers.d_o.clone(), vectors),
+            BufferArg::from_raw_parts(statistics.clone(), 2 * p.heads_of_rows()),
+            BufferArg::from_raw_parts(buffers.segments.clone(), 2 * p.rows()),
+            BufferArg::from_raw_parts(buffers.dv.clone(), vectors),
+            p.rows(),
+            p.heads,
+            plan.form(),
+            p.element.elem_type(),
+        );
+    }
+}
+
+/// What [`reference_backward()`] returns, each \[R, heads·D\].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gradients {
+    /// Of the queries.
+    pub dq: Vec<f64>,
+    /// Of the keys.
+    pub dk: Vec<f64>,
+    /// Of the values.
+    pub dv: Vec<f64>,
+}
+
+/// The oracle, in f64, for the gradient `d_o` of what [`super::reference()`] returns.
+pub fn reference_backward(
+    problem: &Problem,
+    segments: &[u32],
+    inputs: &Inputs<'_>,
+    d_o: &[f64],
+) -> Gradients {
+    let Inputs { q, k, v } = *inputs;
+    let dim = problem.head_dim;
+    let scale = 1.0 / (dim as f64).sqrt();
+    let forward = super::reference(problem, segments, inputs);
+    let [mut dq, mut dk, mut dv] = [(); 3].map(|()| vec![0.0; problem.elements()]);
+    for (at, lse) in forward.lse.iter().enumerate() {
+        let (row, head) = (at / problem.heads, at % problem.heads);
+        let own = at * dim;
+        let d_row = &d_o[own..][..dim];
+        let delta = product(d_row, &forward.o[own..][..dim]);
+        for other in attended(problem, segments, row) {
+            let from = (other * problem.heads + head) * dim;
+            let p = (scale * product(&q[own..][..dim], &k[from..][..dim]) - lse).exp();
+            let ds = scale * p * (product(d_row, &v[from..][..dim]) - delta);
+            for i in 0..dim {
+                dq[own + i] += ds * k[from + i];
+                dk[from + i] += ds * q[own + i];
+                dv[from + i] += p * d_row[i];
+            }
+        }
+    }
+    Gradients { dq, dk, dv }
+}
+
+/// The backward pass of every type, and causal.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
+    let problems = super::emitted();
+    let statistics = problems.iter().take(3).cloned().map(statistics_entry);
+    let score = |side: Side| {
+        let problems = problems.iter().cloned();
+        problems.map(move |problem| score_gradient_entry(problem, side))
+    };
+    let values = problems.iter().cloned().map(value_gradient_entry);
+    let scores = score(Side::Query).chain(score(Side::Key));
+    statistics.chain(scores).chain(values).collect()
+}
+
+#[cfg(feature = "emit")]
+fn statistics_entry((name, problem): (String, Problem)) -> crate::emit::KernelEntry {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let build = move |at: &Machine| -> Planned {
+        let plan = super::plan(problem, &at.capability)?;
+        let (settings, device, target) = at.parts(plan.per_head.dim());
+        let [o, d_o, lse, statistics] = [(); 4].map(|()| buffer());
+        let (form, element) = (plan.form(), problem.element.elem_type());
+        let kernel = attention_statistics::AttentionStatistics::new(
+            settings, device, target, o, d_o, lse, statistics, plan.lanes, form, element,
+        );
+        Ok(Box::new(kernel))
+    };
+    let name = format!("attention_statistics_{name}");
+    KernelEntry::new(("segment_attention", "backward"), name, build).of(problem.element)
+}
+
+#[cfg(feature = "emit")]
+fn score_gradient_entry(
+    (name, problem): (String, Problem),
+    side: Side,
+) -> crate::emit::KernelEntry {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let build = move |at: &Machine| -> Planned {
+        let plan = super::plan(problem, &at.capability)?;
+        let (settings, device, target) = at.parts(plan.per_head.dim());
+        let [
+            own,
+            own_value,
+            other,
+            other_value,
+            statistics,
+            segments,
+            out,
+        ] = [(); 7].map(|()| buffer());
+        let kernel = attention_score_gradient::AttentionScoreGradient::new(
+            settings,
+            device,
+            target,
+            own,
+            own_value,
+            other,
+            other_value,
+            statistics,
+            segments,
+            out,
+            (),
+            (),
+            plan.lanes,
+            plan.form(),
+            side,
+            problem.element.elem_type(),
+        );
+        Ok(Box::new(kernel))
+    };
+    let of = match side {
+        Side::Query => "query",
+        Side::Key => "key",
+    };
+    let name = format!("attention_{of}_gradient_{name}");
+    KernelEntry::new(("segment_attention", "backward"), name, build).of(problem.element)
+}
+
+#[cfg(feature = "emit")]
+fn value_gradient_entry((name, problem): (String, Problem)) -> crate::emit::KernelEntry {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    let build = move |at: &Machine| -> Planned {
+        let plan = super::plan(problem, &at.capability)?;
+        let (settings, device, target) = at.parts(plan.per_head.dim());
+        let [q, k, d_o, statistics, segments, dv] = [(); 6].map(|()| buffer());
+        let kernel = attention_value_gradient::AttentionValueGradient::new(
+            settings,
+            device,
+            target,
+            q,
+            k,
+            d_o,
+            statistics,
+            segments,
+            dv,
+            (),
+            (),
+            plan.lanes,
+            plan.form(),
+            problem.element.elem_type(),
+        );
+        Ok(Box::new(kernel))
+    };
+    let name = format!("attention_value_gradient_{name}");
+    KernelEntry::new(("segment_attention", "backward"), name, build).of(problem.element)
+}

@@ -1,0 +1,197 @@
+//! o and lse: one unit per (row, head), in one pass over the rows it attends to.
+
+use super::head::{accumulate, dot, load_head, store_head, zero_head};
+use super::{Form, Plan, Problem, Side, partners};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// Units with neighbouring rows of one head, so that most of them read the same key at once.
+#[cube(launch_unchecked)]
+fn segment_attention<F: Float, N: Size>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    segments: &[u32],
+    o: &mut [Vector<F, N>],
+    lse: &mut [f32],
+    rows: usize,
+    heads: usize,
+    #[comptime] form: Form,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < rows * heads {
+        let row = ABSOLUTE_POS % rows;
+        let head = ABSOLUTE_POS / rows;
+        let vectors = comptime!(form.vectors);
+        let at = (row * heads + head) * vectors;
+        let (first, end) = partners(segments, row, Side::Query, form.causal);
+        let query = load_head::<F, N>(q, at, form.scale(), vectors);
+        let mut sums = zero_head::<N>(vectors);
+        let mut total = 0.0f32;
+        let mut largest = f32::min_value();
+        for other in first..end {
+            let from = (other * heads + head) * vectors;
+            let score = dot::<F, N>(&query, k, from, vectors);
+            if score > largest {
+                let shrink = (largest - score).exp();
+                largest = score;
+                total *= shrink;
+                #[unroll]
+                for i in 0..vectors {
+                    sums[i] *= Vector::<f32, N>::new(shrink);
+                }
+            }
+            let p = (score - largest).exp();
+            total += p;
+            accumulate::<F, N>(&mut sums, p, v, from, vectors);
+        }
+        let mut share = 0.0f32;
+        let mut log = 0.0f32;
+        if first < end {
+            share = 1.0f32 / total;
+            log = largest + total.ln();
+        }
+        store_head::<F, N>(&sums, share, o, at, vectors);
+        lse[row * heads + head] = log;
+    }
+}
+
+/// Buffers of the forward pass.
+#[derive(Clone)]
+pub struct ForwardBuffers {
+    /// \[R, heads·D\], read.
+    pub q: Handle,
+    /// \[R, heads·D\], read.
+    pub k: Handle,
+    /// \[R, heads·D\], read.
+    pub v: Handle,
+    /// \[R,2\] u32, read.
+    pub segments: Handle,
+    /// \[R, heads·D\], written.
+    pub o: Handle,
+    /// \[R, heads\] f32, written.
+    pub lse: Handle,
+}
+
+/// Enqueues the attention: one launch.
+pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
+    let p = &plan.problem;
+    if p.rows() == 0 {
+        return;
+    }
+    let vectors = plan.vectors();
+    // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
+    // units past the last head return.
+    unsafe {
+        segment_attention::launch_unchecked(
+            client,
+            plan.per_head.count(),
+            plan.per_head.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(buffers.q, vectors),
+            BufferArg::from_raw_parts(buffers.k, vectors),
+            BufferArg::from_raw_parts(buffers.v, vectors),
+            BufferArg::from_raw_parts(buffers.segments, 2 * p.rows()),
+            BufferArg::from_raw_parts(buffers.o, vectors),
+            BufferArg::from_raw_parts(buffers.lse, p.heads_of_rows()),
+            p.rows(),
+            p.heads,
+            plan.form(),
+            p.element.elem_type(),
+        );
+    }
+}
+
+/// What the oracles read, each \[R, heads·D\].
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Queries.
+    pub q: &'a [f64],
+    /// Keys.
+    pub k: &'a [f64],
+    /// Values.
+    pub v: &'a [f64],
+}
+
+/// What [`reference()`] returns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attended {
+    /// \[R, heads·D\].
+    pub o: Vec<f64>,
+    /// \[R, heads\].
+    pub lse: Vec<f64>,
+}
+
+/// ⟨a, b⟩.
+pub(super) fn product(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The rows that query row `row` attends to.
+pub(super) fn attended(problem: &Problem, segments: &[u32], row: usize) -> std::ops::Range<usize> {
+    let (first, end) = (segments[2 * row] as usize, segments[2 * row + 1] as usize);
+    match problem.causal {
+        true => first..end.min(row + 1),
+        false => first..end,
+    }
+}
+
+/// The oracle, in f64, for `segments` \[R,2\].
+pub fn reference(problem: &Problem, segments: &[u32], inputs: &Inputs<'_>) -> Attended {
+    let dim = problem.head_dim;
+    let mut o = vec![0.0; problem.elements()];
+    let mut lse = vec![0.0; problem.heads_of_rows()];
+    let scale = 1.0 / (dim as f64).sqrt();
+    for (at, lse) in lse.iter_mut().enumerate() {
+        let (row, head) = (at / problem.heads, at % problem.heads);
+        let others = attended(problem, segments, row);
+        if others.is_empty() {
+            continue;
+        }
+        let head_of = |other: usize| (other * problem.heads + head) * dim;
+        let query = &inputs.q[at * dim..][..dim];
+        let score = |other: usize| scale * product(query, &inputs.k[head_of(other)..][..dim]);
+        let largest = others.clone().map(score).fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = others.clone().map(|j| (score(j) - largest).exp()).sum();
+        *lse = largest + total.ln();
+        for other in others {
+            let p = (score(other) - *lse).exp();
+            let values = &inputs.v[head_of(other)..][..dim];
+            for (sum, value) in o[at * dim..][..dim].iter_mut().zip(values) {
+                *sum += p * value;
+            }
+        }
+    }
+    Attended { o, lse }
+}
+
+/// The forward pass of every type, and causal.
+#[cfg(feature = "emit")]
+pub(super) fn entries() -> [crate::emit::KernelEntry; 4] {
+    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    super::emitted().map(|(name, problem)| {
+        let build = move |at: &Machine| -> Planned {
+            let plan = super::plan(problem, &at.capability)?;
+            let (settings, device, target) = at.parts(plan.per_head.dim());
+            let [q, k, v, segments, o, lse] = [(); 6].map(|()| buffer());
+            Ok(Box::new(segment_attention::SegmentAttention::new(
+                settings,
+                device,
+                target,
+                q,
+                k,
+                v,
+                segments,
+                o,
+                lse,
+                (),
+                (),
+                plan.lanes,
+                plan.form(),
+                problem.element.elem_type(),
+            )))
+        };
+        let name = format!("segment_attention_{name}");
+        KernelEntry::new(("segment_attention", "forward"), name, build).of(problem.element)
+    })
+}

@@ -1,0 +1,77 @@
+//! One head of one row in f32, as vectors that a unit keeps to itself.
+
+use cubecl::prelude::*;
+
+/// One head's values from vector `at` on, times `factor`.
+#[cube]
+pub(super) fn load_head<F: Float, N: Size>(
+    from: &[Vector<F, N>],
+    at: usize,
+    #[comptime] factor: f32,
+    #[comptime] vectors: usize,
+) -> Array<Vector<f32, N>> {
+    let mut head = Array::<Vector<f32, N>>::new(vectors);
+    #[unroll]
+    for i in 0..vectors {
+        head[i] = Vector::<f32, N>::cast_from(from[at + i]) * Vector::new(factor);
+    }
+    head
+}
+
+/// ⟨head, from\[at..\]⟩, summed lane by lane, then over the lanes.
+#[cube]
+pub(super) fn dot<F: Float, N: Size>(
+    head: &Array<Vector<f32, N>>,
+    from: &[Vector<F, N>],
+    at: usize,
+    #[comptime] vectors: usize,
+) -> f32 {
+    let mut sum = Vector::<f32, N>::new(0.0f32);
+    #[unroll]
+    for i in 0..vectors {
+        sum = fma(head[i], Vector::<f32, N>::cast_from(from[at + i]), sum);
+    }
+    sum.vector_sum()
+}
+
+/// sums += factor · from\[at..\].
+#[cube]
+pub(super) fn accumulate<F: Float, N: Size>(
+    sums: &mut Array<Vector<f32, N>>,
+    factor: f32,
+    from: &[Vector<F, N>],
+    at: usize,
+    #[comptime] vectors: usize,
+) {
+    let factor = Vector::<f32, N>::new(factor);
+    #[unroll]
+    for i in 0..vectors {
+        sums[i] = fma(factor, Vector::<f32, N>::cast_from(from[at + i]), sums[i]);
+    }
+}
+
+/// to\[at..\] = sums · factor.
+#[cube]
+pub(super) fn store_head<F: Float, N: Size>(
+    sums: &Array<Vector<f32, N>>,
+    factor: f32,
+    to: &mut [Vector<F, N>],
+    at: usize,
+    #[comptime] vectors: usize,
+) {
+    #[unroll]
+    for i in 0..vectors {
+        to[at + i] = Vector::cast_from(sums[i] * Vector::<f32, N>::new(factor));
+    }
+}
+
+/// A head of zeros.
+#[cube]
+pub(super) fn zero_head<N: Size>(#[comptime] vectors: usize) -> Array<Vector<f32, N>> {
+    let mut head = Array::<Vector<f32, N>>::new(vectors);
+    #[unroll]
+    for i in 0..vectors {
+        head[i] = Vector::new(0.0f32);
+    }
+    head
+}

@@ -1,0 +1,419 @@
+//! Every kind of expert: its formula against plain Rust in f64, its gradients, and sequences.
+
+use crate::Outcome;
+use burn::module::Module;
+use burn::optim::{GradientsParams, SgdConfig};
+use burn::tensor::{DType, Tensor, TensorData};
+use moebius::ErrorKind;
+use moebius::moe::{
+    Activation, Adapted, ExpertKind, MoeConfig, MoeLayer, MoeOutput, RouterConfig, SwitchConfig,
+};
+use moebius_tests::data::Rng;
+use moebius_tests::gradients::{filled, parameters, trained_parameters};
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::{assert_close, rel_l2};
+
+const HIDDEN: usize = 12;
+const INTER: usize = 16;
+const EXPERTS: usize = 4;
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
+}
+
+fn kinds() -> [ExpertKind; 7] {
+    let small = |form| ExpertKind::ParameterEfficient { form, rank: 3 };
+    [
+        ExpertKind::FeedForward,
+        ExpertKind::Convolutional { causal: false },
+        ExpertKind::Convolutional { causal: true },
+        ExpertKind::Attention {
+            heads: 2,
+            causal: false,
+        },
+        ExpertKind::Attention {
+            heads: 4,
+            causal: true,
+        },
+        small(Adapted::Lora),
+        small(Adapted::Adapter),
+    ]
+}
+
+fn config(kind: ExpertKind) -> MoeConfig {
+    MoeConfig::new(HIDDEN, INTER, EXPERTS)
+        .with_experts(kind)
+        .with_activation(Activation::Silu)
+}
+
+fn layer(target: &Target, config: MoeConfig) -> MoeLayer {
+    filled(config.init(&target.burn()).unwrap(), 5, 0.5)
+}
+
+fn batch(target: &Target, shape: [usize; 3], seed: u64) -> Tensor<3> {
+    let values = Rng::new(seed).vec(shape.iter().product(), 1.5);
+    Tensor::from_data(TensorData::new(values, shape), &target.burn())
+}
+
+/// Named weights of a layer as f64.
+struct Weights(Vec<(String, Vec<f64>)>);
+
+impl Weights {
+    fn of(layer: &MoeLayer) -> Self {
+        let all = parameters(layer).into_iter();
+        let doubles = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
+        Self(all.map(|p| (p.path, doubles(p.values))).collect())
+    }
+
+    /// The weights of one of `experts` experts; zeros of no length for an absent bias.
+    fn get(&self, name: &str, expert: usize, experts: usize) -> &[f64] {
+        let end = format!(".{name}");
+        let Some((_, values)) = self.0.iter().find(|(path, _)| path.ends_with(&end)) else {
+            return &[];
+        };
+        let each = values.len() / experts;
+        &values[expert * each..(expert + 1) * each]
+    }
+}
+
+type Rows = Vec<Vec<f64>>;
+
+/// rows · Wᵀ + b.
+fn linear(rows: &Rows, weight: &[f64], bias: &[f64]) -> Rows {
+    let one = |row: &Vec<f64>| -> Vec<f64> {
+        let products = weight.chunks(row.len()).enumerate();
+        products
+            .map(|(i, w)| {
+                let dot: f64 = w.iter().zip(row).map(|(w, x)| w * x).sum();
+                dot + bias.get(i).copied().unwrap_or(0.0)
+            })
+            .collect()
+    };
+    rows.iter().map(one).collect()
+}
+
+fn activated(rows: Rows, gated: bool) -> Rows {
+    let silu = |x: f64| Activation::Silu.reference(x);
+    let one = |row: Vec<f64>| -> Vec<f64> {
+        if !gated {
+            return row.into_iter().map(silu).collect();
+        }
+        let (gate, up) = row.split_at(row.len() / 2);
+        gate.iter().zip(up).map(|(g, u)| silu(*g) * u).collect()
+    };
+    rows.into_iter().map(one).collect()
+}
+
+fn plus(a: Rows, b: Rows) -> Rows {
+    let add = |(a, b): (Vec<f64>, Vec<f64>)| a.iter().zip(&b).map(|(a, b)| a + b).collect();
+    a.into_iter().zip(b).map(add).collect()
+}
+
+/// Σ_k w_tk · expert(rows)_t, where an expert sees the tokens of one sequence that chose it.
+fn reference(x: &Tensor<3>, out: &MoeOutput<3>, expert: impl Fn(usize, &Rows) -> Rows) -> Vec<f64> {
+    let [sequences, length, hidden] = x.dims();
+    let values = floats(x.clone());
+    let top_k = out.routing.indices.dims()[1];
+    let indices: Vec<i64> = out.routing.indices.clone().into_data().iter().collect();
+    let weights = floats(out.routing.weights.clone());
+    let mut y = vec![0.0; values.len()];
+    for sequence in 0..sequences {
+        for e in 0..out.routing.experts() {
+            let range = sequence * length * top_k..(sequence + 1) * length * top_k;
+            let slots: Vec<usize> = range.filter(|s| indices[*s] == e as i64).collect();
+            let row = |slot: &usize| {
+                let token = slot / top_k;
+                let row = &values[token * hidden..(token + 1) * hidden];
+                row.iter().map(|x| f64::from(*x)).collect()
+            };
+            let rows: Rows = slots.iter().map(row).collect();
+            for (slot, row) in slots.iter().zip(expert(e, &rows)) {
+                for (h, value) in row.iter().enumerate() {
+                    y[slot / top_k * hidden + h] += f64::from(weights[*slot]) * value;
+                }
+            }
+        }
+    }
+    y
+}
+
+/// Rows beside the two that a convolution of width 3 sees with them.
+fn neighbours(rows: &Rows, causal: bool) -> Rows {
+    let width = rows.first().map_or(0, Vec::len);
+    let at = |row: usize, place: usize| -> Vec<f64> {
+        let from = (row + place).checked_sub(if causal { 2 } else { 1 });
+        let found = from.and_then(|from| rows.get(from));
+        found.cloned().unwrap_or_else(|| vec![0.0; width])
+    };
+    let three = |row| [at(row, 0), at(row, 1), at(row, 2)].concat();
+    (0..rows.len()).map(three).collect()
+}
+
+pub(crate) fn convolutional_is_a_convolution(target: &Target) -> Outcome {
+    for (causal, gated, bias) in [(false, false, true), (true, true, false)] {
+        let config = config(ExpertKind::Convolutional { causal });
+        let config = config.with_gated(gated).with_bias(bias);
+        let layer = layer(target, config);
+        let weights = Weights::of(&layer);
+        let x = batch(target, [3, 11, HIDDEN], 1);
+        let out = layer.forward(x.clone()).unwrap();
+        let want = reference(&x, &out, |e, rows| {
+            let of = |name| weights.get(name, e, EXPERTS);
+            let seen = neighbours(rows, causal);
+            let hidden = activated(linear(&seen, of("w_in"), of("b_in")), gated);
+            linear(&neighbours(&hidden, causal), of("w_out"), of("b_out"))
+        });
+        assert_close("y", &floats(out.y), &want, 1e-5);
+    }
+    Outcome::Ran
+}
+
+/// softmax(q·kᵀ/√D)·v per head.
+fn attention(q: &Rows, k: &Rows, v: &Rows, heads: usize, causal: bool) -> Rows {
+    let width = INTER / heads;
+    let row = |i: usize| -> Vec<f64> {
+        let last = if causal { i + 1 } else { k.len() };
+        let head = |head: usize| -> Vec<f64> {
+            let part = head * width..(head + 1) * width;
+            let score = |j: usize| -> f64 {
+                let pairs = q[i][part.clone()].iter().zip(&k[j][part.clone()]);
+                pairs.map(|(q, k)| q * k).sum::<f64>() / (width as f64).sqrt()
+            };
+            let exp: Vec<f64> = (0..last).map(|j| score(j).exp()).collect();
+            let sum: f64 = exp.iter().sum();
+            part.map(|d| (0..last).map(|j| exp[j] / sum * v[j][d]).sum())
+                .collect()
+        };
+        (0..heads).flat_map(head).collect()
+    };
+    (0..q.len()).map(row).collect()
+}
+
+pub(crate) fn attention_is_self_attention(target: &Target) -> Outcome {
+    for (heads, causal, bias) in [(2, false, true), (4, true, false), (1, false, false)] {
+        let config = config(ExpertKind::Attention { heads, causal }).with_bias(bias);
+        let layer = layer(target, config);
+        let weights = Weights::of(&layer);
+        let x = batch(target, [3, 11, HIDDEN], 2);
+        let out = layer.forward(x.clone()).unwrap();
+        let want = reference(&x, &out, |e, rows| {
+            let of = |name| weights.get(name, e, EXPERTS);
+            let q = linear(rows, of("w_q"), of("b_q"));
+            let k = linear(rows, of("w_k"), of("b_k"));
+            let v = linear(rows, of("w_v"), of("b_v"));
+            let o = attention(&q, &k, &v, heads, causal);
+            linear(&o, of("w_o"), of("b_o"))
+        });
+        assert_close("y", &floats(out.y), &want, 1e-5);
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn parameter_efficient_adds_to_the_frozen_network(target: &Target) -> Outcome {
+    for (gated, bias) in [(false, false), (true, true)] {
+        for form in [Adapted::Lora, Adapted::Adapter] {
+            let config = config(ExpertKind::ParameterEfficient { form, rank: 3 });
+            let layer = layer(target, config.with_gated(gated).with_bias(bias));
+            let weights = Weights::of(&layer);
+            let x = batch(target, [2, 13, HIDDEN], 3);
+            let out = layer.forward(x.clone()).unwrap();
+            let frozen = |name| weights.get(name, 0, 1);
+            let want = reference(&x, &out, |e, rows| {
+                let of = |name| weights.get(name, e, EXPERTS);
+                let low = |rows: &Rows, down, up| linear(&linear(rows, of(down), &[]), of(up), &[]);
+                let first = linear(rows, frozen("w_in"), frozen("b_in"));
+                let second = |hidden: &Rows| linear(hidden, frozen("w_out"), frozen("b_out"));
+                match form {
+                    Adapted::Lora => {
+                        let first = plus(first, low(rows, "down_in", "up_in"));
+                        let hidden = activated(first, gated);
+                        plus(second(&hidden), low(&hidden, "down_out", "up_out"))
+                    }
+                    Adapted::Adapter => {
+                        let y = second(&activated(first, gated));
+                        let small = activated(linear(&y, of("down"), &[]), false);
+                        plus(y.clone(), linear(&small, of("up"), &[]))
+                    }
+                }
+            });
+            assert_close("y", &floats(out.y), &want, 1e-5);
+        }
+    }
+    Outcome::Ran
+}
+
+fn trained_weights(layer: &MoeLayer) -> usize {
+    let all = trained_parameters(layer);
+    all.iter().map(|p| p.values.len()).sum()
+}
+
+pub(crate) fn parameter_efficient_trains_less(target: &Target) -> Outcome {
+    let shape = MoeConfig::new(64, 96, EXPERTS);
+    let device = target.burn().autodiff();
+    let whole = trained_weights(&shape.init(&device).unwrap());
+    for (kind, each) in [
+        (ExpertKind::lora(), 32 * (2 * 64 + 2 * 96)),
+        (ExpertKind::adapter(), 32 * 2 * 64),
+    ] {
+        let layer = shape.with_experts(kind).init(&device).unwrap();
+        let trained = trained_weights(&layer);
+        assert_eq!(trained, EXPERTS * (each + 64), "{kind:?}");
+        assert!(trained < whole, "{kind:?} trains {trained} of {whole}");
+        // At first every expert is the frozen network, and a step doesn't change that one.
+        let x = Tensor::<3>::from_data(
+            TensorData::new(Rng::new(4).vec(10 * 64, 1.0), [2, 5, 64]),
+            &device,
+        );
+        let frozen = |layer: &MoeLayer| -> Vec<Vec<f32>> {
+            let all = parameters(layer).into_iter();
+            all.filter(|p| p.path.contains("frozen"))
+                .map(|p| p.values)
+                .collect()
+        };
+        let before = frozen(&layer);
+        assert_eq!(before.len(), 2);
+        let loss = layer.forward(x.clone()).unwrap().y.powi_scalar(2).sum();
+        let grads = GradientsParams::from_grads(loss.clone().backward(), &layer);
+        let stepped = SgdConfig::new().init().step(1e-3, layer, grads);
+        assert_eq!(frozen(&stepped), before);
+        let after = stepped.forward(x).unwrap().y.powi_scalar(2).sum();
+        assert!(floats(after)[0] < floats(loss)[0], "{kind:?} didn't learn");
+    }
+    // A rank that trains more than the whole is refused.
+    let kind = ExpertKind::ParameterEfficient {
+        form: Adapted::Lora,
+        rank: 40,
+    };
+    let error = shape.with_experts(kind).init(&device).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape);
+    Outcome::Ran
+}
+
+/// Each sequence by itself gives what it gives in a batch, and causal experts don't look ahead.
+pub(crate) fn sequences_are_apart(target: &Target) -> Outcome {
+    for kind in kinds() {
+        let layer = layer(target, config(kind));
+        let x = batch(target, [3, 10, HIDDEN], 5);
+        let whole = floats(layer.forward(x.clone()).unwrap().y);
+        let size = 10 * HIDDEN;
+        for sequence in 0..3 {
+            let one = x.clone().narrow(0, sequence, 1);
+            // Two dimensions are one sequence.
+            let y = floats(layer.forward(one.reshape([10, HIDDEN])).unwrap().y);
+            let want = &whole[sequence * size..(sequence + 1) * size];
+            assert_eq!(y, want, "{kind:?}, sequence {sequence}");
+        }
+        let ahead = match kind {
+            ExpertKind::Convolutional { causal } | ExpertKind::Attention { causal, .. } => !causal,
+            _ => continue,
+        };
+        let start = floats(layer.forward(x.narrow(1, 0, 6)).unwrap().y);
+        let mut same = true;
+        for (sequence, rows) in start.chunks(6 * HIDDEN).enumerate() {
+            same &= rows == &whole[sequence * size..sequence * size + 6 * HIDDEN];
+        }
+        assert_eq!(same, !ahead, "{kind:?} of the first six tokens");
+    }
+    Outcome::Ran
+}
+
+fn layers() -> [MoeConfig; 5] {
+    [
+        MoeConfig::standard(HIDDEN, INTER, EXPERTS),
+        MoeConfig::sparse(HIDDEN, INTER, EXPERTS, 0.5),
+        MoeConfig::switch(HIDDEN, INTER, EXPERTS),
+        MoeConfig::glam(HIDDEN, 2 * INTER, EXPERTS),
+        MoeConfig::adaptive(HIDDEN, INTER, EXPERTS),
+    ]
+}
+
+pub(crate) fn every_kind_in_every_layer(target: &Target) -> Outcome {
+    for config in layers() {
+        for kind in kinds() {
+            let config = config.with_experts(kind);
+            let layer = filled(config.init(&target.burn()).unwrap(), 6, 0.5).train();
+            let values = Rng::new(6).vec(2 * 30 * HIDDEN, 1.5);
+            let data = TensorData::new(values, [2, 30, HIDDEN]);
+            let device = layer.devices().remove(0);
+            let x = Tensor::<3>::from_data(data, &device).require_grad();
+            let out = layer.forward(x.clone()).unwrap();
+            let loss = out.y.clone().powi_scalar(2).sum() + out.losses().unwrap().switch;
+            let grads = loss.backward();
+            let finite = |values: &[f32]| values.iter().all(|v| v.is_finite());
+            assert!(finite(&floats(out.y)), "{config:?}");
+            assert!(finite(&floats(x.grad(&grads).unwrap())), "{config:?}");
+            let grads = GradientsParams::from_grads(grads, &layer);
+            assert_eq!(grads.len(), trained_parameters(&layer).len(), "{config:?}");
+        }
+    }
+    Outcome::Ran
+}
+
+/// f16 and bf16 experts against the same weights in f32.
+fn half(target: &Target, dtype: DType) -> Outcome {
+    let probe = MoeConfig::new(16, 16, 2).init(&target.burn()).unwrap();
+    if let Err(error) = probe.plan(4, dtype, &target.burn()) {
+        return Outcome::Unsupported(error.to_string());
+    }
+    let element = if dtype == DType::F16 {
+        moebius_shaders::Element::F16
+    } else {
+        moebius_shaders::Element::Bf16
+    };
+    for kind in kinds() {
+        let switch = RouterConfig::Switch(SwitchConfig::default());
+        let config = config(kind).with_bias(true).with_router(switch);
+        // Values that both types hold.
+        let rounded = layer(target, config).cast(dtype).unwrap();
+        let exact = rounded.clone().cast(DType::F32).unwrap();
+        let x = batch(target, [2, 9, HIDDEN], 7).cast(dtype);
+        let got = rounded.forward(x.clone()).unwrap();
+        assert_eq!(got.y.dtype(), dtype, "{kind:?}");
+        let want = exact.forward(x.cast(DType::F32)).unwrap();
+        let want: Vec<f64> = floats(want.y).iter().map(|y| f64::from(*y)).collect();
+        // More products in a row round more often than the two the tolerance is made for.
+        let tolerance = 4.0 * rel_l2(element);
+        assert_close(&format!("{kind:?}"), &floats(got.y), &want, tolerance);
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn f16(target: &Target) -> Outcome {
+    half(target, DType::F16)
+}
+
+pub(crate) fn bf16(target: &Target) -> Outcome {
+    half(target, DType::BF16)
+}
+
+pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
+    let heads = |heads| ExpertKind::Attention {
+        heads,
+        causal: false,
+    };
+    for config in [
+        config(heads(3)),
+        config(heads(0)),
+        config(heads(2)).with_gated(true),
+        config(ExpertKind::ParameterEfficient {
+            form: Adapted::Lora,
+            rank: 0,
+        }),
+    ] {
+        let error = config.init(&target.burn()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape, "{config:?}");
+    }
+    // A problem and a plan are of feed-forward experts.
+    let layer = layer(target, config(heads(2)));
+    assert_eq!(
+        layer.problem(4, DType::F32).unwrap_err().kind(),
+        ErrorKind::Shape
+    );
+    let empty = Tensor::<3>::zeros([2, 0, HIDDEN], &target.burn());
+    for kind in kinds() {
+        let layer = config(kind).init(&target.burn()).unwrap();
+        let out = layer.forward(empty.clone()).unwrap();
+        assert_eq!(out.y.dims(), [2, 0, HIDDEN]);
+    }
+    Outcome::Ran
+}

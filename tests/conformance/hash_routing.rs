@@ -1,0 +1,102 @@
+//! Hash routing against its exact oracle.
+
+use crate::Outcome;
+use moebius_shaders::Element;
+use moebius_shaders::routing::{
+    HashBuffers, HashKey, HashProblem, Problem, hash_reference, launch_hash, plan_hash,
+};
+use moebius_tests::data::Rng;
+use moebius_tests::elements::{rounded, upload};
+use moebius_tests::target::{Target, download_f32, download_u32, nans, poisoned, upload_u32};
+
+/// Tokens, experts, choices.
+type Size = (usize, usize, usize);
+
+fn check(target: &Target, size: Size, key: HashKey, mask: Option<&[bool]>, x: &[f32]) -> Outcome {
+    let Some(client) = target.client() else {
+        return Outcome::Unsupported("no kernels".into());
+    };
+    let (tokens, experts, top_k) = size;
+    let problem = HashProblem::new(Problem::new(tokens, experts, top_k).unwrap(), key).unwrap();
+    let plan = match plan_hash(problem, target.capability()) {
+        Ok(plan) => plan,
+        Err(error) => return Outcome::Unsupported(error.to_string()),
+    };
+    for seed in [0, 0xDEAD_BEEF] {
+        let words = |mask: &[bool]| mask.iter().map(|a| u32::from(*a)).collect::<Vec<_>>();
+        let (indices, weights) = (
+            poisoned(&client, tokens * top_k),
+            nans(&client, tokens * top_k),
+        );
+        let buffers = HashBuffers {
+            x: match key {
+                HashKey::Position { .. } => None,
+                HashKey::Content { element, .. } => Some(upload(&client, x, element)),
+            },
+            mask: mask.map(|mask| upload_u32(&client, &words(mask))),
+            indices: indices.clone(),
+            weights: weights.clone(),
+        };
+        launch_hash(&client, &plan, seed, buffers);
+        let got = (
+            download_u32(&client, indices, tokens * top_k),
+            download_f32(&client, weights, tokens * top_k),
+        );
+        let want = hash_reference(&problem, seed, x, mask);
+        assert_eq!(got, want, "{size:?} {key:?} seed {seed}");
+    }
+    Outcome::Ran
+}
+
+/// Every token a new position, one sequence after the other, and every position the same.
+pub(crate) fn positions(target: &Target) -> Outcome {
+    let sizes = [(1, 1, 1), (65, 8, 2), (300, 6, 6), (129, 256, 8)];
+    Outcome::of(sizes.into_iter().flat_map(|size| {
+        [1, 7, 1000].map(|sequence| check(target, size, HashKey::Position { sequence }, None, &[]))
+    }))
+}
+
+/// Masked experts are never chosen, and slots beyond the available ones stay empty.
+pub(crate) fn mask(target: &Target) -> Outcome {
+    let key = HashKey::Position { sequence: 64 };
+    let most: Vec<bool> = (0..20).map(|e| e % 4 != 2).collect();
+    let few: Vec<bool> = (0..20).map(|e| e == 3 || e == 19).collect();
+    Outcome::of(
+        [most, few, vec![false; 20]].map(|mask| check(target, (130, 20, 4), key, Some(&mask), &[])),
+    )
+}
+
+fn contents(target: &Target, element: Element) -> Outcome {
+    Outcome::of([1, 7, 16, 100].map(|hidden| {
+        let mut x = Rng::new(hidden as u64).vec(66 * hidden, 3.0);
+        // The same number with another sign or payload, and what some devices flush to 0.
+        x[..hidden].fill(0.0);
+        x[hidden..2 * hidden].fill(-0.0);
+        x[2 * hidden] = f32::NAN;
+        x[3 * hidden] = f32::from_bits(0xFFC0_1234);
+        x[4 * hidden] = f32::INFINITY;
+        let x = rounded(x, element);
+        let key = HashKey::Content { hidden, element };
+        check(target, (66, 12, 3), key, None, &x)
+    }))
+}
+
+pub(crate) fn content(target: &Target) -> Outcome {
+    let tiny = [1e-40, -1e-45, f32::MIN_POSITIVE, 1.0];
+    let key = HashKey::Content {
+        hidden: 1,
+        element: Element::F32,
+    };
+    Outcome::of([
+        contents(target, Element::F32),
+        check(target, (4, 64, 2), key, None, &tiny),
+    ])
+}
+
+pub(crate) fn f16(target: &Target) -> Outcome {
+    contents(target, Element::F16)
+}
+
+pub(crate) fn bf16(target: &Target) -> Outcome {
+    contents(target, Element::Bf16)
+}

@@ -1,0 +1,550 @@
+//! The five layers and what is beside the experts: each differs where it says so.
+
+use crate::Outcome;
+use burn::module::{Module, Param};
+use burn::optim::{AdamConfig, GradientsParams};
+use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
+use moebius::moe::{
+    Activation, Capacity, CapacityFactors, ExpertScheduler, FactorsConfig, FeedForwardBlock,
+    Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, Router, RouterConfig,
+    SharedExpertConfig, SwitchConfig, TopKConfig,
+};
+use moebius::{Error, ErrorKind};
+use moebius_tests::data::Rng;
+use moebius_tests::gradients::{filled, parameters, with_values};
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::assert_close;
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
+}
+
+fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
+    tensor.into_data().iter::<i64>().collect()
+}
+
+fn batch(device: &burn::tensor::Device, [tokens, hidden]: [usize; 2], bound: f32) -> Tensor<2> {
+    let values = Rng::new(tokens as u64).vec(tokens * hidden, bound);
+    Tensor::from_data(TensorData::new(values, [tokens, hidden]), device)
+}
+
+fn made(target: &Target, config: MoeConfig) -> MoeLayer {
+    filled(config.init(&target.burn()).unwrap(), 8, 0.5)
+}
+
+/// Slots over the capacity of every expert.
+fn over(load: &[i64], capacity: i64) -> i64 {
+    load.iter().map(|a| (a - capacity).max(0)).sum()
+}
+
+pub(crate) fn standard(target: &Target) -> Outcome {
+    let config = MoeConfig::standard(16, 24, 8);
+    assert_eq!(config.top_k(), 2);
+    assert_eq!(config.capacity, Some(Capacity::new(1.25, 4).unwrap()));
+    assert_eq!(config.expert_dropout, 0.1);
+    let out = made(target, config)
+        .forward(batch(&target.burn(), [64, 16], 1.5))
+        .unwrap();
+    let load = integers(out.routing.load().unwrap());
+    // ⌈64 · 2 · 1.25 / 8⌉.
+    assert_eq!(integers(out.dropped_slots), [over(&load, 20)]);
+    Outcome::Ran
+}
+
+pub(crate) fn sparse(_: &Target) -> Outcome {
+    let top_k = |experts, sparsity| MoeConfig::sparse(8, 8, experts, sparsity).top_k();
+    assert_eq!(
+        [
+            top_k(8, 0.0),
+            top_k(8, 0.2),
+            top_k(8, 0.25),
+            top_k(8, 0.9),
+            top_k(1, 1.0),
+        ],
+        [1, 1, 2, 2, 1]
+    );
+    let six = MoeConfig::standard(8, 8, 16).with_top_k(6);
+    assert_eq!(six.with_sparsity(0.26).top_k(), 4);
+    assert_eq!(six.with_sparsity(f64::NAN).top_k(), 1);
+    Outcome::Ran
+}
+
+pub(crate) fn switch(target: &Target) -> Outcome {
+    let config = MoeConfig::switch(16, 24, 8);
+    assert_eq!((config.top_k(), config.capacity.unwrap().factor), (1, 1.0));
+    // Everything wants one expert, which takes ⌈48 / 8⌉ tokens.
+    let layer = made(target, config);
+    let mut router = vec![0.0; 8 * 16];
+    router[3 * 16] = 1.0;
+    let layer = with_values(layer, "router.Switch.weight", &router);
+    let x = batch(&target.burn(), [48, 16], 0.5) + 1.0;
+    let out = layer.forward(x.clone()).unwrap();
+    assert_eq!(integers(out.dropped_slots), [42]);
+    let wide = config.with_capacity(Some(Capacity::new(8.0, 4).unwrap()));
+    let wide = with_values(made(target, wide), "router.Switch.weight", &router);
+    assert_eq!(integers(wide.forward(x).unwrap().dropped_slots), [0]);
+    Outcome::Ran
+}
+
+pub(crate) fn glam(target: &Target) -> Outcome {
+    let config = GlamConfig::new(16, 32, 8);
+    let blocks = config.init(5, &target.burn()).unwrap();
+    let moe: Vec<bool> = blocks
+        .iter()
+        .map(|block| matches!(block, FeedForwardBlock::Moe(_)))
+        .collect();
+    assert_eq!(moe, [false, true, false, true, false]);
+    let dense = MoeConfig::new(16, 32, 1).with_top_k(1);
+    let dense = dense.init(&target.burn()).unwrap();
+    let sparse = MoeConfig::glam(16, 32, 8).init(&target.burn()).unwrap();
+    let flops = |layer: &MoeLayer| layer.problem(100, DType::F32).unwrap().flops();
+    assert_eq!(flops(&sparse), flops(&dense));
+    let mut x = batch(&target.burn(), [10, 16], 1.0).reshape([2, 5, 16]);
+    for (at, block) in blocks.iter().enumerate() {
+        let out = block.forward::<3>(x.clone()).unwrap();
+        assert_eq!(out.routing.is_some(), at % 2 == 1);
+        assert_eq!(out.dropped_slots.is_some(), at % 2 == 1);
+        let nobody = Tensor::<1, Bool>::from_data([false; 8], &target.burn());
+        let masked = block.forward_masked::<3>(x.clone(), nobody).unwrap();
+        let idle = floats(masked.y).iter().all(|y| *y == 0.0);
+        assert_eq!(idle, at % 2 == 1);
+        x = x + out.y;
+    }
+    assert_eq!(x.dims(), [2, 5, 16]);
+    // A dense block is W_out · relu(W_in · x).
+    let FeedForwardBlock::Dense(block) = &blocks[0] else {
+        panic!("the first block is dense");
+    };
+    let weight = |w: &Param<Tensor<3>>| on_host(w.val()).squeeze_dim::<2>(0).transpose();
+    let x = batch(&target.burn(), [7, 16], 1.0);
+    let hidden = on_host(x.clone()).matmul(weight(&block.experts.w_in));
+    let hidden = burn::tensor::activation::relu(hidden);
+    let want = floats(hidden.matmul(weight(&block.experts.w_out)));
+    let want: Vec<f64> = want.iter().map(|y| f64::from(*y)).collect();
+    assert_close("dense", &floats(block.forward(x).unwrap()), &want, 1e-5);
+    Outcome::Ran
+}
+
+/// A copy on `flex`, whose products need no threads that would slow later tests down.
+fn on_host<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    Tensor::from_data(tensor.into_data(), &burn::tensor::Device::flex())
+}
+
+fn factor(layer: &MoeLayer) -> Vec<f32> {
+    match &layer.factors {
+        Some(CapacityFactors::Variance(factors)) => floats(factors.factors()),
+        Some(CapacityFactors::Load(scheduler)) => floats(scheduler.factors()),
+        None => Vec::new(),
+    }
+}
+
+pub(crate) fn adaptive(target: &Target) -> Outcome {
+    let config = MoeConfig::adaptive(16, 24, 8).with_expert_dropout(0.0);
+    let layer = made(target, config);
+    let layer = with_values(layer, "factor", &[1.0]);
+    let trained = layer.clone().train();
+    let device = target.burn().autodiff();
+    // One step: 0.99 · 1 + 0.01 · variance.
+    let x = batch(&device, [512, 16], 3.0);
+    let values = floats(x.clone());
+    let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / values.len() as f64;
+    let squares = values.iter().map(|v| (f64::from(*v) - mean).powi(2));
+    let variance = squares.sum::<f64>() / values.len() as f64;
+    drop(trained.forward(x.clone()).unwrap());
+    let want = vec![0.99 + 0.01 * variance; 8];
+    assert_close("factor", &factor(&trained), &want, 1e-5);
+    // It goes down with quiet inputs and up with loud ones, within its bounds, and dispatch obeys.
+    let mut dropped = Vec::new();
+    for (bound, limit) in [(0.1, 0.5), (20.0, 2.0)] {
+        let x = batch(&device, [512, 16], bound);
+        for _ in 0..300 {
+            drop(trained.forward(x.clone()).unwrap());
+        }
+        let now = factor(&trained);
+        assert!(now.iter().all(|f| (f - limit).abs() < 1e-5), "{now:?}");
+        let eval = trained.valid();
+        let out = eval.forward(batch(&target.burn(), [512, 16], 1.0)).unwrap();
+        let load = integers(out.routing.load().unwrap());
+        let capacity = (1024.0 * limit / 8.0) as i64;
+        let got = integers(out.dropped_slots)[0];
+        assert_eq!(got, over(&load, capacity), "factor {limit}");
+        dropped.push(got);
+        // Without training nothing moves.
+        assert_eq!(factor(&eval), now);
+    }
+    assert!(dropped[0] >= 512 && dropped[1] < dropped[0], "{dropped:?}");
+    // Neither does a batch that overflowed.
+    let before = factor(&trained);
+    drop(trained.forward(x * f64::INFINITY).unwrap());
+    assert_eq!(factor(&trained), before);
+    Outcome::Ran
+}
+
+pub(crate) fn scheduler(target: &Target) -> Outcome {
+    let device = target.burn();
+    let follow = Follow::new(0.5, 0.25, 4.0);
+    let scheduler = ExpertScheduler::new(4, follow, 1.25, &device).unwrap();
+    assert_eq!(floats(scheduler.factors()), [1.25; 4]);
+    let observe = |load: [i32; 4]| {
+        let load = Tensor::<1, Int>::from_ints(load, &device);
+        scheduler.observe(load).unwrap();
+        floats(scheduler.factors())
+    };
+    // Relative load 2, 1, 1, 0 times 1.25, halfway from 1.25.
+    assert_eq!(observe([20, 10, 10, 0]), [1.875, 1.25, 1.25, 0.625]);
+    assert_eq!(observe([0, 10, 10, 20]), [0.9375, 1.25, 1.25, 1.5625]);
+    for _ in 0..20 {
+        observe([40, 0, 0, 0]);
+    }
+    let factors = floats(scheduler.factors());
+    assert_eq!(factors, [4.0, 0.25, 0.25, 0.25]);
+    let short = Tensor::<1, Int>::from_ints([1, 2], &device);
+    assert_eq!(
+        scheduler.observe(short).unwrap_err().kind(),
+        ErrorKind::Shape
+    );
+
+    // In a layer the factors follow training's load, and dispatch obeys them.
+    let config = MoeConfig::standard(16, 24, 8)
+        .with_expert_dropout(0.0)
+        .with_factors(Some(FactorsConfig::load()));
+    let layer = made(target, config);
+    let layer = with_values(layer, "factors", &[1.25; 8]).train();
+    let x = batch(&target.burn().autodiff(), [256, 16], 1.0) + 0.7;
+    for _ in 0..80 {
+        drop(layer.forward(x.clone()).unwrap());
+    }
+    let out = layer.valid().forward(x.clone().inner()).unwrap();
+    let load = integers(out.routing.load().unwrap());
+    let factors = factor(&layer);
+    for (load, factor) in load.iter().zip(&factors) {
+        let want = (1.25 * *load as f32 / 64.0).clamp(0.25, 4.0);
+        assert!((factor - want).abs() < 1e-2, "{factors:?} for {load}");
+    }
+    let dropped: i64 = load
+        .iter()
+        .zip(&factors)
+        .map(|(load, f)| (load - (64.0 * f).ceil() as i64).max(0))
+        .sum();
+    assert_eq!(integers(out.dropped_slots), [dropped]);
+    // The same layer with one factor for all drops more.
+    let fixed = config.with_factors(None);
+    let fixed = made(target, fixed).forward(x.inner()).unwrap();
+    let fixed = integers(fixed.dropped_slots)[0];
+    assert!(dropped < fixed, "{dropped} dropped, {fixed} by one factor");
+    Outcome::Ran
+}
+
+pub(crate) fn one_source_of_factors(target: &Target) -> Outcome {
+    let dynamic = RouterConfig::Dynamic(Default::default());
+    let choosing = RouterConfig::ExpertChoice(Default::default());
+    let config = MoeConfig::adaptive(16, 24, 8);
+    for config in [
+        config.with_router(dynamic),
+        config
+            .with_router(choosing)
+            .with_factors(Some(FactorsConfig::load())),
+    ] {
+        let error = config.init(&target.burn()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape);
+    }
+    // Experts that choose can follow the variance: T · 2 · factor / E tokens each.
+    let layer = made(target, config.with_router(choosing));
+    let layer = with_values(layer, "factor", &[0.5]);
+    let out = layer.forward(batch(&target.burn(), [64, 16], 1.0)).unwrap();
+    assert_eq!(integers(out.routing.load().unwrap()), [8; 8]);
+    Outcome::Ran
+}
+
+/// y of a layer with a shared expert minus y without it.
+fn shared_part(target: &Target, config: MoeConfig) -> (MoeLayer, Vec<f32>) {
+    let x = batch(&target.burn(), [33, 16], 1.0);
+    let with = made(target, config);
+    let mut without = made(target, config.with_shared(None));
+    without.router = with.router.clone();
+    without.experts = with.experts.clone();
+    let all = with.forward(x.clone()).unwrap().y;
+    let part = all - without.forward(x).unwrap().y;
+    (with, floats(part))
+}
+
+pub(crate) fn shared_expert(target: &Target) -> Outcome {
+    let config = MoeConfig::new(16, 24, 8)
+        .with_gated(true)
+        .with_bias(true)
+        .with_activation(Activation::Silu);
+    for gate in [false, true] {
+        let shared = SharedExpertConfig::new(20).with_sigmoid_gate(gate);
+        let (layer, part) = shared_part(target, config.with_shared(Some(shared)));
+        let weights = layer.shared.unwrap();
+        let x = batch(&target.burn(), [33, 16], 1.0);
+        let linear = |x: Tensor<2>, w: &Param<Tensor<3>>, b: &Option<Param<Tensor<2>>>| {
+            let w = on_host(w.val()).squeeze_dim::<2>(0).transpose();
+            x.matmul(w) + on_host(b.as_ref().unwrap().val())
+        };
+        let x = on_host(x);
+        let first = linear(x.clone(), &weights.experts.w_in, &weights.experts.b_in);
+        let silu = burn::tensor::activation::silu(first.clone().narrow(1, 0, 20));
+        let hidden = silu * first.narrow(1, 20, 20);
+        let mut want = linear(hidden, &weights.experts.w_out, &weights.experts.b_out);
+        if let Some(g) = &weights.gate {
+            want = want * burn::tensor::activation::sigmoid(x.matmul(on_host(g.val()).transpose()));
+        }
+        let want: Vec<f64> = floats(want).iter().map(|y| f64::from(*y)).collect();
+        assert_close("shared", &part, &want, 1e-4);
+        assert_eq!(weights.gate.is_some(), gate);
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn expert_dropout(target: &Target) -> Outcome {
+    for (top_k, probability) in [(2, 0.5), (3, 0.999)] {
+        let config = MoeConfig::new(16, 8, 8)
+            .with_top_k(top_k)
+            .with_expert_dropout(probability);
+        let layer = made(target, config);
+        let x = batch(&target.burn().autodiff(), [200, 16], 1.5);
+        let trained = layer.clone().train();
+        let mut idle = Vec::new();
+        for _ in 0..40 {
+            let out = trained.forward(x.clone()).unwrap();
+            let indices = integers(out.routing.indices.clone());
+            assert!(indices.iter().all(|e| *e < 8), "a slot had no expert");
+            let load = integers(out.routing.load().unwrap());
+            idle.push(load.iter().filter(|a| **a == 0).count());
+        }
+        let mean = idle.iter().sum::<usize>() as f64 / 40.0;
+        if probability < 0.9 {
+            // 320 draws of one half: 4 of 8, good to 0.25.
+            assert!((mean - 4.0).abs() < 1.0, "{mean} experts were idle");
+        } else {
+            assert!((mean - 5.0).abs() < 0.2, "{mean} experts were idle");
+        }
+        let quiet = layer.forward(x.inner()).unwrap();
+        let load = integers(quiet.routing.load().unwrap());
+        assert!(load.iter().all(|a| *a > 0), "{load:?}");
+    }
+    // Experts that a mask leaves out stay out, and K of the others stay.
+    let config = MoeConfig::new(16, 8, 8).with_expert_dropout(0.999);
+    let layer = made(target, config).train();
+    let available = [true, true, false, true, false, true, false, false];
+    let mask = Tensor::<1, Bool>::from_data(TensorData::from(&available[..]), &target.burn());
+    let x = batch(&target.burn().autodiff(), [50, 16], 1.5);
+    for _ in 0..10 {
+        let out = layer.forward_masked(x.clone(), mask.clone()).unwrap();
+        let indices = integers(out.routing.indices);
+        assert!(
+            indices.iter().all(|e| *e < 8 && available[*e as usize]),
+            "{indices:?}"
+        );
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn a_mask_shares_the_capacity(target: &Target) -> Outcome {
+    let config = MoeConfig::new(16, 8, 8).with_capacity(Some(Capacity::new(1.0, 1).unwrap()));
+    let layer = made(target, config);
+    let available = [true, true, false, true, false, true, true, false];
+    let mask = Tensor::<1, Bool>::from_data(TensorData::from(&available[..]), &target.burn());
+    let x = batch(&target.burn(), [96, 16], 1.5);
+    let out = layer.forward_masked(x.clone(), mask.clone()).unwrap();
+    let load = integers(out.routing.load().unwrap());
+    // 8 · 24 slots over 5 experts: 24 each and ⌊3 · 24 / 5⌋ more.
+    assert_eq!(integers(out.dropped_slots), [over(&load, 24 + 14)]);
+    assert!(load.iter().zip(available).all(|(load, a)| a == (*load > 0)));
+    let dropless = made(target, config.with_capacity(None));
+    let out = dropless.forward_masked(x, mask).unwrap();
+    assert_eq!(integers(out.dropped_slots), [0]);
+    Outcome::Ran
+}
+
+/// What a training forward keeps changes memory and time, not a bit of the gradients.
+pub(crate) fn keep_changes_no_bit(target: &Target) -> Outcome {
+    let gradients = |keep: Keep| -> Vec<Vec<f32>> {
+        let config = MoeConfig::new(16, 24, 8)
+            .with_bias(true)
+            .with_gated(true)
+            .with_keep(keep);
+        let layer = made(target, config).train();
+        let x = batch(&target.burn().autodiff(), [40, 16], 1.5).require_grad();
+        let out = layer.forward(x.clone()).unwrap();
+        let grads = out.y.powi_scalar(2).sum().backward();
+        let dx = floats(x.grad(&grads).unwrap());
+        let grads = GradientsParams::from_grads(grads, &layer);
+        let id = |name: &str| {
+            let all = parameters(&layer);
+            all.into_iter().find(|p| p.path.ends_with(name)).unwrap().id
+        };
+        let w_in = floats(grads.get::<3>(id("w_in")).unwrap());
+        let b_in = floats(grads.get::<2>(id("b_in")).unwrap());
+        let router = floats(grads.get::<2>(id("TopK.weight")).unwrap());
+        vec![dx, w_in, b_in, router]
+    };
+    assert_eq!(gradients(Keep::FirstProduct), gradients(Keep::Inputs));
+    Outcome::Ran
+}
+
+pub(crate) fn learns(target: &Target) -> Outcome {
+    let config = MoeConfig::standard(8, 16, 4)
+        .with_activation(Activation::Gelu)
+        .with_bias(true)
+        .with_shared(Some(SharedExpertConfig::new(8).with_sigmoid_gate(true)));
+    let device = target.burn().autodiff();
+    let mut layer = config.init(&device).unwrap();
+    let mut optimizer = AdamConfig::new().init();
+    let x = batch(&device, [64, 8], 1.0);
+    // Tokens in reverse order of their elements, squared.
+    let goal = x.clone().flip([1]).powi_scalar(2);
+    let error = |layer: &MoeLayer| -> Result<(Tensor<1>, Tensor<1>), Error> {
+        let out = layer.forward(x.clone())?;
+        let balance = out.losses()?.weighted(&LossWeights::default());
+        let error = (out.y - goal.clone()).powi_scalar(2).mean();
+        Ok((error.clone(), error + balance))
+    };
+    let (first, _) = error(&layer).unwrap();
+    for _ in 0..150 {
+        let (_, loss) = error(&layer).unwrap();
+        let grads = GradientsParams::from_grads(loss.backward(), &layer);
+        layer = optimizer.step(1e-2, layer, grads);
+    }
+    let (last, _) = error(&layer).unwrap();
+    let (first, last) = (floats(first)[0], floats(last)[0]);
+    assert!(last < first / 5.0, "the error went from {first} to {last}");
+    // A record holds all of it.
+    let fresh = config.init(&device).unwrap();
+    let loaded = fresh.load_record(layer.clone().into_record());
+    let y = |layer: &MoeLayer| floats(layer.valid().forward(x.clone().inner()).unwrap().y);
+    assert_eq!(y(&loaded), y(&layer));
+    Outcome::Ran
+}
+
+/// Weights of the other dtype keep learning, and running state stays f32.
+pub(crate) fn cast_keeps_training(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let layer = MoeConfig::adaptive(8, 8, 4).init(&device).unwrap();
+    let layer = layer.cast(DType::F16).unwrap().cast(DType::F32).unwrap();
+    let out = layer.forward(batch(&device, [9, 8], 1.0)).unwrap();
+    let grads = GradientsParams::from_grads(out.y.sum().backward(), &layer);
+    assert_eq!(grads.len(), 3);
+    if let Some(CapacityFactors::Variance(factors)) = &layer.factors {
+        assert_eq!(factors.factor.value_sync().dtype(), DType::F32);
+    }
+    let error = layer.cast(DType::F64).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape);
+    Outcome::Ran
+}
+
+/// `with_weights` takes what a router matrix and feed-forward experts need, and nothing else.
+pub(crate) fn weights_of_other_layers(target: &Target) -> Outcome {
+    let device = target.burn();
+    let config = MoeConfig::new(8, 6, 4);
+    let weights = config.init(&device).unwrap().weights().unwrap();
+    for router in [
+        RouterConfig::Switch(SwitchConfig::default()),
+        RouterConfig::SigmoidBias(Default::default()),
+        RouterConfig::ExpertChoice(Default::default()),
+    ] {
+        let layer = config.with_router(router).with_weights(weights.clone());
+        let got = layer.unwrap().weights().unwrap();
+        assert_eq!(floats(got.router), floats(weights.router.clone()));
+    }
+    let biased = RouterConfig::TopK(TopKConfig {
+        bias: true,
+        ..TopKConfig::default()
+    });
+    let layer = config.with_router(biased).init(&device).unwrap();
+    assert!(layer.weights().is_none(), "the bias would be lost");
+    for config in [
+        config.with_router(RouterConfig::Hash(Default::default())),
+        config.with_router(RouterConfig::Learned(Default::default())),
+        config.with_router(biased),
+        config.with_experts(moebius::moe::ExpertKind::Attention {
+            heads: 2,
+            causal: false,
+        }),
+    ] {
+        let error = config.with_weights(weights.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape);
+    }
+    Outcome::Ran
+}
+
+/// Fields can be replaced; what then doesn't fit is an error and not a kernel's read past its end.
+pub(crate) fn refuses_wrong_parts(target: &Target) -> Outcome {
+    let device = target.burn();
+    let config = MoeConfig::new(8, 6, 4);
+    let with = |config: MoeConfig| config.init(&device).unwrap();
+    let scheduled = config.with_factors(Some(FactorsConfig::load()));
+    let balanced = |experts| {
+        let config = MoeConfig::new(8, 6, experts);
+        with(config.with_router(RouterConfig::SigmoidBias(Default::default())))
+    };
+    let mut wrong = vec![with(config), with(scheduled), with(scheduled), balanced(4)];
+    wrong[0].router = balanced(4).router;
+    wrong[1].factors = None;
+    wrong[2].factors = with(MoeConfig {
+        experts: 3,
+        ..scheduled
+    })
+    .factors;
+    let (Router::SigmoidBias(router), Router::SigmoidBias(short)) =
+        (&mut wrong[3].router, balanced(3).router)
+    else {
+        panic!("they balance by a bias");
+    };
+    router.bias = short.bias;
+    let mut attending = with(config);
+    attending.experts = with(config.with_experts(moebius::moe::ExpertKind::Attention {
+        heads: 2,
+        causal: false,
+    }))
+    .experts;
+    wrong.push(attending);
+    for (follow, headroom) in [
+        (Follow::new(0.5, 4.0, 0.25), 1.25),
+        (Follow::new(f64::NAN, 0.25, 4.0), 1.25),
+        (Follow::new(0.5, 0.25, 4.0), f64::NAN),
+    ] {
+        let error = ExpertScheduler::new(4, follow, headroom, &device).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape);
+    }
+    for (at, layer) in wrong.iter().enumerate() {
+        let error = layer.forward(batch(&device, [5, 8], 1.0)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape, "{at}: {error}");
+    }
+    Outcome::Ran
+}
+
+/// A configuration survives JSON, and what it leaves out has its default.
+pub(crate) fn configurations_are_data(_: &Target) -> Outcome {
+    let routers = [
+        RouterConfig::default(),
+        RouterConfig::Switch(SwitchConfig::default()),
+        RouterConfig::Hash(Default::default()),
+        RouterConfig::Learned(Default::default()),
+        RouterConfig::Dynamic(Default::default()),
+        RouterConfig::SigmoidBias(Default::default()),
+        RouterConfig::ExpertChoice(Default::default()),
+    ];
+    for router in routers {
+        let config = MoeConfig::standard(8, 6, 4)
+            .with_router(router)
+            .with_experts(moebius::moe::ExpertKind::lora())
+            .with_factors(Some(FactorsConfig::load()))
+            .with_shared(Some(SharedExpertConfig::new(3)));
+        let json = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<MoeConfig>(&json).unwrap(), config);
+    }
+    let short = r#"{"hidden": 8, "inter": 6, "experts": 4, "activation": "relu",
+        "router": {"kind": "hash", "seed": 3}}"#;
+    let want = MoeConfig::new(8, 6, 4).with_router(RouterConfig::Hash(moebius::moe::HashConfig {
+        seed: 3,
+        ..Default::default()
+    }));
+    assert_eq!(serde_json::from_str::<MoeConfig>(short).unwrap(), want);
+    let learned = moebius::moe::LearnedConfig::default();
+    assert_eq!((learned.width, learned.layers), (512, 2));
+    let unknown = short.replace("seed", "salt");
+    assert!(serde_json::from_str::<MoeConfig>(&unknown).is_err());
+    Outcome::Ran
+}

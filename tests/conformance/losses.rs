@@ -1,0 +1,306 @@
+//! Balance losses and load statistics: at uniform, at collapse, under masks, and against PyTorch.
+
+use crate::Outcome;
+use crate::cases::Case;
+use burn::tensor::{Bool, Int, Tensor, TensorData};
+use moebius::ErrorKind;
+use moebius::moe::{LoadStatistics, LossWeights, Losses, RouteConfig, Routing, Score, route};
+use moebius_tests::data::Rng;
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::assert_close;
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
+}
+
+fn routed(
+    device: &burn::tensor::Device,
+    logits: &[f32],
+    experts: usize,
+    config: RouteConfig,
+) -> Routing {
+    let shape = [logits.len() / experts, experts];
+    let logits = Tensor::<2>::from_data(TensorData::new(logits.to_vec(), shape), device);
+    route(logits, None, &config).unwrap()
+}
+
+fn top(top_k: usize) -> RouteConfig {
+    RouteConfig {
+        top_k,
+        ..RouteConfig::default()
+    }
+}
+
+fn close(what: &str, got: Tensor<1>, want: f64) {
+    let got = floats(got);
+    let error = (f64::from(got[0]) - want).abs();
+    assert!(got.len() == 1 && error < 1e-5, "{what}: {got:?} for {want}");
+}
+
+/// 8 experts, each the first of 8 of 64 tokens and the next best of 8 more, all other logits 0.
+fn balanced() -> Vec<f32> {
+    let mut logits = vec![0.0; 64 * 8];
+    for t in 0..64 {
+        logits[t * 8 + t % 8] = 2.0;
+        logits[t * 8 + (t + 1) % 8] = 1.0;
+    }
+    logits
+}
+
+pub(crate) fn uniform(target: &Target) -> Outcome {
+    for score in [Score::Softmax, Score::Sigmoid] {
+        for top_k in [1, 2, 8] {
+            let config = RouteConfig {
+                score,
+                ..top(top_k)
+            };
+            let routing = routed(&target.burn(), &balanced(), 8, config);
+            for groups in [1, 2, 8] {
+                let losses = routing.losses(groups).unwrap();
+                close("switch", losses.switch, 1.0);
+                close("gshard", losses.gshard, 1.0);
+                close("entropy", losses.entropy, 0.0);
+            }
+        }
+    }
+    // (ln 8)² of zero logits.
+    let zero = routed(&target.burn(), &[0.0; 80], 8, top(2));
+    close("z", zero.losses(1).unwrap().z, 4.324_077_1);
+    Outcome::Ran
+}
+
+pub(crate) fn collapse(target: &Target) -> Outcome {
+    let mut logits = vec![0.0; 32 * 8];
+    for t in 0..32 {
+        logits[t * 8 + 5] = 60.0;
+    }
+    let losses = routed(&target.burn(), &logits, 8, top(1))
+        .losses(4)
+        .unwrap();
+    close("switch", losses.switch, 8.0);
+    close("gshard", losses.gshard, 8.0);
+    close("entropy", losses.entropy, 1.0);
+    close("z", losses.z, 3600.0);
+    let one = routed(&target.burn(), &[1.5; 7], 1, top(1))
+        .losses(1)
+        .unwrap();
+    close("entropy of one expert", one.entropy, 0.0);
+    Outcome::Ran
+}
+
+pub(crate) fn as_pytorch(target: &Target) -> Outcome {
+    let case = Case::read("balance_losses");
+    let top_k = case.params()["top_k"].as_u64().unwrap() as usize;
+    let logits = case.floats("in.logits");
+    let routing = routed(&target.burn(), &logits, 8, top(top_k));
+    let losses = routing.losses(1).unwrap();
+    for (name, loss) in [
+        ("switch", losses.switch),
+        ("gshard", losses.gshard),
+        ("entropy", losses.entropy),
+        ("z", losses.z),
+    ] {
+        let want = f64::from(case.floats(&format!("out.{name}"))[0]);
+        close(name, loss, want);
+    }
+    let statistics = LoadStatistics::read(routing.load().unwrap()).unwrap();
+    let utilization: Vec<f32> = statistics.utilization.iter().map(|u| *u as f32).collect();
+    let want = case.floats("out.utilization");
+    let want: Vec<f64> = want.iter().map(|u| f64::from(*u)).collect();
+    assert_close("utilization", &utilization, &want, 1e-6);
+    Outcome::Ran
+}
+
+/// The losses in f64 from the device's probabilities.
+fn reference(routing: &Routing, groups: usize) -> [f64; 4] {
+    let [tokens, experts] = routing.probs.dims();
+    let probs: Vec<f64> = floats(routing.probs.clone())
+        .chunks(experts)
+        .flat_map(|row| {
+            let sum: f64 = row.iter().map(|p| f64::from(*p)).sum();
+            row.iter().map(move |p| f64::from(*p) / sum)
+        })
+        .collect();
+    let mean = |range: std::ops::Range<usize>, e: usize| {
+        let len = range.len() as f64;
+        range.map(|t| probs[t * experts + e]).sum::<f64>() / len
+    };
+    let indices: Vec<i64> = routing.indices.clone().into_data().iter().collect();
+    let share =
+        |e: usize| indices.iter().filter(|i| **i == e as i64).count() as f64 / indices.len() as f64;
+    let each = || 0..experts;
+    let switch = each().map(|e| share(e) * mean(0..tokens, e)).sum::<f64>();
+    let size = tokens / groups;
+    let mut gshard = 0.0;
+    for group in 0..groups {
+        let range = group * size..(group + 1) * size;
+        for e in each() {
+            let first = range.clone().filter(|t| {
+                let row = &probs[t * experts..(t + 1) * experts];
+                (0..experts)
+                    .all(|other| row[e] > row[other] || (row[e] == row[other] && e <= other))
+            });
+            gshard += first.count() as f64 / size as f64 * mean(range.clone(), e);
+        }
+    }
+    let q = |e| mean(0..tokens, e);
+    let entropy: f64 = each()
+        .map(|e| if q(e) > 0.0 { -q(e) * q(e).ln() } else { 0.0 })
+        .sum();
+    let lse = floats(routing.logsumexp.clone());
+    let z = lse.iter().map(|l| f64::from(*l).powi(2)).sum::<f64>() / tokens as f64;
+    let e = experts as f64;
+    [
+        e * switch,
+        e * gshard / groups as f64,
+        (e.ln() - entropy) / e.ln(),
+        z,
+    ]
+}
+
+fn check(losses: Losses, want: [f64; 4]) {
+    let got = [losses.switch, losses.gshard, losses.entropy, losses.z];
+    for ((name, got), want) in ["switch", "gshard", "entropy", "z"]
+        .into_iter()
+        .zip(got)
+        .zip(want)
+    {
+        close(name, got, want);
+    }
+}
+
+pub(crate) fn groups_and_masks(target: &Target) -> Outcome {
+    let device = target.burn();
+    let logits = Rng::new(3).vec(48 * 6, 2.0);
+    let logits = Tensor::<2>::from_data(TensorData::new(logits, [48, 6]), &device);
+    let mask = [true, false, true, true, false, true];
+    let mask = Tensor::<1, Bool>::from_data(TensorData::from(&mask[..]), &device);
+    for mask in [None, Some(mask)] {
+        for groups in [1, 3, 48] {
+            let routing = route(logits.clone(), mask.clone(), &top(2)).unwrap();
+            check(routing.losses(groups).unwrap(), reference(&routing, groups));
+        }
+    }
+    let routing = route(logits, None, &top(2)).unwrap();
+    for groups in [0, 5] {
+        let error = routing.losses(groups).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape);
+    }
+    let none = route(Tensor::zeros([0, 6], &device), None, &top(2)).unwrap();
+    check(none.losses(1).unwrap(), [0.0; 4]);
+    Outcome::Ran
+}
+
+/// The gradient of a balance loss pushes an overloaded expert's logits down and the others' up.
+/// With every expert masked there is nothing to balance, and nothing to learn from.
+pub(crate) fn nothing_available(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let logits = Tensor::<2>::from_data(TensorData::new(balanced(), [64, 8]), &device);
+    let logits = logits.require_grad();
+    let mask = Tensor::<1, Bool>::from_data([false; 8], &device);
+    let losses = route(logits.clone(), Some(mask), &top(2)).unwrap();
+    let losses = losses.losses(1).unwrap();
+    for loss in [&losses.switch, &losses.gshard, &losses.entropy, &losses.z] {
+        close("nothing", loss.clone(), 0.0);
+    }
+    let sum = losses.switch + losses.gshard + losses.entropy + losses.z;
+    let gradient = floats(logits.grad(&sum.backward()).unwrap());
+    assert!(gradient.iter().all(|g| *g == 0.0), "{gradient:?}");
+    Outcome::Ran
+}
+
+pub(crate) fn gradients_balance(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let mut logits = Rng::new(4).vec(40 * 4, 0.5);
+    logits.iter_mut().step_by(4).for_each(|l| *l += 2.0);
+    let logits = Tensor::<2>::from_data(TensorData::new(logits, [40, 4]), &device).require_grad();
+    // A backward pass consumes its graph.
+    let losses = || {
+        let routing = route(logits.clone(), None, &top(1)).unwrap();
+        routing.losses(2).unwrap()
+    };
+    for (name, loss) in [
+        ("switch", losses().switch),
+        ("gshard", losses().gshard),
+        ("entropy", losses().entropy),
+    ] {
+        let gradient = floats(logits.grad(&loss.backward()).unwrap());
+        for e in 0..4 {
+            let sum: f32 = gradient.iter().skip(e).step_by(4).sum();
+            assert_eq!(sum > 0.0, e == 0, "{name}: expert {e} gets {sum}");
+        }
+    }
+    // d z / d logits = 2 · lse · softmax / T.
+    let gradient = floats(logits.grad(&losses().z.backward()).unwrap());
+    let routing = route(logits, None, &top(1)).unwrap();
+    let (lse, probs) = (floats(routing.logsumexp), floats(routing.probs));
+    let want: Vec<f64> = probs
+        .iter()
+        .enumerate()
+        .map(|(at, p)| 2.0 * f64::from(lse[at / 4]) * f64::from(*p) / 40.0)
+        .collect();
+    assert_close("z", &gradient, &want, 1e-5);
+    Outcome::Ran
+}
+
+pub(crate) fn weighted_sum(target: &Target) -> Outcome {
+    let routing = routed(&target.burn(), &Rng::new(5).vec(64, 2.0), 8, top(2));
+    let losses = routing.losses(1).unwrap();
+    let [switch, gshard, entropy, z] = reference(&routing, 1);
+    close(
+        "default",
+        losses.weighted(&LossWeights::default()),
+        0.01 * switch + 0.001 * z,
+    );
+    let all = LossWeights {
+        switch: 1.0,
+        gshard: 2.0,
+        entropy: 3.0,
+        z: 0.5,
+    };
+    let want = switch + 2.0 * gshard + 3.0 * entropy + 0.5 * z;
+    close("all", losses.weighted(&all), want);
+    let none = LossWeights {
+        switch: 0.0,
+        gshard: 0.0,
+        entropy: 0.0,
+        z: 0.0,
+    };
+    close("none", losses.weighted(&none), 0.0);
+    Outcome::Ran
+}
+
+pub(crate) fn statistics(target: &Target) -> Outcome {
+    let read = |counts: &[i32]| {
+        let load = Tensor::<1, Int>::from_data(TensorData::from(counts), &target.burn());
+        LoadStatistics::read(load).unwrap()
+    };
+    let even = read(&[6; 8]);
+    assert_eq!(even.counts, [6; 8]);
+    assert_eq!(even.utilization, [0.125; 8]);
+    let figures = |s: &LoadStatistics| {
+        [
+            s.coefficient_of_variation,
+            s.max_over_mean,
+            s.min_over_mean,
+            s.assignment_entropy,
+        ]
+    };
+    let near = |got: [f64; 4], want: [f64; 4]| {
+        let close = got.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-12);
+        assert!(close, "{got:?} for {want:?}");
+    };
+    near(figures(&even), [0.0, 1.0, 1.0, 8f64.ln()]);
+    near(figures(&read(&[0, 0, 20, 0])), [2.0, 4.0, 0.0, 0.0]);
+    // Mean 2, deviations −1, 1, 0: unbiased variance 1.
+    let uneven = figures(&read(&[1, 3, 2]));
+    let entropy =
+        -(1.0f64 / 6.0 * (1.0f64 / 6.0).ln() + 0.5 * 0.5f64.ln() + (1.0f64 / 3.0).ln() / 3.0);
+    near(uneven, [0.5, 1.5, 0.5, entropy]);
+    near(figures(&read(&[0, 0])), [0.0; 4]);
+    near(figures(&read(&[9])), [0.0, 1.0, 1.0, 0.0]);
+    let counted = routed(&target.burn(), &balanced(), 8, top(2));
+    let statistics = LoadStatistics::read(counted.load().unwrap()).unwrap();
+    assert_eq!(statistics.counts, [16; 8]);
+    Outcome::Ran
+}

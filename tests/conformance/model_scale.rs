@@ -1,0 +1,110 @@
+//! Layers as large as those of models in use: Qwen3-30B-A3B's 128 experts of 2048 × 768, 8 a token.
+
+use crate::Outcome;
+use crate::moe_layer::floats;
+use burn::tensor::{DType, Distribution, Int, Tensor};
+use moebius::ErrorKind;
+use moebius::moe::{Activation, MoeConfig, MoeLayer, MoeOutput, MoeWeights};
+use moebius_device::{DeviceKind, Runtime};
+use moebius_shaders::Element;
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::{assert_close, rel_l2};
+
+const HIDDEN: usize = 2048;
+const INTER: usize = 768;
+const EXPERTS: usize = 128;
+const TOP_K: usize = 8;
+
+/// 1.2 GB of weights, made in their own type: f32 first would take three times as much.
+fn layer(target: &Target, dtype: DType) -> MoeLayer {
+    let device = target.burn();
+    fn uniform<const D: usize>(
+        shape: [usize; D],
+        device: &burn::tensor::Device,
+        dtype: DType,
+    ) -> Tensor<D> {
+        let bound = (3.0 / shape[D - 1] as f64).sqrt();
+        Tensor::random(shape, Distribution::Uniform(-bound, bound), (device, dtype))
+    }
+    let weights = MoeWeights {
+        router: uniform([EXPERTS, HIDDEN], &device, dtype),
+        w_in: uniform([EXPERTS, 2 * INTER, HIDDEN], &device, dtype),
+        b_in: None,
+        w_out: uniform([EXPERTS, HIDDEN, INTER], &device, dtype),
+        b_out: None,
+    };
+    let config = MoeConfig::new(HIDDEN, INTER, EXPERTS)
+        .with_top_k(TOP_K)
+        .with_gated(true)
+        .with_activation(Activation::Silu);
+    config.with_weights(weights).unwrap()
+}
+
+/// Checks the outputs of a few tokens in f64, given the device's choice of experts.
+fn check(layer: &MoeLayer, x: &Tensor<2>, out: &MoeOutput<2>) {
+    let weights = layer.weights().unwrap();
+    let matrix = |stack: &Tensor<3>, e: usize| floats(stack.clone().narrow(0, e, 1));
+    for token in [0, x.dims()[0] / 2, x.dims()[0] - 1] {
+        let row = |tensor: &Tensor<2>| floats(tensor.clone().narrow(0, token, 1));
+        let chosen: Tensor<2, Int> = out.routing.indices.clone().narrow(0, token, 1);
+        let chosen: Vec<i64> = chosen.into_data().iter::<i64>().collect();
+        let x = row(x);
+        let mut want = vec![0.0; HIDDEN];
+        for (e, weight) in chosen.iter().zip(row(&out.routing.weights)) {
+            let (w_in, w_out) = (
+                matrix(&weights.w_in, *e as usize),
+                matrix(&weights.w_out, *e as usize),
+            );
+            let dot = |row: &[f32], with: &[f64]| -> f64 {
+                row.iter().zip(with).map(|(a, b)| f64::from(*a) * b).sum()
+            };
+            let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+            let pre: Vec<f64> = w_in.chunks(HIDDEN).map(|row| dot(row, &x)).collect();
+            let silu = |x: f64| Activation::Silu.reference(x);
+            let hidden: Vec<f64> = (0..INTER).map(|c| silu(pre[c]) * pre[INTER + c]).collect();
+            for (sum, row) in want.iter_mut().zip(w_out.chunks(INTER)) {
+                *sum += f64::from(weight) * dot(row, &hidden);
+            }
+        }
+        assert_close("y", &row(&out.y), &want, rel_l2(Element::F16));
+    }
+}
+
+fn run(target: &Target, tokens: usize) -> Outcome {
+    let device = target.burn();
+    let probe = MoeConfig::new(8, 8, 1).with_top_k(1).init(&device).unwrap();
+    if let Err(error) = probe.plan(1, DType::F16, &device) {
+        return Outcome::Unsupported(error.to_string());
+    }
+    let layer = layer(target, DType::F16);
+    let normal = Distribution::Normal(0.0, 1.0);
+    let x = Tensor::<2>::random([tokens, HIDDEN], normal, (&device, DType::F16));
+    match layer.forward(x.clone()) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            Outcome::Unsupported(error.to_string())
+        }
+        out => {
+            check(&layer, &x, &out.unwrap());
+            Outcome::Ran
+        }
+    }
+}
+
+pub(crate) fn few_tokens_f16(target: &Target) -> Outcome {
+    run(target, 16)
+}
+
+/// 309 GFLOP: a second on two CPU cores, minutes on a software adapter.
+pub(crate) fn many_tokens_f16(target: &Target) -> Outcome {
+    if slow(target) {
+        return Outcome::Unsupported("a software adapter takes minutes".into());
+    }
+    run(target, 4096)
+}
+
+/// Whether the target draws its speed from a CPU that emulates a GPU.
+pub(crate) fn slow(target: &Target) -> bool {
+    let capability = target.capability();
+    capability.kind == DeviceKind::Cpu
+        && matches!(capability.runtime, Runtime::Wgpu | Runtime::Vulkan)
+}

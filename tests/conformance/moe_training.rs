@@ -1,0 +1,272 @@
+//! Gradients of the whole layer through Burn's autodiff against the f64 oracles, given the device's
+//! own choice of experts.
+
+use crate::Outcome;
+use crate::moe_layer::{Fixture, config, fixture, floats};
+use burn::tensor::{DType, Gradients, Tensor, TensorData};
+use moebius::ErrorKind;
+use moebius::moe::{
+    Activation, Capacity, Keep, MoeConfig, MoeLayer, MoeOutput, MoeWeights, Router,
+};
+use moebius_shaders::{Element, moe, routing};
+use moebius_tests::data::Rng;
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::{assert_close, gradient_rel_l2};
+
+/// One backward pass: what went in, what came out.
+struct Pass {
+    layer: MoeLayer,
+    x: Tensor<2>,
+    dy: Vec<f64>,
+    out: MoeOutput<2>,
+    gradients: Gradients,
+}
+
+fn recording(fixture: &Fixture) -> MoeLayer {
+    fn tracked<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+        tensor.autodiff().require_grad()
+    }
+    let weights = fixture.layer.weights().unwrap();
+    let weights = MoeWeights {
+        router: tracked(weights.router),
+        w_in: tracked(weights.w_in),
+        b_in: weights.b_in.map(tracked),
+        w_out: tracked(weights.w_out),
+        b_out: weights.b_out.map(tracked),
+    };
+    fixture.config.with_weights(weights).unwrap()
+}
+
+impl Pass {
+    /// Σ y ∘ dy backward; `None` with the refusal.
+    fn run(fixture: &Fixture, target: &Target, tokens: usize) -> Result<Self, Outcome> {
+        let layer = recording(fixture);
+        let x = fixture.batch(target, tokens, 7).autodiff().require_grad();
+        let dy = Rng::new(9).vec(tokens * fixture.config.hidden, 1.0);
+        let data = TensorData::new(dy, [tokens, fixture.config.hidden]);
+        let device = target.burn().autodiff();
+        let dy =
+            Tensor::<2>::from_data(data.convert_dtype(fixture.dtype), (&device, fixture.dtype));
+        let out = match layer.forward(x.clone()) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                return Err(Outcome::Unsupported(error.to_string()));
+            }
+            out => out.unwrap(),
+        };
+        let gradients = (out.y.clone() * dy.clone()).sum().backward();
+        let dy = floats(dy).iter().map(|dy| f64::from(*dy)).collect();
+        Ok(Self {
+            layer,
+            x,
+            dy,
+            out,
+            gradients,
+        })
+    }
+
+    fn gradient<const D: usize>(&self, of: &Tensor<D>) -> Vec<f32> {
+        floats(of.grad(&self.gradients).unwrap())
+    }
+
+    /// Compares every gradient with the oracles.
+    fn check(&self, element: Element) {
+        let weights = self.layer.weights().unwrap();
+        let tokens = self.x.dims()[0];
+        let problem = self.layer.problem(tokens, self.x.dtype()).unwrap();
+        let logits = floats(self.out.routing.logits.clone());
+        let routed = routing::reference(&problem.routing, &logits, None);
+        let (x, w_in, w_out) = (
+            floats(self.x.clone()),
+            floats(weights.w_in.clone()),
+            floats(weights.w_out.clone()),
+        );
+        let b_in = weights.b_in.clone().map(floats);
+        let b_out = weights.b_out.clone().map(floats);
+        let inputs = moe::ReferenceInputs {
+            x: &x,
+            indices: &routed.indices,
+            weights: &routed.weights,
+            w_in: &w_in,
+            b_in: b_in.as_deref(),
+            w_out: &w_out,
+            b_out: b_out.as_deref(),
+        };
+        let want = moe::reference_backward(&problem, &inputs, &self.dy);
+        let router = floats(weights.router.clone());
+        let (dx, drouter) = through_router(&problem.routing, &x, &router, &logits, &want);
+        let tolerance = gradient_rel_l2(element);
+        let close = |what, got: Vec<f32>, want: &[f64]| assert_close(what, &got, want, tolerance);
+        close("dx", self.gradient(&self.x), &dx);
+        close("d router", self.gradient(&weights.router), &drouter);
+        close("d w_in", self.gradient(&weights.w_in), &want.w_in);
+        close("d w_out", self.gradient(&weights.w_out), &want.w_out);
+        if let (Some(b_in), Some(b_out)) = (&weights.b_in, &weights.b_out) {
+            close("d b_in", self.gradient(b_in), &want.b_in);
+            close("d b_out", self.gradient(b_out), &want.b_out);
+        }
+    }
+}
+
+/// dx and dWg when the gradient of the router weights goes on through the choice.
+fn through_router(
+    problem: &routing::Problem,
+    x: &[f32],
+    router: &[f32],
+    logits: &[f32],
+    experts: &moe::ReferenceGradients,
+) -> (Vec<f64>, Vec<f64>) {
+    let (e, h) = (problem.experts(), x.len() / problem.tokens());
+    let routed = routing::reference(problem, logits, None);
+    let (mut dx, mut dw) = (experts.x.clone(), vec![0.0; e * h]);
+    for t in 0..problem.tokens() {
+        let slots = t * problem.top_k()..(t + 1) * problem.top_k();
+        let weights = &routed.weights[slots.clone()];
+        let dot: f64 = weights
+            .iter()
+            .zip(&experts.weights[slots.clone()])
+            .map(|(w, d)| w * d)
+            .sum();
+        for (slot, weight) in slots.zip(weights) {
+            let expert = routed.indices[slot] as usize;
+            let dlogit = weight * (experts.weights[slot] - dot);
+            for i in 0..h {
+                dx[t * h + i] += dlogit * f64::from(router[expert * h + i]);
+                dw[expert * h + i] += dlogit * f64::from(x[t * h + i]);
+            }
+        }
+    }
+    (dx, dw)
+}
+
+fn check(target: &Target, config: MoeConfig, dtype: DType, tokens: usize) -> Outcome {
+    let fixture = fixture(target, config, dtype);
+    let element = fixture.layer.problem(tokens, dtype).unwrap().element;
+    match Pass::run(&fixture, target, tokens) {
+        Err(refused) => refused,
+        Ok(pass) => {
+            pass.check(element);
+            Outcome::Ran
+        }
+    }
+}
+
+pub(crate) fn relu(target: &Target) -> Outcome {
+    Outcome::of([1, 2, 37, 300].map(|tokens| check(target, config(), DType::F32, tokens)))
+}
+
+pub(crate) fn gated_silu(target: &Target) -> Outcome {
+    let config = MoeConfig::new(40, 50, 3)
+        .with_top_k(3)
+        .with_gated(true)
+        .with_activation(Activation::Silu);
+    check(target, config, DType::F32, 65)
+}
+
+pub(crate) fn biases(target: &Target) -> Outcome {
+    let plain = MoeConfig::new(33, 47, 5).with_bias(true);
+    Outcome::of([
+        check(
+            target,
+            plain.with_activation(Activation::Gelu),
+            DType::F32,
+            70,
+        ),
+        check(
+            target,
+            plain.with_gated(true).with_activation(Activation::Mish),
+            DType::F32,
+            70,
+        ),
+    ])
+}
+
+pub(crate) fn capacity(target: &Target) -> Outcome {
+    Outcome::of([0.3, 1.0].map(|factor| {
+        let capacity = Some(Capacity::new(factor, 4).unwrap());
+        check(target, config().with_capacity(capacity), DType::F32, 100)
+    }))
+}
+
+/// What is kept for the backward pass changes its memory, not a bit of its results.
+pub(crate) fn keeping_less_changes_no_bit(target: &Target) -> Outcome {
+    let config = config().with_gated(true).with_bias(true);
+    let gradients = [Keep::FirstProduct, Keep::Inputs].map(|keep| {
+        let fixture = fixture(target, config.with_keep(keep), DType::F32);
+        let pass = Pass::run(&fixture, target, 90).unwrap_or_else(|_| panic!("f32 is refused"));
+        pass.check(Element::F32);
+        let weights = pass.layer.weights().unwrap();
+        [
+            pass.gradient(&weights.w_in),
+            pass.gradient(&weights.w_out),
+            pass.gradient(&pass.x),
+        ]
+    });
+    assert!(gradients[0] == gradients[1], "the gradients differ");
+    Outcome::Ran
+}
+
+pub(crate) fn repeats_bit_for_bit(target: &Target) -> Outcome {
+    let fixture = fixture(target, config().with_bias(true), DType::F32);
+    let run = || {
+        let pass = Pass::run(&fixture, target, 200).unwrap_or_else(|_| panic!("f32 is refused"));
+        let weights = pass.layer.weights().unwrap();
+        [
+            pass.gradient(&pass.x),
+            pass.gradient(&weights.router),
+            pass.gradient(&weights.w_in),
+            pass.gradient(&weights.w_out),
+            pass.gradient(&weights.b_in.unwrap()),
+            pass.gradient(&weights.b_out.unwrap()),
+        ]
+    };
+    let first = run();
+    for _ in 0..2 {
+        assert!(
+            run() == first,
+            "two backward passes of the same batch differ"
+        );
+    }
+    Outcome::Ran
+}
+
+/// Frozen experts still pass gradients on to x and the router, and have none of their own.
+pub(crate) fn frozen_experts(target: &Target) -> Outcome {
+    let fixture = fixture(target, config(), DType::F32);
+    let mut pass = Pass::run(&fixture, target, 40).unwrap_or_else(|_| panic!("f32 is refused"));
+    let whole = [
+        pass.gradient(&pass.x),
+        pass.gradient(&pass.layer.weights().unwrap().router),
+    ];
+    let mut layer = recording(&fixture);
+    layer.experts = burn::module::Module::no_grad(layer.experts);
+    let x = pass.x.clone().detach().require_grad();
+    let dims = x.dims();
+    let dy: Vec<f32> = pass.dy.iter().map(|dy| *dy as f32).collect();
+    let dy = Tensor::<2>::from_data(TensorData::new(dy, dims), &x.device());
+    let gradients = (layer.forward(x.clone()).unwrap().y * dy).sum().backward();
+    pass.gradients = gradients;
+    let Router::TopK(_) = &layer.router else {
+        panic!("the default router chooses the largest logits")
+    };
+    let weights = layer.weights().unwrap();
+    assert!(weights.w_in.grad(&pass.gradients).is_none());
+    assert!(pass.gradient(&x) == whole[0] && pass.gradient(&weights.router) == whole[1]);
+    Outcome::Ran
+}
+
+pub(crate) fn f16(target: &Target) -> Outcome {
+    half(target, DType::F16)
+}
+
+pub(crate) fn bf16(target: &Target) -> Outcome {
+    half(target, DType::BF16)
+}
+
+fn half(target: &Target, dtype: DType) -> Outcome {
+    let layer = config().init(&target.burn()).unwrap();
+    if let Err(error) = layer.plan(8, dtype, &target.burn()) {
+        return Outcome::Unsupported(error.to_string());
+    }
+    let config = config().with_gated(true).with_bias(true);
+    check(target, config.with_activation(Activation::Silu), dtype, 50)
+}

@@ -1,0 +1,599 @@
+//! Every router: its rule against plain Rust, its gradients, its state, and masks.
+
+use crate::Outcome;
+use burn::module::Module;
+use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
+use moebius::ErrorKind;
+use moebius::moe::{
+    Capacity, DynamicConfig, ExpertChoiceConfig, Follow, Groups, HashConfig, HashKey,
+    LearnedConfig, LoadStatistics, MoeConfig, RouteConfig, Router, RouterConfig, Routing, Score,
+    SigmoidBiasConfig, SwitchConfig, TopKConfig,
+};
+use moebius_shaders::{Element, routing};
+use moebius_tests::data::Rng;
+use moebius_tests::gradients::{filled, parameters, with_values};
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::assert_close;
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
+}
+
+fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
+    tensor.into_data().iter::<i64>().collect()
+}
+
+fn matrix(values: &[f32], shape: [usize; 2], device: &burn::tensor::Device) -> Tensor<2> {
+    let options = (device, DType::F32);
+    Tensor::from_data(TensorData::new(values.to_vec(), shape), options)
+}
+
+fn mask(available: &[bool], device: &burn::tensor::Device) -> Tensor<1, Bool> {
+    Tensor::from_data(TensorData::from(available), device)
+}
+
+const TOKENS: usize = 45;
+const HIDDEN: usize = 24;
+const EXPERTS: usize = 8;
+
+fn batch(seed: u64) -> Vec<f32> {
+    Rng::new(seed).vec(TOKENS * HIDDEN, 1.5)
+}
+
+/// One of each, with nothing random.
+fn routers() -> Vec<RouterConfig> {
+    let grouped = RouteConfig {
+        groups: Some(Groups {
+            count: 4,
+            chosen: 2,
+        }),
+        scale: 2.5,
+        score: Score::Sigmoid,
+        ..RouteConfig::default()
+    };
+    vec![
+        RouterConfig::default(),
+        RouterConfig::Switch(SwitchConfig { jitter: 0.0 }),
+        RouterConfig::Hash(HashConfig::default()),
+        RouterConfig::Learned(LearnedConfig {
+            width: 20,
+            ..LearnedConfig::default()
+        }),
+        RouterConfig::Dynamic(DynamicConfig::default()),
+        RouterConfig::SigmoidBias(SigmoidBiasConfig {
+            route: grouped,
+            ..SigmoidBiasConfig::default()
+        }),
+        RouterConfig::ExpertChoice(ExpertChoiceConfig::default()),
+    ]
+}
+
+fn router(target: &Target, config: RouterConfig) -> Router {
+    let router = config.init(HIDDEN, EXPERTS, &target.burn()).unwrap();
+    filled(router, 7, 0.4)
+}
+
+fn run(target: &Target, router: &Router, x: &[f32], available: Option<&[bool]>) -> Routing {
+    let device = router.devices();
+    let device = device.first().cloned().unwrap_or_else(|| target.burn());
+    let x = matrix(x, [x.len() / HIDDEN, HIDDEN], &device);
+    router
+        .forward(x, available.map(|a| mask(a, &device)))
+        .unwrap()
+}
+
+/// What the router would choose by these logits.
+fn chosen(route: RouteConfig, logits: &[f32], available: Option<&[bool]>) -> routing::Routed {
+    let tokens = logits.len() / EXPERTS;
+    let problem = routing::Problem::new(tokens, EXPERTS, route.top_k).unwrap();
+    let problem = problem.with_score(route.score, route.renormalize);
+    routing::reference(&problem, logits, available)
+}
+
+fn same_choice(got: &Routing, want: &routing::Routed) {
+    let want_indices: Vec<i64> = want.indices.iter().map(|i| i64::from(*i)).collect();
+    assert_eq!(integers(got.indices.clone()), want_indices);
+    let weights = floats(got.weights.clone());
+    assert_close("weights", &weights, &want.weights, 1e-5);
+    let probs = floats(got.probs.clone());
+    assert_close("probs", &probs, &want.probs, 1e-5);
+}
+
+pub(crate) fn switch_keeps_the_raw_probability(target: &Target) -> Outcome {
+    let config = RouterConfig::Switch(SwitchConfig::default());
+    let router = router(target, config);
+    let x = batch(1);
+    let quiet = run(target, &router, &x, None);
+    assert_eq!(quiet.indices.dims(), [TOKENS, 1]);
+    let probs = floats(quiet.probs);
+    let largest = probs
+        .chunks(EXPERTS)
+        .map(|row| row.iter().copied().fold(0.0, f32::max));
+    assert_eq!(floats(quiet.weights), largest.collect::<Vec<_>>());
+    // In training every logit is off by at most 1 %, and they aren't all off alike.
+    let jittered = floats(run(target, &router.train(), &x, None).logits);
+    let logits = floats(quiet.logits);
+    let ratios: Vec<f32> = jittered.iter().zip(&logits).map(|(a, b)| a / b).collect();
+    assert!(
+        ratios.iter().all(|r| (0.9899..1.0101).contains(r)),
+        "{ratios:?}"
+    );
+    assert!(ratios.iter().any(|r| *r > 1.005) && ratios.iter().any(|r| *r < 0.995));
+    Outcome::Ran
+}
+
+pub(crate) fn noise_and_dropout_only_in_training(target: &Target) -> Outcome {
+    let noisy = RouterConfig::TopK(TopKConfig {
+        noise_std: 0.5,
+        ..TopKConfig::default()
+    });
+    let x = batch(2);
+    let router_ = router(target, noisy);
+    let quiet = floats(run(target, &router_, &x, None).logits);
+    assert_eq!(floats(run(target, &router_, &x, None).logits), quiet);
+    let noise = floats(run(target, &router_.train(), &x, None).logits);
+    let noise: Vec<f64> = noise
+        .iter()
+        .zip(&quiet)
+        .map(|(a, b)| f64::from(a - b))
+        .collect();
+    let mean = noise.iter().sum::<f64>() / noise.len() as f64;
+    let deviation = noise.iter().map(|n| (n - mean).powi(2)).sum::<f64>() / noise.len() as f64;
+    // 360 draws of a normal: their deviation is good to 4 %, their mean to 0.03.
+    assert!(
+        mean.abs() < 0.12 && (deviation.sqrt() - 0.5).abs() < 0.1,
+        "{mean} {deviation}"
+    );
+
+    let dropping = RouterConfig::TopK(TopKConfig {
+        dropout: 0.5,
+        ..TopKConfig::default()
+    });
+    let dropping = router(target, dropping);
+    assert_eq!(floats(run(target, &dropping, &x, None).logits), quiet);
+    assert_ne!(
+        floats(run(target, &dropping.train(), &x, None).logits),
+        quiet
+    );
+    Outcome::Ran
+}
+
+pub(crate) fn hash_is_the_reference(target: &Target) -> Outcome {
+    let available = [true, false, true, true, true, false, true, true];
+    let x = batch(3);
+    for key in [HashKey::Content, HashKey::Position { sequence: 15 }] {
+        for (top_k, mask) in [(1, None), (2, Some(&available[..])), (7, Some(&available))] {
+            let config = HashConfig {
+                top_k,
+                key,
+                seed: 99,
+            };
+            let got = run(
+                target,
+                &router(target, RouterConfig::Hash(config)),
+                &x,
+                mask,
+            );
+            let key = match key {
+                HashKey::Content => routing::HashKey::Content {
+                    hidden: x.len() / TOKENS,
+                    element: Element::F32,
+                },
+                HashKey::Position { sequence } => routing::HashKey::Position { sequence },
+            };
+            let routing = routing::Problem::new(TOKENS, EXPERTS, top_k).unwrap();
+            let problem = routing::HashProblem::new(routing, key).unwrap();
+            let (indices, weights) = routing::hash_reference(&problem, 99, &x, mask);
+            let got_indices: Vec<u32> = integers(got.indices).iter().map(|i| *i as u32).collect();
+            assert_eq!(got_indices, indices, "{key:?}, {top_k}");
+            assert_eq!(floats(got.weights), weights);
+            let mut probs = vec![0.0; TOKENS * EXPERTS];
+            for (slot, expert) in indices.iter().enumerate() {
+                if (*expert as usize) < EXPERTS {
+                    probs[slot / top_k * EXPERTS + *expert as usize] = 1.0 / top_k as f32;
+                }
+            }
+            assert_eq!(floats(got.probs), probs);
+            let left = mask.map_or(EXPERTS, |mask| mask.iter().filter(|a| **a).count());
+            let lse = f64::from(left as u32).ln();
+            assert_close("lse", &floats(got.logsumexp), &vec![lse; TOKENS], 1e-6);
+        }
+    }
+    Outcome::Ran
+}
+
+/// A product in f64: rows of `width`, weights \[out, width\].
+fn product(rows: &[f64], weight: &[f32], width: usize) -> Vec<f64> {
+    let row = |row: &[f64]| -> Vec<f64> {
+        let dot = |w: &[f32]| w.iter().zip(row).map(|(w, x)| f64::from(*w) * x).sum();
+        weight.chunks(width).map(dot).collect()
+    };
+    rows.chunks(width).flat_map(row).collect()
+}
+
+fn doubles(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|v| f64::from(*v)).collect()
+}
+
+/// act(rows · Wᵀ + b) of a router's linear layer.
+fn linear(rows: &[f64], router: &Router, path: &str, act: fn(f64) -> f64) -> Vec<f64> {
+    let of = |name: &str| {
+        let all = parameters(router);
+        let end = format!("{path}.{name}");
+        let found = all.into_iter().find(|p| p.path.ends_with(&end));
+        found.unwrap_or_else(|| panic!("{end}")).values
+    };
+    let (weight, bias) = (of("weight"), of("bias"));
+    let y = product(rows, &weight, weight.len() / bias.len());
+    let biased = y.iter().enumerate();
+    biased
+        .map(|(i, y)| act(y + f64::from(bias[i % bias.len()])))
+        .collect()
+}
+
+fn relu(x: f64) -> f64 {
+    x.max(0.0)
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+pub(crate) fn learned_is_an_mlp(target: &Target) -> Outcome {
+    let config = LearnedConfig {
+        width: 20,
+        layers: 2,
+        route: RouteConfig::default(),
+    };
+    let router = router(target, RouterConfig::Learned(config));
+    let x = batch(4);
+    let hidden = linear(&doubles(&x), &router, "layers.0", relu);
+    let hidden = linear(&hidden, &router, "layers.1", relu);
+    let Router::Learned(inner) = &router else {
+        panic!("the router is learned");
+    };
+    let logits = product(&hidden, &floats(inner.weight.val()), 20);
+    let got = run(target, &router, &x, None);
+    assert_close("logits", &floats(got.logits.clone()), &logits, 1e-5);
+    let route = RouteConfig::default();
+    same_choice(&got, &chosen(route, &floats(got.logits.clone()), None));
+    Outcome::Ran
+}
+
+pub(crate) fn dynamic_follows_its_formula(target: &Target) -> Outcome {
+    let config = DynamicConfig {
+        follow: Follow::new(0.25, 0.5, 2.0),
+        ..DynamicConfig::default()
+    };
+    let usage: Vec<f32> = (0..EXPERTS).map(|e| e as f32 / 20.0).collect();
+    let router = router(target, RouterConfig::Dynamic(config));
+    let router = with_values(router, "usage", &usage);
+    let router = with_values(router, "factors", &[1.0; EXPERTS]);
+    let x = batch(5);
+    let hidden = linear(&doubles(&x), &router, "demand_in", relu);
+    let demand = linear(&hidden, &router, "demand_out", sigmoid);
+    let matrix = floats(router.matrix().unwrap());
+    let mut logits = product(&doubles(&x), &matrix, HIDDEN);
+    for (at, logit) in logits.iter_mut().enumerate() {
+        let u = f64::from(usage[at % EXPERTS]);
+        *logit += demand[at / EXPERTS] * (1.0 - u) - 0.1 * u;
+    }
+    let got = run(target, &router, &x, None);
+    assert_close("logits", &floats(got.logits), &logits, 1e-5);
+    // Without training nothing moves.
+    let state = |router: &Router, name: &str| {
+        let all = parameters(router);
+        let found = all.into_iter().find(|p| p.path.ends_with(name));
+        found.unwrap_or_else(|| panic!("{name}")).values
+    };
+    assert_eq!(state(&router, "usage"), usage);
+    let trained = router.train();
+    let load = integers(run(target, &trained, &x, None).load().unwrap());
+    let slots = 2.0 * TOKENS as f64;
+    let want: Vec<f64> = (0..EXPERTS)
+        .map(|e| 0.75 * f64::from(usage[e]) + 0.25 * load[e] as f64 / slots)
+        .collect();
+    assert_close("usage", &state(&trained, "usage"), &want, 1e-6);
+    let want: Vec<f64> = load
+        .iter()
+        .map(|a| (0.75 + 0.25 * *a as f64 * EXPERTS as f64 / slots).clamp(0.5, 2.0))
+        .collect();
+    assert_close("factors", &state(&trained, "factors"), &want, 1e-6);
+    // Both bounds hold however long it trains on the same batch.
+    for _ in 0..60 {
+        drop(run(target, &trained, &x, None));
+    }
+    let factors = state(&trained, "factors");
+    assert!(
+        factors.iter().all(|f| (0.5..=2.0).contains(f)),
+        "{factors:?}"
+    );
+    Outcome::Ran
+}
+
+pub(crate) fn dynamic_capacities_reach_dispatch(target: &Target) -> Outcome {
+    let router = RouterConfig::Dynamic(DynamicConfig::default());
+    let config = MoeConfig::new(HIDDEN, 8, EXPERTS)
+        .with_router(router)
+        .with_capacity(Some(Capacity::new(1.0, 1).unwrap()));
+    let layer = filled(config.init(&target.burn()).unwrap(), 3, 0.4);
+    let x = matrix(&batch(6), [TOKENS, HIDDEN], &target.burn());
+    for factors in [[0.5f32; EXPERTS], [2.0; EXPERTS], {
+        let mut uneven = [0.5; EXPERTS];
+        uneven[2] = 2.0;
+        uneven
+    }] {
+        let layer = with_values(layer.clone(), "Dynamic.factors", &factors);
+        let out = layer.forward(x.clone()).unwrap();
+        let load = integers(out.routing.load().unwrap());
+        let even = 2.0 * TOKENS as f64 / EXPERTS as f64;
+        let dropped: i64 = load
+            .iter()
+            .zip(factors)
+            .map(|(a, f)| (a - (even * f64::from(f)).ceil() as i64).max(0))
+            .sum();
+        assert_eq!(integers(out.dropped_slots), [dropped], "{factors:?}");
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn sigmoid_bias_selects_but_does_not_weigh(target: &Target) -> Outcome {
+    let config = RouterConfig::SigmoidBias(SigmoidBiasConfig::default());
+    let router = with_values(router(target, config), "bias", &[0.0; EXPERTS]);
+    let x = batch(7);
+    let plain = run(target, &router, &x, None);
+    let route = SigmoidBiasConfig::default().route;
+    same_choice(&plain, &chosen(route, &floats(plain.logits.clone()), None));
+    let mut bias = [0.0; EXPERTS];
+    bias[3] = 5.0;
+    let biased = run(target, &with_values(router, "bias", &bias), &x, None);
+    let indices = integers(biased.indices);
+    assert!(indices.chunks(2).all(|pair| pair[0] == 3), "{indices:?}");
+    let (scores, weights) = (floats(biased.probs), floats(biased.weights));
+    for (t, pair) in indices.chunks(2).enumerate() {
+        let score = |k: usize| scores[t * EXPERTS + pair[k] as usize];
+        let sum = score(0) + score(1);
+        assert!((weights[2 * t] - score(0) / sum).abs() < 1e-5);
+        assert!((weights[2 * t + 1] - score(1) / sum).abs() < 1e-5);
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) -> Outcome {
+    let config = SigmoidBiasConfig {
+        rate: 0.01,
+        ..SigmoidBiasConfig::default()
+    };
+    let router = router(target, RouterConfig::SigmoidBias(config));
+    let router = with_values(router, "bias", &[0.0; EXPERTS]).train();
+    // All tokens lean the same way, so that the load starts uneven.
+    let x: Vec<f32> = batch(8).iter().map(|x| x + 1.0).collect();
+    let deviation = || {
+        let load = run(target, &router, &x, None).load().unwrap();
+        LoadStatistics::read(load).unwrap().coefficient_of_variation
+    };
+    let before = deviation();
+    let Router::SigmoidBias(inner) = &router else {
+        panic!("the router has a bias");
+    };
+    // One training forward moved every bias by the rate towards an even load, or not at all.
+    let first = floats(inner.bias.value_sync());
+    let load = integers(run(target, &router.valid(), &x, None).load().unwrap());
+    assert!(
+        first
+            .iter()
+            .all(|b| b.abs() < 1e-9 || (b.abs() - 0.01).abs() < 1e-6),
+        "{first:?} {load:?}"
+    );
+    for _ in 0..100 {
+        drop(run(target, &router, &x, None));
+    }
+    let after = deviation();
+    assert!(after < before / 2.0, "{before} became {after}");
+    // The explicit update: the busiest goes down, the idle up, a masked one stays.
+    let device = router.devices().remove(0);
+    let bias = floats(inner.bias.value_sync());
+    let load = Tensor::<1, Int>::from_ints([8, 0, 4, 4, 4, 4, 4, 0], &device);
+    let available = mask(&[true, true, true, true, true, true, true, false], &device);
+    inner.update_bias(load, Some(available)).unwrap();
+    let moved: Vec<f64> = floats(inner.bias.value_sync())
+        .iter()
+        .zip(&bias)
+        .map(|(new, old)| f64::from(new - old).signum() * f64::from((new - old).abs() > 1e-6))
+        .collect();
+    assert_eq!(moved, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    Outcome::Ran
+}
+
+/// The tokens an expert takes: the most probable, ties to the earlier.
+fn best_tokens(probs: &[f32], expert: usize, count: usize) -> Vec<usize> {
+    let tokens = probs.len() / EXPERTS;
+    let mut order: Vec<usize> = (0..tokens).collect();
+    order.sort_by(|a, b| probs[b * EXPERTS + expert].total_cmp(&probs[a * EXPERTS + expert]));
+    order.truncate(count);
+    order.sort();
+    order
+}
+
+pub(crate) fn expert_choice_takes_the_best(target: &Target) -> Outcome {
+    let available = [true, true, false, true, true, true, true, false];
+    for (factor, mask, count) in [
+        (2.0, None, 12),
+        (1.0, None, 6),
+        (0.01, None, 1),
+        (50.0, None, TOKENS),
+        // 2 · 12 tokens of the masked experts are shared by 6.
+        (2.0, Some(&available), 16),
+    ] {
+        let config = RouterConfig::ExpertChoice(ExpertChoiceConfig { factor });
+        let got = run(
+            target,
+            &router(target, config),
+            &batch(9),
+            mask.map(|m| &m[..]),
+        );
+        let (indices, probs) = (integers(got.indices), floats(got.probs));
+        let weights = floats(got.weights);
+        for e in 0..EXPERTS {
+            let taken: Vec<usize> = (0..TOKENS)
+                .filter(|t| indices[t * EXPERTS + e] == e as i64)
+                .collect();
+            let count = if mask.is_some_and(|m| !m[e]) {
+                0
+            } else {
+                count
+            };
+            assert_eq!(taken, best_tokens(&probs, e, count), "expert {e}, {factor}");
+            for t in 0..TOKENS {
+                let want = if taken.contains(&t) {
+                    (e as i64, probs[t * EXPERTS + e])
+                } else {
+                    (EXPERTS as i64, 0.0)
+                };
+                assert_eq!((indices[t * EXPERTS + e], weights[t * EXPERTS + e]), want);
+            }
+        }
+    }
+    Outcome::Ran
+}
+
+/// y of a layer whose experts choose, against a sum over what they chose.
+pub(crate) fn expert_choice_layer(target: &Target) -> Outcome {
+    let config = MoeConfig::new(HIDDEN, 16, EXPERTS)
+        .with_router(RouterConfig::ExpertChoice(ExpertChoiceConfig::default()));
+    let layer = filled(config.init(&target.burn()).unwrap(), 4, 0.4);
+    let device = target.burn();
+    let x = batch(10);
+    let out = layer
+        .forward(matrix(&x, [TOKENS, HIDDEN], &device))
+        .unwrap();
+    assert_eq!(integers(out.dropped_slots), [0]);
+    let weights = layer.weights().unwrap();
+    let (w_in, w_out) = (floats(weights.w_in), floats(weights.w_out));
+    let (indices, scores) = (integers(out.routing.indices), floats(out.routing.weights));
+    let mut want = vec![0.0; TOKENS * HIDDEN];
+    for slot in (0..indices.len()).filter(|slot| indices[*slot] < EXPERTS as i64) {
+        let (t, e) = (slot / EXPERTS, indices[slot] as usize);
+        let row = doubles(&x[t * HIDDEN..(t + 1) * HIDDEN]);
+        let hidden = product(&row, &w_in[e * 16 * HIDDEN..(e + 1) * 16 * HIDDEN], HIDDEN);
+        let hidden: Vec<f64> = hidden.into_iter().map(relu).collect();
+        let y = product(&hidden, &w_out[e * 16 * HIDDEN..(e + 1) * 16 * HIDDEN], 16);
+        for (h, y) in y.iter().enumerate() {
+            want[t * HIDDEN + h] += f64::from(scores[slot]) * y;
+        }
+    }
+    assert_close("y", &floats(out.y), &want, 1e-5);
+    Outcome::Ran
+}
+
+pub(crate) fn masks_in_every_router(target: &Target) -> Outcome {
+    let available = [false, true, true, false, true, true, false, true];
+    for config in routers() {
+        let router = router(target, config);
+        let got = run(target, &router, &batch(11), Some(&available));
+        let indices = integers(got.indices.clone());
+        let (weights, probs) = (floats(got.weights.clone()), floats(got.probs.clone()));
+        let name = config.name();
+        for (slot, expert) in indices.iter().enumerate() {
+            let nowhere = *expert == EXPERTS as i64;
+            assert!(
+                nowhere || available[*expert as usize],
+                "{name} chose {expert}"
+            );
+            assert!(!nowhere || weights[slot] == 0.0, "{name} weighs nowhere");
+        }
+        for (at, prob) in probs.iter().enumerate() {
+            assert!(available[at % EXPERTS] || *prob == 0.0, "{name} prob");
+        }
+        let load = integers(got.load().unwrap());
+        assert!((0..EXPERTS).all(|e| available[e] || load[e] == 0), "{name}");
+    }
+    Outcome::Ran
+}
+
+/// A token routed alone goes where it goes in a batch, but for experts that choose.
+pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
+    let x = batch(12);
+    for config in routers().into_iter().take(6) {
+        let router = router(target, config);
+        let whole = run(target, &router, &x, None);
+        let logits = floats(whole.logits);
+        for t in [0, 17, TOKENS - 1] {
+            let alone = run(target, &router, &x[t * HIDDEN..(t + 1) * HIDDEN], None);
+            let want = &logits[t * EXPERTS..(t + 1) * EXPERTS];
+            assert_eq!(floats(alone.logits), want, "{} {t}", config.name());
+        }
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn state_is_in_records(target: &Target) -> Outcome {
+    for config in routers() {
+        let trained = router(target, config).train();
+        drop(run(target, &trained, &batch(13), None));
+        let fresh = config.init(HIDDEN, EXPERTS, &target.burn()).unwrap();
+        let loaded = fresh.load_record(trained.clone().into_record());
+        let values = |router: &Router| -> Vec<(String, Vec<f32>)> {
+            let all = parameters(router).into_iter();
+            all.map(|p| (p.path, p.values)).collect()
+        };
+        assert_eq!(values(&loaded), values(&trained), "{}", config.name());
+        let (a, b) = (
+            run(target, &loaded.valid(), &batch(14), None),
+            run(target, &trained.valid(), &batch(14), None),
+        );
+        assert_eq!(integers(a.indices), integers(b.indices));
+        assert_eq!(floats(a.weights), floats(b.weights));
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
+    let device = target.burn();
+    let bad = [
+        RouterConfig::TopK(TopKConfig {
+            dropout: 1.0,
+            ..TopKConfig::default()
+        }),
+        RouterConfig::TopK(TopKConfig {
+            noise_std: f64::NAN,
+            ..TopKConfig::default()
+        }),
+        RouterConfig::Switch(SwitchConfig { jitter: -0.1 }),
+        RouterConfig::Hash(HashConfig {
+            key: HashKey::Position { sequence: 0 },
+            ..HashConfig::default()
+        }),
+        RouterConfig::Learned(LearnedConfig {
+            layers: 0,
+            ..LearnedConfig::default()
+        }),
+        RouterConfig::Dynamic(DynamicConfig {
+            follow: Follow::new(0.1, 0.0, 2.0),
+            ..DynamicConfig::default()
+        }),
+        RouterConfig::SigmoidBias(SigmoidBiasConfig {
+            route: RouteConfig::default(),
+            rate: 0.001,
+        }),
+        RouterConfig::ExpertChoice(ExpertChoiceConfig { factor: 0.0 }),
+        RouterConfig::default().with_top_k(9),
+    ];
+    for config in bad {
+        let error = config.init(HIDDEN, EXPERTS, &device).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape, "{config:?}");
+    }
+    for config in routers() {
+        let router = router(target, config);
+        let wide = Tensor::<2>::zeros([3, HIDDEN + 1], &device);
+        let error = router.forward(wide, None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape, "{}", config.name());
+        let x = Tensor::<2>::zeros([3, HIDDEN], &device);
+        let error = router.forward(x, Some(mask(&[true; 3], &device)));
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Shape);
+        let none = Tensor::<2>::zeros([0, HIDDEN], &device);
+        let none = router.forward(none, None).unwrap();
+        assert_eq!(none.indices.dims(), [0, config.choices(EXPERTS)]);
+    }
+    Outcome::Ran
+}

@@ -1,0 +1,255 @@
+//! Experts that are moved to the device when they are needed: the same bits, within the budget.
+
+use crate::Outcome;
+use burn::tensor::{Bool, DType, Tensor, TensorData};
+use moebius::ErrorKind;
+use moebius::moe::switching::{HostLayer, SwitchedExperts};
+use moebius::moe::{
+    Activation, Capacity, ExpertChoiceConfig, ExpertKind, MoeConfig, MoeLayer, RouterConfig,
+    SharedExpertConfig,
+};
+use moebius_device::memory_in_use;
+use moebius_tests::data::Rng;
+use moebius_tests::gradients::{filled, with_values};
+use moebius_tests::target::Target;
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
+}
+
+fn batch(target: &Target, [tokens, hidden]: [usize; 2], seed: u64) -> Tensor<2> {
+    let values = Rng::new(seed).vec(tokens * hidden, 1.5);
+    Tensor::from_data(TensorData::new(values, [tokens, hidden]), &target.burn())
+}
+
+fn layer(target: &Target, config: MoeConfig) -> MoeLayer {
+    filled(config.init(&target.burn()).unwrap(), 9, 0.4)
+}
+
+/// Bytes of one expert of a layer.
+fn expert_bytes(config: &MoeConfig) -> u64 {
+    let columns = config.inter * if config.gated { 2 } else { 1 };
+    let biases = if config.bias {
+        columns + config.hidden
+    } else {
+        0
+    };
+    4 * (config.hidden * (columns + config.inter) + biases) as u64
+}
+
+fn switched(target: &Target, layer: &MoeLayer, places: usize) -> SwitchedExperts {
+    let budget = expert_bytes(layer.config()) * (places as u64 + 1);
+    let host = HostLayer::read(layer.clone()).unwrap();
+    let switched = host.switched(budget, &target.burn()).unwrap();
+    assert_eq!(switched.cache().places(), places);
+    assert_eq!(
+        switched.cache().device_bytes(),
+        expert_bytes(layer.config()) * places as u64
+    );
+    switched
+}
+
+pub(crate) fn same_bits_as_in_memory(target: &Target) -> Outcome {
+    let config = MoeConfig::new(20, 24, 8).with_activation(Activation::Gelu);
+    let shared = SharedExpertConfig::new(12).with_sigmoid_gate(true);
+    let choosing = RouterConfig::ExpertChoice(ExpertChoiceConfig::default());
+    let configs = [
+        config,
+        config.with_bias(true).with_gated(true).with_top_k(3),
+        config.with_capacity(Some(Capacity::new(0.6, 1).unwrap())),
+        config.with_shared(Some(shared)),
+        config.with_router(choosing),
+        MoeConfig::adaptive(20, 24, 8),
+    ];
+    for config in configs {
+        let layer = layer(target, config);
+        for places in [1, 3, 8] {
+            let mut switched = switched(target, &layer, places);
+            for (seed, tokens) in [(1, 40), (2, 1), (3, 5), (4, 40)] {
+                let x = batch(target, [tokens, 20], seed);
+                let want = layer.forward(x.clone()).unwrap();
+                let got = switched.forward(x).unwrap();
+                let bits =
+                    |y: Tensor<2>| -> Vec<u32> { floats(y).iter().map(|y| y.to_bits()).collect() };
+                assert_eq!(bits(got.y), bits(want.y), "{places} places, {config:?}");
+                let dropped = |tensor: Tensor<1, burn::tensor::Int>| -> Vec<i64> {
+                    tensor.into_data().iter().collect()
+                };
+                assert_eq!(dropped(got.dropped_slots), dropped(want.dropped_slots));
+            }
+        }
+    }
+    Outcome::Ran
+}
+
+/// Tokens that want exactly expert e: the router is the identity.
+fn wanting(target: &Target, experts: &[usize]) -> Tensor<2> {
+    let mut values = vec![0.0; experts.len() * 8];
+    for (t, e) in experts.iter().enumerate() {
+        values[t * 8 + e] = 3.0;
+    }
+    let data = TensorData::new(values, [experts.len(), 8]);
+    Tensor::from_data(data, &target.burn())
+}
+
+fn one_hot_layer(target: &Target) -> MoeLayer {
+    let layer = layer(target, MoeConfig::new(8, 16, 8).with_top_k(1));
+    let mut identity = vec![0.0; 64];
+    identity.iter_mut().step_by(9).for_each(|v| *v = 1.0);
+    with_values(layer, "router.TopK.weight", &identity)
+}
+
+pub(crate) fn cold_experts_go_and_come_back(target: &Target) -> Outcome {
+    let layer = one_hot_layer(target);
+    let mut switched = switched(target, &layer, 2);
+    let bytes = expert_bytes(layer.config());
+    // Which experts a batch wants, who is there after it, and hits, misses and evictions so far.
+    let steps: [(&[usize], [usize; 2], [u64; 3]); 7] = [
+        (&[0, 1], [0, 1], [0, 2, 0]),
+        (&[1, 1], [0, 1], [1, 2, 0]),
+        // 0 was used before 1, so it goes.
+        (&[2], [2, 1], [1, 3, 1]),
+        // And comes back, in place of 1.
+        (&[0], [2, 0], [1, 4, 2]),
+        (&[2, 0], [2, 0], [3, 4, 2]),
+        // Five experts in two places: 0 and 2 first, then 1 and 3 in theirs, then 4 in 1's.
+        (&[0, 1, 2, 3, 4], [3, 4], [5, 7, 5]),
+        (&[3], [3, 4], [6, 7, 5]),
+    ];
+    for (wanted, residents, [hits, misses, evictions]) in steps {
+        let x = wanting(target, wanted);
+        let got = switched.forward(x.clone()).unwrap();
+        let chosen: Vec<i64> = got.routing.indices.into_data().iter().collect();
+        let wanted: Vec<i64> = wanted.iter().map(|e| *e as i64).collect();
+        assert_eq!(chosen, wanted);
+        assert_eq!(floats(got.y), floats(layer.forward(x).unwrap().y));
+        let cache = switched.cache();
+        assert_eq!(cache.residents(), residents.map(Some), "{wanted:?}");
+        let statistics = cache.statistics();
+        let counted = [statistics.hits, statistics.misses, statistics.evictions];
+        assert_eq!(counted, [hits, misses, evictions], "{wanted:?}");
+        assert_eq!(statistics.moved_bytes, misses * bytes);
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn masks_and_empty_batches(target: &Target) -> Outcome {
+    let layer = layer(target, MoeConfig::new(20, 24, 8));
+    let mut switched = switched(target, &layer, 2);
+    let available = [false, true, false, false, true, false, true, false];
+    let mask = Tensor::<1, Bool>::from_data(TensorData::from(&available[..]), &target.burn());
+    let x = batch(target, [30, 20], 5).reshape([5, 6, 20]);
+    let got = switched.forward_masked(x.clone(), mask.clone()).unwrap().y;
+    assert_eq!(got.dims(), [5, 6, 20]);
+    assert_eq!(
+        floats(got),
+        floats(layer.forward_masked(x.clone(), mask).unwrap().y)
+    );
+    assert_eq!(switched.cache().statistics().misses, 3);
+    // Without an available expert nothing is moved and y is 0.
+    let none = Tensor::<1, Bool>::from_data(TensorData::from([false; 8]), &target.burn());
+    let got = switched.forward_masked(x, none).unwrap();
+    assert!(floats(got.y).iter().all(|y| *y == 0.0));
+    let empty = switched.forward(Tensor::<2>::zeros([0, 20], &target.burn()));
+    assert_eq!(empty.unwrap().y.dims(), [0, 20]);
+    assert_eq!(switched.cache().statistics().misses, 3);
+    Outcome::Ran
+}
+
+fn half(target: &Target, dtype: DType) -> Outcome {
+    let layer = layer(target, MoeConfig::new(20, 24, 8));
+    if let Err(error) = layer.plan(4, dtype, &target.burn()) {
+        return Outcome::Unsupported(error.to_string());
+    }
+    let layer = layer.cast(dtype).unwrap();
+    let host = HostLayer::read(layer.clone()).unwrap();
+    let budget = expert_bytes(layer.config()) / 2 * 4;
+    let mut switched = host.switched(budget, &target.burn()).unwrap();
+    assert_eq!(switched.cache().places(), 3);
+    let x = batch(target, [30, 20], 6).cast(dtype);
+    let got = floats(switched.forward(x.clone()).unwrap().y);
+    let want = floats(layer.forward(x).unwrap().y);
+    // Flex rounds a slot's output here and not within a layer.
+    let tolerance = if target.client().is_some() { 0.0 } else { 1e-2 };
+    for (got, want) in got.iter().zip(&want) {
+        assert!(
+            (got - want).abs() <= tolerance * want.abs().max(1.0),
+            "{got} {want}"
+        );
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn f16(target: &Target) -> Outcome {
+    half(target, DType::F16)
+}
+
+pub(crate) fn bf16(target: &Target) -> Outcome {
+    half(target, DType::BF16)
+}
+
+/// The places take what the budget allows, and CubeCL's pages much less than all experts would.
+pub(crate) fn device_memory(target: &Target) -> Outcome {
+    let Some(client) = target.client() else {
+        return Outcome::Unsupported("no device allocator".into());
+    };
+    let config = MoeConfig::new(512, 1024, 16).with_top_k(1);
+    let layer = layer(target, config);
+    drop(layer.forward(batch(target, [64, 512], 0)).unwrap());
+    target.burn().sync().unwrap();
+    let whole = memory_in_use(&client);
+    let host = HostLayer::read(layer).unwrap();
+    target.burn().sync().unwrap();
+    client.memory_cleanup().unwrap();
+    let before = memory_in_use(&client);
+    // 4 MiB an expert: five in place and one on its way, of 64 MiB, which are gone.
+    let budget = 6 * expert_bytes(&config);
+    assert!(whole.in_use - before.in_use > 15 * expert_bytes(&config));
+    let mut switched = host.switched(budget, &target.burn()).unwrap();
+    for seed in 0..6 {
+        drop(switched.forward(batch(target, [64, 512], seed)).unwrap());
+        target.burn().sync().unwrap();
+        let now = memory_in_use(&client);
+        let held = now.in_use - before.in_use;
+        assert!(held <= budget, "{held} bytes held, {budget} allowed");
+        // Two pages for the places, one for what is on its way, and 8 MiB for small buffers.
+        let (held, all) = (now.reserved, whole.reserved);
+        assert!(held < all * 2 / 3, "{held} bytes reserved, {all} for all");
+    }
+    let statistics = switched.cache().statistics();
+    assert!(statistics.evictions > 16, "{statistics:?}");
+    Outcome::Ran
+}
+
+pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
+    let device = target.burn();
+    let layer = layer(target, MoeConfig::new(20, 24, 8));
+    let bytes = expert_bytes(layer.config());
+    let host = HostLayer::read(layer.clone()).unwrap();
+    let kind = |result: Result<SwitchedExperts, moebius::Error>| result.unwrap_err().kind();
+    assert_eq!(
+        kind(host.clone().switched(2 * bytes - 1, &device)),
+        ErrorKind::Shape
+    );
+    let recording = device.clone().autodiff();
+    assert_eq!(
+        kind(host.clone().switched(4 * bytes, &recording)),
+        ErrorKind::Shape
+    );
+    let mut short = host.clone();
+    short.experts.pop();
+    assert_eq!(kind(short.switched(4 * bytes, &device)), ErrorKind::Shape);
+    let mut wrong = host.clone();
+    wrong.experts[3].w_out = TensorData::new(vec![0.0f32; 24 * 20], [24, 20]);
+    assert_eq!(kind(wrong.switched(4 * bytes, &device)), ErrorKind::Shape);
+    let attention = MoeConfig::new(20, 24, 8).with_experts(ExpertKind::Attention {
+        heads: 2,
+        causal: false,
+    });
+    let error = HostLayer::read(attention.init(&device).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape);
+    let mut switched = host.switched(4 * bytes, &device).unwrap();
+    let error = switched.forward(Tensor::<2>::zeros([3, 21], &device));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Shape);
+    Outcome::Ran
+}

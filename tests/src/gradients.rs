@@ -1,0 +1,272 @@
+//! Gradients of a whole layer against central differences.
+
+use crate::data::Rng;
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::{Tensor, TensorData};
+use moebius::moe::{LossWeights, MoeLayer};
+
+/// A parameter of a module, by value.
+pub struct Parameter {
+    /// Its identity in the module.
+    pub id: ParamId,
+    /// Its path, e.g. `router.TopK.weight`.
+    pub path: String,
+    /// Its values.
+    pub values: Vec<f32>,
+    /// Its gradient, where there is one.
+    pub gradient: Option<Vec<f32>>,
+}
+
+struct Collect<'a> {
+    gradients: Option<&'a GradientsParams>,
+    trained_only: bool,
+    path: Vec<String>,
+    found: Vec<Parameter>,
+}
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
+}
+
+impl ModuleVisitor for Collect<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.val();
+        if self.trained_only && !value.is_require_grad() {
+            return;
+        }
+        let gradient = self.gradients.and_then(|all| all.get::<D>(param.id));
+        self.found.push(Parameter {
+            id: param.id,
+            path: self.path.join("."),
+            values: floats(value),
+            gradient: gradient.map(floats),
+        });
+    }
+}
+
+/// Every parameter and running state of a module.
+pub fn parameters(module: &impl Module) -> Vec<Parameter> {
+    collect(module, None, false)
+}
+
+/// The parameters of a module on a recording device that an optimizer changes.
+pub fn trained_parameters(module: &impl Module) -> Vec<Parameter> {
+    collect(module, None, true)
+}
+
+fn collect(
+    module: &impl Module,
+    gradients: Option<&GradientsParams>,
+    trained_only: bool,
+) -> Vec<Parameter> {
+    let mut collect = Collect {
+        gradients,
+        trained_only,
+        path: Vec::new(),
+        found: Vec::new(),
+    };
+    module.visit(&mut collect);
+    collect.found
+}
+
+/// Replaces the values of parameters; `None` keeps them.
+struct Replace<F>(F);
+
+impl<F: FnMut(ParamId, usize) -> Option<Vec<f32>>> ModuleMapper for Replace<F> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (id, tensor, mapper) = param.consume();
+        let shape = tensor.shape();
+        let value = match (self.0)(id, shape.num_elements()) {
+            None => tensor,
+            Some(values) => {
+                let data = TensorData::new(values, shape).convert_dtype(tensor.dtype());
+                let value = Tensor::from_data(data, (&tensor.device(), tensor.dtype()));
+                value.set_require_grad(tensor.is_require_grad())
+            }
+        };
+        Param::from_mapped_value(id, value, mapper)
+    }
+}
+
+/// The module with `values` in the parameters named by `path`'s end.
+///
+/// # Panics
+/// When no parameter is named so.
+pub fn with_values<M: Module>(module: M, path: &str, values: &[f32]) -> M {
+    let all = parameters(&module);
+    let named: Vec<ParamId> = all
+        .iter()
+        .filter(|p| p.path.ends_with(path))
+        .map(|p| p.id)
+        .collect();
+    assert!(!named.is_empty(), "no parameter ends with {path}");
+    module.map(&mut Replace(|id: ParamId, _: usize| {
+        named.contains(&id).then(|| values.to_vec())
+    }))
+}
+
+/// The module with all parameters and running states uniform in ±`bound`.
+pub fn filled<M: Module>(module: M, seed: u64, bound: f32) -> M {
+    let mut rng = Rng::new(seed);
+    module.map(&mut Replace(move |_: ParamId, len: usize| {
+        Some(rng.vec(len, bound))
+    }))
+}
+
+/// A layer, a batch, and the scalar Σ y∘dy + weighted losses of them.
+pub struct Probe {
+    layer: MoeLayer,
+    shape: [usize; 3],
+    x: Vec<f32>,
+    dy: Vec<f32>,
+}
+
+/// What the losses count: all of them do.
+const LOSSES: LossWeights = LossWeights {
+    switch: 0.7,
+    gshard: 0.4,
+    entropy: 0.9,
+    z: 0.3,
+};
+
+/// Steps of a parameter, of which one must do: the scalar isn't smooth where a relu turns or a
+/// choice changes, which a smaller step misses, and rounding spoils the smallest.
+const STEPS: [f32; 3] = [2e-3, 5e-4, 1.25e-4];
+
+/// The largest error of a derivative, relative to its gradient's length.
+///
+/// The scalar is good to about 1e-7 of its terms, so a difference over the smallest step is good
+/// to a few 1e-3; the third derivative adds the step's square.
+const TOLERANCE: f64 = 5e-3;
+
+impl Probe {
+    /// Of a layer on a device that records nothing and a batch x \[2, L, H\], drawn until no token
+    /// wavers between two experts.
+    ///
+    /// # Panics
+    /// When every draw has such a token.
+    pub fn new(layer: MoeLayer, length: usize, seed: u64) -> Self {
+        let shape = [2, length, layer.config().hidden];
+        let mut rng = Rng::new(seed);
+        let len = shape.iter().product();
+        let draw = |_| Self {
+            layer: layer.clone(),
+            shape,
+            x: rng.vec(len, 1.5),
+            dy: rng.vec(len, 1.0),
+        };
+        let found = (0..50).map(draw).find(Self::is_decided);
+        found.unwrap_or_else(|| panic!("no batch is decided"))
+    }
+
+    /// Whether small changes of x change no choice.
+    fn is_decided(&self) -> bool {
+        let (_, chosen) = self.value(&self.layer, &self.x);
+        let mut rng = Rng::new(1);
+        (0..4).all(|_| {
+            let moved: Vec<f32> = self.x.iter().map(|x| x + 3e-3 * rng.unit()).collect();
+            self.value(&self.layer, &moved).1 == chosen
+        })
+    }
+
+    /// The scalar, and the experts that were chosen.
+    fn value(&self, layer: &MoeLayer, x: &[f32]) -> (f64, Vec<i64>) {
+        let device = layer.devices().remove(0);
+        let x = Tensor::<3>::from_data(TensorData::new(x.to_vec(), self.shape), &device);
+        let out = layer.forward(x).unwrap();
+        let losses = floats(out.losses().unwrap().weighted(&LOSSES));
+        let y = floats(out.y);
+        let sum: f64 = y
+            .iter()
+            .zip(&self.dy)
+            .map(|(y, dy)| f64::from(*y) * f64::from(*dy))
+            .sum();
+        let chosen = out.routing.indices.into_data().iter::<i64>().collect();
+        (sum + f64::from(losses[0]), chosen)
+    }
+
+    /// Gradients of x and of every trained parameter.
+    fn gradients(&self) -> (Vec<f32>, Vec<Parameter>) {
+        let layer = self.layer.clone().train();
+        let device = layer.devices().remove(0);
+        let data = |values: &[f32]| TensorData::new(values.to_vec(), self.shape);
+        let x = Tensor::<3>::from_data(data(&self.x), &device).require_grad();
+        let dy = Tensor::<3>::from_data(data(&self.dy), &device);
+        let out = layer.forward(x.clone()).unwrap();
+        let losses = out.losses().unwrap().weighted(&LOSSES);
+        let grads = ((out.y * dy).sum() + losses).backward();
+        let dx = floats(x.grad(&grads).unwrap());
+        let grads = GradientsParams::from_grads(grads, &layer);
+        (dx, collect(&layer, Some(&grads), true))
+    }
+
+    /// Checks the derivative along random directions of x and of every trained parameter.
+    ///
+    /// # Panics
+    /// When one is off, or a trained parameter has no gradient.
+    pub fn check(&self, what: &str) {
+        let (dx, trained) = self.gradients();
+        self.compare(&format!("{what}: x"), &self.x, &dx, |x| {
+            self.value(&self.layer, x)
+        });
+        for parameter in trained {
+            let name = format!("{what}: {}", parameter.path);
+            let gradient = parameter.gradient;
+            let gradient = gradient.unwrap_or_else(|| panic!("{name} has no gradient"));
+            self.compare(&name, &parameter.values, &gradient, |values| {
+                let layer = self.layer.clone();
+                let replace = |id, _| (id == parameter.id).then(|| values.to_vec());
+                self.value(&layer.map(&mut Replace(replace)), &self.x)
+            });
+        }
+    }
+
+    /// ⟨gradient, d⟩ against (f(v + εd) − f(v − εd)) / 2ε for random signs d.
+    fn compare(
+        &self,
+        what: &str,
+        values: &[f32],
+        gradient: &[f32],
+        f: impl Fn(&[f32]) -> (f64, Vec<i64>),
+    ) {
+        let length = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>();
+        let length = length.sqrt();
+        assert!(length.is_finite(), "{what}: the gradient isn't finite");
+        // A gradient may be 0, as that of a bias of keys is; then so must the differences be.
+        let allowed = TOLERANCE * length.max(0.2);
+        let (_, chosen) = f(values);
+        let mut rng = Rng::new(values.len() as u64);
+        for _ in 0..2 {
+            // Half the elements move, so that two directions are unlike.
+            let direction: Vec<f32> = (0..values.len())
+                .map(|_| [-1.0, 1.0, 0.0, 0.0][rng.below(4)])
+                .collect();
+            let products = gradient.iter().zip(&direction);
+            let derivative: f64 = products.map(|(g, d)| f64::from(*g) * f64::from(*d)).sum();
+            let difference = |step: f32| -> Option<f64> {
+                let moved = |step: f32| -> Vec<f32> {
+                    let pairs = values.iter().zip(&direction);
+                    pairs.map(|(v, d)| v + step * d).collect()
+                };
+                let ((above, up), (below, down)) = (f(&moved(step)), f(&moved(-step)));
+                let same = up == chosen && down == chosen;
+                same.then_some((above - below) / (2.0 * f64::from(step)))
+            };
+            let differences = STEPS.map(difference);
+            let close = |difference: &f64| (difference - derivative).abs() <= allowed;
+            assert!(
+                differences.iter().flatten().any(close),
+                "{what}: derivative {derivative:.6}, differences {differences:?}, length of the gradient {length:.4}"
+            );
+        }
+    }
+}
