@@ -57,7 +57,7 @@ pub(crate) fn encode_edges(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-pub(crate) fn encode_every_f16(target: &Target) -> Outcome {
+pub(crate) fn encode_every_half(target: &Target) -> Outcome {
     let values: Vec<f32> = (0..=u16::MAX)
         .map(|bits| f16::from_bits(bits).to_f32())
         .collect();

@@ -67,7 +67,7 @@ macro_rules! cases {
 }
 
 const CASES: &[(&str, Case)] = cases! {
-    fp8: encode_edges, encode_every_f16, decode_every_code, lengths;
+    fp8: encode_edges, encode_every_half, decode_every_code, lengths;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
     topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;

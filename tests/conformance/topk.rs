@@ -283,8 +283,12 @@ pub(crate) fn nan(target: &Target) -> Outcome {
         [30.0, nan, 0.0, nan, 3.0, low, 2.0, -4.0],
     ];
     for problem in [problem(4, 8, 4), grouped(problem(4, 8, 4), 4, 2)] {
-        for bias in [None, Some(vec![0.25; 8])] {
-            let problem = problem.with_score(Score::Sigmoid, true);
+        for (score, bias) in [
+            (Score::Softmax, None),
+            (Score::Sigmoid, None),
+            (Score::Sigmoid, Some(vec![0.25; 8])),
+        ] {
+            let problem = problem.with_score(score, true);
             let choice = Choice {
                 logits: rows.concat(),
                 bias,

@@ -19,9 +19,29 @@ fn key_of<N: Size>(values: Vector<f32, N>) -> Vector<u32, N> {
     let bits = Vector::<u32, N>::reinterpret(values);
     let bits = select_many(bits.equal(&sign), Vector::new(0u32), bits);
     let flipped = select_many(bits.less_than(&sign), bits | sign, !bits);
-    let magnitude = bits & Vector::new(comptime!(SIGN - 1));
-    let nan = magnitude.greater_than(&Vector::new(comptime!(INFINITY)));
-    select_many(nan, Vector::new(0u32), flipped) + Vector::new(1u32)
+    select_many(is_nan::<N>(values), Vector::new(0u32), flipped) + Vector::new(1u32)
+}
+
+/// Which values are NaN, by their bits.
+#[cube]
+fn is_nan<N: Size>(values: Vector<f32, N>) -> Vector<bool, N> {
+    let magnitude = Vector::<u32, N>::reinterpret(values) & Vector::new(comptime!(SIGN - 1));
+    magnitude.greater_than(&Vector::new(comptime!(INFINITY)))
+}
+
+/// exp(x) that keeps NaN, which WGSL lets a driver turn into any number.
+#[cube]
+pub(super) fn exp_or_nan<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
+    select_many(is_nan::<N>(x), x, x.exp())
+}
+
+/// largest + ln(sum): −∞ for an empty sum and NaN for a NaN sum, where WGSL promises neither.
+#[cube]
+pub(super) fn logsumexp(largest: f32, sum: f32) -> f32 {
+    let bits = u32::reinterpret(sum);
+    let nan = bits & comptime!(SIGN - 1) > comptime!(INFINITY);
+    let lse = select(nan, bits, u32::reinterpret(largest + sum.ln()));
+    f32::reinterpret(select(bits == 0, comptime!(SIGN | INFINITY), lse))
 }
 
 /// The float that has this key.

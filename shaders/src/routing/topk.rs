@@ -13,7 +13,7 @@
 //!
 //! FLOPs: about T·E·(K+4) compares and exponentials. Bytes: 4·T·(2E + 2K + 1).
 
-use super::selection::{masked, next_best, open_groups};
+use super::selection::{exp_or_nan, logsumexp, masked, next_best, open_groups};
 use super::{Groups, Problem, Score};
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
@@ -76,7 +76,7 @@ fn log_score(logit: f32, #[comptime] score: Score) -> f32 {
 #[cube]
 pub(super) fn sigmoid<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     let one = Vector::<f32, N>::new(1.0f32);
-    let small = (-x.abs()).exp();
+    let small = exp_or_nan::<N>(-x.abs());
     let negative = x.less_than(&Vector::new(0.0f32));
     select_many(negative, small, one) / (one + small)
 }
@@ -105,7 +105,8 @@ fn write_probs<N: Size>(
     let mut sums = zero;
     for i in 0..row {
         let logit = logits[first + i];
-        let exp = masked::<f32, N>(mask, i, (logit - Vector::new(largest)).exp(), zero);
+        let exp = exp_or_nan::<N>(logit - Vector::new(largest));
+        let exp = masked::<f32, N>(mask, i, exp, zero);
         sums += exp;
         probs[first + i] = if comptime!(score == Score::Sigmoid) {
             masked::<f32, N>(mask, i, sigmoid::<N>(logit), zero)
@@ -121,7 +122,7 @@ fn write_probs<N: Size>(
             probs[first + i] = masked::<f32, N>(mask, i, p, zero);
         }
     }
-    largest + sum.ln()
+    logsumexp(largest, sum)
 }
 
 /// Chooses the experts of one token per unit.

@@ -6,569 +6,586 @@
 struct info_st { scalars_usize: array<u32, 4>, scalars_f32: array<f32, 2>, static_meta: array<u32, 6> }
 @group(0) @binding(5) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)
-fn route_topk_softmax(@builtin(workgroup_id) v641: vec3<u32>, @builtin(num_workgroups) v643: vec3<u32>, @builtin(local_invocation_index) v650: u32) {
-let v680 = &v17;
-let v681 = &v13;
-let v682 = &v9;
-let v683 = &v5;
-let v684 = &v1;
+fn route_topk_softmax(@builtin(workgroup_id) v662: vec3<u32>, @builtin(num_workgroups) v664: vec3<u32>, @builtin(local_invocation_index) v671: u32) {
+let v701 = &v17;
+let v702 = &v13;
+let v703 = &v9;
+let v704 = &v5;
+let v705 = &v1;
 let v3 = u32(0);
 let v21 = info_var.scalars_usize[0];
 let v22 = info_var.scalars_usize[1];
 let v23 = info_var.scalars_usize[2];
 let v24 = info_var.scalars_f32[0];
-let v642 = v641[2];
-let v550 = u32(v642);
-let v644 = v643[1];
-let v552 = u32(v644);
-let v553 = v550 * v552;
-let v645 = v643[0];
-let v555 = u32(v645);
-let v556 = v553 * v555;
-let v646 = v641[1];
-let v558 = u32(v646);
-let v561 = v558 * v555;
-let v562 = v556 + v561;
-let v648 = v641[0];
-let v564 = u32(v648);
-let v565 = v562 + v564;
-let v676 = u32(64);
-let v568 = v565 * v676;
-let v651 = v650;
-let v570 = u32(v651);
-let v571 = v568 + v570;
-let v26 = v571 < v21;
+let v663 = v662[2];
+let v571 = u32(v663);
+let v665 = v664[1];
+let v573 = u32(v665);
+let v574 = v571 * v573;
+let v666 = v664[0];
+let v576 = u32(v666);
+let v577 = v574 * v576;
+let v667 = v662[1];
+let v579 = u32(v667);
+let v582 = v579 * v576;
+let v583 = v577 + v582;
+let v669 = v662[0];
+let v585 = u32(v669);
+let v586 = v583 + v585;
+let v697 = u32(64);
+let v589 = v586 * v697;
+let v672 = v671;
+let v591 = u32(v672);
+let v592 = v589 + v591;
+let v26 = v592 < v21;
 if v26 {
-let v28 = v571 * v22;
-let v30 = v571 * v23;
+let v28 = v592 * v22;
+let v30 = v592 * v23;
 let v31 = f32(0.0);
 let v32 = vec4<f32>(v31);
 let v33 = f32(-3.4028234663852886e38);
 let v34 = vec4<f32>(v33);
-var<function> v386_store: vec4<f32>;
-let v386 = &v386_store;
-*v386 = v34;
+var<function> v407_store: vec4<f32>;
+let v407 = &v407_store;
+*v407 = v34;
 let v37 = u32(1);
 for(var v38: u32 = v3; v38 < v22; v38 += v37) {
 let v40 = v28 + v38;
-let v44 = &(*v684)[v40];
+let v44 = &(*v705)[v40];
 let v45 = *v44;
-let v46 = *v386;
+let v46 = *v407;
 let v47 = max(v46, v45);
-*v386 = v47;
+*v407 = v47;
 
 }
-let v48 = *v386;
+let v48 = *v407;
 let v49 = v48[0];
-var<function> v388_store: f32;
-let v388 = &v388_store;
-*v388 = v49;
-let v51 = *v386;
+var<function> v409_store: f32;
+let v409 = &v409_store;
+*v409 = v49;
+let v51 = *v407;
 let v52 = v51[1];
-let v53 = *v388;
+let v53 = *v409;
 let v54 = max(v53, v52);
-*v388 = v54;
-let v55 = *v386;
+*v409 = v54;
+let v55 = *v407;
 let v56 = v55[2];
-let v57 = *v388;
+let v57 = *v409;
 let v58 = max(v57, v56);
-*v388 = v58;
-let v59 = *v386;
+*v409 = v58;
+let v59 = *v407;
 let v60 = v59[3];
-let v61 = *v388;
+let v61 = *v409;
 let v62 = max(v61, v60);
-*v388 = v62;
-var<function> v389_store: vec4<f32>;
-let v389 = &v389_store;
-*v389 = v32;
+*v409 = v62;
+var<function> v410_store: vec4<f32>;
+let v410 = &v410_store;
+*v410 = v32;
 for(var v66: u32 = v3; v66 < v22; v66 += v37) {
 let v68 = v28 + v66;
-let v72 = &(*v684)[v68];
+let v72 = &(*v705)[v68];
 let v73 = *v72;
-let v74 = *v388;
+let v74 = *v409;
 let v75 = vec4<f32>(v74);
 let v76 = v73 - v75;
-let v77 = exp(v76);
-let v78 = *v389;
-let v79 = v78 + v77;
-*v389 = v79;
-let v84 = &(*v681)[v68];
-*v84 = v77;
+let v77 = bitcast<vec4<u32>>(v76);
+let v78 = u32(2147483647);
+let v79 = vec4<u32>(v78);
+let v80 = v77 & v79;
+let v81 = u32(2139095040);
+let v82 = vec4<u32>(v81);
+let v83 = v80 > v82;
+let v84 = exp(v76);
+let v85 = select(v84, v76, v83);
+let v86 = *v410;
+let v87 = v86 + v85;
+*v410 = v87;
+let v92 = &(*v702)[v68];
+*v92 = v85;
 
 }
-let v85 = *v389;
-var<function> v530_store: f32;
-let v530 = &v530_store;
-*v530 = v31;
-let v394 = v85[0];
-let v395 = *v530;
-let v396 = v395 + v394;
-*v530 = v396;
-let v397 = v85[1];
-let v398 = *v530;
-let v399 = v398 + v397;
-*v530 = v399;
-let v400 = v85[2];
-let v401 = *v530;
-let v402 = v401 + v400;
-*v530 = v402;
-let v403 = v85[3];
-let v404 = *v530;
-let v405 = v404 + v403;
-*v530 = v405;
-let v406 = *v530;
-for(var v89: u32 = v3; v89 < v22; v89 += v37) {
-let v91 = v28 + v89;
-let v95 = &(*v681)[v91];
-let v96 = *v95;
-let v97 = vec4<f32>(v406);
-let v98 = v96 / v97;
-*v95 = v98;
+let v93 = *v410;
+var<function> v551_store: f32;
+let v551 = &v551_store;
+*v551 = v31;
+let v415 = v93[0];
+let v416 = *v551;
+let v417 = v416 + v415;
+*v551 = v417;
+let v418 = v93[1];
+let v419 = *v551;
+let v420 = v419 + v418;
+*v551 = v420;
+let v421 = v93[2];
+let v422 = *v551;
+let v423 = v422 + v421;
+*v551 = v423;
+let v424 = v93[3];
+let v425 = *v551;
+let v426 = v425 + v424;
+*v551 = v426;
+let v427 = *v551;
+for(var v97: u32 = v3; v97 < v22; v97 += v37) {
+let v99 = v28 + v97;
+let v103 = &(*v702)[v99];
+let v104 = *v103;
+let v105 = vec4<f32>(v427);
+let v106 = v104 / v105;
+*v103 = v106;
 
 }
-let v104 = log(v406);
-let v105 = *v388;
-let v106 = v105 + v104;
-let v111 = &(*v680)[v571];
-*v111 = v106;
-let v116 = u32(4294967295);
-var<function> v409_store: u32;
-let v409 = &v409_store;
-*v409 = v116;
-let v119 = u32(0);
-var<function> v410_store: u32;
-let v410 = &v410_store;
-*v410 = v119;
-for(var v124: u32 = v3; v124 < v23; v124 += v37) {
-let v127 = vec4<u32>(v119);
-var<function> v412_store: vec4<u32>;
-let v412 = &v412_store;
-*v412 = v127;
-var<function> v413_store: vec4<u32>;
-let v413 = &v413_store;
-*v413 = v127;
-var<function> v414_store: vec4<u32>;
-let v414 = &v414_store;
-*v414 = v127;
-var<function> v415_store: vec4<u32>;
-let v415 = &v415_store;
-let v136 = *v414;
-*v415 = v136;
-let v137 = *v415;
-let v139 = vec4<u32>(v119, v137[1], v137[2], v137[3]);
-*v415 = v139;
-let v140 = *v415;
-let v141 = u32(1);
-let v142 = vec4<u32>(v140[0], v141, v140[2], v140[3]);
-*v415 = v142;
-let v143 = *v415;
-let v144 = u32(2);
-let v145 = vec4<u32>(v143[0], v143[1], v144, v143[3]);
-*v415 = v145;
-let v146 = *v415;
-let v147 = u32(3);
-let v148 = vec4<u32>(v146[0], v146[1], v146[2], v147);
-*v415 = v148;
-let v149 = *v409;
-let v150 = vec4<u32>(v149);
-let v151 = *v410;
-let v152 = vec4<u32>(v151);
-for(var v155: u32 = v3; v155 < v22; v155 += v37) {
-let v157 = u32(4);
-let v158 = v155 * v157;
-let v159 = u32(v158);
-let v160 = vec4<u32>(v159);
-let v161 = *v415;
-let v162 = v161 + v160;
-let v163 = v28 + v155;
-let v167 = &(*v684)[v163];
-let v168 = *v167;
-let v169 = u32(2147483648);
+let v112 = bitcast<u32>(v427);
+let v113 = u32(2147483647);
+let v114 = v112 & v113;
+let v115 = u32(2139095040);
+let v116 = v114 > v115;
+let v117 = log(v427);
+let v118 = *v409;
+let v119 = v118 + v117;
+let v120 = bitcast<u32>(v119);
+let v121 = select(v120, v112, v116);
+let v122 = u32(0);
+let v123 = v112 == v122;
+let v124 = u32(4286578688);
+let v125 = select(v121, v124, v123);
+let v126 = bitcast<f32>(v125);
+let v131 = &(*v701)[v592];
+*v131 = v126;
+let v136 = u32(4294967295);
+var<function> v430_store: u32;
+let v430 = &v430_store;
+*v430 = v136;
+var<function> v431_store: u32;
+let v431 = &v431_store;
+*v431 = v122;
+for(var v144: u32 = v3; v144 < v23; v144 += v37) {
+let v147 = vec4<u32>(v122);
+var<function> v433_store: vec4<u32>;
+let v433 = &v433_store;
+*v433 = v147;
+var<function> v434_store: vec4<u32>;
+let v434 = &v434_store;
+*v434 = v147;
+var<function> v435_store: vec4<u32>;
+let v435 = &v435_store;
+*v435 = v147;
+var<function> v436_store: vec4<u32>;
+let v436 = &v436_store;
+let v156 = *v435;
+*v436 = v156;
+let v157 = *v436;
+let v159 = vec4<u32>(v122, v157[1], v157[2], v157[3]);
+*v436 = v159;
+let v160 = *v436;
+let v161 = u32(1);
+let v162 = vec4<u32>(v160[0], v161, v160[2], v160[3]);
+*v436 = v162;
+let v163 = *v436;
+let v164 = u32(2);
+let v165 = vec4<u32>(v163[0], v163[1], v164, v163[3]);
+*v436 = v165;
+let v166 = *v436;
+let v167 = u32(3);
+let v168 = vec4<u32>(v166[0], v166[1], v166[2], v167);
+*v436 = v168;
+let v169 = *v430;
 let v170 = vec4<u32>(v169);
-let v171 = bitcast<vec4<u32>>(v168);
-let v172 = v171 == v170;
-let v175 = select(v171, v127, v172);
-let v176 = v175 < v170;
-let v177 = v175 | v170;
-let v178 = ~v175;
-let v179 = select(v178, v177, v176);
-let v180 = u32(2147483647);
-let v181 = vec4<u32>(v180);
-let v182 = v175 & v181;
-let v183 = u32(2139095040);
-let v184 = vec4<u32>(v183);
-let v185 = v182 > v184;
-let v188 = select(v179, v127, v185);
-let v190 = vec4<u32>(v141);
-let v191 = v188 + v190;
-let v194 = v162 > v152;
-let v195 = v191 == v150;
-let v417 = false;
-let v418 = vec4<bool>(v417);
-var<function> v531_store: vec4<bool>;
-let v531 = &v531_store;
-*v531 = v418;
-var<function> v532_store: vec4<bool>;
-let v532 = &v532_store;
-let v421 = *v531;
-*v532 = v421;
-let v422 = v195[0];
-var<function> v533_store: bool;
-let v533 = &v533_store;
-if v422 {
-let v423 = v194[0];
-*v533 = v423;
-
-} else {
-*v533 = v417;
-
-}
-let v426 = *v532;
-let v427 = *v533;
-let v428 = vec4<bool>(v427, v426[1], v426[2], v426[3]);
-*v532 = v428;
-let v429 = v195[1];
-var<function> v534_store: bool;
-let v534 = &v534_store;
-if v429 {
-let v430 = v194[1];
-*v534 = v430;
-
-} else {
-*v534 = v417;
-
-}
-let v433 = *v532;
-let v434 = *v534;
-let v435 = vec4<bool>(v433[0], v434, v433[2], v433[3]);
-*v532 = v435;
-let v436 = v195[2];
-var<function> v535_store: bool;
-let v535 = &v535_store;
-if v436 {
-let v437 = v194[2];
-*v535 = v437;
-
-} else {
-*v535 = v417;
-
-}
-let v440 = *v532;
-let v441 = *v535;
-let v442 = vec4<bool>(v440[0], v440[1], v441, v440[3]);
-*v532 = v442;
-let v443 = v195[3];
-var<function> v536_store: bool;
-let v536 = &v536_store;
+let v171 = *v431;
+let v172 = vec4<u32>(v171);
+for(var v175: u32 = v3; v175 < v22; v175 += v37) {
+let v177 = u32(4);
+let v178 = v175 * v177;
+let v179 = u32(v178);
+let v180 = vec4<u32>(v179);
+let v181 = *v436;
+let v182 = v181 + v180;
+let v183 = v28 + v175;
+let v187 = &(*v705)[v183];
+let v188 = *v187;
+let v189 = u32(2147483648);
+let v190 = vec4<u32>(v189);
+let v191 = bitcast<vec4<u32>>(v188);
+let v192 = v191 == v190;
+let v195 = select(v191, v147, v192);
+let v196 = v195 < v190;
+let v197 = v195 | v190;
+let v198 = ~v195;
+let v199 = select(v198, v197, v196);
+let v202 = vec4<u32>(v113);
+let v203 = v191 & v202;
+let v205 = vec4<u32>(v115);
+let v206 = v203 > v205;
+let v209 = select(v199, v147, v206);
+let v211 = vec4<u32>(v161);
+let v212 = v209 + v211;
+let v215 = v182 > v172;
+let v216 = v212 == v170;
+let v438 = false;
+let v439 = vec4<bool>(v438);
+var<function> v552_store: vec4<bool>;
+let v552 = &v552_store;
+*v552 = v439;
+var<function> v553_store: vec4<bool>;
+let v553 = &v553_store;
+let v442 = *v552;
+*v553 = v442;
+let v443 = v216[0];
+var<function> v554_store: bool;
+let v554 = &v554_store;
 if v443 {
-let v444 = v194[3];
-*v536 = v444;
+let v444 = v215[0];
+*v554 = v444;
 
 } else {
-*v536 = v417;
+*v554 = v438;
 
 }
-let v447 = *v532;
-let v448 = *v536;
-let v449 = vec4<bool>(v447[0], v447[1], v447[2], v448);
-*v532 = v449;
-let v450 = *v532;
-let v197 = v191 < v150;
-var<function> v537_store: vec4<bool>;
-let v537 = &v537_store;
-*v537 = v418;
-var<function> v538_store: vec4<bool>;
-let v538 = &v538_store;
-let v455 = *v537;
-*v538 = v455;
-let v456 = v197[0];
-let v457 = true;
-var<function> v539_store: bool;
-let v539 = &v539_store;
-if v456 {
-*v539 = v457;
+let v447 = *v553;
+let v448 = *v554;
+let v449 = vec4<bool>(v448, v447[1], v447[2], v447[3]);
+*v553 = v449;
+let v450 = v216[1];
+var<function> v555_store: bool;
+let v555 = &v555_store;
+if v450 {
+let v451 = v215[1];
+*v555 = v451;
 
 } else {
-let v460 = v450[0];
-*v539 = v460;
+*v555 = v438;
 
 }
-let v461 = *v538;
-let v462 = *v539;
-let v463 = vec4<bool>(v462, v461[1], v461[2], v461[3]);
-*v538 = v463;
-let v464 = v197[1];
-var<function> v540_store: bool;
-let v540 = &v540_store;
+let v454 = *v553;
+let v455 = *v555;
+let v456 = vec4<bool>(v454[0], v455, v454[2], v454[3]);
+*v553 = v456;
+let v457 = v216[2];
+var<function> v556_store: bool;
+let v556 = &v556_store;
+if v457 {
+let v458 = v215[2];
+*v556 = v458;
+
+} else {
+*v556 = v438;
+
+}
+let v461 = *v553;
+let v462 = *v556;
+let v463 = vec4<bool>(v461[0], v461[1], v462, v461[3]);
+*v553 = v463;
+let v464 = v216[3];
+var<function> v557_store: bool;
+let v557 = &v557_store;
 if v464 {
-*v540 = v457;
+let v465 = v215[3];
+*v557 = v465;
 
 } else {
-let v468 = v450[1];
-*v540 = v468;
+*v557 = v438;
 
 }
-let v469 = *v538;
-let v470 = *v540;
-let v471 = vec4<bool>(v469[0], v470, v469[2], v469[3]);
-*v538 = v471;
-let v472 = v197[2];
-var<function> v541_store: bool;
-let v541 = &v541_store;
-if v472 {
-*v541 = v457;
+let v468 = *v553;
+let v469 = *v557;
+let v470 = vec4<bool>(v468[0], v468[1], v468[2], v469);
+*v553 = v470;
+let v471 = *v553;
+let v218 = v212 < v170;
+var<function> v558_store: vec4<bool>;
+let v558 = &v558_store;
+*v558 = v439;
+var<function> v559_store: vec4<bool>;
+let v559 = &v559_store;
+let v476 = *v558;
+*v559 = v476;
+let v477 = v218[0];
+let v478 = true;
+var<function> v560_store: bool;
+let v560 = &v560_store;
+if v477 {
+*v560 = v478;
 
 } else {
-let v476 = v450[2];
-*v541 = v476;
+let v481 = v471[0];
+*v560 = v481;
 
 }
-let v477 = *v538;
-let v478 = *v541;
-let v479 = vec4<bool>(v477[0], v477[1], v478, v477[3]);
-*v538 = v479;
-let v480 = v197[3];
-var<function> v542_store: bool;
-let v542 = &v542_store;
-if v480 {
-*v542 = v457;
+let v482 = *v559;
+let v483 = *v560;
+let v484 = vec4<bool>(v483, v482[1], v482[2], v482[3]);
+*v559 = v484;
+let v485 = v218[1];
+var<function> v561_store: bool;
+let v561 = &v561_store;
+if v485 {
+*v561 = v478;
 
 } else {
-let v484 = v450[3];
-*v542 = v484;
+let v489 = v471[1];
+*v561 = v489;
 
 }
-let v485 = *v538;
-let v486 = *v542;
-let v487 = vec4<bool>(v485[0], v485[1], v485[2], v486);
-*v538 = v487;
-let v488 = *v538;
-let v199 = *v412;
-let v200 = v191 > v199;
-var<function> v543_store: vec4<bool>;
-let v543 = &v543_store;
-*v543 = v418;
-var<function> v544_store: vec4<bool>;
-let v544 = &v544_store;
-let v493 = *v543;
-*v544 = v493;
-let v494 = v200[0];
-var<function> v545_store: bool;
-let v545 = &v545_store;
-if v494 {
-let v495 = v488[0];
-*v545 = v495;
+let v490 = *v559;
+let v491 = *v561;
+let v492 = vec4<bool>(v490[0], v491, v490[2], v490[3]);
+*v559 = v492;
+let v493 = v218[2];
+var<function> v562_store: bool;
+let v562 = &v562_store;
+if v493 {
+*v562 = v478;
 
 } else {
-*v545 = v417;
+let v497 = v471[2];
+*v562 = v497;
 
 }
-let v498 = *v544;
-let v499 = *v545;
-let v500 = vec4<bool>(v499, v498[1], v498[2], v498[3]);
-*v544 = v500;
-let v501 = v200[1];
-var<function> v546_store: bool;
-let v546 = &v546_store;
+let v498 = *v559;
+let v499 = *v562;
+let v500 = vec4<bool>(v498[0], v498[1], v499, v498[3]);
+*v559 = v500;
+let v501 = v218[3];
+var<function> v563_store: bool;
+let v563 = &v563_store;
 if v501 {
-let v502 = v488[1];
-*v546 = v502;
+*v563 = v478;
 
 } else {
-*v546 = v417;
+let v505 = v471[3];
+*v563 = v505;
 
 }
-let v505 = *v544;
-let v506 = *v546;
-let v507 = vec4<bool>(v505[0], v506, v505[2], v505[3]);
-*v544 = v507;
-let v508 = v200[2];
-var<function> v547_store: bool;
-let v547 = &v547_store;
-if v508 {
-let v509 = v488[2];
-*v547 = v509;
-
-} else {
-*v547 = v417;
-
-}
-let v512 = *v544;
-let v513 = *v547;
-let v514 = vec4<bool>(v512[0], v512[1], v513, v512[3]);
-*v544 = v514;
-let v515 = v200[3];
-var<function> v548_store: bool;
-let v548 = &v548_store;
+let v506 = *v559;
+let v507 = *v563;
+let v508 = vec4<bool>(v506[0], v506[1], v506[2], v507);
+*v559 = v508;
+let v509 = *v559;
+let v220 = *v433;
+let v221 = v212 > v220;
+var<function> v564_store: vec4<bool>;
+let v564 = &v564_store;
+*v564 = v439;
+var<function> v565_store: vec4<bool>;
+let v565 = &v565_store;
+let v514 = *v564;
+*v565 = v514;
+let v515 = v221[0];
+var<function> v566_store: bool;
+let v566 = &v566_store;
 if v515 {
-let v516 = v488[3];
-*v548 = v516;
+let v516 = v509[0];
+*v566 = v516;
 
 } else {
-*v548 = v417;
+*v566 = v438;
 
 }
-let v519 = *v544;
-let v520 = *v548;
-let v521 = vec4<bool>(v519[0], v519[1], v519[2], v520);
-*v544 = v521;
-let v522 = *v544;
-let v202 = *v412;
-let v203 = select(v202, v191, v522);
-*v412 = v203;
-let v204 = *v413;
-let v205 = select(v204, v162, v522);
-*v413 = v205;
-
-}
-let v206 = *v412;
-let v207 = v206[0];
-var<function> v523_store: u32;
-let v523 = &v523_store;
-*v523 = v207;
-let v209 = *v413;
-let v210 = v209[0];
-var<function> v524_store: u32;
-let v524 = &v524_store;
-*v524 = v210;
-let v212 = *v412;
-let v213 = v212[1];
-let v214 = *v413;
-let v215 = v214[1];
-let v216 = *v523;
-let v217 = v213 > v216;
-let v219 = v213 == v216;
-let v220 = *v524;
-let v221 = v215 < v220;
-let v222 = v219 && v221;
-let v223 = v217 || v222;
-let v225 = select(v216, v213, v223);
-*v523 = v225;
-let v226 = *v524;
-let v227 = select(v226, v215, v223);
-*v524 = v227;
-let v228 = *v412;
-let v229 = v228[2];
-let v230 = *v413;
-let v231 = v230[2];
-let v232 = *v523;
-let v233 = v229 > v232;
-let v235 = v229 == v232;
-let v236 = *v524;
-let v237 = v231 < v236;
-let v238 = v235 && v237;
-let v239 = v233 || v238;
-let v241 = select(v232, v229, v239);
-*v523 = v241;
-let v242 = *v524;
-let v243 = select(v242, v231, v239);
-*v524 = v243;
-let v244 = *v412;
-let v245 = v244[3];
-let v246 = *v413;
-let v247 = v246[3];
-let v248 = *v523;
-let v249 = v245 > v248;
-let v251 = v245 == v248;
-let v252 = *v524;
-let v253 = v247 < v252;
-let v254 = v251 && v253;
-let v255 = v249 || v254;
-let v257 = select(v248, v245, v255);
-*v523 = v257;
-let v258 = *v524;
-let v259 = select(v258, v247, v255);
-*v524 = v259;
-let v260 = *v523;
-let v262 = v260 > v119;
-if v262 {
-*v409 = v260;
-let v264 = *v524;
-*v410 = v264;
-let v265 = *v524;
-let v266 = u32(v265);
-let v267 = u32(4);
-let v268 = v266 / v267;
-let v269 = v28 + v268;
-let v273 = v266 % v267;
-let v274 = v30 + v124;
-let v278 = &(*v683)[v274];
-*v278 = v265;
-let v283 = &(*v684)[v269];
-let v284 = *v283;
-let v285 = v284[v273];
-let v290 = &(*v682)[v274];
-*v290 = v285;
+let v519 = *v565;
+let v520 = *v566;
+let v521 = vec4<bool>(v520, v519[1], v519[2], v519[3]);
+*v565 = v521;
+let v522 = v221[1];
+var<function> v567_store: bool;
+let v567 = &v567_store;
+if v522 {
+let v523 = v509[1];
+*v567 = v523;
 
 } else {
-let v291 = u32(4);
-let v292 = v22 * v291;
-let v293 = u32(v292);
-let v294 = v30 + v124;
-let v298 = &(*v683)[v294];
-*v298 = v293;
-let v303 = &(*v682)[v294];
-*v303 = v31;
+*v567 = v438;
+
+}
+let v526 = *v565;
+let v527 = *v567;
+let v528 = vec4<bool>(v526[0], v527, v526[2], v526[3]);
+*v565 = v528;
+let v529 = v221[2];
+var<function> v568_store: bool;
+let v568 = &v568_store;
+if v529 {
+let v530 = v509[2];
+*v568 = v530;
+
+} else {
+*v568 = v438;
+
+}
+let v533 = *v565;
+let v534 = *v568;
+let v535 = vec4<bool>(v533[0], v533[1], v534, v533[3]);
+*v565 = v535;
+let v536 = v221[3];
+var<function> v569_store: bool;
+let v569 = &v569_store;
+if v536 {
+let v537 = v509[3];
+*v569 = v537;
+
+} else {
+*v569 = v438;
+
+}
+let v540 = *v565;
+let v541 = *v569;
+let v542 = vec4<bool>(v540[0], v540[1], v540[2], v541);
+*v565 = v542;
+let v543 = *v565;
+let v223 = *v433;
+let v224 = select(v223, v212, v543);
+*v433 = v224;
+let v225 = *v434;
+let v226 = select(v225, v182, v543);
+*v434 = v226;
+
+}
+let v227 = *v433;
+let v228 = v227[0];
+var<function> v544_store: u32;
+let v544 = &v544_store;
+*v544 = v228;
+let v230 = *v434;
+let v231 = v230[0];
+var<function> v545_store: u32;
+let v545 = &v545_store;
+*v545 = v231;
+let v233 = *v433;
+let v234 = v233[1];
+let v235 = *v434;
+let v236 = v235[1];
+let v237 = *v544;
+let v238 = v234 > v237;
+let v240 = v234 == v237;
+let v241 = *v545;
+let v242 = v236 < v241;
+let v243 = v240 && v242;
+let v244 = v238 || v243;
+let v246 = select(v237, v234, v244);
+*v544 = v246;
+let v247 = *v545;
+let v248 = select(v247, v236, v244);
+*v545 = v248;
+let v249 = *v433;
+let v250 = v249[2];
+let v251 = *v434;
+let v252 = v251[2];
+let v253 = *v544;
+let v254 = v250 > v253;
+let v256 = v250 == v253;
+let v257 = *v545;
+let v258 = v252 < v257;
+let v259 = v256 && v258;
+let v260 = v254 || v259;
+let v262 = select(v253, v250, v260);
+*v544 = v262;
+let v263 = *v545;
+let v264 = select(v263, v252, v260);
+*v545 = v264;
+let v265 = *v433;
+let v266 = v265[3];
+let v267 = *v434;
+let v268 = v267[3];
+let v269 = *v544;
+let v270 = v266 > v269;
+let v272 = v266 == v269;
+let v273 = *v545;
+let v274 = v268 < v273;
+let v275 = v272 && v274;
+let v276 = v270 || v275;
+let v278 = select(v269, v266, v276);
+*v544 = v278;
+let v279 = *v545;
+let v280 = select(v279, v268, v276);
+*v545 = v280;
+let v281 = *v544;
+let v283 = v281 > v122;
+if v283 {
+*v430 = v281;
+let v285 = *v545;
+*v431 = v285;
+let v286 = *v545;
+let v287 = u32(v286);
+let v288 = u32(4);
+let v289 = v287 / v288;
+let v290 = v28 + v289;
+let v294 = v287 % v288;
+let v295 = v30 + v144;
+let v299 = &(*v704)[v295];
+*v299 = v286;
+let v304 = &(*v705)[v290];
+let v305 = *v304;
+let v306 = v305[v294];
+let v311 = &(*v703)[v295];
+*v311 = v306;
+
+} else {
+let v312 = u32(4);
+let v313 = v22 * v312;
+let v314 = u32(v313);
+let v315 = v30 + v144;
+let v319 = &(*v704)[v315];
+*v319 = v314;
+let v324 = &(*v703)[v315];
+*v324 = v31;
 
 }
 
 }
-let v305 = u32(4);
-let v306 = v22 * v305;
-let v307 = u32(v306);
-let v308 = v30 + v23;
-let v312 = &(*v682)[v30];
-let v313 = *v312;
-var<function> v525_store: f32;
-let v525 = &v525_store;
-*v525 = v313;
-let v316 = v30 + v37;
-for(var v318: u32 = v316; v318 < v308; v318 += v37) {
-let v323 = &(*v683)[v318];
-let v324 = *v323;
-let v325 = v324 < v307;
-if v325 {
-let v329 = &(*v682)[v318];
-let v330 = *v329;
-let v331 = *v525;
-let v332 = max(v331, v330);
-*v525 = v332;
+let v326 = u32(4);
+let v327 = v22 * v326;
+let v328 = u32(v327);
+let v329 = v30 + v23;
+let v333 = &(*v703)[v30];
+let v334 = *v333;
+var<function> v546_store: f32;
+let v546 = &v546_store;
+*v546 = v334;
+let v337 = v30 + v37;
+for(var v339: u32 = v337; v339 < v329; v339 += v37) {
+let v344 = &(*v704)[v339];
+let v345 = *v344;
+let v346 = v345 < v328;
+if v346 {
+let v350 = &(*v703)[v339];
+let v351 = *v350;
+let v352 = *v546;
+let v353 = max(v352, v351);
+*v546 = v353;
 
 }
 
 }
-var<function> v527_store: f32;
-let v527 = &v527_store;
-*v527 = v31;
-for(var v337: u32 = v30; v337 < v308; v337 += v37) {
-let v342 = &(*v683)[v337];
-let v343 = *v342;
-let v344 = v343 < v307;
-if v344 {
-let v348 = &(*v682)[v337];
-let v349 = *v348;
-let v350 = *v525;
-let v351 = v349 - v350;
-let v352 = exp(v351);
-*v348 = v352;
-let v357 = *v527;
-let v358 = v357 + v352;
-*v527 = v358;
+var<function> v548_store: f32;
+let v548 = &v548_store;
+*v548 = v31;
+for(var v358: u32 = v30; v358 < v329; v358 += v37) {
+let v363 = &(*v704)[v358];
+let v364 = *v363;
+let v365 = v364 < v328;
+if v365 {
+let v369 = &(*v703)[v358];
+let v370 = *v369;
+let v371 = *v546;
+let v372 = v370 - v371;
+let v373 = exp(v372);
+*v369 = v373;
+let v378 = *v548;
+let v379 = v378 + v373;
+*v548 = v379;
 
 }
 
 }
-for(var v360: u32 = v30; v360 < v308; v360 += v37) {
-let v365 = &(*v683)[v360];
-let v366 = *v365;
-let v367 = v366 < v307;
-if v367 {
-let v371 = &(*v682)[v360];
-let v372 = *v371;
-let v373 = *v527;
-let v374 = v372 / v373;
-let v375 = v24 * v374;
-*v371 = v375;
+for(var v381: u32 = v30; v381 < v329; v381 += v37) {
+let v386 = &(*v704)[v381];
+let v387 = *v386;
+let v388 = v387 < v328;
+if v388 {
+let v392 = &(*v703)[v381];
+let v393 = *v392;
+let v394 = *v548;
+let v395 = v393 / v394;
+let v396 = v24 * v395;
+*v392 = v396;
 
 }
 
