@@ -21,6 +21,7 @@ pub mod moe;
 pub mod peak;
 pub mod permute;
 pub mod routing;
+pub mod scaling;
 pub mod segment_attention;
 
 pub use element::Element;

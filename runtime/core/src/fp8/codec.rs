@@ -4,8 +4,7 @@ use crate::{Error, device, ops};
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Int, Tensor};
 use moebius_shaders::ShapeError;
-pub use moebius_shaders::fp8::{Fp8Format, Overflow};
-use moebius_shaders::fp8::{LANES_PER_WORD, Problem, plan};
+use moebius_shaders::fp8::{Fp8Format, LANES_PER_WORD, Overflow, Problem, plan};
 use ops::{Fp8Cast, Fp8Ops};
 
 fn cast(

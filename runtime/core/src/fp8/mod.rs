@@ -1,0 +1,7 @@
+//! FP8: the codec, as packed words in ordinary integer tensors.
+
+mod codec;
+
+pub use codec::{decode, encode};
+pub use moebius_shaders::fp8::{Fp8Format, Overflow};
+pub use moebius_shaders::scaling::{Granularity, ScaleType};

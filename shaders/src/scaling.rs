@@ -1,0 +1,154 @@
+//! FP8 scales: which values share one, how it follows from their largest magnitude, how it is kept.
+//!
+//! x ≈ code · scale: a scale multiplies when a code is decoded. Of a block with the largest finite
+//! magnitude amax, scale = amax · 2^margin / MAX, where MAX is the format's largest value; 1 for a
+//! block of zeros, never below 2⁻¹²⁶ (smaller ones would be flushed to 0 by some devices), never
+//! above the largest f32. NaN and infinities take no part, so that one of them doesn't cost its
+//! neighbours their precision.
+//!
+//! MX scales are E8M0 bytes: 2^(byte − 127), the power of two at or above amax · 2^margin / MAX.
+//! Source: OCP Microscaling Formats 1.0, rounded up as in Transformer Engine, so nothing saturates.
+
+use crate::fp8::Fp8Format;
+use serde::{Deserialize, Serialize};
+
+/// Which values of a matrix share a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Granularity {
+    /// All of them: scales \[1, 1\].
+    Tensor,
+    /// A row: scales \[rows, 1\].
+    Row,
+    /// A rectangle, the last of a row or column cut short: scales \[⌈rows/r⌉, ⌈columns/c⌉\].
+    Block {
+        /// Rows of a rectangle.
+        rows: usize,
+        /// Columns of a rectangle.
+        columns: usize,
+    },
+    /// 32 values of a row, E8M0 bytes \[rows, ⌈columns/32⌉\], packed four to a word of a row.
+    Mx,
+}
+
+/// How a scale is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScaleType {
+    /// An f32.
+    F32,
+    /// A power of two in a byte, four to a word, lane 0 lowest.
+    E8M0,
+}
+
+/// Values under one MX scale.
+pub const MX_BLOCK: usize = 32;
+
+/// The E8M0 byte of 1.
+pub const E8M0_ONE: u8 = 127;
+
+impl Granularity {
+    /// Rows and columns of a block in a matrix of `rows` × `columns`; at least 1 each.
+    pub fn block(self, rows: usize, columns: usize) -> [usize; 2] {
+        let block = match self {
+            Self::Tensor => [rows, columns],
+            Self::Row => [1, columns],
+            Self::Block { rows, columns } => [rows, columns],
+            Self::Mx => [1, MX_BLOCK],
+        };
+        block.map(|size| size.max(1))
+    }
+
+    /// Blocks of a matrix of `rows` × `columns`, down and across.
+    pub fn blocks(self, rows: usize, columns: usize) -> [usize; 2] {
+        let [r, c] = self.block(rows, columns);
+        [rows.div_ceil(r), columns.div_ceil(c)]
+    }
+
+    /// How its scales are kept.
+    pub fn scale_type(self) -> ScaleType {
+        match self {
+            Self::Mx => ScaleType::E8M0,
+            _ => ScaleType::F32,
+        }
+    }
+
+    /// Shape of the tensor of scales: f32s, or words of four E8M0 bytes.
+    pub fn scale_shape(self, rows: usize, columns: usize) -> [usize; 2] {
+        let [down, across] = self.blocks(rows, columns);
+        match self.scale_type() {
+            ScaleType::F32 => [down, across],
+            ScaleType::E8M0 => [down, across.div_ceil(4)],
+        }
+    }
+}
+
+/// The scale of a block whose largest finite magnitude is `amax`, on the host.
+pub fn scale_host(amax: f32, format: Fp8Format, margin: i32) -> f32 {
+    if amax == 0.0 {
+        return 1.0;
+    }
+    let scale = f64::from(amax) * f64::from(margin).exp2() / f64::from(format.max());
+    (scale as f32).clamp(f32::MIN_POSITIVE, f32::MAX)
+}
+
+/// The E8M0 byte of a block whose largest finite magnitude is `amax`, on the host.
+pub fn e8m0_host(amax: f32, format: Fp8Format, margin: i32) -> u8 {
+    if amax == 0.0 {
+        return E8M0_ONE;
+    }
+    let (amax, max) = (amax.to_bits(), format.max().to_bits());
+    let above = i32::from(amax & 0x7F_FFFF > max & 0x7F_FFFF);
+    let exponent = (amax >> 23) as i32 - (max >> 23) as i32 + above;
+    (exponent + margin + i32::from(E8M0_ONE)).clamp(1, 254) as u8
+}
+
+/// The value of an E8M0 byte, on the host: NaN for 255; 0 stands for 2⁻¹²⁷.
+pub fn e8m0_value(byte: u8) -> f32 {
+    match byte {
+        0 => f32::MIN_POSITIVE / 2.0,
+        255 => f32::NAN,
+        _ => f32::from_bits(u32::from(byte) << 23),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_round_up() {
+        let block = Granularity::Block {
+            rows: 128,
+            columns: 128,
+        };
+        assert_eq!(block.scale_shape(129, 391), [2, 4]);
+        assert_eq!(Granularity::Tensor.scale_shape(129, 391), [1, 1]);
+        assert_eq!(Granularity::Row.scale_shape(129, 391), [129, 1]);
+        assert_eq!(Granularity::Mx.blocks(3, 391), [3, 13]);
+        assert_eq!(Granularity::Mx.scale_shape(3, 391), [3, 4]);
+    }
+
+    #[test]
+    fn scales_reach_the_largest_value() {
+        assert_eq!(scale_host(448.0, Fp8Format::E4M3, 0), 1.0);
+        assert_eq!(scale_host(448.0, Fp8Format::E4M3, 1), 2.0);
+        assert_eq!(scale_host(0.0, Fp8Format::E4M3, 0), 1.0);
+        assert_eq!(scale_host(1e-45, Fp8Format::E5M2, 0), f32::MIN_POSITIVE);
+        assert_eq!(scale_host(f32::MAX, Fp8Format::E4M3, 40), f32::MAX);
+    }
+
+    #[test]
+    fn e8m0_rounds_up() {
+        for (format, max) in [(Fp8Format::E4M3, 448.0f32), (Fp8Format::E5M2, 57344.0)] {
+            assert_eq!(e8m0_host(max, format, 0), E8M0_ONE);
+            assert_eq!(e8m0_host(max.next_up(), format, 0), E8M0_ONE + 1);
+            assert_eq!(e8m0_host(max.next_down(), format, 0), E8M0_ONE);
+            assert_eq!(e8m0_host(max / 2.0, format, 0), E8M0_ONE - 1);
+            assert_eq!(e8m0_host(0.0, format, 0), E8M0_ONE);
+        }
+        assert_eq!(e8m0_value(E8M0_ONE), 1.0);
+        assert_eq!(e8m0_value(1), f32::MIN_POSITIVE);
+        assert!(e8m0_value(255).is_nan());
+    }
+}
