@@ -7,7 +7,7 @@ use moebius::Device;
 use moebius::fp8::{Fp8Format, Overflow, decode, encode};
 use moebius::moe::{RouteConfig, Score, route};
 use moebius_shaders::fp8::{decode_host, encode_host};
-use moebius_shaders::permute::{self, Capacity, Problem, SortBuffers, capacity};
+use moebius_shaders::permute::{self, Capacity, Problem, SortBuffers, TILE_WORDS, capacity};
 use moebius_shaders::routing;
 use moebius_tests::target::{download_u32, poisoned, upload_f32, upload_u32};
 use moebius_tests::tolerance::relative_error;
@@ -73,7 +73,7 @@ proptest! {
             dropped: poisoned(&client, 1),
             order: poisoned(&client, keys.len()),
             positions: poisoned(&client, keys.len()),
-            tiles: poisoned(&client, 2 * problem.max_tiles()),
+            tiles: poisoned(&client, TILE_WORDS * problem.max_tiles()),
         };
         permute::launch(&client, &permute::plan(problem, &opened.capability).unwrap(), &buffers);
         let want = permute::reference(&keys, experts);

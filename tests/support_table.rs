@@ -102,7 +102,7 @@ fn metal(entry: &KernelEntry) -> Cell {
 /// Conformance runs the portable bodies: those of the casts, of routing, and one of all the rest.
 fn flex(entry: &KernelEntry) -> Cell {
     match entry.family {
-        "grouped_gemm" | "weight_gradient" => Cell::NotAvailable,
+        "grouped_gemm" | "fp8_gemm" | "weight_gradient" => Cell::NotAvailable,
         _ => Cell::Runs,
     }
 }
@@ -168,14 +168,15 @@ fn rows(entries: &[KernelEntry]) -> Vec<Row> {
 
 fn table() -> String {
     let mut rows = rows(&entries());
-    rows.push(Row {
-        kernel: "grouped gemm · portable".to_owned(),
+    let portable = |kernel: &str| Row {
+        kernel: format!("{kernel} · portable"),
         elements: Element::ALL.map(|element| element.to_string()).into(),
         cells: COLUMNS.map(|(name, _)| match name {
             "flex" => Cell::Runs,
             _ => Cell::NotAvailable,
         }),
-    });
+    };
+    rows.extend(["grouped gemm", "fp8 gemm"].map(portable));
     let names = COLUMNS.map(|(name, _)| name).join(" | ");
     let lines = "---|".repeat(COLUMNS.len());
     let body: String = rows.iter().map(Row::text).collect();

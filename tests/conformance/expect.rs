@@ -13,6 +13,7 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "rows::",
         "neighbours::",
         "grouped_gemm::",
+        "fp8_gemm::",
         "weight_gradient::",
         "expert_activation::",
         "segment_attention::",

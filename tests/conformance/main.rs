@@ -17,6 +17,7 @@ mod expert_activation;
 mod expert_load;
 mod experts;
 mod fp8;
+mod fp8_gemm;
 mod gradients;
 mod grouped_gemm;
 mod hash_routing;
@@ -84,6 +85,7 @@ const CASES: &[(&str, Case)] = cases! {
     grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound,
         in_out_weights, uneven_experts, variants_agree_bit_for_bit, weights_in_slabs,
         webgpu_default_limits, f16, bf16;
+    fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16;
     weight_gradient: tile_edges, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,
         f16, bf16;

@@ -1,0 +1,127 @@
+@group(0) @binding(3) var<storage, read_write> v13: array<f32>;
+@group(0) @binding(2) var<storage, read> v9: array<u32>;
+@group(0) @binding(1) var<storage, read> v5: array<u32>;
+@group(0) @binding(0) var<storage, read> v1: array<f32>;
+struct info_st { scalars_usize: array<u32, 8>, static_meta: array<u32, 4> }
+@group(0) @binding(4) var<storage, read> info_var: info_st;
+@compute @workgroup_size(64, 1, 1)
+fn fp8_gemm_naive_f32_dense_e4m3_block128(@builtin(workgroup_id) v175: vec3<u32>, @builtin(local_invocation_id) v179: vec3<u32>) {
+let v183 = &v13;
+let v184 = &v9;
+let v185 = &v5;
+let v186 = &v1;
+let v3 = u32(0);
+let v17 = info_var.scalars_usize[0];
+let v18 = info_var.scalars_usize[1];
+let v22 = info_var.scalars_usize[5];
+let v23 = info_var.scalars_usize[6];
+let v24 = info_var.scalars_usize[7];
+let v176 = v175[0];
+let v26 = u32(v176);
+let v27 = u32(1);
+let v177 = v175[1];
+let v178 = u32(64);
+let v34 = v177 * v178;
+let v180 = v179[0];
+let v36 = v34 + v180;
+let v37 = u32(v36);
+let v39 = v3 >= v23;
+let v41 = v3 < v24;
+let v42 = v39 && v41;
+let v43 = v37 < v17;
+let v44 = v42 && v43;
+if v44 {
+let v45 = v26 * v18;
+let v46 = f32(1.0);
+var<function> v171_store: f32;
+let v171 = &v171_store;
+*v171 = v46;
+let v49 = u32(4);
+let v50 = v18 + v49;
+let v52 = v50 - v27;
+let v54 = v52 / v49;
+let v56 = v3 - v23;
+let v61 = u32(64);
+let v62 = v17 + v61;
+let v64 = v62 - v27;
+let v66 = v64 / v61;
+let v67 = v56 * v66;
+let v69 = v37 / v61;
+let v70 = v67 + v69;
+let v71 = f32(0.0);
+var<function> v172_store: f32;
+let v172 = &v172_store;
+*v172 = v71;
+for(var v76: u32 = v3; v76 < v18; v76 += v27) {
+let v82 = v76 / v49;
+let v83 = u32(32);
+let v84 = v82 / v83;
+let v87 = u32(128);
+let v88 = v37 / v87;
+let v90 = v88 * v22;
+let v91 = v90 + v84;
+let v95 = &(*v184)[v91];
+let v96 = *v95;
+let v97 = bitcast<f32>(v96);
+let v98 = v70 * v54;
+let v101 = v98 + v82;
+let v103 = v101 * v61;
+let v105 = v37 % v61;
+let v106 = v103 + v105;
+let v110 = &(*v185)[v106];
+let v111 = *v110;
+let v113 = v76 % v49;
+let v114 = u32(v113);
+let v115 = u32(8);
+let v116 = v115 * v114;
+let v117 = v111 >> u32(v116);
+let v118 = u32(255);
+let v119 = v117 & v118;
+let v120 = u32(128);
+let v121 = v119 & v120;
+let v122 = u32(24);
+let v123 = v121 << u32(v122);
+let v124 = u32(127);
+let v125 = v119 & v124;
+let v126 = u32(20);
+let v127 = v125 << u32(v126);
+let v128 = u32(1006632960);
+let v129 = v127 + v128;
+let v130 = f32(v125);
+let v131 = f32(0.001953125);
+let v132 = v130 * v131;
+let v133 = bitcast<u32>(v132);
+let v135 = v125 < v115;
+let v136 = select(v129, v133, v135);
+let v138 = v125 >= v124;
+let v139 = u32(2143289344);
+let v140 = select(v136, v139, v138);
+let v141 = v123 | v140;
+let v142 = bitcast<f32>(v141);
+let v143 = v142 * v97;
+let v144 = v45 + v76;
+let v148 = &(*v186)[v144];
+let v149 = *v148;
+let v150 = *v172;
+let v151 = fma(v149, v143, v150);
+*v172 = v151;
+
+}
+var<function> v174_store: f32;
+let v174 = &v174_store;
+let v153 = *v172;
+*v174 = v153;
+let v154 = *v174;
+let v157 = *v171;
+let v158 = v157 * v154;
+*v171 = v158;
+let v159 = *v171;
+let v160 = v26 * v17;
+let v161 = v160 + v37;
+let v165 = &(*v183)[v161];
+*v165 = v159;
+
+}
+return;
+
+}
