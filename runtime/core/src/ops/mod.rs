@@ -15,6 +15,7 @@
 mod attention;
 mod experts;
 mod fp8;
+mod fp8_linear;
 mod linear;
 mod router;
 mod rows;
@@ -30,6 +31,7 @@ mod host;
 pub(crate) use attention::{AttentionCall, Projections, SegmentAttentionOps};
 pub(crate) use experts::{ExpertWeights, ExpertsCall, ExpertsOps, StageClock};
 pub(crate) use fp8::{Fp8Cast, Fp8Ops};
+pub(crate) use fp8_linear::{CodedWeights, Fp8LinearCall, Fp8LinearOps};
 pub(crate) use linear::{LinearCall, LinearOps};
 pub(crate) use router::{Choices, HashCall, LoadCall, LogitsCall, RouteCall, RouterOps};
 pub(crate) use rows::{NeighboursCall, RowsCall, RowsOps};
@@ -71,4 +73,14 @@ pub(crate) enum Mask<B: Backend> {
     All,
     /// Those whose entry of \[E\] isn't 0.
     Only(IntTensor<B>),
+}
+
+/// FP8 scales: f32s, or words of four E8M0 bytes.
+#[derive(ExtensionType, Clone, Debug)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub(crate) enum Scales<B: Backend> {
+    /// An f32 for each block.
+    F32(FloatTensor<B>),
+    /// Four E8M0 bytes to a word.
+    E8M0(IntTensor<B>),
 }

@@ -1,0 +1,14 @@
+//! Shapes of products with FP8 weights.
+
+use super::{CodedWeightsMetadata, Fp8LinearCall};
+use burn::backend::fusion::custom::TensorSpec;
+use burn::tensor::Shape;
+
+pub(super) fn output(
+    x: &TensorSpec,
+    _weights: &CodedWeightsMetadata,
+    call: &Fp8LinearCall,
+) -> TensorSpec {
+    let p = &call.problem;
+    TensorSpec::new(Shape::from([p.row_bound, p.n]), x.dtype)
+}
