@@ -18,6 +18,7 @@ mod expert_load;
 mod experts;
 mod fp8;
 mod fp8_gemm;
+mod fp8_tensor;
 mod gradients;
 mod grouped_gemm;
 mod hash_routing;
@@ -28,6 +29,7 @@ mod moe_layer;
 mod moe_training;
 mod neighbours;
 mod permute;
+mod quantize;
 mod router_backward;
 mod routers;
 mod routing;
@@ -69,6 +71,10 @@ macro_rules! cases {
 
 const CASES: &[(&str, Case)] = cases! {
     fp8: encode_edges, encode_every_half, decode_every_code, lengths;
+    quantize: sizes, modes, large, extreme_blocks, every_value_of_f16, every_value_of_bf16,
+        largest_magnitude, repeats_bit_for_bit, f16, bf16;
+    fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
+        refuses_wrong_parts;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
     topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;

@@ -123,7 +123,7 @@ pub(super) fn check_probability(what: &'static str, number: f64) -> Result<(), S
 }
 
 /// The kernels' name of a dtype.
-pub(super) fn element(dtype: DType) -> Result<Element, ShapeError> {
+pub(crate) fn element(dtype: DType) -> Result<Element, ShapeError> {
     match dtype {
         DType::F32 => Ok(Element::F32),
         DType::F16 => Ok(Element::F16),

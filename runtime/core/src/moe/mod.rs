@@ -18,6 +18,8 @@ mod shared;
 mod statistics;
 pub mod switching;
 
+pub(crate) use check::element;
+
 pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
 pub use config::{MoeConfig, MoeWeights};
 pub use dense::DenseRows;

@@ -10,7 +10,7 @@ mod host;
 #[cfg(feature = "fusion")]
 mod lazy;
 
-use super::{Maybe, Scales};
+use super::{Maybe, Scales, Sorted};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use moebius_shaders::grouped_gemm;
@@ -46,6 +46,15 @@ pub(crate) trait Fp8LinearOps: Backend {
     fn fp8_linear(
         x: FloatTensor<Self>,
         #[extension_type] weights: CodedWeights<Self>,
+        call: Fp8LinearCall,
+    ) -> FloatTensor<Self>;
+
+    /// \[R,n\] of x \[T,k\] or \[R,k\]: a product, bias, activation and gate per expert.
+    #[fusion(meta = lazy::grouped_output)]
+    fn moe_fp8_linear(
+        x: FloatTensor<Self>,
+        #[extension_type] weights: CodedWeights<Self>,
+        #[extension_type] sorted: Sorted<Self>,
         call: Fp8LinearCall,
     ) -> FloatTensor<Self>;
 }
