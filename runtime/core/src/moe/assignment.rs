@@ -150,6 +150,17 @@ impl Assignment {
         Ok(Tensor::from_dispatch(y))
     }
 
+    /// The same rows \[R, width\] with zeros past the last expert's, and so are their gradients.
+    pub(super) fn defined(&self, rows: Tensor<2>) -> Tensor<2> {
+        let ([count, _], experts) = (rows.dims(), self.routing.experts());
+        let offsets = Tensor::<1, Int>::from_dispatch(self.sorted.offsets.clone());
+        let used = offsets.narrow(0, experts, 1).expand([count]);
+        let row = Tensor::<1, Int>::arange(0..count as i64, &rows.device()).cast(used.dtype());
+        let undefined = row.greater_equal(used).reshape([count, 1]);
+        let shape = rows.dims();
+        rows.mask_fill(undefined.expand(shape), 0.0)
+    }
+
     /// \[R,n\]: rows \[R,k\] · W_eᵀ + b_e, W \[E,n,k\], b \[E,n\].
     pub(super) fn linear(
         &self,

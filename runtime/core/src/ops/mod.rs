@@ -15,6 +15,7 @@
 mod attention;
 mod experts;
 mod fp8;
+mod fp8_training;
 mod linear;
 mod router;
 mod rows;
@@ -30,6 +31,7 @@ mod host;
 pub(crate) use attention::{AttentionCall, Projections, SegmentAttentionOps};
 pub(crate) use experts::{ExpertWeights, ExpertsCall, ExpertsOps, StageClock};
 pub(crate) use fp8::{Fp8Cast, Fp8Ops};
+pub(crate) use fp8_training::{Fp8TrainOps, RoundCall, Rounded, round};
 pub(crate) use linear::{LinearCall, LinearOps};
 pub(crate) use router::{Choices, HashCall, LoadCall, LogitsCall, RouteCall, RouterOps};
 pub(crate) use rows::{NeighboursCall, RowsCall, RowsOps};
