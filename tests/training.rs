@@ -8,7 +8,9 @@ use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer, SgdConfig};
 use burn::store::ModuleRecord;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use moebius_model::{Checkpoint, Decoder, DecoderConfig, Report, Text, TrainConfig, Trainer};
+use moebius_model::{
+    Checkpoint, Decoder, DecoderConfig, Precision, Report, Text, TrainConfig, Trainer,
+};
 use moebius_tests::target::Target;
 
 /// Largest difference of two devices' losses at the same step, in nats a byte.
@@ -30,6 +32,7 @@ fn tiny() -> TrainConfig {
             experts: 4,
             inter: 16,
             top_k: 2,
+            precision: Precision::F32,
         },
         batch: 4,
         steps: 16,

@@ -291,6 +291,11 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) top_k: Option<usize>,
 
+    /// What products are computed from: FP8 rounds the linear layers of attention and experts, with
+    /// loss scaling [default: f32].
+    #[arg(long, value_name = "P", value_enum)]
+    pub(crate) precision: Option<TrainPrecision>,
+
     /// Peak of the learning rate [default: 0.007].
     #[arg(long, value_name = "R")]
     pub(crate) learning_rate: Option<f32>,
@@ -320,11 +325,23 @@ pub(crate) struct TrainArgs {
     pub(crate) stop_after: Option<usize>,
 }
 
+/// The precisions of a training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TrainPrecision {
+    /// Everything in f32.
+    F32,
+    /// E4M3 forward and E5M2 backward, scales from the steps before.
+    Fp8Delayed,
+    /// The same, scales from the tensors themselves.
+    Fp8Current,
+}
+
 const TRAIN_EXAMPLES: &str = "\
 Examples:
   moebius train
   moebius train --device flex --checkpoint run --stop-after 100
   moebius train --device flex --checkpoint run --resume
+  moebius train --precision fp8-delayed
   moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
 
 A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every

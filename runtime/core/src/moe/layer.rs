@@ -12,6 +12,7 @@ use super::routers::{Router, Sizes};
 use super::shared::SharedExpert;
 #[cfg(feature = "autodiff")]
 use crate::fp8::training::Finite;
+use crate::fp8::training::Fp8Product;
 use crate::ops::StageClock;
 use crate::{Error, device};
 use burn::module::{Module, Param};
@@ -134,9 +135,16 @@ impl MoeLayer {
     /// scaling found, and a step that it skips changes nothing. Without effect on other experts.
     #[cfg(feature = "autodiff")]
     pub fn update_fp8(&self, gradients: &Gradients, finite: Option<&Finite>) {
-        if let Experts::Fp8FeedForward(experts) = &self.experts {
-            experts.product_in.update(gradients, finite);
-            experts.product_out.update(gradients, finite);
+        for product in self.fp8_products() {
+            product.update(gradients, finite);
+        }
+    }
+
+    /// The products of its experts that run in FP8.
+    pub fn fp8_products(&self) -> Vec<&Fp8Product> {
+        match &self.experts {
+            Experts::Fp8FeedForward(experts) => vec![&experts.product_in, &experts.product_out],
+            _ => Vec::new(),
         }
     }
 

@@ -170,10 +170,7 @@ impl Fp8TrainLinear {
     /// # Errors
     /// As [`Fp8TrainLinear::forward`].
     pub fn forward_rows(&self, rows: &DenseRows, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        self.product.check()?;
-        let weight = self.weight.val();
-        rows.check(&x, &weight)?;
-        let y = self.product.apply(x, weight, |x, w| rows.linear(x, w))?;
+        let y = self.product.linear(rows, x, self.weight.val())?;
         Ok(match &self.bias {
             Some(bias) => y + bias.val().unsqueeze(),
             None => y,

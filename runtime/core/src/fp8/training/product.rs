@@ -4,6 +4,7 @@
 use super::loss_scale::Finite;
 use super::recipe::{Fp8Recipe, Fp8Scaling};
 use super::state::Fp8State;
+use crate::moe::DenseRows;
 use crate::ops::{Fp8Cast, Fp8TrainOps, RoundCall, Rounded, round};
 use crate::{Error, device};
 use burn::backend::Dispatch;
@@ -58,7 +59,16 @@ impl Uses {
 }
 
 impl Fp8Product {
-    /// A product that wasn't used yet; the recipe is checked.
+    /// A product that wasn't used yet.
+    ///
+    /// # Errors
+    /// As [`Fp8Recipe::check`].
+    pub fn init(recipe: Fp8Recipe, device: &Device) -> Result<Self, Error> {
+        recipe.check()?;
+        Ok(Self::new(recipe, device))
+    }
+
+    /// The same for a recipe that was checked.
     pub(crate) fn new(recipe: Fp8Recipe, device: &Device) -> Self {
         let state = match recipe.scaling {
             Fp8Scaling::Current => None,
@@ -87,6 +97,17 @@ impl Fp8Product {
                 Err(ShapeError::new("fp8 state", expected, got))
             }
         }
+    }
+
+    /// \[T,n\]: x̂ · Ŵᵀ of x \[T,k\] and W \[n,k\].
+    ///
+    /// # Errors
+    /// As [`DenseRows::linear`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for state of another
+    /// recipe in a record.
+    pub fn linear(&self, rows: &DenseRows, x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
+        self.check()?;
+        rows.check(&x, &w)?;
+        self.apply(x, w, |x, w| rows.linear(x, w))
     }
 
     /// `product` of the rounded x and w, with its gradient to be rounded.

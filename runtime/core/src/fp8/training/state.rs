@@ -5,6 +5,7 @@ use super::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;
+use moebius_shaders::fp8::Fp8Format;
 
 /// The histories and scales of a product's inputs, weights and gradients, in this order; the rules are
 /// those of [`DelayedScale`](super::reference::DelayedScale).
@@ -16,6 +17,8 @@ pub struct Fp8State {
     pub history: RunningState<Tensor<2>>,
     /// \[3\]: the scales of the next step.
     pub scales: RunningState<Tensor<1>>,
+    /// \[3\]: steps in which a value was beyond the range of its scale, so that it saturated.
+    pub saturated: RunningState<Tensor<1>>,
 }
 
 impl Fp8State {
@@ -24,6 +27,7 @@ impl Fp8State {
         Self {
             history: RunningState::new(Tensor::zeros([3, history_len], options())),
             scales: RunningState::new(Tensor::ones([3], options())),
+            saturated: RunningState::new(Tensor::zeros([3], options())),
         }
     }
 
@@ -45,6 +49,8 @@ impl Fp8State {
         };
         let old = self.history.value_sync().detach().cast(DType::F32);
         let scales = self.scales.value_sync().detach().cast(DType::F32);
+        let range = Tensor::<1>::from_floats(recipe.formats().map(Fp8Format::max), &old.device());
+        let beyond = amaxes.clone().greater(scales.clone() * range);
         let staged = amaxes.clone().reshape([3, 1]);
         let (amax, history) = match history_len {
             1 => (amaxes, Tensor::zeros_like(&old)),
@@ -62,19 +68,28 @@ impl Fp8State {
         let new = scale_of(amax.clone(), recipe);
         let known = amax.clone().greater_scalar(0.0).bool_and(amax.is_finite());
         let new = scales.clone().mask_where(known, new);
-        let (history, new) = match finite {
-            Some(finite) => (finite.choose(history, old), finite.choose(new, scales)),
-            None => (history, new),
+        let count = self.saturated.value_sync().detach().cast(DType::F32);
+        let more = count.clone() + beyond.float();
+        let (history, new, more) = match finite {
+            Some(finite) => (
+                finite.choose(history, old),
+                finite.choose(new, scales),
+                finite.choose(more, count),
+            ),
+            None => (history, new, more),
         };
         self.history.update(history);
         self.history.value_sync();
-        self.scales.update(new);
-        self.scales.value_sync();
+        for (state, value) in [(&self.scales, new), (&self.saturated, more)] {
+            state.update(value);
+            state.value_sync();
+        }
     }
 
     pub(crate) fn check(&self, history_len: usize) -> Result<(), ShapeError> {
         let (history, scales) = (self.history.value_sync(), self.scales.value_sync());
-        if history.dims() != [3, history_len] || scales.dims() != [3] {
+        let counts = self.saturated.value_sync();
+        if history.dims() != [3, history_len] || scales.dims() != [3] || counts.dims() != [3] {
             let got = format!("{:?} and {:?}", history.dims(), scales.dims());
             let expected = format!("[3, {history_len}] and [3]");
             return Err(ShapeError::new("fp8 histories and scales", expected, got));
