@@ -17,6 +17,8 @@ mod expert_activation;
 mod expert_load;
 mod experts;
 mod fp8;
+mod fp8_experts;
+mod fp8_training;
 mod gradients;
 mod grouped_gemm;
 mod hash_routing;
@@ -68,6 +70,13 @@ macro_rules! cases {
 
 const CASES: &[(&str, Case)] = cases! {
     fp8: encode_edges, encode_every_half, decode_every_code, lengths;
+    fp8_training: current_scaling, delayed_scaling, gradients_pass_where_values_saturate,
+        several_uses_in_a_step, overflows_reach_loss_scaling, loss_scale_halves_and_doubles,
+        loss_scale_grows_once_an_interval, loss_scale_static_and_off,
+        records_continue_bit_for_bit, ranks_inference_and_empty_batches, from_and_into_linear, bf16,
+        refuses_wrong_input;
+    fp8_experts: values_and_gradients, rows_without_expert_do_not_count, learns_as_without_fp8,
+        records_continue_bit_for_bit, refuses_wrong_input;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
     topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;
