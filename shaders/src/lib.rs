@@ -20,6 +20,7 @@ pub mod grouped_gemm;
 pub mod moe;
 pub mod peak;
 pub mod permute;
+pub mod quantize;
 pub mod routing;
 pub mod scaling;
 pub mod segment_attention;

@@ -197,8 +197,9 @@ fn check(target: &Target, mask: Option<[bool; EXPERTS]>) -> Outcome {
     let gradients = (out.y.clone() * dy.clone()).sum().backward();
     layer.update_fp8(&gradients, None);
 
-    let experts = out.routing.indices.into_data().into_iter::<i64>();
-    let slots: Vec<Slot> = experts
+    let indices = out.routing.indices.into_data();
+    let slots: Vec<Slot> = indices
+        .iter::<i64>()
         .zip(wide(out.routing.weights))
         .enumerate()
         .map(|(at, (expert, weight))| Slot {

@@ -18,6 +18,7 @@ mod expert_load;
 mod experts;
 mod fp8;
 mod fp8_experts;
+mod fp8_tensor;
 mod fp8_training;
 mod gradients;
 mod grouped_gemm;
@@ -29,6 +30,7 @@ mod moe_layer;
 mod moe_training;
 mod neighbours;
 mod permute;
+mod quantize;
 mod router_backward;
 mod routers;
 mod routing;
@@ -70,6 +72,10 @@ macro_rules! cases {
 
 const CASES: &[(&str, Case)] = cases! {
     fp8: encode_edges, encode_every_half, decode_every_code, lengths;
+    quantize: sizes, modes, large, extreme_blocks, every_f16_value, every_bf16_value,
+        largest_magnitude, repeats_bit_for_bit, f16, bf16;
+    fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
+        refuses_wrong_parts;
     fp8_training: current_scaling, delayed_scaling, gradients_pass_where_values_saturate,
         several_uses_in_a_step, overflows_reach_loss_scaling, loss_scale_halves_and_doubles,
         loss_scale_grows_once_an_interval, loss_scale_static_and_off,

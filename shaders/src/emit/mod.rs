@@ -121,6 +121,7 @@ pub enum EmitError {
 pub fn kernels() -> Vec<KernelEntry> {
     [
         crate::fp8::entries(),
+        crate::quantize::entries(),
         crate::routing::entries(),
         crate::permute::entries(),
         crate::grouped_gemm::entries(),

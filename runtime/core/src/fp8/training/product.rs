@@ -4,16 +4,18 @@
 use super::loss_scale::Finite;
 use super::recipe::{Fp8Recipe, Fp8Scaling};
 use super::state::Fp8State;
+use crate::Error;
+use crate::fp8::quantizer::{Quantizer, amax_call};
 use crate::moe::DenseRows;
-use crate::ops::{Fp8Cast, Fp8TrainOps, RoundCall, Rounded, round};
-use crate::{Error, device};
+use crate::ops::{Fp8TrainOps, RoundCall, Rounded, round};
 use burn::backend::Dispatch;
 use burn::module::Module;
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;
-use moebius_shaders::fp8::{self, Fp8Format, LANES_PER_WORD};
+use moebius_shaders::fp8::Fp8Format;
+use moebius_shaders::scaling::Granularity;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -125,10 +127,10 @@ impl Fp8Product {
         }
         let call = call(&y, self.recipe.backward, self.recipe.margin)?;
         let mut slot = Tensor::zeros([1], (&y.device(), DType::F32));
-        if self.state.is_some() {
+        if let (Some(x), Some(w)) = (x_amax, w_amax) {
             slot = slot.require_grad();
             self.uses.push(Use {
-                operands: [x_amax, w_amax],
+                operands: [x, w],
                 slot: slot.clone(),
             });
         }
@@ -146,18 +148,21 @@ impl Fp8Product {
         self.state.as_ref().map(|state| state.scale(of))
     }
 
-    /// x rounded, with the gradient of x; and its amax \[1\], which no graph holds.
+    /// x rounded, with the gradient of x; and with delayed scaling its amax \[1\], which no graph holds.
     fn forward_cast<const D: usize>(
         &self,
         of: usize,
         x: Tensor<D>,
-    ) -> Result<(Tensor<D>, Tensor<1>), Error> {
+    ) -> Result<(Tensor<D>, Option<Tensor<1>>), Error> {
         let call = call(&x, self.recipe.forward, self.recipe.margin)?;
         let scale = self.scale(of);
         let scale = scale.map(|scale| scale.without_autodiff().into_dispatch());
         let inner = x.clone().without_autodiff().into_dispatch();
         let Rounded { y, amax } = round::<Dispatch>(inner, scale, &call);
-        let (y, amax) = (Tensor::<D>::from_dispatch(y), Tensor::from_dispatch(amax));
+        let (y, amax) = (
+            Tensor::<D>::from_dispatch(y),
+            amax.map(Tensor::from_dispatch),
+        );
         if !x.is_autodiff() {
             return Ok((y, amax));
         }
@@ -193,16 +198,13 @@ impl Fp8Product {
     }
 }
 
-/// How `x` is rounded.
+/// How `x` is rounded, as a matrix of one scale.
 fn call<const D: usize>(x: &Tensor<D>, format: Fp8Format, margin: i32) -> Result<RoundCall, Error> {
-    let len = x.shape().num_elements();
-    let problem = fp8::Problem::new(len, len.div_ceil(LANES_PER_WORD), format)?;
-    let capability = device::capability(&x.device())?;
-    let plan = capability.map(|device| fp8::plan(problem, &device));
-    let cast = Fp8Cast {
-        len,
-        format,
-        plan: plan.transpose()?,
-    };
-    Ok(RoundCall { cast, margin })
+    let (len, dims, device) = (x.shape().num_elements(), x.dims(), x.device());
+    let columns = dims.last().copied().unwrap_or(1).max(1);
+    let quantizer = Quantizer::new(format, Granularity::Tensor).with_margin(margin);
+    Ok(RoundCall {
+        quantize: quantizer.call([1, len / columns, columns], x.dtype(), &device)?,
+        amax: amax_call(len, x.dtype(), &device)?,
+    })
 }

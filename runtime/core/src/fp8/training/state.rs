@@ -17,7 +17,7 @@ pub struct Fp8State {
     pub history: RunningState<Tensor<2>>,
     /// \[3\]: the scales of the next step.
     pub scales: RunningState<Tensor<1>>,
-    /// \[3\]: steps in which a value was beyond the range of its scale, so that it saturated.
+    /// \[3\]: steps in which a value was beyond the range of its scale by more than rounding takes.
     pub saturated: RunningState<Tensor<1>>,
 }
 
@@ -49,7 +49,8 @@ impl Fp8State {
         };
         let old = self.history.value_sync().detach().cast(DType::F32);
         let scales = self.scales.value_sync().detach().cast(DType::F32);
-        let range = Tensor::<1>::from_floats(recipe.formats().map(Fp8Format::max), &old.device());
+        let range = recipe.formats().map(first_beyond);
+        let range = Tensor::<1>::from_floats(range, &old.device());
         let beyond = amaxes.clone().greater(scales.clone() * range);
         let staged = amaxes.clone().reshape([3, 1]);
         let (amax, history) = match history_len {
@@ -106,6 +107,13 @@ fn scale_of(amaxes: Tensor<1>, recipe: &Fp8Recipe) -> Tensor<1> {
         .map(|format| divisor(format.max(), recipe.margin));
     let divisors = Tensor::<1>::from_floats(divisors, &amaxes.device());
     (amaxes / divisors).clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX))
+}
+
+/// The tie between the largest value and the next there would be: what is above it saturates.
+fn first_beyond(format: Fp8Format) -> f32 {
+    let max = format.max();
+    let unit = (max.log2().floor() - format.mantissa_bits() as f32).exp2();
+    max + unit / 2.0
 }
 
 /// MAX / 2^margin, exact.

@@ -2,7 +2,7 @@
 
 use super::{Fp8TrainOps, RoundCall, Rounded, round};
 use crate::ops::graph::register;
-use crate::ops::{Fp8Ops, Maybe};
+use crate::ops::{Maybe, QuantizeOps};
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -27,7 +27,7 @@ impl<B: Fp8TrainOps> Backward<B, 1> for StraightThrough {
 #[derive(Debug)]
 struct RoundGradient;
 
-impl<B: Fp8TrainOps + Fp8Ops> Backward<B, 2> for RoundGradient {
+impl<B: Fp8TrainOps + QuantizeOps> Backward<B, 2> for RoundGradient {
     type State = (Maybe<B>, RoundCall);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
@@ -36,11 +36,11 @@ impl<B: Fp8TrainOps + Fp8Ops> Backward<B, 2> for RoundGradient {
         let Rounded { y, amax } = round::<B>(dy, scale.into_option(), &call);
         let [x, slot] = ops.parents.map(|parent| parent.map(|node| node.id));
         register::<B>(grads, x, Some(y));
-        register::<B>(grads, slot, Some(amax));
+        register::<B>(grads, slot, amax);
     }
 }
 
-impl<B: Fp8TrainOps + Fp8Ops, C: CheckpointStrategy> Fp8TrainOps for Autodiff<B, C> {
+impl<B: Fp8TrainOps + QuantizeOps, C: CheckpointStrategy> Fp8TrainOps for Autodiff<B, C> {
     fn fp8_straight_through(x: FloatTensor<Self>, rounded: FloatTensor<Self>) -> FloatTensor<Self> {
         let ((x, node), (rounded, _)) = (x.into_parts(), rounded.into_parts());
         let y = B::fp8_straight_through(x, rounded);

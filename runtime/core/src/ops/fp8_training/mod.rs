@@ -13,15 +13,15 @@ mod round;
 
 pub(crate) use round::{Rounded, round};
 
-use super::{Fp8Cast, Maybe};
+use super::{AmaxCall, Maybe, QuantizeCall};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
 
 /// How a tensor is rounded.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundCall {
-    pub(crate) cast: Fp8Cast,
-    pub(crate) margin: i32,
+    pub(crate) quantize: QuantizeCall,
+    pub(crate) amax: AmaxCall,
 }
 
 #[backend_extension(
@@ -35,8 +35,8 @@ pub(crate) trait Fp8TrainOps: Backend {
     #[fusion(meta = lazy::rounded)]
     fn fp8_straight_through(x: FloatTensor<Self>, rounded: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// x; its gradient dy is rounded with the scale \[1\], or one from its own amax. The gradient of
-    /// `slot` \[1\] is the amax of dy.
+    /// x; its gradient dy is rounded with the scale \[1\], or one from its own amax. With a scale,
+    /// the gradient of `slot` \[1\] is the amax of dy: nothing else gets out of a backward pass.
     #[fusion(meta = lazy::passed)]
     fn fp8_round_gradient(
         x: FloatTensor<Self>,

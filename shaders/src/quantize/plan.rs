@@ -1,0 +1,177 @@
+//! Which units take which blocks.
+
+use super::amax::{Blocks, Reduction, units_for};
+use super::word::Coding;
+use super::{KERNEL, Problem, apply, block};
+use crate::error::Unsupported;
+use crate::fp8::LANES_PER_WORD;
+use crate::grid::Grid;
+use crate::scaling::Granularity;
+use moebius_device::Capability;
+
+/// Words of a block that one cube takes however few blocks there are: 64 for each of its units.
+const CUBE_WORDS: usize = 16_384;
+/// Blocks that keep a GPU busy whatever their size.
+const MANY_BLOCKS: usize = 256;
+/// Words that one CPU unit takes alone sooner than share them in a second launch.
+const UNIT_WORDS: usize = 4096;
+/// Neighbouring words of a CPU unit: they share its loop over cubes.
+const RUN: usize = 256;
+
+/// Who computes scales.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variant {
+    /// A row of a cube's units owns a block and encodes it, too.
+    Cube(Grid),
+    /// So does a unit.
+    Unit(Grid),
+    /// Launches of their own.
+    Parts(Reduction),
+}
+
+/// A [`Problem`] this device can run, either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What is scaled.
+    pub problem: Problem,
+    /// Elements of a vector of x and y.
+    pub(super) lanes: usize,
+    pub(super) variant: Variant,
+    /// A unit for each run of words.
+    pub(super) words: Grid,
+    run: usize,
+}
+
+/// Vectors along a dimension of `len` elements: words or single values.
+pub(super) fn lanes_of(len: usize) -> usize {
+    if len.is_multiple_of(LANES_PER_WORD) {
+        LANES_PER_WORD
+    } else {
+        1
+    }
+}
+
+/// Plans quantisation and dequantisation of `problem`.
+///
+/// # Errors
+/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
+    let element = problem.element;
+    element.supported(KERNEL, device)?;
+    crate::fits_binding(KERNEL, problem.len() * element.bytes(), device)?;
+    crate::fits_binding(KERNEL, problem.words() * 4, device)?;
+    crate::fits_binding(KERNEL, problem.scales() * 4, device)?;
+    let run = if device.cpu_cores.is_some() { RUN } else { 1 };
+    let runs = problem.words().div_ceil(run);
+    Ok(Plan {
+        problem,
+        lanes: lanes_of(problem.columns()),
+        variant: variant(&problem, device)?,
+        words: Grid::elementwise(KERNEL, runs, device)?,
+        run,
+    })
+}
+
+fn variant(problem: &Problem, device: &Capability) -> Result<Variant, Unsupported> {
+    let [block_rows, block_columns] = problem.block();
+    let words = block_rows * block_columns.div_ceil(LANES_PER_WORD);
+    let blocks = problem.blocks_with_padding();
+    if let Some(cores) = device.cpu_cores {
+        let busy = blocks >= cores as usize || words <= UNIT_WORDS;
+        if !problem.cuts_words() && (busy || problem.granularity == Granularity::Mx) {
+            let grid = Grid::elementwise(KERNEL, blocks / problem.scales_per_word(), device)?;
+            return Ok(Variant::Unit(grid));
+        }
+        return parts(problem, device);
+    }
+    if problem.cuts_words() || (words > CUBE_WORDS && blocks < MANY_BLOCKS) {
+        return parts(problem, device);
+    }
+    let units = units_for(words, device);
+    if !(units[1] as usize).is_multiple_of(problem.scales_per_word()) {
+        let needs = format!("{} units in a cube", LANES_PER_WORD as u32 * units[0]);
+        return Err(Unsupported::new(
+            KERNEL,
+            needs,
+            device.limits.max_units_per_cube,
+        ));
+    }
+    let cubes = blocks.div_ceil(units[1] as usize);
+    Ok(Variant::Cube(Grid::of_cubes(KERNEL, cubes, units, device)?))
+}
+
+fn parts(problem: &Problem, device: &Capability) -> Result<Variant, Unsupported> {
+    let [matrices, rows, columns] = problem.shape;
+    let [block_rows, block_columns] = problem.block();
+    let lanes = if problem.cuts_words() {
+        1
+    } else {
+        lanes_of(columns)
+    };
+    let of = Blocks {
+        matrix: [rows, columns / lanes],
+        block: [block_rows, block_columns / lanes],
+        blocks: problem.blocks(),
+        matrices,
+    };
+    let reduction = Reduction::plan(of, lanes, problem.element, device)?;
+    Ok(Variant::Parts(reduction))
+}
+
+impl Problem {
+    fn columns(&self) -> usize {
+        self.shape[2]
+    }
+
+    fn blocks_with_padding(&self) -> usize {
+        let [down, _] = self.blocks();
+        self.shape[0] * down * self.padded_across()
+    }
+}
+
+impl Plan {
+    /// Launches of a quantisation.
+    pub fn launches(&self) -> usize {
+        match self.variant {
+            Variant::Parts(reduction) if reduction.parts > 1 => 3,
+            Variant::Parts(_) => 2,
+            Variant::Cube(_) | Variant::Unit(_) => 1,
+        }
+    }
+
+    /// Units of a cube of the largest launch.
+    pub fn units_per_cube(&self) -> u32 {
+        let largest = match &self.variant {
+            Variant::Cube(grid) | Variant::Unit(grid) => *grid,
+            Variant::Parts(reduction) => reduction.of_parts,
+        };
+        let units = |grid: Grid| grid.units[0] * grid.units[1];
+        units(largest).max(units(self.words))
+    }
+
+    pub(super) fn coding(&self) -> Coding {
+        Coding {
+            format: self.problem.format,
+            overflow: self.problem.overflow,
+            scale_type: self.problem.granularity.scale_type(),
+        }
+    }
+
+    pub(super) fn block_spec(&self, units: [u32; 2]) -> block::Spec {
+        let [rows, columns] = self.problem.block();
+        let words = rows * columns.div_ceil(LANES_PER_WORD);
+        block::Spec {
+            coding: self.coding(),
+            units,
+            held: words <= units[0] as usize,
+        }
+    }
+
+    pub(super) fn apply_spec(&self) -> apply::Spec {
+        apply::Spec {
+            coding: self.coding(),
+            cuts_words: self.problem.cuts_words(),
+            run: self.run,
+        }
+    }
+}
