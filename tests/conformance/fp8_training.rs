@@ -12,6 +12,7 @@ use moebius::fp8::training::{
     AmaxAlgorithm, Fp8Recipe, Fp8Scaling, Fp8TrainLinear, Fp8TrainLinearConfig, LossScale,
     LossScaler, LossScaling,
 };
+use moebius::moe::MoeConfig;
 use moebius_shaders::Element;
 use moebius_shaders::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use moebius_shaders::scaling::scale_host;
@@ -251,16 +252,13 @@ pub(crate) fn delayed_scaling(target: &Target) -> Outcome {
 }
 
 pub(crate) fn bf16(target: &Target) -> Outcome {
-    if target.capability().bf16 || target.client().is_none() {
-        let recipes = [Fp8Recipe::current(), delayed(3, AmaxAlgorithm::Max)];
-        return Outcome::of(recipes.map(|recipe| check(target, recipe, DType::BF16)));
+    // Where the type can't even be stored, a plan says so.
+    let layer = MoeConfig::new(8, 8, 1).with_top_k(1).init(&target.burn());
+    if let Err(error) = layer.unwrap().plan(8, DType::BF16, &target.burn()) {
+        return Outcome::Unsupported(error.to_string());
     }
-    let device = target.burn();
-    let layer = Fp8TrainLinearConfig::new(8, 8).init(&device).unwrap();
-    let x = Tensor::<2>::zeros([4, 8], &device);
-    // The type can't even be stored there.
-    assert!(layer.forward(x).is_ok());
-    Outcome::Unsupported("no bf16".to_owned())
+    let recipes = [Fp8Recipe::current(), delayed(3, AmaxAlgorithm::Max)];
+    Outcome::of(recipes.map(|recipe| check(target, recipe, DType::BF16)))
 }
 
 /// Values beyond the range of a delayed scale saturate, and the gradient passes all the same.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use moebius::fp8::training::LossScaling;
 use moebius_device::Device;
 
 use crate::screen::Color;
@@ -296,6 +297,11 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "P", value_enum)]
     pub(crate) precision: Option<TrainPrecision>,
 
+    /// Factor of the loss in the backward pass: dynamic, off or a number [default: dynamic with FP8,
+    /// off without].
+    #[arg(long, value_name = "S", value_parser = loss_scaling)]
+    pub(crate) loss_scale: Option<LossScaling>,
+
     /// Peak of the learning rate [default: 0.007].
     #[arg(long, value_name = "R")]
     pub(crate) learning_rate: Option<f32>,
@@ -347,6 +353,15 @@ Examples:
 A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every
 report is an object on its own line, and so is the result. Exit codes: 0 the loss fell or nothing was
 left to do, 1 it did not fall, 2 an error.";
+
+fn loss_scaling(text: &str) -> Result<LossScaling, String> {
+    match (text, text.parse()) {
+        ("dynamic", _) => Ok(LossScaling::dynamic()),
+        ("off", _) => Ok(LossScaling::Off),
+        (_, Ok(scale)) => Ok(LossScaling::Static { scale }),
+        _ => Err("expected dynamic, off or a number".to_owned()),
+    }
+}
 
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {

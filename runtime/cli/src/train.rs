@@ -81,6 +81,7 @@ fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
     if let Some(precision) = args.precision {
         config = config.with_precision(precision.into());
     }
+    config.loss_scaling = args.loss_scale.unwrap_or(config.loss_scaling);
     config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
     config.seed = args.seed.unwrap_or(config.seed);
     config

@@ -53,21 +53,22 @@ impl Fp8State {
         let range = Tensor::<1>::from_floats(range, &old.device());
         let beyond = amaxes.clone().greater(scales.clone() * range);
         let staged = amaxes.clone().reshape([3, 1]);
-        let (amax, history) = match history_len {
-            1 => (amaxes, Tensor::zeros_like(&old)),
-            _ => {
-                let kept = old.clone().narrow(1, 1, history_len - 1);
-                let amax = match algorithm {
-                    AmaxAlgorithm::MostRecent => amaxes,
-                    AmaxAlgorithm::Max => amaxes.max_pair(kept.clone().max_dim(1).reshape([3])),
-                };
-                let empty = Tensor::zeros_like(&staged);
-                let kept = kept.narrow(1, 1, history_len - 2);
-                (amax, Tensor::cat(vec![empty, kept, staged], 1))
+        let mut slots = vec![Tensor::zeros_like(&staged)];
+        let mut amax = amaxes;
+        if history_len > 1 {
+            let kept = old.clone().narrow(1, 1, history_len - 1);
+            if algorithm == AmaxAlgorithm::Max {
+                amax = amax.max_pair(kept.clone().max_dim(1).reshape([3]));
             }
-        };
+            if history_len > 2 {
+                slots.push(kept.narrow(1, 1, history_len - 2));
+            }
+            slots.push(staged);
+        }
+        let history = Tensor::cat(slots, 1);
         let new = scale_of(amax.clone(), recipe);
-        let known = amax.clone().greater_scalar(0.0).bool_and(amax.is_finite());
+        let finite_amax = amax.clone().lower_equal_scalar(f32::MAX);
+        let known = amax.greater_scalar(0.0).bool_and(finite_amax);
         let new = scales.clone().mask_where(known, new);
         let count = self.saturated.value_sync().detach().cast(DType::F32);
         let more = count.clone() + beyond.float();
