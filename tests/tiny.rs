@@ -9,7 +9,7 @@ use moebius::fp8::{Fp8Format, Overflow, decode, encode};
 use moebius::moe::switching::HostLayer;
 use moebius::moe::{
     Activation, Capacity, ExpertChoiceConfig, ExpertKind, Experts, LoadStatistics, MoeConfig,
-    MoeWeights, RouteConfig, RouterConfig, SharedExpertConfig, route,
+    MoeWeights, RouteConfig, RouterConfig, SharedExpertConfig, SharedWeights, route,
 };
 use moebius::{Device, ErrorKind};
 
@@ -198,8 +198,11 @@ fn a_shared_expert_sees_every_token() {
         let mut layer = config.with_weights(two_experts(&device)).unwrap();
         let shared = layer.shared.as_mut().unwrap();
         // 100 times the first element, in both.
-        shared.experts.w_in = Param::from_data([[[1.0, 0.0]]], &device);
-        shared.experts.w_out = Param::from_data([[[100.0], [100.0]]], &device);
+        let SharedWeights::Float(experts) = &mut shared.experts else {
+            panic!("a layer is made with weights in floating point");
+        };
+        experts.w_in = Param::from_data([[[1.0, 0.0]]], &device);
+        experts.w_out = Param::from_data([[[100.0], [100.0]]], &device);
         let x = Tensor::<2>::from_floats([[3.0, 1.0], [1.0, 4.0]], &device);
         let y = floats(layer.forward(x).unwrap().y);
         assert_eq!(y, [306.0, 302.0, 99.0, 96.0]);

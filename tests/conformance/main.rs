@@ -17,8 +17,11 @@ mod expert_activation;
 mod expert_load;
 mod experts;
 mod fp8;
+mod fp8_experts;
 mod fp8_gemm;
+mod fp8_linear;
 mod fp8_tensor;
+mod fp8_training;
 mod gradients;
 mod grouped_gemm;
 mod hash_routing;
@@ -71,10 +74,17 @@ macro_rules! cases {
 
 const CASES: &[(&str, Case)] = cases! {
     fp8: encode_edges, encode_every_half, decode_every_code, lengths;
-    quantize: sizes, modes, large, extreme_blocks, every_value_of_f16, every_value_of_bf16,
+    quantize: sizes, modes, large, extreme_blocks, every_f16_value, every_bf16_value,
         largest_magnitude, repeats_bit_for_bit, f16, bf16;
     fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
         refuses_wrong_parts;
+    fp8_training: current_scaling, delayed_scaling, gradients_pass_where_values_saturate,
+        several_uses_in_a_step, overflows_reach_loss_scaling, loss_scale_halves_and_doubles,
+        loss_scale_grows_once_an_interval, loss_scale_static_and_off,
+        records_continue_bit_for_bit, ranks_inference_and_empty_batches, from_and_into_linear, bf16,
+        refuses_wrong_input;
+    fp8_experts: values_and_gradients, rows_without_expert_do_not_count, learns_as_without_fp8,
+        records_continue_bit_for_bit, refuses_wrong_input;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
     topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;
@@ -91,6 +101,9 @@ const CASES: &[(&str, Case)] = cases! {
     grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound,
         in_out_weights, uneven_experts, variants_agree_bit_for_bit, weights_in_slabs,
         webgpu_default_limits, f16, bf16;
+    fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, static_activations, f16, bf16,
+        records, refuses_wrong_input, experts, experts_independent_of_the_batch,
+        experts_with_rounded_activations, conversion, engine, device_memory;
     fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16;
     weight_gradient: tile_edges, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,

@@ -370,7 +370,7 @@ pub(crate) fn extreme_blocks(target: &Target) -> Outcome {
 }
 
 /// All 65 536 patterns of a 16-bit type under a scale of 1, and in blocks of their own.
-fn every_half(target: &Target, element: Element, value: fn(u16) -> f32) -> Outcome {
+fn every_pattern(target: &Target, element: Element, value: fn(u16) -> f32) -> Outcome {
     let x: Vec<f32> = (0..=u16::MAX).map(value).collect();
     let mut runs = Vec::new();
     for format in FORMATS {
@@ -419,14 +419,14 @@ fn check_unscaled(target: &Target, stack: &Stack) {
     }
 }
 
-pub(crate) fn every_value_of_f16(target: &Target) -> Outcome {
-    every_half(target, Element::F16, |bits| {
+pub(crate) fn every_f16_value(target: &Target) -> Outcome {
+    every_pattern(target, Element::F16, |bits| {
         half::f16::from_bits(bits).to_f32()
     })
 }
 
-pub(crate) fn every_value_of_bf16(target: &Target) -> Outcome {
-    every_half(target, Element::Bf16, |bits| {
+pub(crate) fn every_bf16_value(target: &Target) -> Outcome {
+    every_pattern(target, Element::Bf16, |bits| {
         half::bf16::from_bits(bits).to_f32()
     })
 }

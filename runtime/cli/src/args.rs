@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use moebius::fp8::training::LossScaling;
 use moebius_device::Device;
 
 use crate::screen::Color;
@@ -291,6 +292,16 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) top_k: Option<usize>,
 
+    /// What products are computed from: FP8 rounds the linear layers of attention and experts, with
+    /// loss scaling [default: f32].
+    #[arg(long, value_name = "P", value_enum)]
+    pub(crate) precision: Option<TrainPrecision>,
+
+    /// Factor of the loss in the backward pass: dynamic, off or a number [default: dynamic with FP8,
+    /// off without].
+    #[arg(long, value_name = "S", value_parser = loss_scaling)]
+    pub(crate) loss_scale: Option<LossScaling>,
+
     /// Peak of the learning rate [default: 0.007].
     #[arg(long, value_name = "R")]
     pub(crate) learning_rate: Option<f32>,
@@ -320,16 +331,37 @@ pub(crate) struct TrainArgs {
     pub(crate) stop_after: Option<usize>,
 }
 
+/// The precisions of a training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TrainPrecision {
+    /// Everything in f32.
+    F32,
+    /// E4M3 forward and E5M2 backward, scales from the steps before.
+    Fp8Delayed,
+    /// The same, scales from the tensors themselves.
+    Fp8Current,
+}
+
 const TRAIN_EXAMPLES: &str = "\
 Examples:
   moebius train
   moebius train --device flex --checkpoint run --stop-after 100
   moebius train --device flex --checkpoint run --resume
+  moebius train --precision fp8-delayed
   moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
 
 A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every
 report is an object on its own line, and so is the result. Exit codes: 0 the loss fell or nothing was
 left to do, 1 it did not fall, 2 an error.";
+
+fn loss_scaling(text: &str) -> Result<LossScaling, String> {
+    match (text, text.parse()) {
+        ("dynamic", _) => Ok(LossScaling::dynamic()),
+        ("off", _) => Ok(LossScaling::Off),
+        (_, Ok(scale)) => Ok(LossScaling::Static { scale }),
+        _ => Err("expected dynamic, off or a number".to_owned()),
+    }
+}
 
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {

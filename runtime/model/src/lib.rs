@@ -31,9 +31,9 @@ mod text;
 mod train;
 
 pub use checkpoint::Checkpoint;
-pub use config::{DecoderConfig, TrainConfig, VOCABULARY};
-pub use decoder::{Attention, Block, Decoder, DecoderOutput};
+pub use config::{DecoderConfig, Precision, TrainConfig, VOCABULARY};
+pub use decoder::{Attention, Block, Decoder, DecoderOutput, Products};
 pub use error::{CheckpointError, Error};
-pub use report::{LayerLoad, Report};
+pub use report::{Fp8Report, LayerLoad, Report};
 pub use text::{Batch, Text};
 pub use train::Trainer;

@@ -8,7 +8,7 @@
 //! them for a matrix of \[n or 2n, k\], one after the other for each expert.
 
 use super::{Problem, Sizes, WeightLayout};
-use crate::error::Unsupported;
+use crate::error::{ShapeError, Unsupported};
 use crate::fp8::{Fp8Format, LANES_PER_WORD, decode_bits, decode_host};
 use crate::scaling::{Granularity, MX_BLOCK, e8m0_value};
 use cubecl::prelude::*;
@@ -25,6 +25,27 @@ pub struct Fp8Weights {
     pub format: Fp8Format,
     /// Which weights of an expert share a scale.
     pub granularity: Granularity,
+}
+
+impl Fp8Weights {
+    /// Checks that all codes of a word share a scale, in matrices of `k` inner columns.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for blocks that words straddle, or without rows or columns.
+    pub fn check(&self, k: usize) -> Result<(), ShapeError> {
+        let Granularity::Block { rows, columns } = self.granularity else {
+            return Ok(());
+        };
+        let whole_words = columns >= k || columns.is_multiple_of(LANES_PER_WORD);
+        if rows > 0 && columns > 0 && whole_words {
+            return Ok(());
+        }
+        Err(ShapeError::new(
+            "scale blocks of weights",
+            "a multiple of 4 inner columns, or all",
+            format!("{rows} x {columns}"),
+        ))
+    }
 }
 
 /// Words of one expert's panels.
@@ -57,12 +78,8 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
     if problem.layout == WeightLayout::InOut {
         return refuse("fp8 weights of [E, n, k]", "weights of [E, k, n]".into());
     }
-    if let Granularity::Block { rows, columns } = weights.granularity {
-        let one_across = columns >= problem.k;
-        if rows == 0 || columns == 0 || !(one_across || columns.is_multiple_of(LANES_PER_WORD)) {
-            let needs = "scale blocks of a multiple of 4 inner columns";
-            return refuse(needs, format!("blocks of {rows} x {columns}"));
-        }
+    if let Err(error) = weights.check(problem.k) {
+        return refuse(&error.expected, error.got);
     }
     crate::fits_binding("grouped_gemm", scale_words(problem) * 4, device)
 }

@@ -45,7 +45,7 @@ pub struct ActivationScaling {
 enum Phase {
     Uncalibrated,
     Observing,
-    Frozen,
+    Fixed,
 }
 
 impl ActivationScaling {
@@ -79,7 +79,7 @@ impl ActivationScaling {
             (&device.clone().inner(), DType::F32),
         ));
         Ok(Self {
-            phase: Phase::Frozen,
+            phase: Phase::Fixed,
             ..scaling
         })
     }
@@ -91,7 +91,7 @@ impl ActivationScaling {
 
     /// Whether a calibration has yet to give a scale.
     pub fn needs_calibration(&self) -> bool {
-        self.source == Activations::Static && self.phase != Phase::Frozen
+        self.source == Activations::Static && self.phase != Phase::Fixed
     }
 
     /// From now on a static scale is that of the largest magnitude seen, and nothing is rounded.
@@ -110,7 +110,7 @@ impl ActivationScaling {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when nothing was observed, or nothing but zeros,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
-    pub fn freeze(&mut self) -> Result<(), Error> {
+    pub fn fix(&mut self) -> Result<(), Error> {
         if self.source == Activations::Static {
             let scale = self.scale.value_sync().try_into_vec_as::<f32>();
             check_scale(
@@ -120,7 +120,7 @@ impl ActivationScaling {
                     .copied()
                     .unwrap_or(0.0),
             )?;
-            self.phase = Phase::Frozen;
+            self.phase = Phase::Fixed;
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl ActivationScaling {
                 self.set(self.scale.value_sync().max_pair(scale));
                 Ok(x)
             }
-            (Activations::Static, Phase::Frozen) => {
+            (Activations::Static, Phase::Fixed) => {
                 let scale = self.scale.value_sync().reshape([1, 1, 1]);
                 let quantizer = Quantizer::new(self.format, Granularity::Tensor);
                 fake_quantize(x, &quantizer, Some(&Fp8Scales::F32(scale)))

@@ -55,7 +55,8 @@ impl Fp8Matrices {
     /// the other.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the parts don't divide n, or n or k is 0.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the parts don't divide n, n or k is
+    /// 0, or the columns of scale blocks aren't a multiple of 4.
     pub fn new(weights: Fp8Tensor, parts: usize) -> Result<Self, Error> {
         let layout = weights.layout();
         let [experts, n, k] = layout.shape;
@@ -64,6 +65,11 @@ impl Fp8Matrices {
             let got = format!("{:?}", layout.shape);
             return Err(ShapeError::new("fp8 weights", expected, got).into());
         }
+        let kept = Fp8Weights {
+            format: layout.format,
+            granularity: layout.granularity,
+        };
+        kept.check(k)?;
         let (rows, words) = (n / parts, k.div_ceil(LANES_PER_WORD));
         let mut packed = weights
             .words()

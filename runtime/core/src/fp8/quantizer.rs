@@ -121,17 +121,25 @@ pub(super) fn stacked<const D: usize>(x: Tensor<D>) -> Result<Tensor<3>, Error> 
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x isn't f32, f16 or bf16,
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it exceeds a binding.
 pub fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
-    let element = element(x.dtype())?;
+    element(x.dtype())?;
     let (len, device) = (x.shape().num_elements(), x.device());
     if len == 0 {
         return Ok(Tensor::zeros([1], (&device, DType::F32)));
     }
-    let problem = AmaxProblem::new(len, element)?;
-    let plan = device::capability(&device)?
+    let call = amax_call(len, x.dtype(), &device)?;
+    Ok(Tensor::from_dispatch(Dispatch::fp8_amax(
+        x.into_dispatch(),
+        call,
+    )))
+}
+
+/// The checked and planned call for `len` values.
+pub(crate) fn amax_call(len: usize, dtype: DType, device: &Device) -> Result<AmaxCall, Error> {
+    let problem = AmaxProblem::new(len, element(dtype)?)?;
+    let plan = device::capability(device)?
         .map(|device| plan_amax(problem, &device))
         .transpose()?;
-    let amax = Dispatch::fp8_amax(x.into_dispatch(), AmaxCall { plan });
-    Ok(Tensor::from_dispatch(amax))
+    Ok(AmaxCall { plan })
 }
 
 /// y = decode(encode(x / scale)) · scale in x's shape and dtype: what FP8 makes of x, with scales

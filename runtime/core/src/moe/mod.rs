@@ -11,6 +11,7 @@ pub mod experts;
 mod factors;
 mod layer;
 mod losses;
+mod quantized;
 mod route;
 pub mod routers;
 mod running;
@@ -37,5 +38,5 @@ pub use routers::{
     SigmoidBiasConfig, SwitchConfig, TopKConfig,
 };
 pub use running::Follow;
-pub use shared::{SharedExpert, SharedExpertConfig};
+pub use shared::{SharedExpert, SharedExpertConfig, SharedWeights};
 pub use statistics::LoadStatistics;
