@@ -29,6 +29,7 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "moe_layer::launches_are_fixed",
         "switching::device_memory",
         "fp8_linear::device_memory",
+        "quantize::overwrites_its_outputs",
     ];
     if capability.runtime == Runtime::Flex && (kernels_only || memory.contains(&case)) {
         return Some("Flex runs the portable body: it has no kernels and no device allocator");

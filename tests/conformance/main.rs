@@ -75,7 +75,7 @@ macro_rules! cases {
 const CASES: &[(&str, Case)] = cases! {
     fp8: encode_edges, encode_every_half, decode_every_code, lengths;
     quantize: sizes, modes, large, extreme_blocks, every_f16_value, every_bf16_value,
-        largest_magnitude, repeats_bit_for_bit, f16, bf16;
+        largest_magnitude, repeats_bit_for_bit, overwrites_its_outputs, f16, bf16;
     fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
         refuses_wrong_parts;
     fp8_training: current_scaling, delayed_scaling, gradients_pass_where_values_saturate,

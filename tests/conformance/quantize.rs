@@ -10,10 +10,11 @@ use moebius_device::Runtime;
 use moebius_shaders::Element;
 use moebius_shaders::fp8::{LANES_PER_WORD, encode_host, unpack};
 use moebius_shaders::quantize::{
-    Problem, Scales, amax_reference, dequantize_reference, scales_reference,
+    self, Problem, Scales, amax_reference, dequantize_reference, scales_reference,
 };
 use moebius_tests::data::{Rng, rounded};
-use moebius_tests::target::Target;
+use moebius_tests::target::{Target, download_f32, download_u32, nans, poisoned, upload_f32};
+use moebius_tests::tolerance::assert_close;
 
 pub(crate) const FORMATS: [Fp8Format; 2] = [Fp8Format::E4M3, Fp8Format::E5M2];
 const MODES: [Overflow; 2] = [Overflow::Saturate, Overflow::Ieee];
@@ -469,6 +470,51 @@ pub(crate) fn repeats_bit_for_bit(target: &Target) -> Outcome {
         };
         let first = run();
         (0..3).for_each(|_| assert_eq!(run(), first, "{}", stack.what()));
+    }
+    Outcome::Ran
+}
+
+/// Every word of codes and scales, padding included, in buffers that were full of nonsense.
+pub(crate) fn overwrites_its_outputs(target: &Target) -> Outcome {
+    let Some(client) = target.client() else {
+        return Outcome::Unsupported("no kernels".into());
+    };
+    for granularity in granularities() {
+        // Powers of two: no quotient is near a tie.
+        let x: Vec<f32> = (0..2 * 5 * 131).map(|i| 2f32.powi(i % 7)).collect();
+        let stack = Stack::new([2, 5, 131], x, Quantizer::new(FORMATS[0], granularity));
+        let problem = stack.problem();
+        let plan = quantize::plan(problem, target.capability()).unwrap();
+        let words: usize = problem.words_shape().iter().product();
+        let scales: usize = problem.scales_shape().iter().product();
+        let buffers = || quantize::Buffers {
+            x: upload_f32(&client, &stack.x),
+            words: poisoned(&client, words),
+            scales: poisoned(&client, scales),
+        };
+        let (first, by) = (buffers(), buffers());
+        let (codes, made) = (first.words.clone(), first.scales.clone());
+        quantize::launch(&client, &plan, first);
+        quantize::launch_by(&client, &plan, by.x, made.clone(), by.words.clone());
+        let y = nans(&client, stack.x.len());
+        quantize::launch_dequantize(&client, &plan, codes.clone(), made.clone(), y.clone());
+        let made = match scales_reference(&problem, &stack.x).unwrap() {
+            Scales::F32(_) => Scales::F32(download_f32(&client, made, scales)),
+            Scales::E8M0(want) => {
+                assert_eq!(download_u32(&client, made, scales), want);
+                Scales::E8M0(want)
+            }
+        };
+        let want = quantize::encode_reference(&problem, &stack.x, &made).unwrap();
+        assert_eq!(download_u32(&client, codes, words), want, "{granularity:?}");
+        assert_eq!(
+            download_u32(&client, by.words, words),
+            want,
+            "{granularity:?}"
+        );
+        let values = dequantize_reference(&problem, &want, &made).unwrap();
+        let y = download_f32(&client, y, stack.x.len());
+        assert_close("values", &y, &values, 1e-6);
     }
     Outcome::Ran
 }

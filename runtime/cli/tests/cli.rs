@@ -124,6 +124,7 @@ fn bundled_files_pass() {
         "moe_layer_backward_capacity",
         "balance_losses",
         "fp8_cast_e5m2_ieee",
+        "fp8_quantize_e4m3_mx",
     ]
     .map(case);
     let mut args = vec!["verify", "--json", "--device", "flex"];
@@ -133,7 +134,7 @@ fn bundled_files_pass() {
     assert_eq!(output.status.code(), Some(0), "{report}");
     assert_eq!(
         (&report["passed"], &report["failed"], &report["errors"]),
-        (&7.into(), &0.into(), &0.into())
+        (&8.into(), &0.into(), &0.into())
     );
     assert_eq!(report["device"], "flex");
     let first = &report["files"][0];

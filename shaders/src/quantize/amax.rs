@@ -16,7 +16,7 @@ use moebius_device::Capability;
 
 const KERNEL: &str = "fp8_amax";
 /// Units of a cube, at most: WebGPU's default.
-const UNITS: u32 = 256;
+pub(super) const UNITS: u32 = 256;
 /// Vectors of a part, at least: 16 for each unit of a cube.
 const PART: usize = 4096;
 /// Parts of a block, at most, on a GPU: a cube takes them in a few steps.
@@ -334,6 +334,7 @@ pub struct AmaxPlan {
 pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<AmaxPlan, Unsupported> {
     let AmaxProblem { len, element } = problem;
     element.supported(KERNEL, device)?;
+    super::plan::fits_cube(device)?;
     let lanes = super::plan::lanes_of(len);
     let vectors = [1, len / lanes];
     let of = Blocks {

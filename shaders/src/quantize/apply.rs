@@ -14,7 +14,7 @@ pub(super) struct Spec {
     pub(super) coding: Coding,
     /// A word may have values of two blocks.
     pub(super) cuts_words: bool,
-    /// Neighbouring words of a unit.
+    /// Neighbouring words of a unit, at most: those of a block's row, unless it is 1.
     pub(super) run: usize,
 }
 
@@ -95,7 +95,32 @@ fn decode_at(
     }
 }
 
-/// words = encode(x / scales): a run of words for each unit.
+/// Neighbouring words of a block's row.
+#[derive(CubeType, Clone, Copy)]
+struct Run {
+    row: usize,
+    across: usize,
+    first: usize,
+    last: usize,
+}
+
+/// Run `index` of all; those past the last word of a row are empty.
+#[cube]
+fn run_of(index: usize, sizes: &Sizes, #[comptime] run: usize) -> Run {
+    let of_block = sizes.block_words.div_ceil(run);
+    let of_row = of_block * sizes.across;
+    let across = index % of_row / of_block;
+    let block = across * sizes.block_words;
+    let first = block + index % of_block * run;
+    Run {
+        row: index / of_row,
+        across,
+        first,
+        last: min(first + run, min(block + sizes.block_words, sizes.row_words)),
+    }
+}
+
+/// words = encode(x / scales): a word for each unit, or a run of them.
 #[cube(launch_unchecked)]
 pub(super) fn fp8_quantize_by<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -105,19 +130,25 @@ pub(super) fn fp8_quantize_by<F: Float, N: Size>(
     #[comptime] spec: Spec,
     #[define(F)] _element: ElemType,
 ) {
+    let coding = comptime!(spec.coding);
     if comptime!(spec.run == 1) {
         if ABSOLUTE_POS < words.len() {
             words[ABSOLUTE_POS] = encode_at::<F, N>(x, scales, ABSOLUTE_POS, &sizes, spec);
         }
     } else {
-        let first = min(ABSOLUTE_POS * comptime!(spec.run), words.len());
-        for at in first..min(first + comptime!(spec.run), words.len()) {
-            words[at] = encode_at::<F, N>(x, scales, at, &sizes, spec);
+        let run = run_of(ABSOLUTE_POS, &sizes, comptime!(spec.run));
+        if run.row * sizes.row_words < words.len() {
+            let first = first_scale(run.row, &sizes, coding);
+            let scale = scale_at(scales, first, run.across, coding);
+            for word in run.first..run.last {
+                let bits = load::<F, N>(x, run.row, word, &sizes);
+                words[run.row * sizes.row_words + word] = encode_word(bits, scale, coding);
+            }
         }
     }
 }
 
-/// y = decode(words) · scales: a run of words for each unit.
+/// y = decode(words) · scales: a word for each unit, or a run of them.
 #[cube(launch_unchecked)]
 pub(super) fn fp8_dequantize<F: Float, N: Size>(
     words: &[u32],
@@ -127,11 +158,25 @@ pub(super) fn fp8_dequantize<F: Float, N: Size>(
     #[comptime] spec: Spec,
     #[define(F)] _element: ElemType,
 ) {
-    let first = min(ABSOLUTE_POS * comptime!(spec.run), words.len());
-    for at in first..min(first + comptime!(spec.run), words.len()) {
-        let (row, word) = (at / sizes.row_words, at % sizes.row_words);
-        let values = decode_at(words[at], scales, (row, word), &sizes, spec);
-        store::<F, N>(y, row, word, values, &sizes);
+    let coding = comptime!(spec.coding);
+    if comptime!(spec.run == 1) {
+        if ABSOLUTE_POS < words.len() {
+            let row = ABSOLUTE_POS / sizes.row_words;
+            let word = ABSOLUTE_POS % sizes.row_words;
+            let values = decode_at(words[ABSOLUTE_POS], scales, (row, word), &sizes, spec);
+            store::<F, N>(y, row, word, values, &sizes);
+        }
+    } else {
+        let run = run_of(ABSOLUTE_POS, &sizes, comptime!(spec.run));
+        if run.row * sizes.row_words < words.len() {
+            let first = first_scale(run.row, &sizes, coding);
+            let scale = scale_at(scales, first, run.across, coding);
+            for word in run.first..run.last {
+                let codes = words[run.row * sizes.row_words + word];
+                let values = decode_word(codes, scale, coding);
+                store::<F, N>(y, run.row, word, values, &sizes);
+            }
+        }
     }
 }
 

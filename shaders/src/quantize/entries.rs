@@ -15,6 +15,11 @@ const BLOCK: Granularity = Granularity::Block {
     rows: 128,
     columns: 128,
 };
+/// Its columns cut words apart.
+const CUT: Granularity = Granularity::Block {
+    rows: 3,
+    columns: 5,
+};
 const GROUP: Granularity = Granularity::Block {
     rows: 1,
     columns: 128,
@@ -203,6 +208,12 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         ..samples(BLOCK)[0]
     };
     entries.push(quantize(whole, "_block128"));
+    let cut = Sample {
+        granularity: CUT,
+        ..whole
+    };
+    entries.push(quantize_by(cut, "_cut"));
+    entries.push(dequantize(cut, "_cut"));
     entries.extend(Element::ALL.map(amax_parts));
     entries.push(amax_blocks(Finish::Magnitude, "fp8_amax"));
     let scale = Finish::Scale(Fp8Format::E4M3);

@@ -1,6 +1,6 @@
 //! Which units take which blocks.
 
-use super::amax::{Blocks, Reduction, units_for};
+use super::amax::{Blocks, Reduction, UNITS, units_for};
 use super::word::Coding;
 use super::{KERNEL, Problem, apply, block};
 use crate::error::Unsupported;
@@ -15,8 +15,13 @@ const CUBE_WORDS: usize = 16_384;
 const MANY_BLOCKS: usize = 256;
 /// Words that one CPU unit takes alone sooner than share them in a second launch.
 const UNIT_WORDS: usize = 4096;
-/// Neighbouring words of a CPU unit: they share its loop over cubes.
-const RUN: usize = 256;
+/// Neighbouring words of a CPU unit, at most: they share a scale and a loop without divisions.
+const RUN: usize = 1024;
+
+/// Buffers of the largest launch: x, words, scales.
+const BINDINGS: u32 = 3;
+/// Workgroup memory: a magnitude for each unit of a cube, a byte's word for each block.
+const SHARED_BYTES: usize = 4 * (UNITS + UNITS) as usize;
 
 /// Who computes scales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +42,7 @@ pub struct Plan {
     /// Elements of a vector of x and y.
     pub(super) lanes: usize,
     pub(super) variant: Variant,
-    /// A unit for each run of words.
+    /// A unit for each word, or run of words.
     pub(super) words: Grid,
     run: usize,
 }
@@ -61,8 +66,8 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     crate::fits_binding(KERNEL, problem.len() * element.bytes(), device)?;
     crate::fits_binding(KERNEL, problem.words() * 4, device)?;
     crate::fits_binding(KERNEL, problem.scales() * 4, device)?;
-    let run = if device.cpu_cores.is_some() { RUN } else { 1 };
-    let runs = problem.words().div_ceil(run);
+    fits_cube(device)?;
+    let (run, runs) = runs(&problem, device);
     Ok(Plan {
         problem,
         lanes: lanes_of(problem.columns()),
@@ -70,6 +75,29 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
         words: Grid::elementwise(KERNEL, runs, device)?,
         run,
     })
+}
+
+/// Checks the workgroup memory of the reductions and the buffers of a launch.
+pub(super) fn fits_cube(device: &Capability) -> Result<(), Unsupported> {
+    let limits = &device.limits;
+    let (bindings, memory) = (limits.max_bindings, limits.max_shared_memory);
+    // A CPU's units share nothing.
+    if bindings >= BINDINGS && (memory >= SHARED_BYTES || device.cpu_cores.is_some()) {
+        return Ok(());
+    }
+    let needs = format!("{BINDINGS} bindings and {SHARED_BYTES} bytes of workgroup memory");
+    let have = format!("{bindings} and {memory} bytes");
+    Err(Unsupported::new(KERNEL, needs, have))
+}
+
+/// Words of a run, and how many there are.
+fn runs(problem: &Problem, device: &Capability) -> (usize, usize) {
+    if device.cpu_cores.is_none() || problem.cuts_words() {
+        return (1, problem.words());
+    }
+    let [matrices, rows, _] = problem.shape;
+    let of_block = problem.block()[1].div_ceil(LANES_PER_WORD).div_ceil(RUN);
+    (RUN, matrices * rows * problem.blocks()[1] * of_block)
 }
 
 fn variant(problem: &Problem, device: &Capability) -> Result<Variant, Unsupported> {
@@ -173,5 +201,130 @@ impl Plan {
             cuts_words: self.problem.cuts_words(),
             run: self.run,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Element;
+    use crate::fp8::Fp8Format;
+    use moebius_device::{Limits, profiles};
+
+    const fn block(rows: usize, columns: usize) -> Granularity {
+        Granularity::Block { rows, columns }
+    }
+
+    fn problem(shape: [usize; 3], granularity: Granularity) -> Problem {
+        Problem::new(shape, Element::F32, granularity, Fp8Format::E4M3).unwrap()
+    }
+
+    fn devices() -> [Capability; 8] {
+        [
+            profiles::webgpu_default(),
+            profiles::lavapipe(),
+            profiles::swiftshader(),
+            profiles::apple_m(),
+            profiles::h100(),
+            profiles::mi300x(),
+            profiles::cpu_2core_avx512(),
+            profiles::cpu_neon(),
+        ]
+    }
+
+    #[test]
+    fn scales_and_codes_are_one_launch_wherever_a_cube_owns_a_block() {
+        for device in devices() {
+            let launches = |shape, granularity| {
+                let plan = plan(problem(shape, granularity), &device).unwrap();
+                assert!(plan.units_per_cube() <= device.limits.max_units_per_cube);
+                plan.launches()
+            };
+            let weights = [1, 4096, 4096];
+            for granularity in [
+                Granularity::Row,
+                block(128, 128),
+                block(1, 128),
+                Granularity::Mx,
+            ] {
+                assert_eq!(launches(weights, granularity), 1, "{granularity:?}");
+            }
+            assert_eq!(launches(weights, Granularity::Tensor), 3);
+            assert_eq!(launches([1, 16, 64], Granularity::Tensor), 1);
+            assert_eq!(launches([1, 1, 1 << 20], Granularity::Row), 3);
+            assert_eq!(launches([1, 1, 1 << 20], Granularity::Mx), 1);
+            // Words of two blocks.
+            assert_eq!(launches([2, 30, 40], block(3, 5)), 2);
+            assert_eq!(launches([2, 30, 5], block(3, 5)), 1);
+        }
+    }
+
+    #[test]
+    fn units_share_blocks_by_their_size() {
+        let units = |granularity, shape| {
+            let plan = plan(problem(shape, granularity), &profiles::webgpu_default()).unwrap();
+            match plan.variant {
+                Variant::Cube(grid) => grid.units,
+                other => panic!("{other:?}"),
+            }
+        };
+        let shape = [1, 1000, 4096];
+        assert_eq!(units(Granularity::Mx, shape), [8, 32]);
+        assert_eq!(units(block(1, 128), shape), [32, 8]);
+        assert_eq!(units(block(128, 128), shape), [256, 1]);
+        assert_eq!(units(Granularity::Row, shape), [256, 1]);
+        assert_eq!(units(Granularity::Row, [1, 1000, 9]), [4, 64]);
+        assert_eq!(units(Granularity::Row, [1, 1000, 1]), [1, 256]);
+    }
+
+    #[test]
+    fn what_a_device_lacks_is_refused() {
+        let default = profiles::webgpu_default();
+        let large = problem([1, 6000, 6000], Granularity::Row);
+        let refused = plan(large, &default).unwrap_err().to_string();
+        assert!(
+            refused.contains("a binding of 144000000 bytes"),
+            "{refused}"
+        );
+        for element in [Element::F16, Element::Bf16] {
+            let problem = Problem { element, ..large };
+            let refused = plan(problem, &profiles::swiftshader()).unwrap_err();
+            assert!(refused.needs.ends_with("storage buffers"), "{refused}");
+        }
+        let limited = |limits| Capability {
+            limits,
+            ..default.clone()
+        };
+        let small = problem([1, 8, 64], Granularity::Mx);
+        for limits in [
+            Limits {
+                max_units_per_cube: 16,
+                ..Limits::WEBGPU_DEFAULT
+            },
+            Limits {
+                max_shared_memory: 1024,
+                ..Limits::WEBGPU_DEFAULT
+            },
+            Limits {
+                max_bindings: 2,
+                ..Limits::WEBGPU_DEFAULT
+            },
+        ] {
+            assert!(plan(small, &limited(limits)).is_err(), "{limits:?}");
+        }
+        assert!(plan(small, &default).is_ok());
+    }
+
+    #[test]
+    fn a_cpu_gets_a_unit_for_each_run_of_words() {
+        let device = profiles::cpu_4core_avx2();
+        let plan = |granularity| plan(problem([2, 3, 10_000], granularity), &device).unwrap();
+        // 2500 words of a row: three runs. 313 blocks: as many.
+        assert_eq!(runs(&plan(Granularity::Row).problem, &device), (RUN, 18));
+        assert_eq!(
+            runs(&plan(Granularity::Mx).problem, &device),
+            (RUN, 6 * 313)
+        );
+        assert_eq!(runs(&plan(block(3, 5)).problem, &device), (1, 15_000));
     }
 }

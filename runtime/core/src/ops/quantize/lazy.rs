@@ -6,24 +6,24 @@ use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::{DType, Shape};
 use moebius_shaders::scaling::ScaleType;
 
-pub(super) fn quantized(x: &TensorSpec, call: &QuantizeCall) -> ScaledCodesMetadata {
+pub(super) fn quantized(_x: &TensorSpec, call: &QuantizeCall) -> ScaledCodesMetadata {
     let shape = Shape::from(call.problem.scales_shape());
     let scales = match call.problem.granularity().scale_type() {
         ScaleType::F32 => ScalesMetadata::F32(TensorSpec::new(shape, DType::F32)),
         ScaleType::E8M0 => ScalesMetadata::E8M0(TensorSpec::new(shape, DType::I32)),
     };
     ScaledCodesMetadata {
-        words: words_of(x, call),
+        words: words_of(call),
         scales,
     }
 }
 
-fn words_of(_x: &TensorSpec, call: &QuantizeCall) -> TensorSpec {
+fn words_of(call: &QuantizeCall) -> TensorSpec {
     TensorSpec::new(Shape::from(call.problem.words_shape()), DType::I32)
 }
 
-pub(super) fn words(x: &TensorSpec, _scales: &ScalesMetadata, call: &QuantizeCall) -> TensorSpec {
-    words_of(x, call)
+pub(super) fn words(_x: &TensorSpec, _scales: &ScalesMetadata, call: &QuantizeCall) -> TensorSpec {
+    words_of(call)
 }
 
 pub(super) fn values(
