@@ -105,6 +105,22 @@ fn add_outer(dw: &mut [f64], e: usize, g: &[f64], v: &[f64]) {
     }
 }
 
+/// relu(gate) ∘ up of a row of gates and ups.
+fn gated(row: &[f64]) -> Vec<f64> {
+    (0..INTER)
+        .map(|i| row[i].max(0.0) * row[INTER + i])
+        .collect()
+}
+
+/// The gradient of a row of gates and ups, given that of relu(gate) ∘ up.
+fn before_gate(row: &[f64], dh: &[f64]) -> Vec<f64> {
+    let (gate, up) = row.split_at(INTER);
+    let open = |gate: f64| f64::from(u8::from(gate > 0.0));
+    let dgate = (0..INTER).map(|i| dh[i] * up[i] * open(gate[i]));
+    let dup = (0..INTER).map(|i| dh[i] * gate[i].max(0.0));
+    dgate.chain(dup).collect()
+}
+
 /// With the rounding of current scaling where `fp8`, else without any.
 fn want(slots: &[Slot], [x, w_in, w_out, dy]: [&[f64]; 4], fp8: bool) -> Want {
     let round = |values: &[f64], format| match fp8 {
@@ -115,22 +131,17 @@ fn want(slots: &[Slot], [x, w_in, w_out, dy]: [&[f64]; 4], fp8: bool) -> Want {
     let (x, w_in, w_out) = (round(x, e4m3), round(w_in, e4m3), round(w_out, e4m3));
     let of = |values: &[f64], at: usize, width: usize| values[at * width..][..width].to_vec();
     let (shape_in, shape_out) = ([2 * INTER, HIDDEN], [HIDDEN, INTER]);
-    let rows: Vec<Vec<f64>> = slots
-        .iter()
-        .map(|slot| {
-            times(
-                &w_in,
-                slot.expert,
-                shape_in,
-                &of(&x, slot.token, HIDDEN),
-                false,
-            )
-        })
-        .collect();
-    let hidden: Vec<f64> = rows
-        .iter()
-        .flat_map(|row| (0..INTER).map(|i| row[i].max(0.0) * row[INTER + i]))
-        .collect();
+    let row = |slot: &Slot| {
+        times(
+            &w_in,
+            slot.expert,
+            shape_in,
+            &of(&x, slot.token, HIDDEN),
+            false,
+        )
+    };
+    let rows: Vec<Vec<f64>> = slots.iter().map(row).collect();
+    let hidden: Vec<f64> = rows.iter().flat_map(|row| gated(row)).collect();
     let hidden = round(&hidden, e4m3);
     let mut want = Want {
         y: vec![0.0; x.len()],
@@ -159,10 +170,7 @@ fn want(slots: &[Slot], [x, w_in, w_out, dy]: [&[f64]; 4], fp8: bool) -> Want {
             &of(&hidden, at, INTER),
         );
         let dh = times(&w_out, slot.expert, shape_out, &dout, true);
-        let row = &rows[at];
-        let open = |i: usize| f64::from(u8::from(row[i] > 0.0));
-        drows.extend((0..INTER).map(|i| dh[i] * row[INTER + i] * open(i)));
-        drows.extend((0..INTER).map(|i| dh[i] * row[i].max(0.0)));
+        drows.extend(before_gate(&rows[at], &dh));
     }
     let drows = round(&drows, e5m2);
     for (at, slot) in slots.iter().enumerate() {

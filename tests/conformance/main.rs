@@ -26,6 +26,7 @@ mod gradients;
 mod grouped_gemm;
 mod hash_routing;
 mod layers;
+mod loss_scaling;
 mod losses;
 mod model_scale;
 mod moe_layer;
@@ -79,10 +80,9 @@ const CASES: &[(&str, Case)] = cases! {
     fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
         refuses_wrong_parts;
     fp8_training: current_scaling, delayed_scaling, gradients_pass_where_values_saturate,
-        several_uses_in_a_step, overflows_reach_loss_scaling, loss_scale_halves_and_doubles,
-        loss_scale_grows_once_an_interval, loss_scale_static_and_off,
-        records_continue_bit_for_bit, ranks_inference_and_empty_batches, from_and_into_linear, bf16,
+        several_uses_in_a_step, overflows_reach_loss_scaling, records_continue_bit_for_bit, ranks_inference_and_empty_batches, from_and_into_linear, bf16,
         refuses_wrong_input;
+    loss_scaling: halves_and_doubles, grows_once_an_interval, fixed_and_off, refuses_wrong_numbers;
     fp8_experts: values_and_gradients, rows_without_expert_do_not_count, learns_as_without_fp8,
         records_continue_bit_for_bit, refuses_wrong_input;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,

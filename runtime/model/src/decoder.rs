@@ -187,9 +187,7 @@ impl Decoder {
     /// Moves what a backward pass measured into the scales of the next forward; a step that loss
     /// scaling skips changes nothing. Without effect in f32.
     pub fn update_fp8(&self, gradients: &Gradients, finite: Option<&Finite>) {
-        for product in self.fp8_products() {
-            product.update(gradients, finite);
-        }
+        Fp8Product::update_all(&self.fp8_products(), gradients, finite);
     }
 }
 

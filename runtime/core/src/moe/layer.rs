@@ -135,9 +135,7 @@ impl MoeLayer {
     /// scaling found, and a step that it skips changes nothing. Without effect on other experts.
     #[cfg(feature = "autodiff")]
     pub fn update_fp8(&self, gradients: &Gradients, finite: Option<&Finite>) {
-        for product in self.fp8_products() {
-            product.update(gradients, finite);
-        }
+        Fp8Product::update_all(&self.fp8_products(), gradients, finite);
     }
 
     /// The products of its experts that run in FP8.

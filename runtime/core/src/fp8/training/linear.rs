@@ -1,5 +1,6 @@
 //! A linear layer that trains in FP8.
 
+#[cfg(feature = "autodiff")]
 use super::loss_scale::Finite;
 use super::product::Fp8Product;
 use super::recipe::Fp8Recipe;

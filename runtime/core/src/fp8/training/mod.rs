@@ -10,9 +10,12 @@
 //! A step: forward, [`LossScaler::scale`], backward, [`LossScaler::unscale`], `update` of every layer,
 //! the optimizer's step where [`Finite`], [`LossScaler::update`]. None of it waits for the device.
 //!
-//! FP8 is emulated where a device doesn't multiply it: operands are rounded to codes and back, and
-//! multiplied in f32. That is exact: the product of two FP8 values fits an f32.
+//! FP8 is emulated: operands are rounded to codes and back, and multiplied in their own dtype with f32
+//! sums. A product of two codes is exact there, so this is what FP8 hardware with f32 sums gives, up to
+//! the rounding of scales and sums.
 
+#[cfg(feature = "autodiff")]
+mod delayed;
 mod linear;
 mod loss_scale;
 mod product;

@@ -1,6 +1,9 @@
 //! One product that trains in FP8: its two operands rounded forward, the gradient of its result
 //! rounded backward.
 
+#[cfg(feature = "autodiff")]
+use super::delayed::step;
+#[cfg(feature = "autodiff")]
 use super::loss_scale::Finite;
 use super::recipe::{Fp8Recipe, Fp8Scaling};
 use super::state::Fp8State;
@@ -134,7 +137,7 @@ impl Fp8Product {
                 slot: slot.clone(),
             });
         }
-        let scale = self.scale(2).map(Tensor::into_dispatch);
+        let scale = self.scale(2).map(|scale| scale.autodiff().into_dispatch());
         let y = Dispatch::fp8_round_gradient(
             y.into_dispatch(),
             slot.into_dispatch(),
@@ -156,7 +159,7 @@ impl Fp8Product {
     ) -> Result<(Tensor<D>, Option<Tensor<1>>), Error> {
         let call = call(&x, self.recipe.forward, self.recipe.margin)?;
         let scale = self.scale(of);
-        let scale = scale.map(|scale| scale.without_autodiff().into_dispatch());
+        let scale = scale.map(Tensor::into_dispatch);
         let inner = x.clone().without_autodiff().into_dispatch();
         let Rounded { y, amax } = round::<Dispatch>(inner, scale, &call);
         let (y, amax) = (
@@ -174,9 +177,33 @@ impl Fp8Product {
     /// new scales. Without effect where every tensor is scaled by itself.
     #[cfg(feature = "autodiff")]
     pub fn update(&self, gradients: &Gradients, finite: Option<&Finite>) {
-        let Some(state) = &self.state else {
-            return;
-        };
+        Self::update_all(&[self], gradients, finite);
+    }
+
+    /// [`Fp8Product::update`] of all products of a model, in about as many launches as of one.
+    #[cfg(feature = "autodiff")]
+    pub fn update_all(products: &[&Self], gradients: &Gradients, finite: Option<&Finite>) {
+        let mut rest: Vec<(&Self, &Fp8State, Tensor<1>)> = Vec::new();
+        for product in products {
+            if let (Some(state), Some(amaxes)) = (&product.state, product.measured(gradients)) {
+                rest.push((product, state, amaxes));
+            }
+        }
+        while let Some((first, _, amaxes)) = rest.first() {
+            let (recipe, device) = (first.recipe, amaxes.device());
+            let alike = |(product, _, amaxes): &(&Self, &Fp8State, Tensor<1>)| {
+                product.recipe == recipe && amaxes.device() == device
+            };
+            let (same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(alike);
+            let same = same.into_iter().map(|(_, state, amaxes)| (state, amaxes));
+            step(&same.collect::<Vec<_>>(), &recipe, finite);
+            rest = others;
+        }
+    }
+
+    /// \[3\]: the largest amaxes of the uses whose gradients are here.
+    #[cfg(feature = "autodiff")]
+    fn measured(&self, gradients: &Gradients) -> Option<Tensor<1>> {
         let mut found: Option<Tensor<1>> = None;
         let mut uses = self.uses.0.lock().unwrap_or_else(PoisonError::into_inner);
         uses.retain(|used| {
@@ -191,10 +218,7 @@ impl Fp8Product {
             });
             false
         });
-        drop(uses);
-        if let Some(amaxes) = found {
-            state.step(amaxes, &self.recipe, finite);
-        }
+        found
     }
 }
 
