@@ -1,6 +1,6 @@
 //! A checkpoint: the tensors of one file or of several, read one at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
@@ -149,10 +149,8 @@ impl Reader {
         let map = index.weight_map.into_inner();
         let mut reader = Self::empty();
         let mut number = BTreeMap::new();
-        for shard in map.values() {
-            if number.contains_key(shard) {
-                continue;
-            }
+        // In order of name, which is the order in which they were written.
+        for shard in map.values().collect::<BTreeSet<_>>() {
             let quote = || quoted(shard);
             if !is_plain_name(shard) {
                 return Err(WeightsError::ShardName {

@@ -90,7 +90,8 @@ fn side(len: usize, count: usize) -> Option<usize> {
         return Some(USUAL_BLOCK);
     }
     if count == 1 {
-        return Some(len); // Every length from here on up gives the same values.
+        // Every length from here on up gives the same values; none has a block of an empty side.
+        return (len != 0).then_some(len);
     }
     let even = (count != 0 && len.is_multiple_of(count)).then(|| len / count);
     let powers = (0..usize::BITS).map(|bits| 1_usize << bits);
@@ -190,7 +191,8 @@ mod tests {
     #[test]
     fn empty_sides_do_not_divide_by_zero() {
         assert_eq!(side(0, 0), Some(128));
-        assert_eq!(side(0, 3), None);
+        assert_eq!((side(0, 1), side(0, 3)), (None, None));
+        assert_eq!(plain(&[3, 0], &[3, 1]), Some(Granularity::Row));
         assert_eq!(side(5, 0), None);
         assert_eq!(side(usize::MAX, 1), Some(usize::MAX));
         assert_eq!(side(129, 65), Some(2));
