@@ -6,7 +6,7 @@ use std::path::Path;
 
 use moebius::fp8::{Fp8Format, Granularity};
 use moebius_model::weights::{
-    Action, ConvertOptions, ConvertReport, Dtype, Fp8Scheme, Quantized, Reader, Scales, Unscaled,
+    Action, ConvertOptions, ConvertReport, Dtype, Fp8Scheme, Reader, Scales, Unscaled,
     WeightsError, convert, host_quantizer, quantize_host,
 };
 use serde_json::Value;
@@ -14,12 +14,12 @@ use serde_json::Value;
 use crate::files::{Tensor, bytes, f32s, file, names, noise, write};
 
 const E4M3: Fp8Format = Fp8Format::E4M3;
-const BLOCK: Granularity = Granularity::Block {
+pub(crate) const BLOCK: Granularity = Granularity::Block {
     rows: 16,
     columns: 16,
 };
 
-fn scheme(granularity: Granularity) -> Fp8Scheme {
+pub(crate) fn scheme(granularity: Granularity) -> Fp8Scheme {
     Fp8Scheme {
         format: E4M3,
         granularity,
@@ -27,7 +27,7 @@ fn scheme(granularity: Granularity) -> Fp8Scheme {
 }
 
 /// A conversion on the host with nobody watching.
-fn run(
+pub(crate) fn run(
     source: &Path,
     target: &Path,
     options: &ConvertOptions,
@@ -47,11 +47,11 @@ fn bf16(name: &'static str, shape: &[usize], seed: u32) -> Tensor {
     (name, Dtype::BF16, shape.to_vec(), bytes)
 }
 
-const Q: &str = "model.layers.0.self_attn.q_proj.weight";
-const UP: &str = "model.layers.0.mlp.experts.gate_up_proj";
+pub(crate) const Q: &str = "model.layers.0.self_attn.q_proj.weight";
+pub(crate) const UP: &str = "model.layers.0.mlp.experts.gate_up_proj";
 
 /// A small model: a projection, stacked experts, and all that stays.
-fn model() -> Vec<Tensor> {
+pub(crate) fn model() -> Vec<Tensor> {
     vec![
         bf16("model.embed_tokens.weight", &[20, 24], 1),
         f32s(Q, &[33, 24], &noise(33 * 24, 2)),
@@ -65,7 +65,7 @@ fn model() -> Vec<Tensor> {
     ]
 }
 
-fn folder_of(tensors: &[Tensor]) -> tempfile::TempDir {
+pub(crate) fn folder_of(tensors: &[Tensor]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let (first, second) = tensors.split_at(tensors.len() / 2);
@@ -131,7 +131,14 @@ fn matrices_become_fp8_and_the_rest_stays() {
         ["config.json", "model.safetensors", "tokenizer.json"]
     );
     assert_eq!(names(target.parent().unwrap()), ["fp8"]);
+}
 
+#[test]
+fn codes_scales_and_all_the_rest_are_in_the_target() {
+    let source = folder_of(&model());
+    let out = tempfile::tempdir().unwrap();
+    let target = out.path().join("fp8");
+    let report = run(source.path(), &target, &ConvertOptions::new(scheme(BLOCK))).unwrap();
     let (old, new) = (
         Reader::open(source.path()).unwrap(),
         Reader::open(&target).unwrap(),
@@ -270,118 +277,6 @@ fn nothing_is_read_ahead_and_one_matrix_is_held() {
     );
 }
 
-#[test]
-fn what_fails_leaves_everything_as_it_was() {
-    let source = folder_of(&model());
-    let out = tempfile::tempdir().unwrap();
-    let one = out.path().join("one.safetensors");
-    fs::write(&one, "before").unwrap();
-    let empty = out.path().join("empty");
-    fs::create_dir(&empty).unwrap();
-    let reader = Reader::open(source.path()).unwrap();
-    let options = ConvertOptions::new(scheme(BLOCK));
-    let attempts: [(&str, fn(Quantized) -> Result<Quantized, String>); 4] = [
-        ("no device", |_| Err("no device".to_owned())),
-        ("959", |q| {
-            Ok(Quantized {
-                codes: q.codes[1..].to_vec(),
-                ..q
-            })
-        }),
-        ("f32 scales", |q| {
-            Ok(Quantized {
-                scales: Scales::F32(vec![1.0]),
-                ..q
-            })
-        }),
-        ("f32 scales", |q| {
-            Ok(Quantized {
-                scales: Scales::E8M0(vec![1; 6]),
-                ..q
-            })
-        }),
-    ];
-    for (said, spoil) in attempts {
-        for target in [&one, &empty, &out.path().join("new")] {
-            let mut host = host_quantizer(options.scheme);
-            let mut quantize = |values: &[f32], rows: usize, columns: usize| {
-                let quantized = host(values, rows, columns)?;
-                // The first matrix goes well, so there is something to lose.
-                if values.len() == 33 * 24 {
-                    Ok(quantized)
-                } else {
-                    Ok(spoil(quantized)?)
-                }
-            };
-            let error =
-                convert(&reader, target, &options, &mut quantize, &mut |_, _, _| ()).unwrap_err();
-            let text = error.to_string();
-            assert!(text.contains(said) && text.contains(UP), "{text}");
-            assert_eq!(names(out.path()), ["empty", "one.safetensors"]);
-        }
-    }
-    assert_eq!(fs::read(&one).unwrap(), b"before");
-    assert!(names(&empty).is_empty());
-    // And both can be targets.
-    run(source.path(), &one, &options).unwrap();
-    run(source.path(), &empty, &options).unwrap();
-    assert_eq!(names(out.path()), ["empty", "one.safetensors"]);
-}
-
-#[test]
-fn a_source_is_not_written_onto() {
-    let source = folder_of(&model());
-    let path = source.path();
-    let before = names(path);
-    let options = ConvertOptions::new(scheme(BLOCK));
-    let dotted = path.join("../").join(path.file_name().unwrap());
-    for (from, to) in [
-        (path.to_owned(), path.to_owned()),
-        (path.to_owned(), dotted),
-        (path.to_owned(), path.join("model-1.safetensors")),
-        (
-            path.join("model-1.safetensors"),
-            path.join("model-1.safetensors"),
-        ),
-        (path.join("model.safetensors.index.json"), path.to_owned()),
-    ] {
-        let error = run(&from, &to, &options).unwrap_err();
-        assert!(
-            matches!(error, WeightsError::TargetIsSource { .. }),
-            "{error}"
-        );
-    }
-    #[cfg(unix)]
-    {
-        let out = tempfile::tempdir().unwrap();
-        let link = out.path().join("link");
-        std::os::unix::fs::symlink(path, &link).unwrap();
-        let error = run(path, &link, &options).unwrap_err();
-        assert!(
-            matches!(error, WeightsError::TargetIsSource { .. }),
-            "{error}"
-        );
-    }
-    assert_eq!(names(path), before);
-    let out = tempfile::tempdir().unwrap();
-    write(out.path(), "notes.txt", "mine");
-    let error = run(path, out.path(), &options).unwrap_err();
-    assert!(
-        matches!(error, WeightsError::TargetExists { .. }),
-        "{error}"
-    );
-    write(out.path(), "file", "mine");
-    let error = run(path, &out.path().join("file"), &options).unwrap_err();
-    assert!(
-        matches!(error, WeightsError::TargetExists { .. }),
-        "{error}"
-    );
-    fs::create_dir(out.path().join("x.part")).unwrap();
-    let error = run(path, &out.path().join("x"), &options).unwrap_err();
-    assert!(matches!(error, WeightsError::Busy { .. }), "{error}");
-    assert_eq!(names(out.path()), ["file", "notes.txt", "x.part"]);
-}
-
 /// An FP8 weight with scales of rows, calibrated, and one that is not in FP8.
 fn mixed() -> Vec<Tensor> {
     let quantized = quantize_host(&noise(20 * 24, 3), 20, 24, scheme(Granularity::Row)).unwrap();
@@ -494,54 +389,6 @@ fn patterns_keep_weights_as_they_are() {
     assert!(error.to_string().contains("it is e4m3 row"), "{error}");
     options.scheme = scheme(Granularity::Row);
     run(source.path(), &out.path().join("z"), &options).unwrap();
-}
-
-#[test]
-fn what_cannot_be_converted_is_refused_before_anything_is_written() {
-    let out = tempfile::tempdir().unwrap();
-    let options = ConvertOptions::new(scheme(BLOCK));
-    let refused = |tensors: &[Tensor], options: &ConvertOptions| {
-        let source = folder_of(tensors);
-        let error = run(source.path(), &out.path().join("x"), options).unwrap_err();
-        assert!(names(out.path()).is_empty());
-        error
-    };
-    let fnuz = [bytes("w.weight", Dtype::F8_E4M3FNUZ, &[2, 2], 0)];
-    assert!(matches!(
-        refused(&fnuz, &options),
-        WeightsError::ForeignFp8 { .. }
-    ));
-    let bare = [bytes("w.weight", Dtype::F8_E4M3, &[2, 2], 0x38)];
-    assert!(matches!(
-        refused(&bare, &options),
-        WeightsError::MissingScale { .. }
-    ));
-    let nothing = ConvertOptions::new(scheme(Granularity::Block {
-        rows: 0,
-        columns: 4,
-    }));
-    assert!(matches!(
-        refused(&model(), &nothing),
-        WeightsError::Scheme { .. }
-    ));
-    // A name that the scales will need.
-    let taken = [
-        f32s("w.weight", &[2, 2], &[1.0; 4]),
-        f32s("w.weight_scale_inv", &[1], &[1.0]),
-    ];
-    assert!(matches!(
-        refused(&taken, &options),
-        WeightsError::Declared { .. }
-    ));
-    let one = ConvertOptions {
-        unscaled: Unscaled::AssumeOne,
-        ..options
-    };
-    let source = folder_of(&bare);
-    let report = run(source.path(), &out.path().join("x"), &one).unwrap();
-    assert_eq!(report.layers[0].action, Action::Carried);
-    let reader = Reader::open(&out.path().join("x")).unwrap();
-    assert_eq!(reader.read_f32("w.weight_scale_inv").unwrap(), [1.0]);
 }
 
 #[test]

@@ -13,3 +13,4 @@ mod malformed;
 mod pairs;
 mod quantizing;
 mod round_trip;
+mod safety;

@@ -256,6 +256,24 @@ fn shape_and_dtype_fit_the_offsets() {
         "[3]",
         "needs 12 bytes"
     );
+    for (dtype, shape, expected) in [
+        ("F64", "[2]", "16"),
+        ("F16", "[2]", "4"),
+        ("F32", "[0]", "0"),
+    ] {
+        header!(
+            of(dtype, shape, "[0,8]", 8),
+            HeaderError::SizeMismatch { got: 8, .. },
+            "`w`"
+        );
+        let error = Reader::from_bytes("w", of(dtype, shape, "[0,8]", 8)).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("needs {expected} bytes")),
+            "{error}"
+        );
+    }
     for (dtype, shape) in [
         ("F32", "[4294967296,4294967296]"),
         ("F32", "[18446744073709551615]"),

@@ -45,7 +45,7 @@ fn pieces_come_in_any_order() {
     assert_eq!(names(folder.path()), ["x.safetensors.part"]);
     writer.append("odd", &[2, 3]).unwrap();
     writer.append("wide", &[7; 16]).unwrap();
-    assert_eq!(writer.finish().unwrap(), [path.clone()]);
+    assert_eq!(writer.finish().unwrap(), std::slice::from_ref(&path));
     assert_eq!(names(folder.path()), ["x.safetensors"]);
     let whole = fs::read(&path).unwrap();
     let header = u64::from_le_bytes(*whole.first_chunk().unwrap());
