@@ -192,36 +192,8 @@ impl Writer {
     ) -> Result<(), WeightsError> {
         // Stable: among equals the order of declaration stays.
         tensors.sort_by_key(|spec| std::cmp::Reverse(spec.dtype));
-        let mut text = Map::new();
-        text.extend(
-            metadata
-                .iter()
-                .map(|(key, text)| (key.clone(), json!(text))),
-        );
-        text.insert("format".to_owned(), json!("pt"));
-        let mut header = Map::new();
-        header.insert(METADATA.to_owned(), Value::Object(text));
-        let mut end = 0usize;
-        for spec in &tensors {
-            let refuse = |reason| WeightsError::Declared {
-                tensor: quoted(&spec.name),
-                reason,
-            };
-            let begin = end;
-            end = begin
-                .checked_add(spec.bytes()?)
-                .ok_or_else(|| refuse("the file's size overflows"))?;
-            let info = TensorInfo {
-                dtype: spec.dtype,
-                shape: spec.shape.clone(),
-                data_offsets: (begin, end),
-            };
-            if self.places.contains_key(&spec.name) || header.contains_key(&spec.name) {
-                return Err(refuse("its name is taken"));
-            }
-            header.insert(spec.name.clone(), json!(info));
-        }
-        let head = head(&header);
+        let (header, end) = self.header(&tensors, metadata)?;
+        let head = head(header);
         // What is written is read by the same rules.
         let parsed = Header::parse(&head[8..], end as u64);
         parsed.map_err(|source| WeightsError::Header {
@@ -248,6 +220,44 @@ impl Writer {
             open: None,
         });
         Ok(())
+    }
+
+    /// The header of a file of these tensors, in this order, and the bytes of their data.
+    fn header(
+        &self,
+        tensors: &[&TensorSpec],
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<(Map<String, Value>, usize), WeightsError> {
+        let mut text = Map::new();
+        text.extend(
+            metadata
+                .iter()
+                .map(|(key, text)| (key.clone(), json!(text))),
+        );
+        text.insert("format".to_owned(), json!("pt"));
+        let mut header = Map::new();
+        header.insert(METADATA.to_owned(), Value::Object(text));
+        let mut end = 0usize;
+        for spec in tensors {
+            let refuse = |reason| WeightsError::Declared {
+                tensor: quoted(&spec.name),
+                reason,
+            };
+            let begin = end;
+            end = begin
+                .checked_add(spec.bytes()?)
+                .ok_or_else(|| refuse("the file's size overflows"))?;
+            let info = TensorInfo {
+                dtype: spec.dtype,
+                shape: spec.shape.clone(),
+                data_offsets: (begin, end),
+            };
+            if self.places.contains_key(&spec.name) || header.contains_key(&spec.name) {
+                return Err(refuse("its name is taken"));
+            }
+            header.insert(spec.name.clone(), json!(info));
+        }
+        Ok((header, end))
     }
 
     /// Adds bytes to a tensor, after those that it has.
@@ -376,8 +386,8 @@ impl Part {
 }
 
 /// Length field and header, padded to 8 bytes.
-fn head(header: &Map<String, Value>) -> Vec<u8> {
-    let mut text = Value::Object(header.clone()).to_string().into_bytes();
+fn head(header: Map<String, Value>) -> Vec<u8> {
+    let mut text = Value::Object(header).to_string().into_bytes();
     text.resize(text.len().next_multiple_of(8), b' ');
     let mut head = (text.len() as u64).to_le_bytes().to_vec();
     head.extend(text);
