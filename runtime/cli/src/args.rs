@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use moebius::fp8::training::LossScaling;
+use moebius::fp8::{Fp8Format, Granularity};
 use moebius_device::Device;
 
 use crate::screen::Color;
@@ -76,6 +77,13 @@ pub(crate) enum Command {
     /// is guessing, and the bundled text (half of Moby-Dick) takes about a minute to half of it.
     #[command(verbatim_doc_comment)]
     Train(TrainArgs),
+    /// Convert the weights of a checkpoint to FP8
+    ///
+    /// Reads safetensors: a file, a checkpoint of several with its index, or a folder with either; FP8
+    /// checkpoints, too. Matrices become codes and scales, everything else stays byte for byte. Not
+    /// converted: embeddings, norms, the output head, routers, and what --skip names. Needs no device.
+    #[command(verbatim_doc_comment)]
+    Convert(ConvertArgs),
 }
 
 /// `verify`.
@@ -363,6 +371,90 @@ fn loss_scaling(text: &str) -> Result<LossScaling, String> {
     }
 }
 
+/// `convert`.
+#[derive(Debug, Args)]
+#[command(after_help = CONVERT_EXAMPLES)]
+pub(crate) struct ConvertArgs {
+    /// Checkpoint to read: a folder, an index or a .safetensors file.
+    #[arg(long, value_name = "IN")]
+    pub(crate) model: PathBuf,
+
+    /// What to write: a .safetensors file, or a folder that is new or empty.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) out: PathBuf,
+
+    /// Format of the codes.
+    #[arg(long, value_name = "F", default_value = "e4m3")]
+    pub(crate) format: ConvertFormat,
+
+    /// Values that share a scale: tensor, row, block128, RxC (rows by columns) or mx.
+    #[arg(long, value_name = "G", default_value = "block128", value_parser = granularity)]
+    pub(crate) granularity: Granularity,
+
+    /// Leave tensors with such a name as they are: `*` any characters, `?` one; may be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) skip: Vec<String>,
+
+    /// Convert embeddings, norms, the output head and routers, too.
+    #[arg(long)]
+    pub(crate) no_default_skips: bool,
+
+    /// Take FP8 codes without a scale for their values.
+    #[arg(long)]
+    pub(crate) assume_scale_one: bool,
+
+    /// Bytes of data from which on a folder gets another file.
+    #[arg(long, value_name = "N", default_value = "5000000000")]
+    pub(crate) shard_bytes: u64,
+}
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  moebius convert --model Qwen3-30B-A3B --out Qwen3-30B-A3B-FP8
+  moebius convert --model model.safetensors --out fp8.safetensors --granularity row
+  moebius convert --model in --out out --format e5m2 --granularity 64x64 --skip '*.q_proj.weight' --json
+
+The target appears when all of it is written. Exit codes: 0 converted, 1 nothing was in FP8 or a weight
+held NaN or infinities, 2 an error.";
+
+/// Formats of `convert`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConvertFormat {
+    /// 4 bits of exponent, 3 of mantissa.
+    E4m3,
+    /// 5 bits of exponent, 2 of mantissa.
+    E5m2,
+}
+
+impl From<ConvertFormat> for Fp8Format {
+    fn from(format: ConvertFormat) -> Self {
+        match format {
+            ConvertFormat::E4m3 => Self::E4M3,
+            ConvertFormat::E5m2 => Self::E5M2,
+        }
+    }
+}
+
+fn granularity(text: &str) -> Result<Granularity, String> {
+    let block = match text {
+        "tensor" => return Ok(Granularity::Tensor),
+        "row" => return Ok(Granularity::Row),
+        "mx" => return Ok(Granularity::Mx),
+        _ => match text.strip_prefix("block") {
+            Some(size) => Some((size, size)),
+            None => text.split_once('x'),
+        },
+    };
+    let size = |text: &str| text.parse().ok().filter(|&size: &usize| size > 0);
+    let block = block.and_then(|(rows, columns)| {
+        Some(Granularity::Block {
+            rows: size(rows)?,
+            columns: size(columns)?,
+        })
+    });
+    block.ok_or_else(|| "expected tensor, row, block128, RxC or mx".to_owned())
+}
+
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("expected at least 1".to_owned()),
@@ -379,6 +471,19 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn granularities_are_read() {
+        let block = |rows, columns| Ok(Granularity::Block { rows, columns });
+        assert_eq!(granularity("block128"), block(128, 128));
+        assert_eq!(granularity("1x32"), block(1, 32));
+        assert_eq!(granularity("mx"), Ok(Granularity::Mx));
+        for text in [
+            "", "block", "block0", "0x4", "4x", "x", "1x2x3", "rows", "-1x4",
+        ] {
+            assert!(granularity(text).is_err(), "{text}");
+        }
     }
 
     #[test]

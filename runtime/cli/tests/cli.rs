@@ -54,6 +54,7 @@ fn help_and_version_are_results() {
         &["verify", "--help"],
         &["bench", "moe", "-h"],
         &["train", "--help"],
+        &["convert", "--help"],
         &["--version"],
     ] {
         let output = moebius(args);
@@ -77,6 +78,16 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         &["bench", "moe", "--compare-fine", "--backward"],
         &["bench", "moe", "--compare-fine", "--experts", "8"],
         &["train", "--resume"],
+        &["convert", "--model", "x"],
+        &[
+            "convert",
+            "--model",
+            "x",
+            "--out",
+            "y",
+            "--granularity",
+            "0x4",
+        ],
         &["emit", "--kernel", "k"],
         &["--device", "flex", "devices"],
         &["--colour", "never"],
@@ -353,6 +364,76 @@ fn a_training_that_cannot_begin_says_why() {
     }
     // One step has no loss to fall to.
     assert_eq!(train(&["--steps", "1"]).status.code(), Some(1));
+}
+
+/// `moebius convert` of the bundled checkpoint of blocks of 16 × 16.
+fn convert(out: &Path, more: &[&str]) -> Output {
+    let (model, out) = (case("weights/blocks"), out.display().to_string());
+    let model = model.trim_end_matches(".safetensors");
+    moebius(&[&["convert", "--model", model, "--out", &out], more].concat())
+}
+
+#[test]
+fn a_checkpoint_is_converted_and_converted_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rows = folder.path().join("rows");
+    let output = convert(&rows, &["--granularity", "row", "--json"]);
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let layers = report["layers"].as_array().expect("a list");
+    assert_eq!(layers.len(), 3, "{report}");
+    for layer in layers {
+        assert_eq!(layer["action"], "requantized", "{layer}");
+        let error = layer["relative_rms"].as_f64().unwrap_or(1.0);
+        assert!(error > 0.0 && error < 0.05, "{layer}");
+    }
+    assert_eq!(report["copied_tensors"], 2);
+    let after = report["bytes_after"].as_u64();
+    let file = rows.join("model.safetensors");
+    assert_eq!(after, fs::metadata(file).ok().map(|about| about.len()));
+    let config = fs::read_to_string(rows.join("config.json")).expect("copied");
+    assert!(config.contains("compressed-tensors"), "{config}");
+
+    let text = convert(&folder.path().join("same"), &["--granularity", "16x16"]);
+    let said = String::from_utf8_lossy(&text.stdout);
+    assert_eq!(text.status.code(), Some(0), "{said}");
+    for part in [
+        "q_proj.weight",
+        "24 x 40",
+        "e4m3 16x16",
+        "3 weights in FP8, 2 tensors copied",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+}
+
+#[test]
+fn a_conversion_that_cannot_be_done_says_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    fs::create_dir(&out).expect("created");
+    fs::write(out.join("mine"), "mine").expect("written");
+    let skip = ["--granularity", "row", "--skip", "*q_proj*"];
+    let new = folder.path().join("new");
+    for (output, said) in [
+        (convert(&out, &[]), "expected a new or an empty folder"),
+        (convert(&new, &skip), "is skipped, but it is e4m3 16x16"),
+    ] {
+        assert_eq!(output.status.code(), Some(2));
+        let lines = error_lines(&output);
+        assert!(
+            lines[0].contains(said) && lines[1].starts_with("hint: "),
+            "{lines:?}"
+        );
+    }
+    let none = folder.path().join("none").display().to_string();
+    let new = new.display().to_string();
+    let output = moebius(&["convert", "--model", &none, "--out", &new]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_lines(&output)[0].contains("cannot read"));
+    // Case files hold no weights, so the result is one without FP8.
+    let output = moebius(&["convert", "--model", &case("route_masked"), "--out", &new]);
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
