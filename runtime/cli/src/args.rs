@@ -149,6 +149,13 @@ pub(crate) enum BenchCommand {
     /// the forward's FLOPs.
     #[command(verbatim_doc_comment)]
     Moe(BenchMoeArgs),
+    /// One linear layer with FP8 weights against float ones
+    ///
+    /// Sampled outputs of every layer are compared with dot products in f64 first; one that does not
+    /// verify is exit 1, and no figure is printed. Times are medians of synchronised runs, in turns.
+    /// GB/s count the weights once.
+    #[command(verbatim_doc_comment)]
+    Linear(BenchLinearArgs),
 }
 
 /// `bench moe`.
@@ -235,6 +242,83 @@ impl BenchMoeArgs {
     }
 }
 
+/// `bench linear`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  moebius bench linear
+  moebius bench linear --m 8 --granularity block128 --device cpu --peer torch
+  moebius bench linear --m 512 --n 512 --k 512 --device wgpu
+  moebius bench linear --format e5m2 --granularity mx --activations dynamic-row --json")]
+pub(crate) struct BenchLinearArgs {
+    /// Tokens.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
+    pub(crate) m: usize,
+
+    /// Outputs of the layer.
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
+    pub(crate) n: usize,
+
+    /// Inputs of the layer.
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
+    pub(crate) k: usize,
+
+    /// Format of the codes.
+    #[arg(long, value_name = "F", default_value = "e4m3")]
+    pub(crate) format: BenchFormat,
+
+    /// Weights that share a scale: all, an output's, 128 × 128, or 32 of an output's (a power of two).
+    #[arg(long, value_name = "G", default_value = "row")]
+    pub(crate) granularity: BenchGranularity,
+
+    /// Element type of activations, and of the float layers; sums are f32.
+    #[arg(long, value_name = "T", default_value = "f32")]
+    pub(crate) dtype: BenchDtype,
+
+    /// What the FP8 layer makes of activations: nothing, or E4M3 codes with a scale per token.
+    #[arg(long, value_name = "A", default_value = "float")]
+    pub(crate) activations: BenchActivations,
+
+    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+
+    /// Measure another implementation, in f32 on the CPU, in the same run.
+    #[arg(long, value_name = "P")]
+    pub(crate) peer: Option<BenchPeer>,
+}
+
+/// FP8 formats of `bench linear`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchFormat {
+    /// 3 bits of mantissa.
+    E4m3,
+    /// 2 bits of mantissa.
+    E5m2,
+}
+
+/// Granularities of `bench linear`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchGranularity {
+    /// One scale.
+    Tensor,
+    /// One for each output.
+    Row,
+    /// One for each 128 × 128.
+    Block128,
+    /// One for each 32 inputs of an output, a power of two.
+    Mx,
+}
+
+/// Activations of `bench linear`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchActivations {
+    /// As they come.
+    Float,
+    /// E4M3 codes with a scale for each token.
+    DynamicRow,
+}
+
 /// Element types of `bench`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchDtype {
@@ -258,7 +342,7 @@ pub(crate) enum BenchKeep {
 /// Implementations to measure beside ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchPeer {
-    /// PyTorch's loop over experts.
+    /// PyTorch: a loop over experts, or its linear layer.
     Torch,
 }
 

@@ -53,6 +53,7 @@ fn help_and_version_are_results() {
         &["--help"][..],
         &["verify", "--help"],
         &["bench", "moe", "-h"],
+        &["bench", "linear", "--help"],
         &["train", "--help"],
         &["convert", "--help"],
         &["--version"],
@@ -77,6 +78,12 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         &["bench", "moe", "--backward", "--keep", "all"],
         &["bench", "moe", "--compare-fine", "--backward"],
         &["bench", "moe", "--compare-fine", "--experts", "8"],
+        &["bench", "linear", "--m", "0"],
+        &["bench", "linear", "--format", "e3m4"],
+        &["bench", "linear", "--granularity", "block64"],
+        &["bench", "linear", "--dtype", "f64"],
+        &["bench", "linear", "--activations", "static"],
+        &["bench", "linear", "--peer", "jax"],
         &["train", "--resume"],
         &["convert", "--model", "x"],
         &[
@@ -242,6 +249,94 @@ fn a_backward_pass_is_verified_and_measured_with_each_balance_of_memory() {
         text.contains("verified to") && !text.contains("first product"),
         "{text}"
     );
+}
+
+/// `moebius bench linear` at a size that takes no time.
+#[cfg(any(feature = "flex", feature = "cpu"))]
+fn linear(device: &str, more: &[&str]) -> Output {
+    let sizes = "bench linear --m 5 --n 130 --k 200 --device";
+    let args: Vec<&str> = sizes.split(' ').chain([device]).collect();
+    moebius(&[&args[..], more].concat())
+}
+
+/// The report of a run that verifies, checked for figures.
+#[cfg(any(feature = "flex", feature = "cpu"))]
+fn linear_report(device: &str, more: &[&str]) -> Value {
+    let output = linear(device, &[more, &["--json"]].concat());
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{more:?}: {report}");
+    assert_eq!(report["verified"], true);
+    assert_eq!(report["device"], device);
+    assert_eq!(report["flops"], 2 * 5 * 130 * 200);
+    let own = report["own"].as_array().expect("a list").iter();
+    for path in own.chain([&report["fp8"]]) {
+        for figure in ["median_ms", "gflops", "weights_gb_per_s", "ratio"] {
+            let figure = path[figure].as_f64();
+            assert!(figure.is_some_and(|figure| figure > 0.0), "{path}");
+        }
+    }
+    report
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_linear_layer_is_verified_and_compared_on_flex() {
+    let report = linear_report("flex", &["--granularity", "block128"]);
+    let own = report["own"].as_array().map(Vec::len);
+    assert_eq!((own, &report["variant"]), (Some(1), &"portable".into()));
+    assert_eq!(report["ratio_to_best_own"], report["own"][0]["ratio"]);
+    let layer = &report["layer_bytes"];
+    // 130 outputs are three panels of 64; 2 × 2 blocks have a scale each.
+    assert_eq!(
+        (&layer["fp8"], &layer["f32"], &layer["of"]),
+        (
+            &(192 * 200 + 16).into(),
+            &(4 * 130 * 200).into(),
+            &"tensors".into()
+        )
+    );
+    assert_eq!(report["floor_bytes"], 130 * 200 + 16 + 5 * 200 * 4);
+    let error = report["weights_rel_l2"].as_f64().expect("a number");
+    assert!(error > 0.02 && error < 0.027, "{error}");
+    for more in [
+        &["--format", "e5m2", "--granularity", "mx"][..],
+        &["--activations", "dynamic-row", "--granularity", "tensor"],
+        &["--dtype", "bf16", "--activations", "dynamic-row"],
+        &["--dtype", "f16"],
+    ] {
+        linear_report("flex", more);
+    }
+    let output = linear("flex", &[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("× the speed of the best float layer")
+            && text.contains("Burn's nn::Linear on flex"),
+        "{text}"
+    );
+}
+
+#[test]
+#[cfg(feature = "cpu")]
+fn a_linear_layer_is_verified_and_compared_on_cpu() {
+    let report = linear_report("cpu", &["--activations", "dynamic-row"]);
+    assert_eq!(report["variant"], "cpu");
+    let layer = &report["layer_bytes"];
+    assert_eq!(layer["of"], "allocator");
+    let bytes = |name: &str| layer[name].as_u64().unwrap_or(0);
+    assert!(
+        bytes("fp8") >= 192 * 200 + 4 * 130 && bytes("f32") >= 4 * 130 * 200,
+        "{layer}"
+    );
+    assert!(bytes("fp8") < bytes("f32") / 2, "{layer}");
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_linear_layer_of_impossible_sizes_is_an_error() {
+    let huge = ["--n", "99999999999"];
+    let output = moebius(&[&["bench", "linear", "--device", "flex"], &huge[..]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_lines(&output)[0].contains("2^31 - 1 elements"));
 }
 
 /// `moebius train` at a size that takes no time.
