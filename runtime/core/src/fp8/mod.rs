@@ -24,6 +24,6 @@ pub use matrices::Fp8Matrices;
 pub use moebius_shaders::fp8::{Fp8Format, Overflow};
 pub use moebius_shaders::fp8::{decode_host, encode_host};
 pub use moebius_shaders::scaling::{Granularity, ScaleType};
+pub use moebius_shaders::scaling::{MX_BLOCK, e8m0_host, e8m0_value, scale_host};
 pub use quantizer::{Quantizer, amax, fake_quantize};
 pub use tensor::{Fp8Layout, Fp8Scales, Fp8Tensor, HostScales};
-pub use moebius_shaders::scaling::{MX_BLOCK, e8m0_host, e8m0_value, scale_host};
