@@ -105,5 +105,6 @@ mod tests {
         };
         assert!(medians([&mut first, &mut second]).is_err());
         assert_eq!(*order.borrow(), "ababab");
+        assert!(medians_of(&mut []).is_ok_and(|medians| medians.is_empty()));
     }
 }

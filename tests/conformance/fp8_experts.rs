@@ -131,15 +131,8 @@ fn want(slots: &[Slot], [x, w_in, w_out, dy]: [&[f64]; 4], fp8: bool) -> Want {
     let (x, w_in, w_out) = (round(x, e4m3), round(w_in, e4m3), round(w_out, e4m3));
     let of = |values: &[f64], at: usize, width: usize| values[at * width..][..width].to_vec();
     let (shape_in, shape_out) = ([2 * INTER, HIDDEN], [HIDDEN, INTER]);
-    let row = |slot: &Slot| {
-        times(
-            &w_in,
-            slot.expert,
-            shape_in,
-            &of(&x, slot.token, HIDDEN),
-            false,
-        )
-    };
+    let x_of = |slot: &Slot| of(&x, slot.token, HIDDEN);
+    let row = |slot: &Slot| times(&w_in, slot.expert, shape_in, &x_of(slot), false);
     let rows: Vec<Vec<f64>> = slots.iter().map(row).collect();
     let hidden: Vec<f64> = rows.iter().flat_map(|row| gated(row)).collect();
     let hidden = round(&hidden, e4m3);
@@ -162,25 +155,14 @@ fn want(slots: &[Slot], [x, w_in, w_out, dy]: [&[f64]; 4], fp8: bool) -> Want {
     let douts = round(&douts, e5m2);
     let mut drows = Vec::new();
     for (at, slot) in slots.iter().enumerate() {
-        let dout = of(&douts, at, HIDDEN);
-        add_outer(
-            &mut want.dw_out,
-            slot.expert,
-            &dout,
-            &of(&hidden, at, INTER),
-        );
+        let (h, dout) = (of(&hidden, at, INTER), of(&douts, at, HIDDEN));
+        add_outer(&mut want.dw_out, slot.expert, &dout, &h);
         let dh = times(&w_out, slot.expert, shape_out, &dout, true);
         drows.extend(before_gate(&rows[at], &dh));
     }
     let drows = round(&drows, e5m2);
-    for (at, slot) in slots.iter().enumerate() {
-        let drow = of(&drows, at, 2 * INTER);
-        add_outer(
-            &mut want.dw_in,
-            slot.expert,
-            &drow,
-            &of(&x, slot.token, HIDDEN),
-        );
+    for (slot, drow) in slots.iter().zip(drows.chunks(2 * INTER)) {
+        add_outer(&mut want.dw_in, slot.expert, drow, &x_of(slot));
     }
     want
 }

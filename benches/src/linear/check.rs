@@ -65,7 +65,7 @@ impl Oracle {
         let x = activations(layer.activations.source(), x.collect(), self.k)?;
         Ok([
             self.error(&x, &columns, y),
-            distance(&data.weights, &decoded),
+            rounding(&decoded, &data.weights),
         ])
     }
 
@@ -82,6 +82,17 @@ impl Oracle {
         });
         distance(&got.copied().collect::<Vec<f32>>(), &want)
     }
+}
+
+/// ‖decoded − weights‖ / ‖weights‖.
+fn rounding(decoded: &[f64], weights: &[f32]) -> f64 {
+    let (mut error, mut norm) = (0.0f64, 0.0f64);
+    for (decoded, weight) in decoded.iter().zip(weights) {
+        let weight = f64::from(*weight);
+        error += (decoded - weight).powi(2);
+        norm += weight.powi(2);
+    }
+    (error / norm).sqrt()
 }
 
 /// The values of some lines of `k`.
@@ -155,6 +166,12 @@ mod tests {
         wrong[5] = 2.5;
         assert!(oracle.float_error(&x, &weights, &wrong) > 0.5);
         assert_eq!(oracle.float_error(&x, &weights, &y[..5]), f64::INFINITY);
+    }
+
+    #[test]
+    fn rounding_is_relative_to_what_was_rounded() {
+        assert_eq!(rounding(&[3.0, 5.0], &[3.0, 4.0]), 0.2);
+        assert_eq!(rounding(&[3.0, 4.0], &[3.0, 4.0]), 0.0);
     }
 
     #[test]

@@ -103,7 +103,8 @@ struct Checked {
 /// Verifies, then measures; `progress` is told what is being done.
 ///
 /// # Errors
-/// [`BenchError`] when the sizes don't fit, the device refuses or fails, or the peer can't be run.
+/// [`BenchError`] when the sizes don't fit, the device refuses the FP8 layer or our float kernel or
+/// fails, or the peer can't be run.
 pub fn run(
     bench: &LinearBench,
     progress: &mut dyn FnMut(&str),
