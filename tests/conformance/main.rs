@@ -73,7 +73,7 @@ const CASES: &[(&str, Case)] = cases! {
     quantize: sizes, modes, large, extreme_blocks, every_f16_value, every_bf16_value,
         largest_magnitude, repeats_bit_for_bit, overwrites_its_outputs, f16, bf16;
     fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
-        refuses_wrong_parts;
+        refuses_wrong_parts, concatenates, keeps_more_than_it_decodes;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
     topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;
