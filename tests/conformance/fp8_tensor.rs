@@ -246,3 +246,47 @@ pub(crate) fn refuses_wrong_parts(target: &Target) -> Outcome {
     refused(from(24, &floats, tensor), "scales: expected 1");
     Outcome::Ran
 }
+
+/// Matrices one after the other, and what doesn't belong to them.
+pub(crate) fn concatenates(target: &Target) -> Outcome {
+    let device = target.burn();
+    for granularity in granularities() {
+        let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
+        let x = TensorData::new(normal(3 * 10 * 70, 4), [3, 10, 70]);
+        let x = Tensor::<3>::from_data(x, &device);
+        let whole = Fp8Tensor::quantize(x.clone(), &quantizer).unwrap();
+        let part = |from: usize, to: usize| {
+            Fp8Tensor::quantize(x.clone().slice([from..to, 0..10, 0..70]), &quantizer).unwrap()
+        };
+        let joined = Fp8Tensor::concat(vec![part(0, 1), part(1, 3)]).unwrap();
+        assert_eq!(joined.layout(), whole.layout());
+        assert_eq!(joined.to_codes().unwrap(), whole.to_codes().unwrap());
+        assert_eq!(joined.to_scales().unwrap(), whole.to_scales().unwrap());
+        let narrow = x.clone().slice([0..1, 0..10, 0..69]);
+        let narrow = Fp8Tensor::quantize(narrow, &quantizer).unwrap();
+        refused(Fp8Tensor::concat(vec![part(0, 1), narrow]), "fp8 part");
+    }
+    refused(Fp8Tensor::concat(Vec::new()), "fp8 parts");
+    Outcome::Ran
+}
+
+/// Codes of more values than a binding holds as f32: they are kept, and not decoded at once.
+pub(crate) fn keeps_more_than_it_decodes(target: &Target) -> Outcome {
+    let layout = Fp8Layout {
+        shape: [1, 2048, 18_000],
+        format: Fp8Format::E4M3,
+        granularity: Granularity::Tensor,
+    };
+    let codes = vec![0x38; 2048 * 18_000];
+    let one = HostScales::F32(vec![0.5]);
+    let packed = Fp8Tensor::from_codes(&codes, &one, layout, &target.burn()).unwrap();
+    match packed.dequantize(FloatDType::F32) {
+        Ok(y) => assert_eq!(y.max().into_scalar::<f32>(), 0.5),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            let limit = target.capability().limits.max_binding_bytes;
+            assert!(limit < 4 * codes.len() as u64, "{error}");
+        }
+    }
+    Outcome::Ran
+}

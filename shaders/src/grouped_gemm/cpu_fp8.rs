@@ -191,30 +191,19 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
         }
         for first in range_stepped(panel_first, past, columns) {
             let group = group_at::<N>(&sizes, expert, first, spec.gated);
-            let bias0 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 0usize, spec.gated);
-            let bias1 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 1usize, spec.gated);
-            let biases = (bias0, bias1);
-            let at = (begin, end, group);
-            let weights = (codes, scales);
+            let left = bias_of::<F, N>(&bias, &sizes, expert_row, first, 0usize, spec.gated);
+            let right = bias_of::<F, N>(&bias, &sizes, expert_row, first, 1usize, spec.gated);
+            let biases = (left, right);
+            let inputs = (x, codes, scales);
+            let at = (begin, end, group, biases);
             if end - begin <= 1 {
-                let sums =
-                    direct_tile::<F, N>(x, &order, weights, &sizes, at, comptime!((spec, 1)));
-                store_rows::<F, N, O>(
-                    out,
-                    &sums,
-                    biases,
-                    &sizes,
-                    (begin, end, first),
-                    comptime!((spec, 1)),
-                );
+                few_rows::<F, N, O>(inputs, &order, out, &sizes, at, comptime!((spec, 1)));
             } else if end - begin <= comptime!(FEW_ROWS / 2) {
                 let spec = comptime!((spec, FEW_ROWS / 2));
-                let sums = direct_tile::<F, N>(x, &order, weights, &sizes, at, spec);
-                store_rows::<F, N, O>(out, &sums, biases, &sizes, (begin, end, first), spec);
+                few_rows::<F, N, O>(inputs, &order, out, &sizes, at, spec);
             } else if end - begin <= comptime!(FEW_ROWS) {
                 let spec = comptime!((spec, FEW_ROWS));
-                let sums = direct_tile::<F, N>(x, &order, weights, &sizes, at, spec);
-                store_rows::<F, N, O>(out, &sums, biases, &sizes, (begin, end, first), spec);
+                few_rows::<F, N, O>(inputs, &order, out, &sizes, at, spec);
             } else {
                 pack_codes::<N>(codes, scales, packed, &sizes, (group, base), spec);
                 for row in range_stepped(begin, end, comptime!(ROWS)) {
@@ -226,6 +215,24 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
             }
         }
     }
+}
+
+/// All rows of an expert, from `at.0` to `at.1`, times a group.
+#[cube]
+fn few_rows<F: Float, N: Size, O: Size>(
+    inputs: (&[F], &[Vector<u32, N>], &[u32]),
+    order: &ComptimeOption<&[u32]>,
+    out: &mut [Vector<F, O>],
+    sizes: &Sizes,
+    at: (usize, usize, Group, (Vector<f32, N>, Vector<f32, N>)),
+    #[comptime] spec: (Spec, usize),
+) {
+    let (x, codes, scales) = inputs;
+    let (begin, end, group, biases) = at;
+    let weights = (codes, scales);
+    let sums = direct_tile::<F, N>(x, order, weights, sizes, (begin, end, group), spec);
+    let (_, first, _, _) = group;
+    store_rows::<F, N, O>(out, &sums, biases, sizes, (begin, end, first), spec);
 }
 
 /// Bias, activation, gate and the store of the rows from `at.0` that are before `at.1`.

@@ -33,7 +33,7 @@ pub use block::{Buffers, launch};
 #[cfg(feature = "emit")]
 pub(crate) use entries::entries;
 pub use oracle::{Scales, dequantize_reference, encode_reference, scales_reference};
-pub use plan::{Plan, plan};
+pub use plan::{Plan, check_kept, plan};
 
 use crate::element::Element;
 use crate::error::ShapeError;

@@ -77,6 +77,26 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     })
 }
 
+/// Checks that a device can hold the codes and scales of `problem`, whatever else it can do with
+/// them: a product reads them in pieces.
+///
+/// # Errors
+/// [`Unsupported`] when one of them is more than a buffer holds.
+pub fn check_kept(problem: &Problem, device: &Capability) -> Result<(), Unsupported> {
+    let (bytes, limit) = (
+        4 * problem.words().max(problem.scales()),
+        device.limits.max_buffer_bytes,
+    );
+    if bytes as u64 <= limit {
+        return Ok(());
+    }
+    Err(Unsupported::new(
+        KERNEL,
+        format!("a buffer of {bytes} bytes"),
+        format!("buffers of at most {limit} bytes"),
+    ))
+}
+
 /// Checks the workgroup memory of the reductions and the buffers of a launch.
 pub(super) fn fits_cube(device: &Capability) -> Result<(), Unsupported> {
     let limits = &device.limits;
@@ -313,6 +333,11 @@ mod tests {
             assert!(plan(small, &limited(limits)).is_err(), "{limits:?}");
         }
         assert!(plan(small, &default).is_ok());
+        // Codes that no binding holds at once may lie on the device all the same.
+        let codes = |rows| check_kept(&problem([1, rows, 6000], Granularity::Row), &default);
+        assert!(codes(30_000).is_ok());
+        let refused = codes(60_000).unwrap_err().to_string();
+        assert!(refused.contains("a buffer of 360000000 bytes"), "{refused}");
     }
 
     #[test]

@@ -15,6 +15,10 @@ use serde::{Deserialize, Serialize};
 ///
 /// Made of a [`burn::nn::Linear`] by `Linear::from`; a model holds these in its place.
 #[derive(Module, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "handles of tensors that are far larger; a box would be in the way of every pattern"
+)]
 pub enum Linear {
     /// In floating point; trains.
     Float(nn::Linear),

@@ -1,13 +1,14 @@
 //! Stacks of matrices as FP8 codes and scales.
 
 use super::quantizer::{Quantizer, amax, stacked};
-use crate::Error;
 use crate::ops::{QuantizeOps, Scales};
+use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
-use moebius_shaders::ShapeError;
 use moebius_shaders::fp8::{Fp8Format, LANES_PER_WORD, pack};
+use moebius_shaders::quantize::{Problem, check_kept};
 use moebius_shaders::scaling::{Granularity, ScaleType};
+use moebius_shaders::{Element, ShapeError};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 
@@ -46,6 +47,15 @@ impl Fp8Layout {
 
     fn quantizer(&self) -> Quantizer {
         Quantizer::new(self.format, self.granularity)
+    }
+
+    /// Checks that there can be such a tensor on `device`; decoding it at once may take more.
+    fn check(&self, device: &Device) -> Result<(), Error> {
+        let problem = Problem::new(self.shape, Element::F32, self.granularity, self.format)?;
+        if let Some(device) = device::capability(device)? {
+            check_kept(&problem, &device)?;
+        }
+        Ok(())
     }
 }
 
@@ -248,14 +258,14 @@ impl Fp8Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when kind, shape, dtype or device of one of
     /// them isn't what the layout says, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
-    /// when they exceed a binding.
+    /// when they exceed a buffer.
     pub fn from_parts(
         words: Tensor<3, Int>,
         scales: Fp8Scales,
         layout: Fp8Layout,
     ) -> Result<Self, Error> {
         let device = words.device();
-        layout.quantizer().call(layout.shape, DType::F32, &device)?;
+        layout.check(&device)?;
         check_words("fp8 words", &words, layout.words_shape())?;
         scales.check(layout.scales_shape(), layout.granularity, &device)?;
         Ok(Self {
@@ -270,14 +280,14 @@ impl Fp8Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there aren't as many codes or scales as
     /// the layout says, or scales of the wrong kind;
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a binding.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer.
     pub fn from_codes(
         codes: &[u8],
         scales: &HostScales,
         layout: Fp8Layout,
         device: &Device,
     ) -> Result<Self, Error> {
-        layout.quantizer().call(layout.shape, DType::F32, device)?;
+        layout.check(device)?;
         let [_, _, columns] = layout.shape;
         ShapeError::check("fp8 codes", layout.shape.iter().product(), codes.len())?;
         let words = packed_rows(codes, columns);
@@ -308,6 +318,46 @@ impl Fp8Tensor {
             words,
             scales,
         })
+    }
+
+    /// The matrices of all `parts`, one after the other: how a stack is made whose values would be
+    /// more than the device holds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without parts, or when rows, columns, format,
+    /// granularity or device of one differ from the first's;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer.
+    pub fn concat(parts: Vec<Self>) -> Result<Self, Error> {
+        let Some(first) = parts.first() else {
+            return Err(ShapeError::new("fp8 parts", "at least 1", 0).into());
+        };
+        let (mut layout, device) = (first.layout, first.device());
+        let matrices = parts.iter().map(|part| part.layout.shape[0]);
+        layout.shape[0] = matrices.fold(0, usize::saturating_add);
+        for part in &parts {
+            let mut alike = layout;
+            alike.shape[0] = part.layout.shape[0];
+            if part.layout != alike {
+                return Err(differs("fp8 part", alike, part.layout));
+            }
+            if part.device() != device {
+                return Err(differs("device of an fp8 part", device, part.device()));
+            }
+        }
+        layout.check(&device)?;
+        let (mut words, mut floats, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+        for part in parts {
+            words.push(part.words);
+            match part.scales {
+                Fp8Scales::F32(scales) => floats.push(scales),
+                Fp8Scales::E8M0(scales) => bytes.push(scales),
+            }
+        }
+        let scales = match layout.granularity.scale_type() {
+            ScaleType::F32 => Fp8Scales::F32(Tensor::cat(floats, 0)),
+            ScaleType::E8M0 => Fp8Scales::E8M0(Tensor::cat(bytes, 0)),
+        };
+        Self::from_parts(Tensor::cat(words, 0), scales, layout)
     }
 
     /// Reads the codes \[M, rows, columns\] back, row by row without padding.

@@ -60,6 +60,10 @@ impl SharedExpertConfig {
 
 /// The weights of a shared expert.
 #[derive(Module, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "handles of tensors that are far larger; a box would be in the way of every pattern"
+)]
 pub enum SharedWeights {
     /// In floating point.
     Float(FeedForwardExperts),
