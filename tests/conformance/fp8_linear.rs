@@ -13,10 +13,12 @@ use moebius::fp8::{
 use moebius::moe::experts::FeedForwardExperts;
 use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig, SharedWeights};
 use moebius::{ErrorKind, memory_in_use};
+use moebius_model::weights::{Reader, Unscaled};
 use moebius_shaders::Element;
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
+use std::path::Path;
 
 const BLOCK: Granularity = Granularity::Block {
     rows: 128,
@@ -526,5 +528,38 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
         .unwrap();
     let share = (memory_in_use(&device).unwrap().unwrap() - empty) as f64 / float as f64;
     assert!(share <= 0.27, "in place: {share}");
+    Outcome::Ran
+}
+
+/// Weights of files that PyTorch wrote: their values, and the layers made of them.
+pub(crate) fn checkpoints(target: &Target) -> Outcome {
+    let device = target.burn();
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/weights");
+    for (name, values) in [
+        ("blocks", "expected_blocks.safetensors"),
+        ("schemes.safetensors", "expected_schemes.safetensors"),
+    ] {
+        let reader = Reader::open(&cases.join(name)).unwrap();
+        let values = Reader::open(&cases.join(values)).unwrap();
+        let layouts = reader.fp8_layouts(Unscaled::Refuse).unwrap();
+        assert!(!layouts.is_empty());
+        for layout in layouts {
+            let weight = reader.fp8_weight(&layout).unwrap().upload(&device).unwrap();
+            let want = values.read_f32(&layout.name).unwrap();
+            let got = floats(weight.dequantize(FloatDType::F32).unwrap());
+            let same = got
+                .iter()
+                .zip(&want)
+                .all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(got.len() == want.len() && same, "{}", layout.name);
+            let [stack, n, k] = weight.layout().shape;
+            if stack == 1 {
+                let x = normal([5, k], &device);
+                let y = Fp8Linear::new(weight, None).unwrap().forward(x.clone());
+                let want = reference(&floats(x), &want, &vec![0.0; n]);
+                assert_close(&layout.name, &floats(y.unwrap()), &want, 1e-5);
+            }
+        }
+    }
     Outcome::Ran
 }

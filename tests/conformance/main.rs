@@ -103,7 +103,7 @@ const CASES: &[(&str, Case)] = cases! {
         webgpu_default_limits, f16, bf16;
     fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, static_activations, f16, bf16,
         records, refuses_wrong_input, experts, experts_independent_of_the_batch,
-        experts_with_rounded_activations, conversion, engine, device_memory;
+        experts_with_rounded_activations, conversion, engine, device_memory, checkpoints;
     fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16;
     weight_gradient: tile_edges, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,

@@ -17,6 +17,9 @@ const FEW_ROWS: usize = 8;
 /// register are at inner column 0.
 type Group = (usize, usize, usize, usize);
 
+/// The biases of either register of a group.
+type Biases<N> = (Vector<f32, N>, Vector<f32, N>);
+
 /// The group of `expert` from column `first`.
 #[cube]
 fn group_at<N: Size>(
@@ -224,7 +227,7 @@ fn few_rows<F: Float, N: Size, O: Size>(
     order: &ComptimeOption<&[u32]>,
     out: &mut [Vector<F, O>],
     sizes: &Sizes,
-    at: (usize, usize, Group, (Vector<f32, N>, Vector<f32, N>)),
+    at: (usize, usize, Group, Biases<N>),
     #[comptime] spec: (Spec, usize),
 ) {
     let (x, codes, scales) = inputs;
@@ -240,7 +243,7 @@ fn few_rows<F: Float, N: Size, O: Size>(
 fn store_rows<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
     sums: &Array<Vector<f32, N>>,
-    biases: (Vector<f32, N>, Vector<f32, N>),
+    biases: Biases<N>,
     sizes: &Sizes,
     at: (usize, usize, usize),
     #[comptime] spec: (Spec, usize),

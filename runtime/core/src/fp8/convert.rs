@@ -2,6 +2,7 @@
 
 use super::activations::{ActivationScaling, Activations};
 use super::linear::{Fp8Linear, inner, out_in};
+use super::pattern::matches_pattern;
 use super::quantizer::Quantizer;
 use super::tensor::Fp8Tensor;
 use crate::moe::MoeLayer;
@@ -182,7 +183,7 @@ pub struct Fp8Conversion {
     /// Whether and how activations are, too.
     #[serde(default)]
     pub activations: Activations,
-    /// Layers whose path matches one of these patterns stay as they are; `*` stands for any text.
+    /// Layers whose path matches one of these patterns stay as they are; see [`matches_pattern`].
     #[serde(default)]
     pub skip: Vec<String>,
 }
@@ -269,7 +270,11 @@ impl Fp8Conversion {
         let before = memory_in_use(device)?;
         let (mut layers, mut skipped) = (Vec::new(), Vec::new());
         let mut visit = |path: &str, layer: Fp8Layer| -> Result<(), Error> {
-            if self.skip.iter().any(|pattern| matches(pattern, path)) {
+            if self
+                .skip
+                .iter()
+                .any(|pattern| matches_pattern(pattern, path))
+            {
                 skipped.push(path.to_string());
                 return Ok(());
             }
@@ -340,33 +345,5 @@ pub(super) fn scalings(layer: Fp8Layer<'_>) -> Vec<&mut ActivationScaling> {
         Fp8Layer::Linear(Linear::Fp8(linear)) => vec![&mut linear.activations],
         Fp8Layer::Linear(Linear::Float(_)) => Vec::new(),
         Fp8Layer::Moe(moe) => moe.activation_scalings(),
-    }
-}
-
-/// Whether `text` is `pattern`, in which `*` stands for any text.
-fn matches(pattern: &str, text: &str) -> bool {
-    let Some((head, tail)) = pattern.split_once('*') else {
-        return pattern == text;
-    };
-    let Some(rest) = text.strip_prefix(head) else {
-        return false;
-    };
-    let mut ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
-    ends.any(|at| matches(tail, &rest[at..]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn patterns_match_whole_paths() {
-        assert!(matches("head", "head"));
-        assert!(!matches("head", "head.0"));
-        assert!(matches("blocks.*.router", "blocks.3.router"));
-        assert!(matches("*", ""));
-        assert!(matches("*.é*", "a.éb"));
-        assert!(!matches("blocks.*", "head"));
-        assert!(matches("a*b*c", "abxbc"));
     }
 }

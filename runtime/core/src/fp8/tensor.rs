@@ -1,5 +1,6 @@
 //! Stacks of matrices as FP8 codes and scales.
 
+use super::host_scales::HostScales;
 use super::quantizer::{Quantizer, amax, stacked};
 use crate::ops::{QuantizeOps, Scales};
 use crate::{Error, device};
@@ -67,15 +68,6 @@ pub enum Fp8Scales {
     /// \[M, rows, ⌈across/4⌉\] words of four E8M0 bytes, lane 0 in the low byte, rows padded with
     /// zero bytes.
     E8M0(Tensor<3, Int>),
-}
-
-/// Scales on the host, row by row without padding.
-#[derive(Clone, Debug, PartialEq)]
-pub enum HostScales {
-    /// One for each block.
-    F32(Vec<f32>),
-    /// A byte for each block.
-    E8M0(Vec<u8>),
 }
 
 fn differs(what: &'static str, expected: impl Debug, got: impl Debug) -> Error {

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use moebius::fp8::{Fp8Format, Granularity, ScaleType, decode_host, e8m0_value};
+use burn::tensor::Device;
+use moebius::fp8::{
+    self, Fp8Format, Fp8Tensor, Granularity, HostScales, ScaleType, decode_host, e8m0_value,
+};
 use safetensors::Dtype;
 
 use super::error::WeightsError;
@@ -45,54 +48,6 @@ impl Fp8Scheme {
     }
 }
 
-/// Scales, expert by expert, row-major.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Scales {
-    /// Factors.
-    F32(Vec<f32>),
-    /// Exponents: 2^(byte − 127).
-    E8M0(Vec<u8>),
-}
-
-impl Scales {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::F32(scales) => scales.len(),
-            Self::E8M0(scales) => scales.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// How they are kept.
-    pub fn scale_type(&self) -> ScaleType {
-        match self {
-            Self::F32(_) => ScaleType::F32,
-            Self::E8M0(_) => ScaleType::E8M0,
-        }
-    }
-
-    /// The factors.
-    pub fn to_f32(&self) -> Vec<f32> {
-        match self {
-            Self::F32(scales) => scales.clone(),
-            Self::E8M0(scales) => scales.iter().map(|&byte| e8m0_value(byte)).collect(),
-        }
-    }
-
-    /// As they are in a file: little-endian f32s, or bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        match self {
-            Self::F32(scales) => scales.iter().flat_map(|s| s.to_le_bytes()).collect(),
-            Self::E8M0(scales) => scales.clone(),
-        }
-    }
-}
-
 /// One weight of a checkpoint with its scales; x = code · scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fp8Weight {
@@ -105,7 +60,7 @@ pub struct Fp8Weight {
     /// One code a byte, row-major, without padding.
     pub codes: Vec<u8>,
     /// Scales \[experts, ⌈n/r⌉, ⌈k/c⌉\] for blocks of r × c; one an expert where the whole matrix shares it.
-    pub scales: Scales,
+    pub scales: HostScales,
     /// The scale of the layer's input, where it was calibrated.
     pub input_scale: Option<f32>,
 }
@@ -129,6 +84,29 @@ impl Fp8Weight {
             });
         }
         Ok(values)
+    }
+
+    /// The weight on a device, a matrix or a stack of them: what
+    /// [`Fp8Linear`](moebius::fp8::Fp8Linear) and [`Fp8Experts`](moebius::moe::experts::Fp8Experts) are
+    /// made of.
+    ///
+    /// # Errors
+    /// Those of [`Self::check`], and [`Error::Moebius`](crate::Error::Moebius) when the device can't
+    /// hold it.
+    pub fn upload(&self, device: &Device) -> Result<Fp8Tensor, crate::Error> {
+        self.check()?;
+        let matrix = Matrix::of(&self.shape);
+        let layout = fp8::Fp8Layout {
+            shape: [matrix.experts, matrix.rows, matrix.columns],
+            format: self.scheme.format,
+            granularity: self.scheme.granularity,
+        };
+        Ok(Fp8Tensor::from_codes(
+            &self.codes,
+            &self.scales,
+            layout,
+            device,
+        )?)
     }
 
     /// Checks that there are as many codes and scales as shape and granularity ask for, and of that kind.
@@ -155,7 +133,7 @@ pub(super) fn check_counts(
     tensor: &str,
     (codes, got_codes): (usize, usize),
     (scales, kind): (usize, ScaleType),
-    got: &Scales,
+    got: &HostScales,
 ) -> Result<(), WeightsError> {
     let what = match kind {
         ScaleType::F32 => "f32 scales",
@@ -431,20 +409,20 @@ impl Reader {
     }
 
     /// The scales of an FP8 weight.
-    pub(super) fn fp8_scales(&self, layout: &Fp8Layout) -> Result<Scales, WeightsError> {
+    pub(super) fn fp8_scales(&self, layout: &Fp8Layout) -> Result<HostScales, WeightsError> {
         let experts = layout.matrix().experts;
         let Some(name) = &layout.scale else {
-            return Ok(Scales::F32(vec![1.0; experts]));
+            return Ok(HostScales::F32(vec![1.0; experts]));
         };
         if layout.scheme.granularity == Granularity::Mx {
-            return Ok(Scales::E8M0(self.read(name)?));
+            return Ok(HostScales::E8M0(self.read(name)?));
         }
         let mut scales = self.finite_f32(name)?;
         // One for all experts.
         if layout.scheme.granularity == Granularity::Tensor && scales.len() == 1 {
             scales = vec![scales[0]; experts];
         }
-        Ok(Scales::F32(scales))
+        Ok(HostScales::F32(scales))
     }
 
     fn finite_f32(&self, name: &str) -> Result<Vec<f32>, WeightsError> {

@@ -50,11 +50,12 @@ mod writer;
 
 pub use convert::{Action, ConvertOptions, ConvertReport, ConvertedLayer, Quantize, convert};
 pub use error::WeightsError;
-pub use fp8::{Fp8Layout, Fp8Scheme, Fp8Weight, Scales, Unscaled};
+pub use fp8::{Fp8Layout, Fp8Scheme, Fp8Weight, Unscaled};
+pub use moebius::fp8::{HostScales, matches_pattern};
 pub use quantize::{QuantizeError, Quantized, host_quantizer, quantize_host};
 pub use reader::{Reader, TensorInfo};
 pub use safetensors::Dtype;
-pub use selection::{DEFAULT_SKIPS, matches_pattern};
+pub use selection::DEFAULT_SKIPS;
 pub use writer::{TensorSpec, Writer};
 
 /// Name of the file of a checkpoint that is one file.

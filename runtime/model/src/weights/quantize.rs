@@ -9,7 +9,8 @@ use std::thread;
 
 use moebius::fp8::{Overflow, ScaleType, e8m0_host, encode_host, scale_host};
 
-use super::fp8::{Fp8Scheme, Scales};
+use super::fp8::Fp8Scheme;
+use moebius::fp8::HostScales;
 
 /// Values below which a second thread costs more than it saves.
 const SMALL: usize = 1 << 16;
@@ -23,7 +24,7 @@ pub struct Quantized {
     /// One code a value, row-major.
     pub codes: Vec<u8>,
     /// Scales, row-major; one where the whole matrix shares it.
-    pub scales: Scales,
+    pub scales: HostScales,
 }
 
 /// [`quantize_host`] with `scheme`, in the form in which a conversion takes a quantiser.
@@ -65,11 +66,11 @@ pub fn quantize_host(
     let scales = match scheme.granularity.scale_type() {
         ScaleType::F32 => {
             let scale = |&amax: &f32| scale_host(amax, scheme.format, 0);
-            Scales::F32(amaxes.iter().map(scale).collect())
+            HostScales::F32(amaxes.iter().map(scale).collect())
         }
         ScaleType::E8M0 => {
             let scale = |&amax: &f32| e8m0_host(amax, scheme.format, 0);
-            Scales::E8M0(amaxes.iter().map(scale).collect())
+            HostScales::E8M0(amaxes.iter().map(scale).collect())
         }
     };
     let factors = scales.to_f32();

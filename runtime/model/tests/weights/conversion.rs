@@ -6,7 +6,7 @@ use std::path::Path;
 
 use moebius::fp8::{Fp8Format, Granularity};
 use moebius_model::weights::{
-    Action, ConvertOptions, ConvertReport, Dtype, Fp8Scheme, Reader, Scales, Unscaled,
+    Action, ConvertOptions, ConvertReport, Dtype, Fp8Scheme, HostScales, Reader, Unscaled,
     WeightsError, convert, host_quantizer, quantize_host,
 };
 use serde_json::Value;
@@ -163,7 +163,7 @@ fn codes_scales_and_all_the_rest_are_in_the_target() {
         let want = quantize_host(&values[expert * 960..][..960], 24, 40, scheme(BLOCK)).unwrap();
         assert_eq!(weight.codes[expert * 960..][..960], want.codes);
         assert_eq!(
-            Scales::F32(weight.scales.to_f32()[expert * 6..][..6].to_vec()),
+            HostScales::F32(weight.scales.to_f32()[expert * 6..][..6].to_vec()),
             want.scales
         );
     }

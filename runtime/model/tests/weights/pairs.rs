@@ -1,7 +1,7 @@
 //! Codes and their scales find each other, or it is said why not.
 
 use moebius::fp8::{Fp8Format, Granularity};
-use moebius_model::weights::{Dtype, Fp8Weight, Reader, Scales, Unscaled, WeightsError};
+use moebius_model::weights::{Dtype, Fp8Weight, HostScales, Reader, Unscaled, WeightsError};
 
 use crate::files::{Tensor, bytes, f32s, file, write};
 
@@ -61,14 +61,14 @@ fn bytes_are_exponents() {
     ])
     .unwrap();
     assert_eq!(mx.scheme.granularity, Granularity::Mx);
-    assert_eq!(mx.scales, Scales::E8M0(vec![130, 130]));
+    assert_eq!(mx.scales, HostScales::E8M0(vec![130, 130]));
     assert_eq!(mx.dequantize().unwrap(), [8.0; 33]);
     let blocks = weight(&[
         codes(&[200, 200]),
         bytes("w.weight_scale_inv", Dtype::F8_E8M0, &[2, 2], 126),
     ])
     .unwrap();
-    assert_eq!(blocks.scales, Scales::F32(vec![0.5; 4]));
+    assert_eq!(blocks.scales, HostScales::F32(vec![0.5; 4]));
     // A plain byte in a grid of blocks could be anything.
     let error = weight(&[
         codes(&[200, 200]),
@@ -84,7 +84,7 @@ fn experts_have_scales_of_their_own_or_share_one() {
     let own = weight(&[experts.clone(), f32s("w.weight_scale", &[2], &[1.0, 2.0])]).unwrap();
     assert_eq!(own.dequantize().unwrap(), [1.0, 1.0, 2.0, 2.0]);
     let shared = weight(&[experts, f32s("w.weight_scale", &[1], &[3.0])]).unwrap();
-    assert_eq!(shared.scales, Scales::F32(vec![3.0; 2]));
+    assert_eq!(shared.scales, HostScales::F32(vec![3.0; 2]));
     assert_eq!(shared.dequantize().unwrap(), [3.0; 4]);
 }
 
@@ -238,8 +238,8 @@ fn a_weight_made_by_hand_is_checked() {
     let sound = weight(&[codes(&[2, 3]), f32s("w.weight_scale", &[2, 1], &[0.5, 4.0])]).unwrap();
     let broken: [fn(&mut Fp8Weight); 6] = [
         |w| w.codes.push(0),
-        |w| w.scales = Scales::F32(vec![1.0]),
-        |w| w.scales = Scales::E8M0(vec![1, 1]),
+        |w| w.scales = HostScales::F32(vec![1.0]),
+        |w| w.scales = HostScales::E8M0(vec![1, 1]),
         |w| w.shape = vec![6],
         |w| w.shape = vec![usize::MAX, usize::MAX],
         |w| w.scheme.granularity = Granularity::Mx,

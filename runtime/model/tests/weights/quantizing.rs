@@ -3,7 +3,7 @@
 use moebius::fp8::{
     Fp8Format, Granularity, Overflow, decode_host, e8m0_host, e8m0_value, encode_host, scale_host,
 };
-use moebius_model::weights::{Fp8Scheme, Quantized, Scales, quantize_host};
+use moebius_model::weights::{Fp8Scheme, HostScales, Quantized, quantize_host};
 use proptest::prelude::*;
 
 use crate::files::{noise, uniform};
@@ -39,8 +39,8 @@ fn plain(values: &[f32], rows: usize, columns: usize, scheme: Fp8Scheme) -> Quan
         }
     }
     let scales = match scheme.granularity {
-        Granularity::Mx => Scales::E8M0(bytes),
-        _ => Scales::F32(factors),
+        Granularity::Mx => HostScales::E8M0(bytes),
+        _ => HostScales::F32(factors),
     };
     Quantized { codes, scales }
 }

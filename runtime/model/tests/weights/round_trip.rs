@@ -6,7 +6,7 @@ use std::path::Path;
 
 use moebius::fp8::{Fp8Format, Granularity};
 use moebius_model::weights::{
-    Dtype, Fp8Scheme, Fp8Weight, Reader, Scales, TensorSpec, Unscaled, WeightsError, Writer,
+    Dtype, Fp8Scheme, Fp8Weight, HostScales, Reader, TensorSpec, Unscaled, WeightsError, Writer,
     quantize_host,
 };
 use proptest::prelude::*;
@@ -244,16 +244,16 @@ proptest! {
         let shape: Vec<usize> = experts.into_iter().chain([rows, columns]).collect();
         let mut codes = Vec::new();
         let mut scales = match granularity {
-            Granularity::Mx => Scales::E8M0(Vec::new()),
-            _ => Scales::F32(Vec::new()),
+            Granularity::Mx => HostScales::E8M0(Vec::new()),
+            _ => HostScales::F32(Vec::new()),
         };
         for expert in 0..experts.unwrap_or(1) {
             let values = noise(rows * columns, seed.wrapping_add(expert as u32));
             let quantized = quantize_host(&values, rows, columns, scheme).unwrap();
             codes.extend(quantized.codes);
             match (&mut scales, quantized.scales) {
-                (Scales::F32(all), Scales::F32(more)) => all.extend(more),
-                (Scales::E8M0(all), Scales::E8M0(more)) => all.extend(more),
+                (HostScales::F32(all), HostScales::F32(more)) => all.extend(more),
+                (HostScales::E8M0(all), HostScales::E8M0(more)) => all.extend(more),
                 _ => panic!("scales of another kind"),
             }
         }

@@ -4,7 +4,7 @@ use std::fs;
 
 use moebius::fp8::Granularity;
 use moebius_model::weights::{
-    Action, ConvertOptions, Dtype, Quantized, Reader, Scales, Unscaled, WeightsError, convert,
+    Action, ConvertOptions, Dtype, HostScales, Quantized, Reader, Unscaled, WeightsError, convert,
     host_quantizer,
 };
 
@@ -34,13 +34,13 @@ fn what_fails_leaves_everything_as_it_was() {
         }),
         ("f32 scales", |q| {
             Ok(Quantized {
-                scales: Scales::F32(vec![1.0]),
+                scales: HostScales::F32(vec![1.0]),
                 ..q
             })
         }),
         ("f32 scales", |q| {
             Ok(Quantized {
-                scales: Scales::E8M0(vec![1; 6]),
+                scales: HostScales::E8M0(vec![1; 6]),
                 ..q
             })
         }),

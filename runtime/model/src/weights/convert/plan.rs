@@ -10,8 +10,9 @@ use crate::weights::error::WeightsError;
 use crate::weights::fp8::{Fp8Layout, Fp8Scheme, is_float};
 use crate::weights::header::quoted;
 use crate::weights::reader::Reader;
-use crate::weights::selection::{is_matrix, matches_pattern};
+use crate::weights::selection::is_matrix;
 use crate::weights::writer::TensorSpec;
+use moebius::fp8::matches_pattern;
 
 /// What is done with one tensor, or with an FP8 weight and its scales.
 #[derive(Debug)]
