@@ -147,8 +147,15 @@ fn the_loss_falls_in_fp8_as_in_f32() {
     for target in Target::all() {
         for recipe in [Fp8Recipe::delayed(), Fp8Recipe::current()] {
             let name = format!("{} {:?}", target.name, recipe.scaling);
+            // A launch on CubeCL's CPU runtime takes as long as a kernel of this size elsewhere.
+            let steps = if target.name == "cpu" {
+                6
+            } else {
+                tiny().steps
+            };
             let trainer = Trainer::new(fp8(recipe), Text::bundled(), &target.burn());
-            let report = train(&mut trainer.unwrap(), tiny().steps);
+            let report = train(&mut trainer.unwrap(), steps);
+            assert_eq!(report.losses.len(), steps, "{name}");
             let pairs = report.losses.iter().zip(&reference.losses);
             for (step, (fp8, f32)) in pairs.enumerate() {
                 assert!(
@@ -157,13 +164,14 @@ fn the_loss_falls_in_fp8_as_in_f32() {
                 );
             }
             assert!(
-                report.losses != reference.losses,
+                report.losses != reference.losses[..steps],
                 "{name}: nothing was rounded"
             );
             let fp8 = report.fp8.unwrap();
             assert_eq!(fp8.loss_scale.skipped_steps, 0, "{name}");
-            // 16 steps hold five intervals of three.
-            assert_eq!(fp8.loss_scale.scale, 32.0 * 1024.0, "{name}");
+            // It doubles every three steps.
+            let doubled = (1 << (steps / 3)) as f32;
+            assert_eq!(fp8.loss_scale.scale, doubled * 1024.0, "{name}");
             let delayed = matches!(recipe.scaling, Fp8Scaling::Delayed { .. });
             // Two blocks of four products of attention and two of experts, three scales each.
             assert_eq!(fp8.scales, if delayed { 36 } else { 0 }, "{name}");
