@@ -7,7 +7,7 @@ use crate::BenchError;
 use crate::ceiling::{finish, wait};
 use burn::module::Param;
 use burn::nn;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use cubecl::client::Client;
 use moebius::Error;
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan};
@@ -15,23 +15,31 @@ use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan};
 /// A float layer with the same weights, before they were FP8.
 pub(super) struct FloatPath {
     pub(super) name: String,
-    layer: Layer,
+    layer: Box<dyn FloatLayer>,
 }
 
-enum Layer {
-    /// Our dense product, launched directly.
-    Kernel {
-        client: Client,
-        plan: Box<Plan>,
-        operands: Box<Operands>,
-        bench: LinearBench,
-    },
-    /// Burn's.
-    Burn {
-        device: Device,
-        layer: nn::Linear,
-        x: Tensor<2>,
-    },
+trait FloatLayer {
+    /// One product, and a wait for it.
+    fn run(&self) -> Result<(), BenchError>;
+
+    /// y \[m, n\] of one product.
+    fn output(&self) -> Result<Vec<f32>, BenchError>;
+}
+
+/// Our dense product, launched directly.
+struct Kernel {
+    client: Client,
+    plan: Plan,
+    operands: Operands,
+    /// Elements of y, and their type.
+    out: (usize, DType),
+}
+
+/// Burn's layer.
+struct Burn {
+    device: Device,
+    layer: nn::Linear,
+    x: Tensor<2>,
 }
 
 impl FloatPath {
@@ -81,12 +89,12 @@ impl FloatPath {
         };
         Ok(Self {
             name: format!("our {} kernel ({})", problem.element, plan.variant.name()),
-            layer: Layer::Kernel {
+            layer: Box::new(Kernel {
                 client,
-                plan: Box::new(plan),
-                operands: Box::new(operands),
-                bench: *bench,
-            },
+                plan,
+                operands,
+                out: (bench.m * bench.n, bench.dtype),
+            }),
         })
     }
 
@@ -96,58 +104,54 @@ impl FloatPath {
         let weight = Tensor::from_data(weight, (device, bench.dtype));
         Self {
             name: format!("Burn's nn::Linear on {on}"),
-            layer: Layer::Burn {
+            layer: Box::new(Burn {
                 device: device.clone(),
                 layer: nn::Linear {
                     weight: Param::from_tensor(weight).set_require_grad(false),
                     bias: None,
                 },
                 x: input(bench, device, data),
-            },
+            }),
         }
     }
 
     /// One product, and a wait for it.
     pub(super) fn run(&self) -> Result<(), BenchError> {
-        match &self.layer {
-            Layer::Kernel {
-                client,
-                plan,
-                operands,
-                ..
-            } => {
-                grouped_gemm::launch(client, plan, operands);
-                wait(client)
-            }
-            Layer::Burn { device, layer, x } => {
-                drop(layer.forward(x.clone()));
-                finish(device)
-            }
-        }
+        self.layer.run()
     }
 
     /// y \[m, n\] of one product.
     pub(super) fn output(&self) -> Result<Vec<f32>, BenchError> {
-        match &self.layer {
-            Layer::Kernel {
-                client,
-                operands,
-                bench,
-                ..
-            } => {
-                self.run()?;
-                let bytes = client.read_one(operands.out.clone());
-                let bytes = bytes.map_err(device_error)?;
-                let len = bench.m * bench.n;
-                let bytes = bytes[..len * bench.dtype.size()].to_vec();
-                let y = TensorData::from_bytes_vec(bytes, [len], bench.dtype);
-                Ok(y.iter::<f32>().collect())
-            }
-            Layer::Burn { layer, x, .. } => {
-                let y = layer.forward(x.clone()).try_into_vec_as::<f32>();
-                y.map_err(device_error)
-            }
-        }
+        self.layer.output()
+    }
+}
+
+impl FloatLayer for Kernel {
+    fn run(&self) -> Result<(), BenchError> {
+        grouped_gemm::launch(&self.client, &self.plan, &self.operands);
+        wait(&self.client)
+    }
+
+    fn output(&self) -> Result<Vec<f32>, BenchError> {
+        self.run()?;
+        let bytes = self.client.read_one(self.operands.out.clone());
+        let bytes = bytes.map_err(device_error)?;
+        let (len, dtype) = self.out;
+        let bytes = bytes[..len * dtype.size()].to_vec();
+        let y = TensorData::from_bytes_vec(bytes, [len], dtype);
+        Ok(y.iter::<f32>().collect())
+    }
+}
+
+impl FloatLayer for Burn {
+    fn run(&self) -> Result<(), BenchError> {
+        drop(self.layer.forward(self.x.clone()));
+        finish(&self.device)
+    }
+
+    fn output(&self) -> Result<Vec<f32>, BenchError> {
+        let y = self.layer.forward(self.x.clone());
+        y.try_into_vec_as::<f32>().map_err(device_error)
     }
 }
 

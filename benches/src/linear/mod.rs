@@ -109,7 +109,7 @@ pub fn run(
     bench: &LinearBench,
     progress: &mut dyn FnMut(&str),
 ) -> Result<LinearReport, BenchError> {
-    let problem = float_problem(bench)?;
+    float_problem(bench)?;
     // First, so that a missing peer costs no minutes, and before a runtime has started its threads.
     let peer = measure_peer(bench, progress)?;
     progress("making the layers");
@@ -119,21 +119,8 @@ pub fn run(
     progress("verifying");
     let checked = check(bench, (&setup, &floats), &data)?;
     progress("measuring");
-    let (fp8, own) = measure(&setup, &floats)?;
-    let time = |name: String, seconds: f64, weight_bytes: u64| PathTime {
-        name,
-        median_ms: seconds * 1e3,
-        gflops: problem.flops() as f64 / seconds / 1e9,
-        weights_gb_per_s: weight_bytes as f64 / seconds / 1e9,
-        ratio: seconds / fp8,
-    };
-    let float_bytes = bench.dtype.size() as u64 * weights(bench);
-    let own: Vec<PathTime> = floats
-        .iter()
-        .zip(own)
-        .map(|(path, seconds)| time(path.name.clone(), seconds, float_bytes))
-        .collect();
-    let code_bytes = setup.code_bytes(bench);
+    let times = Times::new(bench, (&setup, &floats), peer)?;
+    let own = times.own.iter().map(|path| path.ratio);
     Ok(LinearReport {
         device: setup.name(),
         adapter: setup.opened.capability.name.clone(),
@@ -141,18 +128,19 @@ pub fn run(
         max_rel_l2: checked.error,
         weights_rel_l2: checked.weights_error,
         first_ms: checked.first_ms,
-        fp8: time(format!("FP8 ({})", setup.variant), fp8, code_bytes),
-        ratio_to_best_own: own.iter().map(|path| path.ratio).reduce(f64::min),
-        own,
-        peer: peer.map(|peer| {
-            let name = format!("{} in f32", peer.name());
-            time(name, peer.seconds(), 4 * weights(bench))
-        }),
+        ratio_to_best_own: own.reduce(f64::min),
+        fp8: times.fp8,
+        own: times.own,
+        peer: times.peer,
         layer_bytes: setup.bytes,
-        floor_bytes: code_bytes + (bench.m * bench.k * bench.dtype.size()) as u64,
-        flops: problem.flops(),
+        floor_bytes: setup.code_bytes(bench) + (bench.m * bench.k * bench.dtype.size()) as u64,
+        flops: flops(bench),
         variant: setup.variant,
     })
+}
+
+fn flops(bench: &LinearBench) -> u64 {
+    2 * bench.m as u64 * weights(bench)
 }
 
 fn measure_peer(
@@ -186,6 +174,46 @@ fn check(
         weights_error,
         first_ms,
     })
+}
+
+/// What took how long.
+struct Times {
+    fp8: PathTime,
+    own: Vec<PathTime>,
+    peer: Option<PathTime>,
+}
+
+impl Times {
+    fn new(
+        bench: &LinearBench,
+        (setup, floats): (&Setup, &[FloatPath]),
+        peer: Option<Figures>,
+    ) -> Result<Self, BenchError> {
+        let (fp8, own) = measure(setup, floats)?;
+        let time = |name: String, seconds: f64, weight_bytes: u64| PathTime {
+            name,
+            median_ms: seconds * 1e3,
+            gflops: flops(bench) as f64 / seconds / 1e9,
+            weights_gb_per_s: weight_bytes as f64 / seconds / 1e9,
+            ratio: seconds / fp8,
+        };
+        let float_bytes = bench.dtype.size() as u64 * weights(bench);
+        let own = floats.iter().zip(own);
+        Ok(Self {
+            fp8: time(
+                format!("FP8 ({})", setup.variant),
+                fp8,
+                setup.code_bytes(bench),
+            ),
+            own: own
+                .map(|(path, seconds)| time(path.name.clone(), seconds, float_bytes))
+                .collect(),
+            peer: peer.map(|peer| {
+                let name = format!("{} in f32", peer.name());
+                time(name, peer.seconds(), 4 * weights(bench))
+            }),
+        })
+    }
 }
 
 /// Median seconds of the FP8 layer and of the float layers, in turns.
