@@ -1,21 +1,20 @@
 //! Products with FP8 weights in plain Rust: decode a block of a panel into the cache, multiply all
 //! rows by it, go on.
 //!
-//! 64 inner columns of a panel are 16 KiB of f32, which stay in the first-level cache for a register
-//! tile of up to [`ROWS`] rows × 32 columns. Loops are of fixed length, so that the compiler makes
-//! vector code of them, once for each instruction set; sums run over k in order with fused
-//! multiply-adds where there are any, as in the kernels, and a row's result doesn't depend on others.
+//! 64 inner columns of a panel are 16 KiB of f32, which stay in the first-level cache for register
+//! tiles of up to [`ROWS`] rows × two registers. It is compiled once for each instruction set and runs
+//! on all cores, a panel to a task. Sums run over k in order with fused multiply-adds where there are
+//! any, as in the kernels, and a row's result doesn't depend on the others.
 
 use moebius_shaders::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_shaders::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
 use moebius_shaders::grouped_gemm::{Fp8Weights, Problem};
 use moebius_shaders::scaling::ScaleType;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Rows of a register tile.
 const ROWS: usize = 6;
-/// Columns of a register tile.
-const COLUMNS: usize = 32;
 /// Words of inner columns that are decoded at once.
 const WORDS: usize = 16;
 /// Inner columns that are decoded at once.
@@ -55,7 +54,15 @@ impl<'a> Coded<'a> {
         let panels = self.problem.parts() * n.div_ceil(PANEL);
         let products: Vec<Vec<[f32; PANEL]>> = (0..panels)
             .into_par_iter()
-            .map(|panel| vectorized(|fused| self.panel(e, panel, x, fused)))
+            .map(|panel| {
+                PanelProduct {
+                    coded: self,
+                    expert: e,
+                    panel,
+                    x,
+                }
+                .run()
+            })
             .collect();
         let mut y = vec![0.0; rows * columns];
         for (panel, product) in products.iter().enumerate() {
@@ -77,7 +84,7 @@ impl<'a> Coded<'a> {
 
     /// x times one panel.
     #[inline(always)]
-    fn panel(&self, e: usize, panel: usize, x: &[f32], fused: bool) -> Vec<[f32; PANEL]> {
+    fn panel<S: Simd>(&self, simd: S, e: usize, panel: usize, x: &[f32]) -> Vec<[f32; PANEL]> {
         let k = self.problem.k;
         let words = k.div_ceil(LANES_PER_WORD);
         let at = e * expert_words(self.problem) + panel * words * PANEL;
@@ -98,7 +105,7 @@ impl<'a> Coded<'a> {
             let depth = DEPTH.min(k - first);
             for (tile, sums) in sums.chunks_mut(ROWS).enumerate() {
                 let x = &x[tile * ROWS * k + first..];
-                multiply_rows(x, k, &block[..depth], sums, fused);
+                multiply_rows(simd, (x, k), &block[..depth], sums);
             }
         }
         sums
@@ -178,73 +185,86 @@ fn decode<const E4M3: bool>(codes: &[i32], scales: &[f32; PANEL], to: &mut [[f32
 
 /// Adds the products of up to [`ROWS`] rows, `k` apart in x, and a block.
 #[inline(always)]
-fn multiply_rows(
-    x: &[f32],
-    k: usize,
+fn multiply_rows<S: Simd>(
+    simd: S,
+    (x, k): (&[f32], usize),
     block: &[[f32; PANEL]],
     sums: &mut [[f32; PANEL]],
-    fused: bool,
 ) {
     match sums.len() {
-        1 => multiply::<1, PANEL>(x, k, block, sums, fused),
-        2 => multiply::<2, COLUMNS>(x, k, block, sums, fused),
-        3 => multiply::<3, COLUMNS>(x, k, block, sums, fused),
-        4 => multiply::<4, COLUMNS>(x, k, block, sums, fused),
-        5 => multiply::<5, COLUMNS>(x, k, block, sums, fused),
-        _ => multiply::<ROWS, COLUMNS>(x, k, block, sums, fused),
+        1 => multiply::<S, 1, 4>(simd, (x, k), block, sums),
+        2 => multiply::<S, 2, 4>(simd, (x, k), block, sums),
+        3 => multiply::<S, 3, 2>(simd, (x, k), block, sums),
+        4 => multiply::<S, 4, 2>(simd, (x, k), block, sums),
+        5 => multiply::<S, 5, 2>(simd, (x, k), block, sums),
+        _ => multiply::<S, ROWS, 2>(simd, (x, k), block, sums),
     }
 }
 
-/// A register tile of R rows × C columns at a time.
+/// A tile of R rows × C registers at a time, whose sums stay in registers.
 #[inline(always)]
-fn multiply<const R: usize, const C: usize>(
-    x: &[f32],
-    k: usize,
+fn multiply<S: Simd, const R: usize, const C: usize>(
+    simd: S,
+    (x, k): (&[f32], usize),
     block: &[[f32; PANEL]],
     sums: &mut [[f32; PANEL]],
-    fused: bool,
 ) {
-    for first in (0..PANEL).step_by(C) {
-        let mut tile = [[0.0; C]; R];
+    let rows: [&[f32]; R] = std::array::from_fn(|r| &x[r * k..][..block.len()]);
+    for first in (0..PANEL / S::F32_LANES).step_by(C) {
+        let mut tile = [[simd.splat_f32s(0.0); C]; R];
         for (tile, sums) in tile.iter_mut().zip(sums.iter()) {
-            tile.copy_from_slice(&sums[first..first + C]);
+            tile.copy_from_slice(&S::as_simd_f32s(sums).0[first..first + C]);
         }
         for (kk, weights) in block.iter().enumerate() {
-            for (r, tile) in tile.iter_mut().enumerate() {
-                let a = x[r * k + kk];
-                for (sum, w) in tile.iter_mut().zip(&weights[first..first + C]) {
-                    *sum = if fused {
-                        a.mul_add(*w, *sum)
-                    } else {
-                        a * w + *sum
-                    };
+            let weights = &S::as_simd_f32s(weights).0[first..first + C];
+            for r in 0..R {
+                let a = simd.splat_f32s(rows[r][kk]);
+                for c in 0..C {
+                    tile[r][c] = simd.mul_add_e_f32s(a, weights[c], tile[r][c]);
                 }
             }
         }
         for (tile, sums) in tile.iter().zip(sums.iter_mut()) {
-            sums[first..first + C].copy_from_slice(tile);
+            S::as_mut_simd_f32s(sums).0[first..first + C].copy_from_slice(tile);
         }
     }
 }
 
-/// Runs `f` compiled for the widest vectors of this machine, and tells it whether they have fused
-/// multiply-adds: without them a fused one is a function call.
-#[inline(always)]
-fn vectorized<R>(f: impl FnOnce(bool) -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if let Some(avx512) = pulp::x86::V4::try_new() {
-            return avx512.vectorize(
-                #[inline(always)]
-                || f(true),
-            );
-        }
-        if let Some(avx2) = pulp::x86::V3::try_new() {
-            return avx2.vectorize(
-                #[inline(always)]
-                || f(true),
-            );
-        }
+/// A panel on its way to the vectors of this machine.
+struct PanelProduct<'a> {
+    coded: &'a Coded<'a>,
+    expert: usize,
+    panel: usize,
+    x: &'a [f32],
+}
+
+impl WithSimd for PanelProduct<'_> {
+    type Output = Vec<[f32; PANEL]>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        self.coded.panel(simd, self.expert, self.panel, self.x)
     }
-    f(cfg!(target_arch = "aarch64"))
+}
+
+impl PanelProduct<'_> {
+    /// Runs what is compiled for the widest vectors there are.
+    fn run(self) -> Vec<[f32; PANEL]> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(avx512) = pulp::x86::V4::try_new() {
+                return avx512.vectorize(
+                    #[inline(always)]
+                    || self.with_simd(avx512),
+                );
+            }
+            if let Some(avx2) = pulp::x86::V3::try_new() {
+                return avx2.vectorize(
+                    #[inline(always)]
+                    || self.with_simd(avx2),
+                );
+            }
+        }
+        pulp::Arch::new().dispatch(self)
+    }
 }
