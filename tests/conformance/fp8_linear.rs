@@ -181,6 +181,42 @@ pub(crate) fn static_activations(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
+/// Scales of the batches before: the first has its own, and what is forgotten doesn't count.
+pub(crate) fn delayed_activations(target: &Target) -> Outcome {
+    let device = target.burn();
+    let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
+    let source = Activations::Delayed { history: 2 };
+    let scaling = ActivationScaling::new(source, &device);
+    let delayed = linear.clone().with_activations(scaling);
+    let x = normal([4, 16], &device);
+    let unit = floats(x.clone())
+        .into_iter()
+        .fold(0f32, |a, x| a.max(x.abs()));
+    // Factors of the batches, and of those that their scales are from.
+    for (batch, scale) in [
+        (3.0, 3.0),
+        (1.0, 3.0),
+        (5.0, 3.0),
+        (1.0, 5.0),
+        (1.0, 5.0),
+        (9.0, 1.0),
+    ] {
+        let fixed = ActivationScaling::fixed(unit * scale / 448.0, &device).unwrap();
+        let x = x.clone() * batch;
+        let want = floats(
+            linear
+                .clone()
+                .with_activations(fixed)
+                .forward(x.clone())
+                .unwrap(),
+        );
+        let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+        // A quotient may round differently on the device, and a code with it.
+        assert_close("y", &floats(delayed.forward(x).unwrap()), &want, 1e-2);
+    }
+    Outcome::Ran
+}
+
 fn half(dtype: DType, element: Element, target: &Target) -> Outcome {
     let device = target.burn();
     if let Err(error) = element.supported("fp8_linear", target.capability())

@@ -22,16 +22,23 @@ pub enum Activations {
     Dynamic(Granularity),
     /// One for all batches, from the largest magnitude of a calibration; larger ones saturate.
     Static,
+    /// From the largest magnitude of so many batches before this one, or of this one when it is the
+    /// first; larger ones saturate. Forward passes change the state.
+    Delayed {
+        /// Batches that are remembered, at least 1.
+        history: usize,
+    },
 }
 
-/// Rounds activations to FP8 with scales from one of three sources.
+/// Rounds activations to FP8 with scales from one of these sources.
 ///
 /// A static scale is calibrated: a layer that observes records the largest magnitude and rounds
-/// nothing; one that neither observes nor has a scale refuses to run.
+/// nothing; one that neither observes nor has a scale refuses to run. Nothing is read back but to
+/// check a calibration once.
 #[derive(Module, Debug)]
 pub struct ActivationScaling {
-    /// \[1\] f32.
-    scale: RunningState<Tensor<1>>,
+    /// \[1\] f32: the static scale; \[history\] f32: the largest magnitudes of the batches before.
+    state: RunningState<Tensor<1>>,
     #[module(skip)]
     source: Activations,
     #[module(skip)]
@@ -49,11 +56,15 @@ enum Phase {
 }
 
 impl ActivationScaling {
-    /// Scales from `source`; a static one is not calibrated yet.
+    /// Scales from `source`; a static one is not calibrated yet, and a delayed one has seen no batch.
     pub fn new(source: Activations, device: &Device) -> Self {
         let device = device.clone().inner();
+        let len = match source {
+            Activations::Delayed { history } => history.max(1),
+            _ => 1,
+        };
         Self {
-            scale: RunningState::new(Tensor::zeros([1], (&device, DType::F32))),
+            state: RunningState::new(Tensor::zeros([len], (&device, DType::F32))),
             source,
             format: Fp8Format::E4M3,
             phase: Phase::Uncalibrated,
@@ -94,12 +105,17 @@ impl ActivationScaling {
         self.source == Activations::Static && self.phase != Phase::Fixed
     }
 
+    /// Whether a forward pass takes the largest magnitude of what it gets.
+    pub(crate) fn measures(&self) -> bool {
+        matches!(self.source, Activations::Delayed { .. }) || self.phase == Phase::Observing
+    }
+
     /// From now on a static scale is that of the largest magnitude seen, and nothing is rounded.
     pub fn observe(&mut self) {
         if self.source == Activations::Static {
             self.set(Tensor::zeros(
                 [1],
-                (&self.scale.value().device(), DType::F32),
+                (&self.state.value().device(), DType::F32),
             ));
             self.phase = Phase::Observing;
         }
@@ -112,7 +128,7 @@ impl ActivationScaling {
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn fix(&mut self) -> Result<(), Error> {
         if self.source == Activations::Static {
-            let scale = self.scale.value_sync().try_into_vec_as::<f32>();
+            let scale = self.state.value_sync().try_into_vec_as::<f32>();
             check_scale(
                 scale
                     .map_err(Error::device)?
@@ -127,7 +143,7 @@ impl ActivationScaling {
 
     fn set(&self, scale: Tensor<1>) {
         self.scale.update(scale);
-        self.scale.value_sync();
+        self.state.value_sync();
     }
 
     /// x \[rows, columns\] as the product is to read it.
@@ -139,18 +155,42 @@ impl ActivationScaling {
             }
             (Activations::Static, Phase::Observing) => {
                 let scale = amax(x.clone())? / self.format.max();
-                self.set(self.scale.value_sync().max_pair(scale));
+                self.set(self.state.value_sync().max_pair(scale));
                 Ok(x)
             }
-            (Activations::Static, Phase::Fixed) => {
-                let scale = self.scale.value_sync().reshape([1, 1, 1]);
-                let quantizer = Quantizer::new(self.format, Granularity::Tensor);
-                fake_quantize(x, &quantizer, Some(&Fp8Scales::F32(scale)))
+            (Activations::Static, Phase::Fixed) => self.round(x, self.state.value_sync()),
+            (Activations::Delayed { .. }, _) => {
+                let scale = self.remember(amax(x.clone())?);
+                self.round(x, scale)
             }
             (Activations::Static, Phase::Uncalibrated) => {
                 Err(ShapeError::new("static activation scale", "a calibrated one", "none").into())
             }
         }
+    }
+}
+
+impl ActivationScaling {
+    /// x with one scale \[1\].
+    fn round(&self, x: Tensor<2>, scale: Tensor<1>) -> Result<Tensor<2>, Error> {
+        let quantizer = Quantizer::new(self.format, Granularity::Tensor);
+        let scale = Fp8Scales::F32(scale.reshape([1, 1, 1]));
+        fake_quantize(x, &quantizer, Some(&scale))
+    }
+
+    /// The scale \[1\] for a batch with this amax \[1\]: of the batches before, which it joins.
+    fn remember(&self, amax: Tensor<1>) -> Tensor<1> {
+        let history = self.state.value_sync().detach();
+        let before = history.clone().max();
+        let known = before.clone().greater_scalar(0.0);
+        let kept = history.dims()[0] - 1;
+        let mut newest = vec![amax.clone()];
+        if kept > 0 {
+            newest.push(history.narrow(0, 0, kept));
+        }
+        self.set(Tensor::cat(newest, 0));
+        let range = f64::from(f32::MIN_POSITIVE)..f64::from(f32::MAX);
+        (amax.mask_where(known, before) / self.format.max()).clamp(range.start, range.end)
     }
 }
 

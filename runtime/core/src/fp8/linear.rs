@@ -34,7 +34,8 @@ use moebius_shaders::grouped_gemm::{self, Choice, Problem};
 ///
 /// let quantizer = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
 /// let small = Fp8Linear::from_linear(&linear, &quantizer)?;
-/// assert_eq!(small.bytes(), 512 * 256 + 4 * 256);
+/// // Codes, scales and the bias.
+/// assert_eq!(small.bytes(), 512 * 256 + 4 * 256 + 4 * 256);
 ///
 /// let x = Tensor::<3>::random([2, 7, 512], Distribution::Default, &device);
 /// assert_eq!(small.forward(x)?.dims(), [2, 7, 256]);

@@ -128,8 +128,8 @@ impl Fp8Experts {
             ..problem
         };
         let hidden = assignment.fp8_linear(x, &self.w_in, bias_of(&self.b_in), up)?;
-        // A calibration sees all rows, also those past the last expert's.
-        let hidden = match self.hidden.needs_calibration() {
+        // A largest magnitude is of all rows, also those past the last expert's.
+        let hidden = match self.hidden.measures() {
             true => assignment.defined(hidden),
             false => hidden,
         };
