@@ -79,6 +79,10 @@ fn multiply(
 ) -> Vector<f32, Const<4>> {
     let x_type = comptime!(input(spec.x));
     let w_type = comptime!(input(spec.w));
+    // An operand that is a variable would be its address; these are values.
+    let a = Vector::<u32, Const<4>>::reinterpret(a);
+    let b = Vector::<u32, Const<2>>::reinterpret(b);
+    let c = Vector::<f32, Const<4>>::reinterpret(c);
     let out: Vector<f32, Const<4>>;
     gpu_asm!(
         "mma.sync.aligned.m16n8k32.row.col.f32.{x_type}.{w_type}.f32 {d}, {a}, {b}, {c};",
