@@ -20,6 +20,7 @@ mod fp8;
 mod fp8_experts;
 mod fp8_gemm;
 mod fp8_linear;
+mod fp8_mma;
 mod fp8_tensor;
 mod fp8_training;
 mod gradients;
@@ -105,6 +106,7 @@ const CASES: &[(&str, Case)] = cases! {
         records, refuses_wrong_input, experts, experts_independent_of_the_batch,
         experts_with_rounded_activations, conversion, engine, device_memory;
     fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16;
+    fp8_mma: values, experts, small_integers_are_exact, every_code;
     weight_gradient: tile_edges, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,
         f16, bf16;
