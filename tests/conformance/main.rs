@@ -102,7 +102,7 @@ const CASES: &[(&str, Case)] = cases! {
     grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound,
         in_out_weights, uneven_experts, variants_agree_bit_for_bit, weights_in_slabs,
         webgpu_default_limits, f16, bf16;
-    fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, static_activations, f16, bf16,
+    fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, unproven_instructions, static_activations, f16, bf16,
         records, refuses_wrong_input, experts, experts_independent_of_the_batch,
         experts_with_rounded_activations, conversion, engine, device_memory;
     fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16;

@@ -5,6 +5,7 @@ mod activations;
 mod codec;
 mod convert;
 mod engine;
+mod instructions;
 mod linear;
 mod matrices;
 mod quantizer;
