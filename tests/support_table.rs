@@ -233,7 +233,7 @@ fn the_table_tells_kernels_apart() {
         let found = rows.iter().any(|row| row.cells.contains(&cell));
         assert!(found, "no cell says `{}`", cell.text());
     }
-    let mut unproven = rows.iter().filter(|row| {
+    let unproven = rows.iter().filter(|row| {
         let kernel = &row.kernel;
         kernel.ends_with("tensor core") || kernel.ends_with("mma")
     });

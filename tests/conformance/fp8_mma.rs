@@ -15,7 +15,7 @@ use moebius_tests::tolerance::assert_close;
 const FORMATS: [Fp8Format; 2] = [Fp8Format::E4M3, Fp8Format::E5M2];
 
 /// Largest relative L2 error. Products are exact and promoted sums f32, but an instruction may keep
-/// no more than 13 bits below the largest of its terms, as Hopper's do.
+/// no more than 13 bits below the largest of its terms, as Hopper's do: by 2.5e-4 in a simulation.
 const TOLERANCE: f64 = 1e-3;
 
 const fn block(rows: usize, columns: usize) -> Granularity {

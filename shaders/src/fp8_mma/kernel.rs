@@ -294,7 +294,7 @@ fn fp8_gemm_mma(
             }
             #[unroll]
             for j in 0..FRAGMENTS {
-                totals[j] = totals[j] + sums[j];
+                totals[j] += sums[j];
             }
         }
         if comptime!(!spec.scales_along_k) {

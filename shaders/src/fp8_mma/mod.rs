@@ -1,22 +1,23 @@
 //! W8A8 with FP8 matrix instructions: codes of x times codes of W, without decoding either.
 //!
 //! out\[r\] = Σ_k (sx · x_k) · (sw · w_k), where x and w are FP8 codes and sx, sw their scales; rows and
-//! experts as in [`crate::grouped_gemm`], and [`crate::grouped_gemm::fp8`] has the panels of W. Codes are multiplied by
-//! `mma.m16n8k32` exactly and summed in f32, at most 128 inner columns at a time: those sums are
-//! added in f32 outside the instruction (Hopper's keeps some 14 bits of a sum), after their scales
-//! where scales change along k. Other scales multiply once, at the end.
+//! experts as in [`grouped_gemm`], panels of W as in [`grouped_gemm::fp8`]. `mma.m16n8k32` multiplies
+//! codes exactly and sums in f32, 128 inner columns at most: those sums are added in f32 outside the
+//! instruction (Hopper's keeps some 14 bits of a sum), times their scales where scales change along
+//! k. Other scales multiply once, at the end.
 //!
 //! Shapes: x u32 \[T or R, ⌈k/4⌉\], four codes along k to a word, missing ones zero codes; its scales f32
 //! as [`Granularity`] has them for \[T or R, k\]; W panels \[E, 1, ⌈n/64⌉, ⌈k/4⌉, 64\], its scales f32; out
 //! \[R, n\] f32. A block of scales has a multiple of 32 inner columns, those of one instruction, or all.
 //! Rows no slot is sorted to are left as they are. The hardware chooses the order of a sum.
 //!
-//! Unproven: it compiles for sm_89 and newer and has run on no such GPU, so [`plan`] refuses it
+//! Unproven: it compiles for sm_89 and newer and has run on no such GPU, so [`plan()`] refuses it
 //! unless asked, and nothing chooses it. Only CubeCL's CUDA C++ compiler has it. The instruction is
-//! written out, because CubeCL 0.11.3 asks for FP8 products as `.kind::f8f6f4`, which sm_120a alone
-//! takes. Source: PTX ISA, "Matrix fragments for mma.m16n8k32"; promotion as in DeepSeek-V3, 3.3.2.
+//! written out, because CubeCL 0.11.3 spells FP8 products `.kind::f8f6f4`, which ptxas takes for
+//! sm_120a but neither for sm_89 nor sm_90. Sources: PTX ISA, "Matrix fragments for mma.m16n8k32";
+//! sums of 128 columns as in DeepSeek-V3, 3.3.2.
 //!
-//! FLOPs 2·R·n·k. Bytes at least R·k + E·n·k + 4·R·n; x is read ⌈n/64⌉ times, W once in 64 rows, both
+//! FLOPs 2·R·n·k. Bytes at least R·k + E·n·k + 4·R·n; x is read ⌈n/64⌉ times and W once for 64 rows,
 //! through the caches.
 
 #[cfg(feature = "emit")]
