@@ -15,6 +15,7 @@ pub mod emit;
 mod error;
 pub mod expert_activation;
 pub mod fp8;
+pub mod fp8_mma;
 mod grid;
 pub mod grouped_gemm;
 pub mod moe;

@@ -34,6 +34,11 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     if capability.runtime == Runtime::Flex && (kernels_only || memory.contains(&case)) {
         return Some("Flex runs the portable body: it has no kernels and no device allocator");
     }
+    let fp8_instructions = capability.runtime == Runtime::Cuda && capability.fp8_mma;
+    let needs_them = case.starts_with("fp8_mma::") || case == "fp8_linear::unproven_instructions";
+    if needs_them && !fp8_instructions {
+        return Some("only CubeCL's CUDA C++ compiler has FP8 instructions, from sm_89 on");
+    }
     if case.ends_with("::webgpu_default_limits") && capability.runtime == Runtime::Cpu {
         return Some("the CPU runtime is no GPU");
     }

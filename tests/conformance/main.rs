@@ -20,6 +20,7 @@ mod fp8;
 mod fp8_experts;
 mod fp8_gemm;
 mod fp8_linear;
+mod fp8_mma;
 mod fp8_tensor;
 mod fp8_training;
 mod gradients;
@@ -101,11 +102,8 @@ const CASES: &[(&str, Case)] = cases! {
     grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound,
         in_out_weights, uneven_experts, variants_agree_bit_for_bit, weights_in_slabs,
         webgpu_default_limits, f16, bf16;
-    fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, static_activations,
-        delayed_activations, f16, bf16,
-        records, refuses_wrong_input, experts, experts_independent_of_the_batch,
-        experts_with_rounded_activations, conversion, engine, device_memory, checkpoints;
     fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16;
+    fp8_mma: values, experts, small_integers_are_exact, every_code;
     weight_gradient: tile_edges, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,
         f16, bf16;
@@ -135,6 +133,11 @@ const CASES: &[(&str, Case)] = cases! {
         nothing_available, statistics;
     switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches, f16,
         bf16, device_memory, refuses_wrong_input;
+    fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, unproven_instructions,
+        static_activations,
+        delayed_activations, f16, bf16,
+        records, refuses_wrong_input, experts, experts_independent_of_the_batch,
+        experts_with_rounded_activations, conversion, engine, device_memory, checkpoints;
 };
 
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {

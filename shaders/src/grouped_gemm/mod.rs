@@ -291,7 +291,9 @@ fn sizes_argument() -> SizesCompilationArg {
 
 /// A buffer that a problem may lack.
 #[cfg(feature = "emit")]
-fn optional<B: CubePrimitive>(present: bool) -> ComptimeOptionCompilationArg<&'static [B]> {
+pub(crate) fn optional<B: CubePrimitive>(
+    present: bool,
+) -> ComptimeOptionCompilationArg<&'static [B]> {
     if present {
         ComptimeOptionCompilationArg::Some(crate::emit::buffer())
     } else {
@@ -320,7 +322,7 @@ fn source_row(order: &[u32], sorted: usize, top_k: usize, #[comptime] source: So
 
 /// [`source_row`], or the row itself in a dense product.
 #[cube]
-fn input_row(
+pub(crate) fn input_row(
     order: &ComptimeOption<&[u32]>,
     sorted: usize,
     top_k: usize,
@@ -348,7 +350,7 @@ fn segment(offsets: &ComptimeOption<&[u32]>, expert: usize, rows: usize) -> (usi
 
 /// Expert, first row and one past the last of tile `at`.
 #[cube]
-fn tile_at(
+pub(crate) fn tile_at(
     tiles: &ComptimeOption<&[u32]>,
     at: usize,
     rows: usize,

@@ -146,6 +146,20 @@ impl ActivationScaling {
         self.state.value_sync();
     }
 
+    /// How x becomes codes, where scales are each batch's own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) where they aren't.
+    pub(crate) fn dynamic(&self) -> Result<Quantizer, Error> {
+        match self.source {
+            Activations::Dynamic(granularity) => Ok(Quantizer::new(self.format, granularity)),
+            other => {
+                let what = "activations of a product of codes";
+                Err(ShapeError::new(what, "dynamic ones", format!("{other:?}")).into())
+            }
+        }
+    }
+
     /// x \[rows, columns\] as the product is to read it.
     pub(crate) fn apply(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         match (self.source, self.phase) {

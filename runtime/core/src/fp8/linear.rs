@@ -1,6 +1,7 @@
 //! A linear layer with FP8 weights.
 
 use super::activations::{ActivationScaling, Activations};
+use super::instructions;
 use super::matrices::Fp8Matrices;
 use super::quantizer::Quantizer;
 use super::tensor::Fp8Tensor;
@@ -10,7 +11,7 @@ use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::module::{Module, Param};
 use burn::nn;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::{self, Choice, Problem};
 
@@ -51,6 +52,9 @@ pub struct Fp8Linear {
     pub bias: Option<Param<Tensor<1>>>,
     /// How x is rounded, if it is.
     pub activations: ActivationScaling,
+    /// Whether codes are multiplied as such.
+    #[module(skip)]
+    instructions: bool,
 }
 
 impl Fp8Linear {
@@ -69,6 +73,7 @@ impl Fp8Linear {
             weight: Fp8Matrices::new(weight, 1)?,
             bias: bias.map(|bias| Param::from_tensor(bias.detach()).set_require_grad(false)),
             activations,
+            instructions: false,
         })
     }
 
@@ -92,13 +97,27 @@ impl Fp8Linear {
         }
     }
 
+    /// The same with codes multiplied by the device's FP8 matrix instructions, instead of what they
+    /// decode to.
+    ///
+    /// Unproven: the kernel compiles and has run on no GPU, which is why nothing chooses it. It needs
+    /// CUDA from sm_89 on through CubeCL's CUDA C++ compiler (its feature `cuda-cpp`), and activations
+    /// with dynamic scales of rows or of 1 × 128 blocks. Elsewhere [`Fp8Linear::forward`] is an error.
+    #[must_use]
+    pub fn with_unproven_instructions(self) -> Self {
+        Self {
+            instructions: true,
+            ..self
+        }
+    }
+
     /// y \[.., out\] of x \[.., in\] of any rank.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a last dimension other than `in`, a dtype other
     /// than that of b, another device, a recording device, or activations that aren't calibrated;
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a buffer exceeds what the device
-    /// binds.
+    /// binds, or it lacks the instructions asked for.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
         let mut shape = x.dims();
         let [_, n, k] = self.weight.layout().shape;
@@ -112,6 +131,14 @@ impl Fp8Linear {
             return Ok(Tensor::zeros(shape, (&x.device(), x.dtype())));
         }
         let x = x.reshape([call.problem.row_bound, k]);
+        if self.instructions {
+            let y = instructions::multiply(x.clone(), &self.activations, &self.weight)?;
+            let y = match &self.bias {
+                Some(bias) => y + bias.val().cast(DType::F32).unsqueeze(),
+                None => y,
+            };
+            return Ok(y.cast(x.dtype()).reshape(shape));
+        }
         let x = self.activations.apply(x)?;
         let bias = self.bias.as_ref().map(|bias| bias.val().unsqueeze());
         let y = Dispatch::fp8_linear(x.into_dispatch(), self.weight.coded(bias), call);

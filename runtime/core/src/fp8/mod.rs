@@ -15,6 +15,7 @@ mod codec;
 mod convert;
 mod engine;
 mod host_scales;
+mod instructions;
 mod linear;
 mod matrices;
 mod pattern;

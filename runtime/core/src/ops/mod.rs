@@ -16,6 +16,8 @@ mod attention;
 mod experts;
 mod fp8;
 mod fp8_linear;
+#[cfg(feature = "cube")]
+mod fp8_mma;
 mod fp8_training;
 mod linear;
 mod quantize;
@@ -34,6 +36,8 @@ pub(crate) use attention::{AttentionCall, Projections, SegmentAttentionOps};
 pub(crate) use experts::{ExpertWeights, ExpertsCall, ExpertsOps, StageClock};
 pub(crate) use fp8::{Fp8Cast, Fp8Ops};
 pub(crate) use fp8_linear::{CodedWeights, Fp8LinearCall, Fp8LinearOps};
+#[cfg(feature = "cube")]
+pub(crate) use fp8_mma::{Fp8MmaCall, Fp8MmaOps};
 pub(crate) use fp8_training::{Fp8TrainOps, RoundCall, Rounded, round};
 pub(crate) use linear::{LinearCall, LinearOps};
 pub(crate) use quantize::{AmaxCall, QuantizeCall, QuantizeOps};
