@@ -28,7 +28,7 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "moe_layer::warm_forward_allocates_nothing",
         "moe_layer::launches_are_fixed",
         "switching::device_memory",
-        "fp8_linear::device_memory",
+        "fp8_models::device_memory",
         "quantize::overwrites_its_outputs",
     ];
     if capability.runtime == Runtime::Flex && (kernels_only || memory.contains(&case)) {

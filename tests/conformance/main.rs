@@ -21,6 +21,7 @@ mod fp8_experts;
 mod fp8_gemm;
 mod fp8_linear;
 mod fp8_mma;
+mod fp8_models;
 mod fp8_tensor;
 mod fp8_training;
 mod gradients;
@@ -76,16 +77,6 @@ macro_rules! cases {
 
 const CASES: &[(&str, Case)] = cases! {
     fp8: encode_edges, encode_every_half, decode_every_code, lengths;
-    quantize: sizes, modes, large, extreme_blocks, every_f16_value, every_bf16_value,
-        largest_magnitude, repeats_bit_for_bit, overwrites_its_outputs, f16, bf16;
-    fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
-        refuses_wrong_parts, concatenates, keeps_more_than_it_decodes;
-    fp8_training: current_scaling, delayed_scaling, gradients_pass_where_values_saturate,
-        several_uses_in_a_step, overflows_reach_loss_scaling, records_continue_bit_for_bit, ranks_inference_and_empty_batches, from_and_into_linear, bf16,
-        refuses_wrong_input;
-    loss_scaling: halves_and_doubles, grows_once_an_interval, fixed_and_off, refuses_wrong_numbers;
-    fp8_experts: values_and_gradients, rows_without_expert_do_not_count, learns_as_without_fp8,
-        records_continue_bit_for_bit, refuses_wrong_input;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;
     topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;
@@ -133,11 +124,21 @@ const CASES: &[(&str, Case)] = cases! {
         nothing_available, statistics;
     switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches, f16,
         bf16, device_memory, refuses_wrong_input;
+    quantize: sizes, modes, large, extreme_blocks, every_f16_value, every_bf16_value,
+        largest_magnitude, repeats_bit_for_bit, overwrites_its_outputs, f16, bf16;
+    fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
+        refuses_wrong_parts, concatenates, keeps_more_than_it_decodes;
+    fp8_training: current_scaling, delayed_scaling, gradients_pass_where_values_saturate,
+        several_uses_in_a_step, overflows_reach_loss_scaling, records_continue_bit_for_bit,
+        ranks_inference_and_empty_batches, from_and_into_linear, bf16, refuses_wrong_input;
+    loss_scaling: halves_and_doubles, grows_once_an_interval, fixed_and_off, refuses_wrong_numbers;
+    fp8_experts: values_and_gradients, rows_without_expert_do_not_count, learns_as_without_fp8,
+        records_continue_bit_for_bit, refuses_wrong_input;
     fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, unproven_instructions,
-        static_activations,
-        delayed_activations, f16, bf16,
-        records, refuses_wrong_input, experts, experts_independent_of_the_batch,
-        experts_with_rounded_activations, conversion, engine, device_memory, checkpoints;
+        static_activations, delayed_activations, f16, bf16, records, refuses_wrong_input,
+        checkpoints;
+    fp8_models: experts, experts_independent_of_the_batch, experts_with_rounded_activations,
+        conversion, engine, device_memory;
 };
 
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {

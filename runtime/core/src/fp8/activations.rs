@@ -141,8 +141,8 @@ impl ActivationScaling {
         Ok(())
     }
 
-    fn set(&self, scale: Tensor<1>) {
-        self.scale.update(scale);
+    fn set(&self, state: Tensor<1>) {
+        self.state.update(state);
         self.state.value_sync();
     }
 
