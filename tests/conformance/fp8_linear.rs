@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::moe_layer::floats;
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use moebius::ErrorKind;
@@ -297,6 +297,15 @@ pub(crate) fn records(target: &Target) -> Outcome {
         assert!(loaded.forward(x.clone()).is_err(), "not prepared yet");
         loaded.activations.fix().unwrap();
         assert_eq!(bits(loaded.forward(x).unwrap()), want);
+        // Codes of another format are no weights of this one.
+        let e5m2 = Quantizer::new(Fp8Format::E5M2, granularity);
+        let (other, ..) = layer(&device, [20, 200], e5m2);
+        let record = ModuleRecord::from_bytes(linear.into_record().into_bytes().unwrap()).unwrap();
+        let refused = match other.try_load_record(record) {
+            Ok(loaded) => loaded.forward(normal([3, 200], &device)).is_err(),
+            Err(_) => true,
+        };
+        assert!(refused, "a record of e4m3 was taken for e5m2");
     }
     Outcome::Ran
 }
@@ -316,6 +325,16 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
         let error = refused(normal([2, 16], &device).cast(DType::F16));
         assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
     }
+    let mut replaced = linear.clone();
+    replaced.bias = Some(Param::from_tensor(Tensor::ones([7], &device)));
+    let error = replaced.forward(normal([2, 16], &device)).unwrap_err();
+    assert_eq!(error.to_string(), "bias [out]: expected [8], got [7]");
+    // Weights of a model that trains: their values are taken.
+    let recording = device.clone().autodiff();
+    let weight = Fp8Tensor::quantize(normal([8, 16], &recording), &e4m3(BLOCK)).unwrap();
+    let bias = Tensor::ones([8], &recording);
+    let trained = Fp8Linear::new(weight, Some(bias)).unwrap();
+    trained.forward(normal([2, 16], &device)).unwrap();
     let stack = Fp8Tensor::quantize(normal([2, 4, 4], &device), &e4m3(Granularity::Row)).unwrap();
     assert!(Fp8Linear::new(stack, None).is_err());
     let one = || Fp8Tensor::quantize(normal([4, 4], &device), &e4m3(Granularity::Row)).unwrap();

@@ -6,7 +6,9 @@ use crate::moe_layer::floats;
 use burn::module::{Module, Param};
 use burn::nn::{self, LinearConfig};
 use burn::tensor::{Device, Distribution, FloatDType, Tensor};
-use moebius::fp8::{Activations, Fp8Conversion, Fp8Matrices, Granularity, InferenceEngine, Linear};
+use moebius::fp8::{
+    Activations, Converted, Fp8Conversion, Fp8Matrices, Granularity, InferenceEngine, Linear,
+};
 use moebius::moe::experts::{FeedForwardExperts, Fp8Experts};
 use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig, SharedWeights};
 use moebius::{ErrorKind, memory_in_use};
@@ -58,15 +60,16 @@ pub(crate) fn experts(target: &Target) -> Outcome {
     for gated in [false, true] {
         for granularity in [Granularity::Row, BLOCK, Granularity::Mx] {
             let mut layer = moe(gated, &device);
-            let quantizer = e4m3(granularity);
-            let reports = layer
-                .convert_to_fp8("moe", &quantizer, Activations::Float)
-                .unwrap();
-            assert_eq!(reports.len(), if gated { 4 } else { 2 });
-            assert!(
-                reports.iter().all(|r| r.relative_error < 0.04),
-                "{reports:?}"
-            );
+            let conversion = Fp8Conversion::new(e4m3(granularity));
+            let done = layer.convert_to_fp8("moe", &conversion).unwrap();
+            assert_eq!(done.len(), if gated { 4 } else { 2 });
+            for converted in done {
+                let Converted::Now(report) = converted else {
+                    panic!("{converted:?}");
+                };
+                let error = report.relative_error;
+                assert!((0.01..0.04).contains(&error), "{report:?}");
+            }
             for tokens in [1, 50] {
                 let x = normal([tokens, 96], &device);
                 let got = layer.forward(x.clone()).unwrap().y;
@@ -87,7 +90,8 @@ pub(crate) fn experts_independent_of_the_batch(target: &Target) -> Outcome {
     let device = target.burn();
     for source in [Activations::Float, Activations::Dynamic(Granularity::Row)] {
         let mut layer = moe(true, &device);
-        layer.convert_to_fp8("moe", &e4m3(BLOCK), source).unwrap();
+        let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(source);
+        layer.convert_to_fp8("moe", &conversion).unwrap();
         let x = normal([60, 96], &device);
         let all = bits(layer.forward(x.clone()).unwrap().y);
         for rows in [1, 7, 33] {
@@ -121,7 +125,9 @@ pub(crate) fn experts_with_rounded_activations(target: &Target) -> Outcome {
     assert_close("static", &floats(y), &want, 0.08);
     let mut dynamic = float.clone();
     let source = Activations::Dynamic(Granularity::Row);
-    dynamic.convert_to_fp8("moe", &e4m3(BLOCK), source).unwrap();
+    let conversion = Fp8Conversion::new(e4m3(BLOCK));
+    let rows = conversion.clone().with_activations(source);
+    dynamic.convert_to_fp8("moe", &rows).unwrap();
     assert_close(
         "dynamic",
         &floats(dynamic.forward(x).unwrap().y),
@@ -131,7 +137,7 @@ pub(crate) fn experts_with_rounded_activations(target: &Target) -> Outcome {
     let source = Activations::Dynamic(Granularity::Tensor);
     let error = float
         .clone()
-        .convert_to_fp8("moe", &e4m3(BLOCK), source)
+        .convert_to_fp8("moe", &conversion.with_activations(source))
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Shape);
     Outcome::Ran
@@ -271,5 +277,73 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
         .unwrap();
     let share = (memory_in_use(&device).unwrap().unwrap() - empty) as f64 / float as f64;
     assert!(share <= 0.27, "in place: {share}");
+    Outcome::Ran
+}
+
+/// A copy that is calibrated anew leaves the original as it is; so does another conversion.
+pub(crate) fn copies_calibrate_apart(target: &Target) -> Outcome {
+    let device = target.burn();
+    let x = || normal([12, 96], &device);
+    let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(Activations::Static);
+    let mut engine = InferenceEngine::new(network(&device), &device);
+    engine.convert(&conversion).unwrap();
+    engine
+        .calibrate([x()], |model, x| model.forward(x).map(drop))
+        .unwrap();
+    let want = bits(engine.infer(|model| model.forward(x())).unwrap().unwrap());
+    let mut copy = InferenceEngine::new(engine.model().clone(), &device);
+    let report = copy.convert(&conversion).unwrap();
+    assert!(report.layers.is_empty());
+    assert_eq!(report.already.len(), 5, "{:?}", report.already);
+    copy.calibrate([x() * 7.0], |model, x| model.forward(x).map(drop))
+        .unwrap();
+    let other = bits(copy.infer(|model| model.forward(x())).unwrap().unwrap());
+    assert_ne!(other, want, "another scale, another result");
+    assert_eq!(
+        bits(engine.infer(|model| model.forward(x())).unwrap().unwrap()),
+        want
+    );
+    // Layers in FP8 take the activations that are asked for.
+    let dynamic = Activations::Dynamic(Granularity::Row);
+    let dynamic = Fp8Conversion::new(e4m3(BLOCK)).with_activations(dynamic);
+    let (model, _) = dynamic.converted(engine.model(), &device).unwrap();
+    assert_ne!(bits(model.forward(x()).unwrap()), want);
+    // A converted model needs no other conversion.
+    let mut loaded = InferenceEngine::new(engine.into_model(), &device);
+    loaded.prepare().unwrap();
+    assert_eq!(
+        bits(loaded.infer(|model| model.forward(x())).unwrap().unwrap()),
+        want
+    );
+    Outcome::Ran
+}
+
+/// Parts of a layer are skipped by their paths, patterns without a layer are named, and what can't
+/// be is refused before anything changes.
+pub(crate) fn skips_and_refusals(target: &Target) -> Outcome {
+    let device = target.burn();
+    let mut model = network(&device);
+    let conversion = Fp8Conversion::new(e4m3(BLOCK))
+        .skip("moe.shared")
+        .skip("haed");
+    let report = conversion.convert(&mut model, &device).unwrap();
+    assert_eq!(report.skipped, ["moe.shared"]);
+    assert_eq!(report.unused_patterns, ["haed"]);
+    let shared = model.moe.unwrap().shared.unwrap();
+    assert!(matches!(shared.experts, SharedWeights::Float(_)));
+    for activations in [
+        Activations::Delayed { history: 0 },
+        Activations::Delayed { history: 1 << 60 },
+        Activations::Dynamic(Granularity::Block {
+            rows: 0,
+            columns: 128,
+        }),
+    ] {
+        let mut model = network(&device);
+        let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(activations);
+        let error = conversion.convert(&mut model, &device).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+        assert!(matches!(model.layers[0], Linear::Float(_)));
+    }
     Outcome::Ran
 }

@@ -138,7 +138,7 @@ const CASES: &[(&str, Case)] = cases! {
         static_activations, delayed_activations, f16, bf16, records, refuses_wrong_input,
         checkpoints;
     fp8_models: experts, experts_independent_of_the_batch, experts_with_rounded_activations,
-        conversion, engine, device_memory;
+        conversion, engine, copies_calibrate_apart, skips_and_refusals, device_memory;
 };
 
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {

@@ -77,17 +77,16 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     })
 }
 
-/// Checks that a device can hold the codes and scales of `problem`, whatever else it can do with
-/// them: a product reads them in pieces.
+/// Checks that a device can hold the codes and scales of `stack` matrices like `problem`'s one,
+/// whatever else it can do with them: a product reads them in pieces.
 ///
 /// # Errors
 /// [`Unsupported`] when one of them is more than a buffer holds.
-pub fn check_kept(problem: &Problem, device: &Capability) -> Result<(), Unsupported> {
-    let (bytes, limit) = (
-        4 * problem.words().max(problem.scales()),
-        device.limits.max_buffer_bytes,
-    );
-    if bytes as u64 <= limit {
+pub fn check_kept(problem: &Problem, stack: usize, device: &Capability) -> Result<(), Unsupported> {
+    let limit = device.limits.max_buffer_bytes;
+    let bytes = 4 * problem.words().max(problem.scales()) as u64;
+    let bytes = bytes.saturating_mul(stack as u64);
+    if bytes <= limit {
         return Ok(());
     }
     Err(Unsupported::new(
@@ -334,7 +333,7 @@ mod tests {
         }
         assert!(plan(small, &default).is_ok());
         // Codes that no binding holds at once may lie on the device all the same.
-        let codes = |rows| check_kept(&problem([1, rows, 6000], Granularity::Row), &default);
+        let codes = |rows| check_kept(&problem([1, rows, 6000], Granularity::Row), 1, &default);
         assert!(codes(30_000).is_ok());
         let refused = codes(60_000).unwrap_err().to_string();
         assert!(refused.contains("a buffer of 360000000 bytes"), "{refused}");

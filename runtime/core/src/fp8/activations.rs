@@ -7,6 +7,7 @@ use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;
 use moebius_shaders::fp8::Fp8Format;
+use moebius_shaders::quantize::check_granularity;
 use moebius_shaders::scaling::Granularity;
 use serde::{Deserialize, Serialize};
 
@@ -30,11 +31,35 @@ pub enum Activations {
     },
 }
 
+/// The most batches a delayed scale remembers.
+const HISTORY_MAX: usize = 65_536;
+
+impl Activations {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a block without rows or columns, or a history
+    /// of none or more than 65 536 batches.
+    pub fn validate(&self) -> Result<(), Error> {
+        match *self {
+            Self::Dynamic(granularity) => Ok(check_granularity(granularity)?),
+            Self::Delayed { history } if !(1..=HISTORY_MAX).contains(&history) => {
+                let expected = format!("1 to {HISTORY_MAX}");
+                Err(ShapeError::new("history of activations", expected, history).into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Rounds activations to FP8 with scales from one of these sources.
 ///
 /// A static scale is calibrated: a layer that observes records the largest magnitude and rounds
 /// nothing; one that neither observes nor has a scale refuses to run. Nothing is read back but to
 /// check a calibration once.
+///
+/// Clones share a history or a scale, as they share all running state of Burn's modules, until one of
+/// them observes anew. Forward passes that change it belong on one thread.
 #[derive(Module, Debug)]
 pub struct ActivationScaling {
     /// \[1\] f32: the static scale; \[history\] f32: the largest magnitudes of the batches before.
@@ -60,7 +85,7 @@ impl ActivationScaling {
     pub fn new(source: Activations, device: &Device) -> Self {
         let device = device.clone().inner();
         let len = match source {
-            Activations::Delayed { history } => history.max(1),
+            Activations::Delayed { history } => history.clamp(1, HISTORY_MAX),
             _ => 1,
         };
         Self {
@@ -113,11 +138,11 @@ impl ActivationScaling {
     /// From now on a static scale is that of the largest magnitude seen, and nothing is rounded.
     pub fn observe(&mut self) {
         if self.source == Activations::Static {
-            self.set(Tensor::zeros(
-                [1],
-                (&self.state.value().device(), DType::F32),
-            ));
-            self.phase = Phase::Observing;
+            // Not a clone's scale.
+            *self = Self {
+                phase: Phase::Observing,
+                ..Self::new(self.source, &self.state.value().device()).with_format(self.format)
+            };
         }
     }
 
@@ -128,17 +153,17 @@ impl ActivationScaling {
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn fix(&mut self) -> Result<(), Error> {
         if self.source == Activations::Static {
-            let scale = self.state.value_sync().try_into_vec_as::<f32>();
-            check_scale(
-                scale
-                    .map_err(Error::device)?
-                    .first()
-                    .copied()
-                    .unwrap_or(0.0),
-            )?;
+            let scale = self.value().try_into_vec_as::<f32>();
+            let scale = scale.map_err(Error::device)?;
+            check_scale(scale.first().copied().unwrap_or(0.0))?;
             self.phase = Phase::Fixed;
         }
         Ok(())
+    }
+
+    /// The state in f32, whatever a record held it in.
+    fn value(&self) -> Tensor<1> {
+        self.state.value_sync().detach().cast(DType::F32)
     }
 
     fn set(&self, state: Tensor<1>) {
@@ -160,8 +185,14 @@ impl ActivationScaling {
         }
     }
 
-    /// x \[rows, columns\] as the product is to read it.
+    /// x \[rows, columns\] as the product is to read it: in its dtype, or, where it is rounded, in f32,
+    /// which has every code · scale.
     pub(crate) fn apply(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        self.source.validate()?;
+        let x = match self.source {
+            Activations::Float => x,
+            _ => x.cast(DType::F32),
+        };
         match (self.source, self.phase) {
             (Activations::Float, _) => Ok(x),
             (Activations::Dynamic(granularity), _) => {
@@ -169,10 +200,10 @@ impl ActivationScaling {
             }
             (Activations::Static, Phase::Observing) => {
                 let scale = amax(x.clone())? / self.format.max();
-                self.set(self.state.value_sync().max_pair(scale));
+                self.set(self.value().max_pair(scale));
                 Ok(x)
             }
-            (Activations::Static, Phase::Fixed) => self.round(x, self.state.value_sync()),
+            (Activations::Static, Phase::Fixed) => self.round(x, self.value()),
             (Activations::Delayed { .. }, _) => {
                 let scale = self.remember(amax(x.clone())?);
                 self.round(x, scale)
@@ -194,7 +225,7 @@ impl ActivationScaling {
 
     /// The scale \[1\] for a batch with this amax \[1\]: of the batches before, which it joins.
     fn remember(&self, amax: Tensor<1>) -> Tensor<1> {
-        let history = self.state.value_sync().detach();
+        let history = self.value();
         let before = history.clone().max();
         let known = before.clone().greater_scalar(0.0);
         let kept = history.dims()[0] - 1;

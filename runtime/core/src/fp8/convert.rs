@@ -203,13 +203,28 @@ pub struct LayerReport {
     pub relative_error: f32,
 }
 
+/// What became of weights.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Converted {
+    /// They are codes now.
+    Now(LayerReport),
+    /// These were codes already; they take the conversion's activations.
+    Already(String),
+    /// These stay as they are.
+    Skipped(String),
+}
+
 /// What came of a conversion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ConversionReport {
     /// Converted weights, in the order of the model.
     pub layers: Vec<LayerReport>,
+    /// Paths of layers that had FP8 weights already; they take the conversion's activations.
+    pub already: Vec<String>,
     /// Paths of layers that were left as they are.
     pub skipped: Vec<String>,
+    /// Patterns of layers to skip that none has.
+    pub unused_patterns: Vec<String>,
     /// Bytes of live buffers on the device before and after, as its allocator has them; `None` on a
     /// device without one to ask.
     pub device_bytes: Option<[u64; 2]>,
@@ -220,6 +235,17 @@ impl ConversionReport {
     pub fn bytes(&self) -> [usize; 2] {
         let sum = |of: fn(&LayerReport) -> usize| self.layers.iter().map(of).sum();
         [sum(|l| l.bytes_before), sum(|l| l.bytes_after)]
+    }
+
+    /// This conversion, and one after it.
+    pub(super) fn and(mut self, after: Self) -> Self {
+        self.layers.extend(after.layers);
+        let bytes = self.device_bytes.zip(after.device_bytes);
+        Self {
+            layers: self.layers,
+            device_bytes: bytes.map(|([before, _], [_, now])| [before, now]),
+            ..after
+        }
     }
 
     /// The layer with the largest error.
@@ -267,27 +293,49 @@ impl Fp8Conversion {
         device: &Device,
     ) -> Result<ConversionReport, Error> {
         self.quantizer.validate()?;
+        self.activations.validate()?;
         let before = memory_in_use(device)?;
-        let (mut layers, mut skipped) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
         let mut visit = |path: &str, layer: Fp8Layer| -> Result<(), Error> {
-            if self
-                .skip
-                .iter()
-                .any(|pattern| matches_pattern(pattern, path))
-            {
-                skipped.push(path.to_string());
-                return Ok(());
+            match self.skips(path) {
+                true => all.push(Converted::Skipped(path.to_string())),
+                false => all.extend(self.convert_layer(path, layer)?),
             }
-            layers.extend(self.convert_layer(path, layer)?);
             Ok(())
         };
         model.visit_fp8(&mut Fp8Visitor::new(&mut visit))?;
         let after = memory_in_use(device)?;
-        Ok(ConversionReport {
+        Ok(self.report(
+            all,
+            before.zip(after).map(|(before, after)| [before, after]),
+        ))
+    }
+
+    fn report(&self, all: Vec<Converted>, device_bytes: Option<[u64; 2]>) -> ConversionReport {
+        let (mut layers, mut already, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
+        for converted in all {
+            match converted {
+                Converted::Now(layer) => layers.push(layer),
+                Converted::Already(path) => already.push(path),
+                Converted::Skipped(path) => skipped.push(path),
+            }
+        }
+        let unused = |pattern: &&String| !skipped.iter().any(|path| matches_pattern(pattern, path));
+        let unused_patterns = self.skip.iter().filter(unused).cloned().collect();
+        ConversionReport {
             layers,
+            already,
             skipped,
-            device_bytes: before.zip(after).map(|(before, after)| [before, after]),
-        })
+            unused_patterns,
+            device_bytes,
+        }
+    }
+
+    /// Whether a layer at `path` stays as it is.
+    pub fn skips(&self, path: &str) -> bool {
+        self.skip
+            .iter()
+            .any(|pattern| matches_pattern(pattern, path))
     }
 
     /// A converted copy; `model` stays as it is.
@@ -304,15 +352,20 @@ impl Fp8Conversion {
         Ok((copy, report))
     }
 
-    fn convert_layer(&self, path: &str, layer: Fp8Layer) -> Result<Vec<LayerReport>, Error> {
+    fn convert_layer(&self, path: &str, layer: Fp8Layer) -> Result<Vec<Converted>, Error> {
         let linear = match layer {
-            Fp8Layer::Moe(moe) => {
-                return moe.convert_to_fp8(path, &self.quantizer, self.activations);
-            }
+            Fp8Layer::Moe(moe) => return moe.convert_to_fp8(path, self),
             Fp8Layer::Linear(linear) => linear,
         };
-        let Linear::Float(float) = &*linear else {
-            return Ok(Vec::new());
+        let float = match linear {
+            Linear::Float(float) => float,
+            Linear::Fp8(small) => {
+                if small.activations.source() != self.activations {
+                    let device = small.weight.device();
+                    small.activations = ActivationScaling::new(self.activations, &device);
+                }
+                return Ok(vec![Converted::Already(path.to_string())]);
+            }
         };
         let weight = out_in(float);
         let small = Fp8Linear::from_linear(float, &self.quantizer)?;
@@ -325,15 +378,12 @@ impl Fp8Conversion {
             relative_error: relative_error(&small.weight.to_tensor()?, weight)?,
         };
         *linear = Linear::Fp8(small.with_activations(scaling));
-        Ok(vec![report])
+        Ok(vec![Converted::Now(report)])
     }
 }
 
 /// ‖codes − source‖ / ‖source‖, read back.
-pub(crate) fn relative_error<const D: usize>(
-    codes: &Fp8Tensor,
-    source: Tensor<D>,
-) -> Result<f32, Error> {
+fn relative_error<const D: usize>(codes: &Fp8Tensor, source: Tensor<D>) -> Result<f32, Error> {
     let error = codes.relative_error(inner(source))?;
     let error = error.try_into_vec_as::<f32>().map_err(Error::device)?;
     Ok(error.first().copied().unwrap_or(0.0))

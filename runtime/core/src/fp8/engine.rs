@@ -84,7 +84,7 @@ impl<M: Fp8Module> InferenceEngine<M> {
         }
     }
 
-    /// Converts the model in place.
+    /// Converts the model in place; what was converted before stays in the report.
     ///
     /// # Errors
     /// As [`Fp8Conversion::convert`].
@@ -93,6 +93,10 @@ impl<M: Fp8Module> InferenceEngine<M> {
         self.stage = match self.uncalibrated()? {
             0 => Stage::Ready,
             _ => Stage::Uncalibrated,
+        };
+        let report = match self.conversion.take() {
+            Some(before) => before.and(report),
+            None => report,
         };
         Ok(self.conversion.insert(report))
     }
@@ -108,9 +112,7 @@ impl<M: Fp8Module> InferenceEngine<M> {
         batches: impl IntoIterator<Item = B>,
         mut forward: impl FnMut(&M, B) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if self.stage == Stage::Float {
-            return Err(ShapeError::new("engine", "a converted model", "none yet").into());
-        }
+        self.check_converted()?;
         self.stage = Stage::Uncalibrated;
         self.each_scaling(|scaling| {
             scaling.observe();
@@ -122,14 +124,13 @@ impl<M: Fp8Module> InferenceEngine<M> {
         self.prepare()
     }
 
-    /// Takes the static scales that a calibration or a record left.
+    /// Takes the static scales that a calibration or a record left; for a model that was converted
+    /// elsewhere, too.
     ///
     /// # Errors
     /// As [`InferenceEngine::calibrate`].
     pub fn prepare(&mut self) -> Result<(), Error> {
-        if self.stage == Stage::Float {
-            return Err(ShapeError::new("engine", "a converted model", "none yet").into());
-        }
+        self.check_converted()?;
         self.each_scaling(|scaling| scaling.fix())?;
         self.stage = Stage::Ready;
         Ok(())
@@ -169,9 +170,23 @@ impl<M: Fp8Module> InferenceEngine<M> {
         &self.model
     }
 
-    /// The model, to save it or to load a record into it; [`InferenceEngine::prepare`] comes after.
+    /// The model, to save it or to load a record into it; a new engine's [`InferenceEngine::prepare`]
+    /// takes it from there.
     pub fn into_model(self) -> M {
         self.model
+    }
+
+    /// Refuses a model without a layer in FP8.
+    fn check_converted(&mut self) -> Result<(), Error> {
+        let mut layers = 0;
+        self.each_scaling(|_| {
+            layers += 1;
+            Ok(())
+        })?;
+        if layers == 0 {
+            return Err(ShapeError::new("engine", "a converted model", "none yet").into());
+        }
+        Ok(())
     }
 
     fn uncalibrated(&mut self) -> Result<usize, Error> {

@@ -5,15 +5,15 @@ use super::instructions;
 use super::matrices::Fp8Matrices;
 use super::quantizer::Quantizer;
 use super::tensor::Fp8Tensor;
-use crate::moe::element;
+use crate::moe::{check_device, check_same, element};
 use crate::ops::{Fp8LinearCall, Fp8LinearOps};
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::{self, Choice, Problem};
+use moebius_shaders::{Element, ShapeError};
 
 /// y = x · Wᵀ + b, where W \[out, in\] ≈ code · scale is kept as FP8 codes and scales only: a quarter of
 /// the memory of f32.
@@ -71,7 +71,7 @@ impl Fp8Linear {
         let activations = ActivationScaling::new(Activations::Float, &weight.device());
         Ok(Self {
             weight: Fp8Matrices::new(weight, 1)?,
-            bias: bias.map(|bias| Param::from_tensor(bias.detach()).set_require_grad(false)),
+            bias: bias.map(|bias| Param::from_tensor(inner(bias)).set_require_grad(false)),
             activations,
             instructions: false,
         })
@@ -130,6 +130,7 @@ impl Fp8Linear {
         if call.problem.row_bound == 0 {
             return Ok(Tensor::zeros(shape, (&x.device(), x.dtype())));
         }
+        let dtype = x.dtype();
         let x = x.reshape([call.problem.row_bound, k]);
         if self.instructions {
             let y = instructions::multiply(x.clone(), &self.activations, &self.weight)?;
@@ -137,12 +138,13 @@ impl Fp8Linear {
                 Some(bias) => y + bias.val().cast(DType::F32).unsqueeze(),
                 None => y,
             };
-            return Ok(y.cast(x.dtype()).reshape(shape));
+            return Ok(y.cast(dtype).reshape(shape));
         }
         let x = self.activations.apply(x)?;
-        let bias = self.bias.as_ref().map(|bias| bias.val().unsqueeze());
+        let bias = self.bias.as_ref();
+        let bias = bias.map(|bias| bias.val().cast(x.dtype()).unsqueeze());
         let y = Dispatch::fp8_linear(x.into_dispatch(), self.weight.coded(bias), call);
-        Ok(Tensor::<2>::from_dispatch(y).reshape(shape))
+        Ok(Tensor::<2>::from_dispatch(y).cast(dtype).reshape(shape))
     }
 
     /// The checked and planned call for so many rows like those of `x`.
@@ -150,15 +152,20 @@ impl Fp8Linear {
         let device = x.device();
         check_inference(&device)?;
         self.weight.check(&device)?;
-        if let Some(bias) = &self.bias
-            && bias.val().dtype() != x.dtype()
-        {
-            let expected = format!("{:?}, that of the bias", bias.val().dtype());
-            return Err(ShapeError::new("dtype of x", expected, format!("{:?}", x.dtype())).into());
-        }
         let [_, n, k] = self.weight.layout().shape;
+        if let Some(bias) = &self.bias {
+            // Records replace it.
+            let bias = bias.val();
+            check_same("bias [out]", bias.dims(), [n])?;
+            check_same("dtype of x, that of the bias", x.dtype(), bias.dtype())?;
+            check_device("device of the bias", bias.device(), &device)?;
+        }
         let problem = Problem {
-            element: element(x.dtype())?,
+            element: match self.activations.source() {
+                Activations::Float => element(x.dtype())?,
+                // A rounded value is code · scale, which 16 bits may not hold.
+                _ => Element::F32,
+            },
             bias: self.bias.is_some(),
             fp8: Some(self.weight.weights()),
             ..Problem::dense(rows, n, k)?

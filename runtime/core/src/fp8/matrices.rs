@@ -1,5 +1,6 @@
 //! FP8 weights as products read them.
 
+use super::linear::inner;
 use super::tensor::{Fp8Layout, Fp8Scales, Fp8Tensor};
 use crate::Error;
 use crate::ops::CodedWeights;
@@ -7,7 +8,7 @@ use burn::backend::Dispatch;
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_shaders::ShapeError;
-use moebius_shaders::fp8::LANES_PER_WORD;
+use moebius_shaders::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_shaders::grouped_gemm::Fp8Weights;
 use moebius_shaders::grouped_gemm::fp8::PANEL;
 
@@ -21,6 +22,8 @@ pub struct Fp8Matrices {
     /// Words.
     panels: Param<Tensor<3, Int>>,
     scales: ScaleParams,
+    /// As long as tells the format, so that no record of another one is taken for it.
+    format: Param<Tensor<1, Int>>,
     #[module(skip)]
     layout: Fp8Layout,
     #[module(skip)]
@@ -37,8 +40,10 @@ enum ScaleParams {
 impl ScaleParams {
     fn new(scales: Fp8Scales) -> Self {
         match scales {
-            Fp8Scales::F32(scales) => Self::F32(Param::from_tensor(scales).set_require_grad(false)),
-            Fp8Scales::E8M0(words) => Self::E8M0(Param::initialized(ParamId::new(), words)),
+            Fp8Scales::F32(scales) => {
+                Self::F32(Param::from_tensor(inner(scales)).set_require_grad(false))
+            }
+            Fp8Scales::E8M0(words) => Self::E8M0(Param::initialized(ParamId::new(), plain(words))),
         }
     }
 
@@ -71,10 +76,7 @@ impl Fp8Matrices {
         };
         kept.check(k)?;
         let (rows, words) = (n / parts, k.div_ceil(LANES_PER_WORD));
-        let mut packed = weights
-            .words()
-            .clone()
-            .reshape([experts * parts, rows, words]);
+        let mut packed = plain(weights.words().clone()).reshape([experts * parts, rows, words]);
         let missing = rows.next_multiple_of(PANEL) - rows;
         if missing > 0 {
             let zeros = Tensor::zeros(
@@ -84,10 +86,12 @@ impl Fp8Matrices {
             packed = Tensor::cat(vec![packed, zeros], 1);
         }
         let panels = experts * parts * rows.div_ceil(PANEL);
+        let device = packed.device();
         let turned = packed.reshape([panels, PANEL, words]).swap_dims(1, 2);
         Ok(Self {
             panels: Param::initialized(ParamId::new(), laid_out(turned)),
             scales: ScaleParams::new(weights.scales().clone()),
+            format: Param::initialized(ParamId::new(), marker(layout.format, &device)),
             layout,
             parts,
         })
@@ -136,8 +140,13 @@ impl Fp8Matrices {
             let expected = format!("{expected:?} of 32 bits");
             return Err(ShapeError::new("fp8 panels", expected, format!("{got:?}")).into());
         }
-        let (own, given) = (self.device().inner(), device.clone().inner());
-        if own != given {
+        let marked = marker(self.layout.format, &self.device()).dims();
+        if self.format.val().dims() != marked {
+            let what = "marker of the fp8 format";
+            return Err(ShapeError::new(what, marked[0], self.format.val().dims()[0]).into());
+        }
+        let (own, given) = (self.device(), device.clone());
+        if own != given || own.is_autodiff() != given.is_autodiff() {
             let (expected, got) = (format!("{given:?}"), format!("{own:?}"));
             return Err(ShapeError::new("device of fp8 weights", expected, got).into());
         }
@@ -160,6 +169,23 @@ impl Fp8Matrices {
             scales: self.scales.val().into_dispatch(),
             bias: bias.map(Tensor::into_dispatch).into(),
         }
+    }
+}
+
+/// One value for E4M3, two for E5M2.
+fn marker(format: Fp8Format, device: &Device) -> Tensor<1, Int> {
+    let len = match format {
+        Fp8Format::E4M3 => 1,
+        Fp8Format::E5M2 => 2,
+    };
+    Tensor::zeros([len], (device, DType::I32))
+}
+
+/// The same words on the device that doesn't record.
+fn plain(words: Tensor<3, Int>) -> Tensor<3, Int> {
+    match words.device().is_autodiff() {
+        true => words.inner(),
+        false => words,
     }
 }
 

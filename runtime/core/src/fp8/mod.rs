@@ -25,9 +25,9 @@ pub mod training;
 
 pub use activations::{ActivationScaling, Activations};
 pub use codec::{decode, encode};
-pub(crate) use convert::relative_error;
 pub use convert::{
-    ConversionReport, Fp8Conversion, Fp8Layer, Fp8Module, Fp8Visitor, LayerReport, Linear,
+    ConversionReport, Converted, Fp8Conversion, Fp8Layer, Fp8Module, Fp8Visitor, LayerReport,
+    Linear,
 };
 pub use engine::{InferenceEngine, MemoryReport};
 pub use host_scales::HostScales;

@@ -19,7 +19,7 @@ mod shared;
 mod statistics;
 pub mod switching;
 
-pub(crate) use check::element;
+pub(crate) use check::{check_device, check_same, element};
 
 pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
 pub use config::{MoeConfig, MoeWeights};

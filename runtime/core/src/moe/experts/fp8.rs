@@ -71,7 +71,8 @@ impl Fp8Experts {
         })
     }
 
-    /// Quantises experts; they stay as they are.
+    /// Quantises experts; they stay as they are. Beside them ‖decoded − before‖ / ‖before‖ of W_in and
+    /// W_out.
     ///
     /// # Errors
     /// As [`Fp8Tensor::quantize`].
@@ -79,11 +80,13 @@ impl Fp8Experts {
         experts: &FeedForwardExperts,
         gated: bool,
         quantizer: &Quantizer,
-    ) -> Result<Self, Error> {
-        let quantize = |w: &Param<Tensor<3>>| Fp8Tensor::quantize(inner(w.val()), quantizer);
-        let weights = [quantize(&experts.w_in)?, quantize(&experts.w_out)?];
+    ) -> Result<(Self, [f32; 2]), Error> {
+        let (w_in, in_error) = quantize_stack(inner(experts.w_in.val()), quantizer)?;
+        let (w_out, out_error) = quantize_stack(inner(experts.w_out.val()), quantizer)?;
         let biases = [&experts.b_in, &experts.b_out].map(bias_of);
-        Self::new(weights, biases, gated, experts.w_in.val().dtype())
+        let dtype = experts.w_in.val().dtype();
+        let small = Self::new([w_in, w_out], biases, gated, dtype)?;
+        Ok((small, [in_error, out_error]))
     }
 
     /// The same with tokens and hidden rows rounded to FP8.
@@ -92,14 +95,7 @@ impl Fp8Experts {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for dynamic scales that several rows share: rows
     /// past the last expert's are undefined.
     pub fn with_activations(self, source: Activations) -> Result<Self, Error> {
-        if let Activations::Dynamic(Granularity::Tensor | Granularity::Block { rows: 2.., .. }) =
-            source
-        {
-            let expected = "dynamic scales of one row, or static ones";
-            return Err(
-                ShapeError::new("activations of experts", expected, format!("{source:?}")).into(),
-            );
-        }
+        check_activations(source)?;
         let device = self.w_in.device();
         Ok(Self {
             tokens: ActivationScaling::new(source, &device),
@@ -116,6 +112,7 @@ impl Fp8Experts {
         shape: &FeedForwardShape,
     ) -> Result<Tensor<2>, Error> {
         check_inference(&x.device())?;
+        let dtype = x.dtype();
         self.w_in.check(&x.device())?;
         self.w_out.check(&x.device())?;
         let x = self.tokens.apply(x)?;
@@ -127,7 +124,9 @@ impl Fp8Experts {
             bias: shape.bias,
             ..problem
         };
-        let hidden = assignment.fp8_linear(x, &self.w_in, bias_of(&self.b_in), up)?;
+        let bias = |bias, dtype| bias_of(bias).map(|bias: Tensor<2>| bias.cast(dtype));
+        let b_in = bias(&self.b_in, x.dtype());
+        let hidden = assignment.fp8_linear(x, &self.w_in, b_in, up)?;
         // A largest magnitude is of all rows, also those past the last expert's.
         let hidden = match self.hidden.measures() {
             true => assignment.defined(hidden),
@@ -138,8 +137,9 @@ impl Fp8Experts {
             bias: shape.bias,
             ..assignment.product([shape.hidden, shape.inter], hidden.dtype())?
         };
-        let rows = assignment.fp8_linear(hidden, &self.w_out, bias_of(&self.b_out), down)?;
-        assignment.combine(rows, Some(weights))
+        let b_out = bias(&self.b_out, hidden.dtype());
+        let rows = assignment.fp8_linear(hidden, &self.w_out, b_out, down)?;
+        Ok(assignment.combine(rows, Some(weights))?.cast(dtype))
     }
 
     pub(in crate::moe) fn check(
@@ -189,4 +189,40 @@ impl Fp8Experts {
     pub fn device(&self) -> Device {
         self.w_in.device()
     }
+}
+
+/// Refuses what experts can't follow.
+pub(in crate::moe) fn check_activations(source: Activations) -> Result<(), Error> {
+    source.validate()?;
+    if let Activations::Dynamic(Granularity::Tensor | Granularity::Block { rows: 2.., .. }) = source
+    {
+        let expected = "scales of one row, or one for all batches";
+        return Err(
+            ShapeError::new("activations of experts", expected, format!("{source:?}")).into(),
+        );
+    }
+    Ok(())
+}
+
+/// Bytes of weights that are quantised at once: a stack may be more than a device binds.
+const AT_ONCE: usize = 64 << 20;
+
+/// A stack in FP8, some experts at a time, and its relative error, read back.
+fn quantize_stack(w: Tensor<3>, quantizer: &Quantizer) -> Result<(Fp8Tensor, f32), Error> {
+    let [experts, n, k] = w.dims();
+    let together = (AT_ONCE / (n * k * w.dtype().size()).max(1)).clamp(1, experts.max(1));
+    let (mut parts, mut errors, mut norms) = (Vec::new(), Vec::new(), Vec::new());
+    for first in (0..experts).step_by(together) {
+        let part = w.clone().narrow(0, first, together.min(experts - first));
+        let small = Fp8Tensor::quantize(part.clone(), quantizer)?;
+        let norm = part.clone().cast(DType::F32).square().sum();
+        errors.push(small.relative_error(part)?.square() * norm.clone());
+        norms.push(norm);
+        parts.push(small);
+    }
+    let sum = |values: Vec<Tensor<1>>| Tensor::cat(values, 0).sum();
+    let error = (sum(errors) / sum(norms).clamp_min(f32::MIN_POSITIVE)).sqrt();
+    let error = error.try_into_vec_as::<f32>().map_err(Error::device)?;
+    let error = error.first().copied().unwrap_or(0.0);
+    Ok((Fp8Tensor::concat(parts)?, error))
 }

@@ -22,6 +22,7 @@ pub use attention::AttentionExperts;
 pub use convolutional::ConvolutionalExperts;
 pub use feed_forward::FeedForwardExperts;
 pub use fp8::Fp8Experts;
+pub(super) use fp8::check_activations;
 pub use fp8_feed_forward::Fp8FeedForwardExperts;
 pub use parameter_efficient::{Adaptation, AdapterWeights, LoraWeights, ParameterEfficientExperts};
 
@@ -154,6 +155,10 @@ impl ExpertKind {
 
 /// The experts of a layer.
 #[derive(Module, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "handles of tensors that are far larger; a box would be in the way of every pattern"
+)]
 pub enum Experts {
     /// Two or three products.
     FeedForward(FeedForwardExperts),

@@ -100,14 +100,15 @@ impl<'a> Experts<'a> {
                 row.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
             }
         }
-        let Some(activation) = p.activation else {
-            return y;
+        let activated = |y| match p.activation {
+            Some(activation) => apply(activation, y),
+            None => y,
         };
         let y = float_tensor(y, &[x.len() / p.k, columns]);
         if !p.gated {
-            return floats(apply(activation, y));
+            return floats(activated(y));
         }
-        let gate = apply(activation, columns_of(y.clone(), 0, p.n));
+        let gate = activated(columns_of(y.clone(), 0, p.n));
         floats(Flex::float_mul(gate, columns_of(y, p.n, columns)))
     }
 }
