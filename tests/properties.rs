@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{FloatDType, Tensor, TensorData};
 use moebius::Device;
-use moebius::fp8::{Fp8Format, Overflow, decode, encode};
+use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Overflow, Quantizer, decode, encode};
 use moebius::moe::{RouteConfig, Score, route};
 use moebius_shaders::fp8::{decode_host, encode_host};
-use moebius_shaders::permute::{self, Capacity, Problem, SortBuffers, capacity};
+use moebius_shaders::permute::{self, Capacity, Problem, SortBuffers, TILE_WORDS, capacity};
 use moebius_shaders::routing;
 use moebius_tests::target::{download_u32, poisoned, upload_f32, upload_u32};
 use moebius_tests::tolerance::relative_error;
@@ -31,6 +31,23 @@ fn slots() -> impl Strategy<Value = (usize, Vec<u32>, Vec<f32>)> {
         let weights = prop::collection::vec((0u8..16).prop_map(|i| f32::from(i) / 16.0), slots);
         (Just(experts), keys, weights)
     })
+}
+
+/// A stack of matrices of values whose magnitudes differ by powers of two, and a granularity.
+fn stacks() -> impl Strategy<Value = ([usize; 3], Vec<f32>, Granularity)> {
+    let granularity = prop_oneof![
+        Just(Granularity::Tensor),
+        Just(Granularity::Row),
+        Just(Granularity::Mx),
+        (1usize..9, 1usize..70).prop_map(|(rows, columns)| Granularity::Block { rows, columns }),
+    ];
+    let value = (-1.0f32..1.0, -20i32..20).prop_map(|(unit, power)| unit * 2f32.powi(power));
+    ([1usize..4, 1usize..12, 1usize..150], granularity).prop_flat_map(
+        move |(shape, granularity)| {
+            let values = prop::collection::vec(value.clone(), shape.iter().product::<usize>());
+            (Just(shape), values, Just(granularity))
+        },
+    )
 }
 
 proptest! {
@@ -73,7 +90,7 @@ proptest! {
             dropped: poisoned(&client, 1),
             order: poisoned(&client, keys.len()),
             positions: poisoned(&client, keys.len()),
-            tiles: poisoned(&client, 2 * problem.max_tiles()),
+            tiles: poisoned(&client, TILE_WORDS * problem.max_tiles()),
         };
         permute::launch(&client, &permute::plan(problem, &opened.capability).unwrap(), &buffers);
         let want = permute::reference(&keys, experts);
@@ -94,6 +111,31 @@ proptest! {
         capacity::launch(&client, &capacity::plan(problem, &opened.capability).unwrap(), rule);
         let want = capacity::reference(&keys, &weights, &limits);
         prop_assert_eq!(download_u32(&client, kept, keys.len()), want);
+    }
+
+    #[test]
+    fn values_come_back_close_and_codes_unchanged((shape, x, granularity) in stacks(), e5m2: bool) {
+        let device = moebius::open(&Device::Cpu).unwrap();
+        // Half a unit in the last place, and half of the smallest subnormal.
+        let (format, relative, least) = if e5m2 {
+            (Fp8Format::E5M2, 1.0 / 8.0, 2f32.powi(-17))
+        } else {
+            (Fp8Format::E4M3, 1.0 / 16.0, 2f32.powi(-10))
+        };
+        let quantizer = Quantizer::new(format, granularity);
+        let source = Tensor::<3>::from_data(TensorData::new(x.clone(), shape), &device);
+        let packed = Fp8Tensor::quantize(source, &quantizer).unwrap();
+        let values = packed.dequantize(FloatDType::F32).unwrap();
+        let y: Vec<f32> = values.clone().try_into_vec_as().unwrap();
+        // No scale is larger than the largest magnitude of all makes it, rounded up to a power of two.
+        let amax = x.iter().fold(0.0f32, |amax, x| amax.max(x.abs()));
+        let scale = if amax == 0.0 { 1.0 } else { 2.0 * amax / format.max() };
+        for (x, y) in x.iter().zip(y) {
+            let most = (x.abs() * relative).max(scale * least) * 1.001;
+            prop_assert!((x - y).abs() <= most, "{x:e} became {y:e}, by more than {most:e}");
+        }
+        let again = Fp8Tensor::quantize_by(values, packed.scales().clone(), &quantizer).unwrap();
+        prop_assert_eq!(again.to_codes().unwrap(), packed.to_codes().unwrap());
     }
 
     #[test]

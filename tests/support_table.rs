@@ -56,7 +56,7 @@ fn if_available(entry: &KernelEntry, targets: &[Target], found: Cell) -> Cell {
 /// Conformance runs on CubeCL's CPU runtime, which has fewer units than the workgroup variants need.
 fn cpu(entry: &KernelEntry) -> Cell {
     match entry.variant {
-        "unit" | "gemv" | "tensor_core" => Cell::NotAvailable,
+        "unit" | "gemv" | "tensor_core" | "mma" => Cell::NotAvailable,
         _ => Cell::Runs,
     }
 }
@@ -78,7 +78,7 @@ fn vulkan(entry: &KernelEntry) -> Cell {
 /// What a target's compiler takes; a variant that has run on no machine at all stays unproven.
 fn compiles(entry: &KernelEntry) -> Cell {
     match entry.variant {
-        "tensor_core" => Cell::Unproven,
+        "tensor_core" | "mma" => Cell::Unproven,
         _ => Cell::Compiles,
     }
 }
@@ -102,7 +102,7 @@ fn metal(entry: &KernelEntry) -> Cell {
 /// Conformance runs the portable bodies: those of the casts, of routing, and one of all the rest.
 fn flex(entry: &KernelEntry) -> Cell {
     match entry.family {
-        "grouped_gemm" | "weight_gradient" => Cell::NotAvailable,
+        "grouped_gemm" | "fp8_gemm" | "weight_gradient" => Cell::NotAvailable,
         _ => Cell::Runs,
     }
 }
@@ -168,14 +168,15 @@ fn rows(entries: &[KernelEntry]) -> Vec<Row> {
 
 fn table() -> String {
     let mut rows = rows(&entries());
-    rows.push(Row {
-        kernel: "grouped gemm · portable".to_owned(),
+    let portable = |kernel: &str| Row {
+        kernel: format!("{kernel} · portable"),
         elements: Element::ALL.map(|element| element.to_string()).into(),
         cells: COLUMNS.map(|(name, _)| match name {
             "flex" => Cell::Runs,
             _ => Cell::NotAvailable,
         }),
-    });
+    };
+    rows.extend(["grouped gemm", "fp8 gemm"].map(portable));
     let names = COLUMNS.map(|(name, _)| name).join(" | ");
     let lines = "---|".repeat(COLUMNS.len());
     let body: String = rows.iter().map(Row::text).collect();
@@ -232,11 +233,12 @@ fn the_table_tells_kernels_apart() {
         let found = rows.iter().any(|row| row.cells.contains(&cell));
         assert!(found, "no cell says `{}`", cell.text());
     }
-    let tensor_core = rows
-        .iter()
-        .filter(|row| row.kernel.ends_with("tensor core"));
+    let unproven = rows.iter().filter(|row| {
+        let kernel = &row.kernel;
+        kernel.ends_with("tensor core") || kernel.ends_with("mma")
+    });
     assert!(
-        tensor_core
+        unproven
             .flat_map(|row| row.cells)
             .all(|cell| matches!(cell, Cell::Unproven | Cell::NotAvailable))
     );

@@ -5,11 +5,13 @@
 use burn::module::Param;
 use burn::optim::GradientsParams;
 use burn::tensor::{Int, Tensor};
-use moebius::fp8::{Fp8Format, Overflow, decode, encode};
+use moebius::fp8::{
+    Fp8Format, Fp8Linear, Fp8Tensor, Granularity, Overflow, Quantizer, decode, encode,
+};
 use moebius::moe::switching::HostLayer;
 use moebius::moe::{
     Activation, Capacity, ExpertChoiceConfig, ExpertKind, Experts, LoadStatistics, MoeConfig,
-    MoeWeights, RouteConfig, RouterConfig, SharedExpertConfig, route,
+    MoeWeights, RouteConfig, RouterConfig, SharedExpertConfig, SharedWeights, route,
 };
 use moebius::{Device, ErrorKind};
 
@@ -60,6 +62,19 @@ fn fp8_packs_four_codes_to_a_word() {
         assert_eq!(integers(words.clone()), [0x7E7E_C038, 0x30]);
         let back = decode(words, 5, Fp8Format::E4M3).unwrap();
         assert_eq!(floats(back), [1.0, -2.0, 448.0, 448.0, 0.5]);
+    }
+}
+
+#[test]
+fn a_linear_layer_keeps_codes_and_scales() {
+    for device in devices() {
+        // Twos and halves are powers of two, which FP8 has.
+        let w = Tensor::<2>::from_floats([[2.0, 0.5], [-0.5, 0.0]], &device);
+        let quantizer = Quantizer::new(Fp8Format::E4M3, Granularity::Mx);
+        let weight = Fp8Tensor::quantize(w, &quantizer).unwrap();
+        let layer = Fp8Linear::new(weight, None).unwrap();
+        let x = Tensor::<2>::from_floats([[3.0, 10.0], [0.0, 1.0]], &device);
+        assert_eq!(floats(layer.forward(x).unwrap()), [11.0, -1.5, 0.5, 0.0]);
     }
 }
 
@@ -198,8 +213,11 @@ fn a_shared_expert_sees_every_token() {
         let mut layer = config.with_weights(two_experts(&device)).unwrap();
         let shared = layer.shared.as_mut().unwrap();
         // 100 times the first element, in both.
-        shared.experts.w_in = Param::from_data([[[1.0, 0.0]]], &device);
-        shared.experts.w_out = Param::from_data([[[100.0], [100.0]]], &device);
+        let SharedWeights::Float(experts) = &mut shared.experts else {
+            panic!("a layer is made with weights in floating point");
+        };
+        experts.w_in = Param::from_data([[[1.0, 0.0]]], &device);
+        experts.w_out = Param::from_data([[[100.0], [100.0]]], &device);
         let x = Tensor::<2>::from_floats([[3.0, 1.0], [1.0, 4.0]], &device);
         let y = floats(layer.forward(x).unwrap().y);
         assert_eq!(y, [306.0, 302.0, 99.0, 96.0]);

@@ -3,27 +3,11 @@
 
 use burn::tensor::DType;
 use moebius::moe::Keep;
+use moebius_benches::devices;
 use moebius_benches::moe::{MoeBench, backward, fine, run};
-use moebius_device::{Device, discover};
 
 fn main() {
-    let names: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|name| name != "--bench")
-        .collect();
-    let devices: Vec<Device> = if names.is_empty() {
-        discover()
-            .into_iter()
-            .filter(|found| found.status.is_ok())
-            .map(|found| found.device)
-            .collect()
-    } else {
-        names
-            .iter()
-            .filter_map(|name| name.parse().map_err(|error| eprintln!("{error}")).ok())
-            .collect()
-    };
-    for device in devices {
+    for device in devices::asked_for() {
         for hidden in [512, 1024] {
             let bench = MoeBench {
                 hidden,

@@ -204,10 +204,13 @@ fn product(
     let len = problem.row_bound * problem.n;
     let operands = grouped_gemm::Operands {
         x: client.create_from_slice(f32::as_bytes(x)),
-        order: sorted.order,
-        offsets: sorted.offsets,
-        tiles: sorted.tiles,
+        segments: Some(grouped_gemm::Segments {
+            order: sorted.order,
+            offsets: sorted.offsets,
+            tiles: sorted.tiles,
+        }),
         weights: client.create_from_slice(f32::as_bytes(&batch.weights)),
+        scales: None,
         bias: None,
         out: client.empty(len * 4),
     };

@@ -1,7 +1,9 @@
 //! Benchmarks: verify against the oracle, warm up, wait for the device, take the median.
 
 mod ceiling;
+pub mod devices;
 pub mod gradient;
+pub mod linear;
 pub mod moe;
 pub mod naive;
 mod oracle;

@@ -8,7 +8,7 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 use moebius_device::{Capability, Device};
 use moebius_shaders::grouped_gemm::{
-    self, Activation, Choice, Operands, Problem, Variant, reference,
+    self, Activation, Choice, Operands, Problem, Segments, Variant, reference,
 };
 use moebius_shaders::moe::PlanError;
 use moebius_shaders::permute;
@@ -65,10 +65,13 @@ impl Product {
         permute::launch(client, &permute::plan(sort, device)?, &buffers);
         Ok(Operands {
             x: client.create_from_slice(f32::as_bytes(&self.x)),
-            order: buffers.order,
-            offsets: buffers.offsets,
-            tiles: buffers.tiles,
+            segments: Some(Segments {
+                order: buffers.order,
+                offsets: buffers.offsets,
+                tiles: buffers.tiles,
+            }),
             weights: client.create_from_slice(f32::as_bytes(&self.weights)),
+            scales: None,
             bias: None,
             out: client.empty(p.slots * p.n * 4),
         })

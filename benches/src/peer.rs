@@ -1,12 +1,14 @@
-//! PyTorch's per-expert loop, run beside our own measurement by the Python on the path.
+//! PyTorch, run beside our own measurement by the Python on the path.
 
+use crate::linear::LinearBench;
 use crate::moe::MoeBench;
 use burn::tensor::DType;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-const SCRIPT: &str = include_str!("../peers/torch_moe.py");
+const MOE: &str = include_str!("../peers/torch_moe.py");
+const LINEAR: &str = include_str!("../peers/torch_linear.py");
 
 /// A peer's result in the same run.
 #[derive(Clone, Debug, Serialize)]
@@ -55,10 +57,20 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
+    /// Name and version.
+    pub(crate) fn name(&self) -> String {
+        format!("PyTorch {}", self.version)
+    }
+
+    /// Median seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.median_ms / 1e3
+    }
+
     /// The peer's result beside our FLOP/s.
     pub(crate) fn compared_with(self, our_rate: f64) -> Peer {
         Peer {
-            name: format!("PyTorch {}", self.version),
+            name: self.name(),
             median_ms: self.median_ms,
             gflops: self.gflops,
             ratio: our_rate / 1e9 / self.gflops,
@@ -66,20 +78,42 @@ impl Figures {
     }
 }
 
-/// Runs the same layer in PyTorch on the CPU.
-pub(crate) fn torch(bench: &MoeBench, pass: Pass) -> Result<Figures, PeerError> {
+/// Runs the same layer in PyTorch on the CPU, as a loop over experts.
+pub(crate) fn torch_moe(bench: &MoeBench, pass: Pass) -> Result<Figures, PeerError> {
     let dtype = match bench.dtype {
         DType::F16 => "float16",
         DType::BF16 => "bfloat16",
         _ => "float32",
     };
-    let sizes = [
-        bench.hidden,
-        bench.inter,
-        bench.experts,
-        bench.top_k,
-        bench.batch.saturating_mul(bench.seq),
-    ];
+    let tokens = bench.batch.saturating_mul(bench.seq);
+    let MoeBench {
+        hidden,
+        inter,
+        experts,
+        top_k,
+        ..
+    } = *bench;
+    let mut args = texts(&[hidden, inter, experts, top_k, tokens]);
+    let gated = if bench.gated { "gated" } else { "plain" };
+    let pass = match pass {
+        Pass::Forward => "forward",
+        Pass::Backward => "backward",
+    };
+    args.extend([dtype, gated, pass].map(str::to_string));
+    run(MOE, &args)
+}
+
+/// Runs the same product in PyTorch on the CPU, in f32 whatever ours is in.
+pub(crate) fn torch_linear(bench: &LinearBench) -> Result<Figures, PeerError> {
+    run(LINEAR, &texts(&[bench.m, bench.n, bench.k]))
+}
+
+fn texts(sizes: &[usize]) -> Vec<String> {
+    sizes.iter().map(usize::to_string).collect()
+}
+
+/// Runs a script that ends with a line of [`Figures`].
+fn run(script: &str, args: &[String]) -> Result<Figures, PeerError> {
     let python = "python3";
     let failed = |error: std::io::Error| PeerError::NoPython {
         python,
@@ -87,12 +121,7 @@ pub(crate) fn torch(bench: &MoeBench, pass: Pass) -> Result<Figures, PeerError> 
     };
     let mut child = Command::new(python)
         .arg("-")
-        .args(sizes.map(|size| size.to_string()))
-        .args([dtype, if bench.gated { "gated" } else { "plain" }])
-        .arg(match pass {
-            Pass::Forward => "forward",
-            Pass::Backward => "backward",
-        })
+        .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -100,7 +129,7 @@ pub(crate) fn torch(bench: &MoeBench, pass: Pass) -> Result<Figures, PeerError> 
         .map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
         // A failed write shows as a failed script below.
-        let _ = stdin.write_all(SCRIPT.as_bytes());
+        let _ = stdin.write_all(script.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed)?;
     let last_line = |bytes: &[u8]| {

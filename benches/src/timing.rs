@@ -22,8 +22,8 @@ pub fn median(mut run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, Be
 /// # Errors
 /// The first error of `run`.
 pub fn fastest(mut run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, BenchError> {
-    let [seconds] = samples([&mut run])?;
-    Ok(seconds.into_iter().fold(f64::INFINITY, f64::min))
+    let seconds = samples(&mut [&mut run])?;
+    Ok(seconds.into_iter().flatten().fold(f64::INFINITY, f64::min))
 }
 
 /// Something to time.
@@ -33,26 +33,40 @@ pub type Run<'a> = &'a mut dyn FnMut() -> Result<(), BenchError>;
 ///
 /// # Errors
 /// The first error of a run.
-pub fn medians<const N: usize>(runs: [Run; N]) -> Result<[f64; N], BenchError> {
-    Ok(samples(runs)?.map(|mut seconds| middle(&mut seconds)))
+pub fn medians<const N: usize>(mut runs: [Run; N]) -> Result<[f64; N], BenchError> {
+    let mut medians = [0.0; N];
+    let seconds = samples(&mut runs)?;
+    for (median, mut seconds) in medians.iter_mut().zip(seconds) {
+        *median = middle(&mut seconds);
+    }
+    Ok(medians)
+}
+
+/// [`medians`] of as many as there are.
+///
+/// # Errors
+/// The first error of a run.
+pub fn medians_of(runs: &mut [Run]) -> Result<Vec<f64>, BenchError> {
+    let seconds = samples(runs)?.into_iter();
+    Ok(seconds.map(|mut seconds| middle(&mut seconds)).collect())
 }
 
 /// The seconds of every repetition of every run.
-fn samples<const N: usize>(mut runs: [Run; N]) -> Result<[Vec<f64>; N], BenchError> {
-    for run in &mut runs {
+fn samples(runs: &mut [Run]) -> Result<Vec<Vec<f64>>, BenchError> {
+    for run in &mut *runs {
         run()?;
     }
     let begin = Instant::now();
-    let mut seconds = [const { Vec::new() }; N];
-    let budget = BUDGET * N as u32;
-    while seconds[0].len() < *REPEATS.start()
-        || (seconds[0].len() < *REPEATS.end() && begin.elapsed() < budget)
-    {
+    let mut seconds = vec![Vec::new(); runs.len()];
+    let budget = BUDGET * runs.len() as u32;
+    let mut turns = 0;
+    while turns < *REPEATS.start() || (turns < *REPEATS.end() && begin.elapsed() < budget) {
         for (run, seconds) in runs.iter_mut().zip(&mut seconds) {
             let start = Instant::now();
             run()?;
             seconds.push(start.elapsed().as_secs_f64());
         }
+        turns += 1;
     }
     Ok(seconds)
 }
@@ -91,5 +105,6 @@ mod tests {
         };
         assert!(medians([&mut first, &mut second]).is_err());
         assert_eq!(*order.borrow(), "ababab");
+        assert!(medians_of(&mut []).is_ok_and(|medians| medians.is_empty()));
     }
 }

@@ -199,7 +199,10 @@ pub(crate) fn encode_bits(
     sign | select(magnitude > 0x7F80_0000, nan, code)
 }
 
-/// The bits of the f32 with this code (0 to 255), as [`decode_host`].
+/// The bits of the f32 with this code (0 to 255): the value of [`decode_host`], or some NaN.
+///
+/// A subnormal code is a normal number of the smallest exponent, less its implicit bit, so nothing
+/// is converted and no f32 is subnormal; the other exponents move by adding to the bits.
 #[cube]
 pub(crate) fn decode_bits(code: u32, #[comptime] format: Fp8Format) -> u32 {
     let mantissa = comptime!(format.mantissa_bits());
@@ -208,19 +211,21 @@ pub(crate) fn decode_bits(code: u32, #[comptime] format: Fp8Format) -> u32 {
     let magnitude = code & 0x7F;
     let shift = comptime!(23 - mantissa);
     let rebias = comptime!((127 - bias) << 23);
-    let step = comptime!(subnormal_step(format));
+    let above = comptime!((128 - bias) << 23);
+    let implicit = comptime!(f32::from_bits((128 - bias) << 23));
     let first_normal = comptime!(1u32 << mantissa);
-    let nan = comptime!(first_nan(format));
 
     let normal = (magnitude << shift) + rebias;
-    let subnormal = u32::reinterpret(f32::cast_from(magnitude) * step);
+    let subnormal = u32::reinterpret(f32::reinterpret((magnitude << shift) + above) - implicit);
     let finite = select(magnitude < first_normal, subnormal, normal);
-    let special = if comptime!(format == Fp8Format::E5M2) {
-        select(magnitude >= 0x7C, 0x7F80_0000u32, finite)
+    let bits = if comptime!(format == Fp8Format::E5M2) {
+        // Exponent 31 moves to 255: infinity and NaN stay what they are.
+        let special = (magnitude << shift) + comptime!(2 * ((127 - bias) << 23));
+        select(magnitude >= 0x7C, special, finite)
     } else {
-        finite
+        select(magnitude >= 0x7F, 0x7FC0_0000u32, finite)
     };
-    sign | select(magnitude >= nan, 0x7FC0_0000u32, special)
+    sign | bits
 }
 
 /// words\[i\] = codes of x\[4i .. 4i+4\], zero codes past the end; x comes as the bits of its f32.

@@ -13,6 +13,7 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "rows::",
         "neighbours::",
         "grouped_gemm::",
+        "fp8_gemm::",
         "weight_gradient::",
         "expert_activation::",
         "segment_attention::",
@@ -27,9 +28,16 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "moe_layer::warm_forward_allocates_nothing",
         "moe_layer::launches_are_fixed",
         "switching::device_memory",
+        "fp8_models::device_memory",
+        "quantize::overwrites_its_outputs",
     ];
     if capability.runtime == Runtime::Flex && (kernels_only || memory.contains(&case)) {
         return Some("Flex runs the portable body: it has no kernels and no device allocator");
+    }
+    let fp8_instructions = capability.runtime == Runtime::Cuda && capability.fp8_mma;
+    let needs_them = case.starts_with("fp8_mma::") || case == "fp8_linear::unproven_instructions";
+    if needs_them && !fp8_instructions {
+        return Some("only CubeCL's CUDA C++ compiler has FP8 instructions, from sm_89 on");
     }
     if case.ends_with("::webgpu_default_limits") && capability.runtime == Runtime::Cpu {
         return Some("the CPU runtime is no GPU");

@@ -7,24 +7,29 @@ use cubecl::server::Handle;
 use half::{bf16, f16};
 use moebius_device::{Capability, profiles};
 use moebius_shaders::grouped_gemm::{
-    self, Activation, Choice, Operands, Problem, Source, Variant, WeightLayout, reference,
+    self, Activation, Choice, Operands, Plan, Problem, Segments, Source, Variant, WeightLayout,
+    reference,
 };
+use moebius_shaders::permute::TILE_WORDS;
 use moebius_shaders::{Element, permute};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_f32, nans, poisoned, upload_f32, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
 /// One product with its data, rounded to the element type.
-struct Product {
-    problem: Problem,
+pub(crate) struct Product {
+    pub(crate) problem: Problem,
     sorted: permute::Sorted,
-    x: Vec<f32>,
-    weights: Vec<f32>,
+    pub(crate) x: Vec<f32>,
+    /// Those that the codes decode to, if there are any.
+    pub(crate) weights: Vec<f32>,
+    /// Panels and scales.
+    pub(crate) codes: Option<[Vec<u32>; 2]>,
     bias: Option<Vec<f32>>,
 }
 
 impl Product {
-    fn new(problem: Problem, keys: &[u32]) -> Self {
+    pub(crate) fn new(problem: Problem, keys: &[u32]) -> Self {
         let mut rng = Rng::new((problem.n * 31 + problem.k) as u64);
         let round = |values: Vec<f32>| -> Vec<f32> {
             values
@@ -38,6 +43,7 @@ impl Product {
             sorted: permute::reference(keys, problem.experts),
             x: round(rng.vec(problem.input_rows() * problem.k, 1.0)),
             weights: round(rng.vec(problem.experts * columns * problem.k, bound)),
+            codes: None,
             bias: problem
                 .bias
                 .then(|| round(rng.vec(problem.experts * columns, 0.5))),
@@ -46,7 +52,7 @@ impl Product {
     }
 
     /// Random experts for every slot.
-    fn random(problem: Problem) -> Self {
+    pub(crate) fn random(problem: Problem) -> Self {
         let mut rng = Rng::new(problem.slots as u64);
         let keys: Vec<u32> = (0..problem.slots)
             .map(|_| rng.below(problem.experts) as u32)
@@ -55,7 +61,7 @@ impl Product {
     }
 
     /// Runs `variant`; rows no slot is sorted to come back as NaN and are set to 0 for comparison.
-    fn run(
+    pub(crate) fn run(
         &self,
         client: &Client,
         device: &Capability,
@@ -67,26 +73,19 @@ impl Product {
         };
         let plan = grouped_gemm::plan(self.problem, device, choice).map_err(|e| e.to_string())?;
         let p = &self.problem;
-        let sort = permute::Problem::new(p.slots, p.experts, plan.tile_rows()).unwrap();
-        let keys = self.keys();
-        let buffers = permute::SortBuffers {
-            keys: upload_u32(client, &keys),
-            counts: poisoned(client, sort.counts()),
-            offsets: poisoned(client, p.experts + 1),
-            dropped: poisoned(client, 1),
-            order: poisoned(client, p.slots),
-            positions: poisoned(client, p.slots),
-            tiles: poisoned(client, 2 * sort.max_tiles()),
-        };
-        permute::launch(client, &permute::plan(sort, device).unwrap(), &buffers);
         let len = p.row_bound * p.n;
         let out = upload(client, &vec![f32::NAN; len], p.element);
+        let [weights, scales] = match &self.codes {
+            Some(codes) => codes
+                .each_ref()
+                .map(|words| Some(upload_u32(client, words))),
+            None => [Some(upload(client, &self.weights, p.element)), None],
+        };
         let operands = Operands {
             x: upload(client, &self.x, p.element),
-            order: buffers.order,
-            offsets: buffers.offsets,
-            tiles: buffers.tiles,
-            weights: upload(client, &self.weights, p.element),
+            segments: self.segments(client, device, &plan),
+            weights: weights.unwrap(),
+            scales,
             bias: self
                 .bias
                 .as_ref()
@@ -107,6 +106,31 @@ impl Product {
         Ok(got)
     }
 
+    /// The sort of the slots, run on the device; none for a dense product.
+    fn segments(&self, client: &Client, device: &Capability, plan: &Plan) -> Option<Segments> {
+        let p = &self.problem;
+        if p.dense {
+            return None;
+        }
+        let sort = permute::Problem::new(p.slots, p.experts, plan.tile_rows()).unwrap();
+        let keys = self.keys();
+        let buffers = permute::SortBuffers {
+            keys: upload_u32(client, &keys),
+            counts: poisoned(client, sort.counts()),
+            offsets: poisoned(client, p.experts + 1),
+            dropped: poisoned(client, 1),
+            order: poisoned(client, p.slots),
+            positions: poisoned(client, p.slots),
+            tiles: poisoned(client, TILE_WORDS * sort.max_tiles()),
+        };
+        permute::launch(client, &permute::plan(sort, device).unwrap(), &buffers);
+        Some(Segments {
+            order: buffers.order,
+            offsets: buffers.offsets,
+            tiles: buffers.tiles,
+        })
+    }
+
     fn keys(&self) -> Vec<u32> {
         let mut keys = vec![self.problem.experts as u32; self.problem.slots];
         for e in 0..self.problem.experts {
@@ -119,7 +143,7 @@ impl Product {
     }
 
     /// Runs every variant for this sort of device and compares.
-    fn check(&self, target: &Target) -> Outcome {
+    pub(crate) fn check(&self, target: &Target) -> Outcome {
         let Some(client) = target.client() else {
             return Outcome::Unsupported("no kernels".into());
         };
@@ -145,7 +169,7 @@ impl Product {
 }
 
 /// The variants of the forward product that this sort of device runs.
-fn variants(target: &Target) -> &'static [Variant] {
+pub(crate) fn variants(target: &Target) -> &'static [Variant] {
     match target.capability().cpu_cores {
         Some(_) => &[Variant::Cpu, Variant::Naive],
         None => &[Variant::Unit, Variant::Gemv, Variant::Naive],

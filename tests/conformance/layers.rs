@@ -7,7 +7,7 @@ use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
 use moebius::moe::{
     Activation, Capacity, CapacityFactors, ExpertScheduler, FactorsConfig, FeedForwardBlock,
     Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, Router, RouterConfig,
-    SharedExpertConfig, SwitchConfig, TopKConfig,
+    SharedExpertConfig, SharedWeights, SwitchConfig, TopKConfig,
 };
 use moebius::{Error, ErrorKind};
 use moebius_tests::data::Rng;
@@ -277,16 +277,19 @@ pub(crate) fn shared_expert(target: &Target) -> Outcome {
         let shared = SharedExpertConfig::new(20).with_sigmoid_gate(gate);
         let (layer, part) = shared_part(target, config.with_shared(Some(shared)));
         let weights = layer.shared.unwrap();
+        let SharedWeights::Float(experts) = &weights.experts else {
+            panic!("a layer is made with weights in floating point");
+        };
         let x = batch(&target.burn(), [33, 16], 1.0);
         let linear = |x: Tensor<2>, w: &Param<Tensor<3>>, b: &Option<Param<Tensor<2>>>| {
             let w = on_host(w.val()).squeeze_dim::<2>(0).transpose();
             x.matmul(w) + on_host(b.as_ref().unwrap().val())
         };
         let x = on_host(x);
-        let first = linear(x.clone(), &weights.experts.w_in, &weights.experts.b_in);
+        let first = linear(x.clone(), &experts.w_in, &experts.b_in);
         let silu = burn::tensor::activation::silu(first.clone().narrow(1, 0, 20));
         let hidden = silu * first.narrow(1, 20, 20);
-        let mut want = linear(hidden, &weights.experts.w_out, &weights.experts.b_out);
+        let mut want = linear(hidden, &experts.w_out, &experts.b_out);
         if let Some(g) = &weights.gate {
             want = want * burn::tensor::activation::sigmoid(x.matmul(on_host(g.val()).transpose()));
         }

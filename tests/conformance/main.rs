@@ -17,16 +17,25 @@ mod expert_activation;
 mod expert_load;
 mod experts;
 mod fp8;
+mod fp8_experts;
+mod fp8_gemm;
+mod fp8_linear;
+mod fp8_mma;
+mod fp8_models;
+mod fp8_tensor;
+mod fp8_training;
 mod gradients;
 mod grouped_gemm;
 mod hash_routing;
 mod layers;
+mod loss_scaling;
 mod losses;
 mod model_scale;
 mod moe_layer;
 mod moe_training;
 mod neighbours;
 mod permute;
+mod quantize;
 mod router_backward;
 mod routers;
 mod routing;
@@ -84,6 +93,8 @@ const CASES: &[(&str, Case)] = cases! {
     grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound,
         in_out_weights, uneven_experts, variants_agree_bit_for_bit, weights_in_slabs,
         webgpu_default_limits, f16, bf16;
+    fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16;
+    fp8_mma: values, experts, small_integers_are_exact, every_code;
     weight_gradient: tile_edges, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,
         f16, bf16;
@@ -113,6 +124,21 @@ const CASES: &[(&str, Case)] = cases! {
         nothing_available, statistics;
     switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches, f16,
         bf16, device_memory, refuses_wrong_input;
+    quantize: sizes, modes, large, extreme_blocks, every_f16_value, every_bf16_value,
+        largest_magnitude, repeats_bit_for_bit, overwrites_its_outputs, f16, bf16;
+    fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
+        refuses_wrong_parts, concatenates, keeps_more_than_it_decodes;
+    fp8_training: current_scaling, delayed_scaling, gradients_pass_where_values_saturate,
+        several_uses_in_a_step, overflows_reach_loss_scaling, records_continue_bit_for_bit,
+        ranks_inference_and_empty_batches, from_and_into_linear, bf16, refuses_wrong_input;
+    loss_scaling: halves_and_doubles, grows_once_an_interval, fixed_and_off, refuses_wrong_numbers;
+    fp8_experts: values_and_gradients, rows_without_expert_do_not_count, learns_as_without_fp8,
+        records_continue_bit_for_bit, refuses_wrong_input;
+    fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, unproven_instructions,
+        static_activations, delayed_activations, f16, bf16, records, refuses_wrong_input,
+        checkpoints;
+    fp8_models: experts, experts_independent_of_the_batch, experts_with_rounded_activations,
+        conversion, engine, copies_calibrate_apart, skips_and_refusals, device_memory;
 };
 
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {

@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use cubecl::client::Client;
-use moebius_shaders::permute::{self, Problem, SortBuffers};
+use moebius_shaders::permute::{self, Problem, SortBuffers, TILE_WORDS};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_u32, poisoned, upload_u32};
 
@@ -27,7 +27,7 @@ pub(crate) fn sort(target: &Target, client: &Client, keys: &[u32], problem: Prob
         dropped: poisoned(client, 1),
         order: poisoned(client, problem.slots()),
         positions: poisoned(client, problem.slots()),
-        tiles: poisoned(client, 2 * problem.max_tiles()),
+        tiles: poisoned(client, TILE_WORDS * problem.max_tiles()),
     };
     permute::launch(client, &plan, &buffers);
     Sorted {
@@ -35,7 +35,11 @@ pub(crate) fn sort(target: &Target, client: &Client, keys: &[u32], problem: Prob
         positions: download_u32(client, buffers.positions.clone(), problem.slots()),
         offsets: download_u32(client, buffers.offsets.clone(), problem.experts() + 1),
         dropped: download_u32(client, buffers.dropped.clone(), 1)[0],
-        tiles: download_u32(client, buffers.tiles.clone(), 2 * problem.max_tiles()),
+        tiles: download_u32(
+            client,
+            buffers.tiles.clone(),
+            TILE_WORDS * problem.max_tiles(),
+        ),
         buffers,
     }
 }
@@ -83,16 +87,17 @@ pub(crate) fn slots_without_expert(target: &Target) -> Outcome {
 /// Every row of every segment lies in exactly one tile of its expert.
 fn check_tiles(keys: &[u32], problem: Problem, rows: usize, got: &Sorted) {
     let experts = problem.experts() as u32;
-    assert_eq!(got.tiles.len(), 2 * problem.max_tiles());
+    assert_eq!(got.tiles.len(), TILE_WORDS * problem.max_tiles());
     let mut owner = vec![experts; keys.len()];
     let mut order = Vec::new();
-    for tile in got.tiles.chunks(2) {
+    for tile in got.tiles.chunks(TILE_WORDS) {
         order.push((tile[0], tile[1]));
         if tile[0] == experts {
-            assert_eq!(tile[1], 0, "a tile of no expert");
+            assert_eq!(tile[1..], [0, 0], "a tile of no expert");
             continue;
         }
         let end = got.offsets[tile[0] as usize + 1].min(tile[1] + rows as u32);
+        assert_eq!(tile[2], end, "the end of a tile");
         assert!(
             tile[1] >= got.offsets[tile[0] as usize] && tile[1] < end,
             "empty tile"
@@ -150,7 +155,7 @@ pub(crate) fn row_bound(target: &Target) -> Outcome {
     let few = all.with_row_bound(8).unwrap();
     let plan = permute::plan(few, target.capability()).unwrap();
     permute::launch(&client, &plan, &whole.buffers);
-    let written = 2 * few.max_tiles();
+    let written = TILE_WORDS * few.max_tiles();
     let got = download_u32(&client, whole.buffers.tiles, whole.tiles.len());
     assert_eq!(got[..written], whole.tiles[..written]);
     // What the list of all slots holds there is unharmed.

@@ -8,6 +8,8 @@ use moebius_shaders::emit::{KernelEntry, Target};
 pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> {
     match (entry.variant, entry.element, target) {
         ("cpu", ..) => Some("the CPU runtime compiles it when it runs"),
+        ("mma", _, Target::CudaCpp) => None,
+        ("mma", ..) => Some("only CubeCL's CUDA C++ compiler has FP8 instructions of 16 x 8 x 32"),
         ("tensor_core", _, Target::Wgsl) => Some("WGSL has no matrix instructions"),
         ("tensor_core", _, Target::SpirV) => Some("no extension is assumed"),
         ("tensor_core", _, Target::Msl) => Some("Metal multiplies 8 x 8 x 8"),

@@ -12,8 +12,17 @@ const ARCHITECTURES: [u32; 3] = [80, 89, 90];
 pub(crate) fn compile(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
     let source = String::from_utf8_lossy(&artifact.bytes);
     for architecture in ARCHITECTURES {
-        nvrtc::compile(&source, &entry.name, architecture)
-            .map_err(|log| format!("sm_{architecture}: {log}"))?;
+        let compiled = nvrtc::compile(&source, &entry.name, architecture);
+        match (compiled, architecture >= entry.sm) {
+            (Ok(()), true) | (Err(_), false) => {}
+            (Err(log), true) => return Err(format!("sm_{architecture}: {log}")),
+            (Ok(()), false) => {
+                return Err(format!(
+                    "for sm_{} only, but sm_{architecture} takes it",
+                    entry.sm
+                ));
+            }
+        }
     }
     Ok(())
 }

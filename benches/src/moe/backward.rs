@@ -1,10 +1,10 @@
 //! Forward and backward of one layer.
 
 use super::setup::{Purpose, Setup, random, tokens};
-use super::{MoeBench, measure_peer, tolerance};
+use super::{MoeBench, measure_peer};
 use crate::BenchError;
 use crate::ceiling::finish;
-use crate::oracle::{self, GradientOracle, Gradients};
+use crate::oracle::{self, GradientOracle, Gradients, tolerance};
 use crate::peer::{Figures, Pass, Peer};
 use crate::timing::medians;
 use burn::tensor::Tensor;

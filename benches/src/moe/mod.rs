@@ -5,6 +5,7 @@ pub mod fine;
 mod setup;
 
 use crate::ceiling::finish;
+use crate::oracle::tolerance;
 use crate::peer::{self, Figures, Pass, Peer};
 use crate::timing::{median, middle};
 use crate::{BenchError, oracle};
@@ -90,16 +91,6 @@ pub struct MoeReport {
     pub stages: Vec<StageTime>,
     /// PyTorch, when asked for.
     pub peer: Option<Peer>,
-}
-
-/// Largest relative L2 error that verifies: f32 sums of up to 4096 products; twice the rounding
-/// of f16 and bf16 activations.
-fn tolerance(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 2e-3,
-        DType::BF16 => 1.6e-2,
-        _ => 1e-5,
-    }
 }
 
 /// A layer whose forward verifies, or not, and has run once.
@@ -202,7 +193,7 @@ fn measure_peer(
         return Ok(None);
     }
     progress("measuring PyTorch");
-    Ok(Some(peer::torch(bench, pass)?))
+    Ok(Some(peer::torch_moe(bench, pass)?))
 }
 
 fn stages(layer: &MoeLayer, x: &Tensor<2>) -> Result<Vec<StageTime>, Error> {

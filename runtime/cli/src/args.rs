@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use moebius::fp8::training::LossScaling;
+use moebius::fp8::{Fp8Format, Granularity};
 use moebius_device::Device;
 
 use crate::screen::Color;
@@ -62,7 +64,7 @@ pub(crate) enum Command {
     ///
     /// A case file is a safetensors file with the metadata `op`, `params` (JSON) and `tol` (JSON),
     /// inputs `in.<name>` and expected outputs `out.<name>`. Operations: balance_losses, fp8_cast,
-    /// moe_layer, moe_layer_backward, route.
+    /// fp8_linear, fp8_quantize, moe_layer, moe_layer_backward, route.
     #[command(verbatim_doc_comment)]
     Verify(VerifyArgs),
     /// Write a kernel's source for a target; needs no device.
@@ -75,6 +77,13 @@ pub(crate) enum Command {
     /// is guessing, and the bundled text (half of Moby-Dick) takes about a minute to half of it.
     #[command(verbatim_doc_comment)]
     Train(TrainArgs),
+    /// Convert the weights of a checkpoint to FP8
+    ///
+    /// Reads safetensors: a file, a checkpoint of several with its index, or a folder with either; FP8
+    /// checkpoints, too. Matrices become codes and scales, everything else stays byte for byte. Not
+    /// converted: embeddings, norms, the output head, routers, and what --skip names. Needs no device.
+    #[command(verbatim_doc_comment)]
+    Convert(ConvertArgs),
 }
 
 /// `verify`.
@@ -140,6 +149,13 @@ pub(crate) enum BenchCommand {
     /// the forward's FLOPs.
     #[command(verbatim_doc_comment)]
     Moe(BenchMoeArgs),
+    /// One linear layer with FP8 weights against float ones
+    ///
+    /// Sampled outputs of every layer are compared with dot products in f64 first; one that does not
+    /// verify is exit 1, and no figure is printed. Times are medians of synchronised runs, in turns.
+    /// GB/s count the weights once.
+    #[command(verbatim_doc_comment)]
+    Linear(BenchLinearArgs),
 }
 
 /// `bench moe`.
@@ -226,6 +242,83 @@ impl BenchMoeArgs {
     }
 }
 
+/// `bench linear`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  moebius bench linear
+  moebius bench linear --m 8 --granularity block128 --device cpu --peer torch
+  moebius bench linear --m 512 --n 512 --k 512 --device wgpu
+  moebius bench linear --format e5m2 --granularity mx --activations dynamic-row --json")]
+pub(crate) struct BenchLinearArgs {
+    /// Tokens.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
+    pub(crate) m: usize,
+
+    /// Outputs of the layer.
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
+    pub(crate) n: usize,
+
+    /// Inputs of the layer.
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
+    pub(crate) k: usize,
+
+    /// Format of the codes.
+    #[arg(long, value_name = "F", default_value = "e4m3")]
+    pub(crate) format: BenchFormat,
+
+    /// Weights that share a scale: all, an output's, 128 × 128, or 32 of an output's (a power of two).
+    #[arg(long, value_name = "G", default_value = "row")]
+    pub(crate) granularity: BenchGranularity,
+
+    /// Element type of activations, and of the float layers; sums are f32.
+    #[arg(long, value_name = "T", default_value = "f32")]
+    pub(crate) dtype: BenchDtype,
+
+    /// What the FP8 layer makes of activations: nothing, or E4M3 codes with a scale per token.
+    #[arg(long, value_name = "A", default_value = "float")]
+    pub(crate) activations: BenchActivations,
+
+    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+
+    /// Measure another implementation, in f32 on the CPU, in the same run.
+    #[arg(long, value_name = "P")]
+    pub(crate) peer: Option<BenchPeer>,
+}
+
+/// FP8 formats of `bench linear`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchFormat {
+    /// 3 bits of mantissa.
+    E4m3,
+    /// 2 bits of mantissa.
+    E5m2,
+}
+
+/// Granularities of `bench linear`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchGranularity {
+    /// One scale.
+    Tensor,
+    /// One for each output.
+    Row,
+    /// One for each 128 × 128.
+    Block128,
+    /// One for each 32 inputs of an output, a power of two.
+    Mx,
+}
+
+/// Activations of `bench linear`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchActivations {
+    /// As they come.
+    Float,
+    /// E4M3 codes with a scale for each token.
+    DynamicRow,
+}
+
 /// Element types of `bench`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchDtype {
@@ -249,7 +342,7 @@ pub(crate) enum BenchKeep {
 /// Implementations to measure beside ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchPeer {
-    /// PyTorch's loop over experts.
+    /// PyTorch: a loop over experts, or its linear layer.
     Torch,
 }
 
@@ -291,6 +384,16 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) top_k: Option<usize>,
 
+    /// What products are computed from: FP8 rounds the linear layers of attention and experts, with
+    /// loss scaling [default: f32].
+    #[arg(long, value_name = "P", value_enum)]
+    pub(crate) precision: Option<TrainPrecision>,
+
+    /// Factor of the loss in the backward pass: dynamic, off or a number [default: dynamic with FP8,
+    /// off without].
+    #[arg(long, value_name = "S", value_parser = loss_scaling)]
+    pub(crate) loss_scale: Option<LossScaling>,
+
     /// Peak of the learning rate [default: 0.007].
     #[arg(long, value_name = "R")]
     pub(crate) learning_rate: Option<f32>,
@@ -320,16 +423,121 @@ pub(crate) struct TrainArgs {
     pub(crate) stop_after: Option<usize>,
 }
 
+/// The precisions of a training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TrainPrecision {
+    /// Everything in f32.
+    F32,
+    /// E4M3 forward and E5M2 backward, scales from the steps before.
+    Fp8Delayed,
+    /// The same, scales from the tensors themselves.
+    Fp8Current,
+}
+
 const TRAIN_EXAMPLES: &str = "\
 Examples:
   moebius train
   moebius train --device flex --checkpoint run --stop-after 100
   moebius train --device flex --checkpoint run --resume
+  moebius train --precision fp8-delayed
   moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
 
 A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every
 report is an object on its own line, and so is the result. Exit codes: 0 the loss fell or nothing was
 left to do, 1 it did not fall, 2 an error.";
+
+fn loss_scaling(text: &str) -> Result<LossScaling, String> {
+    match (text, text.parse()) {
+        ("dynamic", _) => Ok(LossScaling::dynamic()),
+        ("off", _) => Ok(LossScaling::Off),
+        (_, Ok(scale)) => Ok(LossScaling::Static { scale }),
+        _ => Err("expected dynamic, off or a number".to_owned()),
+    }
+}
+
+/// `convert`.
+#[derive(Debug, Args)]
+#[command(after_help = CONVERT_EXAMPLES)]
+pub(crate) struct ConvertArgs {
+    /// Checkpoint to read: a folder, an index or a .safetensors file.
+    #[arg(long, value_name = "IN")]
+    pub(crate) model: PathBuf,
+
+    /// What to write: a .safetensors file, or a folder that is new or empty.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) out: PathBuf,
+
+    /// Format of the codes.
+    #[arg(long, value_name = "F", default_value = "e4m3")]
+    pub(crate) format: ConvertFormat,
+
+    /// Values that share a scale: tensor, row, block128, RxC (rows by columns) or mx.
+    #[arg(long, value_name = "G", default_value = "block128", value_parser = granularity)]
+    pub(crate) granularity: Granularity,
+
+    /// Leave tensors with such a name as they are: `*` any characters, `?` one; may be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) skip: Vec<String>,
+
+    /// Convert embeddings, norms, the output head and routers, too.
+    #[arg(long)]
+    pub(crate) no_default_skips: bool,
+
+    /// Take FP8 codes without a scale for their values.
+    #[arg(long)]
+    pub(crate) assume_scale_one: bool,
+
+    /// Bytes of data from which on a folder gets another file.
+    #[arg(long, value_name = "N", default_value = "5000000000")]
+    pub(crate) shard_bytes: u64,
+}
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  moebius convert --model Qwen3-30B-A3B --out Qwen3-30B-A3B-FP8
+  moebius convert --model model.safetensors --out fp8.safetensors --granularity row
+  moebius convert --model in --out out --format e5m2 --granularity 64x64 --skip '*.q_proj.weight' --json
+
+The target appears when all of it is written. Exit codes: 0 converted, 1 nothing was in FP8 or a weight
+held NaN or infinities, 2 an error.";
+
+/// Formats of `convert`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConvertFormat {
+    /// 4 bits of exponent, 3 of mantissa.
+    E4m3,
+    /// 5 bits of exponent, 2 of mantissa.
+    E5m2,
+}
+
+impl From<ConvertFormat> for Fp8Format {
+    fn from(format: ConvertFormat) -> Self {
+        match format {
+            ConvertFormat::E4m3 => Self::E4M3,
+            ConvertFormat::E5m2 => Self::E5M2,
+        }
+    }
+}
+
+fn granularity(text: &str) -> Result<Granularity, String> {
+    let block = match text {
+        "tensor" => return Ok(Granularity::Tensor),
+        "row" => return Ok(Granularity::Row),
+        "mx" => return Ok(Granularity::Mx),
+        _ => match text.strip_prefix("block") {
+            Some(size) => Some((size, size)),
+            None => text.split_once('x'),
+        },
+    };
+    let size = |text: &str| text.parse().ok().filter(|&size: &usize| size > 0);
+    let block = block.and_then(|(rows, columns)| {
+        Some(Granularity::Block {
+            rows: size(rows)?,
+            columns: size(columns)?,
+        })
+    });
+    block.ok_or_else(|| "expected tensor, row, block128, RxC or mx".to_owned())
+}
 
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -347,6 +555,19 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn granularities_are_read() {
+        let block = |rows, columns| Ok(Granularity::Block { rows, columns });
+        assert_eq!(granularity("block128"), block(128, 128));
+        assert_eq!(granularity("1x32"), block(1, 32));
+        assert_eq!(granularity("mx"), Ok(Granularity::Mx));
+        for text in [
+            "", "block", "block0", "0x4", "4x", "x", "1x2x3", "rows", "-1x4",
+        ] {
+            assert!(granularity(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -1,15 +1,32 @@
 //! `moebius bench`.
 
-use crate::args::{BenchArgs, BenchCommand, BenchMoeArgs};
+use crate::args::{BenchArgs, BenchCommand, BenchLinearArgs, BenchMoeArgs};
 use crate::error::CliError;
-use crate::measure::{backward, fine};
+use crate::measure::{backward, fine, linear};
 use crate::progress::Progress;
 use crate::screen::{Outcome, Screen};
 use crate::{devices, measure};
 
 /// Runs `moebius bench`.
 pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let BenchCommand::Moe(args) = &args.what;
+    match &args.what {
+        BenchCommand::Moe(args) => moe(args, screen),
+        BenchCommand::Linear(args) => linear(args, screen),
+    }
+}
+
+fn linear(args: &BenchLinearArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let args = &BenchLinearArgs {
+        device: devices::resolve(args.device)?,
+        ..args.clone()
+    };
+    let report = watched(screen, |say| linear::measure(args, say))?;
+    linear::print(args, &report, screen)?;
+    screen.object(&linear::figures(&report)?)?;
+    Ok(linear::outcome(&report))
+}
+
+fn moe(args: &BenchMoeArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let args = &BenchMoeArgs {
         device: devices::resolve(args.device)?,
         ..args.clone()

@@ -10,13 +10,25 @@ macro_rules! cases {
     };
 }
 
-/// Name and bytes of every bundled case, 6.9 MB in all.
+/// Name and bytes of every bundled case, 7.2 MB in all.
 const CASES: &[(&str, &[u8])] = cases![
     "balance_losses",
     "fp8_cast_e4m3_ieee",
     "fp8_cast_e4m3_sat",
     "fp8_cast_e5m2_ieee",
     "fp8_cast_e5m2_sat",
+    "fp8_linear_w8a16_e4m3",
+    "fp8_linear_w8a16_e5m2",
+    "fp8_linear_w8a8_row_e4m3",
+    "fp8_linear_w8a8_row_e5m2",
+    "fp8_quantize_e4m3_block128",
+    "fp8_quantize_e4m3_mx",
+    "fp8_quantize_e4m3_row",
+    "fp8_quantize_e4m3_tensor",
+    "fp8_quantize_e5m2_block128",
+    "fp8_quantize_e5m2_mx",
+    "fp8_quantize_e5m2_row",
+    "fp8_quantize_e5m2_tensor",
     "moe_layer_backward_capacity",
     "moe_layer_backward_gelu",
     "moe_layer_backward_glu_gelu_sigmoid_raw",

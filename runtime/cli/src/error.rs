@@ -39,6 +39,9 @@ pub(crate) enum CliError {
     /// A training didn't start or go on.
     #[error(transparent)]
     Train(#[from] moebius_model::Error),
+    /// Weights were not converted.
+    #[error(transparent)]
+    Weights(#[from] moebius_model::weights::WeightsError),
     /// Kernel emission failed.
     #[error("{0}")]
     Emit(String),
@@ -51,6 +54,7 @@ impl CliError {
             Self::Output(_) | Self::Json(_) | Self::Bench(_) => None,
             Self::WriteFile { .. } => None,
             Self::Train(e) => train_hint(e),
+            Self::Weights(e) => weights_hint(e),
             Self::Emit(_) => Some("`moebius emit --list` shows every kernel and target".to_owned()),
             Self::Usage { hint, .. } => hint.clone(),
             Self::Device(_) | Self::NoDevice(_) => Some(
@@ -72,6 +76,24 @@ fn train_hint(error: &moebius_model::Error) -> Option<String> {
         Error::Checkpoint(CheckpointError::Foreign { .. }) => "name another folder",
         Error::Moebius(_) => {
             "`moebius train --help` shows the sizes, `moebius devices` the devices"
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+fn weights_hint(error: &moebius_model::weights::WeightsError) -> Option<String> {
+    use moebius_model::weights::WeightsError;
+    let hint = match error {
+        WeightsError::MissingScale { .. } => {
+            "--assume-scale-one takes the codes for the values, if that is what they are"
+        }
+        WeightsError::TargetExists { .. } | WeightsError::TargetIsSource { .. } => {
+            "name another folder with --out"
+        }
+        WeightsError::Busy { .. } => "if no other run writes there, remove it",
+        WeightsError::SkippedFp8 { .. } => {
+            "convert it as well, or ask for the format and granularity that it has"
         }
         _ => return None,
     };

@@ -1,9 +1,10 @@
-//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training.
+//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, conversion.
 
 mod args;
 mod bench;
 mod bundled;
 mod case_file;
+mod convert;
 mod devices;
 mod emit;
 mod emit_kernel;
@@ -60,6 +61,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         Command::Emit(args) => emit::run(args, screen),
         Command::Bench(args) => bench::run(args, screen),
         Command::Train(args) => train::run(args, screen),
+        Command::Convert(args) => convert::run(args, screen),
     }
 }
 

@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use anstyle::Style;
-use moebius_model::{Checkpoint, LayerLoad, Report, Text, TrainConfig, Trainer};
+use moebius::fp8::training::{Fp8Recipe, Fp8Scaling};
+use moebius_model::{
+    Checkpoint, Fp8Report, LayerLoad, Precision, Report, Text, TrainConfig, Trainer,
+};
 use serde_json::json;
 
-use crate::args::TrainArgs;
+use crate::args::{TrainArgs, TrainPrecision};
 use crate::devices::Opened;
 use crate::error::CliError;
 use crate::progress::Progress;
@@ -75,15 +78,39 @@ fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
     for (number, wanted) in numbers {
         *number = wanted.unwrap_or(*number);
     }
+    if let Some(precision) = args.precision {
+        config = config.with_precision(precision.into());
+    }
+    config.loss_scaling = args.loss_scale.unwrap_or(config.loss_scaling);
     config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
     config.seed = args.seed.unwrap_or(config.seed);
     config
 }
 
+impl From<TrainPrecision> for Precision {
+    fn from(precision: TrainPrecision) -> Self {
+        match precision {
+            TrainPrecision::F32 => Self::F32,
+            TrainPrecision::Fp8Delayed => Self::Fp8(Fp8Recipe::delayed()),
+            TrainPrecision::Fp8Current => Self::Fp8(Fp8Recipe::current()),
+        }
+    }
+}
+
+/// What a precision is called in the title.
+fn precision(precision: &Precision) -> &'static str {
+    match precision.recipe().map(|recipe| recipe.scaling) {
+        None => "f32",
+        Some(Fp8Scaling::Current) => "FP8 with current scaling",
+        Some(Fp8Scaling::Delayed { .. }) => "FP8 with delayed scaling",
+    }
+}
+
 fn title(device: &str, trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
     let (config, sizes) = (trainer.config(), &trainer.config().decoder);
     let title = format!(
-        "Training on {device} · {} layers of {}, {} experts, top-{} · {} parameters · {} steps of {} × {} bytes",
+        "Training on {device} in {} · {} layers of {}, {} experts, top-{} · {} parameters · {} steps of {} × {} bytes",
+        precision(&sizes.precision),
         sizes.layers,
         sizes.hidden,
         sizes.experts,
@@ -154,7 +181,25 @@ fn say(trainer: &Trainer, report: &Report, screen: &mut Screen) -> Result<(), Cl
         report.tokens_per_s,
         used.join(" "),
     ))?;
+    if let Some(fp8) = &report.fp8 {
+        say_fp8(fp8, screen)?;
+    }
     screen.object(report)
+}
+
+fn say_fp8(fp8: &Fp8Report, screen: &mut Screen) -> Result<(), CliError> {
+    let loss = &fp8.loss_scale;
+    let scales = match fp8.scales {
+        0 => String::new(),
+        all => format!(
+            "  never saturated {}/{all} scales, {} steps in all",
+            fp8.never_saturated, fp8.saturated
+        ),
+    };
+    screen.line(&format!(
+        "              loss scale {}  skipped steps {}{scales}",
+        loss.scale, loss.skipped_steps
+    ))
 }
 
 fn result(
@@ -200,6 +245,7 @@ fn result(
         "fell": fell,
         "tokens_per_s": speed,
         "layers": last.layers,
+        "fp8": last.fp8,
         "checkpoint": args.checkpoint,
     }))?;
     Ok(if fell {

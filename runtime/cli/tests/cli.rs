@@ -53,7 +53,9 @@ fn help_and_version_are_results() {
         &["--help"][..],
         &["verify", "--help"],
         &["bench", "moe", "-h"],
+        &["bench", "linear", "--help"],
         &["train", "--help"],
+        &["convert", "--help"],
         &["--version"],
     ] {
         let output = moebius(args);
@@ -76,7 +78,23 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         &["bench", "moe", "--backward", "--keep", "all"],
         &["bench", "moe", "--compare-fine", "--backward"],
         &["bench", "moe", "--compare-fine", "--experts", "8"],
+        &["bench", "linear", "--m", "0"],
+        &["bench", "linear", "--format", "e3m4"],
+        &["bench", "linear", "--granularity", "block64"],
+        &["bench", "linear", "--dtype", "f64"],
+        &["bench", "linear", "--activations", "static"],
+        &["bench", "linear", "--peer", "jax"],
         &["train", "--resume"],
+        &["convert", "--model", "x"],
+        &[
+            "convert",
+            "--model",
+            "x",
+            "--out",
+            "y",
+            "--granularity",
+            "0x4",
+        ],
         &["emit", "--kernel", "k"],
         &["--device", "flex", "devices"],
         &["--colour", "never"],
@@ -124,6 +142,7 @@ fn bundled_files_pass() {
         "moe_layer_backward_capacity",
         "balance_losses",
         "fp8_cast_e5m2_ieee",
+        "fp8_quantize_e4m3_mx",
     ]
     .map(case);
     let mut args = vec!["verify", "--json", "--device", "flex"];
@@ -133,7 +152,7 @@ fn bundled_files_pass() {
     assert_eq!(output.status.code(), Some(0), "{report}");
     assert_eq!(
         (&report["passed"], &report["failed"], &report["errors"]),
-        (&7.into(), &0.into(), &0.into())
+        (&8.into(), &0.into(), &0.into())
     );
     assert_eq!(report["device"], "flex");
     let first = &report["files"][0];
@@ -230,6 +249,94 @@ fn a_backward_pass_is_verified_and_measured_with_each_balance_of_memory() {
         text.contains("verified to") && !text.contains("first product"),
         "{text}"
     );
+}
+
+/// `moebius bench linear` at a size that takes no time.
+#[cfg(any(feature = "flex", feature = "cpu"))]
+fn linear(device: &str, more: &[&str]) -> Output {
+    let sizes = "bench linear --m 5 --n 130 --k 200 --device";
+    let args: Vec<&str> = sizes.split(' ').chain([device]).collect();
+    moebius(&[&args[..], more].concat())
+}
+
+/// The report of a run that verifies, checked for figures.
+#[cfg(any(feature = "flex", feature = "cpu"))]
+fn linear_report(device: &str, more: &[&str]) -> Value {
+    let output = linear(device, &[more, &["--json"]].concat());
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{more:?}: {report}");
+    assert_eq!(report["verified"], true);
+    assert_eq!(report["device"], device);
+    assert_eq!(report["flops"], 2 * 5 * 130 * 200);
+    let own = report["own"].as_array().expect("a list").iter();
+    for path in own.chain([&report["fp8"]]) {
+        for figure in ["median_ms", "gflops", "weights_gb_per_s", "ratio"] {
+            let figure = path[figure].as_f64();
+            assert!(figure.is_some_and(|figure| figure > 0.0), "{path}");
+        }
+    }
+    report
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_linear_layer_is_verified_and_compared_on_flex() {
+    let report = linear_report("flex", &["--granularity", "block128"]);
+    let own = report["own"].as_array().map(Vec::len);
+    assert_eq!((own, &report["variant"]), (Some(1), &"portable".into()));
+    assert_eq!(report["ratio_to_best_own"], report["own"][0]["ratio"]);
+    let layer = &report["layer_bytes"];
+    // 130 outputs are three panels of 64; 2 × 2 blocks have a scale each.
+    assert_eq!(
+        (&layer["fp8"], &layer["f32"], &layer["of"]),
+        (
+            &(192 * 200 + 16).into(),
+            &(4 * 130 * 200).into(),
+            &"tensors".into()
+        )
+    );
+    assert_eq!(report["floor_bytes"], 130 * 200 + 16 + 5 * 200 * 4);
+    let error = report["weights_rel_l2"].as_f64().expect("a number");
+    assert!(error > 0.02 && error < 0.027, "{error}");
+    for more in [
+        &["--format", "e5m2", "--granularity", "mx"][..],
+        &["--activations", "dynamic-row", "--granularity", "tensor"],
+        &["--dtype", "bf16", "--activations", "dynamic-row"],
+        &["--dtype", "f16"],
+    ] {
+        linear_report("flex", more);
+    }
+    let output = linear("flex", &[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("× the speed of the best float layer")
+            && text.contains("Burn's nn::Linear on flex"),
+        "{text}"
+    );
+}
+
+#[test]
+#[cfg(feature = "cpu")]
+fn a_linear_layer_is_verified_and_compared_on_cpu() {
+    let report = linear_report("cpu", &["--activations", "dynamic-row"]);
+    assert_eq!(report["variant"], "cpu");
+    let layer = &report["layer_bytes"];
+    assert_eq!(layer["of"], "allocator");
+    let bytes = |name: &str| layer[name].as_u64().unwrap_or(0);
+    assert!(
+        bytes("fp8") >= 192 * 200 + 4 * 130 && bytes("f32") >= 4 * 130 * 200,
+        "{layer}"
+    );
+    assert!(bytes("fp8") < bytes("f32") / 2, "{layer}");
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_linear_layer_of_impossible_sizes_is_an_error() {
+    let huge = ["--n", "99999999999"];
+    let output = moebius(&[&["bench", "linear", "--device", "flex"], &huge[..]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_lines(&output)[0].contains("2^31 - 1 elements"));
 }
 
 /// `moebius train` at a size that takes no time.
@@ -352,6 +459,76 @@ fn a_training_that_cannot_begin_says_why() {
     }
     // One step has no loss to fall to.
     assert_eq!(train(&["--steps", "1"]).status.code(), Some(1));
+}
+
+/// `moebius convert` of the bundled checkpoint of blocks of 16 × 16.
+fn convert(out: &Path, more: &[&str]) -> Output {
+    let (model, out) = (case("weights/blocks"), out.display().to_string());
+    let model = model.trim_end_matches(".safetensors");
+    moebius(&[&["convert", "--model", model, "--out", &out], more].concat())
+}
+
+#[test]
+fn a_checkpoint_is_converted_and_converted_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rows = folder.path().join("rows");
+    let output = convert(&rows, &["--granularity", "row", "--json"]);
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let layers = report["layers"].as_array().expect("a list");
+    assert_eq!(layers.len(), 3, "{report}");
+    for layer in layers {
+        assert_eq!(layer["action"], "requantized", "{layer}");
+        let error = layer["relative_rms"].as_f64().unwrap_or(1.0);
+        assert!(error > 0.0 && error < 0.05, "{layer}");
+    }
+    assert_eq!(report["copied_tensors"], 2);
+    let after = report["bytes_after"].as_u64();
+    let file = rows.join("model.safetensors");
+    assert_eq!(after, fs::metadata(file).ok().map(|about| about.len()));
+    let config = fs::read_to_string(rows.join("config.json")).expect("copied");
+    assert!(config.contains("compressed-tensors"), "{config}");
+
+    let text = convert(&folder.path().join("same"), &["--granularity", "16x16"]);
+    let said = String::from_utf8_lossy(&text.stdout);
+    assert_eq!(text.status.code(), Some(0), "{said}");
+    for part in [
+        "q_proj.weight",
+        "24 x 40",
+        "e4m3 16x16",
+        "3 weights in FP8, 2 tensors copied",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+}
+
+#[test]
+fn a_conversion_that_cannot_be_done_says_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    fs::create_dir(&out).expect("created");
+    fs::write(out.join("mine"), "mine").expect("written");
+    let skip = ["--granularity", "row", "--skip", "*q_proj*"];
+    let new = folder.path().join("new");
+    for (output, said) in [
+        (convert(&out, &[]), "expected a new or an empty folder"),
+        (convert(&new, &skip), "is skipped, but it is e4m3 16x16"),
+    ] {
+        assert_eq!(output.status.code(), Some(2));
+        let lines = error_lines(&output);
+        assert!(
+            lines[0].contains(said) && lines[1].starts_with("hint: "),
+            "{lines:?}"
+        );
+    }
+    let none = folder.path().join("none").display().to_string();
+    let new = new.display().to_string();
+    let output = moebius(&["convert", "--model", &none, "--out", &new]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_lines(&output)[0].contains("cannot read"));
+    // Case files hold no weights, so the result is one without FP8.
+    let output = moebius(&["convert", "--model", &case("route_masked"), "--out", &new]);
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

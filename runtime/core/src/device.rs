@@ -66,3 +66,25 @@ pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Capabil
         }
     }
 }
+
+/// Bytes of live buffers on the device, as its allocator has them after all work is done; `None` on a
+/// device without one to ask (`flex`).
+///
+/// # Errors
+/// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
+pub fn memory_in_use(device: &burn::tensor::Device) -> Result<Option<u64>, Error> {
+    device.sync().map_err(Error::device)?;
+    let device = device.clone().inner();
+    match device.as_dispatch() {
+        #[cfg(feature = "cube")]
+        DispatchDevice::Cube(cube) => {
+            let memory = moebius_device::memory_in_use(&cube.client());
+            Ok(Some(memory.in_use))
+        }
+        #[allow(
+            unreachable_patterns,
+            reason = "without the features of other backends there are none"
+        )]
+        _ => Ok(None),
+    }
+}

@@ -1,16 +1,24 @@
-//! Burn's AdamW, with moments that find their device by themselves.
+//! Burn's AdamW, with moments that find their device by themselves, and steps that the device can
+//! leave out.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::{
-    AdamW, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState, StateSink,
-    StateSource,
+    AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState,
+    StateSink, StateSource,
 };
 use burn::tensor::{Bytes, DType, Device, Tensor, TensorData};
 use burn_pack::Reader;
+use moebius::fp8::training::Finite;
 
-use crate::error::CheckpointError;
+use crate::error::{CheckpointError, Error};
+
+const BETA_1: f32 = 0.9;
+/// Adam forgets old squares after about a hundred steps, which is what short trainings want.
+const BETA_2: f32 = 0.99;
+const EPSILON: f32 = 1e-5;
 
 /// [`AdamW`] whose records can be loaded where Burn's default device can't be opened.
 ///
@@ -18,7 +26,121 @@ use crate::error::CheckpointError;
 /// is built in, and panics without a driver. Here loaded moments stay on the host until the first
 /// step says where its gradients are.
 #[derive(Clone)]
-pub(crate) struct Adam(pub(crate) AdamW);
+pub(crate) struct Adam {
+    plain: AdamW,
+    weight_decay: f32,
+    guard: Guard,
+}
+
+/// Whether a step counts is known to the device alone: then it chooses between the parameters and
+/// moments after the step and those before, and nobody waits. Shared by all copies.
+#[derive(Clone, Default)]
+pub(crate) struct Guard(Arc<Mutex<Option<Guarded>>>);
+
+/// A step that may not count.
+#[derive(Clone)]
+struct Guarded {
+    finite: Finite,
+    /// \[1\] each: 1 − βᵗ of the t steps that counted, this one included.
+    corrections: [Tensor<1>; 2],
+}
+
+/// \[2\]: β₁ᵗ and β₂ᵗ after t steps that counted. Burn counts steps on the host, where it isn't known
+/// which ones do.
+#[derive(Clone)]
+pub(crate) struct Powers(Tensor<1>);
+
+impl Powers {
+    /// After no step, or those read from a checkpoint.
+    pub(crate) fn new(values: Option<[f32; 2]>, device: &Device) -> Self {
+        let values = values.unwrap_or([1.0, 1.0]);
+        Self(Tensor::from_floats(values, &device.clone().inner()))
+    }
+
+    /// After one more step, if it counts.
+    fn step(&mut self, finite: &Finite) {
+        let betas = Tensor::<1>::from_floats([BETA_1, BETA_2], &self.0.device());
+        self.0 = finite.choose(self.0.clone() * betas, self.0.clone());
+    }
+
+    /// Waits for the device.
+    pub(crate) fn read(&self) -> Result<[f32; 2], Error> {
+        let values = self.0.clone().try_into_vec_as::<f32>();
+        let values = values.map_err(Error::device)?;
+        Ok([values[0], values[1]])
+    }
+}
+
+impl Guard {
+    /// The next step of the optimizer counts if `finite`.
+    pub(crate) fn set(&self, finite: &Finite, powers: &mut Powers) {
+        powers.step(finite);
+        let rest = powers.0.clone().neg().add_scalar(1.0);
+        let corrections = [0, 1].map(|at| rest.clone().narrow(0, at, 1));
+        let guarded = Guarded {
+            finite: finite.clone(),
+            corrections,
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(guarded);
+    }
+
+    fn get(&self) -> Option<Guarded> {
+        let guarded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        guarded.clone()
+    }
+}
+
+impl Adam {
+    /// With the guard of its steps.
+    pub(crate) fn new(weight_decay: f32) -> (Self, Guard) {
+        let plain = AdamWConfig::new()
+            .with_beta_1(BETA_1)
+            .with_beta_2(BETA_2)
+            .with_epsilon(EPSILON)
+            .with_weight_decay(weight_decay)
+            .build();
+        let guard = Guard::default();
+        let adam = Self {
+            plain,
+            weight_decay,
+            guard: guard.clone(),
+        };
+        (adam, guard)
+    }
+
+    /// AdamW's step, and the state before it where it doesn't count.
+    fn guarded<const D: usize>(
+        &self,
+        rate: LearningRate,
+        (tensor, gradient): (Tensor<D>, Tensor<D>),
+        state: Option<AdamWState<D>>,
+        guarded: &Guarded,
+    ) -> (Tensor<D>, AdamWState<D>) {
+        let old = state.map_or_else(
+            || {
+                let zeros = Tensor::zeros_like(&gradient);
+                AdaptiveMomentumState::new(0, zeros.clone(), zeros)
+            },
+            |state| state.momentum,
+        );
+        let moment = |old: &Tensor<D>, new: Tensor<D>, beta: f32| {
+            let new = old.clone().mul_scalar(beta) + new.mul_scalar(1.0 - beta);
+            guarded.finite.choose(new, old.clone())
+        };
+        let first = moment(&old.moment_1, gradient.clone(), BETA_1);
+        let second = moment(&old.moment_2, gradient.square(), BETA_2);
+        let [c1, c2] = guarded.corrections.clone().map(|c| c.reshape([1; D]));
+        let scale = (second.clone() / c2).sqrt().add_scalar(EPSILON);
+        let delta = first.clone() / c1 / scale;
+        let decayed = tensor
+            .clone()
+            .mul_scalar(1.0 - rate * f64::from(self.weight_decay));
+        let stepped = decayed - delta.mul_scalar(rate);
+        let state = AdaptiveMomentumState::new(old.time + 1, first, second);
+        let tensor = guarded.finite.choose(stepped, tensor);
+        (tensor, AdamWState::new(state))
+    }
+}
 
 /// The moments of one parameter.
 #[derive(Clone)]
@@ -91,6 +213,10 @@ struct Expected {
 
 impl ModuleVisitor for Expected {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        // Running state isn't trained.
+        if !param.val().is_require_grad() {
+            return;
+        }
         let (id, shape) = (param.id.val(), param.val().dims().to_vec());
         for moment in ["first", "second"] {
             let what = format!("{:?} {shape:?} of {:?}", DType::F32, Some(id));
@@ -167,7 +293,11 @@ impl Optimizer for Adam {
         state: Option<Moments<D>>,
     ) -> (Tensor<D>, Option<Moments<D>>) {
         let state = state.map(|state| state.on(&grad.device()));
-        let (tensor, state) = self.0.step(lr, tensor, grad, state);
+        if let Some(guarded) = self.guard.get() {
+            let (tensor, state) = self.guarded(lr, (tensor, grad), state, &guarded);
+            return (tensor, Some(Moments::Live(state)));
+        }
+        let (tensor, state) = self.plain.step(lr, tensor, grad, state);
         (tensor, state.map(Moments::Live))
     }
 
@@ -181,14 +311,14 @@ impl Optimizer for Adam {
 mod tests {
     use super::*;
     use burn::nn::{RmsNorm, RmsNormConfig};
-    use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
+    use burn::optim::{GradientsParams, ModuleOptimizer};
     use burn_pack::{Scalar, Writer};
 
     /// A module after two steps, and its optimizer's record.
     fn trained() -> (RmsNorm, Bytes) {
         let device = Device::flex().autodiff();
         let mut module = RmsNormConfig::new(3).init(&device);
-        let mut optimizer = ModuleOptimizer::from(Adam(AdamWConfig::new().build()));
+        let mut optimizer = ModuleOptimizer::from(Adam::new(0.01).0);
         for _ in 0..2 {
             let x = Tensor::<2>::ones([1, 3], &device);
             let loss = module.forward(x).powi_scalar(2).sum_dim(1);

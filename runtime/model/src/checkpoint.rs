@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use burn::optim::OptimizerRecord;
 use burn::store::{ModuleRecord, RecordError};
 use burn::tensor::Bytes;
+use moebius::fp8::training::LossScale;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -34,6 +35,12 @@ pub(crate) struct Progress {
     pub(crate) step: usize,
     /// Cross entropy of the first one.
     pub(crate) first_loss: Option<f32>,
+    /// Of a training with loss scaling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) loss_scale: Option<LossScale>,
+    /// β₁ᵗ and β₂ᵗ after the t steps that counted, with loss scaling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) adam_powers: Option<[f32; 2]>,
 }
 
 /// Length and FNV-1a of some bytes.
@@ -258,7 +265,8 @@ impl Checkpoint {
 /// The leaves of a JSON object with their names.
 fn flatten(name: &str, value: &Value, leaves: &mut Vec<(String, String)>) {
     match value {
-        Value::Object(fields) => {
+        // One may have other fields than the other.
+        Value::Object(fields) if !["precision", "loss_scaling"].contains(&name) => {
             for (name, value) in fields {
                 flatten(name, value, leaves);
             }

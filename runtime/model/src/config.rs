@@ -2,6 +2,7 @@
 
 use std::f64::consts::PI;
 
+use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius::moe::{Activation, LossWeights, MoeConfig};
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,39 @@ pub struct DecoderConfig {
     pub inter: usize,
     /// Experts per token.
     pub top_k: usize,
+    /// What the products of attention and experts are computed from.
+    #[serde(default)]
+    pub precision: Precision,
+}
+
+/// What products are computed from. Parameters, embeddings, norms, routers and the head are f32 in any
+/// case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// Everything in f32.
+    #[default]
+    F32,
+    /// The linear layers of attention and of experts in FP8, forward and backward.
+    Fp8(Fp8Recipe),
+}
+
+impl Precision {
+    /// The recipe, where there is one.
+    pub fn recipe(&self) -> Option<Fp8Recipe> {
+        match self {
+            Self::F32 => None,
+            Self::Fp8(recipe) => Some(*recipe),
+        }
+    }
+
+    /// What a training in this precision scales its loss by, unless somebody says otherwise.
+    pub fn loss_scaling(&self) -> LossScaling {
+        match self {
+            Self::F32 => LossScaling::Off,
+            Self::Fp8(_) => LossScaling::dynamic(),
+        }
+    }
 }
 
 impl DecoderConfig {
@@ -48,6 +82,7 @@ impl DecoderConfig {
             .with_top_k(self.top_k)
             .with_activation(Activation::Silu)
             .with_gated(true)
+            .with_fp8(self.precision.recipe())
     }
 
     /// The same with another width: experts of twice the width, heads of 16 where that works out and
@@ -100,6 +135,9 @@ impl DecoderConfig {
             let expected = format!("a divisor of hidden {}", self.hidden);
             return Err(Error::config("heads", expected, self.heads));
         }
+        if let Precision::Fp8(recipe) = &self.precision {
+            recipe.check()?;
+        }
         let head = self.hidden / self.heads;
         if head > MAX_HEAD {
             let expected = format!("at most {MAX_HEAD}");
@@ -135,6 +173,7 @@ impl Default for DecoderConfig {
             experts: 8,
             inter: 128,
             top_k: 2,
+            precision: Precision::F32,
         }
     }
 }
@@ -160,8 +199,16 @@ pub struct TrainConfig {
     pub balance: f32,
     /// Weight of the router's z-loss: it keeps the logits small.
     pub z: f32,
+    /// What the loss is multiplied by for the backward pass.
+    #[serde(default = "off")]
+    pub loss_scaling: LossScaling,
     /// Decides the first weights and the batches.
     pub seed: u64,
+}
+
+/// Of a checkpoint from before there was any.
+fn off() -> LossScaling {
+    LossScaling::Off
 }
 
 impl Default for TrainConfig {
@@ -176,12 +223,20 @@ impl Default for TrainConfig {
             clip_norm: 1.0,
             balance: 0.01,
             z: 0.001,
+            loss_scaling: LossScaling::Off,
             seed: 0,
         }
     }
 }
 
 impl TrainConfig {
+    /// The same in another precision, with its loss scaling.
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        self.decoder.precision = precision;
+        self.loss_scaling = precision.loss_scaling();
+        self
+    }
+
     /// Tokens in a step.
     pub fn tokens(&self) -> usize {
         self.batch * self.decoder.sequence
@@ -211,6 +266,7 @@ impl TrainConfig {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.decoder.check()?;
+        self.loss_scaling.check()?;
         for (what, size) in [("batch", self.batch), ("steps", self.steps)] {
             if size == 0 {
                 return Err(Error::config(what, "at least 1", size));

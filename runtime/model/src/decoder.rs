@@ -2,7 +2,8 @@
 
 use burn::module::{Module, Param};
 use burn::nn::{RmsNorm, RmsNormConfig};
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Gradients, Int, Tensor};
+use moebius::fp8::training::{Finite, Fp8Product, Fp8Recipe};
 use moebius::moe::{DenseRows, MoeLayer, MoeOutput, MoeWeights};
 
 use crate::config::{DecoderConfig, VOCABULARY};
@@ -49,8 +50,39 @@ pub struct Attention {
     pub value: Param<Tensor<2>>,
     /// The heads' results, side by side → y.
     pub out: Param<Tensor<2>>,
+    /// Scales of the four products in FP8; `None` in f32.
+    pub products: Option<Products>,
     /// Number of heads.
     pub heads: usize,
+}
+
+/// The products of an attention that run in FP8.
+#[derive(Module, Debug)]
+pub struct Products {
+    /// Of x and the queries' weights.
+    pub query: Fp8Product,
+    /// Of x and the keys'.
+    pub key: Fp8Product,
+    /// Of x and the values'.
+    pub value: Fp8Product,
+    /// Of the heads' results and the last weights.
+    pub out: Fp8Product,
+}
+
+impl Products {
+    fn init(recipe: Fp8Recipe, device: &Device) -> Result<Self, Error> {
+        let product = || Fp8Product::init(recipe, device);
+        Ok(Self {
+            query: product()?,
+            key: product()?,
+            value: product()?,
+            out: product()?,
+        })
+    }
+
+    fn all(&self) -> [&Fp8Product; 4] {
+        [&self.query, &self.key, &self.value, &self.out]
+    }
 }
 
 /// What a forward returns.
@@ -86,6 +118,8 @@ impl DecoderConfig {
         let (h, f, e) = (self.hidden, self.inter, self.experts);
         let norm = || RmsNormConfig::new(h).init(device);
         let (narrow, wide) = (bound(h), bound(f));
+        let products = self.precision.recipe();
+        let products = products.map(|recipe| Products::init(recipe, device));
         let square = |random: &mut Random| random.parameter([h, h], narrow, device);
         let weights = MoeWeights {
             router: random.parameter([e, h], narrow, device).val(),
@@ -101,6 +135,7 @@ impl DecoderConfig {
                 key: square(random),
                 value: square(random),
                 out: square(random),
+                products: products.transpose()?,
                 heads: self.heads,
             },
             moe_norm: norm(),
@@ -143,19 +178,37 @@ impl Decoder {
         let logits = rows.linear(self.norm.forward(x), self.head.val())?;
         Ok(DecoderOutput { logits, moe })
     }
+
+    /// All products that run in FP8.
+    pub fn fp8_products(&self) -> Vec<&Fp8Product> {
+        self.blocks.iter().flat_map(Block::fp8_products).collect()
+    }
+
+    /// Moves what a backward pass measured into the scales of the next forward; a step that loss
+    /// scaling skips changes nothing. Without effect in f32.
+    pub fn update_fp8(&self, gradients: &Gradients, finite: Option<&Finite>) {
+        Fp8Product::update_all(&self.fp8_products(), gradients, finite);
+    }
+}
+
+impl Block {
+    fn fp8_products(&self) -> Vec<&Fp8Product> {
+        let attention = self.attention.products.iter().flat_map(Products::all);
+        attention.chain(self.moe.fp8_products()).collect()
+    }
 }
 
 impl Attention {
     /// Sequences of `sequence` tokens, one after the other: x \[tokens, hidden\] to the same shape.
     fn forward(&self, rows: &DenseRows, x: Tensor<2>, sequence: usize) -> Result<Tensor<2>, Error> {
-        let project = |weight: &Param<Tensor<2>>| rows.linear(x.clone(), weight.val());
-        let heads = [
-            project(&self.query)?,
-            project(&self.key)?,
-            project(&self.value)?,
-        ];
+        let weights = [&self.query, &self.key, &self.value, &self.out];
+        let linear = |at: usize, x: Tensor<2>| match &self.products {
+            Some(products) => products.all()[at].linear(rows, x, weights[at].val()),
+            None => rows.linear(x, weights[at].val()),
+        };
+        let heads = [linear(0, x.clone())?, linear(1, x.clone())?, linear(2, x)?];
         let seen = rows.attention(heads, self.heads, sequence, true)?;
-        Ok(rows.linear(seen, self.out.val())?)
+        Ok(linear(3, seen)?)
     }
 }
 

@@ -34,6 +34,9 @@ pub enum Error {
     /// A checkpoint can't be written, read or used.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// Weights can't be read, written or converted.
+    #[error(transparent)]
+    Weights(#[from] crate::weights::WeightsError),
 }
 
 impl Error {

@@ -3,7 +3,8 @@
 //! Read in this order: [`Text`] gives batches, [`Decoder`] maps bytes to the logits of the next
 //! byte, [`Trainer`] makes the loss fall, [`Checkpoint`] stops and goes on. Everything random is
 //! drawn on the host from the seed and the step, so all devices start from the same bits and see
-//! the same batches, and a resumed training repeats the uninterrupted one bit for bit.
+//! the same batches, and a resumed training repeats the uninterrupted one bit for bit. [`weights`]
+//! reads and writes the files of published models, and converts them to FP8.
 //!
 //! ```no_run
 //! use moebius_model::{Text, TrainConfig, Trainer};
@@ -29,11 +30,12 @@ mod random;
 mod report;
 mod text;
 mod train;
+pub mod weights;
 
 pub use checkpoint::Checkpoint;
-pub use config::{DecoderConfig, TrainConfig, VOCABULARY};
-pub use decoder::{Attention, Block, Decoder, DecoderOutput};
+pub use config::{DecoderConfig, Precision, TrainConfig, VOCABULARY};
+pub use decoder::{Attention, Block, Decoder, DecoderOutput, Products};
 pub use error::{CheckpointError, Error};
-pub use report::{LayerLoad, Report};
+pub use report::{Fp8Report, LayerLoad, Report};
 pub use text::{Batch, Text};
 pub use train::Trainer;

@@ -3,11 +3,12 @@
 use std::time::Instant;
 
 use burn::tensor::{Int, Tensor};
+use moebius::fp8::training::{LossScale, LossScaler};
 use moebius::moe::LoadStatistics;
 use serde::Serialize;
 
 use crate::config::TrainConfig;
-use crate::decoder::DecoderOutput;
+use crate::decoder::{Decoder, DecoderOutput};
 use crate::error::Error;
 
 /// The steps since the last report.
@@ -29,6 +30,39 @@ pub struct Report {
     pub seconds: f64,
     /// What the experts of each block got.
     pub layers: Vec<LayerLoad>,
+    /// Of a training with loss scaling: how it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fp8: Option<Fp8Report>,
+}
+
+/// How loss scaling and the scales of FP8 do, since the first step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fp8Report {
+    /// What the next loss is multiplied by, clean steps since it changed, skipped steps in all.
+    #[serde(flatten)]
+    pub loss_scale: LossScale,
+    /// Scales with a history: of the inputs, the weights and the gradients of every product.
+    pub scales: usize,
+    /// Those whose tensors never had a value beyond the range, which would have saturated.
+    pub never_saturated: usize,
+    /// Saturations: steps in which the tensor of a scale had such a value, summed over the scales.
+    pub saturated: u64,
+}
+
+impl Fp8Report {
+    /// Waits for the device.
+    pub(crate) fn read(scaler: &LossScaler, decoder: &Decoder) -> Result<Self, Error> {
+        let states = decoder.fp8_products();
+        let states = states.iter().filter_map(|product| product.state.as_ref());
+        let counts = states.map(|state| state.saturated.value_sync().without_autodiff());
+        let counts = read(counts.collect())?;
+        Ok(Self {
+            loss_scale: scaler.read()?,
+            scales: counts.len(),
+            never_saturated: counts.iter().filter(|&&count| count == 0.0).count(),
+            saturated: counts.iter().map(|&count| count as u64).sum(),
+        })
+    }
 }
 
 /// What the experts of one block got.
@@ -131,6 +165,7 @@ impl Window {
             seconds,
             losses,
             layers: layers.collect::<Result<_, _>>()?,
+            fp8: None,
         })
     }
 }

@@ -1,23 +1,21 @@
 //! The training loop, one step at a time.
 
-use burn::module::Module;
-use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer, OptimizerRecord};
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
 use burn::store::RecordError;
 use burn::tensor::activation::log_softmax;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
+use moebius::fp8::training::{LossScaler, LossScaling};
 
-use crate::adam::{self, Adam};
+use crate::adam::{self, Adam, Guard, Powers};
 use crate::checkpoint::{Checkpoint, Progress};
 use crate::clip::clip;
 use crate::config::TrainConfig;
 use crate::decoder::{Decoder, DecoderOutput};
 use crate::error::{CheckpointError, Error};
 use crate::random::Random;
-use crate::report::{Report, Window};
+use crate::report::{Fp8Report, Report, Window};
 use crate::text::Text;
-
-/// Adam forgets old squares after about a hundred steps, which is what short trainings want.
-const BETA_2: f32 = 0.99;
 
 /// A decoder being trained.
 pub struct Trainer {
@@ -26,8 +24,38 @@ pub struct Trainer {
     device: Device,
     decoder: Decoder,
     optimizer: ModuleOptimizer,
+    scaled: Option<Scaled>,
     progress: Progress,
     window: Window,
+}
+
+/// What a training with loss scaling has besides: a step that overflowed doesn't count.
+struct Scaled {
+    scaler: LossScaler,
+    powers: Powers,
+    guard: Guard,
+}
+
+impl Scaled {
+    /// From the beginning, or where `progress` is.
+    fn new(
+        scaling: LossScaling,
+        (progress, guard): (&Progress, Guard),
+        device: &Device,
+    ) -> Result<Option<Self>, Error> {
+        if scaling == LossScaling::Off {
+            return Ok(None);
+        }
+        let scaler = LossScaler::new(scaling, device)?;
+        if let Some(loss_scale) = progress.loss_scale {
+            scaler.restore(loss_scale)?;
+        }
+        Ok(Some(Self {
+            scaler,
+            powers: Powers::new(progress.adam_powers, device),
+            guard,
+        }))
+    }
 }
 
 impl Trainer {
@@ -36,17 +64,24 @@ impl Trainer {
     /// # Errors
     /// [`Error::Config`] and [`Error::Moebius`] for numbers that don't fit each other or the text.
     pub fn new(config: TrainConfig, text: Text, device: &Device) -> Result<Self, Error> {
+        Self::at(Progress::default(), config, text, device)
+    }
+
+    fn at(
+        progress: Progress,
+        config: TrainConfig,
+        text: Text,
+        device: &Device,
+    ) -> Result<Self, Error> {
         config.check()?;
         text.batch(config.seed, 0, 0, config.decoder.sequence)?;
         let device = device.clone().autodiff();
-        let adamw = AdamWConfig::new()
-            .with_beta_2(BETA_2)
-            .with_weight_decay(config.weight_decay)
-            .build();
+        let (adam, guard) = Adam::new(config.weight_decay);
         Ok(Self {
             decoder: config.decoder.init(config.seed, &device)?,
-            optimizer: ModuleOptimizer::from(Adam(adamw)),
-            progress: Progress::default(),
+            optimizer: ModuleOptimizer::from(adam),
+            scaled: Scaled::new(config.loss_scaling, (&progress, guard), &device)?,
+            progress,
             window: Window::begin(),
             config,
             text,
@@ -62,8 +97,8 @@ impl Trainer {
     /// that don't fit the decoder.
     pub fn resume(checkpoint: Checkpoint, text: Text, device: &Device) -> Result<Self, Error> {
         checkpoint.check_text(&text)?;
-        let new = Self::new(*checkpoint.config(), text, device)?;
         let progress = checkpoint.progress();
+        let new = Self::at(progress, *checkpoint.config(), text, device)?;
         let (decoder, optimizer) = checkpoint.into_records();
         let refused = |error: RecordError| CheckpointError::Record(error.to_string());
         let decoder = new.decoder.try_load_record(decoder).map_err(refused)?;
@@ -72,8 +107,6 @@ impl Trainer {
         Ok(Self {
             decoder,
             optimizer: new.optimizer.load_record(optimizer),
-            progress,
-            window: Window::begin(),
             ..new
         })
     }
@@ -90,7 +123,9 @@ impl Trainer {
 
     /// Numbers that are trained.
     pub fn parameters(&self) -> usize {
-        self.decoder.num_params()
+        let mut count = Count(0);
+        self.decoder.visit(&mut count);
+        count.0
     }
 
     /// Steps done.
@@ -123,7 +158,7 @@ impl Trainer {
         for moe in &output.moe {
             extra = extra + moe.losses()?.weighted(&self.config.losses());
         }
-        let gradients = (loss.clone() + extra.clone()).backward();
+        let gradients = self.backward(loss.clone() + extra.clone());
         let gradients = GradientsParams::from_grads(gradients, &self.decoder);
         let gradients = clip(&self.decoder, gradients, self.config.clip_norm);
         let rate = self.config.rate(step);
@@ -131,6 +166,22 @@ impl Trainer {
         self.window.add(loss, extra, &output)?;
         self.progress.step += 1;
         Ok(())
+    }
+
+    /// The gradients of a loss, which the next step of the optimizer takes or leaves as its guard
+    /// says.
+    fn backward(&mut self, loss: Tensor<1>) -> Gradients {
+        let Some(scaled) = &mut self.scaled else {
+            let gradients = loss.backward();
+            self.decoder.update_fp8(&gradients, None);
+            return gradients;
+        };
+        let mut gradients = scaled.scaler.scale(loss).backward();
+        let finite = scaled.scaler.unscale(&mut gradients, &self.decoder);
+        self.decoder.update_fp8(&gradients, Some(&finite));
+        scaled.guard.set(&finite, &mut scaled.powers);
+        scaled.scaler.update(&finite);
+        gradients
     }
 
     /// The forward of a step: what came out, and its mean cross entropy \[1\].
@@ -154,12 +205,23 @@ impl Trainer {
     /// [`Error::Device`] when the device failed.
     pub fn report(&mut self) -> Result<Report, Error> {
         let window = std::mem::replace(&mut self.window, Window::begin());
-        let report = window.read(self.progress.step, &self.config)?;
+        let report = Report {
+            fp8: self.fp8()?,
+            ..window.read(self.progress.step, &self.config)?
+        };
         let steps_before = self.progress.step - report.losses.len();
         if steps_before == 0 {
             self.progress.first_loss = report.losses.first().copied();
         }
         Ok(report)
+    }
+
+    /// How scales and loss scaling do; waits for the device.
+    fn fp8(&self) -> Result<Option<Fp8Report>, Error> {
+        let Some(scaled) = &self.scaled else {
+            return Ok(None);
+        };
+        Fp8Report::read(&scaled.scaler, &self.decoder).map(Some)
     }
 
     /// Everything needed to go on from here; waits for the device.
@@ -171,10 +233,26 @@ impl Trainer {
         if progress.first_loss.is_none() {
             progress.first_loss = self.window.first_loss()?;
         }
+        if let Some(scaled) = &self.scaled {
+            progress.loss_scale = Some(scaled.scaler.read()?);
+            progress.adam_powers = Some(scaled.powers.read()?);
+        }
         let records = (
             self.decoder.clone().into_record(),
             self.optimizer.to_record(),
         );
         Ok(Checkpoint::new(self.config, &self.text, progress, records)?)
+    }
+}
+
+/// Counts what an optimizer trains.
+struct Count(usize);
+
+impl ModuleVisitor for Count {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let param = param.val();
+        if param.is_require_grad() {
+            self.0 += param.shape().num_elements();
+        }
     }
 }

@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// Bytes that workgroup memory holds on any GPU of a native target.
 const NATIVE_SHARED: usize = 48 * 1024;
 
+/// The architecture of the PTX target.
+const PTX_SM: u32 = 90;
+
 /// A device that isn't there.
 pub(crate) struct Machine {
     /// What plans read.
@@ -31,9 +34,10 @@ pub(crate) fn buffer() -> BufferCompilationArg {
 }
 
 impl Machine {
-    /// A device of `target` that stores `element`, if any of its kind does.
-    pub(super) fn of(target: Target, element: Option<Element>) -> Self {
-        let properties = properties(target, element);
+    /// A device of `target` that stores `element`, if any of its kind does; on CUDA of architecture
+    /// `sm` or, as PTX, of the target's.
+    pub(super) fn of(target: Target, element: Option<Element>, sm: u32) -> Self {
+        let properties = properties(target, element, sm);
         Self {
             capability: Capability::from_properties(target.runtime(), &properties),
             properties: Arc::new(properties),
@@ -52,14 +56,14 @@ impl Machine {
     }
 }
 
-fn properties(target: Target, element: Option<Element>) -> DeviceProperties {
+fn properties(target: Target, element: Option<Element>, sm: u32) -> DeviceProperties {
     let memory = MemoryDeviceProperties::new(
         Limits::WEBGPU_DEFAULT.max_binding_bytes,
         Limits::WEBGPU_DEFAULT.binding_alignment,
     );
     let identity = DeviceIdentity {
         name: format!("any device for {target}"),
-        fingerprint: fingerprint(target).to_owned(),
+        fingerprint: fingerprint(target, sm),
         physical: None,
     };
     let mut properties = DeviceProperties::new(
@@ -75,20 +79,20 @@ fn properties(target: Target, element: Option<Element>) -> DeviceProperties {
         _ => {
             cubecl_cpp::register_supported_types(&mut properties);
             properties.features.plane.insert(Plane::Ops);
-            register_matrices(&mut properties, target);
+            register_matrices(&mut properties, target, sm);
         }
     }
     properties
 }
 
 /// What CubeCL's runtimes call such a device, which is where a capability reads its architecture.
-const fn fingerprint(target: Target) -> &'static str {
+fn fingerprint(target: Target, sm: u32) -> String {
     match target {
-        Target::CudaCpp => "ptx_sm80",
-        Target::Ptx => "ptx_sm90",
-        Target::HipCpp | Target::AmdgpuGfx942 => "hip-kernel_gfx942",
-        Target::AmdgpuGfx1201 => "hip-kernel_gfx1201",
-        Target::Wgsl | Target::SpirV | Target::Msl => "",
+        Target::CudaCpp => format!("ptx_sm{sm}"),
+        Target::Ptx => format!("ptx_sm{PTX_SM}"),
+        Target::HipCpp | Target::AmdgpuGfx942 => "hip-kernel_gfx942".to_owned(),
+        Target::AmdgpuGfx1201 => "hip-kernel_gfx1201".to_owned(),
+        Target::Wgsl | Target::SpirV | Target::Msl => String::new(),
     }
 }
 
@@ -170,17 +174,19 @@ fn register_spirv(properties: &mut DeviceProperties, element: Option<Element>) {
 }
 
 /// The matrix instructions CubeCL's compiler for `target` has, on the oldest hardware it is for.
-fn register_matrices(properties: &mut DeviceProperties, target: Target) {
-    use cubecl_cpp::cuda::{arch::CudaArchitecture, mma::CudaCmmaCompiler};
+fn register_matrices(properties: &mut DeviceProperties, target: Target, sm: u32) {
+    use cubecl_cpp::cuda::{arch::CudaArchitecture, mma::CudaCmmaCompiler, mma::manual};
     use cubecl_cpp::hip::{arch::AMDArchitecture, mma::HipCmmaCompiler};
     use cubecl_cpp::metal::{arch::MetalArchitecture, supported_cmma_combinations_metal};
     let shapes = match target {
         Target::CudaCpp | Target::Ptx => {
-            let version = if target == Target::Ptx { 90 } else { 80 };
+            let version = if target == Target::Ptx { PTX_SM } else { sm };
             let arch = CudaArchitecture {
                 version,
                 tensor_cores: true,
             };
+            let fragments = manual::supported_mma_combinations(&arch);
+            cubecl_cpp::shared::register_mma_features(fragments, properties);
             CudaCmmaCompiler::Cpp.supported_cmma_combinations(&arch)
         }
         Target::HipCpp | Target::AmdgpuGfx942 => {

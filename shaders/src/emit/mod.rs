@@ -23,6 +23,9 @@ use cubecl::prelude::CubeKernel;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// The oldest CUDA architecture that kernels are compiled for, but for those that need a newer one.
+const OLDEST_SM: u32 = 80;
+
 /// What an entry builds for a machine.
 pub(crate) type Planned = Result<Box<dyn CubeKernel>, PlanError>;
 
@@ -36,6 +39,8 @@ pub struct KernelEntry {
     pub variant: &'static str,
     /// Element type of its inputs; `None` for kernels of words and f32 only.
     pub element: Option<Element>,
+    /// Oldest CUDA architecture it is for: 80 is sm_80.
+    pub sm: u32,
     build: Box<dyn Fn(&Machine) -> Planned + Send + Sync>,
 }
 
@@ -51,6 +56,7 @@ impl KernelEntry {
             family,
             variant,
             element: None,
+            sm: OLDEST_SM,
             build: Box::new(build),
         }
     }
@@ -62,6 +68,11 @@ impl KernelEntry {
             ..self
         }
     }
+
+    /// The same for CUDA architectures from `sm` on.
+    pub(crate) fn since_sm(self, sm: u32) -> Self {
+        Self { sm, ..self }
+    }
 }
 
 impl fmt::Debug for KernelEntry {
@@ -71,6 +82,7 @@ impl fmt::Debug for KernelEntry {
             .field("family", &self.family)
             .field("variant", &self.variant)
             .field("element", &self.element)
+            .field("sm", &self.sm)
             .finish_non_exhaustive()
     }
 }
@@ -121,9 +133,11 @@ pub enum EmitError {
 pub fn kernels() -> Vec<KernelEntry> {
     [
         crate::fp8::entries(),
+        crate::quantize::entries(),
         crate::routing::entries(),
         crate::permute::entries(),
         crate::grouped_gemm::entries(),
+        crate::fp8_mma::entries(),
         crate::grouped_gemm::weight_gradient::entries(),
         crate::grouped_gemm::bias_gradient::entries(),
         crate::expert_activation::entries(),
@@ -144,7 +158,7 @@ pub fn kernels() -> Vec<KernelEntry> {
 /// [`EmitError`]: the target can't run the kernel, this build can't compile for the target, or the
 /// compiler failed. A panic inside the compiler is a [`EmitError::Failed`], too.
 pub fn emit(entry: &KernelEntry, target: Target) -> Result<Artifact, EmitError> {
-    let machine = Machine::of(target, entry.element);
+    let machine = Machine::of(target, entry.element, entry.sm);
     let compile = || {
         let kernel = (entry.build)(&machine).map_err(|refusal| EmitError::NotAvailable {
             target,

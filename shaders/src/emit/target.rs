@@ -11,7 +11,7 @@ pub enum Target {
     Wgsl,
     /// SPIR-V 1.5 for Vulkan 1.2.
     SpirV,
-    /// CUDA C++ for sm_80 and newer.
+    /// CUDA C++ for sm_80 and newer, or for what the kernel needs.
     CudaCpp,
     /// PTX for sm_90.
     Ptx,

@@ -10,8 +10,8 @@
 //! of gate columns and one of up columns.
 
 use super::{
-    Activation, Bindings, Operands, Plan, Slab, Source, WeightLayout, activation::activate,
-    source_row,
+    Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
+    activation::activate, input_row, segment, sizes,
 };
 use cubecl::prelude::*;
 
@@ -21,17 +21,19 @@ pub(super) const ROWS: usize = 6;
 
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Spec {
-    rows: Source,
-    layout: WeightLayout,
-    gated: bool,
-    activation: Option<Activation>,
+pub(super) struct Spec {
+    pub(super) rows: Source,
+    pub(super) layout: WeightLayout,
+    pub(super) gated: bool,
+    pub(super) activation: Option<Activation>,
     /// Columns are a multiple of the register width, so whole registers are stored.
-    aligned: bool,
+    pub(super) aligned: bool,
+    /// What the codes are, and whether k is a number of whole words.
+    pub(super) fp8: Option<(Fp8Weights, bool)>,
 }
 
 impl Spec {
-    fn of(plan: &Plan) -> Self {
+    pub(super) fn of(plan: &Plan) -> Self {
         let p = &plan.problem;
         Self {
             rows: p.rows,
@@ -39,11 +41,12 @@ impl Spec {
             gated: p.gated,
             activation: p.activation,
             aligned: p.n.is_multiple_of(plan.lanes),
+            fp8: p.fp8.map(|fp8| (fp8, p.k.is_multiple_of(4))),
         }
     }
 
     /// Elements per store.
-    fn out_lanes(&self, plan: &Plan) -> usize {
+    pub(super) fn out_lanes(&self, plan: &Plan) -> usize {
         if self.aligned { plan.lanes } else { 1 }
     }
 
@@ -56,21 +59,9 @@ impl Spec {
     }
 }
 
-/// Sizes known at launch.
-#[derive(CubeType, CubeLaunch, Clone, Copy)]
-struct Sizes {
-    n: usize,
-    k: usize,
-    top_k: usize,
-    cores: usize,
-    /// Experts whose weights are bound: first, and one past the last.
-    slab_first: usize,
-    slab_last: usize,
-}
-
 /// The weight row behind lane `lane` of register `half` of the panel that starts at column `first`.
 #[cube]
-fn panel_row(
+pub(super) fn panel_row(
     sizes: &Sizes,
     first: usize,
     #[comptime] half: usize,
@@ -183,7 +174,7 @@ pub(super) fn store<F: Float, N: Size, O: Size>(
 
 /// The bias of a register of columns, 0 without one.
 #[cube]
-fn bias_of<F: Float, N: Size>(
+pub(super) fn bias_of<F: Float, N: Size>(
     bias: &ComptimeOption<&[F]>,
     sizes: &Sizes,
     expert_row: usize,
@@ -204,16 +195,37 @@ fn bias_of<F: Float, N: Size>(
     value
 }
 
+/// Bias, activation, gate, and the store of one row of a panel.
+#[cube]
+pub(super) fn store_row<F: Float, N: Size, O: Size>(
+    out: &mut [Vector<F, O>],
+    sums: (Vector<f32, N>, Vector<f32, N>),
+    at: (usize, usize),
+    n: usize,
+    #[comptime] spec: Spec,
+) {
+    let (row, first) = at;
+    let left = activate::<N>(sums.0, spec.activation);
+    if comptime!(spec.gated) {
+        store::<F, N, O>(out, left * sums.1, row, first, n, spec.aligned);
+    } else {
+        let right = activate::<N>(sums.1, spec.activation);
+        store::<F, N, O>(out, left, row, first, n, spec.aligned);
+        store::<F, N, O>(out, right, row, first + N::value(), n, spec.aligned);
+    }
+}
+
 #[cube(launch_unchecked)]
 fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
     x: &[F],
-    order: &[u32],
-    offsets: &[u32],
+    order: ComptimeOption<&[u32]>,
+    offsets: ComptimeOption<&[u32]>,
     w: &[Vector<F, L>],
     bias: ComptimeOption<&[F]>,
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
     sizes: Sizes,
+    cores: usize,
     #[comptime] spec: Spec,
     #[define(F)] _element: ElemType,
 ) {
@@ -226,14 +238,13 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
     for panel in range_stepped(
         ABSOLUTE_POS,
         panels * (sizes.slab_last - sizes.slab_first),
-        sizes.cores,
+        cores,
     ) {
         let in_slab = panel / panels;
         let expert = sizes.slab_first + in_slab;
         let first = (panel % panels) * columns;
         let expert_row = expert * sizes.n * parts;
-        let begin = offsets[expert] as usize;
-        let end = offsets[expert + 1] as usize;
+        let (begin, end) = segment(&offsets, expert, sizes.rows);
         if begin < end {
             let at = (in_slab * sizes.n * parts, first, base);
             pack_panel::<F, N, L>(w, packed, &sizes, at, spec);
@@ -241,20 +252,12 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
             let bias1 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 1usize, spec.gated);
             for row in range_stepped(begin, end, comptime!(ROWS)) {
                 let sums =
-                    panel_tile::<F, N>(x, order, packed, &sizes, (row, end, base), spec.rows);
+                    panel_tile::<F, N>(x, &order, packed, &sizes, (row, end, base), spec.rows);
                 #[unroll]
                 for i in 0..comptime!(ROWS) {
                     if row + i < end {
-                        let to = row + i;
-                        let left = activate::<N>(sums[2 * i] + bias0, spec.activation);
-                        let right = sums[2 * i + 1] + bias1;
-                        if comptime!(spec.gated) {
-                            store::<F, N, O>(out, left * right, to, first, sizes.n, spec.aligned);
-                        } else {
-                            let right = activate::<N>(right, spec.activation);
-                            store::<F, N, O>(out, left, to, first, sizes.n, spec.aligned);
-                            store::<F, N, O>(out, right, to, first + width, sizes.n, spec.aligned);
-                        }
+                        let sums = (sums[2 * i] + bias0, sums[2 * i + 1] + bias1);
+                        store_row::<F, N, O>(out, sums, (row + i, first), sizes.n, spec);
                     }
                 }
             }
@@ -264,9 +267,9 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
 
 /// The sums of [`ROWS`] rows from `at.0` (rows past `at.1` repeat the last) by the panel at `at.2`.
 #[cube]
-fn panel_tile<F: Float, N: Size>(
+pub(super) fn panel_tile<F: Float, N: Size>(
     x: &[F],
-    order: &[u32],
+    order: &ComptimeOption<&[u32]>,
     packed: &mut [Vector<f32, N>],
     sizes: &Sizes,
     at: (usize, usize, usize),
@@ -278,7 +281,7 @@ fn panel_tile<F: Float, N: Size>(
     #[unroll]
     for i in 0..comptime!(ROWS) {
         let sorted = min(row + i, end - 1);
-        from[i] = source_row(order, sorted, sizes.top_k, comptime!(rows)) * sizes.k;
+        from[i] = input_row(order, sorted, sizes.top_k, comptime!(rows)) * sizes.k;
         sums[2 * i] = Vector::new(0.0f32);
         sums[2 * i + 1] = Vector::new(0.0f32);
     }
@@ -312,20 +315,14 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             weight_lanes,
             out_lanes,
             bound.x,
-            bound.order,
-            bound.offsets,
+            bound.order.into(),
+            bound.offsets.into(),
             bound.weights,
             bound.bias.into(),
             BufferArg::from_raw_parts(scratch, plan.cores * p.k * 2),
             BufferArg::from_raw_parts(operands.out.clone(), p.row_bound * p.n / out_lanes),
-            SizesLaunch::new(
-                p.n,
-                p.k,
-                p.top_k,
-                plan.cores,
-                slab.first as usize,
-                slab.last as usize,
-            ),
+            sizes(plan, slab),
+            plan.cores,
             spec,
             p.element.elem_type(),
         );
@@ -340,26 +337,19 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
     let (settings, device, target) = at.parts(CubeDim::new_1d(plan.cores as u32));
     let spec = Spec::of(plan);
     let out_lanes = spec.out_lanes(plan);
-    let sizes = SizesCompilationArg {
-        n: (),
-        k: (),
-        top_k: (),
-        cores: (),
-        slab_first: (),
-        slab_last: (),
-    };
     Box::new(grouped_gemm_cpu::GroupedGemmCpu::new(
         settings,
         device,
         target,
         buffer(),
+        super::optional(!p.dense),
+        super::optional(!p.dense),
+        buffer(),
+        super::optional(p.bias),
         buffer(),
         buffer(),
-        buffer(),
-        super::bias_argument(p),
-        buffer(),
-        buffer(),
-        sizes,
+        super::sizes_argument(),
+        (),
         plan.lanes,
         spec.weight_lanes(plan),
         out_lanes,

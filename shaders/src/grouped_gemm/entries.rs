@@ -1,9 +1,11 @@
 //! Which variants of the grouped GEMM are compiled for every target.
 
-use super::{Activation, Choice, Problem, Source, Variant, WeightLayout};
-use super::{cpu, naive, plan, tensor_core, tile};
+use super::{Activation, Choice, Fp8Weights, Problem, Source, Variant, WeightLayout};
+use super::{cpu, cpu_fp8, naive, plan, tensor_core, tile};
 use crate::element::Element;
 use crate::emit::{KernelEntry, Machine, Planned};
+use crate::fp8::Fp8Format;
+use crate::scaling::Granularity;
 
 /// A way to use the kernel: what is appended to its name, and the options of its problem.
 #[derive(Clone, Copy)]
@@ -14,6 +16,8 @@ struct Case {
     gated: bool,
     activation: Option<Activation>,
     bias: bool,
+    dense: bool,
+    fp8: Option<Fp8Weights>,
 }
 
 const GATHER_RELU: Case = Case {
@@ -23,6 +27,8 @@ const GATHER_RELU: Case = Case {
     gated: false,
     activation: Some(Activation::Relu),
     bias: false,
+    dense: false,
+    fp8: None,
 };
 const GATHER_GELU_BIAS: Case = Case {
     suffix: "gather_gelu_bias",
@@ -64,6 +70,48 @@ const SORTED_IN_OUT: Case = Case {
     rows: Source::Sorted,
     ..GATHER_IN_OUT
 };
+const DENSE: Case = Case {
+    suffix: "dense",
+    rows: Source::Sorted,
+    activation: None,
+    dense: true,
+    ..GATHER_RELU
+};
+/// Codes: both formats, every kind of scale, every source of rows.
+const DENSE_BLOCK: Case = Case {
+    suffix: "dense_e4m3_block128",
+    fp8: codes(
+        Fp8Format::E4M3,
+        Granularity::Block {
+            rows: 128,
+            columns: 128,
+        },
+    ),
+    ..DENSE
+};
+const DENSE_TENSOR: Case = Case {
+    suffix: "dense_bias_e5m2_tensor",
+    bias: true,
+    fp8: codes(Fp8Format::E5M2, Granularity::Tensor),
+    ..DENSE
+};
+const GATHER_GATED_ROW: Case = Case {
+    suffix: "gather_gated_silu_e4m3_row",
+    fp8: codes(Fp8Format::E4M3, Granularity::Row),
+    ..GATHER_GATED_SILU
+};
+const SORTED_MX: Case = Case {
+    suffix: "sorted_e4m3_mx",
+    fp8: codes(Fp8Format::E4M3, Granularity::Mx),
+    ..SORTED
+};
+
+const fn codes(format: Fp8Format, granularity: Granularity) -> Option<Fp8Weights> {
+    Some(Fp8Weights {
+        format,
+        granularity,
+    })
+}
 
 /// The cases of f32, which cover every option, and those of 16-bit types, which cover the stores.
 const FULL: &[Case] = &[
@@ -74,7 +122,10 @@ const FULL: &[Case] = &[
     SORTED_BIAS,
     GATHER_IN_OUT,
     SORTED_IN_OUT,
+    DENSE,
 ];
+const FP8: &[Case] = &[DENSE_BLOCK, DENSE_TENSOR, GATHER_GATED_ROW, SORTED_MX];
+const FP8_HALF: &[Case] = &[DENSE_BLOCK, GATHER_GATED_ROW];
 const HALF: &[Case] = &[GATHER_GATED_SILU, SORTED, SORTED_IN_OUT];
 const MATRIX: &[Case] = &[GATHER_RELU, GATHER_GATED_SILU, SORTED];
 
@@ -91,6 +142,16 @@ const ENTRIES: &[(Variant, Element, &[Case])] = &[
     (Variant::Cpu, Element::Bf16, HALF),
     (Variant::TensorCore, Element::F16, MATRIX),
     (Variant::TensorCore, Element::Bf16, MATRIX),
+    (Variant::Unit, Element::F32, FP8),
+    (Variant::Unit, Element::F16, FP8_HALF),
+    (Variant::Unit, Element::Bf16, FP8_HALF),
+    (Variant::Gemv, Element::F32, FP8),
+    (Variant::Gemv, Element::F16, FP8_HALF),
+    (Variant::Gemv, Element::Bf16, FP8_HALF),
+    (Variant::Naive, Element::F32, FP8),
+    (Variant::Cpu, Element::F32, FP8),
+    (Variant::Cpu, Element::F16, FP8_HALF),
+    (Variant::Cpu, Element::Bf16, FP8_HALF),
 ];
 
 /// Every variant, in the cases that compile to different code.
@@ -98,10 +159,13 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     for &(variant, element, cases) in ENTRIES {
         for &case in cases {
-            let name = format!("grouped_gemm_{}_{element}_{}", variant.name(), case.suffix);
+            let family = match case.fp8 {
+                Some(_) => "fp8_gemm",
+                None => "grouped_gemm",
+            };
+            let name = format!("{family}_{}_{element}_{}", variant.name(), case.suffix);
             let build = move |at: &Machine| build(at, variant, element, case);
-            entries
-                .push(KernelEntry::new(("grouped_gemm", variant.name()), name, build).of(element));
+            entries.push(KernelEntry::new((family, variant.name()), name, build).of(element));
         }
     }
     entries
@@ -115,7 +179,12 @@ fn build(at: &Machine, variant: Variant, element: Element, case: Case) -> Planne
         gated: case.gated,
         activation: case.activation,
         bias: case.bias,
-        ..Problem::new(2048, 8, 2, 512, 512)?
+        dense: case.dense,
+        fp8: case.fp8,
+        ..match case.dense {
+            true => Problem::dense(1024, 512, 512)?,
+            false => Problem::new(2048, 8, 2, 512, 512)?,
+        }
     };
     let choice = Choice {
         variant: Some(variant),
@@ -125,6 +194,7 @@ fn build(at: &Machine, variant: Variant, element: Element, case: Case) -> Planne
     Ok(match variant {
         Variant::Unit | Variant::Gemv => tile::kernel(at, &plan),
         Variant::Naive => naive::kernel(at, &plan),
+        Variant::Cpu if case.fp8.is_some() => cpu_fp8::kernel(at, &plan),
         Variant::Cpu => cpu::kernel(at, &plan),
         Variant::TensorCore => tensor_core::kernel(at, &plan),
     })

@@ -11,6 +11,9 @@
 //! sums. Rows no slot is sorted to are left as they are.
 //! Every variant but `TensorCore` sums over k in order with fused multiply-adds, so variants agree
 //! to the last bit and an output doesn't depend on the other rows of the batch.
+//! [`Problem::dense`] is the ordinary product: one matrix for all rows, and nothing is sorted.
+//! Weights may be FP8 codes, decoded while they are loaded ([`fp8`]); the result is, to the last
+//! bit, that of the decoded weights in f32.
 //!
 //! FLOPs 2·R·n·k, twice that gated. Bytes at least (R·k + E·n·k + R·n) elements.
 //!
@@ -20,8 +23,10 @@
 pub(crate) mod activation;
 pub mod bias_gradient;
 mod cpu;
+mod cpu_fp8;
 #[cfg(feature = "emit")]
 mod entries;
+pub mod fp8;
 mod naive;
 mod plan;
 mod tensor_core;
@@ -31,11 +36,13 @@ pub mod weight_gradient;
 pub use activation::Activation;
 #[cfg(feature = "emit")]
 pub(crate) use entries::entries;
+pub use fp8::Fp8Weights;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;
 
 use crate::element::Element;
 use crate::error::ShapeError;
+use crate::permute::TILE_WORDS;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -85,9 +92,25 @@ pub struct Problem {
     pub activation: Option<Activation>,
     /// Whether there is a bias.
     pub bias: bool,
+    /// One expert has all rows, in their order; there is no sort.
+    pub dense: bool,
+    /// The weights are FP8 codes; those of [`WeightLayout::OutIn`].
+    pub fp8: Option<Fp8Weights>,
 }
 
 impl Problem {
+    /// x \[`m`, `k`\] · W \[`n`, `k`\]ᵀ.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when n or k is 0 or an index would not fit 31 bits.
+    pub fn dense(m: usize, n: usize, k: usize) -> Result<Self, ShapeError> {
+        Ok(Self {
+            rows: Source::Sorted,
+            dense: true,
+            ..Self::new(m, 1, 1, n, k)?
+        })
+    }
+
     /// A plain product of `slots` = T·`top_k` rows: \[.., `k`\] · \[`n`, `k`\]ᵀ per expert.
     ///
     /// # Errors
@@ -145,6 +168,8 @@ impl Problem {
             gated: false,
             activation: None,
             bias: false,
+            dense: false,
+            fp8: None,
         })
     }
 
@@ -153,9 +178,18 @@ impl Problem {
         if self.gated { 2 } else { 1 }
     }
 
-    /// Bytes of one expert's weights.
+    /// Elements of one expert's weights as they are bound, and the bytes of each.
+    fn expert_elements(&self) -> (usize, usize) {
+        match self.fp8 {
+            Some(_) => (fp8::expert_words(self), 4),
+            None => (self.n * self.parts() * self.k, self.element.bytes()),
+        }
+    }
+
+    /// Bytes of one expert's weights, without their scales.
     pub fn expert_bytes(&self) -> usize {
-        self.n * self.parts() * self.k * self.element.bytes()
+        let (elements, bytes) = self.expert_elements();
+        elements * bytes
     }
 
     /// Floating-point operations when every sorted row has an expert.
@@ -172,19 +206,28 @@ impl Problem {
     }
 }
 
+/// Which rows belong to which expert: the result of a sort.
+#[derive(Clone)]
+pub struct Segments {
+    /// \[S\] u32: slots sorted by expert.
+    pub order: Handle,
+    /// \[E+1\] u32.
+    pub offsets: Handle,
+    /// Tiles of the sort.
+    pub tiles: Handle,
+}
+
 /// Buffers of one grouped GEMM.
 #[derive(Clone)]
 pub struct Operands {
     /// \[T,k\] or \[R,k\], read.
     pub x: Handle,
-    /// \[S\] u32, read: slots sorted by expert.
-    pub order: Handle,
-    /// \[E+1\] u32, read.
-    pub offsets: Handle,
-    /// Tiles of the sort, read.
-    pub tiles: Handle,
-    /// \[E, n or 2n, k\] or \[E, k, n\], read.
+    /// Read; absent in a dense product.
+    pub segments: Option<Segments>,
+    /// \[E, n or 2n, k\] or \[E, k, n\], or panels of codes ([`fp8`]), read.
     pub weights: Handle,
+    /// Read; present when the weights are codes.
+    pub scales: Option<Handle>,
     /// \[E, n or 2n\], read; present when the problem has a bias.
     pub bias: Option<Handle>,
     /// \[R,n\], written.
@@ -198,6 +241,9 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
     }
     for slab in &plan.slabs {
         match plan.variant {
+            Variant::Cpu if plan.problem.fp8.is_some() => {
+                cpu_fp8::launch(client, plan, slab, operands);
+            }
             Variant::Cpu => cpu::launch(client, plan, slab, operands),
             Variant::Unit | Variant::Gemv => tile::launch(client, plan, slab, operands),
             Variant::TensorCore => tensor_core::launch(client, plan, slab, operands),
@@ -212,6 +258,11 @@ struct Sizes {
     n: usize,
     k: usize,
     top_k: usize,
+    /// Rows of a dense product.
+    rows: usize,
+    /// Scales down and across an expert's matrix.
+    scales_down: usize,
+    scales_across: usize,
     /// Experts whose weights are bound: first, and one past the last.
     slab_first: usize,
     slab_last: usize,
@@ -219,7 +270,9 @@ struct Sizes {
 
 fn sizes(plan: &Plan, slab: &Slab) -> SizesLaunch {
     let p = &plan.problem;
-    SizesLaunch::new(p.n, p.k, p.top_k, slab.first as usize, slab.last as usize)
+    let [down, across] = fp8::scale_shape(p);
+    let (first, last) = (slab.first as usize, slab.last as usize);
+    SizesLaunch::new(p.n, p.k, p.top_k, p.row_bound, down, across, first, last)
 }
 
 #[cfg(feature = "emit")]
@@ -228,16 +281,20 @@ fn sizes_argument() -> SizesCompilationArg {
         n: (),
         k: (),
         top_k: (),
+        rows: (),
+        scales_down: (),
+        scales_across: (),
         slab_first: (),
         slab_last: (),
     }
 }
 
+/// A buffer that a problem may lack.
 #[cfg(feature = "emit")]
-fn bias_argument<B: CubePrimitive>(
-    problem: &Problem,
+pub(crate) fn optional<B: CubePrimitive>(
+    present: bool,
 ) -> ComptimeOptionCompilationArg<&'static [B]> {
-    if problem.bias {
+    if present {
         ComptimeOptionCompilationArg::Some(crate::emit::buffer())
     } else {
         ComptimeOptionCompilationArg::None
@@ -263,13 +320,67 @@ fn source_row(order: &[u32], sorted: usize, top_k: usize, #[comptime] source: So
     }
 }
 
+/// [`source_row`], or the row itself in a dense product.
+#[cube]
+pub(crate) fn input_row(
+    order: &ComptimeOption<&[u32]>,
+    sorted: usize,
+    top_k: usize,
+    #[comptime] source: Source,
+) -> usize {
+    #[comptime]
+    match order {
+        ComptimeOption::Some(order) => match comptime!(source) {
+            Source::Tokens => order[sorted] as usize / top_k,
+            Source::Sorted => sorted,
+        },
+        ComptimeOption::None => sorted,
+    }
+}
+
+/// The rows of `expert`: all `rows` of them in a dense product.
+#[cube]
+fn segment(offsets: &ComptimeOption<&[u32]>, expert: usize, rows: usize) -> (usize, usize) {
+    #[comptime]
+    match offsets {
+        ComptimeOption::Some(offsets) => (offsets[expert] as usize, offsets[expert + 1] as usize),
+        ComptimeOption::None => (0usize.runtime(), rows),
+    }
+}
+
+/// Expert, first row and one past the last of tile `at`.
+#[cube]
+pub(crate) fn tile_at(
+    tiles: &ComptimeOption<&[u32]>,
+    at: usize,
+    rows: usize,
+    #[comptime] tile_rows: usize,
+) -> (usize, usize, usize) {
+    #[comptime]
+    match tiles {
+        ComptimeOption::Some(tiles) => {
+            let first = at * TILE_WORDS;
+            (
+                tiles[first] as usize,
+                tiles[first + 1] as usize,
+                tiles[first + 2] as usize,
+            )
+        }
+        ComptimeOption::None => {
+            let first = at * tile_rows;
+            (0usize.runtime(), first, min(first + tile_rows, rows))
+        }
+    }
+}
+
 /// The buffer arguments every variant binds, in binding order.
 struct Bindings {
     x: BufferArg,
-    order: BufferArg,
-    offsets: BufferArg,
-    tiles: BufferArg,
+    order: Option<BufferArg>,
+    offsets: Option<BufferArg>,
+    tiles: Option<BufferArg>,
     weights: BufferArg,
+    scales: Option<BufferArg>,
     bias: Option<BufferArg>,
     out: BufferArg,
 }
@@ -284,24 +395,27 @@ impl Bindings {
         let [x_lanes, w_lanes] = lanes;
         let operands = operands.clone();
         let columns = p.n * p.parts();
-        let slab_experts = (slab.last - slab.first) as usize;
+        let slab_elements = (slab.last - slab.first) as usize * p.expert_elements().0;
         let before = slab.first as usize * p.expert_bytes();
         let after = (p.experts - slab.last as usize) * p.expert_bytes();
         let weights = operands
             .weights
             .offset_start(before as u64)
             .offset_end(after as u64);
+        let segments = operands.segments;
+        let segment = |of: fn(&Segments) -> &Handle| segments.as_ref().map(|s| of(s).clone());
         // SAFETY: lengths follow from the problem's shapes, which the caller vouches for.
         unsafe {
+            let bind =
+                |buffer: Option<Handle>, len| buffer.map(|b| BufferArg::from_raw_parts(b, len));
             Self {
                 x: BufferArg::from_raw_parts(operands.x, p.input_rows() * p.k / x_lanes),
-                order: BufferArg::from_raw_parts(operands.order, p.slots),
-                offsets: BufferArg::from_raw_parts(operands.offsets, p.experts + 1),
-                tiles: BufferArg::from_raw_parts(operands.tiles, 2 * plan.max_tiles()),
-                weights: BufferArg::from_raw_parts(weights, slab_experts * columns * p.k / w_lanes),
-                bias: operands
-                    .bias
-                    .map(|bias| BufferArg::from_raw_parts(bias, p.experts * columns)),
+                order: bind(segment(|s| &s.order), p.slots),
+                offsets: bind(segment(|s| &s.offsets), p.experts + 1),
+                tiles: bind(segment(|s| &s.tiles), TILE_WORDS * plan.max_tiles()),
+                weights: BufferArg::from_raw_parts(weights, slab_elements / w_lanes),
+                scales: bind(operands.scales, fp8::scale_words(p)),
+                bias: bind(operands.bias, p.experts * columns),
                 out: BufferArg::from_raw_parts(operands.out, p.row_bound * p.n),
             }
         }

@@ -1,9 +1,11 @@
 //! The `naive` variant: one unit per output, the baseline of the benchmarks.
 
+use super::fp8::{PANEL, block_words, scale_at};
 use super::{
-    Activation, Bindings, Operands, Plan, Sizes, Slab, Source, WeightLayout, activation::activate,
-    sizes, source_row,
+    Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
+    activation::activate, input_row, sizes, tile_at,
 };
+use crate::fp8::decode_bits;
 use cubecl::prelude::*;
 
 /// Units of a cube, one per column.
@@ -16,6 +18,7 @@ struct Spec {
     layout: WeightLayout,
     parts: usize,
     activation: Option<Activation>,
+    fp8: Option<Fp8Weights>,
 }
 
 impl Spec {
@@ -26,6 +29,7 @@ impl Spec {
             layout: p.layout,
             parts: p.parts(),
             activation: p.activation,
+            fp8: p.fp8,
         }
     }
 }
@@ -33,9 +37,11 @@ impl Spec {
 #[cube(launch_unchecked)]
 fn grouped_gemm_naive<F: Float>(
     x: &[F],
-    order: &[u32],
-    tiles: &[u32],
-    w: &[F],
+    order: ComptimeOption<&[u32]>,
+    tiles: ComptimeOption<&[u32]>,
+    w: ComptimeOption<&[F]>,
+    codes: ComptimeOption<&[u32]>,
+    scales: ComptimeOption<&[u32]>,
     bias: ComptimeOption<&[F]>,
     out: &mut [F],
     sizes: Sizes,
@@ -43,29 +49,23 @@ fn grouped_gemm_naive<F: Float>(
     #[define(F)] _element: ElemType,
 ) {
     let parts = comptime!(spec.parts);
-    let row = tiles[2 * CUBE_POS_X as usize + 1] as usize;
-    let expert = tiles[2 * CUBE_POS_X as usize] as usize;
+    let (expert, row, _) = tile_at(&tiles, CUBE_POS_X as usize, sizes.rows, 1usize);
     let column = (CUBE_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
     if expert >= sizes.slab_first && expert < sizes.slab_last && column < sizes.n {
-        let from = source_row(order, row, sizes.top_k, comptime!(spec.rows));
-        let in_slab = expert - sizes.slab_first;
+        let from = input_row(&order, row, sizes.top_k, comptime!(spec.rows)) * sizes.k;
         let mut value = 1.0f32;
         #[unroll]
         for part in 0..parts {
             // The gate's activation belongs to the last factor computed, part 0.
             let part = comptime!(parts - 1 - part);
-            let (first, step) = match comptime!(spec.layout) {
-                WeightLayout::OutIn => {
-                    let w_row = in_slab * sizes.n * parts + part * sizes.n + column;
-                    (w_row * sizes.k, 1usize)
+            let at = (from, expert, part, column);
+            let mut sum = match comptime!(spec.fp8) {
+                Some(fp8) => {
+                    let weights = (codes.unwrap(), scales.unwrap());
+                    dot_codes::<F>(x, weights, &sizes, at, comptime!((parts, fp8)))
                 }
-                WeightLayout::InOut => (in_slab * sizes.k * sizes.n + column, sizes.n),
+                None => dot::<F>(x, w.unwrap(), &sizes, at, spec),
             };
-            let mut sum = 0.0f32;
-            for kk in 0..sizes.k {
-                let a = f32::cast_from(x[from * sizes.k + kk]);
-                sum = fma(a, f32::cast_from(w[first + kk * step]), sum);
-            }
             #[comptime]
             if let ComptimeOption::Some(bias) = &bias {
                 sum += f32::cast_from(bias[(expert * parts + part) * sizes.n + column]);
@@ -81,6 +81,60 @@ fn grouped_gemm_naive<F: Float>(
     }
 }
 
+/// The product of the row of x at `at.0` and a column of part `at.2` of expert `at.1`.
+#[cube]
+fn dot<F: Float>(
+    x: &[F],
+    w: &[F],
+    sizes: &Sizes,
+    at: (usize, usize, usize, usize),
+    #[comptime] spec: Spec,
+) -> f32 {
+    let (from, expert, part, column) = at;
+    let in_slab = expert - sizes.slab_first;
+    let (first, step) = match comptime!(spec.layout) {
+        WeightLayout::OutIn => {
+            let w_row = in_slab * sizes.n * comptime!(spec.parts) + part * sizes.n + column;
+            (w_row * sizes.k, 1usize)
+        }
+        WeightLayout::InOut => (in_slab * sizes.k * sizes.n + column, sizes.n),
+    };
+    let mut sum = 0.0f32;
+    for kk in 0..sizes.k {
+        let a = f32::cast_from(x[from + kk]);
+        sum = fma(a, f32::cast_from(w[first + kk * step]), sum);
+    }
+    sum
+}
+
+/// [`dot`] with codes.
+#[cube]
+fn dot_codes<F: Float>(
+    x: &[F],
+    weights: (&[u32], &[u32]),
+    sizes: &Sizes,
+    at: (usize, usize, usize, usize),
+    #[comptime] spec: (usize, Fp8Weights),
+) -> f32 {
+    let (codes, scales) = weights;
+    let (from, expert, part, column) = at;
+    let (parts, fp8) = comptime!(spec);
+    let words = sizes.k.div_ceil(4);
+    let block = block_words(words, fp8.granularity);
+    let matrix = (expert - sizes.slab_first) * parts + part;
+    let panel = matrix * sizes.n.div_ceil(PANEL) + column / PANEL;
+    let mut sum = 0.0f32;
+    for kk in 0..sizes.k {
+        let row = (expert, part * sizes.n + column, kk / 4 / block);
+        let scale = scale_at(scales, sizes, row, fp8.granularity);
+        let word = codes[(panel * words + kk / 4) * PANEL + column % PANEL];
+        let code = (word >> (8 * (kk % 4) as u32)) & 0xFF;
+        let w = f32::reinterpret(decode_bits(code, fp8.format)) * scale;
+        sum = fma(f32::cast_from(x[from + kk]), w, sum);
+    }
+    sum
+}
+
 /// Cubes along x and y: one row each, a block of columns each.
 pub(super) fn cubes(plan: &Plan) -> [usize; 2] {
     [plan.max_tiles(), plan.problem.n.div_ceil(UNITS as usize)]
@@ -93,14 +147,20 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     // SAFETY: `plan` checked the shapes; rows come from tiles of one row, columns are guarded.
     unsafe {
         let bound = Bindings::new(plan, slab, operands, [1, 1]);
+        let (w, codes) = match p.fp8 {
+            Some(_) => (None, Some(bound.weights)),
+            None => (Some(bound.weights), None),
+        };
         grouped_gemm_naive::launch_unchecked(
             client,
             CubeCount::Static(rows as u32, columns as u32, 1),
             CubeDim::new_1d(UNITS),
             bound.x,
-            bound.order,
-            bound.tiles,
-            bound.weights,
+            bound.order.into(),
+            bound.tiles.into(),
+            w.into(),
+            codes.into(),
+            bound.scales.into(),
             bound.bias.into(),
             bound.out,
             sizes(plan, slab),
@@ -122,10 +182,12 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         device,
         target,
         buffer(),
-        buffer(),
-        buffer(),
-        buffer(),
-        super::bias_argument(p),
+        super::optional(!p.dense),
+        super::optional(!p.dense),
+        super::optional(p.fp8.is_none()),
+        super::optional(p.fp8.is_some()),
+        super::optional(p.fp8.is_some()),
+        super::optional(p.bias),
         buffer(),
         super::sizes_argument(),
         spec,

@@ -114,6 +114,9 @@ impl Plan {
 
     /// Tiles of the worst routing.
     pub fn max_tiles(&self) -> usize {
+        if self.problem.dense {
+            return self.problem.row_bound.div_ceil(self.tile_rows());
+        }
         permute::Problem::new(
             self.problem.row_bound,
             self.problem.experts,
@@ -172,9 +175,8 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         _ if lanes(problem.k, 4, device).is_multiple_of(4) => 4,
         _ => 1,
     };
-    let weights = (problem.n * problem.parts() * problem.k, bytes);
     let plan = Plan {
-        slabs: slabs(KERNEL, problem.experts, weights, device)?,
+        slabs: slabs(KERNEL, problem.experts, problem.expert_elements(), device)?,
         cores: device.cpu_cores.unwrap_or(1) as usize,
         plane: device.subgroup.map_or(1, |(smallest, _)| smallest),
         problem,
@@ -205,6 +207,7 @@ fn check_variant(
         let needs = "weights of [E, 2n, k] for a gated product";
         return Err(Unsupported::new(KERNEL, needs, "weights of [E, k, n]"));
     }
+    super::fp8::supported(problem, device)?;
     match variant {
         Variant::TensorCore => super::tensor_core::supported(problem, device),
         Variant::Cpu if device.cpu_cores.is_none() => Err(Unsupported::new(

@@ -8,7 +8,7 @@
 
 use super::{
     Activation, Bindings, Operands, Plan, Problem, Sizes, Slab, Source, WeightLayout,
-    activation::activate, sizes, with_bias,
+    activation::activate, input_row, sizes, tile_at, with_bias,
 };
 use crate::element::Element;
 use crate::error::Unsupported;
@@ -69,6 +69,10 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
         let needs = format!("16 x 16 x 16 {input} matrix instructions for the tensor_core variant");
         return refuse(needs, format!("{} without them", device.name));
     };
+    if problem.fp8.is_some() {
+        let needs = format!("{input} weights for the tensor_core variant");
+        return refuse(needs, "fp8 codes".to_string());
+    }
     if problem.layout == WeightLayout::InOut {
         let needs = "weights of [E, n, k] for the tensor_core variant".to_string();
         return refuse(needs, "weights of [E, k, n]".to_string());
@@ -92,7 +96,7 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
 #[cube]
 fn load_tile<F: Float>(
     from: &[Vector<F, Const<4>>],
-    order: &[u32],
+    order: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<F, Const<4>>]>,
     sizes: &Sizes,
     at: (usize, usize, usize),
@@ -108,8 +112,9 @@ fn load_tile<F: Float>(
             let line = i / comptime!(STEPS);
             let column = k0 + 4 * (i % comptime!(STEPS));
             let row = match comptime!(source) {
-                Lines::Tokens => order[min(first + line, last - 1)] as usize / sizes.top_k,
-                Lines::Sorted => min(first + line, last - 1),
+                Lines::Rows(source) => {
+                    input_row(order, min(first + line, last - 1), sizes.top_k, source)
+                }
                 Lines::Weights => {
                     let part = line / comptime!(part_lines);
                     let in_part = min(first + line % comptime!(part_lines), sizes.n - 1);
@@ -128,10 +133,8 @@ fn load_tile<F: Float>(
 /// Where the lines of a tile come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Lines {
-    /// Token rows, through the order of the slots; `last` ends the expert's rows.
-    Tokens,
-    /// Sorted rows; `last` ends the expert's rows.
-    Sorted,
+    /// Rows of x; `last` ends the expert's.
+    Rows(Source),
     /// Weight rows of an expert whose first is `last`; gate lines, then up lines.
     Weights,
 }
@@ -139,9 +142,8 @@ enum Lines {
 #[cube(launch_unchecked)]
 pub(super) fn grouped_gemm_tensor_core<F: Float>(
     x: &[Vector<F, Const<4>>],
-    order: &[u32],
-    offsets: &[u32],
-    tiles: &[u32],
+    order: ComptimeOption<&[u32]>,
+    tiles: ComptimeOption<&[u32]>,
     w: &[Vector<F, Const<4>>],
     bias: ComptimeOption<&[F]>,
     out: &mut [F],
@@ -160,25 +162,20 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
     let mut staged =
         Shared::<[f32]>::new_aligned_slice(comptime!(ROWS * COLUMNS * parts), ALIGNMENT);
 
-    let expert = tiles[2 * CUBE_POS_X as usize] as usize;
-    let first_row = tiles[2 * CUBE_POS_X as usize + 1] as usize;
+    let (expert, first_row, end) = tile_at(&tiles, CUBE_POS_X as usize, sizes.rows, ROWS);
     let first = CUBE_POS_Y as usize * comptime!(COLUMNS);
     // The same for the whole cube, so the barriers inside are reached by all its units or none.
     if expert >= sizes.slab_first && expert < sizes.slab_last {
-        let end = offsets[expert + 1] as usize;
         let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
-        let source = comptime!(match spec.rows {
-            Source::Tokens => Lines::Tokens,
-            Source::Sorted => Lines::Sorted,
-        });
+        let source = comptime!(Lines::Rows(spec.rows));
         let sums = zero_sums(parts);
         for k0 in range_stepped(0, sizes.k, comptime!(EDGE)) {
             let rows = comptime!((source, ROWS, units, ROWS));
             let columns = comptime!((Lines::Weights, COLUMNS * parts, units, COLUMNS));
-            load_tile::<F>(x, order, &mut x_tile, &sizes, (first_row, end, k0), rows);
+            load_tile::<F>(x, &order, &mut x_tile, &sizes, (first_row, end, k0), rows);
             load_tile::<F>(
                 w,
-                order,
+                &order,
                 &mut w_tile,
                 &sizes,
                 (first, expert_row, k0),
@@ -315,9 +312,8 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             CubeCount::Static(rows as u32, columns as u32, 1),
             CubeDim::new_2d(plan.plane, PLANES as u32),
             bound.x,
-            bound.order,
-            bound.offsets,
-            bound.tiles,
+            bound.order.into(),
+            bound.tiles.into(),
             bound.weights,
             bound.bias.into(),
             bound.out,
@@ -340,11 +336,10 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         device,
         target,
         buffer(),
+        super::optional(!p.dense),
+        super::optional(!p.dense),
         buffer(),
-        buffer(),
-        buffer(),
-        buffer(),
-        super::bias_argument(p),
+        super::optional(p.bias),
         buffer(),
         super::sizes_argument(),
         spec,

@@ -5,11 +5,13 @@
 //! feed 4·`tm`·`tn` multiply-adds. Weights in \[k, n\] are loaded element by element, neighbouring
 //! units taking neighbouring columns, into the same tile. Rows of workgroup memory are padded by one vector so that
 //! neighbouring units fall into different banks. Inside WebGPU's default limits: 256 units, 16 KiB,
-//! 7 bindings, no subgroups.
+//! 7 bindings, no subgroups. Codes are decoded between their load and the tile: once for all rows of a
+//! tile, so 64 rows pay for a decode what 64 multiply-adds cost.
 
+use super::fp8::{PANEL, block_words, decode_four, scale_at};
 use super::{
-    Activation, Bindings, Operands, Plan, Sizes, Slab, Source, WeightLayout, activation::activate,
-    sizes, source_row, with_bias,
+    Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
+    activation::activate, input_row, sizes, tile_at, with_bias,
 };
 use cubecl::prelude::*;
 
@@ -76,6 +78,7 @@ struct Spec {
     layout: WeightLayout,
     parts: usize,
     activation: Option<Activation>,
+    fp8: Option<Fp8Weights>,
 }
 
 impl Spec {
@@ -87,14 +90,15 @@ impl Spec {
             layout: p.layout,
             parts: p.parts(),
             activation: p.activation,
+            fp8: p.fp8,
         }
     }
 
-    /// Elements per load of weights.
+    /// Elements, or words of codes, per load of weights.
     fn weight_lanes(&self, plan: &Plan) -> usize {
         match self.layout {
-            WeightLayout::OutIn => plan.lanes,
-            WeightLayout::InOut => 1,
+            WeightLayout::OutIn if self.fp8.is_none() => plan.lanes,
+            _ => 1,
         }
     }
 }
@@ -131,7 +135,7 @@ pub(super) fn load_four<F: Float, N: Size>(
 #[cube]
 fn load_rows<F: Float, N: Size>(
     x: &[Vector<F, N>],
-    order: &[u32],
+    order: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<f32, Const<4>>]>,
     sizes: &Sizes,
     at: (usize, usize, usize),
@@ -148,7 +152,7 @@ fn load_rows<F: Float, N: Size>(
             let row = i / comptime!(shape.steps);
             let step = i % comptime!(shape.steps);
             let sorted = min(first + row, end - 1);
-            let from = source_row(order, sorted, sizes.top_k, comptime!(spec.rows));
+            let from = input_row(order, sorted, sizes.top_k, comptime!(spec.rows));
             tile[row * comptime!(shape.stride()) + step] =
                 load_four::<F, N>(x, from, k0 + 4 * step, sizes.k);
         }
@@ -214,6 +218,48 @@ fn load_column<F: Float, N: Size>(
     four
 }
 
+/// Decodes the next step of the columns' codes (gate, then up) into workgroup memory.
+///
+/// Neighbouring units take neighbouring columns, whose words are neighbours.
+#[cube]
+fn load_codes(
+    codes: &[u32],
+    scales: &[u32],
+    tile: &mut Shared<[Vector<f32, Const<4>>]>,
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+    #[comptime] spec: (TileShape, usize, Fp8Weights),
+) {
+    let (expert, first, k0) = at;
+    let (shape, parts, fp8) = comptime!(spec);
+    let lines = comptime!(shape.columns() * parts);
+    let units = comptime!(shape.units() as usize);
+    let words = sizes.k.div_ceil(4);
+    let block = block_words(words, fp8.granularity);
+    let in_slab = (expert - sizes.slab_first) * parts;
+    let panels = sizes.n.div_ceil(PANEL);
+    #[unroll]
+    for round in 0..comptime!((lines * shape.steps).div_ceil(units)) {
+        let i = UNIT_POS as usize + round * units;
+        if i < comptime!(lines * shape.steps) {
+            let line = i % lines;
+            let step = i / lines;
+            let part = line / comptime!(shape.columns());
+            let column = first + line % comptime!(shape.columns());
+            let word = k0 / 4 + step;
+            let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+            if word < words && column < sizes.n {
+                let panel = (in_slab + part) * panels + column / PANEL;
+                let code = codes[(panel * words + word) * PANEL + column % PANEL];
+                let from = (expert, part * sizes.n + column, word / block);
+                let scale = scale_at(scales, sizes, from, fp8.granularity);
+                four = decode_four(code, scale, fp8.format);
+            }
+            tile[line * comptime!(shape.stride()) + step] = four;
+        }
+    }
+}
+
 /// Adds one step of both tiles to the register tile, in the order of k.
 #[cube]
 fn multiply(
@@ -252,10 +298,11 @@ fn multiply(
 #[cube(launch_unchecked)]
 fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
     x: &[Vector<F, N>],
-    order: &[u32],
-    offsets: &[u32],
-    tiles: &[u32],
-    w: &[Vector<F, L>],
+    order: ComptimeOption<&[u32]>,
+    tiles: ComptimeOption<&[u32]>,
+    w: ComptimeOption<&[Vector<F, L>]>,
+    codes: ComptimeOption<&[u32]>,
+    scales: ComptimeOption<&[u32]>,
     bias: ComptimeOption<&[F]>,
     out: &mut [F],
     sizes: Sizes,
@@ -274,16 +321,32 @@ fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
         sums[i] = 0.0f32;
     }
 
-    let expert = tiles[2 * CUBE_POS_X as usize] as usize;
-    let first_row = tiles[2 * CUBE_POS_X as usize + 1] as usize;
+    let cube = CUBE_POS_X as usize;
+    let (expert, first_row, end) = tile_at(&tiles, cube, sizes.rows, shape.rows());
     let first = CUBE_POS_Y as usize * comptime!(shape.columns());
     // The same for the whole cube, so the barriers inside are reached by all its units or none.
     if expert >= sizes.slab_first && expert < sizes.slab_last {
-        let end = offsets[expert + 1] as usize;
-        let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
         for k0 in range_stepped(0, sizes.k, comptime!(4 * shape.steps)) {
-            load_rows::<F, N>(x, order, &mut x_tile, &sizes, (first_row, end, k0), spec);
-            load_weights::<F, L>(w, &mut w_tile, &sizes, (expert_row, first, k0), spec);
+            load_rows::<F, N>(x, &order, &mut x_tile, &sizes, (first_row, end, k0), spec);
+            match comptime!(spec.fp8) {
+                Some(fp8) => {
+                    let (codes, scales) = (codes.unwrap(), scales.unwrap());
+                    let spec = comptime!((shape, parts, fp8));
+                    load_codes(
+                        codes,
+                        scales,
+                        &mut w_tile,
+                        &sizes,
+                        (expert, first, k0),
+                        spec,
+                    );
+                }
+                None => {
+                    let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
+                    let at = (expert_row, first, k0);
+                    load_weights::<F, L>(w.unwrap(), &mut w_tile, &sizes, at, spec);
+                }
+            }
             sync_cube();
             multiply(&x_tile, &w_tile, &mut sums, spec);
             sync_cube();
@@ -337,6 +400,10 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     // expert only, and rows and columns past the end are neither read nor stored.
     unsafe {
         let bound = Bindings::new(plan, slab, operands, [plan.lanes, weight_lanes]);
+        let (w, codes) = match p.fp8 {
+            Some(_) => (None, Some(bound.weights)),
+            None => (Some(bound.weights), None),
+        };
         grouped_gemm_tile::launch_unchecked(
             client,
             CubeCount::Static(plan.max_tiles() as u32, cubes_y, 1),
@@ -344,10 +411,11 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             plan.lanes,
             weight_lanes,
             bound.x,
-            bound.order,
-            bound.offsets,
-            bound.tiles,
-            bound.weights,
+            bound.order.into(),
+            bound.tiles.into(),
+            w.into(),
+            codes.into(),
+            bound.scales.into(),
             bound.bias.into(),
             bound.out,
             sizes(plan, slab),
@@ -370,11 +438,12 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         device,
         target,
         buffer(),
-        buffer(),
-        buffer(),
-        buffer(),
-        buffer(),
-        super::bias_argument(p),
+        super::optional(!p.dense),
+        super::optional(!p.dense),
+        super::optional(p.fp8.is_none()),
+        super::optional(p.fp8.is_some()),
+        super::optional(p.fp8.is_some()),
+        super::optional(p.bias),
         buffer(),
         super::sizes_argument(),
         plan.lanes,

@@ -9,7 +9,8 @@ use super::PlanError;
 use super::sorting::Sorted;
 use crate::error::ShapeError;
 use crate::grouped_gemm::{
-    self, Choice, Operands, Problem, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
+    self, Choice, Operands, Problem, Segments, Source, Variant, WeightLayout, bias_gradient,
+    weight_gradient,
 };
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -100,10 +101,13 @@ pub struct Buffers {
 pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let operands = Operands {
         x: buffers.rows,
-        order: buffers.sorted.order,
-        offsets: buffers.sorted.offsets,
-        tiles: buffers.sorted.tiles,
+        segments: Some(Segments {
+            order: buffers.sorted.order,
+            offsets: buffers.sorted.offsets,
+            tiles: buffers.sorted.tiles,
+        }),
         weights: buffers.w,
+        scales: None,
         bias: buffers.bias,
         out: buffers.y,
     };
@@ -142,10 +146,13 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: GradientBuffers) {
     if let Some(out) = buffers.drows {
         let operands = Operands {
             x: buffers.dy.clone(),
-            order: order.clone(),
-            offsets: offsets.clone(),
-            tiles,
+            segments: Some(Segments {
+                order: order.clone(),
+                offsets: offsets.clone(),
+                tiles,
+            }),
             weights: buffers.w,
+            scales: None,
             bias: None,
             out,
         };

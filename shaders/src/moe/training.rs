@@ -21,7 +21,7 @@ use super::{Buffers, Plan, PlanError, Problem, Stage, launch_down};
 use crate::error::ShapeError;
 use crate::expert_activation::{self, output_bias};
 use crate::grouped_gemm::{
-    self, Choice, Operands, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
+    self, Choice, Operands, Segments, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
 };
 use crate::permute::{self, RowsPlan, combine};
 use cubecl::prelude::*;
@@ -176,10 +176,13 @@ fn bias_plans(p: &Problem, device: &Capability) -> Result<BiasPlans, PlanError> 
 fn launch_pre(client: &Client, plan: &TrainingPlan, buffers: &Buffers, out: Handle) {
     let operands = Operands {
         x: buffers.x.clone(),
-        order: buffers.sorted.order.clone(),
-        offsets: buffers.sorted.offsets.clone(),
-        tiles: buffers.sorted.tiles.clone(),
+        segments: Some(Segments {
+            order: buffers.sorted.order.clone(),
+            offsets: buffers.sorted.offsets.clone(),
+            tiles: buffers.sorted.tiles.clone(),
+        }),
         weights: buffers.experts.w_in.clone(),
+        scales: None,
         bias: buffers.experts.b_in.clone(),
         out,
     };
@@ -257,10 +260,13 @@ pub fn launch_backward(
     let sorted = &buffers.sorted;
     let operands = Operands {
         x: buffers.y.clone(),
-        order: sorted.order.clone(),
-        offsets: sorted.offsets.clone(),
-        tiles: sorted.tiles.clone(),
+        segments: Some(Segments {
+            order: sorted.order.clone(),
+            offsets: sorted.offsets.clone(),
+            tiles: sorted.tiles.clone(),
+        }),
         weights: buffers.experts.w_out.clone(),
+        scales: None,
         bias: None,
         out: hidden.clone(),
     };
@@ -294,10 +300,13 @@ fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Hand
     let bytes = problem.row_bound * problem.hidden * problem.element.bytes();
     let operands = Operands {
         x: dpre,
-        order: sorted.order.clone(),
-        offsets: sorted.offsets.clone(),
-        tiles: sorted.tiles.clone(),
+        segments: Some(Segments {
+            order: sorted.order.clone(),
+            offsets: sorted.offsets.clone(),
+            tiles: sorted.tiles.clone(),
+        }),
         weights: buffers.experts.w_in.clone(),
+        scales: None,
         bias: None,
         out: client.empty(bytes),
     };

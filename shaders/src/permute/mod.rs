@@ -7,7 +7,8 @@
 //! - `offsets` \[E+1\]: expert e owns `order[offsets[e]..offsets[e+1]]`.
 //! - `positions` \[S\]: where in `order` a slot is, [`NOWHERE`] for a slot without an expert.
 //! - `dropped` \[1\]: slots that go nowhere.
-//! - `tiles` \[2·max_tiles\]: (expert, first row) of every tile of `tile_rows` rows, E for no tile.
+//! - `tiles` \[3·max_tiles\]: (expert, first row, one past the last) of every tile of at most `tile_rows`
+//!   rows; (E, 0, 0) for no tile.
 //!
 //! Row r of a *sorted* buffer belongs to the slot `order[r]`. Such buffers have R =
 //! [`Problem::row_bound`] rows, the most that a routing can produce. A caller that sorts more breaks
@@ -37,6 +38,9 @@ use moebius_device::Capability;
 
 /// The position of a slot that no expert has.
 pub const NOWHERE: u32 = u32::MAX;
+
+/// Words of a tile: its expert, its first row, one past its last.
+pub const TILE_WORDS: usize = 3;
 
 /// Slots one unit of a GPU walks in the histogram and the scatter.
 const BLOCK: usize = 256;
@@ -163,7 +167,11 @@ pub struct Plan {
 /// [`Unsupported`] when the slots exceed one binding or the blocks one grid.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     let words = problem.slots.max(problem.counts());
-    crate::fits_binding("sort", words.max(2 * problem.max_tiles()) * 4, device)?;
+    crate::fits_binding(
+        "sort",
+        words.max(TILE_WORDS * problem.max_tiles()) * 4,
+        device,
+    )?;
     let most_units = device.limits.max_units_per_cube.max(1);
     let Some(cores) = device.cpu_cores else {
         return Ok(Plan {
@@ -221,7 +229,7 @@ pub struct SortBuffers {
     pub order: Handle,
     /// \[S\], written.
     pub positions: Handle,
-    /// \[2·[`Problem::max_tiles`]\], written.
+    /// \[3·[`Problem::max_tiles`]\], written.
     pub tiles: Handle,
 }
 
@@ -236,7 +244,7 @@ impl SortBuffers {
             dropped: words(1),
             order: words(problem.slots),
             positions: words(problem.slots),
-            tiles: words(2 * problem.max_tiles()),
+            tiles: words(TILE_WORDS * problem.max_tiles()),
         }
     }
 }
@@ -316,7 +324,8 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
         let offsets = BufferArg::from_raw_parts(buffers.offsets.clone(), problem.experts + 1);
         let order = BufferArg::from_raw_parts(buffers.order.clone(), problem.slots);
         let positions = BufferArg::from_raw_parts(buffers.positions.clone(), problem.slots);
-        let tiles = BufferArg::from_raw_parts(buffers.tiles.clone(), 2 * problem.max_tiles());
+        let tiles =
+            BufferArg::from_raw_parts(buffers.tiles.clone(), TILE_WORDS * problem.max_tiles());
         match plan.walk {
             Walk::PerExpert { lanes } => {
                 let keys = BufferArg::from_raw_parts(keys, problem.slots / lanes);

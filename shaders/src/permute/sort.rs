@@ -4,7 +4,7 @@
 //! same keys. A CPU has few units and a cache of its own for each, so there one unit counts all
 //! experts in its block, in counters no other unit touches.
 
-use super::NOWHERE;
+use super::{NOWHERE, TILE_WORDS};
 use cubecl::prelude::*;
 
 /// Where the count of a bin and a block lies: bin · `bin` + block · `block`.
@@ -155,7 +155,7 @@ pub(super) fn sort_scatter<N: Size>(
             }
         }
         let experts = sizes.bins - 1;
-        let all = tiles.len() / 2;
+        let all = tiles.len() / TILE_WORDS;
         let mut count = all;
         if bin < experts {
             count = tiles_of(offsets, bin, tile_rows);
@@ -169,7 +169,7 @@ pub(super) fn sort_scatter<N: Size>(
             let end = select(bin < experts, min(tile + count, all), all);
             for at in range_stepped(tile + block, end, sizes.blocks) {
                 let row = offsets[bin] + (at - tile) as u32 * tile_rows;
-                write_tile(tiles, (at, row), bin, &sizes);
+                write_tile(tiles, offsets, (at, row), bin, tile_rows);
             }
         }
     }
@@ -199,18 +199,18 @@ pub(super) fn sort_scatter_serial(
     }
     if block == 0 {
         let experts = sizes.bins - 1;
-        let all = tiles.len() / 2;
+        let all = tiles.len() / TILE_WORDS;
         let mut tile = 0usize;
         for e in 0..experts {
             let end = min(tile + tiles_of(offsets, e, tile_rows), all);
             for at in tile..end {
                 let row = offsets[e] + (at - tile) as u32 * tile_rows;
-                write_tile(tiles, (at, row), e, &sizes);
+                write_tile(tiles, offsets, (at, row), e, tile_rows);
             }
             tile = end;
         }
         for at in tile..all {
-            write_tile(tiles, (at, 0u32), experts, &sizes);
+            write_tile(tiles, offsets, (at, 0u32), experts, tile_rows);
         }
     }
 }
@@ -237,9 +237,23 @@ fn tiles_of(offsets: &[u32], expert: usize, #[comptime] tile_rows: u32) -> usize
 
 /// Writes tile `at.0` of the list, which starts at row `at.1`; expert E is for no tile.
 #[cube]
-fn write_tile(tiles: &mut [u32], at: (usize, u32), expert: usize, sizes: &Sizes) {
-    tiles[2 * at.0] = expert as u32;
-    tiles[2 * at.0 + 1] = select(expert < sizes.bins - 1, at.1, 0u32);
+fn write_tile(
+    tiles: &mut [u32],
+    offsets: &[u32],
+    at: (usize, u32),
+    expert: usize,
+    #[comptime] tile_rows: u32,
+) {
+    let experts = offsets.len() - 1;
+    let first = at.0 * TILE_WORDS;
+    tiles[first] = expert as u32;
+    if expert < experts {
+        tiles[first + 1] = at.1;
+        tiles[first + 2] = min(at.1 + tile_rows, offsets[expert + 1]);
+    } else {
+        tiles[first + 1] = 0u32;
+        tiles[first + 2] = 0u32;
+    }
 }
 
 /// The compilation argument of [`Sizes`].

@@ -54,6 +54,14 @@ impl<'a> TensorView<'a> {
         Ok(self.floats()?.map(|v| v as f32).collect())
     }
 
+    /// The elements of a U8 tensor.
+    pub(crate) fn to_bytes(self) -> Result<Vec<u8>, CaseError> {
+        match self.dtype {
+            Dtype::U8 => Ok(self.bytes.to_vec()),
+            _ => Err(self.wrong_dtype("U8")),
+        }
+    }
+
     /// The elements of an integer tensor as truth values; anything but 0 and 1 is an error.
     pub(crate) fn to_bool(self) -> Result<Vec<bool>, CaseError> {
         let check = |(index, got)| match got {

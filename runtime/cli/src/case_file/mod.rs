@@ -6,9 +6,7 @@
 
 mod elements;
 mod error;
-mod header;
 mod tolerance;
-mod unique_map;
 
 #[cfg(test)]
 mod tests;
@@ -19,13 +17,16 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use moebius_model::weights::header::{Header, HeaderError, LENGTH_FIELD, Slot, header_length};
 use serde::de::DeserializeOwned;
 
 pub(crate) use elements::TensorView;
 pub(crate) use error::CaseError;
+pub(crate) use moebius_model::weights::header::quoted;
 pub(crate) use tolerance::Tolerance;
 
-use header::{Header, LENGTH_FIELD, Slot, header_length};
+/// Largest header: a case has tens of tensors, each some hundred bytes of header.
+const MAX_HEADER: u32 = 16 * 1024 * 1024;
 
 /// Largest case file read.
 pub(crate) const MAX_FILE: u64 = 2 * 1024 * 1024 * 1024;
@@ -59,11 +60,11 @@ impl CaseFile {
             });
         }
         if file_len < LENGTH_FIELD as u64 {
-            return Err(CaseError::TooShort { got: file_len });
+            return Err(HeaderError::TooShort { got: file_len }.into());
         }
         let mut field = [0; LENGTH_FIELD];
         file.read_exact(&mut field)?;
-        let header_len = header_length(field, file_len)?;
+        let header_len = header_length(field, file_len, MAX_HEADER)?;
         let header_bytes = read_bytes(&mut file, header_len)?;
         // Both are at most file_len, which is at most MAX_FILE.
         let data_len = file_len - (LENGTH_FIELD + header_len) as u64;
@@ -187,22 +188,13 @@ impl CaseFile {
     }
 }
 
-/// A name from a file, fit for a terminal: quoted, control characters escaped, cut at 60 characters.
-pub(crate) fn quoted(name: &str) -> String {
-    let mut shown: String = name.chars().take(60).flat_map(char::escape_debug).collect();
-    if name.chars().nth(60).is_some() {
-        shown.push('…');
-    }
-    format!("`{shown}`")
-}
-
 /// Header and data of a whole file.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), CaseError> {
     let file_len = bytes.len() as u64;
     let (field, rest) = bytes
         .split_first_chunk()
-        .ok_or(CaseError::TooShort { got: file_len })?;
-    let header_len = header_length(*field, file_len)?;
+        .ok_or(HeaderError::TooShort { got: file_len })?;
+    let header_len = header_length(*field, file_len, MAX_HEADER)?;
     Ok(rest.split_at(header_len))
 }
 

@@ -79,28 +79,34 @@ fn a_flipped_byte_never_panics() {
 
 #[test]
 fn the_header_length_is_not_believed() {
-    refused!(&[], CaseError::TooShort { got: 0 });
+    refused!(&[], CaseError::Header(HeaderError::TooShort { got: 0 }));
     refused!(
         &[0xFF; 8],
-        CaseError::HeaderPastEnd {
+        CaseError::Header(HeaderError::PastEnd {
             said: u64::MAX,
             available: 0
-        }
+        })
     );
-    refused!(&[0xFF; 64], CaseError::HeaderPastEnd { said: u64::MAX, .. });
+    refused!(
+        &[0xFF; 64],
+        CaseError::Header(HeaderError::PastEnd { said: u64::MAX, .. })
+    );
     let field = (MAX_FILE - 8).to_le_bytes();
     assert!(matches!(
-        header_length(field, MAX_FILE),
-        Err(CaseError::HeaderTooLarge { .. })
+        header_length(field, MAX_FILE, MAX_HEADER),
+        Err(HeaderError::TooLarge { .. })
     ));
-    refused!(file("", 0), CaseError::HeaderNotValid(_));
+    refused!(file("", 0), CaseError::Header(HeaderError::NotValid(_)));
 }
 
 #[test]
 fn the_header_must_be_an_object_in_utf8() {
     let mut bytes = 4_u64.to_le_bytes().to_vec();
     bytes.extend_from_slice(b"{\xFF\"}");
-    refused!(bytes.leak(), CaseError::HeaderNotUtf8 { valid_up_to: 1 });
+    refused!(
+        bytes.leak(),
+        CaseError::Header(HeaderError::NotUtf8 { valid_up_to: 1 })
+    );
     for header in [
         "[]",
         "null",
@@ -111,7 +117,7 @@ fn the_header_must_be_an_object_in_utf8() {
         r#"{"a":{}}"#,
         r#"{"a\ud800":{}}"#,
     ] {
-        refused!(file(header, 0), CaseError::HeaderNotValid(_));
+        refused!(file(header, 0), CaseError::Header(HeaderError::NotValid(_)));
     }
     refused!(file("{}", 0), CaseError::MissingMetadata { key: "op" });
 }
@@ -119,14 +125,17 @@ fn the_header_must_be_an_object_in_utf8() {
 #[test]
 fn deep_nesting_does_not_overflow_the_stack() {
     let deep = "[".repeat(1_000_000);
-    refused!(file(&deep, 0), CaseError::HeaderNotValid(_));
+    refused!(file(&deep, 0), CaseError::Header(HeaderError::NotValid(_)));
     refused!(
         file(&format!(r#"{{"in.x":{deep}"#), 0),
-        CaseError::HeaderNotValid(_)
+        CaseError::Header(HeaderError::NotValid(_))
     );
     let ignored =
         format!(r#"{{"in.x":{{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":{deep}"#);
-    refused!(file(&ignored, 1), CaseError::HeaderNotValid(_));
+    refused!(
+        file(&ignored, 1),
+        CaseError::Header(HeaderError::NotValid(_))
+    );
     let params = format!(r#""op":"a","tol":"{{}}","params":"{{\"a\":{deep}""#);
     refused!(
         metadata(&params),
@@ -139,133 +148,21 @@ fn names_may_not_repeat() {
     let x = r#""in.x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}"#;
     refused!(
         tensors(&format!("{x},{x}"), 1),
-        CaseError::HeaderNotValid(_)
+        CaseError::Header(HeaderError::NotValid(_))
     );
-    refused!(tensors(GOOD_METADATA, 0), CaseError::HeaderNotValid(_));
+    refused!(
+        tensors(GOOD_METADATA, 0),
+        CaseError::Header(HeaderError::NotValid(_))
+    );
     refused!(
         metadata(r#""op":"a","op":"b","params":"{}","tol":"{}""#),
-        CaseError::HeaderNotValid(_)
+        CaseError::Header(HeaderError::NotValid(_))
     );
     let tol = r#""tol":"{\"y\":{\"exact\":true},\"y\":{\"rel_l2\":9}}""#;
     refused!(
         metadata(&format!(r#""op":"a","params":"{{}}",{tol}"#)),
         CaseError::BadMetadata { key: "tol", .. }
     );
-}
-
-#[test]
-fn offsets_must_cover_the_data_exactly() {
-    let one = |begin: u64, end: u64, data| {
-        tensors(
-            &format!(r#""out.y":{{"dtype":"U8","shape":[4],"data_offsets":[{begin},{end}]}}"#),
-            data,
-        )
-    };
-    refused!(one(0, 4, 3), CaseError::OffsetsOutOfRange { .. });
-    refused!(one(4, 0, 4), CaseError::OffsetsOutOfRange { .. });
-    refused!(one(0, u64::MAX, 4), CaseError::OffsetsOutOfRange { .. });
-    refused!(
-        one(u64::MAX - 4, u64::MAX, 4),
-        CaseError::OffsetsOutOfRange { .. }
-    );
-    refused!(one(1, 5, 5), CaseError::NotContiguous { .. });
-    refused!(
-        one(0, 4, 5),
-        CaseError::DataLength {
-            expected: 4,
-            got: 5
-        }
-    );
-    let two = |second: &str| {
-        let first = r#""in.x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}"#;
-        tensors(
-            &format!(r#"{first},"out.y":{{"dtype":"U8","shape":[4],"data_offsets":{second}}}"#),
-            8,
-        )
-    };
-    assert!(CaseFile::parse(two("[4,8]")).is_ok());
-    refused!(
-        two("[3,7]"),
-        CaseError::NotContiguous {
-            expected: 4,
-            got: 3,
-            ..
-        }
-    );
-    refused!(
-        two("[0,4]"),
-        CaseError::NotContiguous {
-            expected: 4,
-            got: 0,
-            ..
-        }
-    );
-    refused!(
-        two("[5,8]"),
-        CaseError::NotContiguous {
-            expected: 4,
-            got: 5,
-            ..
-        }
-    );
-}
-
-#[test]
-fn shape_and_dtype_must_fit_the_offsets() {
-    let y = |dtype: &str, shape: &str| {
-        tensors(
-            &format!(r#""out.y":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[0,8]}}"#),
-            8,
-        )
-    };
-    assert!(CaseFile::parse(y("F32", "[2]")).is_ok());
-    refused!(
-        y("F64", "[2]"),
-        CaseError::SizeMismatch {
-            expected: 16,
-            got: 8,
-            ..
-        }
-    );
-    refused!(
-        y("F16", "[2]"),
-        CaseError::SizeMismatch {
-            expected: 4,
-            got: 8,
-            ..
-        }
-    );
-    refused!(
-        y("F32", "[0]"),
-        CaseError::SizeMismatch {
-            expected: 0,
-            got: 8,
-            ..
-        }
-    );
-    refused!(
-        y("F32", "[4294967296,4294967296]"),
-        CaseError::ShapeOverflow { .. }
-    );
-    refused!(
-        y("F32", "[18446744073709551615]"),
-        CaseError::ShapeOverflow { .. }
-    );
-    refused!(
-        y("F32", "[18446744073709551615,2,0]"),
-        CaseError::ShapeOverflow { .. }
-    );
-    for shape in [
-        "[-2]",
-        "[2.0]",
-        "[18446744073709551616]",
-        "[1e400]",
-        "2",
-        "[\"2\"]",
-    ] {
-        refused!(y("F32", shape), CaseError::HeaderNotValid(_));
-    }
-    refused!(y("F33", "[2]"), CaseError::HeaderNotValid(_));
 }
 
 #[test]
@@ -291,7 +188,7 @@ fn metadata_must_be_what_this_version_knows() {
     );
     refused!(
         with(r#""op":7,"params":"{}""#),
-        CaseError::HeaderNotValid(_)
+        CaseError::Header(HeaderError::NotValid(_))
     );
     for params in ["", "[]", "7", "{", "no"] {
         let entry = format!(r#""op":"a","params":"{params}""#);
@@ -396,7 +293,7 @@ fn a_file_on_disk_is_read_and_measured_first() {
     fs::write(&path, &good()[..good().len() - 1]).expect("written");
     assert!(matches!(
         CaseFile::read(&path),
-        Err(CaseError::OffsetsOutOfRange { .. })
+        Err(CaseError::Header(HeaderError::OffsetsOutOfRange { .. }))
     ));
     // Sparse: none of these bytes exist, and none may be asked for.
     let sparse = fs::File::create(&path).expect("created");
@@ -408,7 +305,7 @@ fn a_file_on_disk_is_read_and_measured_first() {
     sparse.set_len(MAX_FILE).expect("sparse");
     assert!(matches!(
         CaseFile::read(&path),
-        Err(CaseError::HeaderNotValid(_))
+        Err(CaseError::Header(HeaderError::NotValid(_)))
     ));
     assert!(matches!(
         CaseFile::read(folder.path()),

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use moebius_model::weights::header::UniqueMap;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::CaseError;
 use super::quoted;
-use super::unique_map::UniqueMap;
 
 /// The acceptance rule of one output.
 #[derive(Clone, Copy, Debug, PartialEq)]

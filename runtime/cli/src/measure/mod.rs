@@ -1,7 +1,8 @@
-//! The mixture-of-experts benchmarks: asked for, and shown.
+//! The benchmarks: asked for, and shown. Here: `bench moe`.
 
 pub(crate) mod backward;
 pub(crate) mod fine;
+pub(crate) mod linear;
 
 use anstyle::Style;
 use burn::tensor::DType;
@@ -42,11 +43,7 @@ fn bench(args: &BenchMoeArgs) -> Result<MoeBench, CliError> {
         top_k: args.top_k,
         batch: args.batch,
         seq: args.seq,
-        dtype: match args.dtype {
-            BenchDtype::F32 => DType::F32,
-            BenchDtype::F16 => DType::F16,
-            BenchDtype::Bf16 => DType::BF16,
-        },
+        dtype: dtype(args.dtype),
         gated: args.gated,
         device: args.device,
         peer_torch: args.peer == Some(BenchPeer::Torch),
@@ -167,6 +164,14 @@ fn inter(args: &BenchMoeArgs) -> Result<usize, CliError> {
             message: format!("--hidden: {} is too large", args.hidden),
             hint: None,
         })
+}
+
+fn dtype(dtype: BenchDtype) -> DType {
+    match dtype {
+        BenchDtype::F32 => DType::F32,
+        BenchDtype::F16 => DType::F16,
+        BenchDtype::Bf16 => DType::BF16,
+    }
 }
 
 fn dtype_name(dtype: BenchDtype) -> &'static str {

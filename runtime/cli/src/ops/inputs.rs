@@ -92,7 +92,12 @@ impl Input<'_> {
         Ok(self.view.to_bool()?)
     }
 
-    fn shape_error(&self, expected: String) -> OpError {
+    /// The elements of a U8 tensor.
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, OpError> {
+        Ok(self.view.to_bytes()?)
+    }
+
+    pub(super) fn shape_error(&self, expected: String) -> OpError {
         OpError::Shape {
             name: self.name,
             expected,

@@ -2,6 +2,8 @@
 
 mod balance_losses;
 mod fp8_cast;
+mod fp8_linear;
+mod fp8_quantize;
 mod inputs;
 mod layer;
 mod moe_layer;
@@ -132,6 +134,8 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
     match case.op() {
         "balance_losses" => balance_losses::run(case, device),
         "fp8_cast" => fp8_cast::run(case, device),
+        "fp8_linear" => fp8_linear::run(case, device),
+        "fp8_quantize" => fp8_quantize::run(case, device),
         "moe_layer" => moe_layer::run(case, device),
         "moe_layer_backward" => moe_layer_backward::run(case, device),
         "route" => route::run(case, device),

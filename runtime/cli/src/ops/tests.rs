@@ -53,6 +53,25 @@ fn other_operations_and_routers_are_named() {
 }
 
 #[test]
+fn quantisers_are_checked_first() {
+    let x = ("in.x", Dtype::F32, &[3, 4][..]);
+    let params = |granularity: &str, margin: i32| {
+        format!(r#"{{"format":"e4m3","granularity":"{granularity}","margin":{margin}}}"#)
+    };
+    let refused = |params: &str| refusal("fp8_quantize", params, &[x]);
+    assert_eq!(
+        refused(&params("column", 0)),
+        "op fp8_quantize with granularity `column` is not supported by this version"
+    );
+    assert!(refused(&params("row", 65)).contains("margin of a scale: expected -64 to 64, got 65"));
+    let answer = refused(&params("row", 0).replace("e4m3", "e3m4"));
+    assert!(answer.contains("unknown variant `e3m4`"), "{answer}");
+    let flat = ("in.x", Dtype::F32, &[12][..]);
+    let answer = refusal("fp8_quantize", &params("mx", 0), &[flat]);
+    assert_eq!(answer, "input x: expected shape [R,C], got [12]");
+}
+
+#[test]
 fn parameters_are_all_there_and_all_known() {
     let logits = ("in.logits", Dtype::F32, &[3, 4][..]);
     for (from, to, said) in [

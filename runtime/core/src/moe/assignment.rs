@@ -7,10 +7,11 @@
 
 use super::check::element;
 use super::route::mask_words;
+use crate::fp8::Fp8Matrices;
 use crate::ops::{
-    AttentionCall, ExpertWeights, ExpertsCall, ExpertsOps, Limits, LinearCall, LinearOps, Maybe,
-    NeighboursCall, Projections, RowsCall, RowsOps, SegmentAttentionOps, SortCall, SortOps, Sorted,
-    StageClock,
+    AttentionCall, ExpertWeights, ExpertsCall, ExpertsOps, Fp8LinearCall, Fp8LinearOps, Limits,
+    LinearCall, LinearOps, Maybe, NeighboursCall, Projections, RowsCall, RowsOps,
+    SegmentAttentionOps, SortCall, SortOps, Sorted, StageClock,
 };
 use crate::{Error, device};
 use burn::backend::Dispatch;
@@ -150,6 +151,17 @@ impl Assignment {
         Ok(Tensor::from_dispatch(y))
     }
 
+    /// The same rows \[R, width\] with zeros past the last expert's, and so are their gradients.
+    pub(super) fn defined(&self, rows: Tensor<2>) -> Tensor<2> {
+        let ([count, _], experts) = (rows.dims(), self.routing.experts());
+        let offsets = Tensor::<1, Int>::from_dispatch(self.sorted.offsets.clone());
+        let used = offsets.narrow(0, experts, 1).expand([count]);
+        let row = Tensor::<1, Int>::arange(0..count as i64, &rows.device()).cast(used.dtype());
+        let undefined = row.greater_equal(used).reshape([count, 1]);
+        let shape = rows.dims();
+        rows.mask_fill(undefined.expand(shape), 0.0)
+    }
+
     /// \[R,n\]: rows \[R,k\] · W_eᵀ + b_e, W \[E,n,k\], b \[E,n\].
     pub(super) fn linear(
         &self,
@@ -158,15 +170,9 @@ impl Assignment {
         bias: Option<Tensor<2>>,
     ) -> Result<Tensor<2>, Error> {
         let [_, n, k] = w.dims();
-        let routing = &self.routing;
-        let problem =
-            grouped_gemm::Problem::new(routing.slots(), routing.experts(), routing.top_k(), n, k)?;
         let problem = grouped_gemm::Problem {
-            element: element(rows.dtype())?,
-            rows: grouped_gemm::Source::Sorted,
             bias: bias.is_some(),
-            row_bound: self.row_bound,
-            ..problem
+            ..self.product([n, k], rows.dtype())?
         };
         let records = rows.device().is_autodiff();
         let plan = self
@@ -188,6 +194,50 @@ impl Assignment {
             self.sorted.clone(),
             call,
         );
+        Ok(Tensor::from_dispatch(y))
+    }
+
+    /// A product of the sorted rows \[R,k\] and \[n,k\]ᵀ per expert.
+    pub(super) fn product(
+        &self,
+        [n, k]: [usize; 2],
+        dtype: DType,
+    ) -> Result<grouped_gemm::Problem, ShapeError> {
+        let r = &self.routing;
+        let problem = grouped_gemm::Problem::new(r.slots(), r.experts(), r.top_k(), n, k)?;
+        Ok(grouped_gemm::Problem {
+            element: element(dtype)?,
+            rows: grouped_gemm::Source::Sorted,
+            row_bound: self.row_bound,
+            ..problem
+        })
+    }
+
+    /// \[R,n\]: `problem` of x \[T,k\] or \[R,k\] and FP8 weights.
+    pub(super) fn fp8_linear(
+        &self,
+        x: Tensor<2>,
+        weights: &Fp8Matrices,
+        bias: Option<Tensor<2>>,
+        problem: grouped_gemm::Problem,
+    ) -> Result<Tensor<2>, Error> {
+        let problem = grouped_gemm::Problem {
+            fp8: Some(weights.weights()),
+            ..problem
+        };
+        let plan = self.capability.as_ref().map(|device| {
+            let choice = Choice {
+                variant: self.variant,
+                allow_unproven: false,
+            };
+            grouped_gemm::plan(problem, device, choice)
+        });
+        let call = Fp8LinearCall {
+            problem,
+            plan: plan.transpose()?,
+        };
+        let sorted = self.sorted.clone();
+        let y = Dispatch::moe_fp8_linear(x.into_dispatch(), weights.coded(bias), sorted, call);
         Ok(Tensor::from_dispatch(y))
     }
 

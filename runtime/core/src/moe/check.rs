@@ -66,7 +66,7 @@ pub(super) fn cast_param<const D: usize>(
 }
 
 /// Checks for the same device, recording gradients or not alike.
-pub(super) fn check_device(
+pub(crate) fn check_device(
     what: &'static str,
     got: Device,
     expected: &Device,
@@ -78,7 +78,7 @@ pub(super) fn check_device(
 }
 
 /// Checks that two things are the same.
-pub(super) fn check_same<T: PartialEq + Debug>(
+pub(crate) fn check_same<T: PartialEq + Debug>(
     what: &'static str,
     got: T,
     expected: T,
@@ -123,7 +123,7 @@ pub(super) fn check_probability(what: &'static str, number: f64) -> Result<(), S
 }
 
 /// The kernels' name of a dtype.
-pub(super) fn element(dtype: DType) -> Result<Element, ShapeError> {
+pub(crate) fn element(dtype: DType) -> Result<Element, ShapeError> {
     match dtype {
         DType::F32 => Ok(Element::F32),
         DType::F16 => Ok(Element::F16),

@@ -8,6 +8,7 @@ use super::route::RouteConfig;
 use super::routers::{RouterConfig, TopKConfig};
 use super::shared::SharedExpertConfig;
 use crate::Error;
+use crate::fp8::training::Fp8Recipe;
 use burn::module::Param;
 use burn::tensor::Tensor;
 use moebius_shaders::ShapeError;
@@ -58,6 +59,9 @@ pub struct MoeConfig {
     /// What a training forward of feed-forward experts keeps for its backward pass.
     #[serde(default)]
     pub keep: Keep,
+    /// Feed-forward experts multiply in FP8; a shared expert and the router don't.
+    #[serde(default)]
+    pub fp8: Option<Fp8Recipe>,
 }
 
 /// The weights of a layer with feed-forward experts, stacked by expert.
@@ -92,6 +96,7 @@ impl MoeConfig {
             expert_dropout: 0.0,
             shared: None,
             keep: Keep::default(),
+            fp8: None,
         }
     }
 
@@ -171,6 +176,13 @@ impl MoeConfig {
         self
     }
 
+    /// The same with experts that train in FP8, or without; see [`crate::fp8::training`]. Call
+    /// [`MoeLayer::update_fp8`] after every backward pass.
+    pub fn with_fp8(mut self, recipe: Option<Fp8Recipe>) -> Self {
+        self.fp8 = recipe;
+        self
+    }
+
     /// Slots of a token K.
     pub fn top_k(&self) -> usize {
         self.router.choices(self.experts)
@@ -223,6 +235,13 @@ impl MoeConfig {
         if let Some(shared) = &self.shared {
             shared.check()?;
             self.check_size(shared.inter, 1)?;
+        }
+        if let Some(recipe) = &self.fp8 {
+            recipe.valid()?;
+            if self.kind != ExpertKind::FeedForward {
+                let got = format!("{:?}", self.kind);
+                return Err(ShapeError::new("experts in FP8", "feed-forward", got));
+            }
         }
         check_probability("expert_dropout", self.expert_dropout)?;
         self.kind.check(self)?;
@@ -281,16 +300,17 @@ impl MoeConfig {
         let (device, dtype) = (weights.router.device(), weights.router.dtype());
         let router = self.router.init(self.hidden, self.experts, &device)?;
         let shared = self.shared.map(|shared| shared.init(self, &device));
+        let experts = FeedForwardExperts {
+            w_in: Param::from_tensor(weights.w_in),
+            b_in: weights.b_in.map(Param::from_tensor),
+            w_out: Param::from_tensor(weights.w_out),
+            b_out: weights.b_out.map(Param::from_tensor),
+        };
         let layer = MoeLayer::new(
             *self,
             Parts {
                 router: router.with_matrix(weights.router)?,
-                experts: Experts::FeedForward(FeedForwardExperts {
-                    w_in: Param::from_tensor(weights.w_in),
-                    b_in: weights.b_in.map(Param::from_tensor),
-                    w_out: Param::from_tensor(weights.w_out),
-                    b_out: weights.b_out.map(Param::from_tensor),
-                }),
+                experts: Experts::feed_forward(experts, self, &device),
                 shared: shared.map(|shared| shared.cast(dtype)),
                 factors: self
                     .factors

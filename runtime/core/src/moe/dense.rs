@@ -39,10 +39,15 @@ impl DenseRows {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device without the kernels.
     pub fn linear(&self, x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
+        self.check(&x, &w)?;
+        self.every.linear(x, w.unsqueeze(), None)
+    }
+
+    /// Checks what [`DenseRows::linear`] takes.
+    pub(crate) fn check(&self, x: &Tensor<2>, w: &Tensor<2>) -> Result<(), ShapeError> {
         check_same("x [T,k]", x.dims(), [self.tokens, w.dims()[1]])?;
         check_same("dtype of x", x.dtype(), w.dtype())?;
-        check_device("device of x", x.device(), &w.device())?;
-        self.every.linear(x, w.unsqueeze(), None)
+        check_device("device of x", x.device(), &w.device())
     }
 
     /// \[T, heads·D\]: in every sequence of `sequence` tokens, each token attends to all of them, or

@@ -10,9 +10,14 @@ use super::losses::Losses;
 use super::route::{Routing, check_mask, router_logits};
 use super::routers::{Router, Sizes};
 use super::shared::SharedExpert;
+#[cfg(feature = "autodiff")]
+use crate::fp8::training::Finite;
+use crate::fp8::training::Fp8Product;
 use crate::ops::StageClock;
 use crate::{Error, device};
 use burn::module::{Module, Param};
+#[cfg(feature = "autodiff")]
+use burn::tensor::Gradients;
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_device::Capability;
 use moebius_shaders::grouped_gemm::{Choice, Variant};
@@ -112,8 +117,10 @@ impl MoeLayer {
     /// The weights as they are now; `None` unless the router learns one matrix and nothing else, and
     /// the experts are feed-forward.
     pub fn weights(&self) -> Option<MoeWeights> {
-        let Experts::FeedForward(experts) = &self.experts else {
-            return None;
+        let experts = match &self.experts {
+            Experts::FeedForward(experts) => experts,
+            Experts::Fp8FeedForward(experts) => &experts.experts,
+            _ => return None,
         };
         Some(MoeWeights {
             router: self.router.only_matrix()?,
@@ -122,6 +129,21 @@ impl MoeLayer {
             w_out: experts.w_out.val(),
             b_out: experts.b_out.as_ref().map(Param::val),
         })
+    }
+
+    /// Moves the amaxes of a backward pass into the scales of experts in FP8; `finite` is what loss
+    /// scaling found, and a step that it skips changes nothing. Without effect on other experts.
+    #[cfg(feature = "autodiff")]
+    pub fn update_fp8(&self, gradients: &Gradients, finite: Option<&Finite>) {
+        Fp8Product::update_all(&self.fp8_products(), gradients, finite);
+    }
+
+    /// The products of its experts that run in FP8.
+    pub fn fp8_products(&self) -> Vec<&Fp8Product> {
+        match &self.experts {
+            Experts::Fp8FeedForward(experts) => vec![&experts.product_in, &experts.product_out],
+            _ => Vec::new(),
+        }
     }
 
     /// How the chosen experts of `tokens` tokens of `dtype` run on `device`; `None` on `flex`.

@@ -11,12 +11,15 @@ pub mod experts;
 mod factors;
 mod layer;
 mod losses;
+mod quantized;
 mod route;
 pub mod routers;
 mod running;
 mod shared;
 mod statistics;
 pub mod switching;
+
+pub(crate) use check::{check_device, check_same, element};
 
 pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
 pub use config::{MoeConfig, MoeWeights};
@@ -35,5 +38,5 @@ pub use routers::{
     SigmoidBiasConfig, SwitchConfig, TopKConfig,
 };
 pub use running::Follow;
-pub use shared::{SharedExpert, SharedExpertConfig};
+pub use shared::{SharedExpert, SharedExpertConfig, SharedWeights};
 pub use statistics::LoadStatistics;

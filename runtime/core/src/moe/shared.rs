@@ -3,7 +3,7 @@
 use super::assignment::{Assignment, CapacityRule};
 use super::check::{Like, cast_param, check_positive};
 use super::config::MoeConfig;
-use super::experts::{FeedForwardExperts, FeedForwardShape, Run};
+use super::experts::{FeedForwardExperts, FeedForwardShape, Fp8Experts, Run};
 use super::route::router_logits;
 use super::routers::uniform;
 use crate::Error;
@@ -52,10 +52,23 @@ impl SharedExpertConfig {
     pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> SharedExpert {
         let gate = || uniform(config.hidden).init([1, config.hidden], device);
         SharedExpert {
-            experts: self.shape(config).init(1, device),
+            experts: SharedWeights::Float(self.shape(config).init(1, device)),
             gate: self.sigmoid_gate.then(gate),
         }
     }
+}
+
+/// The weights of a shared expert.
+#[derive(Module, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "handles of tensors that are far larger; a box would be in the way of every pattern"
+)]
+pub enum SharedWeights {
+    /// In floating point.
+    Float(FeedForwardExperts),
+    /// As FP8 codes, for inference.
+    Fp8(Fp8Experts),
 }
 
 /// A feed-forward network for every token, added to what its chosen experts give; optionally
@@ -63,7 +76,7 @@ impl SharedExpertConfig {
 #[derive(Module, Debug)]
 pub struct SharedExpert {
     /// Weights of one expert.
-    pub experts: FeedForwardExperts,
+    pub experts: SharedWeights,
     /// g \[1,H\].
     pub gate: Option<Param<Tensor<2>>>,
 }
@@ -94,7 +107,10 @@ impl SharedExpert {
             clock: None,
         };
         let shape = shared.shape(config);
-        self.experts.forward(&every, [x, weights], &shape, run)
+        match &self.experts {
+            SharedWeights::Float(experts) => experts.forward(&every, [x, weights], &shape, run),
+            SharedWeights::Fp8(experts) => experts.forward(&every, [x, weights], &shape),
+        }
     }
 
     pub(super) fn check(
@@ -103,14 +119,21 @@ impl SharedExpert {
         shared: &SharedExpertConfig,
         config: &MoeConfig,
     ) -> Result<(), ShapeError> {
-        self.experts.check(like, &shared.shape(config), 1)?;
+        let shape = shared.shape(config);
+        match &self.experts {
+            SharedWeights::Float(experts) => experts.check(like, &shape, 1)?,
+            SharedWeights::Fp8(experts) => experts.check(like, &shape, 1)?,
+        }
         let gate = [1, config.hidden];
         like.check_optional("shared gate [1,H]", &self.gate, shared.sigmoid_gate, gate)
     }
 
     pub(super) fn cast(self, dtype: DType) -> Self {
         Self {
-            experts: self.experts.cast(dtype),
+            experts: match self.experts {
+                SharedWeights::Float(experts) => SharedWeights::Float(experts.cast(dtype)),
+                SharedWeights::Fp8(experts) => SharedWeights::Fp8(experts.cast(dtype)),
+            },
             gate: self.gate.map(|gate| cast_param(gate, dtype)),
         }
     }

@@ -15,7 +15,12 @@
 mod attention;
 mod experts;
 mod fp8;
+mod fp8_linear;
+#[cfg(feature = "cube")]
+mod fp8_mma;
+mod fp8_training;
 mod linear;
+mod quantize;
 mod router;
 mod rows;
 mod sort;
@@ -30,7 +35,12 @@ mod host;
 pub(crate) use attention::{AttentionCall, Projections, SegmentAttentionOps};
 pub(crate) use experts::{ExpertWeights, ExpertsCall, ExpertsOps, StageClock};
 pub(crate) use fp8::{Fp8Cast, Fp8Ops};
+pub(crate) use fp8_linear::{CodedWeights, Fp8LinearCall, Fp8LinearOps};
+#[cfg(feature = "cube")]
+pub(crate) use fp8_mma::{Fp8MmaCall, Fp8MmaOps};
+pub(crate) use fp8_training::{Fp8TrainOps, RoundCall, Rounded, round};
 pub(crate) use linear::{LinearCall, LinearOps};
+pub(crate) use quantize::{AmaxCall, QuantizeCall, QuantizeOps};
 pub(crate) use router::{Choices, HashCall, LoadCall, LogitsCall, RouteCall, RouterOps};
 pub(crate) use rows::{NeighboursCall, RowsCall, RowsOps};
 pub(crate) use sort::{Limits, SortCall, SortOps, Sorted};
@@ -71,4 +81,14 @@ pub(crate) enum Mask<B: Backend> {
     All,
     /// Those whose entry of \[E\] isn't 0.
     Only(IntTensor<B>),
+}
+
+/// FP8 scales: f32s, or words of four E8M0 bytes.
+#[derive(ExtensionType, Clone, Debug)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub(crate) enum Scales<B: Backend> {
+    /// An f32 for each block.
+    F32(FloatTensor<B>),
+    /// Four E8M0 bytes to a word.
+    E8M0(IntTensor<B>),
 }

@@ -3,6 +3,8 @@
 //! | kind | expert(x) | source |
 //! |---|---|---|
 //! | [`FeedForwardExperts`] | W_out · act(W_in · x), gated W_out · (act(G x) ∘ (U x)) | Shazeer et al. 2017; 2020 |
+//! | [`Fp8FeedForwardExperts`] | the same, of values rounded to FP8, for training | Micikevicius et al. 2022 |
+//! | [`Fp8Experts`] | the same with FP8 weights, for inference | |
 //! | [`ConvolutionalExperts`] | two convolutions of width 3 along the expert's tokens of a sequence | |
 //! | [`AttentionExperts`] | self-attention among the expert's tokens of a sequence | |
 //! | [`ParameterEfficientExperts`] | one frozen feed-forward network, low-rank changes per expert | Hu et al. 2021, Houlsby et al. 2019 |
@@ -12,11 +14,16 @@
 mod attention;
 mod convolutional;
 mod feed_forward;
+mod fp8;
+mod fp8_feed_forward;
 mod parameter_efficient;
 
 pub use attention::AttentionExperts;
 pub use convolutional::ConvolutionalExperts;
 pub use feed_forward::FeedForwardExperts;
+pub use fp8::Fp8Experts;
+pub(super) use fp8::check_activations;
+pub use fp8_feed_forward::Fp8FeedForwardExperts;
 pub use parameter_efficient::{Adaptation, AdapterWeights, LoraWeights, ParameterEfficientExperts};
 
 pub(super) use feed_forward::{FeedForwardShape, Run};
@@ -132,7 +139,8 @@ impl ExpertKind {
     pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> Experts {
         match *self {
             Self::FeedForward => {
-                Experts::FeedForward(config.feed_forward().init(config.experts, device))
+                let experts = config.feed_forward().init(config.experts, device);
+                Experts::feed_forward(experts, config, device)
             }
             Self::Convolutional { .. } => {
                 Experts::Convolutional(ConvolutionalExperts::new(config, device))
@@ -147,9 +155,17 @@ impl ExpertKind {
 
 /// The experts of a layer.
 #[derive(Module, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "handles of tensors that are far larger; a box would be in the way of every pattern"
+)]
 pub enum Experts {
     /// Two or three products.
     FeedForward(FeedForwardExperts),
+    /// The same in FP8, for training.
+    Fp8FeedForward(Fp8FeedForwardExperts),
+    /// The same with FP8 weights, for inference.
+    Fp8(Fp8Experts),
     /// Convolutions.
     Convolutional(ConvolutionalExperts),
     /// Attention.
@@ -170,6 +186,18 @@ pub(super) struct Slots {
 }
 
 impl Experts {
+    /// Feed-forward ones, in FP8 where `config` says so.
+    pub(super) fn feed_forward(
+        experts: FeedForwardExperts,
+        config: &MoeConfig,
+        device: &Device,
+    ) -> Self {
+        match config.fp8 {
+            Some(recipe) => Self::Fp8FeedForward(experts.in_fp8(recipe, device)),
+            None => Self::FeedForward(experts),
+        }
+    }
+
     /// y \[T,H\].
     pub(super) fn forward(
         &self,
@@ -183,6 +211,11 @@ impl Experts {
                 let (x, weights) = (slots.x, slots.weights);
                 experts.forward(assignment, [x, weights], &config.feed_forward(), run)
             }
+            Self::Fp8FeedForward(experts) => experts.forward(assignment, slots, config),
+            Self::Fp8(experts) => {
+                let (x, weights) = (slots.x, slots.weights);
+                experts.forward(assignment, [x, weights], &config.feed_forward())
+            }
             Self::Convolutional(experts) => experts.forward(assignment, slots, config),
             Self::Attention(experts) => experts.forward(assignment, slots, config),
             Self::ParameterEfficient(experts) => experts.forward(assignment, slots, config),
@@ -192,6 +225,8 @@ impl Experts {
     fn name(&self) -> &'static str {
         match self {
             Self::FeedForward(_) => "feed-forward ones",
+            Self::Fp8FeedForward(_) => "feed-forward ones in FP8",
+            Self::Fp8(_) => "feed-forward ones with FP8 weights",
             Self::Convolutional(_) => "convolutional ones",
             Self::Attention(_) => "attention",
             Self::ParameterEfficient(_) => "parameter-efficient ones",
@@ -201,7 +236,9 @@ impl Experts {
     /// The first of the weights, whose dtype and device all others share.
     pub(super) fn like(&self) -> Result<Like, ShapeError> {
         Like::of(&match self {
+            Self::Fp8(experts) => return Ok(experts.like()),
             Self::FeedForward(experts) => experts.w_in.val(),
+            Self::Fp8FeedForward(experts) => experts.experts.w_in.val(),
             Self::Convolutional(experts) => experts.w_in.val(),
             Self::Attention(experts) => experts.w_q.val(),
             Self::ParameterEfficient(experts) => experts.frozen.w_in.val(),
@@ -211,22 +248,35 @@ impl Experts {
     pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
         let same = matches!(
             (self, config.kind),
-            (Self::FeedForward(_), ExpertKind::FeedForward)
-                | (Self::Convolutional(_), ExpertKind::Convolutional { .. })
+            (
+                Self::FeedForward(_) | Self::Fp8FeedForward(_) | Self::Fp8(_),
+                ExpertKind::FeedForward
+            ) | (Self::Convolutional(_), ExpertKind::Convolutional { .. })
                 | (Self::Attention(_), ExpertKind::Attention { .. })
                 | (
                     Self::ParameterEfficient(_),
                     ExpertKind::ParameterEfficient { .. }
                 )
         );
-        if !same {
-            let expected = format!("{:?}", config.kind);
+        let recipe = match self {
+            // Converted, whatever they were trained in.
+            Self::Fp8(_) => true,
+            Self::Fp8FeedForward(_) => config.fp8.is_some(),
+            _ => config.fp8.is_none(),
+        };
+        if !same || !recipe {
+            let expected = match config.fp8 {
+                Some(_) => format!("{:?} in FP8", config.kind),
+                None => format!("{:?}", config.kind),
+            };
             return Err(ShapeError::new("experts", expected, self.name()));
         }
         match self {
             Self::FeedForward(experts) => {
                 experts.check(like, &config.feed_forward(), config.experts)
             }
+            Self::Fp8FeedForward(experts) => experts.check(like, config),
+            Self::Fp8(experts) => experts.check(like, &config.feed_forward(), config.experts),
             Self::Convolutional(experts) => experts.check(like, config),
             Self::Attention(experts) => experts.check(like, config),
             Self::ParameterEfficient(experts) => experts.check(like, config),
@@ -236,6 +286,8 @@ impl Experts {
     pub(super) fn cast(self, dtype: DType) -> Self {
         match self {
             Self::FeedForward(experts) => Self::FeedForward(experts.cast(dtype)),
+            Self::Fp8FeedForward(experts) => Self::Fp8FeedForward(experts.cast(dtype)),
+            Self::Fp8(experts) => Self::Fp8(experts.cast(dtype)),
             Self::Convolutional(experts) => Self::Convolutional(experts.cast(dtype)),
             Self::Attention(experts) => Self::Attention(experts.cast(dtype)),
             Self::ParameterEfficient(experts) => Self::ParameterEfficient(experts.cast(dtype)),

@@ -86,7 +86,7 @@ impl HostLayer {
     /// Checks the experts; returns the dtype they share.
     pub(super) fn check(&self) -> Result<DType, ShapeError> {
         let config = &self.config;
-        if config.kind != ExpertKind::FeedForward {
+        if config.kind != ExpertKind::FeedForward || config.fp8.is_some() {
             return Err(not_feed_forward(config));
         }
         ShapeError::check("host experts", config.experts, self.experts.len())?;
@@ -120,7 +120,10 @@ impl HostLayer {
 }
 
 fn not_feed_forward(config: &MoeConfig) -> ShapeError {
-    let got = format!("{:?}", config.kind);
+    let got = match config.fp8 {
+        Some(_) => format!("{:?} in FP8", config.kind),
+        None => format!("{:?}", config.kind),
+    };
     ShapeError::new("switched experts", "feed-forward", got)
 }
 

@@ -145,15 +145,20 @@ fn activated(problem: &Problem, pre: Rows) -> Rows {
         true => parts(problem, &pre),
         false => (pre, None),
     };
-    let act = match problem.activation {
-        Activation::Relu => Flex::relu(gate),
-        Activation::Gelu => Flex::gelu(gate),
-        Activation::Silu => Flex::float_mul(gate.clone(), Flex::sigmoid(gate)),
-        Activation::Mish => map(&gate, |x| x * softplus(x).tanh()),
-    };
+    let act = apply(problem.activation, gate);
     match up {
         Some(up) => Flex::float_mul(act, up),
         None => act,
+    }
+}
+
+/// act(x) of every element.
+pub(in crate::ops) fn apply(activation: Activation, x: Rows) -> Rows {
+    match activation {
+        Activation::Relu => Flex::relu(x),
+        Activation::Gelu => Flex::gelu(x),
+        Activation::Silu => Flex::float_mul(x.clone(), Flex::sigmoid(x)),
+        Activation::Mish => map(&x, |x| x * softplus(x).tanh()),
     }
 }
 

@@ -6,7 +6,7 @@ mod autodiff;
 #[cfg(feature = "cube")]
 mod cube;
 #[cfg(feature = "flex")]
-mod flex;
+pub(in crate::ops) mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
 

@@ -207,13 +207,17 @@ pub(in crate::ops) fn combined(
 }
 
 /// `f` of every row of `values` and its number, on as many threads as pay off.
-fn each_row(values: &mut [f32], width: usize, f: &(impl Fn(usize, &mut [f32]) + Sync)) {
+pub(in crate::ops) fn each_row<T: Send>(
+    values: &mut [T],
+    width: usize,
+    f: &(impl Fn(usize, &mut [T]) + Sync),
+) {
     /// Elements that take about as long as starting a thread.
     const FEWEST: usize = 1 << 16;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = (values.len() / FEWEST).clamp(1, cores);
     let rows = (values.len() / width.max(1)).div_ceil(threads).max(1);
-    let part = |first: usize, values: &mut [f32]| {
+    let part = |first: usize, values: &mut [T]| {
         let lines = values.chunks_mut(width).enumerate();
         lines.for_each(|(at, line)| f(first + at, line));
     };

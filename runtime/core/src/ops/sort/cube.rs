@@ -7,6 +7,7 @@ use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use moebius_shaders::moe::sorting;
+use moebius_shaders::permute::TILE_WORDS;
 
 impl Sorted<CubeBackend> {
     /// The buffers of the integers.
@@ -33,7 +34,7 @@ impl SortOps for CubeBackend {
         let sorted: Sorted<Self> = Sorted {
             order: words(call.problem.slots()),
             offsets: words(call.problem.experts() + 1),
-            tiles: words(2 * plan.max_tiles()),
+            tiles: words(TILE_WORDS * plan.max_tiles()),
             positions: words(call.problem.slots()),
             dropped: words(1),
         };

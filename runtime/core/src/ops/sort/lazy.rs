@@ -3,6 +3,7 @@
 use super::{LimitsMetadata, SortCall, SortedMetadata};
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::{DType, Shape};
+use moebius_shaders::permute::TILE_WORDS;
 
 pub(super) fn sorted(
     _weights: &TensorSpec,
@@ -15,7 +16,11 @@ pub(super) fn sorted(
     SortedMetadata {
         order: words(sort.slots()),
         offsets: words(sort.experts() + 1),
-        tiles: words(call.plan.as_ref().map_or(0, |plan| 2 * plan.max_tiles())),
+        tiles: words(
+            call.plan
+                .as_ref()
+                .map_or(0, |plan| TILE_WORDS * plan.max_tiles()),
+        ),
         positions: words(sort.slots()),
         dropped: words(1),
     }

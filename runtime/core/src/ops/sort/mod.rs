@@ -42,7 +42,7 @@ pub(crate) struct Sorted<B: Backend> {
     pub(crate) order: IntTensor<B>,
     /// \[E+1\].
     pub(crate) offsets: IntTensor<B>,
-    /// \[2·max_tiles\].
+    /// \[3·max_tiles\].
     pub(crate) tiles: IntTensor<B>,
     /// \[S\]: the sorted row of a slot, −1 for none.
     pub(crate) positions: IntTensor<B>,

@@ -10,11 +10,11 @@ use super::quoted;
 
 /// A map that refuses a repeated key; serde's own maps keep the last value in silence.
 #[derive(Debug)]
-pub(crate) struct UniqueMap<V>(BTreeMap<String, V>);
+pub struct UniqueMap<V>(BTreeMap<String, V>);
 
 impl<V> UniqueMap<V> {
     /// The entries.
-    pub(crate) fn into_inner(self) -> BTreeMap<String, V> {
+    pub fn into_inner(self) -> BTreeMap<String, V> {
         self.0
     }
 }

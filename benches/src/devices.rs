@@ -1,0 +1,17 @@
+//! The devices a `cargo bench` runs on.
+
+use moebius_device::{Device, discover};
+
+/// Those of the command line, `cargo bench --bench NAME -- DEVICE...`, or all that can be opened.
+pub fn asked_for() -> Vec<Device> {
+    let names = std::env::args().skip(1);
+    let names: Vec<String> = names.filter(|name| name != "--bench").collect();
+    if names.is_empty() {
+        let usable = discover().into_iter().filter(|found| found.status.is_ok());
+        return usable.map(|found| found.device).collect();
+    }
+    names
+        .iter()
+        .filter_map(|name| name.parse().map_err(|error| eprintln!("{error}")).ok())
+        .collect()
+}

@@ -1,0 +1,187 @@
+//! The check before the numbers: sampled outputs against f64 dot products.
+
+use super::LinearBench;
+use super::data::HostData;
+use super::setup::device_error;
+use crate::BenchError;
+use crate::oracle::{distance, spread, tolerance};
+use burn::tensor::{Int, Tensor};
+use moebius::Error;
+use moebius::fp8::{Activations, Fp8Format, Fp8Linear, Fp8Scales};
+use moebius_shaders::quantize::{
+    Problem, Scales, dequantize_reference, encode_reference, scales_reference,
+};
+use moebius_shaders::scaling::Granularity;
+use moebius_shaders::{Element, ShapeError};
+
+/// Rows and columns of the outputs that are checked, spread evenly.
+const SAMPLES: [usize; 2] = [16, 64];
+
+/// Largest relative L2 error that verifies: rounding of f32 sums grows with the root of their length.
+pub(super) fn largest_error(bench: &LinearBench) -> f64 {
+    tolerance(bench.dtype) * (bench.k as f64 / 4096.0).sqrt().max(1.0)
+}
+
+/// The sampled outputs and what they are computed of.
+pub(super) struct Oracle {
+    n: usize,
+    k: usize,
+    rows: Vec<usize>,
+    columns: Vec<usize>,
+}
+
+impl Oracle {
+    pub(super) fn new(bench: &LinearBench) -> Self {
+        Self {
+            n: bench.n,
+            k: bench.k,
+            rows: spread(SAMPLES[0], bench.m).collect(),
+            columns: spread(SAMPLES[1], bench.n).collect(),
+        }
+    }
+
+    /// Relative L2 error of the sampled outputs of a float layer with `weights` \[n, k\].
+    pub(super) fn float_error(&self, x: &[f32], weights: &[f32], y: &[f32]) -> f64 {
+        let wide = |values: Vec<&f32>| values.into_iter().map(|value| f64::from(*value)).collect();
+        let x: Vec<f64> = wide(lines(x, self.k, &self.rows));
+        let weights: Vec<f64> = wide(lines(weights, self.k, &self.columns));
+        self.error(&x, &weights, y)
+    }
+
+    /// The same of an FP8 layer with the values its codes and scales stand for, and the relative L2
+    /// distance of all of these from the weights they were made of.
+    pub(super) fn fp8_errors(
+        &self,
+        layer: &Fp8Linear,
+        data: &HostData,
+        y: &[f32],
+    ) -> Result<[f64; 2], BenchError> {
+        let decoded = decoded(layer)?;
+        let columns: Vec<f64> = lines(&decoded, self.k, &self.columns)
+            .into_iter()
+            .copied()
+            .collect();
+        let x = lines(&data.x, self.k, &self.rows).into_iter().copied();
+        let x = activations(layer.activations.source(), x.collect(), self.k)?;
+        Ok([
+            self.error(&x, &columns, y),
+            rounding(&decoded, &data.weights),
+        ])
+    }
+
+    /// `x` and `weights` are the sampled lines alone, `y` is all outputs.
+    fn error(&self, x: &[f64], weights: &[f64], y: &[f32]) -> f64 {
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let rows = x.chunks(self.k);
+        let want: Vec<f64> = rows
+            .flat_map(|x| weights.chunks(self.k).map(move |weights| dot(x, weights)))
+            .collect();
+        let got = self.rows.iter().flat_map(|row| {
+            let columns = self.columns.iter();
+            columns.filter_map(move |column| y.get(row * self.n + column))
+        });
+        distance(&got.copied().collect::<Vec<f32>>(), &want)
+    }
+}
+
+/// ‖decoded − weights‖ / ‖weights‖.
+fn rounding(decoded: &[f64], weights: &[f32]) -> f64 {
+    let (mut error, mut norm) = (0.0f64, 0.0f64);
+    for (decoded, weight) in decoded.iter().zip(weights) {
+        let weight = f64::from(*weight);
+        error += (decoded - weight).powi(2);
+        norm += weight.powi(2);
+    }
+    (error / norm).sqrt()
+}
+
+/// The values of some lines of `k`.
+fn lines<'a, T>(values: &'a [T], k: usize, picked: &[usize]) -> Vec<&'a T> {
+    let lines = picked.iter().flat_map(|line| &values[line * k..][..k]);
+    lines.collect()
+}
+
+/// W \[n, k\] as codes and scales have it, decoded on the host.
+fn decoded(layer: &Fp8Linear) -> Result<Vec<f64>, BenchError> {
+    let weights = layer.weight.to_tensor()?;
+    let layout = weights.layout();
+    let problem = Problem::new(
+        layout.shape,
+        Element::F32,
+        layout.granularity,
+        layout.format,
+    );
+    let problem = problem.map_err(Error::from)?;
+    let scales = match weights.scales() {
+        Fp8Scales::F32(scales) => {
+            let scales = scales.clone().try_into_vec_as::<f32>();
+            Scales::F32(scales.map_err(device_error)?)
+        }
+        Fp8Scales::E8M0(bytes) => Scales::E8M0(words(bytes)?),
+    };
+    let decoded = dequantize_reference(&problem, &words(weights.words())?, &scales);
+    Ok(decoded.map_err(Error::from)?)
+}
+
+fn words(tensor: &Tensor<3, Int>) -> Result<Vec<u32>, BenchError> {
+    let words = tensor.clone().try_into_vec_as::<i64>();
+    let words = words.map_err(device_error)?.into_iter();
+    Ok(words.map(|word| word as u32).collect())
+}
+
+/// Rows of x as the product reads them.
+fn activations(source: Activations, x: Vec<f32>, k: usize) -> Result<Vec<f64>, Error> {
+    let granularity = match source {
+        Activations::Float => return Ok(x.into_iter().map(f64::from).collect()),
+        Activations::Dynamic(Granularity::Row) => Granularity::Row,
+        other => {
+            let expected = "float, or a scale for each row";
+            let got = format!("{other:?}");
+            return Err(ShapeError::new("activations of a benchmark", expected, got).into());
+        }
+    };
+    let shape = [1, x.len() / k, k];
+    let problem = Problem::new(shape, Element::F32, granularity, Fp8Format::E4M3)?;
+    let scales = scales_reference(&problem, &x)?;
+    let words = encode_reference(&problem, &x, &scales)?;
+    Ok(dequantize_reference(&problem, &words, &scales)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_wrong_output_is_seen() {
+        let oracle = Oracle {
+            n: 3,
+            k: 2,
+            rows: vec![0, 1],
+            columns: vec![0, 2],
+        };
+        let (x, weights) = ([1.0, 2.0, 3.0, 4.0], [1.0, 0.0, 9.0, 9.0, 0.5, -1.0]);
+        let y = [1.0, 27.0, -1.5, 3.0, 63.0, -2.5];
+        assert_eq!(oracle.float_error(&x, &weights, &y), 0.0);
+        let mut wrong = y;
+        wrong[5] = 2.5;
+        assert!(oracle.float_error(&x, &weights, &wrong) > 0.5);
+        assert_eq!(oracle.float_error(&x, &weights, &y[..5]), f64::INFINITY);
+    }
+
+    #[test]
+    fn rounding_is_relative_to_what_was_rounded() {
+        assert_eq!(rounding(&[3.0, 5.0], &[3.0, 4.0]), 0.2);
+        assert_eq!(rounding(&[3.0, 4.0], &[3.0, 4.0]), 0.0);
+    }
+
+    #[test]
+    fn activations_have_a_scale_for_each_row() {
+        let x = vec![448.0, 1.0, 0.0, 896.0];
+        let read = |source| activations(source, x.clone(), 2).ok();
+        let same = Some(vec![448.0, 1.0, 0.0, 896.0]);
+        assert_eq!(read(Activations::Float), same);
+        assert_eq!(read(Activations::Dynamic(Granularity::Row)), same);
+        assert_eq!(read(Activations::Dynamic(Granularity::Tensor)), None);
+        assert_eq!(read(Activations::Static), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! What is multiplied, on the host: the oracle needs it there, and no device has to draw it.
+
+use super::LinearBench;
+use burn::tensor::{DType, TensorData};
+use std::f64::consts::TAU;
+
+/// x \[m, k\] and W \[n, k\], normally distributed.
+pub(super) struct HostData {
+    /// As the layers read it: rounded to the type of the benchmark.
+    pub(super) x: Vec<f32>,
+    pub(super) weights: Vec<f32>,
+}
+
+impl HostData {
+    pub(super) fn new(bench: &LinearBench) -> Self {
+        let x = normal(bench.m * bench.k, 1);
+        Self {
+            x: rounded(x, bench.dtype),
+            weights: normal(bench.n * bench.k, 2),
+        }
+    }
+
+    /// Wᵀ \[k, n\], as Burn's layers have it.
+    pub(super) fn transposed(&self, bench: &LinearBench) -> Vec<f32> {
+        let LinearBench { n, k, .. } = *bench;
+        let mut turned = vec![0.0; n * k];
+        for (column, row) in self.weights.chunks(k).enumerate() {
+            for (weight, line) in row.iter().zip(turned.chunks_mut(n)) {
+                line[column] = *weight;
+            }
+        }
+        turned
+    }
+}
+
+/// The nearest values of another type.
+pub(super) fn rounded(values: Vec<f32>, dtype: DType) -> Vec<f32> {
+    if dtype == DType::F32 {
+        return values;
+    }
+    let len = values.len();
+    let rounded = TensorData::new(values, [len]).convert_dtype(dtype);
+    rounded.iter::<f32>().collect()
+}
+
+/// Normally distributed numbers by Box and Muller, the same in every run.
+fn normal(len: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    let mut uniform = || {
+        // SplitMix64; the upper 53 bits, shifted by half a step so that none is 0.
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((((bits ^ (bits >> 31)) >> 11) as f64) + 0.5) * f64::exp2(-53.0)
+    };
+    let mut values = Vec::with_capacity(len + 1);
+    while values.len() < len {
+        let radius = (-2.0 * uniform().ln()).sqrt();
+        let (sine, cosine) = (TAU * uniform()).sin_cos();
+        values.extend([(radius * sine) as f32, (radius * cosine) as f32]);
+    }
+    values.truncate(len);
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_normally_distributed() {
+        let values = normal(100_001, 7);
+        let moment = |power: i32| {
+            let sum: f64 = values.iter().map(|x| f64::from(*x).powi(power)).sum();
+            sum / values.len() as f64
+        };
+        assert!(moment(1).abs() < 0.01, "{}", moment(1));
+        assert!((moment(2) - 1.0).abs() < 0.02, "{}", moment(2));
+        assert!((moment(4) - 3.0).abs() < 0.1, "{}", moment(4));
+        assert_ne!(normal(8, 1), normal(8, 2));
+    }
+}

@@ -1,0 +1,175 @@
+//! The layer under measurement and its batch, on their device.
+
+use super::LinearBench;
+use super::data::HostData;
+use crate::BenchError;
+use crate::ceiling::finish;
+use burn::module::Param;
+use burn::nn;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::Error;
+use moebius::fp8::{ActivationScaling, Fp8Linear, Quantizer};
+use moebius_device::{Opened, memory_in_use};
+use moebius_shaders::grouped_gemm::{self, Choice, Fp8Weights, Problem};
+use moebius_shaders::{Element, ShapeError};
+use serde::Serialize;
+use std::fmt::Display;
+
+/// Where figures of memory come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BytesOf {
+    /// Growth of the live bytes of the device's allocator.
+    Allocator,
+    /// Sizes of the tensors, on Flex, which has no allocator to ask.
+    Tensors,
+}
+
+/// Bytes of the weights on the device.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LayerBytes {
+    /// Of the FP8 layer: codes, scales, padding.
+    pub fp8: u64,
+    /// Of Burn's layer in f32.
+    pub f32: u64,
+    /// `fp8` / `f32`.
+    pub ratio: f64,
+    /// Who says so.
+    pub of: BytesOf,
+}
+
+/// The layer under measurement.
+pub(super) struct Setup {
+    pub(super) opened: Opened,
+    pub(super) device: Device,
+    pub(super) layer: Fp8Linear,
+    /// \[m, k\].
+    pub(super) x: Tensor<2>,
+    pub(super) bytes: LayerBytes,
+    /// The kernel variant, `portable` where there are no kernels.
+    pub(super) variant: String,
+}
+
+impl Setup {
+    pub(super) fn new(bench: &LinearBench, data: &HostData) -> Result<Self, BenchError> {
+        let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
+        let device = moebius::open(&opened.device)?;
+        let variant = variant(bench, &opened)?;
+        let live = || -> Result<Option<u64>, BenchError> {
+            finish(&device)?;
+            let client = opened.client();
+            Ok(client.map(|client| memory_in_use(&client).in_use))
+        };
+        let before = live()?;
+        let weight = TensorData::new(data.transposed(bench), [bench.k, bench.n]);
+        let float = nn::Linear {
+            weight: Param::from_tensor(Tensor::from_data(weight, (&device, DType::F32)))
+                .set_require_grad(false),
+            bias: None,
+        };
+        let with_float = live()?;
+        let quantizer = Quantizer::new(bench.format, bench.granularity);
+        let activations = ActivationScaling::new(bench.activations, &device);
+        let layer = Fp8Linear::from_linear(&float, &quantizer)?.with_activations(activations);
+        let with_both = live()?;
+        drop(float);
+        let growth = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?));
+        let measured = growth(with_float, with_both).zip(growth(before, with_float));
+        let (fp8, f32) = measured.unwrap_or((layer.bytes() as u64, 4 * weights(bench)));
+        let bytes = LayerBytes {
+            fp8,
+            f32,
+            ratio: fp8 as f64 / f32 as f64,
+            of: measured.map_or(BytesOf::Tensors, |_| BytesOf::Allocator),
+        };
+        Ok(Self {
+            x: input(bench, &device, data),
+            opened,
+            device,
+            layer,
+            bytes,
+            variant,
+        })
+    }
+
+    /// The device's name on the command line.
+    pub(super) fn name(&self) -> String {
+        self.opened.device.to_string()
+    }
+
+    /// One forward, and a wait for it.
+    pub(super) fn forward(&self) -> Result<(), BenchError> {
+        drop(self.layer.forward(self.x.clone())?);
+        finish(&self.device)
+    }
+
+    /// y \[m, n\] of one forward.
+    pub(super) fn output(&self) -> Result<Vec<f32>, BenchError> {
+        let y = self.layer.forward(self.x.clone())?;
+        y.try_into_vec_as::<f32>().map_err(device_error)
+    }
+
+    /// Bytes of codes and scales without padding.
+    pub(super) fn code_bytes(&self, bench: &LinearBench) -> u64 {
+        let scales: usize = self.layer.weight.layout().scales_shape().iter().product();
+        weights(bench) + 4 * scales as u64
+    }
+}
+
+/// Weights of the layer.
+pub(super) fn weights(bench: &LinearBench) -> u64 {
+    bench.n as u64 * bench.k as u64
+}
+
+/// x \[m, k\] on a device.
+pub(super) fn input(bench: &LinearBench, device: &Device, data: &HostData) -> Tensor<2> {
+    let x = TensorData::new(data.x.clone(), [bench.m, bench.k]).convert_dtype(bench.dtype);
+    Tensor::from_data(x, (device, bench.dtype))
+}
+
+/// The product in floats.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](moebius::ErrorKind::Shape) for a size of 0, one too large, or another type
+/// than f32, f16 and bf16.
+pub(super) fn float_problem(bench: &LinearBench) -> Result<Problem, Error> {
+    if bench.m == 0 {
+        return Err(ShapeError::new("rows", "at least 1", bench.m).into());
+    }
+    let element = match bench.dtype {
+        DType::F32 => Element::F32,
+        DType::F16 => Element::F16,
+        DType::BF16 => Element::Bf16,
+        other => {
+            let got = format!("{other:?}");
+            return Err(ShapeError::new("dtype", "f32, f16 or bf16", got).into());
+        }
+    };
+    Ok(Problem {
+        element,
+        ..Problem::dense(bench.m, bench.n, bench.k)?
+    })
+}
+
+/// How the device computes the product; asked before anything is put on it, because Burn panics
+/// where a device can't hold a type.
+fn variant(bench: &LinearBench, opened: &Opened) -> Result<String, Error> {
+    let floats = float_problem(bench)?;
+    let problem = Problem {
+        fp8: Some(Fp8Weights {
+            format: bench.format,
+            granularity: bench.granularity,
+        }),
+        ..floats
+    };
+    if opened.client().is_none() {
+        return Ok("portable".to_string());
+    }
+    let plan = |problem| grouped_gemm::plan(problem, &opened.capability, Choice::default());
+    plan(floats)?;
+    Ok(plan(problem)?.variant.name().to_string())
+}
+
+pub(super) fn device_error(error: impl Display) -> BenchError {
+    BenchError::Device(error.to_string())
+}

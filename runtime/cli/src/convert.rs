@@ -1,0 +1,137 @@
+//! `moebius convert`.
+
+use moebius_model::weights::{
+    ConvertOptions, ConvertReport, ConvertedLayer, Fp8Scheme, Reader, Unscaled, convert,
+    host_quantizer,
+};
+use serde_json::{Value, json};
+
+use crate::args::ConvertArgs;
+use crate::devices::bytes;
+use crate::error::CliError;
+use crate::progress::Progress;
+use crate::screen::{BAD, DIM, GOOD, HEADING, Outcome, Screen};
+use crate::table::Table;
+
+/// Runs `moebius convert`.
+pub(crate) fn run(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let options = options(args);
+    let source = Reader::open(&args.model)?;
+    let title = format!(
+        "Converting {} to {} · {}",
+        args.model.display(),
+        args.out.display(),
+        options.scheme
+    );
+    screen.line(&format!("\n{}", screen.paint(HEADING, &title)))?;
+    let progress = Progress::steps(screen, "tensors", source.tensors().count());
+    let mut quantize = host_quantizer(options.scheme);
+    let mut say = |name: &str, number: usize, _of: usize| {
+        progress.say(&crate::screen::one_line(name));
+        if number > 0 {
+            progress.step();
+        }
+    };
+    let report = convert(&source, &args.out, &options, &mut quantize, &mut say);
+    progress.clear();
+    result(args, &options, &report?, screen)
+}
+
+fn options(args: &ConvertArgs) -> ConvertOptions {
+    let mut options = ConvertOptions::new(Fp8Scheme {
+        format: args.format.into(),
+        granularity: args.granularity,
+    });
+    if args.no_default_skips {
+        options.skip.clear();
+    }
+    options.skip.extend(args.skip.iter().cloned());
+    if args.assume_scale_one {
+        options.unscaled = Unscaled::AssumeOne;
+    }
+    options.shard_bytes = Some(args.shard_bytes);
+    options
+}
+
+fn result(
+    args: &ConvertArgs,
+    options: &ConvertOptions,
+    report: &ConvertReport,
+    screen: &mut Screen,
+) -> Result<Outcome, CliError> {
+    let sound = |layer: &ConvertedLayer| layer.non_finite == 0;
+    let good = !report.layers.is_empty() && report.layers.iter().all(sound);
+    if !report.layers.is_empty() {
+        layers(&report.layers, screen)?;
+    }
+    let ratio = report.bytes_after as f64 / report.bytes_before.max(1) as f64;
+    let (style, count) = match report.layers.len() {
+        0 => (BAD, "no weight in FP8".to_owned()),
+        1 => (GOOD, "1 weight in FP8".to_owned()),
+        n => (GOOD, format!("{n} weights in FP8")),
+    };
+    screen.line(&format!(
+        "\n  {}, {} tensors copied · {} to {} ({ratio:.2} of it)",
+        screen.paint(style, &count),
+        report.copied_tensors,
+        bytes(report.bytes_before),
+        bytes(report.bytes_after),
+    ))?;
+    if let Some(worst) = worst(&report.layers) {
+        let percent = 100.0 * worst.relative_rms;
+        screen.line(&format!("  largest error {percent:.2} % in {}", worst.name))?;
+    }
+    if !report.left_out.is_empty() {
+        let names = report.left_out.join(", ");
+        screen.line(&screen.paint(DIM, &format!("  left out: {names}")))?;
+    }
+    let mut object = json!({
+        "model": args.model,
+        "out": args.out,
+        "format": options.scheme.format,
+        "granularity": options.scheme.granularity,
+        "skip": options.skip,
+    });
+    if let (Value::Object(object), Value::Object(more)) = (&mut object, json!(report)) {
+        object.extend(more);
+    }
+    screen.object(&object)?;
+    Ok(if good {
+        Outcome::Good
+    } else {
+        Outcome::Negative
+    })
+}
+
+/// The weight that moved furthest.
+fn worst(layers: &[ConvertedLayer]) -> Option<&ConvertedLayer> {
+    let error = |layer: &ConvertedLayer| layer.relative_rms;
+    layers.iter().max_by(|a, b| error(a).total_cmp(&error(b)))
+}
+
+fn layers(layers: &[ConvertedLayer], screen: &mut Screen) -> Result<(), CliError> {
+    screen.line("")?;
+    let headings = [
+        "weight", "shape", "from", "before", "after", "error, %", "largest", "values",
+    ];
+    let mut table = Table::new(&headings).right(&[3, 4, 5, 6]);
+    for layer in layers {
+        let shape: Vec<String> = layer.shape.iter().map(usize::to_string).collect();
+        let (style, values) = match layer.non_finite {
+            0 => (GOOD, "finite".to_owned()),
+            n => (BAD, format!("{n} are NaN or infinite")),
+        };
+        let cells = [
+            layer.name.clone(),
+            shape.join(" x "),
+            layer.from.clone(),
+            bytes(layer.bytes_before),
+            bytes(layer.bytes_after),
+            format!("{:.2}", 100.0 * layer.relative_rms),
+            format!("{:.1e}", layer.max_abs),
+            values,
+        ];
+        table.row(cells, style);
+    }
+    table.print(screen)
+}

@@ -1,0 +1,180 @@
+//! How a tensor is quantised, and what needs no codes: largest magnitudes and fake quantisation.
+
+use super::tensor::Fp8Scales;
+use crate::ops::{AmaxCall, QuantizeCall, QuantizeOps};
+use crate::{Error, device};
+use burn::backend::Dispatch;
+use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::fp8::{Fp8Format, Overflow};
+use moebius_shaders::quantize::{AmaxProblem, Problem, check_granularity, check_margin};
+use moebius_shaders::quantize::{plan, plan_amax};
+use moebius_shaders::scaling::Granularity;
+use moebius_shaders::{Element, ShapeError};
+use serde::{Deserialize, Serialize};
+
+/// code = encode(x / scale) with scale = amax · 2^margin / MAX, where amax is the largest finite
+/// magnitude among the values that share a scale.
+///
+/// A block of zeros has scale 1; no scale is below 2⁻¹²⁶. NaN and infinities take no part in amax.
+/// An MX scale is the power of two at or above that quotient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quantizer {
+    /// Format of the codes.
+    pub format: Fp8Format,
+    /// Which values share a scale.
+    pub granularity: Granularity,
+    /// What becomes of magnitudes beyond the largest value: of infinities, and, where scales are
+    /// given or the margin is negative, of others.
+    #[serde(default = "saturate")]
+    pub overflow: Overflow,
+    /// Powers of two that scales have to spare, −64 to 64.
+    #[serde(default)]
+    pub margin: i32,
+}
+
+fn saturate() -> Overflow {
+    Overflow::Saturate
+}
+
+impl Quantizer {
+    /// Saturating, without a margin.
+    pub fn new(format: Fp8Format, granularity: Granularity) -> Self {
+        Self {
+            format,
+            granularity,
+            overflow: saturate(),
+            margin: 0,
+        }
+    }
+
+    /// With another overflow mode.
+    #[must_use]
+    pub fn with_overflow(self, overflow: Overflow) -> Self {
+        Self { overflow, ..self }
+    }
+
+    /// With scales 2^`margin` times as large.
+    #[must_use]
+    pub fn with_margin(self, margin: i32) -> Self {
+        Self { margin, ..self }
+    }
+
+    /// Checks the settings; whatever quantises does so, too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a margin beyond ±64, or a block without
+    /// rows or columns.
+    pub fn validate(&self) -> Result<(), Error> {
+        check_granularity(self.granularity)?;
+        Ok(check_margin(self.margin)?)
+    }
+
+    /// The checked and planned call for a stack of matrices.
+    pub(crate) fn call(
+        &self,
+        shape: [usize; 3],
+        dtype: DType,
+        device: &Device,
+    ) -> Result<QuantizeCall, Error> {
+        let problem = Problem::new(shape, element(dtype)?, self.granularity, self.format)?;
+        let problem = problem
+            .with_overflow(self.overflow)
+            .with_margin(self.margin)?;
+        let plan = device::capability(device)?
+            .map(|device| plan(problem, &device))
+            .transpose()?;
+        Ok(QuantizeCall { problem, plan })
+    }
+}
+
+/// The kernels' name of a dtype.
+fn element(dtype: DType) -> Result<Element, ShapeError> {
+    match dtype {
+        DType::F32 => Ok(Element::F32),
+        DType::F16 => Ok(Element::F16),
+        DType::BF16 => Ok(Element::Bf16),
+        other => {
+            let got = format!("{other:?}");
+            Err(ShapeError::new("dtype", "f32, f16 or bf16", got))
+        }
+    }
+}
+
+/// A matrix, or a stack of them, as a stack.
+pub(super) fn stacked<const D: usize>(x: Tensor<D>) -> Result<Tensor<3>, Error> {
+    let shape = match x.dims().as_slice() {
+        [rows, columns] => [1, *rows, *columns],
+        [matrices, rows, columns] => [*matrices, *rows, *columns],
+        _ => {
+            let expected = "a matrix or a stack of them";
+            let got = format!("{:?}", x.dims());
+            return Err(ShapeError::new("shape to quantise", expected, got).into());
+        }
+    };
+    Ok(x.reshape(shape))
+}
+
+/// amax \[1\] = max |x| over the finite values of x, in f32; 0 without any. Nothing is read back.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x isn't f32, f16 or bf16,
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it exceeds a binding.
+pub fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
+    element(x.dtype())?;
+    let (len, device) = (x.shape().num_elements(), x.device());
+    if len == 0 {
+        return Ok(Tensor::zeros([1], (&device, DType::F32)));
+    }
+    let call = amax_call(len, x.dtype(), &device)?;
+    Ok(Tensor::from_dispatch(Dispatch::fp8_amax(
+        x.into_dispatch(),
+        call,
+    )))
+}
+
+/// The checked and planned call for `len` values.
+pub(crate) fn amax_call(len: usize, dtype: DType, device: &Device) -> Result<AmaxCall, Error> {
+    let problem = AmaxProblem::new(len, element(dtype)?)?;
+    let plan = device::capability(device)?
+        .map(|device| plan_amax(problem, &device))
+        .transpose()?;
+    Ok(AmaxCall { plan })
+}
+
+/// y = decode(encode(x / scale)) · scale in x's shape and dtype: what FP8 makes of x, with scales
+/// from x, or with `scales` where they are given.
+///
+/// On a recording device the gradient passes straight through.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x is neither a matrix nor a stack, isn't f32,
+/// f16 or bf16, or doesn't fit the scales; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
+/// when the device lacks the dtype or x exceeds a binding.
+pub fn fake_quantize<const D: usize>(
+    x: Tensor<D>,
+    quantizer: &Quantizer,
+    scales: Option<&Fp8Scales>,
+) -> Result<Tensor<D>, Error> {
+    let shape = x.shape();
+    let x = stacked(x)?;
+    let call = quantizer.call(x.dims(), x.dtype(), &x.device())?;
+    if let Some(scales) = scales {
+        scales.check(
+            call.problem.scales_shape(),
+            quantizer.granularity,
+            &x.device(),
+        )?;
+    }
+    if call.problem.is_empty() {
+        return Ok(x.reshape(shape));
+    }
+    let y = match scales {
+        None => Dispatch::fp8_fake_quantize(x.into_dispatch(), call),
+        Some(scales) => {
+            let scales = scales.clone().into_dispatch();
+            Dispatch::fp8_fake_quantize_by(x.into_dispatch(), scales, call)
+        }
+    };
+    Ok(Tensor::<3>::from_dispatch(y).reshape(shape))
+}

@@ -1,0 +1,485 @@
+//! Stacks of matrices as FP8 codes and scales.
+
+use super::host_scales::HostScales;
+use super::quantizer::{Quantizer, amax, stacked};
+use crate::ops::{QuantizeOps, Scales};
+use crate::{Error, device};
+use burn::backend::Dispatch;
+use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
+use moebius_shaders::fp8::{Fp8Format, LANES_PER_WORD, pack};
+use moebius_shaders::quantize::{Problem, check_kept};
+use moebius_shaders::scaling::{Granularity, ScaleType};
+use moebius_shaders::{Element, ShapeError};
+use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
+
+/// The shape of a stack of matrices, and how its values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fp8Layout {
+    /// Matrices of the stack, rows and columns: \[M, rows, columns\].
+    pub shape: [usize; 3],
+    /// Format of the codes.
+    pub format: Fp8Format,
+    /// Which values share a scale; blocks end with their matrix.
+    pub granularity: Granularity,
+}
+
+impl Fp8Layout {
+    /// Shape of the packed codes: \[M, rows, ⌈columns/4⌉\].
+    pub fn words_shape(&self) -> [usize; 3] {
+        let [matrices, rows, columns] = self.shape;
+        [matrices, rows, columns.div_ceil(LANES_PER_WORD)]
+    }
+
+    /// Shape of the scales: \[M, down, across\] f32s, or words of four E8M0 bytes.
+    pub fn scales_shape(&self) -> [usize; 3] {
+        let [matrices, rows, columns] = self.shape;
+        let [down, across] = self.granularity.scale_shape(rows, columns);
+        [matrices, down, across]
+    }
+
+    /// Rows of E8M0 bytes, and bytes of each.
+    fn scale_bytes(&self) -> [usize; 2] {
+        let [matrices, rows, columns] = self.shape;
+        let [down, across] = self.granularity.blocks(rows, columns);
+        [matrices * down, across]
+    }
+
+    fn quantizer(&self) -> Quantizer {
+        Quantizer::new(self.format, self.granularity)
+    }
+
+    /// Checks that there can be such a tensor on `device`; decoding it at once may take more.
+    fn check(&self, device: &Device) -> Result<(), Error> {
+        // A stack may have more values than an index counts; each matrix may not.
+        let [matrices, rows, columns] = self.shape;
+        let one = [matrices.min(1), rows, columns];
+        let one = Problem::new(one, Element::F32, self.granularity, self.format)?;
+        if let Some(device) = device::capability(device)? {
+            check_kept(&one, matrices, &device)?;
+        }
+        Ok(())
+    }
+}
+
+/// Scales on a device.
+#[derive(Clone, Debug)]
+pub enum Fp8Scales {
+    /// \[M, down, across\] f32.
+    F32(Tensor<3>),
+    /// \[M, rows, ⌈across/4⌉\] words of four E8M0 bytes, lane 0 in the low byte, rows padded with
+    /// zero bytes.
+    E8M0(Tensor<3, Int>),
+}
+
+fn differs(what: &'static str, expected: impl Debug, got: impl Debug) -> Error {
+    ShapeError::new(what, format!("{expected:?}"), format!("{got:?}")).into()
+}
+
+fn check_words(what: &'static str, words: &Tensor<3, Int>, shape: [usize; 3]) -> Result<(), Error> {
+    if words.dims() != shape {
+        return Err(differs(what, shape, words.dims()));
+    }
+    match words.dtype() {
+        DType::I32 | DType::U32 => Ok(()),
+        other => {
+            Err(ShapeError::new("dtype of fp8 words", "i32 or u32", format!("{other:?}")).into())
+        }
+    }
+}
+
+impl Fp8Scales {
+    /// Shape of the tensor.
+    pub fn dims(&self) -> [usize; 3] {
+        match self {
+            Self::F32(scales) => scales.dims(),
+            Self::E8M0(words) => words.dims(),
+        }
+    }
+
+    /// Where they are.
+    pub fn device(&self) -> Device {
+        match self {
+            Self::F32(scales) => scales.device(),
+            Self::E8M0(words) => words.device(),
+        }
+    }
+
+    /// Checks kind, shape, dtype and device.
+    pub(crate) fn check(
+        &self,
+        shape: [usize; 3],
+        granularity: Granularity,
+        device: &Device,
+    ) -> Result<(), Error> {
+        let kind = match self {
+            Self::F32(_) => ScaleType::F32,
+            Self::E8M0(_) => ScaleType::E8M0,
+        };
+        if kind != granularity.scale_type() {
+            return Err(differs("type of scales", granularity.scale_type(), kind));
+        }
+        match self {
+            Self::E8M0(words) => check_words("words of scales", words, shape)?,
+            Self::F32(scales) if scales.dims() != shape => {
+                return Err(differs("scales", shape, scales.dims()));
+            }
+            Self::F32(scales) if scales.dtype() != DType::F32 => {
+                return Err(differs("dtype of scales", DType::F32, scales.dtype()));
+            }
+            Self::F32(_) => {}
+        }
+        // A recording device computes on the same buffers.
+        if self.device().inner() != device.clone().inner() {
+            return Err(differs("device of scales", device, self.device()));
+        }
+        Ok(())
+    }
+
+    /// The same for the seam.
+    pub(crate) fn into_dispatch(self) -> Scales<Dispatch> {
+        match self {
+            Self::F32(scales) => Scales::F32(scales.into_dispatch()),
+            Self::E8M0(words) => Scales::E8M0(words.into_dispatch()),
+        }
+    }
+
+    fn from_dispatch(scales: Scales<Dispatch>) -> Self {
+        match scales {
+            Scales::F32(scales) => Self::F32(Tensor::from_dispatch(scales)),
+            Scales::E8M0(words) => Self::E8M0(Tensor::from_dispatch(words)),
+        }
+    }
+
+    fn empty(layout: &Fp8Layout, device: &Device) -> Self {
+        let shape = layout.scales_shape();
+        match layout.granularity.scale_type() {
+            ScaleType::F32 => Self::F32(Tensor::ones(shape, (device, DType::F32))),
+            ScaleType::E8M0 => Self::E8M0(Tensor::zeros(shape, (device, DType::I32))),
+        }
+    }
+}
+
+/// x ≈ code · scale: a stack of matrices \[M, rows, columns\] as FP8 codes, four to a word, and
+/// scales. It takes a quarter of the memory of f32, and the scales.
+///
+/// ```
+/// use burn::tensor::{Distribution, FloatDType, Tensor};
+/// use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Quantizer};
+///
+/// # fn main() -> Result<(), moebius::Error> {
+/// # #[cfg(feature = "flex")] {
+/// let device = moebius::open(&moebius::Device::Flex)?;
+/// let weights = Tensor::<2>::random([256, 512], Distribution::Normal(0.0, 1.0), &device);
+/// let blocks = Granularity::Block { rows: 128, columns: 128 };
+///
+/// let quantizer = Quantizer::new(Fp8Format::E4M3, blocks);
+/// let packed = Fp8Tensor::quantize(weights.clone(), &quantizer)?;
+/// assert_eq!(packed.bytes(), 256 * 512 + 2 * 4 * 4);
+/// assert_eq!(packed.dequantize(FloatDType::F32)?.dims(), [1, 256, 512]);
+/// assert!(packed.relative_error(weights)?.into_scalar::<f32>() < 0.03);
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Fp8Tensor {
+    layout: Fp8Layout,
+    words: Tensor<3, Int>,
+    scales: Fp8Scales,
+}
+
+impl Fp8Tensor {
+    /// Quantises a matrix \[rows, columns\] or a stack \[M, rows, columns\] with scales from x.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another rank, a dtype other than f32, f16
+    /// and bf16 or settings that don't validate;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device lacks the dtype or
+    /// x exceeds a binding.
+    pub fn quantize<const D: usize>(x: Tensor<D>, quantizer: &Quantizer) -> Result<Self, Error> {
+        let x = stacked(x)?;
+        let device = x.device();
+        let call = quantizer.call(x.dims(), x.dtype(), &device)?;
+        let layout = quantizer.layout(x.dims());
+        if call.problem.is_empty() {
+            return Ok(Self::empty(layout, &device));
+        }
+        let coded = Dispatch::fp8_quantize(x.into_dispatch(), call);
+        Ok(Self {
+            layout,
+            words: Tensor::from_dispatch(coded.words),
+            scales: Fp8Scales::from_dispatch(coded.scales),
+        })
+    }
+
+    /// Quantises with scales that are there: calibrated ones, or those of the steps before.
+    ///
+    /// # Errors
+    /// As [`Fp8Tensor::quantize`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for scales of
+    /// another kind, shape or device than x has with this granularity.
+    pub fn quantize_by<const D: usize>(
+        x: Tensor<D>,
+        scales: Fp8Scales,
+        quantizer: &Quantizer,
+    ) -> Result<Self, Error> {
+        let x = stacked(x)?;
+        let call = quantizer.call(x.dims(), x.dtype(), &x.device())?;
+        let layout = quantizer.layout(x.dims());
+        scales.check(layout.scales_shape(), layout.granularity, &x.device())?;
+        if call.problem.is_empty() {
+            return Ok(Self::empty(layout, &x.device()));
+        }
+        let given = scales.clone().into_dispatch();
+        let words = Dispatch::fp8_quantize_by(x.into_dispatch(), given, call);
+        Ok(Self {
+            layout,
+            words: Tensor::from_dispatch(words),
+            scales,
+        })
+    }
+
+    fn empty(layout: Fp8Layout, device: &Device) -> Self {
+        Self {
+            words: Tensor::zeros(layout.words_shape(), (device, DType::I32)),
+            scales: Fp8Scales::empty(&layout, device),
+            layout,
+        }
+    }
+
+    /// Of words and scales that lie on a device already.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when kind, shape, dtype or device of one of
+    /// them isn't what the layout says, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
+    /// when they exceed a buffer.
+    pub fn from_parts(
+        words: Tensor<3, Int>,
+        scales: Fp8Scales,
+        layout: Fp8Layout,
+    ) -> Result<Self, Error> {
+        let device = words.device();
+        layout.check(&device)?;
+        check_words("fp8 words", &words, layout.words_shape())?;
+        scales.check(layout.scales_shape(), layout.granularity, &device)?;
+        Ok(Self {
+            layout,
+            words,
+            scales,
+        })
+    }
+
+    /// Of codes \[M, rows, columns\] and scales from a file, row by row without padding.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there aren't as many codes or scales as
+    /// the layout says, or scales of the wrong kind;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer.
+    pub fn from_codes(
+        codes: &[u8],
+        scales: &HostScales,
+        layout: Fp8Layout,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        layout.check(device)?;
+        let [_, _, columns] = layout.shape;
+        ShapeError::check("fp8 codes", layout.shape.iter().product(), codes.len())?;
+        let words = packed_rows(codes, columns);
+        let data = TensorData::new(words, layout.words_shape());
+        let words = Tensor::from_data(data, (device, DType::I32));
+        let scales = match (scales, layout.granularity.scale_type()) {
+            (HostScales::F32(scales), ScaleType::F32) => {
+                let shape = layout.scales_shape();
+                ShapeError::check("scales", shape.iter().product(), scales.len())?;
+                let data = TensorData::new(scales.clone(), shape);
+                Fp8Scales::F32(Tensor::from_data(data, (device, DType::F32)))
+            }
+            (HostScales::E8M0(bytes), ScaleType::E8M0) => {
+                let [rows, across] = layout.scale_bytes();
+                ShapeError::check("E8M0 scales", rows * across, bytes.len())?;
+                let data = TensorData::new(packed_rows(bytes, across), layout.scales_shape());
+                Fp8Scales::E8M0(Tensor::from_data(data, (device, DType::I32)))
+            }
+            (HostScales::F32(_), expected) => {
+                return Err(differs("type of scales", expected, ScaleType::F32));
+            }
+            (HostScales::E8M0(_), expected) => {
+                return Err(differs("type of scales", expected, ScaleType::E8M0));
+            }
+        };
+        Ok(Self {
+            layout,
+            words,
+            scales,
+        })
+    }
+
+    /// The matrices of all `parts`, one after the other: how a stack is made whose values would be
+    /// more than the device holds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without parts, or when rows, columns, format,
+    /// granularity or device of one differ from the first's;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer.
+    pub fn concat(parts: Vec<Self>) -> Result<Self, Error> {
+        let Some(first) = parts.first() else {
+            return Err(ShapeError::new("fp8 parts", "at least 1", 0).into());
+        };
+        let (mut layout, device) = (first.layout, first.device());
+        let matrices = parts.iter().map(|part| part.layout.shape[0]);
+        layout.shape[0] = matrices.fold(0, usize::saturating_add);
+        for part in &parts {
+            let mut alike = layout;
+            alike.shape[0] = part.layout.shape[0];
+            if part.layout != alike {
+                return Err(differs("fp8 part", alike, part.layout));
+            }
+            if part.device() != device {
+                return Err(differs("device of an fp8 part", device, part.device()));
+            }
+        }
+        layout.check(&device)?;
+        let (mut words, mut floats, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+        for part in parts {
+            words.push(part.words);
+            match part.scales {
+                Fp8Scales::F32(scales) => floats.push(scales),
+                Fp8Scales::E8M0(scales) => bytes.push(scales),
+            }
+        }
+        let scales = match layout.granularity.scale_type() {
+            ScaleType::F32 => Fp8Scales::F32(Tensor::cat(floats, 0)),
+            ScaleType::E8M0 => Fp8Scales::E8M0(Tensor::cat(bytes, 0)),
+        };
+        Self::from_parts(Tensor::cat(words, 0), scales, layout)
+    }
+
+    /// Reads the codes \[M, rows, columns\] back, row by row without padding.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
+    pub fn to_codes(&self) -> Result<Vec<u8>, Error> {
+        read_rows(&self.words, self.layout.shape[2])
+    }
+
+    /// Reads the scales back, row by row without padding.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
+    pub fn to_scales(&self) -> Result<HostScales, Error> {
+        match &self.scales {
+            Fp8Scales::F32(scales) => {
+                let values = scales.clone().try_into_vec_as::<f32>();
+                Ok(HostScales::F32(values.map_err(Error::device)?))
+            }
+            Fp8Scales::E8M0(words) => {
+                let [_, across] = self.layout.scale_bytes();
+                Ok(HostScales::E8M0(read_rows(words, across)?))
+            }
+        }
+    }
+
+    /// The values \[M, rows, columns\]: code · scale, rounded to `dtype`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a dtype other than f32, f16 and bf16,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device lacks it or the
+    /// values exceed a binding.
+    pub fn dequantize(&self, dtype: FloatDType) -> Result<Tensor<3>, Error> {
+        let device = self.device();
+        let dtype = DType::from(dtype);
+        let shape = self.layout.shape;
+        let call = self.layout.quantizer().call(shape, dtype, &device)?;
+        if call.problem.is_empty() {
+            return Ok(Tensor::zeros(shape, (&device, dtype)));
+        }
+        let scales = self.scales.clone().into_dispatch();
+        let y = Dispatch::fp8_dequantize(self.words.clone().into_dispatch(), scales, call);
+        Ok(Tensor::from_dispatch(y))
+    }
+
+    /// ‖y − x‖ / ‖x‖ \[1\] of the values y and what they were made of, on the device; 0 when both
+    /// are 0, NaN when x has a value that isn't finite.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x has another shape, and as
+    /// [`Fp8Tensor::dequantize`].
+    pub fn relative_error<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<1>, Error> {
+        let x = stacked(x)?;
+        if x.dims() != self.layout.shape {
+            return Err(differs("source of fp8 codes", self.layout.shape, x.dims()));
+        }
+        if x.shape().num_elements() == 0 {
+            return Ok(Tensor::zeros([1], (&x.device(), DType::F32)));
+        }
+        let x = x.cast(FloatDType::F32);
+        // Squares of values near 1 neither over- nor underflow.
+        let unit = amax(x.clone())?
+            .clamp_min(f32::MIN_POSITIVE)
+            .reshape([1, 1, 1]);
+        let y = self.dequantize(FloatDType::F32)?;
+        let error = ((y - x.clone()) / unit.clone()).square().sum();
+        let norm = (x / unit).square().sum().clamp_min(f32::MIN_POSITIVE);
+        Ok((error / norm).sqrt())
+    }
+
+    /// Bytes of codes and scales.
+    pub fn bytes(&self) -> usize {
+        let words: usize = self.layout.words_shape().iter().product();
+        let scales: usize = self.scales.dims().iter().product();
+        4 * (words + scales)
+    }
+
+    /// Shape, format and granularity.
+    pub fn layout(&self) -> Fp8Layout {
+        self.layout
+    }
+
+    /// \[M, rows, ⌈columns/4⌉\]: four codes to a word, lane 0 in the low byte.
+    pub fn words(&self) -> &Tensor<3, Int> {
+        &self.words
+    }
+
+    /// The scales.
+    pub fn scales(&self) -> &Fp8Scales {
+        &self.scales
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> Device {
+        self.words.device()
+    }
+}
+
+impl Quantizer {
+    fn layout(&self, shape: [usize; 3]) -> Fp8Layout {
+        Fp8Layout {
+            shape,
+            format: self.format,
+            granularity: self.granularity,
+        }
+    }
+}
+
+/// Words of rows of `width` bytes, each row padded to whole words.
+fn packed_rows(bytes: &[u8], width: usize) -> Vec<i32> {
+    let rows = bytes.chunks(width.max(1));
+    let words = rows.flat_map(|row| pack(row).into_iter().map(|word| word as i32));
+    words.collect()
+}
+
+/// The first `width` bytes of every row of words.
+fn read_rows(words: &Tensor<3, Int>, width: usize) -> Result<Vec<u8>, Error> {
+    let row_words = words.dims()[2];
+    let words = words
+        .clone()
+        .try_into_vec_as::<i64>()
+        .map_err(Error::device)?;
+    let rows = words.chunks(row_words.max(1));
+    let bytes = rows.flat_map(|row| {
+        let bytes = row.iter().flat_map(|word| (*word as u32).to_le_bytes());
+        bytes.take(width).collect::<Vec<u8>>()
+    });
+    Ok(bytes.collect())
+}

@@ -1,0 +1,301 @@
+//! Loss scaling: small gradients are lifted into the range of the format, and steps whose gradients
+//! overflow are skipped.
+
+use crate::Error;
+use burn::module::{Module, ModuleVisitor, Param, RunningState};
+#[cfg(feature = "autodiff")]
+use burn::tensor::Gradients;
+use burn::tensor::{Bool, DType, Device, Tensor};
+use moebius_shaders::ShapeError;
+use serde::{Deserialize, Serialize};
+
+/// What the loss is multiplied by before the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum LossScaling {
+    /// Nothing, and no step is skipped.
+    Off,
+    /// The same in every step; steps with non-finite gradients are skipped.
+    Static {
+        /// The factor.
+        scale: f32,
+    },
+    /// After a step with a non-finite gradient (NaN included), which is skipped, half of it; after
+    /// `interval` clean steps in a row, twice of it, once.
+    Dynamic {
+        /// The first factor.
+        initial: f32,
+        /// Clean steps before it doubles.
+        interval: u32,
+        /// It doesn't fall below.
+        min: f32,
+        /// It doesn't rise above.
+        max: f32,
+    },
+}
+
+impl LossScaling {
+    /// From 2¹⁶, doubling after 2000 clean steps, within 1 and 2²⁴.
+    pub fn dynamic() -> Self {
+        Self::Dynamic {
+            initial: 65536.0,
+            interval: 2000,
+            min: 1.0,
+            max: 16_777_216.0,
+        }
+    }
+
+    /// Checks what can be wrong with a configuration from elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a factor that isn't finite and positive or
+    /// lies outside its bounds, or an interval outside 1..=2²⁴.
+    pub fn check(&self) -> Result<(), Error> {
+        let positive = |what, scale: f32| match scale.is_normal() && scale > 0.0 {
+            true => Ok(()),
+            false => Err(ShapeError::new(what, "a positive number", scale)),
+        };
+        match *self {
+            Self::Off => {}
+            Self::Static { scale } => positive("loss scale", scale)?,
+            Self::Dynamic {
+                initial,
+                interval,
+                min,
+                max,
+            } => {
+                positive("least loss scale", min)?;
+                positive("largest loss scale", max)?;
+                if !(min..=max).contains(&initial) {
+                    let expected = format!("{min} to {max}");
+                    return Err(ShapeError::new("first loss scale", expected, initial).into());
+                }
+                // A count in f32 is exact up to here.
+                if !(1..=1 << 24).contains(&interval) {
+                    let expected = "1 to 2^24";
+                    return Err(ShapeError::new("clean steps", expected, interval).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn initial(&self) -> f32 {
+        match *self {
+            Self::Off => 1.0,
+            Self::Static { scale } => scale,
+            Self::Dynamic { initial, .. } => initial,
+        }
+    }
+}
+
+impl Default for LossScaling {
+    fn default() -> Self {
+        Self::dynamic()
+    }
+}
+
+/// Whether all gradients of a step are finite; known to the device, and to the host on request.
+#[derive(Clone, Debug)]
+pub struct Finite(Tensor<1, Bool>);
+
+impl Finite {
+    /// `new` after a step with finite gradients, else `old`: what makes a step of an optimizer none,
+    /// without waiting for the device. Whatever is in the other one doesn't matter, NaN included.
+    pub fn choose<const D: usize>(&self, new: Tensor<D>, old: Tensor<D>) -> Tensor<D> {
+        let mask = match new.is_autodiff() {
+            true => self.0.clone().autodiff(),
+            false => self.0.clone().without_autodiff(),
+        };
+        let mask = mask.reshape([1; D]).expand(new.shape());
+        old.mask_where(mask, new)
+    }
+
+    /// Waits for the device.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when it failed.
+    pub fn read(&self) -> Result<bool, Error> {
+        let all = self.0.clone().int().try_into_vec_as::<i32>();
+        Ok(all
+            .map_err(Error::device)?
+            .iter()
+            .all(|&finite| finite != 0))
+    }
+}
+
+/// The numbers of a [`LossScaler`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossScale {
+    /// What the next loss is multiplied by.
+    pub scale: f32,
+    /// Clean steps since the last change or the last growth.
+    pub clean_steps: u32,
+    /// Steps that were skipped in all.
+    pub skipped_steps: u32,
+}
+
+/// Multiplies a loss before its backward pass and divides the gradients after it.
+///
+/// All of it stays on the device: whether a step counts is known there ([`Finite`]), so a training
+/// loop needn't wait. Records hold the state.
+///
+/// ```no_run
+/// # use burn::{module::Module, tensor::{Device, Tensor}};
+/// # use moebius::fp8::training::{LossScaler, LossScaling};
+/// # fn step(model: impl Module, loss: Tensor<1>, device: &Device) -> Result<(), moebius::Error> {
+/// let scaler = LossScaler::new(LossScaling::dynamic(), device)?;
+/// let mut gradients = scaler.scale(loss).backward();
+/// let finite = scaler.unscale(&mut gradients, &model);
+/// // ... a step of the optimizer, kept where `finite` is true ...
+/// scaler.update(&finite);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Module, Debug)]
+pub struct LossScaler {
+    /// \[3\]: the factor, clean steps, skipped steps.
+    pub state: RunningState<Tensor<1>>,
+    #[module(skip)]
+    scaling: LossScaling,
+}
+
+impl LossScaler {
+    /// Before the first step.
+    ///
+    /// # Errors
+    /// As [`LossScaling::check`].
+    pub fn new(scaling: LossScaling, device: &Device) -> Result<Self, Error> {
+        scaling.check()?;
+        let state = [scaling.initial(), 0.0, 0.0];
+        // Like the parameters of a module, the state lies on the device that records nothing or
+        // records gradients, whichever was named.
+        let state = Tensor::from_floats(state, device);
+        Ok(Self {
+            state: RunningState::new(state),
+            scaling,
+        })
+    }
+
+    /// How it scales.
+    pub fn scaling(&self) -> LossScaling {
+        self.scaling
+    }
+
+    fn numbers(&self) -> [Tensor<1>; 3] {
+        let state = self.state.value_sync().detach().cast(DType::F32);
+        [0, 1, 2].map(|at| state.clone().narrow(0, at, 1))
+    }
+
+    /// loss · scale.
+    pub fn scale(&self, loss: Tensor<1>) -> Tensor<1> {
+        if self.scaling == LossScaling::Off {
+            return loss;
+        }
+        let [scale, _, _] = self.numbers();
+        let dtype = loss.dtype();
+        loss * scale.cast(dtype)
+    }
+
+    /// Divides the gradients of all parameters of `module` by the scale; returns whether they all
+    /// were finite. The state doesn't change.
+    #[cfg(feature = "autodiff")]
+    pub fn unscale<M: Module>(&self, gradients: &mut Gradients, module: &M) -> Finite {
+        let [scale, _, _] = self.numbers();
+        let factor = scale.without_autodiff().recip();
+        let mut visitor = Unscale {
+            gradients,
+            factor: (self.scaling != LossScaling::Off).then_some(factor.clone()),
+            zero: Tensor::zeros([1], (&factor.device(), DType::F32)),
+        };
+        module.visit(&mut visitor);
+        Finite(visitor.zero.is_nan().bool_not())
+    }
+
+    /// The rule of [`LossScaling`], after a step.
+    pub fn update(&self, finite: &Finite) {
+        let [scale, clean, skipped] = self.numbers();
+        let one_more = clean.clone().add_scalar(1.0);
+        let none = Tensor::zeros_like(&clean);
+        let state = match self.scaling {
+            LossScaling::Off => return,
+            LossScaling::Static { .. } => [scale, finite.choose(one_more, none)],
+            LossScaling::Dynamic {
+                interval, min, max, ..
+            } => {
+                let full = one_more.clone().greater_equal_scalar(interval);
+                let doubled = scale.clone().mul_scalar(2.0).clamp_max(max);
+                let halved = scale.clone().mul_scalar(0.5).clamp_min(min);
+                let grown = scale.mask_where(full.clone(), doubled);
+                let counted = one_more.mask_where(full, none.clone());
+                [finite.choose(grown, halved), finite.choose(counted, none)]
+            }
+        };
+        let [scale, clean] = state;
+        let skipped = finite.choose(skipped.clone(), skipped.add_scalar(1.0));
+        self.state
+            .update(Tensor::cat(vec![scale, clean, skipped], 0));
+        self.state.value_sync();
+    }
+
+    /// Waits for the device and reads the numbers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when it failed.
+    pub fn read(&self) -> Result<LossScale, Error> {
+        let state = self.state.value_sync().cast(DType::F32);
+        let state = state.try_into_vec_as::<f32>().map_err(Error::device)?;
+        Ok(LossScale {
+            scale: state[0],
+            clean_steps: state[1] as u32,
+            skipped_steps: state[2] as u32,
+        })
+    }
+
+    /// Goes on from numbers that were [read](LossScaler::read).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a scale that isn't finite and positive.
+    pub fn restore(&self, numbers: LossScale) -> Result<(), Error> {
+        LossScaling::Static {
+            scale: numbers.scale,
+        }
+        .check()?;
+        let state = [
+            numbers.scale,
+            numbers.clean_steps as f32,
+            numbers.skipped_steps as f32,
+        ];
+        let device = self.state.value_sync().device();
+        self.state.update(Tensor::from_floats(state, &device));
+        self.state.value_sync();
+        Ok(())
+    }
+}
+
+/// Divides gradients and looks for what isn't finite: ±inf · 0 and NaN · 0 are NaN, and so is every sum
+/// with one. Two launches a gradient, where asking every element takes seven.
+#[cfg(feature = "autodiff")]
+struct Unscale<'a> {
+    gradients: &'a mut Gradients,
+    factor: Option<Tensor<1>>,
+    /// \[1\]: 0, or NaN.
+    zero: Tensor<1>,
+}
+
+#[cfg(feature = "autodiff")]
+impl ModuleVisitor for Unscale<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let param = param.val();
+        let (Some(gradient), Some(factor)) = (param.grad(self.gradients), &self.factor) else {
+            return;
+        };
+        let elements = gradient.shape().num_elements();
+        let zeros = gradient.clone().mul_scalar(0.0).reshape([1, elements]);
+        // Along an axis, because a sum of everything adds atomically on some devices.
+        let zero = zeros.sum_dim(1).reshape([1]).cast(DType::F32);
+        self.zero = self.zero.clone() + zero;
+        let factor = factor.clone().cast(gradient.dtype()).reshape([1; D]);
+        param.grad_replace(self.gradients, gradient * factor);
+    }
+}

@@ -1,0 +1,30 @@
+//! Training in FP8: products of rounded values over parameters in full precision.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`Fp8Recipe`] | formats (E4M3 forward, E5M2 backward), delayed or current scaling, margin |
+//! | [`Fp8TrainLinear`] | a linear layer; [`MoeConfig::with_fp8`](crate::moe::MoeConfig::with_fp8) makes experts of such products |
+//! | [`Fp8State`] | histories of amaxes and scales, on the device and in records |
+//! | [`LossScaler`] | lifts gradients, finds overflows, skips their steps |
+//!
+//! A step: forward, [`LossScaler::scale`], backward, [`LossScaler::unscale`], `update` of every layer,
+//! the optimizer's step where [`Finite`], [`LossScaler::update`]. None of it waits for the device.
+//!
+//! FP8 is emulated: operands are rounded to codes and back, and multiplied in their own dtype with f32
+//! sums. A product of two codes is exact there, so this is what FP8 hardware with f32 sums gives, up to
+//! the rounding of scales and sums.
+
+#[cfg(feature = "autodiff")]
+mod delayed;
+mod linear;
+mod loss_scale;
+mod product;
+mod recipe;
+pub mod reference;
+mod state;
+
+pub use linear::{Fp8TrainLinear, Fp8TrainLinearConfig};
+pub use loss_scale::{Finite, LossScale, LossScaler, LossScaling};
+pub use product::Fp8Product;
+pub use recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
+pub use state::Fp8State;

@@ -1,0 +1,234 @@
+//! One product that trains in FP8: its two operands rounded forward, the gradient of its result
+//! rounded backward.
+
+#[cfg(feature = "autodiff")]
+use super::delayed::step;
+#[cfg(feature = "autodiff")]
+use super::loss_scale::Finite;
+use super::recipe::{Fp8Recipe, Fp8Scaling};
+use super::state::Fp8State;
+use crate::Error;
+use crate::fp8::quantizer::{Quantizer, amax_call};
+use crate::moe::DenseRows;
+use crate::ops::{Fp8TrainOps, RoundCall, Rounded, round};
+use burn::backend::Dispatch;
+use burn::module::Module;
+#[cfg(feature = "autodiff")]
+use burn::tensor::Gradients;
+use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::ShapeError;
+use moebius_shaders::fp8::Fp8Format;
+use moebius_shaders::scaling::Granularity;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Uses whose backward pass may still come; older ones are forgotten.
+const MAX_USES: usize = 1024;
+
+/// What one product y = x · Wᵀ remembers to train in FP8.
+///
+/// Forward x̂ · Ŵᵀ of both operands rounded to the recipe's forward format; gradients pass the
+/// rounding unchanged. Backward dx = dŷ · Ŵ and dW = dŷᵀ · x̂, where dŷ is dy rounded to the
+/// backward format. Everything is computed in f32 from the rounded values.
+#[derive(Module, Debug)]
+pub struct Fp8Product {
+    /// Histories and scales; `None` where every tensor is scaled by itself.
+    pub state: Option<Fp8State>,
+    #[module(skip)]
+    recipe: Fp8Recipe,
+    #[module(skip)]
+    uses: Uses,
+}
+
+/// A forward whose gradient isn't known yet.
+#[derive(Clone, Debug)]
+struct Use {
+    /// \[1\] each: amax of the inputs and of the weights.
+    operands: [Tensor<1>; 2],
+    /// \[1\]: its gradient is the amax of dy.
+    slot: Tensor<1>,
+}
+
+/// Shared by all copies of a product, as the state is.
+#[derive(Clone, Debug, Default)]
+struct Uses(Arc<Mutex<VecDeque<Use>>>);
+
+impl Uses {
+    fn push(&self, new: Use) {
+        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if uses.len() == MAX_USES {
+            uses.pop_front();
+        }
+        uses.push_back(new);
+    }
+}
+
+impl Fp8Product {
+    /// A product that wasn't used yet.
+    ///
+    /// # Errors
+    /// As [`Fp8Recipe::check`].
+    pub fn init(recipe: Fp8Recipe, device: &Device) -> Result<Self, Error> {
+        recipe.check()?;
+        Ok(Self::new(recipe, device))
+    }
+
+    /// The same for a recipe that was checked.
+    pub(crate) fn new(recipe: Fp8Recipe, device: &Device) -> Self {
+        let state = match recipe.scaling {
+            Fp8Scaling::Current => None,
+            Fp8Scaling::Delayed { history_len, .. } => Some(Fp8State::new(history_len, device)),
+        };
+        Self {
+            state,
+            recipe,
+            uses: Uses::default(),
+        }
+    }
+
+    /// Its recipe.
+    pub fn recipe(&self) -> Fp8Recipe {
+        self.recipe
+    }
+
+    /// Checks the state, which records replace.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        match (&self.state, self.recipe.scaling) {
+            (None, Fp8Scaling::Current) => Ok(()),
+            (Some(state), Fp8Scaling::Delayed { history_len, .. }) => state.check(history_len),
+            (state, scaling) => {
+                let got = if state.is_some() { "one" } else { "none" };
+                let expected = format!("that of {scaling:?} scaling");
+                Err(ShapeError::new("fp8 state", expected, got))
+            }
+        }
+    }
+
+    /// \[T,n\]: x̂ · Ŵᵀ of x \[T,k\] and W \[n,k\].
+    ///
+    /// # Errors
+    /// As [`DenseRows::linear`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for state of another
+    /// recipe in a record.
+    pub fn linear(&self, rows: &DenseRows, x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
+        self.check()?;
+        rows.check(&x, &w)?;
+        self.apply(x, w, |x, w| rows.linear(x, w))
+    }
+
+    /// `product` of the rounded x and w, with its gradient to be rounded.
+    pub(crate) fn apply<const X: usize, const W: usize, const Y: usize>(
+        &self,
+        x: Tensor<X>,
+        w: Tensor<W>,
+        product: impl FnOnce(Tensor<X>, Tensor<W>) -> Result<Tensor<Y>, Error>,
+    ) -> Result<Tensor<Y>, Error> {
+        let (x, x_amax) = self.forward_cast(0, x)?;
+        let (w, w_amax) = self.forward_cast(1, w)?;
+        let y = product(x, w)?;
+        if !y.is_autodiff() {
+            return Ok(y);
+        }
+        let call = call(&y, self.recipe.backward, self.recipe.margin)?;
+        let mut slot = Tensor::zeros([1], (&y.device(), DType::F32));
+        if let (Some(x), Some(w)) = (x_amax, w_amax) {
+            slot = slot.require_grad();
+            self.uses.push(Use {
+                operands: [x, w],
+                slot: slot.clone(),
+            });
+        }
+        let scale = self.scale(2).map(|scale| scale.autodiff().into_dispatch());
+        let y = Dispatch::fp8_round_gradient(
+            y.into_dispatch(),
+            slot.into_dispatch(),
+            scale.into(),
+            call,
+        );
+        Ok(Tensor::from_dispatch(y))
+    }
+
+    fn scale(&self, of: usize) -> Option<Tensor<1>> {
+        self.state.as_ref().map(|state| state.scale(of))
+    }
+
+    /// x rounded, with the gradient of x; and with delayed scaling its amax \[1\], which no graph holds.
+    fn forward_cast<const D: usize>(
+        &self,
+        of: usize,
+        x: Tensor<D>,
+    ) -> Result<(Tensor<D>, Option<Tensor<1>>), Error> {
+        let call = call(&x, self.recipe.forward, self.recipe.margin)?;
+        let scale = self.scale(of);
+        let scale = scale.map(Tensor::into_dispatch);
+        let inner = x.clone().without_autodiff().into_dispatch();
+        let Rounded { y, amax } = round::<Dispatch>(inner, scale, &call);
+        let (y, amax) = (
+            Tensor::<D>::from_dispatch(y),
+            amax.map(Tensor::from_dispatch),
+        );
+        if !x.is_autodiff() {
+            return Ok((y, amax));
+        }
+        let y = Dispatch::fp8_straight_through(x.into_dispatch(), y.autodiff().into_dispatch());
+        Ok((Tensor::from_dispatch(y), amax))
+    }
+
+    /// Moves the amaxes of all uses whose gradients are here into the history; the next forward has
+    /// new scales. Without effect where every tensor is scaled by itself.
+    #[cfg(feature = "autodiff")]
+    pub fn update(&self, gradients: &Gradients, finite: Option<&Finite>) {
+        Self::update_all(&[self], gradients, finite);
+    }
+
+    /// [`Fp8Product::update`] of all products of a model, in about as many launches as of one.
+    #[cfg(feature = "autodiff")]
+    pub fn update_all(products: &[&Self], gradients: &Gradients, finite: Option<&Finite>) {
+        let mut rest: Vec<(&Self, &Fp8State, Tensor<1>)> = Vec::new();
+        for product in products {
+            if let (Some(state), Some(amaxes)) = (&product.state, product.measured(gradients)) {
+                rest.push((product, state, amaxes));
+            }
+        }
+        while let Some((first, _, amaxes)) = rest.first() {
+            let (recipe, device) = (first.recipe, amaxes.device());
+            let alike = |(product, _, amaxes): &(&Self, &Fp8State, Tensor<1>)| {
+                product.recipe == recipe && amaxes.device() == device
+            };
+            let (same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(alike);
+            let same = same.into_iter().map(|(_, state, amaxes)| (state, amaxes));
+            step(&same.collect::<Vec<_>>(), &recipe, finite);
+            rest = others;
+        }
+    }
+
+    /// \[3\]: the largest amaxes of the uses whose gradients are here.
+    #[cfg(feature = "autodiff")]
+    fn measured(&self, gradients: &Gradients) -> Option<Tensor<1>> {
+        let mut found: Option<Tensor<1>> = None;
+        let mut uses = self.uses.0.lock().unwrap_or_else(PoisonError::into_inner);
+        uses.retain(|used| {
+            let Some(dy) = used.slot.grad(gradients) else {
+                return true;
+            };
+            let [x, w] = used.operands.clone();
+            let amaxes = Tensor::cat(vec![x, w, dy], 0);
+            found = Some(match found.take() {
+                Some(found) => found.max_pair(amaxes),
+                None => amaxes,
+            });
+            false
+        });
+        found
+    }
+}
+
+/// How `x` is rounded, as a matrix of one scale.
+fn call<const D: usize>(x: &Tensor<D>, format: Fp8Format, margin: i32) -> Result<RoundCall, Error> {
+    let (len, dims, device) = (x.shape().num_elements(), x.dims(), x.device());
+    let columns = dims.last().copied().unwrap_or(1).max(1);
+    let quantizer = Quantizer::new(format, Granularity::Tensor).with_margin(margin);
+    Ok(RoundCall {
+        quantize: quantizer.call([1, len / columns, columns], x.dtype(), &device)?,
+        amax: amax_call(len, x.dtype(), &device)?,
+    })
+}

@@ -1,0 +1,150 @@
+//! How a training rounds to FP8.
+
+use crate::Error;
+use moebius_shaders::ShapeError;
+use moebius_shaders::fp8::Fp8Format;
+use serde::{Deserialize, Serialize};
+
+/// The longest history that is kept.
+const MAX_HISTORY: usize = 1 << 16;
+
+/// The largest margin, either way: beyond it nothing of a tensor is left.
+const MAX_MARGIN: i32 = 32;
+
+/// Which formats a training multiplies in, and where their scales come from.
+///
+/// x ≈ code · scale with scale = amax · 2^margin / MAX, one each for the inputs, the weights and the
+/// gradients of every product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fp8Recipe {
+    /// Of inputs and weights.
+    pub forward: Fp8Format,
+    /// Of gradients of outputs.
+    pub backward: Fp8Format,
+    /// Where amax comes from.
+    pub scaling: Fp8Scaling,
+    /// Powers of two left free above amax; a delayed scale may meet larger values than its history.
+    pub margin: i32,
+}
+
+/// Where the amax of a scale comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Fp8Scaling {
+    /// The tensor itself: nothing saturates, and every tensor is read twice.
+    Current,
+    /// The steps before, as in Transformer Engine: a tensor is read once.
+    Delayed {
+        /// Steps that are remembered, this one included.
+        history_len: usize,
+        /// What of them counts.
+        algorithm: AmaxAlgorithm,
+    },
+}
+
+/// Which amax of a history counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AmaxAlgorithm {
+    /// The largest.
+    Max,
+    /// The last step's.
+    MostRecent,
+}
+
+impl Fp8Recipe {
+    /// E4M3 forward, E5M2 backward, scales from the largest amax of 1024 steps, no margin.
+    pub fn delayed() -> Self {
+        Self {
+            forward: Fp8Format::E4M3,
+            backward: Fp8Format::E5M2,
+            scaling: Fp8Scaling::Delayed {
+                history_len: 1024,
+                algorithm: AmaxAlgorithm::Max,
+            },
+            margin: 0,
+        }
+    }
+
+    /// E4M3 forward, E5M2 backward, scales from each tensor itself, no margin.
+    pub fn current() -> Self {
+        Self {
+            scaling: Fp8Scaling::Current,
+            ..Self::delayed()
+        }
+    }
+
+    /// The same with other scaling.
+    pub fn with_scaling(mut self, scaling: Fp8Scaling) -> Self {
+        self.scaling = scaling;
+        self
+    }
+
+    /// The same with another margin.
+    pub fn with_margin(mut self, margin: i32) -> Self {
+        self.margin = margin;
+        self
+    }
+
+    /// Checks what can be wrong with a recipe from elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a history outside 1..=65536 or a margin
+    /// outside −32..=32.
+    pub fn check(&self) -> Result<(), Error> {
+        Ok(self.valid()?)
+    }
+
+    pub(crate) fn valid(&self) -> Result<(), ShapeError> {
+        if let Fp8Scaling::Delayed { history_len, .. } = self.scaling
+            && !(1..=MAX_HISTORY).contains(&history_len)
+        {
+            let expected = format!("1 to {MAX_HISTORY}");
+            return Err(ShapeError::new("amax history", expected, history_len));
+        }
+        if !(-MAX_MARGIN..=MAX_MARGIN).contains(&self.margin) {
+            let expected = format!("-{MAX_MARGIN} to {MAX_MARGIN}");
+            return Err(ShapeError::new("fp8 margin", expected, self.margin));
+        }
+        Ok(())
+    }
+
+    /// The formats of inputs, weights and gradients, in the order of all states.
+    pub(crate) fn formats(&self) -> [Fp8Format; 3] {
+        [self.forward, self.forward, self.backward]
+    }
+}
+
+impl Default for Fp8Recipe {
+    fn default() -> Self {
+        Self::delayed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
+
+    #[test]
+    fn only_histories_and_margins_that_work_pass() {
+        let of = |history_len| {
+            Fp8Recipe::delayed().with_scaling(Fp8Scaling::Delayed {
+                history_len,
+                algorithm: AmaxAlgorithm::MostRecent,
+            })
+        };
+        let current = Fp8Recipe::current();
+        for good in [of(1), of(1 << 16), current.with_margin(-32), current] {
+            good.check().unwrap();
+        }
+        let error = |recipe: Fp8Recipe| recipe.check().unwrap_err().to_string();
+        assert_eq!(error(of(0)), "amax history: expected 1 to 65536, got 0");
+        assert!(of(usize::MAX).check().is_err());
+        assert_eq!(
+            error(current.with_margin(33)),
+            "fp8 margin: expected -32 to 32, got 33"
+        );
+        assert!(current.with_margin(i32::MIN).check().is_err());
+    }
+}

@@ -1,0 +1,51 @@
+//! Delayed scaling on the device: histories and scales as state that records hold.
+
+use burn::module::{Module, RunningState};
+use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::ShapeError;
+
+/// The histories and scales of a product's inputs, weights and gradients, in this order; the rules are
+/// those of [`DelayedScale`](super::reference::DelayedScale).
+///
+/// Nothing is read back: an update is a few operations on the device.
+#[derive(Module, Debug)]
+pub struct Fp8State {
+    /// \[3, history\]: amaxes, slot 0 for the step that runs.
+    pub history: RunningState<Tensor<2>>,
+    /// \[3\]: the scales of the next step.
+    pub scales: RunningState<Tensor<1>>,
+    /// \[3\]: steps in which a value was beyond the range of its scale by more than rounding takes.
+    pub saturated: RunningState<Tensor<1>>,
+}
+
+impl Fp8State {
+    pub(crate) fn new(history_len: usize, device: &Device) -> Self {
+        let options = || (device, DType::F32);
+        Self {
+            history: RunningState::new(Tensor::zeros([3, history_len], options())),
+            scales: RunningState::new(Tensor::ones([3], options())),
+            saturated: RunningState::new(Tensor::zeros([3], options())),
+        }
+    }
+
+    /// \[1\]: the scale of the inputs (0), weights (1) or gradients (2) now.
+    pub(crate) fn scale(&self, of: usize) -> Tensor<1> {
+        value(&self.scales).narrow(0, of, 1)
+    }
+
+    pub(crate) fn check(&self, history_len: usize) -> Result<(), ShapeError> {
+        let (history, scales) = (self.history.value_sync(), self.scales.value_sync());
+        let counts = self.saturated.value_sync();
+        if history.dims() != [3, history_len] || scales.dims() != [3] || counts.dims() != [3] {
+            let got = format!("{:?} and {:?}", history.dims(), scales.dims());
+            let expected = format!("[3, {history_len}] and [3]");
+            return Err(ShapeError::new("fp8 histories and scales", expected, got));
+        }
+        Ok(())
+    }
+}
+
+/// The value in f32, whatever a record held it in, without a graph.
+pub(super) fn value<const D: usize>(state: &RunningState<Tensor<D>>) -> Tensor<D> {
+    state.value_sync().without_autodiff().cast(DType::F32)
+}

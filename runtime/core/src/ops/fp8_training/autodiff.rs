@@ -1,0 +1,69 @@
+//! What the casts do to gradients.
+
+use super::{Fp8TrainOps, RoundCall, Rounded, round};
+use crate::ops::graph::register;
+use crate::ops::{Maybe, QuantizeOps};
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::tensor::FloatTensor;
+
+#[derive(Debug)]
+struct StraightThrough;
+
+impl<B: Fp8TrainOps> Backward<B, 1> for StraightThrough {
+    type State = ();
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let dy = grads.consume::<B>(&ops.node);
+        let [x] = ops.parents.map(|parent| parent.map(|node| node.id));
+        register::<B>(grads, x, Some(dy));
+    }
+}
+
+/// Parents: what is cast, and the slot.
+#[derive(Debug)]
+struct RoundGradient;
+
+impl<B: Fp8TrainOps + QuantizeOps> Backward<B, 2> for RoundGradient {
+    type State = (Maybe<B>, RoundCall);
+
+    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let dy = grads.consume::<B>(&ops.node);
+        let (scale, call) = ops.state;
+        let Rounded { y, amax } = round::<B>(dy, scale.into_option(), &call);
+        let [x, slot] = ops.parents.map(|parent| parent.map(|node| node.id));
+        register::<B>(grads, x, Some(y));
+        register::<B>(grads, slot, amax);
+    }
+}
+
+impl<B: Fp8TrainOps + QuantizeOps, C: CheckpointStrategy> Fp8TrainOps for Autodiff<B, C> {
+    fn fp8_straight_through(x: FloatTensor<Self>, rounded: FloatTensor<Self>) -> FloatTensor<Self> {
+        let ((x, node), (rounded, _)) = (x.into_parts(), rounded.into_parts());
+        let y = B::fp8_straight_through(x, rounded);
+        let step = StraightThrough.prepare::<C>([node]).compute_bound();
+        match step.stateful() {
+            OpsKind::Tracked(step) => step.finish((), y),
+            OpsKind::UnTracked(step) => step.finish(y),
+        }
+    }
+
+    fn fp8_round_gradient(
+        x: FloatTensor<Self>,
+        slot: FloatTensor<Self>,
+        scale: Maybe<Self>,
+        call: RoundCall,
+    ) -> FloatTensor<Self> {
+        let ((x, node), (slot, slot_node)) = (x.into_parts(), slot.into_parts());
+        let scale = scale.map(|scale| scale.into_parts().0);
+        let y = B::fp8_round_gradient(x, slot, scale.clone(), call.clone());
+        let step = RoundGradient.prepare::<C>([node, slot_node]);
+        match step.compute_bound().stateful() {
+            OpsKind::Tracked(step) => step.finish((scale, call), y),
+            OpsKind::UnTracked(step) => step.finish(y),
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The kernel: a cube of four planes takes 64 rows × one panel of 64 columns.
+//!
+//! A plane owns 16 rows and all columns of the panel: eight products of 16 × 8, which share the
+//! fragment of x. Words of four codes are what the instruction's registers hold, so each lane loads
+//! its own straight from memory; there is no workgroup memory and no barrier. Where a lane's words
+//! and sums lie is CubeCL's [`cmma::MmaDefinition`] to say.
+
+use super::{Operands, PANEL, PLANE, PLANES, Plan, STEP, TILE_ROWS, input};
+use crate::fp8::{Fp8Format, LANES_PER_WORD};
+use crate::grouped_gemm::{Fp8Weights, Source, fp8, input_row, tile_at};
+use crate::permute::TILE_WORDS;
+use cubecl::cmma::{self, MatrixIdent};
+use cubecl::prelude::*;
+
+/// Rows, columns and inner columns of one instruction, and words of the latter.
+const M: usize = 16;
+const N: usize = 8;
+const STEP_WORDS: usize = STEP / LANES_PER_WORD;
+/// Instructions side by side in a panel.
+const FRAGMENTS: usize = PANEL / N;
+
+/// What the kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Spec {
+    rows: Source,
+    x: Fp8Format,
+    w: Fp8Format,
+    scales_along_k: bool,
+}
+
+impl Spec {
+    fn of(plan: &Plan) -> Self {
+        let p = &plan.problem;
+        Self {
+            rows: p.product.rows,
+            x: p.x.format,
+            w: p.w.format,
+            scales_along_k: p.scales_along_k(),
+        }
+    }
+}
+
+/// Sizes that are told at launch.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Sizes {
+    n: usize,
+    /// Words of a row of x.
+    words: usize,
+    /// Words whose sums are added at once.
+    segment: usize,
+    top_k: usize,
+    experts: usize,
+    /// Rows of a dense product.
+    rows: usize,
+}
+
+/// Rows and inner columns under one scale, and scales down and across one matrix.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Blocks {
+    rows: usize,
+    columns: usize,
+    down: usize,
+    across: usize,
+}
+
+/// Where the lanes of a plane have their words; codes of either format are as wide as u8.
+#[cube]
+fn layout() -> cmma::MmaDefinition<u8, u8, f32> {
+    cmma::MmaDefinition::<u8, u8, f32>::new(M, N, STEP)
+}
+
+/// d = a · b + c on one fragment each.
+#[cube]
+fn multiply(
+    a: Vector<u32, Const<4>>,
+    b: Vector<u32, Const<2>>,
+    c: Vector<f32, Const<4>>,
+    #[comptime] spec: Spec,
+) -> Vector<f32, Const<4>> {
+    let x_type = comptime!(input(spec.x));
+    let w_type = comptime!(input(spec.w));
+    // An operand that is a variable would be its address; these are values.
+    let a = Vector::<u32, Const<4>>::reinterpret(a);
+    let b = Vector::<u32, Const<2>>::reinterpret(b);
+    let c = Vector::<f32, Const<4>>::reinterpret(c);
+    let out: Vector<f32, Const<4>>;
+    gpu_asm!(
+        "mma.sync.aligned.m16n8k32.row.col.f32.{x_type}.{w_type}.f32 {d}, {a}, {b}, {c};",
+        a = in(_) a, b = in(_) b, c = in(_) c, d = out(_) out,
+        options(nomem),
+    );
+    out
+}
+
+/// First words of the rows of x that this lane's four registers read; those past the last row read
+/// the last, and are not stored.
+#[cube]
+fn row_words(
+    order: &ComptimeOption<&[u32]>,
+    at: (usize, usize),
+    sizes: &Sizes,
+    #[comptime] source: Source,
+) -> Array<usize> {
+    let (first, end) = at;
+    let mut from = Array::<usize>::new(4usize);
+    #[unroll]
+    for r in 0..4usize {
+        let at = comptime!(4 * r as u32);
+        let (row, _) = layout().position_of_nth(UNIT_POS_X, at, MatrixIdent::A);
+        let sorted = min(first + row as usize, end - 1);
+        from[r] = input_row(order, sorted, sizes.top_k, source) * sizes.words;
+    }
+    from
+}
+
+/// The fragment of x at word `word` of its rows; words past the last are zeros.
+#[cube]
+fn x_fragment(x: &[u32], from: &Array<usize>, word: usize, words: usize) -> Vector<u32, Const<4>> {
+    let mut a = Vector::<u32, Const<4>>::new(0u32);
+    #[unroll]
+    for r in 0..4usize {
+        let at = comptime!(4 * r as u32);
+        let (_, code) = layout().position_of_nth(UNIT_POS_X, at, MatrixIdent::A);
+        let word = word + code as usize / LANES_PER_WORD;
+        if word < words {
+            a.insert(r, x[from[r] + word]);
+        }
+    }
+    a
+}
+
+/// Fragment `at.0` of the panel that starts at `at.1`, at word `at.2` of its columns.
+#[cube]
+fn w_fragment(w: &[u32], at: (usize, usize, usize), words: usize) -> Vector<u32, Const<2>> {
+    let (fragment, panel, word) = at;
+    let mut b = Vector::<u32, Const<2>>::new(0u32);
+    #[unroll]
+    for r in 0..2usize {
+        let at = comptime!(4 * r as u32);
+        let (code, column) = layout().position_of_nth(UNIT_POS_X, at, MatrixIdent::B);
+        let word = word + code as usize / LANES_PER_WORD;
+        if word < words {
+            b.insert(r, w[panel + word * PANEL + fragment * N + column as usize]);
+        }
+    }
+    b
+}
+
+#[cube]
+fn zeros() -> Array<Vector<f32, Const<4>>> {
+    let mut sums = Array::<Vector<f32, Const<4>>>::new(FRAGMENTS);
+    #[unroll]
+    for j in 0..FRAGMENTS {
+        sums[j] = Vector::<f32, Const<4>>::new(0.0f32);
+    }
+    sums
+}
+
+/// The scale of row `at.1` of matrix `at.0` for inner column `at.2`.
+#[cube]
+fn scale_at(scales: &[f32], blocks: &Blocks, at: (usize, usize, usize)) -> f32 {
+    let (matrix, row, column) = at;
+    let down = matrix * blocks.down + row / blocks.rows;
+    scales[down * blocks.across + column / blocks.columns]
+}
+
+/// Where a plane's sums belong, and the first inner column of those it has.
+#[derive(CubeType)]
+struct Place {
+    first: usize,
+    /// One past the expert's last row.
+    end: usize,
+    expert: usize,
+    panel: usize,
+    inner: usize,
+}
+
+/// Scales of this lane's four sums by the row of x they belong to.
+#[cube]
+fn x_scales_at(
+    scales: &[f32],
+    blocks: &Blocks,
+    order: &ComptimeOption<&[u32]>,
+    place: &Place,
+    sizes: &Sizes,
+    #[comptime] source: Source,
+) -> Vector<f32, Const<4>> {
+    let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+    #[unroll]
+    for i in 0..4usize {
+        let at = comptime!(i as u32);
+        let (row, _) = layout().position_of_nth(UNIT_POS_X, at, MatrixIdent::Accumulator);
+        let sorted = min(place.first + row as usize, place.end - 1);
+        let row = input_row(order, sorted, sizes.top_k, source);
+        four.insert(
+            i,
+            scale_at(scales, blocks, (0usize.runtime(), row, place.inner)),
+        );
+    }
+    four
+}
+
+/// Multiplies by the scales of the columns of W, and by `x_scales`, one after the other: their
+/// product may be no number where the result is.
+#[cube]
+fn scale(
+    sums: &mut Array<Vector<f32, Const<4>>>,
+    x_scales: Vector<f32, Const<4>>,
+    w_scales: &[f32],
+    blocks: &Blocks,
+    place: &Place,
+    n: usize,
+) {
+    #[unroll]
+    for j in 0..FRAGMENTS {
+        let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+        #[unroll]
+        for i in 0..4usize {
+            let at = comptime!(i as u32);
+            let (_, column) = layout().position_of_nth(UNIT_POS_X, at, MatrixIdent::Accumulator);
+            let column = min(place.panel * PANEL + j * N + column as usize, n - 1);
+            four.insert(
+                i,
+                scale_at(w_scales, blocks, (place.expert, column, place.inner)),
+            );
+        }
+        sums[j] = sums[j] * x_scales * four;
+    }
+}
+
+/// Writes the sums that lie inside the matrix.
+#[cube]
+fn store(out: &mut [f32], sums: &Array<Vector<f32, Const<4>>>, place: &Place, n: usize) {
+    #[unroll]
+    for j in 0..FRAGMENTS {
+        #[unroll]
+        for i in 0..4usize {
+            let at = comptime!(i as u32);
+            let (row, column) = layout().position_of_nth(UNIT_POS_X, at, MatrixIdent::Accumulator);
+            let row = place.first + row as usize;
+            let column = place.panel * PANEL + j * N + column as usize;
+            if row < place.end && column < n {
+                out[row * n + column] = sums[j].extract(i);
+            }
+        }
+    }
+}
+
+#[cube(launch_unchecked)]
+fn fp8_gemm_mma(
+    x: &[u32],
+    x_scales: &[f32],
+    order: ComptimeOption<&[u32]>,
+    tiles: ComptimeOption<&[u32]>,
+    w: &[u32],
+    w_scales: &[f32],
+    out: &mut [f32],
+    sizes: Sizes,
+    x_blocks: Blocks,
+    w_blocks: Blocks,
+    #[comptime] spec: Spec,
+) {
+    let (expert, tile_row, end) = tile_at(&tiles, CUBE_POS_X as usize, sizes.rows, TILE_ROWS);
+    let first = tile_row + UNIT_POS_Y as usize * M;
+    let panel = CUBE_POS_Y as usize;
+    // The same for all lanes of a plane, which multiply together.
+    if expert < sizes.experts && first < end {
+        let mut place = Place {
+            first,
+            end,
+            expert,
+            panel,
+            inner: 0usize.runtime(),
+        };
+        let from = row_words(&order, (first, end), &sizes, spec.rows);
+        let w_first = (expert * sizes.n.div_ceil(PANEL) + panel) * sizes.words * PANEL;
+        let mut totals = zeros();
+        for s in 0..sizes.words.div_ceil(sizes.segment) {
+            let start = s * sizes.segment;
+            let stop = min(start + sizes.segment, sizes.words);
+            let mut sums = zeros();
+            for word in range_stepped(start, stop, STEP_WORDS) {
+                let a = x_fragment(x, &from, word, sizes.words);
+                #[unroll]
+                for j in 0..FRAGMENTS {
+                    let b = w_fragment(w, (j, w_first, word), sizes.words);
+                    sums[j] = multiply(a, b, sums[j], spec);
+                }
+            }
+            if comptime!(spec.scales_along_k) {
+                place.inner = start * LANES_PER_WORD;
+                let rows = x_scales_at(x_scales, &x_blocks, &order, &place, &sizes, spec.rows);
+                scale(&mut sums, rows, w_scales, &w_blocks, &place, sizes.n);
+            }
+            #[unroll]
+            for j in 0..FRAGMENTS {
+                totals[j] += sums[j];
+            }
+        }
+        if comptime!(!spec.scales_along_k) {
+            let rows = x_scales_at(x_scales, &x_blocks, &order, &place, &sizes, spec.rows);
+            scale(&mut totals, rows, w_scales, &w_blocks, &place, sizes.n);
+        }
+        store(out, &totals, &place, sizes.n);
+    }
+}
+
+/// Of codes of matrices of `shape`.
+fn blocks(codes: Fp8Weights, [rows, columns]: [usize; 2]) -> BlocksLaunch {
+    let [r, c] = codes.granularity.block(rows, columns);
+    let [down, across] = codes.granularity.scale_shape(rows, columns);
+    BlocksLaunch::new(r, c, down, across)
+}
+
+/// Enqueues the product: one launch, or none without rows.
+pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
+    let (problem, operands) = (&plan.problem, operands.clone());
+    let p = &problem.product;
+    if p.row_bound == 0 {
+        return;
+    }
+    let words = problem.row_words();
+    let [down, across] = problem.x_scale_shape();
+    let segment = problem.segment() / LANES_PER_WORD;
+    let sizes = SizesLaunch::new(p.n, words, segment, p.top_k, p.experts, p.row_bound);
+    let x_blocks = blocks(problem.x, [p.input_rows(), p.k]);
+    let w_blocks = blocks(problem.w, [p.n, p.k]);
+    let [tiles_x, panels] = plan.cubes();
+    let [order, tiles] = match operands.segments {
+        Some(segments) => [Some(segments.order), Some(segments.tiles)],
+        None => [None, None],
+    };
+    // SAFETY: lengths follow from the problem's shapes, which the caller vouches for; `plan` checked
+    // instructions, bindings and cube counts. Tiles hold rows of their expert only, words and rows
+    // past the end are not loaded, and rows and columns past the end are not stored.
+    unsafe {
+        let bind = |buffer, len| BufferArg::from_raw_parts(buffer, len);
+        fp8_gemm_mma::launch_unchecked(
+            client,
+            CubeCount::Static(tiles_x as u32, panels as u32, 1),
+            CubeDim::new_2d(PLANE, PLANES as u32),
+            bind(operands.x, p.input_rows() * words),
+            bind(operands.x_scales, down * across),
+            order.map(|order| bind(order, p.slots)).into(),
+            tiles
+                .map(|tiles| bind(tiles, TILE_WORDS * plan.max_tiles()))
+                .into(),
+            bind(operands.weights, p.experts * fp8::expert_words(p)),
+            bind(operands.w_scales, fp8::scale_words(p)),
+            bind(operands.out, p.row_bound * p.n),
+            sizes,
+            x_blocks,
+            w_blocks,
+            Spec::of(plan),
+        );
+    }
+}
+
+/// The kernel that [`launch`] would enqueue.
+#[cfg(feature = "emit")]
+pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
+    use crate::emit::buffer;
+    let (settings, device, target) = at.parts(CubeDim::new_2d(PLANE, PLANES as u32));
+    let dense = plan.problem.product.dense;
+    let blocks = || BlocksCompilationArg {
+        rows: (),
+        columns: (),
+        down: (),
+        across: (),
+    };
+    let sizes = SizesCompilationArg {
+        n: (),
+        words: (),
+        segment: (),
+        top_k: (),
+        experts: (),
+        rows: (),
+    };
+    Box::new(fp8_gemm_mma::Fp8GemmMma::new(
+        settings,
+        device,
+        target,
+        buffer(),
+        buffer(),
+        crate::grouped_gemm::optional(!dense),
+        crate::grouped_gemm::optional(!dense),
+        buffer(),
+        buffer(),
+        buffer(),
+        sizes,
+        blocks(),
+        blocks(),
+        Spec::of(plan),
+    ))
+}

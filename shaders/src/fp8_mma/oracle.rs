@@ -1,0 +1,204 @@
+//! The product in plain Rust, and tests of it that need no device.
+
+use super::Problem;
+use crate::fp8::{LANES_PER_WORD, decode_host};
+use crate::grouped_gemm::fp8::{PANEL, expert_words};
+use crate::grouped_gemm::{Fp8Weights, Source};
+use crate::permute::Sorted;
+
+/// The oracle: codes multiplied in f64, sums under one pair of scales times both; rows that no slot
+/// is sorted to are 0.
+///
+/// `x` and `weights` are words and scales as in [`super::Operands`]; a dense product is that of one
+/// expert with all rows.
+pub fn reference(
+    problem: &Problem,
+    sorted: &Sorted,
+    x: (&[u32], &[f32]),
+    weights: (&[u32], &[f32]),
+) -> Vec<f64> {
+    let p = &problem.product;
+    let words = problem.row_words();
+    let code = |word: u32, lane: usize, of: Fp8Weights| {
+        f64::from(decode_host(word.to_le_bytes()[lane], of.format))
+    };
+    let scale = |scales: &[f32], of: Fp8Weights, shape: [usize; 2], at: [usize; 3]| {
+        let [rows, columns] = of.granularity.block(shape[0], shape[1]);
+        let [down, across] = of.granularity.scale_shape(shape[0], shape[1]);
+        f64::from(scales[(at[0] * down + at[1] / rows) * across + at[2] / columns])
+    };
+    let product = |expert: usize, row: usize, column: usize| -> f64 {
+        let panel = expert * expert_words(p) + column / PANEL * words * PANEL;
+        let segments = (0..p.k).step_by(problem.segment());
+        let sums = segments.map(|first| {
+            let codes = first..(first + problem.segment()).min(p.k);
+            let sum: f64 = codes
+                .map(|k| {
+                    let (word, lane) = (k / LANES_PER_WORD, k % LANES_PER_WORD);
+                    let w = weights.0[panel + word * PANEL + column % PANEL];
+                    code(x.0[row * words + word], lane, problem.x) * code(w, lane, problem.w)
+                })
+                .sum();
+            let x_scale = scale(x.1, problem.x, [p.input_rows(), p.k], [0, row, first]);
+            let w_scale = scale(weights.1, problem.w, [p.n, p.k], [expert, column, first]);
+            sum * x_scale * w_scale
+        });
+        sums.sum()
+    };
+    let mut out = vec![0.0; p.row_bound * p.n];
+    for expert in 0..p.experts {
+        let rows = sorted.offsets[expert] as usize..sorted.offsets[expert + 1] as usize;
+        for sorted_row in rows {
+            let row = match p.rows {
+                Source::Tokens => sorted.order[sorted_row] as usize / p.top_k,
+                Source::Sorted => sorted_row,
+            };
+            for column in 0..p.n {
+                out[sorted_row * p.n + column] = product(expert, row, column);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fp8::{Fp8Format, pack};
+    use crate::grouped_gemm::{self, fp8};
+    use crate::permute;
+    use crate::scaling::Granularity;
+    use cubecl::cmma::MatrixIdent;
+    use cubecl::prelude::polyfills::mma::{col_index, row_index};
+
+    /// Numbers that look random, the same each time.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (self.0 >> 33) as usize % end
+        }
+
+        fn words(&mut self, rows: usize, columns: usize, format: Fp8Format) -> Vec<u32> {
+            let mut code = || {
+                let code = self.below(256) as u8;
+                (code & 0x80) | (code & 0x7F).min(format.max_code())
+            };
+            let mut row = || pack(&(0..columns).map(|_| code()).collect::<Vec<_>>());
+            (0..rows).flat_map(|_| row()).collect()
+        }
+
+        fn scales(&mut self, len: usize) -> Vec<f32> {
+            (0..len)
+                .map(|_| (1 + self.below(1000)) as f32 / 500.0)
+                .collect()
+        }
+    }
+
+    /// Against the product of what the codes decode to.
+    fn check(product: grouped_gemm::Problem, x: Granularity, w: Granularity) {
+        let of = |format, granularity| Fp8Weights {
+            format,
+            granularity,
+        };
+        let (x, w) = (of(Fp8Format::E5M2, x), of(Fp8Format::E4M3, w));
+        let product = grouped_gemm::Problem {
+            fp8: Some(w),
+            ..product
+        };
+        let problem = Problem::new(product, x).unwrap();
+        let mut random = Random(product.k as u64);
+        let keys: Vec<u32> = (0..product.slots)
+            .map(|_| random.below(product.experts) as u32)
+            .collect();
+        let sorted = permute::reference(&keys, product.experts);
+        let rows = product.input_rows();
+        let x_words = random.words(rows, product.k, x.format);
+        let [down, across] = problem.x_scale_shape();
+        let x_scales = random.scales(down * across);
+        let w_words = random.words(product.experts * product.n, product.k, w.format);
+        let panels = fp8::to_panels(&product, &w_words);
+        let w_scales = random.scales(fp8::scale_words(&product));
+        let got = reference(
+            &problem,
+            &sorted,
+            (&x_words, &x_scales),
+            (&panels, &w_scales),
+        );
+
+        let bits: Vec<u32> = w_scales.iter().map(|scale| scale.to_bits()).collect();
+        let w_values = fp8::decoded(&product, &panels, &bits);
+        let [r, c] = x.granularity.block(rows, product.k);
+        let words = problem.row_words();
+        let x_value = |i: usize| {
+            let (row, column) = (i / product.k, i % product.k);
+            let code = x_words[row * words + column / 4].to_le_bytes()[column % 4];
+            let scale = x_scales[row / r * across + column / c];
+            f64::from(decode_host(code, x.format)) * f64::from(scale)
+        };
+        let x_values: Vec<f64> = (0..rows * product.k).map(x_value).collect();
+        let want = grouped_gemm::reference(&product, &sorted, &x_values, &w_values, None);
+        let norm = want.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let wrong = got.iter().zip(&want).map(|(a, b)| (a - b) * (a - b));
+        let wrong = wrong.sum::<f64>().sqrt();
+        // The decoded weights are rounded to f32.
+        assert!(
+            norm > 0.0 && wrong <= 1e-6 * norm,
+            "{problem:?}: {wrong} of {norm}"
+        );
+    }
+
+    #[test]
+    fn it_is_the_product_of_the_decoded_values() {
+        let block = |rows, columns| Granularity::Block { rows, columns };
+        let granularities = [
+            (Granularity::Tensor, Granularity::Row),
+            (Granularity::Row, Granularity::Tensor),
+            (block(1, 128), block(128, 128)),
+            (Granularity::Row, block(3, 32)),
+            (block(2, 64), Granularity::Row),
+        ];
+        for (x, w) in granularities {
+            for (m, n, k) in [(1, 1, 1), (5, 65, 130), (3, 130, 391)] {
+                check(grouped_gemm::Problem::dense(m, n, k).unwrap(), x, w);
+            }
+            let tokens = grouped_gemm::Problem::new(18, 4, 2, 33, 161).unwrap();
+            let sorted = grouped_gemm::Problem {
+                rows: Source::Sorted,
+                ..tokens
+            };
+            check(tokens, x, w);
+            check(sorted, x, w);
+        }
+    }
+
+    /// Rows and columns of every code and sum of a fragment, as the PTX ISA has them.
+    #[test]
+    fn fragments_are_those_of_the_ptx_manual() {
+        for lane in 0..32u32 {
+            let (group, thread) = (lane / 4, lane % 4);
+            let place = |i, width, ident| {
+                let row = row_index(lane, i, width, ident);
+                (row, col_index(lane, i, width, ident))
+            };
+            for i in 0..16 {
+                let row = group + if (4..8).contains(&i) || i >= 12 { 8 } else { 0 };
+                let column = thread * 4 + i % 4 + if i >= 8 { 16 } else { 0 };
+                assert_eq!(place(i, 4, MatrixIdent::A), (row, column), "a{i}");
+            }
+            for i in 0..8 {
+                let row = thread * 4 + i % 4 + if i >= 4 { 16 } else { 0 };
+                assert_eq!(place(i, 4, MatrixIdent::B), (row, group), "b{i}");
+            }
+            for i in 0..4 {
+                let row = group + if i >= 2 { 8 } else { 0 };
+                let column = thread * 2 + i % 2;
+                assert_eq!(place(i, 1, MatrixIdent::Accumulator), (row, column), "c{i}");
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Largest finite magnitudes: of a tensor, or of every block of a [`super::Problem`].
+//!
+//! amax = max |x| over the finite x, 0 without any, as an f32 \[1\]; subnormals count. A row of units
+//! (on a CPU: a unit) takes a part of a block, and a second launch the parts of a block, where
+//! there are several. Bytes: x once.
+
+use super::word::{bits_of, magnitude, scale_of};
+use crate::element::Element;
+use crate::error::{ShapeError, Unsupported};
+use crate::fp8::Fp8Format;
+use crate::grid::Grid;
+use crate::scaling::{Granularity, ScaleType};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+
+const KERNEL: &str = "fp8_amax";
+/// Units of a cube, at most: WebGPU's default.
+pub(super) const UNITS: u32 = 256;
+/// Vectors of a part, at least: 16 for each unit of a cube.
+const PART: usize = 4096;
+/// Parts of a block, at most, on a GPU: a cube takes them in a few steps.
+const PARTS: usize = 1024;
+/// Parts for each core of a CPU, so that none waits long for the others.
+const PARTS_PER_CORE: usize = 4;
+
+/// What becomes of a largest magnitude, known when a kernel is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Finish {
+    /// It is the result.
+    Magnitude,
+    /// The f32 scale that follows is.
+    Scale(Fp8Format),
+}
+
+/// Blocks of vectors whose largest magnitudes are sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blocks {
+    /// Rows and vectors of a matrix.
+    pub(super) matrix: [usize; 2],
+    /// Rows and vectors of a block.
+    pub(super) block: [usize; 2],
+    /// Blocks of a matrix, down and across.
+    pub(super) blocks: [usize; 2],
+    pub(super) matrices: usize,
+}
+
+impl Blocks {
+    fn total(&self) -> usize {
+        self.matrices * self.blocks[0] * self.blocks[1]
+    }
+
+    fn vectors(&self) -> usize {
+        self.matrices * self.matrix[0] * self.matrix[1]
+    }
+}
+
+/// A reduction of blocks that a device can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reduction {
+    pub(super) of: Blocks,
+    pub(super) parts: usize,
+    /// Vectors of a part.
+    part: usize,
+    lanes: usize,
+    element: Element,
+    /// A row of units for each part, and for each block.
+    pub(super) of_parts: Grid,
+    pub(super) of_blocks: Grid,
+}
+
+impl Reduction {
+    pub(super) fn plan(
+        of: Blocks,
+        lanes: usize,
+        element: Element,
+        device: &Capability,
+    ) -> Result<Self, Unsupported> {
+        let (blocks, vectors) = (of.total(), of.block[0] * of.block[1]);
+        let most = match device.cpu_cores {
+            // Parts of blocks only where there are too few blocks.
+            Some(cores) => (cores as usize * PARTS_PER_CORE).div_ceil(blocks.max(1)),
+            None => PARTS,
+        };
+        let parts = vectors.div_ceil(PART).clamp(1, most);
+        let part = vectors.div_ceil(parts).max(1);
+        let grid = |items: usize, vectors: usize| {
+            let units = units_for(vectors, device);
+            let cubes = items.div_ceil(units[1] as usize);
+            Grid::of_cubes(KERNEL, cubes, units, device)
+        };
+        crate::fits_binding(KERNEL, of.vectors() * lanes * element.bytes(), device)?;
+        crate::fits_binding(KERNEL, blocks * parts * 4, device)?;
+        Ok(Self {
+            of,
+            parts,
+            part,
+            lanes,
+            element,
+            of_parts: grid(blocks * parts, part)?,
+            of_blocks: grid(blocks, parts)?,
+        })
+    }
+
+    fn sizes(&self) -> SizesLaunch {
+        let Blocks {
+            matrix,
+            block,
+            blocks,
+            ..
+        } = self.of;
+        SizesLaunch::new(
+            matrix[0], matrix[1], block[0], block[1], blocks[0], blocks[1], self.parts, self.part,
+        )
+    }
+}
+
+/// Units along x that share `vectors` vectors, a power of two, and rows of them in a cube.
+pub(super) fn units_for(vectors: usize, device: &Capability) -> [u32; 2] {
+    let most = device.limits.max_units_per_cube.clamp(1, UNITS);
+    if let Some(cores) = device.cpu_cores {
+        return [1, cores.clamp(1, most)];
+    }
+    let units = 1 << most.ilog2();
+    let x = units.min(vectors.next_power_of_two().min(UNITS as usize) as u32);
+    [x, units / x]
+}
+
+/// Sizes known at launch; rows of vectors.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(super) struct Sizes {
+    rows: usize,
+    columns: usize,
+    block_rows: usize,
+    block_columns: usize,
+    down: usize,
+    across: usize,
+    parts: usize,
+    part: usize,
+}
+
+/// The compilation argument of [`Sizes`].
+#[cfg(feature = "emit")]
+pub(super) fn sizes_argument() -> SizesCompilationArg {
+    SizesCompilationArg {
+        rows: (),
+        columns: (),
+        block_rows: (),
+        block_columns: (),
+        down: (),
+        across: (),
+        parts: (),
+        part: (),
+    }
+}
+
+/// The largest of the values of the units along x, for all of them; `along` is a power of two.
+#[cube]
+pub(super) fn row_max(value: u32, #[comptime] along: usize, #[comptime] beside: usize) -> u32 {
+    if comptime!(along == 1) {
+        value
+    } else {
+        let mut partial = Shared::<[u32]>::new_slice(comptime!(along * beside));
+        let unit = UNIT_POS_X as usize;
+        let first = UNIT_POS_Y as usize * along;
+        partial[first + unit] = value;
+        #[unroll]
+        for level in 0..comptime!(along.ilog2()) {
+            let half = comptime!(along >> (level + 1));
+            sync_cube();
+            if unit < half {
+                let other = partial[first + unit + half];
+                partial[first + unit] = max(partial[first + unit], other);
+            }
+        }
+        sync_cube();
+        partial[first]
+    }
+}
+
+#[cube]
+fn finished(amax: u32, margin: i32, #[comptime] finish: Finish) -> u32 {
+    #[comptime]
+    match finish {
+        Finish::Magnitude => amax,
+        Finish::Scale(format) => scale_of(amax, margin, format, ScaleType::F32),
+    }
+}
+
+/// out\[block · parts + part\]: a row of units for each.
+#[cube(launch_unchecked)]
+pub(super) fn fp8_amax_parts<F: Float, N: Size>(
+    x: &[Vector<F, N>],
+    out: &mut [u32],
+    sizes: Sizes,
+    margin: i32,
+    #[comptime] finish: Finish,
+    #[comptime] units: [u32; 2],
+    #[define(F)] _element: ElemType,
+) {
+    let (along, beside) = comptime!((units[0] as usize, units[1] as usize));
+    let lanes = N::value();
+    let index = CUBE_POS * beside + UNIT_POS_Y as usize;
+    let mut amax = 0u32;
+    if index < out.len() {
+        let block = index / sizes.parts;
+        let line = block / sizes.across;
+        let (matrix, down) = (line / sizes.down, line % sizes.down);
+        let row = down * sizes.block_rows;
+        let column = block % sizes.across * sizes.block_columns;
+        let rows = min(sizes.block_rows, sizes.rows - row);
+        let columns = min(sizes.block_columns, sizes.columns - column);
+        let corner = (matrix * sizes.rows + row) * sizes.columns + column;
+        let first = min(index % sizes.parts * sizes.part, rows * columns);
+        let last = min(first + sizes.part, rows * columns);
+        for i in range_stepped(first + UNIT_POS_X as usize, last, along) {
+            let values = x[corner + i / columns * sizes.columns + i % columns];
+            #[unroll]
+            for lane in 0..lanes {
+                amax = max(amax, magnitude(bits_of::<F>(values.extract(lane))));
+            }
+        }
+    }
+    let amax = row_max(amax, along, beside);
+    if UNIT_POS_X == 0 && index < out.len() {
+        out[index] = finished(amax, margin, finish);
+    }
+}
+
+/// out\[block\] from its parts: a row of units for each.
+#[cube(launch_unchecked)]
+pub(super) fn fp8_amax_blocks(
+    partial: &[u32],
+    out: &mut [u32],
+    parts: usize,
+    margin: i32,
+    #[comptime] finish: Finish,
+    #[comptime] units: [u32; 2],
+) {
+    let (along, beside) = comptime!((units[0] as usize, units[1] as usize));
+    let block = CUBE_POS * beside + UNIT_POS_Y as usize;
+    let mut amax = 0u32;
+    if block < out.len() {
+        for part in range_stepped(UNIT_POS_X as usize, parts, along) {
+            amax = max(amax, partial[block * parts + part]);
+        }
+    }
+    let amax = row_max(amax, along, beside);
+    if UNIT_POS_X == 0 && block < out.len() {
+        out[block] = finished(amax, margin, finish);
+    }
+}
+
+/// Enqueues the reduction: one launch, or two for blocks in parts.
+pub(super) fn launch_reduction(
+    client: &Client,
+    plan: &Reduction,
+    (finish, margin): (Finish, i32),
+    x: Handle,
+    out: Handle,
+) {
+    let blocks = plan.of.total();
+    let several = plan.parts > 1;
+    let partial = if several {
+        client.empty(blocks * plan.parts * 4)
+    } else {
+        out.clone()
+    };
+    // SAFETY: x has the planned length; a part ends with its block and a block with its matrix.
+    unsafe {
+        fp8_amax_parts::launch_unchecked(
+            client,
+            plan.of_parts.count(),
+            plan.of_parts.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(x, plan.of.vectors()),
+            BufferArg::from_raw_parts(partial.clone(), blocks * plan.parts),
+            plan.sizes(),
+            margin,
+            if several { Finish::Magnitude } else { finish },
+            plan.of_parts.units,
+            plan.element.elem_type(),
+        );
+    }
+    if !several {
+        return;
+    }
+    // SAFETY: `partial` has the parts of every block, `out` an entry for each.
+    unsafe {
+        fp8_amax_blocks::launch_unchecked(
+            client,
+            plan.of_blocks.count(),
+            plan.of_blocks.dim(),
+            BufferArg::from_raw_parts(partial, blocks * plan.parts),
+            BufferArg::from_raw_parts(out, blocks),
+            plan.parts,
+            margin,
+            finish,
+            plan.of_blocks.units,
+        );
+    }
+}
+
+/// The largest finite magnitude of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmaxProblem {
+    len: usize,
+    element: Element,
+}
+
+impl AmaxProblem {
+    /// Of `len` values.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for none, or an index that would not fit 31 bits.
+    pub fn new(len: usize, element: Element) -> Result<Self, ShapeError> {
+        if len == 0 || len > i32::MAX as usize {
+            return Err(ShapeError::new("values of an amax", "1 to 2^31 - 1", len));
+        }
+        Ok(Self { len, element })
+    }
+}
+
+/// An [`AmaxProblem`] this device can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmaxPlan {
+    pub(super) reduction: Reduction,
+}
+
+/// Plans a largest magnitude.
+///
+/// # Errors
+/// [`Unsupported`] for an element type the device lacks, or more than a binding holds.
+pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<AmaxPlan, Unsupported> {
+    let AmaxProblem { len, element } = problem;
+    element.supported(KERNEL, device)?;
+    super::plan::fits_cube(device)?;
+    let lanes = super::plan::lanes_of(len);
+    let vectors = [1, len / lanes];
+    let of = Blocks {
+        matrix: vectors,
+        block: vectors,
+        blocks: Granularity::Tensor.blocks(1, len),
+        matrices: 1,
+    };
+    Ok(AmaxPlan {
+        reduction: Reduction::plan(of, lanes, element, device)?,
+    })
+}
+
+/// Enqueues amax \[1\] = max |x|: two launches at most.
+pub fn launch_amax(client: &Client, plan: &AmaxPlan, x: Handle, amax: Handle) {
+    launch_reduction(client, &plan.reduction, (Finish::Magnitude, 0), x, amax);
+}
+
+/// The oracle: the largest finite magnitude, 0 without any.
+pub fn amax_reference(x: &[f32]) -> f32 {
+    let finite = x.iter().filter(|x| x.is_finite());
+    finite.fold(0.0, |amax: f32, x| amax.max(x.abs()))
+}

@@ -1,0 +1,228 @@
+//! Codes by scales that are there, and values of codes: a word at a time.
+
+use super::word::{
+    Coding, Four, decode_scaled, decode_word, encode_scaled, encode_word, load, store,
+};
+use super::{Plan, Sizes};
+use crate::scaling::ScaleType;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// How words find their scales, known when a kernel is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Spec {
+    pub(super) coding: Coding,
+    /// A word may have values of two blocks.
+    pub(super) cuts_words: bool,
+    /// Neighbouring words of a unit, at most: those of a block's row, unless it is 1.
+    pub(super) run: usize,
+}
+
+/// Where the scales of a row begin: in f32s or in words of bytes.
+#[cube]
+fn first_scale(row: usize, sizes: &Sizes, #[comptime] coding: Coding) -> usize {
+    let line = row / sizes.rows * sizes.down + row % sizes.rows / sizes.block_rows;
+    if comptime!(coding.scale_type == ScaleType::F32) {
+        line * sizes.across
+    } else {
+        line * (sizes.padded / 4)
+    }
+}
+
+/// The scale of block `across` of a row whose scales begin at `first`.
+#[cube]
+fn scale_at(scales: &[u32], first: usize, across: usize, #[comptime] coding: Coding) -> u32 {
+    if comptime!(coding.scale_type == ScaleType::F32) {
+        scales[first + across]
+    } else {
+        (scales[first + across / 4] >> (8 * (across % 4) as u32)) & 0xFF
+    }
+}
+
+#[cube]
+fn encode_at<F: Float, N: Size>(
+    x: &[Vector<F, N>],
+    scales: &[u32],
+    at: usize,
+    sizes: &Sizes,
+    #[comptime] spec: Spec,
+) -> u32 {
+    let coding = comptime!(spec.coding);
+    let (row, word) = (at / sizes.row_words, at % sizes.row_words);
+    let bits = load::<F, N>(x, row, word, sizes);
+    let first = first_scale(row, sizes, coding);
+    if comptime!(spec.cuts_words) {
+        let mut codes = 0u32;
+        #[unroll]
+        for lane in 0..4usize {
+            // Lanes past the row are zeros, whose scale is the last one's.
+            let across = min((word * 4 + lane) / sizes.block_columns, sizes.across - 1);
+            let scale = scale_at(scales, first, across, coding);
+            let shift = comptime!(8 * lane as u32);
+            codes |= encode_scaled(bits.extract(lane), scale, coding) << shift;
+        }
+        codes
+    } else {
+        let scale = scale_at(scales, first, word / sizes.block_words, coding);
+        encode_word(bits, scale, coding)
+    }
+}
+
+#[cube]
+fn decode_at(
+    codes: u32,
+    scales: &[u32],
+    place: (usize, usize),
+    sizes: &Sizes,
+    #[comptime] spec: Spec,
+) -> Four<f32> {
+    let (row, word) = place;
+    let coding = comptime!(spec.coding);
+    let first = first_scale(row, sizes, coding);
+    if comptime!(spec.cuts_words) {
+        let mut values = Four::<f32>::new(0.0f32);
+        #[unroll]
+        for lane in 0..4usize {
+            let across = min((word * 4 + lane) / sizes.block_columns, sizes.across - 1);
+            let scale = scale_at(scales, first, across, coding);
+            let shift = comptime!(8 * lane as u32);
+            values.insert(lane, decode_scaled((codes >> shift) & 0xFF, scale, coding));
+        }
+        values
+    } else {
+        let scale = scale_at(scales, first, word / sizes.block_words, coding);
+        decode_word(codes, scale, coding)
+    }
+}
+
+/// Neighbouring words of a block's row.
+#[derive(CubeType, Clone, Copy)]
+struct Run {
+    row: usize,
+    across: usize,
+    first: usize,
+    last: usize,
+}
+
+/// Run `index` of all; those past the last word of a row are empty.
+#[cube]
+fn run_of(index: usize, sizes: &Sizes, #[comptime] run: usize) -> Run {
+    let of_block = sizes.block_words.div_ceil(run);
+    let of_row = of_block * sizes.across;
+    let across = index % of_row / of_block;
+    let block = across * sizes.block_words;
+    let first = block + index % of_block * run;
+    Run {
+        row: index / of_row,
+        across,
+        first,
+        last: min(first + run, min(block + sizes.block_words, sizes.row_words)),
+    }
+}
+
+/// words = encode(x / scales): a word for each unit, or a run of them.
+#[cube(launch_unchecked)]
+pub(super) fn fp8_quantize_by<F: Float, N: Size>(
+    x: &[Vector<F, N>],
+    scales: &[u32],
+    words: &mut [u32],
+    sizes: Sizes,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let coding = comptime!(spec.coding);
+    if comptime!(spec.run == 1) {
+        if ABSOLUTE_POS < words.len() {
+            words[ABSOLUTE_POS] = encode_at::<F, N>(x, scales, ABSOLUTE_POS, &sizes, spec);
+        }
+    } else {
+        let run = run_of(ABSOLUTE_POS, &sizes, comptime!(spec.run));
+        if run.row * sizes.row_words < words.len() {
+            let first = first_scale(run.row, &sizes, coding);
+            let scale = scale_at(scales, first, run.across, coding);
+            for word in run.first..run.last {
+                let bits = load::<F, N>(x, run.row, word, &sizes);
+                words[run.row * sizes.row_words + word] = encode_word(bits, scale, coding);
+            }
+        }
+    }
+}
+
+/// y = decode(words) · scales: a word for each unit, or a run of them.
+#[cube(launch_unchecked)]
+pub(super) fn fp8_dequantize<F: Float, N: Size>(
+    words: &[u32],
+    scales: &[u32],
+    y: &mut [Vector<F, N>],
+    sizes: Sizes,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let coding = comptime!(spec.coding);
+    if comptime!(spec.run == 1) {
+        if ABSOLUTE_POS < words.len() {
+            let row = ABSOLUTE_POS / sizes.row_words;
+            let word = ABSOLUTE_POS % sizes.row_words;
+            let values = decode_at(words[ABSOLUTE_POS], scales, (row, word), &sizes, spec);
+            store::<F, N>(y, row, word, values, &sizes);
+        }
+    } else {
+        let run = run_of(ABSOLUTE_POS, &sizes, comptime!(spec.run));
+        if run.row * sizes.row_words < words.len() {
+            let first = first_scale(run.row, &sizes, coding);
+            let scale = scale_at(scales, first, run.across, coding);
+            for word in run.first..run.last {
+                let codes = words[run.row * sizes.row_words + word];
+                let values = decode_word(codes, scale, coding);
+                store::<F, N>(y, run.row, word, values, &sizes);
+            }
+        }
+    }
+}
+
+/// Enqueues words = encode(x / scales), the scales given: one launch, or none for no values.
+pub fn launch_by(client: &Client, plan: &Plan, x: Handle, scales: Handle, words: Handle) {
+    let p = &plan.problem;
+    if p.is_empty() {
+        return;
+    }
+    // SAFETY: the caller's buffers have the problem's lengths; units past the last word, and lanes
+    // past the end of a row, touch nothing, and every row and column has a scale.
+    unsafe {
+        fp8_quantize_by::launch_unchecked(
+            client,
+            plan.words.count(),
+            plan.words.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(x, p.len() / plan.lanes),
+            BufferArg::from_raw_parts(scales, p.scales()),
+            BufferArg::from_raw_parts(words, p.words()),
+            p.sizes(),
+            plan.apply_spec(),
+            p.element().elem_type(),
+        );
+    }
+}
+
+/// Enqueues y = decode(words) · scales: one launch, or none for no values.
+pub fn launch_dequantize(client: &Client, plan: &Plan, words: Handle, scales: Handle, y: Handle) {
+    let p = &plan.problem;
+    if p.is_empty() {
+        return;
+    }
+    // SAFETY: as above.
+    unsafe {
+        fp8_dequantize::launch_unchecked(
+            client,
+            plan.words.count(),
+            plan.words.dim(),
+            plan.lanes,
+            BufferArg::from_raw_parts(words, p.words()),
+            BufferArg::from_raw_parts(scales, p.scales()),
+            BufferArg::from_raw_parts(y, p.len() / plan.lanes),
+            p.sizes(),
+            plan.apply_spec(),
+            p.element().elem_type(),
+        );
+    }
+}

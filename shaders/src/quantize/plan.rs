@@ -1,0 +1,354 @@
+//! Which units take which blocks.
+
+use super::amax::{Blocks, Reduction, UNITS, units_for};
+use super::word::Coding;
+use super::{KERNEL, Problem, apply, block};
+use crate::error::Unsupported;
+use crate::fp8::LANES_PER_WORD;
+use crate::grid::Grid;
+use crate::scaling::Granularity;
+use moebius_device::Capability;
+
+/// Words of a block that one cube takes however few blocks there are: 64 for each of its units.
+const CUBE_WORDS: usize = 16_384;
+/// Blocks that keep a GPU busy whatever their size.
+const MANY_BLOCKS: usize = 256;
+/// Words that one CPU unit takes alone sooner than share them in a second launch.
+const UNIT_WORDS: usize = 4096;
+/// Neighbouring words of a CPU unit, at most: they share a scale and a loop without divisions.
+const RUN: usize = 1024;
+
+/// Buffers of the largest launch: x, words, scales.
+const BINDINGS: u32 = 3;
+/// Workgroup memory: a magnitude for each unit of a cube, a byte's word for each block.
+const SHARED_BYTES: usize = 4 * (UNITS + UNITS) as usize;
+
+/// Who computes scales.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variant {
+    /// A row of a cube's units owns a block and encodes it, too.
+    Cube(Grid),
+    /// So does a unit.
+    Unit(Grid),
+    /// Launches of their own.
+    Parts(Reduction),
+}
+
+/// A [`Problem`] this device can run, either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What is scaled.
+    pub problem: Problem,
+    /// Elements of a vector of x and y.
+    pub(super) lanes: usize,
+    pub(super) variant: Variant,
+    /// A unit for each word, or run of words.
+    pub(super) words: Grid,
+    run: usize,
+}
+
+/// Vectors along a dimension of `len` elements: words or single values.
+pub(super) fn lanes_of(len: usize) -> usize {
+    if len.is_multiple_of(LANES_PER_WORD) {
+        LANES_PER_WORD
+    } else {
+        1
+    }
+}
+
+/// Plans quantisation and dequantisation of `problem`.
+///
+/// # Errors
+/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
+    let element = problem.element;
+    element.supported(KERNEL, device)?;
+    crate::fits_binding(KERNEL, problem.len() * element.bytes(), device)?;
+    crate::fits_binding(KERNEL, problem.words() * 4, device)?;
+    crate::fits_binding(KERNEL, problem.scales() * 4, device)?;
+    fits_cube(device)?;
+    let (run, runs) = runs(&problem, device);
+    Ok(Plan {
+        problem,
+        lanes: lanes_of(problem.columns()),
+        variant: variant(&problem, device)?,
+        words: Grid::elementwise(KERNEL, runs, device)?,
+        run,
+    })
+}
+
+/// Checks that a device can hold the codes and scales of `stack` matrices like `problem`'s one,
+/// whatever else it can do with them: a product reads them in pieces.
+///
+/// # Errors
+/// [`Unsupported`] when one of them is more than a buffer holds.
+pub fn check_kept(problem: &Problem, stack: usize, device: &Capability) -> Result<(), Unsupported> {
+    let limit = device.limits.max_buffer_bytes;
+    let bytes = 4 * problem.words().max(problem.scales()) as u64;
+    let bytes = bytes.saturating_mul(stack as u64);
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(Unsupported::new(
+        KERNEL,
+        format!("a buffer of {bytes} bytes"),
+        format!("buffers of at most {limit} bytes"),
+    ))
+}
+
+/// Checks the workgroup memory of the reductions and the buffers of a launch.
+pub(super) fn fits_cube(device: &Capability) -> Result<(), Unsupported> {
+    let limits = &device.limits;
+    let (bindings, memory) = (limits.max_bindings, limits.max_shared_memory);
+    // A CPU's units share nothing.
+    if bindings >= BINDINGS && (memory >= SHARED_BYTES || device.cpu_cores.is_some()) {
+        return Ok(());
+    }
+    let needs = format!("{BINDINGS} bindings and {SHARED_BYTES} bytes of workgroup memory");
+    let have = format!("{bindings} and {memory} bytes");
+    Err(Unsupported::new(KERNEL, needs, have))
+}
+
+/// Words of a run, and how many there are.
+fn runs(problem: &Problem, device: &Capability) -> (usize, usize) {
+    if device.cpu_cores.is_none() || problem.cuts_words() {
+        return (1, problem.words());
+    }
+    let [matrices, rows, _] = problem.shape;
+    let of_block = problem.block()[1].div_ceil(LANES_PER_WORD).div_ceil(RUN);
+    (RUN, matrices * rows * problem.blocks()[1] * of_block)
+}
+
+fn variant(problem: &Problem, device: &Capability) -> Result<Variant, Unsupported> {
+    let [block_rows, block_columns] = problem.block();
+    let words = block_rows * block_columns.div_ceil(LANES_PER_WORD);
+    let blocks = problem.blocks_with_padding();
+    if let Some(cores) = device.cpu_cores {
+        let busy = blocks >= cores as usize || words <= UNIT_WORDS;
+        if !problem.cuts_words() && (busy || problem.granularity == Granularity::Mx) {
+            let grid = Grid::elementwise(KERNEL, blocks / problem.scales_per_word(), device)?;
+            return Ok(Variant::Unit(grid));
+        }
+        return parts(problem, device);
+    }
+    if problem.cuts_words() || (words > CUBE_WORDS && blocks < MANY_BLOCKS) {
+        return parts(problem, device);
+    }
+    let units = units_for(words, device);
+    if !(units[1] as usize).is_multiple_of(problem.scales_per_word()) {
+        let needs = format!("{} units in a cube", LANES_PER_WORD as u32 * units[0]);
+        return Err(Unsupported::new(
+            KERNEL,
+            needs,
+            device.limits.max_units_per_cube,
+        ));
+    }
+    let cubes = blocks.div_ceil(units[1] as usize);
+    Ok(Variant::Cube(Grid::of_cubes(KERNEL, cubes, units, device)?))
+}
+
+fn parts(problem: &Problem, device: &Capability) -> Result<Variant, Unsupported> {
+    let [matrices, rows, columns] = problem.shape;
+    let [block_rows, block_columns] = problem.block();
+    let lanes = if problem.cuts_words() {
+        1
+    } else {
+        lanes_of(columns)
+    };
+    let of = Blocks {
+        matrix: [rows, columns / lanes],
+        block: [block_rows, block_columns / lanes],
+        blocks: problem.blocks(),
+        matrices,
+    };
+    let reduction = Reduction::plan(of, lanes, problem.element, device)?;
+    Ok(Variant::Parts(reduction))
+}
+
+impl Problem {
+    fn columns(&self) -> usize {
+        self.shape[2]
+    }
+
+    fn blocks_with_padding(&self) -> usize {
+        let [down, _] = self.blocks();
+        self.shape[0] * down * self.padded_across()
+    }
+}
+
+impl Plan {
+    /// Launches of a quantisation.
+    pub fn launches(&self) -> usize {
+        match self.variant {
+            Variant::Parts(reduction) if reduction.parts > 1 => 3,
+            Variant::Parts(_) => 2,
+            Variant::Cube(_) | Variant::Unit(_) => 1,
+        }
+    }
+
+    /// Units of a cube of the largest launch.
+    pub fn units_per_cube(&self) -> u32 {
+        let largest = match &self.variant {
+            Variant::Cube(grid) | Variant::Unit(grid) => *grid,
+            Variant::Parts(reduction) => reduction.of_parts,
+        };
+        let units = |grid: Grid| grid.units[0] * grid.units[1];
+        units(largest).max(units(self.words))
+    }
+
+    pub(super) fn coding(&self) -> Coding {
+        Coding {
+            format: self.problem.format,
+            overflow: self.problem.overflow,
+            scale_type: self.problem.granularity.scale_type(),
+        }
+    }
+
+    pub(super) fn block_spec(&self, units: [u32; 2]) -> block::Spec {
+        let [rows, columns] = self.problem.block();
+        let words = rows * columns.div_ceil(LANES_PER_WORD);
+        block::Spec {
+            coding: self.coding(),
+            units,
+            held: words <= units[0] as usize,
+        }
+    }
+
+    pub(super) fn apply_spec(&self) -> apply::Spec {
+        apply::Spec {
+            coding: self.coding(),
+            cuts_words: self.problem.cuts_words(),
+            run: self.run,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Element;
+    use crate::fp8::Fp8Format;
+    use moebius_device::{Limits, profiles};
+
+    const fn block(rows: usize, columns: usize) -> Granularity {
+        Granularity::Block { rows, columns }
+    }
+
+    fn problem(shape: [usize; 3], granularity: Granularity) -> Problem {
+        Problem::new(shape, Element::F32, granularity, Fp8Format::E4M3).unwrap()
+    }
+
+    fn devices() -> [Capability; 8] {
+        [
+            profiles::webgpu_default(),
+            profiles::lavapipe(),
+            profiles::swiftshader(),
+            profiles::apple_m(),
+            profiles::h100(),
+            profiles::mi300x(),
+            profiles::cpu_2core_avx512(),
+            profiles::cpu_neon(),
+        ]
+    }
+
+    #[test]
+    fn scales_and_codes_are_one_launch_wherever_a_cube_owns_a_block() {
+        for device in devices() {
+            let launches = |shape, granularity| {
+                let plan = plan(problem(shape, granularity), &device).unwrap();
+                assert!(plan.units_per_cube() <= device.limits.max_units_per_cube);
+                plan.launches()
+            };
+            let weights = [1, 4096, 4096];
+            for granularity in [
+                Granularity::Row,
+                block(128, 128),
+                block(1, 128),
+                Granularity::Mx,
+            ] {
+                assert_eq!(launches(weights, granularity), 1, "{granularity:?}");
+            }
+            assert_eq!(launches(weights, Granularity::Tensor), 3);
+            assert_eq!(launches([1, 16, 64], Granularity::Tensor), 1);
+            assert_eq!(launches([1, 1, 1 << 20], Granularity::Row), 3);
+            assert_eq!(launches([1, 1, 1 << 20], Granularity::Mx), 1);
+            // Words of two blocks.
+            assert_eq!(launches([2, 30, 40], block(3, 5)), 2);
+            assert_eq!(launches([2, 30, 5], block(3, 5)), 1);
+        }
+    }
+
+    #[test]
+    fn units_share_blocks_by_their_size() {
+        let units = |granularity, shape| {
+            let plan = plan(problem(shape, granularity), &profiles::webgpu_default()).unwrap();
+            match plan.variant {
+                Variant::Cube(grid) => grid.units,
+                other => panic!("{other:?}"),
+            }
+        };
+        let shape = [1, 1000, 4096];
+        assert_eq!(units(Granularity::Mx, shape), [8, 32]);
+        assert_eq!(units(block(1, 128), shape), [32, 8]);
+        assert_eq!(units(block(128, 128), shape), [256, 1]);
+        assert_eq!(units(Granularity::Row, shape), [256, 1]);
+        assert_eq!(units(Granularity::Row, [1, 1000, 9]), [4, 64]);
+        assert_eq!(units(Granularity::Row, [1, 1000, 1]), [1, 256]);
+    }
+
+    #[test]
+    fn what_a_device_lacks_is_refused() {
+        let default = profiles::webgpu_default();
+        let large = problem([1, 6000, 6000], Granularity::Row);
+        let refused = plan(large, &default).unwrap_err().to_string();
+        assert!(
+            refused.contains("a binding of 144000000 bytes"),
+            "{refused}"
+        );
+        for element in [Element::F16, Element::Bf16] {
+            let problem = Problem { element, ..large };
+            let refused = plan(problem, &profiles::swiftshader()).unwrap_err();
+            assert!(refused.needs.ends_with("storage buffers"), "{refused}");
+        }
+        let limited = |limits| Capability {
+            limits,
+            ..default.clone()
+        };
+        let small = problem([1, 8, 64], Granularity::Mx);
+        for limits in [
+            Limits {
+                max_units_per_cube: 16,
+                ..Limits::WEBGPU_DEFAULT
+            },
+            Limits {
+                max_shared_memory: 1024,
+                ..Limits::WEBGPU_DEFAULT
+            },
+            Limits {
+                max_bindings: 2,
+                ..Limits::WEBGPU_DEFAULT
+            },
+        ] {
+            assert!(plan(small, &limited(limits)).is_err(), "{limits:?}");
+        }
+        assert!(plan(small, &default).is_ok());
+        // Codes that no binding holds at once may lie on the device all the same.
+        let codes = |rows| check_kept(&problem([1, rows, 6000], Granularity::Row), 1, &default);
+        assert!(codes(30_000).is_ok());
+        let refused = codes(60_000).unwrap_err().to_string();
+        assert!(refused.contains("a buffer of 360000000 bytes"), "{refused}");
+    }
+
+    #[test]
+    fn a_cpu_gets_a_unit_for_each_run_of_words() {
+        let device = profiles::cpu_4core_avx2();
+        let plan = |granularity| plan(problem([2, 3, 10_000], granularity), &device).unwrap();
+        // 2500 words of a row: three runs. 313 blocks: as many.
+        assert_eq!(runs(&plan(Granularity::Row).problem, &device), (RUN, 18));
+        assert_eq!(
+            runs(&plan(Granularity::Mx).problem, &device),
+            (RUN, 6 * 313)
+        );
+        assert_eq!(runs(&plan(block(3, 5)).problem, &device), (1, 15_000));
+    }
+}

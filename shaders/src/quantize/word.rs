@@ -1,0 +1,215 @@
+//! What the kernels do to a word: load four values, scale them, encode them, and back.
+
+use super::Sizes;
+use crate::fp8::{Fp8Format, Overflow, decode_bits, encode_bits};
+use crate::scaling::{E8M0_ONE, ScaleType};
+use cubecl::prelude::*;
+
+/// Four values, or the bits of their f32.
+pub(super) type Four<T> = Vector<T, Const<4>>;
+
+/// How words are made, known when a kernel is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Coding {
+    pub(super) format: Fp8Format,
+    pub(super) overflow: Overflow,
+    pub(super) scale_type: ScaleType,
+}
+
+/// The bits of a value's f32.
+#[cube]
+pub(super) fn bits_of<F: Float>(value: F) -> u32 {
+    u32::reinterpret(f32::cast_from(value))
+}
+
+/// The bits of a word's values, zeros past the end of the row; x comes in vectors of 4 or 1.
+#[cube]
+pub(super) fn load<F: Float, N: Size>(
+    x: &[Vector<F, N>],
+    row: usize,
+    word: usize,
+    sizes: &Sizes,
+) -> Four<u32> {
+    let lanes = N::value();
+    let mut bits = Four::<u32>::new(0u32);
+    if comptime!(lanes == 4) {
+        let values = x[row * sizes.row_words + word];
+        #[unroll]
+        for lane in 0..4usize {
+            bits.insert(lane, bits_of::<F>(values.extract(lane)));
+        }
+    } else {
+        #[unroll]
+        for lane in 0..4usize {
+            let column = word * 4 + lane;
+            if column < sizes.columns {
+                let value = x[row * sizes.columns + column];
+                bits.insert(lane, bits_of::<F>(value.extract(0usize)));
+            }
+        }
+    }
+    bits
+}
+
+/// Writes a word's values, those past the end of the row nowhere.
+#[cube]
+pub(super) fn store<F: Float, N: Size>(
+    y: &mut [Vector<F, N>],
+    row: usize,
+    word: usize,
+    values: Four<f32>,
+    sizes: &Sizes,
+) {
+    let lanes = N::value();
+    if comptime!(lanes == 4) {
+        let mut out = Vector::<F, N>::new(F::cast_from(0.0f32));
+        #[unroll]
+        for lane in 0..4usize {
+            out.insert(lane, F::cast_from(values.extract(lane)));
+        }
+        y[row * sizes.row_words + word] = out;
+    } else {
+        #[unroll]
+        for lane in 0..4usize {
+            let column = word * 4 + lane;
+            if column < sizes.columns {
+                y[row * sizes.columns + column] = Vector::new(F::cast_from(values.extract(lane)));
+            }
+        }
+    }
+}
+
+/// The bits of |x|, 0 where x isn't finite: as integers they are ordered like the magnitudes, and
+/// no driver drops their NaN.
+#[cube]
+pub(super) fn magnitude(bits: u32) -> u32 {
+    let magnitude = bits & 0x7FFF_FFFF;
+    select(magnitude < 0x7F80_0000, magnitude, 0u32)
+}
+
+/// The largest magnitude of a word.
+#[cube]
+pub(super) fn word_amax(bits: Four<u32>) -> u32 {
+    let left = max(
+        magnitude(bits.extract(0usize)),
+        magnitude(bits.extract(1usize)),
+    );
+    let right = max(
+        magnitude(bits.extract(2usize)),
+        magnitude(bits.extract(3usize)),
+    );
+    max(left, right)
+}
+
+/// The scale of a block with this largest magnitude: bits of an f32, or an E8M0 byte.
+#[cube]
+pub(super) fn scale_of(
+    amax: u32,
+    margin: i32,
+    #[comptime] format: Fp8Format,
+    #[comptime] scale_type: ScaleType,
+) -> u32 {
+    if comptime!(scale_type == ScaleType::F32) {
+        f32_scale(amax, margin, format)
+    } else {
+        e8m0_scale(amax, margin, format)
+    }
+}
+
+/// As [`crate::scaling::scale_host`]: the mantissas are divided and the exponents subtracted, so
+/// that no product over- or underflows and no device flushes one.
+#[cube]
+fn f32_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
+    let top = comptime!((format.max().to_bits() >> 23) as i32);
+    // Of both formats: 448 = 1.75 · 2⁸, 57344 = 1.75 · 2¹⁵.
+    let mantissa_of_max = comptime!(f32::from_bits(
+        (format.max().to_bits() & 0x7F_FFFF) | 0x3F80_0000
+    ));
+    // A subnormal is a whole number of 2⁻¹⁴⁹.
+    let whole = u32::reinterpret(f32::cast_from(amax));
+    let normal = amax >= 0x80_0000;
+    let bits = select(normal, amax, whole);
+    let exponent = (bits >> 23) as i32 - select(normal, 0i32, 149i32);
+    let mantissa = f32::reinterpret((bits & 0x7F_FFFF) | 0x3F80_0000);
+    let quotient = u32::reinterpret(mantissa / mantissa_of_max);
+    let biased = (quotient >> 23) as i32 + exponent - top + margin;
+    let scale = (clamp(biased, 1i32, 254i32) as u32) << 23 | (quotient & 0x7F_FFFF);
+    let scale = select(biased < 1, 0x80_0000u32, scale);
+    let scale = select(biased > 254, 0x7F7F_FFFFu32, scale);
+    select(amax == 0, 0x3F80_0000u32, scale)
+}
+
+/// As [`crate::scaling::e8m0_host`].
+#[cube]
+fn e8m0_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
+    let top = comptime!(format.max().to_bits());
+    let above = select((amax & 0x7F_FFFF) > comptime!(top & 0x7F_FFFF), 1i32, 0i32);
+    let offset = comptime!(i32::from(E8M0_ONE) - (top >> 23) as i32);
+    let exponent = (amax >> 23) as i32 + above + offset + margin;
+    let byte = clamp(exponent, 1i32, 254i32) as u32;
+    select(amax == 0, comptime!(u32::from(E8M0_ONE)).runtime(), byte)
+}
+
+/// The codes of a word's values under one scale.
+#[cube]
+pub(super) fn encode_word(bits: Four<u32>, scale: u32, #[comptime] coding: Coding) -> u32 {
+    let mut word = 0u32;
+    #[unroll]
+    for lane in 0..4usize {
+        let shift = comptime!(8 * lane as u32);
+        word |= encode_scaled(bits.extract(lane), scale, coding) << shift;
+    }
+    word
+}
+
+/// The code of x / scale, x by its bits; what isn't finite keeps its bits.
+#[cube]
+pub(super) fn encode_scaled(bits: u32, scale: u32, #[comptime] coding: Coding) -> u32 {
+    let magnitude = bits & 0x7FFF_FFFF;
+    let quotient = u32::reinterpret(divided(f32::reinterpret(magnitude), scale, coding));
+    let scaled = select(magnitude < 0x7F80_0000, quotient & 0x7FFF_FFFF, magnitude);
+    encode_bits(
+        scaled | (bits & 0x8000_0000),
+        comptime!(coding.format),
+        comptime!(coding.overflow),
+    )
+}
+
+/// x / scale; by a power of two it is exact.
+#[cube]
+fn divided(x: f32, scale: u32, #[comptime] coding: Coding) -> f32 {
+    if comptime!(coding.scale_type == ScaleType::F32) {
+        x / f32::reinterpret(scale)
+    } else {
+        // 2⁻¹²⁷, the inverse of byte 254, would be subnormal: half of it comes first.
+        let half = select(scale >= 254, 0.5f32, 1.0f32);
+        let inverse = max(254 - min(scale, 254), 1);
+        x * half * f32::reinterpret(inverse << 23)
+    }
+}
+
+/// The values of a word's codes under one scale.
+#[cube]
+pub(super) fn decode_word(word: u32, scale: u32, #[comptime] coding: Coding) -> Four<f32> {
+    let mut values = Four::<f32>::new(0.0f32);
+    #[unroll]
+    for lane in 0..4usize {
+        let shift = comptime!(8 * lane as u32);
+        values.insert(lane, decode_scaled((word >> shift) & 0xFF, scale, coding));
+    }
+    values
+}
+
+/// The value of a code times its scale.
+#[cube]
+pub(super) fn decode_scaled(code: u32, scale: u32, #[comptime] coding: Coding) -> f32 {
+    let value = f32::reinterpret(decode_bits(code, comptime!(coding.format)));
+    if comptime!(coding.scale_type == ScaleType::F32) {
+        value * f32::reinterpret(scale)
+    } else {
+        // Byte 0 is 2⁻¹²⁷, which is subnormal: half of 2⁻¹²⁶. Byte 255 is NaN.
+        let half = select(scale == 0, 0.5f32, 1.0f32);
+        let bits = select(scale == 255, 0x7FC0_0000u32, max(scale, 1) << 23);
+        value * half * f32::reinterpret(bits)
+    }
+}

@@ -1,0 +1,384 @@
+//! Layers with FP8 weights against the same layers with the decoded weights, and the way to inference.
+
+use crate::Outcome;
+use crate::moe_layer::floats;
+use burn::module::{Module, Param};
+use burn::store::ModuleRecord;
+use burn::tensor::{DType, Device, FloatDType, Tensor};
+use moebius::ErrorKind;
+use moebius::fp8::{
+    ActivationScaling, Activations, Fp8Format, Fp8Linear, Fp8Tensor, Granularity, Quantizer,
+    fake_quantize,
+};
+use moebius_model::weights::{Reader, Unscaled};
+use moebius_shaders::Element;
+use moebius_tests::data::Rng;
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::{assert_close, rel_l2};
+use std::path::Path;
+
+pub(crate) const BLOCK: Granularity = Granularity::Block {
+    rows: 128,
+    columns: 128,
+};
+
+pub(crate) fn e4m3(granularity: Granularity) -> Quantizer {
+    Quantizer::new(Fp8Format::E4M3, granularity)
+}
+
+pub(crate) fn normal<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
+    let mut rng = Rng::new(shape.iter().sum::<usize>() as u64);
+    let values = rng.vec(shape.iter().product(), 2.0);
+    Tensor::<1>::from_floats(values.as_slice(), device).reshape(shape)
+}
+
+pub(crate) fn bits<const D: usize>(tensor: Tensor<D>) -> Vec<u32> {
+    floats(tensor).into_iter().map(f32::to_bits).collect()
+}
+
+/// A layer \[n, k\] with a bias, and the weights and bias that it computes with.
+fn layer(
+    device: &Device,
+    [n, k]: [usize; 2],
+    quantizer: Quantizer,
+) -> (Fp8Linear, Vec<f32>, Vec<f32>) {
+    let weight = Fp8Tensor::quantize(normal([n, k], device), &quantizer).unwrap();
+    let decoded = floats(weight.dequantize(FloatDType::F32).unwrap());
+    let bias = normal([n], device);
+    let linear = Fp8Linear::new(weight, Some(bias.clone())).unwrap();
+    (linear, decoded, floats(bias))
+}
+
+/// x · Wᵀ + b in f64.
+fn reference(x: &[f32], w: &[f32], bias: &[f32]) -> Vec<f64> {
+    let k = w.len() / bias.len();
+    let dot = |x: &[f32], w: &[f32]| -> f64 {
+        let products = x.iter().zip(w).map(|(x, w)| f64::from(*x) * f64::from(*w));
+        products.sum()
+    };
+    let row = |x: &[f32]| -> Vec<f64> {
+        let columns = w.chunks(k).zip(bias);
+        columns.map(|(w, b)| dot(x, w) + f64::from(*b)).collect()
+    };
+    x.chunks(k).flat_map(row).collect()
+}
+
+/// Every kind of scale, few and many rows, sizes that are no multiple of anything.
+pub(crate) fn values(target: &Target) -> Outcome {
+    let device = target.burn();
+    for format in [Fp8Format::E4M3, Fp8Format::E5M2] {
+        for granularity in [
+            Granularity::Tensor,
+            Granularity::Row,
+            BLOCK,
+            Granularity::Mx,
+        ] {
+            for [m, n, k] in [[1, 1, 1], [1, 70, 131], [7, 64, 64], [40, 129, 257]] {
+                let quantizer = Quantizer::new(format, granularity);
+                let (linear, w, bias) = layer(&device, [n, k], quantizer);
+                let x = normal([m, k], &device);
+                let got = floats(linear.forward(x.clone()).unwrap());
+                let want = reference(&floats(x), &w, &bias);
+                let what = format!("{format:?} {granularity:?} {m} x {n} x {k}");
+                assert_close(&what, &got, &want, rel_l2(Element::F32));
+            }
+        }
+    }
+    Outcome::Ran
+}
+
+/// x of any rank, and none.
+pub(crate) fn ranks(target: &Target) -> Outcome {
+    let device = target.burn();
+    let (linear, ..) = layer(&device, [10, 12], e4m3(Granularity::Row));
+    let x = normal([2, 3, 4, 12], &device);
+    let y = bits(linear.forward(x.clone()).unwrap());
+    let flat = linear.forward(x.clone().reshape([24, 12])).unwrap();
+    assert_eq!(bits(flat), y);
+    let one = linear
+        .forward(x.reshape([24 * 12]).narrow(0, 0, 12))
+        .unwrap();
+    assert_eq!(one.dims(), [10]);
+    assert_eq!(bits(one), y[..10]);
+    let none = linear
+        .forward(Tensor::<2>::zeros([0, 12], &device))
+        .unwrap();
+    assert_eq!(none.dims(), [0, 10]);
+    Outcome::Ran
+}
+
+/// A row's result doesn't depend on the others, whichever path their number takes.
+pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
+    let device = target.burn();
+    for granularity in [Granularity::Row, BLOCK] {
+        let (linear, ..) = layer(&device, [100, 200], e4m3(granularity));
+        let x = normal([70, 200], &device);
+        let all = bits(linear.forward(x.clone()).unwrap());
+        for rows in [1, 2, 5, 6, 7, 9, 64] {
+            let some = linear.forward(x.clone().narrow(0, 0, rows)).unwrap();
+            assert_eq!(bits(some), all[..rows * 100], "{rows} rows");
+        }
+    }
+    Outcome::Ran
+}
+
+/// Products of codes are those of what they decode to; a typed error where there are none.
+pub(crate) fn unproven_instructions(target: &Target) -> Outcome {
+    let device = target.burn();
+    let of_row = Granularity::Block {
+        rows: 1,
+        columns: 128,
+    };
+    for (x_scales, w_scales) in [(Granularity::Row, Granularity::Row), (of_row, BLOCK)] {
+        let (linear, ..) = layer(&device, [70, 257], e4m3(w_scales));
+        let x = normal([2, 9, 257], &device);
+        let float = linear.clone().with_unproven_instructions();
+        let error = float.forward(x.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+        let dynamic = ActivationScaling::new(Activations::Dynamic(x_scales), &device);
+        let linear = linear.with_activations(dynamic);
+        let want = floats(linear.forward(x.clone()).unwrap());
+        let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+        match linear.with_unproven_instructions().forward(x) {
+            Ok(y) => assert_close(&format!("{x_scales:?}"), &floats(y), &want, 2e-3),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+                return Outcome::Unsupported(error.to_string());
+            }
+        }
+    }
+    Outcome::Ran
+}
+
+/// Rounded activations are the same product on rounded x, bit for bit.
+pub(crate) fn rounded_activations(target: &Target) -> Outcome {
+    let device = target.burn();
+    let (linear, ..) = layer(&device, [33, 256], e4m3(BLOCK));
+    let x = normal([9, 256], &device) * 10.0;
+    let of_row = Granularity::Block {
+        rows: 1,
+        columns: 128,
+    };
+    for granularity in [
+        Granularity::Row,
+        of_row,
+        Granularity::Tensor,
+        Granularity::Mx,
+    ] {
+        let scaling = ActivationScaling::new(Activations::Dynamic(granularity), &device);
+        let rounded = fake_quantize(x.clone(), &e4m3(granularity), None).unwrap();
+        let want = bits(linear.forward(rounded).unwrap());
+        let got = linear.clone().with_activations(scaling).forward(x.clone());
+        assert_eq!(bits(got.unwrap()), want, "{granularity:?}");
+    }
+    Outcome::Ran
+}
+
+/// A calibrated scale is used and stays; what is beyond it saturates.
+pub(crate) fn static_activations(target: &Target) -> Outcome {
+    let device = target.burn();
+    let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
+    let mut scaling = ActivationScaling::new(Activations::Static, &device);
+    let uncalibrated = linear.clone().with_activations(scaling.clone());
+    let x = normal([4, 16], &device).clamp(-2.0, 1.5);
+    let error = uncalibrated.forward(x.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    assert!(scaling.fix().is_err(), "nothing was observed");
+    scaling.observe();
+    let mut observing = linear.clone().with_activations(scaling);
+    let float = bits(linear.forward(x.clone()).unwrap());
+    assert_eq!(bits(observing.forward(x.clone()).unwrap()), float);
+    observing.forward(x.clone() * 2.0).unwrap();
+    observing.forward(x.clone()).unwrap();
+    observing.activations.fix().unwrap();
+    let largest = floats(x.clone())
+        .into_iter()
+        .fold(0f32, |a, x| a.max(x.abs()))
+        * 2.0;
+    let fixed = ActivationScaling::fixed(largest / 448.0, &device).unwrap();
+    let fixed = linear.with_activations(fixed);
+    for x in [x.clone(), x * 100.0] {
+        let want = bits(fixed.forward(x.clone()).unwrap());
+        assert_eq!(bits(observing.forward(x).unwrap()), want);
+    }
+    assert!(ActivationScaling::fixed(f32::NAN, &device).is_err());
+    assert!(ActivationScaling::fixed(0.0, &device).is_err());
+    Outcome::Ran
+}
+
+/// Scales of the batches before: the first has its own, and what is forgotten doesn't count.
+pub(crate) fn delayed_activations(target: &Target) -> Outcome {
+    let device = target.burn();
+    let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
+    let source = Activations::Delayed { history: 2 };
+    let scaling = ActivationScaling::new(source, &device);
+    let delayed = linear.clone().with_activations(scaling);
+    let x = normal([4, 16], &device);
+    let unit = floats(x.clone())
+        .into_iter()
+        .fold(0f32, |a, x| a.max(x.abs()));
+    // Factors of the batches, and of those that their scales are from.
+    for (batch, scale) in [
+        (3.0, 3.0),
+        (1.0, 3.0),
+        (5.0, 3.0),
+        (1.0, 5.0),
+        (1.0, 5.0),
+        (9.0, 1.0),
+    ] {
+        let fixed = ActivationScaling::fixed(unit * scale / 448.0, &device).unwrap();
+        let x = x.clone() * batch;
+        let want = floats(
+            linear
+                .clone()
+                .with_activations(fixed)
+                .forward(x.clone())
+                .unwrap(),
+        );
+        let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+        // A quotient may round differently on the device, and a code with it.
+        assert_close("y", &floats(delayed.forward(x).unwrap()), &want, 1e-2);
+    }
+    Outcome::Ran
+}
+
+fn half(dtype: DType, element: Element, target: &Target) -> Outcome {
+    let device = target.burn();
+    if let Err(error) = element.supported("fp8_linear", target.capability())
+        && target.client().is_some()
+    {
+        return Outcome::Unsupported(error.to_string());
+    }
+    let weight = Fp8Tensor::quantize(normal([70, 132], &device), &e4m3(BLOCK)).unwrap();
+    let w = floats(weight.dequantize(FloatDType::F32).unwrap());
+    let bias = normal([70], &device);
+    let linear = Fp8Linear::new(weight, Some(bias.clone().cast(dtype))).unwrap();
+    for rows in [3, 20] {
+        let x = normal([rows, 132], &device).cast(dtype);
+        let got = floats(linear.forward(x.clone()).unwrap());
+        let bias = floats(bias.clone().cast(dtype));
+        assert_close(
+            "y",
+            &got,
+            &reference(&floats(x), &w, &bias),
+            rel_l2(element),
+        );
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn f16(target: &Target) -> Outcome {
+    half(DType::F16, Element::F16, target)
+}
+
+pub(crate) fn bf16(target: &Target) -> Outcome {
+    half(DType::BF16, Element::Bf16, target)
+}
+
+/// Codes, scales and calibrated scales are in records.
+pub(crate) fn records(target: &Target) -> Outcome {
+    let device = target.burn();
+    for granularity in [BLOCK, Granularity::Mx] {
+        let scaling = ActivationScaling::fixed(0.01, &device).unwrap();
+        let (linear, ..) = layer(&device, [20, 200], e4m3(granularity));
+        let linear = linear.with_activations(scaling);
+        let x = normal([3, 200], &device);
+        let want = bits(linear.forward(x.clone()).unwrap());
+        let bytes = linear.clone().into_record().into_bytes().unwrap();
+        let other = Tensor::<2>::ones([20, 200], &device);
+        let other = Fp8Tensor::quantize(other, &e4m3(granularity)).unwrap();
+        let other = Fp8Linear::new(other, Some(Tensor::zeros([20], &device))).unwrap();
+        let empty = ActivationScaling::new(Activations::Static, &device);
+        let record = ModuleRecord::from_bytes(bytes).unwrap();
+        let mut loaded = other
+            .with_activations(empty)
+            .try_load_record(record)
+            .unwrap();
+        assert!(loaded.forward(x.clone()).is_err(), "not prepared yet");
+        loaded.activations.fix().unwrap();
+        assert_eq!(bits(loaded.forward(x).unwrap()), want);
+        // Codes of another format are no weights of this one.
+        let e5m2 = Quantizer::new(Fp8Format::E5M2, granularity);
+        let (other, ..) = layer(&device, [20, 200], e5m2);
+        let record = ModuleRecord::from_bytes(linear.into_record().into_bytes().unwrap()).unwrap();
+        let refused = match other.try_load_record(record) {
+            Ok(loaded) => loaded.forward(normal([3, 200], &device)).is_err(),
+            Err(_) => true,
+        };
+        assert!(refused, "a record of e4m3 was taken for e5m2");
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
+    let device = target.burn();
+    let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
+    let refused = |x: Tensor<2>| linear.forward(x).unwrap_err();
+    let error = refused(normal([2, 15], &device));
+    assert_eq!(
+        error.to_string(),
+        "x [.., in]: expected [.., 16], got [2, 15]"
+    );
+    let error = refused(normal([2, 16], &device.clone().autodiff()));
+    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    if target.capability().f16 || target.client().is_none() {
+        let error = refused(normal([2, 16], &device).cast(DType::F16));
+        assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    }
+    let mut replaced = linear.clone();
+    replaced.bias = Some(Param::from_tensor(Tensor::ones([7], &device)));
+    let error = replaced.forward(normal([2, 16], &device)).unwrap_err();
+    assert_eq!(error.to_string(), "bias [out]: expected [8], got [7]");
+    // Weights of a model that trains: their values are taken.
+    let recording = device.clone().autodiff();
+    let weight = Fp8Tensor::quantize(normal([8, 16], &recording), &e4m3(BLOCK)).unwrap();
+    let bias = Tensor::ones([8], &recording);
+    let trained = Fp8Linear::new(weight, Some(bias)).unwrap();
+    trained.forward(normal([2, 16], &device)).unwrap();
+    let stack = Fp8Tensor::quantize(normal([2, 4, 4], &device), &e4m3(Granularity::Row)).unwrap();
+    assert!(Fp8Linear::new(stack, None).is_err());
+    let one = || Fp8Tensor::quantize(normal([4, 4], &device), &e4m3(Granularity::Row)).unwrap();
+    assert!(Fp8Linear::new(one(), Some(Tensor::zeros([5], &device))).is_err());
+    // A block that words straddle.
+    let odd = Granularity::Block {
+        rows: 2,
+        columns: 6,
+    };
+    let odd = Fp8Tensor::quantize(normal([4, 16], &device), &e4m3(odd)).unwrap();
+    let error = Fp8Linear::new(odd, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    Outcome::Ran
+}
+
+/// Weights of files that PyTorch wrote: their values, and the layers made of them.
+pub(crate) fn checkpoints(target: &Target) -> Outcome {
+    let device = target.burn();
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/weights");
+    for (name, values) in [
+        ("blocks", "expected_blocks.safetensors"),
+        ("schemes.safetensors", "expected_schemes.safetensors"),
+    ] {
+        let reader = Reader::open(&cases.join(name)).unwrap();
+        let values = Reader::open(&cases.join(values)).unwrap();
+        let layouts = reader.fp8_layouts(Unscaled::Refuse).unwrap();
+        assert!(!layouts.is_empty());
+        for layout in layouts {
+            let weight = reader.fp8_weight(&layout).unwrap().upload(&device).unwrap();
+            let want = values.read_f32(&layout.name).unwrap();
+            let got = floats(weight.dequantize(FloatDType::F32).unwrap());
+            let same = got
+                .iter()
+                .zip(&want)
+                .all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(got.len() == want.len() && same, "{}", layout.name);
+            let [stack, n, k] = weight.layout().shape;
+            if stack == 1 {
+                let x = normal([5, k], &device);
+                let y = Fp8Linear::new(weight, None).unwrap().forward(x.clone());
+                let want = reference(&floats(x), &want, &vec![0.0; n]);
+                assert_close(&layout.name, &floats(y.unwrap()), &want, 1e-5);
+            }
+        }
+    }
+    Outcome::Ran
+}

@@ -1,0 +1,292 @@
+//! `Fp8Tensor`: its values, what it tells about its error, its gradients, what it refuses.
+
+use crate::Outcome;
+use crate::quantize::{FORMATS, block, granularities, normal};
+use burn::tensor::{FloatDType, Tensor, TensorData};
+use moebius::ErrorKind;
+use moebius::fp8::{
+    Fp8Format, Fp8Layout, Fp8Tensor, Granularity, HostScales, Overflow, Quantizer, amax,
+    fake_quantize,
+};
+use moebius_shaders::fp8::{decode_host, encode_host};
+use moebius_tests::target::Target;
+
+/// All 256 codes under several scales, in rows whose lengths leave words half full.
+pub(crate) fn every_code(target: &Target) -> Outcome {
+    let codes: Vec<u8> = (0..3).flat_map(|_| 0..=255u8).collect();
+    for format in FORMATS {
+        for (columns, granularity) in [
+            (256, Granularity::Row),
+            (32, Granularity::Mx),
+            (3, Granularity::Row),
+        ] {
+            let layout = Fp8Layout {
+                shape: [1, codes.len() / columns, columns],
+                format,
+                granularity,
+            };
+            let rows = layout.shape[1];
+            let scales: Vec<i32> = (0..rows as i32).map(|row| row % 3 - 1).collect();
+            let given = match granularity {
+                Granularity::Mx => {
+                    HostScales::E8M0(scales.iter().map(|s| (127 + s) as u8).collect())
+                }
+                _ => HostScales::F32(scales.iter().map(|s| 2f32.powi(*s)).collect()),
+            };
+            let packed = Fp8Tensor::from_codes(&codes, &given, layout, &target.burn()).unwrap();
+            assert_eq!(packed.to_codes().unwrap(), codes);
+            assert_eq!(packed.to_scales().unwrap(), given);
+            let y: Vec<f32> = packed
+                .dequantize(FloatDType::F32)
+                .unwrap()
+                .try_into_vec_as()
+                .unwrap();
+            for (at, (code, got)) in codes.iter().zip(y).enumerate() {
+                let want = decode_host(*code, format) * 2f32.powi(scales[at / columns]);
+                let same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
+                assert!(same, "{format:?} {code:#x}: got {got:e}, want {want:e}");
+            }
+        }
+    }
+    Outcome::Ran
+}
+
+/// All 256 E8M0 bytes, the subnormal 2⁻¹²⁷ and NaN among them.
+pub(crate) fn every_e8m0_scale(target: &Target) -> Outcome {
+    let bytes: Vec<u8> = (0..=255).collect();
+    let layout = Fp8Layout {
+        shape: [1, 64, 128],
+        format: Fp8Format::E5M2,
+        granularity: Granularity::Mx,
+    };
+    // 1024, so that 2⁻¹²⁷ · 1024 is normal and 2¹²⁷ · 1024 infinite.
+    let code = encode_host(1024.0, layout.format, Overflow::Saturate);
+    let codes = vec![code; 64 * 128];
+    let scales = HostScales::E8M0(bytes.clone());
+    let packed = Fp8Tensor::from_codes(&codes, &scales, layout, &target.burn()).unwrap();
+    let y: Vec<f32> = packed
+        .dequantize(FloatDType::F32)
+        .unwrap()
+        .try_into_vec_as()
+        .unwrap();
+    for (byte, got) in bytes.iter().zip(y.chunks(32)) {
+        let want = (1024.0 * 2f64.powi(i32::from(*byte) - 127)) as f32;
+        let same = |got: &f32| *got == want || (*byte == 255 && got.is_nan());
+        assert!(
+            got.iter().all(same),
+            "byte {byte}: got {:e}, want {want:e}",
+            got[0]
+        );
+    }
+    Outcome::Ran
+}
+
+/// Matrices without rows or columns, and stacks of none.
+pub(crate) fn empty(target: &Target) -> Outcome {
+    Outcome::of(
+        [[0, 3, 4], [1, 0, 5], [2, 6, 0]]
+            .into_iter()
+            .flat_map(|shape| {
+                granularities().map(|granularity| {
+                    let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
+                    let x = Tensor::<3>::zeros(shape, &target.burn());
+                    let packed = Fp8Tensor::quantize(x.clone(), &quantizer).unwrap();
+                    assert_eq!(packed.to_codes().unwrap(), [0u8; 0]);
+                    let y = packed.dequantize(FloatDType::F32).unwrap();
+                    assert_eq!(y.dims(), shape);
+                    assert_eq!(
+                        fake_quantize(x.clone(), &quantizer, None).unwrap().dims(),
+                        shape
+                    );
+                    let scales = packed.scales().clone();
+                    assert!(Fp8Tensor::quantize_by(x.clone(), scales, &quantizer).is_ok());
+                    let error: f32 = packed.relative_error(x.clone()).unwrap().into_scalar();
+                    assert_eq!(error, 0.0);
+                    let largest: f32 = amax(x).unwrap().into_scalar();
+                    assert_eq!(largest, 0.0);
+                    Outcome::Ran
+                })
+            }),
+    )
+}
+
+/// Relative errors of normally distributed values, as the device tells them.
+pub(crate) fn round_trip(target: &Target) -> Outcome {
+    let x = normal(256 * 512, 11);
+    for (format, most) in [(Fp8Format::E4M3, 0.027), (Fp8Format::E5M2, 0.053)] {
+        for granularity in granularities() {
+            let quantizer = Quantizer::new(format, granularity);
+            let data = TensorData::new(x.clone(), [256, 512]);
+            let source = Tensor::<2>::from_data(data, &target.burn());
+            let packed = Fp8Tensor::quantize(source.clone(), &quantizer).unwrap();
+            let told: f32 = packed.relative_error(source).unwrap().into_scalar();
+            let y: Vec<f32> = packed
+                .dequantize(FloatDType::F32)
+                .unwrap()
+                .try_into_vec_as()
+                .unwrap();
+            let (mut error, mut norm) = (0.0, 0.0);
+            for (x, y) in x.iter().zip(y) {
+                error += (f64::from(*x) - f64::from(y)).powi(2);
+                norm += f64::from(*x).powi(2);
+            }
+            let found = (error / norm).sqrt();
+            assert!(found <= most, "{quantizer:?} errs by {found}");
+            assert!(
+                (f64::from(told) / found - 1.0).abs() < 1e-3,
+                "{told} is not {found}"
+            );
+        }
+    }
+    Outcome::Ran
+}
+
+/// The gradient of a fake quantisation passes straight through; the rest has none.
+pub(crate) fn gradients(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let values = normal(6 * 40, 5);
+    let x = || {
+        let data = TensorData::new(values.clone(), [6, 40]);
+        Tensor::<2>::from_data(data, &device).require_grad()
+    };
+    let quantizer = Quantizer::new(Fp8Format::E4M3, Granularity::Mx);
+    let packed = Fp8Tensor::quantize(x(), &quantizer).unwrap();
+    for scales in [None, Some(packed.scales())] {
+        let x = x();
+        let y = fake_quantize(x.clone(), &quantizer, scales).unwrap();
+        let grads = (y * 3.0).sum().backward();
+        let dx: Vec<f32> = x.grad(&grads).unwrap().try_into_vec_as().unwrap();
+        assert_eq!(dx, [3.0; 240]);
+    }
+    assert!(!amax(x()).unwrap().is_require_grad());
+    let error: f32 = packed.relative_error(x()).unwrap().into_scalar();
+    assert!(error < 0.04);
+    let plain = Fp8Tensor::quantize(x().inner(), &quantizer).unwrap();
+    assert_eq!(plain.to_codes().unwrap(), packed.to_codes().unwrap());
+    Outcome::Ran
+}
+
+/// A shape error with this message.
+fn refused(result: Result<Fp8Tensor, moebius::Error>, message: &str) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape);
+    assert!(error.to_string().contains(message), "{error}");
+}
+
+/// Wrong shapes and settings are shape errors.
+pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
+    let device = target.burn();
+    let row = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
+    let x = Tensor::<2>::ones([4, 6], &device);
+    refused(
+        Fp8Tensor::quantize(Tensor::<1>::ones([4], &device), &row),
+        "shape to quantise",
+    );
+    refused(
+        Fp8Tensor::quantize(x.clone(), &row.with_margin(65)),
+        "margin",
+    );
+    let none = Quantizer::new(Fp8Format::E4M3, block(0, 4));
+    refused(Fp8Tensor::quantize(x.clone(), &none), "block of a scale");
+    assert!(none.validate().is_err() && row.with_margin(-65).validate().is_err());
+    assert!(row.validate().is_ok());
+    Outcome::Ran
+}
+
+/// Parts that don't fit their layout are shape errors.
+pub(crate) fn refuses_wrong_parts(target: &Target) -> Outcome {
+    let device = target.burn();
+    let row = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
+    let x = Tensor::<2>::ones([4, 6], &device);
+    let packed = Fp8Tensor::quantize(x.clone(), &row).unwrap();
+    let (words, scales) = (packed.words().clone(), packed.scales().clone());
+    let layout = packed.layout();
+    assert!(Fp8Tensor::from_parts(words.clone(), scales.clone(), layout).is_ok());
+    let tall = Fp8Layout {
+        shape: [1, 5, 6],
+        ..layout
+    };
+    let tensor = Fp8Layout {
+        granularity: Granularity::Tensor,
+        ..layout
+    };
+    let mx = Fp8Layout {
+        granularity: Granularity::Mx,
+        ..layout
+    };
+    refused(
+        Fp8Tensor::from_parts(words.clone(), scales.clone(), tall),
+        "fp8 words",
+    );
+    refused(
+        Fp8Tensor::from_parts(words.clone(), scales.clone(), tensor),
+        "scales",
+    );
+    refused(
+        Fp8Tensor::from_parts(words, scales.clone(), mx),
+        "type of scales",
+    );
+    let wide = Tensor::<2>::ones([5, 6], &device);
+    refused(
+        Fp8Tensor::quantize_by(wide.clone(), scales.clone(), &row),
+        "scales",
+    );
+    assert!(fake_quantize(wide.clone(), &row, Some(&scales)).is_err());
+    assert!(packed.relative_error(wide).is_err());
+
+    let bytes = HostScales::E8M0(vec![127; 4]);
+    let floats = HostScales::F32(vec![1.0; 4]);
+    let from = |codes: usize, scales, layout| {
+        Fp8Tensor::from_codes(&vec![0; codes], scales, layout, &device)
+    };
+    assert!(from(24, &floats, layout).is_ok() && from(24, &bytes, mx).is_ok());
+    refused(from(23, &floats, layout), "fp8 codes");
+    refused(from(24, &bytes, layout), "type of scales");
+    refused(from(24, &floats, mx), "type of scales");
+    refused(from(24, &floats, tensor), "scales: expected 1");
+    Outcome::Ran
+}
+
+/// Matrices one after the other, and what doesn't belong to them.
+pub(crate) fn concatenates(target: &Target) -> Outcome {
+    let device = target.burn();
+    for granularity in granularities() {
+        let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
+        let x = TensorData::new(normal(3 * 10 * 70, 4), [3, 10, 70]);
+        let x = Tensor::<3>::from_data(x, &device);
+        let whole = Fp8Tensor::quantize(x.clone(), &quantizer).unwrap();
+        let part = |from: usize, to: usize| {
+            Fp8Tensor::quantize(x.clone().slice([from..to, 0..10, 0..70]), &quantizer).unwrap()
+        };
+        let joined = Fp8Tensor::concat(vec![part(0, 1), part(1, 3)]).unwrap();
+        assert_eq!(joined.layout(), whole.layout());
+        assert_eq!(joined.to_codes().unwrap(), whole.to_codes().unwrap());
+        assert_eq!(joined.to_scales().unwrap(), whole.to_scales().unwrap());
+        let narrow = x.clone().slice([0..1, 0..10, 0..69]);
+        let narrow = Fp8Tensor::quantize(narrow, &quantizer).unwrap();
+        refused(Fp8Tensor::concat(vec![part(0, 1), narrow]), "fp8 part");
+    }
+    refused(Fp8Tensor::concat(Vec::new()), "fp8 parts");
+    Outcome::Ran
+}
+
+/// Codes of more values than a binding holds as f32: they are kept, and not decoded at once.
+pub(crate) fn keeps_more_than_it_decodes(target: &Target) -> Outcome {
+    let layout = Fp8Layout {
+        shape: [1, 2048, 18_000],
+        format: Fp8Format::E4M3,
+        granularity: Granularity::Tensor,
+    };
+    let codes = vec![0x38; 2048 * 18_000];
+    let one = HostScales::F32(vec![0.5]);
+    let packed = Fp8Tensor::from_codes(&codes, &one, layout, &target.burn()).unwrap();
+    match packed.dequantize(FloatDType::F32) {
+        Ok(y) => assert_eq!(y.max().into_scalar::<f32>(), 0.5),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            let limit = target.capability().limits.max_binding_bytes;
+            assert!(limit < 4 * codes.len() as u64, "{error}");
+        }
+    }
+    Outcome::Ran
+}

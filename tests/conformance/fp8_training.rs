@@ -1,0 +1,489 @@
+//! Training in FP8 against plain f64 sums over values rounded by the host codec.
+
+use crate::Outcome;
+use crate::moe_layer::floats;
+use burn::module::{Module, Param};
+use burn::nn::LinearConfig;
+use burn::store::ModuleRecord;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::ErrorKind;
+use moebius::fp8::training::reference::DelayedScale;
+use moebius::fp8::training::{
+    AmaxAlgorithm, Fp8Recipe, Fp8Scaling, Fp8TrainLinear, Fp8TrainLinearConfig, LossScale,
+    LossScaler, LossScaling,
+};
+use moebius::moe::MoeConfig;
+use moebius_shaders::Element;
+use moebius_shaders::fp8::{Fp8Format, Overflow, decode_host, encode_host};
+use moebius_shaders::scaling::scale_host;
+use moebius_tests::data::{Rng, rounded};
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::{assert_close, gradient_rel_l2, rel_l2};
+
+/// Rows, inputs and outputs: no multiple of four, a word of codes cut short.
+const SIZES: [usize; 3] = [13, 22, 9];
+
+pub(crate) fn amax(values: &[f32]) -> f32 {
+    let finite = values.iter().filter(|value| value.is_finite());
+    finite.fold(0.0, |amax, value| amax.max(value.abs()))
+}
+
+/// decode(encode(v / s)) · s; what isn't finite stays.
+pub(crate) fn quantised(values: &[f32], format: Fp8Format, scale: f32) -> Vec<f32> {
+    let of = |value: &f32| match value.is_finite() {
+        true => {
+            decode_host(
+                encode_host(value / scale, format, Overflow::Saturate),
+                format,
+            ) * scale
+        }
+        false => *value,
+    };
+    values.iter().map(of).collect()
+}
+
+/// a \[m,k\] · b \[n,k\]ᵀ in f64.
+fn product(a: &[f32], b: &[f32], k: usize) -> Vec<f64> {
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        let terms = a.iter().zip(b);
+        terms.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+    };
+    let rows = a.chunks(k);
+    rows.flat_map(|a| b.chunks(k).map(move |b| dot(a, b)))
+        .collect()
+}
+
+fn transposed(a: &[f32], columns: usize) -> Vec<f32> {
+    let column = |at: usize| a.iter().skip(at).step_by(columns).copied();
+    (0..columns).flat_map(column).collect()
+}
+
+fn tensor<const D: usize>(
+    values: &[f32],
+    shape: [usize; D],
+    (device, dtype): (&Device, DType),
+) -> Tensor<D> {
+    let data = TensorData::new(values.to_vec(), shape).convert_dtype(dtype);
+    Tensor::from_data(data, (device, dtype))
+}
+
+/// A layer's parameters on the host, rounded to its dtype.
+struct Host {
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+    /// Of inputs, weights and gradients.
+    scales: Option<[DelayedScale; 3]>,
+    recipe: Fp8Recipe,
+}
+
+/// What a step of a layer gives.
+struct Step {
+    y: Vec<f64>,
+    dx: Vec<f64>,
+    dw: Vec<f64>,
+    db: Vec<f64>,
+}
+
+impl Host {
+    fn new(recipe: Fp8Recipe, element: Element) -> Self {
+        let [_, k, n] = SIZES;
+        let mut rng = Rng::new(3);
+        let mut vec = |len, bound| -> Vec<f32> {
+            let values: Vec<f32> = rng.vec(len, bound);
+            values.iter().map(|v| rounded(*v, element)).collect()
+        };
+        let delayed = |format| DelayedScale::new(&recipe, format);
+        let (e4m3, e5m2) = (delayed(recipe.forward), delayed(recipe.backward));
+        Self {
+            weight: vec(n * k, 0.7),
+            bias: vec(n, 0.3),
+            scales: e4m3.zip(e5m2).map(|(a, b)| [a.clone(), a, b]),
+            recipe,
+        }
+    }
+
+    fn layer(&self, device: &Device, dtype: DType) -> Fp8TrainLinear {
+        let [_, k, n] = SIZES;
+        let weight = tensor(&self.weight, [n, k], (device, dtype)).require_grad();
+        let bias = tensor(&self.bias, [n], (device, dtype)).require_grad();
+        let bias = Some(Param::from_tensor(bias));
+        Fp8TrainLinear::with_weights(Param::from_tensor(weight), bias, self.recipe).unwrap()
+    }
+
+    /// The step of x \[m,k\] and dy \[m,n\].
+    fn step(&mut self, x: &[f32], dy: &[f32]) -> Step {
+        let [_, k, n] = SIZES;
+        let amaxes = [amax(x), amax(&self.weight), amax(dy)];
+        let formats = [
+            self.recipe.forward,
+            self.recipe.forward,
+            self.recipe.backward,
+        ];
+        let scale = |of: usize| match &self.scales {
+            Some(scales) => scales[of].scale,
+            None => scale_host(amaxes[of], formats[of], self.recipe.margin),
+        };
+        let q = |values, of: usize| quantised(values, formats[of], scale(of));
+        let (x, w, g) = (q(x, 0), q(&self.weight, 1), q(dy, 2));
+        let mut y = product(&x, &w, k);
+        for row in y.chunks_mut(n) {
+            let biases = row.iter_mut().zip(&self.bias);
+            biases.for_each(|(y, b)| *y += f64::from(*b));
+        }
+        let column = |at| dy.iter().skip(at).step_by(n).map(|v| f64::from(*v)).sum();
+        let rows = dy.len() / n;
+        let step = Step {
+            y,
+            dx: product(&g, &transposed(&w, k), n),
+            dw: product(&transposed(&g, n), &transposed(&x, k), rows),
+            db: (0..n).map(column).collect(),
+        };
+        if let Some(scales) = &mut self.scales {
+            for (scale, amax) in scales.iter_mut().zip(amaxes) {
+                scale.step(amax);
+            }
+        }
+        step
+    }
+}
+
+/// y, dx, dW and db of one step on the device, and the update after it.
+fn device_step(
+    layer: &Fp8TrainLinear,
+    x: &Tensor<2>,
+    dy: &Tensor<2>,
+) -> (Tensor<2>, [Vec<f32>; 3]) {
+    let x = x.clone().detach().require_grad();
+    let y = layer.forward(x.clone()).unwrap();
+    let gradients = (y.clone() * dy.clone()).sum().backward();
+    layer.update(&gradients, None);
+    let bias = layer.bias.as_ref().unwrap();
+    let gradients = [
+        floats(x.grad(&gradients).unwrap()),
+        floats(layer.weight.val().grad(&gradients).unwrap()),
+        floats(bias.val().grad(&gradients).unwrap()),
+    ];
+    (y, gradients)
+}
+
+/// Batches of steps whose magnitudes rise, fall, saturate a delayed scale and vanish.
+fn batches(element: Element) -> Vec<[Vec<f32>; 2]> {
+    let [m, k, n] = SIZES;
+    let mut rng = Rng::new(11);
+    let bounds = [
+        (3.0, 0.01),
+        (900.0, 2.0),
+        (0.02, 1e-4),
+        (0.0, 0.0),
+        (1.0, 3e-3),
+    ];
+    let mut vec = |len, bound| -> Vec<f32> {
+        let values: Vec<f32> = rng.vec(len, bound);
+        values.iter().map(|v| rounded(*v, element)).collect()
+    };
+    let batch = |(x, dy)| [vec(m * k, x), vec(m * n, dy)];
+    bounds.map(batch).into()
+}
+
+fn check(target: &Target, recipe: Fp8Recipe, dtype: DType) -> Outcome {
+    let (element, device) = match dtype {
+        DType::F32 => (Element::F32, target.burn().autodiff()),
+        _ => (Element::Bf16, target.burn().autodiff()),
+    };
+    let [m, k, n] = SIZES;
+    let mut host = Host::new(recipe, element);
+    let layer = host.layer(&device, dtype);
+    for (at, [x, dy]) in batches(element).iter().enumerate() {
+        let want = host.step(x, dy);
+        let on = (&device, dtype);
+        let (x, dy) = (tensor(x, [m, k], on), tensor(dy, [m, n], on));
+        let (y, got) = device_step(&layer, &x, &dy);
+        let close = |what: &str, got: &[f32], want: &[f64], tolerance| {
+            let what = format!("{what} of step {at}, {:?}", recipe.scaling);
+            assert_close(&what, got, want, tolerance);
+        };
+        close("y", &floats(y), &want.y, rel_l2(element));
+        let gradients = [("dx", want.dx), ("dW", want.dw), ("db", want.db)];
+        for ((what, want), got) in gradients.iter().zip(&got) {
+            close(what, got, want, gradient_rel_l2(element));
+        }
+        check_state(&layer, &host);
+    }
+    Outcome::Ran
+}
+
+/// Histories bit for bit, scales but for the rounding of a division.
+fn check_state(layer: &Fp8TrainLinear, host: &Host) {
+    let Some(scales) = &host.scales else {
+        assert!(layer.product.state.is_none());
+        return;
+    };
+    let state = layer.product.state.as_ref().unwrap();
+    let history: Vec<f32> = scales.iter().flat_map(|s| s.history.clone()).collect();
+    assert_eq!(floats(state.history.value()), history);
+    for (got, want) in floats(state.scales.value()).iter().zip(scales) {
+        let want = want.scale;
+        assert!((got - want).abs() <= 2e-7 * want, "{got} {want}");
+    }
+}
+
+fn delayed(history_len: usize, algorithm: AmaxAlgorithm) -> Fp8Recipe {
+    Fp8Recipe::delayed().with_scaling(Fp8Scaling::Delayed {
+        history_len,
+        algorithm,
+    })
+}
+
+pub(crate) fn current_scaling(target: &Target) -> Outcome {
+    let recipe = Fp8Recipe::current();
+    let margin = recipe.with_margin(3);
+    Outcome::of([recipe, margin].map(|recipe| check(target, recipe, DType::F32)))
+}
+
+pub(crate) fn delayed_scaling(target: &Target) -> Outcome {
+    let recipes = [
+        Fp8Recipe::delayed(),
+        delayed(1, AmaxAlgorithm::Max),
+        delayed(2, AmaxAlgorithm::Max).with_margin(1),
+        delayed(3, AmaxAlgorithm::MostRecent),
+        delayed(3, AmaxAlgorithm::Max),
+    ];
+    Outcome::of(recipes.map(|recipe| check(target, recipe, DType::F32)))
+}
+
+pub(crate) fn bf16(target: &Target) -> Outcome {
+    // Where the type can't even be stored, a plan says so.
+    let layer = MoeConfig::new(8, 8, 1).with_top_k(1).init(&target.burn());
+    if let Err(error) = layer.unwrap().plan(8, DType::BF16, &target.burn()) {
+        return Outcome::Unsupported(error.to_string());
+    }
+    let recipes = [Fp8Recipe::current(), delayed(3, AmaxAlgorithm::Max)];
+    Outcome::of(recipes.map(|recipe| check(target, recipe, DType::BF16)))
+}
+
+/// Values beyond the range of a delayed scale saturate, and the gradient passes all the same.
+pub(crate) fn gradients_pass_where_values_saturate(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let recipe = Fp8Recipe::delayed();
+    let weight = tensor(&[2.0, -1.0], [1, 2], (&device, DType::F32)).require_grad();
+    let layer = Fp8TrainLinear::with_weights(Param::from_tensor(weight), None, recipe).unwrap();
+    let x = tensor(&[1000.0, 3.0], [1, 2], (&device, DType::F32)).require_grad();
+    let y = layer.forward(x.clone()).unwrap();
+    let gradients = y.clone().mul_scalar(1.5).sum().backward();
+    assert_eq!(floats(y), [2.0 * 448.0 - 3.0]);
+    assert_eq!(floats(x.grad(&gradients).unwrap()), [3.0, -1.5]);
+    let dw = layer.weight.val().grad(&gradients).unwrap();
+    assert_eq!(floats(dw), [1.5 * 448.0, 4.5]);
+    layer.update(&gradients, None);
+    let state = layer.product.state.as_ref().unwrap();
+    assert_eq!(floats(state.saturated.value()), [1.0, 0.0, 0.0]);
+    let again = layer.forward(x).unwrap();
+    let x = 448.0 * (1000.0f32 / 448.0);
+    let three = quantised(&[3.0], Fp8Format::E4M3, 1000.0 / 448.0)[0];
+    let want = [f64::from(2.0 * x - three)];
+    assert_close("y", &floats(again), &want, 1e-6);
+    Outcome::Ran
+}
+
+/// Several forwards before one backward: the largest of their amaxes counts, and one of which no
+/// gradient is known counts later or never.
+pub(crate) fn several_uses_in_a_step(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let host = Host::new(delayed(4, AmaxAlgorithm::Max), Element::F32);
+    let layer = host.layer(&device, DType::F32);
+    let [_, k, _] = SIZES;
+    let x = |value| Tensor::<2>::full([2, k], value, &device);
+    let y = |value: f32| layer.forward(x(value)).unwrap().sum();
+    let unused = y(100.0);
+    let loss = y(2.0).mul_scalar(0.5) + y(7.0).mul_scalar(0.25) + y(3.0);
+    layer.update(&loss.backward(), None);
+    let newest = |of: usize| {
+        let history = floats(layer.product.state.as_ref().unwrap().history.value());
+        history[4 * of + 3]
+    };
+    assert_eq!([newest(0), newest(2)], [7.0, 1.0]);
+    layer.update(&unused.backward(), None);
+    assert_eq!(newest(0), 100.0);
+    Outcome::Ran
+}
+
+/// Infinite and unknown gradients stay visible, and the step that is skipped for them changes no scale.
+pub(crate) fn overflows_reach_loss_scaling(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let [m, k, n] = SIZES;
+    let on = (&device, DType::F32);
+    let x = tensor(&vec![1.0; m * k], [m, k], on);
+    for scaling in [Fp8Recipe::current(), delayed(4, AmaxAlgorithm::Max)] {
+        for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1.0] {
+            let layer = Host::new(scaling, Element::F32).layer(&device, DType::F32);
+            let scaler = LossScaler::new(LossScaling::dynamic(), &device).unwrap();
+            let mut dy = vec![1e-3; m * n];
+            dy[5] = bad;
+            let y = layer.forward(x.clone()).unwrap() * tensor(&dy, [m, n], on);
+            let mut gradients = scaler.scale(y.sum()).backward();
+            let finite = scaler.unscale(&mut gradients, &layer);
+            assert_eq!(finite.read().unwrap(), bad == 1.0, "{bad}");
+            layer.update(&gradients, Some(&finite));
+            scaler.update(&finite);
+            let skipped = u32::from(bad != 1.0);
+            assert_eq!(scaler.read().unwrap().skipped_steps, skipped);
+            if let Some(state) = &layer.product.state {
+                let zero = floats(state.history.value())
+                    .iter()
+                    .all(|amax| *amax == 0.0);
+                assert_eq!(zero, bad != 1.0, "{bad}");
+                let ones = floats(state.scales.value()) == [1.0; 3];
+                assert_eq!(ones, bad != 1.0, "{bad}");
+            }
+        }
+    }
+    Outcome::Ran
+}
+
+/// A layer, a scaler and a run of five steps that a record may interrupt.
+fn run(target: &Target, interrupt: bool) -> (Vec<Vec<f32>>, LossScale) {
+    let device = target.burn().autodiff();
+    let [m, k, n] = SIZES;
+    let mut layer =
+        Host::new(delayed(3, AmaxAlgorithm::Max), Element::F32).layer(&device, DType::F32);
+    let scaling = LossScaling::Dynamic {
+        initial: 32.0,
+        interval: 2,
+        min: 1.0,
+        max: 1e6,
+    };
+    let mut scaler = LossScaler::new(scaling, &device).unwrap();
+    let mut results = Vec::new();
+    for (at, [x, dy]) in batches(Element::F32).iter().enumerate() {
+        if interrupt && at == 3 {
+            let record = layer.clone().into_record().into_bytes().unwrap();
+            let fresh = Host::new(delayed(3, AmaxAlgorithm::Max), Element::F32);
+            let fresh = fresh.layer(&device, DType::F32);
+            layer = fresh
+                .try_load_record(ModuleRecord::from_bytes(record).unwrap())
+                .unwrap();
+            let record = scaler.clone().into_record().into_bytes().unwrap();
+            scaler = LossScaler::new(scaling, &device)
+                .unwrap()
+                .try_load_record(ModuleRecord::from_bytes(record).unwrap())
+                .unwrap();
+        }
+        let on = (&device, DType::F32);
+        let (x, dy) = (tensor(x, [m, k], on), tensor(dy, [m, n], on));
+        let y = layer.forward(x).unwrap();
+        results.push(floats(y.clone()));
+        let mut gradients = scaler.scale((y * dy).sum()).backward();
+        let finite = scaler.unscale(&mut gradients, &layer);
+        layer.update(&gradients, Some(&finite));
+        scaler.update(&finite);
+        results.push(floats(layer.weight.val().grad(&gradients).unwrap()));
+    }
+    (results, scaler.read().unwrap())
+}
+
+pub(crate) fn records_continue_bit_for_bit(target: &Target) -> Outcome {
+    let whole = run(target, false);
+    assert!(run(target, false) == whole, "two runs differ");
+    assert!(run(target, true) == whole, "a resumed run differs");
+    // The numbers that a checkpoint may hold instead of a record.
+    let device = target.burn().autodiff();
+    let scaler = LossScaler::new(LossScaling::dynamic(), &device).unwrap();
+    scaler.restore(whole.1).unwrap();
+    assert_eq!(scaler.read().unwrap(), whole.1);
+    Outcome::Ran
+}
+
+pub(crate) fn ranks_inference_and_empty_batches(target: &Target) -> Outcome {
+    let (plain, device) = (target.burn(), target.burn().autodiff());
+    let host = Host::new(delayed(3, AmaxAlgorithm::Max), Element::F32);
+    let layer = host.layer(&device, DType::F32);
+    let [m, k, n] = SIZES;
+    let [x, dy] = &batches(Element::F32)[0];
+    let on = (&device, DType::F32);
+    let rows = tensor(x, [m, k], on);
+    device_step(&layer, &rows, &tensor(dy, [m, n], on));
+    let y = floats(layer.forward(rows.clone()).unwrap());
+    let cube = layer.forward(rows.clone().reshape([1, m, 1, k])).unwrap();
+    assert_eq!(cube.dims(), [1, m, 1, n]);
+    assert_eq!(floats(cube), y);
+    assert_eq!(
+        layer
+            .forward(Tensor::<3>::zeros([2, 0, k], &device))
+            .unwrap()
+            .dims(),
+        [2, 0, n]
+    );
+    // Without gradients the scales that were learned are used and stay.
+    let layer = layer.valid();
+    let before = floats(layer.product.state.as_ref().unwrap().history.value());
+    assert_eq!(
+        floats(
+            layer
+                .forward(tensor(x, [m, k], (&plain, DType::F32)))
+                .unwrap()
+        ),
+        y
+    );
+    let after = floats(layer.product.state.as_ref().unwrap().history.value());
+    assert_eq!(before, after);
+    Outcome::Ran
+}
+
+pub(crate) fn from_and_into_linear(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let linear = LinearConfig::new(12, 8).init(&device);
+    let weight = floats(linear.weight.val());
+    let x = tensor(&Rng::new(5).vec(36, 1.0), [3, 12], (&device, DType::F32));
+    let want = floats(linear.forward(x.clone()));
+    let want: Vec<f64> = want.iter().map(|y| f64::from(*y)).collect();
+    let layer = Fp8TrainLinear::from_linear(linear, Fp8Recipe::current()).unwrap();
+    // Two roundings to four bits, 2.7 % each.
+    let y = layer.forward(x).unwrap();
+    assert_close("y", &floats(y.clone()), &want, 0.06);
+    let gradients = y.sum().backward();
+    assert!(layer.weight.val().grad(&gradients).is_some());
+    assert_eq!(floats(layer.into_linear().weight.val()), weight);
+    Outcome::Ran
+}
+
+pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let config = Fp8TrainLinearConfig::new(8, 4);
+    let shape = |error: moebius::Error| assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    for wrong in [
+        Fp8TrainLinearConfig::new(0, 4),
+        Fp8TrainLinearConfig::new(4, 0),
+        config.with_recipe(delayed(0, AmaxAlgorithm::Max)),
+        config.with_recipe(Fp8Recipe::current().with_margin(99)),
+    ] {
+        shape(wrong.init(&device).unwrap_err());
+    }
+    let layer = config.init(&device).unwrap();
+    shape(
+        layer
+            .forward(Tensor::<2>::zeros([3, 7], &device))
+            .unwrap_err(),
+    );
+    shape(
+        layer
+            .forward(Tensor::<2>::zeros([3, 8], &target.burn()))
+            .unwrap_err(),
+    );
+    let other = config
+        .with_recipe(delayed(5, AmaxAlgorithm::Max))
+        .init(&device);
+    let mut mixed = config.init(&device).unwrap();
+    mixed.product.state = other.unwrap().product.state;
+    shape(
+        mixed
+            .forward(Tensor::<2>::zeros([3, 8], &device))
+            .unwrap_err(),
+    );
+    mixed.product.state = None;
+    shape(
+        mixed
+            .forward(Tensor::<2>::zeros([3, 8], &device))
+            .unwrap_err(),
+    );
+    Outcome::Ran
+}

@@ -1,0 +1,188 @@
+//! Loss scaling against its rule on the host.
+
+use crate::Outcome;
+use crate::moe_layer::floats;
+use burn::module::Param;
+use burn::tensor::{Device, Tensor};
+use moebius::ErrorKind;
+use moebius::fp8::training::{LossScale, LossScaler, LossScaling};
+use moebius_tests::target::Target;
+
+/// A scaler's rule on the host.
+struct HostScaler {
+    now: LossScale,
+    interval: u32,
+    min: f32,
+    max: f32,
+}
+
+impl HostScaler {
+    fn step(&mut self, finite: bool) {
+        let now = &mut self.now;
+        if !finite {
+            now.skipped_steps += 1;
+            now.clean_steps = 0;
+            now.scale = (now.scale * 0.5).max(self.min);
+            return;
+        }
+        now.clean_steps += 1;
+        if now.clean_steps == self.interval {
+            now.clean_steps = 0;
+            now.scale = (now.scale * 2.0).min(self.max);
+        }
+    }
+}
+
+/// A parameter whose gradient is what one likes.
+fn parameter(device: &Device) -> Param<Tensor<1>> {
+    Param::from_tensor(Tensor::from_floats([1.0, 1.0, 1.0], device).require_grad())
+}
+
+/// Steps with gradients of these kinds; returns the scaler's numbers after each.
+fn scaled_steps(scaler: &LossScaler, kinds: &[f32], device: &Device) -> Vec<LossScale> {
+    let weight = parameter(device);
+    let step = |kind: &f32| {
+        let before = scaler.read().unwrap().scale;
+        let dy = Tensor::<1>::from_floats([0.5, *kind, -0.25], device);
+        let loss = (weight.val() * dy).sum();
+        let mut gradients = scaler.scale(loss).backward();
+        let scaled = floats(weight.val().grad(&gradients).unwrap());
+        assert_eq!([scaled[0], scaled[2]], [0.5 * before, -0.25 * before]);
+        let finite = scaler.unscale(&mut gradients, &weight);
+        let got = floats(weight.val().grad(&gradients).unwrap());
+        assert_eq!([got[0], got[2]], [0.5, -0.25], "scale {before}");
+        assert_eq!(finite.read().unwrap(), kind.is_finite(), "{kind}");
+        // A choice of the device: what NaN makes of a parameter doesn't matter.
+        let new = weight.val() * Tensor::from_inner(weight.val().grad(&gradients).unwrap());
+        let chosen = floats(finite.choose(new, weight.val()));
+        assert_eq!(chosen[0], if kind.is_finite() { 0.5 } else { 1.0 });
+        assert_eq!(chosen[1], if kind.is_finite() { *kind } else { 1.0 });
+        scaler.update(&finite);
+        scaler.read().unwrap()
+    };
+    kinds.iter().map(step).collect()
+}
+
+pub(crate) fn halves_and_doubles(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let kinds = [
+        1.0, 1.0, 1.0, 1.0, 1.0, nan, 1.0, 1.0, inf, -inf, nan, nan, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0,
+        1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0,
+    ];
+    let scaling = LossScaling::Dynamic {
+        initial: 8.0,
+        interval: 3,
+        min: 2.0,
+        max: 16.0,
+    };
+    let scaler = LossScaler::new(scaling, &device).unwrap();
+    let mut host = HostScaler {
+        now: scaler.read().unwrap(),
+        interval: 3,
+        min: 2.0,
+        max: 16.0,
+    };
+    let after = |kind: &f32| {
+        host.step(kind.is_finite());
+        host.now
+    };
+    let want: Vec<LossScale> = kinds.iter().map(after).collect();
+    assert_eq!(scaled_steps(&scaler, &kinds, &device), want);
+    // By hand: 8, after three clean steps 16, which is the most; halved by NaN; to the least.
+    let scales: Vec<f32> = want.iter().map(|now| now.scale).collect();
+    assert_eq!(
+        scales[..12],
+        [
+            8.0, 8.0, 16.0, 16.0, 16.0, 8.0, 8.0, 8.0, 4.0, 2.0, 2.0, 2.0
+        ]
+    );
+    Outcome::Ran
+}
+
+/// In six intervals of clean steps the scale doubles six times.
+pub(crate) fn grows_once_an_interval(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let scaling = LossScaling::Dynamic {
+        initial: 1.0,
+        interval: 4,
+        min: 1.0,
+        max: 1024.0,
+    };
+    let scaler = LossScaler::new(scaling, &device).unwrap();
+    let got = scaled_steps(&scaler, &[1.0; 24], &device);
+    for (step, now) in got.iter().enumerate() {
+        let grown = (step as u32 + 1) / 4;
+        assert_eq!(now.scale, (1 << grown) as f32, "after step {step}");
+        assert_eq!(now.clean_steps, (step as u32 + 1) % 4);
+        assert_eq!(now.skipped_steps, 0);
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn fixed_and_off(target: &Target) -> Outcome {
+    let device = target.burn().autodiff();
+    let nan = f32::NAN;
+    let fixed = LossScaler::new(LossScaling::Static { scale: 4.0 }, &device).unwrap();
+    let got = scaled_steps(&fixed, &[1.0, nan, 1.0, 1.0], &device);
+    let numbers: Vec<_> = got
+        .iter()
+        .map(|now| (now.scale, now.clean_steps, now.skipped_steps))
+        .collect();
+    assert_eq!(
+        numbers,
+        [(4.0, 1, 0), (4.0, 0, 1), (4.0, 1, 1), (4.0, 2, 1)]
+    );
+
+    let off = LossScaler::new(LossScaling::Off, &device).unwrap();
+    let weight = parameter(&device);
+    let dy = Tensor::<1>::from_floats([nan, 2.0, 3.0], &device);
+    let mut gradients = off.scale((weight.val() * dy).sum()).backward();
+    let finite = off.unscale(&mut gradients, &weight);
+    off.update(&finite);
+    assert!(finite.read().unwrap());
+    assert_eq!(
+        floats(weight.val().grad(&gradients).unwrap())[1..],
+        [2.0, 3.0]
+    );
+    assert_eq!(off.read().unwrap().skipped_steps, 0);
+    Outcome::Ran
+}
+
+pub(crate) fn refuses_wrong_numbers(target: &Target) -> Outcome {
+    let device = target.burn();
+    for wrong in [
+        LossScaling::Static { scale: 0.0 },
+        LossScaling::Static { scale: f32::NAN },
+        LossScaling::Dynamic {
+            initial: 8.0,
+            interval: 0,
+            min: 1.0,
+            max: 16.0,
+        },
+        LossScaling::Dynamic {
+            initial: 32.0,
+            interval: 1,
+            min: 1.0,
+            max: 16.0,
+        },
+        LossScaling::Dynamic {
+            initial: 8.0,
+            interval: 1,
+            min: 1.0,
+            max: f32::INFINITY,
+        },
+    ] {
+        let error = LossScaler::new(wrong, &device).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    }
+    let scaler = LossScaler::new(LossScaling::dynamic(), &device).unwrap();
+    let numbers = LossScale {
+        scale: f32::INFINITY,
+        clean_steps: 0,
+        skipped_steps: 0,
+    };
+    let error = scaler.restore(numbers).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    Outcome::Ran
+}

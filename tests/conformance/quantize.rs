@@ -1,0 +1,538 @@
+//! FP8 quantisation against its oracle: scales, codes, values, and what is left out of them.
+
+use crate::Outcome;
+use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
+use moebius::fp8::{
+    Fp8Format, Fp8Layout, Fp8Scales, Fp8Tensor, Granularity, HostScales, Overflow, Quantizer, amax,
+    fake_quantize,
+};
+use moebius_device::Runtime;
+use moebius_shaders::Element;
+use moebius_shaders::fp8::{LANES_PER_WORD, encode_host, unpack};
+use moebius_shaders::quantize::{
+    self, Problem, Scales, amax_reference, dequantize_reference, scales_reference,
+};
+use moebius_tests::data::{Rng, rounded};
+use moebius_tests::target::{Target, download_f32, download_u32, nans, poisoned, upload_f32};
+use moebius_tests::tolerance::assert_close;
+
+pub(crate) const FORMATS: [Fp8Format; 2] = [Fp8Format::E4M3, Fp8Format::E5M2];
+const MODES: [Overflow; 2] = [Overflow::Saturate, Overflow::Ieee];
+
+/// How far a quotient may be from the exact one: WGSL grants a division 2.5 units in the last place.
+const DIVISION: f64 = 4.0 / (1 << 24) as f64;
+
+pub(crate) fn block(rows: usize, columns: usize) -> Granularity {
+    Granularity::Block { rows, columns }
+}
+
+pub(crate) fn granularities() -> [Granularity; 8] {
+    [
+        Granularity::Tensor,
+        Granularity::Row,
+        block(128, 128),
+        block(1, 128),
+        block(1, 32),
+        block(3, 5),
+        block(2, 1000),
+        Granularity::Mx,
+    ]
+}
+
+fn dtype(element: Element) -> FloatDType {
+    match element {
+        Element::F32 => FloatDType::F32,
+        Element::F16 => FloatDType::F16,
+        Element::Bf16 => FloatDType::BF16,
+    }
+}
+
+/// A stack of matrices and how it is quantised.
+struct Stack {
+    shape: [usize; 3],
+    x: Vec<f32>,
+    element: Element,
+    quantizer: Quantizer,
+}
+
+/// Values of all magnitudes, some of them hostile.
+pub(crate) fn hostile(len: usize, seed: u64) -> Vec<f32> {
+    let mut rng = Rng::new(seed);
+    let mut value = |_| match rng.below(40) {
+        0 => f32::NAN,
+        1 => f32::INFINITY,
+        2 => f32::NEG_INFINITY,
+        3 => 0.0,
+        4 => -0.0,
+        5 => 1e-40,
+        6 => rng.unit() * 1e30,
+        _ => rng.unit() * 2f32.powi(rng.below(24) as i32 - 12),
+    };
+    (0..len).map(&mut value).collect()
+}
+
+/// Normally distributed values: the sum of twelve uniform ones has variance 4.
+pub(crate) fn normal(len: usize, seed: u64) -> Vec<f32> {
+    let mut rng = Rng::new(seed);
+    let mut value = |_| (0..12).map(|_| rng.unit()).sum::<f32>() / 2.0;
+    (0..len).map(&mut value).collect()
+}
+
+impl Stack {
+    fn new(shape: [usize; 3], x: Vec<f32>, quantizer: Quantizer) -> Self {
+        Self {
+            shape,
+            x,
+            element: Element::F32,
+            quantizer,
+        }
+    }
+
+    fn of(mut self, element: Element) -> Self {
+        self.element = element;
+        self.x.iter_mut().for_each(|x| *x = rounded(*x, element));
+        self
+    }
+
+    fn problem(&self) -> Problem {
+        let Quantizer {
+            format,
+            granularity,
+            overflow,
+            margin,
+        } = self.quantizer;
+        let problem = Problem::new(self.shape, self.element, granularity, format).unwrap();
+        problem.with_overflow(overflow).with_margin(margin).unwrap()
+    }
+
+    fn tensor(&self, target: &Target) -> Tensor<3> {
+        let dtype = DType::from(dtype(self.element));
+        let data = TensorData::new(self.x.clone(), self.shape).convert_dtype(dtype);
+        Tensor::from_data(data, (&target.burn(), dtype))
+    }
+
+    /// What the device makes of it, if it can store the element type.
+    fn quantized(&self, target: &Target) -> Result<Fp8Tensor, String> {
+        let kept = target.capability();
+        let missing = match self.element {
+            Element::F32 => false,
+            Element::F16 => !kept.f16,
+            Element::Bf16 => !kept.bf16,
+        };
+        if missing && kept.runtime != Runtime::Flex {
+            return Err(format!("{} has no {}", kept.name, self.element));
+        }
+        Fp8Tensor::quantize(self.tensor(target), &self.quantizer).map_err(|e| e.to_string())
+    }
+
+    fn what(&self) -> String {
+        format!("{:?} {} {:?}", self.shape, self.element, self.quantizer)
+    }
+
+    fn check(&self, target: &Target) -> Outcome {
+        let packed = match self.quantized(target) {
+            Ok(packed) => packed,
+            Err(error) => return Outcome::Unsupported(error),
+        };
+        let scales = self.check_scales(&packed);
+        let codes = self.check_codes(target, &packed, &scales);
+        self.check_values(&packed, &codes, &scales);
+        self.check_fake(target, &packed);
+        Outcome::Ran
+    }
+
+    /// The scales of the device, which are close to the oracle's.
+    fn check_scales(&self, packed: &Fp8Tensor) -> Scales {
+        let want = scales_reference(&self.problem(), &self.x).unwrap();
+        match (packed.scales(), want) {
+            (Fp8Scales::F32(scales), Scales::F32(want)) => {
+                let got: Vec<f32> = scales.clone().try_into_vec_as().unwrap();
+                assert_eq!(got.len(), want.len(), "{}", self.what());
+                for (at, (got, want)) in got.iter().zip(&want).enumerate() {
+                    let error = (f64::from(*got) / f64::from(*want) - 1.0).abs();
+                    let what = self.what();
+                    assert!(
+                        error <= 1e-6,
+                        "scale {at} of {what}: got {got:e}, want {want:e}"
+                    );
+                }
+                Scales::F32(got)
+            }
+            (Fp8Scales::E8M0(words), Scales::E8M0(want)) => {
+                let got = words_of(words.clone());
+                assert_eq!(got, want, "{}", self.what());
+                Scales::E8M0(got)
+            }
+            (got, want) => panic!("{}: got {got:?}, want {want:?}", self.what()),
+        }
+    }
+
+    /// The words of the device: the oracle's codes under the device's scales, but where a quotient
+    /// lies so close to a tie that its rounding decides. Padding is 0.
+    fn check_codes(&self, target: &Target, packed: &Fp8Tensor, scales: &Scales) -> Vec<u32> {
+        let problem = self.problem();
+        let words = words_of(packed.words().clone());
+        let [.., columns] = self.shape;
+        let unit = dequantize_reference(&problem, &ones(&problem), scales).unwrap();
+        let [.., row_words] = problem.words_shape();
+        for (row, words) in words.chunks(row_words.max(1)).enumerate() {
+            let codes = unpack(words, row_words * LANES_PER_WORD);
+            assert!(codes[columns..].iter().all(|code| *code == 0), "padding");
+            for (column, code) in codes[..columns].iter().enumerate() {
+                let at = row * columns + column;
+                self.check_code(target, at, *code, unit[at]);
+            }
+        }
+        words
+    }
+
+    fn check_code(&self, target: &Target, at: usize, got: u8, scale: f64) {
+        let Quantizer {
+            format, overflow, ..
+        } = self.quantizer;
+        let x = self.x[at];
+        let code = |value: f64| encode_host(value as f32, format, overflow);
+        let quotient = if x.is_finite() {
+            f64::from(x) / scale
+        } else {
+            f64::from(x)
+        };
+        let mut allowed = vec![code(quotient)];
+        let exact = target.capability().runtime == Runtime::Flex;
+        if !exact && self.quantizer.granularity != Granularity::Mx && scale != 1.0 {
+            allowed.extend([1.0 - DIVISION, 1.0 + DIVISION].map(|e| code(quotient * e)));
+        }
+        if !exact && x.abs() < f32::MIN_POSITIVE {
+            allowed.push(code(0.0f64.copysign(f64::from(x))));
+        }
+        assert!(
+            allowed.contains(&got),
+            "value {at} of {}: {x:e} / {scale:e} is {got:#x}, expected one of {allowed:x?}",
+            self.what()
+        );
+    }
+
+    /// Codes times scales, rounded to each type the device stores.
+    fn check_values(&self, packed: &Fp8Tensor, words: &[u32], scales: &Scales) {
+        let want = dequantize_reference(&self.problem(), words, scales).unwrap();
+        let got = packed.dequantize(dtype(self.element)).unwrap();
+        let got: Vec<f32> = got.try_into_vec_as().unwrap();
+        for (at, (got, want)) in got.iter().zip(&want).enumerate() {
+            let want = rounded(*want as f32, self.element);
+            let near = (got - want).abs() <= ulp(want, self.element);
+            let same = *got == want || near || (got.is_nan() && want.is_nan());
+            assert!(
+                same,
+                "value {at} of {}: got {got:e}, want {want:e}",
+                self.what()
+            );
+        }
+    }
+
+    /// Fake quantisation is quantisation and back, with the scales found or given.
+    fn check_fake(&self, target: &Target, packed: &Fp8Tensor) {
+        let back = packed.dequantize(dtype(self.element)).unwrap();
+        let back: Vec<f32> = back.try_into_vec_as().unwrap();
+        for scales in [None, Some(packed.scales())] {
+            let fake = fake_quantize(self.tensor(target), &self.quantizer, scales).unwrap();
+            assert_eq!(fake.dims(), self.shape);
+            assert_eq!(fake.dtype(), DType::from(dtype(self.element)));
+            let fake: Vec<f32> = fake.try_into_vec_as().unwrap();
+            let same = |(a, b): (&f32, &f32)| a == b || (a.is_nan() && b.is_nan());
+            assert!(fake.iter().zip(&back).all(same), "{}", self.what());
+        }
+        let by = Fp8Tensor::quantize_by(
+            self.tensor(target),
+            packed.scales().clone(),
+            &self.quantizer,
+        );
+        let by = words_of(by.unwrap().words().clone());
+        assert_eq!(by, words_of(packed.words().clone()), "{}", self.what());
+    }
+}
+
+/// Room for one rounding the other way, and for f32s that a device flushes.
+fn ulp(value: f32, element: Element) -> f32 {
+    let (epsilon, least) = match element {
+        Element::F32 => (f32::EPSILON, f32::MIN_POSITIVE),
+        Element::F16 => (2f32.powi(-10), 2f32.powi(-24)),
+        Element::Bf16 => (2f32.powi(-7), f32::MIN_POSITIVE),
+    };
+    (value.abs() * epsilon).max(least)
+}
+
+/// Words in which every code is that of 1.
+fn ones(problem: &Problem) -> Vec<u32> {
+    let one = u32::from(encode_host(1.0, problem.format(), Overflow::Saturate));
+    vec![one * 0x0101_0101; problem.words_shape().iter().product()]
+}
+
+fn words_of(words: Tensor<3, Int>) -> Vec<u32> {
+    let words: Vec<i64> = words.try_into_vec_as().unwrap();
+    words.iter().map(|word| *word as u32).collect()
+}
+
+/// Every granularity at sizes around the edges of words, blocks and cubes.
+pub(crate) fn sizes(target: &Target) -> Outcome {
+    let sizes = [
+        [1, 1, 1],
+        [1, 1, 3],
+        [1, 2, 127],
+        [1, 3, 128],
+        [2, 5, 129],
+        [1, 129, 391],
+        [3, 128, 32],
+        [1, 127, 260],
+        [2, 7, 1028],
+    ];
+    Outcome::of(sizes.into_iter().enumerate().flat_map(|(seed, shape)| {
+        granularities().map(|granularity| {
+            let x = hostile(shape.iter().product(), seed as u64);
+            let format = FORMATS[seed % 2];
+            Stack::new(shape, x, Quantizer::new(format, granularity)).check(target)
+        })
+    }))
+}
+
+/// Both formats, both overflow modes, margins either way.
+pub(crate) fn modes(target: &Target) -> Outcome {
+    let mut runs = Vec::new();
+    for format in FORMATS {
+        for (at, overflow) in MODES.into_iter().enumerate() {
+            for (margin, granularity) in [-3, 0, 2, 64, -64, 20, 1, -1]
+                .into_iter()
+                .zip(granularities())
+            {
+                let quantizer = Quantizer::new(format, granularity)
+                    .with_overflow(overflow)
+                    .with_margin(margin);
+                let x = hostile(2 * 9 * 67, at as u64);
+                runs.push(Stack::new([2, 9, 67], x, quantizer).check(target));
+            }
+        }
+    }
+    Outcome::of(runs)
+}
+
+/// Blocks of which one, few and many units make the scales.
+pub(crate) fn large(target: &Target) -> Outcome {
+    let shapes = [
+        [1, 1, 70_000],
+        [1, 300, 1000],
+        [2, 130, 4096],
+        [1, 2100, 36],
+    ];
+    Outcome::of(shapes.into_iter().flat_map(|shape| {
+        [
+            Granularity::Tensor,
+            Granularity::Row,
+            block(128, 128),
+            block(70, 6),
+        ]
+        .map(|granularity| {
+            let x = hostile(shape.iter().product(), 7);
+            let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
+            Stack::new(shape, x, quantizer).check(target)
+        })
+    }))
+}
+
+/// Blocks of nothing finite, of zeros, of subnormals and of the largest values.
+pub(crate) fn extreme_blocks(target: &Target) -> Outcome {
+    let rows = [
+        [f32::NAN; 32],
+        [f32::NEG_INFINITY; 32],
+        [0.0; 32],
+        [-0.0; 32],
+        [1e-45; 32],
+        [-1.1e-38; 32],
+        [f32::MIN_POSITIVE; 32],
+        [f32::MAX; 32],
+        [f32::MIN; 32],
+        [448.0; 32],
+        [57344.0; 32],
+        [1e-30; 32],
+    ];
+    let mut x: Vec<f32> = rows.as_flattened().to_vec();
+    // Half of every row may differ: what isn't finite takes no part.
+    x.extend(rows.iter().flat_map(|row| {
+        let mut row = *row;
+        row[0] = f32::NAN;
+        row[31] = f32::INFINITY;
+        row
+    }));
+    let granularities = [Granularity::Row, block(1, 32), Granularity::Mx, block(1, 7)];
+    Outcome::of(granularities.into_iter().flat_map(|granularity| {
+        [-64, 0, 64].map(|margin| {
+            let quantizer = Quantizer::new(Fp8Format::E4M3, granularity).with_margin(margin);
+            Stack::new([1, 24, 32], x.clone(), quantizer).check(target)
+        })
+    }))
+}
+
+/// All 65 536 patterns of a 16-bit type under a scale of 1, and in blocks of their own.
+fn every_pattern(target: &Target, element: Element, value: fn(u16) -> f32) -> Outcome {
+    let x: Vec<f32> = (0..=u16::MAX).map(value).collect();
+    let mut runs = Vec::new();
+    for format in FORMATS {
+        for overflow in MODES {
+            for granularity in [Granularity::Row, Granularity::Mx] {
+                let quantizer = Quantizer::new(format, granularity).with_overflow(overflow);
+                for kept in [element, Element::F32] {
+                    let stack = Stack::new([1, 64, 1024], x.clone(), quantizer).of(kept);
+                    let refused = kept == element && stack.quantized(target).is_err();
+                    if refused {
+                        continue;
+                    }
+                    runs.push(stack.check(target));
+                    check_unscaled(target, &stack);
+                }
+            }
+        }
+    }
+    Outcome::of(runs)
+}
+
+/// Codes under given scales of 1 are plain casts.
+fn check_unscaled(target: &Target, stack: &Stack) {
+    let Quantizer {
+        format,
+        granularity,
+        overflow,
+        ..
+    } = stack.quantizer;
+    let layout = Fp8Layout {
+        shape: stack.shape,
+        format,
+        granularity,
+    };
+    let codes = vec![0; stack.x.len()];
+    let one = match granularity {
+        Granularity::Mx => HostScales::E8M0(vec![127; 64 * 32]),
+        _ => HostScales::F32(vec![1.0; 64]),
+    };
+    let ones = Fp8Tensor::from_codes(&codes, &one, layout, &target.burn()).unwrap();
+    let scales = ones.scales().clone();
+    let packed = Fp8Tensor::quantize_by(stack.tensor(target), scales, &stack.quantizer).unwrap();
+    for (at, (x, code)) in stack.x.iter().zip(packed.to_codes().unwrap()).enumerate() {
+        let want = encode_host(*x, format, overflow);
+        assert_eq!(code, want, "value {at} of {}: {x:e}", stack.what());
+    }
+}
+
+pub(crate) fn every_f16_value(target: &Target) -> Outcome {
+    every_pattern(target, Element::F16, |bits| {
+        half::f16::from_bits(bits).to_f32()
+    })
+}
+
+pub(crate) fn every_bf16_value(target: &Target) -> Outcome {
+    every_pattern(target, Element::Bf16, |bits| {
+        half::bf16::from_bits(bits).to_f32()
+    })
+}
+
+pub(crate) fn largest_magnitude(target: &Target) -> Outcome {
+    for len in [1, 3, 4, 127, 1000, 4097, 70_000, 1 << 20] {
+        let mut x = hostile(len, len as u64);
+        x[len / 2] = -3e30;
+        let data = TensorData::from(x.as_slice());
+        let got = amax(Tensor::<1>::from_data(data, &target.burn())).unwrap();
+        assert_eq!(got.dims(), [1]);
+        let got: f32 = got.into_scalar();
+        assert_eq!(got, amax_reference(&x), "{len} values");
+    }
+    for (x, want) in [
+        (f32::NAN, 0.0),
+        (f32::INFINITY, 0.0),
+        (-0.0, 0.0),
+        (-f32::MAX, f32::MAX),
+        (-1e-40, 1e-40),
+    ] {
+        let x = Tensor::<1>::from_data(TensorData::from([x; 5].as_slice()), &target.burn());
+        let got: f32 = amax(x).unwrap().into_scalar();
+        assert_eq!(got.to_bits(), f32::to_bits(want));
+    }
+    Outcome::Ran
+}
+
+/// The same bits on every run.
+pub(crate) fn repeats_bit_for_bit(target: &Target) -> Outcome {
+    for granularity in granularities() {
+        let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
+        let stack = Stack::new([2, 130, 516], hostile(2 * 130 * 516, 3), quantizer);
+        let run = || {
+            let packed = stack.quantized(target).unwrap();
+            (
+                words_of(packed.words().clone()),
+                packed.to_scales().unwrap(),
+            )
+        };
+        let first = run();
+        (0..3).for_each(|_| assert_eq!(run(), first, "{}", stack.what()));
+    }
+    Outcome::Ran
+}
+
+/// Every word of codes and scales, padding included, in buffers that were full of nonsense.
+pub(crate) fn overwrites_its_outputs(target: &Target) -> Outcome {
+    let Some(client) = target.client() else {
+        return Outcome::Unsupported("no kernels".into());
+    };
+    for granularity in granularities() {
+        // Powers of two: no quotient is near a tie.
+        let x: Vec<f32> = (0..2 * 5 * 131).map(|i| 2f32.powi(i % 7)).collect();
+        let stack = Stack::new([2, 5, 131], x, Quantizer::new(FORMATS[0], granularity));
+        let problem = stack.problem();
+        let plan = quantize::plan(problem, target.capability()).unwrap();
+        let words: usize = problem.words_shape().iter().product();
+        let scales: usize = problem.scales_shape().iter().product();
+        let buffers = || quantize::Buffers {
+            x: upload_f32(&client, &stack.x),
+            words: poisoned(&client, words),
+            scales: poisoned(&client, scales),
+        };
+        let (first, by) = (buffers(), buffers());
+        let (codes, made) = (first.words.clone(), first.scales.clone());
+        quantize::launch(&client, &plan, first);
+        quantize::launch_by(&client, &plan, by.x, made.clone(), by.words.clone());
+        let y = nans(&client, stack.x.len());
+        quantize::launch_dequantize(&client, &plan, codes.clone(), made.clone(), y.clone());
+        let made = match scales_reference(&problem, &stack.x).unwrap() {
+            Scales::F32(_) => Scales::F32(download_f32(&client, made, scales)),
+            Scales::E8M0(want) => {
+                assert_eq!(download_u32(&client, made, scales), want);
+                Scales::E8M0(want)
+            }
+        };
+        let want = quantize::encode_reference(&problem, &stack.x, &made).unwrap();
+        assert_eq!(download_u32(&client, codes, words), want, "{granularity:?}");
+        assert_eq!(
+            download_u32(&client, by.words, words),
+            want,
+            "{granularity:?}"
+        );
+        let values = dequantize_reference(&problem, &want, &made).unwrap();
+        let y = download_f32(&client, y, stack.x.len());
+        assert_close("values", &y, &values, 1e-6);
+    }
+    Outcome::Ran
+}
+
+fn halves(target: &Target, element: Element) -> Outcome {
+    Outcome::of([[1, 5, 129], [2, 130, 260]].into_iter().flat_map(|shape| {
+        granularities().map(|granularity| {
+            let x = hostile(shape.iter().product(), 9);
+            let quantizer = Quantizer::new(Fp8Format::E5M2, granularity);
+            Stack::new(shape, x, quantizer).of(element).check(target)
+        })
+    }))
+}
+
+pub(crate) fn f16(target: &Target) -> Outcome {
+    halves(target, Element::F16)
+}
+
+pub(crate) fn bf16(target: &Target) -> Outcome {
+    halves(target, Element::Bf16)
+}
