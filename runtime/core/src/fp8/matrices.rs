@@ -70,11 +70,7 @@ impl Fp8Matrices {
             let got = format!("{:?}", layout.shape);
             return Err(ShapeError::new("fp8 weights", expected, got).into());
         }
-        let kept = Fp8Weights {
-            format: layout.format,
-            granularity: layout.granularity,
-        };
-        kept.check(k)?;
+        kept(&layout).check(k)?;
         let (rows, words) = (n / parts, k.div_ceil(LANES_PER_WORD));
         let mut packed = plain(weights.words().clone()).reshape([experts * parts, rows, words]);
         let missing = rows.next_multiple_of(PANEL) - rows;
@@ -86,12 +82,12 @@ impl Fp8Matrices {
             packed = Tensor::cat(vec![packed, zeros], 1);
         }
         let panels = experts * parts * rows.div_ceil(PANEL);
-        let device = packed.device();
+        let format = Tensor::zeros([marker(layout.format)], (&packed.device(), DType::I32));
         let turned = packed.reshape([panels, PANEL, words]).swap_dims(1, 2);
         Ok(Self {
             panels: Param::initialized(ParamId::new(), laid_out(turned)),
             scales: ScaleParams::new(weights.scales().clone()),
-            format: Param::initialized(ParamId::new(), marker(layout.format, &device)),
+            format: Param::initialized(ParamId::new(), format),
             layout,
             parts,
         })
@@ -140,11 +136,12 @@ impl Fp8Matrices {
             let expected = format!("{expected:?} of 32 bits");
             return Err(ShapeError::new("fp8 panels", expected, format!("{got:?}")).into());
         }
-        let marked = marker(self.layout.format, &self.device()).dims();
-        if self.format.val().dims() != marked {
-            let what = "marker of the fp8 format";
-            return Err(ShapeError::new(what, marked[0], self.format.val().dims()[0]).into());
-        }
+        let marked = self.format.val().dims()[0];
+        ShapeError::check(
+            "marker of the fp8 format",
+            marker(self.layout.format),
+            marked,
+        )?;
         let (own, given) = (self.device(), device.clone());
         if own != given || own.is_autodiff() != given.is_autodiff() {
             let (expected, got) = (format!("{given:?}"), format!("{own:?}"));
@@ -156,10 +153,7 @@ impl Fp8Matrices {
 
     /// What the kernels must know of the weights.
     pub(crate) fn weights(&self) -> Fp8Weights {
-        Fp8Weights {
-            format: self.layout.format,
-            granularity: self.layout.granularity,
-        }
+        kept(&self.layout)
     }
 
     /// The weights for the seam, with a bias \[E, n\].
@@ -172,13 +166,20 @@ impl Fp8Matrices {
     }
 }
 
-/// One value for E4M3, two for E5M2.
-fn marker(format: Fp8Format, device: &Device) -> Tensor<1, Int> {
-    let len = match format {
+/// Length of what marks the format in a record.
+fn marker(format: Fp8Format) -> usize {
+    match format {
         Fp8Format::E4M3 => 1,
         Fp8Format::E5M2 => 2,
-    };
-    Tensor::zeros([len], (device, DType::I32))
+    }
+}
+
+/// The layout as the kernels name it.
+fn kept(layout: &Fp8Layout) -> Fp8Weights {
+    Fp8Weights {
+        format: layout.format,
+        granularity: layout.granularity,
+    }
 }
 
 /// The same words on the device that doesn't record.

@@ -1,15 +1,16 @@
 //! How a tensor is quantised, and what needs no codes: largest magnitudes and fake quantisation.
 
 use super::tensor::Fp8Scales;
+use crate::moe::element;
 use crate::ops::{AmaxCall, QuantizeCall, QuantizeOps};
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Tensor};
+use moebius_shaders::ShapeError;
 use moebius_shaders::fp8::{Fp8Format, Overflow};
 use moebius_shaders::quantize::{AmaxProblem, Problem, check_granularity, check_margin};
 use moebius_shaders::quantize::{plan, plan_amax};
 use moebius_shaders::scaling::Granularity;
-use moebius_shaders::{Element, ShapeError};
 use serde::{Deserialize, Serialize};
 
 /// code = encode(x / scale) with scale = amax · 2^margin / MAX, where amax is the largest finite
@@ -85,19 +86,6 @@ impl Quantizer {
             .map(|device| plan(problem, &device))
             .transpose()?;
         Ok(QuantizeCall { problem, plan })
-    }
-}
-
-/// The kernels' name of a dtype.
-fn element(dtype: DType) -> Result<Element, ShapeError> {
-    match dtype {
-        DType::F32 => Ok(Element::F32),
-        DType::F16 => Ok(Element::F16),
-        DType::BF16 => Ok(Element::Bf16),
-        other => {
-            let got = format!("{other:?}");
-            Err(ShapeError::new("dtype", "f32, f16 or bf16", got))
-        }
     }
 }
 
