@@ -18,8 +18,10 @@
 //! assert_eq!("wgpu:1".parse(), Ok(Device::Wgpu(Some(1))));
 //! ```
 
-#[cfg(feature = "wgpu")]
+#[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
 mod adapter;
+#[cfg(all(feature = "wgpu", target_family = "wasm"))]
+pub mod browser;
 mod capability;
 mod choose;
 #[cfg(feature = "cuda")]

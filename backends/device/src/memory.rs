@@ -4,7 +4,10 @@ use cubecl::MemoryScope;
 use cubecl::client::Client;
 use serde::Serialize;
 
-#[cfg(any(feature = "wgpu", feature = "cpu", feature = "flex", test))]
+#[cfg(all(
+    any(feature = "wgpu", feature = "cpu", feature = "flex", test),
+    not(target_family = "wasm")
+))]
 use crate::MemoryFigures;
 
 /// Bytes a CubeCL client's pools hold on its device, over every stream.
@@ -44,7 +47,7 @@ pub fn process_memory() -> Option<ProcessMemory> {
 }
 
 /// Bytes this process has resident, now and at its peak; `None` where the system does not tell.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_family = "wasm")))]
 pub fn process_memory() -> Option<ProcessMemory> {
     use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
@@ -59,6 +62,12 @@ pub fn process_memory() -> Option<ProcessMemory> {
         resident: system.process(pid)?.memory(),
         peak_resident: None,
     })
+}
+
+/// Bytes this process has resident, now and at its peak; a browser does not tell.
+#[cfg(target_family = "wasm")]
+pub fn process_memory() -> Option<ProcessMemory> {
+    None
 }
 
 /// `VmRSS` and `VmHWM` of a Linux process status, which are in KiB.
@@ -77,7 +86,10 @@ fn parse_status(status: &str) -> Option<ProcessMemory> {
 
 /// Main memory: the control group's limit where one applies, else what is installed; free is what
 /// can be had without swapping.
-#[cfg(any(feature = "wgpu", feature = "cpu", feature = "flex", test))]
+#[cfg(all(
+    any(feature = "wgpu", feature = "cpu", feature = "flex", test),
+    not(target_family = "wasm")
+))]
 pub(crate) fn host_memory() -> Option<MemoryFigures> {
     let mut system = sysinfo::System::new();
     system.refresh_memory();

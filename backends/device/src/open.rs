@@ -62,7 +62,7 @@ pub struct Opened {
     pub device: Device,
     /// What it can do.
     pub capability: Capability,
-    cubecl: Option<cubecl::Device>,
+    pub(crate) cubecl: Option<cubecl::Device>,
 }
 
 impl Opened {

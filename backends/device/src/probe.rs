@@ -74,9 +74,14 @@ pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
             device,
             available: Vec::new(),
         }),
-        #[cfg(feature = "wgpu")]
+        #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
         Device::Wgpu(_) => crate::adapter::locate(device),
-        #[cfg(feature = "vulkan")]
+        #[cfg(all(feature = "wgpu", target_family = "wasm"))]
+        Device::Wgpu(_) => Err(OpenError::Failed {
+            device,
+            reason: "a browser opens devices asynchronously, with `browser::BrowserDevice`".into(),
+        }),
+        #[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
         Device::Vulkan(_) => crate::adapter::locate(device),
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => crate::cuda::locate(device),
@@ -100,9 +105,9 @@ pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
 /// The devices of `runtime`, a device without an index; at least one, or the reason.
 pub(crate) fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
     match runtime {
-        #[cfg(feature = "wgpu")]
+        #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
         Device::Wgpu(_) => crate::adapter::list(runtime),
-        #[cfg(feature = "vulkan")]
+        #[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
         Device::Vulkan(_) => crate::adapter::list(runtime),
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => crate::cuda::list(runtime),

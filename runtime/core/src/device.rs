@@ -4,7 +4,7 @@ use crate::Error;
 use burn::backend::DispatchDevice;
 #[cfg(feature = "cube")]
 use moebius_device::Runtime;
-use moebius_device::{Capability, Device};
+use moebius_device::{Capability, Device, Opened};
 use moebius_shaders::Unsupported;
 
 /// Opens `device` for Burn; `auto` chooses, preferring a real GPU, then the fastest CPU path.
@@ -13,7 +13,14 @@ use moebius_shaders::Unsupported;
 /// [`ErrorKind::Open`](crate::ErrorKind::Open) when the driver or the device is missing, or this
 /// build leaves its feature out.
 pub fn open(device: &Device) -> Result<burn::tensor::Device, Error> {
-    let opened = moebius_device::open(device)?;
+    on(&moebius_device::open(device)?)
+}
+
+/// A device for Burn that is open already, such as a browser's.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when this build leaves its feature out.
+pub fn on(opened: &Opened) -> Result<burn::tensor::Device, Error> {
     #[cfg(feature = "cube")]
     if let Some(cube) = opened.cubecl() {
         return Ok(burn::tensor::Device::new(cube));

@@ -23,9 +23,10 @@ struct Readme;
 mod device;
 mod error;
 pub mod fp8;
+mod initial;
 pub mod moe;
 mod ops;
 
-pub use device::{memory_in_use, open};
+pub use device::{memory_in_use, on, open};
 pub use error::{Error, ErrorKind};
 pub use moebius_device::{Capability, Device};

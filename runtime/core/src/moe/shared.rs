@@ -5,8 +5,8 @@ use super::check::{Like, cast_param, check_positive};
 use super::config::MoeConfig;
 use super::experts::{FeedForwardExperts, FeedForwardShape, Fp8Experts, Run};
 use super::route::router_logits;
-use super::routers::uniform;
 use crate::Error;
+use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{DType, Device, Tensor};
@@ -50,7 +50,7 @@ impl SharedExpertConfig {
     }
 
     pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> SharedExpert {
-        let gate = || uniform(config.hidden).init([1, config.hidden], device);
+        let gate = || uniform([1, config.hidden], config.hidden, device);
         SharedExpert {
             experts: SharedWeights::Float(self.shape(config).init(1, device)),
             gate: self.sigmoid_gate.then(gate),

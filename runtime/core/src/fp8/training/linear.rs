@@ -5,9 +5,10 @@ use super::loss_scale::Finite;
 use super::product::Fp8Product;
 use super::recipe::Fp8Recipe;
 use crate::Error;
+use crate::initial::uniform;
 use crate::moe::DenseRows;
 use burn::module::{Module, Param};
-use burn::nn::{Initializer, Linear};
+use burn::nn::Linear;
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{Device, Tensor};
@@ -63,13 +64,10 @@ impl Fp8TrainLinearConfig {
                 return Err(ShapeError::new(what, "at least 1", width).into());
             }
         }
-        let bound = 1.0 / (self.inputs as f64).sqrt();
-        let uniform = Initializer::Uniform {
-            min: -bound,
-            max: bound,
-        };
-        let weight = uniform.init([self.outputs, self.inputs], device);
-        let bias = self.bias.then(|| uniform.init([self.outputs], device));
+        let weight = uniform([self.outputs, self.inputs], self.inputs, device);
+        let bias = self
+            .bias
+            .then(|| uniform([self.outputs], self.inputs, device));
         Fp8TrainLinear::with_weights(weight, bias, self.recipe)
     }
 }

@@ -32,14 +32,13 @@ use super::assignment::Assignment;
 use super::check::{Like, check_positive};
 use super::config::MoeConfig;
 use crate::Error;
+use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor, activation};
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::Activation;
 use moebius_shaders::segment_attention::MAX_HEAD_DIM;
 use serde::{Deserialize, Serialize};
-
-use super::routers::uniform;
 
 /// Which experts a layer has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -297,7 +296,7 @@ impl Experts {
 
 /// Weights \[E, out, in\] uniform in ±1/√in.
 fn stacked([experts, columns, width]: [usize; 3], device: &Device) -> Param<Tensor<3>> {
-    uniform(width).init([experts, columns, width], device)
+    uniform([experts, columns, width], width, device)
 }
 
 /// Biases \[E, out\] uniform in ±1/√`fan_in`, where the experts have any.
@@ -307,7 +306,7 @@ fn biases(
     fan_in: usize,
     device: &Device,
 ) -> Option<Param<Tensor<2>>> {
-    present.then(|| uniform(fan_in).init([experts, columns], device))
+    present.then(|| uniform([experts, columns], fan_in, device))
 }
 
 fn bias_of(bias: &Option<Param<Tensor<2>>>) -> Option<Tensor<2>> {

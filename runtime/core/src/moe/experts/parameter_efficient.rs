@@ -2,10 +2,11 @@
 
 use super::{Adapted, FeedForwardExperts, Run, Slots, activate, apply, bias_of, stacked};
 use crate::Error;
+use crate::initial::zeros;
 use crate::moe::assignment::Assignment;
 use crate::moe::check::{Like, cast_param};
 use crate::moe::config::MoeConfig;
-use burn::module::{Initializer, Module, Param};
+use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;
 
@@ -55,7 +56,7 @@ pub struct AdapterWeights {
 impl ParameterEfficientExperts {
     pub(super) fn new(config: &MoeConfig, (form, rank): (Adapted, usize), device: &Device) -> Self {
         let (e, h, f, columns) = sizes(config);
-        let zeros = |shape: [usize; 3]| Initializer::Zeros.init(shape, device);
+        let zeros = |shape: [usize; 3]| zeros(shape, device);
         let adaptation = match form {
             Adapted::Lora => Adaptation::Lora(LoraWeights {
                 down_in: stacked([e, rank, h], device),

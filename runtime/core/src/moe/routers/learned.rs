@@ -1,7 +1,8 @@
 //! Top-k of an MLP's logits.
 
-use super::{Batch, LearnedConfig, Routed, Routes, Sizes, uniform};
+use super::{Batch, LearnedConfig, Routed, Routes, Sizes};
 use crate::Error;
+use crate::initial::uniform;
 use crate::moe::assignment::Assignment;
 use crate::moe::check::{Like, cast_param};
 use crate::moe::route::{choose, router_logits};
@@ -22,8 +23,8 @@ pub struct RouterLinear {
 impl RouterLinear {
     pub(super) fn new([columns, width]: [usize; 2], device: &Device) -> Self {
         Self {
-            weight: uniform(width).init([columns, width], device),
-            bias: uniform(width).init([columns], device),
+            weight: uniform([columns, width], width, device),
+            bias: uniform([columns], width, device),
         }
     }
 
@@ -64,7 +65,7 @@ impl LearnedRouter {
         let layer = |at| RouterLinear::new(shape(&config, sizes, at), device);
         Self {
             layers: (0..config.layers).map(layer).collect(),
-            weight: uniform(config.width).init([sizes.experts, config.width], device),
+            weight: uniform([sizes.experts, config.width], config.width, device),
             config,
             sizes,
         }

@@ -39,7 +39,8 @@ use super::assignment::Assignment;
 use super::check::{Like, check_same};
 use super::route::{Routing, check_mask};
 use crate::Error;
-use burn::module::{Initializer, Module, Param};
+use crate::initial::uniform;
+use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Device, Tensor};
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::Choice;
@@ -246,16 +247,7 @@ impl Router {
 /// What every Wg is called in errors.
 const MATRIX: &str = "router weights [E,H]";
 
-/// Weights uniform in ±1/√`fan_in`, as PyTorch's `Linear`.
-pub(super) fn uniform(fan_in: usize) -> Initializer {
-    let bound = 1.0 / (fan_in as f64).sqrt();
-    Initializer::Uniform {
-        min: -bound,
-        max: bound,
-    }
-}
-
 /// Wg \[E,H\].
 fn matrix(sizes: Sizes, device: &Device) -> Param<Tensor<2>> {
-    uniform(sizes.hidden).init([sizes.experts, sizes.hidden], device)
+    uniform([sizes.experts, sizes.hidden], sizes.hidden, device)
 }

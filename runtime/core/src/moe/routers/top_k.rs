@@ -1,7 +1,8 @@
 //! The K largest logits.
 
-use super::{Batch, MATRIX, Routed, Routes, Sizes, TopKConfig, matrix, uniform};
+use super::{Batch, MATRIX, Routed, Routes, Sizes, TopKConfig, matrix};
 use crate::Error;
+use crate::initial::uniform;
 use crate::moe::check::{Like, cast_param};
 use crate::moe::route::{choose, router_logits};
 use burn::module::{Module, Param};
@@ -27,7 +28,7 @@ pub struct TopKRouter {
 
 impl TopKRouter {
     pub(super) fn new(config: TopKConfig, sizes: Sizes, device: &Device) -> Self {
-        let bias = || uniform(sizes.hidden).init([sizes.experts], device);
+        let bias = || uniform([sizes.experts], sizes.hidden, device);
         Self {
             weight: matrix(sizes, device),
             bias: config.bias.then(bias),
