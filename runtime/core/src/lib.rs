@@ -26,6 +26,6 @@ pub mod fp8;
 pub mod moe;
 mod ops;
 
-pub use device::{memory_in_use, open};
+pub use device::{memory_in_use, memory_in_use_async, open};
 pub use error::{Error, ErrorKind};
 pub use moebius_device::{Capability, Device};
