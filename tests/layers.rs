@@ -19,11 +19,17 @@ const EDGES: &[(&str, &[&str])] = &[
         &["moebius", "moebius-shaders", "moebius-device"],
     ),
     ("moebius-model", &["moebius"]),
+    ("moebius-cases", &["moebius", "moebius-model"]),
+    (
+        "moebius-wasm",
+        &["moebius", "moebius-cases", "moebius-device"],
+    ),
     (
         "moebius-cli",
         &[
             "moebius",
             "moebius-benches",
+            "moebius-cases",
             "moebius-device",
             "moebius-model",
             "moebius-shaders",
@@ -34,6 +40,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "moebius",
             "moebius-benches",
+            "moebius-cases",
             "moebius-cli",
             "moebius-device",
             "moebius-model",
@@ -49,9 +56,11 @@ const LIBRARIES: &[(&str, &[&str])] = &[
         &[
             "moebius",
             "moebius-benches",
+            "moebius-cases",
             "moebius-cli",
             "moebius-model",
             "moebius-tests",
+            "moebius-wasm",
         ],
     ),
     (

@@ -10,6 +10,7 @@ use moebius::fp8::{
 };
 use moebius_shaders::fp8::{decode_host, encode_host};
 use moebius_tests::target::Target;
+use pollster::block_on;
 
 /// All 256 codes under several scales, in rows whose lengths leave words half full.
 pub(crate) fn every_code(target: &Target) -> Outcome {
@@ -36,6 +37,8 @@ pub(crate) fn every_code(target: &Target) -> Outcome {
             let packed = Fp8Tensor::from_codes(&codes, &given, layout, &target.burn()).unwrap();
             assert_eq!(packed.to_codes().unwrap(), codes);
             assert_eq!(packed.to_scales().unwrap(), given);
+            assert_eq!(block_on(packed.to_codes_async()).unwrap(), codes);
+            assert_eq!(block_on(packed.to_scales_async()).unwrap(), given);
             let y: Vec<f32> = packed
                 .dequantize(FloatDType::F32)
                 .unwrap()

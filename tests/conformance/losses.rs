@@ -104,6 +104,8 @@ pub(crate) fn as_pytorch(target: &Target) -> Outcome {
         close(name, loss, want);
     }
     let statistics = LoadStatistics::read(routing.load().unwrap()).unwrap();
+    let awaited = pollster::block_on(LoadStatistics::read_async(routing.load().unwrap()));
+    assert_eq!(awaited.unwrap(), statistics);
     let utilization: Vec<f32> = statistics.utilization.iter().map(|u| *u as f32).collect();
     let want = case.floats("out.utilization");
     let want: Vec<f64> = want.iter().map(|u| f64::from(*u)).collect();

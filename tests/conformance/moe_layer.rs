@@ -5,12 +5,13 @@ use burn::module::Param;
 use burn::tensor::{DType, Tensor, TensorData};
 use cubecl::launched::LaunchedKernels;
 use moebius::moe::{Activation, Capacity, Choice, Experts, MoeConfig, MoeLayer, MoeWeights};
-use moebius::{Device, Error, ErrorKind};
+use moebius::{Device, Error, ErrorKind, memory_in_use_async};
 use moebius_device::memory_in_use;
 use moebius_shaders::{moe, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
+use pollster::block_on;
 
 /// A layer with known weights and the values they have after rounding to the dtype.
 pub(crate) struct Fixture {
@@ -220,7 +221,9 @@ pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
 /// Device memory stays within 1.5 × what the weights and activations need. Large enough that
 /// CubeCL's 8 MiB page for small buffers doesn't decide.
 pub(crate) fn device_memory(target: &Target) -> Outcome {
+    let awaited = || block_on(memory_in_use_async(&target.burn())).unwrap();
     let Some(client) = target.client() else {
+        assert_eq!(awaited(), None);
         return Outcome::Unsupported("no device allocator".into());
     };
     client.memory_cleanup().unwrap();
@@ -231,6 +234,7 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
     let out = fixture.layer.forward(x).unwrap();
     target.burn().sync().unwrap();
     let held = memory_in_use(&client).reserved - before;
+    assert_eq!(awaited(), Some(memory_in_use(&client).in_use));
     let plan = fixture
         .layer
         .plan(tokens, DType::F32, &target.burn())

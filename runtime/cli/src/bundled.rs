@@ -1,6 +1,6 @@
 //! The case files that travel inside the binary.
 
-use crate::case_file::{CaseError, CaseFile};
+use moebius_cases::{CaseError, CaseFile};
 
 macro_rules! cases {
     ($($name:literal),* $(,)?) => {

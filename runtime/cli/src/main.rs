@@ -3,7 +3,6 @@
 mod args;
 mod bench;
 mod bundled;
-mod case_file;
 mod convert;
 mod devices;
 mod emit;
@@ -11,12 +10,10 @@ mod emit_kernel;
 mod error;
 mod main_job;
 mod measure;
-mod ops;
 mod progress;
 mod screen;
 mod table;
 mod train;
-mod verdict;
 mod verify;
 
 use std::ffi::OsStr;

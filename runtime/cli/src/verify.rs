@@ -4,17 +4,15 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::Device;
+use moebius_cases::{CaseError, CaseFile, OutputReport, Tolerance, Verdict};
 use serde::Serialize;
 
 use crate::args::VerifyArgs;
-use crate::case_file::{CaseError, CaseFile, Tolerance};
 use crate::devices::Opened;
 use crate::error::CliError;
-use crate::ops::{self, OpError};
 use crate::progress::Progress;
 use crate::screen::{BAD, GOOD, Outcome, Screen};
 use crate::table::Table;
-use crate::verdict::{self, CompareError, OutputReport, Verdict};
 
 /// The result of a run over case files; the JSON object of `verify --json`.
 #[derive(Debug, Serialize)]
@@ -63,11 +61,7 @@ pub(crate) enum FileVerdict {
 #[derive(Debug, thiserror::Error)]
 enum CaseFailure {
     #[error(transparent)]
-    File(#[from] CaseError),
-    #[error(transparent)]
-    Op(#[from] OpError),
-    #[error(transparent)]
-    Compare(#[from] CompareError),
+    Case(#[from] moebius_cases::Error),
     #[error("the device's library panicked: {0}")]
     Panicked(String),
 }
@@ -142,7 +136,7 @@ impl FileReport {
     fn run(file: String, case: Result<CaseFile, CaseError>, device: &Device) -> Self {
         let op = case.as_ref().ok().map(|c| c.op().to_owned());
         match case
-            .map_err(CaseFailure::from)
+            .map_err(|e| CaseFailure::Case(e.into()))
             .and_then(|case| judge(&case, device))
         {
             Ok(outputs) => {
@@ -242,9 +236,10 @@ pub(crate) fn run(args: &VerifyArgs, screen: &mut Screen) -> Result<Outcome, Cli
 /// Computes and compares one case. A panic below is this file's error, not the end of the run.
 fn judge(case: &CaseFile, device: &Device) -> Result<Vec<OutputReport>, CaseFailure> {
     // Unwind safety: everything the closure touches is dropped or read-only afterwards.
-    let produced = catch_unwind(AssertUnwindSafe(|| ops::run(case, device)))
-        .map_err(|payload| CaseFailure::Panicked(panic_message(payload.as_ref())))??;
-    Ok(verdict::judge(case, &produced)?)
+    let judged = catch_unwind(AssertUnwindSafe(|| {
+        pollster::block_on(moebius_cases::judge(case, device))
+    }));
+    Ok(judged.map_err(|payload| CaseFailure::Panicked(panic_message(payload.as_ref())))??)
 }
 
 fn panic_message(payload: &(dyn Any + Send)) -> String {

@@ -81,17 +81,36 @@ pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Capabil
 /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
 pub fn memory_in_use(device: &burn::tensor::Device) -> Result<Option<u64>, Error> {
     device.sync().map_err(Error::device)?;
-    let device = device.clone().inner();
-    match device.as_dispatch() {
+    Ok(bytes_in_use(device))
+}
+
+/// [`memory_in_use`] for a caller that can't block, such as a browser: after all work that the calling
+/// thread has put on the device.
+///
+/// # Errors
+/// As [`memory_in_use`].
+pub async fn memory_in_use_async(device: &burn::tensor::Device) -> Result<Option<u64>, Error> {
+    // Hands over what Burn's fusion holds back; doesn't wait for it.
+    device.flush().map_err(Error::device)?;
+    #[cfg(feature = "cube")]
+    if let DispatchDevice::Cube(cube) = device.clone().inner().as_dispatch() {
+        let client = cube.client();
+        client.sync().await.map_err(Error::device)?;
+    }
+    Ok(bytes_in_use(device))
+}
+
+fn bytes_in_use(device: &burn::tensor::Device) -> Option<u64> {
+    match device.clone().inner().as_dispatch() {
         #[cfg(feature = "cube")]
         DispatchDevice::Cube(cube) => {
             let memory = moebius_device::memory_in_use(&cube.client());
-            Ok(Some(memory.in_use))
+            Some(memory.in_use)
         }
         #[allow(
             unreachable_patterns,
             reason = "without the features of other backends there are none"
         )]
-        _ => Ok(None),
+        _ => None,
     }
 }

@@ -27,6 +27,6 @@ mod initial;
 pub mod moe;
 mod ops;
 
-pub use device::{memory_in_use, on, open};
+pub use device::{memory_in_use, memory_in_use_async, on, open};
 pub use error::{Error, ErrorKind};
 pub use moebius_device::{Capability, Device};

@@ -360,7 +360,17 @@ impl Fp8Tensor {
     /// # Errors
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn to_codes(&self) -> Result<Vec<u8>, Error> {
-        read_rows(&self.words, self.layout.shape[2])
+        let words = self.words.try_to_data().map_err(Error::device)?;
+        unpacked_rows(words, self.layout.shape[2])
+    }
+
+    /// [`Fp8Tensor::to_codes`] for a caller that can't block, such as a browser.
+    ///
+    /// # Errors
+    /// As [`Fp8Tensor::to_codes`].
+    pub async fn to_codes_async(&self) -> Result<Vec<u8>, Error> {
+        let words = self.words.to_data_async().await.map_err(Error::device)?;
+        unpacked_rows(words, self.layout.shape[2])
     }
 
     /// Reads the scales back, row by row without padding.
@@ -368,14 +378,35 @@ impl Fp8Tensor {
     /// # Errors
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn to_scales(&self) -> Result<HostScales, Error> {
+        let data = match &self.scales {
+            Fp8Scales::F32(scales) => scales.try_to_data(),
+            Fp8Scales::E8M0(words) => words.try_to_data(),
+        };
+        self.host_scales(data.map_err(Error::device)?)
+    }
+
+    /// [`Fp8Tensor::to_scales`] for a caller that can't block, such as a browser.
+    ///
+    /// # Errors
+    /// As [`Fp8Tensor::to_scales`].
+    pub async fn to_scales_async(&self) -> Result<HostScales, Error> {
+        let data = match &self.scales {
+            Fp8Scales::F32(scales) => scales.to_data_async().await,
+            Fp8Scales::E8M0(words) => words.to_data_async().await,
+        };
+        self.host_scales(data.map_err(Error::device)?)
+    }
+
+    /// The scales, of the data of their tensor.
+    fn host_scales(&self, data: TensorData) -> Result<HostScales, Error> {
         match &self.scales {
-            Fp8Scales::F32(scales) => {
-                let values = scales.clone().try_into_vec_as::<f32>();
+            Fp8Scales::F32(_) => {
+                let values = data.try_into_vec_as::<f32>();
                 Ok(HostScales::F32(values.map_err(Error::device)?))
             }
-            Fp8Scales::E8M0(words) => {
+            Fp8Scales::E8M0(_) => {
                 let [_, across] = self.layout.scale_bytes();
-                Ok(HostScales::E8M0(read_rows(words, across)?))
+                Ok(HostScales::E8M0(unpacked_rows(data, across)?))
             }
         }
     }
@@ -469,13 +500,10 @@ fn packed_rows(bytes: &[u8], width: usize) -> Vec<i32> {
     words.collect()
 }
 
-/// The first `width` bytes of every row of words.
-fn read_rows(words: &Tensor<3, Int>, width: usize) -> Result<Vec<u8>, Error> {
-    let row_words = words.dims()[2];
-    let words = words
-        .clone()
-        .try_into_vec_as::<i64>()
-        .map_err(Error::device)?;
+/// The first `width` bytes of every row of words \[M, rows, words\].
+fn unpacked_rows(words: TensorData, width: usize) -> Result<Vec<u8>, Error> {
+    let row_words = words.shape().last().copied().unwrap_or(0);
+    let words = words.try_into_vec_as::<i64>().map_err(Error::device)?;
     let rows = words.chunks(row_words.max(1));
     let bytes = rows.flat_map(|row| {
         let bytes = row.iter().flat_map(|word| (*word as u32).to_le_bytes());

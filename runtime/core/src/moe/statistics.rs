@@ -1,7 +1,7 @@
 //! What a load looks like, read by the host.
 
 use crate::Error;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Int, Tensor, TensorData};
 
 /// Figures about the slots of every expert.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +27,21 @@ impl LoadStatistics {
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
     pub fn read(load: Tensor<1, Int>) -> Result<Self, Error> {
         let data = load.try_into_data().map_err(Error::device)?;
-        let counts = data.iter::<i64>().map(|count| count.max(0) as u64);
-        Ok(Self::new(counts.collect()))
+        Ok(Self::of(&data))
+    }
+
+    /// [`LoadStatistics::read`] for a caller that can't block, such as a browser.
+    ///
+    /// # Errors
+    /// As [`LoadStatistics::read`].
+    pub async fn read_async(load: Tensor<1, Int>) -> Result<Self, Error> {
+        let data = load.into_data_async().await.map_err(Error::device)?;
+        Ok(Self::of(&data))
+    }
+
+    fn of(load: &TensorData) -> Self {
+        let counts = load.iter::<i64>().map(|count| count.max(0) as u64);
+        Self::new(counts.collect())
     }
 
     /// Of counts A_e; all figures are 0 when nothing was assigned.

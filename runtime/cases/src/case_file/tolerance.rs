@@ -12,7 +12,7 @@ use super::quoted;
 
 /// The acceptance rule of one output.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Tolerance {
+pub enum Tolerance {
     /// Equal in every bit; any NaN equals any NaN.
     Exact,
     /// ‖got − want‖₂ / ‖want‖₂ at most this.

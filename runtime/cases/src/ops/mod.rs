@@ -13,24 +13,27 @@ mod route;
 #[cfg(test)]
 mod tests;
 
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use std::fmt::Display;
+
+use burn::tensor::{Bool, Device, Element, Int, Tensor, TensorData};
+use moebius::ErrorKind;
 
 use crate::case_file::{CaseError, CaseFile, quoted};
 
 /// What an operation computed, back on the host.
 #[derive(Clone, Debug)]
-pub(crate) struct Produced {
+pub struct Produced {
     /// Output name, without `out.`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Extents.
-    pub(crate) shape: Vec<usize>,
+    pub shape: Vec<usize>,
     /// Elements, row-major.
-    pub(crate) values: Values,
+    pub values: Values,
 }
 
 /// Elements of an output.
 #[derive(Clone, Debug)]
-pub(crate) enum Values {
+pub enum Values {
     /// Real numbers.
     Float(Vec<f32>),
     /// Whole numbers.
@@ -57,7 +60,8 @@ impl Produced {
 
 /// Why an operation could not be run.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OpError {
+#[non_exhaustive]
+pub enum OpError {
     /// The file asks for something else than this version computes.
     #[error("op {op} is not supported by this version")]
     Unsupported {
@@ -126,19 +130,37 @@ pub(crate) enum OpError {
     },
 }
 
-/// Runs the case's operation on `device`.
+impl OpError {
+    /// Whether the file is at fault, rather than the device or the library on it.
+    pub fn is_file(&self) -> bool {
+        match self {
+            Self::Unsupported { .. }
+            | Self::Case(_)
+            | Self::MissingInput { .. }
+            | Self::UnexpectedInput { .. }
+            | Self::Shape { .. }
+            | Self::TopK { .. }
+            | Self::Dangling { .. } => true,
+            // The library checks what only it knows: margins, groups, capacities.
+            Self::Device(error) => error.kind() == ErrorKind::Shape,
+            Self::NoGradient { .. } | Self::ReadBack { .. } => false,
+        }
+    }
+}
+
+/// Runs the case's operation on `device` and reads back all that it computes.
 ///
 /// # Errors
 /// Anything wrong with parameters, inputs or shapes, before the first launch; then the device's errors.
-pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     match case.op() {
-        "balance_losses" => balance_losses::run(case, device),
-        "fp8_cast" => fp8_cast::run(case, device),
-        "fp8_linear" => fp8_linear::run(case, device),
-        "fp8_quantize" => fp8_quantize::run(case, device),
-        "moe_layer" => moe_layer::run(case, device),
-        "moe_layer_backward" => moe_layer_backward::run(case, device),
-        "route" => route::run(case, device),
+        "balance_losses" => balance_losses::run(case, device).await,
+        "fp8_cast" => fp8_cast::run(case, device).await,
+        "fp8_linear" => fp8_linear::run(case, device).await,
+        "fp8_quantize" => fp8_quantize::run(case, device).await,
+        "moe_layer" => moe_layer::run(case, device).await,
+        "moe_layer_backward" => moe_layer_backward::run(case, device).await,
+        "route" => route::run(case, device).await,
         other => Err(OpError::Unsupported { op: quoted(other) }),
     }
 }
@@ -155,26 +177,29 @@ fn upload_bool(values: Vec<bool>, device: &Device) -> Tensor<1, Bool> {
 }
 
 /// Reads a float output.
-fn download<const D: usize>(name: &'static str, tensor: Tensor<D>) -> Result<Produced, OpError> {
+async fn download<const D: usize>(
+    name: &'static str,
+    tensor: Tensor<D>,
+) -> Result<Produced, OpError> {
     let shape = tensor.dims();
-    let values = tensor
-        .try_into_vec_as::<f32>()
-        .map_err(|e| OpError::ReadBack {
-            name,
-            reason: e.to_string(),
-        })?;
+    let values = elements(name, tensor.into_data_async().await)?;
     Ok(Produced::float(name, &shape, values))
 }
 
 /// Reads an integer tensor of whatever width the device keeps.
-fn download_ints<const D: usize>(
+async fn download_ints<const D: usize>(
     name: &'static str,
     tensor: Tensor<D, Int>,
 ) -> Result<Vec<i64>, OpError> {
-    tensor
-        .try_into_vec_as::<i64>()
-        .map_err(|e| OpError::ReadBack {
-            name,
-            reason: e.to_string(),
-        })
+    elements(name, tensor.into_data_async().await)
+}
+
+/// The elements of what was read, converted.
+fn elements<E: Element>(
+    name: &'static str,
+    read: Result<TensorData, impl Display>,
+) -> Result<Vec<E>, OpError> {
+    let failed = |reason: String| OpError::ReadBack { name, reason };
+    let data = read.map_err(|e| failed(e.to_string()))?;
+    data.try_into_vec_as().map_err(|e| failed(e.to_string()))
 }

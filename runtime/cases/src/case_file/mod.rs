@@ -1,8 +1,5 @@
-//! Case files: an operation, its parameters, inputs and expected outputs in one safetensors file.
-//!
-//! Metadata: `op` (name), `params` (JSON object), `tol` (JSON: output → `{"rel_l2": x}` or
-//! `{"exact": true}`). Tensors: `in.<name>` and `out.<name>`. The reader is total: any bytes give a
-//! [`CaseFile`] or a [`CaseError`], and it allocates no more than the file is long plus its header.
+//! The reader of case files. It is total: any bytes give a [`CaseFile`] or a [`CaseError`], and it
+//! allocates no more than the file is long plus its header.
 
 mod elements;
 mod error;
@@ -21,32 +18,34 @@ use moebius_model::weights::header::{Header, HeaderError, LENGTH_FIELD, Slot, he
 use serde::de::DeserializeOwned;
 
 pub(crate) use elements::TensorView;
-pub(crate) use error::CaseError;
+pub use error::CaseError;
 pub(crate) use moebius_model::weights::header::quoted;
-pub(crate) use tolerance::Tolerance;
+pub use tolerance::Tolerance;
 
 /// Largest header: a case has tens of tensors, each some hundred bytes of header.
 const MAX_HEADER: u32 = 16 * 1024 * 1024;
 
 /// Largest case file read.
-pub(crate) const MAX_FILE: u64 = 2 * 1024 * 1024 * 1024;
+const MAX_FILE: u64 = 2 * 1024 * 1024 * 1024;
 
 /// A case whose header, metadata and tolerances have been checked.
 #[derive(Debug)]
-pub(crate) struct CaseFile {
+pub struct CaseFile {
     op: String,
     params: String,
     tolerances: BTreeMap<String, Tolerance>,
     tensors: BTreeMap<String, Slot>,
-    data: Cow<'static, [u8]>,
+    bytes: Cow<'static, [u8]>,
+    /// Where in `bytes` the tensors' data begins.
+    data: usize,
 }
 
 impl CaseFile {
     /// Reads a case from disk: header first, data only once the header holds.
     ///
     /// # Errors
-    /// [`CaseError`], also for files over [`MAX_FILE`] bytes and anything that is not a regular file.
-    pub(crate) fn read(path: &Path) -> Result<Self, CaseError> {
+    /// [`CaseError`], also for files over 2 GiB and anything that is not a regular file.
+    pub fn read(path: &Path) -> Result<Self, CaseError> {
         let mut file = File::open(path)?;
         let about = file.metadata()?;
         if !about.is_file() {
@@ -72,17 +71,22 @@ impl CaseFile {
         let case = Self::from_header(header)?;
         let data = read_bytes(&mut file, data_len as usize)?;
         Ok(Self {
-            data: Cow::Owned(data),
+            bytes: data.into(),
             ..case
         })
     }
 
-    /// Reads a case that is already in memory.
-    pub(crate) fn parse(bytes: &'static [u8]) -> Result<Self, CaseError> {
-        let (header, data) = split(bytes)?;
+    /// Reads a case that is already in memory: `&'static [u8]` or `Vec<u8>`, which it keeps.
+    ///
+    /// # Errors
+    /// [`CaseError`].
+    pub fn parse(bytes: impl Into<Cow<'static, [u8]>>) -> Result<Self, CaseError> {
+        let bytes = bytes.into();
+        let (header, data) = split(&bytes)?;
         let case = Self::from_header(Header::parse(header, data.len() as u64)?)?;
         Ok(Self {
-            data: Cow::Borrowed(data),
+            data: bytes.len() - data.len(),
+            bytes,
             ..case
         })
     }
@@ -110,7 +114,8 @@ impl CaseFile {
             params,
             tolerances: tolerance::parse(&tol)?,
             tensors: header.tensors,
-            data: Cow::Borrowed(&[]),
+            bytes: Cow::Borrowed(&[]),
+            data: 0,
         };
         case.check_names()?;
         Ok(case)
@@ -148,7 +153,7 @@ impl CaseFile {
     }
 
     /// Name of the operation.
-    pub(crate) fn op(&self) -> &str {
+    pub fn op(&self) -> &str {
         &self.op
     }
 
@@ -178,7 +183,7 @@ impl CaseFile {
 
     fn view<'a>(&'a self, name: &'a str, slot: &'a Slot) -> TensorView<'a> {
         // The header's check put every slot inside the data.
-        let bytes = &self.data[slot.bytes.clone()];
+        let bytes = &self.bytes[self.data..][slot.bytes.clone()];
         TensorView {
             name,
             dtype: slot.dtype,

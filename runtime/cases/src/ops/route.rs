@@ -56,7 +56,7 @@ struct Kind {
     kind: String,
 }
 
-pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let Kind { kind } = case.params()?;
     if kind != "topk" {
         return Err(OpError::Unsupported {
@@ -87,9 +87,9 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
     let indices = Produced::int(
         "indices",
         &shape,
-        download_ints("indices", routing.indices)?,
+        download_ints("indices", routing.indices).await?,
     );
-    Ok(vec![indices, download("weights", routing.weights)?])
+    Ok(vec![indices, download("weights", routing.weights).await?])
 }
 
 /// A token goes to at least one expert and to none twice.

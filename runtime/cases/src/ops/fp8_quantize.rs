@@ -35,7 +35,7 @@ fn granularity(name: &str) -> Result<Granularity, OpError> {
     }
 }
 
-pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let params: Params = case.params()?;
     let granularity = granularity(&params.granularity)?;
     let quantizer = Quantizer::new(params.format, granularity).with_margin(params.margin);
@@ -45,12 +45,12 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
     inputs.finish()?;
     let [rows, columns] = x.dims("[R,C]")?;
     let packed = Fp8Tensor::quantize(upload(x.floats()?, [rows, columns], device), &quantizer)?;
-    let scales = match packed.to_scales()? {
+    let scales = match packed.to_scales_async().await? {
         HostScales::F32(scales) => scales,
         HostScales::E8M0(bytes) => bytes.into_iter().map(power_of_two).collect(),
     };
     let scale = Produced::float("scale", &granularity.blocks(rows, columns), scales);
-    let dequantized = download("dequantized", packed.dequantize(FloatDType::F32)?)?;
+    let dequantized = download("dequantized", packed.dequantize(FloatDType::F32)?).await?;
     Ok(vec![
         scale,
         Produced {

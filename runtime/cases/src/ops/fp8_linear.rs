@@ -62,7 +62,7 @@ fn granularity(scale: &Input, shape: [usize; 2]) -> Result<Granularity, OpError>
     })
 }
 
-pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let Params {
         format,
         activations,
@@ -92,5 +92,5 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
     let activations = ActivationScaling::new(activations.source(), device).with_format(format);
     let linear = Fp8Linear::new(weight, bias)?.with_activations(activations);
     let x: Tensor<2> = upload(x.floats()?, [m, k], device);
-    Ok(vec![download("y", linear.forward(x)?)?])
+    Ok(vec![download("y", linear.forward(x)?).await?])
 }

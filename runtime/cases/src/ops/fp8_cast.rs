@@ -15,7 +15,7 @@ struct Params {
     saturate: bool,
 }
 
-pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let Params { format, saturate } = case.params()?;
     let overflow = if saturate {
         Overflow::Saturate
@@ -30,10 +30,10 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
     let x_device: Tensor<1> = upload(values, [len], device);
     let words = fp8::encode(x_device, format, overflow)?;
     let decoded = fp8::decode(words.clone(), len, format)?;
-    let codes = unpack(&download_ints("codes", words)?, len);
+    let codes = unpack(&download_ints("codes", words).await?, len);
     let decoded = Produced {
         shape: x.shape().to_vec(),
-        ..download("decoded", decoded)?
+        ..download("decoded", decoded).await?
     };
     Ok(vec![Produced::int("codes", x.shape(), codes), decoded])
 }

@@ -1,14 +1,16 @@
 //! Got against wanted: errors, norms and the verdict on one output.
 
+use burn::tensor::Device;
 use serde::Serialize;
 
 use crate::case_file::{CaseError, CaseFile, TensorView, Tolerance, quoted};
-use crate::ops::{Produced, Values};
+use crate::error::Error;
+use crate::ops::{Produced, Values, run};
 
 /// Pass or fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// Within the tolerance.
     Pass,
     /// Outside it.
@@ -23,40 +25,41 @@ impl Verdict {
 
 /// The comparison of one output. In JSON a figure that is not finite is `null`.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct OutputReport {
+pub struct OutputReport {
     /// Output name.
-    pub(crate) name: String,
+    pub name: String,
     /// max |got − want|; infinite where a NaN or an infinity has no equal on the other side.
-    pub(crate) max_abs: f64,
+    pub max_abs: f64,
     /// ‖got − want‖₂ / ‖want‖₂, over the finite elements.
-    pub(crate) rel_l2: f64,
+    pub rel_l2: f64,
     /// What the file allows.
-    pub(crate) tolerance: Tolerance,
+    pub tolerance: Tolerance,
     /// Elements whose bits differ; only where the tolerance is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mismatches: Option<usize>,
+    pub mismatches: Option<usize>,
     /// Flat index of the first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) first_mismatch: Option<usize>,
+    pub first_mismatch: Option<usize>,
     /// Expected and computed extents; only where they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) shapes: Option<Shapes>,
+    pub shapes: Option<Shapes>,
     /// The verdict.
-    pub(crate) verdict: Verdict,
+    pub verdict: Verdict,
 }
 
 /// Two shapes that should have been one.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Shapes {
+pub struct Shapes {
     /// In the file.
-    pub(crate) expected: Vec<usize>,
+    pub expected: Vec<usize>,
     /// Computed.
-    pub(crate) got: Vec<usize>,
+    pub got: Vec<usize>,
 }
 
 /// Why an output could not be compared.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CompareError {
+#[non_exhaustive]
+pub enum CompareError {
     /// The file expects something the operation does not compute.
     #[error("output {output} is not produced by op {op}")]
     NotProduced {
@@ -80,11 +83,16 @@ pub(crate) enum CompareError {
     Case(#[from] CaseError),
 }
 
-/// Compares every output the file lists. Outputs the file does not list are not compared.
-pub(crate) fn judge(
-    case: &CaseFile,
-    produced: &[Produced],
-) -> Result<Vec<OutputReport>, CompareError> {
+/// Runs the case's operation on `device` and compares every output the file lists; those that it
+/// does not list are not compared.
+///
+/// # Errors
+/// Anything that leaves the case without a verdict; [`Error::is_file`] tells whose fault it is.
+pub async fn judge(case: &CaseFile, device: &Device) -> Result<Vec<OutputReport>, Error> {
+    Ok(compare_all(case, &run(case, device).await?)?)
+}
+
+fn compare_all(case: &CaseFile, produced: &[Produced]) -> Result<Vec<OutputReport>, CompareError> {
     case.outputs()
         .map(|(name, want, tolerance)| {
             let got = produced.iter().find(|p| p.name == name).ok_or_else(|| {

@@ -5,7 +5,8 @@ use safetensors::Dtype;
 
 /// Why a case file was refused. Names that come from the file are quoted, escaped and cut short.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CaseError {
+#[non_exhaustive]
+pub enum CaseError {
     /// The file could not be opened or read.
     #[error("cannot read: {0}")]
     Io(#[from] std::io::Error),

@@ -15,7 +15,7 @@ struct Params {
     top_k: usize,
 }
 
-pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let params: Params = case.params()?;
     let mut inputs = Inputs::new(case);
     let logits = inputs.required("logits")?;
@@ -31,14 +31,14 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
     let logits = upload(logits.floats()?, [tokens, experts], device);
     let routing = route(logits, None, &config)?;
     let losses = routing.losses(1)?;
-    let load = download_ints("utilization", routing.load()?)?;
+    let load = download_ints("utilization", routing.load()?).await?;
     let slots = (tokens * params.top_k) as f64;
     let utilization = load.iter().map(|count| (*count as f64 / slots) as f32);
     Ok(vec![
-        download("switch", losses.switch)?,
-        download("gshard", losses.gshard)?,
-        download("entropy", losses.entropy)?,
-        download("z", losses.z)?,
+        download("switch", losses.switch).await?,
+        download("gshard", losses.gshard).await?,
+        download("entropy", losses.entropy).await?,
+        download("z", losses.z).await?,
         Produced::float("utilization", &[experts], utilization.collect()),
     ])
 }

@@ -11,7 +11,7 @@ use super::layer::{Described, Experts};
 use super::{OpError, Produced, download, upload};
 use crate::case_file::CaseFile;
 
-pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let mut inputs = Inputs::new(case);
     let dy = inputs.required("dy")?;
     let described = Described::read(case, inputs)?;
@@ -28,7 +28,7 @@ pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpE
         .map(|dy| (y * upload(dy, extents, &device)).sum().backward());
     let name = "d_router";
     let leaves = layer.weights().ok_or(OpError::NoGradient { name })?;
-    gradients(&described.experts, &x, &leaves, &Tape(tape))
+    gradients(&described.experts, &x, &leaves, &Tape(tape)).await
 }
 
 /// What a backward pass left; nothing for an empty batch, whose gradients are zeros.
@@ -46,34 +46,37 @@ impl Tape {
         }
     }
 
-    fn read<const D: usize>(
+    async fn read<const D: usize>(
         &self,
         name: &'static str,
         leaf: &Tensor<D>,
     ) -> Result<Produced, OpError> {
-        download(name, self.of(name, leaf)?)
+        download(name, self.of(name, leaf)?).await
     }
 }
 
-fn gradients(
+async fn gradients(
     experts: &Experts<'_>,
     x: &Tensor<2>,
     leaves: &MoeWeights,
     tape: &Tape,
 ) -> Result<Vec<Produced>, OpError> {
     let (w_in, w_out) = (&leaves.w_in, &leaves.w_out);
-    let mut produced = vec![tape.read("d_x", x)?, tape.read("d_router", &leaves.router)?];
+    let mut produced = vec![
+        tape.read("d_x", x).await?,
+        tape.read("d_router", &leaves.router).await?,
+    ];
     match experts {
         Experts::Gated { .. } => {
             let stacked = tape.of("d_w_gate", w_in)?;
             let inter = w_out.dims()[2];
-            produced.push(download("d_w_gate", stacked.clone().narrow(1, 0, inter))?);
-            produced.push(download("d_w_up", stacked.narrow(1, inter, inter))?);
-            produced.push(tape.read("d_w_down", w_out)?);
+            produced.push(download("d_w_gate", stacked.clone().narrow(1, 0, inter)).await?);
+            produced.push(download("d_w_up", stacked.narrow(1, inter, inter)).await?);
+            produced.push(tape.read("d_w_down", w_out).await?);
         }
         Experts::Plain { b_in, b_out, .. } => {
-            produced.push(tape.read("d_w_in", w_in)?);
-            produced.push(tape.read("d_w_out", w_out)?);
+            produced.push(tape.read("d_w_in", w_in).await?);
+            produced.push(tape.read("d_w_out", w_out).await?);
             // A bias the layer has and the file hasn't is not an input.
             let biases = [
                 ("d_b_in", b_in, &leaves.b_in),
@@ -81,7 +84,7 @@ fn gradients(
             ];
             for (name, input, bias) in biases {
                 if let (Some(_), Some(bias)) = (input, bias) {
-                    produced.push(tape.read(name, bias)?);
+                    produced.push(tape.read(name, bias).await?);
                 }
             }
         }

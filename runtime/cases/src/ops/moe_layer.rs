@@ -9,14 +9,14 @@ use super::layer::Described;
 use super::{OpError, Produced, download, download_ints};
 use crate::case_file::CaseFile;
 
-pub(crate) fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let described = Described::read(case, Inputs::new(case))?;
     let output = described.layer(device)?.forward(described.x(device)?)?;
     let shape = output.routing.indices.dims();
-    let indices = download_ints("indices", output.routing.indices)?;
-    let dropped = download_ints("dropped_slots", output.dropped_slots)?;
+    let indices = download_ints("indices", output.routing.indices).await?;
+    let dropped = download_ints("dropped_slots", output.dropped_slots).await?;
     Ok(vec![
-        download("y", output.y)?,
+        download("y", output.y).await?,
         Produced::int("indices", &shape, indices),
         Produced::int("dropped_slots", &[dropped.len()], dropped),
     ])

@@ -5,6 +5,7 @@ use safetensors::tensor::TensorView as Saved;
 use safetensors::{Dtype, serialize};
 
 use super::*;
+use crate::error::Error;
 use crate::verdict::{Verdict, judge};
 
 const EXACT: &str = r#"{"indices":{"exact":true}}"#;
@@ -22,15 +23,22 @@ fn case(op: &str, params: &str, tol: &str, tensors: &[(&str, Dtype, &[usize])]) 
         )
     });
     let bytes = serialize(views, Some(metadata.into())).expect("serializes");
-    CaseFile::parse(bytes.leak()).expect("a sound file")
+    CaseFile::parse(bytes).expect("a sound file")
+}
+
+fn compute(case: &CaseFile) -> Result<Vec<Produced>, OpError> {
+    pollster::block_on(run(case, &Device::flex()))
 }
 
 /// What the operation answers; the device is never opened, because nothing may reach it.
 fn refusal(op: &str, params: &str, tensors: &[(&str, Dtype, &[usize])]) -> String {
     let out = ("out.indices", Dtype::I32, &[1, 1][..]);
     let tensors: Vec<_> = tensors.iter().copied().chain([out]).collect();
-    match run(&case(op, params, EXACT, &tensors), &Device::flex()) {
-        Err(e) => e.to_string(),
+    match compute(&case(op, params, EXACT, &tensors)) {
+        Err(e) => {
+            assert!(e.is_file(), "{e}");
+            e.to_string()
+        }
         Ok(_) => panic!("{op} {params} was accepted"),
     }
 }
@@ -49,6 +57,45 @@ fn other_operations_and_routers_are_named() {
     assert_eq!(
         answer,
         "op `route` of kind `hash` is not supported by this version"
+    );
+}
+
+#[test]
+fn what_the_device_does_is_not_the_files_fault() {
+    let lost = elements::<f32>("y", Err("the device is gone"));
+    let error = lost.expect_err("nothing was read");
+    assert_eq!(
+        error.to_string(),
+        "cannot read y back from the device: the device is gone"
+    );
+    let none = OpError::NoGradient { name: "d_x" };
+    for error in [error, none] {
+        assert!(!error.is_file() && !Error::from(error).is_file());
+    }
+}
+
+#[test]
+fn outputs_nobody_computes_are_the_files_fault() {
+    let tensors = [
+        ("in.logits", Dtype::F32, &[1, 4][..]),
+        ("out.indices", Dtype::F32, &[1, 2]),
+    ];
+    let verdict = |tensors: &[_], tol| {
+        let case = case("route", ROUTE, tol, tensors);
+        pollster::block_on(judge(&case, &Device::flex())).expect_err("no verdict")
+    };
+    let error = verdict(&tensors, EXACT);
+    assert!(error.is_file());
+    assert_eq!(
+        error.to_string(),
+        "output `indices`: expected I64, I32, U8 or BOOL, the file has F32"
+    );
+    let unknown = [tensors[0], ("out.y", Dtype::F32, &[1, 2])];
+    let error = verdict(&unknown, r#"{"y":{"exact":true}}"#);
+    assert!(error.is_file());
+    assert_eq!(
+        error.to_string(),
+        "output `y` is not produced by op `route`"
     );
 }
 
@@ -143,7 +190,6 @@ fn options_of_a_route_are_whole_and_sound() {
 }
 
 #[test]
-#[cfg(feature = "flex")]
 fn a_route_without_options_is_softmax_renormalised() {
     let tensors = [
         ("in.logits", Dtype::F32, &[1, 4][..]),
@@ -151,7 +197,7 @@ fn a_route_without_options_is_softmax_renormalised() {
     ];
     let tol = r#"{"weights":{"rel_l2":0}}"#;
     let case = case("route", r#"{"kind":"topk","top_k":2}"#, tol, &tensors);
-    let produced = run(&case, &Device::flex()).expect("computes");
+    let produced = compute(&case).expect("computes");
     assert_eq!(values(&produced, "weights"), [0.5, 0.5]);
 }
 
@@ -302,7 +348,6 @@ fn a_backward_pass_needs_the_layer_and_its_output_gradient() {
     }
 }
 
-#[cfg(feature = "flex")]
 fn values(produced: &[Produced], name: &str) -> Vec<f32> {
     match produced.iter().find(|p| p.name == name).map(|p| &p.values) {
         Some(Values::Float(values)) => values.clone(),
@@ -311,7 +356,6 @@ fn values(produced: &[Produced], name: &str) -> Vec<f32> {
 }
 
 #[test]
-#[cfg(feature = "flex")]
 fn equal_logits_lose_what_the_formulas_say() {
     let tensors = [
         ("in.logits", Dtype::F32, &[6, 8][..]),
@@ -319,7 +363,7 @@ fn equal_logits_lose_what_the_formulas_say() {
     ];
     let tol = r#"{"z":{"rel_l2":1e-6}}"#;
     let case = case("balance_losses", r#"{"top_k":2}"#, tol, &tensors);
-    let produced = run(&case, &Device::flex()).expect("computes");
+    let produced = compute(&case).expect("computes");
     // Ties go to experts 0 and 1; (ln 8)² = 4.3240771.
     for (name, want) in [
         ("switch", &[1.0][..]),
@@ -335,7 +379,6 @@ fn equal_logits_lose_what_the_formulas_say() {
 }
 
 #[test]
-#[cfg(feature = "flex")]
 fn gradients_have_the_shapes_of_their_inputs_for_any_number_of_tokens() {
     for tokens in [0, 1, 3] {
         let (x, bias) = ([tokens, 3], ("in.b_out", Dtype::F32, &[4, 3][..]));
@@ -350,7 +393,7 @@ fn gradients_have_the_shapes_of_their_inputs_for_any_number_of_tokens() {
             .collect();
         let tol = r#"{"d_x":{"exact":true}}"#;
         let case = case("moe_layer_backward", LAYER, tol, &tensors);
-        let produced = run(&case, &Device::flex()).expect("computes");
+        let produced = compute(&case).expect("computes");
         let shapes: Vec<_> = produced.iter().map(|p| (p.name, &p.shape[..])).collect();
         assert_eq!(
             shapes,
@@ -366,7 +409,6 @@ fn gradients_have_the_shapes_of_their_inputs_for_any_number_of_tokens() {
 }
 
 #[test]
-#[cfg(feature = "flex")]
 fn the_smallest_layer_computes() {
     let out = [
         ("out.y", Dtype::F32, &[1, 1][..]),
@@ -378,8 +420,7 @@ fn the_smallest_layer_computes() {
         .collect();
     let tol = r#"{"y":{"rel_l2":1e-6},"dropped_slots":{"exact":true}}"#;
     let case = case("moe_layer", LAYER, tol, &tensors);
-    let produced = run(&case, &Device::flex()).expect("computes");
-    let reports = judge(&case, &produced).expect("compares");
+    let reports = pollster::block_on(judge(&case, &Device::flex())).expect("has a verdict");
     assert!(
         reports.iter().all(|r| r.verdict == Verdict::Pass),
         "{reports:?}"

@@ -1,0 +1,32 @@
+//! Case files: an operation, its inputs and expected outputs, run on a device and judged.
+//!
+//! A case is a safetensors file that another implementation wrote. Metadata: `op` (name), `params`
+//! (JSON object), `tol` (JSON: output → `{"rel_l2": x}` or `{"exact": true}`). Tensors: `in.<name>`
+//! and `out.<name>`. Results are read back asynchronously, because a browser can't block; elsewhere
+//! any executor that waits will do.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use moebius_cases::{CaseFile, Verdict};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let path = Path::new("../../tests/cases/route_sigmoid.safetensors");
+//! let device = moebius::open(&moebius::Device::Flex)?;
+//! let case = CaseFile::read(path)?;
+//! for output in pollster::block_on(moebius_cases::judge(&case, &device))? {
+//!     assert_eq!(output.verdict, Verdict::Pass, "{}: {}", case.op(), output.name);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod case_file;
+mod error;
+mod ops;
+mod verdict;
+
+pub use case_file::{CaseError, CaseFile, Tolerance};
+pub use error::Error;
+pub use ops::{OpError, Produced, Values, run};
+pub use verdict::{CompareError, OutputReport, Shapes, Verdict, judge};
