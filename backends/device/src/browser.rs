@@ -1,4 +1,6 @@
 //! A device in a browser: opened asynchronously, lost at any moment, with errors reported on the side.
+//!
+//! It compiles everywhere, so that it is checked with the rest; outside of a browser nothing opens.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -20,7 +20,7 @@
 
 #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
 mod adapter;
-#[cfg(all(feature = "wgpu", target_family = "wasm"))]
+#[cfg(feature = "wgpu")]
 pub mod browser;
 mod capability;
 mod choose;

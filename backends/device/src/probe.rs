@@ -156,7 +156,11 @@ impl Capability {
         let architecture = architecture(runtime, &properties.identity.fingerprint);
         let mma = shapes(properties);
         Self {
-            name: properties.identity.name.clone(),
+            name: match properties.identity.name.as_str() {
+                // Browsers often keep it to themselves.
+                "" => "unnamed device".to_owned(),
+                name => name.to_owned(),
+            },
             vendor: vendor(runtime, properties),
             runtime,
             kind: kind(runtime, properties),

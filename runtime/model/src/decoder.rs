@@ -4,11 +4,11 @@ use burn::module::{Module, Param};
 use burn::nn::{RmsNorm, RmsNormConfig};
 use burn::tensor::{Device, Gradients, Int, Tensor};
 use moebius::fp8::training::{Finite, Fp8Product, Fp8Recipe};
-use moebius::moe::{DenseRows, MoeLayer, MoeOutput, MoeWeights};
+use moebius::moe::{DenseRows, MoeLayer, MoeOutput};
 
 use crate::config::{DecoderConfig, VOCABULARY};
 use crate::error::Error;
-use crate::random::Random;
+use crate::random::{Random, bound};
 
 /// A causal transformer over bytes, normalised before each part, with experts where others have one
 /// feed-forward layer.
@@ -115,19 +115,13 @@ impl DecoderConfig {
     }
 
     fn block(&self, random: &mut Random, device: &Device) -> Result<Block, Error> {
-        let (h, f, e) = (self.hidden, self.inter, self.experts);
+        let h = self.hidden;
         let norm = || RmsNormConfig::new(h).init(device);
-        let (narrow, wide) = (bound(h), bound(f));
+        let narrow = bound(h);
         let products = self.precision.recipe();
         let products = products.map(|recipe| Products::init(recipe, device));
         let square = |random: &mut Random| random.parameter([h, h], narrow, device);
-        let weights = MoeWeights {
-            router: random.parameter([e, h], narrow, device).val(),
-            w_in: random.parameter([e, 2 * f, h], narrow, device).val(),
-            b_in: None,
-            w_out: random.parameter([e, h, f], wide, device).val(),
-            b_out: None,
-        };
+        let weights = random.moe_weights(&self.moe(), device);
         Ok(Block {
             attention_norm: norm(),
             attention: Attention {
@@ -142,11 +136,6 @@ impl DecoderConfig {
             moe: self.moe().with_weights(weights)?,
         })
     }
-}
-
-/// PyTorch's bound for the first weights of a layer with this many inputs.
-fn bound(inputs: usize) -> f32 {
-    1.0 / (inputs as f32).sqrt()
 }
 
 impl Decoder {

@@ -22,20 +22,27 @@
 
 mod adam;
 mod checkpoint;
+mod classifier;
 mod clip;
 mod config;
 mod decoder;
 mod error;
+mod parameters;
 mod random;
 mod report;
+mod seeded;
 mod text;
 mod train;
 pub mod weights;
 
 pub use checkpoint::Checkpoint;
+pub use classifier::{
+    Classifier, ClassifierConfig, ClassifierTrainer, Prediction, Progress, Samples,
+};
 pub use config::{DecoderConfig, Precision, TrainConfig, VOCABULARY};
 pub use decoder::{Attention, Block, Decoder, DecoderOutput, Products};
 pub use error::{CheckpointError, Error};
 pub use report::{Fp8Report, LayerLoad, Report};
+pub use seeded::moe_weights;
 pub use text::{Batch, Text};
 pub use train::Trainer;

@@ -48,6 +48,11 @@ impl Random {
     }
 }
 
+/// PyTorch's bound for the first weights of a layer with this many inputs.
+pub(crate) fn bound(inputs: usize) -> f32 {
+    1.0 / (inputs as f32).sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use super::Random;

@@ -1,6 +1,6 @@
 //! The training loop, one step at a time.
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
 use burn::store::RecordError;
 use burn::tensor::activation::log_softmax;
@@ -13,6 +13,7 @@ use crate::clip::clip;
 use crate::config::TrainConfig;
 use crate::decoder::{Decoder, DecoderOutput};
 use crate::error::{CheckpointError, Error};
+use crate::parameters::parameters;
 use crate::random::Random;
 use crate::report::{Fp8Report, Report, Window};
 use crate::text::Text;
@@ -123,9 +124,7 @@ impl Trainer {
 
     /// Numbers that are trained.
     pub fn parameters(&self) -> usize {
-        let mut count = Count(0);
-        self.decoder.visit(&mut count);
-        count.0
+        parameters(&self.decoder)
     }
 
     /// Steps done.
@@ -242,17 +241,5 @@ impl Trainer {
             self.optimizer.to_record(),
         );
         Ok(Checkpoint::new(self.config, &self.text, progress, records)?)
-    }
-}
-
-/// Counts what an optimizer trains.
-struct Count(usize);
-
-impl ModuleVisitor for Count {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let param = param.val();
-        if param.is_require_grad() {
-            self.0 += param.shape().num_elements();
-        }
     }
 }

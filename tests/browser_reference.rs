@@ -1,0 +1,113 @@
+//! What the browser's tests compare with: a layer and a training computed natively.
+//!
+//! `web-demo/test/native.json` is written by this test (`MOEBIUS_BLESS=1`), on `flex`; all devices of this
+//! run, and in the browser's tests a real WebGPU device, must agree with it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use moebius::moe::{Activation, Capacity, MoeConfig};
+use moebius_model::{ClassifierConfig, ClassifierTrainer, Samples, moe_weights};
+use moebius_tests::target::Target;
+use serde_json::{Value, json};
+
+const TOKENS: usize = 24;
+const HIDDEN: usize = 32;
+const STEPS: usize = 12;
+
+/// Relative L2 error between devices: sums of at most 64 products in another order.
+const LAYER: f64 = 1e-5;
+
+/// Relative difference of a loss: twelve steps carry differences of sums on, see `tests/training.rs`.
+const LOSS: f64 = 1e-3;
+
+/// In ±1, from whole numbers, so that every language draws the same bits.
+fn value(i: usize) -> f32 {
+    ((i * 7919) % 1000) as f32 / 500.0 - 1.0
+}
+
+fn layer(device: &Device) -> Vec<f32> {
+    let config = MoeConfig::new(HIDDEN, 64, 8)
+        .with_top_k(2)
+        .with_activation(Activation::Gelu)
+        .with_gated(true)
+        .with_bias(true)
+        .with_capacity(Some(Capacity {
+            factor: 1.25,
+            min: 4,
+        }));
+    let layer = config.with_weights(moe_weights(&config, 7, device));
+    let x: Vec<f32> = (0..TOKENS * HIDDEN).map(value).collect();
+    let x = Tensor::<2>::from_data(TensorData::new(x, [TOKENS, HIDDEN]), device);
+    let y = layer.unwrap().forward(x).unwrap().y;
+    y.into_data().iter().collect()
+}
+
+fn losses(device: &Device) -> Vec<f32> {
+    let samples = Samples {
+        points: (0..128).map(value).collect(),
+        classes: (0..64).map(|i| u32::from(value(2 * i) > 0.0)).collect(),
+    };
+    let config = ClassifierConfig {
+        seed: 3,
+        ..ClassifierConfig::default()
+    };
+    let mut trainer = ClassifierTrainer::new(config, samples, device).unwrap();
+    (0..STEPS)
+        .map(|_| trainer.step().unwrap().loss.into_scalar())
+        .collect()
+}
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../web-demo/test/native.json")
+}
+
+fn reference() -> Value {
+    let device = Device::flex();
+    json!({
+        "tokens": TOKENS,
+        "layer": {
+            "hidden": HIDDEN, "inter": 64, "experts": 8, "topK": 2, "activation": "gelu", "gated": true,
+            "bias": true, "capacityFactor": 1.25, "minCapacity": 4, "seed": 7
+        },
+        "y": layer(&device),
+        "training": { "classes": 2, "seed": 3 },
+        "losses": losses(&device),
+    })
+}
+
+fn floats(value: &Value) -> Vec<f64> {
+    let values = value.as_array().unwrap().iter();
+    values.map(|value| value.as_f64().unwrap()).collect()
+}
+
+fn relative_error(got: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(got.len(), expected.len());
+    let pairs = got.iter().zip(expected);
+    let squares = pairs.map(|(got, e)| ((f64::from(*got) - e).powi(2), e * e));
+    let (error, norm) = squares.fold((0.0, 0.0), |sum, (e, n)| (sum.0 + e, sum.1 + n));
+    (error / norm).sqrt()
+}
+
+#[test]
+fn every_device_agrees_with_what_the_browser_is_compared_with() {
+    if std::env::var_os("MOEBIUS_BLESS").is_some() {
+        std::fs::write(path(), format!("{:#}\n", reference())).unwrap();
+    }
+    let committed: Value = serde_json::from_slice(&std::fs::read(path()).unwrap()).unwrap();
+    for target in Target::all() {
+        let device = target.burn();
+        let error = relative_error(&layer(&device), &floats(&committed["y"]));
+        assert!(error <= LAYER, "layer on {}: {error:e}", target.name);
+        for (got, expected) in losses(&device).iter().zip(floats(&committed["losses"])) {
+            let error = (f64::from(*got) - expected).abs() / expected;
+            assert!(
+                error <= LOSS,
+                "loss on {}: {got} for {expected}",
+                target.name
+            );
+        }
+    }
+}

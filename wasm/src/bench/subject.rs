@@ -1,0 +1,277 @@
+//! What is measured: a product, a linear layer or a layer of experts, with weights in f32 or FP8.
+
+use std::rc::Rc;
+
+use burn::tensor::{FloatDType, Tensor, Transaction};
+use moebius::fp8::{Fp8Linear, Fp8Tensor};
+use moebius::moe::{Experts, MoeConfig};
+use moebius_shaders::grouped_gemm::Variant;
+use wasm_bindgen::JsValue;
+
+use super::oracle;
+use crate::failure::{Code, Failure};
+use crate::linear::{Product, exactly};
+use crate::moe::Layer;
+use crate::moe_options::{MoeOptions, Precision, fp8};
+use crate::options::Options;
+use crate::work::Gpu;
+
+/// Rows of a result that are compared with the host's.
+const CHECKED: usize = 4;
+
+#[derive(Clone, Copy)]
+enum What {
+    Matmul,
+    Linear,
+    Moe,
+}
+
+/// Something to run again and again, with its input on the device.
+pub(super) struct Subject {
+    what: What,
+    precision: Precision,
+    flops: f64,
+    kernel: &'static str,
+    /// The input, also on the host.
+    x: (Tensor<2>, Vec<f32>),
+    body: Body,
+}
+
+enum Body {
+    Product(Product),
+    Linear(Fp8Linear),
+    Moe(Layer),
+}
+
+impl Subject {
+    /// Reads the options, and puts weights and input on the device; the second is the live bytes
+    /// that the weights took.
+    pub(super) async fn prepare(
+        gpu: &Rc<Gpu>,
+        mut options: Options,
+    ) -> Result<(Self, f64), Failure> {
+        let whats = [
+            ("matmul", What::Matmul),
+            ("linear", What::Linear),
+            ("moe", What::Moe),
+        ];
+        let what = options.choice("what", &whats)?;
+        let precision = options.choice("precision", &[("f32", Precision::F32), ("fp8", fp8())])?;
+        match what {
+            What::Moe => Self::moe(gpu, precision, options).await,
+            _ => Self::dense(gpu, (what, precision), options).await,
+        }
+    }
+
+    async fn dense(
+        gpu: &Rc<Gpu>,
+        (what, precision): (What, Precision),
+        mut options: Options,
+    ) -> Result<(Self, f64), Failure> {
+        let [m, n, k] = [
+            options.count("m", 1)?.unwrap_or(512),
+            options.count("n", 1)?.unwrap_or(512),
+            options.count("k", 1)?.unwrap_or(512),
+        ];
+        options.finish()?;
+        let values = noise(m, k, 1)?;
+        let x = exactly("x", values.clone(), [m, k], gpu)?;
+        let before = live(gpu).await?;
+        let weight = exactly("weight", noise(n, k, 2)?, [n, k], gpu)?;
+        let body = match precision {
+            Precision::F32 => Body::Product(Product::new(gpu.clone(), x.clone(), weight)?),
+            Precision::Fp8(quantizer) => {
+                let weight = Fp8Tensor::quantize(weight, &quantizer)?;
+                Body::Linear(Fp8Linear::new(weight, None)?)
+            }
+        };
+        let subject = Self {
+            what,
+            precision,
+            flops: 2.0 * m as f64 * n as f64 * k as f64,
+            kernel: kernel(gpu, m, 1),
+            x: (x, values),
+            body,
+        };
+        // The layer's own form of the weights is made at its first use.
+        subject.launch()?;
+        Ok((subject, live(gpu).await? - before))
+    }
+
+    async fn moe(
+        gpu: &Rc<Gpu>,
+        precision: Precision,
+        mut options: Options,
+    ) -> Result<(Self, f64), Failure> {
+        let [tokens, hidden, inter, experts, top_k] = [
+            options.count("tokens", 1)?.unwrap_or(512),
+            options.count("hidden", 1)?.unwrap_or(256),
+            options.count("inter", 1)?.unwrap_or(512),
+            options.count("experts", 1)?.unwrap_or(8),
+            options.count("topK", 1)?.unwrap_or(2),
+        ];
+        options.finish()?;
+        let options = MoeOptions {
+            config: MoeConfig::new(hidden, inter, experts).with_top_k(top_k),
+            precision,
+            seed: 0,
+        };
+        let values = noise(tokens, hidden, 1)?;
+        let x = exactly("x", values.clone(), [tokens, hidden], gpu)?;
+        let before = live(gpu).await?;
+        let layer = Layer::of(gpu.clone(), options, JsValue::UNDEFINED)?;
+        let subject = Self {
+            what: What::Moe,
+            precision,
+            flops: 4.0 * (tokens * top_k) as f64 * (hidden * inter) as f64,
+            kernel: kernel(gpu, tokens * top_k, experts),
+            x: (x, values),
+            body: Body::Moe(layer),
+        };
+        subject.launch()?;
+        Ok((subject, live(gpu).await? - before))
+    }
+
+    pub(super) fn what(&self) -> &'static str {
+        match self.what {
+            What::Matmul => "matmul",
+            What::Linear => "linear",
+            What::Moe => "moe",
+        }
+    }
+
+    pub(super) fn precision(&self) -> &'static str {
+        match self.precision {
+            Precision::F32 => "f32",
+            Precision::Fp8(_) => "fp8",
+        }
+    }
+
+    pub(super) fn kernel(&self) -> &'static str {
+        self.kernel
+    }
+
+    /// Of a run's products.
+    pub(super) fn flops(&self) -> f64 {
+        self.flops
+    }
+
+    /// One run, not waited for.
+    pub(super) fn launch(&self) -> Result<Tensor<2>, Failure> {
+        let x = self.x.0.clone();
+        match &self.body {
+            Body::Product(product) => product.launch(),
+            Body::Linear(linear) => Ok(linear.forward(x)?),
+            Body::Moe(layer) => Ok(layer.moe.forward(x)?.y),
+        }
+    }
+
+    /// The relative error of some rows of the result against sums in f64 of the weights as they are
+    /// kept: rounding them to FP8 is no error of a kernel.
+    pub(super) async fn check(&self, gpu: &Gpu) -> Result<f64, Failure> {
+        let y = self.launch()?;
+        let weights = self.weights()?;
+        let count = weights.len();
+        let tensors = Transaction::default().register(y);
+        let tensors = weights.into_iter().fold(tensors, Transaction::register);
+        let data = gpu.read(tensors).await?;
+        let values = |at: usize| data[at].iter().collect::<Vec<f32>>();
+        let weights = (1..=count).map(values).collect();
+        Ok(self.compare(&values(0), weights))
+    }
+
+    /// The weights as f32s, flat.
+    fn weights(&self) -> Result<Vec<Tensor<1>>, Failure> {
+        let decoded = |tensor: &Fp8Tensor| -> Result<Tensor<1>, Failure> {
+            Ok(tensor.dequantize(FloatDType::F32)?.flatten(0, 2))
+        };
+        Ok(match &self.body {
+            Body::Product(product) => vec![product.weight().flatten(0, 1)],
+            Body::Linear(linear) => vec![decoded(&linear.weight.to_tensor()?)?],
+            Body::Moe(layer) => {
+                let unknown = || Failure::new(Code::Unsupported, "no oracle for this layer");
+                let [w_in, w_out] = match &layer.moe.experts {
+                    Experts::FeedForward(experts) => {
+                        [&experts.w_in, &experts.w_out].map(|w| w.val().flatten(0, 2))
+                    }
+                    Experts::Fp8(experts) => [
+                        decoded(&experts.w_in.to_tensor()?)?,
+                        decoded(&experts.w_out.to_tensor()?)?,
+                    ],
+                    _ => return Err(unknown()),
+                };
+                let router = layer.moe.router.matrix().ok_or_else(unknown)?;
+                vec![router.flatten(0, 1), w_in, w_out]
+            }
+        })
+    }
+
+    fn compare(&self, y: &[f32], mut weights: Vec<Vec<f32>>) -> f64 {
+        let [rows, columns] = self.x.0.dims();
+        let width = y.len() / rows;
+        let picked = (0..rows).step_by((rows / CHECKED).max(1)).take(CHECKED);
+        let x = |row: usize| &self.x.1[row * columns..(row + 1) * columns];
+        let got = |row: usize| y[row * width..(row + 1) * width].iter().copied();
+        let pairs: Vec<(f32, f64)> = match &self.body {
+            Body::Moe(layer) => {
+                let (w_out, w_in) = (weights.pop(), weights.pop());
+                let config = layer.moe.config();
+                let experts = oracle::Experts {
+                    hidden: config.hidden,
+                    inter: config.inter,
+                    top_k: config.top_k(),
+                    router: weights.pop().unwrap_or_default(),
+                    w_in: w_in.unwrap_or_default(),
+                    w_out: w_out.unwrap_or_default(),
+                };
+                picked
+                    .flat_map(|row| got(row).zip(experts.token(x(row))))
+                    .collect()
+            }
+            _ => {
+                let weight = &weights[0];
+                let expected = |row: usize| {
+                    let x = oracle::wide(x(row));
+                    weight.chunks(columns).map(move |w| oracle::dot(&x, w))
+                };
+                picked.flat_map(|row| got(row).zip(expected(row))).collect()
+            }
+        };
+        oracle::relative_error(pairs)
+    }
+}
+
+/// Live bytes on the device, after all work.
+async fn live(gpu: &Gpu) -> Result<f64, Failure> {
+    gpu.finish().await?;
+    let client = gpu.browser.opened().client();
+    Ok(client.map_or(0.0, |client| {
+        moebius_device::memory_in_use(&client).in_use as f64
+    }))
+}
+
+fn kernel(gpu: &Gpu, rows: usize, experts: usize) -> &'static str {
+    Variant::portable(rows, experts, &gpu.browser.opened().capability).name()
+}
+
+/// Numbers in ±1 that anybody can draw again.
+fn noise(rows: usize, columns: usize, seed: u32) -> Result<Vec<f32>, Failure> {
+    /// 1 GiB of f32s.
+    const MOST: usize = 1 << 28;
+    let count = rows.checked_mul(columns).filter(|count| *count <= MOST);
+    let count = count.ok_or_else(|| {
+        Failure::expected(
+            "matrix",
+            format!("at most {MOST} numbers"),
+            format!("{rows} × {columns}"),
+        )
+    })?;
+    // A linear congruential generator (Numerical Recipes); its high bits are good enough here.
+    let mut state = seed;
+    Ok((0..count)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1u32 << 23) as f32 - 1.0
+        })
+        .collect())
+}

@@ -1,0 +1,225 @@
+//! A linear layer with FP8 weights, and a plain product of two matrices.
+
+use std::rc::Rc;
+
+use burn::tensor::{Tensor, TensorData, Transaction};
+use js_sys::Promise;
+use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Quantizer};
+use moebius::moe::DenseRows;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::device::Device;
+use crate::failure::Failure;
+use crate::moe::numbers;
+use crate::options::{Options, floats};
+use crate::work::{Gpu, Held, Signal, promise};
+
+/// y = x · Wᵀ + b with W kept as FP8 codes and scales: a quarter of the memory of f32.
+#[wasm_bindgen]
+pub struct Fp8Linear(Held<Linear>);
+
+struct Linear {
+    gpu: Rc<Gpu>,
+    linear: moebius::fp8::Fp8Linear,
+    inputs: usize,
+}
+
+#[wasm_bindgen]
+impl Fp8Linear {
+    /// Quantises weight [outputs, inputs]; bias [outputs] stays f32.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        device: &Device,
+        #[wasm_bindgen(unchecked_param_type = "Fp8LinearOptions")] options: JsValue,
+        #[wasm_bindgen(unchecked_param_type = "Float32Array")] weight: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "Float32Array")] bias: JsValue,
+    ) -> Result<Self, JsValue> {
+        let given = (!bias.is_undefined() && !bias.is_null()).then_some(bias);
+        let bias = given.map(|bias| floats("bias", &bias)).transpose()?;
+        let weight = floats("weight", &weight)?;
+        let linear = Linear::new(device.gpu()?, options, weight, bias)?;
+        Ok(Self(Held::new("linear layer", linear)))
+    }
+
+    /// y [rows, outputs] of x [rows, inputs].
+    #[wasm_bindgen(unchecked_return_type = "Promise<Float32Array>")]
+    pub fn forward(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "Float32Array")] x: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "RunOptions")] options: JsValue,
+    ) -> Promise {
+        let linear = self.0.get();
+        promise(async move {
+            let (linear, signal) = (linear?, Signal::only(options)?);
+            signal.check()?;
+            let Linear {
+                gpu,
+                linear,
+                inputs,
+            } = &*linear;
+            gpu.check()?;
+            let x = matrix("x", floats("x", &x)?, *inputs, gpu)?;
+            let y = linear.forward(x)?;
+            let y = gpu.read(Transaction::default().register(y)).await?;
+            signal.check()?;
+            Ok(numbers(&y, 0))
+        })
+    }
+
+    /// Bytes of codes, scales and bias.
+    #[wasm_bindgen(getter)]
+    pub fn bytes(&self) -> Result<f64, JsValue> {
+        Ok(self.0.get()?.linear.bytes() as f64)
+    }
+
+    /// Gives the weights' memory back; calls fail with the code 'disposed' from then on.
+    pub fn dispose(&self) {
+        self.0.dispose();
+    }
+}
+
+impl Linear {
+    fn new(
+        gpu: Rc<Gpu>,
+        options: JsValue,
+        weight: Vec<f32>,
+        bias: Option<Vec<f32>>,
+    ) -> Result<Self, Failure> {
+        let mut options = Options::new("linear options", options)?;
+        let (inputs, outputs) = (options.size("inputs")?, options.size("outputs")?);
+        let quantizer = quantizer(&mut options)?;
+        options.finish()?;
+        let weight = exactly("weight", weight, [outputs, inputs], &gpu)?;
+        let bias = bias.map(|bias| match bias.len() == outputs {
+            true => Ok(Tensor::from_data(
+                TensorData::new(bias, [outputs]),
+                &gpu.burn,
+            )),
+            false => Err(Failure::expected(
+                "bias",
+                format!("{outputs} numbers"),
+                bias.len(),
+            )),
+        });
+        let weight = Fp8Tensor::quantize(weight, &quantizer)?;
+        let linear = moebius::fp8::Fp8Linear::new(weight, bias.transpose()?)?;
+        Ok(Self {
+            gpu,
+            linear,
+            inputs,
+        })
+    }
+}
+
+fn quantizer(options: &mut Options) -> Result<Quantizer, Failure> {
+    let formats = [("e4m3", Fp8Format::E4M3), ("e5m2", Fp8Format::E5M2)];
+    let block = Granularity::Block {
+        rows: 128,
+        columns: 128,
+    };
+    let granularities = [
+        ("row", Granularity::Row),
+        ("tensor", Granularity::Tensor),
+        ("block128", block),
+        ("mx", Granularity::Mx),
+    ];
+    let format = options.choice("format", &formats)?;
+    let granularity = options.choice("granularity", &granularities)?;
+    Ok(Quantizer::new(format, granularity))
+}
+
+/// a · b in f32 by the kernels of the layers, both kept on the device.
+#[wasm_bindgen]
+pub struct Matmul(Held<Product>);
+
+/// The factors of a product.
+pub(crate) struct Product {
+    pub(crate) gpu: Rc<Gpu>,
+    a: Tensor<2>,
+    /// bᵀ, as layers keep their weights.
+    w: Tensor<2>,
+    rows: DenseRows,
+}
+
+#[wasm_bindgen]
+impl Matmul {
+    /// Of a [m, k] and b [k, n].
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        device: &Device,
+        #[wasm_bindgen(unchecked_param_type = "MatmulOptions")] options: JsValue,
+        #[wasm_bindgen(unchecked_param_type = "Float32Array")] a: JsValue,
+        #[wasm_bindgen(unchecked_param_type = "Float32Array")] b: JsValue,
+    ) -> Result<Self, JsValue> {
+        let mut options = Options::new("matmul options", options)?;
+        let [m, n, k] = [options.size("m")?, options.size("n")?, options.size("k")?];
+        options.finish()?;
+        let gpu = device.gpu()?;
+        let b = exactly("b", floats("b", &b)?, [k, n], &gpu)?;
+        let a = exactly("a", floats("a", &a)?, [m, k], &gpu)?;
+        let product = Product::new(gpu, a, b.transpose())?;
+        Ok(Self(Held::new("product", product)))
+    }
+
+    /// a · b [m, n].
+    #[wasm_bindgen(unchecked_return_type = "Promise<Float32Array>")]
+    pub fn run(&self) -> Promise {
+        let product = self.0.get();
+        promise(async move {
+            let product = product?;
+            let y = product.launch()?;
+            let y = product.gpu.read(Transaction::default().register(y));
+            Ok(numbers(&y.await?, 0))
+        })
+    }
+
+    /// Gives the factors' memory back; calls fail with the code 'disposed' from then on.
+    pub fn dispose(&self) {
+        self.0.dispose();
+    }
+}
+
+impl Product {
+    /// Of a \[m,k\] and w \[n,k\].
+    pub(crate) fn new(gpu: Rc<Gpu>, a: Tensor<2>, w: Tensor<2>) -> Result<Self, Failure> {
+        let rows = DenseRows::new(&a)?;
+        Ok(Self { gpu, a, w, rows })
+    }
+
+    /// w \[n,k\].
+    pub(crate) fn weight(&self) -> Tensor<2> {
+        self.w.clone()
+    }
+
+    /// a · wᵀ, not waited for.
+    pub(crate) fn launch(&self) -> Result<Tensor<2>, Failure> {
+        self.gpu.check()?;
+        Ok(self.rows.linear(self.a.clone(), self.w.clone())?)
+    }
+}
+
+/// Rows of `columns` numbers.
+fn matrix(what: &str, values: Vec<f32>, columns: usize, gpu: &Gpu) -> Result<Tensor<2>, Failure> {
+    if values.is_empty() || !values.len().is_multiple_of(columns) {
+        let expected = format!("a multiple of {columns} numbers");
+        return Err(Failure::expected(what, expected, values.len()));
+    }
+    let shape = [values.len() / columns, columns];
+    Ok(Tensor::from_data(TensorData::new(values, shape), &gpu.burn))
+}
+
+/// A matrix of a given shape.
+pub(crate) fn exactly(
+    what: &str,
+    values: Vec<f32>,
+    shape: [usize; 2],
+    gpu: &Gpu,
+) -> Result<Tensor<2>, Failure> {
+    let [rows, columns] = shape;
+    if Some(values.len()) != rows.checked_mul(columns) {
+        let expected = format!("{rows} × {columns} numbers");
+        return Err(Failure::expected(what, expected, values.len()));
+    }
+    Ok(Tensor::from_data(TensorData::new(values, shape), &gpu.burn))
+}

@@ -1,0 +1,244 @@
+//! A mixture-of-experts layer: tokens in, tokens out, and who computed them.
+
+use std::rc::Rc;
+
+use burn::tensor::{Tensor, TensorData, Transaction};
+use js_sys::{Float32Array, Int32Array, Promise, Uint32Array};
+use moebius::moe::experts::{FeedForwardExperts, Fp8Experts};
+use moebius::moe::{Experts, MoeConfig, MoeOutput, MoeWeights};
+use moebius_model::moe_weights;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::device::Device;
+use crate::failure::{Code, Failure};
+use crate::moe_options::{MoeOptions, Precision, weights};
+use crate::options::floats;
+use crate::record::Record;
+use crate::work::{Gpu, Held, Signal, promise};
+
+/// One mixture-of-experts layer on a device.
+#[wasm_bindgen]
+pub struct MoeLayer(Held<Layer>);
+
+/// A layer with the device it lives on.
+pub(crate) struct Layer {
+    pub(crate) gpu: Rc<Gpu>,
+    pub(crate) moe: moebius::moe::MoeLayer,
+    /// Of its weights.
+    pub(crate) bytes: usize,
+}
+
+#[wasm_bindgen]
+impl MoeLayer {
+    /// A layer with these weights, or with weights drawn from `options.seed`.
+    ///
+    /// Throws with the code 'shape' for numbers that don't fit, 'out-of-memory' for weights larger
+    /// than one buffer of the device.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        device: &Device,
+        #[wasm_bindgen(unchecked_param_type = "MoeOptions")] options: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "MoeWeights")] own_weights: JsValue,
+    ) -> Result<Self, JsValue> {
+        let options = MoeOptions::read(options)?;
+        let layer = Layer::of(device.gpu()?, options, own_weights)?;
+        Ok(Self(Held::new("layer", layer)))
+    }
+
+    /// Sends x [tokens, hidden] through the layer, and tells where every token went.
+    #[wasm_bindgen(unchecked_return_type = "Promise<MoeOutput>")]
+    pub fn forward(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "Float32Array")] x: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "RunOptions")] options: JsValue,
+    ) -> Promise {
+        let layer = self.0.get();
+        promise(async move {
+            let (layer, signal) = (layer?, Signal::only(options)?);
+            signal.check()?;
+            let output = layer.forward(floats("x", &x)?)?;
+            let read = layer.read(output).await?;
+            signal.check()?;
+            Ok(read)
+        })
+    }
+
+    /// As `forward`, for y alone: less to read back.
+    #[wasm_bindgen(
+        js_name = forwardOutput,
+        unchecked_return_type = "Promise<Float32Array>"
+    )]
+    pub fn forward_output(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "Float32Array")] x: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "RunOptions")] options: JsValue,
+    ) -> Promise {
+        let layer = self.0.get();
+        promise(async move {
+            let (layer, signal) = (layer?, Signal::only(options)?);
+            signal.check()?;
+            let output = layer.forward(floats("x", &x)?)?;
+            let read = layer.gpu.read(Transaction::default().register(output.y));
+            let y = numbers(&read.await?, 0);
+            signal.check()?;
+            Ok(y)
+        })
+    }
+
+    /// Bytes of its weights on the device.
+    #[wasm_bindgen(getter)]
+    pub fn bytes(&self) -> Result<f64, JsValue> {
+        Ok(self.0.get()?.bytes as f64)
+    }
+
+    /// Gives the weights' memory back; calls fail with the code 'disposed' from then on.
+    pub fn dispose(&self) {
+        self.0.dispose();
+    }
+}
+
+impl Layer {
+    /// With `own_weights`, `MoeWeights` of `types.d.ts`, or drawn ones.
+    pub(crate) fn of(
+        gpu: Rc<Gpu>,
+        options: MoeOptions,
+        own_weights: JsValue,
+    ) -> Result<Self, Failure> {
+        // Checks the numbers; its weights are drawn at their first use, which never comes.
+        let mut moe = options.config.init(&gpu.burn)?;
+        check_size(&options.config, &gpu)?;
+        let drawn = own_weights.is_undefined() || own_weights.is_null();
+        let weights = if drawn {
+            moe_weights(&options.config, options.seed, &gpu.burn)
+        } else {
+            weights(own_weights, &options.config, &gpu.burn)?
+        };
+        if moe.router.matrix().is_some() {
+            moe = options.config.with_weights(weights.clone())?;
+        }
+        let bytes;
+        (moe.experts, bytes) = experts(weights, &options)?;
+        Ok(Self { gpu, moe, bytes })
+    }
+
+    /// y and the routing of x \[tokens, hidden\], on the device.
+    pub(crate) fn forward(&self, x: Vec<f32>) -> Result<MoeOutput<2>, Failure> {
+        let hidden = self.moe.config().hidden;
+        if x.is_empty() || !x.len().is_multiple_of(hidden) {
+            let expected = format!("a multiple of {hidden} numbers (hidden)");
+            return Err(Failure::expected("x", expected, x.len()));
+        }
+        self.gpu.check()?;
+        let tokens = x.len() / hidden;
+        let x = Tensor::from_data(TensorData::new(x, [tokens, hidden]), &self.gpu.burn);
+        Ok(self.moe.forward(x)?)
+    }
+
+    async fn read(&self, output: MoeOutput<2>) -> Result<Record, Failure> {
+        let [tokens, top_k] = output.routing.indices.dims();
+        let losses = output.losses()?;
+        let tensors = Transaction::default()
+            .register(output.y)
+            .register(output.routing.indices.clone())
+            .register(output.routing.weights.clone())
+            .register(output.routing.load()?)
+            .register(output.dropped_slots)
+            .register(losses.switch)
+            .register(losses.gshard)
+            .register(losses.entropy)
+            .register(losses.z);
+        let data = self.gpu.read(tensors).await?;
+        let config = self.moe.config();
+        let one = |at: usize| data[at].iter::<f64>().next().unwrap_or(f64::NAN);
+        let experts = data[1].iter::<i32>();
+        let experts = experts.map(|e| if e == config.experts as i32 { -1 } else { e });
+        let load: Vec<u32> = data[3].iter().collect();
+        let capacity = config
+            .capacity
+            .map(|limit| limit.slots_per_expert(tokens * top_k, config.experts));
+        Ok(Record::new()
+            .with("y", numbers(&data, 0))
+            .with(
+                "experts",
+                Int32Array::from(experts.collect::<Vec<_>>().as_slice()),
+            )
+            .with("weights", numbers(&data, 2))
+            .with("topK", top_k as u32)
+            .with("load", Uint32Array::from(load.as_slice()))
+            .with("capacity", capacity.map(|slots| slots as f64))
+            .with("dropped", one(4))
+            .with(
+                "losses",
+                Record::new()
+                    .with("switch", one(5))
+                    .with("gshard", one(6))
+                    .with("entropy", one(7))
+                    .with("z", one(8)),
+            ))
+    }
+}
+
+/// The f32s of one tensor of a read.
+pub(crate) fn numbers(data: &[TensorData], at: usize) -> Float32Array {
+    let values: Vec<f32> = data[at].iter().collect();
+    Float32Array::from(values.as_slice())
+}
+
+/// Refuses weights before memory is asked for: each of the two stacks is one buffer.
+fn check_size(config: &MoeConfig, gpu: &Gpu) -> Result<(), Failure> {
+    let columns = if config.gated { 2 } else { 1 };
+    let numbers = [config.experts, columns, config.inter, config.hidden];
+    let bytes = numbers
+        .iter()
+        .try_fold(4_usize, |all, n| all.checked_mul(*n));
+    let most = gpu.browser.opened().capability.limits.max_binding_bytes;
+    match bytes {
+        Some(bytes) if bytes as u64 <= most => Ok(()),
+        _ => {
+            let [experts, columns, inter, hidden] = numbers;
+            let message = format!(
+                "expert weights: expected at most {most} bytes, got \
+                 {experts} × {columns} × {inter} × {hidden} f32s"
+            );
+            Err(Failure::new(Code::OutOfMemory, message))
+        }
+    }
+}
+
+/// The experts of a layer, and the bytes of their weights.
+fn experts(weights: MoeWeights, options: &MoeOptions) -> Result<(Experts, usize), Failure> {
+    use burn::module::Param;
+    let MoeWeights {
+        w_in,
+        b_in,
+        w_out,
+        b_out,
+        ..
+    } = weights;
+    match options.precision {
+        Precision::F32 => {
+            let biases =
+                [&b_in, &b_out].map(|b| b.as_ref().map_or(0, |b| b.shape().num_elements()));
+            let numbers = w_in.shape().num_elements() + w_out.shape().num_elements();
+            let bytes = 4 * (numbers + biases[0] + biases[1]);
+            let experts = FeedForwardExperts {
+                w_in: Param::from_tensor(w_in),
+                b_in: b_in.map(Param::from_tensor),
+                w_out: Param::from_tensor(w_out),
+                b_out: b_out.map(Param::from_tensor),
+            };
+            Ok((Experts::FeedForward(experts), bytes))
+        }
+        Precision::Fp8(quantizer) => {
+            let small = [
+                moebius::fp8::Fp8Tensor::quantize(w_in.clone(), &quantizer)?,
+                moebius::fp8::Fp8Tensor::quantize(w_out, &quantizer)?,
+            ];
+            let experts =
+                Fp8Experts::new(small, [b_in, b_out], options.config.gated, w_in.dtype())?;
+            let bytes = experts.bytes();
+            Ok((Experts::Fp8(experts), bytes))
+        }
+    }
+}

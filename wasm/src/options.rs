@@ -1,0 +1,190 @@
+//! Plain JavaScript objects as arguments: every property is checked, and one that nobody reads is refused.
+
+use js_sys::{Array, Float32Array, Function, Object, Reflect, Uint8Array, Uint32Array};
+use wasm_bindgen::{JsCast, JsValue};
+
+use crate::failure::Failure;
+
+/// The properties of an object that haven't been read yet.
+pub(crate) struct Options {
+    /// What the object is called in errors.
+    what: &'static str,
+    object: Object,
+    read: Vec<&'static str>,
+}
+
+impl Options {
+    /// Of an object, or of nothing.
+    pub(crate) fn new(what: &'static str, value: JsValue) -> Result<Self, Failure> {
+        let object = if value.is_undefined() || value.is_null() {
+            Object::new()
+        } else if value.is_object() {
+            value.unchecked_into()
+        } else {
+            return Err(Failure::expected(what, "an object", shown(&value)));
+        };
+        Ok(Self {
+            what,
+            object,
+            read: Vec::new(),
+        })
+    }
+
+    /// Any value; `None` where it isn't there.
+    pub(crate) fn value(&mut self, key: &'static str) -> Option<JsValue> {
+        self.read.push(key);
+        let value = Reflect::get(&self.object, &key.into()).ok()?;
+        (!value.is_undefined() && !value.is_null()).then_some(value)
+    }
+
+    /// A whole number of at least `least`.
+    pub(crate) fn count(
+        &mut self,
+        key: &'static str,
+        least: u32,
+    ) -> Result<Option<usize>, Failure> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let fits =
+            |n: &f64| n.fract() == 0.0 && (f64::from(least)..=f64::from(u32::MAX)).contains(n);
+        match value.as_f64().filter(fits) {
+            Some(number) => Ok(Some(number as usize)),
+            None => Err(self.refuse(key, format!("a whole number from {least}"), &value)),
+        }
+    }
+
+    /// [`Options::count`] of a property that must be there.
+    pub(crate) fn size(&mut self, key: &'static str) -> Result<usize, Failure> {
+        let missing = JsValue::UNDEFINED;
+        self.count(key, 1)?
+            .ok_or_else(|| self.refuse(key, "a whole number from 1", &missing))
+    }
+
+    /// A finite number.
+    pub(crate) fn number(&mut self, key: &'static str) -> Result<Option<f64>, Failure> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        match value.as_f64().filter(|number| number.is_finite()) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.refuse(key, "a finite number", &value)),
+        }
+    }
+
+    /// A truth value.
+    pub(crate) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Failure> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        match value.as_bool() {
+            Some(flag) => Ok(Some(flag)),
+            None => Err(self.refuse(key, "true or false", &value)),
+        }
+    }
+
+    /// One of some names, with what it stands for; the first where there is none.
+    pub(crate) fn choice<T: Copy>(
+        &mut self,
+        key: &'static str,
+        choices: &[(&str, T)],
+    ) -> Result<T, Failure> {
+        let value = self.value(key);
+        let name = match &value {
+            None => return Ok(choices[0].1),
+            Some(value) => value.as_string(),
+        };
+        let found = choices
+            .iter()
+            .find(|(choice, _)| name.as_deref() == Some(choice));
+        match found {
+            Some((_, choice)) => Ok(*choice),
+            None => {
+                let names: Vec<_> = choices
+                    .iter()
+                    .map(|(name, _)| format!("'{name}'"))
+                    .collect();
+                let got = value.unwrap_or(JsValue::UNDEFINED);
+                Err(self.refuse(key, format!("one of {}", names.join(", ")), &got))
+            }
+        }
+    }
+
+    /// A function.
+    pub(crate) fn function(&mut self, key: &'static str) -> Result<Option<Function>, Failure> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        match value.dyn_into() {
+            Ok(function) => Ok(Some(function)),
+            Err(value) => Err(self.refuse(key, "a function", &value)),
+        }
+    }
+
+    /// Numbers, where they are there.
+    pub(crate) fn floats(&mut self, key: &'static str) -> Result<Option<Vec<f32>>, Failure> {
+        self.value(key).map(|value| floats(key, &value)).transpose()
+    }
+
+    /// Refuses a property that nobody read.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        let unread = Object::keys(&self.object)
+            .iter()
+            .filter_map(|key| key.as_string())
+            .find(|key| !self.read.contains(&key.as_str()));
+        match unread {
+            Some(key) => {
+                let what = format!("property of {}", self.what);
+                Err(Failure::expected(&what, self.read.join(", "), key))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn refuse(&self, key: &str, expected: impl ToString, got: &JsValue) -> Failure {
+        Failure::expected(&format!("{} {key}", self.what), expected, shown(got))
+    }
+}
+
+/// The numbers of a `Float32Array`.
+pub(crate) fn floats(what: &str, value: &JsValue) -> Result<Vec<f32>, Failure> {
+    match value.dyn_ref::<Float32Array>() {
+        Some(array) => Ok(array.to_vec()),
+        None => Err(Failure::expected(what, "a Float32Array", shown(value))),
+    }
+}
+
+/// The numbers of a `Uint32Array`.
+pub(crate) fn whole(what: &str, value: &JsValue) -> Result<Vec<u32>, Failure> {
+    match value.dyn_ref::<Uint32Array>() {
+        Some(array) => Ok(array.to_vec()),
+        None => Err(Failure::expected(what, "a Uint32Array", shown(value))),
+    }
+}
+
+/// The bytes of a `Uint8Array`.
+pub(crate) fn bytes(what: &str, value: &JsValue) -> Result<Vec<u8>, Failure> {
+    match value.dyn_ref::<Uint8Array>() {
+        Some(array) => Ok(array.to_vec()),
+        None => Err(Failure::expected(what, "a Uint8Array", shown(value))),
+    }
+}
+
+/// A short name of a value for an error.
+fn shown(value: &JsValue) -> String {
+    let text = match value.as_string() {
+        Some(text) => format!("'{text}'"),
+        None if value.as_f64().is_some() || value.as_bool().is_some() => format!("{value:?}"),
+        None if value.is_null() => "null".to_owned(),
+        None if Array::is_array(value) => "an array".to_owned(),
+        None if value.is_object() => {
+            let object: &Object = value.unchecked_ref();
+            format!("a {}", String::from(object.constructor().name()))
+        }
+        None => value.js_typeof().as_string().unwrap_or_default(),
+    };
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}

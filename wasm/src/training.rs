@@ -1,0 +1,188 @@
+//! A classifier of points in the plane, in training.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use burn::tensor::{TensorData, Transaction};
+use js_sys::{Int32Array, Promise, Uint32Array};
+use moebius_model::{ClassifierConfig, ClassifierTrainer, Prediction, Samples};
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::device::Device;
+use crate::failure::Failure;
+use crate::moe::numbers;
+use crate::options::{Options, floats, whole};
+use crate::record::Record;
+use crate::work::{Gpu, Held, Signal, now, promise};
+
+/// A small mixture of experts that learns to tell classes of points apart.
+#[wasm_bindgen]
+pub struct MoeTraining(Held<Training>);
+
+struct Training {
+    gpu: Rc<Gpu>,
+    trainer: RefCell<ClassifierTrainer>,
+    classes: usize,
+}
+
+#[wasm_bindgen]
+impl MoeTraining {
+    /// A training on points [n, 2] with a label each.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        device: &Device,
+        #[wasm_bindgen(unchecked_param_type = "TrainingOptions")] options: JsValue,
+        #[wasm_bindgen(unchecked_param_type = "Float32Array")] points: JsValue,
+        #[wasm_bindgen(unchecked_param_type = "Uint32Array")] labels: JsValue,
+    ) -> Result<Self, JsValue> {
+        let config = config(options)?;
+        let samples = Samples {
+            points: floats("points", &points)?,
+            classes: whole("labels", &labels)?,
+        };
+        let gpu = device.gpu()?;
+        let trainer = ClassifierTrainer::new(config, samples, &gpu.burn).map_err(Failure::from)?;
+        Ok(Self(Held::new(
+            "training",
+            Training {
+                gpu,
+                trainer: RefCell::new(trainer),
+                classes: config.classes,
+            },
+        )))
+    }
+
+    /// Learns from all points `count` times, once if it isn't said; reports the last.
+    ///
+    /// Rejects with the code 'cancelled' when the signal is aborted between steps; those done count.
+    #[wasm_bindgen(unchecked_return_type = "Promise<TrainingReport>")]
+    pub fn step(
+        &self,
+        #[wasm_bindgen(unchecked_optional_param_type = "number")] count: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "RunOptions")] options: JsValue,
+    ) -> Promise {
+        let training = self.0.get();
+        promise(async move {
+            let (training, signal) = (training?, Signal::only(options)?);
+            let count = steps(&count)?;
+            let start = now();
+            let mut report = training.step(&signal).await?;
+            for _ in 1..count {
+                report = training.step(&signal).await?;
+            }
+            Ok(report.with("milliseconds", now() - start))
+        })
+    }
+
+    /// The class probabilities and first experts of points [m, 2]; nothing is learnt.
+    #[wasm_bindgen(unchecked_return_type = "Promise<Prediction>")]
+    pub fn predict(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "Float32Array")] points: JsValue,
+    ) -> Promise {
+        let training = self.0.get();
+        promise(async move { training?.predict(floats("points", &points)?).await })
+    }
+
+    /// Steps done.
+    #[wasm_bindgen(getter)]
+    pub fn steps(&self) -> Result<f64, JsValue> {
+        Ok(self.0.get()?.trainer.borrow().steps() as f64)
+    }
+
+    /// Numbers that are trained.
+    #[wasm_bindgen(getter)]
+    pub fn parameters(&self) -> Result<f64, JsValue> {
+        Ok(self.0.get()?.trainer.borrow().parameters() as f64)
+    }
+
+    /// Gives its memory back; calls fail with the code 'disposed' from then on.
+    pub fn dispose(&self) {
+        self.0.dispose();
+    }
+}
+
+impl Training {
+    /// One step and its report. Waiting for it lets the page breathe, and a signal be heard.
+    async fn step(&self, signal: &Signal) -> Result<Record, Failure> {
+        signal.check()?;
+        self.gpu.check()?;
+        // The borrow ends before the wait: others may step in between.
+        let progress = self.trainer.borrow_mut().step()?;
+        let step = progress.step;
+        let data = self.gpu.read(progress.transaction()).await?;
+        let one = |at: usize| data[at].iter::<f64>().next().unwrap_or(f64::NAN);
+        let load: Vec<u32> = data[3].iter().collect();
+        Ok(Record::new()
+            .with("step", step as f64)
+            .with("loss", one(0))
+            .with("balance", one(1))
+            .with("accuracy", one(2))
+            .with("load", Uint32Array::from(load.as_slice())))
+    }
+
+    async fn predict(&self, points: Vec<f32>) -> Result<Record, Failure> {
+        self.gpu.check()?;
+        let Prediction {
+            probabilities,
+            experts,
+        } = self.trainer.borrow().predict(points)?;
+        let tensors = Transaction::default()
+            .register(probabilities)
+            .register(experts);
+        let data = self.gpu.read(tensors).await?;
+        let experts: Vec<i32> = data[1].iter().collect();
+        let classes = classes(&data[0], self.classes);
+        Ok(Record::new()
+            .with("classes", Uint32Array::from(classes.as_slice()))
+            .with("probabilities", numbers(&data, 0))
+            .with("experts", Int32Array::from(experts.as_slice())))
+    }
+}
+
+/// The most probable class of each row, the first of equals.
+fn classes(probabilities: &TensorData, classes: usize) -> Vec<u32> {
+    let values: Vec<f32> = probabilities.iter().collect();
+    let best = |row: &[f32]| {
+        (0..row.len())
+            .rev()
+            .max_by(|a, b| row[*a].total_cmp(&row[*b]))
+    };
+    let rows = values.chunks_exact(classes);
+    rows.map(|row| best(row).unwrap_or(0) as u32).collect()
+}
+
+fn config(options: JsValue) -> Result<ClassifierConfig, Failure> {
+    let mut options = Options::new("training options", options)?;
+    let default = ClassifierConfig::default();
+    let config = ClassifierConfig {
+        classes: options.size("classes")?,
+        experts: options.count("experts", 1)?.unwrap_or(default.experts),
+        top_k: options.count("topK", 1)?.unwrap_or(default.top_k),
+        hidden: options.count("hidden", 1)?.unwrap_or(default.hidden),
+        inter: options.count("inter", 1)?.unwrap_or(default.inter),
+        learning_rate: options
+            .number("learningRate")?
+            .unwrap_or(default.learning_rate),
+        balance: options.number("balance")?.unwrap_or(default.balance),
+        seed: options.count("seed", 0)?.unwrap_or(0) as u64,
+    };
+    options.finish()?;
+    Ok(config)
+}
+
+fn steps(count: &JsValue) -> Result<usize, Failure> {
+    if count.is_undefined() || count.is_null() {
+        return Ok(1);
+    }
+    let whole = |n: &f64| n.fract() == 0.0 && (1.0..=1e9).contains(n);
+    match count.as_f64().filter(whole) {
+        Some(count) => Ok(count as usize),
+        None => Err(Failure::expected(
+            "steps",
+            "a whole number from 1",
+            format!("{count:?}"),
+        )),
+    }
+}

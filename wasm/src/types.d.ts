@@ -1,0 +1,245 @@
+/**
+ * What an error is about:
+ * - `no-webgpu`: the page has no WebGPU, or the browser gives it no adapter
+ * - `device-lost`: the device went away, with everything on it; open another
+ * - `out-of-memory`: a buffer doesn't fit on the device
+ * - `bad-file`: no case file, or one of an operation this version doesn't know
+ * - `shape`: a size, an option or a typed array doesn't fit; the message says what was expected
+ * - `unsupported`: the device can't run it
+ * - `cancelled`: by its `AbortSignal`
+ * - `disposed`: the object was disposed of
+ * - `device`: anything else the device reported
+ */
+export type ErrorCode =
+  | 'no-webgpu' | 'device-lost' | 'out-of-memory' | 'bad-file' | 'shape' | 'unsupported' | 'cancelled' | 'disposed'
+  | 'device';
+
+/** Every error of this package. Calls that return a promise reject, others throw. */
+export interface MoebiusError extends Error {
+  name: 'MoebiusError';
+  code: ErrorCode;
+}
+
+export interface DeviceOptions {
+  /** Which GPU to prefer where there are two; the fast one by default. */
+  powerPreference?: 'high-performance' | 'low-power';
+}
+
+/** A device, as far as the browser tells. */
+export interface DeviceReport {
+  name: string;
+  vendor: string;
+  architecture: string;
+  description: string;
+  /** 'GPU' or 'software adapter'. */
+  kind: string;
+  /** The processor plays the GPU: results are the same, times mean nothing for a GPU. */
+  software: boolean;
+  /** Smallest and largest subgroup, where kernels may use them. */
+  subgroups: [number, number] | null;
+  /** 16-bit floats in buffers and arithmetic. */
+  f16: boolean;
+  /** Limits of one launch; sizes in bytes. */
+  limits: {
+    maxBindings: number;
+    maxUnitsPerCube: number;
+    maxSharedMemory: number;
+    maxBindingBytes: number;
+    maxBufferBytes: number;
+  };
+  /** The WebGPU features of its adapter, all of which are on. */
+  features: string[];
+  /** Which kernel computes what here; `null`, and the reason, where none can. */
+  runs: { what: string; kernel: string | null; reason: string | null }[];
+}
+
+export interface DeviceLoss {
+  /** 'destroyed' by this program, or for a reason of the browser's. */
+  reason: 'destroyed' | 'unknown';
+  message: string;
+}
+
+/** Bytes on the device. */
+export interface MemoryUse {
+  /** Of live buffers. */
+  inUse: number;
+  /** Of these, their padding, and pages kept for reuse. */
+  reserved: number;
+}
+
+export interface CaseReport {
+  /** The operation. */
+  op: string;
+  verdict: 'pass' | 'fail';
+  milliseconds: number;
+  outputs: {
+    name: string;
+    /** Largest difference from the expected output. */
+    maxAbs: number;
+    /** Relative L2 error. */
+    relL2: number;
+    tolerance: string;
+    verdict: 'pass' | 'fail';
+  }[];
+}
+
+export interface RunOptions {
+  /** Rejects the call with 'cancelled' once aborted. Work that was handed to the device still ends. */
+  signal?: AbortSignal;
+}
+
+export interface MoeOptions {
+  /** Width of a token H. */
+  hidden: number;
+  /** Width of an expert F. */
+  inter: number;
+  /** Experts E. */
+  experts: number;
+  /** Experts of a token K, 2 by default; for 'expert-choice' the mean of a token. */
+  topK?: number;
+  /** 'topk' by default. */
+  router?: 'topk' | 'switch' | 'hash' | 'expert-choice';
+  /** 'relu' by default. */
+  activation?: 'relu' | 'gelu' | 'silu' | 'mish';
+  /** Experts are act(G x) ∘ (U x) in place of act(W x). */
+  gated?: boolean;
+  /** Experts have biases. */
+  bias?: boolean;
+  /** Slots an expert takes at most, over its even share; without it no slot is dropped. */
+  capacityFactor?: number;
+  /** Slots an expert takes at least, 4 by default. */
+  minCapacity?: number;
+  /** 'fp8' keeps the experts' weights as E4M3 codes, with a scale for every output. 'f32' by default. */
+  precision?: 'f32' | 'fp8';
+  /** Of drawn weights, which are the same on every device; 0 by default. */
+  seed?: number;
+}
+
+/** Weights, row-major. */
+export interface MoeWeights {
+  /** [E, H]; a hash router has none. */
+  router?: Float32Array;
+  /** [E, F, H]; gated [E, 2F, H], gate rows first. */
+  wIn: Float32Array;
+  /** [E, F] or [E, 2F]. */
+  bIn?: Float32Array;
+  /** [E, H, F]. */
+  wOut: Float32Array;
+  /** [E, H]. */
+  bOut?: Float32Array;
+}
+
+export interface MoeOutput {
+  /** [tokens, hidden]. */
+  y: Float32Array;
+  /** [tokens, topK]: the expert of each slot, the best first; -1 for none. */
+  experts: Int32Array;
+  /** [tokens, topK]: the weight of each slot. */
+  weights: Float32Array;
+  /** Slots of a token; all experts where experts choose. */
+  topK: number;
+  /** [experts]: slots that chose each, before any was dropped. */
+  load: Uint32Array;
+  /** Slots an expert takes at most. */
+  capacity: number | null;
+  /** Slots that found their expert full. */
+  dropped: number;
+  /** Balance losses of the batch: switch and gshard are 1 when even, entropy is 0. */
+  losses: { switch: number; gshard: number; entropy: number; z: number };
+}
+
+export interface Fp8LinearOptions {
+  inputs: number;
+  outputs: number;
+  /** 'e4m3' by default. */
+  format?: 'e4m3' | 'e5m2';
+  /** Weights that share a scale: an output's ('row', the default), all, 128 × 128, or 32 of an output's. */
+  granularity?: 'row' | 'tensor' | 'block128' | 'mx';
+}
+
+export interface MatmulOptions {
+  m: number;
+  n: number;
+  k: number;
+}
+
+export interface TrainingOptions {
+  /** Classes, at least 2. */
+  classes: number;
+  /** 4 by default. */
+  experts?: number;
+  /** Experts of a point, 1 by default. */
+  topK?: number;
+  /** Features of a point, 32 by default. */
+  hidden?: number;
+  /** Width of an expert, 64 by default. */
+  inter?: number;
+  /** Of AdamW, 0.01 by default. */
+  learningRate?: number;
+  /** Weight of the Switch loss, 0.01 by default. */
+  balance?: number;
+  /** Of the first weights, 0 by default. */
+  seed?: number;
+}
+
+export interface TrainingReport {
+  /** Steps done so far. */
+  step: number;
+  /** Mean cross entropy before the last step, in nats a point. */
+  loss: number;
+  /** Share of the points in their own class. */
+  accuracy: number;
+  /** The Switch loss: 1 when even. */
+  balance: number;
+  /** [experts]: points of each. */
+  load: Uint32Array;
+  milliseconds: number;
+}
+
+export interface Prediction {
+  /** [points]: the most probable class. */
+  classes: Uint32Array;
+  /** [points, classes]. */
+  probabilities: Float32Array;
+  /** [points]: the first expert. */
+  experts: Int32Array;
+}
+
+export interface BenchOptions {
+  /** 'matmul' by default; 'linear' is the same with weights that 'fp8' keeps as codes. */
+  what?: 'matmul' | 'linear' | 'moe';
+  /** 'f32' by default. */
+  precision?: 'f32' | 'fp8';
+  /** Rows of a matmul or linear layer, 512 by default. */
+  m?: number;
+  /** Outputs, 512 by default. */
+  n?: number;
+  /** Inputs, 512 by default. */
+  k?: number;
+  /** Of a layer of experts: 512, 256, 512, 8 and 2 by default. */
+  tokens?: number;
+  hidden?: number;
+  inter?: number;
+  experts?: number;
+  topK?: number;
+  /** Timed runs, 10 by default. */
+  repeats?: number;
+  signal?: AbortSignal;
+  onProgress?: (done: number, of: number) => void;
+}
+
+export interface BenchReport {
+  what: string;
+  precision: string;
+  /** The kernel of its products. */
+  kernel: string;
+  medianMs: number;
+  timesMs: Float64Array;
+  /** Of the products of one run. */
+  flops: number;
+  gflops: number;
+  /** Live bytes the weights take, by the device's allocator. */
+  weightBytes: number;
+  /** Relative L2 error of some rows against sums in f64, over the weights as they are kept. */
+  error: number;
+}

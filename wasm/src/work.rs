@@ -1,0 +1,157 @@
+//! What every call shares: who may still use a device, cancelling, reading results, and promises.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use burn::tensor::{TensorData, Transaction};
+use js_sys::{Promise, Reflect};
+use moebius_device::browser::BrowserDevice;
+use wasm_bindgen::JsValue;
+use wasm_bindgen_futures::future_to_promise;
+
+use crate::failure::{Code, Failure};
+use crate::options::Options;
+
+/// A device with the handle Burn knows it by.
+pub(crate) struct Gpu {
+    pub(crate) browser: BrowserDevice,
+    pub(crate) burn: burn::tensor::Device,
+}
+
+impl Gpu {
+    /// Whether everything so far went well.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        Ok(self.browser.check()?)
+    }
+
+    /// The outcome of `work`, or the loss of the device if that comes first; the device's own
+    /// complaints count more than what they did to the outcome.
+    pub(crate) async fn run<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        self.check()?;
+        let (mut work, mut lost) = (pin!(work), pin!(self.browser.lost()));
+        let outcome = std::future::poll_fn(|context| {
+            if let Poll::Ready(outcome) = work.as_mut().poll(context) {
+                return Poll::Ready(outcome);
+            }
+            let lost = lost.as_mut().poll(context);
+            lost.map(|loss| Err(Failure::new(Code::DeviceLost, loss)))
+        })
+        .await;
+        self.check()?;
+        outcome
+    }
+
+    /// Reads tensors in one go.
+    pub(crate) async fn read(&self, tensors: Transaction) -> Result<Vec<TensorData>, Failure> {
+        let read = async {
+            let data = tensors.execute_async().await;
+            data.map_err(|error| Failure::new(Code::Device, format!("{error:?}")))
+        };
+        self.run(read).await
+    }
+
+    /// Waits for all work.
+    pub(crate) async fn finish(&self) -> Result<(), Failure> {
+        let client = self.browser.opened().client();
+        let finish = async {
+            match client {
+                Some(client) => client
+                    .sync()
+                    .await
+                    .map_err(|error| Failure::new(Code::Device, error)),
+                None => Ok(()),
+            }
+        };
+        self.run(finish).await
+    }
+}
+
+/// Something of ours that JavaScript holds, until it disposes of it.
+pub(crate) struct Held<T> {
+    what: &'static str,
+    value: RefCell<Option<Rc<T>>>,
+}
+
+impl<T> Held<T> {
+    pub(crate) fn new(what: &'static str, value: T) -> Self {
+        let value = RefCell::new(Some(Rc::new(value)));
+        Self { what, value }
+    }
+
+    /// Shares it: work that has begun ends, whatever becomes of the holder.
+    pub(crate) fn get(&self) -> Result<Rc<T>, Failure> {
+        let what = self.what;
+        let gone = || Failure::new(Code::Disposed, format!("this {what} was disposed of"));
+        self.value.borrow().clone().ok_or_else(gone)
+    }
+
+    pub(crate) fn dispose(&self) {
+        self.value.borrow_mut().take();
+    }
+}
+
+/// An `AbortSignal`, if there is one.
+#[derive(Clone, Default)]
+pub(crate) struct Signal(Option<JsValue>);
+
+impl Signal {
+    /// Takes `signal` out of the options.
+    pub(crate) fn take(options: &mut Options) -> Result<Self, Failure> {
+        let signal = options.value("signal");
+        if let Some(signal) = &signal
+            && aborted(signal).is_none()
+        {
+            return Err(Failure::expected(
+                "signal",
+                "an AbortSignal",
+                "something else",
+            ));
+        }
+        Ok(Self(signal))
+    }
+
+    /// Of options that hold nothing else.
+    pub(crate) fn only(options: JsValue) -> Result<Self, Failure> {
+        let mut options = Options::new("options", options)?;
+        let signal = Self::take(&mut options)?;
+        options.finish()?;
+        Ok(signal)
+    }
+
+    /// Refuses to go on once it is aborted.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match self.0.as_ref().and_then(aborted) {
+            Some(true) => Err(Failure::cancelled()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn aborted(signal: &JsValue) -> Option<bool> {
+    Reflect::get(signal, &"aborted".into()).ok()?.as_bool()
+}
+
+/// A promise of what `work` ends with.
+pub(crate) fn promise<T: Into<JsValue>>(
+    work: impl Future<Output = Result<T, Failure>> + 'static,
+) -> Promise {
+    future_to_promise(async move { work.await.map(Into::into).map_err(Into::into) })
+}
+
+/// Milliseconds of a clock that only goes forward.
+pub(crate) fn now() -> f64 {
+    let global = js_sys::global();
+    let performance = Reflect::get(&global, &"performance".into());
+    let call = performance.and_then(|performance| {
+        let now = Reflect::get(&performance, &"now".into())?;
+        js_sys::Function::from(now).call0(&performance)
+    });
+    // A place without `performance` is no browser, worker, Node or Deno.
+    call.ok().and_then(|now| now.as_f64()).unwrap_or(f64::NAN)
+}
