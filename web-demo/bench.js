@@ -97,7 +97,12 @@ function resultRow({ title, what, reports, errors }, column) {
   const report = reports[column];
   if (!report) return row([title, weights, errors[column] ?? 'not run', '', '', '', ''], about);
   const memory = { n: bytes(report.weightBytes) };
-  const numbers = [{ n: milliseconds(report.medianMs) }, { n: short(report.gflops) }, memory, { n: short(report.error) }];
+  const numbers = [
+    { n: milliseconds(report.medianMs) },
+    { n: short(report.gflops) },
+    memory,
+    { n: short(report.error) },
+  ];
   return row([title, weights, ...numbers, report.kernel], about);
 }
 
@@ -105,18 +110,31 @@ function showResults() {
   const rows = results.flatMap((result) => [resultRow(result, 0), resultRow(result, 1)]);
   byId('bench-table').tBodies[0].replaceChildren(...rows);
   byId('bench-table').parentElement.hidden = rows.length === 0;
-  const pairs = (name) => results.map(({ title, reports }) => ({ title, values: reports.map((report) => report?.[name] ?? null) }));
-  const charts = results.length === 0 ? [] : [
-    pairChart('Median time (shorter is faster)', pairs('medianMs'), milliseconds),
-    pairChart('Memory of the weights', pairs('weightBytes'), bytes),
-  ];
+  const pairs = (name) =>
+    results.map(({ title, reports }) => ({ title, values: reports.map((report) => report?.[name] ?? null) }));
+  const charts =
+    results.length === 0
+      ? []
+      : [
+          pairChart('Median time (shorter is faster)', pairs('medianMs'), milliseconds),
+          pairChart('Memory of the weights', pairs('weightBytes'), bytes),
+        ];
   byId('bench-charts').replaceChildren(...charts);
 }
 
 function asJson() {
   const list = results.map(({ title, reports, errors }) => ({ title, f32: reports[0], fp8: reports[1], errors }));
-  const about = device && { name: device.name, vendor: device.vendor, architecture: device.architecture, software: device.software };
-  return JSON.stringify({ version: byId('version').textContent, userAgent: navigator.userAgent, device: about, results: list }, null, 2);
+  const about = device && {
+    name: device.name,
+    vendor: device.vendor,
+    architecture: device.architecture,
+    software: device.software,
+  };
+  return JSON.stringify(
+    { version: byId('version').textContent, userAgent: navigator.userAgent, device: about, results: list },
+    null,
+    2,
+  );
 }
 
 async function copy() {

@@ -5,7 +5,11 @@ import { expertLook } from './palette.js';
 /** Patterns that all charts share: of the second set of experts, of what was dropped, of FP8. */
 function patterns() {
   const lines = (id, d, tone) =>
-    s('pattern', { id, width: 6, height: 6, patternUnits: 'userSpaceOnUse' }, s('path', { d, class: tone, 'stroke-width': 1.4 }));
+    s(
+      'pattern',
+      { id, width: 6, height: 6, patternUnits: 'userSpaceOnUse' },
+      s('path', { d, class: tone, 'stroke-width': 1.4 }),
+    );
   const forward = 'M-1 1l2-2M0 6l6-6M5 7l2-2';
   const backward = 'M-1 5l2 2M0 0l6 6M5-1l2 2';
   const defs = s('defs', {}, lines('hatch-second', forward, 'ink-dark'), lines('hatch-dropped', backward, 'ink'));
@@ -14,8 +18,8 @@ function patterns() {
 patterns();
 
 /**
- * A bar for one expert, to stand in a cell: `value` of `max` in its colour, the part over `limit` hatched as dropped, and a
- * line at `limit`.
+ * A bar for one expert, to stand in a cell: `value` of `max` in its colour, the part over `limit` hatched as dropped,
+ * and a line at `limit`.
  */
 export function expertBar(expert, value, { max, limit = null }) {
   const { fill, second } = expertLook(expert);
@@ -25,7 +29,15 @@ export function expertBar(expert, value, { max, limit = null }) {
   bar.append(s('rect', { width: share(kept), height: '100%', fill }));
   if (second) bar.append(s('rect', { width: share(kept), height: '100%', fill: 'url(#hatch-second)' }));
   if (value > kept) {
-    bar.append(s('rect', { x: share(kept), width: share(value - kept), height: '100%', fill: 'url(#hatch-dropped)', class: 'outlined' }));
+    bar.append(
+      s('rect', {
+        x: share(kept),
+        width: share(value - kept),
+        height: '100%',
+        fill: 'url(#hatch-dropped)',
+        class: 'outlined',
+      }),
+    );
   }
   if (limit !== null && limit <= max) {
     bar.append(s('line', { x1: share(limit), x2: share(limit), y1: 0, y2: '100%', class: 'limit' }));
@@ -40,8 +52,12 @@ export function expertBadge(expert) {
     ? s('rect', { x: 2, y: 2, width: 18, height: 18, rx: 2, fill, class: 'rim' })
     : s('circle', { cx: 11, cy: 11, r: 9.5, fill, class: 'rim' });
   const label = s('text', { x: 11, y: 15, fill: text }, String(expert));
-  return h('span', { class: 'badge' }, s('svg', { viewBox: '0 0 22 22', 'aria-hidden': 'true' }, shape, label),
-    h('span', { class: 'hidden' }, `expert ${expert}`));
+  return h(
+    'span',
+    { class: 'badge' },
+    s('svg', { viewBox: '0 0 22 22', 'aria-hidden': 'true' }, shape, label),
+    h('span', { class: 'hidden' }, `expert ${expert}`),
+  );
 }
 
 const TOP = 8;
@@ -70,7 +86,10 @@ export function lineChart(svg, points, { name, ceiling, format }) {
   parts.push(s('text', { x: width - 8, y: height - 4, 'text-anchor': 'end' }, `step ${last?.[0] ?? 0}`));
   if (last) {
     const d = points.map(([px, py], at) => `${at ? 'L' : 'M'}${x(px).toFixed(1)} ${y(py).toFixed(1)}`).join('');
-    parts.push(s('path', { d, class: 'curve' }), s('circle', { cx: x(last[0]), cy: y(last[1]), r: 3.5, class: 'curve-end' }));
+    parts.push(
+      s('path', { d, class: 'curve' }),
+      s('circle', { cx: x(last[0]), cy: y(last[1]), r: 3.5, class: 'curve-end' }),
+    );
   }
   svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
   svg.setAttribute('aria-label', last ? `${name}: ${format(last[1])} at step ${last[0]}` : `${name}: no steps yet`);
@@ -102,7 +121,12 @@ export function pairChart(caption, pairs, format) {
     const [f32, fp8] = values.map((value) => (value === null ? 'none' : format(value)));
     return `${title}: f32 ${f32}, FP8 ${fp8}`;
   });
-  const svg = s('svg', { role: 'img', class: 'pairs', height: pairs.length * rowHeight, 'aria-label': `${caption}. ${words.join('. ')}` });
+  const svg = s('svg', {
+    role: 'img',
+    class: 'pairs',
+    height: pairs.length * rowHeight,
+    'aria-label': `${caption}. ${words.join('. ')}`,
+  });
   svg.append(...parts);
   return h('figure', {}, h('figcaption', {}, caption), svg);
 }

@@ -17,8 +17,8 @@ export const isLoss = (error) => ['device-lost', 'disposed', 'worker-died'].incl
 export const isCancelled = (error) => error?.code === 'cancelled';
 
 /**
- * One worker and the calls that wait for it. Fires `lost` (detail `{reason, message}`) when the device goes away and when the
- * worker dies; `restart` starts another worker.
+ * One worker and the calls that wait for it. Fires `lost` (detail `{reason, message}`) when the device goes away and
+ * when the worker dies; `restart` starts another worker.
  */
 export class Client extends EventTarget {
   #worker = null;

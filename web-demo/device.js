@@ -4,17 +4,23 @@ import { byId, bytes, facts, h, milliseconds, row, short } from './dom.js';
 
 const WHY_NONE = [
   'WebGPU is what gives a page access to the graphics processor for computing. This page does nothing without it.',
-  'Browsers that have it: Chrome and Edge since version 113 (Android: 121), Safari since 26, Firefox since 141 on Windows and 145 on ' +
-    'Apple silicon. In others it may be behind a setting.',
+  'Recent versions of Chrome, Edge, Safari and Firefox have it on most systems; on Linux, on older systems and on ' +
+    'older phones it may be missing or behind a setting.',
 ];
 
 /** What is missing, in plain words; nothing on the page is enabled. */
 export function showUnsupported(message) {
   const lines = [...WHY_NONE];
   if (!isSecureContext) lines.push('It works on https pages and on localhost only; this page came over plain http.');
-  else if (navigator.gpu) lines.push('This browser has WebGPU, but found no graphics adapter it may use: the driver may be blocked or missing.');
+  else if (navigator.gpu)
+    lines.push(
+      'This browser has WebGPU, but found no graphics adapter it may use: the driver may be blocked or missing.',
+    );
   lines.push(`The module said: ${message}`);
-  byId('unsupported').replaceChildren(h('h3', {}, 'This browser can’t run the page'), ...lines.map((line) => h('p', {}, line)));
+  byId('unsupported').replaceChildren(
+    h('h3', {}, 'This browser can’t run the page'),
+    ...lines.map((line) => h('p', {}, line)),
+  );
   byId('device-name').textContent = 'No device.';
   byId('check-status').textContent = 'Not run: there is no device to check.';
 }
@@ -39,7 +45,9 @@ export function showDevice(report) {
     ['Workgroup memory', bytes(limits.maxSharedMemory)],
   ]);
   byId('device-features').replaceChildren(...report.features.map((name) => h('li', {}, name)));
-  const runs = report.runs.map(({ what, kernel, reason }) => row([what, kernel ?? `not here: ${reason}`], { 'data-runs': kernel !== null }));
+  const runs = report.runs.map(({ what, kernel, reason }) =>
+    row([what, kernel ?? `not here: ${reason}`], { 'data-runs': kernel !== null }),
+  );
   byId('device-runs').tBodies[0].replaceChildren(...runs);
 }
 
@@ -62,7 +70,9 @@ function caseRow({ name, report, error }) {
 function complaint({ name, report, error }) {
   if (error) return `${name}: ${error.message}`;
   const outputs = report.outputs.filter(({ verdict }) => verdict === 'fail');
-  const told = outputs.map((output) => `${output.name} is off by up to ${short(output.maxAbs)} (allowed: ${output.tolerance})`);
+  const told = outputs.map(
+    (output) => `${output.name} is off by up to ${short(output.maxAbs)} (allowed: ${output.tolerance})`,
+  );
   return `${name}: ${told.join('; ') || 'wrong'}`;
 }
 

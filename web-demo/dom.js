@@ -27,14 +27,20 @@ export const s = (tag, attributes = {}, ...children) => fill(document.createElem
 export function row(cells, attributes = {}) {
   const made = cells.map((cell, at) => {
     const isNumber = cell !== null && typeof cell === 'object' && 'n' in cell;
-    return h(at === 0 ? 'th' : 'td', { scope: at === 0 ? 'row' : null, class: isNumber ? 'n' : null }, isNumber ? cell.n : cell);
+    return h(
+      at === 0 ? 'th' : 'td',
+      { scope: at === 0 ? 'row' : null, class: isNumber ? 'n' : null },
+      isNumber ? cell.n : cell,
+    );
   });
   return h('tr', attributes, ...made);
 }
 
 /** Fills a `dl` with terms; the third entry of a term names its number for scripts. */
 export function facts(list, terms) {
-  const made = terms.map(([term, value, name]) => h('div', {}, h('dt', {}, term), h('dd', { 'data-number': name }, String(value))));
+  const made = terms.map(([term, value, name]) =>
+    h('div', {}, h('dt', {}, term), h('dd', { 'data-number': name }, String(value))),
+  );
   list.replaceChildren(...made);
 }
 
@@ -42,7 +48,7 @@ export function facts(list, terms) {
 export function short(value) {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(1).replace('e', ' × 10^').replace('+', '');
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(1).replace('+', '');
   return size >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }
 

@@ -56,7 +56,11 @@ async function update() {
   const x = lift(points, HIDDEN);
   byId('layer').setAttribute('aria-busy', 'true');
   try {
-    const output = await client.call('forward', { options: settings.options, x }, { signal: controller.signal, transfer: [x.buffer] });
+    const output = await client.call(
+      'forward',
+      { options: settings.options, x },
+      { signal: controller.signal, transfer: [x.buffer] },
+    );
     if (running !== controller) return;
     shown = { settings, points, output };
     show();
@@ -92,7 +96,8 @@ function show() {
   selectToken(Math.min(Number(input('token').value), settings.tokens - 1));
   if (byId('layer-tokens-details').open) fillTable();
   const dropped = output.dropped === 0 ? 'none dropped' : `${output.dropped} slots dropped`;
-  byId('layer-status').textContent = `${settings.tokens} tokens went through ${settings.options.experts} experts, ${dropped}.`;
+  byId('layer-status').textContent =
+    `${settings.tokens} tokens went through ${settings.options.experts} experts, ${dropped}.`;
 }
 
 function showNumbers() {
@@ -100,13 +105,13 @@ function showNumbers() {
   const slots = output.load.reduce((sum, part) => sum + part, 0);
   facts(byId('layer-numbers'), [
     ['Dropped slots', `${output.dropped} (${percent(slots ? output.dropped / slots : 0)})`, 'dropped'],
-    ['Capacity of an expert', output.capacity === null ? 'no limit' : output.capacity, 'capacity'],
+    ['Capacity', output.capacity === null ? 'no limit' : output.capacity, 'capacity'],
     ['Switch loss', short(output.losses.switch), 'switch'],
     ['GShard loss', short(output.losses.gshard), 'gshard'],
     ['Entropy loss', short(output.losses.entropy), 'entropy'],
     ['z-loss', short(output.losses.z), 'z'],
-    ['Time of the forward', milliseconds(output.milliseconds), 'time'],
-    ['Weights on the device', bytes(output.bytes), 'bytes'],
+    ['Forward', milliseconds(output.milliseconds), 'time'],
+    ['Weights', bytes(output.bytes), 'bytes'],
   ]);
 }
 
@@ -124,7 +129,9 @@ function showLoad() {
   });
   byId('layer-load').tBodies[0].replaceChildren(...rows);
   byId('layer-capacity-note').textContent =
-    capacity === null ? 'No capacity: an expert takes every slot that chose it.' : 'Dashed line: capacity. Hatched beyond it: dropped.';
+    capacity === null
+      ? 'No capacity: an expert takes every slot that chose it.'
+      : 'Dashed line: capacity. Hatched beyond it: dropped.';
 }
 
 /** One token: its first expert's number in that expert's colour and shape; an empty ring if no expert took it. */
@@ -136,7 +143,7 @@ function tokenMark(token, x, y, radius) {
   const shape = second
     ? s('rect', { x: -radius + 1, y: -radius + 1, width: 2 * radius - 2, height: 2 * radius - 2, fill, class: 'rim' })
     : s('circle', { r: radius, fill, class: 'rim' });
-  return s('g', at, shape, s('text', { y: radius * 0.4, 'font-size': radius * 1.15, fill: text }, String(first)));
+  return s('g', at, shape, s('text', { y: radius * 0.4, fill: text }, String(first)));
 }
 
 function drawPlot() {
@@ -150,13 +157,18 @@ function drawPlot() {
     const y = radius + 2 + (inside * (1 - points[2 * token + 1])) / 2;
     return tokenMark(token, x, y, radius);
   });
+  plot.setAttribute('font-size', radius * 1.15);
   plot.setAttribute('viewBox', `0 0 ${size} ${size}`);
   const loads = [...output.load].map((slots, expert) => `expert ${expert}: ${slots}`);
-  plot.setAttribute('aria-label', `${settings.tokens} tokens by their first expert. Slots of each: ${loads.join(', ')}.`);
+  plot.setAttribute(
+    'aria-label',
+    `${settings.tokens} tokens by their first expert. Slots of each: ${loads.join(', ')}.`,
+  );
   plot.replaceChildren(...marks, s('circle', { id: 'layer-ring', r: radius + 4, class: 'ring' }));
 }
 
-const slotWords = (token) => slotsOf(token).map(({ expert, weight }) => `expert ${expert} with weight ${weight.toFixed(3)}`);
+const slotWords = (token) =>
+  slotsOf(token).map(({ expert, weight }) => `expert ${expert} with weight ${weight.toFixed(3)}`);
 
 /** Shows one token's experts and rings it in the plot. */
 function selectToken(token) {
@@ -165,7 +177,9 @@ function selectToken(token) {
   input('token-out').textContent = token;
   const words = slotWords(token).join(', ') || 'no expert took it';
   input('token').setAttribute('aria-valuetext', `Token ${token}: ${words}`);
-  const parts = slotsOf(token).map(({ expert, weight }) => h('span', { class: 'slot' }, expertBadge(expert), ` ${weight.toFixed(3)}`));
+  const parts = slotsOf(token).map(({ expert, weight }) =>
+    h('span', { class: 'slot' }, expertBadge(expert), ` ${weight.toFixed(3)}`),
+  );
   byId('layer-token-detail').replaceChildren(...(parts.length ? parts : [words]));
   const mark = byId('layer-plot').querySelector(`[data-token="${token}"]`);
   byId('layer-ring').setAttribute('transform', mark.getAttribute('transform'));
@@ -223,6 +237,15 @@ export const layer = {
     if (!shown) return null;
     const { settings, output } = shown;
     const { load, capacity, dropped, losses, milliseconds: time, topK } = output;
-    return { tokens: settings.tokens, ...settings.options, topK, load: [...load], capacity, dropped, losses, milliseconds: time };
+    return {
+      tokens: settings.tokens,
+      ...settings.options,
+      topK,
+      load: [...load],
+      capacity,
+      dropped,
+      losses,
+      milliseconds: time,
+    };
   },
 };

@@ -116,7 +116,11 @@ function lost({ reason, message }) {
   });
   const lines = [`${LOSS[reason] ?? LOSS.unknown} (${message})`];
   if (lostTraining) lines.push('The training’s weights were on it and are lost: training starts over.');
-  byId('loss-banner').replaceChildren(h('h2', {}, 'The device is gone'), h('p', { id: 'loss-message' }, lines.join(' ')), reopen);
+  byId('loss-banner').replaceChildren(
+    h('h2', {}, 'The device is gone'),
+    h('p', { id: 'loss-message' }, lines.join(' ')),
+    reopen,
+  );
 }
 
 client.addEventListener('lost', ({ detail }) => {

@@ -23,26 +23,30 @@ export function clusters(count, seed) {
   const turn = 2 * Math.PI * random();
   const centres = Array.from({ length: 6 }, (_, at) => {
     const angle = turn + (2 * Math.PI * at) / 6;
-    const radius = 0.35 + 0.35 * random();
+    const radius = 0.4 + 0.4 * random();
     return [radius * Math.cos(angle), radius * Math.sin(angle)];
   });
   const points = new Float32Array(count * 2);
   for (let at = 0; at < count; at++) {
     const centre = centres[at % centres.length];
     for (const axis of [0, 1]) {
-      points[2 * at + axis] = Math.max(-1, Math.min(1, centre[axis] + 0.13 * normal(random)));
+      points[2 * at + axis] = Math.max(-1, Math.min(1, centre[axis] + 0.14 * normal(random)));
     }
   }
   return points;
 }
 
 /**
- * Lifts points [n, 2] to [n, hidden] by cosines of random directions, the same for every seed of the points: points that are
- * close stay close, and a linear router cuts the plane into regions.
+ * Lifts points [n, 2] to [n, hidden] by cosines of random directions, the same for every seed of the points: points
+ * that are close stay close, and a linear router cuts the plane into regions.
  */
 export function lift(points, hidden) {
   const random = uniform(7919);
-  const waves = Array.from({ length: hidden }, () => [2.2 * normal(random), 2.2 * normal(random), 2 * Math.PI * random()]);
+  const waves = Array.from({ length: hidden }, () => [
+    2.2 * normal(random),
+    2.2 * normal(random),
+    2 * Math.PI * random(),
+  ]);
   const lifted = new Float32Array((points.length / 2) * hidden);
   for (let at = 0; at < points.length / 2; at++) {
     for (let wave = 0; wave < hidden; wave++) {
@@ -62,7 +66,11 @@ const DATASETS = {
       const angle = 3.2 * Math.PI * along + Math.PI * (at % 2);
       const radius = 0.92 * along;
       const spread = 0.02;
-      return [radius * Math.cos(angle) + spread * normal(random), radius * Math.sin(angle) + spread * normal(random), at % 2];
+      return [
+        radius * Math.cos(angle) + spread * normal(random),
+        radius * Math.sin(angle) + spread * normal(random),
+        at % 2,
+      ];
     },
   },
   checkerboard: {

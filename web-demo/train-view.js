@@ -42,7 +42,10 @@ export function labelCells(experts, side) {
   return best;
 }
 
-/** Line segments between cells of different experts: in each block of 2 × 2 cells, the middles of its divided edges are joined. */
+/**
+ * Line segments between cells of different experts: in each block of 2 × 2 cells, the middles of its divided edges are
+ * joined.
+ */
 export function boundaries(experts, side) {
   const lines = [];
   for (let y = 0; y < side - 1; y++) {
@@ -85,7 +88,8 @@ function paintClasses(context, { probabilities, side, classes }, surface) {
       for (const channel of [0, 1, 2]) mixed[channel] += share * CLASSES[label].rgb[channel];
     }
     const strength = 0.15 + (0.35 * (sure - 1 / classes)) / (1 - 1 / classes);
-    for (const channel of [0, 1, 2]) image.data[4 * at + channel] = base[channel] * (1 - strength) + mixed[channel] * strength;
+    for (const channel of [0, 1, 2])
+      image.data[4 * at + channel] = base[channel] * (1 - strength) + mixed[channel] * strength;
     image.data[4 * at + 3] = 255;
   }
   const small = new OffscreenCanvas(side, side);
@@ -129,7 +133,10 @@ function drawRegions(context, prediction, { ink, surface }) {
     context.lineTo(bx * cell, by * cell);
   }
   context.lineCap = 'round';
-  for (const [style, width] of [[surface, 7], [ink, 3]]) {
+  for (const [style, width] of [
+    [surface, 7],
+    [ink, 3],
+  ]) {
     context.strokeStyle = style;
     context.lineWidth = width;
     context.stroke();
@@ -165,7 +172,19 @@ export function shapePath(context, label, [x, y], r) {
   } else if (label === 1) {
     context.rect(x - r * 0.9, y - r * 0.9, r * 1.8, r * 1.8);
   } else {
-    const corners = label === 2 ? [[0, -1.25], [1.15, 0.85], [-1.15, 0.85]] : [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]];
+    const corners =
+      label === 2
+        ? [
+            [0, -1.25],
+            [1.15, 0.85],
+            [-1.15, 0.85],
+          ]
+        : [
+            [0, -1.3],
+            [1.3, 0],
+            [0, 1.3],
+            [-1.3, 0],
+          ];
     for (const [at, [dx, dy]] of corners.entries()) context[at ? 'lineTo' : 'moveTo'](x + dx * r, y + dy * r);
     context.closePath();
   }

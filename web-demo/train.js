@@ -44,7 +44,12 @@ function legend() {
       s('path', { d: 'M8 1l7 13H1z' }),
       s('path', { d: 'M8 0l8 8-8 8-8-8z' }),
     ];
-    return h('li', {}, s('svg', { viewBox: '0 0 16 16', fill: `rgb(${rgb})`, 'aria-hidden': 'true' }, paths[label]), ` class ${label}: ${name}`);
+    return h(
+      'li',
+      {},
+      s('svg', { viewBox: '0 0 16 16', fill: `rgb(${rgb})`, 'aria-hidden': 'true' }, paths[label]),
+      ` class ${label}: ${name}`,
+    );
   });
   control('legend').replaceChildren(...names);
 }
@@ -148,7 +153,9 @@ async function finish(mine) {
   if (run !== mine) return;
   run = null;
   show();
-  const words = report ? `Paused at step ${report.step}: loss ${short(report.loss)}, accuracy ${percent(report.accuracy)}.` : 'Paused.';
+  const words = report
+    ? `Paused at step ${report.step}: loss ${short(report.loss)}, accuracy ${percent(report.accuracy)}.`
+    : 'Paused.';
   setState('paused', words);
 }
 
@@ -159,7 +166,7 @@ function show() {
     ['Loss', report ? short(report.loss) : '–', 'loss'],
     ['Accuracy', report ? percent(report.accuracy) : '–', 'accuracy'],
     ['Balance loss', report ? short(report.balance) : '–', 'balance'],
-    ['Time of a step', report ? milliseconds(report.perStep) : '–', 'time'],
+    ['Step takes', report ? milliseconds(report.perStep) : '–', 'time'],
     ['Parameters', created ? parameters : '–', 'parameters'],
   ]);
   showCharts();
@@ -173,7 +180,11 @@ function showCharts() {
   const top = Math.max(0.1, ...losses.map(([, loss]) => loss));
   lineChart(control('loss'), losses, { name: 'Loss', ceiling: top * 1.05, format: short });
   const accuracies = history.map(([step, , accuracy]) => [step, accuracy]);
-  lineChart(control('accuracy'), accuracies, { name: 'Accuracy', ceiling: 1, format: (share) => `${Math.round(100 * share)} %` });
+  lineChart(control('accuracy'), accuracies, {
+    name: 'Accuracy',
+    ceiling: 1,
+    format: (share) => `${Math.round(100 * share)} %`,
+  });
   if (control('history-details').open) fillHistory();
 }
 
@@ -189,7 +200,10 @@ function showLoad() {
   const load = report ? [...report.load] : new Array(numberOf('experts')).fill(0);
   const max = Math.max(...load);
   const rows = load.map((slots, expert) =>
-    row([expertBadge(expert), expertBar(expert, slots, { max }), { n: slots }], { 'data-expert': expert, 'data-load': slots }),
+    row([expertBadge(expert), expertBar(expert, slots, { max }), { n: slots }], {
+      'data-expert': expert,
+      'data-load': slots,
+    }),
   );
   control('load').tBodies[0].replaceChildren(...rows);
 }
@@ -200,7 +214,8 @@ function describe() {
   const about = `${POINTS} points of ${data.classes} classes, ${name}.`;
   if (!prediction) return `${about} No prediction yet.`;
   const shares = new Map();
-  for (const expert of prediction.experts) shares.set(expert, (shares.get(expert) ?? 0) + 1 / prediction.experts.length);
+  for (const expert of prediction.experts)
+    shares.set(expert, (shares.get(expert) ?? 0) + 1 / prediction.experts.length);
   const regions = [...shares].sort(([a], [b]) => a - b).map(([expert, share]) => `expert ${expert} ${percent(share)}`);
   return `${about} Shares of the plane by expert: ${regions.join(', ')}.`;
 }
@@ -227,7 +242,9 @@ function listen() {
   control('step').addEventListener('click', () => client && !run && start(1));
   control('reset').addEventListener('click', () => reset());
   control('history-details').addEventListener('toggle', fillHistory);
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => drawTraining(control('canvas'), data, prediction));
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () =>
+    drawTraining(control('canvas'), data, prediction),
+  );
 }
 
 /** The section, as the page drives it. */

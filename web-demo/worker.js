@@ -1,5 +1,5 @@
-// Loads the package, opens the device, and owns every object on it. One operation at a time uses the device; a second waits,
-// so times are those of one operation alone.
+// Loads the package, opens the device, and owns every object on it. One operation at a time uses the device; a second
+// waits, so times are those of one operation alone.
 import init, { Device, MoeLayer, MoeTraining, bench, version } from './moebius/moebius.js';
 
 let loaded = null;
