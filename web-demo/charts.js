@@ -60,6 +60,12 @@ export function expertBadge(expert) {
   );
 }
 
+/** The next of 1, 2, 5, 10 … (times a power of ten) that is not below `value`. */
+export function roundUp(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return power * [1, 2, 5, 10].find((step) => step * power >= value * 0.999);
+}
+
 const TOP = 8;
 const LEFT = 44;
 const BOTTOM = 20;

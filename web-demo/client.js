@@ -93,7 +93,8 @@ export class Client extends EventTarget {
   #died(worker, event) {
     event.preventDefault?.();
     if (worker !== this.#worker) return;
-    const message = event.message || 'it sent a message that could not be read';
+    const message =
+      event.message || (event.type === 'error' ? 'it could not be loaded' : 'a message of it was unreadable');
     this.#end(message);
     this.dispatchEvent(new CustomEvent('lost', { detail: { reason: 'worker', message } }));
   }

@@ -1,6 +1,6 @@
 // "Train a small mixture of experts": the loop, its numbers and its charts. The picture is in train-view.js.
 import { isCancelled, isLoss } from './client.js';
-import { expertBadge, expertBar, lineChart } from './charts.js';
+import { expertBadge, expertBar, lineChart, roundUp } from './charts.js';
 import { byId, facts, h, milliseconds, percent, row, s, short } from './dom.js';
 import { CLASSES } from './palette.js';
 import { dataset, grid } from './points.js';
@@ -177,8 +177,8 @@ function show() {
 
 function showCharts() {
   const losses = history.map(([step, loss]) => [step, loss]);
-  const top = Math.max(0.1, ...losses.map(([, loss]) => loss));
-  lineChart(control('loss'), losses, { name: 'Loss', ceiling: top * 1.05, format: short });
+  const top = losses.length ? roundUp(Math.max(0.01, ...losses.map(([, loss]) => loss))) : 1;
+  lineChart(control('loss'), losses, { name: 'Loss', ceiling: top, format: short });
   const accuracies = history.map(([step, , accuracy]) => [step, accuracy]);
   lineChart(control('accuracy'), accuracies, {
     name: 'Accuracy',

@@ -9,18 +9,26 @@ let training = null;
 let queue = Promise.resolve();
 /** @type {Map<number, AbortController>} */
 const running = new Map();
+/** Rejections of the operations under way: work on a lost device need not ever end by itself. */
+const pending = new Set();
 
 /** Operations by name: `(values, {signal, progress})`. What they return goes to the page. */
 const operations = {
   async open({ powerPreference }) {
     release();
     loaded ??= init();
-    await loaded;
+    await loaded.catch((error) => {
+      loaded = null; // the next attempt loads again
+      throw error;
+    });
     const opened = await Device.open({ powerPreference });
     device = opened;
     opened.lost.then((detail) => {
       // An older device that goes away later is no news.
-      if (device === opened) postMessage({ event: 'lost', detail });
+      if (device !== opened) return;
+      postMessage({ event: 'lost', detail });
+      const error = Object.assign(new Error(`the device was lost: ${detail.message}`), { code: 'device-lost' });
+      for (const reject of pending) reject(error);
     });
     return { report: plain(opened.report), version: version() };
   },
@@ -111,7 +119,14 @@ function created() {
 function release() {
   const objects = [training, layer?.layer, device];
   training = layer = device = null;
-  for (const object of objects) object?.free();
+  for (const object of objects) {
+    try {
+      object?.free();
+    } catch (error) {
+      // An object in use by an operation that never ended can't be freed; it goes with the garbage.
+      if (isTrap(error)) throw error;
+    }
+  }
 }
 
 async function load(path) {
@@ -165,11 +180,19 @@ async function serve({ id, operation, values }) {
   const progress = (value) => postMessage({ id, progress: value });
   const turn = queue.then(async () => {
     signal.throwIfAborted();
-    return operations[operation](values, { signal, progress });
+    return unlessLost(operations[operation](values, { signal, progress }));
   });
   queue = turn.catch(() => {});
   await answer(id, turn);
   running.delete(id);
+}
+
+/** `work`, or a rejection as soon as the device is lost. */
+function unlessLost(work) {
+  return new Promise((resolve, reject) => {
+    pending.add(reject);
+    work.then(resolve, reject).finally(() => pending.delete(reject));
+  });
 }
 
 async function answer(id, outcome) {
