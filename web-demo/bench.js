@@ -32,8 +32,13 @@ function chosen() {
 function setState(state, text) {
   SECTION.dataset.benchState = state;
   const busy = state === 'running';
-  byId('bench-run').disabled = busy;
-  byId('bench-cancel').disabled = !busy;
+  const [enabled, disabled] = busy
+    ? [byId('bench-cancel'), byId('bench-run')]
+    : [byId('bench-run'), byId('bench-cancel')];
+  const hadFocus = document.activeElement === disabled;
+  enabled.disabled = false;
+  disabled.disabled = true;
+  if (hadFocus) enabled.focus(); // a disabled button would drop the keyboard's place
   byId('bench-copy').disabled = busy || results.length === 0;
   if (text) byId('bench-status').textContent = text;
 }

@@ -183,6 +183,7 @@ function selectToken(token) {
   byId('layer-token-detail').replaceChildren(...(parts.length ? parts : [words]));
   const mark = byId('layer-plot').querySelector(`[data-token="${token}"]`);
   byId('layer-ring').setAttribute('transform', mark.getAttribute('transform'));
+  byId('layer-plot').append(mark, byId('layer-ring')); // on top of its neighbours
 }
 
 function fillTable() {

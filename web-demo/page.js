@@ -126,7 +126,10 @@ function lost({ reason, message }) {
 client.addEventListener('lost', ({ detail }) => {
   if (root.dataset.state !== 'unsupported') lost(detail);
 });
-byId('check-again').addEventListener('click', runCheck);
+byId('check-again').addEventListener('click', () => {
+  byId('check-title').focus({ preventScroll: true });
+  runCheck();
+});
 byId('go-on').addEventListener('click', () => {
   root.dataset.accepted = 'true';
   byId('check-failed').hidden = true;

@@ -32,7 +32,6 @@ function setState(state, text) {
   SECTION.dataset.trainState = state;
   const words = { idle: 'Start', running: 'Pause', paused: 'Continue', lost: 'Start' };
   control('start').textContent = words[state];
-  control('step').disabled = state === 'running';
   if (text) control('status').textContent = text;
 }
 
@@ -83,7 +82,6 @@ async function create() {
   };
   const { points, labels } = data;
   ({ parameters } = await client.call('trainCreate', { options, points, labels }));
-  created = true;
 }
 
 function record(next) {
@@ -101,7 +99,11 @@ async function loop(mine, limit = Infinity) {
   let count = 1;
   let drawn = 0;
   let done = 0;
-  if (!created) await create();
+  if (!created) {
+    await create();
+    if (run !== mine) return; // the settings have changed meanwhile
+    created = true;
+  }
   while (run === mine && done < limit) {
     const { signal } = mine.controller;
     const next = await client.call('trainStep', { count: Math.min(count, limit - done) }, { signal });
