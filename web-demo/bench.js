@@ -143,7 +143,7 @@ function asJson() {
 }
 
 async function copy() {
-  byId('bench-json')?.remove();
+  document.getElementById('bench-json')?.remove();
   try {
     await navigator.clipboard.writeText(asJson());
     setState(SECTION.dataset.benchState, 'Copied as JSON.');
