@@ -21,7 +21,6 @@ let created = false;
 let report = null;
 let parameters = 0;
 let history = [];
-let stride = 1;
 /** The loop under way, or null: `{controller}`. */
 let run = null;
 
@@ -61,7 +60,6 @@ function reset(text = 'Not started.') {
   report = null;
   prediction = null;
   history = [];
-  stride = 1;
   data = dataset(control('dataset').value, POINTS, Math.max(0, Math.floor(numberOf('seed')) || 0));
   const experts = numberOf('experts');
   control('experts-out').textContent = experts;
@@ -90,7 +88,6 @@ function record(next) {
   if (history.length > HISTORY) {
     // Every other entry is enough once there are many.
     history = history.filter((_, at) => at % 2 === 0 || at === history.length - 1);
-    stride *= 2;
   }
 }
 
@@ -106,9 +103,10 @@ async function loop(mine, limit = Infinity) {
   }
   while (run === mine && done < limit) {
     const { signal } = mine.controller;
-    const next = await client.call('trainStep', { count: Math.min(count, limit - done) }, { signal });
+    const steps = Math.min(count, limit - done);
+    const next = await client.call('trainStep', { count: steps }, { signal });
     if (run !== mine) return;
-    done += count;
+    done += steps;
     record(next);
     const wanted = Math.round(CALL_MS / Math.max(next.perStep, 0.5));
     count = Math.max(1, Math.min(wanted, 2 * count, 50));

@@ -111,7 +111,7 @@ function opened() {
 }
 
 function created() {
-  if (!training) throw Object.assign(new Error('expected a training, got none'), { code: 'disposed' });
+  if (!training) throw new Error('expected a training, got none');
   return training;
 }
 
@@ -159,11 +159,15 @@ function plain(value) {
   return Object.fromEntries([...names].map((name) => [name, plain(value[name])]));
 }
 
-const fields = (error) => ({
-  name: error?.name ?? 'Error',
-  code: error?.code ?? (error?.name === 'AbortError' ? 'cancelled' : 'device'),
-  message: error?.message ?? String(error),
-});
+/** What of an error goes to the page. The `code` of a DOMException is a number, which says nothing there. */
+function fields(error) {
+  const code = error?.name === 'AbortError' ? 'cancelled' : error?.code;
+  return {
+    name: error?.name ?? 'Error',
+    code: typeof code === 'string' ? code : 'device',
+    message: error?.message ?? String(error),
+  };
+}
 
 const isTrap = (error) => error instanceof WebAssembly.RuntimeError;
 
