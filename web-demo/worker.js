@@ -1,0 +1,221 @@
+// Loads the package, opens the device, and owns every object on it. One operation at a time uses the device; a second
+// waits, so times are those of one operation alone.
+import init, { Device, MoeLayer, MoeTraining, bench, version } from './moebius/moebius.js';
+
+let loaded = null;
+let device = null;
+let layer = null;
+let training = null;
+let queue = Promise.resolve();
+/** @type {Map<number, AbortController>} */
+const running = new Map();
+/** Rejections of the operations under way: work on a lost device need not ever end by itself. */
+const pending = new Set();
+
+/** Operations by name: `(values, {signal, progress})`. What they return goes to the page. */
+const operations = {
+  async open({ powerPreference }) {
+    release();
+    loaded ??= init();
+    await loaded.catch((error) => {
+      loaded = null; // the next attempt loads again
+      throw error;
+    });
+    const opened = await Device.open({ powerPreference });
+    device = opened;
+    opened.lost.then((detail) => {
+      // An older device that goes away later is no news.
+      if (device !== opened) return;
+      postMessage({ event: 'lost', detail });
+      const error = Object.assign(new Error(`the device was lost: ${detail.message}`), { code: 'device-lost' });
+      for (const reject of pending) reject(error);
+    });
+    return { report: plain(opened.report), version: version() };
+  },
+
+  async check(_, { signal, progress }) {
+    const list = await (await load('./cases/index.json')).json();
+    if (list.length === 0) throw new Error('the list of cases is empty');
+    const files = list.map(({ file }) => load(`./cases/${file}`).then((answer) => answer.arrayBuffer()));
+    for (const file of files) file.catch(() => {}); // awaited below, in order
+    for (const [at, { name }] of list.entries()) {
+      signal.throwIfAborted();
+      progress({ of: list.length, done: at + 1, name, ...(await checkOne(files[at])) });
+    }
+  },
+
+  async forward({ options, x }, { signal }) {
+    const key = JSON.stringify(options);
+    if (layer?.key !== key) {
+      layer?.layer.free();
+      layer = null;
+      layer = { key, layer: new MoeLayer(opened(), options), warm: 0 };
+    }
+    if (layer.warm !== x.length) {
+      await layer.layer.forward(x, { signal }); // compiles kernels, which is not part of the layer's time
+      layer.warm = x.length;
+    }
+    const started = performance.now();
+    const output = await layer.layer.forward(x, { signal });
+    const milliseconds = performance.now() - started;
+    const { y, experts, weights, topK, load, capacity, dropped, losses } = output;
+    const bytes = layer.layer.bytes;
+    output.free?.();
+    return { y, experts, weights, topK, load, capacity, dropped, losses: plain(losses), bytes, milliseconds };
+  },
+
+  async bench({ options }, { signal, progress }) {
+    const onProgress = (done, of) => progress({ done, of });
+    return plain(await bench(opened(), { ...options, signal, onProgress }));
+  },
+
+  async trainCreate({ options, points, labels }) {
+    training?.free();
+    training = null;
+    training = new MoeTraining(opened(), options, points, labels);
+    return { parameters: training.parameters };
+  },
+
+  async trainStep({ count }, { signal }) {
+    const started = performance.now();
+    const report = plain(await created().step(count, { signal }));
+    return { ...report, perStep: (performance.now() - started) / count };
+  },
+
+  async trainPredict({ points }) {
+    const { classes, probabilities, experts } = await created().predict(points);
+    return { classes, probabilities, experts };
+  },
+
+  async memory() {
+    return plain(await opened().memory());
+  },
+};
+
+/** Operations that don't wait for others. */
+const immediate = {
+  lose() {
+    opened().destroy();
+  },
+  // A throw outside of any call, as a trap inside a callback of the module is.
+  throwLater() {
+    setTimeout(() => {
+      throw new Error('thrown on request');
+    });
+  },
+};
+
+function opened() {
+  if (!device) throw Object.assign(new Error('expected an open device, got none'), { code: 'disposed' });
+  return device;
+}
+
+function created() {
+  if (!training) throw new Error('expected a training, got none');
+  return training;
+}
+
+/** Frees everything on the device, and the device. */
+function release() {
+  const objects = [training, layer?.layer, device];
+  training = layer = device = null;
+  for (const object of objects) {
+    try {
+      object?.free();
+    } catch (error) {
+      // An object in use by an operation that never ended can't be freed; it goes with the garbage.
+      if (isTrap(error)) throw error;
+    }
+  }
+}
+
+async function load(path) {
+  const answer = await fetch(new URL(path, import.meta.url));
+  if (!answer.ok) throw new Error(`${path}: expected status 200, got ${answer.status}`);
+  return answer;
+}
+
+/** `{report}` or `{error}` of one case; throws only if the device is gone. */
+async function checkOne(file) {
+  const device = opened();
+  try {
+    return { report: plain(await device.verify(new Uint8Array(await file))) };
+  } catch (error) {
+    if (error.code === 'device-lost' || error.code === 'disposed' || isTrap(error)) throw error;
+    return { error: fields(error) };
+  }
+}
+
+/** A copy without accessors or prototypes, which can be posted. Typed arrays are kept. */
+function plain(value) {
+  if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return value;
+  if (Array.isArray(value)) return value.map(plain);
+  const names = new Set(Object.keys(value));
+  const kind = Object.getPrototypeOf(value);
+  if (kind && kind !== Object.prototype) {
+    for (const [name, { get }] of Object.entries(Object.getOwnPropertyDescriptors(kind))) if (get) names.add(name);
+    names.delete('__wbg_ptr');
+  }
+  return Object.fromEntries([...names].map((name) => [name, plain(value[name])]));
+}
+
+/** What of an error goes to the page. The `code` of a DOMException is a number, which says nothing there. */
+function fields(error) {
+  const code = error?.name === 'AbortError' ? 'cancelled' : error?.code;
+  return {
+    name: error?.name ?? 'Error',
+    code: typeof code === 'string' ? code : 'device',
+    message: error?.message ?? String(error),
+  };
+}
+
+const isTrap = (error) => error instanceof WebAssembly.RuntimeError;
+
+/** The buffers of a result that move to the page instead of being copied. */
+function buffersOf(result) {
+  const arrays = Object.values(result ?? {}).filter((value) => ArrayBuffer.isView(value));
+  return [...new Set(arrays.map((array) => array.buffer))];
+}
+
+async function serve({ id, operation, values }) {
+  const controller = new AbortController();
+  running.set(id, controller);
+  const { signal } = controller;
+  const progress = (value) => postMessage({ id, progress: value });
+  const turn = queue.then(async () => {
+    signal.throwIfAborted();
+    return unlessLost(operations[operation](values, { signal, progress }));
+  });
+  queue = turn.catch(() => {});
+  await answer(id, turn);
+  running.delete(id);
+}
+
+/** `work`, or a rejection as soon as the device is lost. */
+function unlessLost(work) {
+  return new Promise((resolve, reject) => {
+    pending.add(reject);
+    work.then(resolve, reject).finally(() => pending.delete(reject));
+  });
+}
+
+async function answer(id, outcome) {
+  try {
+    const result = await outcome;
+    postMessage({ id, result }, buffersOf(result));
+  } catch (error) {
+    postMessage({ id, error: fields(error) });
+    if (isTrap(error)) postMessage({ event: 'trap', message: error.message });
+  }
+}
+
+addEventListener('message', ({ data }) => {
+  if ('cancel' in data) running.get(data.cancel)?.abort();
+  else if (data.operation in immediate) answer(data.id, (async () => immediate[data.operation]())());
+  else serve(data);
+});
+
+// A promise nobody waits for was rejected: the module's own tasks end like this after a trap.
+addEventListener('unhandledrejection', ({ reason }) => {
+  if (isTrap(reason)) postMessage({ event: 'trap', message: reason.message });
+});
