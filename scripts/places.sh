@@ -47,7 +47,7 @@ swiftshader_icd() {
 }
 
 # A browser with WebGPU for the tests; CHROMIUM names another.
-chromium() {
+browser_binary() {
   local name
   if [ -n "${CHROMIUM:-}" ]; then
     printf '%s\n' "$CHROMIUM"

@@ -55,7 +55,8 @@ function answer(root, request, replace) {
   if (replaced) return { status: 200, type, body: replaced };
   const file = path.join(root, name);
   const inside = file.startsWith(root + path.sep);
-  if (replaced === null || !inside || !fs.existsSync(file) || !fs.statSync(file).isFile()) return text(404, `no file ${name}`);
+  if (replaced === null || !inside || !fs.existsSync(file) || !fs.statSync(file).isFile())
+    return text(404, `no file ${name}`);
   return { status: 200, type, body: fs.readFileSync(file) };
 }
 
