@@ -38,7 +38,10 @@ export async function launch({ webgpu = true } = {}) {
 /** Where the set-up script found or put one. */
 function executable() {
   const root = fileURLToPath(new URL('../..', import.meta.url));
-  const path = execFileSync('bash', ['-c', '. scripts/places.sh; browser_binary'], { cwd: root, encoding: 'utf8' }).trim();
+  const path = execFileSync('bash', ['-c', '. scripts/places.sh; browser_binary'], {
+    cwd: root,
+    encoding: 'utf8',
+  }).trim();
   if (path === '') throw new Error('expected Chromium or Chrome, found none; CHROMIUM can name one');
   return path;
 }
@@ -78,7 +81,7 @@ export function watch(page, allowed) {
   return problems;
 }
 
-/** Ends the process that all pages of a browser share for the GPU, as a driver's fault would. It starts again by itself. */
+/** Ends the process that serves the GPU to all pages of a browser, as a driver's fault would. The browser restarts it. */
 export async function crashTheGpu(page) {
   const session = await page.context().browser().newBrowserCDPSession();
   await session.send('Browser.crashGpuProcess');

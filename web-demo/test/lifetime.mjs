@@ -162,7 +162,8 @@ const LOSS = `async (lose) => {
   };
   await new Promise((later) => setTimeout(later, 100));
   await lose(opened);
-  const soon = (promise) => Promise.race([promise, new Promise((none) => setTimeout(none, 20000, 'nothing after 20 s'))]);
+  const none = (end) => setTimeout(end, 20000, 'nothing after 20 s');
+  const soon = (promise) => Promise.race([promise, new Promise(none)]);
   const loss = await soon(opened.lost);
   const during = {};
   for (const [call, promise] of Object.entries(pending)) during[call] = await soon(promise);

@@ -11,7 +11,7 @@ import { Lab } from './lab.mjs';
 
 const GROUPS = {
   size: ['size'],
-  package: ['cases', 'errors', 'layers', 'training', 'lifetime'],
+  package: ['types', 'cases', 'errors', 'layers', 'training', 'lifetime'],
   page: ['page', 'page-sections', 'page-trouble'],
 };
 // Far more than any test takes: a hang should end in a message.

@@ -2,9 +2,12 @@
 
 const ELEMENT_BYTES = { U8: 1, I32: 4, U32: 4, F32: 4 };
 
-/** @typedef {{ dtype: string, shape: number[], bytes: Buffer }} Tensor */
+/**
+ * @typedef {{ dtype: string, shape: number[], bytes: Buffer }} Tensor
+ * @typedef {{ metadata: Record<string, string>, tensors: Record<string, Tensor> }} Case
+ */
 
-/** @param {Buffer} file @returns {{ metadata: Record<string, string>, tensors: Record<string, Tensor>, start: number }} */
+/** @param {Buffer} file @returns {Case} its tensors are views of the file */
 export function parse(file) {
   const length = Number(file.readBigUInt64LE(0));
   const start = 8 + length;
@@ -20,7 +23,7 @@ export function parse(file) {
   ] of Object.entries(entries)) {
     tensors[name] = { dtype, shape, bytes: file.subarray(start + from, start + to) };
   }
-  return { metadata, tensors, start };
+  return { metadata, tensors };
 }
 
 /** @param {Record<string, string>} metadata @param {Record<string, Tensor>} tensors @returns {Buffer} */

@@ -42,7 +42,7 @@ async function theLossFallsAndRunsRepeat(lab) {
   const { reports } = one;
   const [first, last] = [reports[0], reports.at(-1)];
   lab.note(
-    `loss ${first.loss.toFixed(3)} at step ${first.step}, ${last.loss.toFixed(3)} at step ${last.step}, accuracy ${last.accuracy}`,
+    `loss ${first.loss.toFixed(3)} at step 1, ${last.loss.toFixed(3)} at step ${last.step}, accuracy ${last.accuracy}`,
   );
   assert.equal(first.step, 1);
   assert.equal(last.step, steps);

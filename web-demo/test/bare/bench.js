@@ -1,4 +1,5 @@
-// The workbench that tests reach as `globalThis.bench`, on a page or in a worker: the package, and what most tests do with it.
+// The workbench that tests reach as `globalThis.bench`, on a page or in a worker: the package, and what most of them do
+// with it.
 import * as moebius from '../moebius/moebius.js';
 
 /** Resolves with the module's exports once it is compiled. */
