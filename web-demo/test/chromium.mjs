@@ -81,7 +81,7 @@ export function watch(page, allowed) {
   return problems;
 }
 
-/** Ends the process that serves the GPU to all pages of a browser, as a driver's fault would. The browser restarts it. */
+/** Ends the process that serves the GPU to all pages, as a fault in a driver would. The browser starts it again. */
 export async function crashTheGpu(page) {
   const session = await page.context().browser().newBrowserCDPSession();
   await session.send('Browser.crashGpuProcess');
