@@ -13,6 +13,19 @@ LLVM_BUNDLE="${XDG_DATA_HOME:-$HOME/.local/share}/tracel/tracel-llvm-$LLVM_VERSI
 # shellcheck disable=SC2034
 LLVM_URL="https://github.com/tracel-ai/tracel-llvm/releases/download/v$LLVM_VERSION/linux-x64.checksums.json"
 
+# Debian's compiler for wasm32, unpacked, for systems where rustup can't add the target.
+# shellcheck disable=SC2034
+WASM_DEBIAN="$CACHE/wasm-toolchain/debian"
+# wasm-bindgen's command and crate must be of one version.
+WASM_BINDGEN_VERSION=$(sed -n '/^name = "wasm-bindgen"/{n;s/^version = "\(.*\)"/\1/p;}' Cargo.lock)
+# shellcheck disable=SC2034
+WASM_BINDGEN_DIR="$CACHE/wasm-bindgen-$WASM_BINDGEN_VERSION"
+# shellcheck disable=SC2034
+BROWSER_TESTS=web-demo/test
+
+# has_wasm_target: whether the ordinary compiler brings a standard library for the browser.
+has_wasm_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/wasm32-unknown-unknown" ]; }
+
 # first_file PATH...: the first that exists.
 first_file() {
   local file
@@ -31,4 +44,17 @@ lavapipe_icd() { first_file /usr/share/vulkan/icd.d/lvp_icd*.json; }
 swiftshader_icd() {
   first_file /usr/lib/chromium/vk_swiftshader_icd.json /opt/google/chrome/vk_swiftshader_icd.json \
     /snap/chromium/current/usr/lib/chromium-browser/vk_swiftshader_icd.json
+}
+
+# A browser with WebGPU for the tests; CHROMIUM names another.
+browser_binary() {
+  local name
+  if [ -n "${CHROMIUM:-}" ]; then
+    printf '%s\n' "$CHROMIUM"
+    return 0
+  fi
+  for name in chromium google-chrome google-chrome-stable chromium-browser; do
+    command -v "$name" && return 0
+  done
+  first_file "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" /Applications/Chromium.app/Contents/MacOS/Chromium
 }

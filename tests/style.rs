@@ -9,6 +9,8 @@ use syn::visit::{self, Visit};
 const MAX_FILE_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 60;
 const MAX_PARAMETERS: usize = 6;
+/// In scripts of pages; rustfmt keeps Rust's lines shorter.
+const MAX_COLUMNS: usize = 120;
 
 /// Names that tell nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["base", "utils", "common", "helpers", "misc"];
@@ -48,6 +50,12 @@ struct Source {
 impl Source {
     fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
+    }
+
+    /// What pages are made of besides their text.
+    fn is_script(&self) -> bool {
+        let endings = [".js", ".mjs", ".ts", ".css"];
+        endings.iter().any(|ending| self.path.ends_with(ending))
     }
 
     /// The lines on which `offends` finds something, as `path:line: what`.
@@ -312,10 +320,20 @@ fn survey(source: &Source, rule: Rule) -> Vec<String> {
 
 fn file_length(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
-    if !source.is_rust() || lines <= MAX_FILE_LINES {
+    if !(source.is_rust() || source.is_script()) || lines <= MAX_FILE_LINES {
         return Vec::new();
     }
     vec![format!("{}:{lines}: {lines} lines", source.path)]
+}
+
+fn line_length(source: &Source) -> Vec<String> {
+    if !source.is_script() {
+        return Vec::new();
+    }
+    source.lines(|line| {
+        let columns = line.chars().count();
+        (columns > MAX_COLUMNS).then(|| format!("{columns} columns"))
+    })
 }
 
 fn file_name(source: &Source) -> Vec<String> {
@@ -384,7 +402,15 @@ fn personal_path(source: &Source) -> Vec<String> {
 
 #[test]
 fn files_are_short() {
-    check("A Rust file has at most 600 lines:", file_length);
+    check("A source file has at most 600 lines:", file_length);
+}
+
+#[test]
+fn lines_of_scripts_are_short() {
+    check(
+        "A line of JavaScript or a style sheet has at most 120 columns:",
+        line_length,
+    );
 }
 
 #[test]
@@ -512,5 +538,12 @@ fn each_rule_finds_its_offence() {
         text: String::new(),
     };
     assert_eq!(file_name(&named("core/src/misc.rs")).len(), 1);
+    let script = |text: &str| Source {
+        path: "web/page.mjs".to_owned(),
+        text: text.to_owned(),
+    };
+    assert_eq!(file_length(&script(&"//\n".repeat(601))).len(), 1);
+    assert_eq!(line_length(&script(&"x".repeat(121))).len(), 1);
+    assert_eq!(line_length(&script(&"é".repeat(120))).len(), 0);
     assert_eq!(file_name(&named("core/base/a.rs")).len(), 1);
 }

@@ -1,0 +1,198 @@
+// The committed cases on real WebGPU, and files that are no cases.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+
+import { CASES, caseNames } from './lab.mjs';
+import { build, parse, withFlippedBit, withHeader } from './safetensors.mjs';
+
+export const tests = [
+  everyCasePassesOnThePage,
+  everyCasePassesInAWorker,
+  aWrongOutputFails,
+  truncatedFilesAreRefused,
+  arbitraryBytesAreRefused,
+  brokenHeadersAreRefused,
+  casesThatLackSomethingAreRefused,
+];
+
+const read = (name) => fs.readFileSync(path.join(CASES, name));
+
+/** Runs in a page or worker. @param {string[]} names */
+async function verifyAll(names) {
+  const { device, bytes, attempt } = globalThis.bench;
+  const opened = await device();
+  const results = [];
+  for (const name of names) {
+    results.push({ name, ...(await attempt(async () => opened.verify(await bytes(`/all-cases/${name}`)))) });
+  }
+  return results;
+}
+
+async function everyCasePasses(lab, place) {
+  const names = caseNames();
+  const results = await place.evaluate(verifyAll, names);
+  for (const { name, ok, value, code, message } of results) {
+    assert.ok(ok, `${name}: ${code}: ${message}`);
+    assert.equal(value.verdict, 'pass', `${name}: ${JSON.stringify(value)}`);
+    const { metadata, tensors } = parse(read(name));
+    assert.equal(value.op, metadata.op, name);
+    const expected = Object.keys(tensors)
+      .filter((tensor) => tensor.startsWith('out.'))
+      .map((tensor) => tensor.slice(4));
+    assert.deepEqual(value.outputs.map((output) => output.name).sort(), expected.sort(), name);
+    assert.ok(
+      value.outputs.every((output) => output.verdict === 'pass'),
+      `${name}: ${JSON.stringify(value)}`,
+    );
+  }
+  const time = results.reduce((sum, { milliseconds }) => sum + milliseconds, 0);
+  lab.note(`${results.length} cases in ${(time / 1000).toFixed(1)} s`);
+}
+
+async function everyCasePassesOnThePage(lab) {
+  await everyCasePasses(lab, await lab.bench());
+}
+
+async function everyCasePassesInAWorker(lab) {
+  await everyCasePasses(lab, await lab.benchInWorker());
+}
+
+/** Runs in a page: files in base64, because text crosses over fastest. @param {string[]} files */
+async function verifyBytes(files) {
+  const { device, attempt } = globalThis.bench;
+  const opened = await device();
+  const results = [];
+  for (const file of files) {
+    const bytes = Uint8Array.from(atob(file), (character) => character.charCodeAt(0));
+    results.push(await attempt(() => opened.verify(bytes)));
+  }
+  return results;
+}
+
+/** One file of each operation: the smallest. */
+function oneOfEach() {
+  const smallest = new Map();
+  for (const name of caseNames()) {
+    const file = read(name);
+    const { op } = parse(file).metadata;
+    if (file.length < (smallest.get(op)?.file.length ?? Infinity)) smallest.set(op, { name, file });
+  }
+  return [...smallest.values()];
+}
+
+async function aWrongOutputFails(lab) {
+  const page = await lab.bench();
+  const wrong = [];
+  for (const { name, file } of oneOfEach()) {
+    const outputs = Object.keys(parse(file).tensors).filter((tensor) => tensor.startsWith('out.'));
+    for (const output of outputs) wrong.push({ name, output, file: withFlippedBit(file, output) });
+  }
+  const results = await page.evaluate(
+    verifyBytes,
+    wrong.map(({ file }) => file.toString('base64')),
+  );
+  wrong.forEach(({ name, output }, i) => {
+    const { ok, value, message } = results[i];
+    assert.ok(ok, `${name} with another ${output}: ${message}`);
+    assert.equal(value.verdict, 'fail', `${name} with another ${output}: ${JSON.stringify(value)}`);
+    const failing = value.outputs.filter(({ verdict }) => verdict === 'fail').map((failed) => `out.${failed.name}`);
+    assert.deepEqual(failing, [output], name);
+  });
+  lab.note(`${wrong.length} wrong outputs of ${oneOfEach().length} operations`);
+}
+
+/** Every file is refused with `codes`, and the device still does its work. */
+async function assertRefused(lab, files, codes = ['bad-file']) {
+  const page = await lab.bench();
+  const good = read('balance_losses.safetensors');
+  const results = await page.evaluate(
+    verifyBytes,
+    [...files.map(({ file }) => file), good].map((file) => file.toString('base64')),
+  );
+  const last = results.pop();
+  files.forEach(({ what }, i) => {
+    const { ok, value, name, code, message } = results[i];
+    assert.ok(!ok, `${what}: expected an error, got ${JSON.stringify(value)}`);
+    assert.equal(name, 'MoebiusError', `${what}: ${name}: ${message}`);
+    assert.ok(codes.includes(code), `${what}: expected ${codes.join(' or ')}, got ${code}: ${message}`);
+    assert.ok(message.length > 10, `${what}: expected a message, got "${message}"`);
+  });
+  assert.equal(last.value?.verdict, 'pass', `a good file afterwards: ${JSON.stringify(last)}`);
+  lab.note(`${files.length} files refused, such as: ${results.at(-1).message}`);
+}
+
+async function truncatedFilesAreRefused(lab) {
+  const whole = read('balance_losses.safetensors');
+  const lengths = [0, 1, 7, 8, 9, whole.length - 1];
+  for (let length = 32; length < whole.length; length += 61) lengths.push(length);
+  await assertRefused(
+    lab,
+    lengths.map((length) => ({ what: `${length} bytes of ${whole.length}`, file: whole.subarray(0, length) })),
+  );
+}
+
+async function arbitraryBytesAreRefused(lab) {
+  let state = 7;
+  const byte = () => (state = (Math.imul(state, 1103515245) + 12345) >>> 0) >>> 24;
+  const files = [8, 9, 100, 1000, 5000].flatMap((length) =>
+    [0, 1, 2, 3].map((seed) => {
+      state = seed * 7919 + length;
+      return { what: `${length} arbitrary bytes, seed ${state}`, file: Buffer.from(Array.from({ length }, byte)) };
+    }),
+  );
+  // A length that passes any sum without a check: 2^64 - 1, 2^63, 2^32 and just beyond the file.
+  for (const length of [0xffffffffffffffffn, 0x8000000000000000n, 0x100000000n, 93n]) {
+    const file = Buffer.alloc(100, '{');
+    file.writeBigUInt64LE(length);
+    files.push({ what: `a header of ${length} bytes`, file });
+  }
+  await assertRefused(lab, files);
+}
+
+async function brokenHeadersAreRefused(lab) {
+  const data = Buffer.alloc(64);
+  const entry = (dtype, shape, from, to) => JSON.stringify({ dtype, shape, data_offsets: [from, to] });
+  const route = '"__metadata__":{"op":"route","params":"{}","tol":"{}"}';
+  const headers = [
+    '',
+    '[]',
+    '{}',
+    'null',
+    '"x"',
+    '{"a":1}',
+    '{"__metadata__":5}',
+    '{'.repeat(60_000),
+    `${'['.repeat(5000)}${']'.repeat(5000)}`,
+    `{"in.x":${entry('F32', [16], 0, 64)}}`, // no operation
+    `{"__metadata__":{"op":"route","params":"{","tol":"{}"},"in.logits":${entry('F32', [16], 0, 64)}}`,
+    `{${route},"in.logits":${entry('F32', [16], 0, 68)}}`,
+    `{${route},"in.logits":${entry('F32', [4294967296, 4294967296], 0, 64)}}`,
+    `{${route},"in.logits":${entry('F32', [-1], 0, 64)}}`,
+    `{${route},"in.logits":${entry('F99', [16], 0, 64)}}`,
+    `{${route},"in.logits":${entry('F32', [16], 64, 0)}}`,
+  ];
+  await assertRefused(
+    lab,
+    headers.map((text) => ({ what: `header ${text.slice(0, 150)}`, file: withHeader(text, data) })),
+  );
+}
+
+/** Well-formed files that say something no case says; a parameter nobody knows may also be called unsupported. */
+async function casesThatLackSomethingAreRefused(lab) {
+  const files = [];
+  for (const { name, file } of oneOfEach()) {
+    const { metadata, tensors } = parse(file);
+    for (const gone of Object.keys(tensors).filter((tensor) => tensor.startsWith('in.'))) {
+      // A mask or a bias may be left out: such a case runs, and its outputs are wrong or right.
+      if (/mask|bias|\.b_/.test(gone)) continue;
+      const { [gone]: _, ...rest } = tensors;
+      files.push({ what: `${name} without ${gone}`, file: build(metadata, rest) });
+    }
+    const outputs = Object.fromEntries(Object.entries(tensors).filter(([tensor]) => tensor.startsWith('in.')));
+    files.push({ what: `${name} without outputs`, file: build(metadata, outputs) });
+    files.push({ what: `${name} as another operation`, file: build({ ...metadata, op: 'divide' }, tensors) });
+    files.push({ what: `${name} without tolerances`, file: build({ ...metadata, tol: '{}' }, tensors) });
+  }
+  await assertRefused(lab, files, ['bad-file', 'unsupported', 'shape']);
+}

@@ -1,0 +1,154 @@
+// What a test is given: pages to open, files to replace, a native binary to compare with.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { serve } from '../../scripts/serve.mjs';
+import { launch, watch } from './chromium.mjs';
+
+const HERE = path.dirname(fileURLToPath(import.meta.url));
+export const ROOT = path.resolve(HERE, '../..');
+export const CASES = path.join(ROOT, 'tests/cases');
+const SITE = path.join(ROOT, 'web-demo/dist');
+/** Pictures of the page, for people to look at. */
+export const PICTURES = path.join(HERE, 'pictures');
+
+/** Names of all committed cases, large ones too. */
+export function caseNames() {
+  const names = fs.readdirSync(CASES).filter((name) => name.endsWith('.safetensors'));
+  assert.ok(names.length > 30, `expected more than 30 cases in ${CASES}, got ${names.length}`);
+  return names;
+}
+
+export class Lab {
+  #browsers = [];
+  #contexts = [];
+  #problems = [];
+  #replaced = new Map();
+  #served = [];
+  #mounted = '';
+  #server;
+  #shared;
+
+  /** @param {string | undefined} native the `moebius` command, for comparisons with a run outside of a browser */
+  constructor(native) {
+    this.native = native;
+  }
+
+  /** Starts the server and the browser that tests share. */
+  async start() {
+    assert.ok(fs.existsSync(SITE), `no site in ${SITE}: scripts/demo --build-only makes it`);
+    this.#server = await serve(SITE, { replace: (name) => this.#file(name) });
+    this.#shared = await launch();
+  }
+
+  async stop() {
+    await this.#shared?.close();
+    await this.#server?.close();
+  }
+
+  /** Where the bare page and the larger cases are, beside the site; and what a test put in a file's place. */
+  #file(name) {
+    this.#served.push(name);
+    if (this.#mounted && name.startsWith(this.#mounted)) return this.siteFile(name.slice(this.#mounted.length));
+    if (this.#replaced.has(name)) return this.#replaced.get(name);
+    const [folder, ...rest] = name.split('/');
+    const root = { bare: path.join(HERE, 'bare'), 'all-cases': CASES }[folder];
+    if (root === undefined) return undefined;
+    const file = path.join(root, ...rest);
+    return fs.existsSync(file) ? fs.readFileSync(file) : null;
+  }
+
+  /** For the rest of this test the server sends `bytes` for `name`; null: no such file. */
+  replace(name, bytes) {
+    this.#replaced.set(name, bytes);
+  }
+
+  /** For the rest of this test the site is there below `folder`, too. */
+  mount(folder) {
+    this.#mounted = folder;
+  }
+
+  /** Names of all files that were asked for in this test. */
+  get served() {
+    return [...new Set(this.#served)];
+  }
+
+  /** A file of the site. @param {string} name */
+  siteFile(name) {
+    return fs.readFileSync(path.join(SITE, name));
+  }
+
+  /**
+   * Opens a page of the site in a profile of its own.
+   * @param {string} name
+   * @param {{ allow?: RegExp[], script?: (() => void), own?: object, context?: object }} [options] `allow`: problems
+   *   that are part of the test; `script` runs before the page's; `own`: options of a browser for this test only;
+   *   `context`: Playwright's options of a profile
+   */
+  async open(name, { allow = [], script, own, context = {} } = {}) {
+    const browser = own ? await this.#launchOwn(own) : this.#shared;
+    // The page's policy lets no script in from elsewhere, and tests are elsewhere.
+    const opened = await browser.newContext({ bypassCSP: true, ...context });
+    this.#contexts.push(opened);
+    if (script) await opened.addInitScript(script);
+    const page = await opened.newPage();
+    this.#problems.push(watch(page, allow));
+    await page.goto(this.#server.url + name, { waitUntil: 'commit' });
+    return page;
+  }
+
+  async #launchOwn(options) {
+    const browser = await launch(options);
+    this.#browsers.push(browser);
+    return browser;
+  }
+
+  /** The bare page with the package loaded; its `evaluate` sees `globalThis.bench`. */
+  async bench(options) {
+    const page = await this.open('bare/', options);
+    await page.waitForFunction(() => globalThis.bench);
+    return page;
+  }
+
+  /** The same in a worker. */
+  async benchInWorker(options) {
+    const page = await this.open('bare/?worker', options);
+    const worker = page.workers()[0] ?? (await page.waitForEvent('worker'));
+    for (;;) {
+      if (await worker.evaluate(() => Boolean(globalThis.bench))) return worker;
+      await new Promise((later) => setTimeout(later, 20));
+    }
+  }
+
+  /**
+   * The demo page at the end of its start-up.
+   * @param {{ name?: string, state?: string }} [options] and those of `open`; `state`: the one it has to be in
+   */
+  async demo({ name = '', state = 'ready', ...options } = {}) {
+    const page = await this.open(name, options);
+    await page.waitForFunction(() => globalThis.moebiusDemo);
+    const summary = await page.evaluate(() => globalThis.moebiusDemo.ready);
+    assert.equal(summary.state, state, JSON.stringify(summary.check));
+    return page;
+  }
+
+  note(text) {
+    console.log(text.replace(/^/gm, '    '));
+  }
+
+  /** Closes what the test opened; what its pages did wrong in the meantime. */
+  async endTest() {
+    const problems = this.#problems.flat();
+    for (const context of this.#contexts) await context.close();
+    for (const browser of this.#browsers) await browser.close();
+    this.#contexts = [];
+    this.#browsers = [];
+    this.#problems = [];
+    this.#served = [];
+    this.#mounted = '';
+    this.#replaced.clear();
+    return problems;
+  }
+}

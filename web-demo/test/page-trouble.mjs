@@ -1,0 +1,138 @@
+// When something is wrong, the page says so and stays usable as far as that goes.
+import assert from 'node:assert/strict';
+
+import { crashTheGpu } from './chromium.mjs';
+import { picture } from './pictures.mjs';
+import { withFlippedBit } from './safetensors.mjs';
+
+export const tests = [
+  aWrongCaseStopsThePage,
+  aCaseThatIsMissingStopsThePage,
+  checkingAgainNoticesAChange,
+  withoutWebGpuThePageSaysSo,
+  aModuleThatIsMissingIsToldOf,
+  aLostDeviceCanBeOpenedAgain,
+  aCrashOfTheGpuProcessIsSurvived,
+  aWorkerThatDiesIsReplaced,
+];
+
+const stateIs = (page, state) =>
+  page.waitForFunction((wanted) => document.documentElement.dataset.state === wanted, state, { timeout: 60_000 });
+
+const gates = (page) =>
+  page.locator('fieldset.gate').evaluateAll((list) => list.map(({ disabled }) => (disabled ? 'off' : 'on')));
+
+const OFF = ['off', 'off', 'off'];
+const ON = ['on', 'on', 'on'];
+
+const CASE = 'cases/balance_losses.safetensors';
+
+/** Nothing has been computed for sections behind the gate. */
+async function assertNothingRan(page) {
+  assert.deepEqual(await gates(page), OFF);
+  const { layer, bench, training } = await page.evaluate(() => globalThis.moebiusDemo.state());
+  assert.deepEqual([layer, bench, training], [null, null, null]);
+  assert.equal(await page.locator('#layer').getAttribute('data-runs'), '0');
+  assert.equal(await page.evaluate(() => performance.getEntriesByName('moebius-ready').length), 0);
+}
+
+async function aWrongCaseStopsThePage(lab) {
+  lab.replace(CASE, withFlippedBit(lab.siteFile(CASE), 'out.z'));
+  const page = await lab.demo({ state: 'failed' });
+  await assertNothingRan(page);
+  assert.match(await page.locator('#check-alert').textContent(), /balance_losses/);
+  assert.equal(await page.locator('#check-table tr[data-verdict="fail"]').count(), 1);
+  await picture(page, 'failed');
+  await page.locator('#go-on').click();
+  assert.deepEqual(await gates(page), ON);
+  assert.ok(await page.locator('#accepted-banner').isVisible());
+  await page.waitForFunction(() => Number(document.querySelector('#layer').dataset.runs) > 0);
+  const { state, accepted } = await page.evaluate(() => globalThis.moebiusDemo.state());
+  assert.deepEqual([state, accepted], ['failed', true]);
+}
+
+async function aCaseThatIsMissingStopsThePage(lab) {
+  lab.replace(CASE, null);
+  const page = await lab.demo({ state: 'failed', allow: [/404/] });
+  await assertNothingRan(page);
+  assert.match(await page.locator('#check-alert').textContent(), /balance_losses/);
+  assert.equal(await page.locator('#check-table tr[data-verdict="error"]').count(), 1);
+}
+
+async function checkingAgainNoticesAChange(lab) {
+  const page = await lab.demo();
+  lab.replace(CASE, withFlippedBit(lab.siteFile(CASE), 'out.z'));
+  await page.locator('#check-again').click();
+  await stateIs(page, 'failed');
+  assert.deepEqual(await gates(page), OFF);
+  lab.replace(CASE, lab.siteFile(CASE));
+  await page.locator('#check-again').click();
+  await stateIs(page, 'ready');
+  assert.deepEqual(await gates(page), ON);
+  assert.ok(await page.locator('#check-failed').isHidden());
+}
+
+async function withoutWebGpuThePageSaysSo(lab) {
+  const page = await lab.demo({ state: 'unsupported', own: { webgpu: false }, allow: [/No available adapters/] });
+  await assertNothingRan(page);
+  assert.match(await page.locator('#unsupported').textContent(), /WebGPU/);
+  await picture(page, 'unsupported');
+}
+
+async function aModuleThatIsMissingIsToldOf(lab) {
+  lab.replace('moebius/moebius_bg.wasm', null);
+  const page = await lab.demo({ state: 'lost', allow: [/404/] });
+  await assertNothingRan(page);
+  assert.ok((await page.locator('#loss-message').textContent()).length > 20);
+  lab.replace('moebius/moebius_bg.wasm', undefined);
+  await page.locator('#reopen').click();
+  await stateIs(page, 'ready');
+}
+
+/** The page is lost, says so, opens the device again, and everything works as before. */
+async function assertRecovers(page) {
+  await stateIs(page, 'lost');
+  assert.deepEqual(await gates(page), OFF);
+  assert.ok(await page.locator('#loss-banner').isVisible());
+  assert.ok((await page.locator('#loss-message').textContent()).length > 20);
+  const runs = Number(await page.locator('#layer').getAttribute('data-runs'));
+  await page.locator('#reopen').click();
+  await stateIs(page, 'ready');
+  assert.deepEqual(await gates(page), ON);
+  assert.ok(await page.locator('#loss-banner').isHidden());
+  await page.waitForFunction((before) => Number(document.querySelector('#layer').dataset.runs) > before, runs);
+  const steps = Number(await page.locator('#train').getAttribute('data-steps'));
+  assert.equal(steps, 0, 'a training whose weights are gone seems to go on');
+  await page.locator('#train-step').click();
+  await page.waitForFunction(() => document.querySelector('#train').dataset.steps === '1');
+}
+
+/** A page with work under way. */
+async function busy(lab, options) {
+  const page = await lab.demo(options);
+  await page.locator('#train-start').click();
+  await page.waitForFunction(() => Number(document.querySelector('#train').dataset.steps) >= 3);
+  return page;
+}
+
+async function aLostDeviceCanBeOpenedAgain(lab) {
+  const page = await busy(lab);
+  for (const attempt of [1, 2]) {
+    await page.evaluate(() => globalThis.moebiusDemo.loseDevice());
+    await stateIs(page, 'lost');
+    if (attempt === 1) await picture(page, 'lost');
+    await assertRecovers(page);
+  }
+}
+
+async function aCrashOfTheGpuProcessIsSurvived(lab) {
+  const page = await busy(lab, { own: {}, allow: [/external Instance reference/] });
+  await crashTheGpu(page);
+  await assertRecovers(page);
+}
+
+async function aWorkerThatDiesIsReplaced(lab) {
+  const page = await busy(lab, { allow: [/thrown on request/] });
+  await page.evaluate(() => globalThis.moebiusDemo.breakWorker());
+  await assertRecovers(page);
+}

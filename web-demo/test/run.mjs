@@ -1,0 +1,73 @@
+// Runs the browser tests. The last line has the form of cargo's: "test result: ok. 3 passed; 0 failed; 0 ignored;".
+//
+//   node web-demo/test/run.mjs [size|package|page]... [--only TEXT] [--native PATH]
+//
+// Without a group: all. --only runs the tests whose names contain TEXT; --native names the moebius command, which some
+// compare with. The environment's CHROMIUM names another browser. The site has to be there: scripts/demo --build-only
+import assert from 'node:assert/strict';
+import { parseArgs } from 'node:util';
+
+import { Lab } from './lab.mjs';
+
+const GROUPS = {
+  size: ['size'],
+  package: ['types', 'cases', 'errors', 'layers', 'training', 'lifetime'],
+  page: ['page', 'page-sections', 'page-trouble'],
+};
+// Far more than any test takes: a hang should end in a message.
+const LIMIT_MS = 180_000;
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { only: { type: 'string', default: '' }, native: { type: 'string' } },
+});
+const groups = positionals.length > 0 ? positionals : Object.keys(GROUPS);
+for (const group of groups) {
+  assert.ok(group in GROUPS, `expected a group of ${Object.keys(GROUPS).join(', ')}, got ${group}`);
+}
+
+/** @param {Lab} lab @param {(lab: Lab) => Promise<void>} test @returns what went wrong, or null */
+async function outcome(lab, test) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not done after ${LIMIT_MS / 1000} s`)), LIMIT_MS);
+  });
+  let failure = null;
+  try {
+    await Promise.race([test(lab), late]);
+  } catch (error) {
+    failure = error.stack ?? String(error);
+  }
+  clearTimeout(timer);
+  const problems = await lab.endTest();
+  if (problems.length === 0) return failure;
+  return [failure, 'the page had problems:', ...problems].filter(Boolean).join('\n  ');
+}
+
+/** @returns {Promise<boolean>} whether the test passed */
+async function run(lab, name, test) {
+  const start = performance.now();
+  const failure = await outcome(lab, test);
+  const seconds = ((performance.now() - start) / 1000).toFixed(1);
+  console.log(`test ${name} ... ${failure === null ? 'ok' : 'FAILED'} (${seconds} s)`);
+  if (failure !== null) console.log(failure.replace(/^/gm, '  '));
+  return failure === null;
+}
+
+const lab = new Lab(values.native);
+let passed = 0;
+let failed = 0;
+try {
+  await lab.start();
+  for (const file of groups.flatMap((group) => GROUPS[group])) {
+    const { tests } = await import(`./${file}.mjs`);
+    for (const test of tests.filter(({ name }) => name.includes(values.only))) {
+      if (await run(lab, `${file}::${test.name}`, test)) passed += 1;
+      else failed += 1;
+    }
+  }
+} finally {
+  await lab.stop();
+}
+console.log(`\ntest result: ${failed === 0 ? 'ok' : 'FAILED'}. ${passed} passed; ${failed} failed; 0 ignored;`);
+process.exitCode = failed === 0 && passed > 0 ? 0 : 1;

@@ -1,0 +1,33 @@
+// The package's TypeScript types: a program that uses all of it compiles, and everything in them is explained.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+
+export const tests = [aStrictProgramCompiles, everythingPublicIsExplained];
+
+async function aStrictProgramCompiles() {
+  const compiler = createRequire(import.meta.url).resolve('typescript/bin/tsc');
+  const project = fileURLToPath(new URL('types', import.meta.url));
+  const { status, stdout, stderr } = spawnSync(process.execPath, [compiler, '--project', project], {
+    encoding: 'utf8',
+  });
+  assert.equal(status, 0, `${stdout}${stderr}`);
+}
+
+/** What the bindings' generator adds for itself; a caller needs neither. */
+const GENERATED = /InitOutput|SyncInitInput|InitInput|initSync|__wbg/;
+
+async function everythingPublicIsExplained(lab) {
+  const lines = lab.siteFile('moebius/moebius.d.ts').toString().split('\n');
+  const bare = [];
+  lines.forEach((line, at) => {
+    const declares = /^export (default )?(class|function|interface|type) /.test(line) && !GENERATED.test(line);
+    if (declares && !lines[at - 1].trimEnd().endsWith('*/')) bare.push(`${at + 1}: ${line}`);
+  });
+  assert.deepEqual(bare, [], 'declarations without a comment');
+  assert.ok(
+    lines.some((line) => line.startsWith('export class MoeLayer')),
+    'no class MoeLayer',
+  );
+}

@@ -1,0 +1,91 @@
+// Compiled, never run: a program against the package's types, in which every use that is wrong has to be an error.
+import init, { bench, Device, Fp8Linear, MoeLayer, MoeTraining, version } from '../../dist/moebius/moebius.js';
+import type {
+  BenchReport,
+  CaseReport,
+  DeviceReport,
+  ErrorCode,
+  MoebiusError,
+  MoeOutput,
+} from '../../dist/moebius/moebius.js';
+
+await init();
+const name: string = version();
+
+const device: Device = await Device.open({ powerPreference: 'low-power' });
+// @ts-expect-error no such preference
+await Device.open({ powerPreference: 'fast' });
+const report: DeviceReport = device.report;
+const [least, most]: [number, number] = report.subgroups ?? [0, 0];
+const kernels: (string | null)[] = report.runs.map(({ kernel }) => kernel);
+const bindings: number = report.limits.maxBindings;
+const { reason, message }: { reason: 'destroyed' | 'unknown'; message: string } = await device.lost;
+const { inUse, reserved }: { inUse: number; reserved: number } = await device.memory();
+
+const checked: CaseReport = await device.verify(new Uint8Array());
+const wrong = checked.outputs.filter(({ verdict }) => verdict === 'fail').map(({ maxAbs, relL2 }) => maxAbs + relL2);
+// @ts-expect-error a file is bytes
+await device.verify('file');
+
+const weights = { router: new Float32Array(4), wIn: new Float32Array(4), wOut: new Float32Array(4) };
+const layer = new MoeLayer(device, { hidden: 2, inter: 1, experts: 2, router: 'switch', activation: 'silu' }, weights);
+// @ts-expect-error no such router
+new MoeLayer(device, { hidden: 2, inter: 1, experts: 2, router: 'best' });
+// @ts-expect-error the number of experts is needed
+new MoeLayer(device, { hidden: 2, inter: 1 });
+// @ts-expect-error no such option
+new MoeLayer(device, { hidden: 2, inter: 1, experts: 2, topk: 1 });
+const output: MoeOutput = await layer.forward(new Float32Array(2), { signal: new AbortController().signal });
+const { y, experts, load }: { y: Float32Array; experts: Int32Array; load: Uint32Array } = output;
+const capacity: number | null = output.capacity;
+const balance: number = output.losses.switch + output.losses.gshard + output.losses.entropy + output.losses.z;
+// @ts-expect-error tokens are numbers in an array that says so
+await layer.forward([1, 2]);
+const held: number = layer.bytes;
+layer.free();
+
+const linear = new Fp8Linear(device, { inputs: 4, outputs: 2, format: 'e5m2', granularity: 'mx' }, new Float32Array(8));
+const product: Float32Array = await linear.forward(new Float32Array(4));
+// @ts-expect-error no such format
+new Fp8Linear(device, { inputs: 4, outputs: 2, format: 'e3m4' }, new Float32Array(8));
+linear.free();
+
+const training = new MoeTraining(device, { classes: 2, learningRate: 0.1 }, new Float32Array(4), new Uint32Array(2));
+const { loss, accuracy } = await training.step(10, {});
+const { classes, probabilities } = await training.predict(new Float32Array(4));
+const parameters: number = training.steps + training.parameters;
+// @ts-expect-error what has been counted can't be set
+training.steps = 0;
+training.free();
+
+const onProgress = (done: number, of: number): void => void (done / of);
+const measured: BenchReport = await bench(device, { what: 'moe', precision: 'fp8', tokens: 8, onProgress });
+// @ts-expect-error no such benchmark
+await bench(device, { what: 'sort' });
+device.destroy();
+device.free();
+
+function told(error: unknown): ErrorCode {
+  const { code } = error as MoebiusError;
+  // @ts-expect-error no such code
+  if (code === 'lost') return 'device';
+  return code === 'no-webgpu' ? 'device-lost' : code;
+}
+
+export const used = {
+  name,
+  least,
+  most,
+  kernels,
+  bindings,
+  reason,
+  message,
+  inUse,
+  reserved,
+  wrong,
+  y,
+  experts,
+  load,
+  capacity,
+};
+export const more = { balance, held, product, loss, accuracy, classes, probabilities, parameters, measured, told };
