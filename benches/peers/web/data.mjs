@@ -41,7 +41,6 @@ export function matmul(size) {
   addProduct(y, a, b, [size, size, size]);
   return {
     name: `matmul ${size}³`,
-    kind: 'matmul',
     flops: 2 * size ** 3,
     m: size, n: size, k: size, a, b,
     cases: [{ input: undefined, expected: y }],
@@ -130,7 +129,6 @@ export function moe({ tokens, hidden, inter, experts, topK }) {
   });
   return {
     name: `MoE layer ${tokens} × ${hidden}, inter ${inter}, ${experts} experts, top-${topK}`,
-    kind: 'moe',
     flops: 4 * tokens * topK * hidden * inter,
     ...layer,
     load: cases.map((one) => one.load),

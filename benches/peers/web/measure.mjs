@@ -11,9 +11,9 @@ const LAYER = { tokens: 512, hidden: 256, inter: 512, experts: 8, topK: 2 };
 const CAPACITY = Math.ceil(1.25 * LAYER.tokens * LAYER.topK / LAYER.experts);
 
 const WORKLOADS = {
-  matmul512: () => matmul(512),
-  matmul1024: () => matmul(1024),
-  moe: () => ({ ...moe(LAYER), capacity: CAPACITY }),
+  matmul512: { kind: 'matmul', make: () => matmul(512) },
+  matmul1024: { kind: 'matmul', make: () => matmul(1024) },
+  moe: { kind: 'moe', make: () => ({ ...moe(LAYER), capacity: CAPACITY }) },
 };
 export const workloads = Object.keys(WORKLOADS);
 
@@ -109,9 +109,11 @@ function adapterOf(results) {
 export async function measure({ what, only, all, rounds, address, say }) {
   const context = { only, all, say, opened: opener(address) };
   const results = [];
-  for (const name of what) {
+  const contested = what.filter((name) => contendersOf(WORKLOADS[name].kind, context).length);
+  if (!contested.length) throw new Error(`expected a contender for ${what.join(', ')}, got none`);
+  for (const name of contested) {
     say(`${name}: reference in f64`);
-    results.push(await compare(WORKLOADS[name](), rounds, context));
+    results.push(await compare({ kind: WORKLOADS[name].kind, ...WORKLOADS[name].make() }, rounds, context));
   }
   return {
     browser: navigator.userAgent,

@@ -27,7 +27,7 @@ const HELP = `node run.mjs [options]
   --headed             shows the browser, on the machine's own adapter
   --chrome-flags TEXT  in place of the flags of the software adapter
   --serve PORT         starts no browser: open the page yourself, in any
-CHROMIUM names the browser, default /usr/bin/chromium. Exit code 1: a contender failed or was wrong.`;
+CHROMIUM names the browser, default /usr/bin/chromium. Exit code 1: a contender failed or was wrong; 2: not run.`;
 
 function options() {
   const text = { type: 'string' };
@@ -87,4 +87,9 @@ async function main() {
   process.exitCode = failed.length ? 1 : 0;
 }
 
-await main();
+try {
+  await main();
+} catch (error) {
+  console.error(error.message);
+  process.exitCode = 2;
+}
