@@ -1,0 +1,45 @@
+// Who takes part in what. Those marked as `more` are other settings of a peer that gained nothing on the software
+// adapter; on a GPU, where launches weigh more than products, they may.
+
+const OURS = { id: 'moebius', label: 'Moebius', module: './ours.mjs' };
+const TFJS = { id: 'tfjs', label: 'tfjs WebGPU', module: './tfjs.mjs' };
+
+/** `settings` are those of `open` in ort.mjs. */
+const ort = (id, label, settings, more = false) => ({
+  id, label: `onnxruntime-web ${label}`, module: './ort.mjs', more,
+  settings: { build: 'webgpu', provider: 'webgpu', ...settings },
+});
+
+const WASM = { build: 'wasm', provider: 'wasm' };
+const CAPTURED = { capture: true, gates: 'compare' };
+
+const CONTENDERS = {
+  matmul: [
+    OURS,
+    TFJS,
+    ort('ort', 'WebGPU', {}),
+    ort('ort-capture', 'WebGPU, captured', CAPTURED, true),
+    ort('ort-jspi', 'WebGPU, JSPI build', { build: 'jspi' }, true),
+    ort('ort-jsep', 'WebGPU, kernels in JS', { build: 'all' }, true),
+    ort('ort-wasm', 'wasm', WASM),
+  ],
+  moe: [
+    OURS,
+    ort('ort', 'WebGPU, two products', { form: 'wide' }),
+    ort('ort-slotted', 'WebGPU, capacity 1.25', { form: 'slotted' }),
+    ort('ort-batched', 'WebGPU, batched', { form: 'batched' }, true),
+    ort('ort-capture', 'WebGPU, two products, captured', { form: 'wide', ...CAPTURED }, true),
+    ort('ort-slotted-capture', 'WebGPU, capacity 1.25, captured', { form: 'slotted', ...CAPTURED }, true),
+    ort('ort-jspi', 'WebGPU, two products, JSPI build', { build: 'jspi', form: 'wide' }, true),
+    ort('ort-wasm', 'wasm, two products', { ...WASM, form: 'wide' }),
+    ort('ort-wasm-slotted', 'wasm, capacity 1.25', { ...WASM, form: 'slotted' }, true),
+  ],
+};
+
+/** Those that take part in a workload: the ids in `only`, or the usual ones, or all. */
+export function contendersOf(kind, { only, all }) {
+  const wanted = ({ id, more }) => (only.length ? only.includes(id) : all || !more);
+  return CONTENDERS[kind].filter(wanted);
+}
+
+export const ids = [...new Set(Object.values(CONTENDERS).flat().map(({ id }) => id))];

@@ -1,0 +1,155 @@
+// Inputs of the workloads, from a fixed seed, and their results in f64 on the host.
+
+/** Uniform values in [-1, 1) with 24 bits, Marsaglia's xorshift32. */
+class Uniform {
+  constructor(seed) {
+    this.state = seed >>> 0 || 1;
+  }
+
+  next() {
+    let s = this.state;
+    s ^= s << 13;
+    s ^= s >>> 17;
+    s ^= s << 5;
+    this.state = s >>> 0;
+    return (this.state >>> 8) / 2 ** 23 - 1;
+  }
+
+  fill(length, scale = 1) {
+    return Float32Array.from({ length }, () => this.next() * scale);
+  }
+}
+
+/** out[m, n] += a[m, k] · b[k, n], in f64. */
+function addProduct(out, a, b, [m, n, k]) {
+  for (let i = 0; i < m; i++) {
+    const row = out.subarray(i * n, (i + 1) * n);
+    for (let p = 0; p < k; p++) {
+      const factor = a[i * k + p];
+      const from = p * n;
+      for (let j = 0; j < n; j++) row[j] += factor * b[from + j];
+    }
+  }
+}
+
+/** y = a · b with a [size, size] and b [size, size]. The device holds both before any timed run. */
+export function matmul(size) {
+  const random = new Uniform(0x5eed0 + size);
+  const a = random.fill(size * size);
+  const b = random.fill(size * size);
+  const y = new Float64Array(size * size);
+  addProduct(y, a, b, [size, size, size]);
+  return {
+    name: `matmul ${size}³`,
+    flops: 2 * size ** 3,
+    m: size, n: size, k: size, a, b,
+    cases: [{ input: undefined, expected: y }],
+  };
+}
+
+/** Swaps the last two dimensions of [count, rows, columns]. */
+export function transposed(values, [count, rows, columns]) {
+  const out = new Float32Array(values.length);
+  for (let e = 0; e < count; e++) {
+    const at = e * rows * columns;
+    for (let r = 0; r < rows; r++) {
+      for (let c = 0; c < columns; c++) out[at + c * rows + r] = values[at + r * columns + c];
+    }
+  }
+  return out;
+}
+
+/** Probabilities of the experts for one token: softmax over all experts, in f64. */
+function probabilities(x, router, experts) {
+  const hidden = x.length;
+  const logits = Array.from({ length: experts }, (_, e) => {
+    let sum = 0;
+    for (let h = 0; h < hidden; h++) sum += x[h] * router[e * hidden + h];
+    return sum;
+  });
+  const most = Math.max(...logits);
+  const powers = logits.map((logit) => Math.exp(logit - most));
+  const total = powers.reduce((a, b) => a + b);
+  return powers.map((power) => power / total);
+}
+
+/** The top-k experts of one token, best first, with weights that add up to 1. */
+function route(x, layer) {
+  const { router, experts, topK } = layer;
+  const share = probabilities(x, router, experts);
+  const order = share.map((_, e) => e).sort((a, b) => share[b] - share[a]);
+  const gap = share[order[topK - 1]] - share[order[topK]];
+  // Rounding in f32 must not decide who is chosen: contenders sum in different orders.
+  if (!(gap > 1e-6)) throw new Error(`expected a clear choice of experts, got a gap of ${gap}`);
+  const chosen = order.slice(0, topK);
+  const total = chosen.reduce((sum, e) => sum + share[e], 0);
+  return chosen.map((e) => ({ expert: e, weight: share[e] / total }));
+}
+
+/** y [tokens, hidden] of the layer in f64, and how many slots chose each expert. */
+function moeReference(layer, x) {
+  const { tokens, hidden, inter, experts, columnsIn, columnsOut } = layer;
+  const y = new Float64Array(tokens * hidden);
+  const load = new Array(experts).fill(0);
+  const rows = new Float64Array(inter);
+  for (let t = 0; t < tokens; t++) {
+    const token = x.subarray(t * hidden, (t + 1) * hidden);
+    for (const { expert, weight } of route(token, layer)) {
+      load[expert]++;
+      const at = expert * hidden * inter;
+      rows.fill(0);
+      addProduct(rows, token, columnsIn.subarray(at, at + hidden * inter), [1, inter, hidden]);
+      for (let f = 0; f < inter; f++) rows[f] = weight * Math.max(rows[f], 0);
+      const out = y.subarray(t * hidden, (t + 1) * hidden);
+      addProduct(out, rows, columnsOut.subarray(at, at + hidden * inter), [1, hidden, inter]);
+    }
+  }
+  return { y, load };
+}
+
+/**
+ * One mixture-of-experts layer, dropless, relu, top-k of a softmax renormalised. Weights are on the device before any
+ * timed run; x [tokens, hidden] is uploaded in every run. `columnsIn` [experts, hidden, inter] and `columnsOut`
+ * [experts, inter, hidden] are wIn and wOut as a plain product reads them.
+ */
+export function moe({ tokens, hidden, inter, experts, topK }) {
+  const random = new Uniform(0x5eed);
+  const router = random.fill(experts * hidden, 3 / Math.sqrt(hidden));
+  const wIn = random.fill(experts * inter * hidden, 1 / Math.sqrt(hidden));
+  const wOut = random.fill(experts * hidden * inter, 1 / Math.sqrt(inter));
+  const layer = {
+    tokens, hidden, inter, experts, topK, router, wIn, wOut,
+    columnsIn: transposed(wIn, [experts, inter, hidden]),
+    columnsOut: transposed(wOut, [experts, hidden, inter]),
+  };
+  // Two different inputs: a run that answers with the result of the run before is found out.
+  const cases = [random.fill(tokens * hidden), random.fill(tokens * hidden)].map((input) => {
+    const { y, load } = moeReference(layer, input);
+    return { input, expected: y, load };
+  });
+  return {
+    name: `MoE layer ${tokens} × ${hidden}, inter ${inter}, ${experts} experts, top-${topK}`,
+    flops: 4 * tokens * topK * hidden * inter,
+    ...layer,
+    load: cases.map((one) => one.load),
+    cases,
+  };
+}
+
+/** Relative L2 error and the largest error, as a share of the root mean square of what is expected. */
+export function difference(actual, expected) {
+  if (!(actual instanceof Float32Array) || actual.length !== expected.length) {
+    throw new Error(`expected ${expected.length} values, got ${actual?.length} in a ${actual?.constructor?.name}`);
+  }
+  let off = 0;
+  let all = 0;
+  let largest = 0;
+  for (let i = 0; i < expected.length; i++) {
+    const error = Math.abs(actual[i] - expected[i]);
+    if (error > largest) largest = error;
+    // A NaN stays in this sum.
+    off += error * error;
+    all += expected[i] * expected[i];
+  }
+  return { relL2: Math.sqrt(off / all), largest: largest / Math.sqrt(all / expected.length) };
+}
