@@ -22,7 +22,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("moebius-cases", &["moebius", "moebius-model"]),
     (
         "moebius-wasm",
-        &["moebius", "moebius-cases", "moebius-device"],
+        &[
+            "moebius",
+            "moebius-cases",
+            "moebius-device",
+            "moebius-model",
+            "moebius-shaders",
+        ],
     ),
     (
         "moebius-cli",
