@@ -32,7 +32,7 @@ pub(crate) fn fp8() -> Precision {
 }
 
 #[derive(Clone, Copy)]
-enum Choice {
+enum Kind {
     TopK,
     Switch,
     Hash,
@@ -74,22 +74,22 @@ impl MoeOptions {
 
 fn router(options: &mut Options) -> Result<RouterConfig, Failure> {
     let choices = [
-        ("topk", Choice::TopK),
-        ("switch", Choice::Switch),
-        ("hash", Choice::Hash),
-        ("expert-choice", Choice::ExpertChoice),
+        ("topk", Kind::TopK),
+        ("switch", Kind::Switch),
+        ("hash", Kind::Hash),
+        ("expert-choice", Kind::ExpertChoice),
     ];
-    let choice = options.choice("router", &choices)?;
+    let kind = options.choice("router", &choices)?;
     let top_k = options.count("topK", 1)?;
-    Ok(match choice {
-        Choice::TopK => RouterConfig::default().with_top_k(top_k.unwrap_or(2)),
-        Choice::Hash => RouterConfig::Hash(HashConfig::default()).with_top_k(top_k.unwrap_or(2)),
-        Choice::Switch => match top_k {
+    Ok(match kind {
+        Kind::TopK => RouterConfig::default().with_top_k(top_k.unwrap_or(2)),
+        Kind::Hash => RouterConfig::Hash(HashConfig::default()).with_top_k(top_k.unwrap_or(2)),
+        Kind::Switch => match top_k {
             None | Some(1) => RouterConfig::Switch(SwitchConfig::default()),
             Some(more) => return Err(Failure::expected("topK of a switch router", 1, more)),
         },
         // As many slots in all as if every token chose so many experts.
-        Choice::ExpertChoice => RouterConfig::ExpertChoice(ExpertChoiceConfig {
+        Kind::ExpertChoice => RouterConfig::ExpertChoice(ExpertChoiceConfig {
             factor: top_k.unwrap_or(2) as f64,
         }),
     })

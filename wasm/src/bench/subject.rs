@@ -38,9 +38,9 @@ pub(super) struct Subject {
 }
 
 enum Body {
-    Product(Product),
-    Linear(Fp8Linear),
-    Moe(Layer),
+    Product(Box<Product>),
+    Linear(Box<Fp8Linear>),
+    Moe(Box<Layer>),
 }
 
 impl Subject {
@@ -79,10 +79,12 @@ impl Subject {
         let before = live(gpu).await?;
         let weight = exactly("weight", noise(n, k, 2)?, [n, k], gpu)?;
         let body = match precision {
-            Precision::F32 => Body::Product(Product::new(gpu.clone(), x.clone(), weight)?),
+            Precision::F32 => {
+                Body::Product(Box::new(Product::new(gpu.clone(), x.clone(), weight)?))
+            }
             Precision::Fp8(quantizer) => {
                 let weight = Fp8Tensor::quantize(weight, &quantizer)?;
-                Body::Linear(Fp8Linear::new(weight, None)?)
+                Body::Linear(Box::new(Fp8Linear::new(weight, None)?))
             }
         };
         let subject = Self {
@@ -126,7 +128,7 @@ impl Subject {
             flops: 4.0 * (tokens * top_k) as f64 * (hidden * inter) as f64,
             kernel: kernel(gpu, tokens * top_k, experts),
             x: (x, values),
-            body: Body::Moe(layer),
+            body: Body::Moe(Box::new(layer)),
         };
         subject.launch()?;
         Ok((subject, live(gpu).await? - before))
