@@ -2,9 +2,11 @@
 //!
 //! It compiles everywhere, so that it is checked with the rest; outside of a browser nothing opens.
 
-use std::future::{Future, poll_fn};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use cubecl::device::WgpuDevice;
 use cubecl::wgpu::{RuntimeOptions, WgpuInitError, WgpuSetup, try_init_device};
@@ -111,21 +113,45 @@ impl BrowserDevice {
     }
 
     /// Waits for the end of the device.
-    pub fn lost(&self) -> impl Future<Output = DeviceLoss> + 'static {
-        let watch = self.watch.clone();
-        poll_fn(move |context| {
-            let mut state = watch.state();
-            if let Some(loss) = &state.loss {
-                return Poll::Ready(loss.clone());
-            }
-            state.waiting.push(context.waker().clone());
-            Poll::Pending
-        })
+    pub fn lost(&self) -> Lost {
+        let mut state = self.watch.state();
+        state.asked += 1;
+        Lost {
+            number: state.asked,
+            watch: self.watch.clone(),
+        }
     }
 
     /// Frees the device and all memory on it; [`BrowserDevice::lost`] ends.
     pub fn destroy(&self) {
         self.device.destroy();
+    }
+}
+
+/// The end of a device, to wait for.
+#[derive(Debug)]
+pub struct Lost {
+    number: u64,
+    watch: Arc<Watch>,
+}
+
+impl Future for Lost {
+    type Output = DeviceLoss;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<DeviceLoss> {
+        let mut state = self.watch.state();
+        if let Some(loss) = &state.loss {
+            return Poll::Ready(loss.clone());
+        }
+        state.waiting.insert(self.number, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Lost {
+    /// Every call races with the end of its device, and few devices end: who stopped waiting is forgotten.
+    fn drop(&mut self) {
+        self.watch.state().waiting.remove(&self.number);
     }
 }
 
@@ -193,7 +219,10 @@ struct Watch(Mutex<State>);
 struct State {
     loss: Option<DeviceLoss>,
     failure: Option<DeviceFailure>,
-    waiting: Vec<Waker>,
+    /// How often somebody asked for the end.
+    asked: u64,
+    /// Those of them who wait, by number.
+    waiting: BTreeMap<u64, Waker>,
 }
 
 impl Watch {
@@ -210,8 +239,9 @@ impl Watch {
                 message,
             });
             let waiting = std::mem::take(&mut state.waiting);
+            // A waker may poll at once, and polling asks for the state.
             drop(state);
-            waiting.into_iter().for_each(Waker::wake);
+            waiting.into_values().for_each(Waker::wake);
         });
         let watch = self.clone();
         device.on_uncaptured_error(Arc::new(move |error| {
@@ -222,5 +252,35 @@ impl Watch {
             // The first is the cause; what follows are operations on what it left invalid.
             watch.state().failure.get_or_insert(failure);
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(watch: &Arc<Watch>, number: u64) -> Lost {
+        let watch = watch.clone();
+        Lost { number, watch }
+    }
+
+    #[test]
+    fn who_stopped_waiting_is_forgotten() {
+        let watch = Arc::new(Watch::default());
+        let mut context = Context::from_waker(Waker::noop());
+        let (mut one, mut two) = (lost(&watch, 1), lost(&watch, 2));
+        for _ in 0..3 {
+            assert!(Pin::new(&mut one).poll(&mut context).is_pending());
+            assert!(Pin::new(&mut two).poll(&mut context).is_pending());
+        }
+        assert_eq!(watch.state().waiting.len(), 2);
+        drop(one);
+        assert_eq!(watch.state().waiting.len(), 1);
+        let loss = DeviceLoss {
+            destroyed: true,
+            message: "gone".to_owned(),
+        };
+        watch.state().loss = Some(loss.clone());
+        assert_eq!(Pin::new(&mut two).poll(&mut context), Poll::Ready(loss));
     }
 }
