@@ -166,7 +166,10 @@ impl Layer {
             .with("weights", numbers(&data, 2))
             .with("topK", top_k as u32)
             .with("load", Uint32Array::from(load.as_slice()))
-            .with("capacity", capacity.map(|slots| slots as f64))
+            .with(
+                "capacity",
+                capacity.map_or(JsValue::NULL, |slots| (slots as f64).into()),
+            )
             .with("dropped", one(4))
             .with(
                 "losses",

@@ -132,7 +132,7 @@ export interface MoeWeights {
 export interface MoeOutput {
   /** [tokens, hidden]. */
   y: Float32Array;
-  /** [tokens, topK]: the expert of each slot, the best first; -1 for none. */
+  /** [tokens, topK]: the expert of each slot; -1 for none. The best first; in their order where experts choose. */
   experts: Int32Array;
   /** [tokens, topK]: the weight of each slot. */
   weights: Float32Array;
