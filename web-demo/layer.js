@@ -19,6 +19,7 @@ const input = (name) => byId(`layer-${name}`);
 function readSettings() {
   const experts = Number(input('experts').value);
   const router = input('router').value;
+  const capacity = input('capacity').value;
   return {
     tokens: Number(input('tokens').value),
     seed: Math.max(0, Math.floor(Number(input('seed').value)) || 0),
@@ -29,18 +30,20 @@ function readSettings() {
       topK: router === 'switch' ? 1 : Math.min(Number(input('topk').value), experts),
       router,
       activation: 'silu',
-      capacityFactor: input('capacity').value === '' ? undefined : Number(input('capacity').value),
+      capacityFactor: router === 'expert-choice' || capacity === '' ? undefined : Number(capacity),
       precision: input('precision').value,
       seed: 1,
     },
   };
 }
 
-/** Shows the settings' own limits: top-k is at most the experts, and 1 by definition with the switch router. */
+/** Shows what the settings allow: top-k up to the experts, 1 with switch; experts that choose set their own number. */
 function showLimits() {
   const experts = Number(input('experts').value);
   input('experts-out').textContent = experts;
-  input('topk').disabled = input('router').value === 'switch';
+  const router = input('router').value;
+  input('topk').disabled = router === 'switch';
+  input('capacity').disabled = router === 'expert-choice';
   for (const option of input('topk').options) option.disabled = Number(option.value) > experts;
   if (Number(input('topk').value) > experts) input('topk').value = String(experts);
 }
@@ -55,6 +58,7 @@ async function update() {
   const points = clusters(settings.tokens, settings.seed);
   const x = lift(points, HIDDEN);
   byId('layer').setAttribute('aria-busy', 'true');
+  if (!shown) byId('layer-status').textContent = 'Running the layer.';
   try {
     const output = await client.call(
       'forward',
@@ -110,7 +114,7 @@ function showNumbers() {
     ['GShard loss', short(output.losses.gshard), 'gshard'],
     ['Entropy loss', short(output.losses.entropy), 'entropy'],
     ['z-loss', short(output.losses.z), 'z'],
-    ['Forward', milliseconds(output.milliseconds), 'time'],
+    [output.first ? 'First forward, with set-up' : 'Forward', milliseconds(output.milliseconds), 'time'],
     ['Weights', bytes(output.bytes), 'bytes'],
   ]);
 }
