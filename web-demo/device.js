@@ -29,7 +29,7 @@ export function showUnsupported(message) {
 export function showDevice(report) {
   // Browsers often keep the name of a device to themselves.
   const kind = [report.vendor, report.architecture].filter(Boolean).join(' ');
-  byId('device-name').textContent = report.name || report.description || kind || 'Unnamed adapter';
+  byId('device-name').textContent = report.description || kind || report.name;
   const { limits, subgroups } = report;
   const words = (list) => list.filter(Boolean).join(', ') || 'not told';
   facts(byId('device-facts'), [
