@@ -132,12 +132,12 @@ function capacityNote() {
     return 'Experts choose: each takes the same number of tokens, and a dashed ring is a token that none chose.';
   }
   if (output.capacity === null) return 'No capacity: an expert takes every slot that chose it.';
-  return 'Dashed line: capacity. Hatched beyond it: dropped, the lightest first. Tokens only outlined: first slot dropped.';
+  return 'Dashed line: capacity. Beyond it: dropped, the lightest first. Tokens only outlined: first slot dropped.';
 }
 
 /**
- * One token: its first expert's number in that expert's colour and shape, only outlined if the slot was dropped; an empty
- * ring if no expert chose it.
+ * One token: its first expert's number in that expert's colour and shape, only outlined if the slot was dropped; an
+ * empty ring if no expert chose it.
  */
 function tokenMark(token, x, y, radius) {
   const first = shown.slots[token][0];

@@ -1,6 +1,6 @@
 // What a routing means for single tokens.
 
-/** Slots that found their expert full: an expert keeps its heaviest slots up to the capacity, ties to the earlier slot. */
+/** Slots that found their expert full: an expert keeps its heaviest slots up to capacity, ties to the earlier slot. */
 function droppedSlots({ experts, weights, load, capacity }) {
   const dropped = new Set();
   if (capacity === null) return dropped;
