@@ -55,6 +55,11 @@ export class Client extends EventTarget {
     if (!this.#worker) {
       return Promise.reject(new CallError({ name: 'CallError', code: 'worker-died', message: 'no worker is running' }));
     }
+    if (signal?.aborted) {
+      return Promise.reject(
+        new CallError({ name: 'CallError', code: 'cancelled', message: 'cancelled before it began' }),
+      );
+    }
     const id = this.#next++;
     const worker = this.#worker;
     return new Promise((resolve, reject) => {
@@ -66,8 +71,7 @@ export class Client extends EventTarget {
         settle: () => signal?.removeEventListener('abort', abort),
       });
       worker.postMessage({ id, operation, values }, transfer);
-      if (signal?.aborted) abort();
-      else signal?.addEventListener('abort', abort, { once: true });
+      signal?.addEventListener('abort', abort, { once: true });
     });
   }
 

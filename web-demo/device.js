@@ -27,7 +27,9 @@ export function showUnsupported(message) {
 
 /** Shows the report of an opened device. */
 export function showDevice(report) {
-  byId('device-name').textContent = report.name || report.description || report.architecture || 'Unnamed adapter';
+  // Browsers often keep the name of a device to themselves.
+  const kind = [report.vendor, report.architecture].filter(Boolean).join(' ');
+  byId('device-name').textContent = report.description || kind || report.name;
   const { limits, subgroups } = report;
   const words = (list) => list.filter(Boolean).join(', ') || 'not told';
   facts(byId('device-facts'), [

@@ -4,6 +4,7 @@ import { expertBadge, expertBar } from './charts.js';
 import { byId, bytes, debounced, facts, h, milliseconds, percent, row, s, short } from './dom.js';
 import { expertLook } from './palette.js';
 import { clusters, lift } from './points.js';
+import { slotsByToken } from './routing.js';
 
 const HIDDEN = 64;
 const INTER = 128;
@@ -11,7 +12,7 @@ const SETTLE_MS = 120;
 
 let client = null;
 let running = null;
-/** What is shown: `{settings, points, output}`. */
+/** What is shown: `{settings, points, output, slots}`, where `slots` are those of every token. */
 let shown = null;
 
 const input = (name) => byId(`layer-${name}`);
@@ -19,6 +20,7 @@ const input = (name) => byId(`layer-${name}`);
 function readSettings() {
   const experts = Number(input('experts').value);
   const router = input('router').value;
+  const capacity = input('capacity').value;
   return {
     tokens: Number(input('tokens').value),
     seed: Math.max(0, Math.floor(Number(input('seed').value)) || 0),
@@ -29,18 +31,20 @@ function readSettings() {
       topK: router === 'switch' ? 1 : Math.min(Number(input('topk').value), experts),
       router,
       activation: 'silu',
-      capacityFactor: input('capacity').value === '' ? undefined : Number(input('capacity').value),
+      capacityFactor: router === 'expert-choice' || capacity === '' ? undefined : Number(capacity),
       precision: input('precision').value,
       seed: 1,
     },
   };
 }
 
-/** Shows the settings' own limits: top-k is at most the experts, and 1 by definition with the switch router. */
+/** Shows what the settings allow: top-k up to the experts, 1 with switch; experts that choose set their own number. */
 function showLimits() {
   const experts = Number(input('experts').value);
   input('experts-out').textContent = experts;
-  input('topk').disabled = input('router').value === 'switch';
+  const router = input('router').value;
+  input('topk').disabled = router === 'switch';
+  input('capacity').disabled = router === 'expert-choice';
   for (const option of input('topk').options) option.disabled = Number(option.value) > experts;
   if (Number(input('topk').value) > experts) input('topk').value = String(experts);
 }
@@ -55,6 +59,7 @@ async function update() {
   const points = clusters(settings.tokens, settings.seed);
   const x = lift(points, HIDDEN);
   byId('layer').setAttribute('aria-busy', 'true');
+  if (!shown) byId('layer-status').textContent = 'Running the layer.';
   try {
     const output = await client.call(
       'forward',
@@ -62,7 +67,7 @@ async function update() {
       { signal: controller.signal, transfer: [x.buffer] },
     );
     if (running !== controller) return;
-    shown = { settings, points, output };
+    shown = { settings, points, output, slots: slotsByToken(output) };
     show();
     byId('layer').dataset.runs = Number(byId('layer').dataset.runs) + 1;
   } catch (error) {
@@ -74,16 +79,6 @@ async function update() {
       byId('layer').removeAttribute('aria-busy');
     }
   }
-}
-
-/** Slots of a token that reached an expert: `[{expert, weight}]`, in the router's order. */
-function slotsOf(token) {
-  const { experts, weights, topK } = shown.output;
-  const slots = [];
-  for (let slot = token * topK; slot < (token + 1) * topK; slot++) {
-    if (experts[slot] >= 0) slots.push({ expert: experts[slot], weight: weights[slot] });
-  }
-  return slots;
 }
 
 function show() {
@@ -110,7 +105,7 @@ function showNumbers() {
     ['GShard loss', short(output.losses.gshard), 'gshard'],
     ['Entropy loss', short(output.losses.entropy), 'entropy'],
     ['z-loss', short(output.losses.z), 'z'],
-    ['Forward', milliseconds(output.milliseconds), 'time'],
+    [output.first ? 'First forward' : 'Forward', milliseconds(output.milliseconds), 'time'],
     ['Weights', bytes(output.bytes), 'bytes'],
   ]);
 }
@@ -128,22 +123,38 @@ function showLoad() {
     });
   });
   byId('layer-load').tBodies[0].replaceChildren(...rows);
-  byId('layer-capacity-note').textContent =
-    capacity === null
-      ? 'No capacity: an expert takes every slot that chose it.'
-      : 'Dashed line: capacity. Hatched beyond it: dropped.';
+  byId('layer-capacity-note').textContent = capacityNote();
 }
 
-/** One token: its first expert's number in that expert's colour and shape; an empty ring if no expert took it. */
+function capacityNote() {
+  const { output, settings } = shown;
+  if (settings.options.router === 'expert-choice') {
+    return 'Experts choose: each takes the same number of tokens, and a dashed ring is a token that none chose.';
+  }
+  if (output.capacity === null) return 'No capacity: an expert takes every slot that chose it.';
+  return 'Dashed line: capacity. Beyond it: dropped, the lightest first. Tokens only outlined: first slot dropped.';
+}
+
+/**
+ * One token: its first expert's number in that expert's colour and shape, only outlined if the slot was dropped; an
+ * empty ring if no expert chose it.
+ */
 function tokenMark(token, x, y, radius) {
-  const first = slotsOf(token)[0]?.expert ?? -1;
-  const at = { 'data-token': token, 'data-expert': first, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` };
-  if (first < 0) return s('g', at, s('circle', { r: radius - 1, class: 'none' }));
-  const { fill, text, second } = expertLook(first);
+  const first = shown.slots[token][0];
+  const at = {
+    'data-token': token,
+    'data-expert': first?.expert ?? -1,
+    'data-dropped': first ? String(first.dropped) : null,
+    transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`,
+  };
+  if (!first) return s('g', at, s('circle', { r: radius - 1, class: 'none' }));
+  const { fill, text, second } = expertLook(first.expert);
+  const look = first.dropped ? { class: 'turned-away', stroke: fill } : { class: 'rim', fill };
+  const side = 2 * radius - 2;
   const shape = second
-    ? s('rect', { x: -radius + 1, y: -radius + 1, width: 2 * radius - 2, height: 2 * radius - 2, fill, class: 'rim' })
-    : s('circle', { r: radius, fill, class: 'rim' });
-  return s('g', at, shape, s('text', { y: radius * 0.4, fill: text }, String(first)));
+    ? s('rect', { x: -side / 2, y: -side / 2, width: side, height: side, ...look })
+    : s('circle', { r: radius - (first.dropped ? 1 : 0), ...look });
+  return s('g', at, shape, s('text', { y: radius * 0.4, fill: first.dropped ? null : text }, String(first.expert)));
 }
 
 function drawPlot() {
@@ -167,19 +178,25 @@ function drawPlot() {
   plot.replaceChildren(...marks, s('circle', { id: 'layer-ring', r: radius + 4, class: 'ring' }));
 }
 
-const slotWords = (token) =>
-  slotsOf(token).map(({ expert, weight }) => `expert ${expert} with weight ${weight.toFixed(3)}`);
+const dropWord = ({ dropped }) => (dropped ? ', dropped' : '');
+
+function slotWords(token) {
+  const words = shown.slots[token].map((slot) => {
+    return `expert ${slot.expert} with weight ${slot.weight.toFixed(3)}${dropWord(slot)}`;
+  });
+  return words.join('; ') || 'no expert chose it';
+}
 
 /** Shows one token's experts and rings it in the plot. */
 function selectToken(token) {
   if (!shown) return;
   input('token').value = token;
   input('token-out').textContent = token;
-  const words = slotWords(token).join(', ') || 'no expert took it';
+  const words = slotWords(token);
   input('token').setAttribute('aria-valuetext', `Token ${token}: ${words}`);
-  const parts = slotsOf(token).map(({ expert, weight }) =>
-    h('span', { class: 'slot' }, expertBadge(expert), ` ${weight.toFixed(3)}`),
-  );
+  const parts = shown.slots[token].map((slot) => {
+    return h('span', { class: 'slot' }, expertBadge(slot.expert), ` ${slot.weight.toFixed(3)}${dropWord(slot)}`);
+  });
   byId('layer-token-detail').replaceChildren(...(parts.length ? parts : [words]));
   const mark = byId('layer-plot').querySelector(`[data-token="${token}"]`);
   byId('layer-ring').setAttribute('transform', mark.getAttribute('transform'));
@@ -190,7 +207,7 @@ function fillTable() {
   const { settings, points } = shown;
   const rows = Array.from({ length: settings.tokens }, (_, token) => {
     const place = `${points[2 * token].toFixed(2)}, ${points[2 * token + 1].toFixed(2)}`;
-    return row([{ n: token }, place, slotWords(token).join(', ') || 'none'], { 'data-token': token });
+    return row([{ n: token }, place, slotWords(token)], { 'data-token': token });
   });
   byId('layer-tokens-table').tBodies[0].replaceChildren(...rows);
 }

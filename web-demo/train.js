@@ -94,25 +94,29 @@ function record(next) {
 /** Trains until `mine` is replaced or aborted; `limit` steps at most. */
 async function loop(mine, limit = Infinity) {
   let count = 1;
-  let drawn = 0;
+  let nextPicture = 0;
   let done = 0;
   if (!created) {
     await create();
     if (run !== mine) return; // the settings have changed meanwhile
     created = true;
   }
-  while (run === mine && done < limit) {
-    const { signal } = mine.controller;
+  const { signal } = mine.controller;
+  while (run === mine && done < limit && !signal.aborted) {
     const steps = Math.min(count, limit - done);
     const next = await client.call('trainStep', { count: steps }, { signal });
     if (run !== mine) return;
+    if (done === 0 && next.step <= steps) control('status').textContent = 'Training.';
     done += steps;
     record(next);
     const wanted = Math.round(CALL_MS / Math.max(next.perStep, 0.5));
     count = Math.max(1, Math.min(wanted, 2 * count, 50));
-    if (performance.now() - drawn > (calm.matches ? 2000 : 300)) {
+    const before = performance.now();
+    if (before >= nextPicture && !signal.aborted) {
       await predict(mine);
-      drawn = performance.now();
+      // On a slow device most of the time is for training, not for pictures of it.
+      const took = performance.now() - before;
+      nextPicture = performance.now() + Math.max(calm.matches ? 2000 : 300, 3 * took);
     }
     if (run === mine) show();
   }
@@ -127,7 +131,7 @@ async function predict(mine) {
 async function start(limit) {
   const mine = { controller: new AbortController() };
   run = mine;
-  setState('running', limit ? 'One step.' : 'Training.');
+  setState('running', created ? 'Training.' : 'Setting up: the first step compiles its kernels.');
   try {
     await loop(mine, limit);
   } catch (error) {

@@ -30,7 +30,7 @@ const operations = {
       const error = Object.assign(new Error(`the device was lost: ${detail.message}`), { code: 'device-lost' });
       for (const reject of pending) reject(error);
     });
-    return { report: plain(opened.report), version: version() };
+    return { report: opened.report, version: version() };
   },
 
   async check(_, { signal, progress }) {
@@ -47,30 +47,29 @@ const operations = {
   async forward({ options, x }, { signal }) {
     const key = JSON.stringify(options);
     if (layer?.key !== key) {
-      layer?.layer.free();
+      drop(layer?.layer);
       layer = null;
       layer = { key, layer: new MoeLayer(opened(), options), warm: 0 };
     }
-    if (layer.warm !== x.length) {
-      await layer.layer.forward(x, { signal }); // compiles kernels, which is not part of the layer's time
-      layer.warm = x.length;
-    }
+    const first = layer.warm !== x.length;
     const started = performance.now();
     const output = await layer.layer.forward(x, { signal });
     const milliseconds = performance.now() - started;
     const { y, experts, weights, topK, load, capacity, dropped, losses } = output;
     const bytes = layer.layer.bytes;
-    output.free?.();
-    return { y, experts, weights, topK, load, capacity, dropped, losses: plain(losses), bytes, milliseconds };
+    layer.warm = x.length;
+    const routing = { experts, weights, topK, load, capacity: capacity ?? null, dropped, losses };
+    return { y, ...routing, bytes, milliseconds, first };
   },
 
   async bench({ options }, { signal, progress }) {
     const onProgress = (done, of) => progress({ done, of });
-    return plain(await bench(opened(), { ...options, signal, onProgress }));
+    const report = await bench(opened(), { ...options, signal, onProgress });
+    return { ...report, timesMs: [...report.timesMs] };
   },
 
   async trainCreate({ options, points, labels }) {
-    training?.free();
+    drop(training);
     training = null;
     training = new MoeTraining(opened(), options, points, labels);
     return { parameters: training.parameters };
@@ -78,7 +77,7 @@ const operations = {
 
   async trainStep({ count }, { signal }) {
     const started = performance.now();
-    const report = plain(await created().step(count, { signal }));
+    const report = await created().step(count, { signal });
     return { ...report, perStep: (performance.now() - started) / count };
   },
 
@@ -88,7 +87,7 @@ const operations = {
   },
 
   async memory() {
-    return plain(await opened().memory());
+    return opened().memory();
   },
 };
 
@@ -115,18 +114,20 @@ function created() {
   return training;
 }
 
-/** Frees everything on the device, and the device. */
+/** Gives back what an object holds on the device, and its handle. */
+function drop(object) {
+  object?.dispose();
+  object?.free();
+}
+
+/** Gives back everything on the device, and the device. */
 function release() {
-  const objects = [training, layer?.layer, device];
+  const old = device;
+  drop(training);
+  drop(layer?.layer);
   training = layer = device = null;
-  for (const object of objects) {
-    try {
-      object?.free();
-    } catch (error) {
-      // An object in use by an operation that never ended can't be freed; it goes with the garbage.
-      if (isTrap(error)) throw error;
-    }
-  }
+  old?.destroy();
+  old?.free();
 }
 
 async function load(path) {
@@ -139,24 +140,11 @@ async function load(path) {
 async function checkOne(file) {
   const device = opened();
   try {
-    return { report: plain(await device.verify(new Uint8Array(await file))) };
+    return { report: await device.verify(new Uint8Array(await file)) };
   } catch (error) {
     if (error.code === 'device-lost' || error.code === 'disposed' || isTrap(error)) throw error;
     return { error: fields(error) };
   }
-}
-
-/** A copy without accessors or prototypes, which can be posted. Typed arrays are kept. */
-function plain(value) {
-  if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return value;
-  if (Array.isArray(value)) return value.map(plain);
-  const names = new Set(Object.keys(value));
-  const kind = Object.getPrototypeOf(value);
-  if (kind && kind !== Object.prototype) {
-    for (const [name, { get }] of Object.entries(Object.getOwnPropertyDescriptors(kind))) if (get) names.add(name);
-    names.delete('__wbg_ptr');
-  }
-  return Object.fromEntries([...names].map((name) => [name, plain(value[name])]));
 }
 
 /** What of an error goes to the page. The `code` of a DOMException is a number, which says nothing there. */
