@@ -11,6 +11,8 @@ const HERE = path.dirname(fileURLToPath(import.meta.url));
 export const ROOT = path.resolve(HERE, '../..');
 export const CASES = path.join(ROOT, 'tests/cases');
 const SITE = path.join(ROOT, 'web-demo/dist');
+/** For anything a page is to do; compiling kernels takes a software adapter long. */
+const PATIENCE_MS = 90_000;
 /** What a layer and a training gave natively. */
 export const NATIVE = path.join(HERE, 'native.json');
 /** Cases that take a moment, for tests that are not about the self-check. */
@@ -97,6 +99,7 @@ export class Lab {
     // The page's policy lets no script in from elsewhere, and tests are elsewhere.
     const opened = await browser.newContext({ bypassCSP: true, ...context });
     this.#contexts.push(opened);
+    opened.setDefaultTimeout(PATIENCE_MS);
     if (script) await opened.addInitScript(script);
     const page = await opened.newPage();
     this.#problems.push(watch(page, allow));

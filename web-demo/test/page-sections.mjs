@@ -84,7 +84,6 @@ async function theLayerFollowsItsControls(lab) {
   assert.equal(sum(tight.dropped), tight.state.dropped);
   assert.ok(tight.text.dropped.startsWith(String(tight.state.dropped)), tight.text.dropped);
   assert.equal(tight.text.capacity, String(tight.state.capacity));
-  assert.equal(tight.experts.filter((expert) => expert < 0).length, tight.state.dropped, 'tokens without an expert');
 
   const tokens = await setLayer(page, 'tokens', '256');
   assert.deepEqual([tokens.experts.length, sum(tokens.load)], [256, 256]);
@@ -144,7 +143,7 @@ async function trainingLearnsPausesAndStartsOver(lab) {
   const untrained = await picture(canvas, 'train-1');
   await page.locator('#train-start').click();
   await trainIs(page, 'running');
-  await stepsAtLeast(page, 150);
+  await stepsAtLeast(page, 100);
   await page.locator('#train-start').click();
   await trainIs(page, 'paused');
   const paused = await trainState(page);

@@ -17,7 +17,7 @@ export const tests = [
 ];
 
 const stateIs = (page, state) =>
-  page.waitForFunction((wanted) => document.documentElement.dataset.state === wanted, state, { timeout: 60_000 });
+  page.waitForFunction((wanted) => document.documentElement.dataset.state === wanted, state);
 
 const gates = (page) =>
   page.locator('fieldset.gate').evaluateAll((list) => list.map(({ disabled }) => (disabled ? 'off' : 'on')));

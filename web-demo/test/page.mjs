@@ -49,7 +49,11 @@ async function whatBelongsThereIsThere(lab) {
   const rows = page.locator('#check-table tbody tr');
   assert.equal(await rows.count(), cases.length);
   assert.equal(await page.locator('#check-table tr[data-verdict="pass"]').count(), cases.length);
-  assert.ok((await page.locator('#device-name').textContent()).includes(device.name));
+  const name = await page.locator('#device-name').textContent();
+  assert.ok(
+    [device.name, device.architecture].some((text) => text && name.includes(text)),
+    `the device is "${name}"`,
+  );
   assert.equal(await page.locator('#device-runs tbody tr').count(), device.runs.length);
   assert.match(await page.locator('#version').textContent(), /^\d+\.\d+\.\d+/);
   for (const section of ['device', 'layer', 'bench', 'train']) {
@@ -90,51 +94,62 @@ async function thePageIsNeverBlocked(lab) {
   assert.ok(longest < 500, `expected no script of the page to run 500 ms, got ${JSON.stringify(late)}`);
 }
 
+const layerHasRun = (page) => page.waitForFunction(() => Number(document.querySelector('#layer').dataset.runs) > 0);
+
+const openDetails = (page) =>
+  page.evaluate(() => document.querySelectorAll('details').forEach((part) => (part.open = true)));
+
 /** A page on which every section has something to show, kept for the tests that only look. */
-function atWork(lab, name, context) {
-  return lab.keep(name, async () => {
-    const page = await lab.demo({ context, script: observeScripts });
-    await page.waitForFunction(() => Number(document.querySelector('#layer').dataset.runs) > 0);
+function onADesktop(lab) {
+  return lab.keep('desktop', async () => {
+    const page = await lab.demo({ context: { viewport: DESKTOP, colorScheme: 'light' }, script: observeScripts });
+    await layerHasRun(page);
     await page.locator('#train-start').click();
     await page.waitForFunction(() => Number(document.querySelector('#train').dataset.steps) >= 20);
     await page.locator('#train-start').click();
     await page.waitForFunction(() => document.querySelector('#train').dataset.trainState === 'paused');
-    await page.evaluate(() => document.querySelectorAll('details').forEach((part) => (part.open = true)));
+    await openDetails(page);
     return page;
   });
 }
 
-const onADesktop = (lab) => atWork(lab, 'desktop', { viewport: DESKTOP, colorScheme: 'light' });
-const onAPhone = (lab) => atWork(lab, 'phone', ON_A_PHONE);
+/** On a phone nothing has been trained yet. */
+function onAPhone(lab) {
+  return lab.keep('phone', async () => {
+    const page = await lab.demo({ context: ON_A_PHONE });
+    await layerHasRun(page);
+    await openDetails(page);
+    return page;
+  });
+}
 
 // Of each part: the smallest share that is not background, and the fewest colours.
-const PARTS = {
-  '#layer-plot': [0.02, 6],
-  '#layer-load': [0.02, 6],
-  '#train-canvas': [0.1, 6],
-  '#train-loss': [0.003, 2],
-};
+const LAYER = { '#layer-plot': [0.02, 6], '#layer-load': [0.02, 6] };
+const TRAINED = { '#train-canvas': [0.1, 6], '#train-loss': [0.003, 2] };
 
-async function assertPictures(page, name, dark) {
+async function assertPictures(page, name, dark, parts) {
   const whole = describe(await picture(page, `page-${name}`, { fullPage: true }));
   assert.ok(whole.covered > 0.04 && whole.colours > 20, `${name}: ${JSON.stringify(whole)}`);
   assert.ok(dark ? whole.brightness < 0.25 : whole.brightness > 0.85, `${name}: ${JSON.stringify(whole)}`);
-  for (const [part, [covered, colours]] of Object.entries(PARTS)) {
+  for (const [part, [covered, colours]] of Object.entries(parts)) {
     const seen = describe(await picture(page.locator(part), `page-${name}-${part.slice(1)}`));
     assert.ok(seen.covered > covered && seen.colours >= colours, `${name} ${part}: ${JSON.stringify(seen)}`);
   }
-  return describe(await picture(page.locator('#train-canvas'), `page-${name}-train-canvas`)).brightness;
 }
+
+const brightness = async (page, name) => describe(await picture(page.locator('#train-canvas'), name)).brightness;
 
 async function picturesShowSomething(lab) {
   const page = await onADesktop(lab);
   await page.emulateMedia({ colorScheme: 'light' });
-  const light = await assertPictures(page, 'light', false);
+  await assertPictures(page, 'light', false, { ...LAYER, ...TRAINED });
+  const light = await brightness(page, 'train-light');
   await page.emulateMedia({ colorScheme: 'dark' });
   await page.waitForTimeout(300); // a canvas is drawn again
-  const dark = await assertPictures(page, 'dark', true);
+  await assertPictures(page, 'dark', true, { ...LAYER, ...TRAINED });
+  const dark = await brightness(page, 'train-dark');
   assert.ok(dark < light, `the training's picture is as bright in the dark: ${dark} and ${light}`);
-  await assertPictures(await onAPhone(lab), 'phone', true);
+  await assertPictures(await onAPhone(lab), 'phone', true, LAYER);
 }
 
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
