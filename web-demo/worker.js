@@ -33,8 +33,9 @@ const operations = {
     return { report: opened.report, version: version() };
   },
 
-  async check(_, { signal, progress }) {
-    const list = await (await load('./cases/index.json')).json();
+  // One list of cases: those of the start, or of the training.
+  async check({ of }, { signal, progress }) {
+    const list = await (await load(`./cases/${of}.json`)).json();
     if (list.length === 0) throw new Error('the list of cases is empty');
     const files = list.map(({ file }) => load(`./cases/${file}`).then((answer) => answer.arrayBuffer()));
     for (const file of files) file.catch(() => {}); // awaited below, in order
