@@ -73,7 +73,7 @@ function reset(text = 'Not started.') {
   show();
 }
 
-/** Gradients are tried before the first training: their kernels take longest to compile, and only this section runs them. */
+/** Gradients are tried before the first training: their kernels take long to compile, and nothing else runs them. */
 async function checkGradients() {
   if (checked) return;
   control('status').textContent = 'Checking gradients against the bundled cases; their kernels compile first.';
