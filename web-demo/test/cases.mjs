@@ -7,8 +7,8 @@ import { CASES, caseNames } from './lab.mjs';
 import { build, parse, withFlippedBit, withHeader } from './safetensors.mjs';
 
 export const tests = [
-  everyCasePassesOnThePage,
-  everyCasePassesInAWorker,
+  everyCasePasses,
+  casesPassInAWorker,
   aWrongOutputFails,
   truncatedFilesAreRefused,
   arbitraryBytesAreRefused,
@@ -29,18 +29,15 @@ async function verifyAll(names) {
   return results;
 }
 
-async function everyCasePasses(lab, place) {
-  const names = caseNames();
+async function assertAllPass(lab, place, names) {
   const results = await place.evaluate(verifyAll, names);
   for (const { name, ok, value, code, message } of results) {
     assert.ok(ok, `${name}: ${code}: ${message}`);
     assert.equal(value.verdict, 'pass', `${name}: ${JSON.stringify(value)}`);
     const { metadata, tensors } = parse(read(name));
     assert.equal(value.op, metadata.op, name);
-    const expected = Object.keys(tensors)
-      .filter((tensor) => tensor.startsWith('out.'))
-      .map((tensor) => tensor.slice(4));
-    assert.deepEqual(value.outputs.map((output) => output.name).sort(), expected.sort(), name);
+    const expected = Object.keys(tensors).filter((tensor) => tensor.startsWith('out.'));
+    assert.deepEqual(value.outputs.map((output) => `out.${output.name}`).sort(), expected.sort(), name);
     assert.ok(
       value.outputs.every((output) => output.verdict === 'pass'),
       `${name}: ${JSON.stringify(value)}`,
@@ -50,12 +47,14 @@ async function everyCasePasses(lab, place) {
   lab.note(`${results.length} cases in ${(time / 1000).toFixed(1)} s`);
 }
 
-async function everyCasePassesOnThePage(lab) {
-  await everyCasePasses(lab, await lab.bench());
+async function everyCasePasses(lab) {
+  await assertAllPass(lab, await lab.bench(), caseNames());
 }
 
-async function everyCasePassesInAWorker(lab) {
-  await everyCasePasses(lab, await lab.benchInWorker());
+/** A few there; the page's self-check runs in a worker, too. */
+async function casesPassInAWorker(lab) {
+  const names = caseNames().filter((name) => /^(route|balance|fp8_cast)/.test(name));
+  await assertAllPass(lab, await lab.benchInWorker(), names);
 }
 
 /** Runs in a page: files in base64, because text crosses over fastest. @param {string[]} files */

@@ -29,14 +29,14 @@ function assertNoWebGpu({ ok, name, code, message }) {
 
 async function withoutWebGpuItSaysSo(lab) {
   const hide = () => Object.defineProperty(Navigator.prototype, 'gpu', { value: undefined });
-  const page = await lab.bench({ script: hide });
+  const page = await lab.freshBench({ script: hide });
   assertNoWebGpu(await page.evaluate(openDevice));
   assertNoWebGpu(await page.evaluate(openDevice));
 }
 
 async function withoutAnAdapterItSaysSo(lab) {
   // The browser's own remark on that.
-  const page = await lab.bench({ own: { webgpu: false }, allow: [/No available adapters/] });
+  const page = await lab.freshBench({ own: { webgpu: false }, allow: [/No available adapters/] });
   assertNoWebGpu(await page.evaluate(openDevice));
 }
 
@@ -182,7 +182,8 @@ async function theReportDescribesTheDevice(lab) {
   if (swiftshader) assert.equal(report.kind, 'software adapter');
   assert.ok(report.name.length > 0);
   assert.equal(report.f16, f16);
-  assert.equal(report.limits.maxBindings, limits.bindings);
+  // A kernel needs one binding for the sizes of the others.
+  assert.ok([limits.bindings, limits.bindings - 1].includes(report.limits.maxBindings), `${report.limits.maxBindings}`);
   assert.equal(report.limits.maxUnitsPerCube, limits.units);
   for (const [limit, value] of Object.entries(report.limits)) assert.ok(value > 0, `${limit} is ${value}`);
   assert.ok(report.runs.length > 2, `what runs: ${JSON.stringify(report.runs)}`);

@@ -11,6 +11,10 @@ const HERE = path.dirname(fileURLToPath(import.meta.url));
 export const ROOT = path.resolve(HERE, '../..');
 export const CASES = path.join(ROOT, 'tests/cases');
 const SITE = path.join(ROOT, 'web-demo/dist');
+/** What a layer and a training gave natively. */
+export const NATIVE = path.join(HERE, 'native.json');
+/** Cases that take a moment, for tests that are not about the self-check. */
+const QUICK = ['balance_losses', 'route_softmax_renorm'];
 /** Pictures of the page, for people to look at. */
 export const PICTURES = path.join(HERE, 'pictures');
 
@@ -25,6 +29,7 @@ export class Lab {
   #browsers = [];
   #contexts = [];
   #problems = [];
+  #kept = new Map();
   #replaced = new Map();
   #served = [];
   #mounted = '';
@@ -51,8 +56,8 @@ export class Lab {
   /** Where the bare page and the larger cases are, beside the site; and what a test put in a file's place. */
   #file(name) {
     this.#served.push(name);
-    if (this.#mounted && name.startsWith(this.#mounted)) return this.siteFile(name.slice(this.#mounted.length));
     if (this.#replaced.has(name)) return this.#replaced.get(name);
+    if (this.#mounted && name.startsWith(this.#mounted)) return this.siteFile(name.slice(this.#mounted.length));
     const [folder, ...rest] = name.split('/');
     const root = { bare: path.join(HERE, 'bare'), 'all-cases': CASES }[folder];
     if (root === undefined) return undefined;
@@ -99,34 +104,60 @@ export class Lab {
     return page;
   }
 
+  /**
+   * What `make` opens, for all tests that ask for `name`: kernels are compiled once for them, not once for each.
+   * @template T @param {string} name @param {() => Promise<T>} make @returns {Promise<T>}
+   */
+  async keep(name, make) {
+    if (!this.#kept.has(name)) {
+      const before = this.#contexts;
+      this.#contexts = [];
+      try {
+        this.#kept.set(name, { value: await make(), contexts: this.#contexts });
+      } finally {
+        this.#contexts = [...before, ...(this.#kept.has(name) ? [] : this.#contexts)];
+      }
+    }
+    return this.#kept.get(name).value;
+  }
+
   async #launchOwn(options) {
     const browser = await launch(options);
     this.#browsers.push(browser);
     return browser;
   }
 
-  /** The bare page with the package loaded; its `evaluate` sees `globalThis.bench`. */
-  async bench(options) {
+  /** The bare page with the package loaded, kept; its `evaluate` sees `globalThis.bench`. */
+  bench() {
+    return this.keep('bench', () => this.freshBench());
+  }
+
+  /** The same in a worker. */
+  benchInWorker() {
+    return this.keep('worker', async () => {
+      const page = await this.open('bare/?worker');
+      const worker = page.workers()[0] ?? (await page.waitForEvent('worker'));
+      while (!(await worker.evaluate(() => Boolean(globalThis.bench)))) {
+        await new Promise((later) => setTimeout(later, 20));
+      }
+      return worker;
+    });
+  }
+
+  /** A bare page for one test, with options of `open`. */
+  async freshBench(options) {
     const page = await this.open('bare/', options);
     await page.waitForFunction(() => globalThis.bench);
     return page;
   }
 
-  /** The same in a worker. */
-  async benchInWorker(options) {
-    const page = await this.open('bare/?worker', options);
-    const worker = page.workers()[0] ?? (await page.waitForEvent('worker'));
-    for (;;) {
-      if (await worker.evaluate(() => Boolean(globalThis.bench))) return worker;
-      await new Promise((later) => setTimeout(later, 20));
-    }
-  }
-
   /**
-   * The demo page at the end of its start-up.
-   * @param {{ name?: string, state?: string }} [options] and those of `open`; `state`: the one it has to be in
+   * The demo page at the end of its start-up. With `all` its self-check has all its cases, otherwise a few quick ones.
+   * @param {{ name?: string, state?: string, all?: boolean }} [options] and those of `open`; `state`: the one it has to
+   *   be in
    */
-  async demo({ name = '', state = 'ready', ...options } = {}) {
+  async demo({ name = '', state = 'ready', all = false, ...options } = {}) {
+    if (!all) this.replace(`${this.#mounted}cases/index.json`, this.#quickCases());
     const page = await this.open(name, options);
     await page.waitForFunction(() => globalThis.moebiusDemo);
     const summary = await page.evaluate(() => globalThis.moebiusDemo.ready);
@@ -134,18 +165,24 @@ export class Lab {
     return page;
   }
 
+  #quickCases() {
+    const cases = JSON.parse(this.siteFile('cases/index.json').toString());
+    const quick = cases.filter(({ name }) => QUICK.includes(name));
+    assert.equal(quick.length, QUICK.length, `expected the site to bring ${QUICK}`);
+    return Buffer.from(JSON.stringify(quick));
+  }
+
   note(text) {
     console.log(text.replace(/^/gm, '    '));
   }
 
-  /** Closes what the test opened; what its pages did wrong in the meantime. */
+  /** Closes what the test opened; what its pages, and those that are kept, did wrong in the meantime. */
   async endTest() {
-    const problems = this.#problems.flat();
+    const problems = this.#problems.flatMap((list) => list.splice(0));
     for (const context of this.#contexts) await context.close();
     for (const browser of this.#browsers) await browser.close();
     this.#contexts = [];
     this.#browsers = [];
-    this.#problems = [];
     this.#served = [];
     this.#mounted = '';
     this.#replaced.clear();

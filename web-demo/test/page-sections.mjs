@@ -44,9 +44,18 @@ async function setLayer(page, id, value) {
   return layerShown(page);
 }
 
+/** One page for all tests of this file; each sets the controls it is about. */
+function sections(lab) {
+  return lab.keep('sections', () => lab.demo({ context: { viewport: { width: 1200, height: 900 } } }));
+}
+
+/** The page with the layer's controls as they are at first. */
 async function layerReady(lab) {
-  const page = await lab.demo({ context: { viewport: { width: 1200, height: 900 } } });
+  const page = await sections(lab);
   await page.waitForFunction(() => Number(document.querySelector('#layer').dataset.runs) > 0);
+  await page.evaluate(() => document.querySelector('#layer-form').reset());
+  await setLayer(page, 'seed', '2');
+  await setLayer(page, 'seed', '1');
   return page;
 }
 
@@ -125,7 +134,7 @@ const trainIs = (page, state) =>
   page.waitForFunction((wanted) => document.querySelector('#train').dataset.trainState === wanted, state);
 
 async function trainingLearnsPausesAndStartsOver(lab) {
-  const page = await lab.demo({ context: { viewport: { width: 1200, height: 900 } } });
+  const page = await sections(lab);
   const canvas = page.locator('#train-canvas');
   await page.locator('#train-step').click();
   await stepsAtLeast(page, 1);
@@ -155,7 +164,7 @@ async function trainingLearnsPausesAndStartsOver(lab) {
 }
 
 async function trainingTakesItsSettings(lab) {
-  const page = await lab.demo();
+  const page = await sections(lab);
   await page.locator('#train-experts').fill('6');
   await page.locator('#train-dataset').selectOption('checkerboard');
   await page.locator('#train-topk').selectOption('2');
@@ -175,7 +184,7 @@ const benchIs = (page, state) =>
   page.waitForFunction((wanted) => document.querySelector('#bench').dataset.benchState === wanted, state);
 
 async function benchmarksRun(lab) {
-  const page = await lab.demo({ context: { viewport: { width: 1200, height: 900 } } });
+  const page = await sections(lab);
   await page.locator('#bench-size').selectOption('256');
   await page.locator('#bench-repeats').selectOption('5');
   await page.locator('#bench-linear-512').uncheck();
@@ -204,9 +213,10 @@ async function benchmarksRun(lab) {
 }
 
 async function benchmarksCanBeCancelled(lab) {
-  const page = await lab.demo();
+  const page = await sections(lab);
   await page.locator('#bench-size').selectOption('512');
   await page.locator('#bench-repeats').selectOption('30');
+  await page.locator('#bench-linear-512').check();
   await page.locator('#bench-run').click();
   await page.waitForFunction(() => document.querySelector('#bench-progress').value > 1);
   const start = performance.now();

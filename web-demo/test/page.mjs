@@ -22,10 +22,16 @@ const READY_MS = 10_000;
 const SCHEMES = ['light', 'dark'];
 const DESKTOP = { width: 1200, height: 900 };
 const PHONE = { width: 360, height: 740 };
-const ON_A_PHONE = { viewport: PHONE, isMobile: true, hasTouch: true, deviceScaleFactor: 2 };
+const ON_A_PHONE = {
+  viewport: PHONE,
+  colorScheme: 'dark',
+  isMobile: true,
+  hasTouch: true,
+  deviceScaleFactor: 2,
+};
 
 async function readyWithinTenSeconds(lab) {
-  const page = await lab.demo();
+  const page = await lab.demo({ all: true });
   const { ready, milliseconds, of } = await page.evaluate(() => ({
     ready: performance.getEntriesByName('moebius-ready').map((mark) => mark.startTime),
     ...globalThis.moebiusDemo.state().check,
@@ -36,7 +42,7 @@ async function readyWithinTenSeconds(lab) {
 }
 
 async function whatBelongsThereIsThere(lab) {
-  const page = await lab.demo();
+  const page = await lab.demo({ all: true });
   const cases = JSON.parse(lab.siteFile('cases/index.json').toString());
   const { check, device } = await page.evaluate(() => globalThis.moebiusDemo.state());
   assert.deepEqual([check.done, check.of, check.passed, check.wrong], [cases.length, cases.length, cases.length, []]);
@@ -76,8 +82,7 @@ function observeScripts() {
 
 /** The device works in a worker, so the page itself answers a visitor while it checks, computes and trains. */
 async function thePageIsNeverBlocked(lab) {
-  const page = await lab.demo({ script: observeScripts });
-  await atWork(page);
+  const page = await onADesktop(lab);
   const late = await page.evaluate(() => globalThis.late);
   const longest = Math.max(0, ...late.map(({ duration }) => duration));
   lab.note(`${late.length} scripts in late frames, the longest took ${longest.toFixed(0)} ms`);
@@ -85,14 +90,22 @@ async function thePageIsNeverBlocked(lab) {
   assert.ok(longest < 500, `expected no script of the page to run 500 ms, got ${JSON.stringify(late)}`);
 }
 
-/** Every section with something to show. */
-async function atWork(page) {
-  await page.waitForFunction(() => Number(document.querySelector('#layer').dataset.runs) > 0);
-  await page.locator('#train-start').click();
-  await page.waitForFunction(() => Number(document.querySelector('#train').dataset.steps) >= 20);
-  await page.locator('#train-start').click();
-  await page.waitForFunction(() => document.querySelector('#train').dataset.trainState === 'paused');
+/** A page on which every section has something to show, kept for the tests that only look. */
+function atWork(lab, name, context) {
+  return lab.keep(name, async () => {
+    const page = await lab.demo({ context, script: observeScripts });
+    await page.waitForFunction(() => Number(document.querySelector('#layer').dataset.runs) > 0);
+    await page.locator('#train-start').click();
+    await page.waitForFunction(() => Number(document.querySelector('#train').dataset.steps) >= 20);
+    await page.locator('#train-start').click();
+    await page.waitForFunction(() => document.querySelector('#train').dataset.trainState === 'paused');
+    await page.evaluate(() => document.querySelectorAll('details').forEach((part) => (part.open = true)));
+    return page;
+  });
 }
+
+const onADesktop = (lab) => atWork(lab, 'desktop', { viewport: DESKTOP, colorScheme: 'light' });
+const onAPhone = (lab) => atWork(lab, 'phone', ON_A_PHONE);
 
 // Of each part: the smallest share that is not background, and the fewest colours.
 const PARTS = {
@@ -114,16 +127,14 @@ async function assertPictures(page, name, dark) {
 }
 
 async function picturesShowSomething(lab) {
-  const page = await lab.demo({ context: { viewport: DESKTOP, colorScheme: 'light' } });
-  await atWork(page);
+  const page = await onADesktop(lab);
+  await page.emulateMedia({ colorScheme: 'light' });
   const light = await assertPictures(page, 'light', false);
   await page.emulateMedia({ colorScheme: 'dark' });
   await page.waitForTimeout(300); // a canvas is drawn again
   const dark = await assertPictures(page, 'dark', true);
   assert.ok(dark < light, `the training's picture is as bright in the dark: ${dark} and ${light}`);
-  const phone = await lab.demo({ context: { ...ON_A_PHONE, colorScheme: 'dark' } });
-  await atWork(phone);
-  await assertPictures(phone, 'phone', true);
+  await assertPictures(await onAPhone(lab), 'phone', true);
 }
 
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -139,19 +150,13 @@ async function assertAccessible(page, what) {
   assert.ok(passes.length > 20, `${what}: only ${passes.length} rules had anything to check`);
 }
 
-const openDetails = (page) =>
-  page.evaluate(() => document.querySelectorAll('details').forEach((part) => (part.open = true)));
-
 async function readableForEveryone(lab) {
-  const page = await lab.demo({ context: { viewport: DESKTOP } });
-  await atWork(page);
-  await openDetails(page);
+  const page = await onADesktop(lab);
   for (const colorScheme of SCHEMES) {
     await page.emulateMedia({ colorScheme });
     await assertAccessible(page, `ready, ${colorScheme}`);
   }
-  await page.setViewportSize(PHONE);
-  await assertAccessible(page, 'ready, on a phone');
+  await assertAccessible(await onAPhone(lab), 'ready, on a phone');
 }
 
 async function readableForEveryoneInTrouble(lab) {
@@ -198,15 +203,14 @@ async function usableWithTheKeyboard(lab) {
   for (const control of ['layer-experts', 'layer-new', 'bench-run', 'train-start', 'train-reset']) {
     assert.ok(reached.includes(control), `expected Tab to reach ${control}, got ${reached}`);
   }
-  await page.locator('#train-step').focus();
+  const runs = Number(await page.locator('#layer').getAttribute('data-runs'));
+  await page.locator('#layer-new').focus();
   await page.keyboard.press('Enter');
-  await page.waitForFunction(() => document.querySelector('#train').dataset.steps === '1');
+  await page.waitForFunction((before) => Number(document.querySelector('#layer').dataset.runs) > before, runs);
 }
 
 async function fitsAPhone(lab) {
-  const page = await lab.demo({ context: ON_A_PHONE });
-  await atWork(page);
-  await openDetails(page);
+  const page = await onAPhone(lab);
   const { width, wide } = await page.evaluate(() => ({
     width: document.scrollingElement.scrollWidth,
     // Tables may scroll inside a box of their own.

@@ -9,7 +9,7 @@ const ACTIVATIONS = {
   relu: (x) => Math.max(x, 0),
   gelu: (x) => (x / 2) * (1 + erf(x / Math.SQRT2)),
   silu: (x) => x / (1 + Math.exp(-x)),
-  tanh: Math.tanh,
+  mish: (x) => x * Math.tanh(Math.log1p(Math.exp(x))),
 };
 
 /** erf by its series at 0, and by the continued fraction of erfc far from it; good to 1e-14. */
