@@ -69,7 +69,7 @@ function caseRow({ name, report, error }) {
 }
 
 /** Why a case counts as wrong, for the alert. */
-function complaint({ name, report, error }) {
+export function complaint({ name, report, error }) {
   if (error) return `${name}: ${error.message}`;
   const outputs = report.outputs.filter(({ verdict }) => verdict === 'fail');
   const told = outputs.map(
@@ -119,7 +119,7 @@ export async function selfCheck(client) {
   byId('check-status').textContent = 'Fetching the cases.';
   const started = performance.now();
   try {
-    await client.call('check', {}, { onProgress: progressed });
+    await client.call('check', { of: 'start' }, { onProgress: progressed });
   } catch (error) {
     if (isLoss(error) || isCancelled(error)) {
       byId('check-status').textContent = 'Stopped: the device went away.';

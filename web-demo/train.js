@@ -1,6 +1,7 @@
 // "Train a small mixture of experts": the loop, its numbers and its charts. The picture is in train-view.js.
 import { isCancelled, isLoss } from './client.js';
 import { expertBadge, expertBar, lineChart, roundUp } from './charts.js';
+import { complaint } from './device.js';
 import { byId, facts, h, milliseconds, percent, row, s, short } from './dom.js';
 import { CLASSES } from './palette.js';
 import { dataset, grid } from './points.js';
@@ -18,6 +19,8 @@ let client = null;
 let data = null;
 let prediction = null;
 let created = false;
+/** Whether this device's gradients were found right. */
+let checked = false;
 let report = null;
 let parameters = 0;
 let history = [];
@@ -70,6 +73,17 @@ function reset(text = 'Not started.') {
   show();
 }
 
+/** Gradients are tried before the first training: their kernels take long to compile, and nothing else runs them. */
+async function checkGradients() {
+  if (checked) return;
+  control('status').textContent = 'Checking gradients against the bundled cases; their kernels compile first.';
+  const wrong = [];
+  const note = (result) => result.report?.verdict !== 'pass' && wrong.push(complaint(result));
+  await client.call('check', { of: 'training' }, { onProgress: note });
+  if (wrong.length > 0) throw new Error(`gradients are wrong on this device: ${wrong.join('; ')}`);
+  checked = true;
+}
+
 async function create() {
   const options = {
     classes: data.classes,
@@ -97,6 +111,9 @@ async function loop(mine, limit = Infinity) {
   let nextPicture = 0;
   let done = 0;
   if (!created) {
+    await checkGradients();
+    if (run !== mine) return;
+    control('status').textContent = 'Setting up: the first step compiles its kernels.';
     await create();
     if (run !== mine) return; // the settings have changed meanwhile
     created = true;
@@ -131,7 +148,7 @@ async function predict(mine) {
 async function start(limit) {
   const mine = { controller: new AbortController() };
   run = mine;
-  setState('running', created ? 'Training.' : 'Setting up: the first step compiles its kernels.');
+  setState('running', created ? 'Training.' : 'Setting up.');
   try {
     await loop(mine, limit);
   } catch (error) {
@@ -260,6 +277,7 @@ export const train = {
     run?.controller.abort();
     if (why !== 'lost') return null;
     client = null;
+    checked = false;
     if (!created && !run) return null;
     reset();
     setState('lost', 'The device went away, and the training’s weights with it. Start begins anew.');

@@ -33,14 +33,20 @@ const operations = {
     return { report: opened.report, version: version() };
   },
 
-  async check(_, { signal, progress }) {
-    const list = await (await load('./cases/index.json')).json();
+  // One list of cases: those of the start, or of the training.
+  async check({ of }, { signal, progress }) {
+    const list = await (await load(`./cases/${of}.json`)).json();
     if (list.length === 0) throw new Error('the list of cases is empty');
     const files = list.map(({ file }) => load(`./cases/${file}`).then((answer) => answer.arrayBuffer()));
     for (const file of files) file.catch(() => {}); // awaited below, in order
+    // Two at a time: one is compiled here while the browser's GPU process compiles the other.
+    let next = checkOne(files[0]);
     for (const [at, { name }] of list.entries()) {
       signal.throwIfAborted();
-      progress({ of: list.length, done: at + 1, name, ...(await checkOne(files[at])) });
+      const current = next;
+      next = at + 1 < list.length ? checkOne(files[at + 1]) : null;
+      next?.catch(() => {}); // awaited in its turn
+      progress({ of: list.length, done: at + 1, name, ...(await current) });
     }
   },
 

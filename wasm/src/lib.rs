@@ -7,6 +7,7 @@
 //! not a slow answer.
 
 mod bench;
+mod constructors;
 mod device;
 mod failure;
 mod linear;
@@ -33,6 +34,7 @@ const TYPES: &str = include_str!("types.d.ts");
 /// Runs when the module is loaded: a bug's panic shows in the console with its place.
 #[wasm_bindgen(start)]
 fn start() {
+    constructors::run();
     std::panic::set_hook(Box::new(|panic| {
         let error = js_sys::Error::new(&format!("moebius has a bug: {panic}"));
         console(&error);

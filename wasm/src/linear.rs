@@ -158,7 +158,9 @@ impl Matmul {
         let gpu = device.gpu()?;
         let b = exactly("b", floats("b", &b)?, [k, n], &gpu)?;
         let a = exactly("a", floats("a", &a)?, [m, k], &gpu)?;
-        let product = Product::new(gpu, a, b.transpose())?;
+        // Laid out once: a product of a turned matrix copies it every time.
+        let w = b.transpose().reshape([n * k]).reshape([n, k]);
+        let product = Product::new(gpu, a, w)?;
         Ok(Self(Held::new("product", product)))
     }
 

@@ -160,7 +160,7 @@ export class Lab {
    *   be in
    */
   async demo({ name = '', state = 'ready', all = false, ...options } = {}) {
-    if (!all) this.replace(`${this.#mounted}cases/index.json`, this.#quickCases());
+    if (!all) this.replace(`${this.#mounted}cases/start.json`, this.#quickCases());
     const page = await this.open(name, options);
     await page.waitForFunction(() => globalThis.moebiusDemo);
     const summary = await page.evaluate(() => globalThis.moebiusDemo.ready);
@@ -169,7 +169,7 @@ export class Lab {
   }
 
   #quickCases() {
-    const cases = JSON.parse(this.siteFile('cases/index.json').toString());
+    const cases = JSON.parse(this.siteFile('cases/start.json').toString());
     const quick = cases.filter(({ name }) => QUICK.includes(name));
     assert.equal(quick.length, QUICK.length, `expected the site to bring ${QUICK}`);
     return Buffer.from(JSON.stringify(quick));

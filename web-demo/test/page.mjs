@@ -43,7 +43,7 @@ async function readyWithinTenSeconds(lab) {
 
 async function whatBelongsThereIsThere(lab) {
   const page = await lab.demo({ all: true });
-  const cases = JSON.parse(lab.siteFile('cases/index.json').toString());
+  const cases = JSON.parse(lab.siteFile('cases/start.json').toString());
   const { check, device } = await page.evaluate(() => globalThis.moebiusDemo.state());
   assert.deepEqual([check.done, check.of, check.passed, check.wrong], [cases.length, cases.length, cases.length, []]);
   const rows = page.locator('#check-table tbody tr');

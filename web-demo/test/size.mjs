@@ -11,7 +11,7 @@ const BUDGET = 2_000_000;
 async function thePageFitsItsBudget(lab) {
   await lab.demo({ all: true });
   const { served } = lab;
-  for (const name of ['index.html', 'worker.js', 'moebius/moebius.js', 'moebius/moebius_bg.wasm', 'cases/index.json']) {
+  for (const name of ['index.html', 'worker.js', 'moebius/moebius.js', 'moebius/moebius_bg.wasm', 'cases/start.json']) {
     assert.ok(served.includes(name), `expected the page to load ${name}, got ${served}`);
   }
   const isCase = (name) => name.startsWith('cases/');

@@ -43,6 +43,7 @@ const CASES: &[(&str, &[u8])] = cases![
     "moe_layer_glu_silu",
     "moe_layer_glu_silu_raw",
     "moe_layer_relu",
+    "moe_layer_unbiased",
     "route_after_topk",
     "route_groups",
     "route_masked",
