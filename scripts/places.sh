@@ -23,6 +23,10 @@ WASM_BINDGEN_DIR="$CACHE/wasm-bindgen-$WASM_BINDGEN_VERSION"
 # shellcheck disable=SC2034
 BROWSER_TESTS=web-demo/test
 
+DENO_VERSION=2.9.8
+# shellcheck disable=SC2034
+DENO_UNPACKED="$CACHE/deno-$DENO_VERSION/deno"
+
 # has_wasm_target: whether the ordinary compiler brings a standard library for the browser.
 has_wasm_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/wasm32-unknown-unknown" ]; }
 
@@ -57,4 +61,9 @@ browser_binary() {
     command -v "$name" && return 0
   done
   first_file "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" /Applications/Chromium.app/Contents/MacOS/Chromium
+}
+
+# Deno, another implementation of WebGPU: the system's, or the one that scripts/setup unpacks.
+deno_binary() {
+  command -v deno || first_file "$DENO_UNPACKED"
 }

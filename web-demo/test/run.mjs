@@ -1,6 +1,6 @@
 // Runs the browser tests. The last line has the form of cargo's: "test result: ok. 3 passed; 0 failed; 0 ignored;".
 //
-//   node web-demo/test/run.mjs [size|package|page]... [--only TEXT] [--native PATH]
+//   node web-demo/test/run.mjs [size|package|page|deno]... [--only TEXT] [--native PATH]
 //
 // Without a group: all. --only runs the tests whose names contain TEXT; --native names the moebius command, which some
 // compare with. The environment's CHROMIUM names another browser. The site has to be there: scripts/demo --build-only
@@ -13,6 +13,7 @@ const GROUPS = {
   size: ['size'],
   package: ['types', 'cases', 'errors', 'layers', 'training', 'lifetime'],
   page: ['page', 'page-sections', 'page-trouble'],
+  deno: ['deno'],
 };
 // Far more than any test takes: a hang should end in a message.
 const LIMIT_MS = 180_000;
