@@ -226,6 +226,8 @@ async function assertLossIsHandled(page, how, reasons) {
   assert.equal(typeof loss.message, 'string');
   assert.ok('pending step' in failures && 'pending bench' in failures, `failures of ${Object.keys(failures)}`);
   for (const [call, { ok, name, code, message }] of Object.entries(failures)) {
+    // One pass may still come to its end, for a crash takes a moment; the others would go on for minutes.
+    if (ok && call === 'pending forward') continue;
     const fine = !ok && name === 'MoebiusError' && ['device-lost', 'disposed'].includes(code);
     assert.ok(fine, `${call}: expected 'device-lost' or 'disposed', got ${name} ${code}: ${message}`);
   }
