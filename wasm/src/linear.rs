@@ -27,7 +27,7 @@ struct Linear {
 
 #[wasm_bindgen]
 impl Fp8Linear {
-    /// Quantises weight [outputs, inputs]; bias [outputs] stays f32.
+    /// Quantises weight [outputs, inputs]; a bias, one number for each output, stays f32.
     #[wasm_bindgen(constructor)]
     pub fn new(
         device: &Device,
