@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 
 import { difference, picture } from './pictures.mjs';
+import { onADesktop } from './visits.mjs';
 
 export const tests = [
   theLayerFollowsItsControls,
@@ -44,15 +45,9 @@ async function setLayer(page, id, value) {
   return layerShown(page);
 }
 
-/** One page for all tests of this file; each sets the controls it is about. */
-function sections(lab) {
-  return lab.keep('sections', () => lab.demo({ context: { viewport: { width: 1200, height: 900 } } }));
-}
-
 /** The page with the layer's controls as they are at first. */
 async function layerReady(lab) {
-  const page = await sections(lab);
-  await page.waitForFunction(() => Number(document.querySelector('#layer').dataset.runs) > 0);
+  const page = await onADesktop(lab);
   await page.evaluate(() => document.querySelector('#layer-form').reset());
   await setLayer(page, 'seed', '2');
   await setLayer(page, 'seed', '1');
@@ -104,7 +99,7 @@ async function theLayerFollowsItsControls(lab) {
 
 async function aTokenTellsItsExperts(lab) {
   const page = await layerReady(lab);
-  await page.locator('#layer-tokens-details summary').click();
+  await page.locator('#layer-tokens-details').evaluate((details) => (details.open = true));
   assert.equal(await page.locator('#layer-tokens-table tbody tr').count(), 128);
   await page.locator('#layer-token').fill('17');
   const slots = await page.locator('#layer-token-detail .slot').allTextContents();
@@ -132,9 +127,16 @@ const trainState = (page) =>
 const trainIs = (page, state) =>
   page.waitForFunction((wanted) => document.querySelector('#train').dataset.trainState === wanted, state);
 
+/** Runs in the page. */
+function lossBelow(limit) {
+  return Number(document.querySelector('#train-numbers dd[data-number="loss"]').textContent) < limit;
+}
+
 async function trainingLearnsPausesAndStartsOver(lab) {
-  const page = await sections(lab);
+  const page = await onADesktop(lab);
   const canvas = page.locator('#train-canvas');
+  await page.locator('#train-reset').click();
+  await page.waitForFunction(() => document.querySelector('#train').dataset.steps === '0');
   await page.locator('#train-step').click();
   await stepsAtLeast(page, 1);
   const first = await trainState(page);
@@ -143,7 +145,7 @@ async function trainingLearnsPausesAndStartsOver(lab) {
   const untrained = await picture(canvas, 'train-1');
   await page.locator('#train-start').click();
   await trainIs(page, 'running');
-  await stepsAtLeast(page, 100);
+  await page.waitForFunction(lossBelow, 0.5 * first.loss);
   await page.locator('#train-start').click();
   await trainIs(page, 'paused');
   const paused = await trainState(page);
@@ -163,7 +165,7 @@ async function trainingLearnsPausesAndStartsOver(lab) {
 }
 
 async function trainingTakesItsSettings(lab) {
-  const page = await sections(lab);
+  const page = await onADesktop(lab);
   await page.locator('#train-experts').fill('6');
   await page.locator('#train-dataset').selectOption('checkerboard');
   await page.locator('#train-topk').selectOption('2');
@@ -183,7 +185,7 @@ const benchIs = (page, state) =>
   page.waitForFunction((wanted) => document.querySelector('#bench').dataset.benchState === wanted, state);
 
 async function benchmarksRun(lab) {
-  const page = await sections(lab);
+  const page = await onADesktop(lab);
   await page.locator('#bench-size').selectOption('256');
   await page.locator('#bench-repeats').selectOption('5');
   await page.locator('#bench-linear-512').uncheck();
@@ -212,7 +214,7 @@ async function benchmarksRun(lab) {
 }
 
 async function benchmarksCanBeCancelled(lab) {
-  const page = await sections(lab);
+  const page = await onADesktop(lab);
   await page.locator('#bench-size').selectOption('512');
   await page.locator('#bench-repeats').selectOption('30');
   await page.locator('#bench-linear-512').check();

@@ -5,6 +5,7 @@ import { createRequire } from 'node:module';
 
 import { describe, picture } from './pictures.mjs';
 import { withFlippedBit } from './safetensors.mjs';
+import { DESKTOP, onADesktop, onAPhone, PHONE } from './visits.mjs';
 
 export const tests = [
   readyWithinTenSeconds,
@@ -20,16 +21,6 @@ export const tests = [
 
 const READY_MS = 10_000;
 const SCHEMES = ['light', 'dark'];
-const DESKTOP = { width: 1200, height: 900 };
-const PHONE = { width: 360, height: 740 };
-const ON_A_PHONE = {
-  viewport: PHONE,
-  colorScheme: 'dark',
-  isMobile: true,
-  hasTouch: true,
-  deviceScaleFactor: 2,
-};
-
 async function readyWithinTenSeconds(lab) {
   const page = await lab.demo({ all: true });
   const { ready, milliseconds, of } = await page.evaluate(() => ({
@@ -72,18 +63,6 @@ async function whatBelongsThereIsThere(lab) {
   assert.equal(new Set(drawn).size, Number(tokens));
 }
 
-/** Runs in the page before anything else: keeps how long each script ran that made a frame late. */
-function observeScripts() {
-  globalThis.late = [];
-  const keep = (frames) => {
-    for (const { scripts } of frames.getEntries()) {
-      for (const { sourceURL, duration } of scripts)
-        globalThis.late.push({ file: sourceURL.split('/').at(-1), duration });
-    }
-  };
-  new PerformanceObserver(keep).observe({ type: 'long-animation-frame', buffered: true });
-}
-
 /** The device works in a worker, so the page itself answers a visitor while it checks, computes and trains. */
 async function thePageIsNeverBlocked(lab) {
   const page = await onADesktop(lab);
@@ -92,35 +71,6 @@ async function thePageIsNeverBlocked(lab) {
   lab.note(`${late.length} scripts in late frames, the longest took ${longest.toFixed(0)} ms`);
   // On cores that a software adapter keeps busy as well. A call of the package on the page would take seconds.
   assert.ok(longest < 500, `expected no script of the page to run 500 ms, got ${JSON.stringify(late)}`);
-}
-
-const layerHasRun = (page) => page.waitForFunction(() => Number(document.querySelector('#layer').dataset.runs) > 0);
-
-const openDetails = (page) =>
-  page.evaluate(() => document.querySelectorAll('details').forEach((part) => (part.open = true)));
-
-/** A page on which every section has something to show, kept for the tests that only look. */
-function onADesktop(lab) {
-  return lab.keep('desktop', async () => {
-    const page = await lab.demo({ context: { viewport: DESKTOP, colorScheme: 'light' }, script: observeScripts });
-    await layerHasRun(page);
-    await page.locator('#train-start').click();
-    await page.waitForFunction(() => Number(document.querySelector('#train').dataset.steps) >= 20);
-    await page.locator('#train-start').click();
-    await page.waitForFunction(() => document.querySelector('#train').dataset.trainState === 'paused');
-    await openDetails(page);
-    return page;
-  });
-}
-
-/** On a phone nothing has been trained yet. */
-function onAPhone(lab) {
-  return lab.keep('phone', async () => {
-    const page = await lab.demo({ context: ON_A_PHONE });
-    await layerHasRun(page);
-    await openDetails(page);
-    return page;
-  });
 }
 
 // Of each part: the smallest share that is not background, and the fewest colours.

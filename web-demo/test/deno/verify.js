@@ -3,7 +3,7 @@
 //   deno run --unstable-webgpu --allow-read verify.js PACKAGE CASES NATIVE
 const [pkg, cases, native] = Deno.args;
 
-// wgpu's browser backend looks for a page's or a worker's scope before it asks for a GPU; Deno's main program is neither.
+// wgpu looks for a page's or a worker's scope before it asks for a GPU, and Deno's main program has neither.
 globalThis.WorkerGlobalScope ??= Object;
 const { default: init, Device, MoeLayer } = await import(`file://${pkg}/moebius.js`);
 await init({ module_or_path: Deno.readFileSync(`${pkg}/moebius_bg.wasm`) });
