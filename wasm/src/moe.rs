@@ -5,7 +5,7 @@ use std::rc::Rc;
 use burn::tensor::{Tensor, TensorData, Transaction};
 use js_sys::{Float32Array, Int32Array, Promise, Uint32Array};
 use moebius::moe::experts::{FeedForwardExperts, Fp8Experts};
-use moebius::moe::{Experts, MoeConfig, MoeOutput, MoeWeights};
+use moebius::moe::{Experts, MoeConfig, MoeOutput, MoeWeights, RouterConfig};
 use moebius_model::moe_weights;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -105,7 +105,7 @@ impl Layer {
         options: MoeOptions,
         own_weights: JsValue,
     ) -> Result<Self, Failure> {
-        // Checks the numbers; its weights are drawn at their first use, which never comes.
+        // Checks the numbers; its weights would be drawn at their first use, which never comes.
         let mut moe = options.config.init(&gpu.burn)?;
         check_size(&options.config, &gpu)?;
         let drawn = own_weights.is_undefined() || own_weights.is_null();
@@ -114,7 +114,8 @@ impl Layer {
         } else {
             weights(own_weights, &options.config, &gpu.burn)?
         };
-        if moe.router.matrix().is_some() {
+        // Asking the router for its matrix would draw one, which Burn then keeps.
+        if !matches!(options.config.router, RouterConfig::Hash(_)) {
             moe = options.config.with_weights(weights.clone())?;
         }
         let bytes;

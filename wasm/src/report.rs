@@ -109,7 +109,8 @@ fn kernel(
         ..problem
     };
     let plan = plan(problem, capability, Choice::default());
-    Ok(plan.map_err(|error| error.to_string())?.variant.name())
+    let plan = plan.map_err(|error| format!("it needs {}", error.needs));
+    Ok(plan?.variant.name())
 }
 
 fn run(what: &str, kernel: Result<&'static str, String>) -> Record {

@@ -7,13 +7,16 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use burn::tensor::{TensorData, Transaction};
-use js_sys::{Promise, Reflect};
+use js_sys::{Function, Promise, Reflect};
 use moebius_device::browser::BrowserDevice;
 use wasm_bindgen::JsValue;
-use wasm_bindgen_futures::future_to_promise;
+use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
 use crate::failure::{Code, Failure};
 use crate::options::Options;
+
+/// Milliseconds within which a browser tells of a loss that has ended a read already.
+const LOSS_IS_TOLD: i32 = 100;
 
 /// A device with the handle Burn knows it by.
 pub(crate) struct Gpu {
@@ -43,6 +46,10 @@ impl Gpu {
             lost.map(|loss| Err(Failure::new(Code::DeviceLost, loss)))
         })
         .await;
+        if outcome.is_err() {
+            // A browser rejects what waits for a device before it tells that the device is gone.
+            pause(LOSS_IS_TOLD).await;
+        }
         self.check()?;
         outcome
     }
@@ -144,13 +151,29 @@ pub(crate) fn promise<T: Into<JsValue>>(
     future_to_promise(async move { work.await.map(Into::into).map_err(Into::into) })
 }
 
+/// Waits, and lets the page go on meanwhile.
+async fn pause(milliseconds: i32) {
+    let promise = Promise::new(&mut |resolve, _| {
+        let global = js_sys::global();
+        let timer = Reflect::get(&global, &"setTimeout".into());
+        let set =
+            timer.map(|timer| Function::from(timer).call2(&global, &resolve, &milliseconds.into()));
+        // Where nothing can be waited for, nothing is.
+        if !matches!(set, Ok(Ok(_))) {
+            let _ = resolve.call0(&JsValue::UNDEFINED);
+        }
+    });
+    // It never rejects.
+    let _ = JsFuture::from(promise).await;
+}
+
 /// Milliseconds of a clock that only goes forward.
 pub(crate) fn now() -> f64 {
     let global = js_sys::global();
     let performance = Reflect::get(&global, &"performance".into());
     let call = performance.and_then(|performance| {
         let now = Reflect::get(&performance, &"now".into())?;
-        js_sys::Function::from(now).call0(&performance)
+        Function::from(now).call0(&performance)
     });
     // A place without `performance` is no browser, worker, Node or Deno.
     call.ok().and_then(|now| now.as_f64()).unwrap_or(f64::NAN)

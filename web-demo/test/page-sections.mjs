@@ -247,10 +247,8 @@ async function thePageHoldsNoMoreAndMore(lab) {
   }
   lab.note(held.map(({ inUse, reserved }) => `${inUse} in use, ${reserved} reserved`).join('\n'));
   const settled = held[2];
-  // CubeCL keeps the arguments of launches that it has seen, some words each; the smallest layer has thousands.
-  const most = settled.inUse + 1024;
   for (const { inUse, reserved } of held.slice(3)) {
-    assert.ok(inUse <= most, `expected at most ${most} bytes in use, got ${inUse}`);
+    assert.ok(inUse <= settled.inUse, `expected at most ${settled.inUse} bytes in use, got ${inUse}`);
     assert.ok(reserved <= settled.reserved, `expected at most ${settled.reserved} bytes reserved, got ${reserved}`);
   }
 }
