@@ -132,7 +132,7 @@ impl Device {
     /// The device, for something that is to live on it.
     pub(crate) fn gpu(&self) -> Result<Rc<Gpu>, Failure> {
         let gpu = self.gpu.get()?;
-        gpu.check()?;
+        gpu.alive()?;
         Ok(gpu)
     }
 }

@@ -58,7 +58,7 @@ impl Fp8Linear {
                 linear,
                 inputs,
             } = &*linear;
-            gpu.check()?;
+            gpu.alive()?;
             let x = matrix("x", floats("x", &x)?, *inputs, gpu)?;
             let y = linear.forward(x)?;
             let y = gpu.read(Transaction::default().register(y)).await?;
@@ -196,7 +196,7 @@ impl Product {
 
     /// a · wᵀ, not waited for.
     pub(crate) fn launch(&self) -> Result<Tensor<2>, Failure> {
-        self.gpu.check()?;
+        self.gpu.alive()?;
         Ok(self.rows.linear(self.a.clone(), self.w.clone())?)
     }
 }

@@ -130,7 +130,7 @@ impl Layer {
             let expected = format!("a multiple of {hidden} numbers (hidden)");
             return Err(Failure::expected("x", expected, x.len()));
         }
-        self.gpu.check()?;
+        self.gpu.alive()?;
         let tokens = x.len() / hidden;
         let x = Tensor::from_data(TensorData::new(x, [tokens, hidden]), &self.gpu.burn);
         Ok(self.moe.forward(x)?)

@@ -107,7 +107,7 @@ impl Training {
     /// One step and its report. Waiting for it lets the page breathe, and a signal be heard.
     async fn step(&self, signal: &Signal) -> Result<Record, Failure> {
         signal.check()?;
-        self.gpu.check()?;
+        self.gpu.alive()?;
         // The borrow ends before the wait: others may step in between.
         let progress = self.trainer.borrow_mut().step()?;
         let step = progress.step;
@@ -123,7 +123,7 @@ impl Training {
     }
 
     async fn predict(&self, points: Vec<f32>) -> Result<Record, Failure> {
-        self.gpu.check()?;
+        self.gpu.alive()?;
         let Prediction {
             probabilities,
             experts,

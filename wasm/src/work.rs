@@ -15,8 +15,8 @@ use wasm_bindgen_futures::{JsFuture, future_to_promise};
 use crate::failure::{Code, Failure};
 use crate::options::Options;
 
-/// Milliseconds within which a browser tells of a loss that has ended a read already.
-const LOSS_IS_TOLD: i32 = 100;
+/// Milliseconds within which a browser has told everything about a failure.
+const AFTERMATH: i32 = 100;
 
 /// A device with the handle Burn knows it by.
 pub(crate) struct Gpu {
@@ -25,9 +25,27 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// Whether everything so far went well.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        Ok(self.browser.check()?)
+    /// Refuses to begin anything on a device that is gone.
+    pub(crate) fn alive(&self) -> Result<(), Failure> {
+        match self.browser.loss() {
+            Some(loss) => Err(Failure::new(Code::DeviceLost, loss)),
+            None => Ok(()),
+        }
+    }
+
+    /// What the device reports, with all that follows from it: that is told later, and would else be
+    /// told to the call that comes next.
+    async fn settle<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        let told = self.browser.check();
+        if outcome.is_ok() && told.is_ok() {
+            return outcome;
+        }
+        pause(AFTERMATH).await;
+        let later = self.browser.check();
+        told?;
+        // A loss that ended a read is told after the read.
+        later?;
+        outcome
     }
 
     /// The outcome of `work`, or the loss of the device if that comes first; the device's own
@@ -36,7 +54,7 @@ impl Gpu {
         &self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        self.check()?;
+        self.settle(Ok(())).await?;
         let (mut work, mut lost) = (pin!(work), pin!(self.browser.lost()));
         let outcome = std::future::poll_fn(|context| {
             if let Poll::Ready(outcome) = work.as_mut().poll(context) {
@@ -46,12 +64,7 @@ impl Gpu {
             lost.map(|loss| Err(Failure::new(Code::DeviceLost, loss)))
         })
         .await;
-        if outcome.is_err() {
-            // A browser rejects what waits for a device before it tells that the device is gone.
-            pause(LOSS_IS_TOLD).await;
-        }
-        self.check()?;
-        outcome
+        self.settle(outcome).await
     }
 
     /// Reads tensors in one go.

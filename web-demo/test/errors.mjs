@@ -10,6 +10,7 @@ export const tests = [
   withoutAnAdapterItSaysSo,
   badOptionsAreRefused,
   sizesBeyondTheDeviceAreRefused,
+  memoryThatRunsOutIsSaid,
   theReportDescribesTheDevice,
   theVersionIsTheWorkspaces,
 ];
@@ -153,6 +154,35 @@ async function sizesBeyondTheDeviceAreRefused(lab) {
     assert.ok(['shape', 'unsupported', 'out-of-memory'].includes(code), `${what}: ${code}: ${message}`);
   }
   assert.equal(after.value, 16, `a small layer afterwards: ${after.code}: ${after.message}`);
+}
+
+/** Runs in a page, before its scripts: buffers from 64 MiB on are answered as a browser does that has no memory left. */
+function exhaust() {
+  const create = GPUDevice.prototype.createBuffer;
+  GPUDevice.prototype.createBuffer = function (descriptor) {
+    const tell = (error) =>
+      this.dispatchEvent(new GPUUncapturedErrorEvent('uncapturederror', { error, cancelable: true }));
+    if (descriptor.size >= 64 << 20) {
+      tell(new GPUOutOfMemoryError('no memory left'));
+      setTimeout(() => tell(new GPUValidationError('a buffer is invalid due to a previous error')), 30);
+    }
+    return create.call(this, descriptor);
+  };
+}
+
+async function memoryThatRunsOutIsSaid(lab) {
+  const page = await lab.freshBench({ script: exhaust });
+  const { large, small } = await page.evaluate(async () => {
+    const { ready, moebius, attempt } = globalThis.bench;
+    await ready;
+    const device = await moebius.Device.open();
+    const run = (size) => () =>
+      moebius.bench(device, { what: 'linear', m: 1, n: size, k: size, repeats: 1 }).then(({ what }) => what);
+    return { large: await attempt(run(4096)), small: await attempt(run(64)) };
+  });
+  const { ok, name, code, message } = large;
+  assert.deepEqual({ ok, name, code }, { ok: false, name: 'MoebiusError', code: 'out-of-memory' }, message);
+  assert.equal(small.value, 'linear', `what follows of it is told with it: ${small.code}: ${small.message}`);
 }
 
 /** Runs in a page: the report as data, and what WebGPU itself says. */

@@ -112,6 +112,11 @@ impl BrowserDevice {
         state.failure.take().map_or(Ok(()), Err)
     }
 
+    /// How the device ended, if it has.
+    pub fn loss(&self) -> Option<DeviceLoss> {
+        self.watch.state().loss.clone()
+    }
+
     /// Waits for the end of the device.
     pub fn lost(&self) -> Lost {
         let mut state = self.watch.state();
