@@ -156,7 +156,7 @@ async function sizesBeyondTheDeviceAreRefused(lab) {
   assert.equal(after.value, 16, `a small layer afterwards: ${after.code}: ${after.message}`);
 }
 
-/** Runs in a page, before its scripts: buffers from 64 MiB on are answered as a browser does that has no memory left. */
+/** Runs in a page, before its scripts: buffers from 64 MiB on are answered as by a browser without memory. */
 function exhaust() {
   const create = GPUDevice.prototype.createBuffer;
   GPUDevice.prototype.createBuffer = function (descriptor) {

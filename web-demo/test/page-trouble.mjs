@@ -9,6 +9,7 @@ export const tests = [
   aWrongCaseStopsThePage,
   aCaseThatIsMissingStopsThePage,
   checkingAgainNoticesAChange,
+  wrongGradientsStopTheTraining,
   withoutWebGpuThePageSaysSo,
   aModuleThatIsMissingIsToldOf,
   aLostDeviceCanBeOpenedAgain,
@@ -70,6 +71,20 @@ async function checkingAgainNoticesAChange(lab) {
   await stateIs(page, 'ready');
   assert.deepEqual(await gates(page), ON);
   assert.ok(await page.locator('#check-failed').isHidden());
+}
+
+async function wrongGradientsStopTheTraining(lab) {
+  const file = 'cases/moe_layer_backward_unbiased.safetensors';
+  lab.replace(file, withFlippedBit(lab.siteFile(file), 'out.d_x'));
+  const page = await lab.demo();
+  const status = page.locator('#train-status');
+  await page.locator('#train-step').click();
+  await page.waitForFunction(() => document.querySelector('#train').dataset.trainState === 'paused');
+  assert.match(await status.textContent(), /gradients are wrong on this device: moe_layer_backward_unbiased: d_x/);
+  assert.equal(await page.locator('#train').getAttribute('data-steps'), '0');
+  lab.replace(file, lab.siteFile(file));
+  await page.locator('#train-step').click();
+  await page.waitForFunction(() => document.querySelector('#train').dataset.steps === '1');
 }
 
 async function withoutWebGpuThePageSaysSo(lab) {
