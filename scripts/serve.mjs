@@ -23,14 +23,16 @@ const TYPES = {
 /**
  * Serves `root`; `replace(path)` may return other bytes for a path, or null for "no such file".
  * @param {string} root
- * @param {{ port?: number, replace?: (path: string) => Buffer | null | undefined }} [options] port 0: any free one
+ * @param {{ port?: number, replace?: (path: string) => Buffer | null | undefined, headers?: Record<string, string> }}
+ *   [options] port 0: any free one; every answer has the headers
  * @returns {Promise<{ url: string, close: () => Promise<void> }>}
  */
-export async function serve(root, { port = 0, replace = () => undefined } = {}) {
+export async function serve(root, { port = 0, replace = () => undefined, headers = {} } = {}) {
   const server = http.createServer((request, response) => {
     const { status, type, body } = answer(path.resolve(root), request, replace);
     // Without a cache, so that a page in work shows what was saved last.
-    response.writeHead(status, { 'content-type': type, 'content-length': body.length, 'cache-control': 'no-store' });
+    const own = { 'content-type': type, 'content-length': body.length, 'cache-control': 'no-store' };
+    response.writeHead(status, { ...headers, ...own });
     response.end(request.method === 'HEAD' ? undefined : body);
   });
   await new Promise((listening, failed) => {

@@ -11,6 +11,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use moebius::moe::{Activation, Capacity, MoeConfig};
 use moebius_model::{ClassifierConfig, ClassifierTrainer, Samples, moe_weights};
 use moebius_tests::target::Target;
+use moebius_tests::tolerance::assert_close;
 use serde_json::{Value, json};
 
 const TOKENS: usize = 24;
@@ -83,14 +84,6 @@ fn floats(value: &Value) -> Vec<f64> {
     values.map(|value| value.as_f64().unwrap()).collect()
 }
 
-fn relative_error(got: &[f32], expected: &[f64]) -> f64 {
-    assert_eq!(got.len(), expected.len());
-    let pairs = got.iter().zip(expected);
-    let squares = pairs.map(|(got, e)| ((f64::from(*got) - e).powi(2), e * e));
-    let (error, norm) = squares.fold((0.0, 0.0), |sum, (e, n)| (sum.0 + e, sum.1 + n));
-    (error / norm).sqrt()
-}
-
 #[test]
 fn every_device_agrees_with_what_the_browser_is_compared_with() {
     if std::env::var_os("MOEBIUS_BLESS").is_some() {
@@ -99,8 +92,8 @@ fn every_device_agrees_with_what_the_browser_is_compared_with() {
     let committed: Value = serde_json::from_slice(&std::fs::read(path()).unwrap()).unwrap();
     for target in Target::all() {
         let device = target.burn();
-        let error = relative_error(&layer(&device), &floats(&committed["y"]));
-        assert!(error <= LAYER, "layer on {}: {error:e}", target.name);
+        let what = format!("layer on {}", target.name);
+        assert_close(&what, &layer(&device), &floats(&committed["y"]), LAYER);
         for (got, expected) in losses(&device).iter().zip(floats(&committed["losses"])) {
             let error = (f64::from(*got) - expected).abs() / expected;
             assert!(

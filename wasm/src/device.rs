@@ -82,11 +82,7 @@ impl Device {
     pub fn memory(&self) -> Promise {
         let gpu = self.gpu.get();
         promise(async move {
-            let gpu = gpu?;
-            gpu.finish().await?;
-            let client = gpu.browser.opened().client();
-            let held = client.map(|client| moebius_device::memory_in_use(&client));
-            let held = held.unwrap_or_default();
+            let held = gpu?.memory().await?;
             Ok(Record::new()
                 .with("inUse", held.in_use as f64)
                 .with("reserved", held.reserved as f64))

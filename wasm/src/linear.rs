@@ -12,7 +12,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::moe::numbers;
-use crate::options::{Options, floats};
+use crate::options::{Options, floats, given};
 use crate::work::{Gpu, Held, Signal, promise};
 
 /// y = x · Wᵀ + b with W kept as FP8 codes and scales: a quarter of the memory of f32.
@@ -35,8 +35,7 @@ impl Fp8Linear {
         #[wasm_bindgen(unchecked_param_type = "Float32Array")] weight: JsValue,
         #[wasm_bindgen(unchecked_optional_param_type = "Float32Array")] bias: JsValue,
     ) -> Result<Self, JsValue> {
-        let given = (!bias.is_undefined() && !bias.is_null()).then_some(bias);
-        let bias = given.map(|bias| floats("bias", &bias)).transpose()?;
+        let bias = given(bias).map(|bias| floats("bias", &bias)).transpose()?;
         let weight = floats("weight", &weight)?;
         let linear = Linear::new(device.gpu()?, options, weight, bias)?;
         Ok(Self(Held::new("linear layer", linear)))

@@ -13,7 +13,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use crate::device::Device;
 use crate::failure::{Code, Failure};
 use crate::moe_options::{MoeOptions, Precision, weights};
-use crate::options::floats;
+use crate::options::{floats, given};
 use crate::record::Record;
 use crate::work::{Gpu, Held, Signal, promise};
 
@@ -108,11 +108,9 @@ impl Layer {
         // Checks the numbers; its weights would be drawn at their first use, which never comes.
         let mut moe = options.config.init(&gpu.burn)?;
         check_size(&options.config, &gpu)?;
-        let drawn = own_weights.is_undefined() || own_weights.is_null();
-        let weights = if drawn {
-            moe_weights(&options.config, options.seed, &gpu.burn)
-        } else {
-            weights(own_weights, &options.config, &gpu.burn)?
+        let weights = match given(own_weights) {
+            None => moe_weights(&options.config, options.seed, &gpu.burn),
+            Some(own) => weights(own, &options.config, &gpu.burn)?,
         };
         // Asking the router for its matrix would draw one, which Burn then keeps.
         if !matches!(options.config.router, RouterConfig::Hash(_)) {
@@ -151,10 +149,8 @@ impl Layer {
             .register(losses.z);
         let data = self.gpu.read(tensors).await?;
         let config = self.moe.config();
-        let one = |at: usize| data[at].iter::<f64>().next().unwrap_or(f64::NAN);
         let experts = data[1].iter::<i32>();
         let experts = experts.map(|e| if e == config.experts as i32 { -1 } else { e });
-        let load: Vec<u32> = data[3].iter().collect();
         let capacity = config
             .capacity
             .map(|limit| limit.slots_per_expert(tokens * top_k, config.experts));
@@ -166,19 +162,19 @@ impl Layer {
             )
             .with("weights", numbers(&data, 2))
             .with("topK", top_k as u32)
-            .with("load", Uint32Array::from(load.as_slice()))
+            .with("load", counts(&data, 3))
             .with(
                 "capacity",
                 capacity.map_or(JsValue::NULL, |slots| (slots as f64).into()),
             )
-            .with("dropped", one(4))
+            .with("dropped", number(&data, 4))
             .with(
                 "losses",
                 Record::new()
-                    .with("switch", one(5))
-                    .with("gshard", one(6))
-                    .with("entropy", one(7))
-                    .with("z", one(8)),
+                    .with("switch", number(&data, 5))
+                    .with("gshard", number(&data, 6))
+                    .with("entropy", number(&data, 7))
+                    .with("z", number(&data, 8)),
             ))
     }
 }
@@ -187,6 +183,17 @@ impl Layer {
 pub(crate) fn numbers(data: &[TensorData], at: usize) -> Float32Array {
     let values: Vec<f32> = data[at].iter().collect();
     Float32Array::from(values.as_slice())
+}
+
+/// The one number of a tensor of a read.
+pub(crate) fn number(data: &[TensorData], at: usize) -> f64 {
+    data[at].iter().next().unwrap_or(f64::NAN)
+}
+
+/// The counts of one tensor of a read.
+pub(crate) fn counts(data: &[TensorData], at: usize) -> Uint32Array {
+    let values: Vec<u32> = data[at].iter().collect();
+    Uint32Array::from(values.as_slice())
 }
 
 /// Refuses weights before memory is asked for: each of the two stacks is one buffer.

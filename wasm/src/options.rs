@@ -16,12 +16,10 @@ pub(crate) struct Options {
 impl Options {
     /// Of an object, or of nothing.
     pub(crate) fn new(what: &'static str, value: JsValue) -> Result<Self, Failure> {
-        let object = if value.is_undefined() || value.is_null() {
-            Object::new()
-        } else if value.is_object() {
-            value.unchecked_into()
-        } else {
-            return Err(Failure::expected(what, "an object", shown(&value)));
+        let object = match given(value) {
+            None => Object::new(),
+            Some(value) if value.is_object() => value.unchecked_into(),
+            Some(value) => return Err(Failure::expected(what, "an object", shown(&value))),
         };
         Ok(Self {
             what,
@@ -33,8 +31,7 @@ impl Options {
     /// Any value; `None` where it isn't there.
     pub(crate) fn value(&mut self, key: &'static str) -> Option<JsValue> {
         self.read.push(key);
-        let value = Reflect::get(&self.object, &key.into()).ok()?;
-        (!value.is_undefined() && !value.is_null()).then_some(value)
+        given(Reflect::get(&self.object, &key.into()).ok()?)
     }
 
     /// A whole number of at least `least`.
@@ -144,6 +141,11 @@ impl Options {
     fn refuse(&self, key: &str, expected: impl ToString, got: &JsValue) -> Failure {
         Failure::expected(&format!("{} {key}", self.what), expected, shown(got))
     }
+}
+
+/// An argument that may be left out.
+pub(crate) fn given(value: JsValue) -> Option<JsValue> {
+    (!value.is_undefined() && !value.is_null()).then_some(value)
 }
 
 /// The numbers of a `Float32Array`.

@@ -11,8 +11,8 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::moe::numbers;
-use crate::options::{Options, floats, whole};
+use crate::moe::{counts, number, numbers};
+use crate::options::{Options, floats, given, whole};
 use crate::record::Record;
 use crate::work::{Gpu, Held, Signal, now, promise};
 
@@ -65,7 +65,7 @@ impl MoeTraining {
         let training = self.0.get();
         promise(async move {
             let (training, signal) = (training?, Signal::only(options)?);
-            let count = steps(&count)?;
+            let count = steps(count)?;
             let start = now();
             let mut report = training.step(&signal).await?;
             for _ in 1..count {
@@ -112,14 +112,12 @@ impl Training {
         let progress = self.trainer.borrow_mut().step()?;
         let step = progress.step;
         let data = self.gpu.read(progress.transaction()).await?;
-        let one = |at: usize| data[at].iter::<f64>().next().unwrap_or(f64::NAN);
-        let load: Vec<u32> = data[3].iter().collect();
         Ok(Record::new()
             .with("step", step as f64)
-            .with("loss", one(0))
-            .with("balance", one(1))
-            .with("accuracy", one(2))
-            .with("load", Uint32Array::from(load.as_slice())))
+            .with("loss", number(&data, 0))
+            .with("balance", number(&data, 1))
+            .with("accuracy", number(&data, 2))
+            .with("load", counts(&data, 3)))
     }
 
     async fn predict(&self, points: Vec<f32>) -> Result<Record, Failure> {
@@ -172,10 +170,10 @@ fn config(options: JsValue) -> Result<ClassifierConfig, Failure> {
     Ok(config)
 }
 
-fn steps(count: &JsValue) -> Result<usize, Failure> {
-    if count.is_undefined() || count.is_null() {
+fn steps(count: JsValue) -> Result<usize, Failure> {
+    let Some(count) = given(count) else {
         return Ok(1);
-    }
+    };
     let whole = |n: &f64| n.fract() == 0.0 && (1.0..=1e9).contains(n);
     match count.as_f64().filter(whole) {
         Some(count) => Ok(count as usize),

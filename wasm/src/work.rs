@@ -9,6 +9,7 @@ use std::task::Poll;
 use burn::tensor::{TensorData, Transaction};
 use js_sys::{Function, Promise, Reflect};
 use moebius_device::browser::BrowserDevice;
+use moebius_device::{MemoryUse, memory_in_use};
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
@@ -89,6 +90,13 @@ impl Gpu {
             }
         };
         self.run(finish).await
+    }
+
+    /// What is held on the device, after all work.
+    pub(crate) async fn memory(&self) -> Result<MemoryUse, Failure> {
+        self.finish().await?;
+        let client = self.browser.opened().client();
+        Ok(client.map_or_else(MemoryUse::default, |client| memory_in_use(&client)))
     }
 }
 

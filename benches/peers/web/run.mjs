@@ -9,7 +9,7 @@ import { chromium } from 'playwright-core';
 import { ids } from './contenders.mjs';
 import { workloads } from './measure.mjs';
 import { failures, report } from './report.mjs';
-import { serve } from './server.mjs';
+import { servePeers } from './server.mjs';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url)).replace(/[/\\]$/, '');
 /** Chromium computes on its software adapter with these, also where there is no GPU. */
@@ -70,13 +70,12 @@ async function main() {
   const values = options();
   if (values.help) return console.log(HELP);
   const pkg = resolve(values.pkg ?? join(HERE, '../../../wasm/pkg'));
-  const server = await serve({ '/pkg/': pkg, '/': HERE }, Number(values.serve ?? 0));
-  const address = `http://localhost:${server.address().port}/`;
+  const { url: address, close } = await servePeers(HERE, pkg, Number(values.serve ?? 0));
   if (values.serve) return console.log(`${address}, until interrupted`);
   const asked = ['what', 'only', 'all', 'rounds'].filter((name) => values[name]);
   const query = new URLSearchParams(asked.map((name) => [name, values[name]]));
   const before = loadavg()[0];
-  const measured = await inBrowser(`${address}?${query}`, values).finally(() => server.close());
+  const measured = await inBrowser(`${address}?${query}`, values).finally(close);
   measured.load = [before, loadavg()[0]];
   const json = JSON.stringify(measured, null, 1);
   if (values.json === '-') console.log(json);

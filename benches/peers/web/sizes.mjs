@@ -4,7 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { brotliCompressSync, constants } from 'node:zlib';
+import { sizeOf } from '../../../scripts/sizes.mjs';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 const modules = (path) => join(HERE, 'node_modules', path);
@@ -22,16 +22,6 @@ const LIBRARIES = {
   ],
 };
 
-function sizes(file) {
-  const bytes = readFileSync(file);
-  const params = {
-    [constants.BROTLI_PARAM_QUALITY]: 11,
-    [constants.BROTLI_PARAM_LGWIN]: constants.BROTLI_MAX_WINDOW_BITS,
-    [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length,
-  };
-  return { name: basename(file), plain: bytes.length, brotli: brotliCompressSync(bytes, { params }).length };
-}
-
 const row = (name, plain, brotli) => `${name.padEnd(44)}${String(plain).padStart(12)}${String(brotli).padStart(12)}`;
 
 console.log(row('bytes', 'plain', 'brotli'));
@@ -42,8 +32,8 @@ for (const [library, files] of Object.entries(LIBRARIES)) {
     process.exitCode = 1;
     continue;
   }
-  const all = files.map(sizes);
+  const all = files.map((file) => sizeOf(basename(file), readFileSync(file)));
   const total = (key) => all.reduce((sum, one) => sum + one[key], 0);
-  console.log(row(library, total('plain'), total('brotli')));
-  for (const one of all) console.log(row(`  ${one.name}`, one.plain, one.brotli));
+  console.log(row(library, total('raw'), total('brotli')));
+  for (const one of all) console.log(row(`  ${one.name}`, one.raw, one.brotli));
 }

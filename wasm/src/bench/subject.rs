@@ -245,11 +245,7 @@ impl Subject {
 
 /// Live bytes on the device, after all work.
 async fn live(gpu: &Gpu) -> Result<f64, Failure> {
-    gpu.finish().await?;
-    let client = gpu.browser.opened().client();
-    Ok(client.map_or(0.0, |client| {
-        moebius_device::memory_in_use(&client).in_use as f64
-    }))
+    Ok(gpu.memory().await?.in_use as f64)
 }
 
 fn kernel(gpu: &Gpu, rows: usize, experts: usize) -> &'static str {
