@@ -1,0 +1,104 @@
+//! Moebius's own operations in StableHLO.
+//!
+//! A family is a file: descriptors that say everything but the tensors, and how each is lowered. Their
+//! results have the shapes that the lowering gives them. Integers come as 32-bit words of either sign
+//! (or as i64, when a host made them) and leave as i32.
+
+use crate::ElementType;
+use crate::stablehlo::{Builder, TensorType, Value};
+use serde::{Deserialize, Serialize};
+
+/// The name of our custom operations in Burn's graphs.
+pub const ID: &str = "moebius";
+
+/// What one family's operation is lowered to.
+pub(crate) trait Lower {
+    /// Appends the operation and returns its results.
+    fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value>;
+}
+
+/// One operation, without its tensors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Call {}
+
+/// Why scalars don't describe an operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The words end early or hold a wrong length.
+    #[error("expected a length and that many bytes, got {words} words")]
+    Length {
+        /// Words that came.
+        words: usize,
+    },
+    /// The bytes are no descriptor.
+    #[error("expected the descriptor of an operation, got `{got}`: {reason}")]
+    Syntax {
+        /// The text that came.
+        got: String,
+        /// What the parser says.
+        reason: String,
+    },
+    /// The operation has other operands.
+    #[error("{operation} expected {expected} operands, got {got}")]
+    Operands {
+        /// The operation.
+        operation: String,
+        /// Operands it has.
+        expected: usize,
+        /// Operands that came.
+        got: usize,
+    },
+}
+
+impl Call {
+    /// The descriptor as words: a length in bytes, then JSON.
+    pub fn pack(&self) -> Vec<u64> {
+        let text =
+            serde_json::to_vec(self).unwrap_or_else(|_| unreachable!("a descriptor is plain data"));
+        let words = text.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        });
+        std::iter::once(text.len() as u64).chain(words).collect()
+    }
+
+    /// The descriptor that [`Call::pack`] wrote.
+    pub fn unpack(words: &[u64]) -> Result<Self, CallError> {
+        let (length, rest) = words.split_first().ok_or(CallError::Length { words: 0 })?;
+        let mut bytes: Vec<u8> = rest.iter().flat_map(|w| w.to_le_bytes()).collect();
+        if usize::try_from(*length).map_or(true, |length| bytes.len() != length.next_multiple_of(8))
+        {
+            return Err(CallError::Length { words: words.len() });
+        }
+        bytes.truncate(*length as usize);
+        serde_json::from_slice(&bytes).map_err(|reason| CallError::Syntax {
+            got: String::from_utf8_lossy(&bytes).into_owned(),
+            reason: reason.to_string(),
+        })
+    }
+
+    /// Appends the operation and returns its results.
+    pub fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
+        let _ = (&b, &inputs);
+        match *self {}
+    }
+
+    /// Types of the results for operands of these types.
+    pub fn outputs(&self, inputs: &[TensorType]) -> Vec<TensorType> {
+        let mut b = Builder::new();
+        let inputs: Vec<Value> = inputs.iter().map(|ty| b.argument(ty.clone())).collect();
+        let outputs = self.lower(&mut b, &inputs);
+        outputs.iter().map(|v| b.ty(*v).clone()).collect()
+    }
+}
+
+/// An integer tensor's values as ui32.
+#[allow(dead_code, reason = "until the first family")]
+pub(crate) fn words(b: &mut Builder, x: Value) -> Value {
+    match b.element(x) {
+        ElementType::S32 => b.bitcast(x, ElementType::U32),
+        _ => b.convert(x, ElementType::U32),
+    }
+}

@@ -1,0 +1,16 @@
+//! XLA through PJRT: the same models on TPUs and on whatever else has a PJRT plugin, without Python.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`stablehlo`] | programs as text: a builder with typed values |
+//! | [`custom`] | Moebius's own operations in it |
+//! | [`lower`] | Burn's operations in it |
+
+pub mod custom;
+mod element;
+pub mod lower;
+mod record;
+pub mod stablehlo;
+
+pub use element::ElementType;
+pub use record::{dtype, element, record};

@@ -1,0 +1,116 @@
+//! Exchange between the devices that run one program.
+
+use super::types::list;
+use super::{Builder, Reduction, TensorType, Value};
+use crate::ElementType;
+use std::fmt;
+
+/// Which devices exchange with one another: groups of equal size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaGroups(Vec<Vec<usize>>);
+
+impl ReplicaGroups {
+    /// All `devices` in one group.
+    pub fn all(devices: usize) -> Self {
+        Self(vec![(0..devices).collect()])
+    }
+
+    /// Devices of each group.
+    pub fn size(&self) -> usize {
+        self.0[0].len()
+    }
+}
+
+impl fmt::Display for ReplicaGroups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = list(self.0.iter().map(list));
+        write!(
+            f,
+            "dense<{rows}> : tensor<{}x{}xi64>",
+            self.0.len(),
+            self.size()
+        )
+    }
+}
+
+/// How a tensor is laid out over the devices of an SPMD program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sharding {
+    /// All of it on every device.
+    Replicated,
+    /// Cut into this many parts along each dimension; their product is the number of devices.
+    Tiled(Vec<usize>),
+}
+
+/// As the attribute `mhlo.sharding` has it.
+impl fmt::Display for Sharding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replicated => f.write_str("{replicated}"),
+            Self::Tiled(parts) => {
+                let text: Vec<String> = parts.iter().map(ToString::to_string).collect();
+                let devices: usize = parts.iter().product();
+                write!(f, "{{devices=[{}]<=[{devices}]}}", text.join(","))
+            }
+        }
+    }
+}
+
+impl Builder {
+    /// The reduction of every device's x.
+    pub fn all_reduce(&mut self, kind: Reduction, x: Value, groups: &ReplicaGroups) -> Value {
+        let ty = self.ty(x).clone();
+        let scalar = TensorType::scalar(ty.element);
+        let region = self.region(&[scalar.clone(), scalar], |b, args| {
+            vec![b.binary(kind.binary(), args[0], args[1])]
+        });
+        self.push(
+            format_args!("\"stablehlo.all_reduce\"({x}) <{{replica_groups = {groups}}}> ({region}) : ({ty}) -> {ty}"),
+            ty.clone(),
+        )
+    }
+
+    /// Cuts x into equal parts along dimension `split`, sends part i to device i of the group, and
+    /// joins what comes along dimension `join`, in the order of the devices.
+    pub fn all_to_all(
+        &mut self,
+        x: Value,
+        split: usize,
+        join: usize,
+        groups: &ReplicaGroups,
+    ) -> Value {
+        let from = self.ty(x).clone();
+        let count = groups.size();
+        let mut shape = from.shape.clone();
+        shape[split] /= count;
+        shape[join] *= count;
+        let to = from.with_shape(shape);
+        self.push(
+            format_args!(
+                "\"stablehlo.all_to_all\"({x}) <{{concat_dimension = {join} : i64, replica_groups = {groups}, \
+                 split_count = {count} : i64, split_dimension = {split} : i64}}> : ({from}) -> {to}"
+            ),
+            to.clone(),
+        )
+    }
+
+    /// Every device's x along dimension `dim`, in the order of the devices.
+    pub fn all_gather(&mut self, x: Value, dim: usize, groups: &ReplicaGroups) -> Value {
+        let from = self.ty(x).clone();
+        let mut shape = from.shape.clone();
+        shape[dim] *= groups.size();
+        let to = from.with_shape(shape);
+        self.push(
+            format_args!(
+                "\"stablehlo.all_gather\"({x}) <{{all_gather_dim = {dim} : i64, replica_groups = {groups}}}> : ({from}) -> {to}"
+            ),
+            to.clone(),
+        )
+    }
+
+    /// This device's number among the replicas: a ui32 scalar.
+    pub fn replica_id(&mut self) -> Value {
+        let ty = TensorType::scalar(ElementType::U32);
+        self.push(format_args!("stablehlo.replica_id : {ty}"), ty.clone())
+    }
+}

@@ -1,0 +1,132 @@
+//! Matrix products and convolutions.
+
+use super::types::list;
+use super::{Builder, TensorType, Value};
+use crate::ElementType;
+
+/// Which dimensions a [`Builder::dot`] pairs. Its result has the batch dimensions, then the other
+/// dimensions of the left side, then those of the right side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DotDims {
+    /// Batch dimensions of the left side.
+    pub lhs_batch: Vec<usize>,
+    /// Batch dimensions of the right side, in the same order.
+    pub rhs_batch: Vec<usize>,
+    /// Dimensions of the left side that are summed over.
+    pub lhs_contract: Vec<usize>,
+    /// Dimensions of the right side that are summed over.
+    pub rhs_contract: Vec<usize>,
+}
+
+impl DotDims {
+    /// \[…, m, k\] × \[…, k, n\] with `batch` leading dimensions.
+    pub fn matmul(batch: usize) -> Self {
+        Self::batched(batch, batch + 1, batch)
+    }
+
+    /// \[…, m, k\] × \[…, n, k\]ᵀ with `batch` leading dimensions.
+    pub fn matmul_transposed(batch: usize) -> Self {
+        Self::batched(batch, batch + 1, batch + 1)
+    }
+
+    /// `batch` leading dimensions, and one dimension of each side that is summed over.
+    pub fn batched(batch: usize, lhs: usize, rhs: usize) -> Self {
+        Self {
+            lhs_batch: (0..batch).collect(),
+            rhs_batch: (0..batch).collect(),
+            lhs_contract: vec![lhs],
+            rhs_contract: vec![rhs],
+        }
+    }
+}
+
+/// A convolution of \[batch, channels, spatial…\] with \[out, channels / groups, spatial…\].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Convolution {
+    /// Elements from a window to the next.
+    pub stride: Vec<usize>,
+    /// Zeros before and after; negative numbers take elements away.
+    pub padding: Vec<(i64, i64)>,
+    /// Zeros between elements of the input, plus 1.
+    pub lhs_dilation: Vec<usize>,
+    /// Elements from one that a window takes to the next.
+    pub rhs_dilation: Vec<usize>,
+    /// Groups of channels.
+    pub groups: usize,
+}
+
+impl Builder {
+    /// Sums of products over the contracted dimensions, as `element`. f32 is multiplied in full
+    /// precision: the default of a TPU is bf16.
+    pub fn dot(&mut self, lhs: Value, rhs: Value, dims: &DotDims, element: ElementType) -> Value {
+        let (left, right) = (self.ty(lhs).clone(), self.ty(rhs).clone());
+        let to = TensorType::new(dot_shape(&left, &right, dims), element);
+        let depth: usize = dims.lhs_contract.iter().map(|d| left.shape[*d]).product();
+        self.count_flops(2 * (to.elements() * depth) as u64);
+        let mut attributes = String::new();
+        if !dims.lhs_batch.is_empty() {
+            attributes += &format!(
+                "batching_dims = {} x {}, ",
+                list(&dims.lhs_batch),
+                list(&dims.rhs_batch)
+            );
+        }
+        attributes += &format!(
+            "contracting_dims = {} x {}",
+            list(&dims.lhs_contract),
+            list(&dims.rhs_contract)
+        );
+        if left.element == ElementType::F32 {
+            attributes += ", precision = [HIGHEST, HIGHEST]";
+        }
+        self.push(
+            format_args!(
+                "stablehlo.dot_general {lhs}, {rhs}, {attributes} : ({left}, {right}) -> {to}"
+            ),
+            to.clone(),
+        )
+    }
+
+    /// The convolution, with the element type of its input.
+    pub fn convolution(&mut self, x: Value, w: Value, conv: &Convolution) -> Value {
+        let (from, weights) = (self.ty(x).clone(), self.ty(w).clone());
+        let spatial = from.rank() - 2;
+        let extent = |d: usize| {
+            let input = (from.shape[d + 2].saturating_sub(1) * conv.lhs_dilation[d]
+                + usize::from(from.shape[d + 2] > 0)) as i64;
+            let padded = input + conv.padding[d].0 + conv.padding[d].1;
+            let span = ((weights.shape[d + 2] - 1) * conv.rhs_dilation[d] + 1) as i64;
+            ((padded - span).div_euclid(conv.stride[d] as i64) + 1).max(0) as usize
+        };
+        let mut shape = vec![from.shape[0], weights.shape[0]];
+        shape.extend((0..spatial).map(extent));
+        let to = from.with_shape(shape);
+        let window: usize = weights.shape[1..].iter().product();
+        self.count_flops(2 * (to.elements() * window) as u64);
+        let numbers = (0..spatial).map(|d| format!(", {d}")).collect::<String>();
+        let (stride, pads) = (list(&conv.stride), conv.padding.iter());
+        let pads = list(pads.map(|(low, high)| format!("[{low}, {high}]")));
+        let (lhs, rhs) = (list(&conv.lhs_dilation), list(&conv.rhs_dilation));
+        let (forward, groups) = (list(vec!["false"; spatial]), conv.groups);
+        self.push(
+            format_args!(
+                "stablehlo.convolution({x}, {w}) dim_numbers = [b, f{numbers}]x[o, i{numbers}]->[b, f{numbers}], \
+                 window = {{stride = {stride}, pad = {pads}, lhs_dilate = {lhs}, rhs_dilate = {rhs}, reverse = {forward}}} \
+                 {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64, \
+                 precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]}} : ({from}, {weights}) -> {to}"
+            ),
+            to.clone(),
+        )
+    }
+}
+
+fn dot_shape(left: &TensorType, right: &TensorType, dims: &DotDims) -> Vec<usize> {
+    let free = |ty: &TensorType, batch: &[usize], contract: &[usize]| -> Vec<usize> {
+        let free = (0..ty.rank()).filter(|d| !batch.contains(d) && !contract.contains(d));
+        free.map(|d| ty.shape[d]).collect()
+    };
+    let mut shape: Vec<usize> = dims.lhs_batch.iter().map(|d| left.shape[*d]).collect();
+    shape.extend(free(left, &dims.lhs_batch, &dims.lhs_contract));
+    shape.extend(free(right, &dims.rhs_batch, &dims.rhs_contract));
+    shape
+}

@@ -1,0 +1,182 @@
+//! Elements by index, and sorting.
+
+use super::types::{array, list};
+use super::{Builder, Reduction, TensorType, Value};
+
+/// Dimension numbers of a [`Builder::gather`], named as in StableHLO's specification.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the specification has the definitions")]
+pub struct Gather {
+    pub offset_dims: Vec<usize>,
+    pub collapsed_slice_dims: Vec<usize>,
+    pub operand_batching_dims: Vec<usize>,
+    pub start_indices_batching_dims: Vec<usize>,
+    pub start_index_map: Vec<usize>,
+    pub index_vector_dim: usize,
+    pub slice_sizes: Vec<usize>,
+}
+
+/// Dimension numbers of a [`Builder::scatter`], named as in StableHLO's specification.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the specification has the definitions")]
+pub struct Scatter {
+    pub update_window_dims: Vec<usize>,
+    pub inserted_window_dims: Vec<usize>,
+    pub input_batching_dims: Vec<usize>,
+    pub scatter_indices_batching_dims: Vec<usize>,
+    pub scatter_dims_to_operand_dims: Vec<usize>,
+    pub index_vector_dim: usize,
+    pub unique_indices: bool,
+}
+
+impl Builder {
+    /// Slices of x where `indices` say; indices are moved inside.
+    pub fn gather(&mut self, x: Value, indices: Value, g: &Gather) -> Value {
+        let (from, at) = (self.ty(x).clone(), self.ty(indices).clone());
+        let to = from.with_shape(gather_shape(&at, g));
+        let mut numbers = format!(
+            "offset_dims = {}, collapsed_slice_dims = {}",
+            list(&g.offset_dims),
+            list(&g.collapsed_slice_dims)
+        );
+        if !g.operand_batching_dims.is_empty() {
+            numbers += &format!(
+                ", operand_batching_dims = {}, start_indices_batching_dims = {}",
+                list(&g.operand_batching_dims),
+                list(&g.start_indices_batching_dims)
+            );
+        }
+        numbers += &format!(
+            ", start_index_map = {}, index_vector_dim = {}",
+            list(&g.start_index_map),
+            g.index_vector_dim
+        );
+        let sizes = array(&g.slice_sizes);
+        self.push(
+            format_args!(
+                "\"stablehlo.gather\"({x}, {indices}) <{{dimension_numbers = #stablehlo.gather<{numbers}>, \
+                 indices_are_sorted = false, slice_sizes = {sizes}}}> : ({from}, {at}) -> {to}"
+            ),
+            to.clone(),
+        )
+    }
+
+    /// x with `updates` combined into it where `indices` say; updates that end outside are left out.
+    /// Without `kind` they replace what is there, and indices must be unique.
+    pub fn scatter(
+        &mut self,
+        (x, indices, updates): (Value, Value, Value),
+        s: &Scatter,
+        kind: Option<Reduction>,
+    ) -> Value {
+        let (to, at, of) = (
+            self.ty(x).clone(),
+            self.ty(indices).clone(),
+            self.ty(updates).clone(),
+        );
+        let scalar = TensorType::scalar(to.element);
+        let region = self.region(&[scalar.clone(), scalar], |b, args| match kind {
+            Some(kind) => vec![b.binary(kind.binary(), args[0], args[1])],
+            None => vec![args[1]],
+        });
+        let mut numbers = format!(
+            "update_window_dims = {}, inserted_window_dims = {}",
+            list(&s.update_window_dims),
+            list(&s.inserted_window_dims)
+        );
+        if !s.input_batching_dims.is_empty() {
+            numbers += &format!(
+                ", input_batching_dims = {}, scatter_indices_batching_dims = {}",
+                list(&s.input_batching_dims),
+                list(&s.scatter_indices_batching_dims)
+            );
+        }
+        numbers += &format!(
+            ", scatter_dims_to_operand_dims = {}, index_vector_dim = {}",
+            list(&s.scatter_dims_to_operand_dims),
+            s.index_vector_dim
+        );
+        let unique = s.unique_indices;
+        self.push(
+            format_args!(
+                "\"stablehlo.scatter\"({x}, {indices}, {updates}) <{{indices_are_sorted = false, \
+                 scatter_dimension_numbers = #stablehlo.scatter<{numbers}>, unique_indices = {unique}}}> ({region}) : ({to}, {at}, {of}) -> {to}"
+            ),
+            to.clone(),
+        )
+    }
+
+    /// Slices of x along dimension 0 at `indices` \[n\]: \[n, …\]. Indices are moved inside.
+    pub fn take(&mut self, x: Value, indices: Value) -> Value {
+        let mut slice_sizes = self.shape(x);
+        slice_sizes[0] = 1;
+        let g = Gather {
+            offset_dims: (1..slice_sizes.len()).collect(),
+            collapsed_slice_dims: vec![0],
+            start_index_map: vec![0],
+            index_vector_dim: 1,
+            slice_sizes,
+            ..Gather::default()
+        };
+        self.gather(x, indices, &g)
+    }
+
+    /// x with slices of `updates` \[n, …\] combined into it along dimension 0 at `indices` \[n\]; those
+    /// that lie outside are left out. Without `kind` they replace what is there, and indices must be unique.
+    pub fn put(
+        &mut self,
+        x: Value,
+        indices: Value,
+        updates: Value,
+        kind: Option<Reduction>,
+    ) -> Value {
+        let s = Scatter {
+            update_window_dims: (1..self.ty(x).rank()).collect(),
+            inserted_window_dims: vec![0],
+            scatter_dims_to_operand_dims: vec![0],
+            index_vector_dim: 1,
+            unique_indices: kind.is_none(),
+            ..Scatter::default()
+        };
+        self.scatter((x, indices, updates), &s, kind)
+    }
+
+    /// The values, of one shape, in the order that `less` gives along `dim`; equals keep their order.
+    /// `less` sees a pair of elements of every value: the left ones, then the right ones, value by value.
+    pub fn sort(
+        &mut self,
+        values: &[Value],
+        dim: usize,
+        less: impl FnOnce(&mut Self, &[Value]) -> Value,
+    ) -> Vec<Value> {
+        let types: Vec<TensorType> = values.iter().map(|v| self.ty(*v).clone()).collect();
+        let pairs = types.iter().flat_map(|ty| {
+            let scalar = TensorType::scalar(ty.element);
+            [scalar.clone(), scalar]
+        });
+        let pairs: Vec<TensorType> = pairs.collect();
+        let region = self.region(&pairs, |b, args| vec![less(b, args)]);
+        let (names, operands) = self.operands(values);
+        let operation = format!(
+            "\"stablehlo.sort\"({names}) <{{dimension = {dim} : i64, is_stable = true}}> ({region}) : ({operands}) -> ({operands})"
+        );
+        self.push_many(operation, types)
+    }
+}
+
+fn gather_shape(indices: &TensorType, g: &Gather) -> Vec<usize> {
+    let batch = (0..indices.rank()).filter(|d| *d != g.index_vector_dim);
+    let mut batch = batch.map(|d| indices.shape[d]);
+    let dropped =
+        |d: &usize| g.collapsed_slice_dims.contains(d) || g.operand_batching_dims.contains(d);
+    let mut offsets = (0..g.slice_sizes.len())
+        .filter(|d| !dropped(d))
+        .map(|d| g.slice_sizes[d]);
+    let vector = usize::from(g.index_vector_dim < indices.rank());
+    let rank = indices.rank() - vector + g.offset_dims.len();
+    let extent = |d: usize| match g.offset_dims.contains(&d) {
+        true => offsets.next(),
+        false => batch.next(),
+    };
+    (0..rank).filter_map(extent).collect()
+}

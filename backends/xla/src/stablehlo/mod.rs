@@ -1,0 +1,37 @@
+//! Programs in StableHLO, as text.
+//!
+//! A [`Builder`] holds one function. Its methods append operations and return typed [`Value`]s;
+//! result types are inferred as the StableHLO specification (<https://openxla.org/stablehlo/spec>)
+//! says. Operations are those of StableHLO 1.13, which the oldest plugin that we know reads. What a
+//! program gets wrong in spite of that, the plugin's verifier refuses with a line and a column.
+//!
+//! | file | operations |
+//! |---|---|
+//! | `builder.rs` | values, arguments, regions, the finished [`Program`] |
+//! | `constant.rs` | constants and iota |
+//! | `elementwise.rs` | one or more operands of one shape |
+//! | `shape.rs` | reshape, transpose, broadcast, slices, pad, concatenate |
+//! | `reduce.rs` | reductions, cumulative sums, arg-max |
+//! | `contract.rs` | matrix products and convolutions |
+//! | `index.rs` | gather, scatter, sort |
+//! | `control.rs` | loops and branches |
+//! | `collective.rs` | exchange between devices |
+
+mod builder;
+mod collective;
+mod constant;
+mod contract;
+mod control;
+mod elementwise;
+mod index;
+mod reduce;
+mod shape;
+mod types;
+
+pub use builder::{Builder, Program, Value};
+pub use collective::{ReplicaGroups, Sharding};
+pub use contract::{Convolution, DotDims};
+pub use elementwise::{Binary, Compare, Unary};
+pub use index::{Gather, Scatter};
+pub use reduce::{Reduction, Window};
+pub use types::TensorType;

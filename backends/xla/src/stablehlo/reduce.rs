@@ -1,0 +1,222 @@
+//! Reductions and what is made of them.
+
+use super::types::array;
+use super::{Binary, Builder, Compare, TensorType, Value};
+use crate::ElementType;
+
+/// What a reduction does with two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the operation of its name")]
+pub enum Reduction {
+    Sum,
+    Product,
+    Max,
+    Min,
+    And,
+    Or,
+}
+
+impl Reduction {
+    pub(super) const fn binary(self) -> Binary {
+        match self {
+            Self::Sum => Binary::Add,
+            Self::Product => Binary::Multiply,
+            Self::Max => Binary::Maximum,
+            Self::Min => Binary::Minimum,
+            Self::And => Binary::And,
+            Self::Or => Binary::Or,
+        }
+    }
+
+    /// The neutral element.
+    fn start(self, b: &mut Builder, element: ElementType) -> Value {
+        let ty = TensorType::scalar(element);
+        match self {
+            Self::Sum | Self::Or => b.splat(0.0, ty),
+            Self::Product => b.splat(1.0, ty),
+            Self::And if element == ElementType::Pred => b.splat(1.0, ty),
+            Self::And if element.is_unsigned() => b.splat_int(largest(element), ty),
+            Self::And => b.splat_int(-1, ty),
+            Self::Max => b.lowest(ty),
+            Self::Min => b.highest(ty),
+        }
+    }
+}
+
+/// The largest value of an integer type.
+fn largest(element: ElementType) -> i128 {
+    let bits = 8 * element.bytes() as u32;
+    match element.is_unsigned() {
+        true => (1 << bits) - 1,
+        false => (1 << (bits - 1)) - 1,
+    }
+}
+
+/// Windows of a [`Builder::reduce_window`], an entry for each dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Elements of a window.
+    pub size: Vec<usize>,
+    /// Elements from a window to the next.
+    pub stride: Vec<usize>,
+    /// Elements from one that a window takes to the next.
+    pub dilation: Vec<usize>,
+    /// Neutral elements before and after.
+    pub padding: Vec<(usize, usize)>,
+}
+
+impl Builder {
+    /// The smallest value of a type: −∞ of floats, false of booleans.
+    pub fn lowest(&mut self, ty: TensorType) -> Value {
+        match ty.element {
+            element if element.is_float() => self.splat(f64::NEG_INFINITY, ty),
+            element if element.is_unsigned() || element == ElementType::Pred => self.splat(0.0, ty),
+            element => self.splat_int(-largest(element) - 1, ty),
+        }
+    }
+
+    /// The largest value of a type: ∞ of floats, true of booleans.
+    pub fn highest(&mut self, ty: TensorType) -> Value {
+        match ty.element {
+            element if element.is_float() => self.splat(f64::INFINITY, ty),
+            ElementType::Pred => self.splat(1.0, ty),
+            element => self.splat_int(largest(element), ty),
+        }
+    }
+
+    /// The elements along `dims` as one; these dimensions are gone.
+    pub fn reduce(&mut self, kind: Reduction, x: Value, dims: &[usize]) -> Value {
+        if dims.is_empty() {
+            return x;
+        }
+        let from = self.ty(x).clone();
+        let start = kind.start(self, from.element);
+        let to = self.without(&from, dims);
+        let scalar = self.ty(start).clone();
+        let (name, dims) = (kind.binary().name(), super::types::list(dims));
+        self.push(
+            format_args!(
+                "stablehlo.reduce({x} init: {start}) applies {name} across dimensions = {dims} : ({from}, {scalar}) -> {to}"
+            ),
+            to.clone(),
+        )
+    }
+
+    /// As [`Builder::reduce`], with the dimensions kept at extent 1.
+    pub fn reduce_keep(&mut self, kind: Reduction, x: Value, dims: &[usize]) -> Value {
+        let mut shape = self.shape(x);
+        dims.iter().for_each(|d| shape[*d] = 1);
+        let reduced = self.reduce(kind, x, dims);
+        self.reshape(reduced, &shape)
+    }
+
+    fn without(&self, from: &TensorType, dims: &[usize]) -> TensorType {
+        let kept = (0..from.rank()).filter(|d| !dims.contains(d));
+        from.with_shape(kept.map(|d| from.shape[d]).collect::<Vec<_>>())
+    }
+
+    /// The largest (or smallest) element along `dim` and its index of type `index`: the first of
+    /// equals, and the first NaN if there is one.
+    pub fn arg_extreme(
+        &mut self,
+        max: bool,
+        x: Value,
+        dim: usize,
+        index: ElementType,
+    ) -> (Value, Value) {
+        let from = self.ty(x).clone();
+        let places = self.iota(from.with_element(index), dim);
+        let scalar = TensorType::scalar(from.element);
+        let start = match max {
+            true => self.lowest(scalar.clone()),
+            false => self.highest(scalar.clone()),
+        };
+        let zero = self.splat(0.0, TensorType::scalar(index));
+        let pair = [scalar.clone(), TensorType::scalar(index)];
+        let types = [pair.clone(), pair].concat();
+        let region = self.region(&types, |b, args| {
+            let (x, at_x, y, at_y) = (args[0], args[1], args[2], args[3]);
+            let takes = b.wins(max, (x, at_x), (y, at_y));
+            vec![b.select(takes, x, y), b.select(takes, at_x, at_y)]
+        });
+        let (names, types) = self.operands(&[x, places, start, zero]);
+        let value = self.without(&from, &[dim]);
+        let place = value.with_element(index);
+        let dims = array(&[dim]);
+        let operation = format!(
+            "\"stablehlo.reduce\"({names}) <{{dimensions = {dims}}}> ({region}) : ({types}) -> ({value}, {place})"
+        );
+        let results = self.push_many(operation, vec![value, place]);
+        (results[0], results[1])
+    }
+
+    /// Whether the first of two (value, index) pairs is the one to keep. The neutral start has index
+    /// 0 and loses to whatever isn't equal, or is index 0 itself.
+    fn wins(&mut self, max: bool, (x, at_x): (Value, Value), (y, at_y): (Value, Value)) -> Value {
+        let direction = if max { Compare::Gt } else { Compare::Lt };
+        let better = self.compare(direction, x, y);
+        let nan = self.compare(Compare::Ne, x, x);
+        let other_nan = self.compare(Compare::Ne, y, y);
+        let same = self.compare(Compare::Eq, x, y);
+        let both = self.and(nan, other_nan);
+        let tie = self.or(same, both);
+        let earlier = self.compare(Compare::Lt, at_x, at_y);
+        let first = self.and(tie, earlier);
+        let number = self.unary(super::Unary::Not, other_nan);
+        let only_x = self.and(nan, number);
+        let wins = self.or(better, first);
+        self.or(wins, only_x)
+    }
+
+    /// The elements of every window as one.
+    pub fn reduce_window(&mut self, kind: Reduction, x: Value, window: &Window) -> Value {
+        let from = self.ty(x).clone();
+        let start = kind.start(self, from.element);
+        let scalar = self.ty(start).clone();
+        let region = self.region(&[scalar.clone(), scalar.clone()], |b, args| {
+            vec![b.binary(kind.binary(), args[0], args[1])]
+        });
+        let extent = |d: usize| {
+            let (low, high) = window.padding[d];
+            let span = (window.size[d] - 1) * window.dilation[d] + 1;
+            (from.shape[d] + low + high + window.stride[d]).saturating_sub(span) / window.stride[d]
+        };
+        let to = from.with_shape((0..from.rank()).map(extent).collect::<Vec<_>>());
+        let padding = window
+            .padding
+            .iter()
+            .map(|(low, high)| format!("[{low}, {high}]"));
+        let padding = super::types::list(padding);
+        let (size, stride, dilation) = (
+            array(&window.size),
+            array(&window.stride),
+            array(&window.dilation),
+        );
+        let ones = array(&vec![1; from.rank()]);
+        let rank = from.rank();
+        self.push(
+            format_args!(
+                "\"stablehlo.reduce_window\"({x}, {start}) <{{base_dilations = {ones}, padding = dense<{padding}> : tensor<{rank}x2xi64>, \
+                 window_dilations = {dilation}, window_dimensions = {size}, window_strides = {stride}}}> ({region}) : ({from}, {scalar}) -> {to}"
+            ),
+            to.clone(),
+        )
+    }
+
+    /// Element i along `dim` is the reduction of elements 0 to i, in ⌈log₂ n⌉ passes over the tensor:
+    /// a window per element would take n² steps on a processor.
+    pub fn cumulative(&mut self, kind: Reduction, x: Value, dim: usize) -> Value {
+        let (extent, rank) = (self.ty(x).shape[dim], self.ty(x).rank());
+        let start = kind.start(self, self.element(x));
+        let (mut sum, mut step) = (x, 1);
+        while step < extent {
+            let mut low = vec![0; rank];
+            let mut high = vec![0; rank];
+            (low[dim], high[dim]) = (step as i64, -(step as i64));
+            let shifted = self.pad(sum, start, &low, &high, &vec![0; rank]);
+            sum = self.binary(kind.binary(), sum, shifted);
+            step *= 2;
+        }
+        sum
+    }
+}

@@ -1,0 +1,189 @@
+//! Operations that move elements, or repeat them.
+
+use super::types::list;
+use super::{Builder, TensorType, Value};
+
+impl Builder {
+    /// The elements in row-major order, in another shape.
+    pub fn reshape(&mut self, x: Value, shape: &[usize]) -> Value {
+        let from = self.ty(x).clone();
+        if from.shape == shape {
+            return x;
+        }
+        let to = from.with_shape(shape);
+        self.push(
+            format_args!("stablehlo.reshape {x} : ({from}) -> {to}"),
+            to.clone(),
+        )
+    }
+
+    /// Dimension i of the result is dimension `permutation[i]` of x.
+    pub fn transpose(&mut self, x: Value, permutation: &[usize]) -> Value {
+        let from = self.ty(x).clone();
+        if permutation.iter().copied().eq(0..from.rank()) {
+            return x;
+        }
+        let to = from.with_shape(
+            permutation
+                .iter()
+                .map(|d| from.shape[*d])
+                .collect::<Vec<_>>(),
+        );
+        let dims = list(permutation);
+        self.push(
+            format_args!("stablehlo.transpose {x}, dims = {dims} : ({from}) -> {to}"),
+            to.clone(),
+        )
+    }
+
+    /// x repeated to `shape`: its dimension i becomes `dims[i]` of the result.
+    pub fn broadcast(&mut self, x: Value, shape: &[usize], dims: &[usize]) -> Value {
+        let from = self.ty(x).clone();
+        let to = from.with_shape(shape);
+        if from == to && dims.iter().copied().eq(0..shape.len()) {
+            return x;
+        }
+        let dims = list(dims);
+        self.push(
+            format_args!("stablehlo.broadcast_in_dim {x}, dims = {dims} : ({from}) -> {to}"),
+            to.clone(),
+        )
+    }
+
+    /// x repeated to `shape` as NumPy does it: dimensions are aligned at the last, and those of extent 1 repeat.
+    pub fn broadcast_to(&mut self, x: Value, shape: &[usize]) -> Value {
+        let first = shape.len() - self.ty(x).rank();
+        let dims: Vec<usize> = (first..shape.len()).collect();
+        self.broadcast(x, shape, &dims)
+    }
+
+    /// x with a further dimension of extent `repeat` at `dim`, along which it repeats.
+    pub fn repeat_at(&mut self, x: Value, dim: usize, repeat: usize) -> Value {
+        let mut shape = self.shape(x);
+        shape.insert(dim, repeat);
+        let dims: Vec<usize> = (0..shape.len()).filter(|d| *d != dim).collect();
+        self.broadcast(x, &shape, &dims)
+    }
+
+    /// Elements `start..limit` of every dimension, every `stride`-th.
+    pub fn slice(&mut self, x: Value, start: &[usize], limit: &[usize], stride: &[usize]) -> Value {
+        let from = self.ty(x).clone();
+        let extents = (0..from.rank()).map(|d| (limit[d] - start[d]).div_ceil(stride[d]));
+        let to = from.with_shape(extents.collect::<Vec<_>>());
+        if to == from {
+            return x;
+        }
+        let ranges = (0..from.rank()).map(|d| match stride[d] {
+            1 => format!("{}:{}", start[d], limit[d]),
+            stride => format!("{}:{}:{stride}", start[d], limit[d]),
+        });
+        let ranges = list(ranges);
+        self.push(
+            format_args!("stablehlo.slice {x} {ranges} : ({from}) -> {to}"),
+            to.clone(),
+        )
+    }
+
+    /// Elements `range` of dimension `dim`, and all of the others.
+    pub fn slice_dim(&mut self, x: Value, dim: usize, range: std::ops::Range<usize>) -> Value {
+        let mut start = vec![0; self.ty(x).rank()];
+        let mut limit = self.shape(x);
+        let stride = vec![1; start.len()];
+        (start[dim], limit[dim]) = (range.start, range.end);
+        self.slice(x, &start, &limit, &stride)
+    }
+
+    /// A slice of extents `sizes` that begins where `starts`, scalars, say; moved inside if it ends outside.
+    pub fn dynamic_slice(&mut self, x: Value, starts: &[Value], sizes: &[usize]) -> Value {
+        let from = self.ty(x).clone();
+        let to = from.with_shape(sizes);
+        let (names, types) = self.operands(starts);
+        let sizes = list(sizes);
+        self.push(
+            format_args!(
+                "stablehlo.dynamic_slice {x}, {names}, sizes = {sizes} : ({from}, {types}) -> {to}"
+            ),
+            to.clone(),
+        )
+    }
+
+    /// x with `update` written where `starts`, scalars, say.
+    pub fn dynamic_update_slice(&mut self, x: Value, update: Value, starts: &[Value]) -> Value {
+        let (to, of) = (self.ty(x).clone(), self.ty(update).clone());
+        let (names, types) = self.operands(starts);
+        self.push(
+            format_args!("stablehlo.dynamic_update_slice {x}, {update}, {names} : ({to}, {of}, {types}) -> {to}"),
+            to.clone(),
+        )
+    }
+
+    /// The values one after the other along `dim`.
+    pub fn concatenate(&mut self, values: &[Value], dim: usize) -> Value {
+        if let [one] = values {
+            return *one;
+        }
+        let mut shape = self.shape(values[0]);
+        shape[dim] = values.iter().map(|v| self.ty(*v).shape[dim]).sum();
+        let to = self.ty(values[0]).with_shape(shape);
+        let (names, types) = self.operands(values);
+        self.push(
+            format_args!("stablehlo.concatenate {names}, dim = {dim} : ({types}) -> {to}"),
+            to.clone(),
+        )
+    }
+
+    /// x with `low` and `high` elements of `value`, a scalar, before and after each dimension and
+    /// `interior` between its elements. Negative numbers take elements away.
+    pub fn pad(
+        &mut self,
+        x: Value,
+        value: Value,
+        low: &[i64],
+        high: &[i64],
+        interior: &[usize],
+    ) -> Value {
+        let from = self.ty(x).clone();
+        let extent = |d: usize| {
+            let inner = from.shape[d] + from.shape[d].saturating_sub(1) * interior[d];
+            (inner as i64 + low[d] + high[d]) as usize
+        };
+        let to = from.with_shape((0..from.rank()).map(extent).collect::<Vec<_>>());
+        let of = self.ty(value).clone();
+        let (low, high, interior) = (list(low), list(high), list(interior));
+        self.push(
+            format_args!(
+                "stablehlo.pad {x}, {value}, low = {low}, high = {high}, interior = {interior} : ({from}, {of}) -> {to}"
+            ),
+            to.clone(),
+        )
+    }
+
+    /// x with the order along `dims` reversed.
+    pub fn reverse(&mut self, x: Value, dims: &[usize]) -> Value {
+        let ty = self.ty(x).clone();
+        let dims = list(dims);
+        self.push(
+            format_args!("stablehlo.reverse {x}, dims = {dims} : {ty}"),
+            ty.clone(),
+        )
+    }
+
+    /// x, which the compiler may not look through.
+    pub fn optimization_barrier(&mut self, x: Value) -> Value {
+        let ty = self.ty(x).clone();
+        self.push(
+            format_args!("stablehlo.optimization_barrier {x} : {ty}"),
+            ty.clone(),
+        )
+    }
+
+    /// Random bits from a counter-based generator: (new state, bits). `state` is ui64\[2\].
+    pub fn random_bits(&mut self, state: Value, ty: TensorType) -> (Value, Value) {
+        let of = self.ty(state).clone();
+        let operation = format!(
+            "stablehlo.rng_bit_generator {state}, algorithm = THREE_FRY : ({of}) -> ({of}, {ty})"
+        );
+        let results = self.push_many(operation, vec![of, ty]);
+        (results[0], results[1])
+    }
+}
