@@ -6,7 +6,9 @@
 use crate::custom::{Call, CallError, ID};
 use crate::record::element;
 use crate::stablehlo::{Builder, TensorType, Value};
-use burn_ir::{CustomOpIr, OperationIr, ScalarIr, TensorId, TensorIr};
+use burn_ir::{
+    CustomOpIr, FloatOperationIr, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr,
+};
 use std::collections::HashMap;
 
 /// Why a graph has no StableHLO.
@@ -48,6 +50,7 @@ pub struct Lowering<'a> {
     pub b: &'a mut Builder,
     values: HashMap<TensorId, Value>,
     random: Option<Value>,
+    scalars: HashMap<usize, Value>,
 }
 
 impl<'a> Lowering<'a> {
@@ -57,6 +60,7 @@ impl<'a> Lowering<'a> {
             b,
             values: HashMap::new(),
             random,
+            scalars: HashMap::new(),
         }
     }
 
@@ -70,10 +74,20 @@ impl<'a> Lowering<'a> {
         self.values.insert(id, value);
     }
 
+    /// Gives tagged scalars their values, scalars of a float type.
+    pub(crate) fn set_scalars(&mut self, scalars: HashMap<usize, Value>) {
+        self.scalars = scalars;
+    }
+
     /// The value of a tensor.
     pub fn get(&self, tensor: &TensorIr) -> Result<Value, LowerError> {
-        let value = self.values.get(&tensor.id).copied();
-        value.ok_or(LowerError::Unknown { id: tensor.id })
+        self.value(tensor.id)
+    }
+
+    /// The value of the tensor of this name.
+    pub fn value(&self, id: TensorId) -> Result<Value, LowerError> {
+        let value = self.values.get(&id).copied();
+        value.ok_or(LowerError::Unknown { id })
     }
 
     /// Appends one operation.
@@ -112,4 +126,10 @@ pub fn tensor_type(tensor: &TensorIr) -> Result<TensorType, LowerError> {
         dtype: format!("{:?}", tensor.dtype),
     })?;
     Ok(TensorType::new(tensor.shape.to_vec(), element))
+}
+
+/// Whether an operation draws random numbers.
+pub(crate) fn draws(operation: &OperationIr) -> bool {
+    matches!(operation, OperationIr::Float(_, FloatOperationIr::Random(_)))
+        || matches!(operation, OperationIr::NumericInt(_, NumericOperationIr::IntRandom(_)))
 }

@@ -1,0 +1,1 @@
+//! Ordinary tensors on the CPU plugin.
