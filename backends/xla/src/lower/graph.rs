@@ -1,11 +1,11 @@
 //! Whole captured graphs.
 
-use super::{LowerError, Lowering, tensor_type};
+use super::{LowerError, Lowering, draws, tensor_type};
 use crate::ElementType;
 use crate::record::element;
 use crate::stablehlo::{Builder, Program, TensorType, Value};
 use burn::tensor::{CapturedGraph, DType, Shape, TensorData};
-use burn_ir::{FloatOperationIr, GraphIr, NumericOperationIr, OperationIr, TensorId, TensorIr};
+use burn_ir::{GraphIr, OperationIr, TensorId, TensorIr};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A graph as a program.
@@ -53,14 +53,6 @@ pub fn graph(captured: &CapturedGraph) -> Result<Lowered, LowerError> {
         constants,
         random,
     })
-}
-
-fn draws(operation: &OperationIr) -> bool {
-    matches!(
-        operation,
-        OperationIr::Float(_, FloatOperationIr::Random(_))
-            | OperationIr::NumericInt(_, NumericOperationIr::IntRandom(_))
-    )
 }
 
 /// The types of all tensors.

@@ -35,6 +35,7 @@ pub use operations::{Leaf, leaf, leaves};
 
 use crate::ElementType;
 use crate::custom::{Call, CallError, ID};
+use crate::eager::tag;
 use crate::record::element;
 use crate::stablehlo::{Builder, TensorType, Value};
 use burn_ir::{
@@ -202,6 +203,12 @@ impl<'a> Lowering<'a> {
 
     /// A scalar as a tensor of `ty`: numbers are converted as Rust's `as` does it.
     fn scalar(&mut self, scalar: ScalarIr, ty: TensorType) -> Value {
+        if let ScalarIr::Float(number) = scalar
+            && let Some(value) = tag(number).and_then(|index| self.scalars.get(&index).copied())
+        {
+            let value = self.cast(value, ty.element);
+            return self.b.broadcast(value, &ty.shape, &[]);
+        }
         if ty.element.is_float() || ty.element == ElementType::Pred {
             return self.b.splat(scalar.elem(), ty);
         }
