@@ -4,6 +4,9 @@
 //! results have the shapes that the lowering gives them. Integers come as 32-bit words of either sign
 //! (or as i64, when a host made them) and leave as i32.
 
+pub mod fp8;
+pub mod quantize;
+
 use crate::ElementType;
 use crate::stablehlo::{Builder, TensorType, Value};
 use serde::{Deserialize, Serialize};
@@ -20,7 +23,12 @@ pub(crate) trait Lower {
 /// One operation, without its tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Call {}
+pub enum Call {
+    /// A cast of flat tensors between f32 and FP8.
+    Fp8(fp8::Cast),
+    /// Codes and scales of a stack of matrices, and back.
+    Quantize(quantize::Quantize),
+}
 
 /// Why scalars don't describe an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,8 +89,10 @@ impl Call {
 
     /// Appends the operation and returns its results.
     pub fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        let _ = (&b, &inputs);
-        match *self {}
+        match self {
+            Self::Fp8(cast) => cast.lower(b, inputs),
+            Self::Quantize(quantize) => quantize.lower(b, inputs),
+        }
     }
 
     /// Types of the results for operands of these types.
@@ -95,7 +105,6 @@ impl Call {
 }
 
 /// An integer tensor's values as ui32.
-#[allow(dead_code, reason = "until the first family")]
 pub(crate) fn words(b: &mut Builder, x: Value) -> Value {
     match b.element(x) {
         ElementType::S32 => b.bitcast(x, ElementType::U32),
