@@ -60,8 +60,10 @@ pub enum Overflow {
 /// A cast.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Cast {
-    /// i32 \[⌈n/4⌉\] of floats \[n\]; the last word is padded with zero codes.
+    /// i32 \[⌈`len`/4⌉\] of floats \[`len`\]; the last word is padded with zero codes.
     Encode {
+        /// Values.
+        len: usize,
         /// Format of the codes.
         format: Format,
         /// What becomes of magnitudes beyond its largest value.
@@ -69,17 +71,33 @@ pub enum Cast {
     },
     /// f32 \[`len`\] of words \[⌈`len`/4⌉\].
     Decode {
-        /// Format of the codes.
-        format: Format,
         /// Values.
         len: usize,
+        /// Format of the codes.
+        format: Format,
     },
 }
 
 impl Lower for Cast {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Encode { .. } => "fp8 encode",
+            Self::Decode { .. } => "fp8 decode",
+        }
+    }
+
+    fn operands(&self) -> Vec<Vec<usize>> {
+        match self {
+            Self::Encode { len, .. } => vec![vec![*len]],
+            Self::Decode { len, .. } => vec![vec![len.div_ceil(LANES)]],
+        }
+    }
+
     fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
         let y = match *self {
-            Self::Encode { format, overflow } => {
+            Self::Encode {
+                format, overflow, ..
+            } => {
                 let x = b.convert(inputs[0], ElementType::F32);
                 let codes = encode(b, x, format, overflow);
                 pack(b, codes)

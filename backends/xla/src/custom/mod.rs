@@ -3,6 +3,11 @@
 //! A family is a file: descriptors that say everything but the tensors, and how each is lowered. Their
 //! results have the shapes that the lowering gives them. Integers come as 32-bit words of either sign
 //! (or as i64, when a host made them) and leave as i32.
+//!
+//! | file | operations |
+//! |---|---|
+//! | `fp8.rs` | casts between floats and FP8 codes |
+//! | `quantize.rs` | codes and scales of matrices, and back |
 
 pub mod fp8;
 pub mod quantize;
@@ -16,7 +21,13 @@ pub const ID: &str = "moebius";
 
 /// What one family's operation is lowered to.
 pub(crate) trait Lower {
-    /// Appends the operation and returns its results.
+    /// Its name in errors.
+    fn name(&self) -> &'static str;
+
+    /// Shapes of the operands.
+    fn operands(&self) -> Vec<Vec<usize>>;
+
+    /// Appends the operation and returns its results; the operands have their shapes.
     fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value>;
 }
 
@@ -57,6 +68,18 @@ pub enum CallError {
         /// Operands that came.
         got: usize,
     },
+    /// An operand has another shape.
+    #[error("{operation} expected {expected:?} as shape of operand {operand}, got {got:?}")]
+    Shape {
+        /// The operation.
+        operation: String,
+        /// Which operand, from 0.
+        operand: usize,
+        /// The shape that the descriptor says.
+        expected: Vec<usize>,
+        /// The shape that came.
+        got: Vec<usize>,
+    },
 }
 
 impl Call {
@@ -87,20 +110,53 @@ impl Call {
         })
     }
 
-    /// Appends the operation and returns its results.
-    pub fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
+    fn family(&self) -> &dyn Lower {
         match self {
-            Self::Fp8(cast) => cast.lower(b, inputs),
-            Self::Quantize(quantize) => quantize.lower(b, inputs),
+            Self::Fp8(call) => call,
+            Self::Quantize(call) => call,
         }
     }
 
+    /// Appends the operation and returns its results.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] for another number of operands, or other shapes than the descriptor says.
+    pub fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Result<Vec<Value>, CallError> {
+        let family = self.family();
+        let operation = || family.name().to_owned();
+        let shapes = family.operands();
+        if inputs.len() != shapes.len() {
+            return Err(CallError::Operands {
+                operation: operation(),
+                expected: shapes.len(),
+                got: inputs.len(),
+            });
+        }
+        for (operand, (expected, input)) in shapes.into_iter().zip(inputs).enumerate() {
+            let got = b.shape(*input);
+            if got != expected {
+                return Err(CallError::Shape {
+                    operation: operation(),
+                    operand,
+                    expected,
+                    got,
+                });
+            }
+        }
+        Ok(family.lower(b, inputs))
+    }
+
     /// Types of the results for operands of these types.
-    pub fn outputs(&self, inputs: &[TensorType]) -> Vec<TensorType> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::lower`].
+    pub fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, CallError> {
         let mut b = Builder::new();
         let inputs: Vec<Value> = inputs.iter().map(|ty| b.argument(ty.clone())).collect();
-        let outputs = self.lower(&mut b, &inputs);
-        outputs.iter().map(|v| b.ty(*v).clone()).collect()
+        let outputs = self.lower(&mut b, &inputs)?;
+        Ok(outputs.iter().map(|v| b.ty(*v).clone()).collect())
     }
 }
 

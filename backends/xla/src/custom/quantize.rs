@@ -7,7 +7,7 @@
 //! exact as the device's. NaN and infinities are encoded as such.
 
 use super::Lower;
-use super::fp8::{Format, Overflow, encode, pack, pad_end, unpack};
+use super::fp8::{Format, LANES, Overflow, encode, pack, pad_end, unpack};
 use crate::ElementType;
 use crate::stablehlo::{Binary, Builder, Compare, Reduction, Unary, Value};
 use serde::{Deserialize, Serialize};
@@ -81,8 +81,8 @@ pub enum Quantize {
     CodesBy(Scaling),
     /// Values of words under given scales, of this element type.
     Values(Scaling, ElementType),
-    /// f32 \[1\]: the largest finite magnitude of x, of any shape.
-    Amax,
+    /// f32 \[1\]: the largest finite magnitude of x, of this shape.
+    Amax(Vec<usize>),
     /// x as its codes have it, in its own element type.
     Rounded(Scaling),
     /// The same under given scales.
@@ -90,6 +90,26 @@ pub enum Quantize {
 }
 
 impl Lower for Quantize {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Codes(_) => "fp8 quantize",
+            Self::CodesBy(_) => "fp8 quantize by scales",
+            Self::Values(..) => "fp8 dequantize",
+            Self::Amax(_) => "fp8 amax",
+            Self::Rounded(_) => "fp8 fake quantize",
+            Self::RoundedBy(_) => "fp8 fake quantize by scales",
+        }
+    }
+
+    fn operands(&self) -> Vec<Vec<usize>> {
+        match self {
+            Self::Codes(s) | Self::Rounded(s) => vec![s.shape.to_vec()],
+            Self::CodesBy(s) | Self::RoundedBy(s) => vec![s.shape.to_vec(), s.scales_shape()],
+            Self::Values(s, _) => vec![s.words_shape(), s.scales_shape()],
+            Self::Amax(shape) => vec![shape.clone()],
+        }
+    }
+
     fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
         match self {
             Self::Codes(scaling) => {
@@ -111,7 +131,7 @@ impl Lower for Quantize {
                 let y = scaling.decode(b, codes, scales);
                 vec![b.convert(y, *element)]
             }
-            Self::Amax => {
+            Self::Amax(_) => {
                 let x = b.convert(inputs[0], ElementType::F32);
                 let (magnitude, dims) = (magnitude(b, x), (0..b.ty(x).rank()).collect::<Vec<_>>());
                 let amax = b.reduce(Reduction::Max, magnitude, &dims);
@@ -146,6 +166,22 @@ impl Scaling {
     fn blocks(&self) -> [usize; 2] {
         let [_, rows, columns] = self.shape;
         self.granularity.blocks(rows, columns)
+    }
+
+    /// \[M, rows, ⌈columns/4⌉\].
+    fn words_shape(&self) -> Vec<usize> {
+        let [matrices, rows, columns] = self.shape;
+        vec![matrices, rows, columns.div_ceil(LANES)]
+    }
+
+    /// \[M, down, across\], or ⌈across/4⌉ words of bytes.
+    fn scales_shape(&self) -> Vec<usize> {
+        let [down, across] = self.blocks();
+        let across = match self.is_mx() {
+            true => across.div_ceil(LANES),
+            false => across,
+        };
+        vec![self.shape[0], down, across]
     }
 
     fn is_mx(&self) -> bool {

@@ -98,7 +98,7 @@ impl<'a> Lowering<'a> {
         let call = Call::unpack(&words)?;
         let inputs = ir.inputs.iter().map(|tensor| self.get(tensor));
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        let outputs = call.lower(self.b, &inputs);
+        let outputs = call.lower(self.b, &inputs)?;
         for (tensor, value) in ir.outputs.iter().zip(outputs) {
             self.set(tensor.id, value);
         }

@@ -10,7 +10,11 @@ use moebius_xla::custom::fp8::{Cast, Format, Overflow};
 const OVERFLOWS: [Overflow; 2] = [Overflow::Saturate, Overflow::Ieee];
 
 fn encoded(x: Host, format: Format, overflow: Overflow) -> Vec<u32> {
-    let encode = Call::Fp8(Cast::Encode { format, overflow });
+    let encode = Call::Fp8(Cast::Encode {
+        len: x.ty.elements(),
+        format,
+        overflow,
+    });
     call(&encode, &[x])[0].words()
 }
 

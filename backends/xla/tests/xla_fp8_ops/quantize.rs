@@ -309,7 +309,7 @@ fn overflow_without_saturation() {
 fn the_largest_finite_magnitude() {
     let amax = |x: &[f32]| {
         call(
-            &Call::Quantize(Quantize::Amax),
+            &Call::Quantize(Quantize::Amax(vec![x.len()])),
             &[Host::f32s(&[x.len()], x)],
         )[0]
         .floats()
