@@ -41,7 +41,7 @@ mod rocm;
 
 pub use capability::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
 pub use choose::{Choice, choose};
-pub use device::{Device, ParseDeviceError};
+pub use device::{Device, ParseDeviceError, Platform};
 pub use discover::{Found, discover};
 pub use memory::{MemoryUse, ProcessMemory, memory_in_use, process_memory};
 pub use open::{OpenError, Opened, open};
