@@ -14,5 +14,6 @@ pub mod pjrt;
 mod record;
 pub mod stablehlo;
 
+pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use element::ElementType;
 pub use record::{dtype, element, record};
