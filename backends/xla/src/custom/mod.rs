@@ -8,9 +8,15 @@
 //! |---|---|
 //! | `fp8.rs` | casts between floats and FP8 codes |
 //! | `quantize.rs` | codes and scales of matrices, and back |
+//! | `grouped.rs` | the walk over sorted rows that every product per expert is made of |
+//! | `rows.rs` | rows of tokens in and out of the order of their experts |
+//! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
 
 pub mod fp8;
+mod grouped;
+pub mod neighbours;
 pub mod quantize;
+pub mod rows;
 
 use crate::ElementType;
 use crate::stablehlo::{Builder, TensorType, Value};
@@ -39,6 +45,10 @@ pub enum Call {
     Fp8(fp8::Cast),
     /// Codes and scales of a stack of matrices, and back.
     Quantize(quantize::Quantize),
+    /// Rows of tokens in and out of the order of their experts.
+    Rows(rows::Rows),
+    /// Sorted rows beside their neighbours.
+    Neighbours(neighbours::Neighbours),
 }
 
 /// Why scalars don't describe an operation.
@@ -114,6 +124,8 @@ impl Call {
         match self {
             Self::Fp8(call) => call,
             Self::Quantize(call) => call,
+            Self::Rows(call) => call,
+            Self::Neighbours(call) => call,
         }
     }
 
@@ -166,4 +178,17 @@ pub(crate) fn words(b: &mut Builder, x: Value) -> Value {
         ElementType::S32 => b.bitcast(x, ElementType::U32),
         _ => b.convert(x, ElementType::U32),
     }
+}
+
+/// A vector's values along dimension `dim` of `shape`.
+pub(crate) fn along(b: &mut Builder, x: Value, shape: &[usize], dim: usize) -> Value {
+    b.broadcast(x, shape, &[dim])
+}
+
+/// `yes` where `condition` holds, and 0 elsewhere; the condition is a vector along dimension 0.
+pub(crate) fn rows_where(b: &mut Builder, condition: Value, yes: Value) -> Value {
+    let shape = b.shape(yes);
+    let condition = along(b, condition, &shape, 0);
+    let zero = b.splat_like(0.0, yes);
+    b.select(condition, yes, zero)
 }

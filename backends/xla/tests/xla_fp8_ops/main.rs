@@ -10,3 +10,5 @@ mod casts;
 mod codec;
 mod plugin;
 mod quantize;
+mod routed;
+mod rows;
