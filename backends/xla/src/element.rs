@@ -81,6 +81,25 @@ impl ElementType {
         matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64)
     }
 
+    /// The largest value of an integer type; 1 of booleans and floats.
+    pub const fn largest(self) -> i128 {
+        let bits = 8 * self.bytes() as u32;
+        match self {
+            Self::Pred => 1,
+            element if element.is_float() => 1,
+            element if element.is_unsigned() => (1 << bits) - 1,
+            _ => (1 << (bits - 1)) - 1,
+        }
+    }
+
+    /// The smallest value of an integer type; 0 of booleans and floats.
+    pub const fn smallest(self) -> i128 {
+        match self {
+            Self::S8 | Self::S16 | Self::S32 | Self::S64 => -self.largest() - 1,
+            _ => 0,
+        }
+    }
+
     /// Its name in StableHLO.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,12 +1,14 @@
 //! A recorded sequence without what changes from step to step: numbers of tensors and float scalars.
 
-use burn_ir::{IrVisitorMut, OperationIr, ScalarIr, TensorId, TensorIr, TensorStatus};
+use burn_ir::{
+    IrVisitorMut, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr, TensorStatus,
+};
 use std::collections::{HashMap, HashSet};
 
 /// What two sequences share if one program serves both.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) struct Structure {
-    /// The operations, without drops; tensors numbered by first use, float scalars by [`tagged`].
+    /// The operations, without drops and uploads; tensors numbered by first use, float scalars by [`tagged`].
     pub(super) operations: Vec<OperationIr>,
     /// Tensors that come from outside, by first use.
     pub(super) inputs: Vec<TensorIr>,
@@ -52,9 +54,13 @@ impl Canonical {
         let mut life = Life::default();
         operations.iter().for_each(|operation| life.see(operation));
         let mut numbers = Numbers::default();
-        let computing = operations.iter().filter(|op| !matches!(op, OperationIr::Drop(_)));
+        let computing = operations.iter().filter(|op| {
+            let silent = matches!(op, OperationIr::Drop(_) | OperationIr::Init(_));
+            !silent
+        });
         let relative = computing.map(|operation| {
             let mut operation = operation.clone();
+            numbers.tags = takes_tags(&operation);
             operation.visit_mut(&mut numbers);
             operation
         });
@@ -101,9 +107,14 @@ struct Life {
 
 impl Life {
     fn see(&mut self, operation: &OperationIr) {
-        if let OperationIr::Drop(tensor) = operation {
-            self.dead.insert(tensor.id);
-            return;
+        match operation {
+            OperationIr::Drop(tensor) => {
+                self.dead.insert(tensor.id);
+                return;
+            }
+            // Its values were uploaded before.
+            OperationIr::Init(_) => return,
+            _ => {}
         }
         for tensor in operation.inputs() {
             if tensor.status == TensorStatus::ReadWrite {
@@ -126,6 +137,32 @@ impl Life {
 struct Numbers {
     tensors: HashMap<TensorId, TensorId>,
     scalars: Vec<f64>,
+    /// Whether scalars are tagged.
+    tags: bool,
+}
+
+/// Whether an operation's float scalars may be values of the device: those of the others decide what
+/// it is lowered to.
+fn takes_tags(operation: &OperationIr) -> bool {
+    use NumericOperationIr as Op;
+    let OperationIr::NumericFloat(_, operation) = operation else {
+        return false;
+    };
+    matches!(
+        operation,
+        Op::AddScalar(_)
+            | Op::SubScalar(_)
+            | Op::MulScalar(_)
+            | Op::DivScalar(_)
+            | Op::ClampMin(_)
+            | Op::ClampMax(_)
+            | Op::Clamp(_)
+            | Op::GreaterElem(_)
+            | Op::GreaterEqualElem(_)
+            | Op::LowerElem(_)
+            | Op::LowerEqualElem(_)
+            | Op::Full(_)
+    )
 }
 
 impl Numbers {
@@ -143,7 +180,7 @@ impl IrVisitorMut for Numbers {
     }
 
     fn visit_scalar_mut(&mut self, scalar: &mut ScalarIr) {
-        if let ScalarIr::Float(value) = scalar {
+        if let (ScalarIr::Float(value), true) = (scalar, self.tags) {
             self.scalars.push(*value);
             *value = tagged(self.scalars.len() - 1);
         }
@@ -154,7 +191,7 @@ impl IrVisitorMut for Numbers {
 mod tests {
     use super::*;
     use burn_backend::{DType, Shape};
-    use burn_ir::CustomOpIr;
+    use burn_ir::{CustomOpIr, ScalarOpIr};
 
     fn tensor(id: u64, status: TensorStatus) -> TensorIr {
         let mut tensor = TensorIr::uninit(TensorId::new(id), Shape::new([2]), DType::F32);
@@ -167,12 +204,14 @@ mod tests {
         let last = |id| tensor(first + id, TensorStatus::ReadWrite);
         let made = |id| tensor(first + id, TensorStatus::NotInit);
         vec![
-            OperationIr::Custom(CustomOpIr::with_scalars(
-                "scale",
-                &[read(0), last(1)],
-                &[made(2)],
-                vec![ScalarIr::Float(scalar)],
-            )),
+            OperationIr::NumericFloat(
+                DType::F32,
+                NumericOperationIr::MulScalar(ScalarOpIr {
+                    lhs: last(1),
+                    rhs: ScalarIr::Float(scalar),
+                    out: made(2),
+                }),
+            ),
             OperationIr::Custom(CustomOpIr::new("sum", &[last(2), read(0)], &[made(3), made(4)])),
             OperationIr::Drop(last(3)),
             OperationIr::Drop(last(9)),
@@ -185,8 +224,8 @@ mod tests {
         assert_eq!(a.structure, b.structure);
         assert_eq!(a.scalars, [0.5]);
         let ids = |ids: &[TensorId]| ids.iter().map(TensorId::value).collect::<Vec<_>>();
-        assert_eq!(ids(&a.inputs), [10, 11]);
-        assert_eq!(a.structure.consumed, [false, true]);
+        assert_eq!(ids(&a.inputs), [11, 10]);
+        assert_eq!(a.structure.consumed, [true, false]);
         assert_eq!(a.outputs.iter().map(|t| t.id.value()).collect::<Vec<_>>(), [14]);
         let mut released = ids(&a.released);
         released.sort_unstable();
