@@ -1,9 +1,10 @@
 //! Element types, as StableHLO writes them and PJRT buffers hold them.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The type of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ElementType {
     /// Booleans; a byte each in a buffer.
     Pred,

@@ -19,6 +19,7 @@ pub mod pjrt;
 mod record;
 pub mod stablehlo;
 
+pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use element::ElementType;
 pub use machine::{Machine, Program, RunError};
 pub use open::{OpenError, client, open};
