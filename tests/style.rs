@@ -15,9 +15,10 @@ const MAX_COLUMNS: usize = 120;
 /// Names that tell nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["base", "utils", "common", "helpers", "misc"];
 
-/// Where unsafe code may be: the launch functions, whose SAFETY comments cite what `plan` has checked, and the calls of a C
-/// compiler.
+/// Where unsafe code may be: the calls of a PJRT plugin, the launch functions, whose SAFETY comments cite what `plan` has
+/// checked, and the calls of a C compiler.
 const UNSAFE_ALLOWED: &[&str] = &[
+    "backends/xla/src/pjrt/",
     "shaders/src/",
     "tests/validate/nvrtc.rs",
     "wasm/src/constructors.rs",

@@ -5,10 +5,12 @@
 //! | [`stablehlo`] | programs as text: a builder with typed values |
 //! | [`custom`] | Moebius's own operations in it |
 //! | [`lower`] | Burn's operations in it |
+//! | [`pjrt`] | plugins: devices, buffers, compiled programs |
 
 pub mod custom;
 mod element;
 pub mod lower;
+pub mod pjrt;
 mod record;
 pub mod stablehlo;
 

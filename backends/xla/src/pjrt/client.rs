@@ -1,0 +1,272 @@
+//! A client of a plugin: its devices, and programs for them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::device::{Description, Device};
+use super::error::Error;
+use super::executable::{Executable, Keep};
+use super::ffi::{self, ClientObject, DeviceObject};
+use super::loaded::{LoadedExecutable, Signature};
+use super::options::CompileOptions;
+use super::plugin::Plugin;
+use super::program::with_program;
+use super::serialized;
+use super::value::{self, Value};
+
+/// A client of a plugin: its devices, and programs for them. Cloning gives the same client; it ends with its last buffer,
+/// executable and event.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    plugin: Plugin,
+    object: *mut ClientObject,
+    platform_name: String,
+    platform_version: String,
+    process_index: i32,
+    devices: Vec<(*mut DeviceObject, Description)>,
+}
+
+// SAFETY: clients and devices of the C API may be used from any thread, several at a time; the rest is not written again.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("platform_name", &self.inner.platform_name)
+            .field("devices", &self.inner.devices.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Client {
+    /// Whether it is the same client, not another one of the same plugin.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Client {}
+
+impl Client {
+    /// Creates a client with the plugin's own options, e.g. `cpu_device_count` of the CPU plugin.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, e.g. where there is no TPU; [`Error::ClientOption`]; [`Error::NoDevices`].
+    pub fn new(plugin: Plugin, options: &[(&str, Value)]) -> Result<Self, Error> {
+        for (name, value) in options {
+            // The CPU plugin takes a negative number as a size and ends the process.
+            if *name == "cpu_device_count" && !matches!(value, Value::Int(1..=4096)) {
+                return Err(Error::ClientOption {
+                    name: (*name).to_owned(),
+                    reason: "must be a whole number from 1 to 4096",
+                });
+            }
+        }
+        let options = value::write(options)?;
+        let mut create = ffi::ClientCreate::new();
+        create.create_options = options.as_ptr();
+        create.num_options = options.len();
+        // SAFETY: the options live until the call returns; callbacks may be null where there is one process.
+        unsafe { plugin.call(&mut create) }?;
+        let mut inner = Inner {
+            plugin,
+            object: create.client,
+            platform_name: String::new(),
+            platform_version: String::new(),
+            process_index: 0,
+            devices: Vec::new(),
+        };
+        inner.describe()?;
+        if inner.devices.is_empty() {
+            return Err(Error::NoDevices {
+                platform: inner.platform_name.clone(),
+            });
+        }
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The plugin it belongs to.
+    pub fn plugin(&self) -> Plugin {
+        self.inner.plugin
+    }
+
+    pub(super) fn object(&self) -> *mut ClientObject {
+        self.inner.object
+    }
+
+    /// The platform's name, e.g. `cpu` or `tpu`.
+    pub fn platform_name(&self) -> &str {
+        &self.inner.platform_name
+    }
+
+    /// What the plugin says of its version, for people.
+    pub fn platform_version(&self) -> &str {
+        &self.inner.platform_version
+    }
+
+    /// Which of the processes that share the devices this is; 0 where there is one.
+    pub fn process_index(&self) -> i32 {
+        self.inner.process_index
+    }
+
+    /// The devices that this process can use; at least one.
+    pub fn devices(&self) -> Vec<Device> {
+        let device = |index| Device::new(self.clone(), index);
+        (0..self.inner.devices.len()).map(device).collect()
+    }
+
+    /// The device at a place of [`Self::devices`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchDevice`].
+    pub fn device(&self, index: usize) -> Result<Device, Error> {
+        let count = self.inner.devices.len();
+        if index < count {
+            Ok(Device::new(self.clone(), index))
+        } else {
+            Err(Error::NoSuchDevice { index, count })
+        }
+    }
+
+    pub(super) fn device_object(&self, index: usize) -> *mut DeviceObject {
+        self.inner.devices[index].0
+    }
+
+    pub(super) fn description(&self, index: usize) -> &Description {
+        &self.inner.devices[index].1
+    }
+
+    /// The place of a device in the client's list.
+    pub(super) fn device_index(&self, object: *mut DeviceObject) -> Option<usize> {
+        let mut devices = self.inner.devices.iter();
+        devices.position(|(device, _)| *device == object)
+    }
+
+    /// Compiles a program in StableHLO text. `signature` says what its `main` takes on each device, which executions are checked
+    /// against: the plugin itself compares sizes in bytes only.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, with the line of a mistake in the text; [`Error::Program`] for one that
+    /// nests too deep; [`Error::UnknownElementType`] where a result has none of ours.
+    pub fn compile(
+        &self,
+        text: &str,
+        options: &CompileOptions,
+        signature: Signature,
+    ) -> Result<LoadedExecutable, Error> {
+        let options = options.to_bytes();
+        with_program(text, |program| {
+            let mut compile = ffi::ClientCompile::new();
+            compile.client = self.inner.object;
+            compile.program = program;
+            compile.compile_options = options.as_ptr().cast();
+            compile.compile_options_size = options.len();
+            // SAFETY: the client is alive, and the program and the options live until the call returns.
+            unsafe { self.inner.plugin.call(&mut compile) }?;
+            // SAFETY: a new executable of this client, which is ours.
+            unsafe { LoadedExecutable::new(self.clone(), compile.executable, signature) }
+        })
+    }
+
+    /// Loads an executable from the bytes of [`Executable::serialize`].
+    ///
+    /// Only bytes of ours get to the plugin, which trusts what it is given: they carry a checksum, and the plugin, platform
+    /// and, for the CPU, the processor features that they were made with. `signature` is that of the program.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Serialized`] for other bytes, and the plugin's.
+    pub fn deserialize(
+        &self,
+        bytes: &[u8],
+        signature: Signature,
+    ) -> Result<LoadedExecutable, Error> {
+        let identity = serialized::identity(self.inner.plugin, &self.inner.platform_name);
+        let payload = serialized::unwrap(bytes, &identity)?;
+        let mut load = ffi::ExecutableDeserializeAndLoad::new();
+        load.client = self.inner.object;
+        load.serialized_executable = payload.as_ptr().cast();
+        load.serialized_executable_size = payload.len();
+        // SAFETY: the client is alive and the bytes live until the call returns; null options mean those in the bytes.
+        unsafe { self.inner.plugin.call(&mut load) }?;
+        // SAFETY: a new executable of this client, which is ours.
+        unsafe { LoadedExecutable::new(self.clone(), load.loaded_executable, signature) }
+    }
+
+    /// The executable behind a loaded one.
+    ///
+    /// # Safety
+    ///
+    /// `loaded` is a live executable of this client.
+    pub(super) unsafe fn executable(
+        &self,
+        loaded: *mut ffi::LoadedObject,
+    ) -> Result<Executable, Error> {
+        let mut get = ffi::LoadedExecutableGetExecutable::new();
+        get.loaded_executable = loaded;
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.plugin.call(&mut get) }?;
+        let name = self.inner.platform_name.clone();
+        // SAFETY: the header leaves the new object to us.
+        Ok(unsafe {
+            Executable::new(
+                self.inner.plugin,
+                get.executable,
+                name,
+                Keep::Client(self.clone()),
+            )
+        })
+    }
+}
+
+impl Inner {
+    /// Asks for everything that does not change.
+    fn describe(&mut self) -> Result<(), Error> {
+        let mut name = ffi::ClientPlatformName::new();
+        name.client = self.object;
+        let mut version = ffi::ClientPlatformVersion::new();
+        version.client = self.object;
+        let mut process = ffi::ClientProcessIndex::new();
+        process.client = self.object;
+        let mut list = ffi::ClientAddressableDevices::new();
+        list.client = self.object;
+        // SAFETY: the client is alive, and what it gives out lives as long as it.
+        unsafe {
+            self.plugin.call(&mut name)?;
+            self.platform_name = value::text(name.platform_name, name.platform_name_size);
+            self.plugin.call(&mut version)?;
+            let size = version.platform_version_size;
+            self.platform_version = value::text(version.platform_version, size);
+            self.plugin.call(&mut process)?;
+            self.process_index = process.process_index;
+            self.plugin.call(&mut list)?;
+            let devices = value::slice(list.addressable_devices, list.num_addressable_devices);
+            for &device in devices {
+                let description = Description::of_device(self.plugin, device)?;
+                self.devices.push((device, description));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut destroy = ffi::ClientDestroy::new();
+        destroy.client = self.object;
+        // SAFETY: the client is alive and everything of it holds it, so that nothing of it is left. Nothing can be done about an
+        // error here.
+        let _ = unsafe { self.plugin.call(&mut destroy) };
+    }
+}

@@ -1,0 +1,450 @@
+//! The records of the PJRT C API, as the header of API 0.81 declares them. A plugin refuses a record that is smaller than the
+//! one it knows and accepts a larger one; all of these are as large as API 0.116 wants them too.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::marker::PhantomData;
+
+use super::entries::Entry;
+
+macro_rules! opaque {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        pub(super) struct $name {
+            _bytes: [u8; 0],
+            // Neither moved nor shared by Rust's rules: the plugin owns what is behind the pointer.
+            _marker: PhantomData<(*mut u8, std::marker::PhantomPinned)>,
+        }
+    )*};
+}
+
+opaque! {
+    /// `PJRT_Error`.
+    ErrorObject
+    /// `PJRT_Event`.
+    EventObject
+    /// `PJRT_Client`.
+    ClientObject
+    /// `PJRT_Device`.
+    DeviceObject
+    /// `PJRT_DeviceDescription`.
+    DescriptionObject
+    /// `PJRT_TopologyDescription`.
+    TopologyObject
+    /// `PJRT_Executable`.
+    ExecutableObject
+    /// `PJRT_LoadedExecutable`.
+    LoadedObject
+    /// `PJRT_Buffer`.
+    BufferObject
+    /// `PJRT_SerializedExecutable`.
+    SerializedObject
+}
+
+/// Any function of the table: all take one record and return null or an error, except the two of `PJRT_Error` that return
+/// nothing.
+pub(super) type Function = unsafe extern "C" fn(*mut c_void) -> *mut ErrorObject;
+
+/// What `PJRT_Event_OnReady` calls: an error that the callee owns, or null, and the caller's own pointer.
+pub(super) type ReadyCallback = unsafe extern "C" fn(*mut ErrorObject, *mut c_void);
+
+/// The start of `PJRT_Api`, before the function pointers.
+#[repr(C)]
+pub(super) struct ApiHeader {
+    pub(super) struct_size: usize,
+    pub(super) extensions: *const ExtensionHeader,
+    pub(super) version_size: usize,
+    pub(super) version_extensions: *const ExtensionHeader,
+    pub(super) major: c_int,
+    pub(super) minor: c_int,
+}
+
+/// `PJRT_Extension_Base`.
+#[repr(C)]
+pub(super) struct ExtensionHeader {
+    pub(super) struct_size: usize,
+    pub(super) kind: c_int,
+    pub(super) next: *const ExtensionHeader,
+}
+
+/// The record that one function of the table takes.
+///
+/// # Safety
+///
+/// The type is `#[repr(C)]` and has the layout of the record that `ENTRY` takes, up to its own `struct_size`.
+pub(super) unsafe trait Arguments {
+    /// The function that takes it.
+    const ENTRY: Entry;
+}
+
+macro_rules! records {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        pub(super) struct $name {
+            struct_size: usize,
+            extensions: *const ExtensionHeader,
+            $(pub(super) $field: $type,)*
+        }
+
+        impl $name {
+            /// What the header calls `STRUCT_SIZE`: the end of the last field, without padding after it.
+            pub(super) const SIZE: usize = {
+                let ends = [
+                    2 * size_of::<usize>(),
+                    $(std::mem::offset_of!($name, $field) + size_of::<$type>()),*
+                ];
+                ends[ends.len() - 1]
+            };
+
+            /// A record whose fields are all zero, null or false.
+            pub(super) fn new() -> Self {
+                // SAFETY: every field is an integer, a float, a bool, a raw pointer, an optional function pointer or a
+                // record or union of these, and all-zero bytes are a value of each.
+                let mut record: Self = unsafe { std::mem::zeroed() };
+                record.struct_size = Self::SIZE;
+                record
+            }
+        }
+
+        #[cfg(test)]
+        impl Described for $name {
+            const NAME: &'static str = stringify!($name);
+            const BYTES: usize = $name::SIZE;
+            const FIELDS: &'static [(&'static str, usize, usize)] =
+                &[$((
+                    stringify!($field),
+                    std::mem::offset_of!($name, $field),
+                    std::mem::offset_of!($name, $field) + size_of::<$type>(),
+                )),*];
+        }
+    )*};
+}
+
+macro_rules! arguments {
+    ($($name:ident { $($field:ident: $type:ty),* $(,)? })*) => {
+        records! {$(
+            #[doc = concat!("What the table's entry `", stringify!($name), "` takes.")]
+            $name { $($field: $type),* }
+        )*}
+        $(
+            // SAFETY: the record follows the header; the test beside this file compares the two field by field.
+            unsafe impl Arguments for $name {
+                const ENTRY: Entry = Entry::$name;
+            }
+        )*
+
+        /// Every record that a function takes, for the comparison with the header.
+        #[cfg(test)]
+        pub(super) fn described() -> Vec<Description> {
+            vec![$(describe::<$name>(Some(Entry::$name))),*]
+        }
+    };
+}
+
+/// What a test compares with the header.
+#[cfg(test)]
+pub(super) trait Described {
+    const NAME: &'static str;
+    const BYTES: usize;
+    const FIELDS: &'static [(&'static str, usize, usize)];
+}
+
+#[cfg(test)]
+pub(super) struct Description {
+    pub(super) entry: Option<Entry>,
+    pub(super) name: &'static str,
+    pub(super) bytes: usize,
+    pub(super) fields: &'static [(&'static str, usize, usize)],
+}
+
+#[cfg(test)]
+pub(super) fn describe<T: Described>(entry: Option<Entry>) -> Description {
+    Description {
+        entry,
+        name: T::NAME,
+        bytes: T::BYTES,
+        fields: T::FIELDS,
+    }
+}
+
+/// The value of a `PJRT_NamedValue`; its `kind` says which field holds.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) union NamedPayload {
+    pub(super) text: *const c_char,
+    pub(super) int: i64,
+    pub(super) ints: *const i64,
+    pub(super) float: f32,
+    pub(super) truth: bool,
+}
+
+records! {
+    /// `PJRT_NamedValue`.
+    NamedValue {
+        name: *const c_char,
+        name_size: usize,
+        kind: c_int,
+        value: NamedPayload,
+        value_size: usize,
+    }
+
+    /// `PJRT_Program`.
+    Program {
+        code: *mut c_char,
+        code_size: usize,
+        format: *const c_char,
+        format_size: usize,
+    }
+
+    /// `PJRT_ExecuteOptions`.
+    ExecuteOptions {
+        send_callbacks: *mut c_void,
+        recv_callbacks: *mut c_void,
+        num_send_ops: usize,
+        num_recv_ops: usize,
+        launch_id: c_int,
+        non_donatable_input_indices: *const i64,
+        num_non_donatable_input_indices: usize,
+        context: *mut c_void,
+        call_location: *const c_char,
+        num_tasks: usize,
+        task_ids: *mut c_int,
+        incarnation_ids: *mut i64,
+    }
+
+    /// `PJRT_Buffer_MemoryLayout_Tiled`.
+    TiledLayout {
+        minor_to_major: *const i64,
+        minor_to_major_size: usize,
+        tile_dims: *const i64,
+        tile_dim_sizes: *const usize,
+        num_tiles: usize,
+    }
+
+    /// `PJRT_Buffer_MemoryLayout`, always of the tiled kind, whose number is 0.
+    MemoryLayout {
+        tiled: TiledLayout,
+        kind: c_int,
+    }
+}
+
+/// A list of objects that the plugin owns.
+pub(super) type List<T> = *const *mut T;
+
+arguments! {
+    ErrorDestroy { error: *mut ErrorObject }
+    ErrorMessage { error: *const ErrorObject, message: *const c_char, message_size: usize }
+    ErrorGetCode { error: *const ErrorObject, code: c_int }
+
+    PluginInitialize {}
+    PluginAttributes { attributes: *const NamedValue, num_attributes: usize }
+
+    EventDestroy { event: *mut EventObject }
+    EventIsReady { event: *mut EventObject, is_ready: bool }
+    EventAwait { event: *mut EventObject }
+    EventOnReady { event: *mut EventObject, callback: Option<ReadyCallback>, user_arg: *mut c_void }
+
+    ClientCreate {
+        create_options: *const NamedValue,
+        num_options: usize,
+        kv_get_callback: *mut c_void,
+        kv_get_user_arg: *mut c_void,
+        kv_put_callback: *mut c_void,
+        kv_put_user_arg: *mut c_void,
+        client: *mut ClientObject,
+        kv_try_get_callback: *mut c_void,
+        kv_try_get_user_arg: *mut c_void,
+    }
+    ClientDestroy { client: *mut ClientObject }
+    ClientPlatformName {
+        client: *mut ClientObject, platform_name: *const c_char, platform_name_size: usize
+    }
+    ClientPlatformVersion {
+        client: *mut ClientObject, platform_version: *const c_char, platform_version_size: usize
+    }
+    ClientProcessIndex { client: *mut ClientObject, process_index: c_int }
+    ClientAddressableDevices {
+        client: *mut ClientObject, addressable_devices: List<DeviceObject>, num_addressable_devices: usize
+    }
+    ClientCompile {
+        client: *mut ClientObject,
+        program: *const Program,
+        compile_options: *const c_char,
+        compile_options_size: usize,
+        executable: *mut LoadedObject,
+    }
+    ClientBufferFromHostBuffer {
+        client: *mut ClientObject,
+        data: *const c_void,
+        r#type: c_int,
+        dims: *const i64,
+        num_dims: usize,
+        byte_strides: *const i64,
+        num_byte_strides: usize,
+        host_buffer_semantics: c_int,
+        device: *mut DeviceObject,
+        memory: *mut c_void,
+        device_layout: *mut MemoryLayout,
+        done_with_host_buffer: *mut EventObject,
+        buffer: *mut BufferObject,
+    }
+
+    DeviceDescriptionId { device_description: *mut DescriptionObject, id: c_int }
+    DeviceDescriptionProcessIndex { device_description: *mut DescriptionObject, process_index: c_int }
+    DeviceDescriptionAttributes {
+        device_description: *mut DescriptionObject, num_attributes: usize, attributes: *const NamedValue
+    }
+    DeviceDescriptionKind {
+        device_description: *mut DescriptionObject, device_kind: *const c_char, device_kind_size: usize
+    }
+    DeviceDescriptionToString {
+        device_description: *mut DescriptionObject, to_string: *const c_char, to_string_size: usize
+    }
+    DeviceGetDescription { device: *mut DeviceObject, device_description: *mut DescriptionObject }
+    DeviceMemoryStats {
+        device: *mut DeviceObject,
+        bytes_in_use: i64,
+        peak_bytes_in_use: i64,
+        peak_bytes_in_use_is_set: bool,
+        num_allocs: i64,
+        num_allocs_is_set: bool,
+        largest_alloc_size: i64,
+        largest_alloc_size_is_set: bool,
+        bytes_limit: i64,
+        bytes_limit_is_set: bool,
+        bytes_reserved: i64,
+        bytes_reserved_is_set: bool,
+        peak_bytes_reserved: i64,
+        peak_bytes_reserved_is_set: bool,
+        bytes_reservable_limit: i64,
+        bytes_reservable_limit_is_set: bool,
+        largest_free_block_bytes: i64,
+        largest_free_block_bytes_is_set: bool,
+        pool_bytes: i64,
+        pool_bytes_is_set: bool,
+        peak_pool_bytes: i64,
+        peak_pool_bytes_is_set: bool,
+    }
+
+    ExecutableDestroy { executable: *mut ExecutableObject }
+    ExecutableName {
+        executable: *mut ExecutableObject, executable_name: *const c_char, executable_name_size: usize
+    }
+    ExecutableNumOutputs { executable: *mut ExecutableObject, num_outputs: usize }
+    ExecutableSizeOfGeneratedCodeInBytes { executable: *mut ExecutableObject, size_in_bytes: i64 }
+    ExecutableGetCostAnalysis {
+        executable: *mut ExecutableObject, num_properties: usize, properties: *const NamedValue
+    }
+    ExecutableOptimizedProgram { executable: *mut ExecutableObject, program: *mut Program }
+    ExecutableSerialize {
+        executable: *const ExecutableObject,
+        serialized_bytes: *const c_char,
+        serialized_bytes_size: usize,
+        serialized_executable: *mut SerializedObject,
+        serialized_executable_deleter: Option<unsafe extern "C" fn(*mut SerializedObject)>,
+    }
+    ExecutableDeserializeAndLoad {
+        client: *mut ClientObject,
+        serialized_executable: *const c_char,
+        serialized_executable_size: usize,
+        loaded_executable: *mut LoadedObject,
+        overridden_serialized_compile_options: *const c_char,
+        overridden_serialized_compile_options_size: usize,
+    }
+    ExecutableFingerprint {
+        executable: *mut ExecutableObject,
+        executable_fingerprint: *const c_char,
+        executable_fingerprint_size: usize,
+    }
+    ExecutableOutputElementTypes {
+        executable: *mut ExecutableObject, output_types: *const c_int, num_output_types: usize
+    }
+    ExecutableOutputDimensions {
+        executable: *mut ExecutableObject, num_outputs: usize, dims: *const i64, dim_sizes: *const usize
+    }
+    ExecutableGetCompiledMemoryStats {
+        executable: *mut ExecutableObject,
+        generated_code_size_in_bytes: i64,
+        argument_size_in_bytes: i64,
+        output_size_in_bytes: i64,
+        alias_size_in_bytes: i64,
+        temp_size_in_bytes: i64,
+        host_generated_code_size_in_bytes: i64,
+        host_argument_size_in_bytes: i64,
+        host_output_size_in_bytes: i64,
+        host_alias_size_in_bytes: i64,
+        host_temp_size_in_bytes: i64,
+        peak_memory_in_bytes: i64,
+        total_size_in_bytes: i64,
+        total_allocation_bytes: i64,
+        indefinite_allocations: i64,
+        peak_unpadded_heap_bytes: i64,
+    }
+
+    LoadedExecutableDestroy { executable: *mut LoadedObject }
+    LoadedExecutableGetExecutable {
+        loaded_executable: *mut LoadedObject, executable: *mut ExecutableObject
+    }
+    LoadedExecutableAddressableDevices {
+        executable: *mut LoadedObject, addressable_devices: List<DeviceObject>, num_addressable_devices: usize
+    }
+    LoadedExecutableDelete { executable: *mut LoadedObject }
+    LoadedExecutableExecute {
+        executable: *mut LoadedObject,
+        options: *mut ExecuteOptions,
+        argument_lists: *const *const *mut BufferObject,
+        num_devices: usize,
+        num_args: usize,
+        output_lists: *const *mut *mut BufferObject,
+        device_complete_events: *mut *mut EventObject,
+        execute_device: *mut DeviceObject,
+    }
+
+    BufferDestroy { buffer: *mut BufferObject }
+    BufferOnDeviceSizeInBytes { buffer: *mut BufferObject, on_device_size_in_bytes: usize }
+    BufferDelete { buffer: *mut BufferObject }
+    BufferIsDeleted { buffer: *mut BufferObject, is_deleted: bool }
+    BufferCopyToDevice {
+        buffer: *mut BufferObject, dst_device: *mut DeviceObject, dst_buffer: *mut BufferObject
+    }
+    BufferToHostBuffer {
+        src: *mut BufferObject,
+        host_layout: *mut MemoryLayout,
+        dst: *mut c_void,
+        dst_size: usize,
+        event: *mut EventObject,
+    }
+    BufferReadyEvent { buffer: *mut BufferObject, event: *mut EventObject }
+    BufferUnsafePointer { buffer: *mut BufferObject, buffer_pointer: usize }
+
+    TopologyDescriptionCreate {
+        topology_name: *const c_char,
+        topology_name_size: usize,
+        create_options: *const NamedValue,
+        num_options: usize,
+        topology: *mut TopologyObject,
+    }
+    TopologyDescriptionDestroy { topology: *mut TopologyObject }
+    TopologyDescriptionPlatformName {
+        topology: *const TopologyObject, platform_name: *const c_char, platform_name_size: usize
+    }
+    TopologyDescriptionPlatformVersion {
+        topology: *mut TopologyObject, platform_version: *const c_char, platform_version_size: usize
+    }
+    TopologyDescriptionGetDeviceDescriptions {
+        topology: *const TopologyObject, descriptions: List<DescriptionObject>, num_descriptions: usize
+    }
+    Compile {
+        topology: *const TopologyObject,
+        program: *const Program,
+        compile_options: *const c_char,
+        compile_options_size: usize,
+        client: *mut ClientObject,
+        executable: *mut ExecutableObject,
+    }
+}
+
+#[cfg(test)]
+#[path = "ffi_tests.rs"]
+mod tests;

@@ -1,0 +1,363 @@
+//! Programs that are loaded on devices, and their execution.
+
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::buffer::Buffer;
+use super::client::Client;
+use super::device::Device;
+use super::error::Error;
+use super::executable::Executable;
+use super::ffi::{self, BufferObject, LoadedObject};
+use super::tensor::TensorSpec;
+use super::value;
+
+/// What a program's `main` takes on each device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Signature {
+    /// Its arguments, in order.
+    pub inputs: Vec<TensorSpec>,
+}
+
+impl Signature {
+    /// A program that takes `inputs`.
+    pub fn new(inputs: impl Into<Vec<TensorSpec>>) -> Self {
+        Self {
+            inputs: inputs.into(),
+        }
+    }
+}
+
+/// Which arguments an execution may write its results into. Only those that the program's text marks with
+/// `tf.aliasing_output` or `jax.buffer_donor` are ever taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Donate<'a> {
+    /// All that the program marks. They are gone afterwards: [`Error::Donated`].
+    #[default]
+    Marked,
+    /// None: marked arguments are copied where need be.
+    Nothing,
+    /// All that the program marks but these.
+    AllBut(&'a [usize]),
+}
+
+/// A program that is loaded on devices. Cloning gives the same program; it is unloaded with its last clone.
+#[derive(Clone)]
+pub struct LoadedExecutable {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    object: *mut LoadedObject,
+    executable: Option<Executable>,
+    signature: Signature,
+    outputs: Vec<Arc<TensorSpec>>,
+    /// Places in the client's list.
+    devices: Vec<usize>,
+    /// 0, 1, 2, … for each argument.
+    indices: Vec<i64>,
+    /// Held for reading while an execution starts: plugins do not allow a deletion at that time.
+    deleted: RwLock<bool>,
+}
+
+// SAFETY: executables of the C API may be used from any thread, several at a time; the lock orders executions and deletion.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl fmt::Debug for LoadedExecutable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadedExecutable")
+            .field("inputs", &self.inner.signature.inputs)
+            .field("outputs", &self.inner.outputs)
+            .field("devices", &self.inner.devices)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LoadedExecutable {
+    /// Takes a loaded executable of the client's plugin.
+    ///
+    /// # Safety
+    ///
+    /// `object` is a live loaded executable of `client` that nobody else frees.
+    pub(super) unsafe fn new(
+        client: Client,
+        object: *mut LoadedObject,
+        signature: Signature,
+    ) -> Result<Self, Error> {
+        let indices = (0..signature.inputs.len() as i64).collect();
+        let mut inner = Inner {
+            client,
+            object,
+            executable: None,
+            signature,
+            outputs: Vec::new(),
+            devices: Vec::new(),
+            indices,
+            deleted: RwLock::new(false),
+        };
+        // SAFETY: the caller's promise; `inner` frees the object where something fails.
+        let executable = unsafe { inner.client.executable(object) }?;
+        inner.outputs = executable.outputs()?.into_iter().map(Arc::new).collect();
+        inner.executable = Some(executable);
+        inner.devices = inner.find_devices()?;
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The client that it belongs to.
+    pub fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    /// What it takes on each device.
+    pub fn signature(&self) -> &Signature {
+        &self.inner.signature
+    }
+
+    /// What it gives on each device.
+    pub fn outputs(&self) -> impl ExactSizeIterator<Item = &TensorSpec> {
+        self.inner.outputs.iter().map(|output| &**output)
+    }
+
+    /// The devices that it runs on, in the order in which [`Self::execute_sharded`] takes arguments.
+    pub fn devices(&self) -> Vec<Device> {
+        let device = |&index: &usize| Device::new(self.inner.client.clone(), index);
+        self.inner.devices.iter().map(device).collect()
+    }
+
+    /// The compiled program: its memory, cost, and bytes to keep.
+    pub fn executable(&self) -> &Executable {
+        let Some(executable) = &self.inner.executable else {
+            unreachable!("set before the program is given out");
+        };
+        executable
+    }
+
+    /// Runs the program on its one device. Returns as soon as the work has begun: the results can be used at once, also as
+    /// arguments, and an error of the execution itself comes when they are read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ArgumentCount`], [`Error::Argument`], [`Error::ArgumentDevice`] and [`Error::OtherClient`] where the arguments are
+    /// not those of the signature; [`Error::DeviceCount`] for a program of several devices; [`Error::Donated`] and
+    /// [`Error::Deleted`] for an argument that is gone; the plugin's.
+    pub fn execute(&self, arguments: &[&Buffer], donate: Donate<'_>) -> Result<Vec<Buffer>, Error> {
+        self.run(&[arguments], donate)
+    }
+
+    /// Runs the program on all its devices: with the arguments of each, in the order of [`Self::devices`]. Gives the results
+    /// of each.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::execute`].
+    pub fn execute_sharded<'a>(
+        &self,
+        arguments: &[impl AsRef<[&'a Buffer]>],
+        donate: Donate<'_>,
+    ) -> Result<Vec<Vec<Buffer>>, Error> {
+        let arguments: Vec<&[&Buffer]> = arguments.iter().map(AsRef::as_ref).collect();
+        let mut outputs = self.run(&arguments, donate)?;
+        let each = self.inner.outputs.len();
+        // From the back, so that what is left stays where it is.
+        let starts = (0..arguments.len()).rev();
+        let mut devices: Vec<_> = starts.map(|i| outputs.split_off(i * each)).collect();
+        devices.reverse();
+        Ok(devices)
+    }
+
+    /// The results of all devices, one device after the other.
+    fn run(&self, lists: &[&[&Buffer]], donate: Donate<'_>) -> Result<Vec<Buffer>, Error> {
+        self.check(lists)?;
+        let inner = &*self.inner;
+        let count = inner.signature.inputs.len();
+        let kept = self.kept(donate)?;
+        let arguments = lists.iter().copied().flatten();
+        let arguments: Vec<*mut BufferObject> = arguments.map(|buffer| buffer.object()).collect();
+        let mut outputs: Vec<*mut BufferObject> =
+            vec![ptr::null_mut(); lists.len() * inner.outputs.len()];
+        // The rows of the two tables. `wrapping_add` as a row of no elements has no address.
+        let rows = |start: usize, each: usize| (0..lists.len()).map(move |i| start + i * each);
+        let argument_rows: Vec<*const *mut BufferObject> = rows(0, count)
+            .map(|at| arguments.as_ptr().wrapping_add(at))
+            .collect();
+        let first = outputs.as_mut_ptr();
+        let output_rows: Vec<*mut *mut BufferObject> = rows(0, inner.outputs.len())
+            .map(|at| first.wrapping_add(at))
+            .collect();
+        let mut options = ffi::ExecuteOptions::new();
+        options.non_donatable_input_indices = kept.as_ptr();
+        options.num_non_donatable_input_indices = kept.len();
+        let mut execute = ffi::LoadedExecutableExecute::new();
+        execute.executable = inner.object;
+        execute.options = &mut options;
+        execute.argument_lists = argument_rows.as_ptr();
+        execute.num_devices = lists.len();
+        execute.num_args = count;
+        execute.output_lists = output_rows.as_ptr();
+        let deleted = inner.deleted.read().unwrap_or_else(PoisonError::into_inner);
+        if *deleted {
+            return Err(Error::Deleted {
+                what: "the executable",
+            });
+        }
+        // SAFETY: the executable is alive and not deleted, as the lock is held; the arguments are live buffers of its client,
+        // as many per device as `num_args`, and the tables live until the call returns. Null events and device mean that
+        // none are asked for and that it runs where it was compiled for.
+        let executed = unsafe { inner.client.plugin().call(&mut execute) };
+        drop(deleted);
+        executed.map_err(|error| explain(lists, error))?;
+        // SAFETY: the plugin has filled in a new buffer for each output of each device.
+        unsafe { self.take(&outputs) }
+    }
+
+    /// Wraps the results of an execution.
+    ///
+    /// # Safety
+    ///
+    /// `outputs` are null or live buffers of the client that nobody else frees, one for each output of each device.
+    unsafe fn take(&self, outputs: &[*mut BufferObject]) -> Result<Vec<Buffer>, Error> {
+        let inner = &*self.inner;
+        if outputs.iter().any(|output| output.is_null()) {
+            return Err(Error::Contract {
+                function: "PJRT_LoadedExecutable_Execute",
+                reason: "an output is missing",
+            });
+        }
+        let places = inner.devices.iter();
+        let places =
+            places.flat_map(|&device| inner.outputs.iter().map(move |spec| (device, spec)));
+        let buffer =
+            |(&object, (device, spec)): (&*mut BufferObject, (usize, &Arc<TensorSpec>))| {
+                // SAFETY: the caller's promise, and the program says what each output is.
+                unsafe { Buffer::new(inner.client.clone(), object, device, spec.clone()) }
+            };
+        Ok(outputs.iter().zip(places).map(buffer).collect())
+    }
+
+    /// Compares the arguments with the signature.
+    fn check(&self, lists: &[&[&Buffer]]) -> Result<(), Error> {
+        let inner = &*self.inner;
+        let (expected, got) = (inner.devices.len(), lists.len());
+        if expected != got {
+            return Err(Error::DeviceCount { expected, got });
+        }
+        for (&device, arguments) in inner.devices.iter().zip(lists) {
+            let (expected, got) = (inner.signature.inputs.len(), arguments.len());
+            if expected != got {
+                return Err(Error::ArgumentCount { expected, got });
+            }
+            let arguments = arguments.iter().zip(&inner.signature.inputs);
+            for (index, (argument, expected)) in arguments.enumerate() {
+                if argument.spec() != expected {
+                    return Err(Error::Argument {
+                        index,
+                        expected: expected.clone(),
+                        got: argument.spec().clone(),
+                    });
+                }
+                if *argument.client() != inner.client {
+                    return Err(Error::OtherClient {
+                        what: "an argument",
+                    });
+                }
+                if argument.device_index() != device {
+                    return Err(Error::ArgumentDevice {
+                        index,
+                        expected: device,
+                        got: argument.device_index(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The arguments that are not given away.
+    fn kept<'a>(&'a self, donate: Donate<'_>) -> Result<std::borrow::Cow<'a, [i64]>, Error> {
+        let indices = &self.inner.indices;
+        Ok(match donate {
+            Donate::Marked => Default::default(),
+            Donate::Nothing => indices.into(),
+            Donate::AllBut(kept) => {
+                let number = |&index: &usize| {
+                    let number = indices.get(index).copied();
+                    number.ok_or(Error::ArgumentCount {
+                        expected: indices.len(),
+                        got: index + 1,
+                    })
+                };
+                kept.iter()
+                    .map(number)
+                    .collect::<Result<Vec<i64>, _>>()?
+                    .into()
+            }
+        })
+    }
+
+    /// Unloads the program, although there are other clones: they give [`Error::Deleted`] from now on. Executions that have begun
+    /// run to their end.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's.
+    pub fn delete(&self) -> Result<(), Error> {
+        let mut deleted = self
+            .inner
+            .deleted
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *deleted {
+            return Ok(());
+        }
+        *deleted = true;
+        let mut delete = ffi::LoadedExecutableDelete::new();
+        delete.executable = self.inner.object;
+        // SAFETY: the executable is alive, and the lock keeps executions from starting.
+        unsafe { self.inner.client.plugin().call(&mut delete) }
+    }
+}
+
+impl Inner {
+    /// The devices that the program runs on.
+    fn find_devices(&self) -> Result<Vec<usize>, Error> {
+        let mut list = ffi::LoadedExecutableAddressableDevices::new();
+        list.executable = self.object;
+        // SAFETY: the executable is alive, and the list lives as long as it.
+        let devices = unsafe {
+            self.client.plugin().call(&mut list)?;
+            value::slice(list.addressable_devices, list.num_addressable_devices)
+        };
+        let devices = devices
+            .iter()
+            .map(|&device| self.client.device_index(device));
+        devices
+            .collect::<Option<Vec<usize>>>()
+            .ok_or(Error::Contract {
+                function: "PJRT_LoadedExecutable_AddressableDevices",
+                reason: "names a device that the client does not have",
+            })
+    }
+}
+
+/// The reason for an execution's error where it is that an argument is gone.
+#[cold]
+fn explain(lists: &[&[&Buffer]], error: Error) -> Error {
+    let mut arguments = lists.iter().copied().flatten();
+    let gone = arguments.find_map(|argument| argument.check_alive().err());
+    gone.unwrap_or(error)
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut destroy = ffi::LoadedExecutableDestroy::new();
+        destroy.executable = self.object;
+        // SAFETY: the executable is alive and is not used again. Nothing can be done about an error here.
+        let _ = unsafe { self.client.plugin().call(&mut destroy) };
+    }
+}

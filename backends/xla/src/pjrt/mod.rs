@@ -1,0 +1,51 @@
+//! PJRT, the interface of XLA's plugins: devices, buffers and compiled programs.
+//!
+//! A plugin is a shared library that drives one kind of device. [`locate`] finds its file, [`Plugin`] loads it, a [`Client`] has
+//! its devices. Programs are StableHLO text: [`Client::compile`] makes a [`LoadedExecutable`] of it, which takes and gives
+//! [`Buffer`]s; a [`Topology`] compiles for devices that are not there.
+//!
+//! The records and functions of the C API are declared by hand, in `ffi` and `entries`. Everything here is safe to call: what a
+//! plugin answers with the end of the process is refused before it gets there.
+
+#![allow(
+    unsafe_code,
+    reason = "a C API can't be called without; each call says why its pointers hold"
+)]
+
+mod buffer;
+mod cache;
+mod client;
+mod device;
+mod entries;
+mod error;
+mod event;
+mod executable;
+mod ffi;
+mod flags;
+mod host;
+mod loaded;
+mod locate;
+mod options;
+mod plugin;
+mod program;
+mod serialized;
+mod tensor;
+mod topology;
+mod tpu;
+mod value;
+
+pub use buffer::{Buffer, PendingRead};
+pub use cache::{Cached, DiskCache};
+pub use client::Client;
+pub use device::{Description, Device, MemoryStats};
+pub use error::{Code, Error};
+pub use event::Event;
+pub use executable::{CompiledMemory, Executable, OptimizedProgram};
+pub use host::HostBuffer;
+pub use loaded::{Donate, LoadedExecutable, Signature};
+pub use locate::{Environment, NotFound, Platform, locate};
+pub use options::CompileOptions;
+pub use plugin::Plugin;
+pub use tensor::TensorSpec;
+pub use topology::Topology;
+pub use value::Value;

@@ -1,0 +1,241 @@
+//! How a program is compiled: for how many devices, and which.
+
+use super::error::Error;
+
+/// How a program is compiled: for how many devices, and which. Never empty: a plugin ends the process when it is asked for
+/// zero replicas.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CompileOptions {
+    replicas: usize,
+    partitions: usize,
+    spmd: bool,
+    /// Device ids by replica, then partition.
+    devices: Option<Vec<i32>>,
+}
+
+impl Default for CompileOptions {
+    /// One device, which the plugin chooses.
+    fn default() -> Self {
+        Self {
+            replicas: 1,
+            partitions: 1,
+            spmd: false,
+            devices: None,
+        }
+    }
+}
+
+impl CompileOptions {
+    /// The most devices that a program can be compiled for. The largest pod of TPUs has 9216; a plugin that is asked for billions
+    /// counts them until memory ends.
+    pub const MAX_DEVICES: usize = 1 << 16;
+
+    /// Options for `replicas` copies of the program, each cut into `partitions` by the sharding that the text names.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CompileOptions`] for zero of either, or more devices than [`Self::MAX_DEVICES`].
+    pub fn new(replicas: usize, partitions: usize) -> Result<Self, Error> {
+        let refuse = |reason: String| Err(Error::CompileOptions { reason });
+        if replicas == 0 || partitions == 0 {
+            return refuse(format!(
+                "{replicas} replicas of {partitions} partitions: at least one of each is needed"
+            ));
+        }
+        let devices = replicas.checked_mul(partitions);
+        if devices.is_none_or(|devices| devices > Self::MAX_DEVICES) {
+            let most = Self::MAX_DEVICES;
+            return refuse(format!(
+                "{replicas} x {partitions} devices are more than {most}"
+            ));
+        }
+        Ok(Self {
+            replicas,
+            partitions,
+            spmd: partitions > 1,
+            devices: None,
+        })
+    }
+
+    /// Options for one device, by its id.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CompileOptions`] for a negative id.
+    pub fn on_device(id: i32) -> Result<Self, Error> {
+        Self::default().with_devices(&[id])
+    }
+
+    /// Whether the compiler itself cuts the program by its sharding; on by default where there is more than one partition.
+    #[must_use]
+    pub fn with_spmd(mut self, spmd: bool) -> Self {
+        self.spmd = spmd;
+        self
+    }
+
+    /// The ids of the devices to run on: those of the first replica's partitions, then those of the second, and so on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CompileOptions`] unless there is one different, non-negative id for each partition of each replica.
+    pub fn with_devices(mut self, ids: &[i32]) -> Result<Self, Error> {
+        let refuse = |reason: String| Err(Error::CompileOptions { reason });
+        if ids.len() != self.device_count() {
+            let (expected, got) = (self.device_count(), ids.len());
+            return refuse(format!("expected {expected} device ids, got {got}"));
+        }
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        if let Some(&id) = sorted.first().filter(|&&id| id < 0) {
+            return refuse(format!("{id} is not the id of a device"));
+        }
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return refuse(format!("device {} is named twice", pair[0]));
+        }
+        self.devices = Some(ids.to_vec());
+        Ok(self)
+    }
+
+    /// The number of copies of the program.
+    pub fn replicas(&self) -> usize {
+        self.replicas
+    }
+
+    /// The number of parts that each copy is cut into.
+    pub fn partitions(&self) -> usize {
+        self.partitions
+    }
+
+    /// The number of devices that the program runs on.
+    pub fn device_count(&self) -> usize {
+        self.replicas * self.partitions
+    }
+
+    /// The ids of the devices, where they were named.
+    pub fn devices(&self) -> Option<&[i32]> {
+        self.devices.as_deref()
+    }
+
+    /// The serialised `xla.CompileOptionsProto` of `xla/pjrt/proto/compile_options.proto`.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        // ExecutableBuildOptionsProto.
+        let mut build = Message::default();
+        build.number(4, self.replicas as u64);
+        build.number(5, self.partitions as u64);
+        if self.spmd {
+            build.number(6, 1);
+        }
+        if let Some(devices) = &self.devices {
+            build.message(9, &self.assignment(devices));
+        }
+        let mut options = Message::default();
+        options.message(3, &build);
+        options.bytes
+    }
+
+    /// `xla.DeviceAssignmentProto`, which lists the replicas of each partition.
+    fn assignment(&self, devices: &[i32]) -> Message {
+        let mut assignment = Message::default();
+        assignment.number(1, self.replicas as u64);
+        assignment.number(2, self.partitions as u64);
+        for partition in 0..self.partitions {
+            let mut ids = Message::default();
+            for replica in 0..self.replicas {
+                // Ids are not negative, so that they are the same number unsigned.
+                ids.varint(devices[replica * self.partitions + partition] as u64);
+            }
+            let mut computation = Message::default();
+            computation.message(1, &ids);
+            assignment.message(3, &computation);
+        }
+        assignment
+    }
+}
+
+/// A message in the wire format of Protocol Buffers.
+#[derive(Default)]
+struct Message {
+    bytes: Vec<u8>,
+}
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    /// A field of wire type 0.
+    fn number(&mut self, field: u64, value: u64) {
+        self.varint(field << 3);
+        self.varint(value);
+    }
+
+    /// A field of wire type 2: a message, or numbers packed.
+    fn message(&mut self, field: u64, message: &Self) {
+        self.varint(field << 3 | 2);
+        self.varint(message.bytes.len() as u64);
+        self.bytes.extend_from_slice(&message.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_message_names_one_replica_and_one_partition() {
+        let bytes = CompileOptions::default().to_bytes();
+        assert_eq!(bytes, [0x1a, 4, 0x20, 1, 0x28, 1]);
+        assert_eq!(
+            CompileOptions::new(1, 1).unwrap(),
+            CompileOptions::default()
+        );
+    }
+
+    #[test]
+    fn partitions_turn_the_partitioner_on() {
+        let options = CompileOptions::new(1, 300).unwrap();
+        assert_eq!(
+            options.to_bytes(),
+            [0x1a, 7, 0x20, 1, 0x28, 0xac, 2, 0x30, 1]
+        );
+        let without = options.with_spmd(false).to_bytes();
+        assert_eq!(without, [0x1a, 5, 0x20, 1, 0x28, 0xac, 2]);
+    }
+
+    #[test]
+    fn an_assignment_lists_the_replicas_of_each_partition() {
+        let options = CompileOptions::new(2, 2).unwrap();
+        let bytes = options.with_devices(&[0, 1, 2, 200]).unwrap().to_bytes();
+        let assignment = [
+            8, 2, 16, 2, 0x1a, 4, 0x0a, 2, 0, 2, 0x1a, 5, 0x0a, 3, 1, 200, 1,
+        ];
+        let mut expected = vec![0x1a, 25, 0x20, 2, 0x28, 2, 0x30, 1, 0x4a, 17];
+        expected.extend(assignment);
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn nothing_empty_can_be_built() {
+        for (replicas, partitions) in [(0, 1), (1, 0), (usize::MAX, 2), (1 << 9, 1 << 8)] {
+            let options = CompileOptions::new(replicas, partitions);
+            assert!(matches!(options, Err(Error::CompileOptions { .. })));
+        }
+    }
+
+    #[test]
+    fn devices_are_counted_and_distinct() {
+        let two = CompileOptions::new(2, 1).unwrap();
+        for ids in [&[][..], &[0], &[0, 0], &[-1, 0], &[0, 1, 2]] {
+            assert!(two.clone().with_devices(ids).is_err(), "{ids:?}");
+        }
+        assert_eq!(
+            two.with_devices(&[3, 1]).unwrap().devices(),
+            Some(&[3, 1][..])
+        );
+        assert!(CompileOptions::on_device(-1).is_err());
+    }
+}

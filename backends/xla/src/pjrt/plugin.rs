@@ -1,0 +1,332 @@
+//! A loaded plugin and its function table.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use libloading::Library;
+
+use super::entries::Entry;
+use super::error::{Code, Error};
+use super::ffi::{self, ApiHeader, Arguments};
+use super::locate::{Environment, Platform, locate};
+use super::value::{self, Value};
+use super::{flags, tpu};
+
+/// The oldest version whose table has the order of ours: 100 functions, up to `PJRT_ExecuteContext_Destroy`.
+const OLDEST: (c_int, c_int) = (0, 54);
+
+/// Every plugin that this process has loaded, by its file.
+static LOADED: Mutex<BTreeMap<PathBuf, Plugin>> = Mutex::new(BTreeMap::new());
+
+/// A loaded PJRT plugin. It stays loaded until the process ends: plugins have threads and static destructors that do not
+/// survive being unloaded.
+#[derive(Clone, Copy)]
+pub struct Plugin {
+    api: &'static Api,
+}
+
+struct Api {
+    path: PathBuf,
+    platform: Platform,
+    version: (c_int, c_int),
+    table: Vec<Option<ffi::Function>>,
+    extensions: Vec<c_int>,
+    attributes: Vec<(String, Value)>,
+    flags: String,
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin")
+            .field("path", &self.api.path)
+            .field("version", &self.api.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Plugin {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.api, other.api)
+    }
+}
+
+impl Eq for Plugin {}
+
+impl Plugin {
+    /// Finds the platform's plugin with [`locate`] and loads it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] with every place that was looked at; those of [`Self::load`].
+    pub fn open(platform: Platform, environment: &Environment) -> Result<Self, Error> {
+        let path =
+            locate(platform, environment).map_err(|error| Error::NotFound(Box::new(error)))?;
+        Self::load(platform, &path, environment)
+    }
+
+    /// Loads the plugin in the file `path`. Loading the same file again gives the same plugin.
+    ///
+    /// For TPUs on a machine that has none, this sets the environment variable `TPU_SKIP_MDS_QUERY` unless it is set: without it
+    /// libtpu asks the metadata server of a cloud for minutes. A program whose other threads call C code that reads the
+    /// environment sets it itself before it starts them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Load`] for a file that is no plugin, [`Error::Version`] for one of another version, [`Error::Flag`] where
+    /// `XLA_FLAGS` would end the process, and the plugin's own from its initialisation.
+    pub fn load(platform: Platform, path: &Path, environment: &Environment) -> Result<Self, Error> {
+        let failed = |reason: String| Error::Load {
+            path: path.to_owned(),
+            reason,
+        };
+        let path = path
+            .canonicalize()
+            .map_err(|error| failed(error.to_string()))?;
+        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plugin) = loaded.get(&path) {
+            return Ok(*plugin);
+        }
+        flags::check(platform, &path, environment)?;
+        if platform == Platform::Tpu {
+            tpu::prepare(environment);
+        }
+        let plugin = Self::start(platform, &path, environment)?;
+        loaded.insert(path, plugin);
+        Ok(plugin)
+    }
+
+    fn start(platform: Platform, path: &Path, environment: &Environment) -> Result<Self, Error> {
+        let (version, table, extensions) = open_table(path)?;
+        let mut api = Api {
+            path: path.to_owned(),
+            platform,
+            version,
+            table,
+            extensions,
+            attributes: Vec::new(),
+            flags: flags::as_given(environment),
+        };
+        // SAFETY: the record has no pointers, and this is the plugin's first call, as the header asks.
+        unsafe { api.call(&mut ffi::PluginInitialize::new()) }?;
+        api.attributes = api.read_attributes()?;
+        Ok(Self {
+            api: Box::leak(Box::new(api)),
+        })
+    }
+
+    /// The plugin's file.
+    pub fn path(&self) -> &'static Path {
+        &self.api.path
+    }
+
+    /// What it drives.
+    pub fn platform(&self) -> Platform {
+        self.api.platform
+    }
+
+    /// The major and minor version of the C API that it was built with.
+    pub fn version(&self) -> (i32, i32) {
+        self.api.version
+    }
+
+    /// What it says about itself, e.g. `xla_version` and `stablehlo_current_version`.
+    pub fn attributes(&self) -> &'static [(String, Value)] {
+        &self.api.attributes
+    }
+
+    /// The numbers of its extensions, values of `PJRT_Extension_Type`.
+    pub fn extensions(&self) -> &'static [i32] {
+        &self.api.extensions
+    }
+
+    /// The flags that were set when it was loaded, and that its compiler reads.
+    pub(super) fn flags(&self) -> &'static str {
+        &self.api.flags
+    }
+
+    /// Calls the function that takes `arguments`.
+    ///
+    /// # Safety
+    ///
+    /// Every pointer in `arguments` is what the header asks of it: null where it may be, a live object of this plugin, or memory
+    /// of the stated length that lives as long as the header says.
+    pub(super) unsafe fn call<A: Arguments>(self, arguments: &mut A) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.api.call(arguments) }
+    }
+
+    /// Turns an error object that the caller owns into an error; null is none.
+    ///
+    /// # Safety
+    ///
+    /// `object` is null or a live error of this plugin that nobody else frees.
+    pub(super) unsafe fn check(
+        self,
+        function: Entry,
+        object: *mut ffi::ErrorObject,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.api.check(function, object) }
+    }
+}
+
+impl Api {
+    /// The function at an entry.
+    #[inline]
+    fn function(&self, entry: Entry) -> Result<ffi::Function, Error> {
+        let place = entry as usize;
+        let function = self.table.get(place).copied().flatten();
+        function.ok_or_else(|| Error::Missing {
+            function: entry.name(),
+            plugin_version: self.version,
+            entries: self.table.len(),
+            needed: place + 1,
+        })
+    }
+
+    /// See [`Plugin::call`].
+    #[inline]
+    unsafe fn call<A: Arguments>(&self, arguments: &mut A) -> Result<(), Error> {
+        let function = self.function(A::ENTRY)?;
+        // SAFETY: the function stands at the place of `A` in the table, so that it takes `A` (a promise of `Arguments`) and
+        // returns null or an error; the pointers in it are the caller's promise.
+        let error = unsafe { function(std::ptr::from_mut(arguments).cast()) };
+        // SAFETY: the function's result is null or an error that the caller owns.
+        unsafe { self.check(A::ENTRY, error) }
+    }
+
+    /// See [`Plugin::check`].
+    #[inline]
+    unsafe fn check(&self, entry: Entry, object: *mut ffi::ErrorObject) -> Result<(), Error> {
+        if object.is_null() {
+            return Ok(());
+        }
+        // SAFETY: it is not null; the rest is the caller's promise.
+        Err(unsafe { self.take_error(entry, object) })
+    }
+
+    /// Reads an error and frees it.
+    ///
+    /// # Safety
+    ///
+    /// `object` is a live error of this plugin that nobody else frees.
+    #[cold]
+    unsafe fn take_error(&self, entry: Entry, object: *mut ffi::ErrorObject) -> Error {
+        let mut message = ffi::ErrorMessage::new();
+        message.error = object;
+        let mut code = ffi::ErrorGetCode::new();
+        code.error = object;
+        // SAFETY: the object is alive until it is destroyed below; the message lives as long as it.
+        let text = unsafe {
+            self.call_void(&mut message);
+            value::text(message.message, message.message_size)
+        };
+        // SAFETY: the object is alive. An error while the code is read would itself need reading: it is freed unread, and the
+        // code stays zero.
+        unsafe {
+            if let Ok(function) = self.function(Entry::ErrorGetCode) {
+                let inner = function(std::ptr::from_mut(&mut code).cast());
+                self.free_error(inner);
+            }
+            self.free_error(object);
+        }
+        Error::Plugin {
+            function: entry.name(),
+            code: Code::from_number(code.code),
+            message: text,
+        }
+    }
+
+    /// Frees an error unread; null is allowed.
+    ///
+    /// # Safety
+    ///
+    /// `object` is null or a live error of this plugin that nobody else frees.
+    unsafe fn free_error(&self, object: *mut ffi::ErrorObject) {
+        let mut destroy = ffi::ErrorDestroy::new();
+        destroy.error = object;
+        // SAFETY: the caller's promise; the function accepts null.
+        unsafe { self.call_void(&mut destroy) };
+    }
+
+    /// Calls one of the two functions that return nothing.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Plugin::call`], and the function returns nothing.
+    unsafe fn call_void<A: Arguments>(&self, arguments: &mut A) {
+        let Ok(function) = self.function(A::ENTRY) else {
+            return;
+        };
+        // SAFETY: a function pointer of the same parameters; that it returns nothing is the caller's promise.
+        let function = unsafe {
+            std::mem::transmute::<ffi::Function, unsafe extern "C" fn(*mut std::ffi::c_void)>(
+                function,
+            )
+        };
+        // SAFETY: the caller's promise.
+        unsafe { function(std::ptr::from_mut(arguments).cast()) };
+    }
+
+    fn read_attributes(&self) -> Result<Vec<(String, Value)>, Error> {
+        let mut list = ffi::PluginAttributes::new();
+        // SAFETY: the record has no pointers to set, and the attributes live as long as the process.
+        unsafe {
+            self.call(&mut list)?;
+            Ok(value::read(list.attributes, list.num_attributes))
+        }
+    }
+}
+
+type Opened = ((c_int, c_int), Vec<Option<ffi::Function>>, Vec<c_int>);
+
+/// Opens a library and copies its function table.
+fn open_table(path: &Path) -> Result<Opened, Error> {
+    let failed = |reason: String| Error::Load {
+        path: path.to_owned(),
+        reason,
+    };
+    // SAFETY: opening a library runs its initialisers. The user chose the file as a PJRT plugin; there is no way to know
+    // what it does beforehand.
+    let library = unsafe { Library::new(path) }.map_err(|error| failed(error.to_string()))?;
+    // SAFETY: the header declares `const PJRT_Api* GetPjrtApi()`.
+    let header = unsafe {
+        let get = library.get::<unsafe extern "C" fn() -> *const ApiHeader>(b"GetPjrtApi\0");
+        let get = get.map_err(|error| failed(format!("no PJRT plugin: {error}")))?;
+        get()
+    };
+    // The library stays: the table and the plugin's threads are in it.
+    std::mem::forget(library);
+    if header.is_null() {
+        return Err(failed("GetPjrtApi gives no table".to_owned()));
+    }
+    // SAFETY: not null, and every version of the API starts with these fields.
+    let fields = unsafe { &*header };
+    let version = (fields.major, fields.minor);
+    if version.0 != OLDEST.0 || version.1 < OLDEST.1 {
+        return Err(Error::Version {
+            path: path.to_owned(),
+            version,
+            needed: OLDEST,
+        });
+    }
+    let bytes = fields.struct_size.saturating_sub(size_of::<ApiHeader>());
+    let count = bytes / size_of::<ffi::Function>();
+    // SAFETY: `struct_size` is the size of the table, so that as many pointers follow the header, each null or a function.
+    let table = unsafe {
+        let first = header.add(1).cast::<Option<ffi::Function>>();
+        std::slice::from_raw_parts(first, count).to_vec()
+    };
+    let mut extensions = Vec::new();
+    let mut next = fields.extensions;
+    while !next.is_null() {
+        // SAFETY: a chain that ends in null, of records that live as long as the plugin.
+        let extension = unsafe { &*next };
+        extensions.push(extension.kind);
+        next = extension.next;
+    }
+    Ok((version, table, extensions))
+}

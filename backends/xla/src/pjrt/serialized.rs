@@ -1,0 +1,111 @@
+//! The header before the bytes of an executable: a plugin trusts the bytes that it is given.
+
+use std::fmt::Write as _;
+
+use blake3::Hash;
+
+use super::error::Error;
+use super::plugin::Plugin;
+
+/// What such bytes begin with; the last letter is the version of the header.
+const MAGIC: &[u8; 8] = b"MBXLAEX1";
+const HASH: usize = blake3::OUT_LEN;
+const HEADER: usize = MAGIC.len() + 2 * HASH;
+
+/// What an executable was made by and can be loaded by: the plugin, the platform, and on the CPU the processor's features,
+/// which its code uses.
+pub(super) fn identity(plugin: Plugin, platform_name: &str) -> Hash {
+    let mut text = format!("{platform_name}\n{:?}\n", plugin.version());
+    for (name, value) in plugin.attributes() {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name}={value}");
+    }
+    if platform_name == "cpu" {
+        text.push_str(&processor());
+    }
+    blake3::hash(text.as_bytes())
+}
+
+/// The features of this processor that compilers make use of.
+fn processor() -> String {
+    let mut text = std::env::consts::ARCH.to_owned();
+    #[cfg(target_arch = "x86_64")]
+    {
+        macro_rules! features {
+            ($($name:tt)*) => {$(
+                if std::arch::is_x86_feature_detected!($name) {
+                    text.push(' ');
+                    text.push_str($name);
+                }
+            )*};
+        }
+        features!("sse4.2" "avx" "avx2" "fma" "f16c" "bmi1" "bmi2" "avx512f" "avx512bw" "avx512vl" "avx512dq"
+            "avx512vnni" "avx512bf16" "avx512fp16" "avxvnni" "gfni" "vaes");
+    }
+    text
+}
+
+/// `payload` behind a header.
+pub(super) fn wrap(payload: &[u8], identity: &Hash) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER + payload.len());
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(checksum(payload, identity.as_bytes()).as_bytes());
+    bytes.extend_from_slice(identity.as_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// The payload behind the header of `bytes`.
+pub(super) fn unwrap<'a>(bytes: &'a [u8], identity: &Hash) -> Result<&'a [u8], Error> {
+    let refuse = |reason| Error::Serialized { reason };
+    if bytes.len() < HEADER || !bytes.starts_with(MAGIC) {
+        return Err(refuse("they do not begin with the header of this version"));
+    }
+    let (header, payload) = bytes.split_at(HEADER);
+    let (sum, theirs) = header[MAGIC.len()..].split_at(HASH);
+    if checksum(payload, theirs).as_bytes() != sum {
+        return Err(refuse(
+            "the checksum does not fit: they were cut or changed",
+        ));
+    }
+    if theirs != identity.as_bytes() {
+        return Err(refuse("another plugin, platform or processor made them"));
+    }
+    Ok(payload)
+}
+
+fn checksum(payload: &[u8], identity: &[u8]) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(identity);
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(bytes: &[u8], identity: &Hash) -> &'static str {
+        match unwrap(bytes, identity) {
+            Err(Error::Serialized { reason }) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_whole_bytes_of_the_same_maker_are_unwrapped() {
+        let (ours, theirs) = (blake3::hash(b"ours"), blake3::hash(b"theirs"));
+        let bytes = wrap(b"payload", &ours);
+        assert_eq!(unwrap(&bytes, &ours).unwrap(), b"payload");
+        assert!(reason(&bytes, &theirs).contains("another plugin"));
+        for cut in 0..bytes.len() {
+            assert!(unwrap(&bytes[..cut], &ours).is_err(), "{cut} bytes");
+        }
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            assert!(unwrap(&changed, &ours).is_err(), "byte {at}");
+        }
+        assert!(reason(&[0; 500], &ours).contains("header"));
+    }
+}

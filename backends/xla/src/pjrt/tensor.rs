@@ -1,0 +1,135 @@
+//! Shapes of tensors, and the numbers that the C API gives to element types.
+
+use std::fmt;
+
+use super::error::Error;
+use crate::ElementType;
+
+/// The value of `PJRT_Buffer_Type`.
+pub(super) const fn code(element: ElementType) -> i32 {
+    match element {
+        ElementType::Pred => 1,
+        ElementType::S8 => 2,
+        ElementType::S16 => 3,
+        ElementType::S32 => 4,
+        ElementType::S64 => 5,
+        ElementType::U8 => 6,
+        ElementType::U16 => 7,
+        ElementType::U32 => 8,
+        ElementType::U64 => 9,
+        ElementType::F16 => 10,
+        ElementType::F32 => 11,
+        ElementType::F64 => 12,
+        ElementType::BF16 => 13,
+        ElementType::F8E5M2 => 16,
+        ElementType::F8E4M3FN => 17,
+    }
+}
+
+/// The type that a plugin names by its `PJRT_Buffer_Type`.
+pub(super) fn from_code(number: i32) -> Result<ElementType, Error> {
+    let mut all = ElementType::ALL.into_iter();
+    let known = all.find(|&element| code(element) == number);
+    known.ok_or(Error::UnknownElementType { code: number })
+}
+
+/// The element type and the dimensions of a tensor; no dimensions for a scalar.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TensorSpec {
+    /// The type of its elements.
+    pub element: ElementType,
+    /// Its dimensions, the one whose neighbours lie furthest apart first.
+    pub dims: Vec<usize>,
+}
+
+impl TensorSpec {
+    /// A tensor of `element` with `dims`.
+    pub fn new(element: ElementType, dims: impl Into<Vec<usize>>) -> Self {
+        Self {
+            element,
+            dims: dims.into(),
+        }
+    }
+
+    /// The bytes that it takes in host memory: the product of `dims` and the width of an element.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] when a dimension or the product is past what the C API can say (`i64`).
+    pub fn bytes(&self) -> Result<usize, Error> {
+        let too_large = || Error::TooLarge { spec: self.clone() };
+        // A zero dimension makes the product zero, but must not hide one that does not fit.
+        let all: Option<usize> = self
+            .dims
+            .iter()
+            .filter(|&&dim| dim != 0)
+            .try_fold(self.element.bytes(), |bytes, &dim| bytes.checked_mul(dim));
+        let all = all
+            .filter(|&bytes| i64::try_from(bytes).is_ok())
+            .ok_or_else(too_large)?;
+        Ok(if self.dims.contains(&0) { 0 } else { all })
+    }
+
+    /// The dimensions as the C API takes them, where [`Self::bytes`] has refused those that do not fit.
+    pub(super) fn signed_dims(&self) -> Vec<i64> {
+        self.dims.iter().map(|&dim| dim as i64).collect()
+    }
+}
+
+impl fmt::Display for TensorSpec {
+    /// The type in StableHLO text, e.g. `tensor<2x3xf32>`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tensor<")?;
+        for dim in &self.dims {
+            write!(f, "{dim}x")?;
+        }
+        write!(f, "{}>", self.element)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_stablehlo() {
+        let spec = TensorSpec::new(ElementType::F8E4M3FN, [2, 3]);
+        assert_eq!(spec.to_string(), "tensor<2x3xf8E4M3FN>");
+        assert_eq!(
+            TensorSpec::new(ElementType::Pred, []).to_string(),
+            "tensor<i1>"
+        );
+        assert_eq!(
+            TensorSpec::new(ElementType::U32, [0]).to_string(),
+            "tensor<0xui32>"
+        );
+    }
+
+    #[test]
+    fn codes_are_distinct_and_read_back() {
+        for element in ElementType::ALL {
+            assert_eq!(from_code(code(element)).unwrap(), element);
+        }
+        let token = from_code(23).unwrap_err();
+        assert!(matches!(token, Error::UnknownElementType { code: 23 }));
+    }
+
+    #[test]
+    fn bytes_are_counted_or_refused() {
+        let bytes = |dims: &[usize]| TensorSpec::new(ElementType::F32, dims).bytes();
+        assert_eq!(bytes(&[]).unwrap(), 4);
+        assert_eq!(bytes(&[3, 5]).unwrap(), 60);
+        assert_eq!(bytes(&[0, 7]).unwrap(), 0);
+        for dims in [
+            &[usize::MAX][..],
+            &[1 << 40, 1 << 40],
+            &[0, usize::MAX],
+            &[1 << 61],
+        ] {
+            assert!(
+                matches!(bytes(dims), Err(Error::TooLarge { .. })),
+                "{dims:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Devices that are not there, to compile for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::device::Description;
+use super::error::Error;
+use super::executable::{Executable, Keep};
+use super::ffi::{self, TopologyObject};
+use super::locate::Platform;
+use super::options::CompileOptions;
+use super::plugin::Plugin;
+use super::program::with_program;
+use super::value::{self, Value};
+
+/// Devices and how they are connected, to compile for; none need be there.
+#[derive(Clone)]
+pub struct Topology {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    plugin: Plugin,
+    object: *mut TopologyObject,
+    platform_name: String,
+    platform_version: String,
+    devices: Vec<Description>,
+}
+
+// SAFETY: topologies of the C API may be used from any thread, several at a time; nothing here changes them.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl fmt::Debug for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topology")
+            .field("platform_name", &self.inner.platform_name)
+            .field("devices", &self.inner.devices.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Topology {
+    /// The topology that the plugin knows by `name`, e.g. `v5e:2x2` of libtpu, with the plugin's own options.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, e.g. for a name that it does not know; [`Error::Topology`], [`Error::ClientOption`] and
+    /// [`Error::NoDevices`].
+    pub fn create(plugin: Plugin, name: &str, options: &[(&str, Value)]) -> Result<Self, Error> {
+        if plugin.platform() == Platform::Tpu {
+            check_size(name, options)?;
+        }
+        let options = value::write(options)?;
+        let mut create = ffi::TopologyDescriptionCreate::new();
+        create.topology_name = name.as_ptr().cast();
+        create.topology_name_size = name.len();
+        create.create_options = options.as_ptr();
+        create.num_options = options.len();
+        // SAFETY: the name and the options live until the call returns.
+        unsafe { plugin.call(&mut create) }?;
+        let mut inner = Inner {
+            plugin,
+            object: create.topology,
+            platform_name: String::new(),
+            platform_version: String::new(),
+            devices: Vec::new(),
+        };
+        inner.describe()?;
+        if inner.devices.is_empty() {
+            return Err(Error::NoDevices {
+                platform: inner.platform_name.clone(),
+            });
+        }
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The platform's name, e.g. `tpu`.
+    pub fn platform_name(&self) -> &str {
+        &self.inner.platform_name
+    }
+
+    /// What the plugin says of its version, for people.
+    pub fn platform_version(&self) -> &str {
+        &self.inner.platform_version
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> &[Description] {
+        &self.inner.devices
+    }
+
+    /// Compiles a program in StableHLO text. Without named devices it is for the first ones of the topology.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CompileOptions`] where the topology has too few devices, and the plugin's: with the line of a mistake in the
+    /// text, or [`super::Code::ResourceExhausted`] for a program that the devices' memory does not hold.
+    pub fn compile(&self, text: &str, options: &CompileOptions) -> Result<Executable, Error> {
+        let options = self.assign(options)?.to_bytes();
+        with_program(text, |program| {
+            let mut compile = ffi::Compile::new();
+            compile.topology = self.inner.object;
+            compile.program = program;
+            compile.compile_options = options.as_ptr().cast();
+            compile.compile_options_size = options.len();
+            // SAFETY: the topology is alive, the program and the options live until the call returns, and no client is
+            // needed. The executable is ours.
+            unsafe {
+                self.inner.plugin.call(&mut compile)?;
+                Ok(Executable::new(
+                    self.inner.plugin,
+                    compile.executable,
+                    self.inner.platform_name.clone(),
+                    Keep::Topology(self.clone()),
+                ))
+            }
+        })
+    }
+
+    /// `options` with devices named: there is no client to choose them.
+    fn assign(&self, options: &CompileOptions) -> Result<CompileOptions, Error> {
+        if options.devices().is_some() {
+            return Ok(options.clone());
+        }
+        let count = options.device_count();
+        let mut ids: Vec<i32> = self.inner.devices.iter().map(|device| device.id).collect();
+        if ids.len() < count {
+            let there = ids.len();
+            return Err(Error::CompileOptions {
+                reason: format!("{count} devices are needed, the topology has {there}"),
+            });
+        }
+        ids.sort_unstable();
+        options.clone().with_devices(&ids[..count])
+    }
+}
+
+/// Refuses the sizes that libtpu does not survive: it divides by each extent in the name, and sets up every device of every
+/// slice before it says that they are too many.
+fn check_size(name: &str, options: &[(&str, Value)]) -> Result<(), Error> {
+    let written = name;
+    let refuse = |reason| {
+        Err(Error::Topology {
+            name: written.to_owned(),
+            reason,
+        })
+    };
+    let twists = ["_twisted", "_untwisted"];
+    let mut twists = twists.iter().filter_map(|twist| name.strip_suffix(twist));
+    let name = twists.next().unwrap_or(name);
+    let Some((_, size)) = name.rsplit_once([':', '=', '_']) else {
+        return refuse("is not of the form kind:size");
+    };
+    let extents = size
+        .split('x')
+        .map(|extent| extent.parse::<usize>().unwrap_or_default());
+    let mut slices = options.iter().filter_map(|(name, value)| match value {
+        Value::Int(count) if *name == "num_slices" => Some(*count),
+        _ => None,
+    });
+    let slices = slices.next().unwrap_or(1);
+    if extents.clone().any(|extent| extent == 0) || slices < 1 {
+        return refuse("the size is not whole numbers from 1, with x between them");
+    }
+    let slices = usize::try_from(slices).unwrap_or(usize::MAX);
+    let count = extents.fold(slices, usize::saturating_mul);
+    if count > CompileOptions::MAX_DEVICES {
+        return refuse("more devices than a program can be compiled for");
+    }
+    Ok(())
+}
+
+impl Inner {
+    /// Asks for everything that does not change.
+    fn describe(&mut self) -> Result<(), Error> {
+        let mut name = ffi::TopologyDescriptionPlatformName::new();
+        name.topology = self.object;
+        let mut version = ffi::TopologyDescriptionPlatformVersion::new();
+        version.topology = self.object;
+        let mut list = ffi::TopologyDescriptionGetDeviceDescriptions::new();
+        list.topology = self.object;
+        // SAFETY: the topology is alive, and what it gives out lives as long as it.
+        unsafe {
+            self.plugin.call(&mut name)?;
+            self.platform_name = value::text(name.platform_name, name.platform_name_size);
+            self.plugin.call(&mut version)?;
+            let size = version.platform_version_size;
+            self.platform_version = value::text(version.platform_version, size);
+            self.plugin.call(&mut list)?;
+            let devices = value::slice(list.descriptions, list.num_descriptions);
+            for &device in devices {
+                self.devices.push(Description::read(self.plugin, device)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut destroy = ffi::TopologyDescriptionDestroy::new();
+        destroy.topology = self.object;
+        // SAFETY: the topology is alive, and its executables hold it. Nothing can be done about an error here.
+        let _ = unsafe { self.plugin.call(&mut destroy) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_libtpu_does_not_survive_are_refused() {
+        for name in [
+            "v5e:1x1",
+            "v5e:2x2",
+            "v5p=2x2x1",
+            "v4_2x2x1",
+            "tpu7x:16x16x16",
+        ] {
+            assert!(check_size(name, &[]).is_ok(), "{name}");
+        }
+        let refused = [
+            "",
+            "v5e",
+            "v5e:",
+            "v5e:0x0",
+            "v5e:2x",
+            "v5e:2x2x0",
+            "v5e:-1x2",
+            "v5e:1000x1000",
+        ];
+        for name in refused
+            .into_iter()
+            .chain(["v5e:9999999999999x9999999999999"])
+        {
+            assert!(
+                matches!(check_size(name, &[]), Err(Error::Topology { .. })),
+                "{name}"
+            );
+        }
+        let slices = |count: i64| check_size("v5e:2x2", &[("num_slices", Value::Int(count))]);
+        assert!(slices(2).is_ok());
+        assert!(slices(0).is_err() && slices(-1).is_err() && slices(1 << 40).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! What libtpu needs before it is loaded.
+
+use std::fs;
+use std::path::Path;
+
+use super::locate::Environment;
+
+/// The PCI vendor of TPUs.
+const GOOGLE: &str = "0x1ae0";
+/// The PCI devices that are TPUs, as JAX 0.10.2 knows them: v3, v4, v5p, v5e, v6e, 7x.
+const TPUS: &[&str] = &["0x0027", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"];
+
+/// The variable that keeps libtpu from asking a cloud's metadata server, 30 times for each key.
+const SKIP_METADATA: &str = "TPU_SKIP_MDS_QUERY";
+
+/// Whether a TPU is on the PCI bus, by `/sys/bus/pci/devices`.
+pub(super) fn has_hardware(pci_devices: &Path) -> bool {
+    let Ok(devices) = pci_devices.read_dir() else {
+        return false;
+    };
+    let mut devices = devices.flatten();
+    devices.any(|device| {
+        let says = |file: &str| fs::read_to_string(device.path().join(file)).unwrap_or_default();
+        says("vendor").trim() == GOOGLE && TPUS.contains(&says("device").trim())
+    })
+}
+
+/// Makes libtpu fail at once on a machine without a TPU, where it would look for one for minutes.
+pub(super) fn prepare(environment: &Environment) {
+    if environment.tpu_metadata_decided || has_hardware(&environment.pci_devices) {
+        return;
+    }
+    // SAFETY: Rust's own access to the environment is serialised by the standard library. This runs at most once for a
+    // file of libtpu, under the lock of `Plugin::load`, before libtpu and its threads exist. What remains are other
+    // threads that read the environment through C at this moment; `Plugin::load` tells such programs to set the variable
+    // first, and then this line is not reached.
+    unsafe { std::env::set_var(SKIP_METADATA, "1") };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(folder: &Path, name: &str, vendor: &str, device: &str) {
+        let folder = folder.join(name);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("vendor"), format!("{vendor}\n")).unwrap();
+        fs::write(folder.join("device"), format!("{device}\n")).unwrap();
+    }
+
+    #[test]
+    fn a_tpu_is_known_by_vendor_and_device() {
+        let bus = tempfile::tempdir().unwrap();
+        assert!(!has_hardware(bus.path()));
+        device(bus.path(), "0000:00:01.0", "0x8086", "0x0063");
+        // Google's network and disk devices.
+        device(bus.path(), "0000:00:02.0", GOOGLE, "0x0042");
+        assert!(!has_hardware(bus.path()));
+        device(bus.path(), "0000:00:03.0", GOOGLE, "0x0063");
+        assert!(has_hardware(bus.path()));
+        assert!(!has_hardware(&bus.path().join("none")));
+    }
+}

@@ -1,0 +1,192 @@
+//! Named values: what plugins, devices and executables say about themselves, and options that they take.
+
+use std::ffi::c_char;
+use std::fmt;
+
+use super::error::Error;
+use super::ffi;
+
+/// A value that a plugin says or takes under a name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Int(i64),
+    /// Whole numbers.
+    Ints(Vec<i64>),
+    /// A number.
+    Float(f32),
+    /// Yes or no.
+    Bool(bool),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Int(int) => int.fmt(f),
+            Self::Ints(ints) => write!(f, "{ints:?}"),
+            Self::Float(float) => float.fmt(f),
+            Self::Bool(truth) => truth.fmt(f),
+        }
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(int: i64) -> Self {
+        Self::Int(int)
+    }
+}
+
+impl From<Vec<i64>> for Value {
+    fn from(ints: Vec<i64>) -> Self {
+        Self::Ints(ints)
+    }
+}
+
+impl From<f32> for Value {
+    fn from(float: f32) -> Self {
+        Self::Float(float)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Self {
+        Self::Bool(truth)
+    }
+}
+
+const TEXT: i32 = 0;
+const INT: i32 = 1;
+const INTS: i32 = 2;
+const FLOAT: i32 = 3;
+const BOOL: i32 = 4;
+
+/// The bytes of a plugin's text as a string; null is the empty string.
+///
+/// # Safety
+///
+/// `text` is null or points to `size` bytes that live as long as this call.
+pub(super) unsafe fn text(text: *const c_char, size: usize) -> String {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { slice(text.cast::<u8>(), size) };
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A plugin's list as a slice; null is the empty slice.
+///
+/// # Safety
+///
+/// `items` is null or points to `count` values that live and do not change as long as the slice is used.
+pub(super) unsafe fn slice<'a, T>(items: *const T, count: usize) -> &'a [T] {
+    if items.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise, and null is excluded.
+    unsafe { std::slice::from_raw_parts(items, count) }
+}
+
+/// The named values of a plugin's list; values of a kind that the C API did not have by version 0.116 are left out.
+///
+/// # Safety
+///
+/// `items` is null or points to `count` named values that live as long as this call.
+pub(super) unsafe fn read(items: *const ffi::NamedValue, count: usize) -> Vec<(String, Value)> {
+    // SAFETY: the caller's promise.
+    let items = unsafe { slice(items, count) };
+    let read = items.iter().filter_map(|item| {
+        // SAFETY: `kind` says which field of the union is set, and `value_size` how long a list or text is.
+        let value = unsafe {
+            match item.kind {
+                TEXT => Value::Text(text(item.value.text, item.value_size)),
+                INT => Value::Int(item.value.int),
+                INTS => Value::Ints(slice(item.value.ints, item.value_size).to_vec()),
+                FLOAT => Value::Float(item.value.float),
+                BOOL => Value::Bool(item.value.truth),
+                _ => return None,
+            }
+        };
+        // SAFETY: the name's length is beside it.
+        Some((unsafe { text(item.name, item.name_size) }, value))
+    });
+    read.collect()
+}
+
+/// The records that pass `options` on; they point into `options`.
+pub(super) fn write(options: &[(&str, Value)]) -> Result<Vec<ffi::NamedValue>, Error> {
+    let mut seen = std::collections::BTreeSet::new();
+    let record = |(name, value): &(&str, Value)| {
+        let refuse = |reason| Error::ClientOption {
+            name: (*name).to_owned(),
+            reason,
+        };
+        if name.is_empty() {
+            return Err(refuse("an option needs a name"));
+        }
+        if !seen.insert((*name).to_owned()) {
+            return Err(refuse("given twice"));
+        }
+        let mut record = ffi::NamedValue::new();
+        record.name = name.as_ptr().cast();
+        record.name_size = name.len();
+        (record.kind, record.value, record.value_size) = match value {
+            Value::Text(text) => {
+                let value = ffi::NamedPayload {
+                    text: text.as_ptr().cast(),
+                };
+                (TEXT, value, text.len())
+            }
+            Value::Int(int) => (INT, ffi::NamedPayload { int: *int }, 1),
+            Value::Ints(ints) => {
+                let value = ffi::NamedPayload {
+                    ints: ints.as_ptr(),
+                };
+                (INTS, value, ints.len())
+            }
+            Value::Float(float) => (FLOAT, ffi::NamedPayload { float: *float }, 1),
+            Value::Bool(truth) => (BOOL, ffi::NamedPayload { truth: *truth }, 1),
+        };
+        Ok(record)
+    };
+    options.iter().map(record).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let options = [
+            ("text", Value::from("v5e:2x2")),
+            ("int", Value::from(-3)),
+            ("ints", Value::from(vec![1, 2, 3])),
+            ("float", Value::from(0.5)),
+            ("bool", Value::from(true)),
+        ];
+        let records = write(&options).unwrap();
+        // SAFETY: the records point into `options`, which lives until the end of the test.
+        let read = unsafe { read(records.as_ptr(), records.len()) };
+        for (read, given) in read.iter().zip(&options) {
+            assert_eq!((read.0.as_str(), &read.1), (given.0, &given.1));
+        }
+        assert_eq!(read.len(), options.len());
+    }
+
+    #[test]
+    fn names_are_given_once() {
+        let twice = [("a", Value::from(1)), ("a", Value::from(2))];
+        assert!(matches!(write(&twice), Err(Error::ClientOption { .. })));
+        assert!(matches!(
+            write(&[("", Value::from(1))]),
+            Err(Error::ClientOption { .. })
+        ));
+    }
+}
