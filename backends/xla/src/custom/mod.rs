@@ -3,7 +3,6 @@
 //! A family is a file: descriptors that say everything but the tensors, and how each is lowered. Their
 //! results have the shapes that the lowering gives them. Integers come as 32-bit words of either sign
 //! (or as i64, when a host made them) and leave as i32.
-
 //!
 //! | file | operations |
 //! |---|---|
@@ -12,11 +11,19 @@
 //! | `grouped.rs` | the walk over sorted rows that every product per expert is made of |
 //! | `experts/` | feed-forward experts and their gradients |
 //! | `linear.rs` | one product per expert and its gradients |
+//! | `rows.rs` | rows of tokens in and out of the order of their experts |
+//! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
+//! | `fp8.rs` | casts between floats and FP8 codes |
+//! | `quantize.rs` | codes and scales of matrices, and back |
 
 pub mod experts;
+pub mod fp8;
 mod grouped;
 pub mod linear;
+pub mod neighbours;
+pub mod quantize;
 pub mod router;
+pub mod rows;
 pub mod sort;
 
 use crate::ElementType;
@@ -64,6 +71,14 @@ pub enum Call {
     Linear(linear::Linear),
     /// Gradients of one product per expert.
     LinearBackward(linear::LinearBackward),
+    /// A cast of flat tensors between f32 and FP8.
+    Fp8(fp8::Cast),
+    /// Codes and scales of a stack of matrices, and back.
+    Quantize(quantize::Quantize),
+    /// Rows of tokens in and out of the order of their experts.
+    Rows(rows::Rows),
+    /// Sorted rows beside their neighbours.
+    Neighbours(neighbours::Neighbours),
 }
 
 /// Why scalars don't describe an operation.
@@ -148,6 +163,10 @@ impl Call {
             Self::ExpertsBackward(call) => call,
             Self::Linear(call) => call,
             Self::LinearBackward(call) => call,
+            Self::Fp8(call) => call,
+            Self::Quantize(call) => call,
+            Self::Rows(call) => call,
+            Self::Neighbours(call) => call,
         }
     }
 
