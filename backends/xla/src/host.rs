@@ -18,7 +18,10 @@ pub(crate) fn upload(machine: &Machine, data: &TensorData) -> Result<Buffer, Run
     match dtype {
         // A word each; a buffer has a byte.
         DType::Bool(BoolStore::U32) => {
-            let bytes: Vec<u8> = bytes.chunks(4).map(|word| u8::from(word != [0; 4])).collect();
+            let bytes: Vec<u8> = bytes
+                .chunks(4)
+                .map(|word| u8::from(word != [0; 4]))
+                .collect();
             machine.upload(&ty, &bytes)
         }
         _ => machine.upload(&ty, bytes),
@@ -30,7 +33,10 @@ pub(crate) fn read(buffer: &Buffer, dtype: DType) -> Result<TensorData, RunError
     let shape: Vec<usize> = buffer.dims().to_vec();
     let mut bytes = buffer.read()?;
     if dtype == DType::Bool(BoolStore::U32) {
-        bytes = bytes.into_iter().flat_map(|byte| u32::from(byte).to_le_bytes()).collect();
+        bytes = bytes
+            .into_iter()
+            .flat_map(|byte| u32::from(byte).to_le_bytes())
+            .collect();
     }
     Ok(TensorData::from_bytes_vec(bytes, Shape::from(shape), dtype))
 }

@@ -1,7 +1,9 @@
 //! One device: compiling programs for it and running them.
 
 use crate::lower::LowerError;
-use crate::pjrt::{self, Buffer, Client, CompileOptions, Device, Donate, LoadedExecutable, Signature, TensorSpec};
+use crate::pjrt::{
+    self, Buffer, Client, CompileOptions, Device, Donate, LoadedExecutable, Signature, TensorSpec,
+};
 use crate::stablehlo::{self, TensorType};
 use burn_ir::TensorId;
 use std::sync::Arc;
@@ -87,7 +89,9 @@ impl Machine {
     pub fn compile(&self, program: &stablehlo::Program) -> Result<Program, RunError> {
         let inputs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
         let signature = Signature::new(inputs);
-        let executable = self.client().compile(&program.text, &self.options, signature)?;
+        let executable = self
+            .client()
+            .compile(&program.text, &self.options, signature)?;
         Ok(Program { executable })
     }
 }
@@ -105,7 +109,9 @@ impl Program {
     /// The plugin's, and where the arguments aren't those of the program.
     pub fn run(&self, arguments: Vec<Arc<Buffer>>) -> Result<Vec<Arc<Buffer>>, RunError> {
         let shared = |argument: &Arc<Buffer>| Arc::strong_count(argument) > 1;
-        let kept: Vec<usize> = (0..arguments.len()).filter(|i| shared(&arguments[*i])).collect();
+        let kept: Vec<usize> = (0..arguments.len())
+            .filter(|i| shared(&arguments[*i]))
+            .collect();
         let borrowed: Vec<&Buffer> = arguments.iter().map(Arc::as_ref).collect();
         let results = self.executable.execute(&borrowed, Donate::AllBut(&kept))?;
         Ok(results.into_iter().map(Arc::new).collect())

@@ -60,7 +60,9 @@ pub fn open(platform: Platform, index: usize) -> Result<Device, OpenError> {
             count,
         });
     }
-    Ok(Device::remote_options(&opened.host).device_index(index).init()?)
+    Ok(Device::remote_options(&opened.host)
+        .device_index(index)
+        .init()?)
 }
 
 /// The client of a platform, shared with its tensors.

@@ -19,7 +19,10 @@ fn values(n: usize, seed: u32) -> Vec<f32> {
 }
 
 fn matrix(device: &Device, [rows, columns]: [usize; 2], seed: u32) -> Tensor<2> {
-    Tensor::from_data(TensorData::new(values(rows * columns, seed), [rows, columns]), device)
+    Tensor::from_data(
+        TensorData::new(values(rows * columns, seed), [rows, columns]),
+        device,
+    )
 }
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
@@ -29,7 +32,10 @@ fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
 fn assert_close(got: &[f32], expected: &[f32]) {
     assert_eq!(got.len(), expected.len());
     for (i, (g, e)) in got.iter().zip(expected).enumerate() {
-        assert!((g - e).abs() <= 2e-5 * (1.0 + e.abs()), "{i}: {g} instead of {e}");
+        assert!(
+            (g - e).abs() <= 2e-5 * (1.0 + e.abs()),
+            "{i}: {g} instead of {e}"
+        );
     }
 }
 

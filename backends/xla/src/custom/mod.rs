@@ -10,8 +10,10 @@
 //! | `quantize.rs` | codes and scales of matrices, and back |
 //! | `grouped.rs` | the walk over sorted rows that every product per expert is made of |
 //! | `rows.rs` | rows of tokens in and out of the order of their experts |
+//! | `attention.rs` | attention within a sequence |
 //! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
 
+pub mod attention;
 pub mod fp8;
 mod grouped;
 pub mod neighbours;
@@ -49,6 +51,8 @@ pub enum Call {
     Rows(rows::Rows),
     /// Sorted rows beside their neighbours.
     Neighbours(neighbours::Neighbours),
+    /// Attention within a sequence.
+    Attention(attention::Attention),
 }
 
 /// Why scalars don't describe an operation.
@@ -126,6 +130,7 @@ impl Call {
             Self::Quantize(call) => call,
             Self::Rows(call) => call,
             Self::Neighbours(call) => call,
+            Self::Attention(call) => call,
         }
     }
 

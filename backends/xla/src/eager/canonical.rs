@@ -65,12 +65,24 @@ impl Canonical {
             operation
         });
         let relative: Vec<OperationIr> = relative.collect();
-        let consumed = life.inputs.iter().map(|t| life.dead.contains(&t.id)).collect();
+        let consumed = life
+            .inputs
+            .iter()
+            .map(|t| life.dead.contains(&t.id))
+            .collect();
         let used: HashSet<TensorId> = life.inputs.iter().map(|t| t.id).collect();
-        let outputs: Vec<TensorIr> =
-            life.made.into_iter().filter(|t| !life.dead.contains(&t.id)).collect();
+        let outputs: Vec<TensorIr> = life
+            .made
+            .into_iter()
+            .filter(|t| !life.dead.contains(&t.id))
+            .collect();
         let made = &life.made_ids;
-        let released = life.dead.iter().filter(|id| !made.contains(*id)).copied().collect();
+        let released = life
+            .dead
+            .iter()
+            .filter(|id| !made.contains(*id))
+            .copied()
+            .collect();
         debug_assert!(used.len() == life.inputs.len());
         let inputs = life.inputs.iter().map(|t| t.id).collect();
         let relative_inputs = life.inputs.iter().map(|tensor| {
@@ -212,7 +224,11 @@ mod tests {
                     out: made(2),
                 }),
             ),
-            OperationIr::Custom(CustomOpIr::new("sum", &[last(2), read(0)], &[made(3), made(4)])),
+            OperationIr::Custom(CustomOpIr::new(
+                "sum",
+                &[last(2), read(0)],
+                &[made(3), made(4)],
+            )),
             OperationIr::Drop(last(3)),
             OperationIr::Drop(last(9)),
         ]
@@ -220,13 +236,19 @@ mod tests {
 
     #[test]
     fn numbers_and_scalars_do_not_count() {
-        let (a, b) = (Canonical::of(&step(10, 0.5)), Canonical::of(&step(70, f64::NAN)));
+        let (a, b) = (
+            Canonical::of(&step(10, 0.5)),
+            Canonical::of(&step(70, f64::NAN)),
+        );
         assert_eq!(a.structure, b.structure);
         assert_eq!(a.scalars, [0.5]);
         let ids = |ids: &[TensorId]| ids.iter().map(TensorId::value).collect::<Vec<_>>();
         assert_eq!(ids(&a.inputs), [11, 10]);
         assert_eq!(a.structure.consumed, [true, false]);
-        assert_eq!(a.outputs.iter().map(|t| t.id.value()).collect::<Vec<_>>(), [14]);
+        assert_eq!(
+            a.outputs.iter().map(|t| t.id.value()).collect::<Vec<_>>(),
+            [14]
+        );
         let mut released = ids(&a.released);
         released.sort_unstable();
         assert_eq!(released, [11, 19]);
@@ -236,12 +258,19 @@ mod tests {
     fn life_counts() {
         let mut longer = step(10, 0.5);
         longer.remove(2);
-        assert_ne!(Canonical::of(&longer).structure, Canonical::of(&step(10, 0.5)).structure);
+        assert_ne!(
+            Canonical::of(&longer).structure,
+            Canonical::of(&step(10, 0.5)).structure
+        );
     }
 
     #[test]
     fn tags_are_numbers_of_their_own() {
         assert_eq!(tag(tagged(7)), Some(7));
-        assert!([0.0, 1.0, -3.5, f64::MAX, f64::INFINITY, f64::NAN].iter().all(|x| tag(*x).is_none()));
+        assert!(
+            [0.0, 1.0, -3.5, f64::MAX, f64::INFINITY, f64::NAN]
+                .iter()
+                .all(|x| tag(*x).is_none())
+        );
     }
 }

@@ -35,12 +35,16 @@ impl RouterChannel for XlaChannel {
         let recorder = device.recorder();
         XlaClient {
             device: *device,
-            recorder: recorder.unwrap_or_else(|| unreachable!("devices are opened before they are named")),
+            recorder: recorder
+                .unwrap_or_else(|| unreachable!("devices are opened before they are named")),
         }
     }
 
     fn get_tensor_handle(tensor: &TensorIr, client: &XlaClient) -> Result<TensorData, String> {
-        client.recorder.read(tensor).map_err(|error| error.to_string())
+        client
+            .recorder
+            .read(tensor)
+            .map_err(|error| error.to_string())
     }
 
     fn register_tensor(
@@ -64,15 +68,27 @@ impl MultiBackendBridge for XlaBridge {
     type TensorHandle = Result<TensorData, String>;
     type Device = XlaDevice;
 
-    fn change_backend_float(tensor: Self::TensorHandle, _: Shape, _: &XlaDevice) -> Self::TensorHandle {
+    fn change_backend_float(
+        tensor: Self::TensorHandle,
+        _: Shape,
+        _: &XlaDevice,
+    ) -> Self::TensorHandle {
         tensor
     }
 
-    fn change_backend_int(tensor: Self::TensorHandle, _: Shape, _: &XlaDevice) -> Self::TensorHandle {
+    fn change_backend_int(
+        tensor: Self::TensorHandle,
+        _: Shape,
+        _: &XlaDevice,
+    ) -> Self::TensorHandle {
         tensor
     }
 
-    fn change_backend_bool(tensor: Self::TensorHandle, _: Shape, _: &XlaDevice) -> Self::TensorHandle {
+    fn change_backend_bool(
+        tensor: Self::TensorHandle,
+        _: Shape,
+        _: &XlaDevice,
+    ) -> Self::TensorHandle {
         tensor
     }
 }
@@ -87,7 +103,9 @@ impl RouterClient for XlaClient {
     fn read_tensor_async(&self, tensor: TensorIr) -> DynFut<Result<TensorData, ExecutionError>> {
         // Now, because the tensor may be gone when the future runs.
         let data = self.recorder.read(&tensor);
-        Box::pin(async move { data.map_err(|error| ExecutionError::with_context(error.to_string())) })
+        Box::pin(
+            async move { data.map_err(|error| ExecutionError::with_context(error.to_string())) },
+        )
     }
 
     fn sync(&self) -> Result<(), ExecutionError> {
@@ -123,17 +141,28 @@ impl RouterClient for XlaClient {
         }
     }
 
-    fn register_and_execute_graph(&self, id: GraphId, operations: Vec<OperationIr>, bindings: GraphBindings) {
+    fn register_and_execute_graph(
+        &self,
+        id: GraphId,
+        operations: Vec<OperationIr>,
+        bindings: GraphBindings,
+    ) {
         let graph = Graph::new(operations);
         let bound = graph.bind(bindings);
         self.recorder.keep_graph(id, graph);
-        bound.operations.into_iter().for_each(|op| self.recorder.record(op));
+        bound
+            .operations
+            .into_iter()
+            .for_each(|op| self.recorder.record(op));
     }
 
     fn execute_graph(&self, id: GraphId, bindings: GraphBindings) {
         if let Some(graph) = self.recorder.graph(id) {
             let bound = graph.bind(bindings);
-            bound.operations.into_iter().for_each(|op| self.recorder.record(op));
+            bound
+                .operations
+                .into_iter()
+                .for_each(|op| self.recorder.record(op));
         }
     }
 

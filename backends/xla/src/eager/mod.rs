@@ -36,7 +36,9 @@ pub struct ServeError(#[from] std::io::Error);
 
 /// Serves these devices to this process until it ends.
 pub(crate) fn serve(machines: Vec<Machine>) -> Result<RemoteHost, ServeError> {
-    let devices = machines.into_iter().map(|machine| XlaDevice::open(Recorder::new(machine)));
+    let devices = machines
+        .into_iter()
+        .map(|machine| XlaDevice::open(Recorder::new(machine)));
     let address = server::serve(devices.collect())?;
     Ok(RemoteHost::websocket(&address.url).with_credential(address.token))
 }

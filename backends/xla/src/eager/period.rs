@@ -68,7 +68,12 @@ mod tests {
     fn a_loop_is_cut_between_its_rounds() {
         let round: Vec<u64> = (0..100).collect();
         let start: Vec<u64> = (1000..1010).collect();
-        let hashes: Vec<u64> = start.iter().chain(round.iter().cycle()).copied().take(256).collect();
+        let hashes: Vec<u64> = start
+            .iter()
+            .chain(round.iter().cycle())
+            .copied()
+            .take(256)
+            .collect();
         let mut rhythm = Rhythm::default();
         assert_eq!(rhythm.cut(&hashes[..255]), None);
         assert_eq!(rhythm.cut(&hashes), Some(156));

@@ -40,15 +40,23 @@ pub(super) struct Compiled {
 
 impl Programs {
     /// The program of a structure, compiled if there is none yet.
-    pub(super) fn get(&mut self, machine: &Machine, canonical: &Canonical) -> Result<Arc<Compiled>, RunError> {
+    pub(super) fn get(
+        &mut self,
+        machine: &Machine,
+        canonical: &Canonical,
+    ) -> Result<Arc<Compiled>, RunError> {
         let mut hasher = DefaultHasher::new();
         canonical.structure.hash(&mut hasher);
         let known = self.known.entry(hasher.finish()).or_default();
-        let place = known.iter().position(|k| k.structure == canonical.structure);
+        let place = known
+            .iter()
+            .position(|k| k.structure == canonical.structure);
         let mut varying = vec![false; canonical.scalars.len()];
         if let Some(known) = place.and_then(|place| known.get(place)) {
             let differs = |i: usize| known.scalars[i].to_bits() != canonical.scalars[i].to_bits();
-            varying = (0..varying.len()).map(|i| known.program.varying[i] || differs(i)).collect();
+            varying = (0..varying.len())
+                .map(|i| known.program.varying[i] || differs(i))
+                .collect();
             if varying == known.program.varying {
                 return Ok(known.program.clone());
             }
@@ -91,7 +99,10 @@ impl Compiled {
         if self.random {
             inputs.push(random);
         }
-        let varying = scalars.iter().zip(&self.varying).filter(|(_, varying)| **varying);
+        let varying = scalars
+            .iter()
+            .zip(&self.varying)
+            .filter(|(_, varying)| **varying);
         let varying: Vec<f64> = varying.map(|(scalar, _)| *scalar).collect();
         if !varying.is_empty() {
             let shape = [varying.len()];
@@ -107,7 +118,11 @@ impl Compiled {
 /// The program of a structure, and whether it draws random numbers: then the generator's state is an
 /// argument after the inputs, and the last result. The varying scalars, f32\[n\], are the last argument.
 fn lower(canonical: &Canonical, varying: &[bool]) -> Result<(stablehlo::Program, bool), RunError> {
-    let random = canonical.structure.operations.iter().any(crate::lower::draws);
+    let random = canonical
+        .structure
+        .operations
+        .iter()
+        .any(crate::lower::draws);
     let mut b = Builder::new();
     let mut arguments = Vec::new();
     for tensor in &canonical.structure.inputs {
@@ -151,7 +166,11 @@ fn scalar_element(canonical: &Canonical) -> ElementType {
 }
 
 /// Scalars of the last argument, by number.
-fn scalar_arguments(b: &mut Builder, varying: &[bool], element: ElementType) -> HashMap<usize, Value> {
+fn scalar_arguments(
+    b: &mut Builder,
+    varying: &[bool],
+    element: ElementType,
+) -> HashMap<usize, Value> {
     let numbers: Vec<usize> = (0..varying.len()).filter(|i| varying[*i]).collect();
     if numbers.is_empty() {
         return HashMap::new();
@@ -168,7 +187,9 @@ fn scalar_arguments(b: &mut Builder, varying: &[bool], element: ElementType) -> 
 fn donate(b: &mut Builder, structure: &Structure, outputs: &[Value]) {
     let mut free: Vec<usize> = (0..outputs.len()).collect();
     for (index, tensor) in structure.inputs.iter().enumerate() {
-        let Ok(ty) = tensor_type(tensor) else { continue };
+        let Ok(ty) = tensor_type(tensor) else {
+            continue;
+        };
         if !structure.consumed[index] {
             continue;
         }
@@ -194,4 +215,3 @@ impl IrVisitorMut for Constants<'_> {
         }
     }
 }
-

@@ -81,7 +81,9 @@ impl Recorder {
     /// A tensor that couldn't be made.
     pub(super) fn failed(&self, reason: String) -> TensorId {
         let id = self.new_id();
-        self.state().slots.insert(id, Err(RunError::Moved { reason }));
+        self.state()
+            .slots
+            .insert(id, Err(RunError::Moved { reason }));
         id
     }
 
@@ -141,7 +143,9 @@ impl Recorder {
         let mut state = self.state();
         state.run_all(&self.machine);
         let slot = state.slots.get(&source).cloned();
-        state.slots.insert(new, slot.unwrap_or(Err(RunError::Unknown { id: source })));
+        state
+            .slots
+            .insert(new, slot.unwrap_or(Err(RunError::Unknown { id: source })));
     }
 
     pub(super) fn keep_graph(&self, id: GraphId, graph: Graph) {
@@ -187,7 +191,11 @@ impl State {
         self.forget_finished();
     }
 
-    fn execute(&mut self, machine: &Machine, canonical: &Canonical) -> Result<Vec<Arc<Buffer>>, RunError> {
+    fn execute(
+        &mut self,
+        machine: &Machine,
+        canonical: &Canonical,
+    ) -> Result<Vec<Arc<Buffer>>, RunError> {
         if canonical.outputs.is_empty() {
             return Ok(Vec::new());
         }

@@ -23,7 +23,11 @@ pub(super) struct Address {
 pub(super) fn serve(devices: Vec<XlaDevice>) -> io::Result<Address> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let url = format!("ws://127.0.0.1:{}", listener.local_addr()?.port());
-    let token = format!("{:016x}{:016x}", crate::host::entropy(), crate::host::entropy());
+    let token = format!(
+        "{:016x}{:016x}",
+        crate::host::entropy(),
+        crate::host::entropy()
+    );
     let authorizer = TokenAuthorizer::new(token.as_str()).map_err(io::Error::other)?;
     let server = BackendServer::<XlaBackend>::new(devices)
         .with_authorizer(authorizer)
@@ -36,7 +40,8 @@ pub(super) fn serve(devices: Vec<XlaDevice>) -> io::Result<Address> {
     std::thread::Builder::new()
         .name("xla-server".into())
         .spawn(move || {
-            let served = runtime.block_on(server.serve_async(WebSocketTransport::from_listener(listener)));
+            let served =
+                runtime.block_on(server.serve_async(WebSocketTransport::from_listener(listener)));
             if let Err(error) = served {
                 // Devices of a server that has ended report it themselves when they are used.
                 log_end(&error.to_string());
@@ -50,9 +55,16 @@ fn log_end(reason: &str) {
 }
 
 /// Records one of our operations on the device.
-fn run_custom(handles: &mut HandleContainer<RouterTensor<XlaClient>>, ir: &CustomOpIr, device: &XlaDevice) {
+fn run_custom(
+    handles: &mut HandleContainer<RouterTensor<XlaClient>>,
+    ir: &CustomOpIr,
+    device: &XlaDevice,
+) {
     let client = burn_router::get_client::<super::client::XlaChannel>(device);
-    let inputs = ir.inputs.iter().map(|tensor| handles.get_float_tensor::<XlaBackend>(tensor).into_ir());
+    let inputs = ir
+        .inputs
+        .iter()
+        .map(|tensor| handles.get_float_tensor::<XlaBackend>(tensor).into_ir());
     let inputs: Vec<TensorIr> = inputs.collect();
     let outputs = ir.outputs.iter().map(|tensor| TensorIr {
         id: client.create_empty_handle(),

@@ -255,6 +255,11 @@ pub fn tensor_type(tensor: &TensorIr) -> Result<TensorType, LowerError> {
 
 /// Whether an operation draws random numbers.
 pub(crate) fn draws(operation: &OperationIr) -> bool {
-    matches!(operation, OperationIr::Float(_, FloatOperationIr::Random(_)))
-        || matches!(operation, OperationIr::NumericInt(_, NumericOperationIr::IntRandom(_)))
+    matches!(
+        operation,
+        OperationIr::Float(_, FloatOperationIr::Random(_))
+    ) || matches!(
+        operation,
+        OperationIr::NumericInt(_, NumericOperationIr::IntRandom(_))
+    )
 }

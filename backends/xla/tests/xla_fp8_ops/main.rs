@@ -6,6 +6,7 @@
     reason = "a test may panic"
 )]
 
+mod attention;
 mod casts;
 mod codec;
 mod plugin;
