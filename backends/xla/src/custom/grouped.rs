@@ -6,30 +6,31 @@
 //! and what is computed grows with the rows that are there, not with experts × rows. The number of
 //! rounds is the device's to know; only B is a constant.
 //!
-//! The last block of an expert may be partial. Every expert wastes B − 1 rows at most, so that
-//! [`block_rows`] takes the largest power of two up to R / 4E: a quarter more than the rows need. Below
-//! [`FEWEST`] rows a product is bound by reading the matrix, whatever it wastes; above [`MOST`] the
-//! hidden rows of a block no longer stay in a core's cache.
+//! The last block of an expert may be partial, so that every expert wastes B − 1 rows at most.
+//! [`block_rows`] takes the largest power of two up to R / 4E, which wastes a quarter at worst, but
+//! between [`FEWEST`] and [`MOST`]. A product reads its matrix once a block: on the CPU plugin (2
+//! cores, 4096 tokens, H 512, F 2048, 2 of 64 experts) the two products take 1616, 809, 570 and 418 ms
+//! for B = 16, 32, 64 and 128, although the rows are the same. Of 8 experts they take 185 ms with B =
+//! 256, where one batched product over blocks with gathered matrices takes 731 ms.
 
 use super::{along, rows_where, words};
 use crate::ElementType;
 use crate::stablehlo::{Binary, Builder, Compare, Reduction, TensorType, Value};
 
-const FEWEST: usize = 8;
+/// Below, a product is bound by its matrix, and fewer rows waste time instead of rows.
+const FEWEST: usize = 64;
+/// Above, the hidden rows of a block no longer stay in a core's cache.
 const MOST: usize = 512;
 
 /// Rows of a block, for `rows` sorted rows of `experts`.
-pub(super) fn block_rows(rows: usize, experts: usize) -> usize {
-    if let Ok(v) = std::env::var("BB") {
-        return v.parse::<usize>().unwrap();
-    }
+fn block_rows(rows: usize, experts: usize) -> usize {
     let quarter = rows / (4 * experts.max(1));
     let power = quarter.checked_ilog2().map_or(1, |log| 1 << log);
     power.clamp(FEWEST, MOST).min(rows)
 }
 
 /// The most blocks that a routing can need.
-pub(super) fn most_blocks(rows: usize, experts: usize, block: usize) -> usize {
+fn most_blocks(rows: usize, experts: usize, block: usize) -> usize {
     match block {
         0 => 0,
         _ => (rows + experts * (block - 1)) / block,

@@ -6,19 +6,27 @@
 //!
 //! | file | operations |
 //! |---|---|
+//! | `router/` | logits, the choice of experts, hashes, loads, and their gradients |
+//! | `sort.rs` | slots by expert, and the capacity rule |
+//! | `grouped.rs` | the walk over sorted rows that every product per expert is made of |
+//! | `experts/` | feed-forward experts and their gradients |
+//! | `linear.rs` | one product per expert and its gradients |
+//! | `rows.rs` | rows of tokens in and out of the order of their experts |
+//! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
+//! | `attention.rs` | attention within a sequence |
 //! | `fp8.rs` | casts between floats and FP8 codes |
 //! | `quantize.rs` | codes and scales of matrices, and back |
-//! | `grouped.rs` | the walk over sorted rows that every product per expert is made of |
-//! | `rows.rs` | rows of tokens in and out of the order of their experts |
-//! | `attention.rs` | attention within a sequence |
-//! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
 
 pub mod attention;
+pub mod experts;
 pub mod fp8;
 mod grouped;
+pub mod linear;
 pub mod neighbours;
 pub mod quantize;
+pub mod router;
 pub mod rows;
+pub mod sort;
 
 use crate::ElementType;
 use crate::stablehlo::{Builder, TensorType, Value};
@@ -53,6 +61,28 @@ pub enum Call {
     Neighbours(neighbours::Neighbours),
     /// Attention within a sequence.
     Attention(attention::Attention),
+    /// Router logits.
+    Logits(router::Logits),
+    /// Gradients of router logits.
+    LogitsBackward(router::LogitsBackward),
+    /// The choice of experts.
+    Route(router::Route),
+    /// The logits' gradient through one output of the choice.
+    RouteBackward(router::RouteBackward),
+    /// The choice of experts by hash.
+    Hash(router::Hash),
+    /// Counts of choices.
+    Load(router::Load),
+    /// Slots sorted by expert.
+    Sort(sort::Sort),
+    /// Feed-forward experts.
+    Experts(experts::Forward),
+    /// Gradients of feed-forward experts.
+    ExpertsBackward(experts::Backward),
+    /// One product per expert.
+    Linear(linear::Linear),
+    /// Gradients of one product per expert.
+    LinearBackward(linear::LinearBackward),
 }
 
 /// Why scalars don't describe an operation.
@@ -131,6 +161,17 @@ impl Call {
             Self::Rows(call) => call,
             Self::Neighbours(call) => call,
             Self::Attention(call) => call,
+            Self::Logits(call) => call,
+            Self::LogitsBackward(call) => call,
+            Self::Route(call) => call,
+            Self::RouteBackward(call) => call,
+            Self::Hash(call) => call,
+            Self::Load(call) => call,
+            Self::Sort(call) => call,
+            Self::Experts(call) => call,
+            Self::ExpertsBackward(call) => call,
+            Self::Linear(call) => call,
+            Self::LinearBackward(call) => call,
         }
     }
 
