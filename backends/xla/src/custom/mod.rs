@@ -16,10 +16,12 @@
 //! | `attention.rs` | attention within a sequence |
 //! | `fp8.rs` | casts between floats and FP8 codes |
 //! | `quantize.rs` | codes and scales of matrices, and back |
+//! | `fp8_linear.rs` | products with FP8 weights |
 
 pub mod attention;
 pub mod experts;
 pub mod fp8;
+pub mod fp8_linear;
 mod grouped;
 pub mod linear;
 pub mod neighbours;
@@ -55,6 +57,8 @@ pub enum Call {
     Fp8(fp8::Cast),
     /// Codes and scales of a stack of matrices, and back.
     Quantize(quantize::Quantize),
+    /// A product with FP8 weights.
+    Fp8Linear(fp8_linear::Fp8Linear),
     /// Rows of tokens in and out of the order of their experts.
     Rows(rows::Rows),
     /// Sorted rows beside their neighbours.
@@ -158,6 +162,7 @@ impl Call {
         match self {
             Self::Fp8(call) => call,
             Self::Quantize(call) => call,
+            Self::Fp8Linear(call) => call,
             Self::Rows(call) => call,
             Self::Neighbours(call) => call,
             Self::Attention(call) => call,

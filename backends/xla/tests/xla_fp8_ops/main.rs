@@ -9,6 +9,7 @@
 mod attention;
 mod casts;
 mod codec;
+mod linear;
 mod plugin;
 mod quantize;
 mod routed;
