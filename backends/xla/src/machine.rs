@@ -126,6 +126,11 @@ impl Machine {
 }
 
 impl Program {
+    /// Whether it is the same program, not one of the same text.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.executable, &other.executable)
+    }
+
     /// The loaded program, for its memory figures and the like.
     pub fn loaded(&self) -> &LoadedExecutable {
         &self.executable

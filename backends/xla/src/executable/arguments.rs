@@ -1,14 +1,10 @@
 //! Tensors that a captured function takes and gives.
 
-use burn::backend::BackendTypes;
-use burn::backend::capture::CaptureBackend;
-use burn::backend::extension::BackendPrimitive;
+use burn::backend::{BackendTensor, DispatchTensorKind};
 use burn::tensor::kind::Basic;
 use burn::tensor::{DType, Device, Float, Shape, Tensor, TensorData};
 use burn_ir::TensorId;
 use std::marker::PhantomData;
-
-type Captured = <CaptureBackend as BackendTypes>::FloatTensorPrimitive;
 
 /// Shape and dtype of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +40,7 @@ pub trait Arguments: Sized {
     fn count(&self) -> usize;
 }
 
-impl<const D: usize, K> Arguments for Tensor<D, K>
-where
-    K: Basic + BackendPrimitive<CaptureBackend, Primitive = Captured>,
-{
+impl<const D: usize, K: Basic> Arguments for Tensor<D, K> {
     type Specs = Spec<D, K>;
 
     fn placeholders(spec: &Self::Specs, device: &Device) -> Self {
@@ -58,8 +51,11 @@ where
     }
 
     fn ids(&self) -> Vec<TensorId> {
-        let tensor = self.clone().try_into_primitive::<CaptureBackend>();
-        tensor.map_or(Vec::new(), |tensor| vec![tensor.id()])
+        use BackendTensor::{Bool, Float, Int};
+        match self.clone().into_dispatch().kind {
+            DispatchTensorKind::Capture(Float(t) | Int(t) | Bool(t)) => vec![t.id()],
+            _ => Vec::new(),
+        }
     }
 
     fn count(&self) -> usize {

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum CompileError {
     /// Burn refuses the captured graph.
     #[error("capturing the function: {0}")]
-    Capture(#[from] CaptureError),
+    Capture(CaptureError),
     /// An output that wasn't computed on the capturing device.
     #[error("expected {expected} outputs of the capturing device, got {got}")]
     Outputs {
@@ -42,6 +42,7 @@ pub enum CompileError {
 /// program with every call. Programs are shared between functions of the same text; parameters never.
 ///
 /// ```no_run
+/// use burn::module::Module;
 /// use burn::nn::LinearConfig;
 /// use burn::tensor::{DType, Device, Tensor, TensorData};
 /// use moebius_xla::pjrt::Platform;
@@ -156,18 +157,27 @@ impl Executable {
     ///
     /// As [`Self::run`].
     pub fn call(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>, RunError> {
-        let upload = |data: &TensorData| host::upload(&self.machine, data).map(Arc::new);
-        let results = self.run(inputs.iter().map(upload).collect::<Result<_, _>>()?)?;
+        let inputs = inputs.iter().map(|data| upload(&self.machine, data));
+        let results = self.run(inputs.collect::<Result<_, _>>()?)?;
         let read = |(buffer, dtype): (&Arc<Buffer>, &DType)| host::read(buffer, *dtype);
         results.iter().zip(&self.outputs).map(read).collect()
     }
+}
+
+/// A buffer with these values on the machine's device, to call an [`Executable`] with.
+///
+/// # Errors
+///
+/// The plugin's, and [`RunError::Quantised`].
+pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunError> {
+    host::upload(machine, data).map(Arc::new)
 }
 
 /// The captured function, and how many outputs it should have.
 fn capture<I: Arguments, O: Arguments>(
     specs: &I::Specs,
     function: impl FnOnce(&Device, I) -> O,
-) -> Result<(CapturedGraph, usize), CaptureError> {
+) -> Result<(CapturedGraph, usize), CompileError> {
     let device = Device::capture();
     let mut expected = 0;
     let captured = device.capture_scope(|scope| {
@@ -177,8 +187,8 @@ fn capture<I: Arguments, O: Arguments>(
         expected = outputs.count();
         let outputs = outputs.ids();
         scope.complete(names, outputs)
-    })?;
-    Ok((captured, expected))
+    });
+    Ok((captured.map_err(CompileError::Capture)?, expected))
 }
 
 /// The dtypes of a graph's tensors.
