@@ -117,6 +117,8 @@ pub enum Runtime {
     Cpu,
     /// Burn Flex: plain Rust.
     Flex,
+    /// XLA through PJRT.
+    Xla,
 }
 
 /// Sort of device.
@@ -199,6 +201,7 @@ impl fmt::Display for Runtime {
             Self::Rocm => "rocm",
             Self::Cpu => "cpu",
             Self::Flex => "flex",
+            Self::Xla => "xla",
         })
     }
 }

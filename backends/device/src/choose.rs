@@ -1,6 +1,6 @@
 //! What `auto` means.
 
-use crate::{Capability, Device, DeviceKind, Found, OpenError};
+use crate::{Capability, Device, DeviceKind, Found, OpenError, Platform};
 
 /// The device `auto` stands for, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,10 @@ enum Path {
 }
 
 fn rank(device: Device, capability: &Capability) -> Rank {
-    let processor = matches!(device, Device::Cpu | Device::Flex);
+    let processor = matches!(
+        device,
+        Device::Cpu | Device::Flex | Device::Xla(Platform::Cpu, _)
+    );
     Rank {
         path: match capability.kind {
             _ if processor => Path::Processor,
@@ -86,7 +89,8 @@ fn rank(device: Device, capability: &Capability) -> Rank {
             Device::Wgpu(_) => 3,
             Device::Cpu => 4,
             Device::Flex => 5,
-            Device::Auto => 6,
+            Device::Xla(..) => 6,
+            Device::Auto => 7,
         },
     }
 }
@@ -140,7 +144,7 @@ mod tests {
             device,
             status: Err(OpenError::NotBuilt {
                 device,
-                feature: device.name(),
+                feature: device.feature(),
             }),
         }
     }

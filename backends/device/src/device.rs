@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A device by runtime and index: `auto`, `wgpu[:n]`, `vulkan[:n]`, `cuda[:n]`, `rocm[:n]`,
-/// `cpu` or `flex`.
+/// `cpu`, `flex`, or `xla:` with a platform: `xla:cpu[:n]`, `xla:tpu[:n]`, `xla:cuda[:n]`.
 ///
 /// The text form round-trips through [`FromStr`] and [`Display`](fmt::Display); serde uses it too.
 /// An index counts the runtime's devices from 0 in the order of [`discover`](crate::discover): the
@@ -30,6 +30,33 @@ pub enum Device {
     Cpu,
     /// The processor in plain Rust (Burn Flex).
     Flex,
+    /// A device that XLA compiles for, through the platform's PJRT plugin.
+    Xla(Platform, Option<u32>),
+}
+
+/// What XLA compiles for: a PJRT plugin each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Platform {
+    /// The processor.
+    Cpu,
+    /// Google's TPUs.
+    Tpu,
+    /// NVIDIA's GPUs.
+    Cuda,
+}
+
+impl Platform {
+    /// Every platform.
+    pub const ALL: [Self; 3] = [Self::Cpu, Self::Tpu, Self::Cuda];
+
+    /// Its name: `cpu`, `tpu` or `cuda`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Tpu => "tpu",
+            Self::Cuda => "cuda",
+        }
+    }
 }
 
 /// Why a text does not name a device.
@@ -72,12 +99,14 @@ fn suggestion(nearest: Option<&str>) -> String {
 
 impl Device {
     /// Every form a device's name can take, for help texts.
-    pub const EXPECTED: &'static str = "auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex";
+    pub const EXPECTED: &'static str = "auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex, xla:cpu[:n], xla:tpu[:n], xla:cuda[:n]";
 
-    const NAMES: [&'static str; 7] = ["auto", "wgpu", "vulkan", "cuda", "rocm", "cpu", "flex"];
+    const NAMES: [&'static str; 10] = [
+        "auto", "wgpu", "vulkan", "cuda", "rocm", "cpu", "flex", "xla:cpu", "xla:tpu", "xla:cuda",
+    ];
 
     /// Names other programs use, with ours; they are suggested, not accepted.
-    const SYNONYMS: [(&'static str, &'static str); 12] = [
+    const SYNONYMS: [(&'static str, &'static str); 15] = [
         ("amd", "rocm"),
         ("default", "auto"),
         ("gpu", "auto"),
@@ -88,12 +117,14 @@ impl Device {
         ("ndarray", "flex"),
         ("nvidia", "cuda"),
         ("opengl", "wgpu"),
+        ("pjrt", "xla:cpu"),
         ("spirv", "vulkan"),
+        ("tpu", "xla:tpu"),
         ("webgpu", "wgpu"),
+        ("xla", "xla:cpu"),
     ];
 
-    /// The runtime's name without an index, which is also the cargo feature that builds it
-    /// (`auto` has none).
+    /// The runtime's name without an index.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -103,15 +134,28 @@ impl Device {
             Self::Rocm(_) => "rocm",
             Self::Cpu => "cpu",
             Self::Flex => "flex",
+            Self::Xla(Platform::Cpu, _) => "xla:cpu",
+            Self::Xla(Platform::Tpu, _) => "xla:tpu",
+            Self::Xla(Platform::Cuda, _) => "xla:cuda",
+        }
+    }
+
+    /// The cargo feature that builds the runtime; `auto` has none.
+    pub fn feature(&self) -> &'static str {
+        match self {
+            Self::Xla(..) => "xla",
+            other => other.name(),
         }
     }
 
     /// The index among the runtime's devices, where one was given.
     pub fn index(&self) -> Option<u32> {
         match *self {
-            Self::Wgpu(index) | Self::Vulkan(index) | Self::Cuda(index) | Self::Rocm(index) => {
-                index
-            }
+            Self::Wgpu(index)
+            | Self::Vulkan(index)
+            | Self::Cuda(index)
+            | Self::Rocm(index)
+            | Self::Xla(_, index) => index,
             Self::Auto | Self::Cpu | Self::Flex => None,
         }
     }
@@ -123,6 +167,7 @@ impl Device {
             Self::Vulkan(_) => Self::Vulkan(Some(index)),
             Self::Cuda(_) => Self::Cuda(Some(index)),
             Self::Rocm(_) => Self::Rocm(Some(index)),
+            Self::Xla(platform, _) => Self::Xla(platform, Some(index)),
             Self::Auto | Self::Cpu | Self::Flex => self,
         }
     }
@@ -136,6 +181,9 @@ impl Device {
             "rocm" => Self::Rocm(None),
             "cpu" => Self::Cpu,
             "flex" => Self::Flex,
+            "xla:cpu" => Self::Xla(Platform::Cpu, None),
+            "xla:tpu" => Self::Xla(Platform::Tpu, None),
+            "xla:cuda" => Self::Xla(Platform::Cuda, None),
             _ => return None,
         })
     }
@@ -188,10 +236,7 @@ impl FromStr for Device {
     type Err = ParseDeviceError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (name, index) = match text.split_once(':') {
-            Some((name, index)) => (name, Some(index)),
-            None => (text, None),
-        };
+        let (name, index) = split(text);
         let device = Self::from_name(name).ok_or_else(|| ParseDeviceError::UnknownName {
             got: text.to_owned(),
             nearest: Self::nearest(name),
@@ -217,6 +262,15 @@ impl FromStr for Device {
     }
 }
 
+/// A runtime's name and what follows its colon. XLA's names have a colon of their own.
+fn split(text: &str) -> (&str, Option<&str>) {
+    let start = text.strip_prefix("xla:").map_or(0, |_| "xla:".len());
+    match text[start..].split_once(':') {
+        Some((name, index)) => (&text[..start + name.len()], Some(index)),
+        None => (text, None),
+    }
+}
+
 impl Serialize for Device {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -237,14 +291,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_device() -> impl Strategy<Value = Device> {
-        (0usize..7, proptest::option::of(any::<u32>())).prop_map(|(kind, index)| match kind {
+        (0usize..10, proptest::option::of(any::<u32>())).prop_map(|(kind, index)| match kind {
             0 => Device::Auto,
             1 => Device::Wgpu(index),
             2 => Device::Vulkan(index),
             3 => Device::Cuda(index),
             4 => Device::Rocm(index),
             5 => Device::Cpu,
-            _ => Device::Flex,
+            6 => Device::Flex,
+            more => Device::Xla(Platform::ALL[more - 7], index),
         })
     }
 
@@ -276,6 +331,9 @@ mod tests {
             ("webgpu", "wgpu"),
             ("metal", "wgpu"),
             ("fles", "flex"),
+            ("tpu", "xla:tpu"),
+            ("xla", "xla:cpu"),
+            ("xla:cupa:1", "xla:cuda"),
         ] {
             let error = got.parse::<Device>().unwrap_err().to_string();
             assert!(
@@ -300,6 +358,8 @@ mod tests {
             "wgpu:x",
             "cuda:4294967296",
             "rocm:1:2",
+            "xla:tpu:",
+            "xla:cuda:0:1",
         ] {
             assert!(
                 matches!(

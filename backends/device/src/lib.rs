@@ -38,10 +38,12 @@ mod probe;
 pub mod profiles;
 #[cfg(feature = "rocm")]
 mod rocm;
+#[cfg(feature = "xla")]
+mod xla;
 
 pub use capability::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
 pub use choose::{Choice, choose};
-pub use device::{Device, ParseDeviceError};
+pub use device::{Device, ParseDeviceError, Platform};
 pub use discover::{Found, discover};
 pub use memory::{MemoryUse, ProcessMemory, memory_in_use, process_memory};
 pub use open::{OpenError, Opened, open};

@@ -91,13 +91,15 @@ pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
         Device::Cpu => Ok(crate::host::locate_cpu()),
         #[cfg(feature = "flex")]
         Device::Flex => Ok(crate::host::locate_flex()),
+        #[cfg(feature = "xla")]
+        Device::Xla(platform, index) => Ok(crate::xla::locate(platform, index)),
         #[allow(
             unreachable_patterns,
             reason = "every runtime may be part of the build"
         )]
         _ => Err(OpenError::NotBuilt {
             device,
-            feature: device.name(),
+            feature: device.feature(),
         }),
     }
 }
@@ -214,7 +216,7 @@ fn architecture(runtime: Runtime, fingerprint: &str) -> Option<String> {
             .strip_prefix("hip-kernel_")
             .and_then(|name| name.split(':').next())
             .map(str::to_owned),
-        Runtime::Wgpu | Runtime::Vulkan | Runtime::Cpu | Runtime::Flex => None,
+        Runtime::Wgpu | Runtime::Vulkan | Runtime::Cpu | Runtime::Flex | Runtime::Xla => None,
     }
 }
 
@@ -256,6 +258,7 @@ fn kind(runtime: Runtime, properties: &DeviceProperties) -> DeviceKind {
         Runtime::Cpu | Runtime::Flex => DeviceKind::Cpu,
         // CubeCL does not say which of them share the host's memory.
         Runtime::Cuda | Runtime::Rocm => DeviceKind::DiscreteGpu,
+        Runtime::Xla => DeviceKind::Unknown,
         // A software adapter is the only one without a card.
         Runtime::Wgpu | Runtime::Vulkan if properties.identity.physical.is_none() => {
             DeviceKind::Cpu
@@ -270,6 +273,7 @@ fn vendor(runtime: Runtime, properties: &DeviceProperties) -> Vendor {
         Runtime::Cuda => Vendor::Nvidia,
         Runtime::Rocm => Vendor::Amd,
         Runtime::Cpu | Runtime::Flex => vendor_of_processor(&properties.identity.name),
+        Runtime::Xla => Vendor::Unknown,
         Runtime::Wgpu | Runtime::Vulkan => match card {
             None => Vendor::Software,
             Some(card) => card.vendor.map_or(Vendor::Unknown, vendor_of_card),

@@ -1,9 +1,10 @@
 //! Element types, as StableHLO writes them and PJRT buffers hold them.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The type of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ElementType {
     /// Booleans; a byte each in a buffer.
     Pred,
@@ -78,6 +79,25 @@ impl ElementType {
     /// Whether it is an integer type without a sign.
     pub const fn is_unsigned(self) -> bool {
         matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64)
+    }
+
+    /// The largest value of an integer type; 1 of booleans and floats.
+    pub const fn largest(self) -> i128 {
+        let bits = 8 * self.bytes() as u32;
+        match self {
+            Self::Pred => 1,
+            element if element.is_float() => 1,
+            element if element.is_unsigned() => (1 << bits) - 1,
+            _ => (1 << (bits - 1)) - 1,
+        }
+    }
+
+    /// The smallest value of an integer type; 0 of booleans and floats.
+    pub const fn smallest(self) -> i128 {
+        match self {
+            Self::S8 | Self::S16 | Self::S32 | Self::S64 => -self.largest() - 1,
+            _ => 0,
+        }
     }
 
     /// Its name in StableHLO.

@@ -6,13 +6,21 @@
 //! | [`custom`] | Moebius's own operations in it |
 //! | [`lower`] | Burn's operations in it |
 //! | [`pjrt`] | plugins: devices, buffers, compiled programs |
+//! | [`eager`] | ordinary tensors: operations are recorded and run as one program |
 
 pub mod custom;
+pub mod eager;
 mod element;
+mod host;
 pub mod lower;
+mod machine;
+mod open;
 pub mod pjrt;
 mod record;
 pub mod stablehlo;
 
+pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use element::ElementType;
+pub use machine::{Machine, Program, RunError};
+pub use open::{OpenError, client, open};
 pub use record::{dtype, element, record};

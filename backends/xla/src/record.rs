@@ -51,7 +51,7 @@ pub fn dtype(element: ElementType) -> Option<DType> {
 ///
 /// # Panics
 ///
-/// If an input is quantised: our operations take plain tensors.
+/// If an input is quantised or doesn't fit the descriptor: the caller has checked both.
 pub fn record<C: RouterClient>(call: &Call, inputs: Vec<RouterTensor<C>>) -> Vec<RouterTensor<C>> {
     let types = inputs.iter().map(|tensor| {
         let shape: Vec<usize> = tensor.shape().to_vec();
@@ -62,6 +62,7 @@ pub fn record<C: RouterClient>(call: &Call, inputs: Vec<RouterTensor<C>>) -> Vec
         )
     });
     let outputs = call.outputs(&types.collect::<Vec<_>>());
+    let outputs = outputs.unwrap_or_else(|error| unreachable!("a checked call: {error}"));
     let client = inputs[0].client.clone();
     let outputs = outputs.into_iter().map(|ty| {
         let dtype = dtype(ty.element).unwrap_or_else(|| unreachable!("FP8 leaves as words"));

@@ -3,6 +3,28 @@
 //! A family is a file: descriptors that say everything but the tensors, and how each is lowered. Their
 //! results have the shapes that the lowering gives them. Integers come as 32-bit words of either sign
 //! (or as i64, when a host made them) and leave as i32.
+//!
+//! | file | operations |
+//! |---|---|
+//! | `router/` | logits, the choice of experts, hashes, loads, and their gradients |
+//! | `sort.rs` | slots by expert, and the capacity rule |
+//! | `grouped.rs` | the walk over sorted rows that every product per expert is made of |
+//! | `experts/` | feed-forward experts and their gradients |
+//! | `linear.rs` | one product per expert and its gradients |
+//! | `rows.rs` | rows of tokens in and out of the order of their experts |
+//! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
+//! | `fp8.rs` | casts between floats and FP8 codes |
+//! | `quantize.rs` | codes and scales of matrices, and back |
+
+pub mod experts;
+pub mod fp8;
+mod grouped;
+pub mod linear;
+pub mod neighbours;
+pub mod quantize;
+pub mod router;
+pub mod rows;
+pub mod sort;
 
 use crate::ElementType;
 use crate::stablehlo::{Builder, TensorType, Value};
@@ -13,14 +35,51 @@ pub const ID: &str = "moebius";
 
 /// What one family's operation is lowered to.
 pub(crate) trait Lower {
-    /// Appends the operation and returns its results.
+    /// Its name in errors.
+    fn name(&self) -> &'static str;
+
+    /// Shapes of the operands.
+    fn operands(&self) -> Vec<Vec<usize>>;
+
+    /// Appends the operation and returns its results; the operands have their shapes.
     fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value>;
 }
 
 /// One operation, without its tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Call {}
+pub enum Call {
+    /// Router logits.
+    Logits(router::Logits),
+    /// Gradients of router logits.
+    LogitsBackward(router::LogitsBackward),
+    /// The choice of experts.
+    Route(router::Route),
+    /// The logits' gradient through one output of the choice.
+    RouteBackward(router::RouteBackward),
+    /// The choice of experts by hash.
+    Hash(router::Hash),
+    /// Counts of choices.
+    Load(router::Load),
+    /// Slots sorted by expert.
+    Sort(sort::Sort),
+    /// Feed-forward experts.
+    Experts(experts::Forward),
+    /// Gradients of feed-forward experts.
+    ExpertsBackward(experts::Backward),
+    /// One product per expert.
+    Linear(linear::Linear),
+    /// Gradients of one product per expert.
+    LinearBackward(linear::LinearBackward),
+    /// A cast of flat tensors between f32 and FP8.
+    Fp8(fp8::Cast),
+    /// Codes and scales of a stack of matrices, and back.
+    Quantize(quantize::Quantize),
+    /// Rows of tokens in and out of the order of their experts.
+    Rows(rows::Rows),
+    /// Sorted rows beside their neighbours.
+    Neighbours(neighbours::Neighbours),
+}
 
 /// Why scalars don't describe an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +107,18 @@ pub enum CallError {
         expected: usize,
         /// Operands that came.
         got: usize,
+    },
+    /// An operand has another shape.
+    #[error("{operation} expected {expected:?} as shape of operand {operand}, got {got:?}")]
+    Shape {
+        /// The operation.
+        operation: String,
+        /// Which operand, from 0.
+        operand: usize,
+        /// The shape that the descriptor says.
+        expected: Vec<usize>,
+        /// The shape that came.
+        got: Vec<usize>,
     },
 }
 
@@ -79,26 +150,86 @@ impl Call {
         })
     }
 
+    fn family(&self) -> &dyn Lower {
+        match self {
+            Self::Logits(call) => call,
+            Self::LogitsBackward(call) => call,
+            Self::Route(call) => call,
+            Self::RouteBackward(call) => call,
+            Self::Hash(call) => call,
+            Self::Load(call) => call,
+            Self::Sort(call) => call,
+            Self::Experts(call) => call,
+            Self::ExpertsBackward(call) => call,
+            Self::Linear(call) => call,
+            Self::LinearBackward(call) => call,
+            Self::Fp8(call) => call,
+            Self::Quantize(call) => call,
+            Self::Rows(call) => call,
+            Self::Neighbours(call) => call,
+        }
+    }
+
     /// Appends the operation and returns its results.
-    pub fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        let _ = (&b, &inputs);
-        match *self {}
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] for another number of operands, or other shapes than the descriptor says.
+    pub fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Result<Vec<Value>, CallError> {
+        let family = self.family();
+        let operation = || family.name().to_owned();
+        let shapes = family.operands();
+        if inputs.len() != shapes.len() {
+            return Err(CallError::Operands {
+                operation: operation(),
+                expected: shapes.len(),
+                got: inputs.len(),
+            });
+        }
+        for (operand, (expected, input)) in shapes.into_iter().zip(inputs).enumerate() {
+            let got = b.shape(*input);
+            if got != expected {
+                return Err(CallError::Shape {
+                    operation: operation(),
+                    operand,
+                    expected,
+                    got,
+                });
+            }
+        }
+        Ok(family.lower(b, inputs))
     }
 
     /// Types of the results for operands of these types.
-    pub fn outputs(&self, inputs: &[TensorType]) -> Vec<TensorType> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::lower`].
+    pub fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, CallError> {
         let mut b = Builder::new();
         let inputs: Vec<Value> = inputs.iter().map(|ty| b.argument(ty.clone())).collect();
-        let outputs = self.lower(&mut b, &inputs);
-        outputs.iter().map(|v| b.ty(*v).clone()).collect()
+        let outputs = self.lower(&mut b, &inputs)?;
+        Ok(outputs.iter().map(|v| b.ty(*v).clone()).collect())
     }
 }
 
 /// An integer tensor's values as ui32.
-#[allow(dead_code, reason = "until the first family")]
 pub(crate) fn words(b: &mut Builder, x: Value) -> Value {
     match b.element(x) {
         ElementType::S32 => b.bitcast(x, ElementType::U32),
         _ => b.convert(x, ElementType::U32),
     }
+}
+
+/// A vector's values along dimension `dim` of `shape`.
+pub(crate) fn along(b: &mut Builder, x: Value, shape: &[usize], dim: usize) -> Value {
+    b.broadcast(x, shape, &[dim])
+}
+
+/// `yes` where `condition` holds, and 0 elsewhere; the condition is a vector along dimension 0.
+pub(crate) fn rows_where(b: &mut Builder, condition: Value, yes: Value) -> Value {
+    let shape = b.shape(yes);
+    let condition = along(b, condition, &shape, 0);
+    let zero = b.splat_like(0.0, yes);
+    b.select(condition, yes, zero)
 }

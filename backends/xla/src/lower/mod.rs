@@ -1,12 +1,46 @@
 //! Burn's operations in StableHLO.
 //!
-//! [`Lowering`] walks over `OperationIr`s in order and keeps the value of every tensor. Boolean tensors
-//! are i1 whatever their store.
+//! [`Lowering`] walks over `OperationIr`s in order and keeps the value of every tensor; [`graph`] lowers a
+//! whole captured graph. Boolean tensors are i1 whatever their store. Results have the shape and dtype
+//! that the operation's description says. Sums of f16 and bf16 are taken in f32.
+//!
+//! | file | operations |
+//! |---|---|
+//! | `operations.rs` | the list of all of them, and which are lowered |
+//! | `elements.rs` | what `BaseOperationIr` does with elements in their places, `Bool`, creation |
+//! | `layout.rs` | the rest of `BaseOperationIr` without indices: shapes, slices, copies |
+//! | `indexing.rs` | elements by index: select, gather, scatter |
+//! | `numeric.rs`, `reduce.rs`, `order.rs` | `NumericOperationIr` |
+//! | `float.rs`, `int.rs` | `FloatOperationIr`, `IntOperationIr`, conversions |
+//! | `random.rs` | random numbers |
+//! | `activation.rs` | `ActivationOperationIr` |
+//! | `module/` | `ModuleOperationIr` |
 
+mod activation;
+mod elements;
+mod float;
+mod graph;
+mod indexing;
+mod int;
+mod layout;
+mod module;
+mod numeric;
+mod operations;
+mod order;
+mod random;
+mod reduce;
+
+pub use graph::{Lowered, graph};
+pub use operations::{Leaf, leaf, leaves};
+
+use crate::ElementType;
 use crate::custom::{Call, CallError, ID};
+use crate::eager::tag;
 use crate::record::element;
 use crate::stablehlo::{Builder, TensorType, Value};
-use burn_ir::{CustomOpIr, OperationIr, ScalarIr, TensorId, TensorIr};
+use burn_ir::{
+    CustomOpIr, FloatOperationIr, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr,
+};
 use std::collections::HashMap;
 
 /// Why a graph has no StableHLO.
@@ -48,6 +82,7 @@ pub struct Lowering<'a> {
     pub b: &'a mut Builder,
     values: HashMap<TensorId, Value>,
     random: Option<Value>,
+    scalars: HashMap<usize, Value>,
 }
 
 impl<'a> Lowering<'a> {
@@ -57,6 +92,7 @@ impl<'a> Lowering<'a> {
             b,
             values: HashMap::new(),
             random,
+            scalars: HashMap::new(),
         }
     }
 
@@ -70,24 +106,75 @@ impl<'a> Lowering<'a> {
         self.values.insert(id, value);
     }
 
+    /// Gives tagged scalars their values, scalars of a float type.
+    pub(crate) fn set_scalars(&mut self, scalars: HashMap<usize, Value>) {
+        self.scalars = scalars;
+    }
+
     /// The value of a tensor.
     pub fn get(&self, tensor: &TensorIr) -> Result<Value, LowerError> {
-        let value = self.values.get(&tensor.id).copied();
-        value.ok_or(LowerError::Unknown { id: tensor.id })
+        self.value(tensor.id)
+    }
+
+    /// The value of the tensor of this name.
+    pub fn value(&self, id: TensorId) -> Result<Value, LowerError> {
+        let value = self.values.get(&id).copied();
+        value.ok_or(LowerError::Unknown { id })
     }
 
     /// Appends one operation.
     pub fn operation(&mut self, operation: &OperationIr) -> Result<(), LowerError> {
+        let leaf = leaf(operation);
+        if !leaf.lowered {
+            return Err(LowerError::Unsupported {
+                operation: leaf.to_string(),
+            });
+        }
+        if self.is_empty(operation)? {
+            return self.empty(operation);
+        }
         match operation {
+            OperationIr::BaseFloat(op) | OperationIr::BaseInt(op) | OperationIr::BaseBool(op) => {
+                self.elements(op)
+            }
+            OperationIr::NumericFloat(_, op) | OperationIr::NumericInt(_, op) => self.numeric(op),
+            OperationIr::Bool(op) => self.boolean(op),
+            OperationIr::Int(op) => self.int(op),
+            OperationIr::Float(_, op) => self.float(op),
+            OperationIr::Module(op) => self.module(op),
+            OperationIr::Init(ir) => self.get(&ir.out).map(|_| ()),
             OperationIr::Custom(ir) => self.custom(ir),
             OperationIr::Drop(tensor) => {
                 self.values.remove(&tensor.id);
                 Ok(())
             }
-            other => Err(LowerError::Unsupported {
-                operation: format!("{other:?}"),
-            }),
+            OperationIr::Activation(op) => self.activation(op),
+            OperationIr::Distributed(_) => unreachable!("not listed as lowered"),
         }
+    }
+
+    /// Whether an operation computes something, and all of it has no elements.
+    fn is_empty(&self, operation: &OperationIr) -> Result<bool, LowerError> {
+        if matches!(operation, OperationIr::Init(_) | OperationIr::Custom(_)) {
+            return Ok(false);
+        }
+        let (mut any, mut empty) = (false, true);
+        for tensor in operation.outputs() {
+            any = true;
+            empty &= tensor_type(tensor)?.elements() == 0;
+        }
+        Ok(any && empty)
+    }
+
+    fn empty(&mut self, operation: &OperationIr) -> Result<(), LowerError> {
+        for tensor in operation.inputs() {
+            self.get(tensor)?;
+        }
+        for tensor in operation.outputs() {
+            let value = self.b.splat(0.0, tensor_type(tensor)?);
+            self.set(tensor.id, value);
+        }
+        Ok(())
     }
 
     fn custom(&mut self, ir: &CustomOpIr) -> Result<(), LowerError> {
@@ -98,11 +185,63 @@ impl<'a> Lowering<'a> {
         let call = Call::unpack(&words)?;
         let inputs = ir.inputs.iter().map(|tensor| self.get(tensor));
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        let outputs = call.lower(self.b, &inputs);
+        let outputs = call.lower(self.b, &inputs)?;
         for (tensor, value) in ir.outputs.iter().zip(outputs) {
             self.set(tensor.id, value);
         }
         Ok(())
+    }
+
+    /// Gives `out` its value, in its own shape and dtype.
+    fn finish(&mut self, out: &TensorIr, value: Value) -> Result<(), LowerError> {
+        let ty = tensor_type(out)?;
+        let value = self.cast(value, ty.element);
+        let value = self.b.reshape(value, &ty.shape);
+        self.set(out.id, value);
+        Ok(())
+    }
+
+    /// A scalar as a tensor of `ty`: numbers are converted as Rust's `as` does it.
+    fn scalar(&mut self, scalar: ScalarIr, ty: TensorType) -> Value {
+        if let ScalarIr::Float(number) = scalar
+            && let Some(value) = tag(number).and_then(|index| self.scalars.get(&index).copied())
+        {
+            let value = self.cast(value, ty.element);
+            return self.b.broadcast(value, &ty.shape, &[]);
+        }
+        if ty.element.is_float() || ty.element == ElementType::Pred {
+            return self.b.splat(scalar.elem(), ty);
+        }
+        let number = match scalar {
+            ScalarIr::Float(x) => x as i128,
+            ScalarIr::Int(x) => i128::from(x),
+            ScalarIr::UInt(x) => i128::from(x),
+            ScalarIr::Bool(x) => i128::from(x),
+        };
+        let number = number.clamp(ty.element.smallest(), ty.element.largest());
+        self.b.splat_int(number, ty)
+    }
+
+    /// Two tensors, repeated to a common shape.
+    fn pair(
+        &mut self,
+        lhs: &TensorIr,
+        rhs: &TensorIr,
+        shape: &[usize],
+    ) -> Result<(Value, Value), LowerError> {
+        let (x, y) = (self.get(lhs)?, self.get(rhs)?);
+        let y = self.cast(y, self.b.element(x));
+        let x = self.b.broadcast_to(x, shape);
+        let y = self.b.broadcast_to(y, shape);
+        Ok((x, y))
+    }
+
+    /// x in f32 if its type is narrower, for sums.
+    fn widen(&mut self, x: Value) -> Value {
+        match self.b.element(x) {
+            ElementType::F16 | ElementType::BF16 => self.b.convert(x, ElementType::F32),
+            _ => x,
+        }
     }
 }
 
@@ -112,4 +251,15 @@ pub fn tensor_type(tensor: &TensorIr) -> Result<TensorType, LowerError> {
         dtype: format!("{:?}", tensor.dtype),
     })?;
     Ok(TensorType::new(tensor.shape.to_vec(), element))
+}
+
+/// Whether an operation draws random numbers.
+pub(crate) fn draws(operation: &OperationIr) -> bool {
+    matches!(
+        operation,
+        OperationIr::Float(_, FloatOperationIr::Random(_))
+    ) || matches!(
+        operation,
+        OperationIr::NumericInt(_, NumericOperationIr::IntRandom(_))
+    )
 }

@@ -40,7 +40,8 @@ pub struct Program {
     pub inputs: Vec<TensorType>,
     /// Types of the results.
     pub outputs: Vec<TensorType>,
-    /// Floating-point operations of all matrix products: two for each multiply-add, of loops one round.
+    /// Floating-point operations of all matrix products: two for each multiply-add; of loops one
+    /// round, or as many as [`Builder::counted`] says.
     pub flops: u64,
 }
 
@@ -148,6 +149,11 @@ impl Builder {
     fn value(&mut self, ty: TensorType) -> Value {
         self.types.push(ty);
         Value((self.types.len() - 1) as u32)
+    }
+
+    /// Floating-point operations of the matrix products so far.
+    pub(super) fn flops(&self) -> u64 {
+        self.flops
     }
 
     /// Adds to the count of floating-point operations.

@@ -44,6 +44,15 @@ impl Builder {
         results[2..].to_vec()
     }
 
+    /// What `append` appends, with its floating-point operations counted `rounds` times.
+    pub fn counted<T>(&mut self, rounds: u64, append: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.flops();
+        let result = append(self);
+        let once = self.flops() - before;
+        self.count_flops(once * rounds.saturating_sub(1));
+        result
+    }
+
     /// The results of `yes` or `no`, of the same types, by a boolean scalar. Only one of them runs.
     pub fn branch(
         &mut self,

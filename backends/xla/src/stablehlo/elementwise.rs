@@ -195,12 +195,25 @@ impl Builder {
 
     /// Booleans of a comparison.
     pub fn compare(&mut self, direction: Compare, x: Value, y: Value) -> Value {
-        let ty = self.ty(x).clone();
-        let kind = match ty.element {
+        let kind = match self.element(x) {
             element if element.is_float() => "FLOAT",
-            element if element.is_unsigned() || element == ElementType::Pred => "UNSIGNED",
-            _ => "SIGNED",
+            element => integers(element),
         };
+        self.compare_as(direction, x, y, kind)
+    }
+
+    /// Booleans of a comparison in which floats are in their total order, by sign and bits: −NaN, −∞, …,
+    /// −0, 0, …, ∞, NaN.
+    pub fn compare_total(&mut self, direction: Compare, x: Value, y: Value) -> Value {
+        let kind = match self.element(x) {
+            element if element.is_float() => "TOTALORDER",
+            element => integers(element),
+        };
+        self.compare_as(direction, x, y, kind)
+    }
+
+    fn compare_as(&mut self, direction: Compare, x: Value, y: Value, kind: &str) -> Value {
+        let ty = self.ty(x).clone();
         let result = ty.with_element(ElementType::Pred);
         let name = direction.name();
         self.push(
@@ -275,5 +288,13 @@ impl Builder {
             format_args!("stablehlo.is_finite {x} : ({ty}) -> {result}"),
             result.clone(),
         )
+    }
+}
+
+/// How integers and booleans are compared.
+fn integers(element: ElementType) -> &'static str {
+    match element.is_unsigned() || element == ElementType::Pred {
+        true => "UNSIGNED",
+        false => "SIGNED",
     }
 }

@@ -35,20 +35,11 @@ impl Reduction {
             Self::Sum | Self::Or => b.splat(0.0, ty),
             Self::Product => b.splat(1.0, ty),
             Self::And if element == ElementType::Pred => b.splat(1.0, ty),
-            Self::And if element.is_unsigned() => b.splat_int(largest(element), ty),
+            Self::And if element.is_unsigned() => b.splat_int(element.largest(), ty),
             Self::And => b.splat_int(-1, ty),
             Self::Max => b.lowest(ty),
             Self::Min => b.highest(ty),
         }
-    }
-}
-
-/// The largest value of an integer type.
-fn largest(element: ElementType) -> i128 {
-    let bits = 8 * element.bytes() as u32;
-    match element.is_unsigned() {
-        true => (1 << bits) - 1,
-        false => (1 << (bits - 1)) - 1,
     }
 }
 
@@ -65,13 +56,40 @@ pub struct Window {
     pub padding: Vec<(usize, usize)>,
 }
 
+impl Window {
+    fn result(&self, from: &TensorType) -> TensorType {
+        let extent = |d: usize| {
+            let (low, high) = self.padding[d];
+            let span = (self.size[d] - 1) * self.dilation[d] + 1;
+            (from.shape[d] + low + high + self.stride[d]).saturating_sub(span) / self.stride[d]
+        };
+        from.with_shape((0..from.rank()).map(extent).collect::<Vec<_>>())
+    }
+
+    fn attributes(&self) -> String {
+        let rank = self.size.len();
+        let pairs = self.padding.iter();
+        let padding = super::types::list(pairs.map(|(low, high)| format!("[{low}, {high}]")));
+        let (size, stride, dilation) = (
+            array(&self.size),
+            array(&self.stride),
+            array(&self.dilation),
+        );
+        let ones = array(&vec![1; rank]);
+        format!(
+            "base_dilations = {ones}, padding = dense<{padding}> : tensor<{rank}x2xi64>, \
+             window_dilations = {dilation}, window_dimensions = {size}, window_strides = {stride}"
+        )
+    }
+}
+
 impl Builder {
     /// The smallest value of a type: −∞ of floats, false of booleans.
     pub fn lowest(&mut self, ty: TensorType) -> Value {
         match ty.element {
             element if element.is_float() => self.splat(f64::NEG_INFINITY, ty),
             element if element.is_unsigned() || element == ElementType::Pred => self.splat(0.0, ty),
-            element => self.splat_int(-largest(element) - 1, ty),
+            element => self.splat_int(element.smallest(), ty),
         }
     }
 
@@ -80,7 +98,7 @@ impl Builder {
         match ty.element {
             element if element.is_float() => self.splat(f64::INFINITY, ty),
             ElementType::Pred => self.splat(1.0, ty),
-            element => self.splat_int(largest(element), ty),
+            element => self.splat_int(element.largest(), ty),
         }
     }
 
@@ -176,31 +194,42 @@ impl Builder {
         let region = self.region(&[scalar.clone(), scalar.clone()], |b, args| {
             vec![b.binary(kind.binary(), args[0], args[1])]
         });
-        let extent = |d: usize| {
-            let (low, high) = window.padding[d];
-            let span = (window.size[d] - 1) * window.dilation[d] + 1;
-            (from.shape[d] + low + high + window.stride[d]).saturating_sub(span) / window.stride[d]
-        };
-        let to = from.with_shape((0..from.rank()).map(extent).collect::<Vec<_>>());
-        let padding = window
-            .padding
-            .iter()
-            .map(|(low, high)| format!("[{low}, {high}]"));
-        let padding = super::types::list(padding);
-        let (size, stride, dilation) = (
-            array(&window.size),
-            array(&window.stride),
-            array(&window.dilation),
-        );
-        let ones = array(&vec![1; from.rank()]);
-        let rank = from.rank();
+        let to = window.result(&from);
+        let (attributes, scalar_type) = (window.attributes(), scalar);
         self.push(
             format_args!(
-                "\"stablehlo.reduce_window\"({x}, {start}) <{{base_dilations = {ones}, padding = dense<{padding}> : tensor<{rank}x2xi64>, \
-                 window_dilations = {dilation}, window_dimensions = {size}, window_strides = {stride}}}> ({region}) : ({from}, {scalar}) -> {to}"
+                "\"stablehlo.reduce_window\"({x}, {start}) <{{{attributes}}}> ({region}) : ({from}, {scalar_type}) -> {to}"
             ),
             to.clone(),
         )
+    }
+
+    /// The largest element of every window of x and what is at its place in `places`: of equals the
+    /// smallest, and of a NaN if there is one. `start` are the scalars that an empty window gives.
+    pub fn max_window(
+        &mut self,
+        (x, places): (Value, Value),
+        start: (Value, Value),
+        window: &Window,
+    ) -> (Value, Value) {
+        let (of, at) = (self.ty(start.0).clone(), self.ty(start.1).clone());
+        let types = [of.clone(), at.clone(), of, at];
+        let region = self.region(&types, |b, args| {
+            let takes = b.wins(true, (args[0], args[1]), (args[2], args[3]));
+            vec![
+                b.select(takes, args[0], args[2]),
+                b.select(takes, args[1], args[3]),
+            ]
+        });
+        let (names, types) = self.operands(&[x, places, start.0, start.1]);
+        let results = [x, places].map(|v| window.result(self.ty(v)));
+        let (value, place) = (&results[0], &results[1]);
+        let attributes = window.attributes();
+        let operation = format!(
+            "\"stablehlo.reduce_window\"({names}) <{{{attributes}}}> ({region}) : ({types}) -> ({value}, {place})"
+        );
+        let results = self.push_many(operation, results.to_vec());
+        (results[0], results[1])
     }
 
     /// Element i along `dim` is the reduction of elements 0 to i, in ⌈log₂ n⌉ passes over the tensor:

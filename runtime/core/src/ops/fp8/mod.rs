@@ -6,6 +6,8 @@ mod cube;
 mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
+#[cfg(feature = "xla")]
+pub(super) mod xla;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, backend_extension};
@@ -22,6 +24,8 @@ pub(crate) struct Fp8Cast {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
 )]
 pub(crate) trait Fp8Ops: Backend {

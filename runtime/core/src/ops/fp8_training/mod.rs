@@ -10,6 +10,8 @@ mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
 mod round;
+#[cfg(feature = "xla")]
+mod xla;
 
 pub(crate) use round::{Rounded, round};
 
@@ -27,6 +29,8 @@ pub(crate) struct RoundCall {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
     Autodiff: cfg(feature = "autodiff"),
 )]

@@ -11,6 +11,8 @@ mod cube;
 mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
+#[cfg(feature = "xla")]
+pub(super) mod xla;
 
 use super::Scales;
 use burn::backend::tensor::{FloatTensor, IntTensor};
@@ -44,6 +46,8 @@ pub(crate) struct ScaledCodes<B: Backend> {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
     Autodiff: cfg(feature = "autodiff"),
 )]
@@ -86,7 +90,7 @@ pub(crate) trait QuantizeOps: Backend {
 }
 
 /// The dtype of an element type.
-#[cfg(any(feature = "cube", feature = "flex"))]
+#[cfg(any(feature = "cube", feature = "flex", feature = "xla"))]
 fn dtype(element: Element) -> DType {
     match element {
         Element::F32 => DType::F32,

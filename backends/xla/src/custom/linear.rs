@@ -1,0 +1,129 @@
+//! One product per expert: rows · W_eᵀ + b_e for the sorted rows of expert e.
+//!
+//! Shapes: rows \[R,k\], W \[E,n,k\], b \[E,n\], offsets \[E+1\]; y \[R,n\]. Rows past the last expert's may hold
+//! anything, and are 0 in results. Sums are f32; results are of the type of the rows.
+
+use super::Lower;
+use super::experts::product;
+use super::grouped::{Pass, Segments};
+use crate::ElementType;
+use crate::stablehlo::{Builder, DotDims, Reduction, TensorType, Value};
+use serde::{Deserialize, Serialize};
+
+/// y = rows · W_eᵀ + b_e. Operands: rows, W, offsets, and b if there is a bias. Result: y.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Linear {
+    /// The most sorted rows R that a routing has.
+    pub row_bound: usize,
+    /// Experts E.
+    pub experts: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Columns of the rows.
+    pub k: usize,
+    /// Whether there is a bias.
+    pub bias: bool,
+}
+
+impl Lower for Linear {
+    fn name(&self) -> &'static str {
+        "grouped linear"
+    }
+
+    fn operands(&self) -> Vec<Vec<usize>> {
+        let mut shapes = vec![
+            vec![self.row_bound, self.k],
+            vec![self.experts, self.n, self.k],
+            vec![self.experts + 1],
+        ];
+        if self.bias {
+            shapes.push(vec![self.experts, self.n]);
+        }
+        shapes
+    }
+
+    fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
+        let (rows, offsets) = (inputs[0], inputs[2]);
+        let dtype = b.element(rows);
+        let segments = Segments::new(b, self.row_bound, offsets);
+        let stacks = [&inputs[1..2], &inputs[3..]].concat();
+        let pass = Pass {
+            stacks: &stacks,
+            rows: &[TensorType::new([self.row_bound, self.n], dtype)],
+            sums: &[],
+        };
+        segments.walk(b, &pass, |b, block, matrices| {
+            let rows = block.rows(b, rows);
+            let y = product(b, rows, matrices[0], matrices.get(1).copied());
+            vec![b.convert(y, dtype)]
+        })
+    }
+}
+
+/// Gradients of a product. Operands: dy \[R,n\], rows, W, offsets. Results, if they are needed: of the
+/// rows dy · W_e, of W Σ_r dy_r ⊗ rows_r, of the bias Σ_r dy_r.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearBackward {
+    /// The product.
+    pub linear: Linear,
+    /// Whether the rows' gradient is needed.
+    pub rows: bool,
+    /// Whether that of the weights is.
+    pub w: bool,
+    /// Whether that of the bias is.
+    pub dbias: bool,
+}
+
+impl Lower for LinearBackward {
+    fn name(&self) -> &'static str {
+        "grouped linear backward"
+    }
+
+    fn operands(&self) -> Vec<Vec<usize>> {
+        let p = &self.linear;
+        vec![
+            vec![p.row_bound, p.n],
+            vec![p.row_bound, p.k],
+            vec![p.experts, p.n, p.k],
+            vec![p.experts + 1],
+        ]
+    }
+
+    fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
+        let p = &self.linear;
+        let (dy, rows) = (inputs[0], inputs[1]);
+        let dtype = b.element(rows);
+        let segments = Segments::new(b, p.row_bound, inputs[3]);
+        let row_types = self
+            .rows
+            .then(|| TensorType::new([p.row_bound, p.k], dtype));
+        let sums = [(self.w, vec![p.n, p.k]), (self.dbias, vec![p.n])];
+        let sums = sums.into_iter().filter(|(needed, _)| *needed);
+        let sums: Vec<_> = sums
+            .map(|(_, s)| TensorType::new(s, ElementType::F32))
+            .collect();
+        let pass = Pass {
+            stacks: &inputs[2..3],
+            rows: row_types.as_slice(),
+            sums: &sums,
+        };
+        let results = segments.walk(b, &pass, |b, block, matrices| {
+            let (dy, rows) = (block.rows(b, dy), block.rows(b, rows));
+            let (dy, rows) = (block.masked(b, dy), block.masked(b, rows));
+            let mut results = Vec::new();
+            if self.rows {
+                let drows = b.dot(dy, matrices[0], &DotDims::matmul(0), ElementType::F32);
+                results.push(b.convert(drows, dtype));
+            }
+            if self.w {
+                results.push(b.dot(dy, rows, &DotDims::batched(0, 0, 0), ElementType::F32));
+            }
+            if self.dbias {
+                let dy = b.convert(dy, ElementType::F32);
+                results.push(b.reduce(Reduction::Sum, dy, &[0]));
+            }
+            results
+        });
+        results.into_iter().map(|r| b.convert(r, dtype)).collect()
+    }
+}

@@ -1,0 +1,276 @@
+//! A recorded sequence without what changes from step to step: numbers of tensors and float scalars.
+
+use burn_ir::{
+    IrVisitorMut, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr, TensorStatus,
+};
+use std::collections::{HashMap, HashSet};
+
+/// What two sequences share if one program serves both.
+#[derive(Clone, Debug, PartialEq, Hash)]
+pub(super) struct Structure {
+    /// The operations, without drops and uploads; tensors numbered by first use, float scalars by [`tagged`].
+    pub(super) operations: Vec<OperationIr>,
+    /// Tensors that come from outside, by first use.
+    pub(super) inputs: Vec<TensorIr>,
+    /// Whether nobody needs an input any more.
+    pub(super) consumed: Vec<bool>,
+    /// Results that are still needed.
+    pub(super) outputs: Vec<TensorId>,
+}
+
+/// A structure, and what a run of it takes and leaves.
+#[derive(Debug)]
+pub(super) struct Canonical {
+    pub(super) structure: Structure,
+    /// The tensors that are the inputs.
+    pub(super) inputs: Vec<TensorId>,
+    /// The tensors that are the outputs.
+    pub(super) outputs: Vec<TensorIr>,
+    /// The float scalars, by number.
+    pub(super) scalars: Vec<f64>,
+    /// Tensors that nobody needs after the run, and that weren't made by it.
+    pub(super) released: Vec<TensorId>,
+}
+
+/// The place of float scalar `index` in a structure: a number that no model computes with. It isn't
+/// NaN, because structures are compared.
+pub(crate) fn tagged(index: usize) -> f64 {
+    f64::from_bits(TAG | index as u64)
+}
+
+/// The number that [`tagged`] put there.
+pub(crate) fn tag(scalar: f64) -> Option<usize> {
+    let bits = scalar.to_bits();
+    (bits & !INDEX == TAG).then_some((bits & INDEX) as usize)
+}
+
+/// Near 9 · 10³⁰⁷.
+const TAG: u64 = 0x7fe0_5a5a_0000_0000;
+const INDEX: u64 = 0xffff_ffff;
+
+impl Canonical {
+    /// The canonical form of `operations`.
+    pub(super) fn of(operations: &[OperationIr]) -> Self {
+        let mut life = Life::default();
+        operations.iter().for_each(|operation| life.see(operation));
+        let mut numbers = Numbers::default();
+        let computing = operations.iter().filter(|op| {
+            let silent = matches!(op, OperationIr::Drop(_) | OperationIr::Init(_));
+            !silent
+        });
+        let relative = computing.map(|operation| {
+            let mut operation = operation.clone();
+            numbers.tags = takes_tags(&operation);
+            operation.visit_mut(&mut numbers);
+            operation
+        });
+        let relative: Vec<OperationIr> = relative.collect();
+        let consumed = life
+            .inputs
+            .iter()
+            .map(|t| life.dead.contains(&t.id))
+            .collect();
+        let used: HashSet<TensorId> = life.inputs.iter().map(|t| t.id).collect();
+        let outputs: Vec<TensorIr> = life
+            .made
+            .into_iter()
+            .filter(|t| !life.dead.contains(&t.id))
+            .collect();
+        let made = &life.made_ids;
+        let released = life
+            .dead
+            .iter()
+            .filter(|id| !made.contains(*id))
+            .copied()
+            .collect();
+        debug_assert!(used.len() == life.inputs.len());
+        let inputs = life.inputs.iter().map(|t| t.id).collect();
+        let relative_inputs = life.inputs.iter().map(|tensor| {
+            let mut tensor = tensor.clone();
+            numbers.visit_tensor_mut(&mut tensor);
+            tensor
+        });
+        let relative_inputs = relative_inputs.collect();
+        let structure = Structure {
+            operations: relative,
+            inputs: relative_inputs,
+            consumed,
+            outputs: outputs.iter().map(|t| numbers.of(t.id)).collect(),
+        };
+        Self {
+            structure,
+            inputs,
+            outputs,
+            scalars: numbers.scalars,
+            released,
+        }
+    }
+}
+
+/// Who makes, uses and drops the tensors of a sequence.
+#[derive(Default)]
+struct Life {
+    inputs: Vec<TensorIr>,
+    seen: HashSet<TensorId>,
+    made: Vec<TensorIr>,
+    made_ids: HashSet<TensorId>,
+    dead: HashSet<TensorId>,
+}
+
+impl Life {
+    fn see(&mut self, operation: &OperationIr) {
+        match operation {
+            OperationIr::Drop(tensor) => {
+                self.dead.insert(tensor.id);
+                return;
+            }
+            // Its values were uploaded before.
+            OperationIr::Init(_) => return,
+            _ => {}
+        }
+        for tensor in operation.inputs() {
+            if tensor.status == TensorStatus::ReadWrite {
+                self.dead.insert(tensor.id);
+            }
+            if !self.made_ids.contains(&tensor.id) && self.seen.insert(tensor.id) {
+                self.inputs.push(tensor.clone());
+            }
+        }
+        for tensor in operation.outputs() {
+            if self.made_ids.insert(tensor.id) {
+                self.made.push(tensor.clone());
+            }
+        }
+    }
+}
+
+/// Numbers tensors and float scalars in the order in which they are visited.
+#[derive(Default)]
+struct Numbers {
+    tensors: HashMap<TensorId, TensorId>,
+    scalars: Vec<f64>,
+    /// Whether scalars are tagged.
+    tags: bool,
+}
+
+/// Whether an operation's float scalars may be values of the device: those of the others decide what
+/// it is lowered to.
+fn takes_tags(operation: &OperationIr) -> bool {
+    use NumericOperationIr as Op;
+    let OperationIr::NumericFloat(_, operation) = operation else {
+        return false;
+    };
+    matches!(
+        operation,
+        Op::AddScalar(_)
+            | Op::SubScalar(_)
+            | Op::MulScalar(_)
+            | Op::DivScalar(_)
+            | Op::ClampMin(_)
+            | Op::ClampMax(_)
+            | Op::Clamp(_)
+            | Op::GreaterElem(_)
+            | Op::GreaterEqualElem(_)
+            | Op::LowerElem(_)
+            | Op::LowerEqualElem(_)
+            | Op::Full(_)
+    )
+}
+
+impl Numbers {
+    fn of(&mut self, id: TensorId) -> TensorId {
+        let next = TensorId::new(self.tensors.len() as u64);
+        *self.tensors.entry(id).or_insert(next)
+    }
+}
+
+impl IrVisitorMut for Numbers {
+    fn visit_tensor_mut(&mut self, tensor: &mut TensorIr) {
+        tensor.id = self.of(tensor.id);
+        // Who uses a tensor last is told by `consumed` and `outputs`.
+        tensor.status = TensorStatus::ReadOnly;
+    }
+
+    fn visit_scalar_mut(&mut self, scalar: &mut ScalarIr) {
+        if let (ScalarIr::Float(value), true) = (scalar, self.tags) {
+            self.scalars.push(*value);
+            *value = tagged(self.scalars.len() - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn_backend::{DType, Shape};
+    use burn_ir::{CustomOpIr, ScalarOpIr};
+
+    fn tensor(id: u64, status: TensorStatus) -> TensorIr {
+        let mut tensor = TensorIr::uninit(TensorId::new(id), Shape::new([2]), DType::F32);
+        tensor.status = status;
+        tensor
+    }
+
+    fn step(first: u64, scalar: f64) -> Vec<OperationIr> {
+        let read = |id| tensor(first + id, TensorStatus::ReadOnly);
+        let last = |id| tensor(first + id, TensorStatus::ReadWrite);
+        let made = |id| tensor(first + id, TensorStatus::NotInit);
+        vec![
+            OperationIr::NumericFloat(
+                DType::F32,
+                NumericOperationIr::MulScalar(ScalarOpIr {
+                    lhs: last(1),
+                    rhs: ScalarIr::Float(scalar),
+                    out: made(2),
+                }),
+            ),
+            OperationIr::Custom(CustomOpIr::new(
+                "sum",
+                &[last(2), read(0)],
+                &[made(3), made(4)],
+            )),
+            OperationIr::Drop(last(3)),
+            OperationIr::Drop(last(9)),
+        ]
+    }
+
+    #[test]
+    fn numbers_and_scalars_do_not_count() {
+        let (a, b) = (
+            Canonical::of(&step(10, 0.5)),
+            Canonical::of(&step(70, f64::NAN)),
+        );
+        assert_eq!(a.structure, b.structure);
+        assert_eq!(a.scalars, [0.5]);
+        let ids = |ids: &[TensorId]| ids.iter().map(TensorId::value).collect::<Vec<_>>();
+        assert_eq!(ids(&a.inputs), [11, 10]);
+        assert_eq!(a.structure.consumed, [true, false]);
+        assert_eq!(
+            a.outputs.iter().map(|t| t.id.value()).collect::<Vec<_>>(),
+            [14]
+        );
+        let mut released = ids(&a.released);
+        released.sort_unstable();
+        assert_eq!(released, [11, 19]);
+    }
+
+    #[test]
+    fn life_counts() {
+        let mut longer = step(10, 0.5);
+        longer.remove(2);
+        assert_ne!(
+            Canonical::of(&longer).structure,
+            Canonical::of(&step(10, 0.5)).structure
+        );
+    }
+
+    #[test]
+    fn tags_are_numbers_of_their_own() {
+        assert_eq!(tag(tagged(7)), Some(7));
+        assert!(
+            [0.0, 1.0, -3.5, f64::MAX, f64::INFINITY, f64::NAN]
+                .iter()
+                .all(|x| tag(*x).is_none())
+        );
+    }
+}

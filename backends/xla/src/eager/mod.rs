@@ -1,0 +1,44 @@
+//! Ordinary tensors on XLA.
+//!
+//! Burn's list of backends is closed but for one: the remote backend sends every operation to a server,
+//! and a server may host any backend. Ours runs inside the process and hosts a router that records.
+//!
+//! ```text
+//! Tensor → Burn's dispatch → burn-remote ⇄ server.rs → client.rs → recorder.rs
+//!                                                       canonical.rs → programs.rs → lower → PJRT
+//! ```
+//!
+//! A recording runs when somebody reads a result, waits, or goes round a loop for long
+//! (`period.rs`); then it becomes one program, compiled once for all recordings of its structure.
+//! A training step that ends with a look at its loss is one program: forward, backward and optimizer.
+
+mod canonical;
+mod client;
+mod device;
+mod hash;
+mod period;
+mod programs;
+mod recorder;
+mod server;
+
+pub(crate) use canonical::tag;
+pub use client::{XlaBackend, XlaBridge, XlaChannel, XlaClient};
+pub use device::XlaDevice;
+
+use crate::machine::Machine;
+use burn::remote::RemoteHost;
+use recorder::Recorder;
+
+/// The server inside the process didn't start.
+#[derive(Debug, thiserror::Error)]
+#[error("serving the XLA devices on the loopback interface: {0}")]
+pub struct ServeError(#[from] std::io::Error);
+
+/// Serves these devices to this process until it ends.
+pub(crate) fn serve(machines: Vec<Machine>) -> Result<RemoteHost, ServeError> {
+    let devices = machines
+        .into_iter()
+        .map(|machine| XlaDevice::open(Recorder::new(machine)));
+    let address = server::serve(devices.collect())?;
+    Ok(RemoteHost::websocket(&address.url).with_credential(address.token))
+}

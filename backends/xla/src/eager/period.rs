@@ -1,0 +1,102 @@
+//! Where a long recording may be cut so that the pieces are alike.
+//!
+//! A training loop that reads nothing back never says where a step ends. Cutting after a fixed number
+//! of operations would cut every step elsewhere and compile a program for each cut.
+
+/// Operations after which a recording is looked at for the first time.
+pub(super) const FIRST_LOOK: usize = 256;
+/// Operations after which a recording is cut wherever it is.
+pub(super) const LONGEST: usize = 1 << 14;
+
+/// The rounds of a recording.
+#[derive(Debug, Default)]
+pub(super) struct Rhythm {
+    period: Option<usize>,
+}
+
+impl Rhythm {
+    /// How many of the recorded operations, given by hashes, to run now; called after each of them.
+    /// At first all but the last of two equal rounds, then a round whenever the next has come.
+    pub(super) fn cut(&mut self, hashes: &[u64]) -> Option<usize> {
+        let n = hashes.len();
+        if n >= LONGEST {
+            *self = Self::default();
+            return Some(n);
+        }
+        match self.period {
+            Some(period) if n < 2 * period => None,
+            Some(period) if hashes[..period] == hashes[period..] => Some(period),
+            _ => {
+                let look = n >= FIRST_LOOK && n.is_power_of_two();
+                self.period = look.then(|| repeated_end(hashes)).flatten();
+                self.period.map(|period| n - period)
+            }
+        }
+    }
+}
+
+/// The shortest piece that the recording ends with twice, of an eighth of the first look at least:
+/// a few equal operations are no step.
+fn repeated_end(hashes: &[u64]) -> Option<usize> {
+    let matches = common_with_start(hashes.iter().rev().copied().collect());
+    (FIRST_LOOK / 8..=hashes.len() / 2).find(|period| matches[*period] >= *period)
+}
+
+/// For each place, how many elements from there on equal those from the start (the Z-function).
+fn common_with_start(s: Vec<u64>) -> Vec<usize> {
+    let mut z = vec![0; s.len()];
+    let (mut from, mut to) = (0, 0);
+    for i in 1..s.len() {
+        if i < to {
+            z[i] = z[i - from].min(to - i);
+        }
+        while i + z[i] < s.len() && s[z[i]] == s[i + z[i]] {
+            z[i] += 1;
+        }
+        if i + z[i] > to {
+            (from, to) = (i, i + z[i]);
+        }
+    }
+    z
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_is_cut_between_its_rounds() {
+        let round: Vec<u64> = (0..100).collect();
+        let start: Vec<u64> = (1000..1010).collect();
+        let hashes: Vec<u64> = start
+            .iter()
+            .chain(round.iter().cycle())
+            .copied()
+            .take(256)
+            .collect();
+        let mut rhythm = Rhythm::default();
+        assert_eq!(rhythm.cut(&hashes[..255]), None);
+        assert_eq!(rhythm.cut(&hashes), Some(156));
+        // What is left is one round; from now on each round is cut when the next is complete.
+        let mut left = hashes[156..].to_vec();
+        assert_eq!(rhythm.cut(&left), None);
+        let next: Vec<u64> = left.iter().copied().cycle().take(200).collect();
+        assert_eq!(rhythm.cut(&next[..199]), None);
+        assert_eq!(rhythm.cut(&next), Some(100));
+        left[3] += 1;
+        let other: Vec<u64> = next[..100].iter().chain(&left).copied().collect();
+        assert_eq!(rhythm.cut(&other), None);
+    }
+
+    #[test]
+    fn without_rounds_nothing_is_cut_until_it_is_long() {
+        let hashes: Vec<u64> = (0..LONGEST as u64).collect();
+        assert_eq!(Rhythm::default().cut(&hashes[..512]), None);
+        assert_eq!(Rhythm::default().cut(&hashes), Some(LONGEST));
+    }
+
+    #[test]
+    fn a_few_equal_operations_are_no_round() {
+        assert_eq!(repeated_end(&[7; 40]), None);
+    }
+}

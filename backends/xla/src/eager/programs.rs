@@ -1,0 +1,217 @@
+//! Compiled programs by structure.
+
+use super::canonical::{Canonical, Structure};
+use crate::ElementType;
+use crate::lower::{Lowering, tensor_type};
+use crate::machine::{Machine, Program, RunError};
+use crate::pjrt::Buffer;
+use crate::stablehlo::{self, Builder, TensorType, Value};
+use burn_backend::{DType, TensorData};
+use burn_ir::{IrVisitorMut, OperationIr, ScalarIr, TensorId};
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The compiled programs of a device.
+///
+/// Tensors are arguments always, so no program holds anybody's weights. A float scalar is a constant
+/// until it comes with another value (a learning rate that decays, Adam's corrections); from then on
+/// it is an argument as well.
+#[derive(Default)]
+pub(super) struct Programs {
+    known: HashMap<u64, Vec<Known>>,
+}
+
+struct Known {
+    structure: Structure,
+    scalars: Vec<f64>,
+    program: Arc<Compiled>,
+}
+
+/// A program, and which scalars it takes as arguments.
+pub(super) struct Compiled {
+    program: Program,
+    varying: Vec<bool>,
+    /// Dtype of the varying scalars.
+    scalars: DType,
+    random: bool,
+}
+
+impl Programs {
+    /// The program of a structure, compiled if there is none yet.
+    pub(super) fn get(
+        &mut self,
+        machine: &Machine,
+        canonical: &Canonical,
+    ) -> Result<Arc<Compiled>, RunError> {
+        let mut hasher = DefaultHasher::new();
+        canonical.structure.hash(&mut hasher);
+        let known = self.known.entry(hasher.finish()).or_default();
+        let place = known
+            .iter()
+            .position(|k| k.structure == canonical.structure);
+        let mut varying = vec![false; canonical.scalars.len()];
+        if let Some(known) = place.and_then(|place| known.get(place)) {
+            let differs = |i: usize| known.scalars[i].to_bits() != canonical.scalars[i].to_bits();
+            varying = (0..varying.len())
+                .map(|i| known.program.varying[i] || differs(i))
+                .collect();
+            if varying == known.program.varying {
+                return Ok(known.program.clone());
+            }
+        }
+        let program = Arc::new(Compiled::new(machine, canonical, varying)?);
+        let entry = Known {
+            structure: canonical.structure.clone(),
+            scalars: canonical.scalars.clone(),
+            program: program.clone(),
+        };
+        match place {
+            Some(place) => known[place] = entry,
+            None => known.push(entry),
+        }
+        Ok(program)
+    }
+}
+
+impl Compiled {
+    fn new(machine: &Machine, canonical: &Canonical, varying: Vec<bool>) -> Result<Self, RunError> {
+        let (text, random) = lower(canonical, &varying)?;
+        Ok(Self {
+            program: machine.compile(&text)?,
+            varying,
+            scalars: match scalar_element(canonical) {
+                ElementType::F64 => DType::F64,
+                _ => DType::F32,
+            },
+            random,
+        })
+    }
+
+    /// The results, and the state of the random number generator if the program changes it.
+    pub(super) fn run(
+        &self,
+        machine: &Machine,
+        (mut inputs, random): (Vec<Arc<Buffer>>, Arc<Buffer>),
+        scalars: &[f64],
+    ) -> Result<(Vec<Arc<Buffer>>, Option<Arc<Buffer>>), RunError> {
+        if self.random {
+            inputs.push(random);
+        }
+        let varying = scalars
+            .iter()
+            .zip(&self.varying)
+            .filter(|(_, varying)| **varying);
+        let varying: Vec<f64> = varying.map(|(scalar, _)| *scalar).collect();
+        if !varying.is_empty() {
+            let shape = [varying.len()];
+            let data = TensorData::new(varying, shape).convert_dtype(self.scalars);
+            inputs.push(Arc::new(crate::host::upload(machine, &data)?));
+        }
+        let mut results = self.program.run(inputs)?;
+        let random = if self.random { results.pop() } else { None };
+        Ok((results, random))
+    }
+}
+
+/// The program of a structure, and whether it draws random numbers: then the generator's state is an
+/// argument after the inputs, and the last result. The varying scalars, f32\[n\], are the last argument.
+fn lower(canonical: &Canonical, varying: &[bool]) -> Result<(stablehlo::Program, bool), RunError> {
+    let random = canonical
+        .structure
+        .operations
+        .iter()
+        .any(crate::lower::draws);
+    let mut b = Builder::new();
+    let mut arguments = Vec::new();
+    for tensor in &canonical.structure.inputs {
+        arguments.push(b.argument(tensor_type(tensor)?));
+    }
+    let element = scalar_element(canonical);
+    let state = random.then(|| b.argument(TensorType::new([2], ElementType::U64)));
+    let scalars = scalar_arguments(&mut b, varying, element);
+    let mut lowering = Lowering::new(&mut b, state);
+    lowering.set_scalars(scalars);
+    for (tensor, value) in canonical.structure.inputs.iter().zip(&arguments) {
+        lowering.set(tensor.id, *value);
+    }
+    let mut constants = Constants {
+        scalars: &canonical.scalars,
+        varying,
+    };
+    for operation in &canonical.structure.operations {
+        let mut operation = operation.clone();
+        operation.visit_mut(&mut constants);
+        lowering.operation(&operation)?;
+    }
+    let mut outputs = outputs(&lowering, &canonical.structure.outputs)?;
+    outputs.extend(lowering.random());
+    donate(&mut b, &canonical.structure, &outputs);
+    Ok((b.finish(&outputs), random))
+}
+
+fn outputs(lowering: &Lowering<'_>, ids: &[TensorId]) -> Result<Vec<Value>, RunError> {
+    let value = |id: &TensorId| lowering.value(*id).map_err(RunError::from);
+    ids.iter().map(value).collect()
+}
+
+/// The type that loses nothing of a scalar: no TPU has f64, and without tensors of f64 nothing needs it.
+fn scalar_element(canonical: &Canonical) -> ElementType {
+    let wide = |op: &OperationIr| op.nodes().iter().any(|tensor| tensor.dtype == DType::F64);
+    match canonical.structure.operations.iter().any(wide) {
+        true => ElementType::F64,
+        false => ElementType::F32,
+    }
+}
+
+/// Scalars of the last argument, by number.
+fn scalar_arguments(
+    b: &mut Builder,
+    varying: &[bool],
+    element: ElementType,
+) -> HashMap<usize, Value> {
+    let numbers: Vec<usize> = (0..varying.len()).filter(|i| varying[*i]).collect();
+    if numbers.is_empty() {
+        return HashMap::new();
+    }
+    let all = b.argument(TensorType::new([numbers.len()], element));
+    let scalar = |(place, number): (usize, &usize)| {
+        let one = b.slice_dim(all, 0, place..place + 1);
+        (*number, b.reshape(one, &[]))
+    };
+    numbers.iter().enumerate().map(scalar).collect()
+}
+
+/// Lets results take the memory of inputs that nobody needs any more.
+fn donate(b: &mut Builder, structure: &Structure, outputs: &[Value]) {
+    let mut free: Vec<usize> = (0..outputs.len()).collect();
+    for (index, tensor) in structure.inputs.iter().enumerate() {
+        let Ok(ty) = tensor_type(tensor) else {
+            continue;
+        };
+        if !structure.consumed[index] {
+            continue;
+        }
+        if let Some(place) = free.iter().position(|output| *b.ty(outputs[*output]) == ty) {
+            b.donate(index, free.remove(place));
+        }
+    }
+}
+
+/// Puts constants where scalars don't vary; the others keep their tags.
+struct Constants<'a> {
+    scalars: &'a [f64],
+    varying: &'a [bool],
+}
+
+impl IrVisitorMut for Constants<'_> {
+    fn visit_scalar_mut(&mut self, scalar: &mut ScalarIr) {
+        if let ScalarIr::Float(value) = scalar
+            && let Some(index) = super::canonical::tag(*value)
+            && self.varying.get(index) == Some(&false)
+        {
+            *value = self.scalars[index];
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What is recorded for one device, and when it runs.
+
+use super::canonical::Canonical;
+use super::hash::relative_hash;
+use super::period::Rhythm;
+use super::programs::Programs;
+use crate::host;
+use crate::machine::{Machine, RunError};
+use crate::pjrt::Buffer;
+use burn_backend::TensorData;
+use burn_ir::{GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
+use burn_router::Graph;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Records operations and runs them when somebody wants to see a result.
+///
+/// What was recorded since the last time becomes one program. A read, a wait or a flush runs it, and
+/// so does a loop that goes on for long without any of them (see [`Rhythm`]).
+pub(super) struct Recorder {
+    machine: Machine,
+    ids: AtomicU64,
+    state: Mutex<State>,
+}
+
+struct State {
+    pending: Vec<OperationIr>,
+    hashes: Vec<u64>,
+    rhythm: Rhythm,
+    slots: HashMap<TensorId, Slot>,
+    programs: Programs,
+    graphs: HashMap<GraphId, Graph>,
+    random: Slot,
+    /// Results that nobody has waited for.
+    unfinished: Vec<Arc<Buffer>>,
+}
+
+/// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
+type Slot = Result<Arc<Buffer>, RunError>;
+
+impl Recorder {
+    pub(super) fn new(machine: Machine) -> Self {
+        let state = State {
+            pending: Vec::new(),
+            hashes: Vec::new(),
+            rhythm: Rhythm::default(),
+            slots: HashMap::new(),
+            programs: Programs::default(),
+            graphs: HashMap::new(),
+            random: random_state(&machine, host::entropy()),
+            unfinished: Vec::new(),
+        };
+        Self {
+            machine,
+            ids: AtomicU64::new(0),
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(super) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    pub(super) fn new_id(&self) -> TensorId {
+        TensorId::new(self.ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A tensor with these values.
+    pub(super) fn upload(&self, data: TensorData) -> TensorId {
+        let buffer = host::upload(&self.machine, &data).map(Arc::new);
+        let id = self.new_id();
+        self.state().slots.insert(id, buffer);
+        id
+    }
+
+    /// A tensor that couldn't be made.
+    pub(super) fn failed(&self, reason: String) -> TensorId {
+        let id = self.new_id();
+        self.state()
+            .slots
+            .insert(id, Err(RunError::Moved { reason }));
+        id
+    }
+
+    pub(super) fn record(&self, operation: OperationIr) {
+        let mut state = self.state();
+        if let (OperationIr::Drop(tensor), true) = (&operation, state.pending.is_empty()) {
+            state.slots.remove(&tensor.id);
+            return;
+        }
+        state.hashes.push(relative_hash(&operation));
+        state.pending.push(operation);
+        let State { rhythm, hashes, .. } = &mut *state;
+        if let Some(count) = rhythm.cut(hashes) {
+            state.run(&self.machine, count);
+        }
+    }
+
+    /// The values of a tensor.
+    pub(super) fn read(&self, tensor: &TensorIr) -> Result<TensorData, RunError> {
+        let buffer = self.buffer(tensor)?;
+        host::read(&buffer, tensor.dtype)
+    }
+
+    fn buffer(&self, tensor: &TensorIr) -> Result<Arc<Buffer>, RunError> {
+        let mut state = self.state();
+        state.run_all(&self.machine);
+        let unknown = Err(RunError::Unknown { id: tensor.id });
+        match tensor.status {
+            TensorStatus::ReadWrite => state.slots.remove(&tensor.id),
+            _ => state.slots.get(&tensor.id).cloned(),
+        }
+        .unwrap_or(unknown)
+    }
+
+    pub(super) fn flush(&self) {
+        self.state().run_all(&self.machine);
+    }
+
+    /// Runs everything and waits for it; the first error of what ran since the last time.
+    pub(super) fn sync(&self) -> Result<(), RunError> {
+        let unfinished = {
+            let mut state = self.state();
+            state.run_all(&self.machine);
+            std::mem::take(&mut state.unfinished)
+        };
+        unfinished.iter().try_for_each(|buffer| host::wait(buffer))
+    }
+
+    pub(super) fn seed(&self, seed: u64) {
+        let mut state = self.state();
+        // What was recorded before must not see the seed.
+        state.run_all(&self.machine);
+        state.random = random_state(&self.machine, seed);
+    }
+
+    pub(super) fn alias(&self, new: TensorId, source: TensorId) {
+        let mut state = self.state();
+        state.run_all(&self.machine);
+        let slot = state.slots.get(&source).cloned();
+        state
+            .slots
+            .insert(new, slot.unwrap_or(Err(RunError::Unknown { id: source })));
+    }
+
+    pub(super) fn keep_graph(&self, id: GraphId, graph: Graph) {
+        self.state().graphs.insert(id, graph);
+    }
+
+    pub(super) fn graph(&self, id: GraphId) -> Option<Graph> {
+        self.state().graphs.get(&id).cloned()
+    }
+}
+
+impl State {
+    fn run_all(&mut self, machine: &Machine) {
+        self.rhythm = Rhythm::default();
+        if !self.pending.is_empty() {
+            self.run(machine, self.pending.len());
+        }
+    }
+
+    /// Runs the first `count` recorded operations as one program. Whether it fails is seen by who
+    /// reads a result, as with any asynchronous device.
+    fn run(&mut self, machine: &Machine, count: usize) {
+        let operations: Vec<OperationIr> = self.pending.drain(..count).collect();
+        self.hashes.drain(..count);
+        let canonical = Canonical::of(&operations);
+        let results = self.execute(machine, &canonical);
+        for id in &canonical.released {
+            self.slots.remove(id);
+        }
+        match results {
+            Ok(results) => {
+                for (tensor, buffer) in canonical.outputs.iter().zip(results) {
+                    self.unfinished.push(buffer.clone());
+                    self.slots.insert(tensor.id, Ok(buffer));
+                }
+            }
+            Err(error) => {
+                for tensor in &canonical.outputs {
+                    self.slots.insert(tensor.id, Err(error.clone()));
+                }
+            }
+        }
+        self.forget_finished();
+    }
+
+    fn execute(
+        &mut self,
+        machine: &Machine,
+        canonical: &Canonical,
+    ) -> Result<Vec<Arc<Buffer>>, RunError> {
+        if canonical.outputs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let inputs = canonical.inputs.iter().map(|id| {
+            let slot = self.slots.get(id).cloned();
+            slot.unwrap_or(Err(RunError::Unknown { id: *id }))
+        });
+        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+        let program = self.programs.get(machine, canonical)?;
+        // The slots of consumed inputs are given up first: a buffer that nobody else holds may be
+        // overwritten by a result.
+        for (id, consumed) in canonical.inputs.iter().zip(&canonical.structure.consumed) {
+            if *consumed {
+                self.slots.remove(id);
+            }
+        }
+        let random = self.random.clone()?;
+        let (results, random) = program.run(machine, (inputs, random), &canonical.scalars)?;
+        if let Some(random) = random {
+            self.random = Ok(random);
+        }
+        Ok(results)
+    }
+
+    /// Keeps the list of unfinished results short in programs that never wait.
+    fn forget_finished(&mut self) {
+        if self.unfinished.len() > 1024 {
+            self.unfinished.retain(|buffer| !host::is_ready(buffer));
+        }
+    }
+}
+
+fn random_state(machine: &Machine, seed: u64) -> Slot {
+    host::upload(machine, &TensorData::new(vec![seed, 0], [2])).map(Arc::new)
+}

@@ -1,0 +1,83 @@
+//! A server inside the process, so that ordinary tensors reach [`XlaBackend`].
+//!
+//! The list of backends that `Tensor` dispatches to is closed; what is open is Burn's remote backend,
+//! which sends operations to a server of any backend. Ours listens on a port of the loopback interface
+//! that the system chose, and lets in who knows a token that never leaves the process.
+
+use super::client::{XlaBackend, XlaClient};
+use super::device::XlaDevice;
+use crate::custom::ID;
+use burn_ir::{CustomOpIr, HandleContainer, OperationIr, TensorIr};
+use burn_remote::server::{BackendServer, TokenAuthorizer, WebSocketTransport};
+use burn_router::{RouterClient, RouterTensor};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+
+/// Where the server is, and what it asks for.
+pub(super) struct Address {
+    pub(super) url: String,
+    pub(super) token: String,
+}
+
+/// Serves `devices` until the process ends.
+pub(super) fn serve(devices: Vec<XlaDevice>) -> io::Result<Address> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let url = format!("ws://127.0.0.1:{}", listener.local_addr()?.port());
+    let token = format!(
+        "{:016x}{:016x}",
+        crate::host::entropy(),
+        crate::host::entropy()
+    );
+    let authorizer = TokenAuthorizer::new(token.as_str()).map_err(io::Error::other)?;
+    let server = BackendServer::<XlaBackend>::new(devices)
+        .with_authorizer(authorizer)
+        .with_custom_op(ID, run_custom);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("xla-server")
+        .enable_all()
+        .build()?;
+    std::thread::Builder::new()
+        .name("xla-server".into())
+        .spawn(move || {
+            let served =
+                runtime.block_on(server.serve_async(WebSocketTransport::from_listener(listener)));
+            if let Err(error) = served {
+                // Devices of a server that has ended report it themselves when they are used.
+                log_end(&error.to_string());
+            }
+        })?;
+    Ok(Address { url, token })
+}
+
+fn log_end(reason: &str) {
+    eprintln!("the server of the XLA devices ended: {reason}");
+}
+
+/// Records one of our operations on the device.
+fn run_custom(
+    handles: &mut HandleContainer<RouterTensor<XlaClient>>,
+    ir: &CustomOpIr,
+    device: &XlaDevice,
+) {
+    let client = burn_router::get_client::<super::client::XlaChannel>(device);
+    let inputs = ir
+        .inputs
+        .iter()
+        .map(|tensor| handles.get_float_tensor::<XlaBackend>(tensor).into_ir());
+    let inputs: Vec<TensorIr> = inputs.collect();
+    let outputs = ir.outputs.iter().map(|tensor| TensorIr {
+        id: client.create_empty_handle(),
+        ..tensor.clone()
+    });
+    let operation = CustomOpIr {
+        id: ir.id.clone(),
+        inputs,
+        outputs: outputs.collect(),
+        scalars: ir.scalars.clone(),
+    };
+    let results = client.register(OperationIr::Custom(operation));
+    for (tensor, result) in ir.outputs.iter().zip(results) {
+        handles.register_float_tensor::<XlaBackend>(&tensor.id, result);
+    }
+}

@@ -1,0 +1,63 @@
+//! Between Burn's data on the host and buffers on a device.
+
+use crate::machine::{Machine, RunError};
+use crate::pjrt::Buffer;
+use crate::record::element;
+use crate::stablehlo::TensorType;
+use burn_backend::{BoolStore, DType, Shape, TensorData};
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// A buffer with these values.
+pub(crate) fn upload(machine: &Machine, data: &TensorData) -> Result<Buffer, RunError> {
+    let dtype = data.dtype();
+    let element = element(dtype).ok_or_else(|| RunError::Quantised {
+        dtype: format!("{dtype:?}"),
+    })?;
+    let ty = TensorType::new(data.shape().to_vec(), element);
+    let bytes = data.as_bytes();
+    match dtype {
+        // A word each; a buffer has a byte.
+        DType::Bool(BoolStore::U32) => {
+            let bytes: Vec<u8> = bytes
+                .chunks(4)
+                .map(|word| u8::from(word != [0; 4]))
+                .collect();
+            machine.upload(&ty, &bytes)
+        }
+        _ => machine.upload(&ty, bytes),
+    }
+}
+
+/// The values of a buffer, as Burn's `dtype`.
+pub(crate) fn read(buffer: &Buffer, dtype: DType) -> Result<TensorData, RunError> {
+    let shape: Vec<usize> = buffer.dims().to_vec();
+    let mut bytes = buffer.read()?;
+    if dtype == DType::Bool(BoolStore::U32) {
+        bytes = bytes
+            .into_iter()
+            .flat_map(|byte| u32::from(byte).to_le_bytes())
+            .collect();
+    }
+    Ok(TensorData::from_bytes_vec(bytes, Shape::from(shape), dtype))
+}
+
+/// Waits until a buffer holds its values.
+pub(crate) fn wait(buffer: &Buffer) -> Result<(), RunError> {
+    match buffer.is_deleted()? {
+        // Another program has taken it over, and that one is waited for.
+        true => Ok(()),
+        false => Ok(buffer.ready()?.wait()?),
+    }
+}
+
+/// Whether a buffer holds its values, or never will.
+pub(crate) fn is_ready(buffer: &Buffer) -> bool {
+    let ready = buffer.ready().and_then(|event| event.is_ready());
+    ready.unwrap_or(true)
+}
+
+/// A number nobody outside the process can guess: the standard library keys its hashes from the
+/// system's generator.
+pub(crate) fn entropy() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

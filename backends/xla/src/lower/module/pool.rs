@@ -1,0 +1,269 @@
+//! Pooling. Windows and what they reach beyond the input follow from the extents of the result.
+
+use super::super::{LowerError, Lowering};
+use crate::ElementType;
+use crate::stablehlo::{Reduction, Scatter, Value, Window};
+use burn_ir::{ModuleOperationIr, TensorIr};
+
+/// Windows over the spatial dimensions, an entry for each.
+struct Pool<'a> {
+    size: &'a [usize],
+    stride: &'a [usize],
+    padding: &'a [usize],
+    dilation: &'a [usize],
+}
+
+impl Pool<'_> {
+    /// Elements that the windows reach beyond `extent` elements with padding before them; negative where
+    /// the last elements are in no window.
+    fn beyond(&self, d: usize, extent: usize, count: usize) -> i64 {
+        let span = (self.size[d] - 1) * self.dilation[d] + 1;
+        ((count - 1) * self.stride[d] + span) as i64 - (extent + self.padding[d]) as i64
+    }
+
+    /// As windows over all dimensions of a padded \[batch, channels, …\].
+    fn window(&self) -> Window {
+        let all = |numbers: &[usize]| [&[1, 1], numbers].concat();
+        Window {
+            size: all(self.size),
+            stride: all(self.stride),
+            dilation: all(self.dilation),
+            padding: vec![(0, 0); 2 + self.size.len()],
+        }
+    }
+}
+
+/// A pool from the numbers of one or two dimensions.
+macro_rules! pool {
+    ($d:ident, one) => {
+        pool!($d, [$d.kernel_size], [$d.stride], [$d.padding], [1])
+    };
+    ($d:ident, one dilated) => {
+        pool!(
+            $d,
+            [$d.kernel_size],
+            [$d.stride],
+            [$d.padding],
+            [$d.dilation]
+        )
+    };
+    ($d:ident, two) => {
+        pool!($d, $d.kernel_size, $d.stride, $d.padding, [1, 1])
+    };
+    ($d:ident, two dilated) => {
+        pool!($d, $d.kernel_size, $d.stride, $d.padding, $d.dilation)
+    };
+    ($d:ident, $size:expr, $stride:expr, $padding:expr, $dilation:expr) => {
+        &Pool {
+            size: &$size,
+            stride: &$stride,
+            padding: &$padding,
+            dilation: &$dilation,
+        }
+    };
+}
+
+impl Lowering<'_> {
+    pub(super) fn pools(&mut self, op: &ModuleOperationIr) -> Result<(), LowerError> {
+        use ModuleOperationIr as Op;
+        match op {
+            Op::AvgPool1d(d) => self.avg(&d.x, &d.out, pool!(d, one), d.count_include_pad),
+            Op::AvgPool2d(d) => self.avg(&d.x, &d.out, pool!(d, two), d.count_include_pad),
+            Op::AvgPool1dBackward(d) => {
+                self.avg_backward(&d.grad, &d.out, pool!(d, one), d.count_include_pad)
+            }
+            Op::AvgPool2dBackward(d) => {
+                self.avg_backward(&d.grad, &d.out, pool!(d, two), d.count_include_pad)
+            }
+            Op::MaxPool1d(d) => self.max(&d.x, &d.out, pool!(d, one dilated)),
+            Op::MaxPool2d(d) => self.max(&d.x, &d.out, pool!(d, two dilated)),
+            Op::MaxPool1dWithIndices(d) => {
+                self.max_with_indices(&d.x, (&d.out, &d.out_indices), pool!(d, one dilated))
+            }
+            Op::MaxPool2dWithIndices(d) => {
+                self.max_with_indices(&d.x, (&d.out, &d.out_indices), pool!(d, two dilated))
+            }
+            Op::MaxPool1dWithIndicesBackward(d) => self.max_backward(&d.grad, &d.indices, &d.out),
+            Op::MaxPool2dWithIndicesBackward(d) => self.max_backward(&d.grad, &d.indices, &d.out),
+            Op::AdaptiveAvgPool1d(d) => self.adaptive(&d.x, &d.out),
+            Op::AdaptiveAvgPool2d(d) => self.adaptive(&d.x, &d.out),
+            Op::AdaptiveAvgPool3d(d) => self.adaptive(&d.x, &d.out),
+            Op::AdaptiveAvgPool1dBackward(d) => self.adaptive_backward(&d.grad, &d.out),
+            Op::AdaptiveAvgPool2dBackward(d) => self.adaptive_backward(&d.grad, &d.out),
+            Op::AdaptiveAvgPool3dBackward(d) => self.adaptive_backward(&d.grad, &d.out),
+            other => unreachable!("{other:?} is lowered in another file"),
+        }
+    }
+
+    /// x with `value` around it, as far as the windows of a result with these extents reach.
+    fn reached(&mut self, x: Value, value: Value, pool: &Pool<'_>, out: &[usize]) -> Value {
+        let shape = self.b.shape(x);
+        let (mut low, mut high) = (vec![0; 2], vec![0; 2]);
+        for d in 0..pool.size.len() {
+            low.push(pool.padding[d] as i64);
+            high.push(pool.beyond(d, shape[d + 2], out[d + 2]));
+        }
+        self.b.pad(x, value, &low, &high, &vec![0; shape.len()])
+    }
+
+    /// How many elements each window counts: \[1, 1, …\].
+    fn counts(
+        &mut self,
+        like: Value,
+        extents: &[usize],
+        pool: &Pool<'_>,
+        out: &[usize],
+        padding: bool,
+    ) -> Value {
+        let element = self.b.element(like);
+        let zero = self.b.scalar(0.0, element);
+        let mut shape = [&[1, 1], extents].concat();
+        let mut ones = Pool {
+            padding: pool.padding,
+            ..*pool
+        };
+        let none = vec![0; extents.len()];
+        if padding {
+            for d in 0..extents.len() {
+                shape[d + 2] += 2 * pool.padding[d];
+            }
+            ones.padding = &none;
+        }
+        let ty = crate::stablehlo::TensorType::new(shape, element);
+        let counted = self.b.splat(1.0, ty);
+        let counted = self.reached(counted, zero, &ones, out);
+        let counts = self
+            .b
+            .reduce_window(Reduction::Sum, counted, &pool.window());
+        self.b
+            .binary_scalar(crate::stablehlo::Binary::Maximum, counts, 1.0)
+    }
+
+    fn avg(
+        &mut self,
+        x: &TensorIr,
+        out: &TensorIr,
+        pool: &Pool<'_>,
+        include_padding: bool,
+    ) -> Result<(), LowerError> {
+        let x = self.get_wide(x)?;
+        let zero = self.b.scalar(0.0, self.b.element(x));
+        let padded = self.reached(x, zero, pool, &out.shape);
+        let sums = self.b.reduce_window(Reduction::Sum, padded, &pool.window());
+        let extents = self.b.shape(x)[2..].to_vec();
+        let counts = self.counts(x, &extents, pool, &out.shape, include_padding);
+        let counts = self.b.broadcast_to(counts, &out.shape);
+        let y = self.b.div(sums, counts);
+        self.finish(out, y)
+    }
+
+    /// Each window's gradient, divided by its count, for all elements of the window: sums over the
+    /// windows that an element is in.
+    fn avg_backward(
+        &mut self,
+        grad: &TensorIr,
+        out: &TensorIr,
+        pool: &Pool<'_>,
+        include_padding: bool,
+    ) -> Result<(), LowerError> {
+        let grad = self.get_wide(grad)?;
+        let shape = self.b.shape(grad);
+        let counts = self.counts(grad, &out.shape[2..], pool, &shape, include_padding);
+        let counts = self.b.broadcast_to(counts, &shape);
+        let grad = self.b.div(grad, counts);
+        let zero = self.b.scalar(0.0, self.b.element(grad));
+        let (mut low, mut high, mut interior) = (vec![0; 2], vec![0; 2], vec![0; 2]);
+        for d in 0..pool.size.len() {
+            let before = pool.size[d] as i64 - 1 - pool.padding[d] as i64;
+            let spread = (shape[d + 2] - 1) * pool.stride[d] + 1;
+            low.push(before);
+            high.push((out.shape[d + 2] + pool.size[d] - 1) as i64 - before - spread as i64);
+            interior.push(pool.stride[d] - 1);
+        }
+        let spread = self.b.pad(grad, zero, &low, &high, &interior);
+        let mut window = pool.window();
+        window.stride.fill(1);
+        let y = self.b.reduce_window(Reduction::Sum, spread, &window);
+        self.finish(out, y)
+    }
+
+    fn max(&mut self, x: &TensorIr, out: &TensorIr, pool: &Pool<'_>) -> Result<(), LowerError> {
+        let x = self.get(x)?;
+        let lowest = self.b.scalar(f64::NEG_INFINITY, self.b.element(x));
+        let x = self.reached(x, lowest, pool, &out.shape);
+        let y = self.b.reduce_window(Reduction::Max, x, &pool.window());
+        self.finish(out, y)
+    }
+
+    /// Indices count the elements of a channel in row-major order.
+    fn max_with_indices(
+        &mut self,
+        x: &TensorIr,
+        (out, out_indices): (&TensorIr, &TensorIr),
+        pool: &Pool<'_>,
+    ) -> Result<(), LowerError> {
+        let x = self.get(x)?;
+        let shape = self.b.shape(x);
+        let count: usize = shape[2..].iter().product();
+        let flat = [&shape[..2], &[count]].concat();
+        let ty = self.b.ty(x).with_shape(flat).with_element(ElementType::S32);
+        let places = self.b.iota(ty, 2);
+        let places = self.b.reshape(places, &shape);
+        let lowest = self.b.scalar(f64::NEG_INFINITY, self.b.element(x));
+        // Outside of x: after every place in it, so that a window of −∞ alone still finds an element.
+        let nowhere = self.b.scalar(f64::from(i32::MAX), ElementType::S32);
+        let x = self.reached(x, lowest, pool, &out.shape);
+        let places = self.reached(places, nowhere, pool, &out.shape);
+        let (values, at) = self
+            .b
+            .max_window((x, places), (lowest, nowhere), &pool.window());
+        self.finish(out, values)?;
+        self.finish(out_indices, at)
+    }
+
+    /// Each gradient to the element that was the largest of its window.
+    fn max_backward(
+        &mut self,
+        grad: &TensorIr,
+        indices: &TensorIr,
+        out: &TensorIr,
+    ) -> Result<(), LowerError> {
+        let (grad, at) = (self.get_wide(grad)?, self.get(indices)?);
+        let shape = self.b.shape(grad);
+        let count: usize = shape[2..].iter().product();
+        let grad = self.b.reshape(grad, &[shape[0], shape[1], count]);
+        let at = self.b.reshape(at, &[shape[0], shape[1], count, 1]);
+        let extent: usize = out.shape[2..].iter().product();
+        let ty = self.b.ty(grad).with_shape([shape[0], shape[1], extent]);
+        let zeros = self.b.splat(0.0, ty);
+        let s = Scatter {
+            inserted_window_dims: vec![2],
+            input_batching_dims: vec![0, 1],
+            scatter_indices_batching_dims: vec![0, 1],
+            scatter_dims_to_operand_dims: vec![2],
+            index_vector_dim: 3,
+            ..Scatter::default()
+        };
+        let y = self.b.scatter((zeros, at, grad), &s, Some(Reduction::Sum));
+        self.finish(out, y)
+    }
+
+    fn adaptive(&mut self, x: &TensorIr, out: &TensorIr) -> Result<(), LowerError> {
+        let mut y = self.get_wide(x)?;
+        for d in 2..out.shape.len() {
+            // `contract` puts its dimension last, so that the next one is always dimension 2.
+            let weights = self.averages(self.b.ty(y).shape[2], out.shape[d], y);
+            y = self.contract(y, weights, 1);
+        }
+        self.finish(out, y)
+    }
+
+    fn adaptive_backward(&mut self, grad: &TensorIr, out: &TensorIr) -> Result<(), LowerError> {
+        let mut y = self.get_wide(grad)?;
+        for d in 2..out.shape.len() {
+            let weights = self.averages(out.shape[d], self.b.ty(y).shape[2], y);
+            y = self.contract(y, weights, 0);
+        }
+        self.finish(out, y)
+    }
+}

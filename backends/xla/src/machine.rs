@@ -1,0 +1,124 @@
+//! One device: compiling programs for it and running them.
+
+use crate::lower::LowerError;
+use crate::pjrt::{
+    self, Buffer, Client, CompileOptions, Device, Donate, LoadedExecutable, Signature, TensorSpec,
+};
+use crate::stablehlo::{self, TensorType};
+use burn_ir::TensorId;
+use std::sync::Arc;
+
+/// Why something recorded has no result.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// An operation that can't be compiled.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    /// The plugin refuses a program or its arguments.
+    #[error(transparent)]
+    Plugin(#[from] pjrt::Error),
+    /// Quantised tensors are Burn's own; ours are words and scales.
+    #[error("expected plain values, got quantised ones: {dtype}")]
+    Quantised {
+        /// Their dtype.
+        dtype: String,
+    },
+    /// A tensor that was never made, or was used up.
+    #[error("tensor {id} holds nothing: it was never made, or its last use is over")]
+    Unknown {
+        /// The tensor.
+        id: TensorId,
+    },
+    /// A tensor came from a device where it couldn't be read.
+    #[error("the device it came from: {reason}")]
+    Moved {
+        /// What that device says.
+        reason: String,
+    },
+}
+
+/// One device of a plugin.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    device: Device,
+    options: CompileOptions,
+}
+
+/// A compiled program of one device.
+#[derive(Clone, Debug)]
+pub struct Program {
+    executable: LoadedExecutable,
+}
+
+impl Machine {
+    /// The machine that runs on `device`.
+    ///
+    /// # Errors
+    ///
+    /// [`pjrt::Error::CompileOptions`] for a device whose id is negative.
+    pub fn new(device: Device) -> Result<Self, pjrt::Error> {
+        let options = CompileOptions::on_device(device.id())?;
+        Ok(Self { device, options })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Its plugin's client.
+    pub fn client(&self) -> &Client {
+        self.device.client()
+    }
+
+    /// A buffer with these values, in the host's byte order.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, and where the length isn't that of `ty`.
+    pub fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<Buffer, RunError> {
+        Ok(Buffer::from_host(&self.device, &spec(ty), bytes)?)
+    }
+
+    /// Compiles a program.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's.
+    pub fn compile(&self, program: &stablehlo::Program) -> Result<Program, RunError> {
+        let inputs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
+        let signature = Signature::new(inputs);
+        let executable = self
+            .client()
+            .compile(&program.text, &self.options, signature)?;
+        Ok(Program { executable })
+    }
+}
+
+impl Program {
+    /// The loaded program, for its memory figures and the like.
+    pub fn loaded(&self) -> &LoadedExecutable {
+        &self.executable
+    }
+
+    /// Starts the program. An argument that it may overwrite is overwritten if nobody else holds it.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, and where the arguments aren't those of the program.
+    pub fn run(&self, arguments: Vec<Arc<Buffer>>) -> Result<Vec<Arc<Buffer>>, RunError> {
+        let shared = |argument: &Arc<Buffer>| Arc::strong_count(argument) > 1;
+        let kept: Vec<usize> = (0..arguments.len())
+            .filter(|i| shared(&arguments[*i]))
+            .collect();
+        let borrowed: Vec<&Buffer> = arguments.iter().map(Arc::as_ref).collect();
+        let results = self.executable.execute(&borrowed, Donate::AllBut(&kept))?;
+        Ok(results.into_iter().map(Arc::new).collect())
+    }
+}
+
+/// A type as buffers have it.
+pub(crate) fn spec(ty: &TensorType) -> TensorSpec {
+    TensorSpec::new(ty.element, ty.shape.clone())
+}

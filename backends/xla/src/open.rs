@@ -1,0 +1,91 @@
+//! Opening a platform's devices for ordinary tensors.
+
+use crate::eager::{ServeError, serve};
+use crate::machine::Machine;
+use crate::pjrt::{Client, Environment, Error, Platform, Plugin};
+use burn::remote::RemoteHost;
+use burn::tensor::Device;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Why a device can't be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The plugin is missing, can't be loaded, or has no device.
+    #[error(transparent)]
+    Plugin(#[from] Error),
+    /// The platform has fewer devices.
+    #[error("no device {index} of {platform:?}: expected less than {count}")]
+    NoSuchDevice {
+        /// The platform.
+        platform: Platform,
+        /// What was asked for.
+        index: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The server inside the process didn't start.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// A device of the server refused.
+    #[error("the server of the XLA devices: {0}")]
+    Connect(#[from] burn::remote::ConnectError),
+}
+
+/// A platform that is open: its plugin's client, and where its devices are served.
+#[derive(Clone)]
+struct Opened {
+    client: Client,
+    host: RemoteHost,
+}
+
+/// Platforms stay open until the process ends, as their plugins do.
+static OPENED: Mutex<BTreeMap<Platform, Opened>> = Mutex::new(BTreeMap::new());
+
+/// The device of that number, for Burn: ordinary tensors and modules, with gradients after
+/// [`Device::autodiff`]. Operations are recorded, and run as one program when a result is read
+/// ([`crate::eager`]). The same device every time.
+///
+/// # Errors
+///
+/// [`OpenError`], before anything runs.
+pub fn open(platform: Platform, index: usize) -> Result<Device, OpenError> {
+    let opened = opened(platform)?;
+    let count = opened.client.devices().len();
+    if index >= count {
+        return Err(OpenError::NoSuchDevice {
+            platform,
+            index,
+            count,
+        });
+    }
+    Ok(Device::remote_options(&opened.host)
+        .device_index(index)
+        .init()?)
+}
+
+/// The client of a platform, shared with its tensors.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn client(platform: Platform) -> Result<Client, OpenError> {
+    Ok(opened(platform)?.client)
+}
+
+fn opened(platform: Platform) -> Result<Opened, OpenError> {
+    let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(opened) = all.get(&platform) {
+        return Ok(opened.clone());
+    }
+    let plugin = Plugin::open(platform, &Environment::from_process())?;
+    let client = Client::new(plugin, &[])?;
+    let machines = client.devices().into_iter().map(Machine::new);
+    let opened = Opened {
+        host: serve(machines.collect::<Result<_, _>>()?)?,
+        client,
+    };
+    all.insert(platform, opened.clone());
+    Ok(opened)
+}

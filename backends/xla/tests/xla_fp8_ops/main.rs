@@ -1,0 +1,14 @@
+//! Operations on FP8 codes and on rows, run by a plugin and compared with plain Rust.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may panic"
+)]
+
+mod casts;
+mod codec;
+mod plugin;
+mod quantize;
+mod routed;
+mod rows;

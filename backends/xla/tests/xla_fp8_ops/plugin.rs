@@ -1,0 +1,134 @@
+//! One operation on the CPU plugin.
+
+use moebius_xla::ElementType;
+use moebius_xla::custom::Call;
+use moebius_xla::pjrt::{
+    Buffer, Client, CompileOptions, Donate, Environment, Platform, Plugin, Signature, TensorSpec,
+};
+use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
+use std::sync::OnceLock;
+
+/// A tensor on the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    pub ty: TensorType,
+    pub bytes: Vec<u8>,
+}
+
+impl Host {
+    pub fn f32s(shape: &[usize], values: &[f32]) -> Self {
+        Self::new(
+            shape,
+            ElementType::F32,
+            values.iter().flat_map(|x| x.to_le_bytes()),
+        )
+    }
+
+    pub fn ints(shape: &[usize], words: &[u32]) -> Self {
+        Self::new(
+            shape,
+            ElementType::S32,
+            words.iter().flat_map(|x| x.to_le_bytes()),
+        )
+    }
+
+    /// Words as a host's i64.
+    pub fn longs(words: &[u32]) -> Self {
+        let longs = words.iter().map(|word| i64::from(*word as i32));
+        Self::new(
+            &[words.len()],
+            ElementType::S64,
+            longs.flat_map(|x| x.to_le_bytes()),
+        )
+    }
+
+    pub fn halves(element: ElementType, bits: &[u16]) -> Self {
+        Self::new(
+            &[bits.len()],
+            element,
+            bits.iter().flat_map(|x| x.to_le_bytes()),
+        )
+    }
+
+    fn new(shape: &[usize], element: ElementType, bytes: impl Iterator<Item = u8>) -> Self {
+        let ty = TensorType::new(shape, element);
+        let bytes: Vec<u8> = bytes.collect();
+        assert_eq!(bytes.len(), ty.bytes());
+        Self { ty, bytes }
+    }
+
+    pub fn reshaped(self, shape: &[usize]) -> Self {
+        let ty = self.ty.with_shape(shape);
+        Self { ty, ..self }
+    }
+
+    pub fn floats(&self) -> Vec<f32> {
+        assert_eq!(self.ty.element, ElementType::F32);
+        self.words().into_iter().map(f32::from_bits).collect()
+    }
+
+    pub fn words(&self) -> Vec<u32> {
+        let words = self.bytes.chunks_exact(4);
+        words
+            .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+            .collect()
+    }
+
+    pub fn halves_of(&self) -> impl Iterator<Item = u16> + '_ {
+        self.bytes
+            .chunks_exact(2)
+            .map(|half| u16::from_le_bytes([half[0], half[1]]))
+    }
+}
+
+fn client() -> &'static Client {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    CLIENT.get_or_init(|| {
+        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
+        let plugin = plugin.unwrap_or_else(|error| panic!("{error}"));
+        Client::new(plugin, &[]).expect("the CPU plugin has a client")
+    })
+}
+
+fn specs(types: &[TensorType]) -> Vec<TensorSpec> {
+    let spec = |ty: &TensorType| TensorSpec::new(ty.element, ty.shape.clone());
+    types.iter().map(spec).collect()
+}
+
+/// The results of a program.
+pub fn run(program: &Program, inputs: &[Host]) -> Vec<Host> {
+    let device = client().device(0).expect("there is a device");
+    let specs = specs(&program.inputs);
+    let signature = Signature::new(specs.clone());
+    let loaded = client().compile(&program.text, &CompileOptions::default(), signature);
+    let loaded = loaded.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
+    let arguments = inputs.iter().zip(&specs).map(|(input, spec)| {
+        Buffer::from_host(&device, spec, &input.bytes).expect("the argument has its size")
+    });
+    let arguments: Vec<Buffer> = arguments.collect();
+    let arguments: Vec<&Buffer> = arguments.iter().collect();
+    let results = loaded.execute(&arguments, Donate::Nothing);
+    let results = results.unwrap_or_else(|error| panic!("{error}"));
+    let results = results
+        .iter()
+        .zip(&program.outputs)
+        .map(|(result, ty)| Host {
+            ty: ty.clone(),
+            bytes: result.read().expect("a result can be read"),
+        });
+    results.collect()
+}
+
+/// The results of an operation, whose descriptor goes through its scalars first.
+pub fn call(call: &Call, inputs: &[Host]) -> Vec<Host> {
+    let unpacked = Call::unpack(&call.pack()).expect("a descriptor survives its scalars");
+    assert_eq!(&unpacked, call);
+    let types: Vec<TensorType> = inputs.iter().map(|input| input.ty.clone()).collect();
+    let mut b = Builder::new();
+    let arguments: Vec<Value> = types.iter().map(|ty| b.argument(ty.clone())).collect();
+    let results = unpacked.lower(&mut b, &arguments);
+    let results = results.unwrap_or_else(|error| panic!("{error}"));
+    let program = b.finish(&results);
+    assert_eq!(call.outputs(&types).as_deref(), Ok(&program.outputs[..]));
+    run(&program, inputs)
+}
