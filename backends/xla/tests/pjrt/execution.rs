@@ -79,23 +79,33 @@ fn arguments_that_are_not_the_signatures_are_refused() {
             other => panic!("{other}"),
         }
     }
-    let elsewhere = fits.copy_to(&client().device(3).unwrap()).unwrap();
-    let there = run(&[&elsewhere]);
+    let unknown = program.execute(&[&fits], Donate::AllBut(&[1]));
+    assert!(matches!(unknown, Err(Error::ArgumentCount { .. })));
+}
+
+#[test]
+fn arguments_from_elsewhere_are_refused() {
+    let program = sum();
+    let fits = vector(&ONE_TO_FOUR);
+    let run = |other: &Buffer| {
+        let outcome = program.execute(&[&fits, other], Donate::Marked);
+        outcome.map(drop).unwrap_err()
+    };
+    let device = client().device(3).unwrap();
+    let there = run(&fits.copy_to(&device).unwrap());
     assert!(matches!(
         there,
         Error::ArgumentDevice {
-            index: 0,
+            index: 1,
             expected: 0,
             got: 3
         }
     ));
-    let other = new_client();
-    let foreign = Buffer::from_host(&other.device(0).unwrap(), &f32s([2, 3]), &[0; 24]).unwrap();
-    assert!(matches!(run(&[&foreign]), Error::OtherClient { .. }));
-    let copied = fits.copy_to(&other.device(1).unwrap());
+    let other = new_client().device(0).unwrap();
+    let foreign = Buffer::from_host(&other, &f32s([4]), &[0; 16]).unwrap();
+    assert!(matches!(run(&foreign), Error::OtherClient { .. }));
+    let copied = fits.copy_to(&other);
     assert!(matches!(copied, Err(Error::OtherClient { .. })));
-    let unknown = program.execute(&[&fits], Donate::AllBut(&[1]));
-    assert!(matches!(unknown, Err(Error::ArgumentCount { .. })));
 }
 
 #[test]
