@@ -1,6 +1,7 @@
 //! The devices a `cargo bench` runs on.
 
-use moebius_device::{Device, discover};
+use moebius::discover;
+use moebius_device::Device;
 
 /// Those of the command line, `cargo bench --bench NAME -- DEVICE...`, or all that can be opened.
 pub fn asked_for() -> Vec<Device> {

@@ -31,8 +31,9 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "fp8_models::device_memory",
         "quantize::overwrites_its_outputs",
     ];
-    if capability.runtime == Runtime::Flex && (kernels_only || memory.contains(&case)) {
-        return Some("Flex runs the portable body: it has no kernels and no device allocator");
+    let without_kernels = matches!(capability.runtime, Runtime::Flex | Runtime::Xla);
+    if without_kernels && (kernels_only || memory.contains(&case)) {
+        return Some("no CubeCL kernels there, and no allocator of CubeCL's");
     }
     let fp8_instructions = capability.runtime == Runtime::Cuda && capability.fp8_mma;
     let needs_them = case.starts_with("fp8_mma::") || case == "fp8_linear::unproven_instructions";
@@ -48,7 +49,7 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     if case == "model_scale::many_tokens_f16" && slow(target) {
         return Some("a software adapter takes minutes");
     }
-    if case.ends_with("f16") && !capability.f16 && capability.runtime != Runtime::Flex {
+    if case.ends_with("f16") && !capability.f16 && !without_kernels {
         return Some("the adapter has no shader-f16");
     }
     let wgpu = matches!(capability.runtime, Runtime::Wgpu | Runtime::Vulkan);

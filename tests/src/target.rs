@@ -16,15 +16,16 @@ pub struct Target {
 }
 
 impl Target {
-    /// Every device this run must cover: the CubeCL CPU, the best wgpu adapter, Flex, and CUDA
-    /// where `cuda` is named in `MOEBIUS_TEST_DEVICES`, which replaces the list.
+    /// Every device this run must cover: the CubeCL CPU, the best wgpu adapter, Flex, XLA on the
+    /// processor, and CUDA where `cuda` is named in `MOEBIUS_TEST_DEVICES`, which replaces the list.
     ///
     /// # Panics
     /// When one of them can't be opened: a device that must run and can't is a failure.
     pub fn all() -> &'static [Target] {
         static ALL: OnceLock<Vec<Target>> = OnceLock::new();
         ALL.get_or_init(|| {
-            let names = std::env::var("MOEBIUS_TEST_DEVICES").unwrap_or("cpu,wgpu,flex".into());
+            let names =
+                std::env::var("MOEBIUS_TEST_DEVICES").unwrap_or("cpu,wgpu,flex,xla:cpu".into());
             names
                 .split(',')
                 .map(|name| Self::open(name.to_string().leak()))
@@ -48,7 +49,7 @@ impl Target {
         &self.opened.capability
     }
 
-    /// A CubeCL client; `None` on Flex, which has no kernels.
+    /// A CubeCL client; `None` on Flex and XLA, which have no kernels of CubeCL's.
     pub fn client(&self) -> Option<Client> {
         self.opened.client()
     }

@@ -69,7 +69,10 @@ enum Path {
 }
 
 fn rank(device: Device, capability: &Capability) -> Rank {
-    let processor = matches!(device, Device::Cpu | Device::Flex | Device::Xla(Platform::Cpu, _));
+    let processor = matches!(
+        device,
+        Device::Cpu | Device::Flex | Device::Xla(Platform::Cpu, _)
+    );
     Rank {
         path: match capability.kind {
             _ if processor => Path::Processor,

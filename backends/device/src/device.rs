@@ -99,8 +99,7 @@ fn suggestion(nearest: Option<&str>) -> String {
 
 impl Device {
     /// Every form a device's name can take, for help texts.
-    pub const EXPECTED: &'static str = 
-        "auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex, xla:cpu[:n], xla:tpu[:n], xla:cuda[:n]";
+    pub const EXPECTED: &'static str = "auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex, xla:cpu[:n], xla:tpu[:n], xla:cuda[:n]";
 
     const NAMES: [&'static str; 10] = [
         "auto", "wgpu", "vulkan", "cuda", "rocm", "cpu", "flex", "xla:cpu", "xla:tpu", "xla:cuda",

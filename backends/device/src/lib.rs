@@ -38,6 +38,8 @@ mod probe;
 pub mod profiles;
 #[cfg(feature = "rocm")]
 mod rocm;
+#[cfg(feature = "xla")]
+mod xla;
 
 pub use capability::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
 pub use choose::{Choice, choose};

@@ -91,6 +91,8 @@ pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
         Device::Cpu => Ok(crate::host::locate_cpu()),
         #[cfg(feature = "flex")]
         Device::Flex => Ok(crate::host::locate_flex()),
+        #[cfg(feature = "xla")]
+        Device::Xla(platform, index) => Ok(crate::xla::locate(platform, index)),
         #[allow(
             unreachable_patterns,
             reason = "every runtime may be part of the build"

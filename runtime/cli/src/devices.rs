@@ -1,6 +1,7 @@
 //! `moebius devices`, and opening the device a command was given.
 
-use moebius_device::{Capability, Choice, Device, Found, OpenError, choose, discover};
+use moebius::discover;
+use moebius_device::{Capability, Choice, Device, Found, OpenError, choose};
 use serde::Serialize;
 
 use crate::error::CliError;

@@ -4,7 +4,7 @@ use crate::Error;
 use burn::backend::DispatchDevice;
 #[cfg(feature = "cube")]
 use moebius_device::Runtime;
-use moebius_device::{Capability, Device, Opened};
+use moebius_device::{Capability, Device, Found, Opened};
 use moebius_shaders::Unsupported;
 
 /// Opens `device` for Burn; `auto` chooses, preferring a real GPU, then the fastest CPU path.
@@ -29,7 +29,21 @@ pub fn on(opened: &Opened) -> Result<burn::tensor::Device, Error> {
     if opened.device == Device::Flex {
         return Ok(burn::tensor::Device::flex());
     }
+    #[cfg(feature = "xla")]
+    if let Device::Xla(platform, index) = opened.device {
+        return crate::xla::open(platform, index);
+    }
     Err(not_built(&opened.device).into())
+}
+
+/// Every device of every runtime in this build, as [`moebius_device::discover`] lists them, and XLA's
+/// platforms after them.
+pub fn discover() -> Vec<Found> {
+    #[allow(unused_mut, reason = "grows with the feature xla")]
+    let mut found = moebius_device::discover();
+    #[cfg(feature = "xla")]
+    found.extend(crate::xla::discover());
+    found
 }
 
 fn not_built(device: &Device) -> Unsupported {
@@ -63,12 +77,14 @@ pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Capabil
         }
         #[cfg(feature = "flex")]
         DispatchDevice::Flex(_) => Ok(None),
+        #[cfg(feature = "xla")]
+        DispatchDevice::Remote(_) | DispatchDevice::Capture(_) => Ok(None),
         #[allow(
             unreachable_patterns,
             reason = "Burn features of a dependent add backends"
         )]
         other => {
-            let needs = "a CubeCL runtime or flex";
+            let needs = "a CubeCL runtime, XLA or flex";
             Err(Unsupported::new("moebius", needs, format!("{other:?}")).into())
         }
     }

@@ -26,7 +26,9 @@ pub mod fp8;
 mod initial;
 pub mod moe;
 mod ops;
+#[cfg(feature = "xla")]
+mod xla;
 
-pub use device::{memory_in_use, memory_in_use_async, on, open};
+pub use device::{discover, memory_in_use, memory_in_use_async, on, open};
 pub use error::{Error, ErrorKind};
 pub use moebius_device::{Capability, Device};

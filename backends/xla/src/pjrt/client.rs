@@ -10,6 +10,7 @@ use super::ffi::{self, ClientObject, DeviceObject};
 use super::loaded::{LoadedExecutable, Signature};
 use super::options::CompileOptions;
 use super::plugin::Plugin;
+use super::program::with_program;
 use super::serialized;
 use super::value::{self, Value};
 
@@ -156,24 +157,26 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The plugin's, with the line of a mistake in the text; [`Error::UnknownElementType`] where a result has none of ours.
+    /// The plugin's, with the line of a mistake in the text; [`Error::Program`] for one that
+    /// nests too deep; [`Error::UnknownElementType`] where a result has none of ours.
     pub fn compile(
         &self,
         text: &str,
         options: &CompileOptions,
         signature: Signature,
     ) -> Result<LoadedExecutable, Error> {
-        let program = program(text);
         let options = options.to_bytes();
-        let mut compile = ffi::ClientCompile::new();
-        compile.client = self.inner.object;
-        compile.program = &program;
-        compile.compile_options = options.as_ptr().cast();
-        compile.compile_options_size = options.len();
-        // SAFETY: the client is alive, and the program and the options live until the call returns.
-        unsafe { self.inner.plugin.call(&mut compile) }?;
-        // SAFETY: a new executable of this client, which is ours.
-        unsafe { LoadedExecutable::new(self.clone(), compile.executable, signature) }
+        with_program(text, |program| {
+            let mut compile = ffi::ClientCompile::new();
+            compile.client = self.inner.object;
+            compile.program = program;
+            compile.compile_options = options.as_ptr().cast();
+            compile.compile_options_size = options.len();
+            // SAFETY: the client is alive, and the program and the options live until the call returns.
+            unsafe { self.inner.plugin.call(&mut compile) }?;
+            // SAFETY: a new executable of this client, which is ours.
+            unsafe { LoadedExecutable::new(self.clone(), compile.executable, signature) }
+        })
     }
 
     /// Loads an executable from the bytes of [`Executable::serialize`].
@@ -225,17 +228,6 @@ impl Client {
             )
         })
     }
-}
-
-/// A program in StableHLO text, which the record points into.
-pub(super) fn program(text: &str) -> ffi::Program {
-    const FORMAT: &str = "mlir";
-    let mut program = ffi::Program::new();
-    program.code = text.as_ptr().cast_mut().cast();
-    program.code_size = text.len();
-    program.format = FORMAT.as_ptr().cast();
-    program.format_size = FORMAT.len();
-    program
 }
 
 impl Inner {

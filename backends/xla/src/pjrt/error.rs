@@ -139,6 +139,20 @@ pub enum Error {
         /// What is wrong with them.
         reason: String,
     },
+    /// A program that no plugin is given.
+    #[error("program: {reason}")]
+    Program {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A name of a topology that would end the process.
+    #[error("topology {name:?}: {reason}")]
+    Topology {
+        /// The name.
+        name: String,
+        /// Why it is refused.
+        reason: &'static str,
+    },
     /// A plugin uses an element type that we do not.
     #[error("element type {code} of the PJRT API is not supported")]
     UnknownElementType {

@@ -111,8 +111,12 @@ macro_rules! records {
         impl Described for $name {
             const NAME: &'static str = stringify!($name);
             const BYTES: usize = $name::SIZE;
-            const FIELDS: &'static [(&'static str, usize)] =
-                &[$((stringify!($field), std::mem::offset_of!($name, $field))),*];
+            const FIELDS: &'static [(&'static str, usize, usize)] =
+                &[$((
+                    stringify!($field),
+                    std::mem::offset_of!($name, $field),
+                    std::mem::offset_of!($name, $field) + size_of::<$type>(),
+                )),*];
         }
     )*};
 }
@@ -143,7 +147,7 @@ macro_rules! arguments {
 pub(super) trait Described {
     const NAME: &'static str;
     const BYTES: usize;
-    const FIELDS: &'static [(&'static str, usize)];
+    const FIELDS: &'static [(&'static str, usize, usize)];
 }
 
 #[cfg(test)]
@@ -151,7 +155,7 @@ pub(super) struct Description {
     pub(super) entry: Option<Entry>,
     pub(super) name: &'static str,
     pub(super) bytes: usize,
-    pub(super) fields: &'static [(&'static str, usize)],
+    pub(super) fields: &'static [(&'static str, usize, usize)],
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 )]
 
 mod buffer;
+mod cache;
 mod client;
 mod device;
 mod entries;
@@ -26,6 +27,7 @@ mod loaded;
 mod locate;
 mod options;
 mod plugin;
+mod program;
 mod serialized;
 mod tensor;
 mod topology;
@@ -33,6 +35,7 @@ mod tpu;
 mod value;
 
 pub use buffer::{Buffer, PendingRead};
+pub use cache::{Cached, DiskCache};
 pub use client::Client;
 pub use device::{Description, Device, MemoryStats};
 pub use error::{Code, Error};

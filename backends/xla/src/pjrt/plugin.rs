@@ -35,6 +35,7 @@ struct Api {
     table: Vec<Option<ffi::Function>>,
     extensions: Vec<c_int>,
     attributes: Vec<(String, Value)>,
+    flags: String,
 }
 
 impl fmt::Debug for Plugin {
@@ -92,12 +93,12 @@ impl Plugin {
         if platform == Platform::Tpu {
             tpu::prepare(environment);
         }
-        let plugin = Self::start(platform, &path)?;
+        let plugin = Self::start(platform, &path, environment)?;
         loaded.insert(path, plugin);
         Ok(plugin)
     }
 
-    fn start(platform: Platform, path: &Path) -> Result<Self, Error> {
+    fn start(platform: Platform, path: &Path, environment: &Environment) -> Result<Self, Error> {
         let (version, table, extensions) = open_table(path)?;
         let mut api = Api {
             path: path.to_owned(),
@@ -106,6 +107,7 @@ impl Plugin {
             table,
             extensions,
             attributes: Vec::new(),
+            flags: flags::as_given(environment),
         };
         // SAFETY: the record has no pointers, and this is the plugin's first call, as the header asks.
         unsafe { api.call(&mut ffi::PluginInitialize::new()) }?;
@@ -138,6 +140,11 @@ impl Plugin {
     /// The numbers of its extensions, values of `PJRT_Extension_Type`.
     pub fn extensions(&self) -> &'static [i32] {
         &self.api.extensions
+    }
+
+    /// The flags that were set when it was loaded, and that its compiler reads.
+    pub(super) fn flags(&self) -> &'static str {
+        &self.api.flags
     }
 
     /// Calls the function that takes `arguments`.

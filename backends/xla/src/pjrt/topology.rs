@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::client::program;
 use super::device::Description;
 use super::error::Error;
 use super::executable::{Executable, Keep};
 use super::ffi::{self, TopologyObject};
+use super::locate::Platform;
 use super::options::CompileOptions;
 use super::plugin::Plugin;
+use super::program::with_program;
 use super::value::{self, Value};
 
 /// Devices and how they are connected, to compile for; none need be there.
@@ -45,8 +46,12 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// The plugin's, e.g. for a name that it does not know; [`Error::ClientOption`]; [`Error::NoDevices`].
+    /// The plugin's, e.g. for a name that it does not know; [`Error::Topology`], [`Error::ClientOption`] and
+    /// [`Error::NoDevices`].
     pub fn create(plugin: Plugin, name: &str, options: &[(&str, Value)]) -> Result<Self, Error> {
+        if plugin.platform() == Platform::Tpu {
+            check_size(name, options)?;
+        }
         let options = value::write(options)?;
         let mut create = ffi::TopologyDescriptionCreate::new();
         create.topology_name = name.as_ptr().cast();
@@ -96,23 +101,24 @@ impl Topology {
     /// text, or [`super::Code::ResourceExhausted`] for a program that the devices' memory does not hold.
     pub fn compile(&self, text: &str, options: &CompileOptions) -> Result<Executable, Error> {
         let options = self.assign(options)?.to_bytes();
-        let program = program(text);
-        let mut compile = ffi::Compile::new();
-        compile.topology = self.inner.object;
-        compile.program = &program;
-        compile.compile_options = options.as_ptr().cast();
-        compile.compile_options_size = options.len();
-        // SAFETY: the topology is alive, the program and the options live until the call returns, and no client is needed. The
-        // executable is ours.
-        unsafe {
-            self.inner.plugin.call(&mut compile)?;
-            Ok(Executable::new(
-                self.inner.plugin,
-                compile.executable,
-                self.inner.platform_name.clone(),
-                Keep::Topology(self.clone()),
-            ))
-        }
+        with_program(text, |program| {
+            let mut compile = ffi::Compile::new();
+            compile.topology = self.inner.object;
+            compile.program = program;
+            compile.compile_options = options.as_ptr().cast();
+            compile.compile_options_size = options.len();
+            // SAFETY: the topology is alive, the program and the options live until the call returns, and no client is
+            // needed. The executable is ours.
+            unsafe {
+                self.inner.plugin.call(&mut compile)?;
+                Ok(Executable::new(
+                    self.inner.plugin,
+                    compile.executable,
+                    self.inner.platform_name.clone(),
+                    Keep::Topology(self.clone()),
+                ))
+            }
+        })
     }
 
     /// `options` with devices named: there is no client to choose them.
@@ -131,6 +137,41 @@ impl Topology {
         ids.sort_unstable();
         options.clone().with_devices(&ids[..count])
     }
+}
+
+/// Refuses the sizes that libtpu does not survive: it divides by each extent in the name, and sets up every device of every
+/// slice before it says that they are too many.
+fn check_size(name: &str, options: &[(&str, Value)]) -> Result<(), Error> {
+    let written = name;
+    let refuse = |reason| {
+        Err(Error::Topology {
+            name: written.to_owned(),
+            reason,
+        })
+    };
+    let twists = ["_twisted", "_untwisted"];
+    let mut twists = twists.iter().filter_map(|twist| name.strip_suffix(twist));
+    let name = twists.next().unwrap_or(name);
+    let Some((_, size)) = name.rsplit_once([':', '=', '_']) else {
+        return refuse("is not of the form kind:size");
+    };
+    let extents = size
+        .split('x')
+        .map(|extent| extent.parse::<usize>().unwrap_or_default());
+    let mut slices = options.iter().filter_map(|(name, value)| match value {
+        Value::Int(count) if *name == "num_slices" => Some(*count),
+        _ => None,
+    });
+    let slices = slices.next().unwrap_or(1);
+    if extents.clone().any(|extent| extent == 0) || slices < 1 {
+        return refuse("the size is not whole numbers from 1, with x between them");
+    }
+    let slices = usize::try_from(slices).unwrap_or(usize::MAX);
+    let count = extents.fold(slices, usize::saturating_mul);
+    if count > CompileOptions::MAX_DEVICES {
+        return refuse("more devices than a program can be compiled for");
+    }
+    Ok(())
 }
 
 impl Inner {
@@ -165,5 +206,45 @@ impl Drop for Inner {
         destroy.topology = self.object;
         // SAFETY: the topology is alive, and its executables hold it. Nothing can be done about an error here.
         let _ = unsafe { self.plugin.call(&mut destroy) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_libtpu_does_not_survive_are_refused() {
+        for name in [
+            "v5e:1x1",
+            "v5e:2x2",
+            "v5p=2x2x1",
+            "v4_2x2x1",
+            "tpu7x:16x16x16",
+        ] {
+            assert!(check_size(name, &[]).is_ok(), "{name}");
+        }
+        let refused = [
+            "",
+            "v5e",
+            "v5e:",
+            "v5e:0x0",
+            "v5e:2x",
+            "v5e:2x2x0",
+            "v5e:-1x2",
+            "v5e:1000x1000",
+        ];
+        for name in refused
+            .into_iter()
+            .chain(["v5e:9999999999999x9999999999999"])
+        {
+            assert!(
+                matches!(check_size(name, &[]), Err(Error::Topology { .. })),
+                "{name}"
+            );
+        }
+        let slices = |count: i64| check_size("v5e:2x2", &[("num_slices", Value::Int(count))]);
+        assert!(slices(2).is_ok());
+        assert!(slices(0).is_err() && slices(-1).is_err() && slices(1 << 40).is_err());
     }
 }

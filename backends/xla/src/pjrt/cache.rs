@@ -1,0 +1,274 @@
+//! Compiled programs kept on disk.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use blake3::Hash;
+
+use super::client::Client;
+use super::error::Error;
+use super::loaded::{LoadedExecutable, Signature};
+use super::options::CompileOptions;
+use super::serialized;
+
+/// What a file of the cache begins with; the last letter is the version of its header. The key follows, then the bytes of
+/// [`super::Executable::serialize`] with their own checksum.
+const MAGIC: &[u8; 8] = b"MBXLACH1";
+const HEADER: usize = MAGIC.len() + blake3::OUT_LEN;
+const EXTENSION: &str = "xla";
+const UNFINISHED: &str = "part";
+
+/// A file that is not finished after this time was left by a process that ended.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// Compiled programs kept on disk, in one folder that processes may share.
+#[derive(Clone, Debug)]
+pub struct DiskCache {
+    folder: PathBuf,
+    limit: u64,
+}
+
+/// Whether a program came from the disk.
+#[derive(Clone, Debug)]
+pub enum Cached {
+    /// It was there.
+    Hit,
+    /// It was compiled, and is there now.
+    Miss,
+    /// It was compiled and could not be kept: the plugin cannot serialise it, it is larger than the whole cache, or the disk
+    /// did not take it.
+    NotKept(Error),
+}
+
+impl DiskCache {
+    /// A cache in `folder`, which is created, of at most `limit` bytes. When it is full, what was not used for longest goes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] where the folder cannot be created.
+    pub fn new(folder: impl Into<PathBuf>, limit: u64) -> Result<Self, Error> {
+        let folder = folder.into();
+        fs::create_dir_all(&folder).map_err(|error| io(&folder, &error))?;
+        Ok(Self { folder, limit })
+    }
+
+    /// Takes a program from the cache, or compiles it and keeps it. The key is everything that the result depends on: the text,
+    /// the options, the plugin and its flags, the platform, the kinds of its devices, and the processor for the CPU. A file
+    /// that is cut, changed or foreign is replaced.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Client::compile`]; that the cache fails is no error.
+    pub fn compile_cached(
+        &self,
+        client: &Client,
+        text: &str,
+        options: &CompileOptions,
+        signature: Signature,
+    ) -> Result<(LoadedExecutable, Cached), Error> {
+        let key = key(client, text, options);
+        let path = self.path(&key);
+        if let Some(bytes) = read(&path, &key)
+            && let Ok(program) = client.deserialize(&bytes[HEADER..], signature.clone())
+        {
+            // The time of the last use decides what goes first. A folder that is only read works without.
+            let _ = File::options()
+                .append(true)
+                .open(&path)
+                .and_then(|file| file.set_modified(SystemTime::now()));
+            return Ok((program, Cached::Hit));
+        }
+        let program = client.compile(text, options, signature)?;
+        let kept = program
+            .executable()
+            .serialize()
+            .and_then(|bytes| self.keep(&key, &bytes));
+        let cached = kept.map_or_else(Cached::NotKept, |()| Cached::Miss);
+        Ok((program, cached))
+    }
+
+    fn path(&self, key: &Hash) -> PathBuf {
+        self.folder
+            .join(key.to_hex().as_str())
+            .with_extension(EXTENSION)
+    }
+
+    /// Writes a file so that it is there whole or not at all, and makes room for it.
+    fn keep(&self, key: &Hash, serialized: &[u8]) -> Result<(), Error> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let path = self.path(key);
+        let size = (HEADER + serialized.len()) as u64;
+        if size > self.limit {
+            let limit = self.limit;
+            return Err(Error::Io {
+                path,
+                reason: format!("{size} bytes are more than the cache holds ({limit})"),
+            });
+        }
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let unfinished = format!(
+            "{}-{}-{number}.{UNFINISHED}",
+            key.to_hex(),
+            std::process::id()
+        );
+        let unfinished = self.folder.join(unfinished);
+        let bytes = [MAGIC, &key.as_bytes()[..], serialized].concat();
+        let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&unfinished);
+            return Err(io(&path, &error));
+        }
+        self.make_room(&path)
+            .map_err(|error| io(&self.folder, &error))
+    }
+
+    /// Removes what was not used for longest until the rest is within the limit, and what was left unfinished; never `newest`.
+    fn make_room(&self, newest: &Path) -> std::io::Result<()> {
+        let mut files = Vec::new();
+        for entry in self.folder.read_dir()? {
+            let path = entry?.path();
+            // Another process may have removed it.
+            let Ok(metadata) = path.metadata() else {
+                continue;
+            };
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some(EXTENSION) => files.push((path != newest, used, metadata.len(), path)),
+                Some(UNFINISHED) if used.elapsed().is_ok_and(|age| age > ABANDONED) => {
+                    let _ = fs::remove_file(path);
+                }
+                _ => {}
+            }
+        }
+        // The newest first, whatever the clock says.
+        files.sort_by(|a, b| (a.0, b.1).cmp(&(b.0, a.1)));
+        let mut total = 0;
+        for (_, _, size, path) in files {
+            total += size;
+            if total > self.limit {
+                let _ = fs::remove_file(path);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn io(path: &Path, error: &std::io::Error) -> Error {
+    Error::Io {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+/// The content of a file, where it is one of ours for this key.
+fn read(path: &Path, key: &Hash) -> Option<Vec<u8>> {
+    let bytes = fs::read(path).ok()?;
+    let theirs = bytes.strip_prefix(MAGIC)?;
+    theirs.starts_with(key.as_bytes()).then_some(bytes)
+}
+
+/// A number of everything that a compiled program depends on.
+fn key(client: &Client, text: &str, options: &CompileOptions) -> Hash {
+    let plugin = client.plugin();
+    let mut hasher = blake3::Hasher::new();
+    // Lengths first, so that no two lists of parts are the same bytes.
+    let mut part = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    part(text.as_bytes());
+    part(&options.to_bytes());
+    part(serialized::identity(plugin, client.platform_name()).as_bytes());
+    part(client.platform_version().as_bytes());
+    part(plugin.flags().as_bytes());
+    for device in client.devices() {
+        part(device.kind().as_bytes());
+    }
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(cache: &DiskCache) -> Vec<String> {
+        let entries = cache.folder.read_dir().unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_kept_reads_back_for_its_key_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::new(folder.path().join("new/folder"), 1000).unwrap();
+        let (ours, other) = (blake3::hash(b"ours"), blake3::hash(b"other"));
+        cache.keep(&ours, b"program").unwrap();
+        let path = cache.path(&ours);
+        assert_eq!(read(&path, &ours).unwrap()[HEADER..], *b"program");
+        assert!(read(&path, &other).is_none());
+        assert!(read(&cache.path(&other), &other).is_none());
+        fs::write(&path, "x").unwrap();
+        assert!(read(&path, &ours).is_none());
+        assert_eq!(names(&cache).len(), 1, "no unfinished file is left");
+    }
+
+    #[test]
+    fn the_least_recently_used_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let size = (HEADER + 100) as u64;
+        let cache = DiskCache::new(folder.path(), 3 * size).unwrap();
+        let keys: Vec<Hash> = (0..5_u8).map(|i| blake3::hash(&[i])).collect();
+        let used = |key: &Hash, seconds| {
+            let file = File::options().append(true).open(cache.path(key)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+                .unwrap();
+        };
+        for (key, seconds) in keys.iter().zip([30, 10, 20]) {
+            cache.keep(key, &[0; 100]).unwrap();
+            used(key, seconds);
+        }
+        let there = |cache: &DiskCache| {
+            keys.iter()
+                .map(|key| cache.path(key).exists())
+                .collect::<Vec<_>>()
+        };
+        cache.keep(&keys[3], &[0; 100]).unwrap();
+        assert_eq!(there(&cache), [true, false, true, true, false]);
+        // The newest stays even where the clock was set back.
+        used(&keys[3], 40);
+        cache.keep(&keys[4], &[0; 100]).unwrap();
+        assert_eq!(there(&cache), [true, false, false, true, true]);
+        let too_large = cache.keep(&keys[1], &[0; 1000]);
+        assert!(matches!(too_large, Err(Error::Io { .. })));
+        assert_eq!(names(&cache).len(), 3);
+    }
+
+    #[test]
+    fn only_old_unfinished_files_are_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::new(folder.path(), 1000).unwrap();
+        let (old, new) = (
+            folder.path().join("old.part"),
+            folder.path().join("new.part"),
+        );
+        fs::write(&old, "").unwrap();
+        fs::write(&new, "").unwrap();
+        let file = File::options().append(true).open(&old).unwrap();
+        file.set_modified(SystemTime::now() - 2 * ABANDONED)
+            .unwrap();
+        cache.keep(&blake3::hash(b"key"), b"").unwrap();
+        assert!(!old.exists() && new.exists());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_is_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let cache = DiskCache::new(file.path().join("under a file"), 1);
+        assert!(matches!(cache, Err(Error::Io { .. })));
+    }
+}
