@@ -278,6 +278,7 @@ pub(super) fn combine(
         return b.splat(0.0, TensorType::new(shape, ElementType::F32));
     }
     let positions = b.reshape(positions, &[tokens, top_k]);
+    let weights = weights.map(|weights| b.convert(weights, ElementType::F32));
     let column = |b: &mut Builder, x: Value, k: usize| {
         let column = b.slice_dim(x, 1, k..k + 1);
         b.reshape(column, &[tokens])
