@@ -110,9 +110,10 @@ impl Weights {
 
 #[test]
 fn the_product_of_codes_is_that_of_decoded_weights() {
-    for granularity in GRANULARITIES {
-        for format in FORMATS {
-            for (rows, [n, k]) in [(1, [70, 33]), (5, [64, 64]), (40, [130, 96]), (3, [1, 7])] {
+    let sizes = [(1, [70, 33]), (5, [64, 64]), (40, [130, 96]), (3, [1, 7])];
+    for (at, granularity) in GRANULARITIES.into_iter().enumerate() {
+        for (nth, format) in FORMATS.into_iter().enumerate() {
+            for (rows, [n, k]) in [sizes[(at + nth) % 4], sizes[(at + nth + 2) % 4]] {
                 let p = dense(rows, [n, k], granularity, format);
                 let weights = Weights::new(&p);
                 let x = wave(rows * k, 0.2);

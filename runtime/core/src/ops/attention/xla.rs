@@ -2,12 +2,13 @@
 
 use super::{Attended, AttentionCall, Projections, SegmentAttentionGradients, SegmentAttentionOps};
 use crate::ops::Sorted;
+use crate::ops::xla::{Recorded, Results};
 use burn::backend::TensorMetadata;
-use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::tensor::FloatTensor;
 use moebius_xla::custom::Call;
 use moebius_xla::custom::attention::Attention;
 use moebius_xla::custom::neighbours::Sequences;
-use moebius_xla::{BackendRouter, RouterChannel, record};
+use moebius_xla::{BackendRouter, RouterChannel};
 
 fn attention<C: RouterChannel>(
     sorted: &Sorted<BackendRouter<C>>,
@@ -32,9 +33,9 @@ fn attention<C: RouterChannel>(
 fn operands<C: RouterChannel>(
     projections: Projections<BackendRouter<C>>,
     sorted: Sorted<BackendRouter<C>>,
-) -> [IntTensor<BackendRouter<C>>; 5] {
+) -> Vec<Recorded<C>> {
     let Projections { q, k, v } = projections;
-    [q, k, v, sorted.order, sorted.offsets]
+    vec![q, k, v, sorted.order, sorted.offsets]
 }
 
 impl<C: RouterChannel> SegmentAttentionOps for BackendRouter<C> {
@@ -44,10 +45,10 @@ impl<C: RouterChannel> SegmentAttentionOps for BackendRouter<C> {
         call: AttentionCall,
     ) -> Attended<Self> {
         let call = attention(&sorted, &call, false);
-        let mut results = record(&call, operands(projections, sorted).to_vec());
+        let mut results = Results::<C>::of(&call, operands(projections, sorted));
         Attended {
-            lse: results.remove(1),
-            o: results.remove(0),
+            o: results.take(),
+            lse: results.take(),
         }
     }
 }
@@ -61,15 +62,13 @@ impl<C: RouterChannel> SegmentAttentionGradients for BackendRouter<C> {
         call: AttentionCall,
     ) -> Projections<Self> {
         let call = attention(&sorted, &call, true);
-        let mut inputs = operands(projections, sorted).to_vec();
+        let mut inputs = operands(projections, sorted);
         inputs.extend([attended.o, attended.lse, gradient]);
-        let mut results = record(&call, inputs);
-        let v = results.remove(2);
-        let k = results.remove(1);
+        let mut results = Results::<C>::of(&call, inputs);
         Projections {
-            q: results.remove(0),
-            k,
-            v,
+            q: results.take(),
+            k: results.take(),
+            v: results.take(),
         }
     }
 }

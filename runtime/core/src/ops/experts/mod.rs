@@ -10,7 +10,7 @@ pub(in crate::ops) mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
 #[cfg(feature = "xla")]
-mod xla;
+pub(super) mod xla;
 
 use super::{Maybe, Sorted};
 use burn::backend::tensor::FloatTensor;

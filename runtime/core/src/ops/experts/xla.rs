@@ -13,6 +13,16 @@ use moebius_shaders::moe::{Problem, Stage};
 use moebius_xla::custom::{Call, experts};
 use moebius_xla::{BackendRouter, RouterChannel};
 
+/// The activation as the descriptors have it.
+pub(in crate::ops) fn activation(activation: Activation) -> experts::Activation {
+    match activation {
+        Activation::Relu => experts::Activation::Relu,
+        Activation::Gelu => experts::Activation::Gelu,
+        Activation::Silu => experts::Activation::Silu,
+        Activation::Mish => experts::Activation::Mish,
+    }
+}
+
 fn descriptor(problem: &Problem) -> experts::Experts {
     experts::Experts {
         tokens: problem.routing.tokens(),
@@ -21,12 +31,7 @@ fn descriptor(problem: &Problem) -> experts::Experts {
         hidden: problem.hidden,
         inter: problem.inter,
         row_bound: problem.row_bound,
-        activation: match problem.activation {
-            Activation::Relu => experts::Activation::Relu,
-            Activation::Gelu => experts::Activation::Gelu,
-            Activation::Silu => experts::Activation::Silu,
-            Activation::Mish => experts::Activation::Mish,
-        },
+        activation: activation(problem.activation),
         gated: problem.gated,
         bias: problem.bias,
     }

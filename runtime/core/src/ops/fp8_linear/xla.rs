@@ -2,14 +2,15 @@
 
 use super::{CodedWeights, Fp8LinearCall, Fp8LinearOps};
 use crate::ops::Sorted;
+use crate::ops::experts::xla::activation;
 use crate::ops::fp8::xla::format;
 use crate::ops::quantize::xla::granularity;
+use crate::ops::xla::Results;
 use burn::backend::tensor::FloatTensor;
 use moebius_shaders::grouped_gemm::{self, Problem};
 use moebius_xla::custom::Call;
-use moebius_xla::custom::experts::Activation;
 use moebius_xla::custom::fp8_linear::{Fp8Linear, Routing, Source};
-use moebius_xla::{BackendRouter, RouterChannel, record};
+use moebius_xla::{BackendRouter, RouterChannel};
 
 fn linear(p: &Problem, routing: Option<Routing>) -> Call {
     let Some(weights) = p.fp8 else {
@@ -23,12 +24,7 @@ fn linear(p: &Problem, routing: Option<Routing>) -> Call {
         format: format(weights.format),
         granularity: granularity(weights.granularity),
         bias: p.bias,
-        activation: p.activation.map(|activation| match activation {
-            grouped_gemm::Activation::Relu => Activation::Relu,
-            grouped_gemm::Activation::Gelu => Activation::Gelu,
-            grouped_gemm::Activation::Silu => Activation::Silu,
-            grouped_gemm::Activation::Mish => Activation::Mish,
-        }),
+        activation: p.activation.map(activation),
         gated: p.gated,
         routing,
     })
@@ -42,7 +38,7 @@ impl<C: RouterChannel> Fp8LinearOps for BackendRouter<C> {
     ) -> FloatTensor<Self> {
         let operands = [x, weights.codes, weights.scales.into_tensor()];
         let operands = operands.into_iter().chain(weights.bias.into_option());
-        record(&linear(&call.problem, None), operands.collect()).remove(0)
+        Results::<C>::of(&linear(&call.problem, None), operands.collect()).take()
     }
 
     fn moe_fp8_linear(
@@ -63,6 +59,6 @@ impl<C: RouterChannel> Fp8LinearOps for BackendRouter<C> {
         let scales = weights.scales.into_tensor();
         let operands = [x, weights.codes, scales, sorted.order, sorted.offsets];
         let operands = operands.into_iter().chain(weights.bias.into_option());
-        record(&linear(p, Some(routing)), operands.collect()).remove(0)
+        Results::<C>::of(&linear(p, Some(routing)), operands.collect()).take()
     }
 }

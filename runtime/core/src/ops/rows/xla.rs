@@ -1,13 +1,14 @@
 //! Moved rows recorded for XLA.
 
 use super::{CombineGradients, NeighboursCall, RowsCall, RowsGradients, RowsOps};
+use crate::ops::xla::{Recorded, Results};
 use crate::ops::{Maybe, Sorted};
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::FloatTensor;
 use moebius_xla::custom::Call;
 use moebius_xla::custom::neighbours::{Neighbours, Sequences};
 use moebius_xla::custom::rows::{Rows, Sizes};
-use moebius_xla::{BackendRouter, RouterChannel, record};
+use moebius_xla::{BackendRouter, RouterChannel};
 
 fn sizes(call: &RowsCall) -> Sizes {
     let p = &call.problem;
@@ -22,11 +23,11 @@ fn sizes(call: &RowsCall) -> Sizes {
 
 /// The move of rows that are sorted into `sorted`.
 fn neighbours<C: RouterChannel>(
-    x: FloatTensor<BackendRouter<C>>,
+    x: Recorded<C>,
     sorted: Sorted<BackendRouter<C>>,
     call: &NeighboursCall,
     backward: bool,
-) -> FloatTensor<BackendRouter<C>> {
+) -> Recorded<C> {
     let p = &call.problem;
     let call = Call::Neighbours(Neighbours {
         sequences: Sequences {
@@ -39,13 +40,13 @@ fn neighbours<C: RouterChannel>(
         causal: p.causal(),
         backward,
     });
-    record(&call, vec![x, sorted.order, sorted.offsets]).remove(0)
+    Results::<C>::of(&call, vec![x, sorted.order, sorted.offsets]).take()
 }
 
 impl<C: RouterChannel> RowsOps for BackendRouter<C> {
     fn moe_gather(x: FloatTensor<Self>, sorted: Sorted<Self>, call: RowsCall) -> FloatTensor<Self> {
         let call = Call::Rows(Rows::Gather(sizes(&call)));
-        record(&call, vec![x, sorted.order, sorted.offsets]).remove(0)
+        Results::<C>::of(&call, vec![x, sorted.order, sorted.offsets]).take()
     }
 
     fn moe_combine(
@@ -60,7 +61,7 @@ impl<C: RouterChannel> RowsOps for BackendRouter<C> {
             weighted: weights.is_some(),
         });
         let inputs = [rows, sorted.positions].into_iter().chain(weights);
-        record(&call, inputs.collect()).remove(0)
+        Results::<C>::of(&call, inputs.collect()).take()
     }
 
     fn moe_neighbours(
@@ -87,10 +88,11 @@ impl<C: RouterChannel> RowsGradients for BackendRouter<C> {
             positions,
             ..
         } = sorted;
-        let mut results = record(&call, vec![dy, rows, weights, order, offsets, positions]);
+        let inputs = vec![dy, rows, weights, order, offsets, positions];
+        let mut results = Results::<C>::of(&call, inputs);
         CombineGradients {
-            weights: results.remove(1),
-            rows: results.remove(0),
+            rows: results.take(),
+            weights: results.take(),
         }
     }
 
