@@ -21,6 +21,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Programs {
     known: HashMap<u64, Vec<Known>>,
+    compiled: u64,
 }
 
 struct Known {
@@ -39,6 +40,11 @@ pub(super) struct Compiled {
 }
 
 impl Programs {
+    /// How many were compiled.
+    pub(super) fn compiled(&self) -> u64 {
+        self.compiled
+    }
+
     /// The program of a structure, compiled if there is none yet.
     pub(super) fn get(
         &mut self,
@@ -62,6 +68,7 @@ impl Programs {
             }
         }
         let program = Arc::new(Compiled::new(machine, canonical, varying)?);
+        self.compiled += 1;
         let entry = Known {
             structure: canonical.structure.clone(),
             scalars: canonical.scalars.clone(),
