@@ -7,6 +7,8 @@ use moebius_xla::pjrt::{
     Signature, TensorSpec,
 };
 use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A tensor's elements in memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,27 +78,44 @@ impl Host {
     }
 }
 
+/// The program, compiled once however many tests run it.
+fn compiled(program: &Program) -> Arc<LoadedExecutable> {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    static ALL: Mutex<BTreeMap<String, Arc<LoadedExecutable>>> = Mutex::new(BTreeMap::new());
+    let client = CLIENT.get_or_init(|| {
+        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
+        Client::new(plugin.unwrap_or_else(|error| panic!("{error}")), &[]).unwrap()
+    });
+    let known = || ALL.lock().unwrap().get(&program.text).cloned();
+    known().unwrap_or_else(|| {
+        let signature = Signature::new(program.inputs.iter().map(spec).collect::<Vec<_>>());
+        let executable = client.compile(&program.text, &CompileOptions::default(), signature);
+        let executable = executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
+        let executable = Arc::new(executable);
+        let mut all = ALL.lock().unwrap();
+        all.insert(program.text.clone(), executable.clone());
+        executable
+    })
+}
+
+fn spec(ty: &TensorType) -> TensorSpec {
+    TensorSpec::new(ty.element, ty.shape.clone())
+}
+
 /// A compiled program and its arguments on the device.
 pub struct Loaded {
-    executable: LoadedExecutable,
+    executable: Arc<LoadedExecutable>,
     arguments: Vec<Buffer>,
 }
 
 impl Loaded {
     pub fn new(program: &Program, inputs: &[Host]) -> Self {
-        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
-        let client = Client::new(plugin.unwrap_or_else(|error| panic!("{error}")), &[]).unwrap();
-        let spec = |ty: &TensorType| TensorSpec::new(ty.element, ty.shape.clone());
-        let specs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
-        let signature = Signature::new(specs.clone());
-        let executable = client.compile(&program.text, &CompileOptions::default(), signature);
-        let device = client.device(0).unwrap();
-        let pairs = inputs.iter().zip(&specs);
-        let arguments =
-            pairs.map(|(host, spec)| Buffer::from_host(&device, spec, &host.bytes).unwrap());
+        let executable = compiled(program);
+        let device = executable.client().device(0).unwrap();
+        let upload = |host: &Host| Buffer::from_host(&device, &spec(&host.ty), &host.bytes);
         Self {
-            executable: executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text)),
-            arguments: arguments.collect(),
+            arguments: inputs.iter().map(|host| upload(host).unwrap()).collect(),
+            executable,
         }
     }
 
