@@ -4,7 +4,7 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
-use moebius_device::{Capability, Device, Opened};
+use moebius_device::{Capability, Device, Opened, Runtime};
 use moebius_shaders::Element;
 use std::sync::OnceLock;
 
@@ -47,6 +47,12 @@ impl Target {
     /// What it can do.
     pub fn capability(&self) -> &Capability {
         &self.opened.capability
+    }
+
+    /// Whether a row of a product has the same bits beside any other rows. XLA chooses by the shape of a
+    /// product in which order it sums.
+    pub fn rows_are_independent(&self) -> bool {
+        self.capability().runtime != Runtime::Xla
     }
 
     /// A CubeCL client; `None` on Flex and XLA, which have no kernels of CubeCL's.

@@ -41,6 +41,11 @@ pub(crate) fn read(buffer: &Buffer, dtype: DType) -> Result<TensorData, RunError
     Ok(TensorData::from_bytes_vec(bytes, Shape::from(shape), dtype))
 }
 
+/// The state of a random number generator that starts with `seed`.
+pub(crate) fn random_state(machine: &Machine, seed: u64) -> Result<Buffer, RunError> {
+    upload(machine, &TensorData::new(vec![seed, 0], [2]))
+}
+
 /// Waits until a buffer holds its values.
 pub(crate) fn wait(buffer: &Buffer) -> Result<(), RunError> {
     match buffer.is_deleted()? {

@@ -12,6 +12,7 @@
 pub mod custom;
 pub mod eager;
 mod element;
+mod executable;
 mod host;
 pub mod lower;
 mod machine;
@@ -23,6 +24,7 @@ pub mod stablehlo;
 
 pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use element::ElementType;
+pub use executable::{Arguments, CompileError, Executable, Spec, upload};
 pub use machine::{Machine, Program, RunError};
 pub use open::{OpenError, client, open};
 pub use record::{dtype, element, record};

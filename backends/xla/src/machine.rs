@@ -6,7 +6,8 @@ use crate::pjrt::{
 };
 use crate::stablehlo::{self, TensorType};
 use burn_ir::TensorId;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Why something recorded has no result.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -30,6 +31,14 @@ pub enum RunError {
         /// The tensor.
         id: TensorId,
     },
+    /// A function is called with more or fewer inputs than it has.
+    #[error("expected {expected} inputs, got {got}")]
+    Inputs {
+        /// Inputs of the function.
+        expected: usize,
+        /// Inputs that came.
+        got: usize,
+    },
     /// A tensor came from a device where it couldn't be read.
     #[error("the device it came from: {reason}")]
     Moved {
@@ -43,12 +52,14 @@ pub enum RunError {
 pub struct Machine {
     device: Device,
     options: CompileOptions,
+    /// Programs that somebody holds, by their text.
+    programs: Arc<Mutex<HashMap<blake3::Hash, Weak<LoadedExecutable>>>>,
 }
 
 /// A compiled program of one device.
 #[derive(Clone, Debug)]
 pub struct Program {
-    executable: LoadedExecutable,
+    executable: Arc<LoadedExecutable>,
 }
 
 impl Machine {
@@ -59,7 +70,11 @@ impl Machine {
     /// [`pjrt::Error::CompileOptions`] for a device whose id is negative.
     pub fn new(device: Device) -> Result<Self, pjrt::Error> {
         let options = CompileOptions::on_device(device.id())?;
-        Ok(Self { device, options })
+        Ok(Self {
+            device,
+            options,
+            programs: Arc::default(),
+        })
     }
 
     /// The device.
@@ -81,22 +96,41 @@ impl Machine {
         Ok(Buffer::from_host(&self.device, &spec(ty), bytes)?)
     }
 
-    /// Compiles a program.
+    /// Compiles a program, unless one of the same text is held by somebody.
     ///
     /// # Errors
     ///
     /// The plugin's.
     pub fn compile(&self, program: &stablehlo::Program) -> Result<Program, RunError> {
+        let key = blake3::hash(program.text.as_bytes());
+        let held = self.programs().get(&key).and_then(Weak::upgrade);
+        if let Some(executable) = held {
+            return Ok(Program { executable });
+        }
         let inputs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
         let signature = Signature::new(inputs);
+        // Not under the lock: others may compile at the same time.
         let executable = self
             .client()
             .compile(&program.text, &self.options, signature)?;
+        let executable = Arc::new(executable);
+        let mut programs = self.programs();
+        programs.retain(|_, program| program.strong_count() > 0);
+        programs.insert(key, Arc::downgrade(&executable));
         Ok(Program { executable })
+    }
+
+    fn programs(&self) -> MutexGuard<'_, HashMap<blake3::Hash, Weak<LoadedExecutable>>> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Program {
+    /// Whether it is the same program, not one of the same text.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.executable, &other.executable)
+    }
+
     /// The loaded program, for its memory figures and the like.
     pub fn loaded(&self) -> &LoadedExecutable {
         &self.executable

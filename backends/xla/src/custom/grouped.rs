@@ -108,6 +108,17 @@ impl Segments {
         pass: &Pass,
         body: impl FnOnce(&mut Builder, &Block, &[Value]) -> Vec<Value>,
     ) -> Vec<Value> {
+        self.walk_prepared(b, pass, |_, matrices| matrices, body)
+    }
+
+    /// The same with what `prepare` makes of an expert's matrices, once, before its blocks.
+    pub(super) fn walk_prepared(
+        &self,
+        b: &mut Builder,
+        pass: &Pass,
+        prepare: impl FnOnce(&mut Builder, Vec<Value>) -> Vec<Value>,
+        body: impl FnOnce(&mut Builder, &Block, &[Value]) -> Vec<Value>,
+    ) -> Vec<Value> {
         let mut state: Vec<Value> = pass
             .rows
             .iter()
@@ -130,7 +141,12 @@ impl Segments {
                 .map(|ty| b.splat(0.0, ty.clone()))
                 .collect();
             let inner = [&state[..rows], &sums].concat();
-            let mut results = self.blocks(b, (pass, expert), &inner, body);
+            let matrices = pass.stacks.iter().map(|s| matrix(b, *s, expert));
+            let matrices = matrices.collect();
+            let matrices = prepare(b, matrices);
+            let mut results = self.blocks(b, (rows, expert), &inner, |b, block| {
+                body(b, block, &matrices)
+            });
             for (result, stack) in results[rows..].iter_mut().zip(&state[rows..]) {
                 let shape = [&[1], b.shape(*result).as_slice()].concat();
                 let one = b.reshape(*result, &shape);
@@ -141,15 +157,14 @@ impl Segments {
         })
     }
 
-    /// The blocks of one expert.
+    /// The blocks of one expert; the first `rows` values of the state are of rows.
     fn blocks(
         &self,
         b: &mut Builder,
-        (pass, expert): (&Pass, Value),
+        (rows, expert): (usize, Value),
         state: &[Value],
-        body: impl FnOnce(&mut Builder, &Block, &[Value]) -> Vec<Value>,
+        body: impl FnOnce(&mut Builder, &Block) -> Vec<Value>,
     ) -> Vec<Value> {
-        let matrices: Vec<Value> = pass.stacks.iter().map(|s| matrix(b, *s, expert)).collect();
         let one = b.scalar(1.0, ElementType::S32);
         let next = b.add(expert, one);
         let (first, last) = (
@@ -160,13 +175,12 @@ impl Segments {
         let length = b.binary_scalar(Binary::Add, length, (self.block - 1) as f64);
         let count = b.binary_scalar(Binary::Divide, length, self.block as f64);
         let most = most_blocks(self.rows, self.experts, self.block) as u64;
-        let rows = pass.rows.len();
         b.counted(most, |b| {
             b.for_loop(count, state, |b, i, state| {
                 let before = b.binary_scalar(Binary::Multiply, i, self.block as f64);
                 let start = b.add(first, before);
                 let block = self.block(b, start, last);
-                let mut results = body(b, &block, &matrices);
+                let mut results = body(b, &block);
                 for (at, result) in results.iter_mut().enumerate() {
                     *result = match at < rows {
                         true => block.write(b, state[at], *result),
@@ -264,6 +278,7 @@ pub(super) fn combine(
         return b.splat(0.0, TensorType::new(shape, ElementType::F32));
     }
     let positions = b.reshape(positions, &[tokens, top_k]);
+    let weights = weights.map(|weights| b.convert(weights, ElementType::F32));
     let column = |b: &mut Builder, x: Value, k: usize| {
         let column = b.slice_dim(x, 1, k..k + 1);
         b.reshape(column, &[tokens])

@@ -13,11 +13,15 @@
 //! | `linear.rs` | one product per expert and its gradients |
 //! | `rows.rs` | rows of tokens in and out of the order of their experts |
 //! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
+//! | `attention.rs` | attention within a sequence |
 //! | `fp8.rs` | casts between floats and FP8 codes |
 //! | `quantize.rs` | codes and scales of matrices, and back |
+//! | `fp8_linear.rs` | products with FP8 weights |
 
+pub mod attention;
 pub mod experts;
 pub mod fp8;
+pub mod fp8_linear;
 mod grouped;
 pub mod linear;
 pub mod neighbours;
@@ -49,6 +53,18 @@ pub(crate) trait Lower {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Call {
+    /// A cast of flat tensors between f32 and FP8.
+    Fp8(fp8::Cast),
+    /// Codes and scales of a stack of matrices, and back.
+    Quantize(quantize::Quantize),
+    /// A product with FP8 weights.
+    Fp8Linear(fp8_linear::Fp8Linear),
+    /// Rows of tokens in and out of the order of their experts.
+    Rows(rows::Rows),
+    /// Sorted rows beside their neighbours.
+    Neighbours(neighbours::Neighbours),
+    /// Attention within a sequence.
+    Attention(attention::Attention),
     /// Router logits.
     Logits(router::Logits),
     /// Gradients of router logits.
@@ -71,14 +87,6 @@ pub enum Call {
     Linear(linear::Linear),
     /// Gradients of one product per expert.
     LinearBackward(linear::LinearBackward),
-    /// A cast of flat tensors between f32 and FP8.
-    Fp8(fp8::Cast),
-    /// Codes and scales of a stack of matrices, and back.
-    Quantize(quantize::Quantize),
-    /// Rows of tokens in and out of the order of their experts.
-    Rows(rows::Rows),
-    /// Sorted rows beside their neighbours.
-    Neighbours(neighbours::Neighbours),
 }
 
 /// Why scalars don't describe an operation.
@@ -152,6 +160,12 @@ impl Call {
 
     fn family(&self) -> &dyn Lower {
         match self {
+            Self::Fp8(call) => call,
+            Self::Quantize(call) => call,
+            Self::Fp8Linear(call) => call,
+            Self::Rows(call) => call,
+            Self::Neighbours(call) => call,
+            Self::Attention(call) => call,
             Self::Logits(call) => call,
             Self::LogitsBackward(call) => call,
             Self::Route(call) => call,
@@ -163,10 +177,6 @@ impl Call {
             Self::ExpertsBackward(call) => call,
             Self::Linear(call) => call,
             Self::LinearBackward(call) => call,
-            Self::Fp8(call) => call,
-            Self::Quantize(call) => call,
-            Self::Rows(call) => call,
-            Self::Neighbours(call) => call,
         }
     }
 

@@ -175,7 +175,7 @@ impl Scaling {
     }
 
     /// \[M, down, across\], or ⌈across/4⌉ words of bytes.
-    fn scales_shape(&self) -> Vec<usize> {
+    pub(super) fn scales_shape(&self) -> Vec<usize> {
         let [down, across] = self.blocks();
         let across = match self.is_mx() {
             true => across.div_ceil(LANES),
@@ -247,7 +247,7 @@ impl Scaling {
     }
 
     /// Scales as they came, in the form of [`Scaling::dynamic`].
-    fn given(&self, b: &mut Builder, scales: Value) -> Value {
+    pub(super) fn given(&self, b: &mut Builder, scales: Value) -> Value {
         let [_, across] = self.blocks();
         if self.is_mx() {
             let bytes = unpack(b, scales, across, ElementType::U8);

@@ -156,6 +156,7 @@ impl Lower for Sort {
         let indices = words(b, indices);
         let mut keys = b.binary_scalar(Binary::Minimum, indices, experts as f64);
         if let Some(capacity) = &self.capacity {
+            let weights = b.convert(weights, ElementType::F32);
             let capacities = self.capacities(b, capacity, mask, factors);
             keys = self.kept(b, keys, weights, capacities);
         }

@@ -48,7 +48,7 @@ impl Recorder {
             slots: HashMap::new(),
             programs: Programs::default(),
             graphs: HashMap::new(),
-            random: random_state(&machine, host::entropy()),
+            random: host::random_state(&machine, host::entropy()).map(Arc::new),
             unfinished: Vec::new(),
         };
         Self {
@@ -56,10 +56,6 @@ impl Recorder {
             ids: AtomicU64::new(0),
             state: Mutex::new(state),
         }
-    }
-
-    pub(super) fn machine(&self) -> &Machine {
-        &self.machine
     }
 
     pub(super) fn new_id(&self) -> TensorId {
@@ -136,7 +132,7 @@ impl Recorder {
         let mut state = self.state();
         // What was recorded before must not see the seed.
         state.run_all(&self.machine);
-        state.random = random_state(&self.machine, seed);
+        state.random = host::random_state(&self.machine, seed).map(Arc::new);
     }
 
     pub(super) fn alias(&self, new: TensorId, source: TensorId) {
@@ -226,8 +222,4 @@ impl State {
             self.unfinished.retain(|buffer| !host::is_ready(buffer));
         }
     }
-}
-
-fn random_state(machine: &Machine, seed: u64) -> Slot {
-    host::upload(machine, &TensorData::new(vec![seed, 0], [2])).map(Arc::new)
 }

@@ -27,6 +27,16 @@ pub struct Lowered {
 ///
 /// If an operation has no lowering, or the graph reads what it neither takes nor makes.
 pub fn graph(captured: &CapturedGraph) -> Result<Lowered, LowerError> {
+    graph_donating(captured, &[])
+}
+
+/// As [`graph`]; each input named in `donated` gives its memory to the first output of its type that
+/// has none yet.
+///
+/// # Errors
+///
+/// As [`graph`], and [`LowerError::Donation`] for an input that fits no output.
+pub fn graph_donating(captured: &CapturedGraph, donated: &[usize]) -> Result<Lowered, LowerError> {
     let (graph, values) = (&captured.graph, &captured.values);
     let types = types(graph, values)?;
     let constants = constants(graph, values);
@@ -47,12 +57,33 @@ pub fn graph(captured: &CapturedGraph) -> Result<Lowered, LowerError> {
     }
     let outputs = graph.outputs.iter().map(|id| lowering.value(*id));
     let mut outputs = outputs.collect::<Result<Vec<Value>, _>>()?;
-    outputs.extend(lowering.random());
+    let state = lowering.random();
+    donate(&mut b, &outputs, graph.inputs.len(), donated)?;
+    outputs.extend(state);
     Ok(Lowered {
         program: b.finish(&outputs),
         constants,
         random,
     })
+}
+
+fn donate(
+    b: &mut Builder,
+    outputs: &[Value],
+    inputs: usize,
+    donated: &[usize],
+) -> Result<(), LowerError> {
+    let mut free: Vec<usize> = (0..outputs.len()).collect();
+    for index in donated.iter().copied() {
+        let ty = (index < inputs).then(|| b.argument_type(index).clone());
+        let fits = |output: &usize| ty.as_ref() == Some(b.ty(outputs[*output]));
+        let place = free
+            .iter()
+            .position(fits)
+            .ok_or(LowerError::Donation { index })?;
+        b.donate(index, free.remove(place));
+    }
+    Ok(())
 }
 
 /// The types of all tensors.

@@ -30,7 +30,7 @@ mod order;
 mod random;
 mod reduce;
 
-pub use graph::{Lowered, graph};
+pub use graph::{Lowered, graph, graph_donating};
 pub use operations::{Leaf, leaf, leaves};
 
 use crate::ElementType;
@@ -64,6 +64,12 @@ pub enum LowerError {
     Unknown {
         /// The tensor.
         id: TensorId,
+    },
+    /// A donated input that isn't there, or whose type no output has that is left.
+    #[error("input {index} can't be given away: no output is left that has its type")]
+    Donation {
+        /// The input.
+        index: usize,
     },
     /// A custom operation that isn't ours.
     #[error("expected the custom operation `{ID}`, got `{got}`")]

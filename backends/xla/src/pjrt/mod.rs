@@ -4,8 +4,10 @@
 //! its devices. Programs are StableHLO text: [`Client::compile`] makes a [`LoadedExecutable`] of it, which takes and gives
 //! [`Buffer`]s; a [`Topology`] compiles for devices that are not there.
 //!
-//! The records and functions of the C API are declared by hand, in `ffi` and `entries`. Everything here is safe to call: what a
-//! plugin answers with the end of the process is refused before it gets there.
+//! The records and functions of the C API are declared by hand, in `ffi` and `entries`. No function here is unsafe to call.
+//! Plugins end the process for many mistakes that could be errors; those that were found are refused before a plugin sees
+//! them: [`Error::Flag`], [`Error::ClientOption`], [`Error::CompileOptions`], [`Error::Program`], [`Error::Topology`] and
+//! [`Error::Serialized`].
 
 #![allow(
     unsafe_code,

@@ -85,6 +85,13 @@ impl Plugin {
         let path = path
             .canonicalize()
             .map_err(|error| failed(error.to_string()))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if platform != Platform::Tpu && name.starts_with("libtpu") {
+            // What libtpu needs beforehand would not be done.
+            return Err(failed(format!(
+                "libtpu drives TPUs, it was given for {platform}"
+            )));
+        }
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plugin) = loaded.get(&path) {
             return Ok(*plugin);
@@ -303,7 +310,17 @@ fn open_table(path: &Path) -> Result<Opened, Error> {
     if header.is_null() {
         return Err(failed("GetPjrtApi gives no table".to_owned()));
     }
-    // SAFETY: not null, and every version of the API starts with these fields.
+    // SAFETY: not null, and a table that lives as long as the library.
+    unsafe { read_table(path, header) }
+}
+
+/// Copies a function table and the numbers of the extensions.
+///
+/// # Safety
+///
+/// `header` begins a table of the PJRT API that is as long as its `struct_size` says, with a chain of extensions that ends.
+unsafe fn read_table(path: &Path, header: *const ApiHeader) -> Result<Opened, Error> {
+    // SAFETY: the caller's promise; every version of the API starts with these fields.
     let fields = unsafe { &*header };
     let version = (fields.major, fields.minor);
     if version.0 != OLDEST.0 || version.1 < OLDEST.1 {
@@ -330,3 +347,7 @@ fn open_table(path: &Path) -> Result<Opened, Error> {
     }
     Ok((version, table, extensions))
 }
+
+#[cfg(test)]
+#[path = "plugin_tests.rs"]
+mod tests;

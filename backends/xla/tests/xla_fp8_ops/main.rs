@@ -6,8 +6,10 @@
     reason = "a test may panic"
 )]
 
+mod attention;
 mod casts;
 mod codec;
+mod linear;
 mod plugin;
 mod quantize;
 mod routed;

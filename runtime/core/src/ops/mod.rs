@@ -7,6 +7,7 @@
 //! | `flex.rs` | composes Burn's primitive operations and plain Rust; shares no code with the kernels |
 //! | `autodiff.rs` | records what the backward pass needs, and runs it |
 //! | `lazy.rs` | tells Burn's fusion the shapes of results that don't exist yet |
+//! | `xla.rs` | records a call for XLA, which lowers it when the graph runs |
 //!
 //! A call carries a checked problem and, for CubeCL devices, its plan; the implementations can't
 //! fail. Operations that only a backward pass runs are traits of their own (`..Gradients`), which
@@ -31,6 +32,8 @@ mod buffers;
 mod graph;
 #[cfg(feature = "flex")]
 mod host;
+#[cfg(feature = "xla")]
+mod xla;
 
 pub(crate) use attention::{AttentionCall, Projections, SegmentAttentionOps};
 pub(crate) use experts::{ExpertWeights, ExpertsCall, ExpertsOps, StageClock};

@@ -53,7 +53,7 @@ fn at_most(b: &mut Builder, x: Value, most: f64) -> Value {
 
 impl Activation {
     /// act(x).
-    pub(super) fn value(self, b: &mut Builder, x: Value) -> Value {
+    pub(in crate::custom) fn value(self, b: &mut Builder, x: Value) -> Value {
         match self {
             Self::Relu => {
                 let below = b.compare_scalar(Compare::Lt, x, 0.0);

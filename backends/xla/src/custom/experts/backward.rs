@@ -42,7 +42,7 @@ pub struct Backward {
 struct Rows {
     x: Value,
     dy: Value,
-    /// f32 \[B,1\] as \[B\].
+    /// f32 \[B\].
     weight: Value,
     /// Present if the forward kept it.
     pre: Option<Value>,
@@ -144,7 +144,8 @@ impl Lower for Backward {
         let dtype = b.element(forward.x);
         let segments = Segments::new(b, p.row_bound, forward.offsets);
         let [slots, tokens] = slots_and_tokens(b, &segments, forward.order, p.top_k);
-        let weights = b.reshape(forward.weights, &[p.slots()]);
+        let weights = b.convert(forward.weights, ElementType::F32);
+        let weights = b.reshape(weights, &[p.slots()]);
         let (row_types, sum_types) = (self.row_types(), self.sum_types());
         let pass = Pass {
             stacks: forward.stacks,

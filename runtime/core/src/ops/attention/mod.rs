@@ -9,6 +9,8 @@ mod cube;
 mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
+#[cfg(feature = "xla")]
+mod xla;
 
 use super::Sorted;
 use burn::backend::tensor::FloatTensor;
@@ -50,6 +52,8 @@ pub(crate) struct Attended<B: Backend> {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
     Autodiff: cfg(feature = "autodiff"),
 )]
@@ -66,6 +70,8 @@ pub(crate) trait SegmentAttentionOps: Backend {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
 )]
 pub(crate) trait SegmentAttentionGradients: Backend {

@@ -9,6 +9,8 @@ mod cube;
 pub(in crate::ops) mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
+#[cfg(feature = "xla")]
+pub(super) mod xla;
 
 use super::{Maybe, Sorted};
 use burn::backend::tensor::FloatTensor;
@@ -100,6 +102,8 @@ pub(crate) struct ExpertGradients<B: Backend> {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
     Autodiff: cfg(feature = "autodiff"),
 )]
@@ -118,6 +122,8 @@ pub(crate) trait ExpertsOps: Backend {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
 )]
 pub(crate) trait ExpertsGradients: Backend {

@@ -1,10 +1,11 @@
 //! FP8 casts recorded for XLA.
 
 use super::{Fp8Cast, Fp8Ops};
+use crate::ops::xla::Results;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use moebius_shaders::fp8::{Fp8Format, Overflow};
 use moebius_xla::custom::{Call, fp8};
-use moebius_xla::{BackendRouter, RouterChannel, record};
+use moebius_xla::{BackendRouter, RouterChannel};
 
 /// The format as the descriptors have it.
 pub(in crate::ops) fn format(format: Fp8Format) -> fp8::Format {
@@ -29,7 +30,7 @@ impl<C: RouterChannel> Fp8Ops for BackendRouter<C> {
             format: format(call.format),
             overflow: overflow(mode),
         });
-        record(&call, vec![x]).remove(0)
+        Results::<C>::of(&call, vec![x]).take()
     }
 
     fn fp8_decode(words: IntTensor<Self>, call: Fp8Cast) -> FloatTensor<Self> {
@@ -37,6 +38,6 @@ impl<C: RouterChannel> Fp8Ops for BackendRouter<C> {
             len: call.len,
             format: format(call.format),
         });
-        record(&call, vec![words]).remove(0)
+        Results::<C>::of(&call, vec![words]).take()
     }
 }

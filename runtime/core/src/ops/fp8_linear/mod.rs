@@ -9,6 +9,8 @@ mod flex;
 mod host;
 #[cfg(feature = "fusion")]
 mod lazy;
+#[cfg(feature = "xla")]
+mod xla;
 
 use super::{Maybe, Scales, Sorted};
 use burn::backend::tensor::{FloatTensor, IntTensor};
@@ -38,6 +40,8 @@ pub(crate) struct CodedWeights<B: Backend> {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
 )]
 pub(crate) trait Fp8LinearOps: Backend {

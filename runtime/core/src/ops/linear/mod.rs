@@ -9,6 +9,8 @@ mod cube;
 mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
+#[cfg(feature = "xla")]
+mod xla;
 
 use super::{Maybe, Sorted};
 use burn::backend::tensor::FloatTensor;
@@ -46,6 +48,8 @@ pub(crate) struct Needs {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
     Autodiff: cfg(feature = "autodiff"),
 )]
@@ -64,6 +68,8 @@ pub(crate) trait LinearOps: Backend {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
 )]
 pub(crate) trait LinearGradientOps: Backend {

@@ -3,13 +3,14 @@
 use super::{AmaxCall, QuantizeCall, QuantizeOps, ScaledCodes, dtype};
 use crate::ops::Scales;
 use crate::ops::fp8::xla::{format, overflow};
+use crate::ops::xla::{Recorded, Results};
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use moebius_shaders::quantize::Problem;
 use moebius_shaders::scaling::{self, ScaleType};
 use moebius_xla::custom::Call;
 use moebius_xla::custom::quantize::{Granularity, Quantize, Scaling};
-use moebius_xla::{BackendRouter, RouterChannel, element, record};
+use moebius_xla::{BackendRouter, RouterChannel, element};
 
 /// The granularity as the descriptors have it.
 pub(in crate::ops) fn granularity(granularity: scaling::Granularity) -> Granularity {
@@ -33,7 +34,7 @@ fn scaling(problem: &Problem) -> Scaling {
 
 impl<C: RouterChannel> Scales<BackendRouter<C>> {
     /// The tensor, whatever it holds.
-    pub(in crate::ops) fn into_tensor(self) -> FloatTensor<BackendRouter<C>> {
+    pub(in crate::ops) fn into_tensor(self) -> Recorded<C> {
         match self {
             Self::F32(scales) | Self::E8M0(scales) => scales,
         }
@@ -43,10 +44,10 @@ impl<C: RouterChannel> Scales<BackendRouter<C>> {
 impl<C: RouterChannel> QuantizeOps for BackendRouter<C> {
     fn fp8_quantize(x: FloatTensor<Self>, call: QuantizeCall) -> ScaledCodes<Self> {
         let of = Call::Quantize(Quantize::Codes(scaling(&call.problem)));
-        let mut results = record(&of, vec![x]);
-        let scales = results.remove(1);
+        let mut results = Results::<C>::of(&of, vec![x]);
+        let (words, scales) = (results.take(), results.take());
         ScaledCodes {
-            words: results.remove(0),
+            words,
             scales: match call.problem.granularity().scale_type() {
                 ScaleType::F32 => Scales::F32(scales),
                 ScaleType::E8M0 => Scales::E8M0(scales),
@@ -60,7 +61,7 @@ impl<C: RouterChannel> QuantizeOps for BackendRouter<C> {
         call: QuantizeCall,
     ) -> IntTensor<Self> {
         let call = Call::Quantize(Quantize::CodesBy(scaling(&call.problem)));
-        record(&call, vec![x, scales.into_tensor()]).remove(0)
+        Results::<C>::of(&call, vec![x, scales.into_tensor()]).take()
     }
 
     fn fp8_dequantize(
@@ -72,17 +73,17 @@ impl<C: RouterChannel> QuantizeOps for BackendRouter<C> {
             unreachable!("values are plain floats");
         };
         let call = Call::Quantize(Quantize::Values(scaling(&call.problem), element));
-        record(&call, vec![words, scales.into_tensor()]).remove(0)
+        Results::<C>::of(&call, vec![words, scales.into_tensor()]).take()
     }
 
     fn fp8_amax(x: FloatTensor<Self>, _call: AmaxCall) -> FloatTensor<Self> {
         let call = Call::Quantize(Quantize::Amax(x.shape().to_vec()));
-        record(&call, vec![x]).remove(0)
+        Results::<C>::of(&call, vec![x]).take()
     }
 
     fn fp8_fake_quantize(x: FloatTensor<Self>, call: QuantizeCall) -> FloatTensor<Self> {
         let call = Call::Quantize(Quantize::Rounded(scaling(&call.problem)));
-        record(&call, vec![x]).remove(0)
+        Results::<C>::of(&call, vec![x]).take()
     }
 
     fn fp8_fake_quantize_by(
@@ -91,6 +92,6 @@ impl<C: RouterChannel> QuantizeOps for BackendRouter<C> {
         call: QuantizeCall,
     ) -> FloatTensor<Self> {
         let call = Call::Quantize(Quantize::RoundedBy(scaling(&call.problem)));
-        record(&call, vec![x, scales.into_tensor()]).remove(0)
+        Results::<C>::of(&call, vec![x, scales.into_tensor()]).take()
     }
 }

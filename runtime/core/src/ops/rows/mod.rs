@@ -11,6 +11,8 @@ mod flex;
 pub(super) mod host;
 #[cfg(feature = "fusion")]
 mod lazy;
+#[cfg(feature = "xla")]
+mod xla;
 
 use super::{Maybe, Sorted};
 use burn::backend::tensor::FloatTensor;
@@ -42,6 +44,8 @@ pub(crate) struct CombineGradients<B: Backend> {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
     Autodiff: cfg(feature = "autodiff"),
 )]
@@ -76,6 +80,8 @@ pub(crate) trait RowsOps: Backend {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
 )]
 pub(crate) trait RowsGradients: Backend {

@@ -9,6 +9,8 @@ mod cube;
 mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
+#[cfg(feature = "xla")]
+mod xla;
 
 use super::{Mask, Maybe};
 use burn::backend::tensor::{FloatTensor, IntTensor};
@@ -53,6 +55,8 @@ pub(crate) struct Sorted<B: Backend> {
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
     Fusion: cfg(feature = "fusion"),
     Autodiff: cfg(feature = "autodiff"),
 )]

@@ -1,0 +1,204 @@
+//! A function of tensors, compiled once and called often.
+
+mod arguments;
+
+pub use arguments::{Arguments, Spec};
+
+use crate::host;
+use crate::lower::{LowerError, graph_donating};
+use crate::machine::{Machine, Program, RunError};
+use crate::pjrt::Buffer;
+use burn::tensor::{CaptureError, CapturedGraph, DType, Device, TensorData};
+use burn_ir::{OperationIr, TensorId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Why a function can't be compiled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// Burn refuses the captured graph.
+    #[error("capturing the function: {0}")]
+    Capture(CaptureError),
+    /// An output that wasn't computed on the capturing device.
+    #[error("expected {expected} outputs of the capturing device, got {got}")]
+    Outputs {
+        /// Outputs of the function.
+        expected: usize,
+        /// Those of the capturing device.
+        got: usize,
+    },
+    /// An operation can't be compiled, or an input can't be given away.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    /// The plugin refuses.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// A function of tensors as one program of one device.
+///
+/// Parameters of modules that the function uses are held as buffers of this value and handed to the
+/// program with every call. Programs are shared between functions of the same text; parameters never.
+///
+/// ```no_run
+/// use burn::module::Module;
+/// use burn::nn::LinearConfig;
+/// use burn::tensor::{DType, Device, Tensor, TensorData};
+/// use moebius_xla::pjrt::Platform;
+/// use moebius_xla::{Executable, Machine, Spec, client};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let machine = Machine::new(client(Platform::Cpu)?.device(0)?)?;
+/// let linear = LinearConfig::new(16, 4).init(&Device::flex());
+/// let specs = Spec::<2>::new([8, 16], DType::F32);
+/// let compiled = Executable::compile(&machine, &specs, &[], |device, x: Tensor<2>| {
+///     linear.clone().fork(device).forward(x)
+/// })?;
+/// let y = compiled.call(&[TensorData::new(vec![1.0_f32; 128], [8, 16])])?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Executable {
+    machine: Machine,
+    program: Program,
+    inputs: usize,
+    outputs: Vec<DType>,
+    parameters: Vec<Arc<Buffer>>,
+    random: Option<Mutex<Arc<Buffer>>>,
+}
+
+impl Executable {
+    /// Captures `function`, which gets the capturing device and its arguments, and compiles it. An input
+    /// named in `donated` is used up by a call: its memory becomes that of the first output of its type.
+    ///
+    /// # Errors
+    ///
+    /// [`CompileError`], before anything runs. A function that reads a value, or that records gradients,
+    /// panics as Burn's capturing device does.
+    pub fn compile<I: Arguments, O: Arguments>(
+        machine: &Machine,
+        specs: &I::Specs,
+        donated: &[usize],
+        function: impl FnOnce(&Device, I) -> O,
+    ) -> Result<Self, CompileError> {
+        let (captured, expected) = capture(specs, function)?;
+        if captured.graph.outputs.len() != expected {
+            let got = captured.graph.outputs.len();
+            return Err(CompileError::Outputs { expected, got });
+        }
+        let lowered = graph_donating(&captured, donated)?;
+        let dtypes = dtypes(&captured);
+        let parameters = lowered.constants.iter().map(|id| {
+            let data = captured.values.get(id);
+            let data = data.ok_or(RunError::Unknown { id: *id })?;
+            host::upload(machine, data).map(Arc::new)
+        });
+        let random = lowered
+            .random
+            .then(|| host::random_state(machine, host::entropy()));
+        Ok(Self {
+            parameters: parameters.collect::<Result<_, RunError>>()?,
+            random: random.transpose()?.map(|state| Mutex::new(Arc::new(state))),
+            program: machine.compile(&lowered.program)?,
+            machine: machine.clone(),
+            inputs: captured.graph.inputs.len(),
+            outputs: captured.graph.outputs.iter().map(|id| dtypes[id]).collect(),
+        })
+    }
+
+    /// The compiled program, for its memory figures.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Starts the generator of random numbers again.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's.
+    pub fn seed(&self, seed: u64) -> Result<(), RunError> {
+        if let Some(state) = &self.random {
+            let fresh = Arc::new(host::random_state(&self.machine, seed)?);
+            *state.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        }
+        Ok(())
+    }
+
+    /// Starts a call on buffers, and returns its results, which needn't be there yet. A donated input
+    /// is overwritten if nobody else holds it.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`] where the inputs aren't those of the function; the plugin's.
+    pub fn run(&self, mut inputs: Vec<Arc<Buffer>>) -> Result<Vec<Arc<Buffer>>, RunError> {
+        if inputs.len() != self.inputs {
+            let (expected, got) = (self.inputs, inputs.len());
+            return Err(RunError::Inputs { expected, got });
+        }
+        inputs.extend(self.parameters.iter().cloned());
+        let Some(random) = &self.random else {
+            return self.program.run(inputs);
+        };
+        // Held for the call: two calls at once must not draw the same numbers.
+        let mut state = random.lock().unwrap_or_else(PoisonError::into_inner);
+        inputs.push(state.clone());
+        let mut results = self.program.run(inputs)?;
+        if let Some(new) = results.pop() {
+            *state = new;
+        }
+        Ok(results)
+    }
+
+    /// Calls the function on values of the host and waits for its results.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::run`].
+    pub fn call(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>, RunError> {
+        let inputs = inputs.iter().map(|data| upload(&self.machine, data));
+        let results = self.run(inputs.collect::<Result<_, _>>()?)?;
+        let read = |(buffer, dtype): (&Arc<Buffer>, &DType)| host::read(buffer, *dtype);
+        results.iter().zip(&self.outputs).map(read).collect()
+    }
+}
+
+/// A buffer with these values on the machine's device, to call an [`Executable`] with.
+///
+/// # Errors
+///
+/// The plugin's, and [`RunError::Quantised`].
+pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunError> {
+    host::upload(machine, data).map(Arc::new)
+}
+
+/// The captured function, and how many outputs it should have.
+fn capture<I: Arguments, O: Arguments>(
+    specs: &I::Specs,
+    function: impl FnOnce(&Device, I) -> O,
+) -> Result<(CapturedGraph, usize), CompileError> {
+    let device = Device::capture();
+    let mut expected = 0;
+    let captured = device.capture_scope(|scope| {
+        let inputs = I::placeholders(specs, &device);
+        let names = inputs.ids();
+        let outputs = function(&device, inputs);
+        expected = outputs.count();
+        let outputs = outputs.ids();
+        scope.complete(names, outputs)
+    });
+    Ok((captured.map_err(CompileError::Capture)?, expected))
+}
+
+/// The dtypes of a graph's tensors.
+fn dtypes(captured: &CapturedGraph) -> HashMap<TensorId, DType> {
+    let made = captured
+        .graph
+        .operations
+        .iter()
+        .flat_map(OperationIr::nodes);
+    let made = made.map(|tensor| (tensor.id, tensor.dtype));
+    let values = captured.values.iter().map(|(id, data)| (*id, data.dtype()));
+    values.chain(made).collect()
+}

@@ -1,0 +1,175 @@
+//! Captured functions as programs of the CPU plugin.
+
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::{DType, Device, Distribution, Int, Tensor, TensorData};
+use moebius_xla::pjrt::Platform;
+use moebius_xla::{CompileError, Executable, Machine, RunError, Spec, client};
+use std::time::Instant;
+
+fn machine() -> Machine {
+    let client = client(Platform::Cpu).unwrap_or_else(|error| panic!("{error}"));
+    Machine::new(client.device(0).unwrap()).unwrap()
+}
+
+fn linear(scale: f32) -> Linear {
+    let mut linear = LinearConfig::new(6, 3).init(&Device::flex());
+    linear.weight = linear.weight.map(|w| w.ones_like() * scale);
+    linear
+}
+
+fn compiled(machine: &Machine, linear: &Linear) -> Executable {
+    let specs = Spec::<2>::new([4, 6], DType::F32);
+    Executable::compile(machine, &specs, &[], |device, x: Tensor<2>| {
+        linear.clone().fork(device).forward(x)
+    })
+    .unwrap()
+}
+
+fn floats(data: &TensorData) -> Vec<f32> {
+    data.try_to_vec().unwrap()
+}
+
+#[test]
+fn equals_flex_and_is_called_again() {
+    let (machine, linear) = (machine(), LinearConfig::new(6, 3).init(&Device::flex()));
+    let compiled = compiled(&machine, &linear);
+    for bound in [0.5, 2.0] {
+        let x = Tensor::<2>::random(
+            [4, 6],
+            Distribution::Uniform(-bound, bound),
+            &Device::flex(),
+        );
+        let expected = floats(&linear.forward(x.clone()).into_data());
+        let got = floats(&compiled.call(&[x.into_data()]).unwrap()[0]);
+        for (got, expected) in got.iter().zip(&expected) {
+            assert!((got - expected).abs() < 1e-5, "{got} instead of {expected}");
+        }
+    }
+}
+
+#[test]
+fn one_program_never_another_models_parameters() {
+    let machine = machine();
+    let (one, two) = (
+        compiled(&machine, &linear(1.0)),
+        compiled(&machine, &linear(2.0)),
+    );
+    assert!(
+        one.program().is(two.program()),
+        "the text is the same, so the program is"
+    );
+    let x = TensorData::new(vec![1.0_f32; 24], [4, 6]);
+    let y = |executable: &Executable| floats(&executable.call(&[x.clone()]).unwrap()[0])[0];
+    let bias = floats(&linear(1.0).bias.unwrap().val().into_data()).len();
+    assert_eq!(bias, 3);
+    assert!((y(&two) - y(&one)).abs() > 5.0);
+}
+
+#[test]
+fn donated_inputs_are_used_up() {
+    let machine = machine();
+    let specs = (
+        Spec::<1>::new([1024], DType::F32),
+        Spec::<1>::new([1024], DType::F32),
+    );
+    let add = |_: &Device, (x, y): (Tensor<1>, Tensor<1>)| x + y;
+    let compiled = Executable::compile(&machine, &specs, &[0], add).unwrap();
+    let values = TensorData::new(vec![1.5_f32; 1024], [1024]);
+    let upload = || moebius_xla::upload(&machine, &values).unwrap();
+    let (x, y) = (upload(), upload());
+    let address = x.address().unwrap();
+    let sum = compiled.run(vec![x, y.clone()]).unwrap().remove(0);
+    assert_eq!(sum.address().unwrap(), address);
+    assert_eq!(sum.read().unwrap()[..4], 3.0_f32.to_le_bytes());
+    // What somebody else holds is kept.
+    let again = compiled.run(vec![sum.clone(), y]).unwrap().remove(0);
+    assert_ne!(again.address().unwrap(), address);
+    assert!(!sum.is_deleted().unwrap());
+    let refused = Executable::compile(&machine, &specs, &[0, 1], add);
+    assert!(
+        matches!(refused, Err(CompileError::Lower(_))),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn wrong_calls_are_refused() {
+    let machine = machine();
+    let compiled = compiled(&machine, &linear(1.0));
+    let none = compiled.call(&[]);
+    assert!(
+        matches!(
+            none,
+            Err(RunError::Inputs {
+                expected: 1,
+                got: 0
+            })
+        ),
+        "{none:?}"
+    );
+    // As many bytes, another shape or dtype.
+    let turned = TensorData::new(vec![1.0_f32; 24], [6, 4]);
+    assert!(matches!(compiled.call(&[turned]), Err(RunError::Plugin(_))));
+    let integers = TensorData::new(vec![1_i32; 24], [4, 6]);
+    assert!(matches!(
+        compiled.call(&[integers]),
+        Err(RunError::Plugin(_))
+    ));
+    let elsewhere = Executable::compile(
+        &machine,
+        &Spec::<1>::new([2], DType::F32),
+        &[],
+        |_, _: Tensor<1>| Tensor::<1>::zeros([2], &Device::flex()),
+    );
+    assert!(
+        matches!(
+            elsewhere,
+            Err(CompileError::Outputs {
+                expected: 1,
+                got: 0
+            })
+        ),
+        "{elsewhere:?}"
+    );
+}
+
+#[test]
+fn random_numbers_go_on_and_start_again() {
+    let machine = machine();
+    let draw = |device: &Device, _: Tensor<1, Int>| {
+        Tensor::<1>::random([64], Distribution::Normal(0.0, 1.0), device)
+    };
+    let specs = Spec::<1, Int>::new([1], DType::I32);
+    let compiled = Executable::compile(&machine, &specs, &[], draw).unwrap();
+    let call = || floats(&compiled.call(&[TensorData::new(vec![0_i32], [1])]).unwrap()[0]);
+    compiled.seed(3).unwrap();
+    let (first, second) = (call(), call());
+    assert_ne!(first, second);
+    compiled.seed(3).unwrap();
+    assert_eq!(call(), first);
+}
+
+/// A call on the processor costs less than 20 µs beside the computation.
+#[test]
+fn calls_are_cheap() {
+    let machine = machine();
+    let specs = Spec::<1>::new([4], DType::F32);
+    let compiled = Executable::compile(&machine, &specs, &[], |_, x: Tensor<1>| x + 1.0).unwrap();
+    let x = moebius_xla::upload(&machine, &TensorData::new(vec![0.0_f32; 4], [4])).unwrap();
+    let mut times: Vec<f64> = (0..21)
+        .map(|_| {
+            let start = Instant::now();
+            let mut state = x.clone();
+            for _ in 0..200 {
+                state = compiled.run(vec![state]).unwrap().remove(0);
+            }
+            state.read().unwrap();
+            start.elapsed().as_secs_f64() / 200.0 * 1e6
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    println!("{:.1} µs a call", times[10]);
+    // The limit of 20 µs is held by benches on a quiet machine; here others may be at work.
+    assert!(times[0] < 20.0, "{:.1} µs", times[0]);
+}

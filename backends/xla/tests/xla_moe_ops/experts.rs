@@ -1,0 +1,199 @@
+//! Feed-forward experts, forward.
+
+use crate::experts_oracle::{Batch, results};
+use crate::run::{Host, close, floats, noise, run};
+use moebius_xla::ElementType::{BF16, F16, F32};
+use moebius_xla::custom::Call;
+use moebius_xla::custom::experts::{Activation, Experts, Forward};
+
+pub const ACTIVATIONS: [Activation; 4] = [
+    Activation::Relu,
+    Activation::Gelu,
+    Activation::Silu,
+    Activation::Mish,
+];
+
+pub fn problem(tokens: usize, top_k: usize, experts: usize) -> Experts {
+    Experts {
+        tokens,
+        top_k,
+        experts,
+        hidden: 24,
+        inter: 20,
+        row_bound: tokens * top_k,
+        activation: Activation::Silu,
+        gated: false,
+        bias: false,
+    }
+}
+
+/// Slots dealt out so that expert e has `loads[e]`; the rest have none.
+pub fn dealt(slots: usize, loads: &[usize]) -> Vec<usize> {
+    let of = loads
+        .iter()
+        .enumerate()
+        .flat_map(|(e, load)| vec![e; *load]);
+    let mut keys: Vec<usize> = of.collect();
+    assert!(keys.len() <= slots);
+    keys.resize(slots, loads.len());
+    // Spread over the tokens: 89 and the numbers of slots here have no common factor.
+    (0..slots).map(|slot| keys[slot * 89 % slots]).collect()
+}
+
+pub fn forward(batch: &Batch, keep: bool) -> Vec<Host> {
+    let experts = batch.p;
+    run(&Call::Experts(Forward { experts, keep }), &batch.inputs())
+}
+
+fn check(batch: &Batch, tolerance: f64) {
+    let want = results(batch, &vec![0.0; batch.p.tokens * batch.p.hidden]);
+    let plain = forward(batch, false);
+    let kept = forward(batch, true);
+    close(
+        &format!("{:?}", batch.p),
+        &plain[0].to_floats(),
+        &want.y,
+        tolerance,
+    );
+    close("kept", &kept[0].to_floats(), &want.y, tolerance);
+    close("pre", &kept[1].to_floats(), &want.pre, tolerance);
+    assert!(
+        kept.iter()
+            .chain(&plain)
+            .all(|host| host.ty.element == batch.x.ty.element)
+    );
+}
+
+#[test]
+fn every_activation_plain_and_gated_with_biases() {
+    let keys = dealt(60, &[20, 0, 33, 5]);
+    for activation in ACTIVATIONS {
+        for (gated, bias) in [(false, false), (true, true)] {
+            let p = Experts {
+                activation,
+                gated,
+                bias,
+                ..problem(30, 2, 4)
+            };
+            check(&Batch::new(p, F32, &keys), 2e-5);
+        }
+    }
+}
+
+#[test]
+fn half_precision_comes_and_goes_and_sums_are_f32() {
+    let keys = dealt(60, &[20, 0, 33, 5]);
+    for (element, tolerance) in [(F16, 4e-3), (BF16, 3e-2)] {
+        for gated in [false, true] {
+            let p = Experts {
+                gated,
+                bias: true,
+                ..problem(30, 2, 4)
+            };
+            check(&Batch::new(p, element, &keys), tolerance);
+        }
+    }
+}
+
+/// Blocks of 64 rows: around their edges, all to one, none at all.
+#[test]
+fn every_load_around_the_edges_of_blocks() {
+    let loads: [&[usize]; 7] = [
+        &[63, 64, 65, 0, 1],
+        &[128, 0, 0, 0, 129],
+        &[300, 0, 0, 0, 0],
+        &[0, 0, 0, 0, 300],
+        &[1, 1, 1, 1, 1],
+        &[0, 0, 0, 0, 0],
+        &[0, 127, 0, 2, 0],
+    ];
+    for loads in loads {
+        check(
+            &Batch::new(problem(150, 2, 5), F32, &dealt(300, loads)),
+            2e-5,
+        );
+    }
+}
+
+#[test]
+fn one_token_one_expert_and_many_experts() {
+    check(&Batch::new(problem(1, 1, 1), F32, &[0]), 2e-5);
+    check(&Batch::new(problem(1, 2, 64), F32, &[63, 5]), 2e-5);
+    check(
+        &Batch::new(problem(4, 3, 3), F32, &[2, 1, 0, 0, 1, 2, 1, 2, 0, 2, 0, 1]),
+        2e-5,
+    );
+}
+
+#[test]
+fn rows_may_be_fewer_than_slots() {
+    let p = Experts {
+        row_bound: 101,
+        bias: true,
+        ..problem(150, 2, 5)
+    };
+    check(&Batch::new(p, F32, &dealt(300, &[40, 0, 1, 20, 40])), 2e-5);
+    check(&Batch::new(p, F32, &dealt(300, &[3, 0, 1, 0, 0])), 2e-5);
+}
+
+#[test]
+fn a_token_of_nan_stays_alone_and_slots_without_expert_add_nothing() {
+    let mut batch = Batch::new(problem(30, 2, 4), F32, &dealt(60, &[20, 0, 33, 5]));
+    let clean = forward(&batch, false)[0].to_floats();
+    let (hidden, token) = (batch.p.hidden, 7);
+    let mut x = batch.x.to_floats();
+    x[token * hidden] = f32::NAN;
+    batch.x = floats(F32, &[30, hidden], &x);
+    let lost: Vec<usize> = (0..60).filter(|slot| batch.keys[*slot] == 4).collect();
+    let mut weights = batch.weights.to_floats();
+    lost.iter().for_each(|slot| weights[*slot] = f32::NAN);
+    batch.weights = floats(F32, &[30, 2], &weights);
+    let got = forward(&batch, false)[0].to_floats();
+    for (at, (got, clean)) in got.iter().zip(&clean).enumerate() {
+        let alone = at / hidden == token;
+        assert!(
+            if alone {
+                got.is_nan()
+            } else {
+                got.to_bits() == clean.to_bits()
+            },
+            "{at}"
+        );
+    }
+}
+
+#[test]
+fn no_tokens_and_nothing_sorted() {
+    let empty = Batch::new(problem(0, 2, 3), F32, &[]);
+    assert_eq!(forward(&empty, true)[0].ty.shape, [0, 24]);
+}
+
+#[test]
+fn equal_inputs_give_equal_bits() {
+    let keys = dealt(300, &[63, 64, 65, 0, 1]);
+    let batch = Batch::new(problem(150, 2, 5), F32, &keys);
+    assert_eq!(forward(&batch, true), forward(&batch, true));
+}
+
+/// What a token gets depends on the token alone, wherever in a block its rows lie.
+#[test]
+fn a_token_has_the_same_output_in_another_order() {
+    let p = Experts {
+        hidden: 128,
+        inter: 256,
+        gated: true,
+        ..problem(150, 2, 5)
+    };
+    let keys = dealt(300, &[63, 64, 65, 7, 90]);
+    let batch = Batch::new(p, F32, &keys);
+    let turned = |values: &[f32], width: usize| -> Vec<f32> {
+        values.chunks(width).rev().flatten().copied().collect()
+    };
+    let mut other = Batch::new(p, F32, &keys);
+    other.keys = keys.chunks(2).rev().flatten().copied().collect();
+    other.x = floats(F32, &[150, 128], &turned(&batch.x.to_floats(), 128));
+    other.weights = floats(F32, &[150, 2], &turned(&batch.weights.to_floats(), 2));
+    let (one, two) = (forward(&batch, false), forward(&other, false));
+    assert_eq!(one[0].to_floats(), turned(&two[0].to_floats(), 128));
+    assert_ne!(noise(4, 1), noise(4, 2), "the tokens differ");
+}

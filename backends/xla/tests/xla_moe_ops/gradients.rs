@@ -1,0 +1,136 @@
+//! Gradients of feed-forward experts.
+
+use crate::experts::{ACTIVATIONS, dealt, forward, problem};
+use crate::experts_oracle::{Batch, results};
+use crate::run::{Host, close, floats, noise, run};
+use moebius_xla::ElementType::{BF16, F16, F32};
+use moebius_xla::custom::Call;
+use moebius_xla::custom::experts::{Backward, Experts};
+
+fn backward(batch: &Batch, dy: &Host, pre: Option<Host>, x: bool, weights: bool) -> Vec<Host> {
+    let call = Backward {
+        experts: batch.p,
+        pre: pre.is_some(),
+        x,
+        weights,
+    };
+    let mut inputs = vec![dy.clone()];
+    inputs.extend(batch.inputs());
+    inputs.extend(pre);
+    run(&Call::ExpertsBackward(call), &inputs)
+}
+
+fn check(batch: &Batch, tolerance: f64) {
+    let p = &batch.p;
+    let element = batch.x.ty.element;
+    let shape = [p.tokens, p.hidden];
+    let dy = floats(element, &shape, &noise(p.tokens * p.hidden, 7));
+    let want = results(batch, &dy.to_floats());
+    let pre = forward(batch, true).remove(1);
+    for pre in [None, Some(pre)] {
+        let got = backward(batch, &dy, pre, true, true);
+        assert_eq!(got.len(), if p.bias { 6 } else { 4 });
+        let pairs = [&want.dx, &want.dweights].into_iter().chain(&want.dstacks);
+        for (at, (got, want)) in got.iter().zip(pairs).enumerate() {
+            // Of half precision, an error is one of the largest summand.
+            let largest = want
+                .iter()
+                .fold(1.0f64, |most, value| most.max(value.abs()));
+            let of = if element == F32 { 1.0 } else { largest };
+            close(
+                &format!("gradient {at} of {p:?}"),
+                &got.to_floats(),
+                want,
+                tolerance * of,
+            );
+            assert_eq!(got.ty.element, if at == 1 { F32 } else { element });
+        }
+    }
+}
+
+#[test]
+fn every_activation_plain_and_gated_with_biases() {
+    let keys = dealt(60, &[20, 0, 33, 5]);
+    for activation in ACTIVATIONS {
+        for (gated, bias) in [(false, false), (true, true)] {
+            let p = Experts {
+                activation,
+                gated,
+                bias,
+                ..problem(30, 2, 4)
+            };
+            check(&Batch::new(p, F32, &keys), 5e-5);
+        }
+    }
+}
+
+#[test]
+fn every_load_around_the_edges_of_blocks() {
+    let loads: [&[usize]; 5] = [
+        &[63, 64, 65, 0, 1],
+        &[300, 0, 0, 0, 0],
+        &[0, 0, 0, 0, 299],
+        &[0, 0, 0, 0, 0],
+        &[0, 127, 0, 2, 0],
+    ];
+    for loads in loads {
+        let p = Experts {
+            bias: true,
+            ..problem(150, 2, 5)
+        };
+        check(&Batch::new(p, F32, &dealt(300, loads)), 5e-5);
+    }
+    let p = Experts {
+        row_bound: 101,
+        ..problem(150, 2, 5)
+    };
+    check(&Batch::new(p, F32, &dealt(300, &[40, 0, 1, 20, 40])), 5e-5);
+}
+
+#[test]
+fn half_precision() {
+    let keys = dealt(60, &[20, 0, 33, 5]);
+    for (element, tolerance) in [(F16, 2e-3), (BF16, 2e-2)] {
+        let p = Experts {
+            gated: true,
+            bias: true,
+            ..problem(30, 2, 4)
+        };
+        check(&Batch::new(p, element, &keys), tolerance);
+    }
+}
+
+#[test]
+fn only_what_is_needed_is_computed() {
+    let batch = Batch::new(problem(30, 2, 4), F32, &dealt(60, &[20, 0, 33, 5]));
+    let dy = floats(F32, &[30, 24], &noise(30 * 24, 7));
+    let all = backward(&batch, &dy, None, true, true);
+    let router = backward(&batch, &dy, None, false, false);
+    assert_eq!(router, all[1..2]);
+    assert_eq!(backward(&batch, &dy, None, true, false), all[..2]);
+    assert_eq!(backward(&batch, &dy, None, false, true), all[1..]);
+}
+
+/// What past the last expert's rows lies in `pre`, and slots without expert, reach no gradient.
+#[test]
+fn tails_and_lost_slots_reach_nothing() {
+    let mut batch = Batch::new(problem(30, 2, 4), F32, &dealt(60, &[20, 0, 33, 5]));
+    let dy = floats(F32, &[30, 24], &noise(30 * 24, 7));
+    let pre = forward(&batch, true).remove(1);
+    let clean = backward(&batch, &dy, Some(pre.clone()), true, true);
+    let mut values = pre.to_floats();
+    values[58 * 20..].fill(f32::NAN);
+    let pre = floats(F32, &[60, 20], &values);
+    let mut weights = batch.weights.to_floats();
+    let lost = (0..60).filter(|slot| batch.keys[*slot] == 4);
+    lost.for_each(|slot| weights[slot] = f32::NAN);
+    batch.weights = floats(F32, &[30, 2], &weights);
+    assert_eq!(backward(&batch, &dy, Some(pre), true, true), clean);
+}
+
+#[test]
+fn no_tokens() {
+    let empty = Batch::new(problem(0, 2, 3), F32, &[]);
+    let got = backward(&empty, &floats(F32, &[0, 24], &[]), None, true, true);
+    assert_eq!(got[2].to_floats(), vec![0.0; 3 * 20 * 24]);
+}

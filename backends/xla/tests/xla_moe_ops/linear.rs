@@ -1,0 +1,122 @@
+//! One product per expert, and its gradients.
+
+use crate::run::{Host, close, floats, i32s, noise, run};
+use moebius_xla::ElementType::{self, BF16, F16, F32};
+use moebius_xla::custom::Call;
+use moebius_xla::custom::linear::{Linear, LinearBackward};
+
+fn problem(row_bound: usize, bias: bool) -> Linear {
+    Linear {
+        row_bound,
+        experts: 5,
+        n: 12,
+        k: 20,
+        bias,
+    }
+}
+
+fn offsets(loads: &[usize]) -> Vec<i32> {
+    let sums = (0..=loads.len()).map(|e| loads[..e].iter().sum::<usize>() as i32);
+    sums.collect()
+}
+
+/// Rows whose tail, which no expert owns, is NaN.
+fn rows(element: ElementType, count: usize, width: usize, used: usize, seed: u64) -> Host {
+    let mut values = noise(count * width, seed);
+    values[used * width..].fill(f32::NAN);
+    floats(element, &[count, width], &values)
+}
+
+fn check(p: Linear, element: ElementType, loads: &[usize], tolerance: f64) {
+    let used = loads.iter().sum();
+    let (r, e, n, k) = (p.row_bound, p.experts, p.n, p.k);
+    let x = rows(element, r, k, used, 1);
+    let dy = rows(element, r, n, used, 2);
+    let w = floats(element, &[e, n, k], &noise(e * n * k, 3));
+    let bias = floats(element, &[e, n], &noise(e * n, 4));
+    let ends = i32s(&[e + 1], &offsets(loads));
+    let mut inputs = vec![x.clone(), w.clone(), ends.clone()];
+    inputs.extend(p.bias.then(|| bias.clone()));
+    let got = run(&Call::Linear(p), &inputs);
+    let [xs, dys, ws, biases] = [&x, &dy, &w, &bias].map(Host::to_floats);
+    let (mut y, mut drows) = (vec![0.0; r * n], vec![0.0; r * k]);
+    let (mut dw, mut dbias) = (vec![0.0; e * n * k], vec![0.0; e * n]);
+    let of_rows = loads
+        .iter()
+        .enumerate()
+        .flat_map(|(e, load)| vec![e; *load]);
+    for (row, e) in of_rows.enumerate() {
+        for i in 0..n {
+            let d = f64::from(dys[row * n + i]);
+            y[row * n + i] += if p.bias {
+                f64::from(biases[e * n + i])
+            } else {
+                0.0
+            };
+            dbias[e * n + i] += d;
+            for j in 0..k {
+                let (w, x) = (
+                    f64::from(ws[(e * n + i) * k + j]),
+                    f64::from(xs[row * k + j]),
+                );
+                y[row * n + i] += w * x;
+                drows[row * k + j] += w * d;
+                dw[(e * n + i) * k + j] += d * x;
+            }
+        }
+    }
+    close(
+        &format!("{p:?} {loads:?}"),
+        &got[0].to_floats(),
+        &y,
+        tolerance,
+    );
+    let call = |rows, w, dbias| {
+        let linear = p;
+        Call::LinearBackward(LinearBackward {
+            linear,
+            rows,
+            w,
+            dbias,
+        })
+    };
+    let inputs = [dy, x, w, ends];
+    let got = run(&call(true, true, true), &inputs);
+    for (got, want) in got.iter().zip([&drows, &dw, &dbias]) {
+        close(
+            &format!("gradient of {p:?} {loads:?}"),
+            &got.to_floats(),
+            want,
+            tolerance,
+        );
+        assert_eq!(got.ty.element, element);
+    }
+    assert_eq!(run(&call(false, true, false), &inputs), got[1..2]);
+    assert_eq!(
+        run(&call(true, false, true), &inputs),
+        [got[0].clone(), got[2].clone()]
+    );
+}
+
+#[test]
+fn every_load_around_the_edges_of_blocks() {
+    for bias in [false, true] {
+        for loads in [
+            [63, 64, 65, 0, 1],
+            [0, 0, 300, 0, 0],
+            [0; 5],
+            [1, 0, 0, 128, 127],
+        ] {
+            check(problem(300, bias), F32, &loads, 2e-5);
+        }
+    }
+    check(problem(1, true), F32, &[0, 0, 0, 1, 0], 2e-5);
+    check(problem(0, true), F32, &[0; 5], 2e-5);
+}
+
+#[test]
+fn half_precision() {
+    for (element, tolerance) in [(F16, 4e-3), (BF16, 2e-2)] {
+        check(problem(90, true), element, &[30, 0, 7, 33, 5], tolerance);
+    }
+}

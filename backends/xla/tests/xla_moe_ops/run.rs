@@ -1,0 +1,161 @@
+//! Running a call on the CPU plugin.
+
+use moebius_xla::ElementType;
+use moebius_xla::custom::Call;
+use moebius_xla::pjrt::{
+    Buffer, Client, CompileOptions, Donate, Environment, LoadedExecutable, Platform, Plugin,
+    Signature, TensorSpec,
+};
+use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
+
+/// A tensor's elements in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    pub ty: TensorType,
+    pub bytes: Vec<u8>,
+}
+
+/// A tensor of `element` that holds `values`, rounded.
+pub fn floats(element: ElementType, shape: &[usize], values: &[f32]) -> Host {
+    let ty = TensorType::new(shape, element);
+    assert_eq!(ty.elements(), values.len());
+    let bytes = values.iter().flat_map(|value| match element {
+        ElementType::F16 => half::f16::from_f32(*value).to_le_bytes().to_vec(),
+        ElementType::BF16 => half::bf16::from_f32(*value).to_le_bytes().to_vec(),
+        _ => value.to_le_bytes().to_vec(),
+    });
+    Host {
+        bytes: bytes.collect(),
+        ty,
+    }
+}
+
+pub fn f32s(shape: &[usize], values: &[f32]) -> Host {
+    floats(ElementType::F32, shape, values)
+}
+
+pub fn i32s(shape: &[usize], values: &[i32]) -> Host {
+    let ty = TensorType::new(shape, ElementType::S32);
+    assert_eq!(ty.elements(), values.len());
+    let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+    Host {
+        bytes: bytes.collect(),
+        ty,
+    }
+}
+
+pub fn i64s(shape: &[usize], values: &[i32]) -> Host {
+    let bytes = values
+        .iter()
+        .flat_map(|value| i64::from(*value).to_le_bytes());
+    Host {
+        bytes: bytes.collect(),
+        ty: TensorType::new(shape, ElementType::S64),
+    }
+}
+
+impl Host {
+    /// Floats of any type.
+    pub fn to_floats(&self) -> Vec<f32> {
+        let of = |bytes: &[u8]| match self.ty.element {
+            ElementType::F16 => half::f16::from_le_bytes(bytes.try_into().unwrap()).to_f32(),
+            ElementType::BF16 => half::bf16::from_le_bytes(bytes.try_into().unwrap()).to_f32(),
+            ElementType::F32 => f32::from_le_bytes(bytes.try_into().unwrap()),
+            other => panic!("{other}"),
+        };
+        self.bytes.chunks(self.ty.element.bytes()).map(of).collect()
+    }
+
+    /// 32-bit integers.
+    pub fn to_ints(&self) -> Vec<i32> {
+        assert_eq!(self.ty.element, ElementType::S32);
+        let words = self.bytes.chunks(4);
+        words
+            .map(|w| i32::from_le_bytes(w.try_into().unwrap()))
+            .collect()
+    }
+}
+
+/// A compiled program and its arguments on the device.
+pub struct Loaded {
+    executable: LoadedExecutable,
+    arguments: Vec<Buffer>,
+}
+
+impl Loaded {
+    pub fn new(program: &Program, inputs: &[Host]) -> Self {
+        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
+        let client = Client::new(plugin.unwrap_or_else(|error| panic!("{error}")), &[]).unwrap();
+        let spec = |ty: &TensorType| TensorSpec::new(ty.element, ty.shape.clone());
+        let specs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
+        let signature = Signature::new(specs.clone());
+        let executable = client.compile(&program.text, &CompileOptions::default(), signature);
+        let device = client.device(0).unwrap();
+        let pairs = inputs.iter().zip(&specs);
+        let arguments =
+            pairs.map(|(host, spec)| Buffer::from_host(&device, spec, &host.bytes).unwrap());
+        Self {
+            executable: executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text)),
+            arguments: arguments.collect(),
+        }
+    }
+
+    /// Runs it; the results are ready.
+    pub fn execute(&self) -> Vec<Buffer> {
+        let arguments: Vec<&Buffer> = self.arguments.iter().collect();
+        let results = self.executable.execute(&arguments, Donate::Marked).unwrap();
+        results
+            .iter()
+            .for_each(|result| result.ready().unwrap().wait().unwrap());
+        results
+    }
+}
+
+/// The program of one call on tensors of these types.
+pub fn program(call: &Call, inputs: &[Host]) -> Program {
+    assert_eq!(&Call::unpack(&call.pack()).unwrap(), call);
+    let mut b = Builder::new();
+    let arguments: Vec<Value> = inputs
+        .iter()
+        .map(|host| b.argument(host.ty.clone()))
+        .collect();
+    let results = call.lower(&mut b, &arguments).unwrap();
+    b.finish(&results)
+}
+
+/// The results of one call.
+pub fn run(call: &Call, inputs: &[Host]) -> Vec<Host> {
+    let program = program(call, inputs);
+    let types: Vec<TensorType> = inputs.iter().map(|host| host.ty.clone()).collect();
+    assert_eq!(call.outputs(&types).unwrap(), program.outputs);
+    let results = Loaded::new(&program, inputs).execute();
+    let results = results.iter().zip(program.outputs);
+    let host = |(buffer, ty): (&Buffer, TensorType)| Host {
+        bytes: buffer.read().unwrap(),
+        ty,
+    };
+    results.map(host).collect()
+}
+
+/// Numbers in −1 … 1 that look random and repeat.
+pub fn noise(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(next).collect()
+}
+
+/// Asserts that values agree within `tolerance`, relative above 1; NaN agrees with NaN, an infinity with itself.
+pub fn close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (at, (got, want)) in got.iter().zip(want).enumerate() {
+        let got = f64::from(*got);
+        let same = got == *want || (got.is_nan() && want.is_nan());
+        let near = (got - want).abs() <= tolerance * want.abs().max(1.0);
+        assert!(same || near, "{what}[{at}]: got {got}, want {want}");
+    }
+}
