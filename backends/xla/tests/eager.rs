@@ -1,5 +1,11 @@
 //! Ordinary tensors on the CPU plugin: the same results as on Flex, gradients and training too.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams};

@@ -183,10 +183,7 @@ impl Divided {
         let upto = b.cumulative(Reduction::Sum, coming, 1);
         let shape = [p, self.rows, e];
         let upto = b.broadcast(upto, &shape, &[0, 2]);
-        let edge = |b: &mut Builder, at: Value| {
-            let of_devices = b.reshape(at, &[p, e]);
-            of_devices
-        };
+        let edge = |b: &mut Builder, at: Value| b.reshape(at, &[p, e]);
         let (lower, upper) = (edge(b, lower), edge(b, upper));
         let first = b.slice_dim(lower, 1, 0..1);
         let first = b.reshape(first, &[p]);
