@@ -23,6 +23,15 @@ WASM_BINDGEN_DIR="$CACHE/wasm-bindgen-$WASM_BINDGEN_VERSION"
 # shellcheck disable=SC2034
 BROWSER_TESTS=web-demo/test
 
+# Plugins of XLA, each a wheel, unpacked: pjrt/<wheel>-<version>/.
+PJRT_DIR="$CACHE/pjrt"
+XLA_CPU_VERSION=0.0.1
+LIBTPU_VERSION=0.0.51
+# shellcheck disable=SC2034
+XLA_CPU_PLUGIN="$PJRT_DIR/xla-cpu-pjrt-$XLA_CPU_VERSION/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"
+# shellcheck disable=SC2034
+LIBTPU_PLUGIN="$PJRT_DIR/libtpu-$LIBTPU_VERSION/libtpu/libtpu.so"
+
 DENO_VERSION=2.9.8
 # shellcheck disable=SC2034
 DENO_UNPACKED="$CACHE/deno-$DENO_VERSION/deno"

@@ -13,7 +13,11 @@ use serde_json::Value;
 const EDGES: &[(&str, &[&str])] = &[
     ("moebius-device", &[]),
     ("moebius-shaders", &["moebius-device"]),
-    ("moebius", &["moebius-shaders", "moebius-device"]),
+    ("moebius-xla", &[]),
+    (
+        "moebius",
+        &["moebius-shaders", "moebius-device", "moebius-xla"],
+    ),
     (
         "moebius-benches",
         &["moebius", "moebius-shaders", "moebius-device"],
@@ -67,6 +71,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
             "moebius-model",
             "moebius-tests",
             "moebius-wasm",
+            "moebius-xla",
         ],
     ),
     (
@@ -81,7 +86,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ),
     ("wgpu", &["moebius-device"]),
     ("naga", &["moebius-tests"]),
-    ("tokio", &[]),
+    ("tokio", &["moebius-xla"]),
     ("axum", &[]),
 ];
 

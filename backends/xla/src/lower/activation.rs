@@ -90,12 +90,12 @@ impl Lowering<'_> {
         self.b.select(negative, y, x)
     }
 
-    /// The part of a normal distribution that lies below x: ½ (1 + erf(x / √2)).
+    /// The part of a normal distribution that lies below x: ½ erfc(−x / √2), which keeps its precision
+    /// where next to nothing lies below.
     fn normal_distribution(&mut self, x: Value) -> Value {
-        let scaled = self.b.binary_scalar(Binary::Multiply, x, FRAC_1_SQRT_2);
-        let erf = self.b.chlo("erf", scaled);
-        let sum = self.b.binary_scalar(Binary::Add, erf, 1.0);
-        self.b.binary_scalar(Binary::Multiply, sum, 0.5)
+        let scaled = self.b.binary_scalar(Binary::Multiply, x, -FRAC_1_SQRT_2);
+        let erfc = self.b.chlo("erfc", scaled);
+        self.b.binary_scalar(Binary::Multiply, erfc, 0.5)
     }
 
     fn gelu_backward(&mut self, x: Value, grad: Value) -> Value {

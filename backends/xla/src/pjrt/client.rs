@@ -165,7 +165,7 @@ impl Client {
         options: &CompileOptions,
         signature: Signature,
     ) -> Result<LoadedExecutable, Error> {
-        let options = options.to_bytes();
+        let options = options.to_bytes_for(self.inner.plugin.platform());
         with_program(text, |program| {
             let mut compile = ffi::ClientCompile::new();
             compile.client = self.inner.object;

@@ -1,6 +1,7 @@
 //! How a program is compiled: for how many devices, and which.
 
 use super::error::Error;
+use super::locate::Platform;
 
 /// How a program is compiled: for how many devices, and which. Never empty: a plugin ends the process when it is asked for
 /// zero replicas.
@@ -133,6 +134,24 @@ impl CompileOptions {
         options.bytes
     }
 
+    /// [`Self::to_bytes`], with what the plugin needs so that programs mean what StableHLO's specification says: XLA's
+    /// CPU compiler takes a maximum with NaN for the other operand unless it is told not to.
+    pub(super) fn to_bytes_for(&self, platform: Platform) -> Vec<u8> {
+        let mut bytes = self.to_bytes();
+        if platform == Platform::Cpu {
+            // CompileOptionsProto.env_option_overrides, a map to OptionOverrideProto { bool bool_field = 2 }.
+            let mut no = Message::default();
+            no.number(2, 0);
+            let mut entry = Message::default();
+            entry.text(1, "xla_cpu_enable_fast_min_max");
+            entry.message(2, &no);
+            let mut overrides = Message::default();
+            overrides.message(7, &entry);
+            bytes.extend(overrides.bytes);
+        }
+        bytes
+    }
+
     /// `xla.DeviceAssignmentProto`, which lists the replicas of each partition.
     fn assignment(&self, devices: &[i32]) -> Message {
         let mut assignment = Message::default();
@@ -171,6 +190,13 @@ impl Message {
     fn number(&mut self, field: u64, value: u64) {
         self.varint(field << 3);
         self.varint(value);
+    }
+
+    /// A field of wire type 2: a string.
+    fn text(&mut self, field: u64, text: &str) {
+        self.varint(field << 3 | 2);
+        self.varint(text.len() as u64);
+        self.bytes.extend_from_slice(text.as_bytes());
     }
 
     /// A field of wire type 2: a message, or numbers packed.
@@ -216,6 +242,18 @@ mod tests {
         let mut expected = vec![0x1a, 25, 0x20, 2, 0x28, 2, 0x30, 1, 0x4a, 17];
         expected.extend(assignment);
         assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn only_the_cpu_compiler_is_told_to_keep_nan() {
+        let options = CompileOptions::default();
+        for platform in [Platform::Tpu, Platform::Cuda] {
+            assert_eq!(options.to_bytes_for(platform), options.to_bytes());
+        }
+        let bytes = options.to_bytes_for(Platform::Cpu);
+        let name = b"xla_cpu_enable_fast_min_max";
+        let entry = [&[0x3a, 33, 0x0a, 27], &name[..], &[0x12, 2, 0x10, 0]].concat();
+        assert_eq!(bytes, [options.to_bytes(), entry].concat());
     }
 
     #[test]

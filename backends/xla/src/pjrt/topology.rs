@@ -100,7 +100,8 @@ impl Topology {
     /// [`Error::CompileOptions`] where the topology has too few devices, and the plugin's: with the line of a mistake in the
     /// text, or [`super::Code::ResourceExhausted`] for a program that the devices' memory does not hold.
     pub fn compile(&self, text: &str, options: &CompileOptions) -> Result<Executable, Error> {
-        let options = self.assign(options)?.to_bytes();
+        let options = self.assign(options)?;
+        let options = options.to_bytes_for(self.inner.plugin.platform());
         with_program(text, |program| {
             let mut compile = ffi::Compile::new();
             compile.topology = self.inner.object;

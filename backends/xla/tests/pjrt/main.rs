@@ -139,6 +139,12 @@ fn files_that_are_no_plugins_are_errors() {
             path.display()
         );
     }
+    // libtpu has to be told of its environment before it is loaded, or it takes minutes.
+    let libtpu = folder.path().join("libtpu.so");
+    std::fs::write(&libtpu, "").unwrap();
+    let misplaced = Plugin::load(Platform::Cpu, &libtpu, &Environment::default());
+    let misplaced = misplaced.unwrap_err().to_string();
+    assert!(misplaced.contains("libtpu drives TPUs"), "{misplaced}");
     let named = Environment::default().with_plugin(Platform::Cpu, folder.path().join("none"));
     let missing = Plugin::open(Platform::Cpu, &named).unwrap_err();
     assert!(matches!(missing, Error::NotFound(_)), "{missing}");

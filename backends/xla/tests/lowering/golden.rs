@@ -1,0 +1,114 @@
+//! Texts of representative programs. Somebody reads them when they change.
+
+use super::harness::{Case, bless, blesses, case};
+use burn::tensor::activation as act;
+use burn::tensor::module;
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{DType, Distribution, IndexingUpdateOp, Tensor};
+use moebius_xla::lower::graph;
+use std::path::Path;
+
+fn programs() -> Vec<Case> {
+    vec![
+        case("linear_gelu", |io| {
+            let (x, w, bias) = (io.float([2, 4]), io.float([4, 8]), io.float([8]));
+            io.out(act::gelu(x.matmul(w).add(bias.unsqueeze())));
+        }),
+        case("layer_norm", |io| {
+            let (x, gamma, beta) = (io.float([2, 8]), io.float([8]), io.float([8]));
+            io.out(module::layer_norm(x, gamma, Some(beta), 1e-5));
+        }),
+        case("cross_entropy", |io| {
+            let (logits, targets) = (io.float([4, 7]), io.int([4], 0, 7));
+            let losses = act::log_softmax(logits, 1).gather(1, targets.unsqueeze_dim(1));
+            io.out(losses.mean().neg());
+        }),
+        case("embedding", |io| {
+            let (w, at) = (io.float([7, 4]), io.int([2, 3], 0, 7));
+            io.out(module::embedding(w, at));
+        }),
+        case("attention_block", |io| {
+            let x = io.float([1, 3, 4]);
+            let heads = |x: Tensor<3>| x.reshape([1, 3, 2, 2]).swap_dims(1, 2);
+            let [q, k, v] =
+                [(); 3].map(|()| heads(module::linear(x.clone(), io.float([4, 4]), None)));
+            let y = module::attention(q, k, v, None, None, Default::default());
+            let y = module::linear(y.swap_dims(1, 2).reshape([1, 3, 4]), io.float([4, 4]), None);
+            io.out(x.add(y));
+        }),
+        case("gather_scatter", |io| {
+            let (x, at, y) = (io.float([3, 4]), io.int([3, 2], 0, 4), io.float([3, 2]));
+            io.out(x.clone().gather(1, at.clone()));
+            io.out(x.scatter(1, at, y, IndexingUpdateOp::Add));
+        }),
+        case("sort_topk", |io| {
+            let x = io.float([2, 5]);
+            io.out(x.clone().sort(1));
+            let (values, at) = x.topk_with_indices(2, 1);
+            io.out(values);
+            io.out_int(at);
+        }),
+        case("conv", |io| {
+            let (x, w, bias) = (
+                io.float([1, 2, 5, 5]),
+                io.float([3, 2, 3, 3]),
+                io.float([3]),
+            );
+            let options = ConvOptions::new([2, 2], [1, 1], [1, 1], 1);
+            io.out(module::conv2d(x, w, Some(bias), options));
+        }),
+        case("random", |io| {
+            let options = (&io.device.clone(), io.dtype());
+            io.out(Tensor::<1>::random(
+                [4],
+                Distribution::Uniform(-1.0, 1.0),
+                options,
+            ));
+            io.out(Tensor::<1>::random(
+                [4],
+                Distribution::Normal(0.0, 1.0),
+                options,
+            ));
+        }),
+    ]
+}
+
+#[test]
+fn programs_are_the_golden_ones() {
+    let programs = programs();
+    for program in &programs {
+        let lowered = graph(&program.capture(DType::F32)).unwrap();
+        bless(
+            &format!("tests/golden/{}.mlir", program.name),
+            &lowered.program.text,
+        );
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if programs.iter().any(|program| program.name == name) {
+            continue;
+        }
+        assert!(blesses(), "{} belongs to no program", path.display());
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+/// Neither the values of weights nor the names of tensors are in a program.
+#[test]
+fn a_program_is_the_same_for_other_weights() {
+    let program = |weight: f32| {
+        let case = case("weights", move |io| {
+            let w = Tensor::<2>::full([4, 4], 1.0, &io.device).mul_scalar(3.0);
+            let there = Tensor::<2>::from_data([[weight, 2.0, 3.0, 4.0]], &io.device);
+            let x = io.float([2, 4]);
+            io.out(x.matmul(w).add(there));
+        });
+        let lowered = graph(&case.capture(DType::F32)).unwrap();
+        assert_eq!(lowered.constants.len(), 1);
+        assert_eq!(lowered.program.inputs.len(), 2);
+        lowered.program.text
+    };
+    assert_eq!(program(1.0), program(5.0));
+}
