@@ -1,10 +1,11 @@
 //! The devices tests run on, opened once.
 
+use crate::tolerance::{assert_close, rel_l2};
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
-use moebius_device::{Capability, Device, Opened};
+use moebius_device::{Capability, Device, Opened, Runtime};
 use moebius_shaders::Element;
 use std::sync::OnceLock;
 
@@ -47,6 +48,17 @@ impl Target {
     /// What it can do.
     pub fn capability(&self) -> &Capability {
         &self.opened.capability
+    }
+
+    /// Panics unless rows that were computed beside other rows have the same bits. XLA chooses by the
+    /// shape of a product in which order it sums: there they have the same values.
+    pub fn assert_same_rows(&self, what: &str, got: &[f32], want: &[f32]) {
+        if self.capability().runtime != Runtime::Xla {
+            assert!(got == want, "{what} differ: {got:?} instead of {want:?}");
+            return;
+        }
+        let want: Vec<f64> = want.iter().map(|value| f64::from(*value)).collect();
+        assert_close(what, got, &want, rel_l2(Element::F32));
     }
 
     /// A CubeCL client; `None` on Flex and XLA, which have no kernels of CubeCL's.
