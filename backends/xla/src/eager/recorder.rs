@@ -34,6 +34,16 @@ struct State {
     random: Slot,
     /// Results that nobody has waited for.
     unfinished: Vec<Arc<Buffer>>,
+    runs: u64,
+}
+
+/// What a device has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Programs that were compiled.
+    pub compiled: u64,
+    /// Runs of programs.
+    pub runs: u64,
 }
 
 /// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
@@ -50,6 +60,7 @@ impl Recorder {
             graphs: HashMap::new(),
             random: host::random_state(&machine, host::entropy()).map(Arc::new),
             unfinished: Vec::new(),
+            runs: 0,
         };
         Self {
             machine,
@@ -116,6 +127,15 @@ impl Recorder {
 
     pub(super) fn flush(&self) {
         self.state().run_all(&self.machine);
+    }
+
+    /// What the device has done.
+    pub(super) fn activity(&self) -> Activity {
+        let state = self.state();
+        Activity {
+            compiled: state.programs.compiled(),
+            runs: state.runs,
+        }
     }
 
     /// Runs everything and waits for it; the first error of what ran since the last time.
@@ -210,6 +230,7 @@ impl State {
         }
         let random = self.random.clone()?;
         let (results, random) = program.run(machine, (inputs, random), &canonical.scalars)?;
+        self.runs += 1;
         if let Some(random) = random {
             self.random = Ok(random);
         }
