@@ -75,7 +75,7 @@ fn variants(tokens: usize) -> Vec<(Route, Option<Vec<i32>>, Option<Vec<f32>>)> {
             scale: if on(1) { 2.5 } else { 1.0 },
             ..problem(tokens, 12, 3)
         };
-        variants.push((p, on(2).then(|| mask.clone()), on(4).then(|| bias.clone())));
+        variants.push((p, on(2).then(|| mask.clone()), on(3).then(|| bias.clone())));
     }
     variants
 }
