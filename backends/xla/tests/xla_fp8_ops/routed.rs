@@ -33,7 +33,7 @@ impl Sorted {
 
     /// `tokens` tokens that choose `top_k` experts each; some slots are dropped, expert 1 has no rows.
     pub fn sample(tokens: usize, experts: usize, top_k: usize) -> Self {
-        let key = |slot: usize| match (slot * 2654435761 >> 7) % (experts + 2) {
+        let key = |slot: usize| match ((slot * 2654435761) >> 7) % (experts + 2) {
             1 => 0,
             key => key.min(experts),
         };

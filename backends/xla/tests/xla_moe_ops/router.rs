@@ -53,9 +53,12 @@ fn check(
     (got[0].to_ints(), got[1].to_floats())
 }
 
+/// A choice, its mask and its bias.
+type Variant = (Route, Option<Vec<i32>>, Option<Vec<f32>>);
+
 /// Every score, normalised or not, with and without mask and bias; half of these with groups, so that
 /// each goes with and without each other.
-fn variants(tokens: usize) -> Vec<(Route, Option<Vec<i32>>, Option<Vec<f32>>)> {
+fn variants(tokens: usize) -> Vec<Variant> {
     let mask: Vec<i32> = (0..12).map(|e| i32::from(e != 2 && e != 7) * 5).collect();
     let bias: Vec<f32> = noise(12, 3);
     let mut variants = Vec::new();
