@@ -1,7 +1,10 @@
 //! Every expert on every device.
 //!
 //! The devices share nothing but the gradients of the weights, which are summed in f32: 2·(P − 1)/P of their
-//! bytes leave each device.
+//! bytes leave each device. These sums are the program's own: XLA's partitioner, given the one-device
+//! program and tokens cut in four, gathers rows on every device for the sort and the walk over experts, so that
+//! each computes all of them. On the CPU plugin (1024 tokens, H 64, F 256, 2 of 8 experts) that plan takes
+//! 5.4 MB between arguments and results, as one device alone does with 5.5 MB; this one takes 2.3 MB.
 
 use super::layer::{Gradients, Routed, Weights};
 use super::passes::{self, Passes};

@@ -6,7 +6,7 @@ use moebius_xla::custom::router::Score;
 use moebius_xla::parallel::Layer;
 
 /// A layer of 16 columns and experts of 24.
-pub fn layer(tokens: usize, experts: usize, top_k: usize) -> Layer {
+pub(crate) fn layer(tokens: usize, experts: usize, top_k: usize) -> Layer {
     Layer {
         tokens,
         hidden: 16,
@@ -24,7 +24,7 @@ pub fn layer(tokens: usize, experts: usize, top_k: usize) -> Layer {
 }
 
 /// Numbers between −1 and 1.
-pub fn numbers(n: usize, seed: u32) -> Vec<f32> {
+pub(crate) fn numbers(n: usize, seed: u32) -> Vec<f32> {
     let next = |state: &mut u32| {
         *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         Some((*state >> 8) as f32 / (1 << 23) as f32 - 1.0)
@@ -35,7 +35,7 @@ pub fn numbers(n: usize, seed: u32) -> Vec<f32> {
 
 /// How tokens choose.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Routing {
+pub(crate) enum Routing {
     /// By their numbers.
     Free,
     /// The last expert first, then by their numbers.
@@ -46,15 +46,15 @@ pub enum Routing {
 
 /// A batch and weights for a layer.
 #[derive(Clone, Debug)]
-pub struct Batch {
-    pub x: Vec<f32>,
-    pub dy: Vec<f32>,
-    pub weights: Vec<Vec<f32>>,
+pub(crate) struct Batch {
+    pub(crate) x: Vec<f32>,
+    pub(crate) dy: Vec<f32>,
+    pub(crate) weights: Vec<Vec<f32>>,
 }
 
 impl Batch {
     /// The first column of x is 1, so that the router's first column is a bias of the experts.
-    pub fn new(layer: &Layer, routing: Routing, seed: u32) -> Self {
+    pub(crate) fn new(layer: &Layer, routing: Routing, seed: u32) -> Self {
         let (size, h) = (layer.tokens * layer.hidden, layer.hidden);
         let mut x = numbers(size, seed);
         x.iter_mut().step_by(h).for_each(|x| *x = 1.0);
@@ -77,7 +77,12 @@ impl Batch {
     }
 
     /// Arguments of each device: `rows` cut along tokens, then `weights` with the experts cut if `divided`.
-    pub fn arguments(&self, rows: &[&[f32]], devices: usize, divided: bool) -> Vec<Vec<Vec<f32>>> {
+    pub(crate) fn arguments(
+        &self,
+        rows: &[&[f32]],
+        devices: usize,
+        divided: bool,
+    ) -> Vec<Vec<Vec<f32>>> {
         let part = |of: &[f32], at: usize| {
             let size = of.len() / devices;
             of[at * size..(at + 1) * size].to_vec()
@@ -99,19 +104,19 @@ impl Batch {
 }
 
 /// Output `at` of all devices, one after the other.
-pub fn joined(results: &[Vec<Vec<f32>>], at: usize) -> Vec<f32> {
+pub(crate) fn joined(results: &[Vec<Vec<f32>>], at: usize) -> Vec<f32> {
     results
         .iter()
         .flat_map(|device| device[at].clone())
         .collect()
 }
 
-pub fn wide(x: &[f32]) -> Vec<f64> {
+pub(crate) fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().copied().map(f64::from).collect()
 }
 
 /// That no number is further away than `tolerance` times the largest one, or 1.
-pub fn assert_close(what: &str, got: &[f32], expected: &[f64], tolerance: f64) {
+pub(crate) fn assert_close(what: &str, got: &[f32], expected: &[f64], tolerance: f64) {
     assert_eq!(got.len(), expected.len(), "{what}");
     let largest = expected.iter().fold(1.0f64, |most, e| most.max(e.abs()));
     for (i, (g, e)) in got.iter().zip(expected).enumerate() {

@@ -5,10 +5,10 @@ use moebius_xla::custom::router::Score;
 use moebius_xla::parallel::Layer;
 
 /// y, dx, and the weights' gradients in the layer's order.
-pub struct Passes {
-    pub y: Vec<f64>,
-    pub dx: Vec<f64>,
-    pub weights: Vec<Vec<f64>>,
+pub(crate) struct Passes {
+    pub(crate) y: Vec<f64>,
+    pub(crate) dx: Vec<f64>,
+    pub(crate) weights: Vec<Vec<f64>>,
 }
 
 fn activation(of: Activation, x: f64) -> (f64, f64) {
@@ -121,7 +121,7 @@ fn expert<'a>(layer: &'a Layer, weights: &'a [Vec<f64>], e: usize) -> Expert<'a>
 }
 
 /// Both passes for x, dy \[T,H\] and the weights.
-pub fn passes(layer: &Layer, x: &[f64], dy: &[f64], weights: &[Vec<f64>]) -> Passes {
+pub(crate) fn passes(layer: &Layer, x: &[f64], dy: &[f64], weights: &[Vec<f64>]) -> Passes {
     let h = layer.hidden;
     let mut out = Passes {
         y: vec![0.0; x.len()],

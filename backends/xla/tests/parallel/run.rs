@@ -20,13 +20,13 @@ fn client() -> &'static Client {
 }
 
 /// A program compiled for its devices.
-pub struct Loaded {
-    pub executable: LoadedExecutable,
+pub(crate) struct Loaded {
+    pub(crate) executable: LoadedExecutable,
     inputs: Vec<TensorType>,
     outputs: Vec<TensorType>,
 }
 
-pub fn load(program: &Program, devices: usize) -> Loaded {
+pub(crate) fn load(program: &Program, devices: usize) -> Loaded {
     let spec = |ty: &TensorType| TensorSpec::new(ty.element, ty.shape.clone());
     let specs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
     let options = CompileOptions::new(devices, 1).unwrap();
@@ -65,7 +65,7 @@ fn decode(element: ElementType, bytes: &[u8]) -> Vec<f32> {
 
 impl Loaded {
     /// The results of every device, for the arguments of every device.
-    pub fn run(&self, arguments: &[Vec<Vec<f32>>]) -> Vec<Vec<Vec<f32>>> {
+    pub(crate) fn run(&self, arguments: &[Vec<Vec<f32>>]) -> Vec<Vec<Vec<f32>>> {
         let devices = self.executable.devices();
         let upload = |(device, values): (_, &Vec<Vec<f32>>)| -> Vec<Buffer> {
             assert_eq!(values.len(), self.inputs.len());

@@ -113,3 +113,20 @@ fn weights_stay_in_f32_where_the_layer_computes_in_bf16() {
     // 8 bits of a fraction, and steps of 0.02.
     compare(layer, ADAM, 0.05);
 }
+
+#[test]
+fn only_gradients_and_the_loss_are_exchanged() {
+    let layer = layer(32, 4, 2);
+    let whole = Whole { layer, devices: 4 };
+    let step = Training::whole(whole, ADAM).step().unwrap();
+    let numbers: usize = layer.weights(4).iter().map(|ty| ty.elements()).sum();
+    // Two times three of four parts of each number, and of the loss.
+    assert_eq!(step.exchanged_bytes as usize, 6 * (numbers + 1));
+    let loaded = load(&step, 4);
+    let optimized = loaded.executable.executable().optimized().unwrap();
+    let has = |name: &[u8]| optimized.code.windows(name.len()).any(|at| at == name);
+    assert!(has(b"all-reduce"));
+    for other in ["all-gather", "all-to-all", "collective-permute"] {
+        assert!(!has(other.as_bytes()), "{other}");
+    }
+}

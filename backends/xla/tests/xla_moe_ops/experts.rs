@@ -7,7 +7,7 @@ use moebius_xla::custom::Call;
 use moebius_xla::custom::experts::{Activation, Experts, Forward};
 
 /// Activation, gated, biases.
-pub const VARIANTS: [(Activation, bool, bool); 6] = [
+pub(crate) const VARIANTS: [(Activation, bool, bool); 6] = [
     (Activation::Relu, false, true),
     (Activation::Relu, true, false),
     (Activation::Gelu, false, false),
@@ -16,7 +16,7 @@ pub const VARIANTS: [(Activation, bool, bool); 6] = [
     (Activation::Mish, true, false),
 ];
 
-pub fn problem(tokens: usize, top_k: usize, experts: usize) -> Experts {
+pub(crate) fn problem(tokens: usize, top_k: usize, experts: usize) -> Experts {
     Experts {
         tokens,
         top_k,
@@ -31,7 +31,7 @@ pub fn problem(tokens: usize, top_k: usize, experts: usize) -> Experts {
 }
 
 /// Slots dealt out so that expert e has `loads[e]`; the rest have none.
-pub fn dealt(slots: usize, loads: &[usize]) -> Vec<usize> {
+pub(crate) fn dealt(slots: usize, loads: &[usize]) -> Vec<usize> {
     let of = loads
         .iter()
         .enumerate()
@@ -43,7 +43,7 @@ pub fn dealt(slots: usize, loads: &[usize]) -> Vec<usize> {
     (0..slots).map(|slot| keys[slot * 89 % slots]).collect()
 }
 
-pub fn forward(batch: &Batch, keep: bool) -> Vec<Host> {
+pub(crate) fn forward(batch: &Batch, keep: bool) -> Vec<Host> {
     let experts = batch.p;
     run(&Call::Experts(Forward { experts, keep }), &batch.inputs())
 }

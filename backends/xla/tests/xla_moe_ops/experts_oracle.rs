@@ -5,14 +5,14 @@ use moebius_xla::ElementType;
 use moebius_xla::custom::experts::{Activation, Experts};
 
 /// Slots sorted by expert.
-pub struct Sorted {
-    pub order: Vec<i32>,
-    pub offsets: Vec<i32>,
-    pub positions: Vec<i32>,
+pub(crate) struct Sorted {
+    pub(crate) order: Vec<i32>,
+    pub(crate) offsets: Vec<i32>,
+    pub(crate) positions: Vec<i32>,
 }
 
 /// The sort of `keys`, of which `experts` and above are none.
-pub fn sorted(keys: &[usize], experts: usize) -> Sorted {
+pub(crate) fn sorted(keys: &[usize], experts: usize) -> Sorted {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(|slot| keys[*slot].min(experts));
     let below = |e: usize| keys.iter().filter(|key| **key < e).count() as i32;
@@ -30,16 +30,16 @@ pub fn sorted(keys: &[usize], experts: usize) -> Sorted {
 }
 
 /// One batch and its experts, rounded to their type.
-pub struct Batch {
-    pub p: Experts,
-    pub keys: Vec<usize>,
-    pub x: Host,
-    pub weights: Host,
-    pub stacks: Vec<Host>,
+pub(crate) struct Batch {
+    pub(crate) p: Experts,
+    pub(crate) keys: Vec<usize>,
+    pub(crate) x: Host,
+    pub(crate) weights: Host,
+    pub(crate) stacks: Vec<Host>,
 }
 
 impl Batch {
-    pub fn new(p: Experts, element: ElementType, keys: &[usize]) -> Self {
+    pub(crate) fn new(p: Experts, element: ElementType, keys: &[usize]) -> Self {
         let (t, h, f, e) = (p.tokens, p.hidden, p.inter, p.experts);
         let columns = f * if p.gated { 2 } else { 1 };
         let numbers = |shape: &[usize], seed: u64, scale: f32| {
@@ -63,7 +63,7 @@ impl Batch {
         }
     }
 
-    pub fn inputs(&self) -> Vec<Host> {
+    pub(crate) fn inputs(&self) -> Vec<Host> {
         let sorted = sorted(&self.keys, self.p.experts);
         let vector = |values: &[i32]| i32s(&[values.len()], values);
         let mut inputs = vec![
@@ -118,14 +118,14 @@ fn activated(kind: Activation, x: f64) -> Dual {
 
 /// All results in f64; of dy those of the backward pass.
 #[derive(Default)]
-pub struct Results {
-    pub y: Vec<f64>,
+pub(crate) struct Results {
+    pub(crate) y: Vec<f64>,
     /// \[R, columns\].
-    pub pre: Vec<f64>,
-    pub dx: Vec<f64>,
-    pub dweights: Vec<f64>,
+    pub(crate) pre: Vec<f64>,
+    pub(crate) dx: Vec<f64>,
+    pub(crate) dweights: Vec<f64>,
     /// Of w_in, w_out, b_in, b_out.
-    pub dstacks: [Vec<f64>; 4],
+    pub(crate) dstacks: [Vec<f64>; 4],
 }
 
 /// What one slot sees.
@@ -146,7 +146,7 @@ impl Stacks {
     }
 }
 
-pub fn results(batch: &Batch, dy: &[f32]) -> Results {
+pub(crate) fn results(batch: &Batch, dy: &[f32]) -> Results {
     let p = &batch.p;
     let (h, f) = (p.hidden, p.inter);
     let columns = f * if p.gated { 2 } else { 1 };
