@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-fn main() {}
-=======
 //! Models compiled for TPUs by libtpu, on a machine that may have none: that they compile, and the memory
 //! that the compiler plans for them, which `TPU.md` lists.
 //!
@@ -104,4 +101,3 @@ fn compiled(plugin: Plugin, topology: &str, named: Named) -> Row {
         memory,
     }
 }
->>>>>>> spmd
