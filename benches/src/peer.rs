@@ -30,9 +30,7 @@ pub struct Peer {
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// No interpreter.
-    #[error(
-        "the peer needs `{python}` on the path ({reason}); put a Python with {library} first"
-    )]
+    #[error("the peer needs `{python}` on the path ({reason}); put a Python with {library} first")]
     NoPython {
         /// What was started.
         python: &'static str,

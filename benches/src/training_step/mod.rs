@@ -120,7 +120,7 @@ pub struct TrainingPeer {
 /// [`BenchError`] when the device can't be opened or fails, or the peer can't be run.
 pub fn run(name: &Name, sizes: &Sizes, peer: bool) -> Result<TrainingReport, BenchError> {
     let device = moebius::open(name)?;
-    let start = Network::new(sizes, &Device::flex());
+    let start = Network::new(sizes, &Device::flex().autodiff());
     let batches: Vec<Batch> = (0..BATCHES).map(|i| Batch::new(sizes, i)).collect();
     let numbers = Numbers::of(&start);
     let peer = match peer {
@@ -164,7 +164,10 @@ fn difference(a: &[f32], b: &[f32]) -> f32 {
     if a.len() != b.len() || a.iter().chain(b).any(|x| !x.is_finite()) {
         return f32::INFINITY;
     }
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max)
 }
 
 /// Sequences and their classes.
@@ -226,9 +229,7 @@ impl<'a> Training<'a> {
         let classes = Tensor::<1, Int>::from_data(batch.classes.clone(), &self.device);
         let loss = self.network.loss(tokens, classes);
         let gradients = GradientsParams::from_grads(loss.backward(), &self.network);
-        self.network = self
-            .optimizer
-            .step(RATE, self.network.clone(), gradients);
+        self.network = self.optimizer.step(RATE, self.network.clone(), gradients);
         self.steps += 1;
         Loss(loss.inner())
     }
@@ -285,11 +286,7 @@ impl Loss {
 }
 
 /// JAX's training from the same numbers.
-fn jax(
-    sizes: &Sizes,
-    numbers: &Numbers,
-    batches: &[Batch],
-) -> Result<TrainingFigures, BenchError> {
+fn jax(sizes: &Sizes, numbers: &Numbers, batches: &[Batch]) -> Result<TrainingFigures, BenchError> {
     let io = |error: std::io::Error| PeerError::Data(error.to_string());
     let path = std::env::temp_dir().join(format!("moebius-training-{}", std::process::id()));
     let mut file = std::fs::File::create(&path).map_err(io)?;
