@@ -120,7 +120,7 @@ pub struct TrainingPeer {
 /// [`BenchError`] when the device can't be opened or fails, or the peer can't be run.
 pub fn run(name: &Name, sizes: &Sizes, peer: bool) -> Result<TrainingReport, BenchError> {
     let device = moebius::open(name)?;
-    let start = Network::new(sizes, &Device::flex());
+    let start = Network::new(sizes, &Device::flex().autodiff());
     let batches: Vec<Batch> = (0..BATCHES).map(|i| Batch::new(sizes, i)).collect();
     let numbers = Numbers::of(&start);
     let peer = match peer {

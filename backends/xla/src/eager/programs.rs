@@ -9,8 +9,6 @@ use crate::stablehlo::{self, Builder, TensorType, Value};
 use burn_backend::{DType, TensorData};
 use burn_ir::{IrVisitorMut, OperationIr, ScalarIr, TensorId};
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// The compiled programs of a device.
@@ -20,6 +18,7 @@ use std::sync::Arc;
 /// it is an argument as well.
 #[derive(Default)]
 pub(super) struct Programs {
+    /// By a hash of the operations.
     known: HashMap<u64, Vec<Known>>,
     compiled: u64,
     /// Counts uses, so that the one that was used longest ago can go.
@@ -54,16 +53,14 @@ impl Programs {
         self.compiled
     }
 
-    /// The program of a structure, compiled if there is none yet.
+    /// The program of a structure, compiled if there is none yet. Structures of different `key`s differ.
     pub(super) fn get(
         &mut self,
         machine: &Machine,
-        canonical: &Canonical,
+        (canonical, key): (&Canonical, u64),
     ) -> Result<Arc<Compiled>, RunError> {
         self.uses += 1;
-        let mut hasher = DefaultHasher::new();
-        canonical.structure.hash(&mut hasher);
-        let known = self.known.entry(hasher.finish()).or_default();
+        let known = self.known.entry(key).or_default();
         let place = known
             .iter()
             .position(|k| k.structure == canonical.structure);

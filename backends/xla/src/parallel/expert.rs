@@ -183,12 +183,7 @@ impl Divided {
         let upto = b.cumulative(Reduction::Sum, coming, 1);
         let shape = [p, self.rows, e];
         let upto = b.broadcast(upto, &shape, &[0, 2]);
-<<<<<<< HEAD
-        let edge = |b: &mut Builder, at: Value| b.reshape(at, &[p, e]);
-        let (lower, upper) = (edge(b, lower), edge(b, upper));
-=======
         let [lower, upper] = [lower, upper].map(|edges| b.reshape(edges, &[p, e]));
->>>>>>> spmd
         let first = b.slice_dim(lower, 1, 0..1);
         let first = b.reshape(first, &[p]);
         let last = b.slice_dim(upper, 1, e - 1..e);

@@ -38,7 +38,12 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-pub(crate) fn route(p: &Route, logits: &[f64], mask: Option<&[i32]>, bias: Option<&[f32]>) -> Routed {
+pub(crate) fn route(
+    p: &Route,
+    logits: &[f64],
+    mask: Option<&[i32]>,
+    bias: Option<&[f32]>,
+) -> Routed {
     let mut routed = Routed::default();
     for row in logits.chunks(p.experts) {
         let open: Vec<usize> = (0..p.experts)
