@@ -63,18 +63,11 @@ pub(super) fn serve(devices: Vec<XlaDevice>) -> io::Result<Address> {
     std::thread::Builder::new()
         .name("xla-server".into())
         .spawn(move || {
-            let served =
+            // It ends with the process. If it ends before, devices say so themselves when they are used.
+            let _served =
                 runtime.block_on(server.serve_async(WebSocketTransport::from_listener(listener)));
-            if let Err(error) = served {
-                // Devices of a server that has ended report it themselves when they are used.
-                log_end(&error.to_string());
-            }
         })?;
     Ok(Address { url, token })
-}
-
-fn log_end(reason: &str) {
-    eprintln!("the server of the XLA devices ended: {reason}");
 }
 
 /// Records one of our operations on the device.
