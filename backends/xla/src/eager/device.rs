@@ -5,7 +5,7 @@ use burn_backend::{BoolStore, DType, DeviceId, DeviceOps, DeviceSettings};
 use burn_std::device::Device;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A device whose tensors are recorded and run by XLA; a number that [`XlaDevice::open`] gave.
+/// A device whose tensors are recorded and run by XLA; a number that opening it gave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XlaDevice {
     index: u16,
