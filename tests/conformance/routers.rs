@@ -13,7 +13,7 @@ use moebius_shaders::{Element, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::{filled, parameters, with_values};
 use moebius_tests::target::Target;
-use moebius_tests::tolerance::{assert_close, rel_l2};
+use moebius_tests::tolerance::assert_close;
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().iter::<f32>().collect()
@@ -521,13 +521,7 @@ pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
         for t in [0, 17, TOKENS - 1] {
             let alone = run(target, &router, &x[t * HIDDEN..(t + 1) * HIDDEN], None);
             let want = &logits[t * EXPERTS..(t + 1) * EXPERTS];
-            let (got, what) = (floats(alone.logits), format!("{} {t}", config.name()));
-            if target.rows_are_independent() {
-                assert_eq!(got, want, "{what}");
-            } else {
-                let want: Vec<f64> = want.iter().map(|logit| f64::from(*logit)).collect();
-                assert_close(&what, &got, &want, rel_l2(Element::F32));
-            }
+            target.assert_same_rows(config.name(), &floats(alone.logits), want);
         }
     }
     Outcome::Ran

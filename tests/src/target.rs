@@ -1,5 +1,6 @@
 //! The devices tests run on, opened once.
 
+use crate::tolerance::{assert_close, rel_l2};
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -49,10 +50,15 @@ impl Target {
         &self.opened.capability
     }
 
-    /// Whether a row of a product has the same bits beside any other rows. XLA chooses by the shape of a
-    /// product in which order it sums.
-    pub fn rows_are_independent(&self) -> bool {
-        self.capability().runtime != Runtime::Xla
+    /// Panics unless rows that were computed beside other rows have the same bits. XLA chooses by the
+    /// shape of a product in which order it sums: there they have the same values.
+    pub fn assert_same_rows(&self, what: &str, got: &[f32], want: &[f32]) {
+        if self.capability().runtime != Runtime::Xla {
+            assert!(got == want, "{what} differ: {got:?} instead of {want:?}");
+            return;
+        }
+        let want: Vec<f64> = want.iter().map(|value| f64::from(*value)).collect();
+        assert_close(what, got, &want, rel_l2(Element::F32));
     }
 
     /// A CubeCL client; `None` on Flex and XLA, which have no kernels of CubeCL's.

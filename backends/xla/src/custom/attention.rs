@@ -173,7 +173,7 @@ impl Seen {
         b.reshape(x, &[self.rows, self.heads * width])
     }
 
-    /// Runs `body` on every block of queries, and sums what it appends as often as there are blocks.
+    /// Runs `body` on every block of queries.
     fn each_block(
         &self,
         b: &mut Builder,

@@ -319,8 +319,8 @@ impl Scaling {
     /// `x`, the f32s of `like`, as its codes have it, in the type of `like`.
     fn rounded(&self, b: &mut Builder, like: Value, x: Value, scales: Value) -> Value {
         let codes = self.encode(b, x, scales);
-        // XLA may drop a conversion and its inverse, for the sake of precision.
-        let codes = b.optimization_barrier(codes);
+        // XLA drops a conversion and its inverse for the sake of precision, but not with NaN's bytes
+        // chosen in between.
         let y = self.decode(b, codes, scales);
         let element = b.element(like);
         b.convert(y, element)

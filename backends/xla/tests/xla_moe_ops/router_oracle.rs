@@ -1,18 +1,18 @@
 //! The choice of experts in f64, one token at a time.
 
-use moebius_xla::custom::router::{Route, RouteOutput, Score};
+use moebius_xla::custom::router::{Groups, Route, RouteOutput, Score};
 use std::cmp::Ordering;
 
 #[derive(Clone, Debug, Default)]
-pub struct Routed {
-    pub indices: Vec<i32>,
-    pub weights: Vec<f64>,
-    pub probs: Vec<f64>,
-    pub lse: Vec<f64>,
+pub(crate) struct Routed {
+    pub(crate) indices: Vec<i32>,
+    pub(crate) weights: Vec<f64>,
+    pub(crate) probs: Vec<f64>,
+    pub(crate) lse: Vec<f64>,
 }
 
 impl Routed {
-    pub fn output(&self, of: RouteOutput) -> &[f64] {
+    pub(crate) fn output(&self, of: RouteOutput) -> &[f64] {
         match of {
             RouteOutput::Weights => &self.weights,
             RouteOutput::Probs => &self.probs,
@@ -38,7 +38,33 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-pub fn route(p: &Route, logits: &[f64], mask: Option<&[i32]>, bias: Option<&[f32]>) -> Routed {
+/// Leaves the candidates of the strongest groups, whose strength is that of their best two.
+fn keep_groups(
+    candidates: &mut Vec<usize>,
+    p: &Route,
+    groups: Groups,
+    biased: impl Fn(usize) -> f64 + Copy,
+) {
+    let size = p.experts / groups.count;
+    let members = |group: usize| -> Vec<usize> {
+        let all = candidates.iter().copied();
+        all.filter(|e| e / size == group).collect()
+    };
+    let strength = |group: usize| -> f64 {
+        let two = best(members(group), 2, biased);
+        two.into_iter().map(biased).sum()
+    };
+    let some = (0..groups.count).filter(|group| !members(*group).is_empty());
+    let chosen = best(some.collect(), groups.chosen, strength);
+    candidates.retain(|e| chosen.contains(&(e / size)));
+}
+
+pub(crate) fn route(
+    p: &Route,
+    logits: &[f64],
+    mask: Option<&[i32]>,
+    bias: Option<&[f32]>,
+) -> Routed {
     let mut routed = Routed::default();
     for row in logits.chunks(p.experts) {
         let open: Vec<usize> = (0..p.experts)
@@ -59,23 +85,7 @@ pub fn route(p: &Route, logits: &[f64], mask: Option<&[i32]>, bias: Option<&[f32
         let biased = |e: usize| probs[e] + bias.map_or(0.0, |bias| f64::from(bias[e]));
         let mut candidates = open;
         if let Some(groups) = p.groups {
-            let size = p.experts / groups.count;
-            let members = |group: usize| -> Vec<usize> {
-                candidates
-                    .iter()
-                    .copied()
-                    .filter(|e| e / size == group)
-                    .collect()
-            };
-            let strength = |group: usize| -> f64 {
-                best(members(group), 2, biased)
-                    .into_iter()
-                    .map(biased)
-                    .sum()
-            };
-            let some = (0..groups.count).filter(|group| !members(*group).is_empty());
-            let chosen = best(some.collect(), groups.chosen, strength);
-            candidates.retain(|e| chosen.contains(&(e / size)));
+            keep_groups(&mut candidates, p, groups, biased);
         }
         let key = |e: usize| if bias.is_some() { biased(e) } else { row[e] };
         let chosen = best(candidates, p.top_k, key);
@@ -107,7 +117,7 @@ fn log_score(score: Score, logit: f64) -> f64 {
 }
 
 /// dlogits by central differences, with the choice of experts held.
-pub fn gradient(
+pub(crate) fn gradient(
     p: &Route,
     of: RouteOutput,
     logits: &[f64],

@@ -21,7 +21,8 @@ use moebius_shaders::{Element, ShapeError};
 /// Activations stay in their dtype (W8A16: f32, f16 or bf16 where the device stores it) and codes are
 /// decoded while they are loaded, on every device; or they are rounded to FP8, too
 /// ([`Fp8Linear::with_activations`], W8A8). Sums are f32 over the inner columns in order, so a row's
-/// result doesn't depend on the others. It is for inference and has no derivative.
+/// result doesn't depend on the others; XLA takes an order by the shapes, so there the last bits depend
+/// on how many they are. It is for inference and has no derivative.
 ///
 /// ```
 /// use burn::nn::LinearConfig;
