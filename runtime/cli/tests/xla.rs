@@ -1,0 +1,81 @@
+//! The binary on the processor through XLA.
+#![cfg(feature = "xla")]
+#![allow(
+    clippy::expect_used,
+    reason = "a test that cannot set itself up has failed"
+)]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Runs a command line without spaces in its arguments.
+fn moebius(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    let words = line.split(' ');
+    command.args(words).output().expect("the binary starts")
+}
+
+/// The object that a command that holds prints.
+fn report(line: &str) -> Value {
+    let output = moebius(line);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+#[test]
+fn a_layer_is_measured_without_figures_that_are_not_there() {
+    let line = "bench moe --hidden 32 --batch 1 --seq 16 --device xla:cpu";
+    let figures = report(&format!("{line} --json"));
+    assert_eq!(figures["verified"], true, "{figures}");
+    assert_eq!(figures["device_bytes"], Value::Null, "{figures}");
+    let stages = figures["stages"].as_array().expect("a list");
+    let names: Vec<_> = stages.iter().map(|stage| stage["name"].as_str()).collect();
+    assert_eq!(names, ["router", "sort", "experts"].map(Some));
+    let output = moebius(line);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("needed at least") && !text.contains("on the device"),
+        "{text}"
+    );
+}
+
+#[test]
+fn both_passes_and_a_linear_layer_are_verified() {
+    let small = "--hidden 32 --batch 1 --seq 16 --device xla:cpu --json";
+    let figures = report(&format!("bench moe --backward --keep inputs {small}"));
+    let run = &figures["runs"][0];
+    assert_eq!(run["verified"], true, "{figures}");
+    assert_eq!(run["kept_bytes"], Value::Null, "{figures}");
+    let figures = report("bench linear --m 2 --n 64 --k 32 --device xla:cpu --json");
+    assert_eq!(figures["verified"], true, "{figures}");
+}
+
+#[test]
+fn a_training_learns() {
+    let sizes = "--hidden 16 --layers 1 --experts 4 --seq 16 --steps 4 --every 2";
+    let output = moebius(&format!("train --device xla:cpu {sizes} --json"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.lines().count() >= 2, "{text}");
+}
+
+#[test]
+fn no_plugin_is_chosen_whose_hardware_is_not_there() {
+    let survey = report("devices --json");
+    let auto = survey["auto"].as_str().expect("a device");
+    let devices = survey["devices"].as_array().expect("a list");
+    let chosen = devices.iter().find(|entry| entry["device"] == auto);
+    assert_eq!(chosen.expect("it is listed")["available"], true);
+    let bus = std::fs::read_dir("/sys/bus/pci/devices")
+        .into_iter()
+        .flatten();
+    let google = bus.flatten().any(|device| {
+        let vendor = std::fs::read_to_string(device.path().join("vendor"));
+        vendor.is_ok_and(|vendor| vendor.trim() == "0x1ae0")
+    });
+    let tpu = devices.iter().find(|entry| entry["device"] == "xla:tpu");
+    let usable = tpu.is_some_and(|entry| entry["available"] == true);
+    assert!(google || !usable, "{survey}");
+}
