@@ -19,6 +19,14 @@ pub(crate) fn finish(device: &Device) -> Result<(), BenchError> {
         .map_err(|error| BenchError::Device(format!("{error:?}")))
 }
 
+/// [`finish`] for what gives `results`, which are held until then: a device that records operations leaves
+/// out those whose results nobody can see.
+pub(crate) fn finish_with<T>(results: T, device: &Device) -> Result<(), BenchError> {
+    let finished = finish(device);
+    drop(results);
+    finished
+}
+
 /// FLOP/s of independent f32 multiply-adds in registers.
 pub(crate) fn multiply_adds(client: &Client, device: &Capability) -> Result<f64, BenchError> {
     let plan = peak::plan(device);

@@ -4,7 +4,7 @@ use super::LinearBench;
 use super::data::{HostData, rounded};
 use super::setup::{Setup, device_error, float_problem, input};
 use crate::BenchError;
-use crate::ceiling::{finish, wait};
+use crate::ceiling::{finish_with, wait};
 use burn::module::Param;
 use burn::nn;
 use burn::tensor::{DType, Device, Tensor, TensorData};
@@ -145,8 +145,8 @@ impl FloatLayer for Kernel {
 
 impl FloatLayer for Burn {
     fn run(&self) -> Result<(), BenchError> {
-        drop(self.layer.forward(self.x.clone()));
-        finish(&self.device)
+        let y = self.layer.forward(self.x.clone());
+        finish_with(y, &self.device)
     }
 
     fn output(&self) -> Result<Vec<f32>, BenchError> {

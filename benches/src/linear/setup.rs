@@ -3,7 +3,7 @@
 use super::LinearBench;
 use super::data::HostData;
 use crate::BenchError;
-use crate::ceiling::finish;
+use crate::ceiling::{finish, finish_with};
 use burn::module::Param;
 use burn::nn;
 use burn::tensor::{DType, Device, Tensor, TensorData};
@@ -99,8 +99,8 @@ impl Setup {
 
     /// One forward, and a wait for it.
     pub(super) fn forward(&self) -> Result<(), BenchError> {
-        drop(self.layer.forward(self.x.clone())?);
-        finish(&self.device)
+        let y = self.layer.forward(self.x.clone())?;
+        finish_with(y, &self.device)
     }
 
     /// y \[m, n\] of one forward.

@@ -3,7 +3,7 @@
 use super::setup::{Purpose, Setup, random, tokens};
 use super::{MoeBench, measure_peer};
 use crate::BenchError;
-use crate::ceiling::finish;
+use crate::ceiling::{finish, finish_with};
 use crate::oracle::{self, GradientOracle, Gradients, tolerance};
 use crate::peer::{Figures, Pass, Peer};
 use crate::timing::medians;
@@ -140,12 +140,12 @@ fn measure(
     let kept_bytes = kept(setup, &x)?;
     progress("measuring");
     let mut forward = || {
-        drop(setup.layer.forward(x.clone())?);
-        finish(&setup.device)
+        let out = setup.layer.forward(x.clone())?;
+        finish_with(out, &setup.device)
     };
     let mut both = || {
-        drop(pass(&setup.layer, &x, &dy)?);
-        finish(&setup.device)
+        let results = pass(&setup.layer, &x, &dy)?;
+        finish_with(results, &setup.device)
     };
     let [forward, seconds] = medians([&mut forward, &mut both])?;
     let tokens = tokens(bench)?;

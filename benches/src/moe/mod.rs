@@ -4,7 +4,7 @@ pub mod backward;
 pub mod fine;
 mod setup;
 
-use crate::ceiling::finish;
+use crate::ceiling::{finish, finish_with};
 use crate::oracle::tolerance;
 use crate::peer::{self, Figures, Pass, Peer};
 use crate::timing::{median, middle};
@@ -122,8 +122,8 @@ impl Prepared {
     }
 
     fn forward(&self) -> Result<(), BenchError> {
-        drop(self.setup.layer.forward(self.setup.x.clone())?);
-        finish(&self.setup.device)
+        let out = self.setup.layer.forward(self.setup.x.clone())?;
+        finish_with(out, &self.setup.device)
     }
 
     /// The figures of a forward that takes `seconds`.
