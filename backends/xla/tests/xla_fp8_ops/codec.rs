@@ -2,10 +2,10 @@
 
 use moebius_xla::custom::fp8::{Format, Overflow};
 
-pub const FORMATS: [Format; 2] = [Format::E4M3, Format::E5M2];
+pub(crate) const FORMATS: [Format; 2] = [Format::E4M3, Format::E5M2];
 
 /// The value of a code, from its sign, exponent and mantissa.
-pub fn decode(code: u8, format: Format) -> f64 {
+pub(crate) fn decode(code: u8, format: Format) -> f64 {
     let (mantissa_bits, bias) = match format {
         Format::E4M3 => (3, 7),
         Format::E5M2 => (2, 15),
@@ -22,7 +22,7 @@ pub fn decode(code: u8, format: Format) -> f64 {
 }
 
 /// Encodes by search among the values of a format, which ascend with their codes.
-pub struct Encoder {
+pub(crate) struct Encoder {
     format: Format,
     overflow: Overflow,
     /// Magnitudes of the finite codes, and the one that would come next.
@@ -30,7 +30,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    pub fn new(format: Format, overflow: Overflow) -> Self {
+    pub(crate) fn new(format: Format, overflow: Overflow) -> Self {
         let last = match format {
             Format::E4M3 => 0x7E,
             Format::E5M2 => 0x7B,
@@ -45,7 +45,7 @@ impl Encoder {
         }
     }
 
-    pub fn encode(&self, x: f32) -> u8 {
+    pub(crate) fn encode(&self, x: f32) -> u8 {
         let sign = if x.is_sign_negative() { 0x80 } else { 0 };
         if x.is_nan() {
             return sign
@@ -76,7 +76,7 @@ impl Encoder {
 }
 
 /// Bytes four to a word, each of `rows` rows padded with zeros.
-pub fn pack_rows(bytes: &[u8], row: usize) -> Vec<u32> {
+pub(crate) fn pack_rows(bytes: &[u8], row: usize) -> Vec<u32> {
     let rows = bytes.chunks(row.max(1));
     let words = rows.flat_map(|row| {
         row.chunks(4).map(|lanes| {

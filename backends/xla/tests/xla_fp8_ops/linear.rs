@@ -52,7 +52,7 @@ impl Weights {
         let (columns, inner, panels) = (parts * p.n, p.k.div_ceil(4), p.n.div_ceil(64));
         let rows = p.experts * columns;
         // Finite codes of all sizes, with subnormals and both zeros.
-        let code = |i: usize| (i * 37 % 0x70) as u8 | if i % 3 == 0 { 0x80 } else { 0 };
+        let code = |i: usize| (i * 37 % 0x70) as u8 | if i.is_multiple_of(3) { 0x80 } else { 0 };
         let codes: Vec<u8> = (0..rows * p.k).map(code).collect();
         let words = pack_rows(&codes, p.k);
         let mut packed = vec![0; p.experts * parts * panels * inner * 64];

@@ -10,13 +10,13 @@ use std::sync::OnceLock;
 
 /// A tensor on the host.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Host {
-    pub ty: TensorType,
-    pub bytes: Vec<u8>,
+pub(crate) struct Host {
+    pub(crate) ty: TensorType,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Host {
-    pub fn f32s(shape: &[usize], values: &[f32]) -> Self {
+    pub(crate) fn f32s(shape: &[usize], values: &[f32]) -> Self {
         Self::new(
             shape,
             ElementType::F32,
@@ -24,7 +24,7 @@ impl Host {
         )
     }
 
-    pub fn ints(shape: &[usize], words: &[u32]) -> Self {
+    pub(crate) fn ints(shape: &[usize], words: &[u32]) -> Self {
         Self::new(
             shape,
             ElementType::S32,
@@ -33,7 +33,7 @@ impl Host {
     }
 
     /// Words as a host's i64.
-    pub fn longs(words: &[u32]) -> Self {
+    pub(crate) fn longs(words: &[u32]) -> Self {
         let longs = words.iter().map(|word| i64::from(*word as i32));
         Self::new(
             &[words.len()],
@@ -42,7 +42,7 @@ impl Host {
         )
     }
 
-    pub fn halves(element: ElementType, bits: &[u16]) -> Self {
+    pub(crate) fn halves(element: ElementType, bits: &[u16]) -> Self {
         Self::new(
             &[bits.len()],
             element,
@@ -57,24 +57,24 @@ impl Host {
         Self { ty, bytes }
     }
 
-    pub fn reshaped(self, shape: &[usize]) -> Self {
+    pub(crate) fn reshaped(self, shape: &[usize]) -> Self {
         let ty = self.ty.with_shape(shape);
         Self { ty, ..self }
     }
 
-    pub fn floats(&self) -> Vec<f32> {
+    pub(crate) fn floats(&self) -> Vec<f32> {
         assert_eq!(self.ty.element, ElementType::F32);
         self.words().into_iter().map(f32::from_bits).collect()
     }
 
-    pub fn words(&self) -> Vec<u32> {
+    pub(crate) fn words(&self) -> Vec<u32> {
         let words = self.bytes.chunks_exact(4);
         words
             .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
             .collect()
     }
 
-    pub fn halves_of(&self) -> impl Iterator<Item = u16> + '_ {
+    pub(crate) fn halves_of(&self) -> impl Iterator<Item = u16> + '_ {
         self.bytes
             .chunks_exact(2)
             .map(|half| u16::from_le_bytes([half[0], half[1]]))
@@ -96,7 +96,7 @@ fn specs(types: &[TensorType]) -> Vec<TensorSpec> {
 }
 
 /// The results of a program.
-pub fn run(program: &Program, inputs: &[Host]) -> Vec<Host> {
+pub(crate) fn run(program: &Program, inputs: &[Host]) -> Vec<Host> {
     let device = client().device(0).expect("there is a device");
     let specs = specs(&program.inputs);
     let signature = Signature::new(specs.clone());
@@ -120,7 +120,7 @@ pub fn run(program: &Program, inputs: &[Host]) -> Vec<Host> {
 }
 
 /// The results of an operation, whose descriptor goes through its scalars first.
-pub fn call(call: &Call, inputs: &[Host]) -> Vec<Host> {
+pub(crate) fn call(call: &Call, inputs: &[Host]) -> Vec<Host> {
     let unpacked = Call::unpack(&call.pack()).expect("a descriptor survives its scalars");
     assert_eq!(&unpacked, call);
     let types: Vec<TensorType> = inputs.iter().map(|input| input.ty.clone()).collect();

@@ -148,7 +148,7 @@ fn matrix(len: usize, columns: usize) -> Vec<f32> {
         (2, _) => 0.0,
         (_, 5) => -0.0,
         (_, 11) => f32::NAN,
-        (_, 17) if i % 2 == 0 => f32::INFINITY,
+        (_, 17) if i.is_multiple_of(2) => f32::INFINITY,
         (_, 17) => f32::NEG_INFINITY,
         _ => {
             let wave = (1.7 * i as f64).sin() as f32;

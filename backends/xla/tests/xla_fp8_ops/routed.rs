@@ -3,17 +3,17 @@
 use crate::plugin::Host;
 
 /// A stable sort of slots by expert.
-pub struct Sorted {
-    pub experts: usize,
-    pub top_k: usize,
-    pub order: Vec<u32>,
-    pub offsets: Vec<u32>,
-    pub positions: Vec<u32>,
+pub(crate) struct Sorted {
+    pub(crate) experts: usize,
+    pub(crate) top_k: usize,
+    pub(crate) order: Vec<u32>,
+    pub(crate) offsets: Vec<u32>,
+    pub(crate) positions: Vec<u32>,
 }
 
 impl Sorted {
     /// Of the experts of all slots; `experts` stands for none.
-    pub fn new(keys: &[usize], experts: usize, top_k: usize) -> Self {
+    pub(crate) fn new(keys: &[usize], experts: usize, top_k: usize) -> Self {
         let mut order: Vec<u32> = (0..keys.len() as u32).collect();
         order.sort_by_key(|slot| keys[*slot as usize]);
         let below = |e: usize| keys.iter().filter(|key| **key < e).count() as u32;
@@ -32,8 +32,8 @@ impl Sorted {
     }
 
     /// `tokens` tokens that choose `top_k` experts each; some slots are dropped, expert 1 has no rows.
-    pub fn sample(tokens: usize, experts: usize, top_k: usize) -> Self {
-        let key = |slot: usize| match (slot * 2654435761 >> 7) % (experts + 2) {
+    pub(crate) fn sample(tokens: usize, experts: usize, top_k: usize) -> Self {
+        let key = |slot: usize| match ((slot * 2654435761) >> 7) % (experts + 2) {
             1 => 0,
             key => key.min(experts),
         };
@@ -41,61 +41,61 @@ impl Sorted {
         Self::new(&keys, experts, top_k)
     }
 
-    pub fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.order.len()
     }
 
-    pub fn tokens(&self) -> usize {
+    pub(crate) fn tokens(&self) -> usize {
         self.slots() / self.top_k
     }
 
     /// Rows that have an expert.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.offsets[self.experts] as usize
     }
 
-    pub fn token(&self, row: usize) -> usize {
+    pub(crate) fn token(&self, row: usize) -> usize {
         self.order[row] as usize / self.top_k
     }
 
-    pub fn expert(&self, row: usize) -> Option<usize> {
+    pub(crate) fn expert(&self, row: usize) -> Option<usize> {
         let mut experts = 0..self.experts;
         experts.find(|e| (self.offsets[*e]..self.offsets[e + 1]).contains(&(row as u32)))
     }
 
     /// Whether two rows are of one expert and one sequence of `sequence` tokens.
-    pub fn together(&self, a: usize, b: usize, sequence: usize) -> bool {
+    pub(crate) fn together(&self, a: usize, b: usize, sequence: usize) -> bool {
         let expert = self.expert(a);
         let same = self.token(a) / sequence == self.token(b) / sequence;
         expert.is_some() && expert == self.expert(b) && same
     }
 
-    pub fn order(&self) -> Host {
+    pub(crate) fn order(&self) -> Host {
         Host::ints(&[self.slots()], &self.order)
     }
 
-    pub fn offsets(&self) -> Host {
+    pub(crate) fn offsets(&self) -> Host {
         Host::ints(&[self.experts + 1], &self.offsets)
     }
 
-    pub fn positions(&self) -> Host {
+    pub(crate) fn positions(&self) -> Host {
         Host::ints(&[self.slots()], &self.positions)
     }
 }
 
 /// Values between −2 and 2 without a pattern that a wrong index would keep.
-pub fn wave(len: usize, phase: f64) -> Vec<f32> {
+pub(crate) fn wave(len: usize, phase: f64) -> Vec<f32> {
     let value = |i: usize| (2.0 * (1.37 * i as f64 + phase).sin()) as f32;
     (0..len).map(value).collect()
 }
 
 /// `rows` rows of x, of which those from `from` on are NaN.
-pub fn poisoned(mut x: Vec<f32>, width: usize, from: usize) -> Vec<f32> {
+pub(crate) fn poisoned(mut x: Vec<f32>, width: usize, from: usize) -> Vec<f32> {
     x[from * width..].fill(f32::NAN);
     x
 }
 
-pub fn assert_close(got: &[f32], want: &[f64], tolerance: f64, what: &str) {
+pub(crate) fn assert_close(got: &[f32], want: &[f64], tolerance: f64, what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
         let difference = (f64::from(*got) - want).abs();
