@@ -45,11 +45,12 @@ fn print_backward(bench: &MoeBench) {
     match backward::run(bench, &[Keep::Inputs, Keep::FirstProduct], &mut |_| {}) {
         Ok(report) => report.runs.iter().for_each(|run| match run.verified {
             true => println!(
-                "{device:<8} hidden {hidden:>4}, both ways, keeps {:?}: {:>9.2} ms {:>8.1} GFLOP/s {} MiB",
+                "{device:<8} hidden {hidden:>4}, both ways, keeps {:?}: {:>9.2} ms {:>8.1} GFLOP/s {}",
                 run.keep,
                 run.median_ms,
                 run.gflops,
-                run.device_bytes >> 20
+                run.device_bytes
+                    .map_or(String::new(), |bytes| format!("{} MiB", bytes >> 20))
             ),
             false => wrong(bench, run.max_rel_l2),
         }),

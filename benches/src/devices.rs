@@ -3,10 +3,13 @@
 use moebius::discover;
 use moebius_device::Device;
 
+/// The argument that asks for JAX beside ours.
+pub const PEER_JAX: &str = "--peer-jax";
+
 /// Those of the command line, `cargo bench --bench NAME -- DEVICE...`, or all that can be opened.
 pub fn asked_for() -> Vec<Device> {
     let names = std::env::args().skip(1);
-    let names: Vec<String> = names.filter(|name| name != "--bench").collect();
+    let names: Vec<String> = names.filter(|name| !name.starts_with("--")).collect();
     if names.is_empty() {
         let usable = discover().into_iter().filter(|found| found.status.is_ok());
         return usable.map(|found| found.device).collect();

@@ -9,6 +9,8 @@ pub mod naive;
 mod oracle;
 mod peer;
 pub mod timing;
+#[cfg(feature = "flex")]
+pub mod training_step;
 
 pub use peer::{Peer, PeerError};
 

@@ -1,14 +1,17 @@
-//! PyTorch, run beside our own measurement by the Python on the path.
+//! PyTorch and JAX, run beside our own measurement by the Python on the path.
 
 use crate::linear::LinearBench;
 use crate::moe::MoeBench;
 use burn::tensor::DType;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 const MOE: &str = include_str!("../peers/torch_moe.py");
 const LINEAR: &str = include_str!("../peers/torch_linear.py");
+#[cfg(feature = "flex")]
+const TRAINING_STEP: &str = include_str!("../peers/jax_training_step.py");
 
 /// A peer's result in the same run.
 #[derive(Clone, Debug, Serialize)]
@@ -27,16 +30,28 @@ pub struct Peer {
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// No interpreter.
-    #[error("the peer needs `{python}` on the path ({reason}); put a Python with PyTorch first")]
+    #[error("the peer needs `{python}` on the path ({reason}); put a Python with {library} first")]
     NoPython {
         /// What was started.
         python: &'static str,
+        /// What it should have.
+        library: &'static str,
         /// What the system said.
         reason: String,
     },
     /// The script failed.
-    #[error("the PyTorch peer failed: {0} (`pip install torch` adds it)")]
-    Failed(String),
+    #[error("the {library} peer failed: {reason} (`pip install {package}` adds it)")]
+    Failed {
+        /// What it uses.
+        library: &'static str,
+        /// What brings that.
+        package: &'static str,
+        /// The last line of its errors.
+        reason: String,
+    },
+    /// The file with its numbers can't be written.
+    #[error("the peer's data: {0}")]
+    Data(String),
 }
 
 /// What a peer is timed on.
@@ -100,24 +115,82 @@ pub(crate) fn torch_moe(bench: &MoeBench, pass: Pass) -> Result<Figures, PeerErr
         Pass::Backward => "backward",
     };
     args.extend([dtype, gated, pass].map(str::to_string));
-    run(MOE, &args)
+    run(&TORCH, MOE, &args)
 }
 
 /// Runs the same product in PyTorch on the CPU, in f32 whatever ours is in.
 pub(crate) fn torch_linear(bench: &LinearBench) -> Result<Figures, PeerError> {
-    run(LINEAR, &texts(&[bench.m, bench.n, bench.k]))
+    run(&TORCH, LINEAR, &texts(&[bench.m, bench.n, bench.k]))
+}
+
+/// What the script of the training prints.
+#[cfg(feature = "flex")]
+#[derive(Clone, Deserialize)]
+pub(crate) struct TrainingFigures {
+    version: String,
+    platform: String,
+    pub(crate) losses: Vec<f32>,
+    pub(crate) median_ms: f64,
+    pub(crate) best_ms: f64,
+}
+
+#[cfg(feature = "flex")]
+impl TrainingFigures {
+    /// Name, version and where it ran.
+    pub(crate) fn name(&self) -> String {
+        format!("JAX {} on {}", self.version, self.platform)
+    }
+}
+
+/// Runs the training whose weights and batches are in `data` in JAX, on the device of its environment.
+#[cfg(feature = "flex")]
+pub(crate) fn jax_training(
+    data: &std::path::Path,
+    sizes: &[usize],
+    rate: f64,
+) -> Result<TrainingFigures, PeerError> {
+    let mut args = vec![data.display().to_string()];
+    args.extend(texts(sizes));
+    args.push(rate.to_string());
+    run(&JAX, TRAINING_STEP, &args)
 }
 
 fn texts(sizes: &[usize]) -> Vec<String> {
     sizes.iter().map(usize::to_string).collect()
 }
 
-/// Runs a script that ends with a line of [`Figures`].
-fn run(script: &str, args: &[String]) -> Result<Figures, PeerError> {
+/// A library of Python, and the package that brings it.
+struct Library {
+    name: &'static str,
+    package: &'static str,
+}
+
+const TORCH: Library = Library {
+    name: "PyTorch",
+    package: "torch",
+};
+#[cfg(feature = "flex")]
+const JAX: Library = Library {
+    name: "JAX",
+    package: "jax",
+};
+
+/// Runs a script whose last line is JSON.
+fn run<T: DeserializeOwned>(
+    library: &Library,
+    script: &str,
+    args: &[String],
+) -> Result<T, PeerError> {
     let python = "python3";
-    let failed = |error: std::io::Error| PeerError::NoPython {
+    let missing = |error: std::io::Error| PeerError::NoPython {
         python,
+        library: library.name,
         reason: error.to_string(),
+    };
+    let failed = |reason: String| PeerError::Failed {
+        library: library.name,
+        package: library.package,
+        reason,
     };
     let mut child = Command::new(python)
         .arg("-")
@@ -126,19 +199,18 @@ fn run(script: &str, args: &[String]) -> Result<Figures, PeerError> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(failed)?;
+        .map_err(missing)?;
     if let Some(mut stdin) = child.stdin.take() {
         // A failed write shows as a failed script below.
         let _ = stdin.write_all(script.as_bytes());
     }
-    let output = child.wait_with_output().map_err(failed)?;
+    let output = child.wait_with_output().map_err(missing)?;
     let last_line = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes);
         text.lines().next_back().unwrap_or("no output").to_string()
     };
     if !output.status.success() {
-        return Err(PeerError::Failed(last_line(&output.stderr)));
+        return Err(failed(last_line(&output.stderr)));
     }
-    serde_json::from_str(&last_line(&output.stdout))
-        .map_err(|error| PeerError::Failed(error.to_string()))
+    serde_json::from_str(&last_line(&output.stdout)).map_err(|error| failed(error.to_string()))
 }

@@ -102,6 +102,8 @@ impl Rank {
             Path::SoftwareAdapter => {
                 "a software adapter, as there is no GPU and no CPU runtime in this build".to_owned()
             }
+            Path::UnknownGpu => format!("the best accelerator found, an {kind}"),
+            Path::IntegratedGpu => format!("the best GPU found, an {kind}"),
             _ => format!("the best GPU found, a {kind}"),
         }
     }

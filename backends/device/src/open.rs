@@ -27,7 +27,7 @@ pub enum OpenError {
         reason: String,
     },
     /// The runtime works, and has no device of this index.
-    #[error("no device `{device}`: expected {}, got `{device}`", listing(.available))]
+    #[error("no device `{device}`: expected {}, got `{device}`", listing(*.device, .available))]
     NoSuchDevice {
         /// What was asked for.
         device: Device,
@@ -44,8 +44,9 @@ pub enum OpenError {
     },
 }
 
-fn listing(available: &[Device]) -> String {
+fn listing(device: Device, available: &[Device]) -> String {
     match available {
+        [] if device != Device::Auto => "hardware for it in this machine".into(),
         [] => "any device, and this build finds none (build with the cargo feature `flex`)".into(),
         [only] => format!("`{only}`"),
         all => {

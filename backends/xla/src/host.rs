@@ -46,21 +46,6 @@ pub(crate) fn random_state(machine: &Machine, seed: u64) -> Result<Buffer, RunEr
     upload(machine, &TensorData::new(vec![seed, 0], [2]))
 }
 
-/// Waits until a buffer holds its values.
-pub(crate) fn wait(buffer: &Buffer) -> Result<(), RunError> {
-    match buffer.is_deleted()? {
-        // Another program has taken it over, and that one is waited for.
-        true => Ok(()),
-        false => Ok(buffer.ready()?.wait()?),
-    }
-}
-
-/// Whether a buffer holds its values, or never will.
-pub(crate) fn is_ready(buffer: &Buffer) -> bool {
-    let ready = buffer.ready().and_then(|event| event.is_ready());
-    ready.unwrap_or(true)
-}
-
 /// A number nobody outside the process can guess: the standard library keys its hashes from the
 /// system's generator.
 pub(crate) fn entropy() -> u64 {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`stablehlo`] | programs as text: a builder with typed values |
 //! | [`custom`] | Moebius's own operations in it |
+//! | [`parallel`] | a layer over several devices |
 //! | [`lower`] | Burn's operations in it |
 //! | [`pjrt`] | plugins: devices, buffers, compiled programs |
 //! | [`eager`] | ordinary tensors: operations are recorded and run as one program |
@@ -16,6 +17,7 @@ mod host;
 pub mod lower;
 mod machine;
 mod open;
+pub mod parallel;
 pub mod pjrt;
 mod record;
 pub mod stablehlo;
@@ -24,5 +26,5 @@ pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use element::ElementType;
 pub use executable::{Arguments, CompileError, Executable, Spec, upload};
 pub use machine::{Machine, Program, RunError};
-pub use open::{OpenError, client, open};
+pub use open::{OpenError, activity, client, open};
 pub use record::{dtype, element, record};

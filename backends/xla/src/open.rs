@@ -1,6 +1,6 @@
 //! Opening a platform's devices for ordinary tensors.
 
-use crate::eager::{ServeError, serve};
+use crate::eager::{Activity, ServeError, XlaDevice, devices, serve};
 use crate::machine::Machine;
 use crate::pjrt::{Client, Environment, Error, Platform, Plugin};
 use burn::remote::RemoteHost;
@@ -37,6 +37,7 @@ pub enum OpenError {
 #[derive(Clone)]
 struct Opened {
     client: Client,
+    devices: Vec<XlaDevice>,
     host: RemoteHost,
 }
 
@@ -74,6 +75,23 @@ pub fn client(platform: Platform) -> Result<Client, OpenError> {
     Ok(opened(platform)?.client)
 }
 
+/// What a device has done for ordinary tensors since it was opened: whether a training step is one
+/// program can be seen there.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn activity(platform: Platform, index: usize) -> Result<Activity, OpenError> {
+    let opened = opened(platform)?;
+    let count = opened.devices.len();
+    let device = opened.devices.get(index).ok_or(OpenError::NoSuchDevice {
+        platform,
+        index,
+        count,
+    })?;
+    Ok(device.activity())
+}
+
 fn opened(platform: Platform) -> Result<Opened, OpenError> {
     let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(opened) = all.get(&platform) {
@@ -82,8 +100,10 @@ fn opened(platform: Platform) -> Result<Opened, OpenError> {
     let plugin = Plugin::open(platform, &Environment::from_process())?;
     let client = Client::new(plugin, &[])?;
     let machines = client.devices().into_iter().map(Machine::new);
+    let devices = devices(machines.collect::<Result<_, _>>()?);
     let opened = Opened {
-        host: serve(machines.collect::<Result<_, _>>()?)?,
+        host: serve(devices.clone())?,
+        devices,
         client,
     };
     all.insert(platform, opened.clone());

@@ -1,10 +1,25 @@
 //! Ordinary tensors on the CPU plugin: the same results as on Flex, gradients and training too.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams};
-use burn::tensor::{Device, Tensor, TensorData, activation};
-use moebius_xla::{open, pjrt::Platform};
+use burn::tensor::module::deform_conv2d;
+use burn::tensor::ops::DeformConvOptions;
+use burn::tensor::{Device, Distribution, Tensor, TensorData, activation};
+use moebius_xla::{activity, open, pjrt::Platform};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: a device counts its programs for all of them.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn xla() -> Device {
     open(Platform::Cpu, 0).unwrap_or_else(|error| panic!("{error}"))
@@ -41,6 +56,7 @@ fn assert_close(got: &[f32], expected: &[f32]) {
 
 #[test]
 fn a_product_and_an_activation() {
+    let _alone = alone();
     let product = |device: &Device| {
         let (x, w) = (matrix(device, [5, 7], 1), matrix(device, [7, 3], 2));
         floats(activation::gelu(x.matmul(w) + 0.5).sum_dim(0))
@@ -97,6 +113,7 @@ fn train(device: Device, steps: usize, look: bool) -> Vec<f32> {
 
 #[test]
 fn training_follows_flex() {
+    let _alone = alone();
     let (got, expected) = (train(xla(), 20, true), train(Device::flex(), 20, true));
     assert!(expected[20] < expected[0] / 2.0, "{expected:?}");
     assert_close(&got, &expected);
@@ -104,5 +121,90 @@ fn training_follows_flex() {
 
 #[test]
 fn a_loop_that_reads_nothing_ends_where_it_should() {
+    let _alone = alone();
     assert_close(&train(xla(), 60, false), &train(Device::flex(), 60, false));
+}
+
+#[test]
+fn a_training_step_is_one_program() {
+    let _alone = alone();
+    train(xla(), 3, true);
+    let before = activity(Platform::Cpu, 0).unwrap();
+    train(xla(), 20, true);
+    let after = activity(Platform::Cpu, 0).unwrap();
+    // Twenty steps and the last look. New programs at most for scalars that begin to vary.
+    assert_eq!(after.runs - before.runs, 21);
+    assert!(
+        after.compiled - before.compiled <= 2,
+        "{before:?} {after:?}"
+    );
+}
+
+#[test]
+fn a_loop_without_reads_repeats_a_program() {
+    let _alone = alone();
+    let before = activity(Platform::Cpu, 0).unwrap();
+    train(xla(), 200, false);
+    let after = activity(Platform::Cpu, 0).unwrap();
+    assert!(after.runs - before.runs > 100, "{before:?} {after:?}");
+    assert!(
+        after.compiled - before.compiled < 10,
+        "{before:?} {after:?}"
+    );
+}
+
+#[test]
+fn weights_of_two_models_of_one_structure_stay_apart() {
+    let _alone = alone();
+    let device = xla();
+    let (one, two) = (matrix(&device, [8, 8], 20), matrix(&device, [8, 8], 21));
+    let product = |w: &Tensor<2>| floats(matrix(&device, [2, 8], 22).matmul(w.clone()));
+    let flex = Device::flex();
+    let expected = |seed| floats(matrix(&flex, [2, 8], 22).matmul(matrix(&flex, [8, 8], seed)));
+    for _ in 0..2 {
+        assert_close(&product(&one), &expected(20));
+        assert_close(&product(&two), &expected(21));
+    }
+}
+
+#[test]
+fn seeds_repeat_and_numbers_differ() {
+    let _alone = alone();
+    let device = xla();
+    let draw = || floats(Tensor::<1>::random([256], Distribution::Default, &device));
+    device.seed(5);
+    let (first, second) = (draw(), draw());
+    assert_ne!(first, second);
+    device.seed(5);
+    assert_eq!(draw(), first);
+    assert!(first.iter().all(|x| (0.0..1.0).contains(x)));
+}
+
+#[test]
+fn devices_exchange_tensors() {
+    let _alone = alone();
+    let other = open(Platform::Cpu, 1).unwrap();
+    let x = matrix(&xla(), [3, 4], 30);
+    let there = x.clone().to_device(&other) * 2.0;
+    let back = there.to_device(&xla());
+    assert_close(&floats(back), &floats(x * 2.0));
+}
+
+#[test]
+fn what_is_missing_is_an_error() {
+    let _alone = alone();
+    let error = open(Platform::Cpu, 4096).unwrap_err().to_string();
+    assert!(error.contains("4096"), "{error}");
+    let device = xla();
+    let image = matrix(&device, [4, 4], 32).reshape([1, 1, 4, 4]);
+    let convolved = deform_conv2d(
+        image,
+        Tensor::<4>::zeros([1, 18, 2, 2], &device),
+        matrix(&device, [3, 3], 33).reshape([1, 1, 3, 3]),
+        None,
+        None,
+        DeformConvOptions::new([1, 1], [0, 0], [1, 1], 1, 1),
+    );
+    let error = convolved.try_into_data().unwrap_err();
+    assert!(format!("{error:?}").contains("DeformableConv2d"), "{error}");
 }

@@ -41,10 +41,11 @@ pub struct TrainingRun {
     /// `gflops` / [`BackwardReport::peak_gflops`].
     pub peak_share: f64,
     /// Bytes taken from the device for layer, batch, both passes and gradients (Flex: growth of
-    /// the process at its peak, since before the first run).
-    pub device_bytes: u64,
+    /// the process at its peak, since before the first run); `None` on XLA, whose devices don't say.
+    pub device_bytes: Option<u64>,
     /// Bytes that a forward leaves on the device for its backward pass, y and the routing included;
-    /// a model holds as much for every layer. `None` on Flex, which has no allocator to ask.
+    /// a model holds as much for every layer. `None` on Flex and XLA, which have no
+    /// allocator to ask.
     pub kept_bytes: Option<u64>,
     /// PyTorch, when asked for.
     pub peer: Option<Peer>,
@@ -82,7 +83,7 @@ pub fn run(
     for keep in keeps {
         progress("making the layer");
         let setup = Setup::new(bench, Purpose::Training(*keep))?.counting_from(held_before);
-        held_before = Some(setup.held_before());
+        held_before = setup.held_before();
         let report = match &mut report {
             Some(report) => report,
             none => {

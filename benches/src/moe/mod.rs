@@ -79,8 +79,9 @@ pub struct MoeReport {
     pub peak_of: String,
     /// `gflops` / `peak_gflops`.
     pub peak_share: f64,
-    /// Bytes taken from the device for layer, batch and forward (Flex: growth of the process).
-    pub device_bytes: u64,
+    /// Bytes taken from the device for layer, batch and forward (Flex: growth of the process); `None`
+    /// on XLA, whose devices don't say.
+    pub device_bytes: Option<u64>,
     /// Bytes that weights and activations need.
     pub floor_bytes: u64,
     /// Launches of a forward; 0 for `portable`.
@@ -97,7 +98,7 @@ pub struct MoeReport {
 struct Prepared {
     setup: Setup,
     first_ms: f64,
-    device_bytes: u64,
+    device_bytes: Option<u64>,
     error: f64,
 }
 
@@ -136,7 +137,7 @@ impl Prepared {
         let tokens = tokens(bench)?;
         let problem = self.setup.layer.problem(tokens, bench.dtype)?;
         let rate = problem.flops() as f64 / seconds;
-        let products = [Stage::Gemm1, Stage::Gemm2].map(Stage::name);
+        let products = [Stage::Gemm1, Stage::Gemm2, Stage::Experts].map(Stage::name);
         let around = |stage: &&StageTime| !products.contains(&stage.name.as_str());
         let variant = self.setup.variant();
         let Setup { opened, plan, .. } = self.setup;
@@ -212,5 +213,8 @@ fn stages(layer: &MoeLayer, x: &Tensor<2>) -> Result<Vec<StageTime>, Error> {
         median_ms,
         share: median_ms / sum,
     };
-    Ok(Stage::ALL.into_iter().zip(medians).map(time).collect())
+    let timed = Stage::ALL.into_iter().zip(medians).zip(times);
+    // Not every device has every stage.
+    let timed = timed.filter(|(_, times)| !times.is_empty());
+    Ok(timed.map(|(median, _)| time(median)).collect())
 }

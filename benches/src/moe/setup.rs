@@ -6,7 +6,7 @@ use crate::{BenchError, ceiling};
 use burn::tensor::{DType, Distribution, Tensor};
 use moebius::Error;
 use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer};
-use moebius_device::{Opened, memory_in_use, process_memory};
+use moebius_device::{Device, Opened, memory_in_use, process_memory};
 use moebius_shaders::{ShapeError, moe};
 
 /// What the layer is made for.
@@ -27,7 +27,7 @@ pub(super) struct Setup {
     pub(super) plan: Option<moe::Plan>,
     /// \[T,H\].
     pub(super) x: Tensor<2>,
-    held_before: u64,
+    held_before: Option<u64>,
 }
 
 impl Setup {
@@ -69,24 +69,24 @@ impl Setup {
     /// The same with memory counted from `earlier` bytes if that is less: what a benchmark before
     /// this one gave back to the process's allocator alone is used again here.
     pub(super) fn counting_from(self, earlier: Option<u64>) -> Self {
-        let held_before = self.held_before.min(earlier.unwrap_or(u64::MAX));
+        let held_before = self.held_before.into_iter().chain(earlier).min();
         Self {
             held_before,
             ..self
         }
     }
 
-    /// Bytes held before this was made.
-    pub(super) fn held_before(&self) -> u64 {
+    /// Bytes held before this was made, where the device says.
+    pub(super) fn held_before(&self) -> Option<u64> {
         self.held_before
     }
 
-    /// Bytes taken from the device since then; the most at any time.
-    pub(super) fn bytes(&self) -> u64 {
-        held(&self.opened).saturating_sub(self.held_before)
+    /// Bytes taken from the device since then; the most at any time. `None` where the device doesn't say.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        Some(held(&self.opened)?.saturating_sub(self.held_before?))
     }
 
-    /// Bytes of live buffers; `None` on Flex, which has no allocator to ask.
+    /// Bytes of live buffers; `None` on Flex and XLA, which have no allocator to ask.
     pub(super) fn live_bytes(&self) -> Option<u64> {
         Some(memory_in_use(&self.opened.client()?).in_use)
     }
@@ -141,21 +141,24 @@ fn config(bench: &MoeBench) -> MoeConfig {
 }
 
 /// Bytes taken from the device before the benchmark; on Flex the peak of the process starts anew.
-fn held_at_start(opened: &Opened) -> u64 {
-    if opened.client().is_some() {
+fn held_at_start(opened: &Opened) -> Option<u64> {
+    if opened.device != Device::Flex {
         return held(opened);
     }
     // Linux only; elsewhere there is no peak to forget.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
-    process_memory().map_or(0, |memory| memory.resident)
+    Some(process_memory().map_or(0, |memory| memory.resident))
 }
 
-/// Bytes taken from the device so far.
-fn held(opened: &Opened) -> u64 {
+/// Bytes taken from the device so far. XLA's memory isn't the process's, or not alone: compiling takes more
+/// of that than tensors do.
+fn held(opened: &Opened) -> Option<u64> {
     match opened.client() {
-        Some(client) => memory_in_use(&client).reserved,
-        None => {
-            process_memory().map_or(0, |memory| memory.peak_resident.unwrap_or(memory.resident))
+        Some(client) => Some(memory_in_use(&client).reserved),
+        None if opened.device == Device::Flex => {
+            let memory = process_memory();
+            Some(memory.map_or(0, |memory| memory.peak_resident.unwrap_or(memory.resident)))
         }
+        None => None,
     }
 }

@@ -10,14 +10,18 @@ pub(crate) fn open(platform: Platform, index: Option<u32>) -> Result<burn::tenso
     Ok(opened.map_err(|error| reason(Device::Xla(platform, index), error))?)
 }
 
-/// One entry for each platform: its first device where a plugin is installed, or what is missing. Loads
-/// nothing: whether the plugin finds hardware is seen when the device is opened.
+/// One entry for each platform: its first device where a plugin is installed and the PCI bus shows
+/// hardware for it, or what is missing. Loads nothing.
 pub(crate) fn discover() -> Vec<Found> {
     let environment = pjrt::Environment::from_process();
     let found = Platform::ALL.into_iter().map(|platform| {
         let device = Device::Xla(platform, None);
         let status = match pjrt::locate(plugin(platform), &environment) {
-            Ok(_) => moebius_device::probe(&device),
+            Ok(_) if environment.has_hardware(plugin(platform)) => moebius_device::probe(&device),
+            Ok(_) => Err(OpenError::NoSuchDevice {
+                device,
+                available: Vec::new(),
+            }),
             Err(error) => Err(reason(
                 device,
                 moebius_xla::OpenError::Plugin(pjrt::Error::NotFound(Box::new(error))),

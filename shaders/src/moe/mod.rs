@@ -190,16 +190,19 @@ pub enum Stage {
     Gemm2,
     /// Weighted sum of the slots.
     Combine,
+    /// Both products and the weighted sum, where they are one program.
+    Experts,
 }
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Router,
         Self::Sort,
         Self::Gemm1,
         Self::Gemm2,
         Self::Combine,
+        Self::Experts,
     ];
 
     /// Its name in reports.
@@ -210,6 +213,7 @@ impl Stage {
             Self::Gemm1 => "gemm 1",
             Self::Gemm2 => "gemm 2",
             Self::Combine => "combine",
+            Self::Experts => "experts",
         }
     }
 }

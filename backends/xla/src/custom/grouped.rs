@@ -6,49 +6,37 @@
 //! and what is computed grows with the rows that are there, not with experts × rows. The number of
 //! rounds is the device's to know; only B is a constant.
 //!
-//! The last block of an expert may be partial, so that every expert wastes B − 1 rows at most.
-//! [`block_rows`] takes the largest power of two up to R / 4E, which wastes a quarter at worst, but
-//! between [`FEWEST`] and [`MOST`]. A product reads its matrix once a block: on the CPU plugin (2
-//! cores, 4096 tokens, H 512, F 2048, 2 of 64 experts) the two products take 1616, 809, 570 and 418 ms
-//! for B = 16, 32, 64 and 128, although the rows are the same. Of 8 experts they take 185 ms with B =
-//! 256, where one batched product over blocks with gathered matrices takes 731 ms.
+//! B is [`BLOCK`] whatever the batch: products of one shape give a row the same bits wherever it lies,
+//! so that an output doesn't depend on the other tokens. (Of other shapes they don't: on the CPU
+//! plugin products of 1 to 100 rows and those of more differ in the last bit.) An expert wastes B − 1
+//! rows at most, in its last block. A product reads its matrix once a block, and the fewer rows, the
+//! longer all of them take: on the CPU plugin (2 cores, 4096 tokens, H 512, F 2048) the two products take
+//! 1616, 809, 570 and 418 ms with 2 of 64 experts for B = 16, 32, 64 and 128, and 544, 273 and 185 ms
+//! with 2 of 8 experts for B = 64, 128 and 256, where one batched product over blocks with gathered
+//! matrices takes 1295 and 731 ms for B = 128 and 256.
 
 use super::{along, rows_where, words};
 use crate::ElementType;
 use crate::stablehlo::{Binary, Builder, Compare, Reduction, TensorType, Value};
 
-/// Below, a product is bound by its matrix, and fewer rows waste time instead of rows.
-const FEWEST: usize = 64;
-/// Above, the hidden rows of a block no longer stay in a core's cache.
-const MOST: usize = 512;
+/// Rows of a block B: as many as a TPU's matrix unit has rows.
+const BLOCK: usize = 128;
 
-/// Rows of a block, for `rows` sorted rows of `experts`.
-fn block_rows(rows: usize, experts: usize) -> usize {
-    let quarter = rows / (4 * experts.max(1));
-    let power = quarter.checked_ilog2().map_or(1, |log| 1 << log);
-    power.clamp(FEWEST, MOST).min(rows)
-}
-
-/// The most blocks that a routing can need.
-fn most_blocks(rows: usize, experts: usize, block: usize) -> usize {
-    match block {
-        0 => 0,
-        _ => (rows + experts * (block - 1)) / block,
-    }
+/// The most blocks that a routing of `rows` rows can need.
+fn most_blocks(rows: usize, experts: usize) -> usize {
+    ((rows + experts * (BLOCK - 1)) / BLOCK).min(rows)
 }
 
 /// The experts' segments of sorted rows.
 pub(super) struct Segments {
     rows: usize,
     experts: usize,
-    block: usize,
     /// i32 \[E+1\].
     offsets: Value,
 }
 
 /// A block of rows of one expert.
 pub(super) struct Block {
-    size: usize,
     /// Where it is read and written: moved inside if it would end outside.
     start: Value,
     /// \[B\]: whether a row is the expert's.
@@ -72,7 +60,6 @@ impl Segments {
         Self {
             rows,
             experts,
-            block: block_rows(rows, experts),
             offsets: b.convert(offsets, ElementType::S32),
         }
     }
@@ -119,21 +106,22 @@ impl Segments {
         prepare: impl FnOnce(&mut Builder, Vec<Value>) -> Vec<Value>,
         body: impl FnOnce(&mut Builder, &Block, &[Value]) -> Vec<Value>,
     ) -> Vec<Value> {
-        let mut state: Vec<Value> = pass
-            .rows
-            .iter()
-            .map(|ty| b.splat(0.0, ty.clone()))
-            .collect();
-        state.extend(pass.sums.iter().map(|ty| {
-            let shape = [&[self.experts], ty.shape.as_slice()].concat();
-            b.splat(0.0, ty.with_shape(shape))
-        }));
         if self.rows == 0 {
-            return state;
+            let rows = pass.rows.iter().cloned();
+            let sums = pass.sums.iter().map(|ty| self.stack(ty));
+            return rows.chain(sums).map(|ty| b.splat(0.0, ty)).collect();
         }
+        // Room for a block, however few rows there are.
+        let roomy = pass.rows.iter().map(|ty| {
+            let mut shape = ty.shape.clone();
+            shape[0] = shape[0].max(BLOCK);
+            ty.with_shape(shape)
+        });
+        let sums = pass.sums.iter().map(|ty| self.stack(ty));
+        let state: Vec<Value> = roomy.chain(sums).map(|ty| b.splat(0.0, ty)).collect();
         let (experts, count) = self.occupied(b);
         let rows = pass.rows.len();
-        b.for_loop(count, &state, |b, j, state| {
+        let mut results = b.for_loop(count, &state, |b, j, state| {
             let expert = element(b, experts, j);
             let sums: Vec<Value> = pass
                 .sums
@@ -154,7 +142,16 @@ impl Segments {
                 *result = b.dynamic_update_slice(*stack, one, &starts);
             }
             results
-        })
+        });
+        for result in &mut results[..rows] {
+            *result = b.slice_dim(*result, 0, 0..self.rows);
+        }
+        results
+    }
+
+    /// The type of sums of every expert.
+    fn stack(&self, ty: &TensorType) -> TensorType {
+        ty.with_shape([&[self.experts], ty.shape.as_slice()].concat())
     }
 
     /// The blocks of one expert; the first `rows` values of the state are of rows.
@@ -172,12 +169,12 @@ impl Segments {
             element(b, self.offsets, next),
         );
         let length = b.sub(last, first);
-        let length = b.binary_scalar(Binary::Add, length, (self.block - 1) as f64);
-        let count = b.binary_scalar(Binary::Divide, length, self.block as f64);
-        let most = most_blocks(self.rows, self.experts, self.block) as u64;
+        let length = b.binary_scalar(Binary::Add, length, (BLOCK - 1) as f64);
+        let count = b.binary_scalar(Binary::Divide, length, BLOCK as f64);
+        let most = most_blocks(self.rows, self.experts) as u64;
         b.counted(most, |b| {
             b.for_loop(count, state, |b, i, state| {
-                let before = b.binary_scalar(Binary::Multiply, i, self.block as f64);
+                let before = b.binary_scalar(Binary::Multiply, i, BLOCK as f64);
                 let start = b.add(first, before);
                 let block = self.block(b, start, last);
                 let mut results = body(b, &block);
@@ -194,9 +191,9 @@ impl Segments {
 
     /// The block from row `start`, of an expert whose rows end at `last`.
     fn block(&self, b: &mut Builder, start: Value, last: Value) -> Block {
-        let most = b.scalar((self.rows - self.block) as f64, ElementType::S32);
+        let most = b.scalar(self.rows.saturating_sub(BLOCK) as f64, ElementType::S32);
         let inside = b.min(start, most);
-        let ty = TensorType::new([self.block], ElementType::S32);
+        let ty = TensorType::new([BLOCK], ElementType::S32);
         let row = b.iota(ty.clone(), 0);
         let inside_row = b.broadcast(inside, &ty.shape, &[]);
         let row = b.add(row, inside_row);
@@ -207,7 +204,6 @@ impl Segments {
         let from = b.compare(Compare::Ge, row, start);
         let to = b.compare(Compare::Lt, row, last);
         Block {
-            size: self.block,
             start: inside,
             valid: b.and(from, to),
         }
@@ -218,7 +214,16 @@ impl Block {
     /// The block's rows of x \[R, …\]; those that aren't the expert's hold anything.
     pub(super) fn rows(&self, b: &mut Builder, x: Value) -> Value {
         let mut sizes = b.shape(x);
-        sizes[0] = self.size;
+        let missing = BLOCK.saturating_sub(sizes[0]);
+        sizes[0] = BLOCK;
+        let mut x = x;
+        if missing > 0 {
+            let mut more = sizes.clone();
+            more[0] = missing;
+            let ty = b.ty(x).with_shape(more);
+            let more = b.splat(0.0, ty);
+            x = b.concatenate(&[x, more], 0);
+        }
         let starts = starts(b, self.start, sizes.len());
         b.dynamic_slice(x, &starts, &sizes)
     }

@@ -1,12 +1,12 @@
 //! A recorded sequence without what changes from step to step: numbers of tensors and float scalars.
 
+use super::hash::{ById, Ids};
 use burn_ir::{
     IrVisitorMut, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr, TensorStatus,
 };
-use std::collections::{HashMap, HashSet};
 
 /// What two sequences share if one program serves both.
-#[derive(Clone, Debug, PartialEq, Hash)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Structure {
     /// The operations, without drops and uploads; tensors numbered by first use, float scalars by [`tagged`].
     pub(super) operations: Vec<OperationIr>,
@@ -50,16 +50,15 @@ const INDEX: u64 = 0xffff_ffff;
 
 impl Canonical {
     /// The canonical form of `operations`.
-    pub(super) fn of(operations: &[OperationIr]) -> Self {
+    pub(super) fn of(operations: Vec<OperationIr>) -> Self {
         let mut life = Life::default();
         operations.iter().for_each(|operation| life.see(operation));
         let mut numbers = Numbers::default();
-        let computing = operations.iter().filter(|op| {
+        let computing = operations.into_iter().filter(|op| {
             let silent = matches!(op, OperationIr::Drop(_) | OperationIr::Init(_));
             !silent
         });
-        let relative = computing.map(|operation| {
-            let mut operation = operation.clone();
+        let relative = computing.map(|mut operation| {
             numbers.tags = takes_tags(&operation);
             operation.visit_mut(&mut numbers);
             operation
@@ -70,7 +69,6 @@ impl Canonical {
             .iter()
             .map(|t| life.dead.contains(&t.id))
             .collect();
-        let used: HashSet<TensorId> = life.inputs.iter().map(|t| t.id).collect();
         let outputs: Vec<TensorIr> = life
             .made
             .into_iter()
@@ -83,7 +81,6 @@ impl Canonical {
             .filter(|id| !made.contains(*id))
             .copied()
             .collect();
-        debug_assert!(used.len() == life.inputs.len());
         let inputs = life.inputs.iter().map(|t| t.id).collect();
         let relative_inputs = life.inputs.iter().map(|tensor| {
             let mut tensor = tensor.clone();
@@ -111,10 +108,10 @@ impl Canonical {
 #[derive(Default)]
 struct Life {
     inputs: Vec<TensorIr>,
-    seen: HashSet<TensorId>,
+    seen: Ids,
     made: Vec<TensorIr>,
-    made_ids: HashSet<TensorId>,
-    dead: HashSet<TensorId>,
+    made_ids: Ids,
+    dead: Ids,
 }
 
 impl Life {
@@ -147,7 +144,7 @@ impl Life {
 /// Numbers tensors and float scalars in the order in which they are visited.
 #[derive(Default)]
 struct Numbers {
-    tensors: HashMap<TensorId, TensorId>,
+    tensors: ById<TensorId>,
     scalars: Vec<f64>,
     /// Whether scalars are tagged.
     tags: bool,
@@ -237,8 +234,8 @@ mod tests {
     #[test]
     fn numbers_and_scalars_do_not_count() {
         let (a, b) = (
-            Canonical::of(&step(10, 0.5)),
-            Canonical::of(&step(70, f64::NAN)),
+            Canonical::of(step(10, 0.5)),
+            Canonical::of(step(70, f64::NAN)),
         );
         assert_eq!(a.structure, b.structure);
         assert_eq!(a.scalars, [0.5]);
@@ -259,8 +256,8 @@ mod tests {
         let mut longer = step(10, 0.5);
         longer.remove(2);
         assert_ne!(
-            Canonical::of(&longer).structure,
-            Canonical::of(&step(10, 0.5)).structure
+            Canonical::of(longer).structure,
+            Canonical::of(step(10, 0.5)).structure
         );
     }
 

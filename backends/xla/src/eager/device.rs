@@ -1,6 +1,6 @@
 //! Devices of the router: numbers of opened sessions.
 
-use super::recorder::Recorder;
+use super::recorder::{Activity, Recorder};
 use burn_backend::{BoolStore, DType, DeviceId, DeviceOps, DeviceSettings};
 use burn_std::device::Device;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +24,12 @@ impl XlaDevice {
         Self {
             index: (opened.len() - 1) as u16,
         }
+    }
+
+    /// What the device has done since it was opened.
+    pub fn activity(self) -> Activity {
+        self.recorder()
+            .map_or(Activity::default(), |recorder| recorder.activity())
     }
 
     /// The device's recorder; there is none for a number that wasn't given.

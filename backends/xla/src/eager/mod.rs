@@ -24,6 +24,7 @@ mod server;
 pub(crate) use canonical::tag;
 pub use client::{XlaBackend, XlaBridge, XlaChannel, XlaClient};
 pub use device::XlaDevice;
+pub use recorder::Activity;
 
 use crate::machine::Machine;
 use burn::remote::RemoteHost;
@@ -34,11 +35,14 @@ use recorder::Recorder;
 #[error("serving the XLA devices on the loopback interface: {0}")]
 pub struct ServeError(#[from] std::io::Error);
 
+/// A device of each machine.
+pub(crate) fn devices(machines: Vec<Machine>) -> Vec<XlaDevice> {
+    let open = |machine| XlaDevice::open(Recorder::new(machine));
+    machines.into_iter().map(open).collect()
+}
+
 /// Serves these devices to this process until it ends.
-pub(crate) fn serve(machines: Vec<Machine>) -> Result<RemoteHost, ServeError> {
-    let devices = machines
-        .into_iter()
-        .map(|machine| XlaDevice::open(Recorder::new(machine)));
-    let address = server::serve(devices.collect())?;
+pub(crate) fn serve(devices: Vec<XlaDevice>) -> Result<RemoteHost, ServeError> {
+    let address = server::serve(devices)?;
     Ok(RemoteHost::websocket(&address.url).with_credential(address.token))
 }

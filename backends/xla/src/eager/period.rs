@@ -11,27 +11,34 @@ pub(super) const LONGEST: usize = 1 << 14;
 /// The rounds of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Rhythm {
-    period: Option<usize>,
+    /// The last round that came twice.
+    round: Vec<u64>,
 }
 
 impl Rhythm {
-    /// How many of the recorded operations, given by hashes, to run now; called after each of them.
-    /// At first all but the last of two equal rounds, then a round whenever the next has come.
+    /// How many of the recorded operations, given by hashes, to run now; called after each of them, and
+    /// again after each cut. At first all but the last of two equal rounds, then a round as soon as it is
+    /// complete. Where somebody reads a result in between, the next round may begin elsewhere in the loop
+    /// than the last: then two must come that are as long.
     pub(super) fn cut(&mut self, hashes: &[u64]) -> Option<usize> {
-        let n = hashes.len();
+        let (n, period) = (hashes.len(), self.round.len());
         if n >= LONGEST {
             *self = Self::default();
             return Some(n);
         }
-        match self.period {
-            Some(period) if n < 2 * period => None,
-            Some(period) if hashes[..period] == hashes[period..] => Some(period),
-            _ => {
-                let look = n >= FIRST_LOOK && n.is_power_of_two();
-                self.period = look.then(|| repeated_end(hashes)).flatten();
-                self.period.map(|period| n - period)
-            }
+        if period > 0 && n == period && hashes == self.round {
+            return Some(n);
         }
+        if period > 0 && n == 2 * period && hashes[..period] == hashes[period..] {
+            self.round = hashes[..period].to_vec();
+            return Some(period);
+        }
+        if n < FIRST_LOOK || n < 2 * period || !n.is_power_of_two() {
+            return None;
+        }
+        let period = repeated_end(hashes)?;
+        self.round = hashes[n - period..].to_vec();
+        Some(n - period)
     }
 }
 
@@ -77,15 +84,26 @@ mod tests {
         let mut rhythm = Rhythm::default();
         assert_eq!(rhythm.cut(&hashes[..255]), None);
         assert_eq!(rhythm.cut(&hashes), Some(156));
-        // What is left is one round; from now on each round is cut when the next is complete.
-        let mut left = hashes[156..].to_vec();
-        assert_eq!(rhythm.cut(&left), None);
-        let next: Vec<u64> = left.iter().copied().cycle().take(200).collect();
-        assert_eq!(rhythm.cut(&next[..199]), None);
-        assert_eq!(rhythm.cut(&next), Some(100));
-        left[3] += 1;
-        let other: Vec<u64> = next[..100].iter().chain(&left).copied().collect();
+        // What is left is one round; from now on each round is cut when it is complete.
+        let left = &hashes[156..];
+        assert_eq!(rhythm.cut(left), Some(100));
+        assert_eq!(rhythm.cut(&left[..99]), None);
+        assert_eq!(rhythm.cut(left), Some(100));
+        let mut other = left.to_vec();
+        other[3] += 1;
         assert_eq!(rhythm.cut(&other), None);
+    }
+
+    #[test]
+    fn after_a_read_a_round_may_begin_elsewhere() {
+        let mut rhythm = Rhythm {
+            round: (0..100).collect(),
+        };
+        let turned: Vec<u64> = (0..300).map(|i| (i + 30) % 100).collect();
+        let mut cut = |n: usize| rhythm.cut(&turned[..n]);
+        assert_eq!((1..200).find_map(&mut cut), None);
+        assert_eq!(cut(200), Some(100));
+        assert_eq!(cut(100), Some(100));
     }
 
     #[test]

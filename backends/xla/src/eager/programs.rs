@@ -9,8 +9,6 @@ use crate::stablehlo::{self, Builder, TensorType, Value};
 use burn_backend::{DType, TensorData};
 use burn_ir::{IrVisitorMut, OperationIr, ScalarIr, TensorId};
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// The compiled programs of a device.
@@ -20,10 +18,15 @@ use std::sync::Arc;
 /// it is an argument as well.
 #[derive(Default)]
 pub(super) struct Programs {
+    /// By a hash of the operations.
     known: HashMap<u64, Vec<Known>>,
+    compiled: u64,
+    /// Counts uses, so that the one that was used longest ago can go.
+    uses: u64,
 }
 
 struct Known {
+    used: u64,
     structure: Structure,
     scalars: Vec<f64>,
     program: Arc<Compiled>,
@@ -38,31 +41,41 @@ pub(super) struct Compiled {
     random: bool,
 }
 
+/// Results of a run, and the new state of the random number generator.
+type Results = (Vec<Arc<Buffer>>, Option<Arc<Buffer>>);
+
+/// Programs that are kept. A program of a processor takes about a megabyte.
+const KEPT: usize = 512;
+
 impl Programs {
-    /// The program of a structure, compiled if there is none yet.
+    /// How many were compiled.
+    pub(super) fn compiled(&self) -> u64 {
+        self.compiled
+    }
+
+    /// The program of a structure, compiled if there is none yet. Structures of different `key`s differ.
     pub(super) fn get(
         &mut self,
         machine: &Machine,
-        canonical: &Canonical,
+        (canonical, key): (&Canonical, u64),
     ) -> Result<Arc<Compiled>, RunError> {
-        let mut hasher = DefaultHasher::new();
-        canonical.structure.hash(&mut hasher);
-        let known = self.known.entry(hasher.finish()).or_default();
+        self.uses += 1;
+        let known = self.known.entry(key).or_default();
         let place = known
             .iter()
             .position(|k| k.structure == canonical.structure);
         let mut varying = vec![false; canonical.scalars.len()];
-        if let Some(known) = place.and_then(|place| known.get(place)) {
-            let differs = |i: usize| known.scalars[i].to_bits() != canonical.scalars[i].to_bits();
-            varying = (0..varying.len())
-                .map(|i| known.program.varying[i] || differs(i))
-                .collect();
+        if let Some(known) = place.and_then(|place| known.get_mut(place)) {
+            known.used = self.uses;
+            varying = known.varying(&canonical.scalars);
             if varying == known.program.varying {
                 return Ok(known.program.clone());
             }
         }
         let program = Arc::new(Compiled::new(machine, canonical, varying)?);
+        self.compiled += 1;
         let entry = Known {
+            used: self.uses,
             structure: canonical.structure.clone(),
             scalars: canonical.scalars.clone(),
             program: program.clone(),
@@ -71,7 +84,31 @@ impl Programs {
             Some(place) => known[place] = entry,
             None => known.push(entry),
         }
+        self.forget_oldest();
         Ok(program)
+    }
+
+    fn forget_oldest(&mut self) {
+        let mut uses: Vec<u64> = self.known.values().flatten().map(|k| k.used).collect();
+        if uses.len() <= KEPT {
+            return;
+        }
+        uses.sort_unstable();
+        let last_to_go = uses[uses.len() - KEPT - 1];
+        self.known.retain(|_, known| {
+            known.retain(|k| k.used > last_to_go);
+            !known.is_empty()
+        });
+    }
+}
+
+impl Known {
+    /// Which scalars have had more than one value, these included.
+    fn varying(&self, scalars: &[f64]) -> Vec<bool> {
+        let differs = |i: usize| self.scalars[i].to_bits() != scalars[i].to_bits();
+        (0..scalars.len())
+            .map(|i| self.program.varying[i] || differs(i))
+            .collect()
     }
 }
 
@@ -95,7 +132,7 @@ impl Compiled {
         machine: &Machine,
         (mut inputs, random): (Vec<Arc<Buffer>>, Arc<Buffer>),
         scalars: &[f64],
-    ) -> Result<(Vec<Arc<Buffer>>, Option<Arc<Buffer>>), RunError> {
+    ) -> Result<Results, RunError> {
         if self.random {
             inputs.push(random);
         }

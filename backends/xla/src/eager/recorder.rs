@@ -1,16 +1,17 @@
 //! What is recorded for one device, and when it runs.
 
 use super::canonical::Canonical;
-use super::hash::relative_hash;
+use super::hash::{ById, Multiply, Relative};
 use super::period::Rhythm;
 use super::programs::Programs;
 use crate::host;
 use crate::machine::{Machine, RunError};
-use crate::pjrt::Buffer;
+use crate::pjrt::{Buffer, Event};
 use burn_backend::TensorData;
 use burn_ir::{GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
 use burn_router::Graph;
 use std::collections::HashMap;
+use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,14 +27,27 @@ pub(super) struct Recorder {
 
 struct State {
     pending: Vec<OperationIr>,
+    /// Of each pending operation.
     hashes: Vec<u64>,
+    relative: Relative,
     rhythm: Rhythm,
-    slots: HashMap<TensorId, Slot>,
+    slots: ById<Slot>,
     programs: Programs,
     graphs: HashMap<GraphId, Graph>,
     random: Slot,
-    /// Results that nobody has waited for.
-    unfinished: Vec<Arc<Buffer>>,
+    /// Runs that nobody has waited for, each by its first result: a run's results come together. The
+    /// results themselves aren't held, so that the next run may overwrite what nobody needs.
+    unfinished: Vec<Result<Event, RunError>>,
+    runs: u64,
+}
+
+/// What a device has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Programs that were compiled.
+    pub compiled: u64,
+    /// Runs of programs.
+    pub runs: u64,
 }
 
 /// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
@@ -44,12 +58,14 @@ impl Recorder {
         let state = State {
             pending: Vec::new(),
             hashes: Vec::new(),
+            relative: Relative::default(),
             rhythm: Rhythm::default(),
-            slots: HashMap::new(),
+            slots: ById::default(),
             programs: Programs::default(),
             graphs: HashMap::new(),
             random: host::random_state(&machine, host::entropy()).map(Arc::new),
             unfinished: Vec::new(),
+            runs: 0,
         };
         Self {
             machine,
@@ -83,16 +99,16 @@ impl Recorder {
         id
     }
 
-    pub(super) fn record(&self, operation: OperationIr) {
+    pub(super) fn record(&self, mut operation: OperationIr) {
         let mut state = self.state();
         if let (OperationIr::Drop(tensor), true) = (&operation, state.pending.is_empty()) {
             state.slots.remove(&tensor.id);
             return;
         }
-        state.hashes.push(relative_hash(&operation));
+        let hash = state.relative.hash(&mut operation);
+        state.hashes.push(hash);
         state.pending.push(operation);
-        let State { rhythm, hashes, .. } = &mut *state;
-        if let Some(count) = rhythm.cut(hashes) {
+        while let Some(count) = state.cut() {
             state.run(&self.machine, count);
         }
     }
@@ -118,6 +134,15 @@ impl Recorder {
         self.state().run_all(&self.machine);
     }
 
+    /// What the device has done.
+    pub(super) fn activity(&self) -> Activity {
+        let state = self.state();
+        Activity {
+            compiled: state.programs.compiled(),
+            runs: state.runs,
+        }
+    }
+
     /// Runs everything and waits for it; the first error of what ran since the last time.
     pub(super) fn sync(&self) -> Result<(), RunError> {
         let unfinished = {
@@ -125,7 +150,7 @@ impl Recorder {
             state.run_all(&self.machine);
             std::mem::take(&mut state.unfinished)
         };
-        unfinished.iter().try_for_each(|buffer| host::wait(buffer))
+        unfinished.into_iter().try_for_each(|run| Ok(run?.wait()?))
     }
 
     pub(super) fn seed(&self, seed: u64) {
@@ -154,8 +179,12 @@ impl Recorder {
 }
 
 impl State {
+    /// How many operations to run now because a round is complete.
+    fn cut(&mut self) -> Option<usize> {
+        self.rhythm.cut(&self.hashes)
+    }
+
     fn run_all(&mut self, machine: &Machine) {
-        self.rhythm = Rhythm::default();
         if !self.pending.is_empty() {
             self.run(machine, self.pending.len());
         }
@@ -165,16 +194,20 @@ impl State {
     /// reads a result, as with any asynchronous device.
     fn run(&mut self, machine: &Machine, count: usize) {
         let operations: Vec<OperationIr> = self.pending.drain(..count).collect();
-        self.hashes.drain(..count);
-        let canonical = Canonical::of(&operations);
-        let results = self.execute(machine, &canonical);
+        let mut key = Multiply::default();
+        self.hashes
+            .drain(..count)
+            .for_each(|hash| key.write_u64(hash));
+        let canonical = Canonical::of(operations);
+        let results = self.execute(machine, (&canonical, key.finish()));
         for id in &canonical.released {
             self.slots.remove(id);
         }
         match results {
             Ok(results) => {
+                let first = results.first().map(|buffer| Ok(buffer.ready()?));
+                self.unfinished.extend(first);
                 for (tensor, buffer) in canonical.outputs.iter().zip(results) {
-                    self.unfinished.push(buffer.clone());
                     self.slots.insert(tensor.id, Ok(buffer));
                 }
             }
@@ -190,7 +223,7 @@ impl State {
     fn execute(
         &mut self,
         machine: &Machine,
-        canonical: &Canonical,
+        (canonical, key): (&Canonical, u64),
     ) -> Result<Vec<Arc<Buffer>>, RunError> {
         if canonical.outputs.is_empty() {
             return Ok(Vec::new());
@@ -200,7 +233,7 @@ impl State {
             slot.unwrap_or(Err(RunError::Unknown { id: *id }))
         });
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        let program = self.programs.get(machine, canonical)?;
+        let program = self.programs.get(machine, (canonical, key))?;
         // The slots of consumed inputs are given up first: a buffer that nobody else holds may be
         // overwritten by a result.
         for (id, consumed) in canonical.inputs.iter().zip(&canonical.structure.consumed) {
@@ -210,16 +243,21 @@ impl State {
         }
         let random = self.random.clone()?;
         let (results, random) = program.run(machine, (inputs, random), &canonical.scalars)?;
+        self.runs += 1;
         if let Some(random) = random {
             self.random = Ok(random);
         }
         Ok(results)
     }
 
-    /// Keeps the list of unfinished results short in programs that never wait.
+    /// Keeps the list of unfinished runs short in programs that never wait.
     fn forget_finished(&mut self) {
         if self.unfinished.len() > 1024 {
-            self.unfinished.retain(|buffer| !host::is_ready(buffer));
+            let running = |run: &Result<Event, RunError>| match run {
+                Ok(event) => !event.is_ready().unwrap_or(false),
+                Err(_) => true,
+            };
+            self.unfinished.retain(running);
         }
     }
 }

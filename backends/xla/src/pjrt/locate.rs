@@ -122,6 +122,16 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// Whether the PCI bus shows what `platform` drives; loads nothing. A plugin may still find a device
+    /// that no bus shows, such as a GPU that a virtual machine shares.
+    pub fn has_hardware(&self, platform: Platform) -> bool {
+        match platform {
+            Platform::Cpu => true,
+            Platform::Tpu => super::tpu::has_hardware(&self.pci_devices),
+            Platform::Cuda => super::tpu::has_nvidia(&self.pci_devices),
+        }
+    }
+
     /// What this process's environment variables say.
     pub fn from_process() -> Self {
         let path = |name: &str| set(name).map(PathBuf::from);

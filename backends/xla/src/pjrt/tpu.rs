@@ -15,13 +15,28 @@ const SKIP_METADATA: &str = "TPU_SKIP_MDS_QUERY";
 
 /// Whether a TPU is on the PCI bus, by `/sys/bus/pci/devices`.
 pub(super) fn has_hardware(pci_devices: &Path) -> bool {
+    any(pci_devices, |says| {
+        says("vendor") == GOOGLE && TPUS.contains(&says("device").as_str())
+    })
+}
+
+/// Whether a GPU of NVIDIA is there: of the PCI class of displays, as the company makes network cards, too.
+pub(super) fn has_nvidia(pci_devices: &Path) -> bool {
+    any(pci_devices, |says| {
+        says("vendor") == "0x10de" && says("class").starts_with("0x03")
+    })
+}
+
+/// Whether there is a device whose files, by name, are as wanted.
+fn any(pci_devices: &Path, wanted: impl Fn(&dyn Fn(&str) -> String) -> bool) -> bool {
     let Ok(devices) = pci_devices.read_dir() else {
         return false;
     };
-    let mut devices = devices.flatten();
-    devices.any(|device| {
-        let says = |file: &str| fs::read_to_string(device.path().join(file)).unwrap_or_default();
-        says("vendor").trim() == GOOGLE && TPUS.contains(&says("device").trim())
+    devices.flatten().any(|device| {
+        wanted(&|file| {
+            let text = fs::read_to_string(device.path().join(file));
+            text.unwrap_or_default().trim().to_owned()
+        })
     })
 }
 
@@ -59,5 +74,17 @@ mod tests {
         device(bus.path(), "0000:00:03.0", GOOGLE, "0x0063");
         assert!(has_hardware(bus.path()));
         assert!(!has_hardware(&bus.path().join("none")));
+    }
+
+    #[test]
+    fn a_gpu_of_nvidia_is_a_display() {
+        let bus = tempfile::tempdir().unwrap();
+        device(bus.path(), "0000:00:01.0", "0x10de", "0x1021");
+        assert!(!has_nvidia(bus.path()));
+        let class = |class| fs::write(bus.path().join("0000:00:01.0/class"), class).unwrap();
+        class("0x020700\n");
+        assert!(!has_nvidia(bus.path()));
+        class("0x030200\n");
+        assert!(has_nvidia(bus.path()));
     }
 }

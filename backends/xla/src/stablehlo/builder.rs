@@ -29,6 +29,7 @@ pub struct Builder {
     text: String,
     depth: usize,
     flops: u64,
+    exchanged: u64,
 }
 
 /// A finished module with one public function, `main`.
@@ -43,6 +44,9 @@ pub struct Program {
     /// Floating-point operations of all matrix products: two for each multiply-add; of loops one
     /// round, or as many as [`Builder::counted`] says.
     pub flops: u64,
+    /// Bytes that each device sends to others in the collectives, counted as [`Builder::exchanged`] says;
+    /// of loops as `flops`. What the partitioner inserts isn't in it.
+    pub exchanged_bytes: u64,
 }
 
 impl Builder {
@@ -133,6 +137,7 @@ impl Builder {
                 .collect(),
             outputs: types,
             flops: self.flops,
+            exchanged_bytes: self.exchanged,
         }
     }
 
@@ -164,6 +169,18 @@ impl Builder {
     /// Adds to the count of floating-point operations.
     pub(super) fn count_flops(&mut self, flops: u64) {
         self.flops += flops;
+    }
+
+    /// Bytes that each device sends to the others of its group in the collectives so far: of an all-to-all
+    /// among n devices n − 1 of the n parts, of an all-gather its own part n − 1 times, of an all-reduce 2·(n
+    /// − 1)/n of the tensor (a reduce-scatter, then an all-gather), which no algorithm undercuts.
+    pub fn exchanged(&self) -> u64 {
+        self.exchanged
+    }
+
+    /// Adds to the count of bytes that each device sends.
+    pub(super) fn count_exchanged(&mut self, bytes: u64) {
+        self.exchanged += bytes;
     }
 
     /// Appends `operation`, everything right of the equals sign.

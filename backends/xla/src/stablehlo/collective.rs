@@ -60,6 +60,8 @@ impl Builder {
     /// The reduction of every device's x.
     pub fn all_reduce(&mut self, kind: Reduction, x: Value, groups: &ReplicaGroups) -> Value {
         let ty = self.ty(x).clone();
+        let count = groups.size();
+        self.count_exchanged((2 * (count - 1) * ty.bytes()).div_ceil(count) as u64);
         let scalar = TensorType::scalar(ty.element);
         let region = self.region(&[scalar.clone(), scalar], |b, args| {
             vec![b.binary(kind.binary(), args[0], args[1])]
@@ -81,6 +83,7 @@ impl Builder {
     ) -> Value {
         let from = self.ty(x).clone();
         let count = groups.size();
+        self.count_exchanged((from.bytes() / count * (count - 1)) as u64);
         let mut shape = from.shape.clone();
         shape[split] /= count;
         shape[join] *= count;
@@ -97,6 +100,7 @@ impl Builder {
     /// Every device's x along dimension `dim`, in the order of the devices.
     pub fn all_gather(&mut self, x: Value, dim: usize, groups: &ReplicaGroups) -> Value {
         let from = self.ty(x).clone();
+        self.count_exchanged((from.bytes() * (groups.size() - 1)) as u64);
         let mut shape = from.shape.clone();
         shape[dim] *= groups.size();
         let to = from.with_shape(shape);

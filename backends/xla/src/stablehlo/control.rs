@@ -44,12 +44,14 @@ impl Builder {
         results[2..].to_vec()
     }
 
-    /// What `append` appends, with its floating-point operations counted `rounds` times.
+    /// What `append` appends, with its floating-point operations and the bytes that it exchanges counted
+    /// `rounds` times.
     pub fn counted<T>(&mut self, rounds: u64, append: impl FnOnce(&mut Self) -> T) -> T {
-        let before = self.flops();
+        let before = (self.flops(), self.exchanged());
         let result = append(self);
-        let once = self.flops() - before;
-        self.count_flops(once * rounds.saturating_sub(1));
+        let (flops, bytes) = (self.flops() - before.0, self.exchanged() - before.1);
+        self.count_flops(flops * rounds.saturating_sub(1));
+        self.count_exchanged(bytes * rounds.saturating_sub(1));
         result
     }
 

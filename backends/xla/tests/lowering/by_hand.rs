@@ -1,11 +1,11 @@
 //! Graphs that ordinary tensors don't record, and what is refused.
 
 use super::harness::execute;
-use burn::tensor::{CapturedGraph, DType, Shape, TensorData};
+use burn::tensor::{BoolStore, CapturedGraph, DType, Shape, TensorData};
 use burn_ir::{
-    BinaryOpIr, CtcLossOpIr, CustomOpIr, GraphIr, InterpolateModeIr, InterpolateOpIr,
-    InterpolateOptionsIr, ModuleOperationIr, NumericOperationIr, OperationIr, ReduceDimsOpIr,
-    TensorId, TensorIr, UnaryOpIr,
+    BinaryOpIr, CtcLossOpIr, CustomOpIr, FloatOperationIr, GraphIr, InterpolateModeIr,
+    InterpolateOpIr, InterpolateOptionsIr, ModuleOperationIr, NumericOperationIr, OperationIr,
+    ReduceDimsOpIr, TensorId, TensorIr, UnaryOpIr,
 };
 use moebius_xla::lower::{LowerError, graph};
 
@@ -41,6 +41,23 @@ fn integers_are_summed_over_several_dimensions() {
     let data = TensorData::new((0..12).collect::<Vec<i32>>(), [2, 3, 2]);
     let sums = run(OperationIr::NumericInt(DType::I32, operation), data);
     assert_eq!(sums, TensorData::new(vec![14i32, 22, 30], [1, 3, 1]));
+}
+
+/// The router records comparisons in place of both.
+#[test]
+fn numbers_that_are_none_are_found() {
+    let of = |make: fn(UnaryOpIr) -> FloatOperationIr| {
+        let operation = make(UnaryOpIr {
+            input: tensor(1, [4], DType::F32),
+            out: tensor(2, [4], DType::Bool(BoolStore::Native)),
+        });
+        let data = TensorData::from([1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY]);
+        run(OperationIr::Float(DType::F32, operation), data)
+    };
+    let nan = of(FloatOperationIr::IsNan);
+    assert_eq!(nan, TensorData::from([false, true, false, false]));
+    let infinite = of(FloatOperationIr::IsInf);
+    assert_eq!(infinite, TensorData::from([false, false, true, true]));
 }
 
 /// The router refuses to record it, because its operands have two types.

@@ -15,6 +15,7 @@ const INTEGERS: [IntDType; 7] = [
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = comparisons();
+    cases.extend(booleans());
     cases.extend(masks());
     cases.extend(creation());
     cases.extend(shapes());
@@ -64,6 +65,11 @@ fn comparisons() -> Vec<Case> {
             io.out_bool(x.clone().lower_scalar(0));
             io.out_bool(x.lower_equal_scalar(0));
         }),
+    ]
+}
+
+fn booleans() -> Vec<Case> {
+    vec![
         case("booleans", |io| {
             let (x, y) = (io.bool([2, 5]), io.bool([2, 5]));
             io.out_bool(x.clone().bool_and(y.clone()));
@@ -247,9 +253,9 @@ fn slices() -> Vec<Case> {
             io.out(x.clone().slice_assign(s![..;-1, ..;-2], y));
             io.out(x.slice_fill([0..2, 0..2], 3.0));
             let (x, y) = (io.int([5], 0, 9), io.int([2], 0, 9));
-            io.out_int(x.slice_assign([3..5], y));
+            io.out_int(x.slice_assign(s![3..5], y));
             let (x, y) = (io.bool([5]), io.bool([2]));
-            io.out_bool(x.slice_assign([3..5], y));
+            io.out_bool(x.slice_assign(s![3..5], y));
         }),
     ]
 }

@@ -2,7 +2,7 @@
 //! plugin, and compares the results.
 
 use burn::backend::ops::FloatTensorOps;
-use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
+use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{AutodiffBackend, Backend, Capture, Flex, TensorMetadata};
 use burn::tensor::{Bool, CapturedGraph, DType, Device, Int, Tensor, TensorData, TensorId};
 use moebius_xla::lower::{LowerError, Lowered, graph};
@@ -390,9 +390,6 @@ pub(crate) trait Inner: Backend {
 
     /// A result.
     fn give(io: &mut Io, x: FloatTensor<Self>);
-
-    /// A result.
-    fn give_bool(io: &mut Io, x: BoolTensor<Self>);
 }
 
 impl Inner for Capture {
@@ -407,10 +404,6 @@ impl Inner for Capture {
     fn give(io: &mut Io, x: FloatTensor<Self>) {
         io.keep(x);
     }
-
-    fn give_bool(io: &mut Io, x: BoolTensor<Self>) {
-        io.keep(x);
-    }
 }
 
 impl Inner for Flex {
@@ -423,10 +416,6 @@ impl Inner for Flex {
     }
 
     fn give(io: &mut Io, x: FloatTensor<Self>) {
-        io.results.push(x.into_data());
-    }
-
-    fn give_bool(io: &mut Io, x: BoolTensor<Self>) {
         io.results.push(x.into_data());
     }
 }

@@ -4,24 +4,27 @@ use super::harness::{Case, Inner, Io, case, gradient_case, gradients, learned};
 use burn::backend::AutodiffBackend;
 use burn::backend::ops::{ActivationOps, ModuleOps};
 use burn::backend::tensor::FloatTensor;
-use burn::tensor::Tensor;
 use burn::tensor::activation as act;
 use burn::tensor::module;
 use burn::tensor::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, GridSampleOptions,
     GridSamplePaddingMode, InterpolateMode, InterpolateOptions, MaxPoolOptions, UnfoldOptions,
 };
+use burn::tensor::{DType, Tensor};
 
 /// The backend without what differentiates.
 type Plain<B> = <B as AutodiffBackend>::InnerBackend;
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = activations();
+    cases.extend(activation_gradients());
     cases.extend(linear());
     cases.extend(norms());
     cases.extend(attention());
     cases.extend(convolutions());
+    cases.extend(transposed_convolutions());
     cases.extend(pools());
+    cases.extend(adaptive_pools());
     cases.extend(images());
     cases
 }
@@ -53,8 +56,11 @@ fn activations() -> Vec<Case> {
         .all_floats()
         .slack(4.0)
     });
-    let mut cases: Vec<Case> = forward.into_iter().collect();
-    cases.push(
+    forward.into_iter().collect()
+}
+
+fn activation_gradients() -> Vec<Case> {
+    vec![
         gradient_case!("gradients of activations", |io, B| {
             let functions: [fn(FloatTensor<B>) -> FloatTensor<B>; 6] = [
                 B::relu,
@@ -75,30 +81,29 @@ fn activations() -> Vec<Case> {
             gradients::<B>(io, B::prelu(x.clone(), slope.clone()), &[&x, &slope]);
         })
         .slack(8.0),
-    );
-    cases.push(case("prelu", |io| {
-        let (x, slope) = (io.float([2, 3, 4]), io.float([3]));
-        io.out(act::prelu(x, slope));
-    }));
-    cases.push(case("activations at the edges", |io| {
-        let numbers = [
-            f64::NAN,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-            0.0,
-            -0.0,
-            100.0,
-            -100.0,
-        ];
-        let x = io.numbers([7], &numbers);
-        io.out(act::relu(x.clone()));
-        io.out(act::sigmoid(x.clone()));
-        io.out(act::leaky_relu(x, 0.1));
-        let x = io.numbers([3], &[100.0, -100.0, 0.0]);
-        io.out(act::gelu(x.clone()));
-        io.out(act::log_sigmoid(x));
-    }));
-    cases
+        case("prelu", |io| {
+            let (x, slope) = (io.float([2, 3, 4]), io.float([3]));
+            io.out(act::prelu(x, slope));
+        }),
+        case("activations at the edges", |io| {
+            let numbers = [
+                f64::NAN,
+                f64::INFINITY,
+                f64::NEG_INFINITY,
+                0.0,
+                -0.0,
+                100.0,
+                -100.0,
+            ];
+            let x = io.numbers([7], &numbers);
+            io.out(act::relu(x.clone()));
+            io.out(act::sigmoid(x.clone()));
+            io.out(act::leaky_relu(x, 0.1));
+            let x = io.numbers([3], &[100.0, -100.0, 0.0]);
+            io.out(act::gelu(x.clone()));
+            io.out(act::log_sigmoid(x));
+        }),
+    ]
 }
 
 fn linear() -> Vec<Case> {
@@ -238,6 +243,11 @@ fn convolutions() -> Vec<Case> {
         })
         .all_floats()
         .slack(8.0),
+    ]
+}
+
+fn transposed_convolutions() -> Vec<Case> {
+    vec![
         gradient_case!("conv_transpose1d", |io, B| {
             let (x, w, bias) = (
                 learned::<B, 3>(io, [2, 4, 5]),
@@ -324,6 +334,11 @@ fn pools() -> Vec<Case> {
             let y = B::max_pool2d(x.clone(), [3, 2], [2, 1], [1, 0], [1, 2], false);
             gradients::<B>(io, y, &[&x]);
         }),
+    ]
+}
+
+fn adaptive_pools() -> Vec<Case> {
+    vec![
         gradient_case!("adaptive pools", |io, B| {
             let x = learned::<B, 3>(io, [2, 3, 7]);
             gradients::<B>(io, B::adaptive_avg_pool1d(x.clone(), 3), &[&x]);
@@ -365,6 +380,15 @@ fn images() -> Vec<Case> {
             }
         })
         .slack(16.0),
+        // It comes as other operations.
+        case("ctc_loss", |io| {
+            let x = act::log_softmax(io.float([6, 2, 4]), 2);
+            let targets = io.int([2, 3], 1, 4);
+            let lengths = io.integers([2], &[6, 5], DType::I64);
+            let target_lengths = io.integers([2], &[3, 2], DType::I64);
+            io.out(module::ctc_loss(x, targets, lengths, target_lengths, 0));
+        })
+        .slack(8.0),
         case("unfold4d", |io| {
             let x = io.float([2, 3, 6, 7]);
             let options = UnfoldOptions::new([2, 1], [1, 0], [1, 2]);

@@ -5,14 +5,14 @@ use moebius_xla::ElementType;
 use moebius_xla::custom::experts::{Activation, Experts};
 
 /// Slots sorted by expert.
-pub struct Sorted {
-    pub order: Vec<i32>,
-    pub offsets: Vec<i32>,
-    pub positions: Vec<i32>,
+pub(crate) struct Sorted {
+    pub(crate) order: Vec<i32>,
+    pub(crate) offsets: Vec<i32>,
+    pub(crate) positions: Vec<i32>,
 }
 
 /// The sort of `keys`, of which `experts` and above are none.
-pub fn sorted(keys: &[usize], experts: usize) -> Sorted {
+pub(crate) fn sorted(keys: &[usize], experts: usize) -> Sorted {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(|slot| keys[*slot].min(experts));
     let below = |e: usize| keys.iter().filter(|key| **key < e).count() as i32;
@@ -30,16 +30,16 @@ pub fn sorted(keys: &[usize], experts: usize) -> Sorted {
 }
 
 /// One batch and its experts, rounded to their type.
-pub struct Batch {
-    pub p: Experts,
-    pub keys: Vec<usize>,
-    pub x: Host,
-    pub weights: Host,
-    pub stacks: Vec<Host>,
+pub(crate) struct Batch {
+    pub(crate) p: Experts,
+    pub(crate) keys: Vec<usize>,
+    pub(crate) x: Host,
+    pub(crate) weights: Host,
+    pub(crate) stacks: Vec<Host>,
 }
 
 impl Batch {
-    pub fn new(p: Experts, element: ElementType, keys: &[usize]) -> Self {
+    pub(crate) fn new(p: Experts, element: ElementType, keys: &[usize]) -> Self {
         let (t, h, f, e) = (p.tokens, p.hidden, p.inter, p.experts);
         let columns = f * if p.gated { 2 } else { 1 };
         let numbers = |shape: &[usize], seed: u64, scale: f32| {
@@ -63,7 +63,7 @@ impl Batch {
         }
     }
 
-    pub fn inputs(&self) -> Vec<Host> {
+    pub(crate) fn inputs(&self) -> Vec<Host> {
         let sorted = sorted(&self.keys, self.p.experts);
         let vector = |values: &[i32]| i32s(&[values.len()], values);
         let mut inputs = vec![
@@ -118,80 +118,119 @@ fn activated(kind: Activation, x: f64) -> Dual {
 
 /// All results in f64; of dy those of the backward pass.
 #[derive(Default)]
-pub struct Results {
-    pub y: Vec<f64>,
+pub(crate) struct Results {
+    pub(crate) y: Vec<f64>,
     /// \[R, columns\].
-    pub pre: Vec<f64>,
-    pub dx: Vec<f64>,
-    pub dweights: Vec<f64>,
+    pub(crate) pre: Vec<f64>,
+    pub(crate) dx: Vec<f64>,
+    pub(crate) dweights: Vec<f64>,
     /// Of w_in, w_out, b_in, b_out.
-    pub dstacks: [Vec<f64>; 4],
+    pub(crate) dstacks: [Vec<f64>; 4],
 }
 
-pub fn results(batch: &Batch, dy: &[f32]) -> Results {
+/// What one slot sees.
+struct Slot<'a> {
+    slot: usize,
+    expert: usize,
+    weight: f64,
+    x: &'a [f64],
+    dy: Vec<f64>,
+}
+
+/// w_in, w_out, and the biases if there are any.
+struct Stacks(Vec<Vec<f64>>);
+
+impl Stacks {
+    fn bias(&self, stack: usize, at: usize) -> f64 {
+        self.0.get(stack).map_or(0.0, |bias| bias[at])
+    }
+}
+
+pub(crate) fn results(batch: &Batch, dy: &[f32]) -> Results {
     let p = &batch.p;
     let (h, f) = (p.hidden, p.inter);
     let columns = f * if p.gated { 2 } else { 1 };
     let (x, weights) = (wide(&batch.x), wide(&batch.weights));
-    let stacks: Vec<Vec<f64>> = batch.stacks.iter().map(wide).collect();
-    let (w_in, w_out) = (&stacks[0], &stacks[1]);
-    let bias = |stack: usize, at: usize| stacks.get(stack).map_or(0.0, |bias| bias[at]);
+    let stacks = Stacks(batch.stacks.iter().map(wide).collect());
     let positions = sorted(&batch.keys, p.experts).positions;
+    let stack_lengths = [columns * h, h * f, columns, h].map(|len| p.experts * len);
     let mut r = Results {
         y: vec![0.0; p.tokens * h],
         pre: vec![0.0; p.row_bound * columns],
         dx: vec![0.0; p.tokens * h],
         dweights: vec![0.0; batch.keys.len()],
-        dstacks: [
-            p.experts * columns * h,
-            p.experts * h * f,
-            p.experts * columns,
-            p.experts * h,
-        ]
-        .map(|len| vec![0.0; len]),
+        dstacks: stack_lengths.map(|len| vec![0.0; len]),
     };
-    for (slot, e) in batch.keys.iter().copied().enumerate() {
-        if e >= p.experts {
+    for (slot, expert) in batch.keys.iter().copied().enumerate() {
+        if expert >= p.experts {
             continue;
         }
         let token = slot / p.top_k;
-        let x = &x[token * h..][..h];
-        let dy: Vec<f64> = dy[token * h..][..h].iter().map(|d| f64::from(*d)).collect();
-        let row = |c: usize| &w_in[(e * columns + c) * h..][..h];
-        let pre: Vec<f64> = (0..columns)
-            .map(|c| {
-                row(c).iter().zip(x).map(|(w, x)| w * x).sum::<f64>() + bias(2, e * columns + c)
-            })
-            .collect();
-        r.pre[positions[slot] as usize * columns..][..columns].copy_from_slice(&pre);
-        let up = |c: usize| if p.gated { pre[f + c] } else { 1.0 };
-        let acts: Vec<Dual> = (0..f).map(|c| activated(p.activation, pre[c])).collect();
-        for i in 0..h {
-            let row = &w_out[(e * h + i) * f..][..f];
-            let out: f64 = (0..f).map(|c| row[c] * acts[c].0 * up(c)).sum();
-            let out = out + bias(3, e * h + i);
-            r.y[token * h + i] += weights[slot] * out;
-            r.dweights[slot] += dy[i] * out;
-            r.dstacks[3][e * h + i] += weights[slot] * dy[i];
-        }
-        for c in 0..f {
-            let Dual(act, slope) = acts[c];
-            let g: f64 = (0..h).map(|i| w_out[(e * h + i) * f + c] * dy[i]).sum();
-            for (i, dy) in dy.iter().enumerate() {
-                r.dstacks[1][(e * h + i) * f + c] += weights[slot] * dy * act * up(c);
-            }
-            let mut through = |column: usize, d: f64| {
-                r.dstacks[2][e * columns + column] += d;
-                for i in 0..h {
-                    r.dstacks[0][(e * columns + column) * h + i] += d * x[i];
-                    r.dx[token * h + i] += d * row(column)[i];
-                }
-            };
-            through(c, weights[slot] * g * up(c) * slope);
-            if p.gated {
-                through(f + c, weights[slot] * g * act);
-            }
-        }
+        let dy = &dy[token * h..][..h];
+        let slot = Slot {
+            slot,
+            expert,
+            weight: weights[slot],
+            x: &x[token * h..][..h],
+            dy: dy.iter().map(|d| f64::from(*d)).collect(),
+        };
+        let pre = forward(p, &stacks, &slot, &mut r);
+        r.pre[positions[slot.slot] as usize * columns..][..columns].copy_from_slice(&pre);
+        backward(p, &stacks, &slot, &pre, &mut r);
     }
     r
+}
+
+/// Adds a slot's output and what follows from it alone; returns its first product.
+fn forward(p: &Experts, stacks: &Stacks, at: &Slot, r: &mut Results) -> Vec<f64> {
+    let (h, f, e) = (p.hidden, p.inter, at.expert);
+    let columns = f * if p.gated { 2 } else { 1 };
+    let product = |c: usize| {
+        let row = &stacks.0[0][(e * columns + c) * h..][..h];
+        let sum: f64 = row.iter().zip(at.x).map(|(w, x)| w * x).sum();
+        sum + stacks.bias(2, e * columns + c)
+    };
+    let pre: Vec<f64> = (0..columns).map(product).collect();
+    let up = |c: usize| if p.gated { pre[f + c] } else { 1.0 };
+    let hidden = |c: usize| activated(p.activation, pre[c]).0 * up(c);
+    let hidden: Vec<f64> = (0..f).map(hidden).collect();
+    let first = at.slot / p.top_k * h;
+    for i in 0..h {
+        let row = stacks.0[1][(e * h + i) * f..][..f].iter();
+        let out: f64 = row.zip(&hidden).map(|(w, hidden)| w * hidden).sum();
+        let out = out + stacks.bias(3, e * h + i);
+        r.y[first + i] += at.weight * out;
+        r.dweights[at.slot] += at.dy[i] * out;
+        r.dstacks[3][e * h + i] += at.weight * at.dy[i];
+        for (c, hidden) in hidden.iter().enumerate() {
+            r.dstacks[1][(e * h + i) * f + c] += at.weight * at.dy[i] * hidden;
+        }
+    }
+    pre
+}
+
+/// Adds what goes through a slot's first product.
+fn backward(p: &Experts, stacks: &Stacks, at: &Slot, pre: &[f64], r: &mut Results) {
+    let (h, f, e) = (p.hidden, p.inter, at.expert);
+    let columns = f * if p.gated { 2 } else { 1 };
+    let first = at.slot / p.top_k * h;
+    let mut through = |column: usize, d: f64| {
+        let row = e * columns + column;
+        r.dstacks[2][row] += d;
+        for i in 0..h {
+            r.dstacks[0][row * h + i] += d * at.x[i];
+            r.dx[first + i] += d * stacks.0[0][row * h + i];
+        }
+    };
+    for c in 0..f {
+        let Dual(act, slope) = activated(p.activation, pre[c]);
+        let g: f64 = (0..h)
+            .map(|i| stacks.0[1][(e * h + i) * f + c] * at.dy[i])
+            .sum();
+        let up = if p.gated { pre[f + c] } else { 1.0 };
+        through(c, at.weight * g * up * slope);
+        if p.gated {
+            through(f + c, at.weight * g * act);
+        }
+    }
 }

@@ -4,15 +4,15 @@ use moebius_xla::custom::router::{Route, RouteOutput, Score};
 use std::cmp::Ordering;
 
 #[derive(Clone, Debug, Default)]
-pub struct Routed {
-    pub indices: Vec<i32>,
-    pub weights: Vec<f64>,
-    pub probs: Vec<f64>,
-    pub lse: Vec<f64>,
+pub(crate) struct Routed {
+    pub(crate) indices: Vec<i32>,
+    pub(crate) weights: Vec<f64>,
+    pub(crate) probs: Vec<f64>,
+    pub(crate) lse: Vec<f64>,
 }
 
 impl Routed {
-    pub fn output(&self, of: RouteOutput) -> &[f64] {
+    pub(crate) fn output(&self, of: RouteOutput) -> &[f64] {
         match of {
             RouteOutput::Weights => &self.weights,
             RouteOutput::Probs => &self.probs,
@@ -38,7 +38,12 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-pub fn route(p: &Route, logits: &[f64], mask: Option<&[i32]>, bias: Option<&[f32]>) -> Routed {
+pub(crate) fn route(
+    p: &Route,
+    logits: &[f64],
+    mask: Option<&[i32]>,
+    bias: Option<&[f32]>,
+) -> Routed {
     let mut routed = Routed::default();
     for row in logits.chunks(p.experts) {
         let open: Vec<usize> = (0..p.experts)
@@ -107,7 +112,7 @@ fn log_score(score: Score, logit: f64) -> f64 {
 }
 
 /// dlogits by central differences, with the choice of experts held.
-pub fn gradient(
+pub(crate) fn gradient(
     p: &Route,
     of: RouteOutput,
     logits: &[f64],

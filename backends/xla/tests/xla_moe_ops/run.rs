@@ -7,16 +7,18 @@ use moebius_xla::pjrt::{
     Signature, TensorSpec,
 };
 use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A tensor's elements in memory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Host {
-    pub ty: TensorType,
-    pub bytes: Vec<u8>,
+pub(crate) struct Host {
+    pub(crate) ty: TensorType,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// A tensor of `element` that holds `values`, rounded.
-pub fn floats(element: ElementType, shape: &[usize], values: &[f32]) -> Host {
+pub(crate) fn floats(element: ElementType, shape: &[usize], values: &[f32]) -> Host {
     let ty = TensorType::new(shape, element);
     assert_eq!(ty.elements(), values.len());
     let bytes = values.iter().flat_map(|value| match element {
@@ -30,11 +32,11 @@ pub fn floats(element: ElementType, shape: &[usize], values: &[f32]) -> Host {
     }
 }
 
-pub fn f32s(shape: &[usize], values: &[f32]) -> Host {
+pub(crate) fn f32s(shape: &[usize], values: &[f32]) -> Host {
     floats(ElementType::F32, shape, values)
 }
 
-pub fn i32s(shape: &[usize], values: &[i32]) -> Host {
+pub(crate) fn i32s(shape: &[usize], values: &[i32]) -> Host {
     let ty = TensorType::new(shape, ElementType::S32);
     assert_eq!(ty.elements(), values.len());
     let bytes = values.iter().flat_map(|value| value.to_le_bytes());
@@ -44,7 +46,7 @@ pub fn i32s(shape: &[usize], values: &[i32]) -> Host {
     }
 }
 
-pub fn i64s(shape: &[usize], values: &[i32]) -> Host {
+pub(crate) fn i64s(shape: &[usize], values: &[i32]) -> Host {
     let bytes = values
         .iter()
         .flat_map(|value| i64::from(*value).to_le_bytes());
@@ -56,7 +58,7 @@ pub fn i64s(shape: &[usize], values: &[i32]) -> Host {
 
 impl Host {
     /// Floats of any type.
-    pub fn to_floats(&self) -> Vec<f32> {
+    pub(crate) fn to_floats(&self) -> Vec<f32> {
         let of = |bytes: &[u8]| match self.ty.element {
             ElementType::F16 => half::f16::from_le_bytes(bytes.try_into().unwrap()).to_f32(),
             ElementType::BF16 => half::bf16::from_le_bytes(bytes.try_into().unwrap()).to_f32(),
@@ -67,7 +69,7 @@ impl Host {
     }
 
     /// 32-bit integers.
-    pub fn to_ints(&self) -> Vec<i32> {
+    pub(crate) fn to_ints(&self) -> Vec<i32> {
         assert_eq!(self.ty.element, ElementType::S32);
         let words = self.bytes.chunks(4);
         words
@@ -76,32 +78,49 @@ impl Host {
     }
 }
 
+/// The program, compiled once however many tests run it.
+fn compiled(program: &Program) -> Arc<LoadedExecutable> {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    static ALL: Mutex<BTreeMap<String, Arc<LoadedExecutable>>> = Mutex::new(BTreeMap::new());
+    let client = CLIENT.get_or_init(|| {
+        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
+        Client::new(plugin.unwrap_or_else(|error| panic!("{error}")), &[]).unwrap()
+    });
+    let known = || ALL.lock().unwrap().get(&program.text).cloned();
+    known().unwrap_or_else(|| {
+        let signature = Signature::new(program.inputs.iter().map(spec).collect::<Vec<_>>());
+        let executable = client.compile(&program.text, &CompileOptions::default(), signature);
+        let executable = executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
+        let executable = Arc::new(executable);
+        let mut all = ALL.lock().unwrap();
+        all.insert(program.text.clone(), executable.clone());
+        executable
+    })
+}
+
+fn spec(ty: &TensorType) -> TensorSpec {
+    TensorSpec::new(ty.element, ty.shape.clone())
+}
+
 /// A compiled program and its arguments on the device.
-pub struct Loaded {
-    executable: LoadedExecutable,
+pub(crate) struct Loaded {
+    executable: Arc<LoadedExecutable>,
     arguments: Vec<Buffer>,
 }
 
 impl Loaded {
-    pub fn new(program: &Program, inputs: &[Host]) -> Self {
-        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
-        let client = Client::new(plugin.unwrap_or_else(|error| panic!("{error}")), &[]).unwrap();
-        let spec = |ty: &TensorType| TensorSpec::new(ty.element, ty.shape.clone());
-        let specs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
-        let signature = Signature::new(specs.clone());
-        let executable = client.compile(&program.text, &CompileOptions::default(), signature);
-        let device = client.device(0).unwrap();
-        let pairs = inputs.iter().zip(&specs);
-        let arguments =
-            pairs.map(|(host, spec)| Buffer::from_host(&device, spec, &host.bytes).unwrap());
+    pub(crate) fn new(program: &Program, inputs: &[Host]) -> Self {
+        let executable = compiled(program);
+        let device = executable.client().device(0).unwrap();
+        let upload = |host: &Host| Buffer::from_host(&device, &spec(&host.ty), &host.bytes);
         Self {
-            executable: executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text)),
-            arguments: arguments.collect(),
+            arguments: inputs.iter().map(|host| upload(host).unwrap()).collect(),
+            executable,
         }
     }
 
     /// Runs it; the results are ready.
-    pub fn execute(&self) -> Vec<Buffer> {
+    pub(crate) fn execute(&self) -> Vec<Buffer> {
         let arguments: Vec<&Buffer> = self.arguments.iter().collect();
         let results = self.executable.execute(&arguments, Donate::Marked).unwrap();
         results
@@ -112,7 +131,7 @@ impl Loaded {
 }
 
 /// The program of one call on tensors of these types.
-pub fn program(call: &Call, inputs: &[Host]) -> Program {
+pub(crate) fn program(call: &Call, inputs: &[Host]) -> Program {
     assert_eq!(&Call::unpack(&call.pack()).unwrap(), call);
     let mut b = Builder::new();
     let arguments: Vec<Value> = inputs
@@ -124,7 +143,7 @@ pub fn program(call: &Call, inputs: &[Host]) -> Program {
 }
 
 /// The results of one call.
-pub fn run(call: &Call, inputs: &[Host]) -> Vec<Host> {
+pub(crate) fn run(call: &Call, inputs: &[Host]) -> Vec<Host> {
     let program = program(call, inputs);
     let types: Vec<TensorType> = inputs.iter().map(|host| host.ty.clone()).collect();
     assert_eq!(call.outputs(&types).unwrap(), program.outputs);
@@ -138,7 +157,7 @@ pub fn run(call: &Call, inputs: &[Host]) -> Vec<Host> {
 }
 
 /// Numbers in −1 … 1 that look random and repeat.
-pub fn noise(count: usize, seed: u64) -> Vec<f32> {
+pub(crate) fn noise(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1;
     let next = |_| {
         state ^= state << 13;
@@ -150,7 +169,7 @@ pub fn noise(count: usize, seed: u64) -> Vec<f32> {
 }
 
 /// Asserts that values agree within `tolerance`, relative above 1; NaN agrees with NaN, an infinity with itself.
-pub fn close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
+pub(crate) fn close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (at, (got, want)) in got.iter().zip(want).enumerate() {
         let got = f64::from(*got);

@@ -91,7 +91,7 @@ fn row(run: &TrainingRun) -> [String; 9] {
         format!("{:.1}", run.gflops),
         format!("{:.0} %", 100.0 * run.peak_share),
         format!("{:.0}", run.tokens_per_s),
-        bytes(run.device_bytes),
+        run.device_bytes.map_or("–".to_owned(), bytes),
         format!("verified to {:.1e}", run.max_rel_l2),
     ]
 }

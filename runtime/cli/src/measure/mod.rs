@@ -118,10 +118,16 @@ pub(crate) fn print(
         report.max_rel_l2,
     ))?;
     screen.line(&format!(
-        "  {} on the device, {} needed at least · {} launches",
-        bytes(report.device_bytes),
+        "  {}{} needed at least{}",
+        report.device_bytes.map_or(String::new(), |held| format!(
+            "{} on the device, ",
+            bytes(held)
+        )),
         bytes(report.floor_bytes),
-        report.launches,
+        match report.launches {
+            0 => String::new(),
+            launches => format!(" · {launches} launches"),
+        },
     ))?;
     stages(report, screen)?;
     report.peer.as_ref().map_or(Ok(()), |p| peer(p, screen))

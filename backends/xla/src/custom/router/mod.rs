@@ -13,6 +13,7 @@ pub use backward::{RouteBackward, RouteOutput};
 pub use choose::{Groups, Route, Score};
 pub use hash::{Hash, HashKey};
 
+use super::grouped::{Pass, Segments};
 use super::{Lower, words};
 use crate::ElementType;
 use crate::stablehlo::{Builder, Compare, DotDims, Reduction, TensorType, Value};
@@ -42,8 +43,23 @@ impl Lower for Logits {
     }
 
     fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        let dims = DotDims::matmul_transposed(0);
-        vec![b.dot(inputs[0], inputs[1], &dims, ElementType::F32)]
+        // One expert's rows in blocks of one shape, so that a token's logits don't depend on the others.
+        let (x, shape) = (inputs[0], [1, self.experts, self.hidden]);
+        let w = b.reshape(inputs[1], &shape);
+        let all = b.integers(&[0, self.tokens as i64], ElementType::S32);
+        let pass = Pass {
+            stacks: &[w],
+            rows: &[TensorType::new(
+                [self.tokens, self.experts],
+                ElementType::F32,
+            )],
+            sums: &[],
+        };
+        Segments::new(b, self.tokens, all).walk(b, &pass, |b, block, matrices| {
+            let rows = block.rows(b, x);
+            let dims = DotDims::matmul_transposed(0);
+            vec![b.dot(rows, matrices[0], &dims, ElementType::F32)]
+        })
     }
 }
 

@@ -1,0 +1,540 @@
+//! Every device has E/P neighbouring experts: expert parallelism.
+//!
+//! A device routes its own T/P tokens and sorts their slots by expert, and so by device, too: the rows for
+//! device q are neighbours. The exchange has two steps.
+//!
+//! 1. Counts: an all-to-all of how many rows go to each expert (i32 \[P, E/P\]), and the largest number of
+//!    rows that any device has for any other.
+//! 2. Rows, in rounds of C rows from each device to each, as many rounds as that largest number needs: an
+//!    all-to-all of \[P,C,H\], the experts, and an all-to-all back. The receiver knows from the counts
+//!    whose row is whose, so that no indices travel.
+//!
+//! Nothing is dropped, whatever the routing is, although every shape is static: an unbalanced routing
+//! takes more rounds, all devices the same number. Where C holds the most that there can be, there is one
+//! round without a loop, and what the experts received and computed is kept for the backward pass
+//! instead of sent again. The most is T/P · min(K, E/P), as a token's K experts differ, and no more than
+//! E/P · capacity with a capacity; without one it pads P-fold. [`Divided::balanced`] takes a
+//! quarter more than an even routing needs.
+//!
+//! Rows return unweighted to the order of their slots, and a token's are summed where it lives, in the order
+//! of the one-device layer: y and dx have its bits, if a product's row does not depend on the rows beside
+//! it, and in bf16 up to a rounding of each slot's row on its way back. A sum on the experts' side would save
+//! rows of tokens with several experts on a device, few when K is small, and would change the order.
+//!
+//! In a backward pass the gradient dy of a row, its router weight and, unless kept, x go out; dx and the
+//! gradient of the router weight come back. Gradients of experts are complete where they are; the router's
+//! are summed over the devices in f32.
+
+use super::layer::{Gradients, Routed, Weights, divides};
+use super::passes::{self, Passes};
+use super::{Layer, LayerError, Volume};
+use crate::ElementType;
+use crate::custom::Lower;
+use crate::custom::experts::{Backward, Forward};
+use crate::custom::rows::{Rows, Sizes};
+use crate::custom::sort::Sort;
+use crate::custom::{along, rows_where};
+use crate::stablehlo::{Binary, Builder, Compare, Program, Reduction, TensorType, Value};
+
+/// A layer whose experts are divided among devices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Divided {
+    /// The layer, over all tokens.
+    pub layer: Layer,
+    /// Devices P.
+    pub devices: usize,
+    /// Rows C that a device sends to each in a round.
+    pub rows: usize,
+}
+
+/// What the forward pass leaves.
+pub(super) struct Kept {
+    routed: Routed,
+    plan: Plan,
+    /// With one round.
+    received: Option<Received>,
+}
+
+/// Where the rows of a device go, and what comes.
+struct Plan {
+    /// i32 \[P,C\]: first\[q\] + j, the sorted rows of round 0.
+    rows: Value,
+    /// i32 \[P,C\]: the sorted row after the last one for device q.
+    last: Value,
+    /// i32 \[P,C,E/P\]: how many rows come from device p for the experts up to the e-th.
+    upto: Value,
+    /// i32 \[S/P\]: the round in which a sorted row goes, −1 for one without an expert.
+    round: Value,
+    /// i32 \[S/P\]: its place among the P·C of that round.
+    place: Value,
+    /// i32 scalar: rounds that all devices take.
+    rounds: Value,
+    /// i32 scalar: rows that go to other devices.
+    sent: Value,
+}
+
+/// The rows that the experts got in one round.
+struct Received {
+    x: Value,
+    order: Value,
+    offsets: Value,
+    positions: Value,
+    /// The first product.
+    pre: Option<Value>,
+}
+
+impl Divided {
+    /// A layer of which every device sends each of the others a quarter more rows in a round than an even
+    /// routing needs.
+    ///
+    /// # Errors
+    ///
+    /// [`LayerError`] where the devices can't share the layer.
+    pub fn balanced(layer: Layer, devices: usize) -> Result<Self, LayerError> {
+        let mut this = Self {
+            layer,
+            devices,
+            rows: 1,
+        };
+        this.check()?;
+        let even = (5 * this.local().slots()).div_ceil(4 * devices);
+        this.rows = even.min(this.most_rows());
+        Ok(this)
+    }
+
+    /// A layer of which every routing takes one round.
+    ///
+    /// # Errors
+    ///
+    /// As [`Divided::balanced`].
+    pub fn worst_case(layer: Layer, devices: usize) -> Result<Self, LayerError> {
+        let mut this = Self {
+            layer,
+            devices,
+            rows: 1,
+        };
+        this.check()?;
+        this.rows = this.most_rows();
+        Ok(this)
+    }
+
+    /// The most rows that a device can have for another.
+    fn most_rows(&self) -> usize {
+        let (local, experts) = (self.local(), self.local_experts());
+        let all = local.tokens * local.top_k.min(experts);
+        let capacity = local.capacity.map(|each| each.saturating_mul(experts));
+        // One row at least, as there is no round of none.
+        capacity.map_or(all, |most| most.min(all)).max(1)
+    }
+
+    /// The most rounds that a routing takes.
+    pub fn most_rounds(&self) -> usize {
+        self.most_rows().div_ceil(self.rows)
+    }
+
+    /// The forward pass. Arguments on each device: x \[T/P,H\] and the layer's weights with the device's experts.
+    /// Results: y \[T/P,H\], and i32 scalars: the rounds, the same on all devices, and the rows that this one sent to
+    /// others.
+    ///
+    /// # Errors
+    ///
+    /// [`LayerError`] where the devices can't share the layer.
+    pub fn forward(&self) -> Result<Program, LayerError> {
+        passes::forward(self)
+    }
+
+    /// The forward and backward pass. Arguments on each device: x and dy \[T/P,H\], and the weights. Results: y and
+    /// dx \[T/P,H\], the weights' gradients, and the scalars of [`Divided::forward`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Divided::forward`].
+    pub fn gradients(&self) -> Result<Program, LayerError> {
+        passes::gradients(self)
+    }
+
+    /// What each device sends in a forward pass.
+    pub fn forward_volume(&self) -> Volume {
+        Volume::forward(self)
+    }
+
+    /// What each device sends in a forward and backward pass.
+    pub fn gradient_volume(&self) -> Volume {
+        Volume::gradients(self)
+    }
+
+    /// Rows of all devices in a round.
+    fn together(&self) -> usize {
+        self.devices * self.rows
+    }
+
+    fn square(&self) -> [usize; 2] {
+        [self.devices, self.rows]
+    }
+
+    /// The first step of the exchange.
+    fn plan(&self, b: &mut Builder, offsets: Value) -> Plan {
+        let (p, e) = (self.devices, self.local_experts());
+        let lower = b.slice_dim(offsets, 0, 0..p * e);
+        let upper = b.slice_dim(offsets, 0, 1..p * e + 1);
+        let counts = b.sub(upper, lower);
+        let counts = b.reshape(counts, &[p, e]);
+        let coming = b.all_to_all(counts, 0, 0, &self.group());
+        let upto = b.cumulative(Reduction::Sum, coming, 1);
+        let shape = [p, self.rows, e];
+        let upto = b.broadcast(upto, &shape, &[0, 2]);
+        let [lower, upper] = [lower, upper].map(|edges| b.reshape(edges, &[p, e]));
+        let first = b.slice_dim(lower, 1, 0..1);
+        let first = b.reshape(first, &[p]);
+        let last = b.slice_dim(upper, 1, e - 1..e);
+        let last = b.reshape(last, &[p]);
+        let (rounds, sent) = self.rounds(b, first, last);
+        let (round, place) = self.places(b, first, last);
+        let square = TensorType::new(self.square(), ElementType::S32);
+        let j = b.iota(square.clone(), 1);
+        let first = along(b, first, &square.shape, 0);
+        Plan {
+            rows: b.add(first, j),
+            last: along(b, last, &square.shape, 0),
+            upto,
+            round,
+            place,
+            rounds,
+            sent,
+        }
+    }
+
+    /// The rounds that all devices take, and the rows that this one sends to others.
+    fn rounds(&self, b: &mut Builder, first: Value, last: Value) -> (Value, Value) {
+        let counts = b.sub(last, first);
+        let me = b.replica_id();
+        let me = b.convert(me, ElementType::S32);
+        let me = b.broadcast(me, &[self.devices], &[]);
+        let device = b.iota(TensorType::new([self.devices], ElementType::S32), 0);
+        let others = b.compare(Compare::Ne, device, me);
+        let sent = rows_where(b, others, counts);
+        let sent = b.reduce(Reduction::Sum, sent, &[0]);
+        if self.most_rounds() == 1 {
+            return (b.scalar(1.0, ElementType::S32), sent);
+        }
+        let most = b.reduce(Reduction::Max, counts, &[0]);
+        let most = b.all_reduce(Reduction::Max, most, &self.group());
+        let more = b.binary_scalar(Binary::Add, most, (self.rows - 1) as f64);
+        let rounds = b.binary_scalar(Binary::Divide, more, self.rows as f64);
+        (rounds, sent)
+    }
+
+    /// The round of every sorted row, and its place among the rows of the round.
+    fn places(&self, b: &mut Builder, first: Value, last: Value) -> (Value, Value) {
+        let slots = self.local().slots();
+        let row = b.iota(TensorType::new([slots], ElementType::S32), 0);
+        let table = TensorType::new([slots, self.devices], ElementType::S32);
+        let rows = along(b, row, &table.shape, 0);
+        let ends = along(b, last, &table.shape, 1);
+        let before = b.compare(Compare::Le, ends, rows);
+        let before = b.convert(before, ElementType::S32);
+        let device = b.reduce(Reduction::Sum, before, &[1]);
+        let owned = b.compare_scalar(Compare::Lt, device, self.devices as f64);
+        // The gather moves the device P of rows without an expert inside.
+        let first = b.take(first, device);
+        let rank = b.sub(row, first);
+        let round = b.binary_scalar(Binary::Divide, rank, self.rows as f64);
+        let none = b.splat_like(-1.0, round);
+        let rest = b.binary_scalar(Binary::Remainder, rank, self.rows as f64);
+        let start = b.binary_scalar(Binary::Multiply, device, self.rows as f64);
+        (b.select(owned, round, none), b.add(start, rest))
+    }
+
+    /// Which sorted rows go in round `i`, \[P·C\], and whether there is one at a place.
+    fn going(&self, b: &mut Builder, plan: &Plan, i: Value) -> (Value, Value) {
+        let before = b.binary_scalar(Binary::Multiply, i, self.rows as f64);
+        let before = b.broadcast(before, &self.square(), &[]);
+        let rows = b.add(plan.rows, before);
+        let valid = b.compare(Compare::Lt, rows, plan.last);
+        let flat = [self.together()];
+        (b.reshape(rows, &flat), b.reshape(valid, &flat))
+    }
+
+    /// The device's `values` \[n, …\] at `index` \[P·C\], 0 where not `valid`, exchanged: \[P·C, …\].
+    fn send(&self, b: &mut Builder, values: Value, (index, valid): (Value, Value)) -> Value {
+        let taken = b.take(values, index);
+        let taken = rows_where(b, valid, taken);
+        self.exchange(b, taken)
+    }
+
+    /// \[P·C, …\]: part q of every device goes to device q.
+    fn exchange(&self, b: &mut Builder, rows: Value) -> Value {
+        b.all_to_all(rows, 0, 0, &self.group())
+    }
+
+    /// The order of the rows that come in round `i`, by expert.
+    fn arriving(&self, b: &mut Builder, plan: &Plan, x: Value, i: Value) -> Received {
+        let (shape, experts) = (b.shape(plan.upto), self.local_experts());
+        let rank = b.iota(TensorType::new(shape.clone(), ElementType::S32), 1);
+        let before = b.binary_scalar(Binary::Multiply, i, self.rows as f64);
+        let before = b.broadcast(before, &shape, &[]);
+        let rank = b.add(rank, before);
+        let past = b.compare(Compare::Le, plan.upto, rank);
+        let past = b.convert(past, ElementType::S32);
+        let expert = b.reduce(Reduction::Sum, past, &[2]);
+        let expert = b.reshape(expert, &[self.together(), 1]);
+        let sort = Sort {
+            tokens: self.together(),
+            top_k: 1,
+            experts,
+            capacity: None,
+            mask: false,
+            factors: false,
+        };
+        let ones = self.ones(b);
+        let sorted = sort.lower(b, &[ones, expert]);
+        Received {
+            x,
+            order: sorted[0],
+            offsets: sorted[1],
+            positions: sorted[2],
+            pre: None,
+        }
+    }
+
+    /// Router weights of rows that are weighted elsewhere.
+    fn ones(&self, b: &mut Builder) -> Value {
+        b.splat(1.0, TensorType::new([self.together(), 1], ElementType::F32))
+    }
+
+    /// Runs `body` for every round. Its results are, in place of `state`, rows of a round \[P·C, …\] that replace
+    /// the sorted rows that went in it, then `sums` values that are added.
+    fn each_round(
+        &self,
+        b: &mut Builder,
+        plan: &Plan,
+        state: &[TensorType],
+        sums: &[TensorType],
+        body: impl FnOnce(&mut Builder, Value) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let start = state.iter().chain(sums).map(|ty| b.splat(0.0, ty.clone()));
+        let start: Vec<Value> = start.collect();
+        let rows = state.len();
+        let round = |b: &mut Builder, i: Value, state: &[Value]| {
+            let mut results = body(b, i);
+            let now = b.shape(plan.round);
+            let now = b.broadcast(i, &now, &[]);
+            let now = b.compare(Compare::Eq, plan.round, now);
+            for (at, result) in results.iter_mut().enumerate() {
+                *result = match at < rows {
+                    true => {
+                        let taken = b.take(*result, plan.place);
+                        let shape = b.shape(taken);
+                        let now = along(b, now, &shape, 0);
+                        b.select(now, taken, state[at])
+                    }
+                    false => b.add(state[at], *result),
+                };
+            }
+            results
+        };
+        if self.most_rounds() == 1 {
+            let first = b.scalar(0.0, ElementType::S32);
+            return round(b, first, &start);
+        }
+        b.counted(self.most_rounds() as u64, |b| {
+            b.for_loop(plan.rounds, &start, round)
+        })
+    }
+
+    /// The device's tokens at sorted rows.
+    fn tokens(&self, b: &mut Builder, order: Value, rows: Value) -> Value {
+        let slots = b.take(order, rows);
+        b.binary_scalar(Binary::Divide, slots, self.layer.top_k as f64)
+    }
+
+    fn combined(&self, b: &mut Builder, rows: Value, operands: &[Value]) -> Value {
+        let local = self.local();
+        let sizes = Sizes {
+            tokens: local.tokens,
+            experts: local.experts,
+            top_k: local.top_k,
+            row_bound: local.slots(),
+            width: local.hidden,
+        };
+        let combine = Rows::Combine {
+            sizes,
+            weighted: operands.len() > 1,
+        };
+        combine.lower(b, &[&[rows], operands].concat())[0]
+    }
+
+    /// Sorted rows \[S/P\] f32 as slots \[T/P,K\].
+    fn by_slot(&self, b: &mut Builder, rows: Value, positions: Value) -> Value {
+        let local = self.local();
+        let slots = local.slots();
+        let combine = Rows::Combine {
+            sizes: Sizes {
+                tokens: slots,
+                experts: local.experts,
+                top_k: 1,
+                row_bound: slots,
+                width: 1,
+            },
+            weighted: false,
+        };
+        let rows = b.reshape(rows, &[slots, 1]);
+        let slots = combine.lower(b, &[rows, positions])[0];
+        b.reshape(slots, &[local.tokens, local.top_k])
+    }
+
+    /// One round of the backward pass: rows of dx and of the router weights' gradient \[P·C\], back where their slots
+    /// are, and gradients of the experts, f32.
+    fn round_back(&self, b: &mut Builder, of: &Backwards, i: Value) -> Vec<Value> {
+        let going = self.going(b, &of.kept.plan, i);
+        let tokens = self.tokens(b, of.kept.routed.order, going.0);
+        let sending = (tokens, going.1);
+        let again;
+        let received = match &of.kept.received {
+            Some(received) => received,
+            None => {
+                let x = self.send(b, of.x, sending);
+                again = self.arriving(b, &of.kept.plan, x, i);
+                &again
+            }
+        };
+        let dy = self.send(b, of.dy, sending);
+        let slots = b.take(of.kept.routed.order, going.0);
+        let weights = self.send(b, of.slot_weights, (slots, going.1));
+        let weights = b.reshape(weights, &[self.together(), 1]);
+        let layer = &self.layer;
+        let backward = Backward {
+            experts: layer.some_experts(self.local_experts(), self.together()),
+            pre: received.pre.is_some(),
+            x: true,
+            weights: true,
+        };
+        let r = received;
+        let operands = [dy, r.x, weights, r.order, r.offsets, r.positions];
+        let mut operands = [&operands, of.stacks].concat();
+        operands.extend(received.pre);
+        let mut results = backward.lower(b, &operands);
+        results[1] = b.reshape(results[1], &[self.together()]);
+        for result in &mut results[..2] {
+            *result = self.exchange(b, *result);
+        }
+        for result in &mut results[2..] {
+            *result = b.convert(*result, ElementType::F32);
+        }
+        results
+    }
+}
+
+/// Operands of the backward pass.
+struct Backwards<'a> {
+    x: Value,
+    dy: Value,
+    /// f32 \[S/P\].
+    slot_weights: Value,
+    stacks: &'a [Value],
+    kept: &'a Kept,
+}
+
+impl Passes for Divided {
+    type Kept = Kept;
+
+    fn layer(&self) -> &Layer {
+        &self.layer
+    }
+
+    fn devices(&self) -> usize {
+        self.devices
+    }
+
+    fn local_experts(&self) -> usize {
+        self.layer.experts / self.devices
+    }
+
+    fn check(&self) -> Result<(), LayerError> {
+        self.layer.check(self.devices)?;
+        if self.rows == 0 {
+            return Err(LayerError::Zero {
+                of: "row of a round",
+            });
+        }
+        divides("experts", self.layer.experts, self.devices)
+    }
+
+    fn forward(&self, b: &mut Builder, x: Value, weights: &Weights) -> (Value, Kept) {
+        let local = self.local();
+        let routed = local.routed(b, x, weights.router);
+        let plan = self.plan(b, routed.offsets);
+        let keep = self.most_rounds() == 1;
+        let forward = Forward {
+            experts: local.some_experts(self.local_experts(), self.together()),
+            keep,
+        };
+        let mut kept = None;
+        let rows = TensorType::new([local.slots(), local.hidden], local.element);
+        let out = self.each_round(b, &plan, &[rows], &[], |b, i| {
+            let (rows, valid) = self.going(b, &plan, i);
+            let tokens = self.tokens(b, routed.order, rows);
+            let x = self.send(b, x, (tokens, valid));
+            let mut received = self.arriving(b, &plan, x, i);
+            let r = &received;
+            let ones = self.ones(b);
+            let operands = [x, ones, r.order, r.offsets, r.positions];
+            let results = forward.lower(b, &[&operands, weights.stacks.as_slice()].concat());
+            received.pre = results.get(1).copied();
+            kept = keep.then_some(received);
+            vec![self.exchange(b, results[0])]
+        });
+        let y = self.combined(b, out[0], &[routed.positions, routed.weights]);
+        let received = kept;
+        let kept = Kept {
+            routed,
+            plan,
+            received,
+        };
+        (y, kept)
+    }
+
+    fn backward(
+        &self,
+        b: &mut Builder,
+        [x, dy]: [Value; 2],
+        weights: &Weights,
+        kept: Kept,
+    ) -> Gradients {
+        let local = self.local();
+        let slots = local.slots();
+        let of = Backwards {
+            x,
+            dy,
+            slot_weights: b.reshape(kept.routed.weights, &[slots]),
+            stacks: &weights.stacks,
+            kept: &kept,
+        };
+        let rows = [
+            TensorType::new([slots, local.hidden], local.element),
+            TensorType::new([slots], ElementType::F32),
+        ];
+        let stacks = weights.stacks.iter();
+        let sums = stacks.map(|stack| b.ty(*stack).with_element(ElementType::F32));
+        let sums: Vec<TensorType> = sums.collect();
+        let results = self.each_round(b, &kept.plan, &rows, &sums, |b, i| {
+            self.round_back(b, &of, i)
+        });
+        let routed = &kept.routed;
+        let dx = self.combined(b, results[0], &[routed.positions]);
+        let dweights = self.by_slot(b, results[1], routed.positions);
+        let [dx_router, router] = local.router_backward(b, (x, weights.router), routed, dweights);
+        let router = b.all_reduce(Reduction::Sum, router, &self.group());
+        let gradients = [&[router], &results[2..]].concat();
+        let gradients = gradients.into_iter();
+        let weights = gradients.map(|sum| b.convert(sum, local.element)).collect();
+        Gradients {
+            x: local.sum_x(b, dx_router, dx),
+            weights,
+        }
+    }
+
+    fn report(&self, kept: &Kept) -> Vec<Value> {
+        vec![kept.plan.rounds, kept.plan.sent]
+    }
+}

@@ -1,0 +1,220 @@
+//! Expert parallelism against one device and against the definition.
+
+use crate::data::{Batch, Routing, assert_close, joined, layer, wide};
+use crate::oracle;
+use crate::run::{Loaded, load};
+use moebius_xla::ElementType;
+use moebius_xla::custom::experts::Activation;
+use moebius_xla::parallel::{Divided, Layer, Whole};
+
+/// Sums of at most a few hundred f32 products in another order, and differences of the router's gradient that
+/// cancel where one expert has nearly all of the weight.
+const F32: f64 = 1e-5;
+
+/// Both passes, divided among devices.
+struct Divisions {
+    of: Divided,
+    both: Loaded,
+}
+
+/// A layer, and both passes on one device.
+struct Case {
+    layer: Layer,
+    one: Loaded,
+    /// Whether products of both have as many rows, so that rows have the same bits.
+    exact: bool,
+}
+
+impl Case {
+    fn new(layer: Layer, exact: bool) -> Self {
+        let one = Whole { layer, devices: 1 };
+        let one = load(&one.gradients().unwrap(), 1);
+        Self { layer, one, exact }
+    }
+
+    /// Compares both passes, and returns the rounds and the rows that each device sent.
+    fn check(&self, divisions: &Divisions, routing: Routing) -> (u64, Vec<u64>) {
+        let (of, layer) = (&divisions.of, &self.layer);
+        let batch = Batch::new(layer, routing, 7);
+        let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
+        let both = divisions
+            .both
+            .run(&batch.arguments(&rows, of.devices, true));
+        let one = &self.one.run(&batch.arguments(&rows, 1, false))[0];
+        let what = |name: &str| format!("{name} of {of:?}, {routing:?}");
+        let (y, dx) = (joined(&both, 0), joined(&both, 1));
+        if self.exact {
+            assert!(dx == one[1], "{}", what("bits of dx"));
+            // With more slots it is up to the compiler which product joins an addition, unrounded.
+            let single = layer.top_k == 1;
+            assert!(!single || y == one[0], "{}", what("bits of y"));
+        }
+        let weights: Vec<Vec<f64>> = batch.weights.iter().map(|w| wide(w)).collect();
+        let expected = oracle::passes(layer, &wide(&batch.x), &wide(&batch.dy), &weights);
+        let mut pairs = vec![(y, &expected.y, &one[0]), (dx, &expected.dx, &one[1])];
+        for (i, expected) in expected.weights.iter().enumerate() {
+            let got = match i {
+                0 => both[0][2].clone(),
+                _ => joined(&both, 2 + i),
+            };
+            pairs.push((got, expected, &one[2 + i]));
+        }
+        for (i, (got, expected, one)) in pairs.iter().enumerate() {
+            assert_close(&what(&format!("result {i}")), got, expected, F32);
+            assert_close(&what(&format!("result {i}")), got, &wide(one), F32);
+        }
+        let at = pairs.len();
+        for device in &both {
+            assert_eq!(device[2], both[0][2], "{}", what("the router's gradient"));
+            assert_eq!(device[at], both[0][at], "{}", what("rounds"));
+        }
+        let sent = both.iter().map(|device| device[at + 1][0] as u64);
+        (both[0][at][0] as u64, sent.collect())
+    }
+}
+
+impl Divisions {
+    fn new(of: Divided) -> Self {
+        let both = load(&of.gradients().unwrap(), of.devices);
+        Self { of, both }
+    }
+}
+
+const ROUTINGS: [Routing; 3] = [Routing::Free, Routing::OneExpert, Routing::HalfUnused];
+
+/// The rounds that every routing takes.
+fn rounds(case: &Case, of: Divided) -> [u64; 3] {
+    let divisions = Divisions::new(of);
+    ROUTINGS.map(|routing| case.check(&divisions, routing).0)
+}
+
+#[test]
+fn four_devices_with_two_choices_of_eight() {
+    // Blocks of 64 rows on every device.
+    let layer = layer(128, 8, 2);
+    let case = Case::new(layer, true);
+    let whole = Divided::worst_case(layer, 4).unwrap();
+    assert_eq!(rounds(&case, whole), [1, 1, 1]);
+    assert_eq!(rounds(&case, Divided { rows: 16, ..whole }), [2, 3, 3]);
+}
+
+#[test]
+fn four_devices_with_an_expert_each() {
+    let layer = layer(128, 4, 1);
+    let case = Case::new(layer, true);
+    let even = Divided::balanced(layer, 4).unwrap();
+    assert_eq!(rounds(&case, Divided { rows: 16, ..even })[1], 2);
+}
+
+#[test]
+fn eight_devices_with_four_experts_each() {
+    let layer = layer(64, 32, 2);
+    let case = Case::new(layer, false);
+    let even = Divided::balanced(layer, 8).unwrap();
+    assert!(rounds(&case, even)[1] >= 3);
+}
+
+#[test]
+fn eight_devices_with_one_choice_and_biases() {
+    let layer = Layer {
+        bias: true,
+        gated: false,
+        activation: Activation::Relu,
+        renormalize: false,
+        ..layer(64, 8, 1)
+    };
+    let case = Case::new(layer, false);
+    rounds(&case, Divided::worst_case(layer, 8).unwrap());
+}
+
+#[test]
+fn one_and_two_devices() {
+    let layer = layer(10, 6, 3);
+    let case = Case::new(layer, false);
+    assert_eq!(
+        rounds(&case, Divided::worst_case(layer, 1).unwrap()),
+        [1; 3]
+    );
+    let two = Divided::balanced(layer, 2).unwrap();
+    rounds(&case, Divided { rows: 4, ..two });
+}
+
+#[test]
+fn the_forward_pass_alone() {
+    let of = Divided::balanced(layer(32, 8, 2), 4).unwrap();
+    let batch = Batch::new(&of.layer, Routing::Free, 3);
+    let forward = load(&of.forward().unwrap(), 4).run(&batch.arguments(&[&batch.x], 4, true));
+    let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
+    let both = load(&of.gradients().unwrap(), 4).run(&batch.arguments(&rows, 4, true));
+    for (forward, both) in forward.iter().zip(&both) {
+        assert_eq!(forward[0], both[0]);
+        assert_eq!(forward[1..], both[both.len() - 2..]);
+    }
+}
+
+#[test]
+fn halves_are_rounded_once_more_on_their_way() {
+    let layer = Layer {
+        element: ElementType::BF16,
+        ..layer(32, 4, 2)
+    };
+    let of = Divided::balanced(layer, 4).unwrap();
+    let batch = Batch::new(&layer, Routing::Free, 13);
+    let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
+    let both = load(&of.gradients().unwrap(), 4).run(&batch.arguments(&rows, 4, true));
+    let one = Whole { layer, devices: 1 };
+    let one = load(&one.gradients().unwrap(), 1).run(&batch.arguments(&rows, 1, false));
+    for (i, expected) in one[0].iter().enumerate() {
+        let got = match i {
+            2 => both[0][2].clone(),
+            _ => joined(&both, i),
+        };
+        // A unit in the last of 8 bits of the result, and half of one for the rows of its slots.
+        assert_close(&format!("result {i}"), &got, &wide(expected), 3.0 / 256.0);
+    }
+}
+
+#[test]
+fn a_capacity_is_of_each_device_and_bounds_what_it_sends() {
+    let capped = Layer {
+        capacity: Some(3),
+        ..layer(64, 8, 2)
+    };
+    let of = Divided::worst_case(capped, 4).unwrap();
+    assert_eq!((of.rows, of.most_rounds()), (6, 1));
+    let batch = Batch::new(&capped, Routing::OneExpert, 17);
+    let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
+    let both = load(&of.gradients().unwrap(), 4).run(&batch.arguments(&rows, 4, true));
+    let alone = Whole {
+        layer: Layer {
+            tokens: 16,
+            ..capped
+        },
+        devices: 1,
+    };
+    let alone = load(&alone.gradients().unwrap(), 1);
+    let mut sums: Vec<Vec<f64>> = batch.weights.iter().map(|w| vec![0.0; w.len()]).collect();
+    for (device, arguments) in both.iter().zip(batch.arguments(&rows, 4, false)) {
+        let one = alone.run(&[arguments]);
+        for i in 0..2 {
+            assert_close("y or dx", &device[i], &wide(&one[0][i]), F32);
+        }
+        for (sum, more) in sums.iter_mut().zip(&one[0][2..]) {
+            sum.iter_mut()
+                .zip(more)
+                .for_each(|(s, m)| *s += f64::from(*m));
+        }
+    }
+    assert_close("the router's gradient", &both[0][2], &sums[0], F32);
+    for (i, sum) in sums.iter().enumerate().skip(1) {
+        assert_close("an expert's gradient", &joined(&both, 2 + i), sum, F32);
+    }
+    // All 16 tokens of a device choose the last expert, which takes 3 of them.
+    let unused = both.iter().map(|device| {
+        device[0]
+            .chunks(16)
+            .filter(|y| y.iter().all(|y| *y == 0.0))
+            .count()
+    });
+    assert!(unused.sum::<usize>() > 0);
+}

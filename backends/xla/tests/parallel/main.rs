@@ -1,0 +1,14 @@
+//! The layer over several devices of the CPU plugin: what one device computes, and what travels.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod data;
+mod expert;
+mod oracle;
+mod run;
+mod training;
+mod volume;

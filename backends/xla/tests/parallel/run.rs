@@ -1,0 +1,91 @@
+//! Programs on eight devices of the CPU plugin.
+
+use moebius_xla::ElementType;
+use moebius_xla::pjrt::{
+    Buffer, Client, CompileOptions, Donate, Environment, LoadedExecutable, Platform, Plugin,
+    Signature, TensorSpec, Value,
+};
+use moebius_xla::stablehlo::{Program, TensorType};
+use std::sync::OnceLock;
+
+const DEVICES: i64 = 8;
+
+fn client() -> &'static Client {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    CLIENT.get_or_init(|| {
+        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
+        let plugin = plugin.unwrap_or_else(|error| panic!("{error}"));
+        Client::new(plugin, &[("cpu_device_count", Value::Int(DEVICES))]).unwrap()
+    })
+}
+
+/// A program compiled for its devices.
+pub(crate) struct Loaded {
+    pub(crate) executable: LoadedExecutable,
+    inputs: Vec<TensorType>,
+    outputs: Vec<TensorType>,
+}
+
+pub(crate) fn load(program: &Program, devices: usize) -> Loaded {
+    let spec = |ty: &TensorType| TensorSpec::new(ty.element, ty.shape.clone());
+    let specs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
+    let options = CompileOptions::new(devices, 1).unwrap();
+    let executable = client().compile(&program.text, &options, Signature::new(specs));
+    Loaded {
+        executable: executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text)),
+        inputs: program.inputs.clone(),
+        outputs: program.outputs.clone(),
+    }
+}
+
+/// The bytes of numbers as `element`.
+fn encode(element: ElementType, values: &[f32]) -> Vec<u8> {
+    match element {
+        ElementType::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        ElementType::BF16 => values
+            .iter()
+            .flat_map(|x| half::bf16::from_f32(*x).to_le_bytes())
+            .collect(),
+        other => panic!("no test has {other}"),
+    }
+}
+
+fn decode(element: ElementType, bytes: &[u8]) -> Vec<f32> {
+    let words = bytes.chunks_exact(4).map(|word| word.try_into().unwrap());
+    let halves = bytes.chunks_exact(2).map(|half| half.try_into().unwrap());
+    match element {
+        ElementType::F32 => words.map(f32::from_le_bytes).collect(),
+        ElementType::S32 => words.map(|word| i32::from_le_bytes(word) as f32).collect(),
+        ElementType::BF16 => halves
+            .map(|half| half::bf16::from_le_bytes(half).to_f32())
+            .collect(),
+        other => panic!("no test has {other}"),
+    }
+}
+
+impl Loaded {
+    /// The results of every device, for the arguments of every device.
+    pub(crate) fn run(&self, arguments: &[Vec<Vec<f32>>]) -> Vec<Vec<Vec<f32>>> {
+        let devices = self.executable.devices();
+        let upload = |(device, values): (_, &Vec<Vec<f32>>)| -> Vec<Buffer> {
+            assert_eq!(values.len(), self.inputs.len());
+            let values = values.iter().zip(&self.inputs);
+            let buffers = values.map(|(values, ty)| {
+                let spec = TensorSpec::new(ty.element, ty.shape.clone());
+                Buffer::from_host(device, &spec, &encode(ty.element, values)).unwrap()
+            });
+            buffers.collect()
+        };
+        let buffers: Vec<Vec<Buffer>> = devices.iter().zip(arguments).map(upload).collect();
+        let lists: Vec<Vec<&Buffer>> = buffers.iter().map(|list| list.iter().collect()).collect();
+        let results = self.executable.execute_sharded(&lists, Donate::Nothing);
+        let results = results.unwrap_or_else(|error| panic!("{error}"));
+        let read = |buffers: Vec<Buffer>| {
+            let buffers = buffers.iter().zip(&self.outputs);
+            buffers
+                .map(|(buffer, ty)| decode(ty.element, &buffer.read().unwrap()))
+                .collect()
+        };
+        results.into_iter().map(read).collect()
+    }
+}

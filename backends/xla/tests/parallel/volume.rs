@@ -1,0 +1,160 @@
+//! The bytes that programs exchange against the formula, and what of them is padding.
+
+use crate::data::{Batch, Routing, layer};
+use crate::run::load;
+use moebius_xla::ElementType;
+use moebius_xla::parallel::{Divided, Layer, LayerError, Volume, Whole};
+
+fn counted(of: &Divided) {
+    let programs = [of.forward().unwrap(), of.gradients().unwrap()];
+    let volumes = [of.forward_volume(), of.gradient_volume()];
+    for (program, volume) in programs.iter().zip(volumes) {
+        let expected = volume.exchanged(of.most_rounds() as u64);
+        assert_eq!(program.exchanged_bytes, expected, "{of:?}");
+    }
+}
+
+#[test]
+fn programs_exchange_what_the_formula_says() {
+    let half = Layer {
+        element: ElementType::BF16,
+        ..layer(64, 16, 2)
+    };
+    let capped = Layer {
+        capacity: Some(3),
+        ..layer(64, 16, 2)
+    };
+    for (layer, devices) in [
+        (layer(48, 8, 2), 4),
+        (half, 8),
+        (capped, 8),
+        (layer(9, 3, 1), 1),
+    ] {
+        let whole = Divided::worst_case(layer, devices).unwrap();
+        counted(&whole);
+        counted(&Divided::balanced(layer, devices).unwrap());
+        counted(&Divided { rows: 1, ..whole });
+    }
+}
+
+#[test]
+fn numbers_worked_out_by_hand() {
+    // 4 devices, 12 tokens and 24 slots each, 2 experts each: at most 24 rows for a device.
+    let whole = Divided::worst_case(layer(48, 8, 2), 4).unwrap();
+    assert_eq!(whole.rows, 24);
+    let forward = Volume {
+        once: 3 * 2 * 4,
+        row: 2 * 16 * 4,
+        rows: 3 * 24,
+    };
+    assert_eq!(whole.forward_volume(), forward);
+    assert_eq!(forward.exchanged(1), 24 + 72 * 128);
+    assert_eq!(forward.padding(1, 18), 54 * 128);
+    let both = Volume {
+        // The router's gradient of 8 · 16 numbers.
+        once: 24 + 768,
+        row: 4 * 64 + 8,
+        ..forward
+    };
+    assert_eq!(whole.gradient_volume(), both);
+    // 24 slots, 6 for each device if they are even, and a quarter.
+    let even = Divided::balanced(layer(48, 8, 2), 4).unwrap();
+    assert_eq!((even.rows, even.most_rounds()), (8, 3));
+    let both = Volume {
+        once: 24 + 768 + 6,
+        row: 5 * 64 + 8,
+        rows: 24,
+    };
+    assert_eq!(even.gradient_volume(), both);
+    // An expert each: a token has one row for a device.
+    let single = Divided::worst_case(layer(32, 4, 2), 4).unwrap();
+    assert_eq!(single.rows, 8);
+    // Every weight but the router's sixteen columns of 2 experts twice 24 rows in, 16 by 24 out.
+    let replicated = Whole {
+        layer: layer(8, 2, 1),
+        devices: 4,
+    };
+    let weights = 2 * 16 + 2 * 48 * 16 + 2 * 16 * 24;
+    let program = replicated.gradients().unwrap();
+    assert_eq!(program.exchanged_bytes, 2 * 3 * weights * 4 / 4);
+    let one = Whole {
+        devices: 1,
+        ..replicated
+    };
+    assert_eq!(one.gradients().unwrap().exchanged_bytes, 0);
+}
+
+#[test]
+fn rows_for_others_are_counted_on_the_device() {
+    let layer = layer(64, 8, 2);
+    let of = Divided {
+        rows: 4,
+        ..Divided::worst_case(layer, 8).unwrap()
+    };
+    let forward = load(&of.forward().unwrap(), 8);
+    let run = |routing| {
+        let batch = Batch::new(&layer, routing, 5);
+        forward.run(&batch.arguments(&[&batch.x], 8, true))
+    };
+    let all = run(Routing::OneExpert);
+    // The last device's own tokens stay; 8 tokens in rounds of 4 rows.
+    for (at, device) in all.iter().enumerate() {
+        assert_eq!(device[1], [2.0]);
+        assert!(if at == 7 {
+            device[2][0] <= 8.0
+        } else {
+            device[2][0] >= 8.0
+        });
+    }
+    for device in run(Routing::Free) {
+        let (rounds, sent) = (device[1][0] as u64, device[2][0] as u64);
+        let volume = of.forward_volume();
+        let useful = volume.exchanged(rounds) - volume.once - volume.padding(rounds, sent);
+        assert_eq!(useful, sent * 2 * 16 * 4);
+        assert!(sent <= 16);
+    }
+}
+
+#[test]
+fn what_devices_cannot_share_is_refused() {
+    let refused = |layer: Layer, devices: usize| Divided::balanced(layer, devices).unwrap_err();
+    assert_eq!(
+        refused(layer(10, 4, 1), 4),
+        LayerError::Divide {
+            of: "tokens",
+            total: 10,
+            devices: 4
+        }
+    );
+    assert!(matches!(
+        refused(layer(12, 6, 1), 4),
+        LayerError::Divide { of: "experts", .. }
+    ));
+    assert!(matches!(
+        refused(layer(12, 4, 5), 4),
+        LayerError::Choices { .. }
+    ));
+    assert!(matches!(
+        refused(layer(12, 4, 1), 0),
+        LayerError::Zero { .. }
+    ));
+    assert!(matches!(
+        refused(layer(0, 4, 1), 4),
+        LayerError::Zero { .. }
+    ));
+    let none = Divided {
+        layer: layer(12, 4, 1),
+        devices: 4,
+        rows: 0,
+    };
+    assert!(matches!(none.forward(), Err(LayerError::Zero { .. })));
+    let integers = Layer {
+        element: ElementType::S32,
+        ..layer(12, 4, 1)
+    };
+    assert!(matches!(refused(integers, 4), LayerError::Element { .. }));
+    assert!(matches!(
+        refused(layer(usize::MAX / 2, 4, 4), 1),
+        LayerError::Slots { .. }
+    ));
+}

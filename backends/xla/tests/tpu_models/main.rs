@@ -1,0 +1,103 @@
+//! Models compiled for TPUs by libtpu, on a machine that may have none: that they compile, and the memory
+//! that the compiler plans for them, which `TPU.md` lists.
+//!
+//! libtpu is not free software and not everywhere: without it there are no tests here, and the result says
+//! so. `MOEBIUS_BLESS=1` writes the table anew.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+mod block;
+mod programs;
+mod table;
+
+use libtest_mimic::{Arguments, Trial};
+use moebius_xla::ElementType;
+use moebius_xla::pjrt::{
+    CompileOptions, CompiledMemory, Environment, Error, Platform, Plugin, Topology,
+};
+use moebius_xla::stablehlo::TensorType;
+use programs::Named;
+use std::sync::{Arc, Mutex, PoisonError};
+use table::{Row, Table};
+
+/// A chip of each kind; the first takes f32, too.
+const CHIPS: [&str; 4] = ["v5e:1x1", "v5p:2x2x1", "v6e:2x2", "tpu7x:2x2x1"];
+
+/// Several chips, and how many devices they are: of the last kind a chip is two. The first take every program.
+const SEVERAL: [(&str, usize); 6] = [
+    ("v5e:2x2", 4),
+    ("v5e:4x4", 16),
+    ("v5e:4x8", 32),
+    ("v5p:2x2x1", 4),
+    ("v6e:2x2", 4),
+    ("tpu7x:2x2x1", 8),
+];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let plugin = match Plugin::open(Platform::Tpu, &Environment::from_process()) {
+        Ok(plugin) => plugin,
+        Err(Error::NotFound(reason)) if reason.named_by.is_none() => {
+            println!("not run: {reason}");
+            libtest_mimic::run(&arguments, Vec::new()).exit();
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let rows = Arc::new(Mutex::new(Vec::new()));
+    let mut tests = Vec::new();
+    let mut add = |topology: &'static str, programs: Vec<Named>| {
+        for named in programs {
+            let rows = rows.clone();
+            tests.push(Trial::test(
+                format!("{topology}::{}", named.name),
+                move || {
+                    let row = compiled(plugin, topology, named);
+                    let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+                    rows.push(row.clone());
+                    drop(rows);
+                    if table::blesses() {
+                        return Ok(());
+                    }
+                    Ok(Table::read()?.expect(&row)?)
+                },
+            ));
+        }
+    };
+    for topology in CHIPS {
+        add(topology, programs::of_one_chip(ElementType::BF16));
+    }
+    add(CHIPS[0], programs::of_one_chip(ElementType::F32));
+    for (at, (topology, chips)) in SEVERAL.into_iter().enumerate() {
+        add(topology, programs::of_chips(chips, at == 0));
+    }
+    let all = tests.len();
+    let conclusion = libtest_mimic::run(&arguments, tests);
+    let rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+    if table::blesses() && rows.len() == all && !conclusion.has_failed() {
+        table::write(&rows);
+    }
+    conclusion.exit();
+}
+
+/// Compiles a program and compares what is known of its memory.
+fn compiled(plugin: Plugin, topology: &str, named: Named) -> Row {
+    let of = Topology::create(plugin, topology, &[]);
+    let of = of.unwrap_or_else(|error| panic!("{topology}: {error}"));
+    let options = CompileOptions::new(named.chips, 1).unwrap();
+    let executable = of.compile(&named.program.text, &options);
+    let executable = executable.unwrap_or_else(|error| panic!("{}: {error}", named.name));
+    let memory: CompiledMemory = executable.memory().unwrap();
+    let bytes = |types: &[TensorType]| -> u64 { types.iter().map(|ty| ty.bytes() as u64).sum() };
+    // Layouts pad, and never cut.
+    let (inputs, outputs) = (bytes(&named.program.inputs), bytes(&named.program.outputs));
+    assert!(
+        memory.arguments >= inputs && memory.outputs >= outputs && memory.code > 0,
+        "{inputs} and {outputs} bytes, {memory:?}"
+    );
+    Row {
+        topology: topology.to_owned(),
+        program: named.name,
+        devices: named.chips,
+        exchanged: named.program.exchanged_bytes,
+        memory,
+    }
+}

@@ -1,0 +1,135 @@
+//! The programs that are compiled, at sizes of a real layer.
+
+use moebius_xla::ElementType;
+use moebius_xla::custom::Call;
+use moebius_xla::custom::experts::Activation;
+use moebius_xla::custom::fp8::Format;
+use moebius_xla::custom::fp8_linear::Fp8Linear;
+use moebius_xla::custom::quantize::Granularity;
+use moebius_xla::custom::router::Score;
+use moebius_xla::parallel::{Divided, Layer, Training, Update, Whole};
+use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
+
+/// A layer of 4096 tokens, H 512, F 2048, K 2.
+pub(crate) fn layer(element: ElementType, experts: usize) -> Layer {
+    Layer {
+        tokens: 4096,
+        hidden: 512,
+        inter: 2048,
+        experts,
+        top_k: 2,
+        activation: Activation::Silu,
+        gated: true,
+        bias: false,
+        score: Score::Softmax,
+        renormalize: true,
+        capacity: None,
+        element,
+    }
+}
+
+const ADAM: Update = Update::Adam {
+    momentum: 0.9,
+    variance: 0.999,
+    epsilon: 1e-8,
+};
+
+/// A program and what the table calls it.
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) chips: usize,
+    pub(crate) program: Program,
+}
+
+fn named(name: impl Into<String>, chips: usize, program: Program) -> Named {
+    Named {
+        name: name.into(),
+        chips,
+        program,
+    }
+}
+
+/// Programs of one chip.
+pub(crate) fn of_one_chip(element: ElementType) -> Vec<Named> {
+    let whole = Whole {
+        layer: layer(element, 8),
+        devices: 1,
+    };
+    let step = Training::whole(whole, ADAM).step().unwrap();
+    let block = super::block::program(element);
+    let one = |name: &str, program| named(format!("{name}, {element}"), 1, program);
+    vec![
+        one("MoE, forward", whole.forward().unwrap()),
+        one("MoE, both passes", whole.gradients().unwrap()),
+        one("MoE, training step", step),
+        one("FP8 linear", fp8(element)),
+        one("transformer block of Burn", block),
+    ]
+}
+
+/// 4096 rows of 512 by 2048 FP8 columns.
+fn fp8(element: ElementType) -> Program {
+    let call = Call::Fp8Linear(Fp8Linear {
+        rows: 4096,
+        experts: 1,
+        n: 2048,
+        k: 512,
+        format: Format::E4M3,
+        granularity: Granularity::Row,
+        bias: true,
+        activation: None,
+        gated: false,
+        routing: None,
+    });
+    let types = [
+        TensorType::new([4096, 512], element),
+        TensorType::new([32, 128, 64], ElementType::S32),
+        TensorType::new([1, 2048, 1], ElementType::F32),
+        TensorType::new([1, 2048], element),
+    ];
+    let mut b = Builder::new();
+    let operands: Vec<Value> = types.into_iter().map(|ty| b.argument(ty)).collect();
+    let results = call.lower(&mut b, &operands);
+    let results = results.unwrap_or_else(|error| panic!("{error}"));
+    b.finish(&results)
+}
+
+/// Programs of several chips, with an expert each at least: some, or every one.
+pub(crate) fn of_chips(chips: usize, every: bool) -> Vec<Named> {
+    let layer = layer(ElementType::BF16, chips.max(8));
+    let even = Divided::balanced(layer, chips).unwrap();
+    let whole = Divided::worst_case(layer, chips).unwrap();
+    let replicated = Whole {
+        layer,
+        devices: chips,
+    };
+    let (experts, half) = (layer.experts, layer.element);
+    let divided = Training::divided(even, ADAM).step().unwrap();
+    let mut all = vec![
+        (
+            format!("{experts} experts divided, both passes"),
+            even.gradients().unwrap(),
+        ),
+        (format!("{experts} experts divided, training step"), divided),
+    ];
+    if every {
+        let replicated = Training::whole(replicated, ADAM).step().unwrap();
+        all.extend([
+            (
+                format!("{experts} experts divided, forward"),
+                even.forward().unwrap(),
+            ),
+            (
+                format!("{experts} experts divided, both passes in one round"),
+                whole.gradients().unwrap(),
+            ),
+            (
+                format!("{experts} experts on each, training step"),
+                replicated,
+            ),
+        ]);
+    }
+    let all = all.into_iter();
+    all.map(|(name, program)| named(format!("{name}, {half}"), chips, program))
+        .collect()
+}

@@ -1,0 +1,115 @@
+//! The table in `TPU.md`.
+
+use moebius_xla::pjrt::CompiledMemory;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Another version of the compiler plans a little differently; of more than this somebody should know.
+const TOLERANCE: f64 = 0.1;
+/// Below, a difference says nothing.
+const SMALL: f64 = 0.5;
+
+/// What one compilation says.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) topology: String,
+    pub(crate) program: String,
+    pub(crate) devices: usize,
+    /// Bytes.
+    pub(crate) exchanged: u64,
+    pub(crate) memory: CompiledMemory,
+}
+
+impl Row {
+    fn key(&self) -> String {
+        format!("{} | {} | {}", self.topology, self.devices, self.program)
+    }
+
+    /// MiB on each device.
+    fn figures(&self) -> [f64; 6] {
+        let m = &self.memory;
+        let all = [
+            m.arguments,
+            m.outputs,
+            m.temporary,
+            m.code,
+            m.peak,
+            self.exchanged,
+        ];
+        all.map(|bytes| bytes as f64 / f64::from(1 << 20))
+    }
+}
+
+fn path() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/TPU.md"))
+}
+
+/// Whether the table is to be written.
+pub(crate) fn blesses() -> bool {
+    std::env::var_os("MOEBIUS_BLESS").is_some()
+}
+
+/// The table's figures by topology, devices and program.
+pub(crate) struct Table(BTreeMap<String, Vec<f64>>);
+
+impl Table {
+    pub(crate) fn read() -> Result<Self, String> {
+        let text = std::fs::read_to_string(path()).map_err(|error| error.to_string())?;
+        let rows = text.lines().filter_map(|line| {
+            let line = line.strip_prefix("| ")?.strip_suffix(" |")?;
+            let cells: Vec<&str> = line.split(" | ").collect();
+            let (key, figures) = cells.split_at_checked(3)?;
+            let figures: Vec<f64> = figures.iter().filter_map(|f| f.parse().ok()).collect();
+            (figures.len() == 6).then(|| (key.join(" | "), figures))
+        });
+        Ok(Self(rows.collect()))
+    }
+
+    /// Compares a row with the table's.
+    pub(crate) fn expect(&self, row: &Row) -> Result<(), String> {
+        let key = row.key();
+        let expected = self.0.get(&key);
+        let expected = expected.ok_or_else(|| format!("TPU.md has no row {key}"))?;
+        for (got, expected) in row.figures().iter().zip(expected) {
+            if (got - expected).abs() > TOLERANCE * expected + SMALL {
+                return Err(format!(
+                    "{key}: {got:.2} MiB, and {expected} in TPU.md, which MOEBIUS_BLESS=1 writes"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+const HEAD: &str = "# Memory on TPUs
+
+What libtpu 0.0.51 plans for programs of this crate, compiled on a machine without a TPU: MiB on each device, of arguments,
+results, everything between, the code, and the most at one time. The last column is what a device sends to others in
+a step, of an exchange in rounds if all rounds are needed. None of it has run on a TPU.
+
+The layer has 4096 tokens in all, H 512, F 2048, gated, K 2, and 8 experts, or one for each device where these are more. Experts
+are divided with an exchange in rounds of a quarter more rows than an even routing needs, unless it says one round, which
+takes the most rows that there can be. Training steps keep weights and Adam's state in f32, in donated arguments. The FP8
+product is of 4096 x 512 with 512 x 2048 (E4M3, a scale for each row of weights); the transformer block has 8 sequences of
+512 tokens of 512 columns, 8 heads and 2048 hidden columns.
+
+`MOEBIUS_BLESS=1 cargo test --workspace --features cpu,xla --test tpu_models` writes this table; without the variable
+figures must be within 10 % of it.
+
+| topology | devices | program | arguments | results | between | code | peak | sent |
+|---|---:|---|---:|---:|---:|---:|---:|---:|
+";
+
+/// Writes the table.
+pub(crate) fn write(rows: &[Row]) {
+    let mut lines: Vec<(String, [f64; 6])> =
+        rows.iter().map(|row| (row.key(), row.figures())).collect();
+    lines.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut text = HEAD.to_owned();
+    for (key, figures) in lines {
+        let figures = figures.map(|figure| format!("{figure:.2}")).join(" | ");
+        let _ = writeln!(text, "| {key} | {figures} |");
+    }
+    std::fs::write(path(), text).unwrap();
+}

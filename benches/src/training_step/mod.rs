@@ -1,0 +1,306 @@
+//! Steps of training a small transformer that tells classes of sequences apart, in ordinary Burn modules.
+
+mod network;
+
+use crate::BenchError;
+use crate::peer::{self, PeerError, TrainingFigures};
+use crate::timing::middle;
+use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use moebius_device::Device as Name;
+use network::{Network, Numbers};
+use serde::Serialize;
+use std::io::Write;
+use std::time::Instant;
+
+/// Sizes of the network and its batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Sequences of a batch.
+    pub batch: usize,
+    /// Tokens of a sequence.
+    pub seq: usize,
+    /// Width of a token.
+    pub hidden: usize,
+    /// Heads of an attention layer.
+    pub heads: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Different tokens.
+    pub vocabulary: usize,
+    /// Classes.
+    pub classes: usize,
+}
+
+impl Default for Sizes {
+    /// Some milliseconds a step on two cores.
+    fn default() -> Self {
+        Self {
+            batch: 8,
+            seq: 64,
+            hidden: 128,
+            heads: 4,
+            layers: 1,
+            vocabulary: 256,
+            classes: 10,
+        }
+    }
+}
+
+impl Sizes {
+    /// In the order in which the peer takes them.
+    fn list(&self) -> [usize; 7] {
+        let Self { batch, seq, .. } = *self;
+        [
+            batch,
+            seq,
+            self.hidden,
+            self.heads,
+            self.layers,
+            self.vocabulary,
+            self.classes,
+        ]
+    }
+}
+
+/// Batches that a training goes round.
+const BATCHES: usize = 4;
+/// Steps whose losses are compared.
+const COMPARED: usize = 20;
+/// Steps after which the loss is read.
+pub const READ_EVERY: usize = 10;
+/// Timed rounds of [`READ_EVERY`] steps.
+const ROUNDS: usize = 21;
+/// Of Adam.
+const RATE: f64 = 1e-3;
+/// Largest difference of a loss between two correct trainings in f32.
+const TOLERANCE: f32 = 1e-4;
+
+/// What was measured; numbers mean something only when `verified`.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrainingReport {
+    /// Device string, e.g. `xla:cpu`.
+    pub device: String,
+    /// Trained numbers.
+    pub parameters: usize,
+    /// Whether the losses of the first steps are those of the same training on Flex, and the peer's.
+    pub verified: bool,
+    /// Largest difference of these losses.
+    pub largest_difference: f32,
+    /// Loss of the first step, and of the last that was compared.
+    pub losses: [f32; 2],
+    /// Median milliseconds of a step, its share of the read included.
+    pub median_ms: f64,
+    /// The fastest round's.
+    pub best_ms: f64,
+    /// Median milliseconds of a step until the program goes on, without waiting for results.
+    pub host_ms: f64,
+    /// Milliseconds of the first step.
+    pub first_ms: f64,
+    /// JAX, when asked for.
+    pub peer: Option<TrainingPeer>,
+}
+
+/// The same training by the peer.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrainingPeer {
+    /// Name, version and device.
+    pub name: String,
+    /// Median milliseconds of a step.
+    pub median_ms: f64,
+    /// The fastest round's.
+    pub best_ms: f64,
+    /// Our median over the peer's.
+    pub ratio: f64,
+}
+
+/// Verifies, then measures; with `peer`, JAX does the same from the same numbers before.
+///
+/// # Errors
+/// [`BenchError`] when the device can't be opened or fails, or the peer can't be run.
+pub fn run(name: &Name, sizes: &Sizes, peer: bool) -> Result<TrainingReport, BenchError> {
+    let device = moebius::open(name)?;
+    let start = Network::new(sizes, &Device::flex().autodiff());
+    let batches: Vec<Batch> = (0..BATCHES).map(|i| Batch::new(sizes, i)).collect();
+    let numbers = Numbers::of(&start);
+    let peer = match peer {
+        true => Some(jax(sizes, &numbers, &batches)?),
+        false => None,
+    };
+    let expected = Training::new(&start, &batches, &Device::flex()).losses()?;
+    let begin = Instant::now();
+    let mut training = Training::new(&start, &batches, &device);
+    let first = training.step().into_scalar_checked()?;
+    let first_ms = begin.elapsed().as_secs_f64() * 1e3;
+    let mut losses = vec![first];
+    losses.extend(training.losses_until(COMPARED)?);
+    let others = peer.iter().map(|peer| &peer.losses);
+    let differences = others
+        .chain([&expected])
+        .map(|other| difference(&losses, other));
+    let largest_difference = differences.fold(0.0, f32::max);
+    let times = training.times()?;
+    Ok(TrainingReport {
+        device: name.to_string(),
+        parameters: numbers.len(),
+        verified: largest_difference <= TOLERANCE,
+        largest_difference,
+        losses: [first, losses[COMPARED - 1]],
+        median_ms: times.median_ms,
+        best_ms: times.best_ms,
+        host_ms: times.host_ms,
+        first_ms,
+        peer: peer.map(|peer| TrainingPeer {
+            name: peer.name(),
+            median_ms: peer.median_ms,
+            best_ms: peer.best_ms,
+            ratio: times.median_ms / peer.median_ms,
+        }),
+    })
+}
+
+/// The largest difference of two lists, infinite where one is longer or no number.
+fn difference(a: &[f32], b: &[f32]) -> f32 {
+    if a.len() != b.len() || a.iter().chain(b).any(|x| !x.is_finite()) {
+        return f32::INFINITY;
+    }
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max)
+}
+
+/// Sequences and their classes.
+struct Batch {
+    tokens: TensorData,
+    classes: TensorData,
+}
+
+impl Batch {
+    /// Numbers that look random, and are the same in every run.
+    fn new(sizes: &Sizes, index: usize) -> Self {
+        let mut state = 1 + index as u64;
+        let mut below = |n: usize| {
+            // Knuth's MMIX generator; its high bits are the good ones.
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) as usize % n) as i32
+        };
+        let tokens = (0..sizes.batch * sizes.seq).map(|_| below(sizes.vocabulary));
+        let tokens = TensorData::new(tokens.collect::<Vec<i32>>(), [sizes.batch, sizes.seq]);
+        let classes = (0..sizes.batch).map(|_| below(sizes.classes));
+        let classes = TensorData::new(classes.collect::<Vec<i32>>(), [sizes.batch]);
+        Self { tokens, classes }
+    }
+}
+
+/// A network in training.
+struct Training<'a> {
+    network: Network,
+    optimizer: ModuleOptimizer,
+    batches: &'a [Batch],
+    device: Device,
+    steps: usize,
+}
+
+struct Times {
+    median_ms: f64,
+    best_ms: f64,
+    host_ms: f64,
+}
+
+impl<'a> Training<'a> {
+    fn new(start: &Network, batches: &'a [Batch], device: &Device) -> Self {
+        let device = device.clone().autodiff();
+        Self {
+            network: start.on(&device),
+            optimizer: AdamConfig::new().with_epsilon(1e-8).init(),
+            batches,
+            device,
+            steps: 0,
+        }
+    }
+
+    /// Learns from the next batch; the loss is on the device.
+    fn step(&mut self) -> Loss {
+        let batch = &self.batches[self.steps % self.batches.len()];
+        let tokens = Tensor::<2, Int>::from_data(batch.tokens.clone(), &self.device);
+        let classes = Tensor::<1, Int>::from_data(batch.classes.clone(), &self.device);
+        let loss = self.network.loss(tokens, classes);
+        let gradients = GradientsParams::from_grads(loss.backward(), &self.network);
+        self.network = self.optimizer.step(RATE, self.network.clone(), gradients);
+        self.steps += 1;
+        Loss(loss.inner())
+    }
+
+    /// The losses of the first steps.
+    fn losses(&mut self) -> Result<Vec<f32>, BenchError> {
+        self.losses_until(COMPARED)
+    }
+
+    fn losses_until(&mut self, step: usize) -> Result<Vec<f32>, BenchError> {
+        (self.steps..step)
+            .map(|_| self.step().into_scalar_checked())
+            .collect()
+    }
+
+    /// Rounds of steps that end with a look at the last loss.
+    fn times(&mut self) -> Result<Times, BenchError> {
+        let (mut seconds, mut host) = (Vec::new(), Vec::new());
+        // The first two compile what steps become that nobody looks at.
+        for round in 0..ROUNDS + 2 {
+            let start = Instant::now();
+            let mut loss = self.step();
+            for _ in 1..READ_EVERY {
+                loss = self.step();
+            }
+            let recorded = start.elapsed().as_secs_f64();
+            loss.into_scalar_checked()?;
+            if round >= 2 {
+                seconds.push(start.elapsed().as_secs_f64());
+                host.push(recorded);
+            }
+        }
+        let a_step = |seconds: f64| seconds * 1e3 / READ_EVERY as f64;
+        let best = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+        Ok(Times {
+            median_ms: a_step(middle(&mut seconds)),
+            best_ms: a_step(best),
+            host_ms: a_step(middle(&mut host)),
+        })
+    }
+}
+
+/// A loss on its device.
+struct Loss(Tensor<1>);
+
+impl Loss {
+    fn into_scalar_checked(self) -> Result<f32, BenchError> {
+        let data = self.0.try_into_data();
+        let data = data.map_err(|error| BenchError::Device(format!("{error:?}")))?;
+        data.iter::<f32>()
+            .next()
+            .ok_or_else(|| BenchError::Device("a loss without a number".into()))
+    }
+}
+
+/// JAX's training from the same numbers.
+fn jax(sizes: &Sizes, numbers: &Numbers, batches: &[Batch]) -> Result<TrainingFigures, BenchError> {
+    let io = |error: std::io::Error| PeerError::Data(error.to_string());
+    let path = std::env::temp_dir().join(format!("moebius-training-{}", std::process::id()));
+    let mut file = std::fs::File::create(&path).map_err(io)?;
+    let mut bytes = numbers.bytes();
+    for batch in batches {
+        bytes.extend_from_slice(batch.tokens.as_bytes());
+        bytes.extend_from_slice(batch.classes.as_bytes());
+    }
+    let written = file.write_all(&bytes).map_err(io);
+    let counts = [BATCHES, COMPARED, READ_EVERY, ROUNDS];
+    let figures = written.map_err(BenchError::from).and_then(|()| {
+        let sizes = [&sizes.list()[..], &counts].concat();
+        Ok(peer::jax_training(&path, &sizes, RATE)?)
+    });
+    let _ = std::fs::remove_file(&path);
+    figures
+}

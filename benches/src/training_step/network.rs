@@ -1,0 +1,98 @@
+//! The network.
+
+use super::Sizes;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::nn::attention::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig};
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
+use burn::tensor::activation::gelu;
+use burn::tensor::{Device, Int, Tensor};
+
+/// Embedding, blocks, and a layer on the mean over a sequence.
+#[derive(Module, Debug)]
+pub(super) struct Network {
+    embedding: Embedding,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+    head: Linear,
+}
+
+/// Attention and a feed-forward network, each after a norm and beside what it is added to.
+#[derive(Module, Debug)]
+struct Block {
+    norm_attention: LayerNorm,
+    attention: MultiHeadAttention,
+    norm: LayerNorm,
+    up: Linear,
+    down: Linear,
+}
+
+impl Network {
+    /// With Burn's first weights.
+    pub(super) fn new(sizes: &Sizes, device: &Device) -> Self {
+        device.seed(1);
+        let hidden = sizes.hidden;
+        let block = |_| Block {
+            norm_attention: LayerNormConfig::new(hidden).init(device),
+            attention: MultiHeadAttentionConfig::new(hidden, sizes.heads)
+                .with_dropout(0.0)
+                .init(device),
+            norm: LayerNormConfig::new(hidden).init(device),
+            up: LinearConfig::new(hidden, 4 * hidden).init(device),
+            down: LinearConfig::new(4 * hidden, hidden).init(device),
+        };
+        Self {
+            embedding: EmbeddingConfig::new(sizes.vocabulary, hidden).init(device),
+            blocks: (0..sizes.layers).map(block).collect(),
+            norm: LayerNormConfig::new(hidden).init(device),
+            head: LinearConfig::new(hidden, sizes.classes).init(device),
+        }
+    }
+
+    /// A copy on another device.
+    pub(super) fn on(&self, device: &Device) -> Self {
+        self.clone().fork(device)
+    }
+
+    /// Mean cross entropy \[1\] of `tokens` \[B,S\], whose classes are `classes` \[B\].
+    pub(super) fn loss(&self, tokens: Tensor<2, Int>, classes: Tensor<1, Int>) -> Tensor<1> {
+        let mut x = self.embedding.forward(tokens);
+        for block in &self.blocks {
+            let rows = block.norm_attention.forward(x.clone());
+            x = x + block.attention.forward(MhaInput::self_attn(rows)).context;
+            let rows = block.norm.forward(x.clone());
+            x = x + block.down.forward(gelu(block.up.forward(rows)));
+        }
+        let [batch, _, hidden] = x.dims();
+        let mean = self.norm.forward(x).mean_dim(1).reshape([batch, hidden]);
+        let logits = self.head.forward(mean);
+        let loss = CrossEntropyLossConfig::new().init(&logits.device());
+        loss.forward(logits, classes)
+    }
+}
+
+/// All weights, in the order of the fields.
+pub(super) struct Numbers(Vec<f32>);
+
+impl Numbers {
+    pub(super) fn of(network: &Network) -> Self {
+        let mut numbers = Self(Vec::new());
+        network.visit(&mut numbers);
+        numbers
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Little-endian f32.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|x| x.to_le_bytes()).collect()
+    }
+}
+
+impl ModuleVisitor for Numbers {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0.extend(param.val().into_data().iter::<f32>());
+    }
+}
