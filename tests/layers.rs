@@ -55,6 +55,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-device",
             "moebius-model",
             "moebius-shaders",
+            "moebius-xla",
         ],
     ),
 ];

@@ -202,8 +202,7 @@ pub(crate) fn repeats_bit_for_bit(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// A token's output has the same bits alone, in a small batch and in a large one, where rows of
-/// products do.
+/// A token's output has the same bits alone, in a small batch and in a large one.
 pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
     for config in [config(), MoeConfig::new(600, 40, 3)] {
         let fixture = fixture(target, config, DType::F32);
@@ -214,7 +213,7 @@ pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
             let got = floats(fixture.layer.forward(part).unwrap().y);
             let want = &whole[from * h..(from + tokens) * h];
             let what = format!("hidden {h}: tokens {from}..+{tokens}");
-            target.assert_same_rows(&what, &got, want);
+            assert!(got == want, "{what} differ: {got:?} instead of {want:?}");
         }
     }
     Outcome::Ran

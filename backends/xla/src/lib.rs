@@ -26,5 +26,5 @@ pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use element::ElementType;
 pub use executable::{Arguments, CompileError, Executable, Spec, upload};
 pub use machine::{Machine, Program, RunError};
-pub use open::{OpenError, activity, client, open};
+pub use open::{OpenError, activity, client, open, programs};
 pub use record::{dtype, element, record};

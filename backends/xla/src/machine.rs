@@ -2,7 +2,8 @@
 
 use crate::lower::LowerError;
 use crate::pjrt::{
-    self, Buffer, Client, CompileOptions, Device, Donate, LoadedExecutable, Signature, TensorSpec,
+    self, Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable, Signature,
+    TensorSpec,
 };
 use crate::stablehlo::{self, TensorType};
 use burn_ir::TensorId;
@@ -39,6 +40,12 @@ pub enum RunError {
         /// Inputs that came.
         got: usize,
     },
+    /// Lowering a recording panicked.
+    #[error("a defect of moebius-xla, please report it: {reason}")]
+    Defect {
+        /// The panic's message.
+        reason: String,
+    },
     /// A tensor came from a device where it couldn't be read.
     #[error("the device it came from: {reason}")]
     Moved {
@@ -52,6 +59,7 @@ pub enum RunError {
 pub struct Machine {
     device: Device,
     options: CompileOptions,
+    cache: Option<DiskCache>,
     /// Programs that somebody holds, by their text.
     programs: Arc<Mutex<HashMap<blake3::Hash, Weak<LoadedExecutable>>>>,
 }
@@ -73,8 +81,16 @@ impl Machine {
         Ok(Self {
             device,
             options,
+            cache: None,
             programs: Arc::default(),
         })
+    }
+
+    /// The same, with programs kept on disk between processes.
+    #[must_use]
+    pub fn with_cache(mut self, cache: DiskCache) -> Self {
+        self.cache = Some(cache);
+        self
     }
 
     /// The device.
@@ -110,10 +126,11 @@ impl Machine {
         let inputs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
         let signature = Signature::new(inputs);
         // Not under the lock: others may compile at the same time.
-        let executable = self
-            .client()
-            .compile(&program.text, &self.options, signature)?;
-        let executable = Arc::new(executable);
+        let (client, text, options) = (self.client(), &program.text, &self.options);
+        let executable = Arc::new(match &self.cache {
+            Some(cache) => cache.compile_cached(client, text, options, signature)?.0,
+            None => client.compile(text, options, signature)?,
+        });
         let mut programs = self.programs();
         programs.retain(|_, program| program.strong_count() > 0);
         programs.insert(key, Arc::downgrade(&executable));

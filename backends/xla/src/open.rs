@@ -2,11 +2,12 @@
 
 use crate::eager::{Activity, ServeError, XlaDevice, devices, serve};
 use crate::machine::Machine;
-use crate::pjrt::{Client, Environment, Error, Platform, Plugin};
+use crate::pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
+use crate::stablehlo;
 use burn::remote::RemoteHost;
 use burn::tensor::Device;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Why a device can't be opened.
 #[derive(Debug, thiserror::Error)]
@@ -44,23 +45,22 @@ struct Opened {
 /// Platforms stay open until the process ends, as their plugins do.
 static OPENED: Mutex<BTreeMap<Platform, Opened>> = Mutex::new(BTreeMap::new());
 
+/// What compiled programs may take on disk.
+const CACHE_BYTES: u64 = 4 << 30;
+
 /// The device of that number, for Burn: ordinary tensors and modules, with gradients after
 /// [`Device::autodiff`]. Operations are recorded, and run as one program when a result is read
 /// ([`crate::eager`]). The same device every time.
+///
+/// The environment is read once for each platform: where its plugin is, and `MOEBIUS_XLA_CACHE`, a folder
+/// where compiled programs are kept between processes, up to 4 GiB of them.
 ///
 /// # Errors
 ///
 /// [`OpenError`], before anything runs.
 pub fn open(platform: Platform, index: usize) -> Result<Device, OpenError> {
+    device(platform, index)?;
     let opened = opened(platform)?;
-    let count = opened.client.devices().len();
-    if index >= count {
-        return Err(OpenError::NoSuchDevice {
-            platform,
-            index,
-            count,
-        });
-    }
     Ok(Device::remote_options(&opened.host)
         .device_index(index)
         .init()?)
@@ -82,14 +82,31 @@ pub fn client(platform: Platform) -> Result<Client, OpenError> {
 ///
 /// As [`open`].
 pub fn activity(platform: Platform, index: usize) -> Result<Activity, OpenError> {
-    let opened = opened(platform)?;
-    let count = opened.devices.len();
-    let device = opened.devices.get(index).ok_or(OpenError::NoSuchDevice {
+    Ok(device(platform, index)?.activity())
+}
+
+/// The programs that a device keeps for ordinary tensors, the last used first: there one sees what a
+/// step of a training became, and may compile it for other hardware ([`crate::pjrt::Topology`]).
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn programs(
+    platform: Platform,
+    index: usize,
+) -> Result<Vec<Arc<stablehlo::Program>>, OpenError> {
+    Ok(device(platform, index)?.sources())
+}
+
+fn device(platform: Platform, index: usize) -> Result<XlaDevice, OpenError> {
+    let devices = opened(platform)?.devices;
+    let count = devices.len();
+    let found = devices.get(index).copied();
+    found.ok_or(OpenError::NoSuchDevice {
         platform,
         index,
         count,
-    })?;
-    Ok(device.activity())
+    })
 }
 
 fn opened(platform: Platform) -> Result<Opened, OpenError> {
@@ -97,10 +114,20 @@ fn opened(platform: Platform) -> Result<Opened, OpenError> {
     if let Some(opened) = all.get(&platform) {
         return Ok(opened.clone());
     }
-    let plugin = Plugin::open(platform, &Environment::from_process())?;
-    let client = Client::new(plugin, &[])?;
-    let machines = client.devices().into_iter().map(Machine::new);
-    let devices = devices(machines.collect::<Result<_, _>>()?);
+    let environment = Environment::from_process();
+    let cache = environment.programs.as_ref();
+    let cache = cache.map(|folder| DiskCache::new(folder, CACHE_BYTES));
+    let cache = cache.transpose()?;
+    let client = Client::new(Plugin::open(platform, &environment)?, &[])?;
+    let machine = |device| {
+        let machine = Machine::new(device)?;
+        Ok(match &cache {
+            Some(cache) => machine.with_cache(cache.clone()),
+            None => machine,
+        })
+    };
+    let machines = client.devices().into_iter().map(machine);
+    let devices = devices(machines.collect::<Result<_, Error>>()?);
     let opened = Opened {
         host: serve(devices.clone())?,
         devices,

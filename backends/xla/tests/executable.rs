@@ -9,9 +9,10 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, Distribution, Int, Tensor, TensorData};
-use moebius_xla::pjrt::Platform;
+use moebius_xla::pjrt::{DiskCache, Platform};
 use moebius_xla::{CompileError, Executable, Machine, RunError, Spec, client};
-use std::time::Instant;
+use std::fs::File;
+use std::time::{Duration, Instant, SystemTime};
 
 fn machine() -> Machine {
     let client = client(Platform::Cpu).unwrap_or_else(|error| panic!("{error}"));
@@ -71,6 +72,35 @@ fn one_program_never_another_models_parameters() {
     let bias = floats(&linear(1.0).bias.unwrap().val().into_data()).len();
     assert_eq!(bias, 3);
     assert!((y(&two) - y(&one)).abs() > 5.0);
+}
+
+#[test]
+fn programs_are_kept_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = || {
+        let entries = folder.path().read_dir().unwrap();
+        let file = |entry: std::io::Result<std::fs::DirEntry>| {
+            let path = entry.unwrap().path();
+            let used = path.metadata().unwrap().modified().unwrap();
+            (path, used)
+        };
+        entries.map(file).collect::<Vec<_>>()
+    };
+    let run = || {
+        let cache = DiskCache::new(folder.path(), 1 << 24).unwrap();
+        let compiled = compiled(&machine().with_cache(cache), &linear(0.5));
+        let x = TensorData::new(vec![1.0_f32; 24], [4, 6]);
+        floats(&compiled.call(&[x]).unwrap()[0])
+    };
+    let first = run();
+    let kept = files();
+    assert_eq!(kept.len(), 1);
+    let seconds_ago = SystemTime::now() - Duration::from_secs(9);
+    let file = File::options().append(true).open(&kept[0].0).unwrap();
+    file.set_modified(seconds_ago).unwrap();
+    assert_eq!(run(), first);
+    // It was read: a use makes it the newest.
+    assert!(files()[0].1 > seconds_ago && files().len() == 1);
 }
 
 #[test]

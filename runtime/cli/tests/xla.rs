@@ -5,15 +5,20 @@
     reason = "a test that cannot set itself up has failed"
 )]
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Runs a command line without spaces in its arguments.
-fn moebius(line: &str) -> Output {
+/// A command line without spaces in its arguments.
+fn command(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
-    let words = line.split(' ');
-    command.args(words).output().expect("the binary starts")
+    command.args(line.split(' '));
+    command
+}
+
+fn moebius(line: &str) -> Output {
+    command(line).output().expect("the binary starts")
 }
 
 /// The object that a command that holds prints.
@@ -50,6 +55,29 @@ fn both_passes_and_a_linear_layer_are_verified() {
     assert_eq!(run["kept_bytes"], Value::Null, "{figures}");
     let figures = report("bench linear --m 2 --n 64 --k 32 --device xla:cpu --json");
     assert_eq!(figures["verified"], true, "{figures}");
+}
+
+#[test]
+fn the_next_process_finds_the_programs_of_the_last() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |cache: &Path| {
+        let mut command = command("bench linear --m 2 --n 64 --k 32 --device xla:cpu --json");
+        let output = command.env("MOEBIUS_XLA_CACHE", cache).output();
+        output.expect("the binary starts")
+    };
+    let kept = || folder.path().read_dir().expect("a folder").count();
+    assert!(run(folder.path()).status.success());
+    let first = kept();
+    assert!(first > 0);
+    assert!(run(folder.path()).status.success());
+    assert_eq!(kept(), first);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let refused = run(&file.path().join("under a file"));
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && error.contains("under a file"),
+        "{error}"
+    );
 }
 
 #[test]

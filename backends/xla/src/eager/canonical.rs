@@ -8,12 +8,10 @@ use burn_ir::{
 /// What two sequences share if one program serves both.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Structure {
-    /// The operations, without drops and uploads; tensors numbered by first use, float scalars by [`tagged`].
+    /// The operations, without drops; tensors numbered by first use, float scalars by [`tagged`].
     pub(super) operations: Vec<OperationIr>,
     /// Tensors that come from outside, by first use.
     pub(super) inputs: Vec<TensorIr>,
-    /// Whether nobody needs an input any more.
-    pub(super) consumed: Vec<bool>,
     /// Results that are still needed.
     pub(super) outputs: Vec<TensorId>,
 }
@@ -24,6 +22,8 @@ pub(super) struct Canonical {
     pub(super) structure: Structure,
     /// The tensors that are the inputs.
     pub(super) inputs: Vec<TensorId>,
+    /// Whether nobody needs an input any more. One program serves runs that differ in it.
+    pub(super) consumed: Vec<bool>,
     /// The tensors that are the outputs.
     pub(super) outputs: Vec<TensorIr>,
     /// The float scalars, by number.
@@ -54,10 +54,8 @@ impl Canonical {
         let mut life = Life::default();
         operations.iter().for_each(|operation| life.see(operation));
         let mut numbers = Numbers::default();
-        let computing = operations.into_iter().filter(|op| {
-            let silent = matches!(op, OperationIr::Drop(_) | OperationIr::Init(_));
-            !silent
-        });
+        let computing = operations.into_iter();
+        let computing = computing.filter(|op| !matches!(op, OperationIr::Drop(_)));
         let relative = computing.map(|mut operation| {
             numbers.tags = takes_tags(&operation);
             operation.visit_mut(&mut numbers);
@@ -91,12 +89,12 @@ impl Canonical {
         let structure = Structure {
             operations: relative,
             inputs: relative_inputs,
-            consumed,
             outputs: outputs.iter().map(|t| numbers.of(t.id)).collect(),
         };
         Self {
             structure,
             inputs,
+            consumed,
             outputs,
             scalars: numbers.scalars,
             released,
@@ -116,14 +114,9 @@ struct Life {
 
 impl Life {
     fn see(&mut self, operation: &OperationIr) {
-        match operation {
-            OperationIr::Drop(tensor) => {
-                self.dead.insert(tensor.id);
-                return;
-            }
-            // Its values were uploaded before.
-            OperationIr::Init(_) => return,
-            _ => {}
+        if let OperationIr::Drop(tensor) = operation {
+            self.dead.insert(tensor.id);
+            return;
         }
         for tensor in operation.inputs() {
             if tensor.status == TensorStatus::ReadWrite {
@@ -241,7 +234,7 @@ mod tests {
         assert_eq!(a.scalars, [0.5]);
         let ids = |ids: &[TensorId]| ids.iter().map(TensorId::value).collect::<Vec<_>>();
         assert_eq!(ids(&a.inputs), [11, 10]);
-        assert_eq!(a.structure.consumed, [true, false]);
+        assert_eq!(a.consumed, [true, false]);
         assert_eq!(
             a.outputs.iter().map(|t| t.id.value()).collect::<Vec<_>>(),
             [14]
@@ -252,13 +245,16 @@ mod tests {
     }
 
     #[test]
-    fn life_counts() {
+    fn lives_of_results_count_and_those_of_inputs_do_not() {
+        let once = Canonical::of(step(10, 0.5));
         let mut longer = step(10, 0.5);
         longer.remove(2);
-        assert_ne!(
-            Canonical::of(longer).structure,
-            Canonical::of(step(10, 0.5)).structure
-        );
+        assert_ne!(Canonical::of(longer).structure, once.structure);
+        let mut used_up = step(10, 0.5);
+        used_up.push(OperationIr::Drop(tensor(10, TensorStatus::ReadWrite)));
+        let used_up = Canonical::of(used_up);
+        assert_eq!(used_up.structure, once.structure);
+        assert_eq!(used_up.consumed, [true, true]);
     }
 
     #[test]

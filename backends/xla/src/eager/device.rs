@@ -1,6 +1,7 @@
 //! Devices of the router: numbers of opened sessions.
 
 use super::recorder::{Activity, Recorder};
+use crate::stablehlo;
 use burn_backend::{BoolStore, DType, DeviceId, DeviceOps, DeviceSettings};
 use burn_std::device::Device;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +31,12 @@ impl XlaDevice {
     pub fn activity(self) -> Activity {
         self.recorder()
             .map_or(Activity::default(), |recorder| recorder.activity())
+    }
+
+    /// The programs that are kept, the last used first.
+    pub(crate) fn sources(self) -> Vec<Arc<stablehlo::Program>> {
+        let recorder = self.recorder();
+        recorder.map_or(Vec::new(), |recorder| recorder.sources())
     }
 
     /// The device's recorder; there is none for a number that wasn't given.

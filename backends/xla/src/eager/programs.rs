@@ -30,12 +30,17 @@ struct Known {
     structure: Structure,
     scalars: Vec<f64>,
     program: Arc<Compiled>,
+    /// What the last runs used up, where that isn't what the program was compiled for, and how many they were.
+    otherwise: (Vec<bool>, u32),
 }
 
 /// A program, and which scalars it takes as arguments.
 pub(super) struct Compiled {
     program: Program,
+    source: Arc<stablehlo::Program>,
     varying: Vec<bool>,
+    /// Which inputs it may overwrite. One that is still needed is copied first.
+    consumed: Vec<bool>,
     /// Dtype of the varying scalars.
     scalars: DType,
     random: bool,
@@ -44,8 +49,13 @@ pub(super) struct Compiled {
 /// Results of a run, and the new state of the random number generator.
 type Results = (Vec<Arc<Buffer>>, Option<Arc<Buffer>>);
 
-/// Programs that are kept. A program of a processor takes about a megabyte.
-const KEPT: usize = 512;
+/// Lines of StableHLO whose programs are kept. On a processor each kernel takes three mappings of memory, a
+/// line up to half a mapping, and Linux gives a process 65530; then its compiler ends the process.
+const KEPT: usize = 100_000;
+
+/// Runs that use up other inputs than their program was compiled for, before it is compiled for them:
+/// a loop saves memory by it, a few runs aren't worth a compilation.
+const PATIENCE: u32 = 8;
 
 impl Programs {
     /// How many were compiled.
@@ -68,7 +78,7 @@ impl Programs {
         if let Some(known) = place.and_then(|place| known.get_mut(place)) {
             known.used = self.uses;
             varying = known.varying(&canonical.scalars);
-            if varying == known.program.varying {
+            if varying == known.program.varying && !known.settled_otherwise(&canonical.consumed) {
                 return Ok(known.program.clone());
             }
         }
@@ -79,6 +89,7 @@ impl Programs {
             structure: canonical.structure.clone(),
             scalars: canonical.scalars.clone(),
             program: program.clone(),
+            otherwise: (Vec::new(), 0),
         };
         match place {
             Some(place) => known[place] = entry,
@@ -88,21 +99,56 @@ impl Programs {
         Ok(program)
     }
 
+    /// Forgets what was used longest ago until the rest is short enough; never the newest.
     fn forget_oldest(&mut self) {
-        let mut uses: Vec<u64> = self.known.values().flatten().map(|k| k.used).collect();
-        if uses.len() <= KEPT {
-            return;
+        let mut lines = 0;
+        let too_many = self.by_use().into_iter().find(|known| {
+            lines += known.program.source.text.lines().count();
+            lines > KEPT && known.used < self.uses
+        });
+        if let Some(Known { used, .. }) = too_many {
+            let time = *used;
+            self.forget(time);
         }
-        uses.sort_unstable();
-        let last_to_go = uses[uses.len() - KEPT - 1];
+    }
+
+    /// The last used first.
+    fn by_use(&self) -> Vec<&Known> {
+        let mut all: Vec<&Known> = self.known.values().flatten().collect();
+        all.sort_unstable_by_key(|known| std::cmp::Reverse(known.used));
+        all
+    }
+
+    /// What is kept, the last used first.
+    pub(super) fn sources(&self) -> Vec<Arc<stablehlo::Program>> {
+        let source = |known: &Known| known.program.source.clone();
+        self.by_use().into_iter().map(source).collect()
+    }
+
+    /// Forgets what was last used at `time` or before.
+    fn forget(&mut self, time: u64) {
         self.known.retain(|_, known| {
-            known.retain(|k| k.used > last_to_go);
+            known.retain(|k| k.used > time);
             !known.is_empty()
         });
     }
 }
 
 impl Known {
+    /// Whether runs have for long used up other inputs than the program was compiled for, and always the same.
+    fn settled_otherwise(&mut self, consumed: &[bool]) -> bool {
+        let (others, runs) = &mut self.otherwise;
+        if self.program.consumed == consumed {
+            *runs = 0;
+        } else if others == consumed {
+            *runs += 1;
+        } else {
+            *others = consumed.to_vec();
+            *runs = 1;
+        }
+        *runs >= PATIENCE
+    }
+
     /// Which scalars have had more than one value, these included.
     fn varying(&self, scalars: &[f64]) -> Vec<bool> {
         let differs = |i: usize| self.scalars[i].to_bits() != scalars[i].to_bits();
@@ -114,10 +160,12 @@ impl Known {
 
 impl Compiled {
     fn new(machine: &Machine, canonical: &Canonical, varying: Vec<bool>) -> Result<Self, RunError> {
-        let (text, random) = lower(canonical, &varying)?;
+        let (source, random) = lower(canonical, &varying)?;
         Ok(Self {
-            program: machine.compile(&text)?,
+            program: machine.compile(&source)?,
+            source: Arc::new(source),
             varying,
+            consumed: canonical.consumed.clone(),
             scalars: match scalar_element(canonical) {
                 ElementType::F64 => DType::F64,
                 _ => DType::F32,
@@ -184,7 +232,7 @@ fn lower(canonical: &Canonical, varying: &[bool]) -> Result<(stablehlo::Program,
     }
     let mut outputs = outputs(&lowering, &canonical.structure.outputs)?;
     outputs.extend(lowering.random());
-    donate(&mut b, &canonical.structure, &outputs);
+    donate(&mut b, canonical, &outputs);
     Ok((b.finish(&outputs), random))
 }
 
@@ -221,13 +269,13 @@ fn scalar_arguments(
 }
 
 /// Lets results take the memory of inputs that nobody needs any more.
-fn donate(b: &mut Builder, structure: &Structure, outputs: &[Value]) {
+fn donate(b: &mut Builder, canonical: &Canonical, outputs: &[Value]) {
     let mut free: Vec<usize> = (0..outputs.len()).collect();
-    for (index, tensor) in structure.inputs.iter().enumerate() {
+    for (index, tensor) in canonical.structure.inputs.iter().enumerate() {
         let Ok(ty) = tensor_type(tensor) else {
             continue;
         };
-        if !structure.consumed[index] {
+        if !canonical.consumed[index] {
             continue;
         }
         if let Some(place) = free.iter().position(|output| *b.ty(outputs[*output]) == ty) {

@@ -2,16 +2,19 @@
 
 use super::canonical::Canonical;
 use super::hash::{ById, Multiply, Relative};
-use super::period::Rhythm;
+use super::period::{LONGEST, Rhythm};
 use super::programs::Programs;
 use crate::host;
 use crate::machine::{Machine, RunError};
 use crate::pjrt::{Buffer, Event};
+use crate::stablehlo;
 use burn_backend::TensorData;
 use burn_ir::{GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
 use burn_router::Graph;
+use std::any::Any;
 use std::collections::HashMap;
 use std::hash::Hasher;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,9 +29,12 @@ pub(super) struct Recorder {
 }
 
 struct State {
+    /// Operations that compute, and drops between them.
     pending: Vec<OperationIr>,
-    /// Of each pending operation.
+    /// Of each pending operation that computes: drops come in any order (gradients live in a hash table).
     hashes: Vec<u64>,
+    /// Where those operations are.
+    places: Vec<usize>,
     relative: Relative,
     rhythm: Rhythm,
     slots: ById<Slot>,
@@ -53,11 +59,15 @@ pub struct Activity {
 /// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
 type Slot = Result<Arc<Buffer>, RunError>;
 
+/// A recording that grows by drops of what it never used runs at this length.
+const MOST_DROPS: usize = 4 * LONGEST;
+
 impl Recorder {
     pub(super) fn new(machine: Machine) -> Self {
         let state = State {
             pending: Vec::new(),
             hashes: Vec::new(),
+            places: Vec::new(),
             relative: Relative::default(),
             rhythm: Rhythm::default(),
             slots: ById::default(),
@@ -99,17 +109,19 @@ impl Recorder {
         id
     }
 
-    pub(super) fn record(&self, mut operation: OperationIr) {
+    pub(super) fn record(&self, operation: OperationIr) {
         let mut state = self.state();
-        if let (OperationIr::Drop(tensor), true) = (&operation, state.pending.is_empty()) {
-            state.slots.remove(&tensor.id);
-            return;
+        match operation {
+            // Its values were uploaded before.
+            OperationIr::Init(_) => {}
+            OperationIr::Drop(tensor) if state.pending.is_empty() => {
+                state.slots.remove(&tensor.id);
+            }
+            OperationIr::Drop(_) => state.pending.push(operation),
+            _ => state.compute(&self.machine, operation),
         }
-        let hash = state.relative.hash(&mut operation);
-        state.hashes.push(hash);
-        state.pending.push(operation);
-        while let Some(count) = state.cut() {
-            state.run(&self.machine, count);
+        if state.pending.len() > MOST_DROPS {
+            state.run_all(&self.machine);
         }
     }
 
@@ -132,6 +144,11 @@ impl Recorder {
 
     pub(super) fn flush(&self) {
         self.state().run_all(&self.machine);
+    }
+
+    /// The programs that are kept, the last used first.
+    pub(super) fn sources(&self) -> Vec<Arc<stablehlo::Program>> {
+        self.state().programs.sources()
     }
 
     /// What the device has done.
@@ -179,9 +196,16 @@ impl Recorder {
 }
 
 impl State {
-    /// How many operations to run now because a round is complete.
-    fn cut(&mut self) -> Option<usize> {
-        self.rhythm.cut(&self.hashes)
+    /// Records an operation, after what is complete without it has run: then the drops that followed
+    /// that are known, and nothing is kept for nobody.
+    fn compute(&mut self, machine: &Machine, mut operation: OperationIr) {
+        while let Some(count) = self.rhythm.cut(&self.hashes) {
+            let end = self.places.get(count).copied();
+            self.run(machine, end.unwrap_or(self.pending.len()));
+        }
+        self.places.push(self.pending.len());
+        self.hashes.push(self.relative.hash(&mut operation));
+        self.pending.push(operation);
     }
 
     fn run_all(&mut self, machine: &Machine) {
@@ -190,16 +214,21 @@ impl State {
         }
     }
 
-    /// Runs the first `count` recorded operations as one program. Whether it fails is seen by who
-    /// reads a result, as with any asynchronous device.
-    fn run(&mut self, machine: &Machine, count: usize) {
-        let operations: Vec<OperationIr> = self.pending.drain(..count).collect();
+    /// Runs what was recorded before place `end` as one program. Whether it fails is seen by who reads
+    /// a result, as with any asynchronous device.
+    fn run(&mut self, machine: &Machine, end: usize) {
+        let operations: Vec<OperationIr> = self.pending.drain(..end).collect();
+        let count = self.places.partition_point(|place| *place < end);
         let mut key = Multiply::default();
-        self.hashes
-            .drain(..count)
-            .for_each(|hash| key.write_u64(hash));
+        let hashes = self.hashes.drain(..count);
+        hashes.for_each(|hash| key.write_u64(hash));
+        self.places.drain(..count);
+        self.places.iter_mut().for_each(|place| *place -= end);
         let canonical = Canonical::of(operations);
-        let results = self.execute(machine, (&canonical, key.finish()));
+        let execute = || self.execute(machine, (&canonical, key.finish()));
+        // Nobody would answer who waits for a result if the server's thread ended here.
+        let results = catch_unwind(AssertUnwindSafe(execute));
+        let results = results.unwrap_or_else(|panic| Err(defect(panic.as_ref())));
         for id in &canonical.released {
             self.slots.remove(id);
         }
@@ -236,7 +265,7 @@ impl State {
         let program = self.programs.get(machine, (canonical, key))?;
         // The slots of consumed inputs are given up first: a buffer that nobody else holds may be
         // overwritten by a result.
-        for (id, consumed) in canonical.inputs.iter().zip(&canonical.structure.consumed) {
+        for (id, consumed) in canonical.inputs.iter().zip(&canonical.consumed) {
             if *consumed {
                 self.slots.remove(id);
             }
@@ -260,4 +289,12 @@ impl State {
             self.unfinished.retain(running);
         }
     }
+}
+
+/// What a panic says.
+fn defect(panic: &(dyn Any + Send)) -> RunError {
+    let message = panic.downcast_ref::<String>().cloned();
+    let literal = || panic.downcast_ref::<&str>().map(ToString::to_string);
+    let reason = message.or_else(literal).unwrap_or_default();
+    RunError::Defect { reason }
 }

@@ -109,6 +109,8 @@ pub struct Environment {
     pub prefixes: Vec<PathBuf>,
     /// Our own folder of unpacked wheels, each under its name and version.
     pub wheels: Option<PathBuf>,
+    /// `MOEBIUS_XLA_CACHE`: the folder where compiled programs are kept, if they are.
+    pub programs: Option<PathBuf>,
     /// Folders of libraries.
     pub library_folders: Vec<PathBuf>,
     /// `XLA_FLAGS`, which every plugin reads for itself.
@@ -161,6 +163,7 @@ impl Environment {
             named: named(&text("PJRT_NAMES_AND_LIBRARY_PATHS").unwrap_or_default()),
             prefixes: prefixes.into_iter().flatten().collect(),
             wheels: caches.map(|caches| caches.join("moebius/pjrt")),
+            programs: path("MOEBIUS_XLA_CACHE"),
             library_folders: searched.chain(usual.into_iter().flatten()).collect(),
             xla_flags: text("XLA_FLAGS"),
             libtpu_flags: text("LIBTPU_INIT_ARGS"),

@@ -42,7 +42,10 @@ impl Row {
 }
 
 fn path() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/TPU.md"))
+    PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../backends/xla/TPU.md"
+    ))
 }
 
 /// Whether the table is to be written.
@@ -92,7 +95,8 @@ The layer has 4096 tokens in all, H 512, F 2048, gated, K 2, and 8 experts, or o
 are divided with an exchange in rounds of a quarter more rows than an even routing needs, unless it says one round, which
 takes the most rows that there can be. Training steps keep weights and Adam's state in f32, in donated arguments. The FP8
 product is of 4096 x 512 with 512 x 2048 (E4M3, a scale for each row of weights); the transformer block has 8 sequences of
-512 tokens of 512 columns, 8 heads and 2048 hidden columns.
+512 tokens of 512 columns, 8 heads and 2048 hidden columns. The decoder's step is that of `moebius train` with its default
+sizes: forward, backward, clipping and optimizer, recorded from ordinary tensors on `xla:cpu`.
 
 `MOEBIUS_BLESS=1 cargo test --workspace --features cpu,xla --test tpu_models` writes this table; without the variable
 figures must be within 10 % of it.

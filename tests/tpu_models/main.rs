@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 mod block;
+mod decoder;
 mod programs;
 mod table;
 
@@ -66,6 +67,11 @@ fn main() {
         add(topology, programs::of_one_chip(ElementType::BF16));
     }
     add(CHIPS[0], programs::of_one_chip(ElementType::F32));
+    let step = decoder::step();
+    for topology in CHIPS {
+        let name = "decoder, training step, f32";
+        add(topology, vec![programs::named(name, 1, step.clone())]);
+    }
     for (at, (topology, chips)) in SEVERAL.into_iter().enumerate() {
         add(topology, programs::of_chips(chips, at == 0));
     }

@@ -41,7 +41,7 @@ pub(crate) struct Named {
     pub(crate) program: Program,
 }
 
-fn named(name: impl Into<String>, chips: usize, program: Program) -> Named {
+pub(crate) fn named(name: impl Into<String>, chips: usize, program: Program) -> Named {
     Named {
         name: name.into(),
         chips,
