@@ -20,7 +20,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "moebius-benches",
-        &["moebius", "moebius-shaders", "moebius-device"],
+        &[
+            "moebius",
+            "moebius-shaders",
+            "moebius-device",
+            "moebius-xla",
+        ],
     ),
     ("moebius-model", &["moebius"]),
     ("moebius-cases", &["moebius", "moebius-model"]),

@@ -1,4 +1,4 @@
-//! `cargo bench --bench moe [-- DEVICE...]`: the two sizes of the main job on every device, forward and
+//! `cargo bench --bench moe [-- DEVICE... [--peer-torch]]`: the two sizes of the main job on every device, forward and
 //! backward, and many small experts against few large ones.
 
 use burn::tensor::DType;
@@ -19,7 +19,7 @@ fn main() {
                 dtype: DType::F32,
                 gated: false,
                 device,
-                peer_torch: false,
+                peer_torch: devices::has(devices::PEER_TORCH),
             };
             print_forward(&bench);
             print_backward(&bench);
@@ -31,10 +31,19 @@ fn main() {
 fn print_forward(bench: &MoeBench) {
     let MoeBench { device, hidden, .. } = bench;
     match run(bench, &mut |_| {}) {
-        Ok(report) if report.verified => println!(
-            "{device:<8} hidden {hidden:>4}: {:>9.2} ms {:>9.0} tokens/s {:>8.1} GFLOP/s ({})",
-            report.median_ms, report.tokens_per_s, report.gflops, report.variant
-        ),
+        Ok(report) if report.verified => {
+            println!(
+                "{device:<8} hidden {hidden:>4}: {:>9.2} ms {:>9.0} tokens/s {:>8.1} GFLOP/s ({})",
+                report.median_ms, report.tokens_per_s, report.gflops, report.variant
+            );
+            if let Some(peer) = &report.peer {
+                let (name, ratio) = (&peer.name, peer.ratio);
+                println!(
+                    "{name}: {:>9.2} ms; ours is {ratio:.2} x as fast",
+                    peer.median_ms
+                );
+            }
+        }
         Ok(report) => wrong(bench, report.max_rel_l2),
         Err(error) => println!("{device}: {error}"),
     }

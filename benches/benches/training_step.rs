@@ -8,7 +8,7 @@ use moebius_benches::devices;
 use moebius_benches::training_step::{READ_EVERY, Sizes, TrainingReport, run};
 
 fn main() {
-    let peer = std::env::args().any(|argument| argument == devices::PEER_JAX);
+    let peer = devices::has(devices::PEER_JAX);
     for device in devices::asked_for() {
         for (layers, batch) in [(1, 4), (2, 8)] {
             let sizes = Sizes {
@@ -45,6 +45,16 @@ fn print(sizes: &Sizes, report: &TrainingReport) {
         report.losses[0],
         report.losses[1],
     );
+    if let Some(step) = &report.recorded {
+        let ratio = step.ratio.map(|ratio| format!("; {ratio:.2} x the peer"));
+        println!(
+            "recorded {:>7.2} ms a step (best {:.2}, host alone {:.3}){}",
+            step.median_ms,
+            step.best_ms,
+            step.host_ms,
+            ratio.unwrap_or_default()
+        );
+    }
     if let Some(peer) = &report.peer {
         println!(
             "{:<8} {:>7.2} ms a step (best {:.2}); ours takes {:.2} x as long",

@@ -8,7 +8,11 @@
 //! | [`lower`] | Burn's operations in it |
 //! | [`pjrt`] | plugins: devices, buffers, compiled programs |
 //! | [`eager`] | ordinary tensors: operations are recorded and run as one program |
+//!
+//! [`open`] gives a device for ordinary tensors, [`Executable`] compiles a captured function, [`Step`] a
+//! recorded step of a training.
 
+mod adam;
 pub mod custom;
 pub mod eager;
 mod element;
@@ -21,10 +25,13 @@ pub mod parallel;
 pub mod pjrt;
 mod record;
 pub mod stablehlo;
+mod step;
 
+pub use adam::{Adam, AdamState};
 pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use element::ElementType;
-pub use executable::{Arguments, CompileError, Executable, Spec, upload};
+pub use executable::{Arguments, CompileError, Executable, Spec, download, upload};
 pub use machine::{Machine, Program, RunError};
 pub use open::{OpenError, activity, client, open, programs};
 pub use record::{dtype, element, record};
+pub use step::{Step, StepError};

@@ -1,6 +1,6 @@
 //! Opening a platform's devices for ordinary tensors.
 
-use crate::eager::{Activity, ServeError, XlaDevice, devices, serve};
+use crate::eager::{Activity, Recorder, ServeError, XlaDevice, devices, serve};
 use crate::machine::Machine;
 use crate::pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
 use crate::stablehlo;
@@ -96,6 +96,16 @@ pub fn programs(
     index: usize,
 ) -> Result<Vec<Arc<stablehlo::Program>>, OpenError> {
     Ok(device(platform, index)?.sources())
+}
+
+/// What records a device's ordinary tensors.
+pub(crate) fn recorder(platform: Platform, index: usize) -> Result<Arc<Recorder>, OpenError> {
+    let opened = device(platform, index)?.recorder();
+    opened.ok_or(OpenError::NoSuchDevice {
+        platform,
+        index,
+        count: 0,
+    })
 }
 
 fn device(platform: Platform, index: usize) -> Result<XlaDevice, OpenError> {

@@ -1,6 +1,8 @@
 //! Steps of training a small transformer that tells classes of sequences apart, in ordinary Burn modules.
 
 mod network;
+#[cfg(feature = "xla")]
+mod recorded;
 
 use crate::BenchError;
 use crate::peer::{self, PeerError, TrainingFigures};
@@ -97,8 +99,23 @@ pub struct TrainingReport {
     pub host_ms: f64,
     /// Milliseconds of the first step.
     pub first_ms: f64,
+    /// The step as one program that is called without Burn, on XLA.
+    pub recorded: Option<RecordedStep>,
     /// JAX, when asked for.
     pub peer: Option<TrainingPeer>,
+}
+
+/// A step that was recorded and is played.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordedStep {
+    /// Median milliseconds of a step, its share of the read included.
+    pub median_ms: f64,
+    /// The fastest round's.
+    pub best_ms: f64,
+    /// Median milliseconds of a step until the program goes on.
+    pub host_ms: f64,
+    /// Our median over the peer's.
+    pub ratio: Option<f64>,
 }
 
 /// The same training by the peer.
@@ -139,7 +156,10 @@ pub fn run(name: &Name, sizes: &Sizes, peer: bool) -> Result<TrainingReport, Ben
         .chain([&expected])
         .map(|other| difference(&losses, other));
     let largest_difference = differences.fold(0.0, f32::max);
-    let times = training.times()?;
+    let times = times(&mut |look| training.look(look))?;
+    let recorded = recorded(name, (&start, &batches))?;
+    let by_peer = |ms: f64| peer.as_ref().map(|peer| ms / peer.median_ms);
+    let largest_difference = recorded.iter().fold(largest_difference, |d, r| d.max(r.1));
     Ok(TrainingReport {
         device: name.to_string(),
         parameters: numbers.len(),
@@ -150,6 +170,12 @@ pub fn run(name: &Name, sizes: &Sizes, peer: bool) -> Result<TrainingReport, Ben
         best_ms: times.best_ms,
         host_ms: times.host_ms,
         first_ms,
+        recorded: recorded.map(|(times, _)| RecordedStep {
+            median_ms: times.median_ms,
+            best_ms: times.best_ms,
+            host_ms: times.host_ms,
+            ratio: by_peer(times.median_ms),
+        }),
         peer: peer.map(|peer| TrainingPeer {
             name: peer.name(),
             median_ms: peer.median_ms,
@@ -225,8 +251,13 @@ impl<'a> Training<'a> {
     /// Learns from the next batch; the loss is on the device.
     fn step(&mut self) -> Loss {
         let batch = &self.batches[self.steps % self.batches.len()];
-        let tokens = Tensor::<2, Int>::from_data(batch.tokens.clone(), &self.device);
-        let classes = Tensor::<1, Int>::from_data(batch.classes.clone(), &self.device);
+        self.learn([batch.tokens.clone(), batch.classes.clone()])
+    }
+
+    /// Learns from these tokens and classes.
+    fn learn(&mut self, [tokens, classes]: [TensorData; 2]) -> Loss {
+        let tokens = Tensor::<2, Int>::from_data(tokens, &self.device);
+        let classes = Tensor::<1, Int>::from_data(classes, &self.device);
         let loss = self.network.loss(tokens, classes);
         let gradients = GradientsParams::from_grads(loss.backward(), &self.network);
         self.network = self.optimizer.step(RATE, self.network.clone(), gradients);
@@ -245,31 +276,57 @@ impl<'a> Training<'a> {
             .collect()
     }
 
-    /// Rounds of steps that end with a look at the last loss.
-    fn times(&mut self) -> Result<Times, BenchError> {
-        let (mut seconds, mut host) = (Vec::new(), Vec::new());
-        // The first two compile what steps become that nobody looks at.
-        for round in 0..ROUNDS + 2 {
-            let start = Instant::now();
-            let mut loss = self.step();
-            for _ in 1..READ_EVERY {
-                loss = self.step();
-            }
-            let recorded = start.elapsed().as_secs_f64();
+    /// A step of a round, and a look at its loss or not.
+    fn look(&mut self, look: bool) -> Result<(), BenchError> {
+        let loss = self.step();
+        if look {
             loss.into_scalar_checked()?;
-            if round >= 2 {
-                seconds.push(start.elapsed().as_secs_f64());
-                host.push(recorded);
-            }
         }
-        let a_step = |seconds: f64| seconds * 1e3 / READ_EVERY as f64;
-        let best = seconds.iter().copied().fold(f64::INFINITY, f64::min);
-        Ok(Times {
-            median_ms: a_step(middle(&mut seconds)),
-            best_ms: a_step(best),
-            host_ms: a_step(middle(&mut host)),
-        })
+        Ok(())
     }
+}
+
+/// Rounds of steps that end with a look at the last loss; `step` is told whether it looks.
+fn times(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<Times, BenchError> {
+    let (mut seconds, mut host) = (Vec::new(), Vec::new());
+    // The first two compile what steps become that nobody looks at.
+    for round in 0..ROUNDS + 2 {
+        let start = Instant::now();
+        for _ in 1..READ_EVERY {
+            step(false)?;
+        }
+        let recorded = start.elapsed().as_secs_f64();
+        step(true)?;
+        if round >= 2 {
+            seconds.push(start.elapsed().as_secs_f64());
+            host.push(recorded);
+        }
+    }
+    let a_step = |seconds: f64, steps: usize| seconds * 1e3 / steps as f64;
+    let best = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    Ok(Times {
+        median_ms: a_step(middle(&mut seconds), READ_EVERY),
+        best_ms: a_step(best, READ_EVERY),
+        host_ms: a_step(middle(&mut host), READ_EVERY - 1),
+    })
+}
+
+/// The step as one program: its times, and how far its losses are from those of Flex.
+#[cfg(feature = "xla")]
+fn recorded(
+    name: &Name,
+    (start, batches): (&Network, &[Batch]),
+) -> Result<Option<(Times, f32)>, BenchError> {
+    match name {
+        Name::Xla(platform, index) => recorded::run((*platform, *index), start, batches).map(Some),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(not(feature = "xla"))]
+#[allow(clippy::unnecessary_wraps, reason = "the other fails")]
+fn recorded(_: &Name, _: (&Network, &[Batch])) -> Result<Option<(Times, f32)>, BenchError> {
+    Ok(None)
 }
 
 /// A loss on its device.

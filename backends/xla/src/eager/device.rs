@@ -40,7 +40,7 @@ impl XlaDevice {
     }
 
     /// The device's recorder; there is none for a number that wasn't given.
-    pub(super) fn recorder(self) -> Option<Arc<Recorder>> {
+    pub(crate) fn recorder(self) -> Option<Arc<Recorder>> {
         let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         opened.get(self.index as usize).cloned()
     }

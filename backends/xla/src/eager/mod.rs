@@ -20,15 +20,17 @@ mod period;
 mod programs;
 mod recorder;
 mod server;
+mod watch;
 
 pub(crate) use canonical::tag;
 pub use client::{XlaBackend, XlaBridge, XlaChannel, XlaClient};
 pub use device::XlaDevice;
 pub use recorder::Activity;
+pub(crate) use recorder::Recorder;
+pub(crate) use watch::{Input, Output, Play, Ran, Watch};
 
 use crate::machine::Machine;
 use burn::remote::RemoteHost;
-use recorder::Recorder;
 
 /// The server inside the process didn't start.
 #[derive(Debug, thiserror::Error)]

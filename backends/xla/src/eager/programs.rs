@@ -35,7 +35,7 @@ struct Known {
 }
 
 /// A program, and which scalars it takes as arguments.
-pub(super) struct Compiled {
+pub(crate) struct Compiled {
     program: Program,
     source: Arc<stablehlo::Program>,
     varying: Vec<bool>,

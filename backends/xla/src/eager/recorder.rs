@@ -4,6 +4,7 @@ use super::canonical::Canonical;
 use super::hash::{ById, Multiply, Relative};
 use super::period::{LONGEST, Rhythm};
 use super::programs::Programs;
+use super::watch::{Ran, Watch};
 use crate::host;
 use crate::machine::{Machine, RunError};
 use crate::pjrt::{Buffer, Event};
@@ -22,13 +23,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// What was recorded since the last time becomes one program. A read, a wait or a flush runs it, and
 /// so does a loop that goes on for long without any of them (see [`Rhythm`]).
-pub(super) struct Recorder {
-    machine: Machine,
+pub(crate) struct Recorder {
+    pub(crate) machine: Machine,
     ids: AtomicU64,
     state: Mutex<State>,
 }
 
-struct State {
+pub(super) struct State {
     /// Operations that compute, and drops between them.
     pending: Vec<OperationIr>,
     /// Of each pending operation that computes: drops come in any order (gradients live in a hash table).
@@ -37,14 +38,16 @@ struct State {
     places: Vec<usize>,
     relative: Relative,
     rhythm: Rhythm,
-    slots: ById<Slot>,
+    pub(super) slots: ById<Slot>,
     programs: Programs,
     graphs: HashMap<GraphId, Graph>,
-    random: Slot,
+    pub(super) random: Slot,
     /// Runs that nobody has waited for, each by its first result: a run's results come together. The
     /// results themselves aren't held, so that the next run may overwrite what nobody needs.
     unfinished: Vec<Result<Event, RunError>>,
     runs: u64,
+    /// What somebody who looks sees.
+    pub(super) watch: Option<Watch>,
 }
 
 /// What a device has done since it was opened.
@@ -57,7 +60,7 @@ pub struct Activity {
 }
 
 /// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
-type Slot = Result<Arc<Buffer>, RunError>;
+pub(super) type Slot = Result<Arc<Buffer>, RunError>;
 
 /// A recording that grows by drops of what it never used runs at this length.
 const MOST_DROPS: usize = 4 * LONGEST;
@@ -76,6 +79,7 @@ impl Recorder {
             random: host::random_state(&machine, host::entropy()).map(Arc::new),
             unfinished: Vec::new(),
             runs: 0,
+            watch: None,
         };
         Self {
             machine,
@@ -88,7 +92,7 @@ impl Recorder {
         TensorId::new(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,7 +100,11 @@ impl Recorder {
     pub(super) fn upload(&self, data: TensorData) -> TensorId {
         let buffer = host::upload(&self.machine, &data).map(Arc::new);
         let id = self.new_id();
-        self.state().slots.insert(id, buffer);
+        let mut state = self.state();
+        state.slots.insert(id, buffer);
+        if let Some(watch) = &mut state.watch {
+            watch.uploads.push((id, data));
+        }
         id
     }
 
@@ -134,6 +142,9 @@ impl Recorder {
     fn buffer(&self, tensor: &TensorIr) -> Result<Arc<Buffer>, RunError> {
         let mut state = self.state();
         state.run_all(&self.machine);
+        if let Some(watch) = &mut state.watch {
+            watch.reads.push(tensor.id);
+        }
         let unknown = Err(RunError::Unknown { id: tensor.id });
         match tensor.status {
             TensorStatus::ReadWrite => state.slots.remove(&tensor.id),
@@ -199,7 +210,9 @@ impl State {
     /// Records an operation, after what is complete without it has run: then the drops that followed
     /// that are known, and nothing is kept for nobody.
     fn compute(&mut self, machine: &Machine, mut operation: OperationIr) {
-        while let Some(count) = self.rhythm.cut(&self.hashes) {
+        while self.watch.is_none()
+            && let Some(count) = self.rhythm.cut(&self.hashes)
+        {
             let end = self.places.get(count).copied();
             self.run(machine, end.unwrap_or(self.pending.len()));
         }
@@ -208,7 +221,7 @@ impl State {
         self.pending.push(operation);
     }
 
-    fn run_all(&mut self, machine: &Machine) {
+    pub(super) fn run_all(&mut self, machine: &Machine) {
         if !self.pending.is_empty() {
             self.run(machine, self.pending.len());
         }
@@ -234,8 +247,6 @@ impl State {
         }
         match results {
             Ok(results) => {
-                let first = results.first().map(|buffer| Ok(buffer.ready()?));
-                self.unfinished.extend(first);
                 for (tensor, buffer) in canonical.outputs.iter().zip(results) {
                     self.slots.insert(tensor.id, Ok(buffer));
                 }
@@ -246,7 +257,6 @@ impl State {
                 }
             }
         }
-        self.forget_finished();
     }
 
     fn execute(
@@ -272,15 +282,26 @@ impl State {
         }
         let random = self.random.clone()?;
         let (results, random) = program.run(machine, (inputs, random), &canonical.scalars)?;
-        self.runs += 1;
         if let Some(random) = random {
             self.random = Ok(random);
+        }
+        self.note(&results);
+        if let Some(watch) = &mut self.watch {
+            watch.runs.push(Ran {
+                program: program.clone(),
+                scalars: canonical.scalars.clone(),
+                inputs: canonical.inputs.clone(),
+                outputs: canonical.outputs.iter().map(|tensor| tensor.id).collect(),
+            });
         }
         Ok(results)
     }
 
-    /// Keeps the list of unfinished runs short in programs that never wait.
-    fn forget_finished(&mut self) {
+    /// Counts a run. The list of those that nobody waited for stays short in programs that never wait.
+    pub(super) fn note(&mut self, results: &[Arc<Buffer>]) {
+        self.runs += 1;
+        let first = results.first().map(|buffer| Ok(buffer.ready()?));
+        self.unfinished.extend(first);
         if self.unfinished.len() > 1024 {
             let running = |run: &Result<Event, RunError>| match run {
                 Ok(event) => !event.is_ready().unwrap_or(false),

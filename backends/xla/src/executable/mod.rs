@@ -173,6 +173,19 @@ pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunEr
     host::upload(machine, data).map(Arc::new)
 }
 
+/// The values of a buffer; waits for them.
+///
+/// # Errors
+///
+/// The plugin's, and [`RunError::Quantised`] for an element that Burn doesn't have.
+pub fn download(buffer: &Buffer) -> Result<TensorData, RunError> {
+    let element = buffer.element();
+    let dtype = crate::dtype(element).ok_or_else(|| RunError::Quantised {
+        dtype: element.to_string(),
+    })?;
+    host::read(buffer, dtype)
+}
+
 /// The captured function, and how many outputs it should have.
 fn capture<I: Arguments, O: Arguments>(
     specs: &I::Specs,

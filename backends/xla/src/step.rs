@@ -1,0 +1,271 @@
+//! A step of a training as one program, called without recording it again.
+
+use crate::eager::{Input, Output, Play, Ran, Recorder, Watch};
+use crate::host;
+use crate::machine::RunError;
+use crate::open::{self, OpenError};
+use crate::pjrt::{self, Buffer, Platform, TensorSpec};
+use burn::tensor::{Device, TensorData};
+use burn_ir::TensorId;
+use std::sync::Arc;
+
+/// A step that can't be played again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// The device can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The device failed.
+    #[error("the device: {0}")]
+    Device(String),
+    /// It computes nothing, or looks at a result and goes on: that makes several programs.
+    #[error("expected a step of one program, got {0}: look at results at its end only")]
+    Programs(usize),
+    /// It looks at something else than its results.
+    #[error("the step looks at a tensor that it didn't compute")]
+    Look,
+    /// It isn't the same operations every time.
+    #[error("the step's operations or shapes differ from one time to the next")]
+    Differs,
+    /// A number of the host's is another in each step.
+    #[error(
+        "a number that the host computes was {before} in one step and {after} in the next: make it a \
+         tensor, and for Adam take moebius_xla::Adam"
+    )]
+    Scalar {
+        /// In the last but one.
+        before: f64,
+        /// In the last.
+        after: f64,
+    },
+    /// What it uploads first isn't what it is given.
+    #[error("expected the step to upload what it is given first: upload {index} is {got}")]
+    Given {
+        /// The place among what is given.
+        index: usize,
+        /// What it uploads.
+        got: String,
+    },
+    /// It uploads something of its own that changes.
+    #[error("upload {0} of the step is neither given to it nor the same every time")]
+    Upload(usize),
+    /// An argument is gone.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// A step of a training that was recorded, with gradients and optimizer, as one program: a call uploads
+/// what it is given and runs it, without going through Burn.
+///
+/// What the step carries on, such as weights and moments, stays where it is: the module that the last
+/// recorded step left has the weights of the last call. So do clones of it, which share its tensors.
+///
+/// ```no_run
+/// use burn::optim::{GradientsParams, ModuleOptimizer};
+/// use burn::tensor::{Tensor, TensorData};
+/// use moebius_xla::{Adam, Step, open, pjrt::Platform};
+/// # use burn::nn::{Linear, LinearConfig};
+///
+/// let device = open(Platform::Cpu, 0)?.autodiff();
+/// let mut network: Linear = LinearConfig::new(4, 1).init(&device);
+/// let mut optimizer = ModuleOptimizer::from(Adam::default());
+/// let batch = |i: usize| TensorData::new(vec![i as f32; 32], [8, 4]);
+/// let step = Step::record(Platform::Cpu, 0, &[batch(0)], |given| {
+///     let x = Tensor::<2>::from_data(given[0].clone(), &device);
+///     let loss = network.forward(x).powi_scalar(2).mean();
+///     let gradients = GradientsParams::from_grads(loss.backward(), &network);
+///     network = optimizer.step(1e-3, network.clone(), gradients);
+///     loss.into_data();
+/// })?;
+/// for i in 0..1000 {
+///     let loss = step.run(&[batch(i)])?;
+///     if i % 100 == 0 {
+///         println!("{:?}", moebius_xla::download(&loss[0])?);
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Step {
+    recorder: Arc<Recorder>,
+    play: Play,
+    given: Vec<TensorSpec>,
+}
+
+/// The first makes the optimizer's state, and numbers that vary show with the third.
+const RECORDINGS: usize = 4;
+
+impl Step {
+    /// Takes `step` four times and remembers the last. It uploads what it is given first and in order, does
+    /// the same operations every time, and looks at results at its end only, which are those of a call.
+    /// Nothing else may use the device meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`StepError`], where it is no such step; it was taken nevertheless.
+    pub fn record(
+        platform: Platform,
+        index: usize,
+        given: &[TensorData],
+        mut step: impl FnMut(&[TensorData]),
+    ) -> Result<Self, StepError> {
+        let device = open::open(platform, index)?;
+        let recorder = open::recorder(platform, index)?;
+        sync(&device)?;
+        let looking = Looking::at(&recorder);
+        let mut seen = (Watch::default(), Watch::default());
+        for _ in 0..RECORDINGS {
+            step(given);
+            sync(&device)?;
+            seen = (seen.1, recorder.watch());
+        }
+        drop(looking);
+        let (before, last) = (one_run(&seen.0)?, one_run(&seen.1)?);
+        same(before, last)?;
+        check_given(&seen.1, given)?;
+        let carried = |id: &TensorId| {
+            let made = before.outputs.iter().position(|output| output == id);
+            made.map(|place| last.outputs[place])
+        };
+        let input = |id: &TensorId| match carried(id) {
+            Some(place) => Ok(Input::Carried(place)),
+            None => other_input(&recorder, (&seen.0, &seen.1), *id, given.len()),
+        };
+        let inputs = last.inputs.iter().map(input);
+        let inputs = inputs.collect::<Result<Vec<_>, StepError>>()?;
+        let spec = |data| Ok(host::upload(&recorder.machine, data)?.spec().clone());
+        let specs = given.iter().map(spec);
+        Ok(Self {
+            given: specs.collect::<Result<_, RunError>>()?,
+            play: Play {
+                program: last.program.clone(),
+                scalars: last.scalars.clone(),
+                outputs: outputs(&seen.1, last, &inputs)?,
+                inputs,
+            },
+            recorder,
+        })
+    }
+
+    /// Starts a step and returns what it looks at, which needn't be there yet.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`] where what is given isn't what was given to the recorded step, or something that the
+    /// step carries on is gone; the plugin's.
+    pub fn run(&self, given: &[TensorData]) -> Result<Vec<Arc<Buffer>>, RunError> {
+        if given.len() != self.given.len() {
+            let (expected, got) = (self.given.len(), given.len());
+            return Err(RunError::Inputs { expected, got });
+        }
+        // All that the caller can get wrong is found here, before what the step carries is touched.
+        let upload = |(index, data)| {
+            let buffer = host::upload(&self.recorder.machine, data)?;
+            if *buffer.spec() == self.given[index] {
+                return Ok(Arc::new(buffer));
+            }
+            Err(RunError::from(pjrt::Error::Argument {
+                index,
+                expected: self.given[index].clone(),
+                got: buffer.spec().clone(),
+            }))
+        };
+        let given = given.iter().enumerate().map(upload);
+        let given = given.collect::<Result<Vec<_>, _>>()?;
+        self.recorder.play(&self.play, &given)
+    }
+}
+
+/// Looks at what a recorder does until it is dropped.
+struct Looking<'a>(&'a Recorder);
+
+impl<'a> Looking<'a> {
+    fn at(recorder: &'a Recorder) -> Self {
+        recorder.watch();
+        Self(recorder)
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.unwatch();
+    }
+}
+
+fn sync(device: &Device) -> Result<(), StepError> {
+    let done = device.sync();
+    done.map_err(|error| StepError::Device(format!("{error:?}")))
+}
+
+fn one_run(watch: &Watch) -> Result<&Ran, StepError> {
+    match &watch.runs[..] {
+        [run] => Ok(run),
+        runs => Err(StepError::Programs(runs.len())),
+    }
+}
+
+fn same(before: &Ran, last: &Ran) -> Result<(), StepError> {
+    if !Arc::ptr_eq(&before.program, &last.program) {
+        return Err(StepError::Differs);
+    }
+    let mut pairs = before.scalars.iter().zip(&last.scalars);
+    match pairs.find(|(before, after)| before.to_bits() != after.to_bits()) {
+        Some((&before, &after)) => Err(StepError::Scalar { before, after }),
+        None => Ok(()),
+    }
+}
+
+/// Whether the first uploads are what was given.
+fn check_given(watch: &Watch, given: &[TensorData]) -> Result<(), StepError> {
+    for (index, data) in given.iter().enumerate() {
+        let upload = watch.uploads.get(index).map(|(_, data)| data);
+        if upload != Some(data) {
+            let describe = |data: &TensorData| format!("{:?} {:?}", data.dtype(), data.shape());
+            let got = match upload {
+                Some(other) if describe(other) == describe(data) => "other values".to_owned(),
+                Some(other) => describe(other),
+                None => "missing".to_owned(),
+            };
+            return Err(StepError::Given { index, got });
+        }
+    }
+    Ok(())
+}
+
+/// An argument that the step before didn't make.
+fn other_input(
+    recorder: &Recorder,
+    (before, last): (&Watch, &Watch),
+    id: TensorId,
+    given: usize,
+) -> Result<Input, StepError> {
+    let upload = last.uploads.iter().position(|(upload, _)| *upload == id);
+    let data = match upload {
+        Some(number) if number < given => return Ok(Input::Given(number)),
+        Some(number) => {
+            let data = &last.uploads[number].1;
+            if before.uploads.get(number).map(|(_, data)| data) != Some(data) {
+                return Err(StepError::Upload(number));
+            }
+            Some(data)
+        }
+        None => None,
+    };
+    Ok(Input::Constant(recorder.constant(id, data)?))
+}
+
+/// Where the results of `run` go.
+fn outputs(watch: &Watch, run: &Ran, inputs: &[Input]) -> Result<Vec<Output>, StepError> {
+    if watch.reads.iter().any(|id| !run.outputs.contains(id)) {
+        return Err(StepError::Look);
+    }
+    let is_carried = |id: &TensorId| {
+        let carries = |input: &Input| matches!(input, Input::Carried(place) if place == id);
+        inputs.iter().any(carries)
+    };
+    let output = |id: &TensorId| Output {
+        carried: is_carried(id).then_some(*id),
+        returned: watch.reads.iter().position(|read| read == id),
+    };
+    Ok(run.outputs.iter().map(output).collect())
+}

@@ -1,0 +1,206 @@
+//! Recorded steps on the CPU plugin, played again.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use burn::module::Param;
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
+use burn::tensor::{Device, Tensor, TensorData, activation};
+use moebius_xla::{Adam, RunError, Step, StepError, download, open, pjrt::Platform};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: nothing else may use the device while a step is recorded.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn xla() -> Device {
+    open(Platform::Cpu, 0).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn values(shape: [usize; 2], seed: usize) -> TensorData {
+    let n = shape[0] * shape[1];
+    let value = |i: usize| ((i * 7 + seed * 13) % 29) as f32 / 29.0 - 0.5;
+    TensorData::new((0..n).map(value).collect::<Vec<_>>(), shape)
+}
+
+fn floats(data: &TensorData) -> Vec<f32> {
+    data.try_to_vec().unwrap()
+}
+
+fn assert_close(got: &[f32], expected: &[f32]) {
+    assert_eq!(got.len(), expected.len());
+    let close = |(g, e): (&f32, &f32)| (g - e).abs() <= 2e-5 * (1.0 + e.abs());
+    assert!(
+        got.iter().zip(expected).all(close),
+        "{got:?} instead of {expected:?}"
+    );
+}
+
+/// A layer that learns the tanh of its input.
+struct Training {
+    device: Device,
+    linear: Linear,
+    optimizer: ModuleOptimizer,
+}
+
+impl Training {
+    fn new(device: &Device, optimizer: ModuleOptimizer) -> Self {
+        let device = device.clone().autodiff();
+        let mut linear = LinearConfig::new(4, 4).init(&device);
+        linear.weight = Param::from_tensor(Tensor::from_data(values([4, 4], 1), &device));
+        linear.bias = Some(Param::from_tensor(Tensor::zeros([4], &device)));
+        Self {
+            device,
+            linear,
+            optimizer,
+        }
+    }
+
+    fn step(&mut self, x: &TensorData) -> Vec<f32> {
+        let x = Tensor::<2>::from_data(x.clone(), &self.device);
+        let error = self.linear.forward(x.clone()) - activation::tanh(x);
+        let loss = error.powi_scalar(2).mean();
+        let gradients = GradientsParams::from_grads(loss.backward(), &self.linear);
+        self.linear = self.optimizer.step(0.03, self.linear.clone(), gradients);
+        floats(&loss.into_data())
+    }
+
+    fn weights(&self) -> Vec<f32> {
+        floats(&self.linear.weight.val().into_data())
+    }
+}
+
+fn ours() -> ModuleOptimizer {
+    ModuleOptimizer::from(Adam::default())
+}
+
+/// The losses and weights of a training with Burn's Adam on Flex: four steps of the first batch, then a
+/// batch each.
+fn expected(steps: usize) -> (Vec<f32>, Vec<f32>) {
+    let burns = AdamConfig::new().with_epsilon(1e-8).init();
+    let mut training = Training::new(&Device::flex(), burns);
+    (0..4).for_each(|_| {
+        training.step(&values([8, 4], 0));
+    });
+    let losses = (0..steps).flat_map(|i| training.step(&values([8, 4], i)));
+    (losses.collect(), training.weights())
+}
+
+#[test]
+fn a_played_step_goes_on_where_the_recorded_ended() {
+    let _alone = alone();
+    let mut training = Training::new(&xla(), ours());
+    let step = Step::record(Platform::Cpu, 0, &[values([8, 4], 0)], |given| {
+        training.step(&given[0]);
+    });
+    let step = step.unwrap_or_else(|error| panic!("{error}"));
+    let played = (0..20).map(|i| {
+        let results = step.run(&[values([8, 4], i)]).unwrap();
+        assert_eq!(results.len(), 1);
+        floats(&download(&results[0]).unwrap())[0]
+    });
+    let losses: Vec<f32> = played.collect();
+    let (expected, weights) = expected(20);
+    assert_close(&losses, &expected);
+    let sum = |losses: &[f32]| losses.iter().sum::<f32>();
+    assert!(sum(&losses[16..]) < sum(&losses[..4]) / 2.0, "{losses:?}");
+    // The module has what was learnt, and goes on by itself.
+    assert_close(&training.weights(), &weights);
+    let next = training.step(&values([8, 4], 20));
+    assert_close(&next, &[self::expected(21).0[20]]);
+}
+
+#[test]
+fn several_steps_run_without_a_look() {
+    let _alone = alone();
+    let mut training = Training::new(&xla(), ours());
+    let given = [values([8, 4], 0)];
+    let step = Step::record(Platform::Cpu, 0, &given, |given| {
+        training.step(&given[0]);
+    });
+    let step = step.unwrap_or_else(|error| panic!("{error}"));
+    for i in 0..50 {
+        step.run(&[values([8, 4], i)]).unwrap();
+    }
+    assert_close(&training.weights(), &expected(50).1);
+}
+
+/// The error of recording `step` with one batch.
+fn refused(step: impl FnMut(&[TensorData])) -> StepError {
+    let step = Step::record(Platform::Cpu, 0, &[values([8, 4], 0)], step);
+    step.err().unwrap_or_else(|| panic!("no error"))
+}
+
+#[test]
+fn what_cannot_be_played_again_is_refused() {
+    let _alone = alone();
+    let device = xla();
+    let burns = AdamConfig::new().init();
+    let mut training = Training::new(&device, burns);
+    let error = refused(|given| {
+        training.step(&given[0]);
+    });
+    assert!(matches!(error, StepError::Scalar { before, after } if before != after));
+    assert!(error.to_string().contains("moebius_xla::Adam"), "{error}");
+
+    let upload = |data: &TensorData| Tensor::<2>::from_data(data.clone(), &device);
+    let error = refused(|_| {});
+    assert!(matches!(error, StepError::Programs(0)), "{error}");
+    let error = refused(|given| {
+        let x = upload(&given[0]) + 1.0;
+        x.clone().into_data();
+        (x * 2.0).into_data();
+    });
+    assert!(matches!(error, StepError::Programs(2)), "{error}");
+    let mut rows = 0;
+    let error = refused(|given| {
+        rows += 1;
+        upload(&given[0]).narrow(0, 0, rows).sum().into_data();
+    });
+    assert!(matches!(error, StepError::Differs), "{error}");
+    let error = refused(|_| {
+        upload(&values([8, 4], 3)).sum().into_data();
+    });
+    assert!(
+        matches!(error, StepError::Given { index: 0, .. }),
+        "{error}"
+    );
+    let mut seed = 0;
+    let error = refused(|given| {
+        seed += 1;
+        (upload(&given[0]) + upload(&values([8, 4], seed))).into_data();
+    });
+    assert!(matches!(error, StepError::Upload(1)), "{error}");
+}
+
+#[test]
+fn wrong_calls_are_errors_and_lose_nothing() {
+    let _alone = alone();
+    let mut training = Training::new(&xla(), ours());
+    let given = [values([8, 4], 0)];
+    let step = Step::record(Platform::Cpu, 0, &given, |given| {
+        training.step(&given[0]);
+    });
+    let step = step.unwrap_or_else(|error| panic!("{error}"));
+    let before = training.weights();
+    assert!(matches!(
+        step.run(&[]),
+        Err(RunError::Inputs {
+            expected: 1,
+            got: 0
+        })
+    ));
+    assert!(step.run(&[values([4, 8], 0)]).is_err());
+    assert_eq!(training.weights(), before);
+    step.run(&given).unwrap();
+    // Without the module nothing is left to go on with.
+    drop(training);
+    xla().sync().unwrap();
+    assert!(matches!(step.run(&given), Err(RunError::Unknown { .. })));
+}
