@@ -1,11 +1,11 @@
 //! Adam that counts its steps on the device.
 
 use burn::optim::{LearningRate, Optimizer, RecordState, StateSink, StateSource};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 
 /// Adam (Kingma and Ba 2015) as [`burn::optim::Adam`] computes it, but for the powers of its betas: these
 /// are a tensor of the state, where Burn's are numbers that the host computes in every step. So a step
-/// with it can be recorded once ([`crate::Step`]).
+/// with it can be recorded once ([`crate::Step`]), with the learning rate that it was recorded with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
     /// How much of the first moment stays, in \[0, 1).
@@ -34,7 +34,7 @@ pub struct AdamState<const D: usize> {
     pub moment_1: Tensor<D>,
     /// Mean of their squares.
     pub moment_2: Tensor<D>,
-    /// \[2\]: β₁ᵗ and β₂ᵗ after t steps.
+    /// f32\[2\]: β₁ᵗ and β₂ᵗ after t steps.
     pub powers: Tensor<1>,
 }
 
@@ -52,16 +52,19 @@ impl Optimizer for Adam {
         let state = state.unwrap_or_else(|| AdamState {
             moment_1: gradient.zeros_like(),
             moment_2: gradient.zeros_like(),
-            powers: Tensor::ones([2], &device),
+            powers: Tensor::ones([2], (&device, DType::F32)),
         });
         let mean = |old: Tensor<D>, new: Tensor<D>, beta: f32| {
             old.mul_scalar(beta) + new.mul_scalar(1.0 - beta)
         };
         let moment_1 = mean(state.moment_1, gradient.clone(), self.beta_1);
-        let moment_2 = mean(state.moment_2, gradient.square(), self.beta_2);
-        let betas = Tensor::<1>::from_floats([self.beta_1, self.beta_2], &device);
+        let moment_2 = mean(state.moment_2, gradient.clone().square(), self.beta_2);
+        let betas = TensorData::from([self.beta_1, self.beta_2]);
+        let betas = Tensor::<1>::from_data(betas, (&device, DType::F32));
         let powers = state.powers * betas;
         let rest = powers.clone().neg().add_scalar(1.0);
+        // In bf16 0.999 is 1.
+        let rest = rest.cast(gradient.dtype());
         let [rest_1, rest_2] = [0, 1].map(|at| rest.clone().narrow(0, at, 1).reshape([1; D]));
         let scale = (moment_2.clone() / rest_2).sqrt() + self.epsilon;
         let delta = moment_1.clone() / rest_1 / scale;

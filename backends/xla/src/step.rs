@@ -1,11 +1,11 @@
 //! A step of a training as one program, called without recording it again.
 
-use crate::eager::{Input, Output, Play, Ran, Recorder, Watch};
+use crate::eager::{Input, Play, Ran, Recorder, Watch};
 use crate::host;
 use crate::machine::RunError;
 use crate::open::{self, OpenError};
 use crate::pjrt::{self, Buffer, Platform, TensorSpec};
-use burn::tensor::{Device, TensorData};
+use burn::tensor::{DType, Device, TensorData};
 use burn_ir::TensorId;
 use std::sync::Arc;
 
@@ -28,10 +28,19 @@ pub enum StepError {
     /// It isn't the same operations every time.
     #[error("the step's operations or shapes differ from one time to the next")]
     Differs,
+    /// It takes another tensor each time that the step before didn't make.
+    #[error(
+        "the step takes a tensor that is neither given to it, nor made by the step before, nor the same \
+         every time"
+    )]
+    Other,
+    /// The examples don't tell what is given from what isn't.
+    #[error("expected two examples of as many values, all of them different: number {0} is not")]
+    Examples(usize),
     /// A number of the host's is another in each step.
     #[error(
-        "a number that the host computes was {before} in one step and {after} in the next: make it a \
-         tensor, and for Adam take moebius_xla::Adam"
+        "a number that the host computes was {before} in one step and {after} in the next, and would stay \
+         as it is: give it to the step as a tensor; moebius_xla::Adam counts on the device"
     )]
     Scalar {
         /// In the last but one.
@@ -59,7 +68,11 @@ pub enum StepError {
 /// what it is given and runs it, without going through Burn.
 ///
 /// What the step carries on, such as weights and moments, stays where it is: the module that the last
-/// recorded step left has the weights of the last call. So do clones of it, which share its tensors.
+/// recorded step left has the weights of the last call. So do clones of it, which share its tensors. Module
+/// and optimizer must live as long as the step is called.
+///
+/// Everything that the host decides stays as it was recorded: branches, numbers, the learning rate.
+/// [`StepError`] says so where it changes while the step is recorded.
 ///
 /// ```no_run
 /// use burn::optim::{GradientsParams, ModuleOptimizer};
@@ -71,7 +84,8 @@ pub enum StepError {
 /// let mut network: Linear = LinearConfig::new(4, 1).init(&device);
 /// let mut optimizer = ModuleOptimizer::from(Adam::default());
 /// let batch = |i: usize| TensorData::new(vec![i as f32; 32], [8, 4]);
-/// let step = Step::record(Platform::Cpu, 0, &[batch(0)], |given| {
+/// let examples = [&[batch(0)][..], &[batch(1)]];
+/// let step = Step::record(Platform::Cpu, 0, examples, |given| {
 ///     let x = Tensor::<2>::from_data(given[0].clone(), &device);
 ///     let loss = network.forward(x).powi_scalar(2).mean();
 ///     let gradients = GradientsParams::from_grads(loss.backward(), &network);
@@ -87,6 +101,7 @@ pub enum StepError {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Step {
+    device: Device,
     recorder: Arc<Recorder>,
     play: Play,
     given: Vec<TensorSpec>,
@@ -96,9 +111,9 @@ pub struct Step {
 const RECORDINGS: usize = 4;
 
 impl Step {
-    /// Takes `step` four times and remembers the last. It uploads what it is given first and in order, does
-    /// the same operations every time, and looks at results at its end only, which are those of a call.
-    /// Nothing else may use the device meanwhile.
+    /// Takes `step` four times, with the two `examples` by turns, and remembers the last. It uploads what it
+    /// is given first and in order, does the same operations every time, and looks at results at its end
+    /// only, which are those of a call. Nothing else may use the device meanwhile.
     ///
     /// # Errors
     ///
@@ -106,43 +121,30 @@ impl Step {
     pub fn record(
         platform: Platform,
         index: usize,
-        given: &[TensorData],
+        examples: [&[TensorData]; 2],
         mut step: impl FnMut(&[TensorData]),
     ) -> Result<Self, StepError> {
+        check_examples(examples)?;
         let device = open::open(platform, index)?;
         let recorder = open::recorder(platform, index)?;
         sync(&device)?;
         let looking = Looking::at(&recorder);
         let mut seen = (Watch::default(), Watch::default());
-        for _ in 0..RECORDINGS {
+        for number in 0..RECORDINGS {
+            let given = examples[number % 2];
             step(given);
             sync(&device)?;
             seen = (seen.1, recorder.watch());
+            check_given(&seen.1, given)?;
         }
         drop(looking);
-        let (before, last) = (one_run(&seen.0)?, one_run(&seen.1)?);
-        same(before, last)?;
-        check_given(&seen.1, given)?;
-        let carried = |id: &TensorId| {
-            let made = before.outputs.iter().position(|output| output == id);
-            made.map(|place| last.outputs[place])
-        };
-        let input = |id: &TensorId| match carried(id) {
-            Some(place) => Ok(Input::Carried(place)),
-            None => other_input(&recorder, (&seen.0, &seen.1), *id, given.len()),
-        };
-        let inputs = last.inputs.iter().map(input);
-        let inputs = inputs.collect::<Result<Vec<_>, StepError>>()?;
-        let spec = |data| Ok(host::upload(&recorder.machine, data)?.spec().clone());
-        let specs = given.iter().map(spec);
+        let upload = |data: &TensorData| host::upload(&recorder.machine, data);
+        let spec = |data| Ok(upload(data)?.spec().clone());
+        let specs = examples[0].iter().map(spec);
         Ok(Self {
             given: specs.collect::<Result<_, RunError>>()?,
-            play: Play {
-                program: last.program.clone(),
-                scalars: last.scalars.clone(),
-                outputs: outputs(&seen.1, last, &inputs)?,
-                inputs,
-            },
+            play: play(&recorder, (&seen.0, &seen.1), examples[0].len())?,
+            device,
             recorder,
         })
     }
@@ -172,6 +174,9 @@ impl Step {
         };
         let given = given.iter().enumerate().map(upload);
         let given = given.collect::<Result<Vec<_>, _>>()?;
+        // Operations wait on their way to the recorder until a question follows them, which is answered
+        // without waiting for the device: what was computed before must not see what the step makes.
+        self.device.supports_dtype(DType::F32);
         self.recorder.play(&self.play, &given)
     }
 }
@@ -197,11 +202,73 @@ fn sync(device: &Device) -> Result<(), StepError> {
     done.map_err(|error| StepError::Device(format!("{error:?}")))
 }
 
+/// Whether all values differ, so that it shows where they go.
+fn check_examples([a, b]: [&[TensorData]; 2]) -> Result<(), StepError> {
+    let all: Vec<&TensorData> = a.iter().chain(b).collect();
+    let repeated = (0..all.len()).find(|i| all[..*i].contains(&all[*i]));
+    let kind = |data: &TensorData| (data.dtype(), data.shape().clone());
+    let same_kinds = a.iter().map(kind).eq(b.iter().map(kind));
+    match repeated {
+        Some(place) => Err(StepError::Examples(place % a.len().max(1))),
+        None if !same_kinds => Err(StepError::Examples(a.len().min(b.len()))),
+        None => Ok(()),
+    }
+}
+
 fn one_run(watch: &Watch) -> Result<&Ran, StepError> {
+    if let Some(error) = &watch.error {
+        return Err(error.clone().into());
+    }
     match &watch.runs[..] {
         [run] => Ok(run),
         runs => Err(StepError::Programs(runs.len())),
     }
+}
+
+/// What two steps in a row show.
+fn play(
+    recorder: &Recorder,
+    (before, last): (&Watch, &Watch),
+    given: usize,
+) -> Result<Play, StepError> {
+    let (first, run) = (one_run(before)?, one_run(last)?);
+    same(first, run)?;
+    let input = |place: usize| {
+        let id = run.inputs[place];
+        if let Some(made) = first.outputs.iter().position(|output| *output == id) {
+            return Ok(Input::Carried(run.outputs[made]));
+        }
+        match last.uploads.iter().position(|(upload, _)| *upload == id) {
+            Some(number) if number < given => Ok(Input::Given(number)),
+            Some(number) => constant(recorder, (before, last), number),
+            None if first.inputs[place] == id => Ok(Input::Held(id, recorder.place(id)?)),
+            None => Err(StepError::Other),
+        }
+    };
+    let inputs = (0..run.inputs.len()).map(input);
+    let result = |id: &TensorId| run.outputs.iter().position(|output| output == id);
+    let returned = last.reads.iter().map(result);
+    Ok(Play {
+        program: run.program.clone(),
+        scalars: run.scalars.clone(),
+        inputs: inputs.collect::<Result<_, StepError>>()?,
+        outputs: run.outputs.clone(),
+        returned: returned.collect::<Option<_>>().ok_or(StepError::Look)?,
+    })
+}
+
+/// An upload of the step's own.
+fn constant(
+    recorder: &Recorder,
+    (before, last): (&Watch, &Watch),
+    number: usize,
+) -> Result<Input, StepError> {
+    let data = &last.uploads[number].1;
+    if before.uploads.get(number).map(|(_, data)| data) != Some(data) {
+        return Err(StepError::Upload(number));
+    }
+    let buffer = host::upload(&recorder.machine, data)?;
+    Ok(Input::Constant(Arc::new(buffer)))
 }
 
 fn same(before: &Ran, last: &Ran) -> Result<(), StepError> {
@@ -230,42 +297,4 @@ fn check_given(watch: &Watch, given: &[TensorData]) -> Result<(), StepError> {
         }
     }
     Ok(())
-}
-
-/// An argument that the step before didn't make.
-fn other_input(
-    recorder: &Recorder,
-    (before, last): (&Watch, &Watch),
-    id: TensorId,
-    given: usize,
-) -> Result<Input, StepError> {
-    let upload = last.uploads.iter().position(|(upload, _)| *upload == id);
-    let data = match upload {
-        Some(number) if number < given => return Ok(Input::Given(number)),
-        Some(number) => {
-            let data = &last.uploads[number].1;
-            if before.uploads.get(number).map(|(_, data)| data) != Some(data) {
-                return Err(StepError::Upload(number));
-            }
-            Some(data)
-        }
-        None => None,
-    };
-    Ok(Input::Constant(recorder.constant(id, data)?))
-}
-
-/// Where the results of `run` go.
-fn outputs(watch: &Watch, run: &Ran, inputs: &[Input]) -> Result<Vec<Output>, StepError> {
-    if watch.reads.iter().any(|id| !run.outputs.contains(id)) {
-        return Err(StepError::Look);
-    }
-    let is_carried = |id: &TensorId| {
-        let carries = |input: &Input| matches!(input, Input::Carried(place) if place == id);
-        inputs.iter().any(carries)
-    };
-    let output = |id: &TensorId| Output {
-        carried: is_carried(id).then_some(*id),
-        returned: watch.reads.iter().position(|read| read == id),
-    };
-    Ok(run.outputs.iter().map(output).collect())
 }

@@ -174,7 +174,7 @@ fn the_order_of_drops_hides_no_round() {
     assert_close(&losses, &train_deep(Device::flex(), 60, false, 20));
     assert!(after.runs - before.runs > 30, "{before:?} {after:?}");
     assert!(
-        after.compiled - before.compiled < 10,
+        after.compiled - before.compiled < 20,
         "{before:?} {after:?}"
     );
 }

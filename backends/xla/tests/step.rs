@@ -80,13 +80,27 @@ fn ours() -> ModuleOptimizer {
     ModuleOptimizer::from(Adam::default())
 }
 
-/// The losses and weights of a training with Burn's Adam on Flex: four steps of the first batch, then a
-/// batch each.
+/// Two batches, to record with.
+fn examples() -> [[TensorData; 1]; 2] {
+    [[values([8, 4], 30)], [values([8, 4], 31)]]
+}
+
+/// The step of `training`, recorded.
+fn recorded(training: &mut Training) -> Step {
+    let [a, b] = examples();
+    let step = Step::record(Platform::Cpu, 0, [&a, &b], |given| {
+        training.step(&given[0]);
+    });
+    step.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The losses and weights of a training with Burn's Adam on Flex: four steps of the examples, then a batch
+/// each.
 fn expected(steps: usize) -> (Vec<f32>, Vec<f32>) {
     let burns = AdamConfig::new().with_epsilon(1e-8).init();
     let mut training = Training::new(&Device::flex(), burns);
-    (0..4).for_each(|_| {
-        training.step(&values([8, 4], 0));
+    (0..4).for_each(|i| {
+        training.step(&values([8, 4], 30 + i % 2));
     });
     let losses = (0..steps).flat_map(|i| training.step(&values([8, 4], i)));
     (losses.collect(), training.weights())
@@ -96,10 +110,7 @@ fn expected(steps: usize) -> (Vec<f32>, Vec<f32>) {
 fn a_played_step_goes_on_where_the_recorded_ended() {
     let _alone = alone();
     let mut training = Training::new(&xla(), ours());
-    let step = Step::record(Platform::Cpu, 0, &[values([8, 4], 0)], |given| {
-        training.step(&given[0]);
-    });
-    let step = step.unwrap_or_else(|error| panic!("{error}"));
+    let step = recorded(&mut training);
     let played = (0..20).map(|i| {
         let results = step.run(&[values([8, 4], i)]).unwrap();
         assert_eq!(results.len(), 1);
@@ -120,11 +131,7 @@ fn a_played_step_goes_on_where_the_recorded_ended() {
 fn several_steps_run_without_a_look() {
     let _alone = alone();
     let mut training = Training::new(&xla(), ours());
-    let given = [values([8, 4], 0)];
-    let step = Step::record(Platform::Cpu, 0, &given, |given| {
-        training.step(&given[0]);
-    });
-    let step = step.unwrap_or_else(|error| panic!("{error}"));
+    let step = recorded(&mut training);
     for i in 0..50 {
         step.run(&[values([8, 4], i)]).unwrap();
     }
@@ -133,7 +140,8 @@ fn several_steps_run_without_a_look() {
 
 /// The error of recording `step` with one batch.
 fn refused(step: impl FnMut(&[TensorData])) -> StepError {
-    let step = Step::record(Platform::Cpu, 0, &[values([8, 4], 0)], step);
+    let [a, b] = examples();
+    let step = Step::record(Platform::Cpu, 0, [&a, &b], step);
     step.err().unwrap_or_else(|| panic!("no error"))
 }
 
@@ -150,7 +158,7 @@ fn what_cannot_be_played_again_is_refused() {
     assert!(error.to_string().contains("moebius_xla::Adam"), "{error}");
 
     let upload = |data: &TensorData| Tensor::<2>::from_data(data.clone(), &device);
-    let error = refused(|_| {});
+    let error = refused(|given| drop(upload(&given[0])));
     assert!(matches!(error, StepError::Programs(0)), "{error}");
     let error = refused(|given| {
         let x = upload(&given[0]) + 1.0;
@@ -177,6 +185,63 @@ fn what_cannot_be_played_again_is_refused() {
         (upload(&given[0]) + upload(&values([8, 4], seed))).into_data();
     });
     assert!(matches!(error, StepError::Upload(1)), "{error}");
+    // Computed from what is given, by the host.
+    let error = refused(|given| {
+        (upload(&given[0]) + upload(&given[0])).into_data();
+    });
+    assert!(matches!(error, StepError::Upload(1)), "{error}");
+    let error = refused(|given| {
+        let first = given[0].iter::<f32>().next().unwrap();
+        (upload(&given[0]) * first).into_data();
+    });
+    assert!(matches!(error, StepError::Scalar { .. }), "{error}");
+    let there = [upload(&values([8, 4], 1)), upload(&values([8, 4], 2))];
+    let mut number = 0;
+    let error = refused(|given| {
+        number += 1;
+        (upload(&given[0]) + there[number % 2].clone()).into_data();
+    });
+    assert!(matches!(error, StepError::Other), "{error}");
+    let same = [values([8, 4], 0)];
+    let error = Step::record(Platform::Cpu, 0, [&same, &same], |_| {});
+    assert!(matches!(error.err(), Some(StepError::Examples(0))));
+}
+
+/// Two steps on the same weights: one trains, the other looks.
+#[test]
+fn steps_share_what_they_carry() {
+    let _alone = alone();
+    let mut training = Training::new(&xla(), ours());
+    let train = recorded(&mut training);
+    let [a, b] = examples();
+    let look = Step::record(Platform::Cpu, 0, [&a, &b], |given| {
+        let x = Tensor::<2>::from_data(given[0].clone(), &xla());
+        let weight = training.linear.weight.val().inner();
+        let y = x.matmul(weight).sum();
+        // Twice the same result.
+        y.to_data();
+        y.into_data();
+    });
+    let look = look.unwrap_or_else(|error| panic!("{error}"));
+    for i in 0..3 {
+        // On its way when the step runs, which must not change it.
+        let before = training.weights();
+        let copy = training.linear.weight.val() * 1.0;
+        train.run(&[values([8, 4], i)]).unwrap();
+        assert_eq!(floats(&copy.into_data()), before);
+        let results = look.run(&[values([8, 4], 9)]).unwrap();
+        let got: Vec<Vec<f32>> = results
+            .iter()
+            .map(|y| floats(&download(y).unwrap()))
+            .collect();
+        let flex = Device::flex();
+        let weight = TensorData::new(training.weights(), [4, 4]);
+        let x = Tensor::<2>::from_data(values([8, 4], 9), &flex);
+        let y = x.matmul(Tensor::from_data(weight, &flex)).sum();
+        let expected = floats(&y.into_data());
+        assert_close(&got[0], &expected);
+        assert_eq!(got, [got[0].clone(), got[0].clone()]);
+    }
 }
 
 #[test]
@@ -184,10 +249,7 @@ fn wrong_calls_are_errors_and_lose_nothing() {
     let _alone = alone();
     let mut training = Training::new(&xla(), ours());
     let given = [values([8, 4], 0)];
-    let step = Step::record(Platform::Cpu, 0, &given, |given| {
-        training.step(&given[0]);
-    });
-    let step = step.unwrap_or_else(|error| panic!("{error}"));
+    let step = recorded(&mut training);
     let before = training.weights();
     assert!(matches!(
         step.run(&[]),

@@ -27,12 +27,14 @@ pub(super) fn run(
     training.optimizer = ModuleOptimizer::from(Adam::default());
     let given = |batch: &Batch| [batch.tokens.clone(), batch.classes.clone()];
     let mut recorded = Vec::new();
-    let step = Step::record(platform, index, &given(&batches[0]), |given| {
-        let loss = training.learn([given[0].clone(), given[1].clone()]);
-        recorded.push(loss.into_scalar_checked());
+    let examples = [given(&batches[0]), given(&batches[1])];
+    let step = Step::record(platform, index, [&examples[0], &examples[1]], |given| {
+        let given = [given[0].clone(), given[1].clone()];
+        // An error comes again as that of recording.
+        let _ = training.learn(given.clone()).into_scalar_checked();
+        recorded.push(given);
     });
     let step = step.map_err(failed)?;
-    let steps_before = recorded.len();
     let mut at = 0;
     let mut play = |look: bool| {
         let loss = step.run(&given(&batches[at % batches.len()]));
@@ -45,20 +47,19 @@ pub(super) fn run(
     };
     let losses = (0..COMPARED).map(|_| Ok(play(true)?.unwrap_or(f32::NAN)));
     let losses = losses.collect::<Result<Vec<f32>, BenchError>>()?;
-    let expected = expected((start, batches), &given(&batches[0]), steps_before)?;
+    let expected = expected((start, batches), recorded)?;
     let times = times(&mut |look| play(look).map(drop))?;
     Ok((times, difference(&losses, &expected)))
 }
 
-/// The losses on Flex after as many steps of the first batch as were recorded.
+/// The losses on Flex after the steps that were recorded.
 fn expected(
     (start, batches): (&Network, &[Batch]),
-    first: &[TensorData; 2],
-    steps_before: usize,
+    recorded: Vec<[TensorData; 2]>,
 ) -> Result<Vec<f32>, BenchError> {
     let mut training = Training::new(start, batches, &Device::flex());
-    for _ in 0..steps_before {
-        training.learn(first.clone()).into_scalar_checked()?;
+    for given in recorded {
+        training.learn(given).into_scalar_checked()?;
     }
     // The batches begin anew.
     training.steps = 0;

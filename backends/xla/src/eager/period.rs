@@ -8,11 +8,29 @@ pub(super) const FIRST_LOOK: usize = 256;
 /// Operations after which a recording is cut wherever it is.
 pub(super) const LONGEST: usize = 1 << 14;
 
+/// Rounds without another being found, after which a loop is steady.
+const STEADY: usize = 256;
+
 /// The rounds of a recording.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rhythm {
     /// The last round that came twice.
     round: Vec<u64>,
+    /// Operations after which a recording is looked at. It doubles with each round that is found: layers
+    /// of one shape, and their optimizer, look like rounds until a whole step has come twice.
+    look: usize,
+    /// Rounds that came since one was found.
+    came: usize,
+}
+
+impl Default for Rhythm {
+    fn default() -> Self {
+        Self {
+            round: Vec::new(),
+            look: FIRST_LOOK,
+            came: 0,
+        }
+    }
 }
 
 impl Rhythm {
@@ -23,30 +41,40 @@ impl Rhythm {
     pub(super) fn cut(&mut self, hashes: &[u64]) -> Option<usize> {
         let (n, period) = (hashes.len(), self.round.len());
         if n >= LONGEST {
-            *self = Self::default();
+            self.round.clear();
             return Some(n);
         }
         if period > 0 && n == period && hashes == self.round {
+            self.came += 1;
+            if self.came >= STEADY {
+                self.look = FIRST_LOOK;
+            }
             return Some(n);
         }
         if period > 0 && n == 2 * period && hashes[..period] == hashes[period..] {
             self.round = hashes[..period].to_vec();
             return Some(period);
         }
-        if n < FIRST_LOOK || n < 2 * period || !n.is_power_of_two() {
+        if n < self.look || n < 2 * period || !n.is_power_of_two() {
             return None;
         }
         let period = repeated_end(hashes)?;
+        (self.look, self.came) = (2 * self.look, 0);
         self.round = hashes[n - period..].to_vec();
         Some(n - period)
     }
 }
 
-/// The shortest piece that the recording ends with twice, of an eighth of the first look at least:
-/// a few equal operations are no step.
+/// The piece that the recording ends with twice, of an eighth of the first look at least: a few equal
+/// operations are no step. The longest, because a step has equal layers, unless that is itself a shorter
+/// one several times.
 fn repeated_end(hashes: &[u64]) -> Option<usize> {
     let matches = common_with_start(hashes.iter().rev().copied().collect());
-    (FIRST_LOOK / 8..=hashes.len() / 2).find(|period| matches[*period] >= *period)
+    let mut lengths = FIRST_LOOK / 8..=hashes.len() / 2;
+    let longest = lengths
+        .clone()
+        .rfind(|period| matches[*period] >= *period)?;
+    lengths.find(|period| matches[*period] + period >= 2 * longest)
 }
 
 /// For each place, how many elements from there on equal those from the start (the Z-function).
@@ -98,6 +126,7 @@ mod tests {
     fn after_a_read_a_round_may_begin_elsewhere() {
         let mut rhythm = Rhythm {
             round: (0..100).collect(),
+            ..Rhythm::default()
         };
         let turned: Vec<u64> = (0..300).map(|i| (i + 30) % 100).collect();
         let mut cut = |n: usize| rhythm.cut(&turned[..n]);
@@ -116,5 +145,36 @@ mod tests {
     #[test]
     fn a_few_equal_operations_are_no_round() {
         assert_eq!(repeated_end(&[7; 40]), None);
+    }
+
+    /// Steps of `layers` equal layers each, after a start.
+    fn steps(layers: usize, count: usize) -> Vec<u64> {
+        let step = || {
+            let layers = (0..layers).flat_map(|_| 100..140);
+            (0..10).chain(layers).chain(200..230).collect::<Vec<u64>>()
+        };
+        (1000..1050)
+            .chain((0..count).flat_map(|_| step()))
+            .collect()
+    }
+
+    #[test]
+    fn equal_layers_are_no_rounds_for_long() {
+        let mut rhythm = Rhythm::default();
+        let mut pending = Vec::new();
+        let mut cuts = Vec::new();
+        for hash in steps(20, 40) {
+            while let Some(count) = rhythm.cut(&pending) {
+                cuts.push(count);
+                pending.drain(..count);
+            }
+            pending.push(hash);
+        }
+        // From some step on, one cut a step, whose places don't move.
+        assert!(
+            cuts[cuts.len() - 30..].iter().all(|count| *count == 840),
+            "{cuts:?}"
+        );
+        assert_eq!(repeated_end(&steps(2, 8)), Some(120));
     }
 }

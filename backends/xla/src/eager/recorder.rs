@@ -128,7 +128,7 @@ impl Recorder {
             OperationIr::Drop(_) => state.pending.push(operation),
             _ => state.compute(&self.machine, operation),
         }
-        if state.pending.len() > MOST_DROPS {
+        if state.pending.len() > MOST_DROPS && state.watch.is_none() {
             state.run_all(&self.machine);
         }
     }
@@ -252,6 +252,9 @@ impl State {
                 }
             }
             Err(error) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.error.get_or_insert(error.clone());
+                }
                 for tensor in &canonical.outputs {
                     self.slots.insert(tensor.id, Err(error.clone()));
                 }

@@ -2,7 +2,6 @@
 
 use super::programs::Compiled;
 use super::recorder::{Recorder, State};
-use crate::host;
 use crate::machine::RunError;
 use crate::pjrt::Buffer;
 use burn_backend::TensorData;
@@ -18,6 +17,8 @@ pub(crate) struct Watch {
     pub(crate) runs: Vec<Ran>,
     /// Tensors that were read.
     pub(crate) reads: Vec<TensorId>,
+    /// Why a program didn't run.
+    pub(crate) error: Option<RunError>,
 }
 
 /// A program's run.
@@ -34,7 +35,10 @@ pub(crate) struct Play {
     pub(crate) program: Arc<Compiled>,
     pub(crate) scalars: Vec<f64>,
     pub(crate) inputs: Vec<Input>,
-    pub(crate) outputs: Vec<Output>,
+    /// The tensors that the results take the places of.
+    pub(crate) outputs: Vec<TensorId>,
+    /// The results that go to the caller, by their places among the outputs.
+    pub(crate) returned: Vec<usize>,
 }
 
 /// Where an argument comes from.
@@ -44,20 +48,23 @@ pub(crate) enum Input {
     Given(usize),
     /// A tensor, which a result takes the place of.
     Carried(TensorId),
-    /// The same in every run.
+    /// A tensor that the step leaves alone, and what it was when the step was recorded: others may
+    /// put something else in its place, or drop it.
+    Held(TensorId, Arc<Buffer>),
+    /// Values that the step uploads every time.
     Constant(Arc<Buffer>),
 }
 
-/// Where a result goes: to the place of a tensor, and to the caller, by number.
-#[derive(Clone, Copy)]
-pub(crate) struct Output {
-    pub(crate) carried: Option<TensorId>,
-    pub(crate) returned: Option<usize>,
+impl Play {
+    fn carries(&self, id: TensorId) -> bool {
+        let carries = |input: &Input| matches!(input, Input::Carried(carried) if *carried == id);
+        self.inputs.iter().any(carries)
+    }
 }
 
 impl Recorder {
-    /// What was seen since the last call, which begins to look. While somebody looks, nothing runs before a
-    /// result is wanted.
+    /// What was seen since the last call, which begins to look. While somebody looks, nothing runs before
+    /// somebody wants a result, waits or seeds.
     pub(crate) fn watch(&self) -> Watch {
         self.state()
             .watch
@@ -70,15 +77,8 @@ impl Recorder {
         self.state().watch = None;
     }
 
-    /// A constant: a tensor that is there, or what it was uploaded from.
-    pub(crate) fn constant(
-        &self,
-        id: TensorId,
-        uploaded: Option<&TensorData>,
-    ) -> Result<Arc<Buffer>, RunError> {
-        if let Some(data) = uploaded {
-            return host::upload(&self.machine, data).map(Arc::new);
-        }
+    /// Where a tensor is.
+    pub(crate) fn place(&self, id: TensorId) -> Result<Arc<Buffer>, RunError> {
         let slot = self.state().slots.get(&id).cloned();
         slot.unwrap_or(Err(RunError::Unknown { id }))
     }
@@ -92,8 +92,8 @@ impl Recorder {
         let mut state = self.state();
         // What was recorded may use, or make, what the step carries.
         state.run_all(&self.machine);
-        let inputs = state.take(play, given)?;
         let random = state.random.clone()?;
+        let inputs = state.take(play, given)?;
         let results = play
             .program
             .run(&self.machine, (inputs, random), &play.scalars);
@@ -108,7 +108,7 @@ impl Recorder {
 
 impl State {
     /// The arguments of a step. Carried tensors leave their places, so that results may overwrite them,
-    /// unless one of them is missing.
+    /// unless one of them is missing: then all stay.
     fn take(&mut self, play: &Play, given: &[Arc<Buffer>]) -> Result<Vec<Arc<Buffer>>, RunError> {
         for input in &play.inputs {
             if let Input::Carried(id) = input {
@@ -121,6 +121,10 @@ impl State {
                 expected: number + 1,
                 got: given.len(),
             }),
+            Input::Held(id, before) => {
+                let slot = self.slots.get(id).cloned();
+                slot.unwrap_or_else(|| Ok(before.clone()))
+            }
             Input::Constant(buffer) => Ok(buffer.clone()),
             Input::Carried(id) => {
                 let slot = self.slots.remove(id);
@@ -130,24 +134,22 @@ impl State {
         play.inputs.iter().map(argument).collect()
     }
 
+    /// Results in the places of what the step made before, where somebody still has it.
     fn put(&mut self, play: &Play, results: Vec<Arc<Buffer>>) -> Vec<Arc<Buffer>> {
-        let mut returned = Vec::new();
-        for (output, buffer) in play.outputs.iter().zip(results) {
-            if let Some(number) = output.returned {
-                returned.push((number, buffer.clone()));
-            }
-            if let Some(id) = output.carried {
-                self.slots.insert(id, Ok(buffer));
+        let returned = play.returned.iter().map(|place| results[*place].clone());
+        let returned = returned.collect();
+        for (id, buffer) in play.outputs.iter().zip(results) {
+            if play.carries(*id) || self.slots.contains_key(id) {
+                self.slots.insert(*id, Ok(buffer));
             }
         }
-        returned.sort_unstable_by_key(|(number, _)| *number);
-        returned.into_iter().map(|(_, buffer)| buffer).collect()
+        returned
     }
 
     /// After a run that failed nobody knows what is in the memory of what it carried.
     fn lose(&mut self, play: &Play, error: &RunError) {
-        for id in play.outputs.iter().filter_map(|output| output.carried) {
-            self.slots.insert(id, Err(error.clone()));
+        for id in play.outputs.iter().filter(|id| play.carries(**id)) {
+            self.slots.insert(*id, Err(error.clone()));
         }
     }
 }
