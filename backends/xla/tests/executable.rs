@@ -86,9 +86,10 @@ fn programs_are_kept_on_disk() {
         };
         entries.map(file).collect::<Vec<_>>()
     };
+    let linear = linear(0.5);
     let run = || {
         let cache = DiskCache::new(folder.path(), 1 << 24).unwrap();
-        let compiled = compiled(&machine().with_cache(cache), &linear(0.5));
+        let compiled = compiled(&machine().with_cache(cache), &linear);
         let x = TensorData::new(vec![1.0_f32; 24], [4, 6]);
         floats(&compiled.call(&[x]).unwrap()[0])
     };
