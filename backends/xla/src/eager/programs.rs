@@ -74,7 +74,7 @@ impl Programs {
         let place = known
             .iter()
             .position(|k| k.structure == canonical.structure);
-        let mut varying = vec![false; canonical.scalars.len()];
+        let mut varying = vec![true; canonical.scalars.len()];
         if let Some(known) = place.and_then(|place| known.get_mut(place)) {
             known.used = self.uses;
             varying = known.varying(&canonical.scalars);
