@@ -7,15 +7,15 @@ use crate::machine::{Machine, Program, RunError};
 use crate::pjrt::Buffer;
 use crate::stablehlo::{self, Builder, TensorType, Value};
 use burn_backend::{DType, TensorData};
-use burn_ir::{IrVisitorMut, OperationIr, ScalarIr, TensorId};
+use burn_ir::{OperationIr, TensorId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The compiled programs of a device.
 ///
-/// Tensors are arguments always, so no program holds anybody's weights. A float scalar is a constant
-/// until it comes with another value (a learning rate that decays, Adam's corrections); from then on
-/// it is an argument as well.
+/// Tensors are arguments always, so no program holds anybody's weights, and so are float scalars (a learning
+/// rate that decays, Adam's corrections): a compiler computes otherwise with constants, and a resumed
+/// training would have other bits than one that has seen the scalars change.
 #[derive(Default)]
 pub(super) struct Programs {
     /// By a hash of the operations.
@@ -28,20 +28,18 @@ pub(super) struct Programs {
 struct Known {
     used: u64,
     structure: Structure,
-    scalars: Vec<f64>,
     program: Arc<Compiled>,
     /// What the last runs used up, where that isn't what the program was compiled for, and how many they were.
     otherwise: (Vec<bool>, u32),
 }
 
-/// A program, and which scalars it takes as arguments.
+/// A program of a structure.
 pub(crate) struct Compiled {
     program: Program,
     source: Arc<stablehlo::Program>,
-    varying: Vec<bool>,
     /// Which inputs it may overwrite. One that is still needed is copied first.
     consumed: Vec<bool>,
-    /// Dtype of the varying scalars.
+    /// Dtype of the scalars.
     scalars: DType,
     random: bool,
 }
@@ -74,20 +72,17 @@ impl Programs {
         let place = known
             .iter()
             .position(|k| k.structure == canonical.structure);
-        let mut varying = vec![true; canonical.scalars.len()];
         if let Some(known) = place.and_then(|place| known.get_mut(place)) {
             known.used = self.uses;
-            varying = known.varying(&canonical.scalars);
-            if varying == known.program.varying && !known.settled_otherwise(&canonical.consumed) {
+            if !known.settled_otherwise(&canonical.consumed) {
                 return Ok(known.program.clone());
             }
         }
-        let program = Arc::new(Compiled::new(machine, canonical, varying)?);
+        let program = Arc::new(Compiled::new(machine, canonical)?);
         self.compiled += 1;
         let entry = Known {
             used: self.uses,
             structure: canonical.structure.clone(),
-            scalars: canonical.scalars.clone(),
             program: program.clone(),
             otherwise: (Vec::new(), 0),
         };
@@ -148,23 +143,14 @@ impl Known {
         }
         *runs >= PATIENCE
     }
-
-    /// Which scalars have had more than one value, these included.
-    fn varying(&self, scalars: &[f64]) -> Vec<bool> {
-        let differs = |i: usize| self.scalars[i].to_bits() != scalars[i].to_bits();
-        (0..scalars.len())
-            .map(|i| self.program.varying[i] || differs(i))
-            .collect()
-    }
 }
 
 impl Compiled {
-    fn new(machine: &Machine, canonical: &Canonical, varying: Vec<bool>) -> Result<Self, RunError> {
-        let (source, random) = lower(canonical, &varying)?;
+    fn new(machine: &Machine, canonical: &Canonical) -> Result<Self, RunError> {
+        let (source, random) = lower(canonical)?;
         Ok(Self {
             program: machine.compile(&source)?,
             source: Arc::new(source),
-            varying,
             consumed: canonical.consumed.clone(),
             scalars: match scalar_element(canonical) {
                 ElementType::F64 => DType::F64,
@@ -184,14 +170,9 @@ impl Compiled {
         if self.random {
             inputs.push(random);
         }
-        let varying = scalars
-            .iter()
-            .zip(&self.varying)
-            .filter(|(_, varying)| **varying);
-        let varying: Vec<f64> = varying.map(|(scalar, _)| *scalar).collect();
-        if !varying.is_empty() {
-            let shape = [varying.len()];
-            let data = TensorData::new(varying, shape).convert_dtype(self.scalars);
+        if !scalars.is_empty() {
+            let shape = [scalars.len()];
+            let data = TensorData::new(scalars.to_vec(), shape).convert_dtype(self.scalars);
             inputs.push(Arc::new(crate::host::upload(machine, &data)?));
         }
         let mut results = self.program.run(inputs)?;
@@ -201,8 +182,8 @@ impl Compiled {
 }
 
 /// The program of a structure, and whether it draws random numbers: then the generator's state is an
-/// argument after the inputs, and the last result. The varying scalars, f32\[n\], are the last argument.
-fn lower(canonical: &Canonical, varying: &[bool]) -> Result<(stablehlo::Program, bool), RunError> {
+/// argument after the inputs, and the last result. The scalars, f32\[n\], are the last argument.
+fn lower(canonical: &Canonical) -> Result<(stablehlo::Program, bool), RunError> {
     let random = canonical
         .structure
         .operations
@@ -215,20 +196,14 @@ fn lower(canonical: &Canonical, varying: &[bool]) -> Result<(stablehlo::Program,
     }
     let element = scalar_element(canonical);
     let state = random.then(|| b.argument(TensorType::new([2], ElementType::U64)));
-    let scalars = scalar_arguments(&mut b, varying, element);
+    let scalars = scalar_arguments(&mut b, canonical.scalars.len(), element);
     let mut lowering = Lowering::new(&mut b, state);
     lowering.set_scalars(scalars);
     for (tensor, value) in canonical.structure.inputs.iter().zip(&arguments) {
         lowering.set(tensor.id, *value);
     }
-    let mut constants = Constants {
-        scalars: &canonical.scalars,
-        varying,
-    };
     for operation in &canonical.structure.operations {
-        let mut operation = operation.clone();
-        operation.visit_mut(&mut constants);
-        lowering.operation(&operation)?;
+        lowering.operation(operation)?;
     }
     let mut outputs = outputs(&lowering, &canonical.structure.outputs)?;
     outputs.extend(lowering.random());
@@ -251,21 +226,16 @@ fn scalar_element(canonical: &Canonical) -> ElementType {
 }
 
 /// Scalars of the last argument, by number.
-fn scalar_arguments(
-    b: &mut Builder,
-    varying: &[bool],
-    element: ElementType,
-) -> HashMap<usize, Value> {
-    let numbers: Vec<usize> = (0..varying.len()).filter(|i| varying[*i]).collect();
-    if numbers.is_empty() {
+fn scalar_arguments(b: &mut Builder, count: usize, element: ElementType) -> HashMap<usize, Value> {
+    if count == 0 {
         return HashMap::new();
     }
-    let all = b.argument(TensorType::new([numbers.len()], element));
-    let scalar = |(place, number): (usize, &usize)| {
-        let one = b.slice_dim(all, 0, place..place + 1);
-        (*number, b.reshape(one, &[]))
+    let all = b.argument(TensorType::new([count], element));
+    let scalar = |number: usize| {
+        let one = b.slice_dim(all, 0, number..number + 1);
+        (number, b.reshape(one, &[]))
     };
-    numbers.iter().enumerate().map(scalar).collect()
+    (0..count).map(scalar).collect()
 }
 
 /// Lets results take the memory of inputs that nobody needs any more.
@@ -280,23 +250,6 @@ fn donate(b: &mut Builder, canonical: &Canonical, outputs: &[Value]) {
         }
         if let Some(place) = free.iter().position(|output| *b.ty(outputs[*output]) == ty) {
             b.donate(index, free.remove(place));
-        }
-    }
-}
-
-/// Puts constants where scalars don't vary; the others keep their tags.
-struct Constants<'a> {
-    scalars: &'a [f64],
-    varying: &'a [bool],
-}
-
-impl IrVisitorMut for Constants<'_> {
-    fn visit_scalar_mut(&mut self, scalar: &mut ScalarIr) {
-        if let ScalarIr::Float(value) = scalar
-            && let Some(index) = super::canonical::tag(*value)
-            && self.varying.get(index) == Some(&false)
-        {
-            *value = self.scalars[index];
         }
     }
 }
