@@ -74,6 +74,7 @@ fn the_loss_falls_alike_on_every_device_and_experts_stay_in_use() {
     let flex = moebius::open(&moebius::Device::Flex).unwrap();
     let reference = train(&mut trainer(&flex), tiny().steps);
     for target in Target::all() {
+        let _alone = target.alone();
         let name = target.name;
         let report = train(&mut trainer(&target.burn()), tiny().steps);
         // A guess costs ln 256 = 5.5 nats.
@@ -102,6 +103,7 @@ fn the_loss_falls_alike_on_every_device_and_experts_stay_in_use() {
 #[test]
 fn a_resumed_training_repeats_the_uninterrupted_one_bit_for_bit() {
     for target in Target::all() {
+        let _alone = target.alone();
         let (name, device) = (target.name, target.burn());
         let folder = tempfile::tempdir().unwrap();
         let mut straight = trainer(&device);
@@ -145,6 +147,7 @@ fn the_loss_falls_in_fp8_as_in_f32() {
     let flex = moebius::open(&moebius::Device::Flex).unwrap();
     let reference = train(&mut trainer(&flex), tiny().steps);
     for target in Target::all() {
+        let _alone = target.alone();
         for recipe in [Fp8Recipe::delayed(), Fp8Recipe::current()] {
             let name = format!("{} {:?}", target.name, recipe.scaling);
             // A launch on CubeCL's CPU runtime takes as long as a kernel of this size elsewhere.
@@ -182,6 +185,7 @@ fn the_loss_falls_in_fp8_as_in_f32() {
 #[test]
 fn a_resumed_training_in_fp8_repeats_the_uninterrupted_one_bit_for_bit() {
     for target in Target::all() {
+        let _alone = target.alone();
         let (name, device) = (target.name, target.burn());
         let config = fp8(Fp8Recipe::delayed());
         let new = || Trainer::new(config, Text::bundled(), &device).unwrap();
@@ -219,6 +223,7 @@ fn a_resumed_training_in_fp8_repeats_the_uninterrupted_one_bit_for_bit() {
 #[test]
 fn steps_that_overflow_are_skipped_without_a_trace() {
     for target in Target::all() {
+        let _alone = target.alone();
         let (name, device) = (target.name, target.burn());
         let config = TrainConfig {
             loss_scaling: LossScaling::Dynamic {
@@ -270,6 +275,7 @@ fn loss(decoder: &Decoder, device: &Device) -> Tensor<1> {
 #[test]
 fn optimizers_and_records_of_burn_take_the_decoder() {
     for target in Target::all() {
+        let _alone = target.alone();
         let (name, device) = (target.name, target.burn().autodiff());
         let optimizers: [(&str, ModuleOptimizer, f64); 2] = [
             ("SGD", SgdConfig::new().init(), 0.3),

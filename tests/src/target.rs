@@ -7,13 +7,14 @@ use cubecl::server::Handle;
 use half::{bf16, f16};
 use moebius_device::{Capability, Device, Opened, Runtime};
 use moebius_shaders::Element;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A device under test.
 pub struct Target {
     /// Its name in test names: `cpu`, `wgpu`, `flex`, ...
     pub name: &'static str,
     opened: Opened,
+    turn: Mutex<()>,
 }
 
 impl Target {
@@ -37,7 +38,13 @@ impl Target {
     fn open(name: &'static str) -> Self {
         let device: Device = name.parse().unwrap_or_else(|error| panic!("{error}"));
         let opened = moebius_device::open(&device).unwrap_or_else(|error| panic!("{error}"));
-        Self { name, opened }
+        let turn = Mutex::new(());
+        Self { name, opened, turn }
+    }
+
+    /// Waits until no other test that asks for it has the device for itself: a seed is for a whole device.
+    pub fn alone(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The device for Burn.

@@ -12,17 +12,22 @@ use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::module::deform_conv2d;
 use burn::tensor::ops::DeformConvOptions;
 use burn::tensor::{Device, Distribution, Tensor, TensorData, activation};
-use moebius_xla::{activity, open, pjrt::Platform};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use common::{alone, assert_close, xla};
+use moebius_xla::{activity, eager::Activity, open, pjrt::Platform};
+use std::thread;
 
-/// One test at a time: a device counts its programs for all of them.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+mod common;
 
-fn xla() -> Device {
-    open(Platform::Cpu, 0).unwrap_or_else(|error| panic!("{error}"))
+/// What the device did meanwhile.
+fn during<T>(work: impl FnOnce() -> T) -> (Activity, T) {
+    let before = activity(Platform::Cpu, 0).unwrap();
+    let result = work();
+    let after = activity(Platform::Cpu, 0).unwrap();
+    let done = Activity {
+        compiled: after.compiled - before.compiled,
+        runs: after.runs - before.runs,
+    };
+    (done, result)
 }
 
 fn values(n: usize, seed: u32) -> Vec<f32> {
@@ -42,16 +47,6 @@ fn matrix(device: &Device, [rows, columns]: [usize; 2], seed: u32) -> Tensor<2> 
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_to_vec().unwrap()
-}
-
-fn assert_close(got: &[f32], expected: &[f32]) {
-    assert_eq!(got.len(), expected.len());
-    for (i, (g, e)) in got.iter().zip(expected).enumerate() {
-        assert!(
-            (g - e).abs() <= 2e-5 * (1.0 + e.abs()),
-            "{i}: {g} instead of {e}"
-        );
-    }
 }
 
 #[test]
@@ -139,44 +134,61 @@ fn a_loop_that_reads_nothing_ends_where_it_should() {
 fn a_training_step_is_one_program() {
     let _alone = alone();
     train(xla(), 3, true);
-    let before = activity(Platform::Cpu, 0).unwrap();
-    train(xla(), 20, true);
-    let after = activity(Platform::Cpu, 0).unwrap();
+    let (done, _) = during(|| train(xla(), 20, true));
     // Twenty steps and the last look.
-    assert_eq!(after.runs - before.runs, 21);
+    assert_eq!(done.runs, 21);
     // A step has a few forms: scalars begin to vary, and a tensor may be dropped before a look or after it.
-    assert!(
-        after.compiled - before.compiled <= 6,
-        "{before:?} {after:?}"
-    );
+    assert!(done.compiled <= 6, "{done:?}");
 }
 
 #[test]
 fn a_loop_without_reads_repeats_a_program() {
     let _alone = alone();
-    let before = activity(Platform::Cpu, 0).unwrap();
-    train(xla(), 200, false);
-    let after = activity(Platform::Cpu, 0).unwrap();
-    assert!(after.runs - before.runs > 100, "{before:?} {after:?}");
-    assert!(
-        after.compiled - before.compiled < 10,
-        "{before:?} {after:?}"
-    );
+    let (done, _) = during(|| train(xla(), 200, false));
+    assert!(done.runs > 100 && done.compiled < 10, "{done:?}");
 }
 
 /// The gradients of many parameters are dropped in another order in each step.
 #[test]
 fn the_order_of_drops_hides_no_round() {
     let _alone = alone();
-    let before = activity(Platform::Cpu, 0).unwrap();
-    let losses = train_deep(xla(), 60, false, 20);
-    let after = activity(Platform::Cpu, 0).unwrap();
+    let (done, losses) = during(|| train_deep(xla(), 60, false, 20));
     assert_close(&losses, &train_deep(Device::flex(), 60, false, 20));
-    assert!(after.runs - before.runs > 30, "{before:?} {after:?}");
-    assert!(
-        after.compiled - before.compiled < 20,
-        "{before:?} {after:?}"
-    );
+    assert!(done.runs > 30 && done.compiled < 20, "{done:?}");
+}
+
+/// Mixed in one program, the steps of threads would be another mixture each time.
+#[test]
+fn threads_side_by_side_compute_what_each_would_alone() {
+    let _alone = alone();
+    let one = train(xla(), 20, true);
+    let (done, all) = during(|| {
+        thread::scope(|scope| {
+            let threads = [(); 4].map(|()| scope.spawn(|| train(xla(), 20, true)));
+            threads.map(|thread| thread.join().unwrap())
+        })
+    });
+    assert_eq!(all, [one.clone(), one.clone(), one.clone(), one]);
+    assert!(done.runs == 4 * 21 && done.compiled <= 6, "{done:?}");
+}
+
+/// Neither knows when the other's operations run.
+#[test]
+fn threads_take_and_drop_tensors_of_each_other() {
+    let _alone = alone();
+    let expected = matrix(&Device::flex(), [4, 4], 50).matmul(matrix(&Device::flex(), [4, 4], 51));
+    let (x, w) = (matrix(&xla(), [4, 4], 50), matrix(&xla(), [4, 4], 51));
+    let half = |x: Tensor<2>| thread::spawn(move || x * 0.5).join().unwrap();
+    // Recorded by one thread; the other takes it, drops its operands, and uses them up.
+    let product = x.clone().matmul(w.clone());
+    let (x, halves) = (half(x), half(product.clone()));
+    thread::spawn(move || drop(w)).join().unwrap();
+    assert_close(&floats(halves * 2.0), &floats(expected.clone()));
+    let expected_x = matrix(&Device::flex(), [4, 4], 50) * 0.5;
+    assert_close(&floats(x), &floats(expected_x));
+    // Recorded elsewhere, and dropped here before it runs.
+    drop(half(product.clone()));
+    assert_close(&floats(product), &floats(expected));
 }
 
 /// Whether an input is used up is no reason for another program, unless it is so for long.

@@ -10,18 +10,10 @@ use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor, TensorData, activation};
-use moebius_xla::{Adam, RunError, Step, StepError, download, open, pjrt::Platform};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use common::{alone, assert_close, xla};
+use moebius_xla::{Adam, RunError, Step, StepError, download, pjrt::Platform};
 
-/// One test at a time: nothing else may use the device while a step is recorded.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn xla() -> Device {
-    open(Platform::Cpu, 0).unwrap_or_else(|error| panic!("{error}"))
-}
+mod common;
 
 fn values(shape: [usize; 2], seed: usize) -> TensorData {
     let n = shape[0] * shape[1];
@@ -31,15 +23,6 @@ fn values(shape: [usize; 2], seed: usize) -> TensorData {
 
 fn floats(data: &TensorData) -> Vec<f32> {
     data.try_to_vec().unwrap()
-}
-
-fn assert_close(got: &[f32], expected: &[f32]) {
-    assert_eq!(got.len(), expected.len());
-    let close = |(g, e): (&f32, &f32)| (g - e).abs() <= 2e-5 * (1.0 + e.abs());
-    assert!(
-        got.iter().zip(expected).all(close),
-        "{got:?} instead of {expected:?}"
-    );
 }
 
 /// A layer that learns the tanh of its input.

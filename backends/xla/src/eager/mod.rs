@@ -4,7 +4,7 @@
 //! and a server may host any backend. Ours runs inside the process and hosts a router that records.
 //!
 //! ```text
-//! Tensor → Burn's dispatch → burn-remote ⇄ server.rs → client.rs → recorder.rs
+//! Tensor → Burn's dispatch → burn-remote ⇄ server.rs → client.rs → recorder.rs → recording.rs
 //!                                                       canonical.rs → programs.rs → lower → PJRT
 //! ```
 //!
@@ -19,6 +19,7 @@ mod hash;
 mod period;
 mod programs;
 mod recorder;
+mod recording;
 mod server;
 mod watch;
 

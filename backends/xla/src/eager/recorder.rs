@@ -1,9 +1,8 @@
 //! What is recorded for one device, and when it runs.
 
-use super::canonical::Canonical;
-use super::hash::{ById, Multiply, Relative};
-use super::period::{LONGEST, Rhythm};
+use super::hash::{ById, Multiply};
 use super::programs::Programs;
+use super::recording::{Piece, Recording};
 use super::watch::{Ran, Watch};
 use crate::host;
 use crate::machine::{Machine, RunError};
@@ -12,17 +11,19 @@ use crate::stablehlo;
 use burn_backend::TensorData;
 use burn_ir::{GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
 use burn_router::Graph;
+use burn_std::id::StreamId;
 use std::any::Any;
 use std::collections::HashMap;
-use std::hash::Hasher;
+use std::hash::BuildHasherDefault;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Records operations and runs them when somebody wants to see a result.
 ///
-/// What was recorded since the last time becomes one program. A read, a wait or a flush runs it, and
-/// so does a loop that goes on for long without any of them (see [`Rhythm`]).
+/// What a stream recorded since the last time becomes one program: threads that compute side by side would
+/// make another mixture each time. A read, a wait or a flush runs it, as does another stream that takes a
+/// result, a seed, and a loop that goes on for long without any of them (see [`super::period::Rhythm`]).
 pub(crate) struct Recorder {
     pub(crate) machine: Machine,
     ids: AtomicU64,
@@ -30,14 +31,7 @@ pub(crate) struct Recorder {
 }
 
 pub(super) struct State {
-    /// Operations that compute, and drops between them.
-    pending: Vec<OperationIr>,
-    /// Of each pending operation that computes: drops come in any order (gradients live in a hash table).
-    hashes: Vec<u64>,
-    /// Where those operations are.
-    places: Vec<usize>,
-    relative: Relative,
-    rhythm: Rhythm,
+    recordings: HashMap<StreamId, Recording, BuildHasherDefault<Multiply>>,
     pub(super) slots: ById<Slot>,
     programs: Programs,
     graphs: HashMap<GraphId, Graph>,
@@ -62,17 +56,13 @@ pub struct Activity {
 /// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
 pub(super) type Slot = Result<Arc<Buffer>, RunError>;
 
-/// A recording that grows by drops of what it never used runs at this length.
-const MOST_DROPS: usize = 4 * LONGEST;
+/// Runs of the device after which a stream that records nothing is forgotten: its thread may have ended.
+const IDLE: u64 = 1024;
 
 impl Recorder {
     pub(super) fn new(machine: Machine) -> Self {
         let state = State {
-            pending: Vec::new(),
-            hashes: Vec::new(),
-            places: Vec::new(),
-            relative: Relative::default(),
-            rhythm: Rhythm::default(),
+            recordings: HashMap::default(),
             slots: ById::default(),
             programs: Programs::default(),
             graphs: HashMap::new(),
@@ -122,14 +112,8 @@ impl Recorder {
         match operation {
             // Its values were uploaded before.
             OperationIr::Init(_) => {}
-            OperationIr::Drop(tensor) if state.pending.is_empty() => {
-                state.slots.remove(&tensor.id);
-            }
-            OperationIr::Drop(_) => state.pending.push(operation),
+            OperationIr::Drop(tensor) => state.release(tensor),
             _ => state.compute(&self.machine, operation),
-        }
-        if state.pending.len() > MOST_DROPS && state.watch.is_none() {
-            state.run_all(&self.machine);
         }
     }
 
@@ -141,7 +125,8 @@ impl Recorder {
 
     fn buffer(&self, tensor: &TensorIr) -> Result<Arc<Buffer>, RunError> {
         let mut state = self.state();
-        state.run_all(&self.machine);
+        state.run_stream(&self.machine, StreamId::current());
+        state.settle(&self.machine, tensor.id);
         if let Some(watch) = &mut state.watch {
             watch.reads.push(tensor.id);
         }
@@ -154,7 +139,7 @@ impl Recorder {
     }
 
     pub(super) fn flush(&self) {
-        self.state().run_all(&self.machine);
+        self.state().run_stream(&self.machine, StreamId::current());
     }
 
     /// The programs that are kept, the last used first.
@@ -171,11 +156,11 @@ impl Recorder {
         }
     }
 
-    /// Runs everything and waits for it; the first error of what ran since the last time.
+    /// Runs what the stream recorded and waits for the device; the first error of what ran since the last time.
     pub(super) fn sync(&self) -> Result<(), RunError> {
         let unfinished = {
             let mut state = self.state();
-            state.run_all(&self.machine);
+            state.run_stream(&self.machine, StreamId::current());
             std::mem::take(&mut state.unfinished)
         };
         unfinished.into_iter().try_for_each(|run| Ok(run?.wait()?))
@@ -183,14 +168,14 @@ impl Recorder {
 
     pub(super) fn seed(&self, seed: u64) {
         let mut state = self.state();
-        // What was recorded before must not see the seed.
+        // What was recorded before must not see the seed. Whose it is isn't said.
         state.run_all(&self.machine);
         state.random = host::random_state(&self.machine, seed).map(Arc::new);
     }
 
     pub(super) fn alias(&self, new: TensorId, source: TensorId) {
         let mut state = self.state();
-        state.run_all(&self.machine);
+        state.settle(&self.machine, source);
         let slot = state.slots.get(&source).cloned();
         state
             .slots
@@ -209,80 +194,122 @@ impl Recorder {
 impl State {
     /// Records an operation, after what is complete without it has run: then the drops that followed
     /// that are known, and nothing is kept for nobody.
-    fn compute(&mut self, machine: &Machine, mut operation: OperationIr) {
+    fn compute(&mut self, machine: &Machine, operation: OperationIr) {
+        let stream = StreamId::current();
         while self.watch.is_none()
-            && let Some(count) = self.rhythm.cut(&self.hashes)
+            && let Some(end) = self.recordings.entry(stream).or_default().cut()
         {
-            let end = self.places.get(count).copied();
-            self.run(machine, end.unwrap_or(self.pending.len()));
+            self.run(machine, stream, end);
         }
-        self.places.push(self.pending.len());
-        self.hashes.push(self.relative.hash(&mut operation));
-        self.pending.push(operation);
+        for tensor in operation.inputs() {
+            self.hold(machine, stream, tensor.id);
+        }
+        let recording = self.recordings.entry(stream).or_default();
+        recording.touched = self.runs;
+        recording.compute(operation);
     }
 
+    /// Lets a stream's recording have a tensor, which another stream may have to make first.
+    fn hold(&mut self, machine: &Machine, stream: StreamId, id: TensorId) {
+        let recording = self.recordings.entry(stream).or_default();
+        if recording.has(id) {
+            return;
+        }
+        self.settle(machine, id);
+        let slot = self.slots.get(&id).cloned();
+        let slot = slot.unwrap_or(Err(RunError::Unknown { id }));
+        self.recordings.entry(stream).or_default().take(id, slot);
+    }
+
+    /// Nobody needs a tensor any more. A recording that has it may use it up.
+    fn release(&mut self, tensor: TensorIr) {
+        let id = tensor.id;
+        let own = self.recordings.get_mut(&StreamId::current());
+        let recording = match own.filter(|recording| recording.has(id)) {
+            None => self
+                .recordings
+                .values_mut()
+                .find(|recording| recording.makes(id)),
+            own => own,
+        };
+        match recording {
+            Some(recording) => recording.release(OperationIr::Drop(tensor)),
+            None => _ = self.slots.remove(&id),
+        }
+    }
+
+    /// Runs what makes a tensor, wherever that was recorded.
+    fn settle(&mut self, machine: &Machine, id: TensorId) {
+        let mut recordings = self.recordings.iter();
+        let maker = recordings.find(|(_, recording)| recording.makes(id));
+        if let Some(stream) = maker.map(|(stream, _)| *stream) {
+            self.run_stream(machine, stream);
+        }
+    }
+
+    /// Runs what all streams recorded.
     pub(super) fn run_all(&mut self, machine: &Machine) {
-        if !self.pending.is_empty() {
-            self.run(machine, self.pending.len());
+        let streams: Vec<StreamId> = self.recordings.keys().copied().collect();
+        for stream in streams {
+            self.run_stream(machine, stream);
         }
     }
 
-    /// Runs what was recorded before place `end` as one program. Whether it fails is seen by who reads
+    fn run_stream(&mut self, machine: &Machine, stream: StreamId) {
+        if let Some(recording) = self.recordings.get(&stream) {
+            self.run(machine, stream, recording.len());
+        }
+        let runs = self.runs;
+        let idle = |(_, recording): &(_, &Recording)| recording.touched + IDLE < runs;
+        let idle = self.recordings.iter().filter(idle);
+        let idle: Vec<_> = idle.map(|(id, recording)| (*id, recording.len())).collect();
+        for (stream, end) in idle {
+            self.run(machine, stream, end);
+            self.recordings.remove(&stream);
+        }
+    }
+
+    /// Runs what a stream recorded before place `end` as one program. Whether it fails is seen by who reads
     /// a result, as with any asynchronous device.
-    fn run(&mut self, machine: &Machine, end: usize) {
-        let operations: Vec<OperationIr> = self.pending.drain(..end).collect();
-        let count = self.places.partition_point(|place| *place < end);
-        let mut key = Multiply::default();
-        let hashes = self.hashes.drain(..count);
-        hashes.for_each(|hash| key.write_u64(hash));
-        self.places.drain(..count);
-        self.places.iter_mut().for_each(|place| *place -= end);
-        let canonical = Canonical::of(operations);
-        let execute = || self.execute(machine, (&canonical, key.finish()));
-        // Nobody would answer who waits for a result if the server's thread ended here.
-        let results = catch_unwind(AssertUnwindSafe(execute));
-        let results = results.unwrap_or_else(|panic| Err(defect(panic.as_ref())));
-        for id in &canonical.released {
+    fn run(&mut self, machine: &Machine, stream: StreamId, end: usize) {
+        let Some(recording) = self.recordings.get_mut(&stream).filter(|_| end > 0) else {
+            return;
+        };
+        let piece = recording.piece(end);
+        // The slots of consumed inputs are given up first: a buffer that nobody else holds may be
+        // overwritten by a result.
+        for id in &piece.canonical.released {
             self.slots.remove(id);
         }
-        match results {
-            Ok(results) => {
-                for (tensor, buffer) in canonical.outputs.iter().zip(results) {
-                    self.slots.insert(tensor.id, Ok(buffer));
-                }
+        let outputs = piece.canonical.outputs.iter().map(|tensor| tensor.id);
+        let outputs: Vec<TensorId> = outputs.collect();
+        // Nobody would answer who waits for a result if the server's thread ended here.
+        let results = catch_unwind(AssertUnwindSafe(|| self.execute(machine, piece)));
+        let results = results.unwrap_or_else(|panic| Err(defect(panic.as_ref())));
+        if let (Err(error), Some(watch)) = (&results, &mut self.watch) {
+            watch.error.get_or_insert(error.clone());
+        }
+        for (place, id) in outputs.into_iter().enumerate() {
+            let slot = results.as_ref().map(|results| results[place].clone());
+            let slot = slot.map_err(Clone::clone);
+            if let Some(recording) = self.recordings.get_mut(&stream) {
+                recording.left(id, &slot);
             }
-            Err(error) => {
-                if let Some(watch) = &mut self.watch {
-                    watch.error.get_or_insert(error.clone());
-                }
-                for tensor in &canonical.outputs {
-                    self.slots.insert(tensor.id, Err(error.clone()));
-                }
-            }
+            self.slots.insert(id, slot);
         }
     }
 
-    fn execute(
-        &mut self,
-        machine: &Machine,
-        (canonical, key): (&Canonical, u64),
-    ) -> Result<Vec<Arc<Buffer>>, RunError> {
+    fn execute(&mut self, machine: &Machine, piece: Piece) -> Result<Vec<Arc<Buffer>>, RunError> {
+        let Piece {
+            canonical,
+            key,
+            inputs,
+        } = piece;
         if canonical.outputs.is_empty() {
             return Ok(Vec::new());
         }
-        let inputs = canonical.inputs.iter().map(|id| {
-            let slot = self.slots.get(id).cloned();
-            slot.unwrap_or(Err(RunError::Unknown { id: *id }))
-        });
-        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        let program = self.programs.get(machine, (canonical, key))?;
-        // The slots of consumed inputs are given up first: a buffer that nobody else holds may be
-        // overwritten by a result.
-        for (id, consumed) in canonical.inputs.iter().zip(&canonical.consumed) {
-            if *consumed {
-                self.slots.remove(id);
-            }
-        }
+        let inputs = inputs?;
+        let program = self.programs.get(machine, (&canonical, key))?;
         let random = self.random.clone()?;
         let (results, random) = program.run(machine, (inputs, random), &canonical.scalars)?;
         if let Some(random) = random {
@@ -292,8 +319,8 @@ impl State {
         if let Some(watch) = &mut self.watch {
             watch.runs.push(Ran {
                 program: program.clone(),
-                scalars: canonical.scalars.clone(),
-                inputs: canonical.inputs.clone(),
+                scalars: canonical.scalars,
+                inputs: canonical.inputs,
                 outputs: canonical.outputs.iter().map(|tensor| tensor.id).collect(),
             });
         }

@@ -1,0 +1,26 @@
+//! What tests of ordinary tensors and of steps share.
+
+use burn::tensor::Device;
+use moebius_xla::{open, pjrt::Platform};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: a device counts its programs for all of them, and shows a step to be recorded all
+/// that runs.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn xla() -> Device {
+    open(Platform::Cpu, 0).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub(crate) fn assert_close(got: &[f32], expected: &[f32]) {
+    assert_eq!(got.len(), expected.len());
+    for (i, (g, e)) in got.iter().zip(expected).enumerate() {
+        assert!(
+            (g - e).abs() <= 2e-5 * (1.0 + e.abs()),
+            "{i}: {g} instead of {e}"
+        );
+    }
+}
