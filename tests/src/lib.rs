@@ -10,5 +10,6 @@ pub mod availability;
 pub mod data;
 pub mod elements;
 pub mod gradients;
+pub mod libtpu;
 pub mod target;
 pub mod tolerance;

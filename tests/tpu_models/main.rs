@@ -12,9 +12,7 @@ mod table;
 
 use libtest_mimic::{Arguments, Trial};
 use moebius_xla::ElementType;
-use moebius_xla::pjrt::{
-    CompileOptions, CompiledMemory, Environment, Error, Platform, Plugin, Topology,
-};
+use moebius_xla::pjrt::{CompileOptions, CompiledMemory, Plugin, Topology};
 use moebius_xla::stablehlo::TensorType;
 use programs::Named;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,13 +33,8 @@ const SEVERAL: [(&str, usize); 6] = [
 
 fn main() {
     let arguments = Arguments::from_args();
-    let plugin = match Plugin::open(Platform::Tpu, &Environment::from_process()) {
-        Ok(plugin) => plugin,
-        Err(Error::NotFound(reason)) if reason.named_by.is_none() => {
-            println!("not run: {reason}");
-            libtest_mimic::run(&arguments, Vec::new()).exit();
-        }
-        Err(error) => panic!("{error}"),
+    let Some(plugin) = moebius_tests::libtpu::plugin() else {
+        libtest_mimic::run(&arguments, Vec::new()).exit();
     };
     let rows = Arc::new(Mutex::new(Vec::new()));
     let mut tests = Vec::new();

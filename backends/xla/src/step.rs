@@ -1,6 +1,6 @@
 //! A step of a training as one program, called without recording it again.
 
-use crate::eager::{Input, Play, Ran, Recorder, Watch};
+use crate::eager::{Input, Output, Play, Ran, Recorder, Watch};
 use crate::host;
 use crate::machine::RunError;
 use crate::open::{self, OpenError};
@@ -246,13 +246,17 @@ fn play(
         }
     };
     let inputs = (0..run.inputs.len()).map(input);
+    let output = |(id, before): (&TensorId, &TensorId)| Output {
+        id: *id,
+        carried: run.inputs.contains(before),
+    };
     let result = |id: &TensorId| run.outputs.iter().position(|output| output == id);
     let returned = last.reads.iter().map(result);
     Ok(Play {
         program: run.program.clone(),
         scalars: run.scalars.clone(),
         inputs: inputs.collect::<Result<_, StepError>>()?,
-        outputs: run.outputs.clone(),
+        outputs: run.outputs.iter().zip(&first.outputs).map(output).collect(),
         returned: returned.collect::<Option<_>>().ok_or(StepError::Look)?,
     })
 }

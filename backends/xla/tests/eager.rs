@@ -12,11 +12,11 @@ use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::module::deform_conv2d;
 use burn::tensor::ops::DeformConvOptions;
 use burn::tensor::{Device, Distribution, Tensor, TensorData, activation};
-use common::{alone, assert_close, xla};
 use moebius_xla::{activity, eager::Activity, open, pjrt::Platform};
+use processor::{alone, assert_close, xla};
 use std::thread;
 
-mod common;
+mod processor;
 
 /// What the device did meanwhile.
 fn during<T>(work: impl FnOnce() -> T) -> (Activity, T) {
@@ -137,7 +137,7 @@ fn a_training_step_is_one_program() {
     let (done, _) = during(|| train(xla(), 20, true));
     // Twenty steps and the last look.
     assert_eq!(done.runs, 21);
-    // A step has a few forms: scalars begin to vary, and a tensor may be dropped before a look or after it.
+    // A step has a few forms: a tensor may be dropped before a look or after it.
     assert!(done.compiled <= 6, "{done:?}");
 }
 

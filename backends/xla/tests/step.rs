@@ -10,10 +10,10 @@ use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor, TensorData, activation};
-use common::{alone, assert_close, xla};
 use moebius_xla::{Adam, RunError, Step, StepError, download, pjrt::Platform};
+use processor::{alone, assert_close, xla};
 
-mod common;
+mod processor;
 
 fn values(shape: [usize; 2], seed: usize) -> TensorData {
     let n = shape[0] * shape[1];

@@ -28,7 +28,7 @@ pub use client::{XlaBackend, XlaBridge, XlaChannel, XlaClient};
 pub use device::XlaDevice;
 pub use recorder::Activity;
 pub(crate) use recorder::Recorder;
-pub(crate) use watch::{Input, Play, Ran, Watch};
+pub(crate) use watch::{Input, Output, Play, Ran, Watch};
 
 use crate::machine::Machine;
 use burn::remote::RemoteHost;

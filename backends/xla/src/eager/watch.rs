@@ -35,8 +35,7 @@ pub(crate) struct Play {
     pub(crate) program: Arc<Compiled>,
     pub(crate) scalars: Vec<f64>,
     pub(crate) inputs: Vec<Input>,
-    /// The tensors that the results take the places of.
-    pub(crate) outputs: Vec<TensorId>,
+    pub(crate) outputs: Vec<Output>,
     /// The results that go to the caller, by their places among the outputs.
     pub(crate) returned: Vec<usize>,
 }
@@ -55,11 +54,13 @@ pub(crate) enum Input {
     Constant(Arc<Buffer>),
 }
 
-impl Play {
-    fn carries(&self, id: TensorId) -> bool {
-        let carries = |input: &Input| matches!(input, Input::Carried(carried) if *carried == id);
-        self.inputs.iter().any(carries)
-    }
+/// Where a result goes.
+#[derive(Clone)]
+pub(crate) struct Output {
+    /// The tensor whose place it takes.
+    pub(crate) id: TensorId,
+    /// Whether the next step takes it: then it has its place whoever else has dropped it.
+    pub(crate) carried: bool,
 }
 
 impl Recorder {
@@ -138,8 +139,8 @@ impl State {
     fn put(&mut self, play: &Play, results: Vec<Arc<Buffer>>) -> Vec<Arc<Buffer>> {
         let returned = play.returned.iter().map(|place| results[*place].clone());
         let returned = returned.collect();
-        for (id, buffer) in play.outputs.iter().zip(results) {
-            if play.carries(*id) || self.slots.contains_key(id) {
+        for (Output { id, carried }, buffer) in play.outputs.iter().zip(results) {
+            if *carried || self.slots.contains_key(id) {
                 self.slots.insert(*id, Ok(buffer));
             }
         }
@@ -148,8 +149,8 @@ impl State {
 
     /// After a run that failed nobody knows what is in the memory of what it carried.
     fn lose(&mut self, play: &Play, error: &RunError) {
-        for id in play.outputs.iter().filter(|id| play.carries(**id)) {
-            self.slots.insert(*id, Err(error.clone()));
+        for output in play.outputs.iter().filter(|output| output.carried) {
+            self.slots.insert(output.id, Err(error.clone()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What tests of ordinary tensors and of steps share.
+//! The CPU plugin's device, for tests of ordinary tensors and of steps.
 
 use burn::tensor::Device;
 use moebius_xla::{open, pjrt::Platform};

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use moebius_xla::ElementType;
-use moebius_xla::pjrt::{
-    Client, Code, CompileOptions, Environment, Error, Platform, Plugin, TensorSpec, Topology, Value,
-};
+use moebius_xla::pjrt::{Client, Code, CompileOptions, Error, Plugin, TensorSpec, Topology, Value};
 
 /// The topologies, with the number of their devices and the kind of each.
 const TOPOLOGIES: &[(&str, usize, &str)] = &[
@@ -23,13 +21,8 @@ const TOPOLOGIES: &[(&str, usize, &str)] = &[
 fn main() {
     let arguments = Arguments::from_args();
     let start = Instant::now();
-    let plugin = match Plugin::open(Platform::Tpu, &Environment::from_process()) {
-        Ok(plugin) => plugin,
-        Err(Error::NotFound(reason)) if reason.named_by.is_none() => {
-            println!("not run: {reason}");
-            libtest_mimic::run(&arguments, Vec::new()).exit();
-        }
-        Err(error) => panic!("{error}"),
+    let Some(plugin) = moebius_tests::libtpu::plugin() else {
+        libtest_mimic::run(&arguments, Vec::new()).exit();
     };
     let loading = start.elapsed();
     let mut tests = vec![
