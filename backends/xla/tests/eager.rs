@@ -218,6 +218,25 @@ fn one_program_whoever_holds_its_inputs() {
     assert_eq!(compiled() - before, 2);
 }
 
+/// NaN differs from itself, and a zero equals the other zero: neither tells programs apart.
+#[test]
+fn numbers_are_no_part_of_a_program() {
+    let _alone = alone();
+    let device = xla();
+    let fill = |number: f32| {
+        let x = matrix(&device, [9, 5], 60);
+        floats(x.clone().mask_fill(x.greater_elem(0.0), number))
+    };
+    let (done, filled) = during(|| [0.0, -0.0, f32::NAN, f32::NAN, 0.5].map(fill));
+    assert_eq!(done.compiled, 1);
+    let before = values(45, 60);
+    for (number, filled) in [0.0, -0.0, f32::NAN, f32::NAN, 0.5].iter().zip(filled) {
+        let expected = before.iter().map(|x| if *x > 0.0 { number } else { x });
+        let bits: Vec<u32> = filled.iter().map(|x| x.to_bits()).collect();
+        assert_eq!(bits, expected.map(|x| x.to_bits()).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn weights_of_two_models_of_one_structure_stay_apart() {
     let _alone = alone();

@@ -10,6 +10,7 @@ use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor, TensorData, activation};
+use burn_std::id::StreamId;
 use moebius_xla::{Adam, RunError, Step, StepError, download, pjrt::Platform};
 use processor::{alone, assert_close, xla};
 
@@ -225,6 +226,24 @@ fn steps_share_what_they_carry() {
         assert_close(&got[0], &expected);
         assert_eq!(got, [got[0].clone(), got[0].clone()]);
     }
+}
+
+/// What another thread computes with the weights is of before or after a step, as it comes.
+#[test]
+fn threads_see_what_a_step_leaves() {
+    let _alone = alone();
+    let mut training = Training::new(&xla(), ours());
+    let step = recorded(&mut training);
+    let other = StreamId::allocate();
+    let weight = training.linear.weight.val().inner();
+    let copy = || other.executes(|| weight.clone() * 1.0);
+    let (first, before) = (training.weights(), copy());
+    step.run(&[values([8, 4], 0)]).unwrap();
+    let (second, after) = (training.weights(), copy());
+    step.run(&[values([8, 4], 1)]).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(floats(&before.into_data()), first);
+    assert_eq!(floats(&after.into_data()), second);
 }
 
 #[test]

@@ -91,7 +91,8 @@ impl Trainer {
     }
 
     /// The training that `checkpoint` was taken of; on the same kind of device it goes on bit for bit
-    /// as if it had never stopped.
+    /// as if it had never stopped. Each step seeds its device, so that isn't promised of two trainings on
+    /// one device at the same time.
     ///
     /// # Errors
     /// As [`Trainer::new`], and [`Error::Checkpoint`] for a checkpoint of another text or with records

@@ -2,7 +2,8 @@
 
 use super::hash::{ById, Ids};
 use burn_ir::{
-    IrVisitorMut, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr, TensorStatus,
+    BaseOperationIr, IrVisitorMut, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr,
+    TensorStatus,
 };
 
 /// What two sequences share if one program serves both.
@@ -144,27 +145,34 @@ struct Numbers {
 }
 
 /// Whether an operation's float scalars may be values of the device: those of the others decide what
-/// it is lowered to.
+/// it is lowered to, or belong to a layer that keeps them.
 fn takes_tags(operation: &OperationIr) -> bool {
+    use BaseOperationIr as Base;
     use NumericOperationIr as Op;
-    let OperationIr::NumericFloat(_, operation) = operation else {
-        return false;
-    };
-    matches!(
-        operation,
-        Op::AddScalar(_)
-            | Op::SubScalar(_)
-            | Op::MulScalar(_)
-            | Op::DivScalar(_)
-            | Op::ClampMin(_)
-            | Op::ClampMax(_)
-            | Op::Clamp(_)
-            | Op::GreaterElem(_)
-            | Op::GreaterEqualElem(_)
-            | Op::LowerElem(_)
-            | Op::LowerEqualElem(_)
-            | Op::Full(_)
-    )
+    match operation {
+        OperationIr::BaseFloat(operation) => matches!(
+            operation,
+            Base::MaskFill(_) | Base::EqualElem(_) | Base::NotEqualElem(_)
+        ),
+        OperationIr::NumericFloat(_, operation) => matches!(
+            operation,
+            Op::AddScalar(_)
+                | Op::SubScalar(_)
+                | Op::MulScalar(_)
+                | Op::DivScalar(_)
+                | Op::RemScalar(_)
+                | Op::ClampMin(_)
+                | Op::ClampMax(_)
+                | Op::Clamp(_)
+                | Op::GreaterElem(_)
+                | Op::GreaterEqualElem(_)
+                | Op::LowerElem(_)
+                | Op::LowerEqualElem(_)
+                | Op::Full(_)
+                | Op::Pad(_)
+        ),
+        _ => false,
+    }
 }
 
 impl Numbers {

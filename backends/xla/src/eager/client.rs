@@ -101,7 +101,6 @@ impl RouterClient for XlaClient {
     }
 
     fn read_tensor_async(&self, tensor: TensorIr) -> DynFut<Result<TensorData, ExecutionError>> {
-        // Now, because the tensor may be gone when the future runs.
         let data = self.recorder.read(&tensor);
         Box::pin(
             async move { data.map_err(|error| ExecutionError::with_context(error.to_string())) },

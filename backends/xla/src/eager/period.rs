@@ -59,7 +59,8 @@ impl Rhythm {
             return None;
         }
         let period = repeated_end(hashes)?;
-        (self.look, self.came) = (2 * self.look, 0);
+        self.look = (2 * self.look).min(LONGEST / 2);
+        self.came = 0;
         self.round = hashes[n - period..].to_vec();
         Some(n - period)
     }
@@ -142,6 +143,30 @@ mod tests {
         assert_eq!(Rhythm::default().cut(&hashes), Some(LONGEST));
     }
 
+    /// Where the recorder cuts a recording.
+    fn cuts(rhythm: &mut Rhythm, hashes: impl Iterator<Item = u64>) -> Vec<usize> {
+        let (mut pending, mut cuts) = (Vec::new(), Vec::new());
+        for hash in hashes {
+            while let Some(count) = rhythm.cut(&pending) {
+                cuts.push(count);
+                pending.drain(..count);
+            }
+            pending.push(hash);
+        }
+        cuts
+    }
+
+    #[test]
+    fn loops_by_turns_are_found_every_time() {
+        let mut rhythm = Rhythm::default();
+        for turn in 0..20 {
+            let period = 100 - 10 * (turn % 2);
+            let rounds = (0..400 * period).map(|i| 1000 * period + i % period);
+            let cuts = cuts(&mut rhythm, rounds);
+            assert_eq!(cuts.last(), Some(&(period as usize)), "{turn}: {cuts:?}");
+        }
+    }
+
     #[test]
     fn a_few_equal_operations_are_no_round() {
         assert_eq!(repeated_end(&[7; 40]), None);
@@ -161,15 +186,7 @@ mod tests {
     #[test]
     fn equal_layers_are_no_rounds_for_long() {
         let mut rhythm = Rhythm::default();
-        let mut pending = Vec::new();
-        let mut cuts = Vec::new();
-        for hash in steps(20, 40) {
-            while let Some(count) = rhythm.cut(&pending) {
-                cuts.push(count);
-                pending.drain(..count);
-            }
-            pending.push(hash);
-        }
+        let cuts = cuts(&mut rhythm, steps(20, 40).into_iter());
         // From some step on, one cut a step, whose places don't move.
         assert!(
             cuts[cuts.len() - 30..].iter().all(|count| *count == 840),

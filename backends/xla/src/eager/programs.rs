@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// The compiled programs of a device.
 ///
-/// Tensors are arguments always, so no program holds anybody's weights, and so are float scalars (a learning
-/// rate that decays, Adam's corrections): a compiler computes otherwise with constants, and a resumed
+/// Tensors are arguments always, so no program holds anybody's weights, and so are float scalars of arithmetic
+/// (a learning rate that decays, Adam's corrections): a compiler computes otherwise with constants, and a resumed
 /// training would have other bits than one that has seen the scalars change.
 #[derive(Default)]
 pub(super) struct Programs {

@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Records operations and runs them when somebody wants to see a result.
 ///
 /// What a stream recorded since the last time becomes one program: threads that compute side by side would
-/// make another mixture each time. A read, a wait or a flush runs it, as does another stream that takes a
-/// result, a seed, and a loop that goes on for long without any of them (see [`super::period::Rhythm`]).
+/// make another mixture each time. A wait or a flush runs it, as does a read of a result, another stream that
+/// takes one, a seed, and a loop that goes on for long without any of them (see [`super::period::Rhythm`]).
 pub(crate) struct Recorder {
     pub(crate) machine: Machine,
     ids: AtomicU64,
@@ -55,9 +55,6 @@ pub struct Activity {
 
 /// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
 pub(super) type Slot = Result<Arc<Buffer>, RunError>;
-
-/// Runs of the device after which a stream that records nothing is forgotten: its thread may have ended.
-const IDLE: u64 = 1024;
 
 impl Recorder {
     pub(super) fn new(machine: Machine) -> Self {
@@ -112,7 +109,7 @@ impl Recorder {
         match operation {
             // Its values were uploaded before.
             OperationIr::Init(_) => {}
-            OperationIr::Drop(tensor) => state.release(tensor),
+            OperationIr::Drop(tensor) => state.release(&self.machine, tensor),
             _ => state.compute(&self.machine, operation),
         }
     }
@@ -125,7 +122,7 @@ impl Recorder {
 
     fn buffer(&self, tensor: &TensorIr) -> Result<Arc<Buffer>, RunError> {
         let mut state = self.state();
-        state.run_stream(&self.machine, StreamId::current());
+        // Burn reads on a thread of its own: whose tensor it is, not who asks, tells what has to run.
         state.settle(&self.machine, tensor.id);
         if let Some(watch) = &mut state.watch {
             watch.reads.push(tensor.id);
@@ -196,6 +193,10 @@ impl State {
     /// that are known, and nothing is kept for nobody.
     fn compute(&mut self, machine: &Machine, operation: OperationIr) {
         let stream = StreamId::current();
+        if !self.recordings.contains_key(&stream) {
+            // Threads end without a word.
+            self.recordings.retain(|_, recording| recording.len() > 0);
+        }
         while self.watch.is_none()
             && let Some(end) = self.recordings.entry(stream).or_default().cut()
         {
@@ -205,67 +206,79 @@ impl State {
             self.hold(machine, stream, tensor.id);
         }
         let recording = self.recordings.entry(stream).or_default();
-        recording.touched = self.runs;
         recording.compute(operation);
     }
 
     /// Lets a stream's recording have a tensor, which another stream may have to make first.
     fn hold(&mut self, machine: &Machine, stream: StreamId, id: TensorId) {
-        let recording = self.recordings.entry(stream).or_default();
-        if recording.has(id) {
-            return;
+        if !self.has(stream, id) {
+            self.settle(machine, id);
+            let slot = self.slots.get(&id).cloned();
+            let slot = slot.unwrap_or(Err(RunError::Unknown { id }));
+            self.recordings.entry(stream).or_default().take(id, slot);
         }
-        self.settle(machine, id);
-        let slot = self.slots.get(&id).cloned();
-        let slot = slot.unwrap_or(Err(RunError::Unknown { id }));
-        self.recordings.entry(stream).or_default().take(id, slot);
     }
 
-    /// Nobody needs a tensor any more. A recording that has it may use it up.
-    fn release(&mut self, tensor: TensorIr) {
-        let id = tensor.id;
-        let own = self.recordings.get_mut(&StreamId::current());
-        let recording = match own.filter(|recording| recording.has(id)) {
-            None => self
-                .recordings
-                .values_mut()
-                .find(|recording| recording.makes(id)),
-            own => own,
+    fn has(&self, stream: StreamId, id: TensorId) -> bool {
+        let recording = self.recordings.get(&stream);
+        recording.is_some_and(|recording| recording.has(id))
+    }
+
+    /// Nobody needs a tensor any more. A recording that has it may use it up; one of which nobody needs
+    /// anything gives up what it holds, for its thread may have ended.
+    fn release(&mut self, machine: &Machine, tensor: TensorIr) {
+        let current = StreamId::current();
+        let stream = match self.has(current, tensor.id) {
+            true => Some(current),
+            false => self.maker(tensor.id),
         };
-        match recording {
-            Some(recording) => recording.release(OperationIr::Drop(tensor)),
-            None => _ = self.slots.remove(&id),
+        let recording = stream.and_then(|stream| self.recordings.get_mut(&stream));
+        let (Some(stream), Some(recording)) = (stream, recording) else {
+            self.slots.remove(&tensor.id);
+            return;
+        };
+        recording.release(tensor);
+        if !recording.is_needed() {
+            self.run_stream(machine, stream);
         }
+    }
+
+    /// The stream that makes a tensor.
+    fn maker(&self, id: TensorId) -> Option<StreamId> {
+        let mut recordings = self.recordings.iter();
+        let maker = recordings.find(|(_, recording)| recording.makes(id));
+        maker.map(|(stream, _)| *stream)
     }
 
     /// Runs what makes a tensor, wherever that was recorded.
     fn settle(&mut self, machine: &Machine, id: TensorId) {
-        let mut recordings = self.recordings.iter();
-        let maker = recordings.find(|(_, recording)| recording.makes(id));
-        if let Some(stream) = maker.map(|(stream, _)| *stream) {
+        if let Some(stream) = self.maker(id) {
+            self.run_stream(machine, stream);
+        }
+    }
+
+    /// Runs what all streams recorded that have one of these tensors.
+    pub(super) fn settle_all(&mut self, machine: &Machine, ids: &[TensorId]) {
+        let concerned = |recording: &Recording| ids.iter().any(|id| recording.has(*id));
+        let streams = self.recordings.iter();
+        let streams = streams.filter(|(_, recording)| recording.len() > 0 && concerned(recording));
+        let streams: Vec<StreamId> = streams.map(|(stream, _)| *stream).collect();
+        for stream in streams {
             self.run_stream(machine, stream);
         }
     }
 
     /// Runs what all streams recorded.
-    pub(super) fn run_all(&mut self, machine: &Machine) {
+    fn run_all(&mut self, machine: &Machine) {
         let streams: Vec<StreamId> = self.recordings.keys().copied().collect();
         for stream in streams {
             self.run_stream(machine, stream);
         }
     }
 
-    fn run_stream(&mut self, machine: &Machine, stream: StreamId) {
+    pub(super) fn run_stream(&mut self, machine: &Machine, stream: StreamId) {
         if let Some(recording) = self.recordings.get(&stream) {
             self.run(machine, stream, recording.len());
-        }
-        let runs = self.runs;
-        let idle = |(_, recording): &(_, &Recording)| recording.touched + IDLE < runs;
-        let idle = self.recordings.iter().filter(idle);
-        let idle: Vec<_> = idle.map(|(id, recording)| (*id, recording.len())).collect();
-        for (stream, end) in idle {
-            self.run(machine, stream, end);
-            self.recordings.remove(&stream);
         }
     }
 

@@ -6,7 +6,7 @@ use super::period::Rhythm;
 use super::recorder::Slot;
 use crate::machine::RunError;
 use crate::pjrt::Buffer;
-use burn_ir::{OperationIr, TensorId};
+use burn_ir::{OperationIr, TensorId, TensorIr, TensorStatus};
 use std::hash::Hasher;
 use std::sync::Arc;
 
@@ -24,12 +24,10 @@ pub(super) struct Recording {
     places: Vec<usize>,
     relative: Relative,
     rhythm: Rhythm,
-    /// What the pending operations make.
+    /// What the pending operations make and somebody needs.
     made: Ids,
     /// What they take from elsewhere.
     taken: ById<Slot>,
-    /// Runs of the device when an operation came last.
-    pub(super) touched: u64,
 }
 
 /// What runs as one program.
@@ -58,6 +56,10 @@ impl Recording {
 
     /// Records an operation that computes. What it takes is there.
     pub(super) fn compute(&mut self, mut operation: OperationIr) {
+        let used_up = |tensor: &&TensorIr| tensor.status == TensorStatus::ReadWrite;
+        for tensor in operation.inputs().filter(used_up) {
+            self.made.remove(&tensor.id);
+        }
         self.made
             .extend(operation.outputs().map(|tensor| tensor.id));
         self.places.push(self.pending.len());
@@ -66,8 +68,14 @@ impl Recording {
     }
 
     /// Records that nobody needs a tensor any more that it has.
-    pub(super) fn release(&mut self, operation: OperationIr) {
-        self.pending.push(operation);
+    pub(super) fn release(&mut self, tensor: TensorIr) {
+        self.made.remove(&tensor.id);
+        self.pending.push(OperationIr::Drop(tensor));
+    }
+
+    /// Whether somebody needs what it makes.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.made.is_empty()
     }
 
     /// Where to cut it before the next operation comes.
@@ -116,5 +124,64 @@ impl Recording {
         if !self.pending.is_empty() {
             self.taken.insert(id, slot.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn_backend::{DType, Shape};
+    use burn_ir::CustomOpIr;
+
+    fn tensor(id: u64, status: TensorStatus) -> TensorIr {
+        let mut tensor = TensorIr::uninit(TensorId::new(id), Shape::new([2]), DType::F32);
+        tensor.status = status;
+        tensor
+    }
+
+    /// Makes a tensor of another, which it may use up.
+    fn map(from: u64, status: TensorStatus, to: u64) -> OperationIr {
+        let (from, to) = (tensor(from, status), tensor(to, TensorStatus::NotInit));
+        OperationIr::Custom(CustomOpIr::new("map", &[from], &[to]))
+    }
+
+    fn nothing() -> Slot {
+        Err(RunError::Unknown {
+            id: TensorId::new(0),
+        })
+    }
+
+    #[test]
+    fn it_has_what_it_makes_and_takes() {
+        let mut recording = Recording::default();
+        let has = |recording: &Recording| [0, 1, 2].map(|id| recording.has(TensorId::new(id)));
+        recording.take(TensorId::new(0), nothing());
+        recording.compute(map(0, TensorStatus::ReadOnly, 1));
+        recording.compute(map(1, TensorStatus::ReadWrite, 2));
+        assert_eq!(has(&recording), [true, false, true]);
+        assert!(recording.makes(TensorId::new(2)) && !recording.makes(TensorId::new(0)));
+        let piece = recording.piece(1);
+        assert_eq!(piece.canonical.outputs.len(), 1);
+        assert_eq!(has(&recording), [true, false, true]);
+        recording.left(TensorId::new(1), &nothing());
+        assert_eq!(has(&recording), [true, true, true]);
+        let rest = recording.piece(recording.len());
+        assert_eq!(rest.canonical.released, [TensorId::new(1)]);
+        assert_eq!(has(&recording), [false; 3]);
+    }
+
+    #[test]
+    fn nobody_needs_what_was_dropped() {
+        let mut recording = Recording::default();
+        recording.take(TensorId::new(0), nothing());
+        recording.compute(map(0, TensorStatus::ReadOnly, 1));
+        recording.compute(map(1, TensorStatus::ReadWrite, 2));
+        recording.release(tensor(0, TensorStatus::ReadWrite));
+        assert!(recording.is_needed());
+        recording.release(tensor(2, TensorStatus::ReadWrite));
+        assert!(!recording.is_needed());
+        let piece = recording.piece(recording.len());
+        assert!(piece.canonical.outputs.is_empty());
+        assert_eq!(piece.canonical.released, [TensorId::new(0)]);
     }
 }

@@ -6,6 +6,7 @@ use crate::machine::RunError;
 use crate::pjrt::Buffer;
 use burn_backend::TensorData;
 use burn_ir::TensorId;
+use burn_std::id::StreamId;
 use std::sync::Arc;
 
 /// What was seen between two looks.
@@ -36,6 +37,8 @@ pub(crate) struct Play {
     pub(crate) scalars: Vec<f64>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) outputs: Vec<Output>,
+    /// All tensors that it takes or makes.
+    pub(crate) tensors: Vec<TensorId>,
     /// The results that go to the caller, by their places among the outputs.
     pub(crate) returned: Vec<usize>,
 }
@@ -91,8 +94,9 @@ impl Recorder {
         given: &[Arc<Buffer>],
     ) -> Result<Vec<Arc<Buffer>>, RunError> {
         let mut state = self.state();
-        // What was recorded may use, or make, what the step carries.
-        state.run_all(&self.machine);
+        // What was recorded before sees what the step takes as it was, and may draw random numbers.
+        state.run_stream(&self.machine, StreamId::current());
+        state.settle_all(&self.machine, &play.tensors);
         let random = state.random.clone()?;
         let inputs = state.take(play, given)?;
         let results = play
@@ -109,13 +113,17 @@ impl Recorder {
 
 impl State {
     /// The arguments of a step. Carried tensors leave their places, so that results may overwrite them,
-    /// unless one of them is missing: then all stay.
+    /// unless a tensor is missing: then all stay.
     fn take(&mut self, play: &Play, given: &[Arc<Buffer>]) -> Result<Vec<Arc<Buffer>>, RunError> {
         for input in &play.inputs {
-            if let Input::Carried(id) = input {
-                let slot = self.slots.get(id).ok_or(RunError::Unknown { id: *id })?;
-                slot.as_ref().map_err(Clone::clone)?;
-            }
+            let slot = match input {
+                Input::Carried(id) => {
+                    Some(self.slots.get(id).ok_or(RunError::Unknown { id: *id })?)
+                }
+                Input::Held(id, _) => self.slots.get(id),
+                Input::Given(_) | Input::Constant(_) => None,
+            };
+            slot.map(Result::as_ref).transpose().map_err(Clone::clone)?;
         }
         let argument = |input: &Input| match input {
             Input::Given(number) => given.get(*number).cloned().ok_or(RunError::Inputs {
