@@ -93,15 +93,41 @@ impl<const D: usize> RecordState for AdamState<D> {
     }
 
     fn state_unflatten(prefix: &str, source: &mut StateSource, device: &Device) -> Option<Self> {
-        let [moment_1, moment_2] = ["moment_1", "moment_2"].map(|name| {
-            let data = source.take_tensor(prefix, name)?;
-            Some(Tensor::from_data(data, device))
-        });
-        let powers = source.take_tensor(prefix, "powers")?;
+        let mut data = |name| source.take_tensor(prefix, name);
         Some(Self {
-            moment_1: moment_1?,
-            moment_2: moment_2?,
-            powers: Tensor::from_data(powers, device),
+            moment_1: saved(data("moment_1")?, device),
+            moment_2: saved(data("moment_2")?, device),
+            powers: saved(data("powers")?, device),
         })
+    }
+}
+
+/// A tensor in the dtype that it was saved in, which needn't be the device's own.
+fn saved<const D: usize>(data: TensorData, device: &Device) -> Tensor<D> {
+    let dtype = data.dtype();
+    Tensor::from_data(data, (device, dtype))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_keeps_dtypes() {
+        let device = Device::flex();
+        let parameter = || Tensor::<1>::ones([2], (&device, DType::BF16));
+        let (_, state) = Adam::default().step(0.1, parameter(), parameter(), None);
+        let mut sink = StateSink::default();
+        state.unwrap().state_flatten("weight", &mut sink);
+        let mut source = StateSource::default();
+        for (name, data) in sink.tensors {
+            source.insert_tensor(name, data);
+        }
+        let state = AdamState::<1>::state_unflatten("weight", &mut source, &device).unwrap();
+        assert_eq!(state.moment_1.dtype(), DType::BF16);
+        assert_eq!(state.moment_2.dtype(), DType::BF16);
+        assert_eq!(state.powers.dtype(), DType::F32);
+        let powers: Vec<f32> = state.powers.into_data().try_to_vec().unwrap();
+        assert_eq!(powers, [0.9, 0.999]);
     }
 }
