@@ -257,7 +257,6 @@ fn play(
         scalars: run.scalars.clone(),
         inputs: inputs.collect::<Result<_, StepError>>()?,
         outputs: run.outputs.iter().zip(&first.outputs).map(output).collect(),
-        tensors: run.inputs.iter().chain(&run.outputs).copied().collect(),
         returned: returned.collect::<Option<_>>().ok_or(StepError::Look)?,
     })
 }

@@ -198,12 +198,12 @@ impl IrVisitorMut for Numbers {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use burn_backend::{DType, Shape};
     use burn_ir::{CustomOpIr, ScalarOpIr};
 
-    fn tensor(id: u64, status: TensorStatus) -> TensorIr {
+    pub(in crate::eager) fn tensor(id: u64, status: TensorStatus) -> TensorIr {
         let mut tensor = TensorIr::uninit(TensorId::new(id), Shape::new([2]), DType::F32);
         tensor.status = status;
         tensor

@@ -166,7 +166,7 @@ impl Recorder {
     pub(super) fn seed(&self, seed: u64) {
         let mut state = self.state();
         // What was recorded before must not see the seed. Whose it is isn't said.
-        state.run_all(&self.machine);
+        state.run_those(&self.machine, |_| true);
         state.random = host::random_state(&self.machine, seed).map(Arc::new);
     }
 
@@ -252,25 +252,14 @@ impl State {
 
     /// Runs what makes a tensor, wherever that was recorded.
     fn settle(&mut self, machine: &Machine, id: TensorId) {
-        if let Some(stream) = self.maker(id) {
-            self.run_stream(machine, stream);
-        }
+        self.run_those(machine, |recording| recording.makes(id));
     }
 
-    /// Runs what all streams recorded that have one of these tensors.
-    pub(super) fn settle_all(&mut self, machine: &Machine, ids: &[TensorId]) {
-        let concerned = |recording: &Recording| ids.iter().any(|id| recording.has(*id));
+    /// Runs what was recorded by streams whose recordings are `such`.
+    pub(super) fn run_those(&mut self, machine: &Machine, such: impl Fn(&Recording) -> bool) {
         let streams = self.recordings.iter();
-        let streams = streams.filter(|(_, recording)| recording.len() > 0 && concerned(recording));
+        let streams = streams.filter(|(_, recording)| recording.len() > 0 && such(recording));
         let streams: Vec<StreamId> = streams.map(|(stream, _)| *stream).collect();
-        for stream in streams {
-            self.run_stream(machine, stream);
-        }
-    }
-
-    /// Runs what all streams recorded.
-    fn run_all(&mut self, machine: &Machine) {
-        let streams: Vec<StreamId> = self.recordings.keys().copied().collect();
         for stream in streams {
             self.run_stream(machine, stream);
         }
@@ -302,9 +291,11 @@ impl State {
         if let (Err(error), Some(watch)) = (&results, &mut self.watch) {
             watch.error.get_or_insert(error.clone());
         }
-        for (place, id) in outputs.into_iter().enumerate() {
-            let slot = results.as_ref().map(|results| results[place].clone());
-            let slot = slot.map_err(Clone::clone);
+        let slots: Vec<Slot> = match results {
+            Ok(results) => results.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); outputs.len()],
+        };
+        for (id, slot) in outputs.into_iter().zip(slots) {
             if let Some(recording) = self.recordings.get_mut(&stream) {
                 recording.left(id, &slot);
             }

@@ -129,15 +129,9 @@ impl Recording {
 
 #[cfg(test)]
 mod tests {
+    use super::super::canonical::tests::tensor;
     use super::*;
-    use burn_backend::{DType, Shape};
     use burn_ir::CustomOpIr;
-
-    fn tensor(id: u64, status: TensorStatus) -> TensorIr {
-        let mut tensor = TensorIr::uninit(TensorId::new(id), Shape::new([2]), DType::F32);
-        tensor.status = status;
-        tensor
-    }
 
     /// Makes a tensor of another, which it may use up.
     fn map(from: u64, status: TensorStatus, to: u64) -> OperationIr {

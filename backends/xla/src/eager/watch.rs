@@ -2,6 +2,7 @@
 
 use super::programs::Compiled;
 use super::recorder::{Recorder, State};
+use super::recording::Recording;
 use crate::machine::RunError;
 use crate::pjrt::Buffer;
 use burn_backend::TensorData;
@@ -37,8 +38,6 @@ pub(crate) struct Play {
     pub(crate) scalars: Vec<f64>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) outputs: Vec<Output>,
-    /// All tensors that it takes or makes.
-    pub(crate) tensors: Vec<TensorId>,
     /// The results that go to the caller, by their places among the outputs.
     pub(crate) returned: Vec<usize>,
 }
@@ -55,6 +54,16 @@ pub(crate) enum Input {
     Held(TensorId, Arc<Buffer>),
     /// Values that the step uploads every time.
     Constant(Arc<Buffer>),
+}
+
+impl Play {
+    /// Whether a recording has something that the step takes or changes.
+    fn meets(&self, recording: &Recording) -> bool {
+        let held = |input: &Input| matches!(input, Input::Held(id, _) if recording.has(*id));
+        // What it carries has the places of results.
+        let changed = |output: &Output| recording.has(output.id);
+        self.inputs.iter().any(held) || self.outputs.iter().any(changed)
+    }
 }
 
 /// Where a result goes.
@@ -96,7 +105,7 @@ impl Recorder {
         let mut state = self.state();
         // What was recorded before sees what the step takes as it was, and may draw random numbers.
         state.run_stream(&self.machine, StreamId::current());
-        state.settle_all(&self.machine, &play.tensors);
+        state.run_those(&self.machine, |recording| play.meets(recording));
         let random = state.random.clone()?;
         let inputs = state.take(play, given)?;
         let results = play
