@@ -194,6 +194,8 @@ mod tests {
     #[test]
     fn right_gradients_pass_and_wrong_ones_do_not() {
         let device = Device::flex().autodiff();
+        // The bounds are for numbers that are always the same: with others one run in forty misses one.
+        device.seed(1);
         for (top_k, gated, activation) in [
             (2, false, Activation::Relu),
             (3, true, Activation::Silu),
