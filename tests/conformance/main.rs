@@ -152,13 +152,22 @@ fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {
     }
 }
 
+/// Whether this run wants the cases of a family: all, or those that `MOEBIUS_TEST_FAMILIES` lists.
+fn wanted(name: &str) -> bool {
+    let Ok(families) = std::env::var("MOEBIUS_TEST_FAMILIES") else {
+        return true;
+    };
+    let family = name.split("::").next();
+    families.split(',').any(|one| Some(one) == family)
+}
+
 fn main() {
     let mut arguments = Arguments::from_args();
     // Devices are shared; one case at a time keeps memory figures and panics apart.
     arguments.test_threads = arguments.test_threads.or(Some(1));
     let mut trials = Vec::new();
     for target in Target::all() {
-        for (name, case) in CASES {
+        for (name, case) in CASES.iter().filter(|(name, _)| wanted(name)) {
             let label = format!("{name}[{}]", target.name);
             trials.push(Trial::test(label, move || run(name, *case, target)));
         }

@@ -8,6 +8,7 @@ mod cuda;
 mod nvrtc;
 mod object;
 mod tools;
+mod verdicts;
 mod wgsl;
 
 use std::process::{Command, exit};
@@ -105,5 +106,8 @@ fn main() -> io::Result<()> {
         }
     }
     trials.push(Trial::test("each_tool_refuses_nonsense", refuse_nonsense));
+    trials.push(Trial::test("verdicts_are_kept", || {
+        Ok(verdicts::are_kept()?)
+    }));
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -5,11 +5,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use moebius_shaders::Element;
 use moebius_shaders::emit::{Artifact, KernelEntry};
 
-use super::Verdict;
+use super::{Verdict, verdicts};
 
 /// The folder of the wheels, laid out as `scripts/setup` unpacks them.
 fn wheels() -> PathBuf {
@@ -26,6 +27,29 @@ pub(crate) fn cuda_runtime() -> PathBuf {
 /// ptxas and libdevice.
 pub(crate) fn cuda_nvcc() -> PathBuf {
     wheels().join("cuda_nvcc")
+}
+
+/// The versions of NVRTC and ptxas, as `scripts/setup` wrote them down.
+pub(crate) fn cuda_version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| {
+        let file = wheels().with_file_name("version");
+        // Without the file there is no version that a verdict could be kept for.
+        let version = fs::read_to_string(file).map(|text| text.trim().to_owned());
+        version.unwrap_or_else(|_| format!("of process {}", std::process::id()))
+    })
+}
+
+/// The version of spirv-val.
+fn spirv_val_version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| {
+        let output = Command::new("spirv-val").arg("--version").output();
+        output.map_or_else(
+            |_| String::new(),
+            |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    })
 }
 
 /// Google's WGSL compiler, the one in Chromium.
@@ -73,8 +97,11 @@ pub(crate) fn spirv_val(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
             .then_some(())
             .ok_or_else(|| "no SPIR-V module".to_owned());
     }
-    let path = file(entry, artifact)?;
-    let environment = ["--target-env", "vulkan1.2"].map(OsStr::new);
-    let arguments = [environment[0], environment[1], path.as_os_str()];
-    run(Path::new("spirv-val"), &arguments)
+    let tool = format!("spirv-val vulkan1.2 {}", spirv_val_version());
+    verdicts::kept(&tool, &artifact.bytes, || {
+        let path = file(entry, artifact)?;
+        let environment = ["--target-env", "vulkan1.2"].map(OsStr::new);
+        let arguments = [environment[0], environment[1], path.as_os_str()];
+        run(Path::new("spirv-val"), &arguments)
+    })
 }

@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic on a broken workspace")]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use moebius_tree::root;
 use serde_json::Value;
 
 /// Each crate of the workspace, and the crates of ours that it may depend on.
@@ -63,6 +63,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-xla",
         ],
     ),
+    ("moebius-tree", &[]),
+    ("moebius-runner", &[]),
 ];
 
 /// Families of libraries (the crate itself and `name-*`) that only the listed crates may use.
@@ -98,13 +100,6 @@ const LIBRARIES: &[(&str, &[&str])] = &[
 
 /// Libraries whose kernels and APIs change between patch releases: pinned exactly.
 const PINNED: &[&str] = &["burn", "cubecl"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_path_buf()
-}
 
 fn metadata() -> Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -150,7 +145,7 @@ fn in_family(name: &str, family: &str) -> bool {
 fn assert_none(rule: &str, offences: &[String]) {
     assert!(
         offences.is_empty(),
-        "{rule}\n  {}\nThe tables are at the top of tests/layers.rs; ARCHITECTURE.md explains them.",
+        "{rule}\n  {}\nThe tables are at the top of tests/tree/tests/layers.rs; ARCHITECTURE.md explains them.",
         offences.join("\n  ")
     );
 }

@@ -1,17 +1,12 @@
 //! The documents are right about the tree: the files they name exist, and the commands they show are there.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use moebius_tree::root;
 
 /// The documents that describe the tree, and so must be right about it.
 const MAPS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_path_buf()
-}
 
 #[test]
 fn documents_name_files_that_exist() {
@@ -85,10 +80,12 @@ fn the_two_commands_of_the_readme_work() {
         ".ci/run is scripts/test"
     );
     assert!(
-        read("scripts/test")
-            .lines()
-            .any(|line| line == "scripts/setup"),
-        "scripts/test sets up first"
+        read("scripts/test").contains("-p moebius-runner"),
+        "scripts/test is the program in tests/runner"
+    );
+    assert!(
+        read("tests/runner/src/main.rs").contains(r#"&["scripts/setup"]"#),
+        "the tests set up first"
     );
     for script in ["scripts/setup", "scripts/test", ".ci/run"] {
         assert!(

@@ -1,0 +1,229 @@
+//! Which jobs of the deep tier a run of CI takes along: each runs at least once in four runs, and those of a family that
+//! has changed come first.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+/// A job of the deep tier runs at least once in so many runs.
+const ROUND: u64 = 4;
+/// What changed families may add to a run at most, in seconds; the rest of theirs follows in later runs.
+const CHANGED_SECONDS: f64 = 180.0;
+/// What is assumed of a job that never ran.
+const UNKNOWN_SECONDS: f64 = 60.0;
+
+/// What the ledger knows of a deep job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Entry {
+    /// The number of the run in which it last passed, or was first seen.
+    pub(crate) run: u64,
+    pub(crate) seconds: f64,
+    /// Whether a change of its family asks for it.
+    pub(crate) changed: bool,
+}
+
+/// The ledger in the cache folder.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    path: PathBuf,
+    pub(crate) run: u64,
+    /// The last commit whose run was green.
+    pub(crate) green: Option<String>,
+    pub(crate) entries: BTreeMap<String, Entry>,
+}
+
+impl Ledger {
+    /// Reads the ledger; one that is missing or damaged is begun anew.
+    pub(crate) fn read(path: &Path) -> Self {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let value: Value = serde_json::from_str(&text).unwrap_or_default();
+        let entries = value["deep"].as_object().cloned().unwrap_or_default();
+        let entry = |value: &Value| Entry {
+            run: value["run"].as_u64().unwrap_or_default(),
+            seconds: value["seconds"].as_f64().unwrap_or(UNKNOWN_SECONDS),
+            changed: value["changed"].as_bool().unwrap_or_default(),
+        };
+        Self {
+            path: path.to_owned(),
+            run: value["run"].as_u64().unwrap_or_default() + 1,
+            green: value["green"].as_str().map(str::to_owned),
+            entries: entries
+                .iter()
+                .map(|(name, value)| (name.clone(), entry(value)))
+                .collect(),
+        }
+    }
+
+    /// Whether a run before this one was green, so that its builds and programs are there.
+    pub(crate) fn warm(&self) -> bool {
+        self.green.is_some()
+    }
+
+    /// The jobs that this run takes, of all deep ones with the words that a change names them by.
+    pub(crate) fn due(&mut self, jobs: &[(String, String)], changed: &[String]) -> Vec<String> {
+        let run = self.run;
+        self.entries
+            .retain(|name, _| jobs.iter().any(|(job, _)| job == name));
+        for (name, family) in jobs {
+            let entry = self.entries.entry(name.clone()).or_insert(Entry {
+                run: run - 1,
+                seconds: UNKNOWN_SECONDS,
+                changed: false,
+            });
+            entry.changed |= names(changed, family);
+        }
+        let mut order: Vec<(&String, &Entry)> = self.entries.iter().collect();
+        order.sort_by_key(|(name, entry)| (entry.run, (*name).clone()));
+        let total: f64 = order.iter().map(|(_, entry)| entry.seconds).sum();
+        let (mut turn, mut extra, mut due) = (0.0, 0.0, Vec::new());
+        for (name, entry) in order {
+            let last_chance = run >= entry.run + ROUND;
+            if last_chance || turn < total / ROUND as f64 {
+                turn += entry.seconds;
+                due.push(name.clone());
+            } else if entry.changed && extra + entry.seconds <= CHANGED_SECONDS {
+                extra += entry.seconds;
+                due.push(name.clone());
+            }
+        }
+        due
+    }
+
+    /// Writes down a job that passed.
+    pub(crate) fn passed(&mut self, name: &str, seconds: f64) {
+        let entry = Entry {
+            run: self.run,
+            seconds,
+            changed: false,
+        };
+        self.entries.insert(name.to_owned(), entry);
+    }
+
+    /// Writes the ledger after a green run of `commit`.
+    pub(crate) fn write(&self, commit: &str) -> io::Result<()> {
+        let entry = |entry: &Entry| json!({"run": entry.run, "seconds": entry.seconds, "changed": entry.changed});
+        let entries: serde_json::Map<String, Value> = self
+            .entries
+            .iter()
+            .map(|(name, one)| (name.clone(), entry(one)))
+            .collect();
+        let text = json!({"run": self.run, "green": commit, "deep": entries}).to_string();
+        let fresh = self.path.with_extension("fresh");
+        fs::write(&fresh, text)?;
+        fs::rename(fresh, &self.path)
+    }
+}
+
+/// Whether a changed path names `family`: `shaders/src/quantize/plan.rs` does for `quantize`.
+fn names(changed: &[String], family: &str) -> bool {
+    let part = |part: &str| part.split('.').next() == Some(family);
+    !family.is_empty() && changed.iter().any(|path| path.split('/').any(part))
+}
+
+/// Paths that differ between a commit and the tree; of an unknown commit, all that git tracks.
+pub(crate) fn changed_since(commit: &str) -> Vec<String> {
+    let git = |arguments: &[&str]| Command::new("git").args(arguments).output();
+    let difference = git(&["diff", "--name-only", commit]);
+    let known = difference
+        .as_ref()
+        .is_ok_and(|output| output.status.success());
+    let output = if known {
+        difference
+    } else {
+        git(&["ls-files"])
+    };
+    let text = output.map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+    );
+    text.lines().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs() -> Vec<(String, String)> {
+        let name = |i: usize| {
+            (
+                format!("job {i}"),
+                if i == 7 {
+                    "rows".to_owned()
+                } else {
+                    String::new()
+                },
+            )
+        };
+        (0..10).map(name).collect()
+    }
+
+    #[test]
+    fn each_runs_within_four_runs() {
+        let mut ledger = Ledger {
+            run: 1,
+            ..Ledger::default()
+        };
+        let mut last = BTreeMap::new();
+        for run in 1..20 {
+            ledger.run = run;
+            let due = ledger.due(&jobs(), &[]);
+            assert!(due.len() <= 4, "{due:?}");
+            for name in due {
+                ledger.passed(&name, 30.0);
+                last.insert(name, run);
+            }
+            if run >= ROUND {
+                let late = jobs()
+                    .iter()
+                    .any(|(name, _)| last.get(name).is_none_or(|at| run - at >= ROUND));
+                assert!(!late, "run {run}: {last:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_makes_its_family_due_until_it_ran() {
+        let mut ledger = Ledger {
+            run: 1,
+            ..Ledger::default()
+        };
+        for (name, _) in jobs() {
+            ledger.passed(&name, 30.0);
+        }
+        ledger.run = 2;
+        let changed = ["shaders/src/permute/rows.rs".to_owned()];
+        let due = ledger.due(&jobs(), &changed);
+        assert!(due.contains(&"job 7".to_owned()), "{due:?}");
+        assert!(
+            !ledger
+                .clone()
+                .due(&jobs(), &["README.md".to_owned()])
+                .is_empty()
+        );
+        ledger.run = 3;
+        let due = ledger.due(&jobs(), &[]);
+        assert!(
+            due.contains(&"job 7".to_owned()),
+            "a change is not forgotten: {due:?}"
+        );
+    }
+
+    #[test]
+    fn a_ledger_reads_back_and_a_damaged_one_begins_anew() {
+        let path = std::env::temp_dir().join(format!("moebius-ledger-{}.json", std::process::id()));
+        let mut ledger = Ledger::read(&path);
+        assert!(!ledger.warm());
+        ledger.passed("job", 5.0);
+        ledger.write("abc").unwrap();
+        let read = Ledger::read(&path);
+        assert_eq!((read.run, read.green.as_deref()), (2, Some("abc")));
+        assert_eq!(read.entries, ledger.entries);
+        fs::write(&path, "{").unwrap();
+        assert_eq!(Ledger::read(&path).run, 1);
+        fs::remove_file(&path).unwrap();
+    }
+}

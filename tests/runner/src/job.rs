@@ -1,0 +1,76 @@
+//! One process to run, and what must be true before it may start.
+
+use std::path::PathBuf;
+
+/// What a job's output counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// Tests: at least one must run, and none may be left out.
+    Tests,
+    /// Nothing but its exit status.
+    Nothing,
+}
+
+/// A process of the run.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// What the report calls it; others name it in `after`.
+    pub(crate) name: String,
+    /// The program and its arguments.
+    pub(crate) command: Vec<String>,
+    /// Variables beside those of the runner.
+    pub(crate) variables: Vec<(String, String)>,
+    /// Where it runs.
+    pub(crate) folder: PathBuf,
+    pub(crate) counts: Counts,
+    /// Whether nothing may run beside it.
+    pub(crate) alone: bool,
+    /// What two jobs at once would fight for: cargo's target folder, the list of XLA's programs.
+    pub(crate) holds: Option<&'static str>,
+    /// Names of jobs that must have passed; those that aren't part of this run don't count.
+    pub(crate) after: Vec<String>,
+    /// The entry in the ledger of deep jobs, for those.
+    pub(crate) deep: bool,
+}
+
+impl Job {
+    /// A job that counts nothing and may run beside any other.
+    pub(crate) fn new(name: impl Into<String>, command: &[&str]) -> Self {
+        Self {
+            name: name.into(),
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            variables: Vec::new(),
+            folder: PathBuf::from("."),
+            counts: Counts::Nothing,
+            alone: false,
+            holds: None,
+            after: Vec::new(),
+            deep: false,
+        }
+    }
+
+    pub(crate) fn tests(mut self) -> Self {
+        self.counts = Counts::Tests;
+        self
+    }
+
+    pub(crate) fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+
+    pub(crate) fn holding(mut self, what: &'static str) -> Self {
+        self.holds = Some(what);
+        self
+    }
+
+    pub(crate) fn after(mut self, name: &str) -> Self {
+        self.after.push(name.to_owned());
+        self
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.push((name.to_owned(), value.into()));
+        self
+    }
+}

@@ -1,0 +1,293 @@
+//! Runs jobs, as many side by side as the machine has lanes, and stops at the first that fails.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::job::{Counts, Job};
+use crate::outcome::Outcome;
+
+/// Far more than any job takes: a hang should end in a message.
+const LIMIT: Duration = Duration::from_secs(45 * 60);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A job that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) job: Job,
+    pub(crate) outcome: Outcome,
+    pub(crate) seconds: f64,
+    /// Why it failed.
+    pub(crate) failure: Option<String>,
+    pub(crate) log: PathBuf,
+}
+
+/// A job that runs.
+struct Running {
+    job: Job,
+    child: Child,
+    start: Instant,
+    log: PathBuf,
+    records: PathBuf,
+}
+
+/// Runs jobs and keeps what came of them.
+pub(crate) struct Lanes {
+    /// How many jobs run side by side.
+    width: usize,
+    scratch: PathBuf,
+    clock: Instant,
+    waiting: Vec<Job>,
+    running: Vec<Running>,
+    pub(crate) finished: Vec<Finished>,
+}
+
+impl Lanes {
+    /// Lanes that keep logs in `scratch`; `clock` is when the run began.
+    pub(crate) fn new(width: usize, scratch: &Path, clock: Instant) -> Self {
+        Self {
+            width: width.max(1),
+            scratch: scratch.to_owned(),
+            clock,
+            waiting: Vec::new(),
+            running: Vec::new(),
+            finished: Vec::new(),
+        }
+    }
+
+    /// Runs `jobs`, in their order where nothing hinders; whether all passed. After the first failure none starts.
+    pub(crate) fn run(
+        &mut self,
+        jobs: Vec<Job>,
+        seen: &mut dyn FnMut(u64, &Finished),
+    ) -> io::Result<bool> {
+        self.waiting = jobs;
+        let mut failed = false;
+        loop {
+            if !failed {
+                while let Some(index) = self.next() {
+                    let job = self.waiting.remove(index);
+                    let started = self.start(job)?;
+                    self.running.push(started);
+                }
+            }
+            if self.running.is_empty() {
+                break;
+            }
+            sleep(POLL);
+            for finished in self.ended()? {
+                failed |= finished.failure.is_some();
+                seen(self.elapsed(), &finished);
+                self.finished.push(finished);
+            }
+        }
+        Ok(!failed)
+    }
+
+    /// The first job that may start now. One that waits for the machine to itself keeps later ones from starting.
+    fn next(&self) -> Option<usize> {
+        let busy = |held: &str| self.running.iter().any(|one| one.job.holds == Some(held));
+        let occupied = self.running.iter().any(|one| one.job.alone);
+        if occupied || self.running.len() >= self.width {
+            return None;
+        }
+        for (index, job) in self.waiting.iter().enumerate() {
+            let blocked =
+                job.after.iter().any(|name| !self.passed(name)) || job.holds.is_some_and(busy);
+            if blocked {
+                continue;
+            }
+            return (!job.alone || self.running.is_empty()).then_some(index);
+        }
+        None
+    }
+
+    /// Whether nothing of this name has yet to run or to end.
+    fn passed(&self, name: &str) -> bool {
+        let waits = self.waiting.iter().any(|job| job.name == name);
+        let runs = self.running.iter().any(|one| one.job.name == name);
+        !waits && !runs
+    }
+
+    fn start(&self, job: Job) -> io::Result<Running> {
+        let stem: String = job
+            .name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
+        let log = self.scratch.join(format!("{stem}.log"));
+        let records = self.scratch.join(format!("{stem}.records"));
+        fs::create_dir_all(&records)?;
+        let output = File::create(&log)?;
+        let mut command = Command::new(&job.command[0]);
+        command
+            .args(&job.command[1..])
+            .current_dir(&job.folder)
+            .env("MOEBIUS_TEST_RECORD", &records)
+            .envs(job.variables.iter().map(|(name, value)| (name, value)))
+            .stdin(std::process::Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        let child = command.spawn().map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", job.command[0]))
+        })?;
+        let start = Instant::now();
+        Ok(Running {
+            job,
+            child,
+            start,
+            log,
+            records,
+        })
+    }
+
+    /// The jobs that ended since this was last asked.
+    fn ended(&mut self) -> io::Result<Vec<Finished>> {
+        let mut ended = Vec::new();
+        let mut index = 0;
+        while index < self.running.len() {
+            let running = &mut self.running[index];
+            let mut status = running.child.try_wait()?;
+            let late = status.is_none() && running.start.elapsed() > LIMIT;
+            if late {
+                running.child.kill()?;
+                status = Some(running.child.wait()?);
+            }
+            match status {
+                Some(status) => ended.push(finish(self.running.remove(index), status, late)?),
+                None => index += 1,
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Seconds since the run began.
+    pub(crate) fn elapsed(&self) -> u64 {
+        self.clock.elapsed().as_secs()
+    }
+
+    /// What all jobs passed, refused and failed.
+    pub(crate) fn tally(&self) -> BTreeMap<&'static str, usize> {
+        let sum = |count: fn(&Outcome) -> usize| {
+            self.finished.iter().map(|one| count(&one.outcome)).sum()
+        };
+        BTreeMap::from([
+            ("passed", sum(|outcome| outcome.passed)),
+            ("refused", sum(|outcome| outcome.refused)),
+            ("failed", sum(|outcome| outcome.failed)),
+        ])
+    }
+}
+
+fn finish(running: Running, status: ExitStatus, late: bool) -> io::Result<Finished> {
+    let log = fs::read(&running.log)?;
+    let mut outcome = Outcome::default();
+    if running.job.counts == Counts::Tests {
+        outcome = Outcome::of_log(&String::from_utf8_lossy(&log));
+        outcome.add_records(&running.records);
+    }
+    let ran = outcome.passed + outcome.refused + outcome.failed;
+    let failure = match running.job.counts {
+        _ if late => Some(format!("it did not end within {} s", LIMIT.as_secs())),
+        _ if !status.success() => Some(status.to_string()),
+        Counts::Tests if ran == 0 => Some("it ran no test".to_owned()),
+        Counts::Tests if outcome.ignored > 0 => {
+            Some(format!("it left out {} tests", outcome.ignored))
+        }
+        _ => None,
+    };
+    if failure.is_some() && outcome.failed == 0 {
+        outcome.failed = 1;
+    }
+    Ok(Finished {
+        seconds: running.start.elapsed().as_secs_f64(),
+        job: running.job,
+        outcome,
+        failure,
+        log: running.log,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lanes(name: &str) -> Lanes {
+        let scratch =
+            std::env::temp_dir().join(format!("moebius-lanes-{name}-{}", std::process::id()));
+        fs::create_dir_all(&scratch).unwrap();
+        Lanes::new(2, &scratch, Instant::now())
+    }
+
+    fn names(lanes: &Lanes) -> Vec<&str> {
+        lanes
+            .finished
+            .iter()
+            .map(|one| one.job.name.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn jobs_wait_for_what_they_need() {
+        let mut lanes = lanes("order");
+        let jobs = vec![
+            Job::new("last", &["true"])
+                .after("first")
+                .after("not part of this run"),
+            Job::new("first", &["sleep", "0.2"]),
+        ];
+        assert!(lanes.run(jobs, &mut |_, _| ()).unwrap());
+        assert_eq!(names(&lanes), ["first", "last"]);
+    }
+
+    #[test]
+    fn what_runs_alone_runs_alone_and_what_one_holds_another_waits_for() {
+        let mut lanes = lanes("alone");
+        let trace = lanes.scratch.join("trace");
+        let shell = format!("echo in >>{0}; sleep 0.1; echo out >>{0}", trace.display());
+        let job = |name: &str| Job::new(name, &["sh", "-c", &shell]);
+        let jobs = vec![
+            job("a").alone(),
+            job("b").alone(),
+            job("c").holding("x"),
+            job("d").holding("x"),
+        ];
+        assert!(lanes.run(jobs, &mut |_, _| ()).unwrap());
+        let trace = fs::read_to_string(trace).unwrap();
+        assert_eq!(trace, "in\nout\n".repeat(4));
+    }
+
+    #[test]
+    fn a_failure_starts_nothing_more_and_is_told() {
+        let mut lanes = lanes("failure");
+        lanes.width = 1;
+        let jobs = vec![Job::new("bad", &["false"]), Job::new("never", &["true"])];
+        assert!(!lanes.run(jobs, &mut |_, _| ()).unwrap());
+        assert_eq!(names(&lanes), ["bad"]);
+        assert_eq!(lanes.tally()["failed"], 1);
+    }
+
+    #[test]
+    fn tests_that_run_nothing_or_leave_something_out_have_failed() {
+        let said = |text: &str| Job::new(text, &["echo", text]).tests();
+        for text in [
+            "nothing",
+            "test result: ok. 0 passed; 0 failed; 0 ignored;",
+            "test result: ok. 2 passed; 0 failed; 1 ignored;",
+        ] {
+            let mut lanes = lanes("nothing");
+            assert!(
+                !lanes.run(vec![said(text)], &mut |_, _| ()).unwrap(),
+                "{text}"
+            );
+        }
+        let mut lanes = lanes("something");
+        let good = said("test result: ok. 2 passed; 0 failed; 0 ignored;");
+        assert!(lanes.run(vec![good], &mut |_, _| ()).unwrap());
+        assert_eq!(lanes.tally()["passed"], 2);
+    }
+}

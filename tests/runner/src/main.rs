@@ -1,0 +1,309 @@
+//! Runs the project's tests: `scripts/test` is this program. Three tiers: `--quick` opens no device, the default is what
+//! CI runs, `--all` adds what is slow or repeats. The last line reads `N passed, N failed`.
+
+mod deep;
+mod job;
+mod lanes;
+mod outcome;
+mod places;
+mod plan;
+mod programs;
+mod report;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use std::{env, fs, io};
+
+use deep::Ledger;
+use job::Job;
+use lanes::Lanes;
+use places::Places;
+use programs::Program;
+
+const USAGE: &str = "\
+Sets up what the tests need and runs them, cheapest first. The last line reads \"N passed, N failed\".
+
+  scripts/test             what CI runs
+  scripts/test --quick     what needs no device: format, style, lints, docs, unit and device-free tests
+  scripts/test --all       also what is too slow for every run, or repeats: every case on SwiftShader, XLA with all its
+                           optimisation, an emulated processor without AVX-512, a build without Burn's fusion, …
+  --fresh                  take nothing that an earlier run kept but cargo's builds: no compiled programs, no verdicts
+  --only TEXT              of the jobs after the build, those whose names contain TEXT
+  --list                   say what would run after the build, and run nothing
+  -v                       show the output of jobs that pass, too
+";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tier {
+    Quick,
+    Default,
+    All,
+}
+
+struct Options {
+    tier: Tier,
+    fresh: bool,
+    only: String,
+    list: bool,
+    verbose: bool,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let mut options = Self {
+            tier: Tier::Default,
+            fresh: false,
+            only: String::new(),
+            list: false,
+            verbose: false,
+        };
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--quick" => options.tier = Tier::Quick,
+                "--all" => options.tier = Tier::All,
+                "--fresh" => options.fresh = true,
+                "--only" => options.only = arguments.next()?,
+                "--list" => options.list = true,
+                "-v" | "--verbose" => options.verbose = true,
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+fn main() -> ExitCode {
+    let Some(options) = Options::parse(env::args().skip(1)) else {
+        eprint!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match places::scratch() {
+        Err(error) => failed(&error),
+        Ok(scratch) => {
+            let code = run(&options, &scratch).unwrap_or_else(|error| failed(&error));
+            // What a run leaves behind must not change what it says.
+            let _ = fs::remove_dir_all(scratch);
+            code
+        }
+    }
+}
+
+fn failed(error: &io::Error) -> ExitCode {
+    println!("the tests could not be run: {error}\n0 passed, 1 failed");
+    ExitCode::FAILURE
+}
+
+fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
+    let width = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
+    let mut lanes = Lanes::new(width, scratch, Instant::now());
+    let ended = |lanes: &mut Lanes, jobs: Vec<Job>| {
+        lanes.run(jobs, &mut |elapsed, finished| {
+            report::ended(elapsed, finished, options.verbose)
+        })
+    };
+    let set_up = Job::new("set-up", &["scripts/setup"]);
+    let good = ended(&mut lanes, plan::reading())? && ended(&mut lanes, vec![set_up])?;
+    if !good || !ended(&mut lanes, vec![plan::build()])? {
+        return Ok(verdict(&lanes, false));
+    }
+    let metadata = programs::metadata()?;
+    let log = fs::read_to_string(
+        &lanes
+            .finished
+            .last()
+            .ok_or_else(|| io::Error::other("no build"))?
+            .log,
+    )?;
+    let run = Run {
+        options,
+        places: Places::look(&metadata)?,
+        programs: programs::built(&log, &metadata)?,
+    };
+    let mut ledger = Ledger::read(&run.places.cache.join("deep.json"));
+    let mut jobs = run.jobs(&mut ledger)?;
+    run.surroundings(&mut jobs, scratch)?;
+    jobs.retain(|job| job.name.contains(&options.only));
+    if options.list {
+        jobs.iter().for_each(|job| println!("{}", job.name));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let good = ended(&mut lanes, jobs)?;
+    if good && options.tier != Tier::Quick && options.only.is_empty() {
+        for one in lanes.finished.iter().filter(|one| one.job.deep) {
+            ledger.passed(&one.job.name, one.seconds);
+        }
+        ledger.write(&places::commit())?;
+    }
+    run.say_what_did_not_run(&lanes);
+    Ok(verdict(&lanes, good))
+}
+
+fn verdict(lanes: &Lanes, good: bool) -> ExitCode {
+    println!("{}", report::table(lanes));
+    let tally = lanes.tally();
+    println!(
+        "{} s, {} cases refused as listed",
+        lanes.elapsed(),
+        tally["refused"]
+    );
+    println!("{} passed, {} failed", tally["passed"], tally["failed"]);
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// A run after its build.
+struct Run<'a> {
+    options: &'a Options,
+    places: Places,
+    programs: Vec<Program>,
+}
+
+impl Run<'_> {
+    fn jobs(&self, ledger: &mut Ledger) -> io::Result<Vec<Job>> {
+        let tests = plan::tests(&self.programs, self.wants_libtpu());
+        let mut checks = plan::cargo_checks();
+        if self.options.tier == Tier::Quick {
+            let quick = tests
+                .into_iter()
+                .filter(|job| !opens_a_device(job, &self.programs));
+            return Ok(checks.into_iter().chain(quick).collect());
+        }
+        let mut jobs = vec![checks.remove(0)];
+        jobs.extend(plan::browser(&self.places));
+        jobs.extend(tests);
+        jobs.extend(checks);
+        if let (Some(program), Some(driver)) = (self.conformance(), &self.places.swiftshader) {
+            jobs.push(plan::default_limits(program, driver, plan::KERNELS, ""));
+        }
+        jobs.push(plan::command(&self.places));
+        jobs.extend(self.deep(ledger)?);
+        Ok(jobs)
+    }
+
+    /// The deep jobs of this run: all that were asked for, or, in CI, those that are due.
+    fn deep(&self, ledger: &mut Ledger) -> io::Result<Vec<Job>> {
+        let deep = plan::deep(&self.programs, &self.families()?, &self.places);
+        let names: Vec<(String, String)> = deep
+            .iter()
+            .map(|(job, family)| (job.name.clone(), family.clone()))
+            .collect();
+        let jobs = deep.into_iter().map(|(job, _)| job);
+        if self.options.tier == Tier::All {
+            return Ok(jobs.collect());
+        }
+        // A cold run has enough to do.
+        if env::var("CI").as_deref() != Ok("true") || !ledger.warm() {
+            return Ok(Vec::new());
+        }
+        let changed = deep::changed_since(ledger.green.as_deref().unwrap_or_default());
+        let due = BTreeSet::from_iter(ledger.due(&names, &changed));
+        Ok(jobs.filter(|job| due.contains(&job.name)).collect())
+    }
+
+    fn conformance(&self) -> Option<&Program> {
+        self.programs
+            .iter()
+            .find(|program| program.target == "conformance")
+    }
+
+    /// The families of conformance, in the order of its list.
+    fn families(&self) -> io::Result<Vec<String>> {
+        let Some(program) = self.conformance() else {
+            return Ok(Vec::new());
+        };
+        let list = Command::new(&program.executable)
+            .arg("--list")
+            .env("MOEBIUS_TEST_DEVICES", "flex")
+            .output()?;
+        let text = String::from_utf8_lossy(&list.stdout).into_owned();
+        let mut families: Vec<String> = Vec::new();
+        for family in text
+            .lines()
+            .filter_map(|line| line.split_once("::"))
+            .map(|(family, _)| family)
+        {
+            if families.last().is_none_or(|last| last != family) {
+                families.push(family.to_owned());
+            }
+        }
+        Ok(families)
+    }
+
+    fn wants_libtpu(&self) -> bool {
+        env::var("MOEBIUS_LIBTPU").as_deref() == Ok("yes") && self.places.libtpu.is_some()
+    }
+
+    /// What all jobs share: where to keep what is compiled, and which Vulkan driver to take.
+    fn surroundings(&self, jobs: &mut [Job], scratch: &Path) -> io::Result<()> {
+        let kept = if self.options.fresh {
+            scratch
+        } else {
+            &self.places.cache
+        };
+        let mut shared = vec![
+            ("MOEBIUS_XLA_CACHE", kept.join("xla-programs")),
+            ("MOEBIUS_TEST_VERDICTS", kept.join("verdicts")),
+            ("MESA_SHADER_CACHE_DIR", kept.join("mesa")),
+        ];
+        // Without a GPU the Vulkan loader is told to use Mesa's software driver, and not to ask the others.
+        if let (None, Some(driver)) = (&self.places.gpu, &self.places.lavapipe) {
+            shared.push(("VK_ICD_FILENAMES", driver.into()));
+        }
+        // Vulkan loaders warn without one.
+        let runtime = scratch.join("runtime");
+        fs::create_dir_all(&runtime)?;
+        if env::var_os("XDG_RUNTIME_DIR").is_none() {
+            shared.push(("XDG_RUNTIME_DIR", runtime));
+        }
+        for job in jobs {
+            let missing = shared
+                .iter()
+                .filter(|(name, _)| job.variables.iter().all(|(known, _)| known != name));
+            let missing: Vec<_> = missing
+                .map(|(name, path)| ((*name).to_owned(), places::text(path)))
+                .collect();
+            job.variables.extend(missing);
+        }
+        Ok(())
+    }
+
+    fn say_what_did_not_run(&self, lanes: &Lanes) {
+        println!(
+            "\ndevices: cpu, flex, xla:cpu, wgpu ({})",
+            self.places.gpu.as_deref().unwrap_or("no GPU: lavapipe")
+        );
+        let emulated = lanes
+            .finished
+            .iter()
+            .any(|one| one.job.name.contains("emulated Haswell"));
+        let also = if emulated {
+            ", and AVX2 emulated where a stage says so"
+        } else {
+            ""
+        };
+        println!("processors: {}{also}", places::instruction_set());
+        if !self.wants_libtpu() {
+            println!(
+                "not run: programs compiled for TPUs (MOEBIUS_LIBTPU=yes fetches libtpu, under Google's terms)"
+            );
+        }
+        if self.places.swiftshader.is_none() {
+            println!(
+                "not run: conformance within WebGPU's default limits (SwiftShader is Linux only)"
+            );
+        }
+    }
+}
+
+fn opens_a_device(job: &Job, programs: &[Program]) -> bool {
+    let of = |program: &&Program| job.command[0] == places::text(&program.executable);
+    programs
+        .iter()
+        .find(of)
+        .is_some_and(|program| program.rules.device || program.rules.each_device)
+}

@@ -1,0 +1,150 @@
+//! What a job's output says: how many tests passed, and how long each case took.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// A case and its seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) seconds: f64,
+}
+
+/// What a job did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Outcome {
+    pub(crate) passed: usize,
+    /// Cases that a device refused, as it is listed to; not among `passed`.
+    pub(crate) refused: usize,
+    pub(crate) failed: usize,
+    pub(crate) ignored: usize,
+    pub(crate) cases: Vec<Case>,
+    pub(crate) compiled: usize,
+    pub(crate) loaded: usize,
+}
+
+impl Outcome {
+    /// Reads the lines `test NAME ... ok <1.5s>` and `test result: ok. 3 passed; 0 failed; 1 ignored; …` of libtest, of
+    /// libtest-mimic and of the browser's tests.
+    pub(crate) fn of_log(log: &str) -> Self {
+        let mut outcome = Self::default();
+        for line in log.lines() {
+            if let Some(result) = line.strip_prefix("test result: ") {
+                outcome.passed += count(result, "passed");
+                outcome.failed += count(result, "failed");
+                outcome.ignored += count(result, "ignored");
+            } else if let Some(case) = timed(line) {
+                outcome.cases.push(case);
+            }
+        }
+        outcome
+    }
+
+    /// Adds what the test programs of the job wrote down in `folder`: `cases-*.tsv` has a line for each case of a
+    /// device, `xla-*.tsv` the programs that XLA compiled and loaded.
+    pub(crate) fn add_records(&mut self, folder: &Path) {
+        for text in records(folder, "cases-") {
+            for line in text.lines() {
+                let columns: Vec<&str> = line.split('\t').collect();
+                let [name, device, state, seconds, ..] = columns[..] else {
+                    continue;
+                };
+                if state == "refused" {
+                    self.refused += 1;
+                }
+                let seconds = seconds.parse().unwrap_or_default();
+                let name = format!("{name}[{device}]");
+                self.cases.push(Case { name, seconds });
+            }
+        }
+        for text in records(folder, "xla-") {
+            // The last line of a process is its sum.
+            let last = text.lines().last().unwrap_or_default();
+            let (compiled, loaded) = last.split_once('\t').unwrap_or_default();
+            self.compiled += compiled.parse::<usize>().unwrap_or_default();
+            self.loaded += loaded.parse::<usize>().unwrap_or_default();
+        }
+        self.passed = self.passed.saturating_sub(self.refused);
+    }
+
+    /// Cases of more than `seconds`, the longest first.
+    pub(crate) fn slow(&self, seconds: f64) -> Vec<&Case> {
+        let mut slow: BTreeMap<&str, &Case> = BTreeMap::new();
+        for case in self.cases.iter().filter(|case| case.seconds > seconds) {
+            slow.insert(&case.name, case);
+        }
+        let mut slow: Vec<&Case> = slow.into_values().collect();
+        slow.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+        slow
+    }
+}
+
+/// The texts of the files in `folder` whose names begin with `prefix`.
+fn records(folder: &Path, prefix: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let files = entries.flatten().filter(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with(prefix)
+    });
+    files
+        .filter_map(|entry| fs::read_to_string(entry.path()).ok())
+        .collect()
+}
+
+/// The number before `what` in `ok. 3 passed; 0 failed; …`.
+fn count(result: &str, what: &str) -> usize {
+    let words: Vec<&str> = result.split_whitespace().collect();
+    let found = words
+        .windows(2)
+        .find(|pair| pair[1].trim_end_matches(';') == what);
+    found.map_or(0, |pair| pair[0].parse().unwrap_or(0))
+}
+
+/// `test NAME ... ok <1.5s>`, and `test NAME ... ok (1.5 s)` of the browser's tests.
+fn timed(line: &str) -> Option<Case> {
+    let (name, verdict) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let start = verdict.find(['<', '('])? + 1;
+    let number = verdict[start..].trim_end_matches(['>', ')', 's', ' ']);
+    let (name, seconds) = (name.trim().to_owned(), number.parse().ok()?);
+    Some(Case { name, seconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_of_several_programs_is_added_up() {
+        let log = "test a ... ok <0.500s>\ntest b - should panic ... ok\n\
+            test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured\n\
+            test page::opens ... FAILED (2.5 s)\ntest result: FAILED. 0 passed; 1 failed; 3 ignored;\n";
+        let outcome = Outcome::of_log(log);
+        let counted = (outcome.passed, outcome.failed, outcome.ignored);
+        assert_eq!(counted, (2, 1, 3));
+        let cases: Vec<_> = outcome
+            .cases
+            .iter()
+            .map(|case| (case.name.as_str(), case.seconds))
+            .collect();
+        assert_eq!(cases, [("a", 0.5), ("page::opens", 2.5)]);
+        assert_eq!(outcome.slow(2.0).len(), 1);
+    }
+
+    #[test]
+    fn refused_cases_did_not_pass() {
+        let folder = std::env::temp_dir().join(format!("moebius-records-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let cases = "a::x\tcpu\tran\t0.1\tk\na::y\tcpu\trefused\t0.0\n";
+        fs::write(folder.join("cases-1.tsv"), cases).unwrap();
+        fs::write(folder.join("xla-1.tsv"), "1\t0\n3\t40\n").unwrap();
+        let mut outcome = Outcome::of_log("test result: ok. 2 passed; 0 failed; 0 ignored;");
+        outcome.add_records(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((outcome.passed, outcome.refused), (1, 1));
+        assert_eq!((outcome.compiled, outcome.loaded), (3, 40));
+        assert_eq!(outcome.cases[0].name, "a::x[cpu]");
+    }
+}

@@ -1,0 +1,107 @@
+//! Where things lie on this machine. `scripts/places.sh` knows, so that the scripts and this program agree.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Files and folders; what isn't there is `None`.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// What is kept between runs.
+    pub(crate) cache: PathBuf,
+    /// Cargo's output.
+    pub(crate) target: PathBuf,
+    /// The files that name Mesa's and Chromium's software drivers to the Vulkan loader.
+    pub(crate) lavapipe: Option<String>,
+    pub(crate) swiftshader: Option<String>,
+    /// A device file of a real GPU.
+    pub(crate) gpu: Option<String>,
+    pub(crate) libtpu: Option<String>,
+    /// An emulator of other processors of this architecture.
+    pub(crate) qemu: Option<String>,
+    /// The folder of the browser's tests.
+    pub(crate) browser_tests: String,
+}
+
+impl Places {
+    /// Looks; what `scripts/setup` installs is there only after it ran.
+    pub(crate) fn look(metadata: &Value) -> io::Result<Self> {
+        let script = r#". scripts/places.sh
+            [ "$(uname -s)" = Linux ] || { lavapipe_icd() { :; }; swiftshader_icd() { :; }; }
+            printf '%s\n' "$CACHE" "$(lavapipe_icd)" "$(swiftshader_icd)" "$(first_file /dev/dri/renderD* /dev/nvidia0)" \
+                "$(first_file "$LIBTPU_PLUGIN")" "$(command -v qemu-x86_64)" "$BROWSER_TESTS""#;
+        let output = Command::new("bash").args(["-c", script]).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        let &[
+            cache,
+            lavapipe,
+            swiftshader,
+            gpu,
+            libtpu,
+            qemu,
+            browser_tests,
+        ] = &lines[..]
+        else {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(io::Error::other(format!("scripts/places.sh: {said}{text}")));
+        };
+        let some = |line: &str| (!line.is_empty()).then(|| line.to_owned());
+        let target = metadata["target_directory"].as_str().unwrap_or("target");
+        Ok(Self {
+            cache: cache.into(),
+            target: target.into(),
+            lavapipe: some(lavapipe),
+            swiftshader: some(swiftshader),
+            gpu: some(gpu),
+            libtpu: some(libtpu),
+            qemu: some(qemu),
+            browser_tests: browser_tests.to_owned(),
+        })
+    }
+
+    /// The command, as the tests' build made it.
+    pub(crate) fn moebius(&self) -> String {
+        self.target.join("debug/moebius").display().to_string()
+    }
+}
+
+/// The instruction sets that results depend on, newest first, as the processor here has them.
+pub(crate) fn instruction_set() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            return "AVX-512";
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return "AVX2";
+        }
+    }
+    std::env::consts::ARCH
+}
+
+/// The commit of the tree.
+pub(crate) fn commit() -> String {
+    let output = Command::new("git").args(["rev-parse", "HEAD"]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.unwrap_or_default()
+}
+
+/// Makes a folder that is only for this user and gone after the run.
+pub(crate) fn scratch() -> io::Result<PathBuf> {
+    let folder = std::env::temp_dir().join(format!("moebius-tests-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(folder)
+}
+
+/// A path as an argument.
+pub(crate) fn text(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,285 @@
+//! What is run, in which order. Cheapest first, and what takes long early enough that no lane is idle at the end.
+
+use crate::job::Job;
+use crate::places::{Places, text};
+use crate::programs::Program;
+
+/// One feature set for every stage: each further one would build all dependencies again.
+const FEATURES: &str = "cpu,xla,fusion";
+/// What is looked at but not built: what the feature set above leaves out, too.
+const ALL_FEATURES: &str = "cpu,xla,fusion,cuda,rocm,vulkan";
+const DEVICES: [&str; 4] = ["wgpu", "cpu", "flex", "xla:cpu"];
+/// The programs of conformance run once each; XLA compiles them several times faster without optimisation.
+const XLA_QUICKLY: &str =
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true";
+/// Families with kernels of their own: they show what WebGPU's default limits mean.
+pub(crate) const KERNELS: &str = "fp8,routing,topk,router_backward,hash_routing,expert_load,permute,capacity,rows,neighbours,\
+    grouped_gemm,fp8_gemm,weight_gradient,expert_activation,segment_attention,moe_layer,quantize";
+
+/// What needs no build of Burn and nothing installed but Rust: the first verdict.
+pub(crate) fn reading() -> Vec<Job> {
+    let parse = r#"for file in scripts/* .ci/run; do case "$file" in *.mjs) ;; *) bash -n "$file" || exit ;; esac; done"#;
+    vec![
+        Job::new("format", &["cargo", "fmt", "--all", "--check"]),
+        Job::new("shell scripts parse", &["bash", "-c", parse]),
+        Job::new(
+            "the tree: style, layers, documents",
+            &[
+                "cargo",
+                "test",
+                "--locked",
+                "-p",
+                "moebius-tree",
+                "-p",
+                "moebius-runner",
+            ],
+        )
+        .tests(),
+    ]
+}
+
+/// Compiles every test program; its messages name them.
+pub(crate) fn build() -> Job {
+    let mut job = cargo(
+        "build",
+        "test",
+        &["--no-run", "--message-format=json-render-diagnostics"],
+    );
+    job.command
+        .extend(["--features", FEATURES].map(str::to_owned));
+    job
+}
+
+/// Checks by cargo besides tests, of which only one at a time can use its target folder.
+pub(crate) fn cargo_checks() -> Vec<Job> {
+    let mut clippy = cargo(
+        "clippy",
+        "clippy",
+        &["--all-targets", "--features", ALL_FEATURES],
+    );
+    clippy
+        .command
+        .extend(["--", "-D", "warnings"].map(str::to_owned));
+    let docs = cargo(
+        "docs",
+        "doc",
+        &["--no-deps", "--lib", "--features", ALL_FEATURES],
+    );
+    let examples = cargo(
+        "examples in the docs",
+        "test",
+        &["--doc", "--features", FEATURES],
+    );
+    vec![
+        clippy,
+        docs.with("RUSTDOCFLAGS", "-D warnings"),
+        examples.tests(),
+    ]
+}
+
+fn cargo(name: &str, command: &str, arguments: &[&str]) -> Job {
+    let command = [&["cargo", command, "--locked", "--workspace"], arguments].concat();
+    Job::new(name, &command).holding("cargo")
+}
+
+/// A test program as a job; `words` are added to its name and its command.
+fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
+    let name = match (program.unit, words) {
+        (true, "") => format!("unit tests of {}", program.package),
+        (true, words) => format!("unit tests of {}, {words}", program.package),
+        (false, "") => program.target.clone(),
+        (false, words) => format!("{} {words}", program.target),
+    };
+    let executable = text(&program.executable);
+    let mut job = Job::new(name, &[&[executable.as_str()], arguments].concat()).tests();
+    job.folder = program.folder.clone();
+    job.alone = program.rules.alone;
+    job.with("CARGO_MANIFEST_DIR", text(&program.folder))
+}
+
+/// libtest tells how long each test took; the option is unstable, so it has to be let in.
+fn timed(job: Job) -> Job {
+    let mut job = job.with("RUSTC_BOOTSTRAP", "1");
+    job.command
+        .extend(["-Z", "unstable-options", "--report-time"].map(str::to_owned));
+    job
+}
+
+/// Every test program once, or once for each device; device-free ones first.
+pub(crate) fn tests(programs: &[Program], libtpu: bool) -> Vec<Job> {
+    let mut free = Vec::new();
+    let mut on_devices = Vec::new();
+    for program in programs
+        .iter()
+        .filter(|program| libtpu || !program.rules.libtpu)
+    {
+        if !program.rules.each_device {
+            let job = run(program, "", &[]);
+            free.push(if program.rules.own_harness {
+                job
+            } else {
+                timed(job)
+            });
+            continue;
+        }
+        for device in DEVICES {
+            on_devices.push(on_device(program, device, ""));
+        }
+    }
+    free.extend(on_devices);
+    free
+}
+
+fn on_device(program: &Program, device: &str, words: &str) -> Job {
+    let words = format!("{words}[{device}]");
+    let job = run(program, &words, &[]).with("MOEBIUS_TEST_DEVICES", device);
+    let job = if program.rules.own_harness {
+        job
+    } else {
+        timed(job)
+    };
+    match (device, program.rules.xla_quickly) {
+        ("xla:cpu", true) => job.with("XLA_FLAGS", XLA_QUICKLY),
+        _ => job,
+    }
+}
+
+/// Families of conformance within WebGPU's default limits, on Chromium's software driver.
+pub(crate) fn default_limits(program: &Program, driver: &str, families: &str, words: &str) -> Job {
+    let words = format!("within WebGPU's default limits{words} ");
+    on_device(program, "wgpu", &words)
+        .with("VK_ICD_FILENAMES", driver)
+        .with("MOEBIUS_TEST_FAMILIES", families)
+}
+
+/// The parts of the main job that tests of libraries don't have: `devices`, and `bench` at a size that takes seconds
+/// without optimisation.
+pub(crate) fn command(places: &Places) -> Job {
+    let script = r#""$1" devices || exit
+        for device in cpu wgpu flex xla:cpu; do "$1" bench moe --hidden 64 --batch 2 --seq 64 --device "$device" || exit; done"#;
+    Job::new(
+        "the main job's parts, small",
+        &["bash", "-c", script, "bash", &places.moebius()],
+    )
+}
+
+/// The browser package, its page and their tests.
+pub(crate) fn browser(places: &Places) -> Vec<Job> {
+    let run = format!("{}/run.mjs", places.browser_tests);
+    let native = places.moebius();
+    let group = |name: &str, groups: &[&str]| {
+        let command = [&["node", &run], groups, &["--native", &native]].concat();
+        Job::new(name, &command)
+            .tests()
+            .after("the browser package and its page")
+    };
+    // --check alone takes a .js for the older kind of module.
+    let parse = r#"git ls-files --cached --others --exclude-standard '*.js' '*.mjs' | while IFS= read -r file; do
+        node --input-type=module --check <"$file" || { echo "in $file"; exit 1; }; done"#;
+    let package = group("the package in Chromium", &["package"]);
+    // One comparison is with a native run, which gives the same bits on the same driver.
+    let package = match &places.swiftshader {
+        Some(driver) => package.with("VK_ICD_FILENAMES", driver),
+        None => package,
+    };
+    vec![
+        Job::new("scripts of pages parse", &["bash", "-c", parse]),
+        Job::new(
+            "the browser package and its page",
+            &["scripts/demo", "--build-only"],
+        ),
+        package,
+        group("the page in Chromium, and its bytes", &["size", "page"]),
+        group("the package in Deno", &["deno"]),
+    ]
+}
+
+/// A deep job, and the family whose change makes it due at once.
+pub(crate) type Deep = (Job, String);
+
+/// What is too slow for every run, or repeats on another compiler, driver or processor what every run does.
+pub(crate) fn deep(programs: &[Program], families: &[String], places: &Places) -> Vec<Deep> {
+    let mut jobs = Vec::new();
+    let long = programs
+        .iter()
+        .filter(|program| program.rules.deep && (!program.rules.libtpu || places.libtpu.is_some()));
+    for program in long {
+        let job = run(program, "at length", &[]).with("MOEBIUS_TEST_DEEP", "1");
+        let job = if program.rules.own_harness {
+            job
+        } else {
+            timed(job)
+        };
+        jobs.push((job, program.target.clone()));
+    }
+    if let Some(conformance) = programs
+        .iter()
+        .find(|program| program.target == "conformance")
+    {
+        jobs.extend(
+            families
+                .iter()
+                .flat_map(|family| of_family(conformance, family, places)),
+        );
+    }
+    jobs.extend(builds(places));
+    for (job, _) in &mut jobs {
+        job.deep = true;
+    }
+    jobs
+}
+
+/// A family of conformance on other drivers, compilers and processors.
+fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> {
+    let mut jobs = Vec::new();
+    let in_default = KERNELS.split(',').any(|name| name == family);
+    if let (Some(driver), false) = (&places.swiftshader, in_default) {
+        jobs.push(default_limits(
+            conformance,
+            driver,
+            family,
+            &format!(": {family}"),
+        ));
+    }
+    let mut optimised = on_device(
+        conformance,
+        "xla:cpu",
+        &format!("optimised, nothing kept: {family} "),
+    );
+    optimised.variables.retain(|(name, _)| name != "XLA_FLAGS");
+    jobs.push(
+        optimised
+            .with("MOEBIUS_TEST_FAMILIES", family)
+            .with("MOEBIUS_XLA_CACHE", ""),
+    );
+    if let (Some(qemu), "AVX-512") = (&places.qemu, crate::places::instruction_set()) {
+        for device in ["cpu", "flex", "xla:cpu"] {
+            let mut job = on_device(
+                conformance,
+                device,
+                &format!("on an emulated Haswell (AVX2): {family} "),
+            );
+            let emulator = [qemu.as_str(), "-cpu", "Haswell"].map(str::to_owned);
+            job.command.splice(0..0, emulator);
+            jobs.push(job.with("MOEBIUS_TEST_FAMILIES", family));
+        }
+    }
+    jobs.into_iter()
+        .map(|job| (job, family.to_owned()))
+        .collect()
+}
+
+/// Builds that share nothing with that of the tests, in folders of their own.
+fn builds(places: &Places) -> Vec<Deep> {
+    let folder = |name: &str| text(&places.target.with_file_name(format!("target-{name}")));
+    let readme = "cargo run --release && cargo run --release -- verify tests/cases/*.safetensors --device flex";
+    let plain =
+        "cargo test -p moebius-tests --test conformance -- moe_ && cargo check -p moebius-cli";
+    let release = Job::new("README's command, in release", &["bash", "-c", readme])
+        .with("CARGO_TARGET_DIR", folder("release"));
+    let without = Job::new("without Burn's fusion", &["bash", "-c", plain])
+        .tests()
+        .with("CARGO_TARGET_DIR", folder("without-fusion"))
+        .with("MOEBIUS_TEST_DEVICES", "cpu,wgpu");
+    vec![(release, "Cargo".to_owned()), (without, "Cargo".to_owned())]
+}

@@ -1,0 +1,170 @@
+//! The test programs that cargo built, and what their packages say about how to run them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A test program.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) package: String,
+    /// The name of its target: `conformance`, or `moebius_xla` for the unit tests of a library.
+    pub(crate) target: String,
+    pub(crate) executable: PathBuf,
+    /// Where its package lies, which is where cargo runs it.
+    pub(crate) folder: PathBuf,
+    /// Whether it holds unit tests of a library or a command.
+    pub(crate) unit: bool,
+    pub(crate) rules: Rules,
+}
+
+/// What `[package.metadata.tests.TARGET]` says in a `Cargo.toml`; without an entry, all is off.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Rules {
+    /// It is run once for each device, which `MOEBIUS_TEST_DEVICES` names.
+    pub(crate) each_device: bool,
+    /// It opens devices, so `--quick` leaves it out.
+    pub(crate) device: bool,
+    /// Nothing runs beside it: it measures, or uses all processors.
+    pub(crate) alone: bool,
+    /// It has a harness of its own, which takes none of libtest's unstable options.
+    pub(crate) own_harness: bool,
+    /// It runs only where libtpu is.
+    pub(crate) libtpu: bool,
+    /// It has longer versions of its tests for the deep tier.
+    pub(crate) deep: bool,
+    /// Its programs for XLA run once each, so they are compiled without optimisation.
+    pub(crate) xla_quickly: bool,
+}
+
+impl Rules {
+    fn of(package: &Value, target: &str) -> io::Result<Self> {
+        let mut rules = Self::default();
+        let Some(entry) = package["metadata"]["tests"][target].as_object() else {
+            return Ok(rules);
+        };
+        for (key, value) in entry {
+            let rule = match key.as_str() {
+                "each-device" => &mut rules.each_device,
+                "device" => &mut rules.device,
+                "alone" => &mut rules.alone,
+                "own-harness" => &mut rules.own_harness,
+                "libtpu" => &mut rules.libtpu,
+                "deep" => &mut rules.deep,
+                "xla-quickly" => &mut rules.xla_quickly,
+                _ => {
+                    return Err(invalid(format!(
+                        "[package.metadata.tests.{target}] has an unknown key `{key}`"
+                    )));
+                }
+            };
+            *rule = value.as_bool().ok_or_else(|| {
+                invalid(format!(
+                    "[package.metadata.tests.{target}] {key} is true or false"
+                ))
+            })?;
+        }
+        Ok(rules)
+    }
+}
+
+fn invalid(reason: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
+/// What `cargo metadata` says of the workspace.
+pub(crate) fn metadata() -> io::Result<Value> {
+    let arguments = ["metadata", "--no-deps", "--format-version", "1"];
+    let output = Command::new("cargo").args(arguments).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(invalid(format!("cargo metadata: {said}")));
+    }
+    serde_json::from_slice(&output.stdout).map_err(io::Error::from)
+}
+
+/// The test programs that a build's messages (`--message-format=json…`, other lines among them) name, in the order of
+/// their names, so that two runs are alike.
+pub(crate) fn built(log: &str, metadata: &Value) -> io::Result<Vec<Program>> {
+    let packages = metadata["packages"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let packages: BTreeMap<&str, &Value> = packages
+        .iter()
+        .filter_map(|p| Some((p["id"].as_str()?, p)))
+        .collect();
+    let mut programs = Vec::new();
+    for line in log.lines().filter(|line| line.starts_with('{')) {
+        let message: Value = serde_json::from_str(line)?;
+        let package = message["package_id"]
+            .as_str()
+            .and_then(|id| packages.get(id));
+        let (Some(package), Some(executable)) = (package, message["executable"].as_str()) else {
+            continue;
+        };
+        if message["profile"]["test"] != true {
+            continue;
+        }
+        let target = &message["target"];
+        let (name, manifest) = (target["name"].as_str(), package["manifest_path"].as_str());
+        let (Some(name), Some(manifest)) = (name, manifest) else {
+            continue;
+        };
+        programs.push(Program {
+            package: package["name"].as_str().unwrap_or_default().to_owned(),
+            target: name.to_owned(),
+            executable: executable.into(),
+            folder: Path::new(manifest)
+                .parent()
+                .unwrap_or(Path::new("."))
+                .to_owned(),
+            unit: target["kind"][0] != "test",
+            rules: Rules::of(package, name)?,
+        });
+    }
+    programs
+        .sort_by(|one, other| (&one.package, &one.target).cmp(&(&other.package, &other.target)));
+    Ok(programs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn package(tests: &Value) -> Value {
+        json!({"packages": [{"id": "p 1", "name": "p", "manifest_path": "/a/p/Cargo.toml", "metadata": {"tests": tests}}]})
+    }
+
+    #[test]
+    fn programs_come_with_the_rules_of_their_package() {
+        let metadata = package(&json!({"cases": {"each-device": true, "own-harness": true}}));
+        let line = |kind: &str, name: &str, test: bool, file: &str| json!({"package_id": "p 1", "executable": file, "profile": {"test": test}, "target": {"kind": [kind], "name": name}});
+        let log = format!(
+            "   Compiling p\n{}\n{}\n{}\n",
+            line("test", "cases", true, "/t/cases-1"),
+            line("lib", "p", true, "/t/p-1"),
+            line("bin", "p", false, "/t/p")
+        );
+        let programs = built(&log, &metadata).unwrap();
+        assert_eq!(programs.len(), 2);
+        assert!(
+            programs[0].rules.each_device
+                && programs[0].rules.own_harness
+                && !programs[0].rules.alone
+        );
+        assert_eq!(programs[0].folder, Path::new("/a/p"));
+        assert!(programs[1].unit);
+    }
+
+    #[test]
+    fn a_rule_that_is_misspelt_is_an_error() {
+        for entry in [json!({"each_device": true}), json!({"alone": "yes"})] {
+            let metadata = package(&json!({ "cases": entry }));
+            assert!(Rules::of(&metadata["packages"][0], "cases").is_err());
+        }
+    }
+}
