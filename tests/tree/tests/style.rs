@@ -306,7 +306,7 @@ fn file_name(source: &Source) -> Vec<String> {
     vec![format!("{}:1: says nothing", source.path)]
 }
 
-fn unsafe_code(source: &Source) -> Vec<String> {
+fn lifted_unsafe_lint(source: &Source) -> Vec<String> {
     if UNSAFE_ALLOWED
         .iter()
         .any(|folder| source.path.starts_with(folder))
@@ -420,10 +420,10 @@ fn no_test_is_ignored() {
 }
 
 #[test]
-fn unsafe_code_is_in_launches_only() {
+fn unsafe_code_is_in_few_places() {
     check(
         "The lint against unsafe code is lifted in few places only:",
-        unsafe_code,
+        lifted_unsafe_lint,
     );
 }
 
@@ -468,7 +468,7 @@ fn each_rule_finds_its_offence() {
     );
     assert_eq!(survey(&rust(&long), Rule::FunctionLength).len(), 0);
     let lifted = concat!("#![allow(", "unsafe_code, reason = \"quick\")]");
-    assert_eq!(unsafe_code(&rust(lifted)).len(), 1);
+    assert_eq!(lifted_unsafe_lint(&rust(lifted)).len(), 1);
     assert_eq!(stubs(&rust(&format!("// {}: later", STUBS[2]))).len(), 1);
     assert_eq!(stubs(&rust(&format!("fn {}s() {{}}", STUBS[2]))).len(), 0);
     assert_eq!(uncompiled_example(&rust("/// ```rust,ignore")).len(), 1);
