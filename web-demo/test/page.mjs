@@ -8,7 +8,7 @@ import { withFlippedBit } from './safetensors.mjs';
 import { DESKTOP, onADesktop, onAPhone, PHONE } from './visits.mjs';
 
 export const tests = [
-  readyWithinTenSeconds,
+  readyOnce,
   whatBelongsThereIsThere,
   thePageIsNeverBlocked,
   picturesShowSomething,
@@ -19,9 +19,8 @@ export const tests = [
   worksInASubfolder,
 ];
 
-const READY_MS = 10_000;
 const SCHEMES = ['light', 'dark'];
-async function readyWithinTenSeconds(lab) {
+async function readyOnce(lab) {
   const page = await lab.demo({ all: true });
   const { ready, milliseconds, of } = await page.evaluate(() => ({
     ready: performance.getEntriesByName('moebius-ready').map((mark) => mark.startTime),
@@ -29,7 +28,6 @@ async function readyWithinTenSeconds(lab) {
   }));
   assert.equal(ready.length, 1);
   lab.note(`ready ${ready[0].toFixed(0)} ms after the navigation, ${of} cases in ${milliseconds.toFixed(0)} ms of it`);
-  assert.ok(ready[0] <= READY_MS, `expected the page ready within ${READY_MS} ms, got ${ready[0]}`);
 }
 
 async function whatBelongsThereIsThere(lab) {

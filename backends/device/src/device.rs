@@ -313,7 +313,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_parses_or_explains_itself(text in "\\PC{0,40}") {
+        fn arbitrary_text_parses_or_explains_itself(text in "\\PC{0,40}") {
             match text.parse::<Device>() {
                 Ok(device) => prop_assert_eq!(device.to_string().parse::<Device>(), Ok(device)),
                 Err(error) => prop_assert!(error.to_string().contains(&text)),

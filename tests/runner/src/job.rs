@@ -54,11 +54,6 @@ impl Job {
         self
     }
 
-    pub(crate) fn alone(mut self) -> Self {
-        self.alone = true;
-        self
-    }
-
     pub(crate) fn holding(mut self, what: &'static str) -> Self {
         self.holds = Some(what);
         self

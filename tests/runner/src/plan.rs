@@ -212,6 +212,10 @@ pub(crate) fn deep(programs: &[Program], families: &[String], places: &Places) -
         };
         jobs.push((job, program.target.clone()));
     }
+    for program in programs.iter().filter(|program| program.rules.random) {
+        let job = run(program, "on a million random inputs each", &["arbitrary"]);
+        jobs.push((timed(job.with("PROPTEST_CASES", "1000000")), program.target.clone()));
+    }
     if let Some(conformance) = programs
         .iter()
         .find(|program| program.target == "conformance")

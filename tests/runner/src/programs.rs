@@ -36,6 +36,8 @@ pub(crate) struct Rules {
     pub(crate) libtpu: bool,
     /// It has longer versions of its tests for the deep tier.
     pub(crate) deep: bool,
+    /// Its tests whose names contain `arbitrary` draw random inputs, of which the deep tier wants a million.
+    pub(crate) random: bool,
     /// Its programs for XLA run once each, so they are compiled without optimisation.
     pub(crate) xla_quickly: bool,
 }
@@ -54,6 +56,7 @@ impl Rules {
                 "own-harness" => &mut rules.own_harness,
                 "libtpu" => &mut rules.libtpu,
                 "deep" => &mut rules.deep,
+                "random" => &mut rules.random,
                 "xla-quickly" => &mut rules.xla_quickly,
                 _ => {
                     return Err(invalid(format!(
