@@ -251,8 +251,14 @@ mod tests {
         let shell = format!("echo in >>{0}; sleep 0.1; echo out >>{0}", trace.display());
         let job = |name: &str| Job::new(name, &["sh", "-c", &shell]);
         let jobs = vec![
-            Job { alone: true, ..job("a") },
-            Job { alone: true, ..job("b") },
+            Job {
+                alone: true,
+                ..job("a")
+            },
+            Job {
+                alone: true,
+                ..job("b")
+            },
             job("c").holding("x"),
             job("d").holding("x"),
         ];

@@ -214,7 +214,10 @@ pub(crate) fn deep(programs: &[Program], families: &[String], places: &Places) -
     }
     for program in programs.iter().filter(|program| program.rules.random) {
         let job = run(program, "on a million random inputs each", &["arbitrary"]);
-        jobs.push((timed(job.with("PROPTEST_CASES", "1000000")), program.target.clone()));
+        jobs.push((
+            timed(job.with("PROPTEST_CASES", "1000000")),
+            program.target.clone(),
+        ));
     }
     if let Some(conformance) = programs
         .iter()
