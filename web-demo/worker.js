@@ -209,7 +209,7 @@ addEventListener('message', ({ data }) => {
   else serve(data);
 });
 
-// A promise nobody waits for was rejected: the module's own tasks end like this after a trap.
+// A promise without a handler was rejected: the module's own tasks end like this after a trap.
 addEventListener('unhandledrejection', ({ reason }) => {
   if (isTrap(reason)) postMessage({ event: 'trap', message: reason.message });
 });

@@ -20,7 +20,7 @@ pub(crate) fn finish(device: &Device) -> Result<(), BenchError> {
 }
 
 /// [`finish`] for what gives `results`, which are held until then: a device that records operations leaves
-/// out those whose results nobody can see.
+/// out those whose results are dropped.
 pub(crate) fn finish_with<T>(results: T, device: &Device) -> Result<(), BenchError> {
     let finished = finish(device);
     drop(results);

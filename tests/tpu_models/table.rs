@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Another version of the compiler plans a little differently; of more than this somebody should know.
+/// Another version of the compiler plans a little differently; more than this is worth a look.
 const TOLERANCE: f64 = 0.1;
 /// Below, a difference says nothing.
 const SMALL: f64 = 0.5;
@@ -88,7 +88,8 @@ impl Table {
 const HEAD: &str = "# Memory on TPUs
 
 What libtpu 0.0.51 plans for programs of this crate, compiled on a machine without a TPU: MiB on each device, of arguments,
-results, everything between, the code, and the most at one time. The last column is what a device sends to others in
+results, what the compiler calls temporary, the code, and the most at one time. The temporary part isn't everything between arguments and results: in many rows
+the peak exceeds the sum of the columns before it, and it is the peak that a device must have. The last column is what a device sends to others in
 a step, of an exchange in rounds if all rounds are needed. None of it has run on a TPU.
 
 The layer has 4096 tokens in all, H 512, F 2048, gated, K 2, and 8 experts, or one for each device where these are more. Experts
@@ -101,7 +102,7 @@ sizes: forward, backward, clipping and optimizer, recorded from ordinary tensors
 `MOEBIUS_BLESS=1 cargo test --workspace --features cpu,xla --test tpu_models` writes this table; without the variable
 figures must be within 10 % of it.
 
-| topology | devices | program | arguments | results | between | code | peak | sent |
+| topology | devices | program | arguments | results | temporary | code | peak | sent |
 |---|---:|---|---:|---:|---:|---:|---:|---:|
 ";
 

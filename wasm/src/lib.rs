@@ -44,7 +44,7 @@ fn start() {
 fn console(error: &js_sys::Error) {
     use js_sys::{Function, Reflect};
     let console = Reflect::get(&js_sys::global(), &"console".into());
-    // Without a console there is nobody to tell.
+    // Without a console there is no place to report to.
     let _ = console.and_then(|console| {
         let write = Reflect::get(&console, &"error".into())?;
         Function::from(write).call1(&console, error)

@@ -1,4 +1,4 @@
-//! Plain JavaScript objects as arguments: every property is checked, and one that nobody reads is refused.
+//! Plain JavaScript objects as arguments: every property is checked, and one that no option reads is refused.
 
 use js_sys::{Array, Float32Array, Function, Object, Reflect, Uint8Array, Uint32Array};
 use wasm_bindgen::{JsCast, JsValue};
@@ -123,7 +123,7 @@ impl Options {
         self.value(key).map(|value| floats(key, &value)).transpose()
     }
 
-    /// Refuses a property that nobody read.
+    /// Refuses a property that no option read.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let unread = Object::keys(&self.object)
             .iter()

@@ -44,7 +44,7 @@ impl Gpu {
         pause(AFTERMATH).await;
         let later = self.browser.check();
         told?;
-        // A loss that ended a read is told after the read.
+        // The loss of the device may be reported after the read that failed by it.
         later?;
         outcome
     }

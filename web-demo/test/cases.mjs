@@ -177,7 +177,7 @@ async function brokenHeadersAreRefused(lab) {
   );
 }
 
-/** Well-formed files that say something no case says; a parameter nobody knows may also be called unsupported. */
+/** Well-formed files that say something no case says; an unknown parameter may also be called unsupported. */
 async function casesThatLackSomethingAreRefused(lab) {
   const files = [];
   for (const { name, file } of oneOfEach()) {

@@ -53,7 +53,7 @@ function driversUnset() {
 }
 
 /**
- * Collects what a page should not do: errors and warnings on the console, exceptions nobody caught, requests that fail
+ * Collects what a page should not do: errors and warnings on the console, uncaught exceptions, requests that fail
  * or leave this machine.
  * @param {import('playwright-core').Page} page
  * @param {RegExp[]} allowed texts that are part of the test

@@ -224,7 +224,7 @@ struct Watch(Mutex<State>);
 struct State {
     loss: Option<DeviceLoss>,
     failure: Option<DeviceFailure>,
-    /// How often somebody asked for the end.
+    /// How often the end was asked for.
     asked: u64,
     /// Those of them who wait, by number.
     waiting: BTreeMap<u64, Waker>,

@@ -46,7 +46,7 @@ pub(crate) fn random_state(machine: &Machine, seed: u64) -> Result<Buffer, RunEr
     upload(machine, &TensorData::new(vec![seed, 0], [2]))
 }
 
-/// A number nobody outside the process can guess: the standard library keys its hashes from the
+/// A number that can't be guessed outside the process: the standard library keys its hashes from the
 /// system's generator.
 pub(crate) fn entropy() -> u64 {
     RandomState::new().build_hasher().finish()

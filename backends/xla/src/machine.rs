@@ -60,7 +60,7 @@ pub struct Machine {
     device: Device,
     options: CompileOptions,
     cache: Option<DiskCache>,
-    /// Programs that somebody holds, by their text.
+    /// Programs that are still held, by their text.
     programs: Arc<Mutex<HashMap<blake3::Hash, Weak<LoadedExecutable>>>>,
 }
 
@@ -112,7 +112,7 @@ impl Machine {
         Ok(Buffer::from_host(&self.device, &spec(ty), bytes)?)
     }
 
-    /// Compiles a program, unless one of the same text is held by somebody.
+    /// Compiles a program, unless one of the same text is still held.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Machine {
 }
 
 impl Program {
-    /// Whether it is the same program, not one of the same text.
+    /// Compares identity, not text.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.executable, &other.executable)
     }
@@ -153,7 +153,7 @@ impl Program {
         &self.executable
     }
 
-    /// Starts the program. An argument that it may overwrite is overwritten if nobody else holds it.
+    /// Starts the program. An argument that it may overwrite is overwritten if this is its last holder.
     ///
     /// # Errors
     ///

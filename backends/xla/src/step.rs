@@ -107,11 +107,11 @@ pub struct Step {
     given: Vec<TensorSpec>,
 }
 
-/// The first makes the optimizer's state, and numbers that vary show with the third.
+/// Run 1 creates the optimizer's state; scalars that vary first differ from those of the run before in run 3.
 const RECORDINGS: usize = 4;
 
 impl Step {
-    /// Takes `step` four times, with the two `examples` by turns, and remembers the last. It uploads what it
+    /// Takes `step` four times, alternating between the two `examples`, and remembers the last. It uploads what it
     /// is given first and in order, does the same operations every time, and looks at results at its end
     /// only, which are those of a call. Nothing else may use the device meanwhile.
     ///
@@ -174,8 +174,8 @@ impl Step {
         };
         let given = given.iter().enumerate().map(upload);
         let given = given.collect::<Result<Vec<_>, _>>()?;
-        // Operations wait on their way to the recorder until a question follows them, which is answered
-        // without waiting for the device: what was computed before must not see what the step makes.
+        // burn-remote buffers operations until a request needs a reply. This cheap one flushes them: what was
+        // computed before must not see what the step makes.
         self.device.supports_dtype(DType::F32);
         self.recorder.play(&self.play, &given)
     }

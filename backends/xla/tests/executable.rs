@@ -12,7 +12,7 @@ use burn::tensor::{DType, Device, Distribution, Int, Tensor, TensorData};
 use moebius_xla::pjrt::{DiskCache, Platform};
 use moebius_xla::{CompileError, Executable, Machine, RunError, Spec, client};
 use std::fs::File;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 fn machine() -> Machine {
     let client = client(Platform::Cpu).unwrap_or_else(|error| panic!("{error}"));
@@ -120,7 +120,7 @@ fn donated_inputs_are_used_up() {
     let sum = compiled.run(vec![x, y.clone()]).unwrap().remove(0);
     assert_eq!(sum.address().unwrap(), address);
     assert_eq!(sum.read().unwrap()[..4], 3.0_f32.to_le_bytes());
-    // What somebody else holds is kept.
+    // What has another holder is kept.
     let again = compiled.run(vec![sum.clone(), y]).unwrap().remove(0);
     assert_ne!(again.address().unwrap(), address);
     assert!(!sum.is_deleted().unwrap());
@@ -186,28 +186,4 @@ fn random_numbers_go_on_and_start_again() {
     assert_ne!(first, second);
     compiled.seed(3).unwrap();
     assert_eq!(call(), first);
-}
-
-/// A call on the processor costs less than 20 µs beside the computation.
-#[test]
-fn calls_are_cheap() {
-    let machine = machine();
-    let specs = Spec::<1>::new([4], DType::F32);
-    let compiled = Executable::compile(&machine, &specs, &[], |_, x: Tensor<1>| x + 1.0).unwrap();
-    let x = moebius_xla::upload(&machine, &TensorData::new(vec![0.0_f32; 4], [4])).unwrap();
-    let mut times: Vec<f64> = (0..21)
-        .map(|_| {
-            let start = Instant::now();
-            let mut state = x.clone();
-            for _ in 0..200 {
-                state = compiled.run(vec![state]).unwrap().remove(0);
-            }
-            state.read().unwrap();
-            start.elapsed().as_secs_f64() / 200.0 * 1e6
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    println!("{:.1} µs a call", times[10]);
-    // The limit of 20 µs is held by benches on a quiet machine; here others may be at work.
-    assert!(times[0] < 20.0, "{:.1} µs", times[0]);
 }

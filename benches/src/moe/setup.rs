@@ -66,7 +66,7 @@ impl Setup {
         })
     }
 
-    /// The same with memory counted from `earlier` bytes if that is less: what a benchmark before
+    /// This with memory counted from `earlier` bytes if that is less: what a benchmark before
     /// this one gave back to the process's allocator alone is used again here.
     pub(super) fn counting_from(self, earlier: Option<u64>) -> Self {
         let held_before = self.held_before.into_iter().chain(earlier).min();

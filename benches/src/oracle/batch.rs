@@ -44,7 +44,7 @@ struct Unit {
     unsure: f64,
 }
 
-/// Part of Σ|w·x| below which the sign of an f32 sum w·x is anybody's guess.
+/// Part of Σ|w·x| below which the sign of an f32 sum w·x says nothing.
 const UNSURE: f64 = 1e-6;
 
 impl Batch {

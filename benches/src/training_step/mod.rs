@@ -289,7 +289,7 @@ impl<'a> Training<'a> {
 /// Rounds of steps that end with a look at the last loss; `step` is told whether it looks.
 fn times(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<Times, BenchError> {
     let (mut seconds, mut host) = (Vec::new(), Vec::new());
-    // The first two compile what steps become that nobody looks at.
+    // The first two compile the program of steps whose losses aren't read.
     for round in 0..ROUNDS + 2 {
         let start = Instant::now();
         for _ in 1..READ_EVERY {

@@ -33,7 +33,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: Color,
 
-    /// Device of the main job: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    /// Device of the main job: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D")]
     pub(crate) device: Option<Device>,
 
@@ -94,7 +94,7 @@ pub(crate) struct VerifyArgs {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
     pub(crate) device: Device,
 }
@@ -200,7 +200,7 @@ pub(crate) struct BenchMoeArgs {
     #[arg(long)]
     pub(crate) gated: bool,
 
-    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
     pub(crate) device: Device,
 
@@ -279,7 +279,7 @@ pub(crate) struct BenchLinearArgs {
     #[arg(long, value_name = "A", default_value = "float")]
     pub(crate) activations: BenchActivations,
 
-    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
     pub(crate) device: Device,
 
@@ -352,7 +352,7 @@ pub(crate) enum BenchPeer {
 #[derive(Debug, Args)]
 #[command(after_help = TRAIN_EXAMPLES)]
 pub(crate) struct TrainArgs {
-    /// Device to train on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu or flex.
+    /// Device to train on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
     pub(crate) device: Device,
 

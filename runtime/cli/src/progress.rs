@@ -8,7 +8,7 @@ use crate::screen::Screen;
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar over `steps` steps; hidden where nobody watches or JSON is wanted.
+    /// A bar over `steps` steps; hidden where the output is no terminal or JSON is wanted.
     pub(crate) fn steps(screen: &Screen, title: &'static str, steps: usize) -> Self {
         if !screen.shows_progress() {
             return Self(ProgressBar::hidden());

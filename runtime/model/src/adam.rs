@@ -33,7 +33,7 @@ pub(crate) struct Adam {
 }
 
 /// Whether a step counts is known to the device alone: then it chooses between the parameters and
-/// moments after the step and those before, and nobody waits. Shared by all copies.
+/// moments after the step and those before, without a wait. Shared by all copies.
 #[derive(Clone, Default)]
 pub(crate) struct Guard(Arc<Mutex<Option<Guarded>>>);
 

@@ -191,7 +191,7 @@ impl Checkpoint {
     /// Puts this checkpoint in `folder`, in place of the one that is there.
     ///
     /// # Errors
-    /// [`CheckpointError::Write`], [`CheckpointError::Foreign`] when the folder holds somebody else's
+    /// [`CheckpointError::Write`], [`CheckpointError::Foreign`] when the folder holds another program's
     /// `checkpoint.json`, [`CheckpointError::Record`] when Burn can't write a record.
     pub fn write(self, folder: &Path) -> Result<(), CheckpointError> {
         match Manifest::read(folder) {

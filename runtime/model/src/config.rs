@@ -66,7 +66,7 @@ impl Precision {
         }
     }
 
-    /// What a training in this precision scales its loss by, unless somebody says otherwise.
+    /// What a training in this precision scales its loss by, unless told otherwise.
     pub fn loss_scaling(&self) -> LossScaling {
         match self {
             Self::F32 => LossScaling::Off,
@@ -85,7 +85,7 @@ impl DecoderConfig {
             .with_fp8(self.precision.recipe())
     }
 
-    /// The same with another width: experts of twice the width, heads of 16 where that works out and
+    /// Takes another width: experts of twice the width, heads of 16 where that works out and
     /// else as few as can be.
     pub fn with_hidden(self, hidden: usize) -> Self {
         let heads = if hidden.is_multiple_of(16) {

@@ -25,7 +25,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform in 0..n, `n` at least 1; the bias of at most n / 2⁶⁴ is nobody's business here.
+    /// Uniform in 0..n, `n` at least 1; the bias of at most n / 2⁶⁴ doesn't matter here.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }

@@ -61,7 +61,7 @@ impl KernelEntry {
         }
     }
 
-    /// The same with inputs of `element`.
+    /// A copy with inputs of `element`.
     pub(crate) fn of(self, element: Element) -> Self {
         Self {
             element: Some(element),

@@ -114,7 +114,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     grouped_gemm::launch(client, &plan.forward, &operands);
 }
 
-/// Buffers of a layer's gradients; those nobody needs are left out.
+/// Buffers of a layer's gradients; those that aren't wanted are left out.
 pub struct GradientBuffers {
     /// \[R,n\], read.
     pub dy: Handle,

@@ -229,7 +229,7 @@ pub struct WeightGradients {
 /// Gradients a pass writes.
 #[derive(Clone)]
 pub struct Gradients {
-    /// \[T,H\] of the element type; left out when nobody needs it.
+    /// \[T,H\] of the element type; left out when it isn't wanted.
     pub x: Option<Handle>,
     /// \[T,K\] f32, of the router weights.
     pub weights: Handle,

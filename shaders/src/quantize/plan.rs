@@ -332,7 +332,7 @@ mod tests {
             assert!(plan(small, &limited(limits)).is_err(), "{limits:?}");
         }
         assert!(plan(small, &default).is_ok());
-        // Codes that no binding holds at once may lie on the device all the same.
+        // A buffer of codes may exceed the binding limit.
         let codes = |rows| check_kept(&problem([1, rows, 6000], Granularity::Row), 1, &default);
         assert!(codes(30_000).is_ok());
         let refused = codes(60_000).unwrap_err().to_string();

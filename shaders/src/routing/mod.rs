@@ -108,7 +108,7 @@ impl Problem {
         })
     }
 
-    /// The same with another score.
+    /// A copy with another score.
     pub fn with_score(self, score: Score, renormalize: bool) -> Self {
         Self {
             score,
@@ -117,7 +117,7 @@ impl Problem {
         }
     }
 
-    /// The same with the choice limited to the best groups; `None` lifts the limit.
+    /// A copy with the choice limited to the best groups; `None` lifts the limit.
     ///
     /// # Errors
     /// [`ShapeError`] unless the groups divide the experts, and the chosen ones hold `top_k`.
@@ -144,7 +144,7 @@ impl Problem {
         Ok(Self { groups, ..self })
     }
 
-    /// The same with weights multiplied by `scale`.
+    /// A copy with weights multiplied by `scale`.
     ///
     /// # Errors
     /// [`ShapeError`] when `scale` isn't finite.

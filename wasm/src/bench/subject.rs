@@ -252,7 +252,7 @@ fn kernel(gpu: &Gpu, rows: usize, experts: usize) -> &'static str {
     Variant::portable(rows, experts, &gpu.browser.opened().capability).name()
 }
 
-/// Numbers in ±1 that anybody can draw again.
+/// Numbers in ±1 that can be drawn again.
 fn noise(rows: usize, columns: usize, seed: u32) -> Result<Vec<f32>, Failure> {
     /// 1 GiB of f32s.
     const MOST: usize = 1 << 28;

@@ -23,13 +23,13 @@ pub(super) struct Canonical {
     pub(super) structure: Structure,
     /// The tensors that are the inputs.
     pub(super) inputs: Vec<TensorId>,
-    /// Whether nobody needs an input any more. One program serves runs that differ in it.
+    /// Whether an input's last tensor is dropped. One program serves runs that differ in it.
     pub(super) consumed: Vec<bool>,
     /// The tensors that are the outputs.
     pub(super) outputs: Vec<TensorIr>,
     /// The float scalars, by number.
     pub(super) scalars: Vec<f64>,
-    /// Tensors that nobody needs after the run, and that weren't made by it.
+    /// Tensors that are dropped by the end of the run, and that weren't made by it.
     pub(super) released: Vec<TensorId>,
 }
 

@@ -10,7 +10,7 @@ pub(super) type ById<T> = HashMap<TensorId, T, BuildHasherDefault<Multiply>>;
 pub(super) type Ids = HashSet<TensorId, BuildHasherDefault<Multiply>>;
 
 /// Hashes numbers of our own making with a rotation and a product each: a step of a training hashes some
-/// ten thousand of them, and nobody outside chooses them.
+/// ten thousand of them, and no input from outside chooses them.
 #[derive(Default)]
 pub(super) struct Multiply(u64);
 

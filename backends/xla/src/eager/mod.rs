@@ -8,8 +8,8 @@
 //!                                                       canonical.rs → programs.rs → lower → PJRT
 //! ```
 //!
-//! Each thread has a recording of its own. It runs when somebody reads a result, waits, or goes round a
-//! loop for long (`period.rs`); then it becomes one program, compiled once for all recordings of its structure.
+//! Each thread has a recording of its own. It runs when the program reads a result or waits, or when `period.rs`
+//! finds a loop that repeats; then it becomes one program, compiled once for all recordings of its structure.
 //! A training step that ends with a look at its loss is one program: forward, backward and optimizer.
 
 mod canonical;

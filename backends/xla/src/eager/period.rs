@@ -36,7 +36,7 @@ impl Default for Rhythm {
 impl Rhythm {
     /// How many of the recorded operations, given by hashes, to run now; called before the next is recorded,
     /// and again after each cut. At first all but the last of two equal rounds, then a round as soon as it is
-    /// complete. Where somebody reads a result in between, the next round may begin elsewhere in the loop
+    /// complete. Where the program reads a result in between, the next round may begin elsewhere in the loop
     /// than the last: then two must come that are as long.
     pub(super) fn cut(&mut self, hashes: &[u64]) -> Option<usize> {
         let (n, period) = (hashes.len(), self.round.len());

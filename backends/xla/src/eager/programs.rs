@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The compiled programs of a device.
 ///
-/// Tensors are arguments always, so no program holds anybody's weights, and so are float scalars of arithmetic
+/// Tensors are arguments always, so no program holds weights, and so are float scalars of arithmetic
 /// (a learning rate that decays, Adam's corrections): a compiler computes otherwise with constants, and a resumed
 /// training would have other bits than one that has seen the scalars change.
 #[derive(Default)]
@@ -29,7 +29,8 @@ struct Known {
     used: u64,
     structure: Structure,
     program: Arc<Compiled>,
-    /// What the last runs used up, where that isn't what the program was compiled for, and how many they were.
+    /// The donated inputs of the last runs, where they differ from those that the program was compiled with, and how
+    /// many runs had them.
     otherwise: (Vec<bool>, u32),
 }
 
@@ -238,7 +239,7 @@ fn scalar_arguments(b: &mut Builder, count: usize, element: ElementType) -> Hash
     (0..count).map(scalar).collect()
 }
 
-/// Lets results take the memory of inputs that nobody needs any more.
+/// Lets results take the memory of inputs that no tensor refers to any more.
 fn donate(b: &mut Builder, canonical: &Canonical, outputs: &[Value]) {
     let mut free: Vec<usize> = (0..outputs.len()).collect();
     for (index, tensor) in canonical.structure.inputs.iter().enumerate() {

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Records operations and runs them when somebody wants to see a result.
+/// Records operations and runs them when the program wants to see a result.
 ///
 /// What a stream recorded since the last time becomes one program: threads that compute side by side would
 /// make another mixture each time. A wait or a flush runs it, as does a read of a result, another stream that
@@ -36,11 +36,11 @@ pub(super) struct State {
     programs: Programs,
     graphs: HashMap<GraphId, Graph>,
     pub(super) random: Slot,
-    /// Runs that nobody has waited for, each by its first result: a run's results come together. The
-    /// results themselves aren't held, so that the next run may overwrite what nobody needs.
+    /// Runs that weren't waited for yet, each by its first result: a run's results come together. The
+    /// results themselves aren't held, so that the next run may overwrite those of dropped tensors.
     unfinished: Vec<Result<Event, RunError>>,
     runs: u64,
-    /// What somebody who looks sees.
+    /// What is seen while a step is recorded.
     pub(super) watch: Option<Watch>,
 }
 
@@ -190,11 +190,11 @@ impl Recorder {
 
 impl State {
     /// Records an operation, after what is complete without it has run: then the drops that followed
-    /// that are known, and nothing is kept for nobody.
+    /// that are known, and dead tensors do not become outputs.
     fn compute(&mut self, machine: &Machine, operation: OperationIr) {
         let stream = StreamId::current();
         if !self.recordings.contains_key(&stream) {
-            // Threads end without a word.
+            // The end of a thread is not signalled, so recordings without operations are removed here.
             self.recordings.retain(|_, recording| recording.len() > 0);
         }
         while self.watch.is_none()
@@ -224,8 +224,8 @@ impl State {
         recording.is_some_and(|recording| recording.has(id))
     }
 
-    /// Nobody needs a tensor any more. A recording that has it may use it up; one of which nobody needs
-    /// anything gives up what it holds, for its thread may have ended.
+    /// A tensor is dropped. A recording that has it may use it up; a recording whose results are all dropped
+    /// gives up what it holds, for its thread may have ended.
     fn release(&mut self, machine: &Machine, tensor: TensorIr) {
         let current = StreamId::current();
         let stream = match self.has(current, tensor.id) {
@@ -278,14 +278,13 @@ impl State {
             return;
         };
         let piece = recording.piece(end);
-        // The slots of consumed inputs are given up first: a buffer that nobody else holds may be
-        // overwritten by a result.
+        // The slots of consumed inputs are given up first: a result may overwrite a buffer without other holders.
         for id in &piece.canonical.released {
             self.slots.remove(id);
         }
         let outputs = piece.canonical.outputs.iter().map(|tensor| tensor.id);
         let outputs: Vec<TensorId> = outputs.collect();
-        // Nobody would answer who waits for a result if the server's thread ended here.
+        // A panic here would end the server's thread, and readers would wait forever.
         let results = catch_unwind(AssertUnwindSafe(|| self.execute(machine, piece)));
         let results = results.unwrap_or_else(|panic| Err(defect(panic.as_ref())));
         if let (Err(error), Some(watch)) = (&results, &mut self.watch) {
@@ -331,7 +330,7 @@ impl State {
         Ok(results)
     }
 
-    /// Counts a run. The list of those that nobody waited for stays short in programs that never wait.
+    /// Counts a run. The list of those that weren't waited for stays short in programs that never wait.
     pub(super) fn note(&mut self, results: &[Arc<Buffer>]) {
         self.runs += 1;
         let first = results.first().map(|buffer| Ok(buffer.ready()?));

@@ -24,7 +24,7 @@ pub(super) struct Recording {
     places: Vec<usize>,
     relative: Relative,
     rhythm: Rhythm,
-    /// What the pending operations make and somebody needs.
+    /// What the pending operations make and tensors still refer to.
     made: Ids,
     /// What they take from elsewhere.
     taken: ById<Slot>,
@@ -67,13 +67,13 @@ impl Recording {
         self.pending.push(operation);
     }
 
-    /// Records that nobody needs a tensor any more that it has.
+    /// Records that a tensor that it has is dropped.
     pub(super) fn release(&mut self, tensor: TensorIr) {
         self.made.remove(&tensor.id);
         self.pending.push(OperationIr::Drop(tensor));
     }
 
-    /// Whether somebody needs what it makes.
+    /// Whether a tensor refers to anything that it makes.
     pub(super) fn is_needed(&self) -> bool {
         !self.made.is_empty()
     }
@@ -88,7 +88,7 @@ impl Recording {
         self.pending.len()
     }
 
-    /// What was recorded before place `end`. What nobody needs after it is held no longer.
+    /// What was recorded before place `end`. What only that part needed is held no longer.
     pub(super) fn piece(&mut self, end: usize) -> Piece {
         let operations: Vec<OperationIr> = self.pending.drain(..end).collect();
         let count = self.places.partition_point(|place| *place < end);

@@ -76,8 +76,8 @@ pub(crate) struct Output {
 }
 
 impl Recorder {
-    /// What was seen since the last call, which begins to look. While somebody looks, nothing runs before
-    /// somebody wants a result, waits or seeds.
+    /// What was seen since the last call; the first one begins to look. Meanwhile loops aren't looked for: operations
+    /// run when the program wants a result, waits or seeds.
     pub(crate) fn watch(&self) -> Watch {
         self.state()
             .watch
@@ -152,7 +152,7 @@ impl State {
         play.inputs.iter().map(argument).collect()
     }
 
-    /// Results in the places of what the step made before, where somebody still has it.
+    /// Results in the places of what the step made before, where a tensor still refers to it.
     fn put(&mut self, play: &Play, results: Vec<Arc<Buffer>>) -> Vec<Arc<Buffer>> {
         let returned = play.returned.iter().map(|place| results[*place].clone());
         let returned = returned.collect();
@@ -164,7 +164,7 @@ impl State {
         returned
     }
 
-    /// After a run that failed nobody knows what is in the memory of what it carried.
+    /// After a run that failed the contents of what it carried are unknown.
     fn lose(&mut self, play: &Play, error: &RunError) {
         for output in play.outputs.iter().filter(|output| output.carried) {
             self.slots.insert(output.id, Err(error.clone()));

@@ -127,7 +127,7 @@ impl Executable {
     }
 
     /// Starts a call on buffers, and returns its results, which needn't be there yet. A donated input
-    /// is overwritten if nobody else holds it.
+    /// is overwritten if the call is its last holder.
     ///
     /// # Errors
     ///

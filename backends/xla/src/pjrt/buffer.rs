@@ -55,7 +55,7 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// `object` is a live buffer of `client` on its device of that index, holds a tensor of `spec`, and is freed by nobody else.
+    /// `object` is a live buffer of `client` on its device of that index, holds a tensor of `spec`, and is freed by nothing else.
     pub(super) unsafe fn new(
         client: Client,
         object: *mut BufferObject,

@@ -26,7 +26,7 @@ impl Event {
     ///
     /// # Safety
     ///
-    /// `object` is null or a live event of the client's plugin that nobody else frees.
+    /// `object` is null or a live event of the client's plugin that nothing else frees.
     pub(super) unsafe fn new(client: Client, object: *mut EventObject) -> Self {
         Self { client, object }
     }

@@ -73,7 +73,7 @@ impl Executable {
     ///
     /// # Safety
     ///
-    /// `object` is a live executable of the plugin that nobody else frees, and lives as long as `keep`.
+    /// `object` is a live executable of the plugin that nothing else frees, and lives as long as `keep`.
     pub(super) unsafe fn new(
         plugin: Plugin,
         object: *mut ExecutableObject,

@@ -82,7 +82,7 @@ impl LoadedExecutable {
     ///
     /// # Safety
     ///
-    /// `object` is a live loaded executable of `client` that nobody else frees.
+    /// `object` is a live loaded executable of `client` that nothing else frees.
     pub(super) unsafe fn new(
         client: Client,
         object: *mut LoadedObject,
@@ -220,7 +220,7 @@ impl LoadedExecutable {
     ///
     /// # Safety
     ///
-    /// `outputs` are null or live buffers of the client that nobody else frees, one for each output of each device.
+    /// `outputs` are null or live buffers of the client that nothing else frees, one for each output of each device.
     unsafe fn take(&self, outputs: &[*mut BufferObject]) -> Result<Vec<Buffer>, Error> {
         let inner = &*self.inner;
         if outputs.iter().any(|output| output.is_null()) {

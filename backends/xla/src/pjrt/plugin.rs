@@ -169,7 +169,7 @@ impl Plugin {
     ///
     /// # Safety
     ///
-    /// `object` is null or a live error of this plugin that nobody else frees.
+    /// `object` is null or a live error of this plugin that nothing else frees.
     pub(super) unsafe fn check(
         self,
         function: Entry,
@@ -219,7 +219,7 @@ impl Api {
     ///
     /// # Safety
     ///
-    /// `object` is a live error of this plugin that nobody else frees.
+    /// `object` is a live error of this plugin that nothing else frees.
     #[cold]
     unsafe fn take_error(&self, entry: Entry, object: *mut ffi::ErrorObject) -> Error {
         let mut message = ffi::ErrorMessage::new();
@@ -251,7 +251,7 @@ impl Api {
     ///
     /// # Safety
     ///
-    /// `object` is null or a live error of this plugin that nobody else frees.
+    /// `object` is null or a live error of this plugin that nothing else frees.
     unsafe fn free_error(&self, object: *mut ffi::ErrorObject) {
         let mut destroy = ffi::ErrorDestroy::new();
         destroy.error = object;

@@ -1,4 +1,4 @@
-//! Texts of representative programs. Somebody reads them when they change.
+//! Texts of representative programs, to be read when they change.
 
 use super::harness::{Case, bless, blesses, case};
 use burn::tensor::activation as act;

@@ -204,7 +204,7 @@ fn executions_return_before_they_end() {
         let first = program.execute(&[&ones], Donate::Marked).unwrap().remove(0);
         let ready = first.ready().unwrap();
         early += usize::from(!ready.is_ready().unwrap());
-        // The result is an argument before it is there; nobody waits but the read.
+        // The result is an argument before it is there; only the read waits.
         let second = program
             .execute(&[&first], Donate::Marked)
             .unwrap()

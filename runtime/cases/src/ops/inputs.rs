@@ -40,7 +40,7 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// Refuses inputs nobody took.
+    /// Refuses inputs that the operation didn't take.
     pub(crate) fn finish(self) -> Result<(), OpError> {
         match self.left.into_keys().next() {
             Some(name) => Err(OpError::UnexpectedInput {

@@ -89,7 +89,7 @@ impl Fp8Linear {
         Self::new(weight, bias)
     }
 
-    /// The same with activations rounded to FP8.
+    /// A copy with activations rounded to FP8.
     #[must_use]
     pub fn with_activations(self, activations: ActivationScaling) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Fp8Linear {
         }
     }
 
-    /// The same with codes multiplied by the device's FP8 matrix instructions, instead of what they
+    /// A copy with codes multiplied by the device's FP8 matrix instructions, instead of what they
     /// decode to.
     ///
     /// Unproven: the kernel compiles and has run on no GPU, which is why nothing chooses it. It needs

@@ -22,7 +22,7 @@ pub struct Fp8Matrices {
     /// Words.
     panels: Param<Tensor<3, Int>>,
     scales: ScaleParams,
-    /// As long as tells the format, so that no record of another one is taken for it.
+    /// A marker whose length encodes the format, so that no record of another one is taken for it.
     format: Param<Tensor<1, Int>>,
     #[module(skip)]
     layout: Fp8Layout,

@@ -78,9 +78,9 @@ impl MoeLayer {
 
 /// Where FP8 experts come from.
 enum Small<'a> {
-    /// They are.
+    /// Already FP8.
     Same(&'a Fp8Experts),
-    /// Of others.
+    /// To be quantised.
     Of(&'a FeedForwardExperts),
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | the operations and their types |
 //! | `cube.rs` | launches kernels |
-//! | `flex.rs` | composes Burn's primitive operations and plain Rust; shares no code with the kernels |
+//! | `flex.rs` | composes Burn's primitive operations and plain Rust; capacities and hash routing are the kernels' references |
 //! | `autodiff.rs` | records what the backward pass needs, and runs it |
 //! | `lazy.rs` | tells Burn's fusion the shapes of results that don't exist yet |
 //! | `xla.rs` | records a call for XLA, which lowers it when the graph runs |

@@ -220,7 +220,7 @@ pub(super) fn dequantize(
 /// What to do with FP8 codes that have no scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unscaled {
-    /// An error: nobody knows their values.
+    /// An error: their values are unknown.
     #[default]
     Refuse,
     /// Take the codes for the values, scale 1.

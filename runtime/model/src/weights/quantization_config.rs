@@ -5,7 +5,7 @@
 //! | blocks | `fp8`, with `fmt` and `weight_block_size`, as DeepSeek-V3 | Hugging Face, vLLM, SGLang |
 //! | E4M3, row or tensor | `compressed-tensors`, `float-quantized` | the same |
 //! | E4M3, MX | `compressed-tensors`, `mxfp8-quantized` | newer ones |
-//! | E5M2, not blocks | `moebius-fp8` | nobody else: there is no scheme for it, and a name that others refuse is better than wrong values |
+//! | E5M2, not blocks | `moebius-fp8` | no other program: there is no scheme for it, and a name that others refuse is better than wrong values |
 
 use moebius::fp8::{Fp8Format, Granularity, MX_BLOCK};
 use serde_json::{Value, json};

@@ -26,7 +26,7 @@ pub(crate) fn scheme(granularity: Granularity) -> Fp8Scheme {
     }
 }
 
-/// A conversion on the host with nobody watching.
+/// A conversion on the host without reports of progress.
 pub(crate) fn run(
     source: &Path,
     target: &Path,

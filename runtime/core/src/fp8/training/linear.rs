@@ -41,13 +41,13 @@ impl Fp8TrainLinearConfig {
         }
     }
 
-    /// The same with or without a bias.
+    /// A copy with or without a bias.
     pub fn with_bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
     }
 
-    /// The same with another recipe.
+    /// A copy with another recipe.
     pub fn with_recipe(mut self, recipe: Fp8Recipe) -> Self {
         self.recipe = recipe;
         self

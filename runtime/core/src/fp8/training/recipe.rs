@@ -75,13 +75,13 @@ impl Fp8Recipe {
         }
     }
 
-    /// The same with other scaling.
+    /// A copy with other scaling.
     pub fn with_scaling(mut self, scaling: Fp8Scaling) -> Self {
         self.scaling = scaling;
         self
     }
 
-    /// The same with another margin.
+    /// A copy with another margin.
     pub fn with_margin(mut self, margin: i32) -> Self {
         self.margin = margin;
         self

@@ -89,7 +89,7 @@ impl Fp8Experts {
         Ok((small, [in_error, out_error]))
     }
 
-    /// The same with tokens and hidden rows rounded to FP8.
+    /// A copy with tokens and hidden rows rounded to FP8.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for dynamic scales that several rows share: rows

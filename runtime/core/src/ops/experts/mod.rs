@@ -82,7 +82,7 @@ pub(crate) struct Needs {
     pub(crate) experts: bool,
 }
 
-/// Gradients of a forward; absent where nobody needs them.
+/// Gradients of a forward; absent where they aren't wanted.
 #[derive(ExtensionType, Clone, Debug)]
 #[extension_type(fusion: cfg(feature = "fusion"))]
 pub(crate) struct ExpertGradients<B: Backend> {

@@ -25,7 +25,7 @@ pub(crate) struct LinearCall {
     pub(crate) plan: Option<linear::Plan>,
 }
 
-/// Gradients of a product; absent where nobody needs them.
+/// Gradients of a product; absent where they aren't wanted.
 #[derive(ExtensionType, Clone, Debug)]
 #[extension_type(fusion: cfg(feature = "fusion"))]
 pub(crate) struct LinearGradients<B: Backend> {

@@ -155,7 +155,7 @@ fn weight_bytes(files: &[PathBuf]) -> Result<u64, WeightsError> {
 
 fn refuse_source(source: &Reader, target: &Path) -> Result<(), WeightsError> {
     let Ok(real) = target.canonicalize() else {
-        return Ok(()); // Not there, so it is nobody's.
+        return Ok(()); // Not there, so it has no owner.
     };
     let read = source.files().chain(source.folder());
     let places = read.filter_map(|path| path.canonicalize().ok());
