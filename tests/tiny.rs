@@ -162,7 +162,7 @@ fn a_balance_loss_is_1_when_the_load_is_even() {
         assert_eq!((floats(even.switch), counts), (vec![1.0], vec![1, 1]));
         let (collapsed, counts) = losses([[30.0, 0.0], [30.0, 0.0]]);
         assert_eq!((floats(collapsed.switch), counts), (vec![2.0], vec![2, 0]));
-        assert_eq!(floats(collapsed.z), [900.0]);
+        assert_eq!(floats(collapsed.z.unwrap()), [900.0]);
     }
 }
 

@@ -140,8 +140,8 @@ fn fp8(recipe: Fp8Recipe) -> TrainConfig {
     }
 }
 
-/// Steps of 64 bytes are few and their losses noisy: the quality gate is the long run of
-/// `benches/RESULTS.md`, which ends within 1 %.
+/// Steps of 64 bytes are noisy: each is within 3 %, their mean within 1 %, as the long run of
+/// `benches/RESULTS.md` ends.
 #[test]
 fn the_loss_falls_in_fp8_as_in_f32() {
     let flex = moebius::open(&moebius::Device::Flex).unwrap();
@@ -166,6 +166,12 @@ fn the_loss_falls_in_fp8_as_in_f32() {
                     "{name}, {step}: {fp8} {f32}"
                 );
             }
+            let sum = |losses: &[f32]| losses[..steps].iter().sum::<f32>();
+            let ratio = sum(&report.losses) / sum(&reference.losses);
+            assert!(
+                (ratio - 1.0).abs() < 0.01,
+                "{name}: {ratio} of f32's losses"
+            );
             assert!(
                 report.losses != reference.losses[..steps],
                 "{name}: nothing was rounded"

@@ -104,7 +104,7 @@ function showNumbers() {
     ['Switch loss', short(output.losses.switch), 'switch'],
     ['GShard loss', short(output.losses.gshard), 'gshard'],
     ['Entropy loss', short(output.losses.entropy), 'entropy'],
-    ['z-loss', short(output.losses.z), 'z'],
+    ['z-loss', output.losses.z === null ? '–' : short(output.losses.z), 'z'],
     [output.first ? 'First forward' : 'Forward', milliseconds(output.milliseconds), 'time'],
     ['Weights', bytes(output.bytes), 'bytes'],
   ]);

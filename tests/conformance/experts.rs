@@ -3,13 +3,15 @@
 use crate::Outcome;
 use burn::module::Module;
 use burn::optim::{GradientsParams, SgdConfig};
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::{
     Activation, Adapted, ExpertKind, MoeConfig, MoeLayer, MoeOutput, RouterConfig, SwitchConfig,
 };
 use moebius_tests::data::Rng;
-use moebius_tests::gradients::{filled, parameters, trained_parameters};
+use moebius_tests::gradients::{
+    filled, parameters, trained_gradients, trained_parameters, with_values,
+};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
@@ -41,9 +43,11 @@ fn kinds() -> [ExpertKind; 7] {
 }
 
 fn config(kind: ExpertKind) -> MoeConfig {
-    MoeConfig::new(HIDDEN, INTER, EXPERTS)
-        .with_experts(kind)
-        .with_activation(Activation::Silu)
+    let config = MoeConfig::new(HIDDEN, INTER, EXPERTS).with_experts(kind);
+    match kind {
+        ExpertKind::Attention { .. } => config,
+        _ => config.with_activation(Activation::Silu),
+    }
 }
 
 fn layer(target: &Target, config: MoeConfig) -> MoeLayer {
@@ -327,23 +331,48 @@ fn layers() -> [MoeConfig; 5] {
     ]
 }
 
+/// y, and the gradients of x and of all that is trained, by name.
+fn pass(config: MoeConfig, device: &Device) -> Vec<(String, Vec<f32>)> {
+    let layer = filled(config.init(device).unwrap(), 6, 0.5);
+    let layer = match &layer.factors {
+        Some(_) => with_values(layer, "factor", &[1.25]),
+        None => layer,
+    };
+    let layer = layer.train();
+    let values = Rng::new(6).vec(2 * 30 * HIDDEN, 1.5);
+    let data = TensorData::new(values, [2, 30, HIDDEN]);
+    let x = Tensor::<3>::from_data(data, &layer.devices()[0]).require_grad();
+    let out = layer.forward(x.clone()).unwrap();
+    let loss = out.y.clone().powi_scalar(2).sum() + out.losses().unwrap().switch;
+    let grads = loss.backward();
+    let mut all = vec![("y".to_owned(), floats(out.y))];
+    all.push(("dx".to_owned(), floats(x.grad(&grads).unwrap())));
+    let grads = GradientsParams::from_grads(grads, &layer);
+    assert_eq!(grads.len(), trained_parameters(&layer).len(), "{config:?}");
+    let trained = trained_gradients(&layer, &grads).into_iter();
+    all.extend(trained.map(|p| (p.path, p.gradient.unwrap())));
+    all
+}
+
+/// Both passes of all of them against flex, whose body is Burn's own operations. Nothing is drawn.
 pub(crate) fn every_kind_in_every_layer(target: &Target) -> Outcome {
     for config in layers() {
+        let config = match config.router {
+            RouterConfig::Switch(_) => {
+                config.with_router(RouterConfig::Switch(SwitchConfig { jitter: 0.0 }))
+            }
+            _ => config,
+        };
         for kind in kinds() {
-            let config = config.with_experts(kind);
-            let layer = filled(config.init(&target.burn()).unwrap(), 6, 0.5).train();
-            let values = Rng::new(6).vec(2 * 30 * HIDDEN, 1.5);
-            let data = TensorData::new(values, [2, 30, HIDDEN]);
-            let device = layer.devices().remove(0);
-            let x = Tensor::<3>::from_data(data, &device).require_grad();
-            let out = layer.forward(x.clone()).unwrap();
-            let loss = out.y.clone().powi_scalar(2).sum() + out.losses().unwrap().switch;
-            let grads = loss.backward();
-            let finite = |values: &[f32]| values.iter().all(|v| v.is_finite());
-            assert!(finite(&floats(out.y)), "{config:?}");
-            assert!(finite(&floats(x.grad(&grads).unwrap())), "{config:?}");
-            let grads = GradientsParams::from_grads(grads, &layer);
-            assert_eq!(grads.len(), trained_parameters(&layer).len(), "{config:?}");
+            let config = config.with_experts(kind).with_expert_dropout(0.0);
+            let want = pass(config, &Device::flex());
+            for ((name, got), (_, want)) in pass(config, &target.burn()).iter().zip(want) {
+                let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+                let moved = want.iter().any(|v| *v != 0.0);
+                let what = format!("{config:?}: {name}");
+                assert!(moved && want.iter().all(|v| v.is_finite()), "{what}");
+                assert_close(&what, got, &want, 1e-4);
+            }
         }
     }
     Outcome::Ran

@@ -105,9 +105,11 @@ pub(crate) fn expert_choice(target: &Target) -> Outcome {
 }
 
 fn expert(kind: ExpertKind) -> MoeConfig {
-    MoeConfig::new(12, 16, 4)
-        .with_experts(kind)
-        .with_activation(Activation::Silu)
+    let config = MoeConfig::new(12, 16, 4).with_experts(kind);
+    match kind {
+        ExpertKind::Attention { .. } => config,
+        _ => config.with_activation(Activation::Silu),
+    }
 }
 
 fn experts(target: &Target, config: MoeConfig, seed: u64) {

@@ -4,12 +4,13 @@ use crate::Outcome;
 use burn::module::{Module, Param};
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
+use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::{
-    Activation, Capacity, CapacityFactors, ExpertScheduler, FactorsConfig, FeedForwardBlock,
-    Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, Router, RouterConfig,
-    SharedExpertConfig, SharedWeights, SwitchConfig, TopKConfig,
+    Activation, Adapted, Capacity, CapacityFactors, ExpertKind, ExpertScheduler, FactorsConfig,
+    FeedForwardBlock, Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, Router,
+    RouterConfig, SharedExpertConfig, SharedWeights, SwitchConfig, TopKConfig,
 };
-use moebius::{Error, ErrorKind};
+use moebius::{Error, ErrorKind, memory_in_use};
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::{filled, parameters, with_values};
 use moebius_tests::target::Target;
@@ -242,14 +243,16 @@ pub(crate) fn one_source_of_factors(target: &Target) -> Outcome {
     for config in [
         config.with_router(dynamic),
         config
+            .with_capacity(None)
             .with_router(choosing)
             .with_factors(Some(FactorsConfig::load())),
+        config.with_router(choosing),
     ] {
         let error = config.init(&target.burn()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Shape);
     }
     // Experts that choose can follow the variance: T · 2 · factor / E tokens each.
-    let layer = made(target, config.with_router(choosing));
+    let layer = made(target, config.with_router(choosing).with_capacity(None));
     let layer = with_values(layer, "factor", &[0.5]);
     let out = layer.forward(batch(&target.burn(), [64, 16], 1.0)).unwrap();
     assert_eq!(integers(out.routing.load().unwrap()), [8; 8]);
@@ -358,6 +361,120 @@ pub(crate) fn a_mask_shares_the_capacity(target: &Target) -> Outcome {
     let dropless = made(target, config.with_capacity(None));
     let out = dropless.forward_masked(x, mask).unwrap();
     assert_eq!(integers(out.dropped_slots), [0]);
+    Outcome::Ran
+}
+
+/// What an option asks for happens, or is refused where nothing would follow it.
+pub(crate) fn options_have_effects(target: &Target) -> Outcome {
+    let device = target.burn();
+    // Changing factors start with the capacity's, and dispatch obeys.
+    let config = MoeConfig::adaptive(16, 24, 8).with_expert_dropout(0.0);
+    let started = |config: MoeConfig| factor(&config.init(&device).unwrap());
+    assert_eq!(started(config), [1.25; 8]);
+    assert_eq!(started(config.with_capacity(None)), [1.0; 8]);
+    let capacity = |factor| Some(Capacity::new(factor, 4).unwrap());
+    let load = config.with_factors(Some(FactorsConfig::load()));
+    assert_eq!(started(load.with_capacity(capacity(0.5))), [0.5; 8]);
+    let layer = config.with_capacity(capacity(0.75)).init(&device).unwrap();
+    let out = layer.forward(batch(&device, [64, 16], 1.5)).unwrap();
+    let slots = integers(out.routing.load().unwrap());
+    assert_eq!(integers(out.dropped_slots), [over(&slots, 12)]);
+    let dynamic = MoeConfig::new(16, 24, 8)
+        .with_router(RouterConfig::Dynamic(Default::default()))
+        .with_capacity(capacity(1.5));
+    let Router::Dynamic(router) = dynamic.init(&device).unwrap().router else {
+        panic!("the router is dynamic");
+    };
+    assert_eq!(floats(router.capacity_factors()), [1.5; 8]);
+    // A number of choices makes a top-k router of one that has none.
+    for router in [
+        RouterConfig::Switch(SwitchConfig::default()),
+        RouterConfig::ExpertChoice(Default::default()),
+    ] {
+        let config = MoeConfig::new(16, 24, 8).with_router(router);
+        assert_eq!(
+            config.with_top_k(3).router,
+            RouterConfig::default().with_top_k(3)
+        );
+    }
+    let switch = RouterConfig::Switch(SwitchConfig { jitter: 0.5 });
+    assert_eq!(switch.with_top_k(1), switch);
+
+    let plain = MoeConfig::new(16, 24, 8);
+    let attention = plain.with_experts(ExpertKind::Attention {
+        heads: 2,
+        causal: false,
+    });
+    let lora = plain.with_experts(ExpertKind::ParameterEfficient {
+        form: Adapted::Lora,
+        rank: 2,
+    });
+    let fp8 = plain.with_fp8(Some(Fp8Recipe::current()));
+    let choosing = RouterConfig::ExpertChoice(Default::default());
+    for (what, config) in [
+        ("capacity", config.with_capacity(capacity(2.5))),
+        ("capacity", dynamic.with_capacity(capacity(0.25))),
+        (
+            "capacity",
+            plain.with_router(choosing).with_capacity(capacity(1.0)),
+        ),
+        ("activation", attention.with_activation(Activation::Silu)),
+        ("activation_dropout", attention.with_activation_dropout(0.1)),
+        ("activation_dropout", plain.with_activation_dropout(1.0)),
+        ("activation_dropout", plain.with_activation_dropout(-0.1)),
+        (
+            "activation_dropout",
+            plain.with_activation_dropout(f64::NAN),
+        ),
+        ("keep", attention.with_keep(Keep::Inputs)),
+        ("keep", lora.with_keep(Keep::Inputs)),
+        ("keep", fp8.with_keep(Keep::Inputs)),
+        (
+            "keep",
+            plain.with_activation_dropout(0.1).with_keep(Keep::Inputs),
+        ),
+    ] {
+        let error = config.init(&device).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape);
+        assert!(error.to_string().starts_with(what), "{error}");
+    }
+    // A shared expert follows them.
+    let shared = attention.with_shared(Some(SharedExpertConfig::new(8)));
+    let shared = shared.with_activation(Activation::Silu);
+    assert!(shared.with_keep(Keep::Inputs).init(&device).is_ok());
+    assert!(shared.with_activation_dropout(0.1).init(&device).is_ok());
+    Outcome::Ran
+}
+
+/// What a forward holds for its backward pass differs by the rows of its first product.
+pub(crate) fn keeping_less_is_less(target: &Target) -> Outcome {
+    if target.client().is_none() {
+        return Outcome::Unsupported("no allocator".into());
+    }
+    // Buffers that are whole pages of 2 MiB each, whatever an allocator rounds to.
+    let (tokens, config) = (1024, MoeConfig::new(256, 512, 4).with_gated(true));
+    let held = |keep: Keep| {
+        let layer = made(target, config.with_keep(keep)).train();
+        let device = target.burn().autodiff();
+        let x = batch(&device, [tokens, 256], 1.0);
+        let bytes = || {
+            target.burn().sync().unwrap();
+            memory_in_use(&target.burn()).unwrap().unwrap()
+        };
+        drop(layer.forward(x.clone()).unwrap());
+        let before = bytes();
+        let out = layer.forward(x).unwrap();
+        let held = bytes() - before;
+        drop(out);
+        held
+    };
+    let (all, less) = (held(Keep::FirstProduct), held(Keep::Inputs));
+    // 2F f32 of every slot.
+    assert_eq!(
+        all - less,
+        (tokens * 2 * 1024 * 4) as u64,
+        "{all} and {less} bytes"
+    );
     Outcome::Ran
 }
 
@@ -536,6 +653,7 @@ pub(crate) fn configurations_are_data(_: &Target) -> Outcome {
             .with_router(router)
             .with_experts(moebius::moe::ExpertKind::lora())
             .with_factors(Some(FactorsConfig::load()))
+            .with_activation_dropout(0.1)
             .with_shared(Some(SharedExpertConfig::new(3)));
         let json = serde_json::to_string(&config).unwrap();
         assert_eq!(serde_json::from_str::<MoeConfig>(&json).unwrap(), config);

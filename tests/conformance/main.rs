@@ -10,6 +10,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod activation_dropout;
 mod capacity;
 mod cases;
 mod expect;
@@ -118,8 +119,10 @@ const CASES: &[(&str, Case)] = cases! {
     gradients: top_k, switch, hash, learned, dynamic, sigmoid_bias, expert_choice, feed_forward,
         convolutional, attention, parameter_efficient, shared_expert, as_pytorch;
     layers: standard, sparse, switch, glam, adaptive, scheduler, one_source_of_factors, shared_expert,
-        expert_dropout, a_mask_shares_the_capacity, keep_changes_no_bit, learns, cast_keeps_training,
+        expert_dropout, a_mask_shares_the_capacity, options_have_effects, keep_changes_no_bit,
+        keeping_less_is_less, learns, cast_keeps_training,
         weights_of_other_layers, refuses_wrong_parts, configurations_are_data;
+    activation_dropout: rate_and_scale, gradients_follow_the_forward, dense_blocks_and_records;
     losses: uniform, collapse, as_pytorch, groups_and_masks, gradients_balance, weighted_sum,
         nothing_available, statistics;
     switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches, f16,
@@ -141,6 +144,9 @@ const CASES: &[(&str, Case)] = cases! {
         conversion, engine, copies_calibrate_apart, skips_and_refusals, device_memory;
 };
 
+/// The device that refuses for all.
+const REFUSES: &str = "cpu";
+
 fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {
     let refusal = expect::unsupported(name, target);
     match (case(target), refusal) {
@@ -152,8 +158,12 @@ fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {
     }
 }
 
-/// Whether this run wants the cases of a family: all, or those that `MOEBIUS_TEST_FAMILIES` lists.
-fn wanted(name: &str) -> bool {
+/// Whether this run wants a case on a device: those of all families, or of those that `MOEBIUS_TEST_FAMILIES` lists; what
+/// is refused before there is a launch is refused alike everywhere.
+fn wanted(name: &str, target: &Target) -> bool {
+    if name.contains("::refuses_") && target.name != REFUSES {
+        return false;
+    }
     let Ok(families) = std::env::var("MOEBIUS_TEST_FAMILIES") else {
         return true;
     };
@@ -167,7 +177,7 @@ fn main() {
     arguments.test_threads = arguments.test_threads.or(Some(1));
     let mut trials = Vec::new();
     for target in Target::all() {
-        for (name, case) in CASES.iter().filter(|(name, _)| wanted(name)) {
+        for (name, case) in CASES.iter().filter(|(name, _)| wanted(name, target)) {
             let label = format!("{name}[{}]", target.name);
             trials.push(Trial::test(label, move || run(name, *case, target)));
         }

@@ -11,7 +11,7 @@ use moebius::moe::{
 use moebius_shaders::{Element, moe, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
-use moebius_tests::tolerance::{assert_close, gradient_rel_l2};
+use moebius_tests::tolerance::assert_gradient;
 
 /// One backward pass: what went in, what came out.
 struct Pass {
@@ -94,8 +94,7 @@ impl Pass {
         let want = moe::reference_backward(&problem, &inputs, &self.dy);
         let router = floats(weights.router.clone());
         let (dx, drouter) = through_router(&problem.routing, &x, &router, &logits, &want);
-        let tolerance = gradient_rel_l2(element);
-        let close = |what, got: Vec<f32>, want: &[f64]| assert_close(what, &got, want, tolerance);
+        let close = |what, got: Vec<f32>, want: &[f64]| assert_gradient(what, &got, want, element);
         close("dx", self.gradient(&self.x), &dx);
         close("d router", self.gradient(&weights.router), &drouter);
         close("d w_in", self.gradient(&weights.w_in), &want.w_in);

@@ -28,6 +28,22 @@ pub fn gradient_rel_l2(element: Element) -> f64 {
     }
 }
 
+/// Fails with the numbers when a gradient of `element` is off as a whole, or in any one element, as a zero
+/// among many is: by more than four times what the whole may be off by, of itself and a typical one.
+pub fn assert_gradient(what: &str, got: &[f32], want: &[f64], element: Element) {
+    let tolerance = gradient_rel_l2(element);
+    assert_close(what, got, want, tolerance);
+    let squares = want.iter().map(|want| want * want);
+    let typical = (squares.sum::<f64>() / want.len().max(1) as f64).sqrt();
+    for (at, (got, want)) in got.iter().zip(want).enumerate() {
+        let (got, allowed) = (f64::from(*got), 4.0 * tolerance * (typical + want.abs()));
+        assert!(
+            (got - want).abs() <= allowed,
+            "{what}[{at}]: {got} for {want}, within {allowed:.1e}"
+        );
+    }
+}
+
 /// ‖got − want‖ / ‖want‖, infinite when a NaN or the length doesn't match.
 pub fn relative_error(got: &[f32], want: &[f64]) -> f64 {
     if got.len() != want.len() {

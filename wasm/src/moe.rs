@@ -137,7 +137,7 @@ impl Layer {
     async fn read(&self, output: MoeOutput<2>) -> Result<Record, Failure> {
         let [tokens, top_k] = output.routing.indices.dims();
         let losses = output.losses()?;
-        let tensors = Transaction::default()
+        let mut tensors = Transaction::default()
             .register(output.y)
             .register(output.routing.indices.clone())
             .register(output.routing.weights.clone())
@@ -145,9 +145,16 @@ impl Layer {
             .register(output.dropped_slots)
             .register(losses.switch)
             .register(losses.gshard)
-            .register(losses.entropy)
-            .register(losses.z);
+            .register(losses.entropy);
+        let has_z = losses.z.is_some();
+        if let Some(z) = losses.z {
+            tensors = tensors.register(z);
+        }
         let data = self.gpu.read(tensors).await?;
+        let z = match has_z {
+            true => number(&data, 8).into(),
+            false => JsValue::NULL,
+        };
         let config = self.moe.config();
         let experts = data[1].iter::<i32>();
         let experts = experts.map(|e| if e == config.experts as i32 { -1 } else { e });
@@ -174,7 +181,7 @@ impl Layer {
                     .with("switch", number(&data, 5))
                     .with("gshard", number(&data, 6))
                     .with("entropy", number(&data, 7))
-                    .with("z", number(&data, 8)),
+                    .with("z", z),
             ))
     }
 }

@@ -105,7 +105,7 @@ export interface MoeOptions {
   gated?: boolean;
   /** Experts have biases. */
   bias?: boolean;
-  /** Slots an expert takes at most, over its even share; without it no slot is dropped. */
+  /** Slots an expert takes at most, over its even share; without it no slot is dropped. Not for 'expert-choice'. */
   capacityFactor?: number;
   /** Slots an expert takes at least, 4 by default. */
   minCapacity?: number;
@@ -144,8 +144,8 @@ export interface MoeOutput {
   capacity: number | null;
   /** Slots that found their expert full. */
   dropped: number;
-  /** Balance losses of the batch: switch and gshard are 1 when even, entropy is 0. */
-  losses: { switch: number; gshard: number; entropy: number; z: number };
+  /** Balance losses of the batch: switch and gshard are 1 when even, entropy is 0; 'hash' has no z. */
+  losses: { switch: number; gshard: number; entropy: number; z: number | null };
 }
 
 export interface Fp8LinearOptions {

@@ -269,7 +269,9 @@ fn loads(layers: &[LayerLoad], screen: &mut Screen) -> Result<(), CliError> {
         let unused = layer.used() < layer.counts.len();
         let cells = [
             index.to_string(),
-            format!("{:.2}", layer.coefficient_of_variation),
+            layer
+                .coefficient_of_variation
+                .map_or_else(|| "–".to_owned(), |variation| format!("{variation:.2}")),
             layer.dropped.to_string(),
             shares.join(" "),
         ];

@@ -1,7 +1,10 @@
 //! `moebius verify`: cases in, one verdict per output out.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::Once;
 
 use burn::tensor::Device;
 use moebius_cases::{CaseError, CaseFile, OutputReport, Tolerance, Verdict};
@@ -233,13 +236,36 @@ pub(crate) fn run(args: &VerifyArgs, screen: &mut Screen) -> Result<Outcome, Cli
     Ok(report.outcome())
 }
 
-/// Computes and compares one case. A panic below is this file's error, not the end of the run.
+/// Computes and compares one case.
 fn judge(case: &CaseFile, device: &Device) -> Result<Vec<OutputReport>, CaseFailure> {
-    // Unwind safety: everything the closure touches is dropped or read-only afterwards.
-    let judged = catch_unwind(AssertUnwindSafe(|| {
+    Ok(guarded(|| {
         pollster::block_on(moebius_cases::judge(case, device))
-    }));
-    Ok(judged.map_err(|payload| CaseFailure::Panicked(panic_message(payload.as_ref())))??)
+    })??)
+}
+
+/// Runs `f`. A panic of a library below is an error of its case, not the end of the run; one of our own
+/// code, such as of a parser, is a bug and goes on.
+fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, CaseFailure> {
+    thread_local! {
+        static OURS: Cell<bool> = const { Cell::new(false) };
+    }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            // Sources of this workspace have relative paths, those of dependencies absolute ones.
+            let ours = info.location().map(|at| Path::new(at.file()).is_relative());
+            OURS.set(ours.unwrap_or(false));
+            before(info);
+        }));
+    });
+    // Unwind safety: everything the closure touches is dropped or read-only afterwards.
+    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
+        if OURS.get() {
+            resume_unwind(payload);
+        }
+        CaseFailure::Panicked(panic_message(payload.as_ref()))
+    })
 }
 
 fn panic_message(payload: &(dyn Any + Send)) -> String {
@@ -288,6 +314,20 @@ mod tests {
             failed,
             errors,
         }
+    }
+
+    #[test]
+    fn only_a_panic_of_a_library_is_an_error_of_its_case() {
+        // `repeat` panics in the standard library, as a driver's library would in its own source.
+        let library = guarded(|| "x".repeat(usize::MAX));
+        let error = library.expect_err("it panicked").to_string();
+        assert!(error.contains("capacity overflow"), "{error}");
+        let short: &[u8] = &[];
+        let parser = catch_unwind(|| guarded(|| short[0]));
+        assert!(parser.is_err(), "our own panic was taken for a library's");
+        // The next case starts afresh.
+        assert!(guarded(|| "x".repeat(usize::MAX)).is_err());
+        assert!(matches!(guarded(|| 3), Ok(3)));
     }
 
     #[test]

@@ -218,6 +218,29 @@ const SMALL: [&str; 10] = [
 
 #[test]
 #[cfg(feature = "flex")]
+fn the_figures_of_a_layer_follow_from_its_time() {
+    let output = moebius(&[&SMALL[..], &["--json"]].concat());
+    let report = json(&output);
+    let figure = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
+    let seconds = figure("median_ms") / 1e3;
+    assert!(seconds > 0.0 && figure("peak_gflops") > 0.0, "{report}");
+    // 48 tokens, each through two ungated experts of width 4 · 32.
+    let gflops = (2 * 2 * 48 * 2 * 32 * 128) as f64 / seconds / 1e9;
+    for (name, want) in [
+        ("tokens_per_s", 48.0 / seconds),
+        ("gflops", gflops),
+        ("peak_share", gflops / figure("peak_gflops")),
+    ] {
+        let off = (figure(name) / want - 1.0).abs();
+        assert!(off < 1e-9, "{name}: expected {want}: {report}");
+    }
+    let stages = report["stages"].as_array().expect("a list").iter();
+    let share: f64 = stages.filter_map(|stage| stage["share"].as_f64()).sum();
+    assert!((share - 1.0).abs() < 1e-9, "{report}");
+}
+
+#[test]
+#[cfg(feature = "flex")]
 fn a_backward_pass_is_verified_and_measured_with_each_balance_of_memory() {
     let output = moebius(&[&SMALL[..], &["--backward", "--top-k", "1", "--json"]].concat());
     let report = json(&output);
@@ -228,11 +251,9 @@ fn a_backward_pass_is_verified_and_measured_with_each_balance_of_memory() {
     for run in runs {
         assert_eq!(run["verified"], true, "{run}");
         let figure = |name: &str| run[name].as_f64().unwrap_or(0.0);
-        assert!(figure("median_ms") > figure("forward_ms"), "{run}");
-        assert!(
-            figure("gflops") > 0.0 && figure("tokens_per_s") > 0.0,
-            "{run}"
-        );
+        for name in ["median_ms", "forward_ms", "gflops", "tokens_per_s"] {
+            assert!(figure(name) > 0.0, "{name}: {run}");
+        }
     }
     let more = [
         "--backward",

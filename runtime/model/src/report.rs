@@ -70,10 +70,11 @@ impl Fp8Report {
 pub struct LayerLoad {
     /// Slots of each expert.
     pub counts: Vec<u64>,
-    /// Share of each expert in all slots.
+    /// Share of each expert in all slots; empty where there were none.
     pub utilization: Vec<f64>,
-    /// Standard deviation of the counts over their mean: 0 where all get the same.
-    pub coefficient_of_variation: f64,
+    /// Standard deviation of the counts over their mean: 0 where all get the same; `None` where
+    /// there were no slots.
+    pub coefficient_of_variation: Option<f64>,
     /// Slots that reached no expert.
     pub dropped: u64,
 }
@@ -87,10 +88,11 @@ impl LayerLoad {
     fn read(load: Tensor<1, Int>, dropped: Tensor<1, Int>) -> Result<Self, Error> {
         let statistics = LoadStatistics::read(load)?;
         let dropped = dropped.try_into_vec_as::<u64>().map_err(Error::device)?;
+        let balance = statistics.balance;
         Ok(Self {
             counts: statistics.counts,
-            utilization: statistics.utilization,
-            coefficient_of_variation: statistics.coefficient_of_variation,
+            coefficient_of_variation: balance.as_ref().map(|load| load.coefficient_of_variation),
+            utilization: balance.map_or_else(Vec::new, |load| load.utilization),
             dropped: dropped.iter().sum(),
         })
     }

@@ -38,7 +38,7 @@ new MoeLayer(device, { hidden: 2, inter: 1, experts: 2, topk: 1 });
 const output: MoeOutput = await layer.forward(new Float32Array(2), { signal: new AbortController().signal });
 const { y, experts, load }: { y: Float32Array; experts: Int32Array; load: Uint32Array } = output;
 const capacity: number | null = output.capacity;
-const balance: number = output.losses.switch + output.losses.gshard + output.losses.entropy + output.losses.z;
+const balance: number = output.losses.switch + output.losses.gshard + output.losses.entropy + (output.losses.z ?? 0);
 // @ts-expect-error tokens are numbers in an array that says so
 await layer.forward([1, 2]);
 const held: number = layer.bytes;

@@ -34,11 +34,14 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
     let load = download_ints("utilization", routing.load()?).await?;
     let slots = (tokens * params.top_k) as f64;
     let utilization = load.iter().map(|count| (*count as f64 / slots) as f32);
-    Ok(vec![
+    let mut produced = vec![
         download("switch", losses.switch).await?,
         download("gshard", losses.gshard).await?,
         download("entropy", losses.entropy).await?,
-        download("z", losses.z).await?,
         Produced::float("utilization", &[experts], utilization.collect()),
-    ])
+    ];
+    if let Some(z) = losses.z {
+        produced.push(download("z", z).await?);
+    }
+    Ok(produced)
 }

@@ -11,7 +11,8 @@ use moebius_shaders::quantize::check_granularity;
 use moebius_shaders::scaling::Granularity;
 use serde::{Deserialize, Serialize};
 
-/// Where the scales of activations come from.
+/// Where the scales of activations come from. Static and delayed ones are state that clones of a layer
+/// share; see [`ActivationScaling`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activations {

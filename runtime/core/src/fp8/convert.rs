@@ -58,7 +58,9 @@ pub enum Fp8Layer<'a> {
 /// A module with layers that can be converted: it names them, or the modules they are in.
 ///
 /// [`fp8_module!`](crate::fp8_module) writes it for a struct from the names of its fields. Vectors,
-/// arrays and options of such modules are such modules.
+/// arrays and options of such modules are such modules. Burn's own modules aren't: a
+/// [`burn::nn::attention::MultiHeadAttention`], say, holds `burn::nn::Linear`s and stays in floating
+/// point; attention to convert is written with four [`Linear`]s.
 pub trait Fp8Module {
     /// Visits every layer of this module.
     ///
@@ -145,29 +147,45 @@ impl<M: Fp8Module> Fp8Module for Option<M> {
     }
 }
 
-/// Implements [`Fp8Module`](crate::fp8::Fp8Module) for a struct by the fields that have layers to convert.
+/// Implements [`Fp8Module`](crate::fp8::Fp8Module) for a struct: the fields that have layers to convert,
+/// then those that have none.
 ///
 /// ```
 /// use burn::module::Module;
+/// use burn::nn::LayerNorm;
 /// use moebius::fp8::Linear;
 ///
 /// #[derive(Module, Debug)]
 /// struct Network {
 ///     layers: Vec<Linear>,
+///     norm: LayerNorm,
 ///     head: Linear,
 /// }
 ///
-/// moebius::fp8_module!(Network { layers, head });
+/// moebius::fp8_module!(Network { layers, head } skip { norm });
+/// ```
+///
+/// Every field is named: one that is left out doesn't compile, so that none stays in floating point
+/// unnoticed.
+///
+/// ```compile_fail,E0027
+/// # #[derive(burn::module::Module, Debug)]
+/// # struct Network {
+/// #     layers: Vec<moebius::fp8::Linear>,
+/// #     head: moebius::fp8::Linear,
+/// # }
+/// moebius::fp8_module!(Network { layers });
 /// ```
 #[macro_export]
 macro_rules! fp8_module {
-    ($module:ty { $($field:ident),+ $(,)? }) => {
+    ($module:ty { $($field:ident),+ $(,)? } $(skip { $($other:ident),+ $(,)? })?) => {
         impl $crate::fp8::Fp8Module for $module {
             fn visit_fp8(
                 &mut self,
                 visitor: &mut $crate::fp8::Fp8Visitor,
             ) -> Result<(), $crate::Error> {
-                $(visitor.child(stringify!($field), &mut self.$field)?;)+
+                let Self { $($field,)+ $($($other: _,)+)? } = self;
+                $(visitor.child(stringify!($field), $field)?;)+
                 Ok(())
             }
         }
@@ -338,7 +356,8 @@ impl Fp8Conversion {
             .any(|pattern| matches_pattern(pattern, path))
     }
 
-    /// A converted copy; `model` stays as it is.
+    /// A converted copy; `model` stays as it is. What was converted before shares its static or delayed
+    /// scales with the copy until one of them observes anew, or takes other activations.
     ///
     /// # Errors
     /// As [`Fp8Conversion::convert`].

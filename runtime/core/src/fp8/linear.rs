@@ -102,8 +102,8 @@ impl Fp8Linear {
     /// decode to.
     ///
     /// Unproven: the kernel compiles and has run on no GPU, which is why nothing chooses it. It needs
-    /// CUDA from sm_89 on through CubeCL's CUDA C++ compiler (its feature `cuda-cpp`), and activations
-    /// with dynamic scales of rows or of 1 × 128 blocks. Elsewhere [`Fp8Linear::forward`] is an error.
+    /// CUDA from sm_89 on through CubeCL's CUDA C++ compiler (its feature `cuda-cpp`, which no feature of
+    /// this crate turns on), and activations with dynamic scales of rows or of 1 × 128 blocks. Elsewhere [`Fp8Linear::forward`] is an error.
     #[must_use]
     pub fn with_unproven_instructions(self) -> Self {
         Self {

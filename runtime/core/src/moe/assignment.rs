@@ -52,7 +52,7 @@ impl Assignment {
         weights: Tensor<2>,
         experts: usize,
         rule: CapacityRule,
-        choice: Choice,
+        variant: Option<Variant>,
     ) -> Result<Self, Error> {
         let [tokens, top_k] = indices.dims();
         let routing = routing::Problem::new(tokens, experts, top_k)?;
@@ -60,7 +60,7 @@ impl Assignment {
         let capability = device::capability(&weights.device())?;
         let planned = capability.as_ref().map(|device| -> Result<_, Error> {
             let portable = || Variant::portable(problem.row_bound(), experts, device);
-            let variant = choice.variant.unwrap_or_else(portable);
+            let variant = variant.unwrap_or_else(portable);
             Ok((
                 variant,
                 sorting::plan(problem, variant.tile_rows(), device)?,
@@ -94,13 +94,7 @@ impl Assignment {
         let (rows, device) = (x.dims()[0], x.device());
         let indices = Tensor::zeros([rows, 1], &device);
         let weights = Tensor::ones([rows, 1], (&device, DType::F32));
-        Self::new(
-            indices,
-            weights,
-            1,
-            CapacityRule::default(),
-            Choice::default(),
-        )
+        Self::new(indices, weights, 1, CapacityRule::default(), None)
     }
 
     /// Tokens, experts and slots.

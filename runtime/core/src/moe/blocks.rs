@@ -42,12 +42,13 @@ impl GlamConfig {
     /// # Errors
     /// As [`MoeConfig::init`].
     pub fn init(&self, blocks: usize, device: &Device) -> Result<Vec<FeedForwardBlock>, Error> {
+        self.moe.check()?;
+        super::check::check_positive("dense_inter", self.dense_inter)?;
+        self.moe.check_size(self.dense_inter, 1)?;
         let block = |at: usize| -> Result<_, Error> {
             if at % 2 == 1 {
                 return Ok(FeedForwardBlock::Moe(self.moe.init(device)?));
             }
-            super::check::check_positive("dense_inter", self.dense_inter)?;
-            self.moe.check_size(self.dense_inter, 1)?;
             let config = self.dense();
             Ok(FeedForwardBlock::Dense(DenseBlock {
                 experts: config.feed_forward().init(1, device),

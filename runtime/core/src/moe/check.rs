@@ -101,6 +101,14 @@ pub(super) fn check_positive(what: &'static str, size: usize) -> Result<(), Shap
     Ok(())
 }
 
+/// Checks that a size is in 1..=`most`.
+pub(super) fn check_size(what: &'static str, size: usize, most: usize) -> Result<(), ShapeError> {
+    if (1..=most).contains(&size) {
+        return Ok(());
+    }
+    Err(ShapeError::new(what, format!("1 to {most}"), size))
+}
+
 /// Checks that a number lies in `from..=to`, both finite.
 pub(super) fn check_within(
     what: &'static str,

@@ -1,16 +1,17 @@
 //! The configuration of a layer, and its weights.
 
-use super::check::{check_positive, check_probability};
+use super::check::{check_positive, check_probability, check_within};
 use super::experts::{ExpertKind, Experts, FeedForwardExperts, FeedForwardShape};
-use super::factors::FactorsConfig;
+use super::factors::{CapacityFactors, FactorsConfig};
 use super::layer::{MoeLayer, Parts};
 use super::route::RouteConfig;
-use super::routers::{RouterConfig, TopKConfig};
+use super::routers::{Router, RouterConfig, TopKConfig};
+use super::running::constant;
 use super::shared::SharedExpertConfig;
 use crate::Error;
 use crate::fp8::training::Fp8Recipe;
 use burn::module::Param;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::Activation;
 use moebius_shaders::moe::Keep;
@@ -33,7 +34,8 @@ pub struct MoeConfig {
     /// What an expert computes.
     #[serde(default)]
     pub kind: ExpertKind,
-    /// Between the two products of an expert.
+    /// Between the two products of an expert; attention experts have none, and take only the default
+    /// unless a shared expert is beside them.
     pub activation: Activation,
     /// SwiGLU-style experts: act(G x) ∘ (U x) instead of act(W x).
     #[serde(default)]
@@ -41,22 +43,29 @@ pub struct MoeConfig {
     /// Experts have biases.
     #[serde(default)]
     pub bias: bool,
-    /// Slots an expert takes at most; `None` never drops. Without effect where experts choose, and
-    /// where factors change (a dynamic router's, or `factors`) only its `min` counts.
+    /// Slots an expert takes at most; `None` never drops. Where factors change (a dynamic router's, or
+    /// `factors`) its factor is the one they start with, and must lie within their bounds. Experts
+    /// that choose have a factor of their own, and none here.
     #[serde(default)]
     pub capacity: Option<Capacity>,
-    /// Where capacity factors come from, instead of `capacity` with its one fixed factor; its
-    /// least capacity stays, and is 4 without it.
+    /// What capacity factors follow. Without a `capacity` the least is 4 slots, the first factor 1, or
+    /// a scheduler's headroom.
     #[serde(default)]
     pub factors: Option<FactorsConfig>,
     /// Probability with which an expert is not available to a training forward; at least as many
     /// as a token chooses always stay, though not in every group of a router with groups.
     #[serde(default)]
     pub expert_dropout: f64,
+    /// Probability with which a training forward sets an element to 0 after the activation of an
+    /// expert, a shared one too; the others are divided by 1 − p. Such a forward isn't fused: it
+    /// keeps what Burn's operations keep.
+    #[serde(default)]
+    pub activation_dropout: f64,
     /// An expert for every token, beside those it chooses.
     #[serde(default)]
     pub shared: Option<SharedExpertConfig>,
-    /// What a training forward of feed-forward experts keeps for its backward pass.
+    /// What a training forward of fused experts keeps for its backward pass: feed-forward ones that
+    /// aren't in FP8 and drop nothing after the activation.
     #[serde(default)]
     pub keep: Keep,
     /// Feed-forward experts multiply in FP8; a shared expert and the router don't.
@@ -94,6 +103,7 @@ impl MoeConfig {
             capacity: None,
             factors: None,
             expert_dropout: 0.0,
+            activation_dropout: 0.0,
             shared: None,
             keep: Keep::default(),
             fp8: None,
@@ -106,7 +116,8 @@ impl MoeConfig {
         self
     }
 
-    /// The same with `top_k` experts per token; see [`RouterConfig::with_top_k`].
+    /// The same with `top_k` experts per token; see [`RouterConfig::with_top_k`], which may change
+    /// the kind of router.
     pub fn with_top_k(mut self, top_k: usize) -> Self {
         self.router = self.router.with_top_k(top_k);
         self
@@ -164,6 +175,12 @@ impl MoeConfig {
         self
     }
 
+    /// The same with another probability of dropping an element after an expert's activation.
+    pub fn with_activation_dropout(mut self, probability: f64) -> Self {
+        self.activation_dropout = probability;
+        self
+    }
+
     /// The same with a shared expert, or without.
     pub fn with_shared(mut self, shared: Option<SharedExpertConfig>) -> Self {
         self.shared = shared;
@@ -201,6 +218,7 @@ impl MoeConfig {
             activation: self.activation,
             gated: self.gated,
             bias: self.bias,
+            dropout: self.activation_dropout,
         }
     }
 
@@ -221,13 +239,14 @@ impl MoeConfig {
         self.capacity.or(self.factors_change().then_some(default))
     }
 
-    fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), ShapeError> {
         check_positive("hidden", self.hidden)?;
         check_positive("inter", self.inter)?;
         check_positive("experts", self.experts)?;
         self.check_size(self.inter, self.experts)?;
         if let Some(capacity) = self.capacity {
             Capacity::new(capacity.factor, capacity.min)?;
+            self.check_capacity(capacity.factor)?;
         }
         if let Some(factors) = &self.factors {
             factors.check(&self.router)?;
@@ -244,8 +263,61 @@ impl MoeConfig {
             }
         }
         check_probability("expert_dropout", self.expert_dropout)?;
+        check_probability("activation_dropout", self.activation_dropout)?;
+        self.check_effects()?;
         self.kind.check(self)?;
         self.router.check(self.experts)
+    }
+
+    /// Checks that a capacity has an effect, and can be what factors start with.
+    fn check_capacity(&self, factor: f64) -> Result<(), ShapeError> {
+        let follow = match (&self.router, &self.factors) {
+            (RouterConfig::ExpertChoice(_), _) => {
+                let expected = "none, because experts that choose have their own";
+                return Err(ShapeError::new("capacity", expected, factor));
+            }
+            (RouterConfig::Dynamic(config), _) => config.follow,
+            (_, Some(factors)) => *factors.follow(),
+            _ => return Ok(()),
+        };
+        let what = "capacity factor that changing ones start with";
+        check_within(what, factor, follow.min, follow.max)
+    }
+
+    /// Refuses options that nothing in the layer would follow.
+    fn check_effects(&self) -> Result<(), ShapeError> {
+        let (shared, p) = (self.shared.is_some(), self.activation_dropout);
+        if matches!(self.kind, ExpertKind::Attention { .. }) && !shared {
+            let default = Self::new(1, 1, 1).activation;
+            if self.activation != default {
+                let expected = "the default: attention experts have none";
+                let got = format!("{:?}", self.activation);
+                return Err(ShapeError::new("activation", expected, got));
+            }
+            if p != 0.0 {
+                let expected = "0: attention experts have no activation";
+                return Err(ShapeError::new("activation_dropout", expected, p));
+            }
+        }
+        let fused = shared || (self.kind == ExpertKind::FeedForward && self.fp8.is_none());
+        if self.keep != Keep::default() && !(fused && p == 0.0) {
+            let expected = "the default: no training forward of these experts is fused";
+            let got = format!("{:?}", self.keep);
+            return Err(ShapeError::new("keep", expected, got));
+        }
+        Ok(())
+    }
+
+    /// The router, and the factors of the layer's capacities.
+    fn dispatcher(&self, device: &Device) -> Result<(Router, Option<CapacityFactors>), Error> {
+        let mut router = self.router.init(self.hidden, self.experts, device)?;
+        let first = self.capacity.map(|capacity| capacity.factor);
+        if let (Router::Dynamic(router), Some(first)) = (&mut router, first) {
+            router.factors = constant(first, self.experts, device);
+        }
+        let factors = self.factors;
+        let factors = factors.map(|factors| factors.init(first, self.experts, device));
+        Ok((router, factors))
     }
 
     /// Checks that `experts` experts of width `inter` can be counted.
@@ -267,19 +339,18 @@ impl MoeConfig {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a size of 0, a `top_k` outside
-    /// 1..=experts, a capacity factor that isn't finite and positive, or another value out of its
-    /// range.
-    pub fn init(&self, device: &burn::tensor::Device) -> Result<MoeLayer, Error> {
+    /// 1..=experts, a capacity factor that isn't finite and positive, another value out of its
+    /// range, or an option that would have no effect.
+    pub fn init(&self, device: &Device) -> Result<MoeLayer, Error> {
         self.check()?;
+        let (router, factors) = self.dispatcher(device)?;
         Ok(MoeLayer::new(
             *self,
             Parts {
-                router: self.router.init(self.hidden, self.experts, device)?,
+                router,
                 experts: self.kind.init(self, device),
                 shared: self.shared.map(|shared| shared.init(self, device)),
-                factors: self
-                    .factors
-                    .map(|factors| factors.init(self.experts, device)),
+                factors,
             },
         ))
     }
@@ -298,7 +369,7 @@ impl MoeConfig {
             return Err(ShapeError::new("experts with weights", "feed-forward", got).into());
         }
         let (device, dtype) = (weights.router.device(), weights.router.dtype());
-        let router = self.router.init(self.hidden, self.experts, &device)?;
+        let (router, factors) = self.dispatcher(&device)?;
         let shared = self.shared.map(|shared| shared.init(self, &device));
         let experts = FeedForwardExperts {
             w_in: Param::from_tensor(weights.w_in),
@@ -312,9 +383,7 @@ impl MoeConfig {
                 router: router.with_matrix(weights.router)?,
                 experts: Experts::feed_forward(experts, self, &device),
                 shared: shared.map(|shared| shared.cast(dtype)),
-                factors: self
-                    .factors
-                    .map(|factors| factors.init(self.experts, &device)),
+                factors,
             },
         );
         layer.check()?;

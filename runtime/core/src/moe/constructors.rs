@@ -50,8 +50,8 @@ impl MoeConfig {
         Self::standard(hidden, inter / 2, experts).with_top_k(2)
     }
 
-    /// [`MoeConfig::standard`] with a capacity factor that follows the variance of the input
-    /// (rate 0.01, 0.5 to 2.0).
+    /// [`MoeConfig::standard`] with a capacity factor that starts at 1.25 and follows the variance of
+    /// the input (rate 0.01, 0.5 to 2.0).
     pub fn adaptive(hidden: usize, inter: usize, experts: usize) -> Self {
         Self::standard(hidden, inter, experts).with_factors(Some(FactorsConfig::variance()))
     }

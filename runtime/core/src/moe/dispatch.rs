@@ -8,7 +8,7 @@ use super::routers::{Batch, Router};
 use crate::Error;
 use crate::ops::StageClock;
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
-use moebius_shaders::grouped_gemm::Choice;
+use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::moe::Stage;
 
 /// What chooses experts and sends slots to them.
@@ -16,7 +16,7 @@ pub(super) struct RouteStage<'a> {
     pub(super) router: &'a Router,
     pub(super) factors: Option<&'a CapacityFactors>,
     pub(super) config: &'a MoeConfig,
-    pub(super) choice: Choice,
+    pub(super) variant: Option<Variant>,
 }
 
 /// Slots on their way to the experts.
@@ -42,7 +42,7 @@ impl RouteStage<'_> {
             x: x.clone(),
             mask: mask.clone(),
             factors: factors.clone(),
-            choice: self.choice,
+            variant: self.variant,
         })?;
         if let (Some(CapacityFactors::Load(scheduler)), true) = (self.factors, device.is_autodiff())
         {
@@ -65,7 +65,7 @@ impl RouteStage<'_> {
                 };
                 let (indices, weights) = (routing.indices.clone(), routing.weights.clone());
                 let experts = self.config.experts;
-                let assignment = Assignment::new(indices, weights, experts, rule, self.choice)?;
+                let assignment = Assignment::new(indices, weights, experts, rule, self.variant)?;
                 Dispatched {
                     dropped: assignment.dropped(),
                     routing,

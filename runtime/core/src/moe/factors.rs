@@ -43,6 +43,13 @@ impl FactorsConfig {
         }
     }
 
+    /// How they follow it.
+    pub(super) fn follow(&self) -> &Follow {
+        match self {
+            Self::Variance { follow } | Self::Load { follow, .. } => follow,
+        }
+    }
+
     pub(super) fn check(&self, router: &RouterConfig) -> Result<(), ShapeError> {
         let taken = match (self, router) {
             (_, RouterConfig::Dynamic(_)) => Some("none, because a dynamic router brings its own"),
@@ -67,15 +74,25 @@ impl FactorsConfig {
         }
     }
 
-    pub(super) fn init(&self, experts: usize, device: &Device) -> CapacityFactors {
+    /// Starting with `first` where it is given.
+    pub(super) fn init(
+        &self,
+        first: Option<f64>,
+        experts: usize,
+        device: &Device,
+    ) -> CapacityFactors {
         match *self {
             Self::Variance { follow } => CapacityFactors::Variance(VarianceFactors {
-                factor: constant(1.0, 1, device),
+                factor: constant(first.unwrap_or(1.0), 1, device),
                 follow,
                 experts,
             }),
             Self::Load { follow, headroom } => {
-                CapacityFactors::Load(ExpertScheduler::checked(experts, follow, headroom, device))
+                let mut scheduler = ExpertScheduler::checked(experts, follow, headroom, device);
+                if let Some(first) = first {
+                    scheduler.factors = constant(first, experts, device);
+                }
+                CapacityFactors::Load(scheduler)
             }
         }
     }
@@ -118,7 +135,8 @@ impl CapacityFactors {
     }
 }
 
-/// One capacity factor that follows the variance of all values of x, at first 1.
+/// One capacity factor that follows the variance of all values of x; at first that of the layer's
+/// capacity, 1 without one.
 #[derive(Module, Debug)]
 pub struct VarianceFactors {
     /// \[1\].
@@ -145,7 +163,8 @@ impl VarianceFactors {
 }
 
 /// Capacity factors that follow each expert's load up and down: a factor moves towards
-/// headroom × the load relative to an even one, at first headroom.
+/// headroom × the load relative to an even one; at first headroom, in a layer with a capacity that
+/// capacity's factor.
 ///
 /// A layer made with [`FactorsConfig::Load`] owns one, lets it observe the load of every training
 /// forward, and dispatches by it always. When serving, [`ExpertScheduler::observe`] keeps it up to

@@ -43,7 +43,7 @@ pub struct MoeLayer {
     #[module(skip)]
     config: MoeConfig,
     #[module(skip)]
-    choice: Choice,
+    variant: Option<Variant>,
 }
 
 /// The modules of a layer.
@@ -84,7 +84,7 @@ impl MoeLayer {
             shared: parts.shared,
             factors: parts.factors,
             config,
-            choice: Choice::default(),
+            variant: None,
         }
     }
 
@@ -93,10 +93,10 @@ impl MoeLayer {
         &self.config
     }
 
-    /// The same layer with another choice of kernel variant for its experts; without effect on
-    /// `flex`. A variant that is unproven has to be named.
-    pub fn with_choice(mut self, choice: Choice) -> Self {
-        self.choice = choice;
+    /// The same layer with this kernel variant for its experts, proven or not, where there are
+    /// kernels; `None` leaves it to the plan, which takes proven ones.
+    pub fn with_variant(mut self, variant: Option<Variant>) -> Self {
+        self.variant = variant;
         self
     }
 
@@ -171,15 +171,11 @@ impl MoeLayer {
             // As a forward chooses, before it sorts.
             let (rows, experts) = (problem.row_bound, problem.routing.experts());
             let portable = || Variant::portable(rows, experts, device);
-            let variant = Some(self.choice.variant.unwrap_or_else(portable));
-            moe::plan(
-                problem,
-                device,
-                Choice {
-                    variant,
-                    ..self.choice
-                },
-            )
+            let choice = Choice {
+                variant: Some(self.variant.unwrap_or_else(portable)),
+                ..Choice::default()
+            };
+            moe::plan(problem, device, choice)
         });
         Ok(plan.transpose()?)
     }
@@ -301,7 +297,7 @@ impl MoeLayer {
             router: &self.router,
             factors: self.factors.as_ref(),
             config: &self.config,
-            choice: self.choice,
+            variant: self.variant,
         }
     }
 
@@ -322,7 +318,7 @@ impl MoeLayer {
         let y = self.forward_slots(&assignment, x.clone(), (weights, sequence), clock)?;
         let y = match (&self.shared, &self.config.shared) {
             (Some(shared), Some(config)) => {
-                y + shared.forward(x, (config, &self.config), self.choice)?
+                y + shared.forward(x, (config, &self.config), self.variant)?
             }
             _ => y,
         };

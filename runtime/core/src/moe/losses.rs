@@ -22,8 +22,9 @@ pub struct Losses {
     pub gshard: Tensor<1>,
     /// (ln E − H(q)) / ln E, q = mean p: 0 when even, 1 at collapse; 0 for one expert.
     pub entropy: Tensor<1>,
-    /// mean (ln Σ_e exp(logit_e))²: keeps logits small (Zoph et al. 2022).
-    pub z: Tensor<1>,
+    /// mean (ln Σ_e exp(logit_e))²: keeps logits small (Zoph et al. 2022); `None` of a router
+    /// without logits.
+    pub z: Option<Tensor<1>>,
 }
 
 /// What each loss counts in the sum.
@@ -52,16 +53,17 @@ impl Default for LossWeights {
 }
 
 impl Losses {
-    /// \[1\]: the weighted sum; a loss of weight 0 is left out, whatever it is.
+    /// \[1\]: the weighted sum; a loss of weight 0 is left out, whatever it is, and so is one that
+    /// there isn't.
     pub fn weighted(&self, weights: &LossWeights) -> Tensor<1> {
         let terms = [
-            (&self.switch, weights.switch),
-            (&self.gshard, weights.gshard),
-            (&self.entropy, weights.entropy),
-            (&self.z, weights.z),
+            (Some(&self.switch), weights.switch),
+            (Some(&self.gshard), weights.gshard),
+            (Some(&self.entropy), weights.entropy),
+            (self.z.as_ref(), weights.z),
         ];
         let used = terms.into_iter().filter(|(_, weight)| *weight != 0.0);
-        let sum = used.map(|(loss, weight)| loss.clone() * weight);
+        let sum = used.filter_map(|(loss, weight)| Some(loss?.clone() * weight));
         sum.reduce(|sum, term| sum + term)
             .unwrap_or_else(|| self.switch.zeros_like())
     }
@@ -86,7 +88,7 @@ impl Routing {
                 switch: zero.clone(),
                 gshard: zero.clone(),
                 entropy: zero.clone(),
-                z: zero,
+                z: self.logsumexp.is_some().then_some(zero),
             });
         }
         let sums = self.probs.clone().sum_dim(1);
@@ -95,7 +97,10 @@ impl Routing {
         // Without an available expert the log-sum-exp is −∞, and says nothing about the logits.
         let nothing = nothing.reshape([tokens]);
         let none = nothing.clone().narrow(0, 0, 1);
-        let logsumexp = self.logsumexp.clone().mask_fill(nothing, 0.0);
+        let squares = self.logsumexp.clone().map(|logsumexp| {
+            let squares = logsumexp.mask_fill(nothing, 0.0).powi_scalar(2);
+            total(squares.unsqueeze()) / tokens as f64
+        });
         let mean = probs.clone().mean_dim(0);
         let share = share(self.load()?.unsqueeze());
         Ok(Losses {
@@ -103,7 +108,7 @@ impl Routing {
             gshard: self.gshard(probs, groups)?,
             // A mask is one for all tokens.
             entropy: entropy_gap(mean).mask_fill(none, 0.0),
-            z: total(logsumexp.powi_scalar(2).unsqueeze()) / tokens as f64,
+            z: squares,
         })
     }
 

@@ -28,7 +28,7 @@ pub use experts::{Adapted, ExpertKind, Experts};
 pub use factors::{CapacityFactors, ExpertScheduler, FactorsConfig, VarianceFactors};
 pub use layer::{MoeLayer, MoeOutput};
 pub use losses::{LossWeights, Losses};
-pub use moebius_shaders::grouped_gemm::{Activation, Choice, Variant};
+pub use moebius_shaders::grouped_gemm::{Activation, Variant};
 pub use moebius_shaders::moe::{Keep, Stage};
 pub use moebius_shaders::permute::Capacity;
 pub use moebius_shaders::routing::{Groups, Score};
@@ -39,4 +39,4 @@ pub use routers::{
 };
 pub use running::Follow;
 pub use shared::{SharedExpert, SharedExpertConfig, SharedWeights};
-pub use statistics::LoadStatistics;
+pub use statistics::{LoadBalance, LoadStatistics};

@@ -72,10 +72,10 @@ pub struct Routing {
     pub weights: Tensor<2>,
     /// \[T,E\] f32: scores of all experts, 0 where masked.
     pub probs: Tensor<2>,
-    /// \[T,E\] f32: what was routed on, of masked experts too.
+    /// \[T,E\] f32: what was routed on, of masked experts too; 0 of a router without logits.
     pub logits: Tensor<2>,
-    /// \[T\] f32: ln Σ exp of the available experts' logits.
-    pub logsumexp: Tensor<1>,
+    /// \[T\] f32: ln Σ exp of the available experts' logits; `None` of a router without logits.
+    pub logsumexp: Option<Tensor<1>>,
 }
 
 impl Routing {
@@ -87,7 +87,7 @@ impl Routing {
             weights: floats(top_k),
             probs: floats(experts),
             logits: floats(experts),
-            logsumexp: Tensor::empty([0], (device, DType::F32)),
+            logsumexp: Some(Tensor::empty([0], (device, DType::F32))),
         }
     }
 
@@ -227,7 +227,7 @@ pub(super) fn choose(
         indices: Tensor::from_dispatch(routed.indices),
         weights: Tensor::from_dispatch(routed.weights),
         probs: Tensor::from_dispatch(routed.probs),
-        logsumexp: Tensor::from_dispatch(routed.lse),
+        logsumexp: Some(Tensor::from_dispatch(routed.lse)),
         logits,
     })
 }

@@ -11,7 +11,7 @@ use burn::module::{Module, Param};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;
-use moebius_shaders::grouped_gemm::Choice;
+use moebius_shaders::grouped_gemm::Variant;
 use serde::{Deserialize, Serialize};
 
 /// A [`SharedExpert`]; activation, gated products and biases are those of the layer.
@@ -87,7 +87,7 @@ impl SharedExpert {
         &self,
         x: Tensor<2>,
         config: (&SharedExpertConfig, &MoeConfig),
-        choice: Choice,
+        variant: Option<Variant>,
     ) -> Result<Tensor<2>, Error> {
         let (rows, device) = (x.dims()[0], x.device());
         let weights = match &self.gate {
@@ -99,7 +99,7 @@ impl SharedExpert {
             weights.clone(),
             1,
             CapacityRule::default(),
-            choice,
+            variant,
         )?;
         let (shared, config) = config;
         let run = Run {

@@ -3,11 +3,18 @@
 use crate::Error;
 use burn::tensor::{Int, Tensor, TensorData};
 
-/// Figures about the slots of every expert.
+/// The slots of every expert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadStatistics {
     /// A_e: slots that chose each expert.
     pub counts: Vec<u64>,
+    /// How they are shared out; `None` when there were no slots.
+    pub balance: Option<LoadBalance>,
+}
+
+/// How slots are shared out among experts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadBalance {
     /// A_e / Σ A.
     pub utilization: Vec<f64>,
     /// Standard deviation (unbiased) over the mean of A_e: 0 when balanced.
@@ -44,34 +51,33 @@ impl LoadStatistics {
         Self::new(counts.collect())
     }
 
-    /// Of counts A_e; all figures are 0 when nothing was assigned.
+    /// Of counts A_e.
     pub fn new(counts: Vec<u64>) -> Self {
-        let experts = counts.len() as f64;
+        let balance = LoadBalance::of(&counts);
+        Self { counts, balance }
+    }
+}
+
+impl LoadBalance {
+    fn of(counts: &[u64]) -> Option<Self> {
         let all = counts.iter().sum::<u64>() as f64;
-        let mean = all / experts;
-        if counts.is_empty() || all == 0.0 {
-            return Self {
-                utilization: vec![0.0; counts.len()],
-                counts,
-                coefficient_of_variation: 0.0,
-                max_over_mean: 0.0,
-                min_over_mean: 0.0,
-                assignment_entropy: 0.0,
-            };
+        if all == 0.0 {
+            return None;
         }
+        let experts = counts.len() as f64;
+        let mean = all / experts;
         let utilization: Vec<f64> = counts.iter().map(|count| *count as f64 / all).collect();
         let squares = counts.iter().map(|count| (*count as f64 - mean).powi(2));
         // One expert has no deviation; its sum of squares is 0.
         let variance = squares.sum::<f64>() / (experts - 1.0).max(1.0);
         let entropy = utilization.iter().filter(|u| **u > 0.0);
         let over_mean = |count: Option<&u64>| count.map_or(0.0, |count| *count as f64 / mean);
-        Self {
+        Some(Self {
             coefficient_of_variation: variance.sqrt() / mean,
             max_over_mean: over_mean(counts.iter().max()),
             min_over_mean: over_mean(counts.iter().min()),
             assignment_entropy: -entropy.map(|u| u * u.ln()).sum::<f64>(),
             utilization,
-            counts,
-        }
+        })
     }
 }

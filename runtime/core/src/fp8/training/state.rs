@@ -7,7 +7,9 @@ use moebius_shaders::ShapeError;
 /// The histories and scales of a product's inputs, weights and gradients, in this order; the rules are
 /// those of [`DelayedScale`](super::reference::DelayedScale).
 ///
-/// Nothing is read back: an update is a few operations on the device.
+/// Nothing is read back: an update is a few operations on the device. Clones of a layer share this
+/// state, as they share all running state of Burn's modules; for a copy that trains by itself, make a
+/// layer anew and load a record into it.
 #[derive(Module, Debug)]
 pub struct Fp8State {
     /// \[3, history\]: amaxes, slot 0 for the step that runs.

@@ -51,7 +51,7 @@ impl ConvolutionalExperts {
         let see = |rows| assignment.neighbours(rows, slots.sequence, causal);
         let rows = see(assignment.gather(slots.x)?)?;
         let rows = assignment.linear(rows, self.w_in.val(), bias_of(&self.b_in))?;
-        let rows = see(activate(rows, config))?;
+        let rows = see(activate(rows, &config.feed_forward()))?;
         let rows = assignment.linear(rows, self.w_out.val(), bias_of(&self.b_out))?;
         assignment.combine(rows, Some(slots.weights))
     }

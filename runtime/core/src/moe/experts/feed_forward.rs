@@ -1,6 +1,6 @@
 //! Feed-forward experts on the fused path: no copy of the tokens, no intermediate combine.
 
-use super::{bias_of, biases, stacked};
+use super::{activate, bias_of, biases, stacked};
 use crate::Error;
 use crate::moe::assignment::Assignment;
 use crate::moe::check::{Like, cast_param, element};
@@ -34,6 +34,8 @@ pub(in crate::moe) struct FeedForwardShape {
     pub(in crate::moe) activation: Activation,
     pub(in crate::moe) gated: bool,
     pub(in crate::moe) bias: bool,
+    /// Probability with which training drops an element after the activation.
+    pub(in crate::moe) dropout: f64,
 }
 
 /// How a forward runs.
@@ -93,6 +95,10 @@ impl FeedForwardExperts {
         shape: &FeedForwardShape,
         run: Run,
     ) -> Result<Tensor<2>, Error> {
+        let records = x.device().is_autodiff();
+        if records && shape.dropout > 0.0 {
+            return self.forward_dropping(assignment, [x, weights], shape);
+        }
         let bias = |bias: &Option<Param<Tensor<2>>>| -> Maybe<Dispatch> {
             bias_of(bias).map(Tensor::into_dispatch).into()
         };
@@ -103,9 +109,22 @@ impl FeedForwardExperts {
             b_out: bias(&self.b_out),
         };
         let problem = shape.problem(assignment.routing(), x.dtype())?;
-        let records = x.device().is_autodiff();
         let call = assignment.feed_forward_call(problem, records, run.keep, run.clock)?;
         Ok(assignment.feed_forward(x, weights, experts, call))
+    }
+
+    /// The same in pieces, with the dropout between them.
+    fn forward_dropping(
+        &self,
+        assignment: &Assignment,
+        [x, weights]: [Tensor<2>; 2],
+        shape: &FeedForwardShape,
+    ) -> Result<Tensor<2>, Error> {
+        let rows = assignment.gather(x)?;
+        let rows = assignment.linear(rows, self.w_in.val(), bias_of(&self.b_in))?;
+        let hidden = activate(rows, shape);
+        let rows = assignment.linear(hidden, self.w_out.val(), bias_of(&self.b_out))?;
+        assignment.combine(rows, Some(weights))
     }
 
     pub(in crate::moe) fn check(

@@ -54,7 +54,7 @@ impl Fp8FeedForwardExperts {
             assignment.linear(rows, w, bias_of(&self.experts.b_in))
         })?;
         // An amax sees all rows, also those past the last expert's.
-        let hidden = activate(assignment.defined(rows), config);
+        let hidden = activate(assignment.defined(rows), &config.feed_forward());
         let rows = self.product_out.apply(hidden, w_out, |x, w| {
             assignment.linear(x, w, bias_of(&self.experts.b_out))
         })?;

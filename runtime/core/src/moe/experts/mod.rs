@@ -34,7 +34,7 @@ use super::config::MoeConfig;
 use crate::Error;
 use crate::initial::uniform;
 use burn::module::{Module, Param};
-use burn::tensor::{DType, Device, Tensor, activation};
+use burn::tensor::{DType, Device, Distribution, Tensor, activation};
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::Activation;
 use moebius_shaders::segment_attention::MAX_HEAD_DIM;
@@ -313,14 +313,28 @@ fn bias_of(bias: &Option<Param<Tensor<2>>>) -> Option<Tensor<2>> {
     bias.as_ref().map(Param::val)
 }
 
-/// act(rows), or act(first half) ∘ second half of the columns when gated.
-fn activate(rows: Tensor<2>, config: &MoeConfig) -> Tensor<2> {
-    if !config.gated {
-        return apply(rows, config.activation);
+/// act(rows), or act(first half) ∘ second half of the columns when gated, and the dropout after it.
+fn activate(rows: Tensor<2>, shape: &FeedForwardShape) -> Tensor<2> {
+    if !shape.gated {
+        return dropped(apply(rows, shape.activation), shape.dropout);
     }
-    let gate = rows.clone().narrow(1, 0, config.inter);
-    let up = rows.narrow(1, config.inter, config.inter);
-    apply(gate, config.activation) * up
+    let gate = rows.clone().narrow(1, 0, shape.inter);
+    let up = rows.narrow(1, shape.inter, shape.inter);
+    dropped(apply(gate, shape.activation) * up, shape.dropout)
+}
+
+/// In training each element is 0 with `probability`, and divided by 1 − `probability` otherwise.
+fn dropped(rows: Tensor<2>, probability: f64) -> Tensor<2> {
+    let device = rows.device();
+    if probability == 0.0 || !device.is_autodiff() {
+        return rows;
+    }
+    // Drawn in f32: an f16 has too few values below a small probability.
+    let luck = Distribution::Uniform(0.0, 1.0);
+    let luck = Tensor::<2>::random(rows.dims(), luck, (&device.inner(), DType::F32));
+    let unlucky = luck.lower_elem(probability);
+    // Filled, because 0 times an infinity isn't 0.
+    rows.mask_fill(unlucky, 0.0) / (1.0 - probability)
 }
 
 fn apply(rows: Tensor<2>, by: Activation) -> Tensor<2> {

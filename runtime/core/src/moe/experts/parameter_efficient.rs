@@ -1,6 +1,6 @@
 //! Parameter-efficient experts: one frozen network, and little that is trained per expert.
 
-use super::{Adapted, FeedForwardExperts, Run, Slots, activate, apply, bias_of, stacked};
+use super::{Adapted, FeedForwardExperts, Run, Slots, activate, apply, bias_of, dropped, stacked};
 use crate::Error;
 use crate::initial::zeros;
 use crate::moe::assignment::Assignment;
@@ -95,6 +95,7 @@ impl ParameterEfficientExperts {
                 let rows = assignment.gather(common)?;
                 let small = assignment.linear(rows.clone(), adapter.down.val(), None)?;
                 let small = apply(small, config.activation);
+                let small = dropped(small, config.activation_dropout);
                 let rows = rows + assignment.linear(small, adapter.up.val(), None)?;
                 assignment.combine(rows, Some(slots.weights))
             }
@@ -116,7 +117,7 @@ impl ParameterEfficientExperts {
         let common = every.linear(slots.x.clone(), w_in, b_in)?;
         let rows = slots_of.gather(slots.x)?;
         let own = change(rows, &lora.down_in, &lora.up_in, None)?;
-        let hidden = activate(slots_of.gather(common)? + own, config);
+        let hidden = activate(slots_of.gather(common)? + own, &config.feed_forward());
         // The frozen product is linear, so it follows the weighted sum of a token's slots; its
         // bias counts once a slot, so it goes with the slots' own products.
         let b_out = bias_of(&self.frozen.b_out);

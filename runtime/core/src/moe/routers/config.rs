@@ -5,7 +5,7 @@ use super::{
     SwitchRouter, TopKRouter,
 };
 use crate::Error;
-use crate::moe::check::{check_positive, check_probability, check_within};
+use crate::moe::check::{check_positive, check_probability, check_size, check_within};
 use crate::moe::route::RouteConfig;
 use crate::moe::running::Follow;
 use burn::tensor::Device;
@@ -61,6 +61,10 @@ impl Default for SwitchConfig {
     }
 }
 
+/// Largest width and number of layers of a learned router: 4 GiB of f32 weights.
+const MAX_WIDTH: usize = 8192;
+const MAX_LAYERS: usize = 16;
+
 /// What a hash is taken of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -102,9 +106,9 @@ impl Default for HashConfig {
 pub struct LearnedConfig {
     /// How experts are chosen by the logits.
     pub route: RouteConfig,
-    /// Width R.
+    /// Width R, at most 8192.
     pub width: usize,
-    /// Layers before the last.
+    /// Layers before the last, at most 16.
     pub layers: usize,
 }
 
@@ -233,8 +237,8 @@ impl RouterConfig {
         }
     }
 
-    /// The same with `top_k` experts per token; a switch keeps its one, and where experts choose
-    /// there is no such number.
+    /// The same with `top_k` experts per token. A switch of another number than 1, and a router whose
+    /// experts choose, become a plain top-k router: they have no such number.
     pub fn with_top_k(mut self, top_k: usize) -> Self {
         match &mut self {
             Self::TopK(config) => config.route.top_k = top_k,
@@ -242,7 +246,8 @@ impl RouterConfig {
             Self::Learned(config) => config.route.top_k = top_k,
             Self::Dynamic(config) => config.route.top_k = top_k,
             Self::SigmoidBias(config) => config.route.top_k = top_k,
-            Self::Switch(_) | Self::ExpertChoice(_) => {}
+            Self::Switch(_) if top_k == 1 => {}
+            Self::Switch(_) | Self::ExpertChoice(_) => self = Self::default().with_top_k(top_k),
         }
         self
     }
@@ -289,8 +294,8 @@ impl RouterConfig {
             Self::Switch(config) => check_probability("router jitter", config.jitter),
             Self::Hash(config) => config.check(experts),
             Self::Learned(config) => {
-                check_positive("router width", config.width)?;
-                check_positive("router layers", config.layers)
+                check_size("router width", config.width, MAX_WIDTH)?;
+                check_size("router layers", config.layers, MAX_LAYERS)
             }
             Self::Dynamic(config) => config.follow.check(),
             Self::SigmoidBias(config) => {
@@ -311,11 +316,17 @@ impl RouterConfig {
     /// ±1/√fan_in.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a size of 0 or a value out of its range.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a size of 0, a matrix of more than 2³¹ − 1
+    /// elements, or a value out of its range.
     pub fn init(&self, hidden: usize, experts: usize, device: &Device) -> Result<Router, Error> {
         check_positive("hidden", hidden)?;
         check_positive("experts", experts)?;
         self.check(experts)?;
+        let rows = match self {
+            Self::Learned(config) => config.width.max(experts),
+            _ => experts,
+        };
+        check_size("hidden", hidden, i32::MAX as usize / rows)?;
         let sizes = Sizes { hidden, experts };
         Ok(match *self {
             Self::TopK(config) => Router::TopK(TopKRouter::new(config, sizes, device)),

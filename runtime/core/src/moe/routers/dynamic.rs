@@ -30,7 +30,7 @@ pub struct DynamicRouter {
     pub demand_out: RouterLinear,
     /// u \[E\], at first 1/E.
     pub usage: RunningState<Tensor<1>>,
-    /// \[E\]: capacity factors, at first 1.
+    /// \[E\]: capacity factors, at first 1, in a layer with a capacity that capacity's factor.
     pub factors: RunningState<Tensor<1>>,
     #[module(skip)]
     pub(super) config: DynamicConfig,

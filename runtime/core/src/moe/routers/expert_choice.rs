@@ -72,7 +72,7 @@ impl Routes for ExpertChoiceRouter {
             scored.probs.clone(),
             experts,
             self.rule(tokens, &batch),
-            batch.choice,
+            batch.variant,
         )?;
         let left = assignment.positions().lower_elem(0);
         let routing = Routing {

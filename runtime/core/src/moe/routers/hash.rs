@@ -4,15 +4,15 @@ use super::{Batch, HashConfig, Routed, Routes, Sizes};
 use crate::Error;
 use crate::moe::check::Like;
 use crate::moe::route::{Routing, hash_route};
-use crate::moe::running::total;
 use burn::module::Module;
-use burn::tensor::{DType, FloatDType, Tensor};
+use burn::tensor::{DType, Tensor};
 use moebius_shaders::ShapeError;
 
 /// K distinct available experts by an integer hash of a token's position or values, each with
 /// weight 1/K.
 ///
-/// There are no logits: they are 0, and the probabilities are the weights.
+/// There are no logits, so they are 0 and have no log-sum-exp and no z-loss; the probabilities are
+/// the weights.
 #[derive(Module, Debug)]
 pub struct HashRouter {
     #[module(skip)]
@@ -35,10 +35,6 @@ impl Routes for HashRouter {
     fn route(&self, batch: Batch) -> Result<Routed, Error> {
         let (tokens, experts) = (batch.x.dims()[0], self.sizes.experts);
         let device = batch.x.device();
-        let available = match &batch.mask {
-            Some(mask) => total(mask.clone().int().cast(FloatDType::F32).unsqueeze()),
-            None => Tensor::full([1], experts as f64, (&device, DType::F32)),
-        };
         let (indices, weights) = hash_route(batch.x.detach(), batch.mask, experts, &self.config)?;
         // One column more takes the slots without an expert, whose weight is 0.
         let columns = Tensor::zeros([tokens, experts + 1], (&device, DType::F32));
@@ -53,7 +49,7 @@ impl Routes for HashRouter {
             weights,
             probs: probs.narrow(1, 0, experts),
             logits: Tensor::zeros([tokens, experts], (&device, DType::F32)),
-            logsumexp: available.log().expand([tokens]),
+            logsumexp: None,
         }
         .into())
     }

@@ -43,7 +43,7 @@ use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Device, Tensor};
 use moebius_shaders::ShapeError;
-use moebius_shaders::grouped_gemm::Choice;
+use moebius_shaders::grouped_gemm::Variant;
 
 /// A router of a layer; made by [`RouterConfig::init`].
 #[derive(Module, Debug)]
@@ -79,7 +79,8 @@ pub(super) struct Batch {
     pub(super) mask: Option<Tensor<1, Bool>>,
     /// \[E\]: capacity factors, for the router that decides capacities itself.
     pub(super) factors: Option<Tensor<1>>,
-    pub(super) choice: Choice,
+    /// How the experts' products run, which decides the tiles of a sort.
+    pub(super) variant: Option<Variant>,
 }
 
 impl Batch {
@@ -154,7 +155,7 @@ impl Router {
             x,
             mask: expert_mask,
             factors: None,
-            choice: Choice::default(),
+            variant: None,
         };
         Ok(self.route(batch)?.routing)
     }
@@ -214,7 +215,14 @@ impl Router {
     /// The choice of no tokens.
     pub(super) fn empty(&self, device: &Device) -> Routing {
         let experts = self.sizes().experts;
-        Routing::empty(experts, self.config().choices(experts), device)
+        let routing = Routing::empty(experts, self.config().choices(experts), device);
+        match self {
+            Self::Hash(_) => Routing {
+                logsumexp: None,
+                ..routing
+            },
+            _ => routing,
+        }
     }
 
     fn sizes(&self) -> Sizes {

@@ -28,7 +28,7 @@ use super::statistics::LoadStatistics;
 use crate::Error;
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
 use moebius_shaders::ShapeError;
-use moebius_shaders::grouped_gemm::Choice;
+use moebius_shaders::grouped_gemm::Variant;
 
 /// A mixture-of-experts layer for inference with experts that are moved to the device when a token
 /// needs them; see the [module](self).
@@ -40,7 +40,7 @@ pub struct SwitchedExperts {
     factors: Option<CapacityFactors>,
     experts: Vec<HostExpert>,
     cache: ExpertCache,
-    choice: Choice,
+    variant: Option<Variant>,
 }
 
 impl SwitchedExperts {
@@ -79,13 +79,14 @@ impl SwitchedExperts {
             factors: layer.factors,
             experts: layer.experts,
             cache,
-            choice: Choice::default(),
+            variant: None,
         })
     }
 
-    /// The same with another choice of kernel variant; without effect on `flex`.
-    pub fn with_choice(mut self, choice: Choice) -> Self {
-        self.choice = choice;
+    /// The same with this kernel variant; see
+    /// [`MoeLayer::with_variant`](super::MoeLayer::with_variant).
+    pub fn with_variant(mut self, variant: Option<Variant>) -> Self {
+        self.variant = variant;
         self
     }
 
@@ -152,7 +153,7 @@ impl SwitchedExperts {
             router: &self.router,
             factors: self.factors.as_ref(),
             config: &self.config,
-            choice: self.choice,
+            variant: self.variant,
         };
         let Dispatched {
             routing,
@@ -165,10 +166,10 @@ impl SwitchedExperts {
         let chosen = routing.indices.clone().mask_fill(nowhere.clone(), experts);
         let slots = self.slot_outputs(&x, chosen)?;
         let weights = routing.weights.clone().mask_fill(nowhere, 0.0);
-        let y = combined(slots, weights, self.choice)?;
+        let y = combined(slots, weights, self.variant)?;
         let y = match (&self.shared, &self.config.shared) {
             (Some(shared), Some(config)) => {
-                y + shared.forward(x, (config, &self.config), self.choice)?
+                y + shared.forward(x, (config, &self.config), self.variant)?
             }
             _ => y,
         };
@@ -215,7 +216,7 @@ impl SwitchedExperts {
         let ones = Tensor::<2>::ones(places.dims(), options);
         let rule = CapacityRule::default();
         let count = self.cache.places();
-        let assignment = Assignment::new(places, ones.clone(), count, rule, self.choice)?;
+        let assignment = Assignment::new(places, ones.clone(), count, rule, self.variant)?;
         let shape = self.config.feed_forward();
         let experts: &FeedForwardExperts = self.cache.experts();
         experts.forward(&assignment, [rows, ones], &shape, Run::default())
@@ -223,12 +224,16 @@ impl SwitchedExperts {
 }
 
 /// \[T,H\]: the weighted sum of every token's slots \[S,H\], as the layer does it.
-fn combined(slots: Tensor<2>, weights: Tensor<2>, choice: Choice) -> Result<Tensor<2>, Error> {
+fn combined(
+    slots: Tensor<2>,
+    weights: Tensor<2>,
+    variant: Option<Variant>,
+) -> Result<Tensor<2>, Error> {
     // The sorted slots of a single expert are all slots in their order. There are K experts only
     // because a token can't choose more than there are.
     let [tokens, top_k] = weights.dims();
     let first = Tensor::<2, Int>::zeros([tokens, top_k], &slots.device());
     let rule = CapacityRule::default();
-    let assignment = Assignment::new(first, weights.clone(), top_k, rule, choice)?;
+    let assignment = Assignment::new(first, weights.clone(), top_k, rule, variant)?;
     assignment.combine(slots, Some(weights))
 }

@@ -1,0 +1,186 @@
+//! Dropout after the activation of an expert: its rate, its scale, its gradients, and where it is absent.
+
+use crate::Outcome;
+use crate::moe_layer::floats;
+use burn::module::Module;
+use burn::optim::GradientsParams;
+use burn::tensor::{Tensor, TensorData};
+use moebius::fp8::training::Fp8Recipe;
+use moebius::moe::{Adapted, ExpertKind, GlamConfig, MoeConfig, MoeLayer, SharedExpertConfig};
+use moebius_tests::data::Rng;
+use moebius_tests::gradients::{parameters, trained_parameters, with_values};
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::assert_close;
+
+const WIDTH: usize = 16;
+const TOKENS: usize = 300;
+const P: f64 = 0.3;
+
+/// One relu expert that every token chooses, with weight 1.
+fn config() -> MoeConfig {
+    MoeConfig::new(WIDTH, WIDTH, 1)
+        .with_top_k(1)
+        .with_activation_dropout(P)
+}
+
+/// 1 at column `at` + r of row r of `columns`.
+fn shifted(columns: usize, at: usize) -> Vec<f32> {
+    let mut values = vec![0.0; WIDTH * columns];
+    for row in 0..WIDTH {
+        values[row * columns + at + row] = 1.0;
+    }
+    values
+}
+
+/// Layers whose experts give back relu(x): what the dropout made of it is y.
+fn identities(target: &Target) -> Vec<(&'static str, MoeLayer)> {
+    let made = |config: MoeConfig| config.init(&target.burn()).unwrap();
+    let square = |layer: MoeLayer| {
+        let layer = with_values(layer, "w_in", &shifted(WIDTH, 0));
+        with_values(layer, "w_out", &shifted(WIDTH, 0))
+    };
+    let small = |form| ExpertKind::ParameterEfficient { form, rank: 1 };
+    let convolutional = ExpertKind::Convolutional { causal: false };
+    let convolutional = made(config().with_experts(convolutional));
+    let middle = shifted(3 * WIDTH, WIDTH);
+    let convolutional = with_values(convolutional, "w_in", &middle);
+    let shared = made(config().with_shared(Some(SharedExpertConfig::new(WIDTH))));
+    let mut gated = made(config().with_gated(true).with_bias(true));
+    for (name, values) in [
+        (
+            "w_in",
+            [shifted(WIDTH, 0), vec![0.0; WIDTH * WIDTH]].concat(),
+        ),
+        ("b_in", [vec![0.0; WIDTH], vec![1.0; WIDTH]].concat()),
+        ("w_out", shifted(WIDTH, 0)),
+        ("b_out", vec![0.0; WIDTH]),
+    ] {
+        gated = with_values(gated, name, &values);
+    }
+    vec![
+        ("feed-forward", square(made(config()))),
+        ("gated", gated),
+        (
+            "shared",
+            with_values(square(shared), "FeedForward.w_out", &[0.0; WIDTH * WIDTH]),
+        ),
+        (
+            "in FP8",
+            square(made(config().with_fp8(Some(Fp8Recipe::current())))),
+        ),
+        (
+            "convolutional",
+            with_values(convolutional, "w_out", &middle),
+        ),
+        (
+            "LoRA",
+            square(made(config().with_experts(small(Adapted::Lora)))),
+        ),
+        (
+            "adapter",
+            square(made(config().with_experts(small(Adapted::Adapter)))),
+        ),
+    ]
+}
+
+/// Powers of 2, of which FP8 rounds none.
+fn batch() -> Vec<f32> {
+    let mut rng = Rng::new(9);
+    (0..TOKENS * WIDTH)
+        .map(|_| [0.5, 1.0, 2.0][rng.below(3)])
+        .collect()
+}
+
+/// Fails unless `y` is x / (1 − p), or 0 as often as p says.
+fn check(name: &str, y: &[f32], x: &[f32]) {
+    let dropped = y.iter().filter(|y| **y == 0.0).count();
+    let (mean, spread) = (x.len() as f64 * P, (x.len() as f64 * P * (1.0 - P)).sqrt());
+    let distance = (dropped as f64 - mean).abs() / spread;
+    assert!(distance < 5.0, "{name}: {dropped} of {} dropped", x.len());
+    for (y, x) in y.iter().zip(x) {
+        let want = if *y == 0.0 { 0.0 } else { x / (1.0 - P as f32) };
+        assert!((y - want).abs() <= 1e-5 * want, "{name}: {y} of {x}");
+    }
+}
+
+pub(crate) fn rate_and_scale(target: &Target) -> Outcome {
+    let x = batch();
+    let tensor = |device: &burn::tensor::Device| {
+        Tensor::<2>::from_data(TensorData::new(x.clone(), [TOKENS, WIDTH]), device)
+    };
+    for (name, layer) in identities(target) {
+        let quiet = layer.forward(tensor(&target.burn())).unwrap();
+        let want: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+        assert_close(name, &floats(quiet.y), &want, 1e-6);
+        let layer = layer.train();
+        let device = target.burn().autodiff();
+        let run = || floats(layer.forward(tensor(&device)).unwrap().y);
+        let (first, second) = (run(), run());
+        check(name, &first, &x);
+        assert_ne!(first, second, "{name}: the same elements twice");
+        // A seed is for the whole device, and cases run one after another.
+        device.seed(5);
+        let seeded = run();
+        device.seed(5);
+        assert_eq!(run(), seeded, "{name}");
+    }
+    Outcome::Ran
+}
+
+/// What a forward dropped has no gradient, and what it kept has that of the scaled value.
+pub(crate) fn gradients_follow_the_forward(target: &Target) -> Outcome {
+    let x = batch();
+    for (name, layer) in identities(target) {
+        let layer = layer.train();
+        let device = target.burn().autodiff();
+        let data = TensorData::new(x.clone(), [TOKENS, WIDTH]);
+        let input = Tensor::<2>::from_data(data, &device).require_grad();
+        let y = layer.forward(input.clone()).unwrap().y;
+        let grads = y.clone().sum().backward();
+        let (y, dx) = (floats(y), floats(input.grad(&grads).unwrap()));
+        for ((y, x), dx) in y.iter().zip(&x).zip(&dx) {
+            let want = y / x;
+            let error = (dx - want).abs();
+            assert!(
+                error <= 1e-5 * want && (*y != 0.0 || *dx == 0.0),
+                "{name}: {dx} for {want}"
+            );
+        }
+        if name != "feed-forward" {
+            continue;
+        }
+        // With dy = 1 a row of dW_out is the sum of the hidden rows, which are y.
+        let grads = GradientsParams::from_grads(grads, &layer);
+        let trained = trained_parameters(&layer);
+        let w_out = trained.iter().find(|p| p.path.ends_with("w_out")).unwrap();
+        let got = floats(grads.get::<3>(w_out.id).unwrap());
+        let sum = |h: usize| y.iter().skip(h).step_by(WIDTH).map(|y| f64::from(*y)).sum();
+        let sums: Vec<f64> = (0..WIDTH).map(sum).collect();
+        assert_close("d w_out", &got, &sums.repeat(WIDTH), 1e-5);
+    }
+    Outcome::Ran
+}
+
+/// The dense blocks of a GLaM-style model drop like the others; a record has nothing of it.
+pub(crate) fn dense_blocks_and_records(target: &Target) -> Outcome {
+    let mut config = GlamConfig::new(WIDTH, WIDTH, 2);
+    config.moe = config.moe.with_activation_dropout(P);
+    let block = config.init(1, &target.burn()).unwrap().remove(0);
+    let block = with_values(block, "w_in", &shifted(WIDTH, 0));
+    let block = with_values(block, "w_out", &shifted(WIDTH, 0)).train();
+    let x = batch();
+    let data = TensorData::new(x.clone(), [TOKENS, WIDTH]);
+    let input = Tensor::<2>::from_data(data, &target.burn().autodiff());
+    check("dense", &floats(block.forward(input).unwrap().y), &x);
+    config.moe = config.moe.with_activation_dropout(f64::NAN);
+    assert!(config.init(1, &target.burn()).is_err());
+
+    let layer = self::config().init(&target.burn()).unwrap();
+    let quiet = self::config().with_activation_dropout(0.0);
+    let loaded = quiet.init(&target.burn()).unwrap();
+    let loaded = loaded.load_record(layer.clone().into_record());
+    let values = |layer: &MoeLayer| parameters(layer).into_iter().map(|p| p.values);
+    assert!(values(&loaded).eq(values(&layer)));
+    assert_eq!(loaded.config().activation_dropout, 0.0);
+    Outcome::Ran
+}
