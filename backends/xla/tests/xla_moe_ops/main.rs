@@ -9,6 +9,8 @@
 
 mod calls;
 mod cost;
+#[path = "../cpu/mod.rs"]
+mod cpu;
 mod experts;
 mod experts_oracle;
 mod gradients;
