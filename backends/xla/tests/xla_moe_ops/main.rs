@@ -16,6 +16,7 @@ mod experts_oracle;
 mod gradients;
 mod hash;
 mod linear;
+mod positions;
 mod router;
 mod router_oracle;
 mod run;
