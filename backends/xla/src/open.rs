@@ -45,9 +45,6 @@ struct Opened {
 /// Platforms stay open until the process ends, as their plugins do.
 static OPENED: Mutex<BTreeMap<Platform, Opened>> = Mutex::new(BTreeMap::new());
 
-/// What compiled programs may take on disk.
-const CACHE_BYTES: u64 = 4 << 30;
-
 /// The device of that number, for Burn: ordinary tensors and modules, with gradients after
 /// [`Device::autodiff`]. Operations are recorded, and run as one program when a result is read
 /// ([`crate::eager`]). The same device every time.
@@ -125,9 +122,7 @@ fn opened(platform: Platform) -> Result<Opened, OpenError> {
         return Ok(opened.clone());
     }
     let environment = Environment::from_process();
-    let cache = environment.programs.as_ref();
-    let cache = cache.map(|folder| DiskCache::new(folder, CACHE_BYTES));
-    let cache = cache.transpose()?;
+    let cache = DiskCache::of(&environment)?;
     let client = Client::new(Plugin::open(platform, &environment)?, &[])?;
     let machine = |device| {
         let machine = Machine::new(device)?;

@@ -5,18 +5,22 @@
 //! dk_j = Σ_i ds_ij · q_i / √D, dv_j = Σ_i p_ij · do_i. Shapes: q, k, v, o and their gradients \[R, heads·D\],
 //! lse f32 \[R, heads\]; rows without an expert are 0 in results and hold anything in operands.
 //!
-//! A sequence's rows are neighbours, so a block of query rows meets a range of blocks of keys, which is
-//! the device's to know: a loop over it, with the softmax rescaled as its largest score grows (Milakov
-//! & Gimelshein 2018). Work and memory follow from the lengths of the sequences, not from R². Rows of
-//! other sequences in a block count as 0 times what they hold, so a NaN among them spreads to the block.
+//! A sequence's rows are neighbours: it is walked in blocks of B rows from its first one on, each block of
+//! queries over the blocks of keys that it sees, with the softmax rescaled as its largest score grows (Milakov
+//! & Gimelshein 2018). Where a row lies in its blocks follows from its own sequence, the shapes of the
+//! blocks from no batch, and rows of other sequences are taken as 0: what a sequence gets, to the last
+//! bit, and where a NaN of it goes, depends on nothing else. Work and memory follow from the lengths of
+//! the sequences, not from R²; a sequence wastes B − 1 rows at most.
 
+use super::Lower;
+use super::fp8::pad_end;
+use super::grouped::{element, most_blocks};
 use super::neighbours::Sequences;
-use super::{Lower, rows_where};
 use crate::ElementType;
 use crate::stablehlo::{Binary, Builder, Compare, DotDims, Reduction, TensorType, Unary, Value};
 use serde::{Deserialize, Serialize};
 
-/// Rows of a block.
+/// Rows of a block B.
 const BLOCK: usize = 64;
 
 /// An attention. Operands: q, k, v, order, offsets; results: o, lse.
@@ -64,18 +68,20 @@ impl Lower for Attention {
         let element = b.element(inputs[0]);
         if !self.backward {
             let [o, lse] = seen.attended(b, [q, k, v]);
-            let o = seen.rows(b, o);
-            return vec![b.convert(o, element), seen.rows(b, lse)];
+            let o = seen.rows(b, o, self.head_dim);
+            return vec![b.convert(o, element), seen.rows(b, lse, 1)];
         }
         let [o, gradient] = [5, 7].map(|i| seen.heads(b, inputs[i]));
         let products = b.mul(o, gradient);
         let delta = b.reduce(Reduction::Sum, products, &[2]);
         let lse = seen.heads(b, inputs[6]);
-        let lse = b.reshape(lse, &[self.heads, seen.padded]);
+        let lse = b.slice_dim(lse, 2, 0..1);
+        let padded = b.shape(lse)[1];
+        let lse = b.reshape(lse, &[self.heads, padded]);
         let [dq, dk, dv] = seen.gradients(b, [q, k, v], [lse, delta, gradient]);
         let dq = b.binary_scalar(Binary::Multiply, dq, scale);
         let results = [dq, dk, dv].map(|d| {
-            let d = seen.rows(b, d);
+            let d = seen.rows(b, d, self.head_dim);
             b.convert(d, element)
         });
         results.to_vec()
@@ -93,199 +99,220 @@ impl Attention {
     }
 }
 
-/// Which rows a row attends to, in blocks; padded to whole ones.
+/// The sequences among the rows, in the order of their blocks of queries.
 struct Seen {
     heads: usize,
     rows: usize,
-    block: usize,
-    padded: usize,
-    /// \[R\]: whether a row has an expert.
-    owned: Value,
-    /// i32 \[padded\]: the first row that a row attends to, and one past the last; 0 for none.
+    causal: bool,
+    /// i32 \[R\]: the first row of a row's sequence, and one past the last.
     first: Value,
+    end: Value,
+    /// Blocks of queries, an i32 scalar, and the most that there can be.
+    count: Value,
+    most: u64,
+}
+
+/// A block of rows of one sequence: where it begins, and where the sequence ends, i32 scalars.
+#[derive(Clone, Copy)]
+struct Span {
+    start: Value,
     end: Value,
 }
 
-/// A block of query rows: where it begins, and the range of its keys.
+/// A block of query rows.
 struct Queries {
-    start: Value,
+    span: Span,
+    /// Where its sequence begins.
     first: Value,
-    end: Value,
-    /// The first block of keys.
-    low: Value,
     /// Blocks of keys.
     count: Value,
 }
 
+impl Span {
+    /// `x` \[heads, B, …\], 0 in rows past the sequence's last.
+    fn inside(self, b: &mut Builder, x: Value) -> Value {
+        let shape = b.shape(x);
+        let row = self.places(b, &[BLOCK], 0);
+        let end = b.broadcast(self.end, &[BLOCK], &[]);
+        let inside = b.compare(Compare::Lt, row, end);
+        let inside = b.broadcast(inside, &shape, &[1]);
+        let zero = b.splat_like(0.0, x);
+        b.select(inside, x, zero)
+    }
+
+    /// The block's rows of x \[heads, padded, …\], whosever they are.
+    fn rows(self, b: &mut Builder, x: Value) -> Value {
+        let mut sizes = b.shape(x);
+        sizes[1] = BLOCK;
+        let starts = starts(b, self.start, sizes.len());
+        b.dynamic_slice(x, &starts, &sizes)
+    }
+
+    /// The block's rows of x \[heads, padded, …\], 0 past the sequence's last.
+    fn own_rows(self, b: &mut Builder, x: Value) -> Value {
+        let rows = self.rows(b, x);
+        self.inside(b, rows)
+    }
+
+    /// x \[heads, padded, …\] with `rows` in place of the block's. Those past the sequence's last must be 0:
+    /// later sequences write theirs later.
+    fn written(self, b: &mut Builder, x: Value, rows: Value) -> Value {
+        let rank = b.ty(x).rank();
+        let starts = starts(b, self.start, rank);
+        b.dynamic_update_slice(x, rows, &starts)
+    }
+
+    /// i32 of `shape`: the numbers of the block's rows along `dim`.
+    fn places(self, b: &mut Builder, shape: &[usize], dim: usize) -> Value {
+        let row = b.iota(TensorType::new(shape, ElementType::S32), dim);
+        let start = b.broadcast(self.start, shape, &[]);
+        b.add(row, start)
+    }
+}
+
 impl Seen {
     fn new(b: &mut Builder, attention: &Attention, order: Value, offsets: Value) -> Self {
-        let rows = attention.sequences.row_bound;
-        let block = BLOCK.min(rows);
-        let padded = rows.next_multiple_of(block);
-        let keys = attention.sequences.keys(b, order, offsets);
+        let s = &attention.sequences;
+        let rows = s.row_bound;
+        let keys = s.keys(b, order, offsets);
         let row = b.iota(TensorType::new([rows], ElementType::S32), 0);
-        let next = b.binary_scalar(Binary::Add, row, 1.0);
         let none = b.splat_like(0.0, row);
         let goes_on = keys.beside(b, 1);
         let starts = b.select(goes_on, none, row);
         let first = b.cumulative(Reduction::Max, starts, 0);
-        let end = if attention.causal {
-            next
-        } else {
-            let goes_on = keys.beside(b, -1);
-            let beyond = b.splat_like(rows as f64, row);
-            let ends = b.select(goes_on, beyond, next);
-            let ends = b.reverse(ends, &[0]);
-            let ends = b.cumulative(Reduction::Min, ends, 0);
-            b.reverse(ends, &[0])
-        };
-        let [first, end] = [first, end].map(|x| {
-            let x = rows_where(b, keys.owned, x);
-            pad_rows(b, x, 0, padded - rows)
-        });
+        let next = b.binary_scalar(Binary::Add, row, 1.0);
+        let goes_on = keys.beside(b, -1);
+        let beyond = b.splat_like(rows as f64, row);
+        let ends = b.select(goes_on, beyond, next);
+        let ends = b.reverse(ends, &[0]);
+        let ends = b.cumulative(Reduction::Min, ends, 0);
+        let end = b.reverse(ends, &[0]);
+        // A block begins at every B-th row of a sequence.
+        let place = b.sub(row, first);
+        let place = b.binary_scalar(Binary::Remainder, place, BLOCK as f64);
+        let begins = b.compare_scalar(Compare::Eq, place, 0.0);
+        let begins = b.and(begins, keys.owned);
+        let begins = b.convert(begins, ElementType::S32);
+        let sequences = s.experts * s.slots.div_ceil(s.sequence_slots.max(1));
         Self {
             heads: attention.heads,
             rows,
-            block,
-            padded,
-            owned: keys.owned,
+            causal: attention.causal,
             first,
             end,
+            count: b.reduce(Reduction::Sum, begins, &[0]),
+            most: most_blocks(rows, sequences, BLOCK) as u64,
         }
     }
 
-    /// f32 \[heads, padded, D\] of x \[R, heads·D\], 0 in rows without an expert.
+    /// f32 \[heads, padded, D\] of x \[R, heads·D\], with a block of zeros after the last row. A single column
+    /// gets another one of zeros, as in [`super::grouped::product`].
     fn heads(&self, b: &mut Builder, x: Value) -> Value {
-        let x = rows_where(b, self.owned, x);
         let x = b.convert(x, ElementType::F32);
         let width = b.shape(x)[1] / self.heads;
         let x = b.reshape(x, &[self.rows, self.heads, width]);
         let x = b.transpose(x, &[1, 0, 2]);
-        pad_rows(b, x, 1, self.padded - self.rows)
+        let zero = b.scalar(0.0, ElementType::F32);
+        let x = pad_end(b, x, zero, 1, BLOCK);
+        pad_end(b, x, zero, 2, usize::from(width == 1))
     }
 
-    /// \[R, heads·D\] of x \[heads, padded, D\] or \[heads, padded\].
-    fn rows(&self, b: &mut Builder, x: Value) -> Value {
-        let width = b.shape(x).get(2).copied().unwrap_or(1);
-        let x = b.reshape(x, &[self.heads, self.padded, width]);
+    /// \[R, heads·width\] of x \[heads, padded, width or more\] or \[heads, padded\].
+    fn rows(&self, b: &mut Builder, x: Value, width: usize) -> Value {
+        let shape = b.shape(x);
+        let all = shape.get(2).copied().unwrap_or(1);
+        let x = b.reshape(x, &[shape[0], shape[1], all]);
         let x = b.slice_dim(x, 1, 0..self.rows);
+        let x = b.slice_dim(x, 2, 0..width);
         let x = b.transpose(x, &[1, 0, 2]);
         b.reshape(x, &[self.rows, self.heads * width])
     }
 
-    /// Runs `body` on every block of queries.
+    /// Runs `body` on every block of queries, in the order of their rows.
     fn each_block(
         &self,
         b: &mut Builder,
         state: &[Value],
         body: impl FnOnce(&mut Builder, &Queries, &[Value]) -> Vec<Value>,
     ) -> Vec<Value> {
-        let blocks = self.padded / self.block;
-        let count = b.scalar(blocks as f64, ElementType::S32);
-        b.counted(blocks as u64, |b| {
-            b.for_loop(count, state, |b, at, state| {
-                let queries = self.queries(b, at);
-                body(b, &queries, state)
+        let start = b.scalar(0.0, ElementType::S32);
+        let state = [&[start], state].concat();
+        let results = b.counted(self.most, |b| {
+            b.for_loop(self.count, &state, |b, _, state| {
+                let queries = self.queries(b, state[0]);
+                let results = body(b, &queries, &state[1..]);
+                let next = b.binary_scalar(Binary::Add, state[0], BLOCK as f64);
+                let next = b.min(next, queries.span.end);
+                [&[next], results.as_slice()].concat()
             })
-        })
+        });
+        results[1..].to_vec()
     }
 
-    fn queries(&self, b: &mut Builder, at: Value) -> Queries {
-        let size = self.block as f64;
-        let start = b.binary_scalar(Binary::Multiply, at, size);
-        let first = b.dynamic_slice(self.first, &[start], &[self.block]);
-        let end = b.dynamic_slice(self.end, &[start], &[self.block]);
-        // Firsts ascend while rows have an expert; without one the range is empty.
-        let low = b.slice_dim(first, 0, 0..1);
-        let low = b.reshape(low, &[]);
-        let low = b.binary_scalar(Binary::Divide, low, size);
-        let high = b.reduce(Reduction::Max, end, &[0]);
-        let high = b.binary_scalar(Binary::Add, high, size - 1.0);
-        let high = b.binary_scalar(Binary::Divide, high, size);
-        let count = b.sub(high, low);
+    /// The block of queries that begins at row `start`.
+    fn queries(&self, b: &mut Builder, start: Value) -> Queries {
+        let [first, end] = [self.first, self.end].map(|x| element(b, x, start));
+        // Causal queries see no block behind their own.
+        let beyond = match self.causal {
+            true => b.binary_scalar(Binary::Add, start, 1.0),
+            false => end,
+        };
+        let length = b.sub(beyond, first);
+        let length = b.binary_scalar(Binary::Add, length, (BLOCK - 1) as f64);
         Queries {
-            start,
+            span: Span { start, end },
             first,
-            end,
-            low,
-            count,
+            count: b.binary_scalar(Binary::Divide, length, BLOCK as f64),
         }
     }
 
-    /// The rows of a block of x \[heads, padded, …\].
-    fn of_block(&self, b: &mut Builder, x: Value, start: Value) -> Value {
-        let mut sizes = b.shape(x);
-        sizes[1] = self.block;
-        let starts = starts(b, start, sizes.len());
-        b.dynamic_slice(x, &starts, &sizes)
-    }
-
-    /// x \[heads, padded, …\] with the rows of a block in their place.
-    fn with_block(&self, b: &mut Builder, x: Value, rows: Value, start: Value) -> Value {
-        let starts = starts(b, start, b.ty(x).rank());
-        b.dynamic_update_slice(x, rows, &starts)
-    }
-
-    /// Where the j-th block of keys begins, and which keys a query sees, \[heads, B, B\].
-    fn keys(&self, b: &mut Builder, queries: &Queries, j: Value) -> (Value, Value) {
-        let at = b.add(queries.low, j);
-        let start = b.binary_scalar(Binary::Multiply, at, self.block as f64);
-        let square = TensorType::new([self.block, self.block], ElementType::S32);
-        let key = b.iota(square.clone(), 1);
-        let from = b.broadcast(start, &square.shape, &[]);
-        let key = b.add(key, from);
-        let first = b.broadcast(queries.first, &square.shape, &[0]);
-        let end = b.broadcast(queries.end, &square.shape, &[0]);
-        let after = b.compare(Compare::Ge, key, first);
-        let before = b.compare(Compare::Lt, key, end);
-        let seen = b.and(after, before);
-        let shape = [self.heads, self.block, self.block];
-        (start, b.broadcast(seen, &shape, &[1, 2]))
+    /// The j-th block of keys, and which of them a query sees, \[heads, B, B\].
+    fn keys(&self, b: &mut Builder, queries: &Queries, j: Value) -> (Span, Value) {
+        let before = b.binary_scalar(Binary::Multiply, j, BLOCK as f64);
+        let span = Span {
+            start: b.add(queries.first, before),
+            end: queries.span.end,
+        };
+        let square = [BLOCK, BLOCK];
+        let query = queries.span.places(b, &square, 0);
+        let key = span.places(b, &square, 1);
+        let end = b.broadcast(span.end, &square, &[]);
+        let met = match self.causal {
+            true => b.compare(Compare::Le, key, query),
+            false => b.compare(Compare::Lt, key, end),
+        };
+        let inside = b.compare(Compare::Lt, query, end);
+        let seen = b.and(inside, met);
+        let shape = [self.heads, BLOCK, BLOCK];
+        (span, b.broadcast(seen, &shape, &[1, 2]))
     }
 
     /// o \[heads, padded, D\] and lse \[heads, padded\].
     fn attended(&self, b: &mut Builder, [q, k, v]: [Value; 3]) -> [Value; 2] {
         let o = b.splat_like(0.0, q);
-        let lse = b.splat(
-            0.0,
-            TensorType::new([self.heads, self.padded], ElementType::F32),
-        );
+        let lse = TensorType::new([self.heads, self.rows + BLOCK], ElementType::F32);
+        let lse = b.splat(0.0, lse);
         let results = self.each_block(b, &[o, lse], |b, queries, state| {
-            let q = self.of_block(b, q, queries.start);
-            let ty = TensorType::new([self.heads, self.block], ElementType::F32);
+            let at = queries.span;
+            let q = at.rows(b, q);
+            let ty = TensorType::new([self.heads, BLOCK], ElementType::F32);
             let largest = b.lowest(ty.clone());
             let (sum, o) = (b.splat(0.0, ty), b.splat_like(0.0, q));
             let softmax = b.for_loop(queries.count, &[largest, sum, o], |b, j, state| {
-                let (start, seen) = self.keys(b, queries, j);
-                let (k, v) = (self.of_block(b, k, start), self.of_block(b, v, start));
+                let (span, seen) = self.keys(b, queries, j);
+                let (k, v) = (span.rows(b, k), span.own_rows(b, v));
                 rescaled(b, (q, k, v, seen), [state[0], state[1], state[2]])
             });
-            let [o, lse] = self.finished(b, queries, [softmax[0], softmax[1], softmax[2]]);
-            vec![
-                self.with_block(b, state[0], o, queries.start),
-                self.with_block(b, state[1], lse, queries.start),
-            ]
+            let [largest, sum, o] = [softmax[0], softmax[1], softmax[2]];
+            let shape = b.shape(o);
+            let sums = b.broadcast(sum, &shape, &[0, 1]);
+            let o = b.div(o, sums);
+            let log = b.unary(Unary::Log, sum);
+            let lse = b.add(largest, log);
+            let (o, lse) = (at.inside(b, o), at.inside(b, lse));
+            vec![at.written(b, state[0], o), at.written(b, state[1], lse)]
         });
         [results[0], results[1]]
-    }
-
-    /// o and lse of a block from its largest scores, sums and unscaled outputs; 0 of rows that see nothing.
-    fn finished(
-        &self,
-        b: &mut Builder,
-        queries: &Queries,
-        [largest, sum, o]: [Value; 3],
-    ) -> [Value; 2] {
-        let shape = b.shape(o);
-        let sees = b.compare_scalar(Compare::Gt, queries.end, 0.0);
-        let sees_all = b.broadcast(sees, &shape, &[1]);
-        let sees = b.broadcast(sees, &shape[..2], &[1]);
-        let sums = b.broadcast(sum, &shape, &[0, 1]);
-        let o = b.div(o, sums);
-        let log = b.unary(Unary::Log, sum);
-        let lse = b.add(largest, log);
-        let (no_o, no_lse) = (b.splat_like(0.0, o), b.splat_like(0.0, lse));
-        [b.select(sees_all, o, no_o), b.select(sees, lse, no_lse)]
     }
 
     /// Gradients of the scaled queries, of keys and of values, \[heads, padded, D\]. q is scaled.
@@ -297,20 +324,19 @@ impl Seen {
     ) -> [Value; 3] {
         let zero = b.splat_like(0.0, q);
         let results = self.each_block(b, &[zero; 3], |b, queries, state| {
-            let at = queries.start;
-            let [q, gradient] = [q, gradient].map(|x| self.of_block(b, x, at));
+            let at = queries.span;
+            let [q, gradient] = [q, gradient].map(|x| at.own_rows(b, x));
             let [lse, delta] = [lse, delta].map(|x| {
-                let x = self.of_block(b, x, at);
-                b.broadcast(x, &[self.heads, self.block, self.block], &[0, 1])
+                let x = at.rows(b, x);
+                b.broadcast(x, &[self.heads, BLOCK, BLOCK], &[0, 1])
             });
             let dq = b.splat_like(0.0, q);
-            let state = [state[0], dq, state[1], state[2]];
-            let sums = b.for_loop(queries.count, &state[1..], |b, j, sums| {
-                let (start, seen) = self.keys(b, queries, j);
-                let [k, v] = [k, v].map(|x| self.of_block(b, x, start));
+            let sums = [dq, state[1], state[2]];
+            let sums = b.for_loop(queries.count, &sums, |b, j, sums| {
+                let (span, seen) = self.keys(b, queries, j);
                 let pair = Pair {
                     of: (q, gradient),
-                    met: (k, v),
+                    met: (span.own_rows(b, k), span.rows(b, v)),
                     lse,
                     delta,
                     seen,
@@ -318,14 +344,15 @@ impl Seen {
                 let [dq, dk, dv] = pair.gradients(b);
                 let mut results = vec![b.add(sums[0], dq)];
                 for (sum, part) in sums[1..].iter().zip([dk, dv]) {
-                    let before = self.of_block(b, *sum, start);
+                    let before = span.rows(b, *sum);
                     let after = b.add(before, part);
-                    results.push(self.with_block(b, *sum, after, start));
+                    let after = span.inside(b, after);
+                    results.push(span.written(b, *sum, after));
                 }
                 results
             });
-            let dq = self.with_block(b, state[0], sums[0], at);
-            vec![dq, sums[1], sums[2]]
+            let dq = at.inside(b, sums[0]);
+            vec![at.written(b, state[0], dq), sums[1], sums[2]]
         });
         [results[0], results[1], results[2]]
     }
@@ -397,12 +424,6 @@ impl Pair {
             b.dot(p, gradient, &over_queries, f32),
         ]
     }
-}
-
-/// x with `count` zero rows after the end of dimension `dim`.
-fn pad_rows(b: &mut Builder, x: Value, dim: usize, count: usize) -> Value {
-    let zero = b.scalar(0.0, b.element(x));
-    super::fp8::pad_end(b, x, zero, dim, count)
 }
 
 /// `start` in dimension 1 of `rank`, 0 in the others.

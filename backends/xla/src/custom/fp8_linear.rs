@@ -13,7 +13,7 @@
 
 use super::experts::Activation;
 use super::fp8::{Format, LANES, Overflow};
-use super::grouped::{Pass, Segments};
+use super::grouped::{Pass, Segments, product};
 use super::quantize::{Granularity, Scaling};
 use super::{Lower, along, words};
 use crate::ElementType;
@@ -217,12 +217,7 @@ impl Fp8Linear {
             unreachable!("weights are prepared")
         };
         let x = b.convert(x, b.element(*weights));
-        let mut y = b.dot(
-            x,
-            *weights,
-            &DotDims::matmul_transposed(0),
-            ElementType::F32,
-        );
+        let mut y = product(b, x, *weights, &DotDims::matmul_transposed(0));
         let shape = b.shape(y);
         if self.scales_sums(element) {
             let factors = along(b, *factors, &shape, 1);

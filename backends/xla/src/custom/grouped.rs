@@ -6,25 +6,25 @@
 //! and what is computed grows with the rows that are there, not with experts × rows. The number of
 //! rounds is the device's to know; only B is a constant.
 //!
-//! B is [`BLOCK`] whatever the batch: products of one shape give a row the same bits wherever it lies,
-//! so that an output doesn't depend on the other tokens. (Of other shapes they don't: on the CPU
-//! plugin products of 1 to 100 rows and those of more differ in the last bit.) An expert wastes B − 1
-//! rows at most, in its last block. A product reads its matrix once a block, and the fewer rows, the
-//! longer all of them take: on the CPU plugin (2 cores, 4096 tokens, H 512, F 2048) the two products take
-//! 1616, 809, 570 and 418 ms with 2 of 64 experts for B = 16, 32, 64 and 128, and 544, 273 and 185 ms
-//! with 2 of 8 experts for B = 64, 128 and 256, where one batched product over blocks with gathered
-//! matrices takes 1295 and 731 ms for B = 128 and 256.
+//! B is [`BLOCK`] whatever the batch: products of one shape give a row the same bits wherever it lies in a
+//! block of that many rows, so that an output doesn't depend on the other tokens. (Of other shapes they
+//! don't: on the CPU plugin products of 1 to 100 rows and those of more differ in the last bit.)
 
+use super::fp8::pad_end;
 use super::{along, rows_where, words};
 use crate::ElementType;
-use crate::stablehlo::{Binary, Builder, Compare, Reduction, TensorType, Value};
+use crate::stablehlo::{Binary, Builder, Compare, DotDims, Reduction, TensorType, Value};
 
-/// Rows of a block B: as many as a TPU's matrix unit has rows.
-const BLOCK: usize = 128;
+/// Rows of a block B: a multiple of every number of rows that the CPU plugin's products take at once, so that
+/// it leaves no rest, which would be summed in another order. oneDNN's kernels, of which Eigen makes
+/// products, take 6, 8, 16 or 48 by the processor, and Eigen cuts products for threads at multiples of 24
+/// or 48; of a product with one column XLA itself takes 8 or 16 rows. With 128, the last two rows differ
+/// on processors without AVX-512.
+const BLOCK: usize = 144;
 
-/// The most blocks that a routing of `rows` rows can need.
-fn most_blocks(rows: usize, experts: usize) -> usize {
-    ((rows + experts * (BLOCK - 1)) / BLOCK).min(rows)
+/// The most blocks of `block` rows that `rows` rows in so many `segments` can need.
+pub(super) fn most_blocks(rows: usize, segments: usize, block: usize) -> usize {
+    ((rows + segments * (block - 1)) / block).min(rows)
 }
 
 /// The experts' segments of sorted rows.
@@ -171,7 +171,7 @@ impl Segments {
         let length = b.sub(last, first);
         let length = b.binary_scalar(Binary::Add, length, (BLOCK - 1) as f64);
         let count = b.binary_scalar(Binary::Divide, length, BLOCK as f64);
-        let most = most_blocks(self.rows, self.experts) as u64;
+        let most = most_blocks(self.rows, self.experts, BLOCK) as u64;
         b.counted(most, |b| {
             b.for_loop(count, state, |b, i, state| {
                 let before = b.binary_scalar(Binary::Multiply, i, BLOCK as f64);
@@ -244,6 +244,21 @@ impl Block {
     }
 }
 
+/// A block's rows \[B,k\] times a matrix, f32 \[B,n\]; `dims` says which way the matrix lies. A single column gets
+/// one of zeros beside it: XLA makes the product of a matrix and a vector part of the loops around it, by
+/// what these are, and sums in another order there.
+pub(super) fn product(b: &mut Builder, rows: Value, matrix: Value, dims: &DotDims) -> Value {
+    let columns = 1 - dims.rhs_contract[0];
+    let single = b.shape(matrix)[columns] == 1;
+    let zero = b.scalar(0.0, b.element(matrix));
+    let matrix = pad_end(b, matrix, zero, columns, usize::from(single));
+    let product = b.dot(rows, matrix, dims, ElementType::F32);
+    match single {
+        true => b.slice_dim(product, 1, 0..1),
+        false => product,
+    }
+}
+
 /// `first` and zeros: where a slice of a tensor of `rank` dimensions begins.
 fn starts(b: &mut Builder, first: Value, rank: usize) -> Vec<Value> {
     let zero = b.scalar(0.0, ElementType::S32);
@@ -253,7 +268,7 @@ fn starts(b: &mut Builder, first: Value, rank: usize) -> Vec<Value> {
 }
 
 /// Element `at` of a vector, a scalar.
-fn element(b: &mut Builder, x: Value, at: Value) -> Value {
+pub(super) fn element(b: &mut Builder, x: Value, at: Value) -> Value {
     let one = b.dynamic_slice(x, &[at], &[1]);
     b.reshape(one, &[])
 }

@@ -5,7 +5,7 @@
 
 use super::Lower;
 use super::experts::product;
-use super::grouped::{Pass, Segments};
+use super::grouped::{self, Pass, Segments};
 use crate::ElementType;
 use crate::stablehlo::{Builder, DotDims, Reduction, TensorType, Value};
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,7 @@ impl Lower for LinearBackward {
             let (dy, rows) = (block.masked(b, dy), block.masked(b, rows));
             let mut results = Vec::new();
             if self.rows {
-                let drows = b.dot(dy, matrices[0], &DotDims::matmul(0), ElementType::F32);
+                let drows = grouped::product(b, dy, matrices[0], &DotDims::matmul(0));
                 results.push(b.convert(drows, dtype));
             }
             if self.w {

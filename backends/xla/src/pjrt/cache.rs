@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -10,6 +11,7 @@ use blake3::Hash;
 use super::client::Client;
 use super::error::Error;
 use super::loaded::{LoadedExecutable, Signature};
+use super::locate::{Environment, Platform};
 use super::options::CompileOptions;
 use super::serialized;
 
@@ -20,6 +22,9 @@ const HEADER: usize = MAGIC.len() + blake3::OUT_LEN;
 const EXTENSION: &str = "xla";
 const UNFINISHED: &str = "part";
 
+/// A part of the cache that stays free when there is no room left, so that not every program has all files looked at.
+const SLACK: u64 = 16;
+
 /// A file that is not finished after this time was left by a process that ended.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
@@ -28,6 +33,8 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 pub struct DiskCache {
     folder: PathBuf,
     limit: u64,
+    /// Bytes written since the folder was last looked through.
+    written: Arc<AtomicU64>,
 }
 
 /// Whether a program came from the disk.
@@ -43,7 +50,8 @@ pub enum Cached {
 }
 
 impl DiskCache {
-    /// A cache in `folder`, which is created, of at most `limit` bytes. When it is full, what was not used for longest goes.
+    /// A cache in `folder`, which is created, of at most `limit` bytes, and a sixteenth more for each further process that
+    /// writes at the same time. When it is full, what was not used for longest goes. A use sets a file's time of modification.
     ///
     /// # Errors
     ///
@@ -51,12 +59,28 @@ impl DiskCache {
     pub fn new(folder: impl Into<PathBuf>, limit: u64) -> Result<Self, Error> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(|error| io(&folder, &error))?;
-        Ok(Self { folder, limit })
+        // The first program has the folder looked through.
+        let written = Arc::new(AtomicU64::new(limit / SLACK));
+        Ok(Self {
+            folder,
+            limit,
+            written,
+        })
+    }
+
+    /// The cache that the environment names, of at most 4 GiB; none where it names none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn of(environment: &Environment) -> Result<Option<Self>, Error> {
+        let folder = environment.programs.as_ref();
+        folder.map(|folder| Self::new(folder, 4 << 30)).transpose()
     }
 
     /// Takes a program from the cache, or compiles it and keeps it. The key is everything that the result depends on: the text,
-    /// the options, the plugin and its flags, the platform, the kinds of its devices, and the processor for the CPU. A file
-    /// that is cut, changed or foreign is replaced.
+    /// the options, the plugin, its file and its flags, the platform, the kinds of its devices, and for the CPU the processor's
+    /// features and how many there are. A file that is cut, changed or foreign is replaced.
     ///
     /// # Errors
     ///
@@ -120,11 +144,17 @@ impl DiskCache {
             let _ = fs::remove_file(&unfinished);
             return Err(io(&path, &error));
         }
+        let before = self.written.fetch_add(size, Ordering::Relaxed);
+        if before.saturating_add(size) <= self.limit / SLACK {
+            return Ok(());
+        }
+        self.written.store(0, Ordering::Relaxed);
         self.make_room(&path)
             .map_err(|error| io(&self.folder, &error))
     }
 
-    /// Removes what was not used for longest until the rest is within the limit, and what was left unfinished; never `newest`.
+    /// Removes what was not used for longest until the rest leaves some room below the limit, and what was left unfinished;
+    /// never `newest`.
     fn make_room(&self, newest: &Path) -> std::io::Result<()> {
         let mut files = Vec::new();
         for entry in self.folder.read_dir()? {
@@ -147,7 +177,7 @@ impl DiskCache {
         let mut total = 0;
         for (_, _, size, path) in files {
             total += size;
-            if total > self.limit {
+            if total > self.limit - self.limit / SLACK && path != newest {
                 let _ = fs::remove_file(path);
             }
         }
@@ -179,14 +209,27 @@ fn key(client: &Client, text: &str, options: &CompileOptions) -> Hash {
         hasher.update(bytes);
     };
     part(text.as_bytes());
-    part(&options.to_bytes());
+    part(&options.to_bytes_for(plugin.platform()));
     part(serialized::identity(plugin, client.platform_name()).as_bytes());
     part(client.platform_version().as_bytes());
     part(plugin.flags().as_bytes());
+    part(file(plugin.path()).as_bytes());
+    if plugin.platform() == Platform::Cpu {
+        // XLA cuts loops for as many threads.
+        let threads = std::thread::available_parallelism();
+        part(format!("{:?}", threads.ok()).as_bytes());
+    }
     for device in client.devices() {
         part(device.kind().as_bytes());
     }
     hasher.finalize()
+}
+
+/// Which file it is: plugins that were built from different sources may say the same of their versions.
+fn file(path: &Path) -> String {
+    let metadata = path.metadata().ok();
+    let is = metadata.map(|metadata| (metadata.len(), metadata.modified().ok()));
+    format!("{} {is:?}", path.display())
 }
 
 #[cfg(test)]
@@ -221,7 +264,8 @@ mod tests {
     fn the_least_recently_used_go_first() {
         let folder = tempfile::tempdir().unwrap();
         let size = (HEADER + 100) as u64;
-        let cache = DiskCache::new(folder.path(), 3 * size).unwrap();
+        // Three programs and what stays free.
+        let cache = DiskCache::new(folder.path(), 4 * size - 1).unwrap();
         let keys: Vec<Hash> = (0..5_u8).map(|i| blake3::hash(&[i])).collect();
         let used = |key: &Hash, seconds| {
             let file = File::options().append(true).open(cache.path(key)).unwrap();
@@ -263,6 +307,23 @@ mod tests {
             .unwrap();
         cache.keep(&blake3::hash(b"key"), b"").unwrap();
         assert!(!old.exists() && new.exists());
+    }
+
+    #[test]
+    fn the_folder_is_looked_through_now_and_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::new(folder.path(), SLACK * 1000).unwrap();
+        let left = folder.path().join("left.part");
+        let swept = |number: u8, bytes: usize| {
+            let file = File::create(&left).unwrap();
+            file.set_modified(SystemTime::now() - 2 * ABANDONED)
+                .unwrap();
+            let key = blake3::hash(&[number]);
+            cache.clone().keep(&key, &vec![0; bytes]).unwrap();
+            !left.exists()
+        };
+        let looked: Vec<bool> = (0..4).map(|number| swept(number, 400)).collect();
+        assert_eq!(looked, [true, false, false, true]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::counts;
 use super::device::{Description, Device};
 use super::error::Error;
 use super::executable::{Executable, Keep};
@@ -174,6 +175,7 @@ impl Client {
             compile.compile_options_size = options.len();
             // SAFETY: the client is alive, and the program and the options live until the call returns.
             unsafe { self.inner.plugin.call(&mut compile) }?;
+            counts::compiled();
             // SAFETY: a new executable of this client, which is ours.
             unsafe { LoadedExecutable::new(self.clone(), compile.executable, signature) }
         })
@@ -200,6 +202,7 @@ impl Client {
         load.serialized_executable_size = payload.len();
         // SAFETY: the client is alive and the bytes live until the call returns; null options mean those in the bytes.
         unsafe { self.inner.plugin.call(&mut load) }?;
+        counts::loaded();
         // SAFETY: a new executable of this client, which is ours.
         unsafe { LoadedExecutable::new(self.clone(), load.loaded_executable, signature) }
     }

@@ -7,7 +7,8 @@ use std::path::Path;
 use super::error::Error;
 use super::locate::{Environment, Platform};
 
-/// Refuses flags that would end the process: XLA does so at a name that it does not know and at a value that it cannot read.
+/// The flags that are set, as far as compiled programs depend on them. Refuses those that would end the process: XLA does so
+/// at a name that it does not know and at a value that it cannot read.
 ///
 /// The flags in `XLA_FLAGS` are the fields of the message `DebugOptions`, whose description every plugin's file holds: a name
 /// that is not there is not a flag, and the field's type says which values are read. Those in `LIBTPU_INIT_ARGS` are texts in
@@ -20,7 +21,7 @@ pub(super) fn check(
     platform: Platform,
     plugin: &Path,
     environment: &Environment,
-) -> Result<(), Error> {
+) -> Result<String, Error> {
     let mut flags = Vec::new();
     if let Some(text) = &environment.xla_flags {
         flags.extend(parse(Variable::Xla, text)?);
@@ -29,7 +30,7 @@ pub(super) fn check(
         flags.extend(parse(Variable::Libtpu, text)?);
     }
     if flags.is_empty() {
-        return Ok(());
+        return Ok(String::new());
     }
     let unreadable = |error: std::io::Error| Error::Load {
         path: plugin.to_owned(),
@@ -38,13 +39,9 @@ pub(super) fn check(
     File::open(plugin)
         .and_then(|file| look_up(file, &mut flags))
         .map_err(unreadable)?;
-    flags.iter().try_for_each(Flag::check)
-}
-
-/// Both variables, as far as compiled programs depend on them.
-pub(super) fn as_given(environment: &Environment) -> String {
-    let given = [&environment.xla_flags, &environment.libtpu_flags];
-    format!("{given:?}")
+    flags.iter().try_for_each(Flag::check)?;
+    let written = flags.into_iter().map(|flag| flag.written);
+    Ok(written.collect::<Vec<_>>().join("\n"))
 }
 
 /// Where flags come from.

@@ -43,7 +43,7 @@ fn outcome(variable: Variable, flags: &str) -> Result<(), String> {
         },
     };
     match check(Platform::Tpu, plugin.path(), &environment) {
-        Ok(()) => Ok(()),
+        Ok(_) => Ok(()),
         Err(Error::Flag { flag, .. }) => Err(flag),
         Err(other) => panic!("{other}"),
     }
@@ -98,7 +98,13 @@ fn a_file_of_flags_is_read() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     std::fs::write(path, "--xla_truth\n--xla_level=2\n").unwrap();
-    assert_eq!(outcome(Variable::Xla, path), Ok(()));
+    let environment = Environment {
+        xla_flags: Some(path.to_owned()),
+        ..Environment::default()
+    };
+    // What programs depend on is what the file says, not its name.
+    let set = check(Platform::Cpu, plugin().path(), &environment);
+    assert_eq!(set.unwrap(), "--xla_truth\n--xla_level=2");
     std::fs::write(path, "--xla_truth\nrubbish\n").unwrap();
     assert_eq!(outcome(Variable::Xla, path), Err("rubbish".to_owned()));
 }

@@ -17,6 +17,7 @@
 mod buffer;
 mod cache;
 mod client;
+mod counts;
 mod device;
 mod entries;
 mod error;
@@ -39,6 +40,7 @@ mod value;
 pub use buffer::{Buffer, PendingRead};
 pub use cache::{Cached, DiskCache};
 pub use client::Client;
+pub use counts::{ProgramCounts, program_counts};
 pub use device::{Description, Device, MemoryStats};
 pub use error::{Code, Error};
 pub use event::Event;

@@ -96,16 +96,16 @@ impl Plugin {
         if let Some(plugin) = loaded.get(&path) {
             return Ok(*plugin);
         }
-        flags::check(platform, &path, environment)?;
+        let flags = flags::check(platform, &path, environment)?;
         if platform == Platform::Tpu {
             tpu::prepare(environment);
         }
-        let plugin = Self::start(platform, &path, environment)?;
+        let plugin = Self::start(platform, &path, flags)?;
         loaded.insert(path, plugin);
         Ok(plugin)
     }
 
-    fn start(platform: Platform, path: &Path, environment: &Environment) -> Result<Self, Error> {
+    fn start(platform: Platform, path: &Path, flags: String) -> Result<Self, Error> {
         let (version, table, extensions) = open_table(path)?;
         let mut api = Api {
             path: path.to_owned(),
@@ -114,7 +114,7 @@ impl Plugin {
             table,
             extensions,
             attributes: Vec::new(),
-            flags: flags::as_given(environment),
+            flags,
         };
         // SAFETY: the record has no pointers, and this is the plugin's first call, as the header asks.
         unsafe { api.call(&mut ffi::PluginInitialize::new()) }?;
@@ -149,7 +149,7 @@ impl Plugin {
         &self.api.extensions
     }
 
-    /// The flags that were set when it was loaded, and that its compiler reads.
+    /// The flags that were set when it was loaded and that its compiler reads; those in a file as they stood there.
     pub(super) fn flags(&self) -> &'static str {
         &self.api.flags
     }

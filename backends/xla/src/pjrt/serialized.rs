@@ -39,8 +39,11 @@ fn processor() -> String {
                 }
             )*};
         }
-        features!("sse4.2" "avx" "avx2" "fma" "f16c" "bmi1" "bmi2" "avx512f" "avx512bw" "avx512vl" "avx512dq"
-            "avx512vnni" "avx512bf16" "avx512fp16" "avxvnni" "gfni" "vaes");
+        features!("sse3" "ssse3" "sse4.1" "sse4.2" "sse4a" "popcnt" "lzcnt" "movbe" "adx" "aes" "pclmulqdq" "sha" "rdrand"
+            "rdseed" "cmpxchg16b" "tbm" "rtm" "avx" "avx2" "fma" "f16c" "bmi1" "bmi2" "avx512f" "avx512cd" "avx512bw" "avx512vl"
+            "avx512dq" "avx512ifma" "avx512vbmi" "avx512vbmi2" "avx512bitalg" "avx512vpopcntdq" "avx512vp2intersect"
+            "avx512vnni" "avx512bf16" "avx512fp16" "avxvnni" "avxifma" "avxneconvert" "avxvnniint8" "avxvnniint16" "gfni"
+            "vaes" "vpclmulqdq");
     }
     text
 }

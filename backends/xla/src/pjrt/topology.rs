@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::counts;
 use super::device::Description;
 use super::error::Error;
 use super::executable::{Executable, Keep};
@@ -112,6 +113,7 @@ impl Topology {
             // needed. The executable is ours.
             unsafe {
                 self.inner.plugin.call(&mut compile)?;
+                counts::compiled();
                 Ok(Executable::new(
                     self.inner.plugin,
                     compile.executable,

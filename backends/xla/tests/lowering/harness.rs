@@ -1,14 +1,13 @@
 //! Runs a closure over ordinary tensors twice, on Flex and captured, lowered and executed by the CPU
 //! plugin, and compares the results.
 
+use crate::cpu::{Cpu, spec};
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{AutodiffBackend, Backend, Capture, Flex, TensorMetadata};
 use burn::tensor::{Bool, CapturedGraph, DType, Device, Int, Tensor, TensorData, TensorId};
 use moebius_xla::lower::{LowerError, Lowered, graph};
-use moebius_xla::pjrt::{
-    Buffer, Client, CompileOptions, Donate, Environment, Platform, Plugin, Signature, TensorSpec,
-};
+use moebius_xla::pjrt::{Buffer, Donate, TensorSpec};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -260,12 +259,9 @@ pub(crate) fn run(cases: &[Case]) {
     );
 }
 
-fn client() -> &'static Client {
-    static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| {
-        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
-        Client::new(plugin.unwrap(), &[]).unwrap()
-    })
+fn cpu() -> &'static Cpu {
+    static CPU: OnceLock<Cpu> = OnceLock::new();
+    CPU.get_or_init(|| Cpu::new(&[]))
 }
 
 /// The results of a lowered graph for its captured values; `state` is that of the random numbers.
@@ -274,12 +270,9 @@ pub(crate) fn execute(
     captured: &CapturedGraph,
     state: Option<[u64; 2]>,
 ) -> Result<Vec<TensorData>, String> {
-    let device = client().device(0).unwrap();
+    let device = cpu().client.device(0).unwrap();
     let inputs = &lowered.program.inputs;
-    let specs: Vec<TensorSpec> = inputs
-        .iter()
-        .map(|ty| TensorSpec::new(ty.element, ty.shape.clone()))
-        .collect();
+    let specs: Vec<TensorSpec> = inputs.iter().map(spec).collect();
     let ids = captured.graph.inputs.iter().chain(&lowered.constants);
     let mut bytes: Vec<Vec<u8>> = ids
         .map(|id| captured.values[id].as_bytes().to_vec())
@@ -292,13 +285,8 @@ pub(crate) fn execute(
     let buffers = buffers
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| e.to_string())?;
-    let program = client()
-        .compile(
-            &lowered.program.text,
-            &CompileOptions::default(),
-            Signature::new(specs),
-        )
-        .map_err(|error| error.to_string())?;
+    let program = cpu().compile(&lowered.program, 1);
+    let program = program.map_err(|error| error.to_string())?;
     let arguments: Vec<&Buffer> = buffers.iter().collect();
     let results = program.execute(&arguments, Donate::Nothing);
     let results = results.map_err(|error| error.to_string())?;

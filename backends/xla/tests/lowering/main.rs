@@ -8,6 +8,8 @@
 )]
 
 mod by_hand;
+#[path = "../cpu/mod.rs"]
+mod cpu;
 mod elements;
 mod golden;
 mod harness;

@@ -6,6 +6,8 @@
     reason = "a test may panic"
 )]
 
+#[path = "../cpu/mod.rs"]
+mod cpu;
 mod data;
 mod expert;
 mod oracle;

@@ -1,36 +1,27 @@
 //! Programs on eight devices of the CPU plugin.
 
+use crate::cpu::{Cpu, spec};
 use moebius_xla::ElementType;
-use moebius_xla::pjrt::{
-    Buffer, Client, CompileOptions, Donate, Environment, LoadedExecutable, Platform, Plugin,
-    Signature, TensorSpec, Value,
-};
+use moebius_xla::pjrt::{Buffer, Donate, LoadedExecutable, Value};
 use moebius_xla::stablehlo::{Program, TensorType};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 const DEVICES: i64 = 8;
 
-fn client() -> &'static Client {
-    static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| {
-        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
-        let plugin = plugin.unwrap_or_else(|error| panic!("{error}"));
-        Client::new(plugin, &[("cpu_device_count", Value::Int(DEVICES))]).unwrap()
-    })
+fn cpu() -> &'static Cpu {
+    static CPU: OnceLock<Cpu> = OnceLock::new();
+    CPU.get_or_init(|| Cpu::new(&[("cpu_device_count", Value::Int(DEVICES))]))
 }
 
 /// A program compiled for its devices.
 pub(crate) struct Loaded {
-    pub(crate) executable: LoadedExecutable,
+    pub(crate) executable: Arc<LoadedExecutable>,
     inputs: Vec<TensorType>,
     outputs: Vec<TensorType>,
 }
 
 pub(crate) fn load(program: &Program, devices: usize) -> Loaded {
-    let spec = |ty: &TensorType| TensorSpec::new(ty.element, ty.shape.clone());
-    let specs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
-    let options = CompileOptions::new(devices, 1).unwrap();
-    let executable = client().compile(&program.text, &options, Signature::new(specs));
+    let executable = cpu().compile(program, devices);
     Loaded {
         executable: executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text)),
         inputs: program.inputs.clone(),
@@ -71,8 +62,7 @@ impl Loaded {
             assert_eq!(values.len(), self.inputs.len());
             let values = values.iter().zip(&self.inputs);
             let buffers = values.map(|(values, ty)| {
-                let spec = TensorSpec::new(ty.element, ty.shape.clone());
-                Buffer::from_host(device, &spec, &encode(ty.element, values)).unwrap()
+                Buffer::from_host(device, &spec(ty), &encode(ty.element, values)).unwrap()
             });
             buffers.collect()
         };

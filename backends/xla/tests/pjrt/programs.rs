@@ -5,6 +5,7 @@ use std::fs;
 use moebius_xla::ElementType;
 use moebius_xla::pjrt::{
     Cached, Code, CompileOptions, DiskCache, Donate, Error, Signature, TensorSpec, Topology, Value,
+    program_counts,
 };
 
 use super::{ONE_TO_FOUR, client, code, compile, f32s, plugin, read, sum, sum_text, vector};
@@ -265,8 +266,12 @@ fn the_disk_keeps_programs_and_survives_what_happens_to_them() {
         cached
     };
     let (text, options) = (sum_text(""), CompileOptions::default());
+    let before = program_counts();
     assert!(matches!(run(&cache, &text, &options), Cached::Miss));
+    let between = program_counts();
     assert!(matches!(run(&cache, &text, &options), Cached::Hit));
+    // Other tests count beside this one.
+    assert!(between.compiled > before.compiled && program_counts().loaded > between.loaded);
     assert!(matches!(
         run(&cache, &format!("{text} "), &options),
         Cached::Miss

@@ -211,3 +211,57 @@ fn large_scores_do_not_overflow() {
     assert_eq!(got[0].floats(), [69.0; 70]);
     assert_eq!(got[1].floats(), [6900.0; 70]);
 }
+
+/// A sequence of 100 rows gets the same bits behind 0 … 64 rows of another, whatever those hold, and before
+/// a third that has no rows.
+#[test]
+fn a_sequence_does_not_depend_on_where_it_lies() {
+    const LENGTH: usize = 100;
+    // What it gets that begins at row `start`: o, lse, and gradients of q, k and v.
+    let results = |start: usize, sequences: usize, causal: bool| -> Vec<Vec<u32>> {
+        let (rows, slots) = (start + LENGTH, sequences * LENGTH);
+        let own = |slot: usize| slot < start || (LENGTH..2 * LENGTH).contains(&slot);
+        let keys = (0..slots).map(|slot| usize::from(!own(slot)));
+        let sorted = Sorted::new(&keys.collect::<Vec<_>>(), 1, 1);
+        let attention = |backward| Attention {
+            sequences: Sequences {
+                slots,
+                experts: 1,
+                row_bound: slots,
+                sequence_slots: LENGTH,
+            },
+            heads: HEADS,
+            head_dim: D,
+            causal,
+            backward,
+        };
+        let operand = |phase| {
+            let other = vec![f32::NAN; start * WIDTH];
+            let nothing = vec![f32::INFINITY; (slots - rows) * WIDTH];
+            let values = [other, wave(LENGTH * WIDTH, phase), nothing].concat();
+            Host::f32s(&[slots, WIDTH], &values)
+        };
+        let [q, k, v, gradient] = [0.1, 0.7, 1.9, 2.3].map(operand);
+        let mut inputs = vec![q, k, v, sorted.order(), sorted.offsets()];
+        let forward = call(&Call::Attention(attention(false)), &inputs);
+        inputs.extend([forward[0].clone(), forward[1].clone(), gradient]);
+        let backward = call(&Call::Attention(attention(true)), &inputs);
+        let own = |host: &Host| {
+            let width = host.ty.shape[1];
+            let words = host.words();
+            let none = words[rows * width..].iter().all(|word| *word == 0);
+            assert!(none, "rows without an expert are 0");
+            words[start * width..rows * width].to_vec()
+        };
+        forward.iter().chain(&backward).map(own).collect()
+    };
+    for causal in [false, true] {
+        let first = results(0, 2, causal);
+        let finite = |word: &u32| f32::from_bits(*word).is_finite();
+        assert!(first.iter().flatten().all(finite));
+        for start in 1..=64 {
+            assert!(results(start, 2, causal) == first, "from row {start}");
+        }
+        assert!(results(7, 3, causal) == first, "in a larger batch");
+    }
+}

@@ -281,3 +281,52 @@ fn no_routing_is_a_product() {
     ];
     assert_eq!(call(&Call::Fp8Linear(p), &inputs)[0].floats(), [0.0; 30]);
 }
+
+/// All rows are the same token, which one expert gets: at every place of a block, and alone.
+#[test]
+fn a_row_does_not_depend_on_where_it_lies() {
+    for (granularity, source) in GRANULARITIES
+        .into_iter()
+        .flat_map(|granularity| [Source::Tokens, Source::Sorted].map(|s| (granularity, s)))
+    {
+        for element in [ElementType::F32, ElementType::BF16] {
+            let (n, k) = (70, 300);
+            let result = |tokens: usize| {
+                let p = Fp8Linear {
+                    experts: 3,
+                    routing: Some(Routing {
+                        tokens,
+                        top_k: 1,
+                        source,
+                    }),
+                    ..dense(tokens, [n, k], granularity, Format::E4M3)
+                };
+                let weights = Weights::new(&p);
+                let sorted = Sorted::new(&vec![1; tokens], 3, 1);
+                let values = wave(k, 0.2);
+                let x = match element {
+                    ElementType::BF16 => {
+                        let bits = values.iter().map(|x| (x.to_bits() >> 16) as u16);
+                        let bits: Vec<u16> = bits.collect();
+                        Host::halves(element, &bits.repeat(tokens)).reshaped(&[tokens, k])
+                    }
+                    _ => Host::f32s(&[tokens, k], &values.repeat(tokens)),
+                };
+                let inputs = [
+                    x,
+                    weights.panels,
+                    weights.scales,
+                    sorted.order(),
+                    sorted.offsets(),
+                    weights.bias,
+                ];
+                call(&Call::Fp8Linear(p), &inputs).remove(0).bytes
+            };
+            let (alone, many) = (result(1), result(300));
+            for (row, bytes) in many.chunks(alone.len()).enumerate() {
+                let what = format!("{granularity:?}, {source:?}, {element}, row {row}");
+                assert!(bytes == alone, "{what}");
+            }
+        }
+    }
+}

@@ -9,6 +9,8 @@
 mod attention;
 mod casts;
 mod codec;
+#[path = "../cpu/mod.rs"]
+mod cpu;
 mod linear;
 mod plugin;
 mod quantize;

@@ -1,10 +1,9 @@
 //! One operation on the CPU plugin.
 
+use crate::cpu::{Cpu, spec};
 use moebius_xla::ElementType;
 use moebius_xla::custom::Call;
-use moebius_xla::pjrt::{
-    Buffer, Client, CompileOptions, Donate, Environment, Platform, Plugin, Signature, TensorSpec,
-};
+use moebius_xla::pjrt::{Buffer, Donate};
 use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
 use std::sync::OnceLock;
 
@@ -81,29 +80,19 @@ impl Host {
     }
 }
 
-fn client() -> &'static Client {
-    static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| {
-        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
-        let plugin = plugin.unwrap_or_else(|error| panic!("{error}"));
-        Client::new(plugin, &[]).expect("the CPU plugin has a client")
-    })
-}
-
-fn specs(types: &[TensorType]) -> Vec<TensorSpec> {
-    let spec = |ty: &TensorType| TensorSpec::new(ty.element, ty.shape.clone());
-    types.iter().map(spec).collect()
+fn cpu() -> &'static Cpu {
+    static CPU: OnceLock<Cpu> = OnceLock::new();
+    CPU.get_or_init(|| Cpu::new(&[]))
 }
 
 /// The results of a program.
 pub(crate) fn run(program: &Program, inputs: &[Host]) -> Vec<Host> {
-    let device = client().device(0).expect("there is a device");
-    let specs = specs(&program.inputs);
-    let signature = Signature::new(specs.clone());
-    let loaded = client().compile(&program.text, &CompileOptions::default(), signature);
+    let device = cpu().client.device(0).expect("there is a device");
+    let loaded = cpu().compile(program, 1);
     let loaded = loaded.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
-    let arguments = inputs.iter().zip(&specs).map(|(input, spec)| {
-        Buffer::from_host(&device, spec, &input.bytes).expect("the argument has its size")
+    let arguments = inputs.iter().map(|input| {
+        Buffer::from_host(&device, &spec(&input.ty), &input.bytes)
+            .expect("the argument has its size")
     });
     let arguments: Vec<Buffer> = arguments.collect();
     let arguments: Vec<&Buffer> = arguments.iter().collect();

@@ -9,11 +9,14 @@
 
 mod calls;
 mod cost;
+#[path = "../cpu/mod.rs"]
+mod cpu;
 mod experts;
 mod experts_oracle;
 mod gradients;
 mod hash;
 mod linear;
+mod positions;
 mod router;
 mod router_oracle;
 mod run;

@@ -1,14 +1,11 @@
 //! Running a call on the CPU plugin.
 
+use crate::cpu::{Cpu, spec};
 use moebius_xla::ElementType;
 use moebius_xla::custom::Call;
-use moebius_xla::pjrt::{
-    Buffer, Client, CompileOptions, Donate, Environment, LoadedExecutable, Platform, Plugin,
-    Signature, TensorSpec,
-};
+use moebius_xla::pjrt::{Buffer, Donate};
 use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::OnceLock;
 
 /// A tensor's elements in memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,56 +75,9 @@ impl Host {
     }
 }
 
-/// The program, compiled once however many tests run it.
-fn compiled(program: &Program) -> Arc<LoadedExecutable> {
-    static CLIENT: OnceLock<Client> = OnceLock::new();
-    static ALL: Mutex<BTreeMap<String, Arc<LoadedExecutable>>> = Mutex::new(BTreeMap::new());
-    let client = CLIENT.get_or_init(|| {
-        let plugin = Plugin::open(Platform::Cpu, &Environment::from_process());
-        Client::new(plugin.unwrap_or_else(|error| panic!("{error}")), &[]).unwrap()
-    });
-    let known = || ALL.lock().unwrap().get(&program.text).cloned();
-    known().unwrap_or_else(|| {
-        let signature = Signature::new(program.inputs.iter().map(spec).collect::<Vec<_>>());
-        let executable = client.compile(&program.text, &CompileOptions::default(), signature);
-        let executable = executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
-        let executable = Arc::new(executable);
-        let mut all = ALL.lock().unwrap();
-        all.insert(program.text.clone(), executable.clone());
-        executable
-    })
-}
-
-fn spec(ty: &TensorType) -> TensorSpec {
-    TensorSpec::new(ty.element, ty.shape.clone())
-}
-
-/// A compiled program and its arguments on the device.
-pub(crate) struct Loaded {
-    executable: Arc<LoadedExecutable>,
-    arguments: Vec<Buffer>,
-}
-
-impl Loaded {
-    pub(crate) fn new(program: &Program, inputs: &[Host]) -> Self {
-        let executable = compiled(program);
-        let device = executable.client().device(0).unwrap();
-        let upload = |host: &Host| Buffer::from_host(&device, &spec(&host.ty), &host.bytes);
-        Self {
-            arguments: inputs.iter().map(|host| upload(host).unwrap()).collect(),
-            executable,
-        }
-    }
-
-    /// Runs it; the results are ready.
-    pub(crate) fn execute(&self) -> Vec<Buffer> {
-        let arguments: Vec<&Buffer> = self.arguments.iter().collect();
-        let results = self.executable.execute(&arguments, Donate::Marked).unwrap();
-        results
-            .iter()
-            .for_each(|result| result.ready().unwrap().wait().unwrap());
-        results
-    }
+fn cpu() -> &'static Cpu {
+    static CPU: OnceLock<Cpu> = OnceLock::new();
+    CPU.get_or_init(|| Cpu::new(&[]))
 }
 
 /// The program of one call on tensors of these types.
@@ -147,7 +97,13 @@ pub(crate) fn run(call: &Call, inputs: &[Host]) -> Vec<Host> {
     let program = program(call, inputs);
     let types: Vec<TensorType> = inputs.iter().map(|host| host.ty.clone()).collect();
     assert_eq!(call.outputs(&types).unwrap(), program.outputs);
-    let results = Loaded::new(&program, inputs).execute();
+    let executable = cpu().compile(&program, 1);
+    let executable = executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
+    let device = cpu().client.device(0).unwrap();
+    let upload = |host: &Host| Buffer::from_host(&device, &spec(&host.ty), &host.bytes).unwrap();
+    let arguments: Vec<Buffer> = inputs.iter().map(upload).collect();
+    let arguments: Vec<&Buffer> = arguments.iter().collect();
+    let results = executable.execute(&arguments, Donate::Marked).unwrap();
     let results = results.iter().zip(program.outputs);
     let host = |(buffer, ty): (&Buffer, TensorType)| Host {
         bytes: buffer.read().unwrap(),

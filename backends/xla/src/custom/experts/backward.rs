@@ -15,7 +15,7 @@ use super::activation::{hidden, through};
 use super::{Experts, Inputs, product, slots_and_tokens, taken};
 use crate::ElementType;
 use crate::custom::Lower;
-use crate::custom::grouped::{Block, Pass, Segments, combine, row_of};
+use crate::custom::grouped::{self, Block, Pass, Segments, combine, row_of};
 use crate::custom::{along, rows_where};
 use crate::stablehlo::{Builder, DotDims, Reduction, TensorType, Value};
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ impl Backward {
             None => product(b, rows.x, w_in, matrices.get(2).copied()),
         };
         let h = hidden(b, p, pre);
-        let g = b.dot(rows.dy, w_out, &DotDims::matmul(0), ElementType::F32);
+        let g = grouped::product(b, rows.dy, w_out, &DotDims::matmul(0));
         let gh = b.mul(g, h);
         let mut dots = b.reduce(Reduction::Sum, gh, &[1]);
         let dy = b.convert(rows.dy, ElementType::F32);
@@ -102,7 +102,8 @@ impl Backward {
         let dpre_rows = b.convert(dpre, dtype);
         let mut results = vec![dots];
         if self.x {
-            results.push(b.dot(dpre_rows, w_in, &DotDims::matmul(0), ElementType::F32));
+            let dx = grouped::product(b, dpre_rows, w_in, &DotDims::matmul(0));
+            results.push(dx);
         }
         if self.weights {
             let shape = b.shape(dy);

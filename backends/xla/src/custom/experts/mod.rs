@@ -14,7 +14,7 @@ pub use activation::Activation;
 pub use backward::Backward;
 
 use super::Lower;
-use super::grouped::{Block, Pass, Segments, combine};
+use super::grouped::{self, Block, Pass, Segments, combine};
 use crate::ElementType;
 use crate::stablehlo::{Binary, Builder, DotDims, TensorType, Value};
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,7 @@ fn taken(b: &mut Builder, block: &Block, x: Value, index: Value) -> Value {
 
 /// rows · Wᵀ + bias in f32.
 pub(super) fn product(b: &mut Builder, rows: Value, w: Value, bias: Option<Value>) -> Value {
-    let product = b.dot(rows, w, &DotDims::matmul_transposed(0), ElementType::F32);
+    let product = grouped::product(b, rows, w, &DotDims::matmul_transposed(0));
     let Some(bias) = bias else {
         return product;
     };

@@ -13,7 +13,7 @@ pub use backward::{RouteBackward, RouteOutput};
 pub use choose::{Groups, Route, Score};
 pub use hash::{Hash, HashKey};
 
-use super::grouped::{Pass, Segments};
+use super::grouped::{self, Pass, Segments};
 use super::{Lower, words};
 use crate::ElementType;
 use crate::stablehlo::{Builder, Compare, DotDims, Reduction, TensorType, Value};
@@ -43,23 +43,34 @@ impl Lower for Logits {
     }
 
     fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        // One expert's rows in blocks of one shape, so that a token's logits don't depend on the others.
-        let (x, shape) = (inputs[0], [1, self.experts, self.hidden]);
-        let w = b.reshape(inputs[1], &shape);
+        let dims = DotDims::matmul_transposed(0);
+        vec![self.product(b, [inputs[0], inputs[1]], &dims, self.experts)]
+    }
+}
+
+impl Logits {
+    /// A product of rows \[T,…\] and Wg, f32 \[T, `columns`\]: in blocks of one shape, as if all rows were of one
+    /// expert, so that a token's don't depend on the others.
+    fn product(
+        &self,
+        b: &mut Builder,
+        [rows, w]: [Value; 2],
+        dims: &DotDims,
+        columns: usize,
+    ) -> Value {
+        let w = b.reshape(w, &[1, self.experts, self.hidden]);
         let all = b.integers(&[0, self.tokens as i64], ElementType::S32);
         let pass = Pass {
             stacks: &[w],
-            rows: &[TensorType::new(
-                [self.tokens, self.experts],
-                ElementType::F32,
-            )],
+            rows: &[TensorType::new([self.tokens, columns], ElementType::F32)],
             sums: &[],
         };
-        Segments::new(b, self.tokens, all).walk(b, &pass, |b, block, matrices| {
-            let rows = block.rows(b, x);
-            let dims = DotDims::matmul_transposed(0);
-            vec![b.dot(rows, matrices[0], &dims, ElementType::F32)]
-        })
+        let segments = Segments::new(b, self.tokens, all);
+        let results = segments.walk(b, &pass, |b, block, matrices| {
+            let rows = block.rows(b, rows);
+            vec![grouped::product(b, rows, matrices[0], dims)]
+        });
+        results[0]
     }
 }
 
@@ -86,7 +97,8 @@ impl Lower for LogitsBackward {
         let (x, w, dlogits) = (inputs[0], inputs[1], inputs[2]);
         let types = [b.element(x), b.element(w)];
         let [x, w] = [x, w].map(|value| b.convert(value, ElementType::F32));
-        let dx = b.dot(dlogits, w, &DotDims::matmul(0), ElementType::F32);
+        let p = &self.logits;
+        let dx = p.product(b, [dlogits, w], &DotDims::matmul(0), p.hidden);
         let dw = b.dot(dlogits, x, &DotDims::batched(0, 0, 0), ElementType::F32);
         vec![b.convert(dx, types[0]), b.convert(dw, types[1])]
     }
