@@ -12,7 +12,7 @@ use burn::tensor::{DType, Device, Distribution, Int, Tensor, TensorData};
 use moebius_xla::pjrt::{DiskCache, Platform};
 use moebius_xla::{CompileError, Executable, Machine, RunError, Spec, client};
 use std::fs::File;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 fn machine() -> Machine {
     let client = client(Platform::Cpu).unwrap_or_else(|error| panic!("{error}"));
@@ -170,6 +170,19 @@ fn wrong_calls_are_refused() {
         ),
         "{elsewhere:?}"
     );
+    let specs = Spec::<1>::new([2], DType::F32);
+    let reads = |_: &Device, x: Tensor<1>| {
+        let twice = floats(&x.clone().into_data())[0] * 2.0;
+        x * twice
+    };
+    let reads = Executable::compile(&machine, &specs, &[], reads);
+    assert!(
+        matches!(&reads, Err(CompileError::Function { reason }) if !reason.is_empty()),
+        "{reads:?}"
+    );
+    let again = Executable::compile(&machine, &specs, &[], |_, x: Tensor<1>| x + 1.0).unwrap();
+    let one = again.call(&[TensorData::new(vec![0.0_f32; 2], [2])]);
+    assert_eq!(floats(&one.unwrap()[0]), [1.0; 2]);
 }
 
 #[test]
@@ -186,28 +199,4 @@ fn random_numbers_go_on_and_start_again() {
     assert_ne!(first, second);
     compiled.seed(3).unwrap();
     assert_eq!(call(), first);
-}
-
-/// A call on the processor costs less than 20 µs beside the computation.
-#[test]
-fn calls_are_cheap() {
-    let machine = machine();
-    let specs = Spec::<1>::new([4], DType::F32);
-    let compiled = Executable::compile(&machine, &specs, &[], |_, x: Tensor<1>| x + 1.0).unwrap();
-    let x = moebius_xla::upload(&machine, &TensorData::new(vec![0.0_f32; 4], [4])).unwrap();
-    let mut times: Vec<f64> = (0..21)
-        .map(|_| {
-            let start = Instant::now();
-            let mut state = x.clone();
-            for _ in 0..200 {
-                state = compiled.run(vec![state]).unwrap().remove(0);
-            }
-            state.read().unwrap();
-            start.elapsed().as_secs_f64() / 200.0 * 1e6
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    println!("{:.1} µs a call", times[10]);
-    // The limit of 20 µs is held by benches on a quiet machine; here others may be at work.
-    assert!(times[0] < 20.0, "{:.1} µs", times[0]);
 }
