@@ -21,9 +21,10 @@ pub enum CompileError {
     /// Burn refuses the captured graph.
     #[error("capturing the function: {0}")]
     Capture(CaptureError),
-    /// The function panicked, as Burn's capturing device makes it do where it reads a value or records gradients.
+    /// The function panicked, as Burn's capturing device makes it do where it reads what it computed, or records
+    /// gradients.
     #[error(
-        "expected a function that reads no value and records no gradients, got a panic: {reason}"
+        "expected a function that reads no result and records no gradients, got a panic: {reason}"
     )]
     Function {
         /// The panic's message.
@@ -85,6 +86,7 @@ impl Executable {
     /// # Errors
     ///
     /// [`CompileError`], before anything runs; [`CompileError::Function`] where the function panics.
+    /// An argument that it reads is 0 everywhere, without an error.
     pub fn compile<I: Arguments, O: Arguments>(
         machine: &Machine,
         specs: &I::Specs,
