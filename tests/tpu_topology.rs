@@ -18,15 +18,16 @@ const TOPOLOGIES: &[(&str, usize, &str)] = &[
     ("tpu7x:2x2x1", 8, "TPU7x"),
 ];
 
+/// Less than the first of the minutes for which libtpu asks a cloud's metadata server.
+const WATCHDOG: Duration = Duration::from_secs(30);
+
 fn main() {
     let arguments = Arguments::from_args();
-    let start = Instant::now();
     let Some(plugin) = moebius_tests::libtpu::plugin() else {
         libtest_mimic::run(&arguments, Vec::new()).exit();
     };
-    let loading = start.elapsed();
     let mut tests = vec![
-        test("client", move || client_without_tpu(plugin, loading)),
+        test("client", move || client_without_tpu(plugin)),
         test("names", move || names_that_are_no_topologies(plugin)),
         test("memory", move || memory_that_a_chip_does_not_have(plugin)),
         test("collectives", move || programs_of_four_chips(plugin)),
@@ -55,15 +56,14 @@ fn create(plugin: Plugin, name: &str) -> Topology {
     Topology::create(plugin, name, &[]).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A client is there, or there is an error at once: libtpu itself would look for a TPU for minutes.
-fn client_without_tpu(plugin: Plugin, loading: Duration) {
+/// A client is there, or there is an error: libtpu itself would look for a TPU for minutes.
+fn client_without_tpu(plugin: Plugin) {
     let start = Instant::now();
     match Client::new(plugin, &[]) {
         Ok(client) => assert!(!client.devices().is_empty()),
         Err(Error::Plugin { code, message, .. }) => {
             assert_eq!(code, Code::NotFound, "{message}");
-            let taken = loading + start.elapsed();
-            assert!(taken < Duration::from_secs(2), "{taken:?}");
+            assert!(start.elapsed() < WATCHDOG, "{:?}", start.elapsed());
         }
         Err(other) => panic!("{other}"),
     }

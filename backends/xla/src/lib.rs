@@ -33,5 +33,5 @@ pub use element::ElementType;
 pub use executable::{Arguments, CompileError, Executable, Spec, download, upload};
 pub use machine::{Machine, Program, RunError};
 pub use open::{OpenError, activity, client, open, programs};
-pub use record::{dtype, element, record};
+pub use record::{RecordError, dtype, element, record};
 pub use step::{Step, StepError};

@@ -7,6 +7,7 @@ use crate::pjrt::{
 };
 use crate::stablehlo::{self, TensorType};
 use burn_ir::TensorId;
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -167,6 +168,13 @@ impl Program {
         let results = self.executable.execute(&borrowed, Donate::AllBut(&kept))?;
         Ok(results.into_iter().map(Arc::new).collect())
     }
+}
+
+/// What a panic says.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<String>().cloned();
+    let literal = || panic.downcast_ref::<&str>().map(ToString::to_string);
+    message.or_else(literal).unwrap_or_default()
 }
 
 /// A type as buffers have it.

@@ -1,7 +1,7 @@
 //! Burn's side of our operations: recording them, and dtypes.
 
 use crate::ElementType;
-use crate::custom::{Call, ID};
+use crate::custom::{Call, CallError, ID};
 use crate::stablehlo::TensorType;
 use burn_backend::{BoolStore, DType, Shape, TensorMetadata};
 use burn_ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
@@ -47,32 +47,52 @@ pub fn dtype(element: ElementType) -> Option<DType> {
     })
 }
 
-/// Records `call` on the router of `inputs`, of which there is one at least, and returns its results.
+/// Why a call can't be recorded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// There is no input whose router could record it.
+    #[error("expected at least one input, got none")]
+    NoInputs,
+    /// A tensor's elements are nothing that both Burn and a program have.
+    #[error("expected plain tensors, got {got}")]
+    Element {
+        /// The dtype of the input, or the element type of the result.
+        got: String,
+    },
+    /// The inputs don't fit the descriptor.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// Records `call` on the router of `inputs` and returns its results.
 ///
-/// # Panics
+/// # Errors
 ///
-/// If an input is quantised or doesn't fit the descriptor: the caller has checked both.
-pub fn record<C: RouterClient>(call: &Call, inputs: Vec<RouterTensor<C>>) -> Vec<RouterTensor<C>> {
+/// [`RecordError`], before anything is recorded.
+pub fn record<C: RouterClient>(
+    call: &Call,
+    inputs: Vec<RouterTensor<C>>,
+) -> Result<Vec<RouterTensor<C>>, RecordError> {
     let types = inputs.iter().map(|tensor| {
-        let shape: Vec<usize> = tensor.shape().to_vec();
-        let element = element(tensor.dtype());
-        TensorType::new(
-            shape,
-            element.unwrap_or_else(|| unreachable!("inputs are plain tensors")),
-        )
+        let (shape, dtype) = (tensor.shape().to_vec(), tensor.dtype());
+        let got = || format!("{dtype:?}");
+        let element = element(dtype).ok_or_else(|| RecordError::Element { got: got() })?;
+        Ok(TensorType::new(shape, element))
     });
-    let outputs = call.outputs(&types.collect::<Vec<_>>());
-    let outputs = outputs.unwrap_or_else(|error| unreachable!("a checked call: {error}"));
-    let client = inputs[0].client.clone();
+    let outputs = call.outputs(&types.collect::<Result<Vec<_>, RecordError>>()?)?;
+    let client = inputs.first().ok_or(RecordError::NoInputs)?.client.clone();
     let outputs = outputs.into_iter().map(|ty| {
-        let dtype = dtype(ty.element).unwrap_or_else(|| unreachable!("FP8 leaves as words"));
-        TensorIr::uninit(client.create_empty_handle(), Shape::from(ty.shape), dtype)
+        let got = || ty.element.to_string();
+        let dtype = dtype(ty.element).ok_or_else(|| RecordError::Element { got: got() })?;
+        let handle = client.create_empty_handle();
+        Ok(TensorIr::uninit(handle, Shape::from(ty.shape), dtype))
     });
     let operation = CustomOpIr {
         id: ID.to_owned(),
-        outputs: outputs.collect(),
+        outputs: outputs.collect::<Result<_, RecordError>>()?,
         inputs: inputs.into_iter().map(RouterTensor::into_ir).collect(),
         scalars: call.pack().into_iter().map(ScalarIr::UInt).collect(),
     };
-    client.register(OperationIr::Custom(operation))
+    Ok(client.register(OperationIr::Custom(operation)))
 }

@@ -170,6 +170,19 @@ fn wrong_calls_are_refused() {
         ),
         "{elsewhere:?}"
     );
+    let specs = Spec::<1>::new([2], DType::F32);
+    let reads = |_: &Device, x: Tensor<1>| {
+        let sum = floats(&x.clone().sum().into_data())[0];
+        x * sum
+    };
+    let reads = Executable::compile(&machine, &specs, &[], reads);
+    assert!(
+        matches!(&reads, Err(CompileError::Function { reason }) if !reason.is_empty()),
+        "{reads:?}"
+    );
+    let again = Executable::compile(&machine, &specs, &[], |_, x: Tensor<1>| x + 1.0).unwrap();
+    let one = again.call(&[TensorData::new(vec![0.0_f32; 2], [2])]);
+    assert_eq!(floats(&one.unwrap()[0]), [1.0; 2]);
 }
 
 #[test]

@@ -8,8 +8,9 @@
 //! its inner loop, as XLA likes. With x in 16 bits and a scale to a row or matrix, codes are multiplied
 //! as such, in the type of x, which holds them all, and the sum is scaled: what a TPU's matrix unit
 //! takes in one pass instead of six. Either way the result is that of the decoded weights but for the
-//! order of the sum, 10⁻⁶ of the largest result in f32. XLA chooses that order by the shapes: a row's
-//! result doesn't depend on what the other rows hold, but the last bits do on how many there are.
+//! order of the sum, 10⁻⁶ of the largest result in f32. XLA chooses that order by the shapes:
+//! without experts, a row's last bits depend on how many rows there are and on where it lies among them, not
+//! on what the others hold; experts' rows go in blocks of one shape.
 
 use super::experts::Activation;
 use super::fp8::{Format, LANES, Overflow};

@@ -5,14 +5,13 @@ use super::programs::Programs;
 use super::recording::{Piece, Recording};
 use super::watch::{Ran, Watch};
 use crate::host;
-use crate::machine::{Machine, RunError};
+use crate::machine::{Machine, RunError, panic_text};
 use crate::pjrt::{Buffer, Event};
 use crate::stablehlo;
 use burn_backend::TensorData;
 use burn_ir::{GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
 use burn_router::Graph;
 use burn_std::id::StreamId;
-use std::any::Any;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -286,7 +285,10 @@ impl State {
         let outputs: Vec<TensorId> = outputs.collect();
         // A panic here would end the server's thread, and readers would wait forever.
         let results = catch_unwind(AssertUnwindSafe(|| self.execute(machine, piece)));
-        let results = results.unwrap_or_else(|panic| Err(defect(panic.as_ref())));
+        let results = results.unwrap_or_else(|panic| {
+            let reason = panic_text(panic.as_ref());
+            Err(RunError::Defect { reason })
+        });
         if let (Err(error), Some(watch)) = (&results, &mut self.watch) {
             watch.error.get_or_insert(error.clone());
         }
@@ -343,12 +345,4 @@ impl State {
             self.unfinished.retain(running);
         }
     }
-}
-
-/// What a panic says.
-fn defect(panic: &(dyn Any + Send)) -> RunError {
-    let message = panic.downcast_ref::<String>().cloned();
-    let literal = || panic.downcast_ref::<&str>().map(ToString::to_string);
-    let reason = message.or_else(literal).unwrap_or_default();
-    RunError::Defect { reason }
 }

@@ -6,11 +6,12 @@ pub use arguments::{Arguments, Spec};
 
 use crate::host;
 use crate::lower::{LowerError, graph_donating};
-use crate::machine::{Machine, Program, RunError};
+use crate::machine::{Machine, Program, RunError, panic_text};
 use crate::pjrt::Buffer;
 use burn::tensor::{CaptureError, CapturedGraph, DType, Device, TensorData};
 use burn_ir::{OperationIr, TensorId};
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Why a function can't be compiled.
@@ -20,6 +21,15 @@ pub enum CompileError {
     /// Burn refuses the captured graph.
     #[error("capturing the function: {0}")]
     Capture(CaptureError),
+    /// The function panicked, as Burn's capturing device makes it do where it reads what it computed, or records
+    /// gradients.
+    #[error(
+        "expected a function that reads no result and records no gradients, got a panic: {reason}"
+    )]
+    Function {
+        /// The panic's message.
+        reason: String,
+    },
     /// An output that wasn't computed on the capturing device.
     #[error("expected {expected} outputs of the capturing device, got {got}")]
     Outputs {
@@ -75,8 +85,8 @@ impl Executable {
     ///
     /// # Errors
     ///
-    /// [`CompileError`], before anything runs. A function that reads a value, or that records gradients,
-    /// panics as Burn's capturing device does.
+    /// [`CompileError`], before anything runs; [`CompileError::Function`] where the function panics.
+    /// An argument that it reads is 0 everywhere, without an error.
     pub fn compile<I: Arguments, O: Arguments>(
         machine: &Machine,
         specs: &I::Specs,
@@ -193,14 +203,20 @@ fn capture<I: Arguments, O: Arguments>(
 ) -> Result<(CapturedGraph, usize), CompileError> {
     let device = Device::capture();
     let mut expected = 0;
-    let captured = device.capture_scope(|scope| {
-        let inputs = I::placeholders(specs, &device);
-        let names = inputs.ids();
-        let outputs = function(&device, inputs);
-        expected = outputs.count();
-        let outputs = outputs.ids();
-        scope.complete(names, outputs)
-    });
+    // The scope closes when it unwinds, and what the function has changed is the function's own.
+    let captured = catch_unwind(AssertUnwindSafe(|| {
+        device.capture_scope(|scope| {
+            let inputs = I::placeholders(specs, &device);
+            let names = inputs.ids();
+            let outputs = function(&device, inputs);
+            expected = outputs.count();
+            let outputs = outputs.ids();
+            scope.complete(names, outputs)
+        })
+    }));
+    let captured = captured.map_err(|panic| CompileError::Function {
+        reason: panic_text(panic.as_ref()),
+    })?;
     Ok((captured.map_err(CompileError::Capture)?, expected))
 }
 

@@ -22,9 +22,11 @@ pub(super) type Recorded<C> = RouterTensor<<C as RouterChannel>::Client>;
 pub(super) struct Results<C: RouterChannel>(std::vec::IntoIter<Recorded<C>>);
 
 impl<C: RouterChannel> Results<C> {
-    /// Records `call` on `inputs`, of which there is one at least.
+    /// Records `call` on `inputs`, which the caller has checked.
     pub(super) fn of(call: &moebius_xla::custom::Call, inputs: Vec<Recorded<C>>) -> Self {
-        Self(record(call, inputs).into_iter())
+        let results = record(call, inputs);
+        let results = results.unwrap_or_else(|error| unreachable!("a checked call: {error}"));
+        Self(results.into_iter())
     }
 
     /// The next one.
