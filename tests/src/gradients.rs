@@ -254,7 +254,7 @@ impl Probe {
         // A bias of keys moves all scores of a row alike, which no softmax sees.
         let none = what.ends_with(".b_k");
         assert_eq!(
-            length < SMALLEST,
+            length < ROUNDING / 10.0,
             none,
             "{what}: a gradient of length {length:.1e}"
         );
