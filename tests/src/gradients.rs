@@ -63,6 +63,11 @@ pub fn trained_parameters(module: &impl Module) -> Vec<Parameter> {
     collect(module, None, true)
 }
 
+/// The parameters of a module on a recording device that an optimizer changes, with their gradients.
+pub fn gradients(module: &impl Module, gradients: &GradientsParams) -> Vec<Parameter> {
+    collect(module, Some(gradients), true)
+}
+
 fn collect(
     module: &impl Module,
     gradients: Option<&GradientsParams>,
@@ -206,7 +211,7 @@ impl Probe {
         let grads = ((out.y * dy).sum() + losses).backward();
         let dx = floats(x.grad(&grads).unwrap());
         let grads = GradientsParams::from_grads(grads, &layer);
-        (dx, collect(&layer, Some(&grads), true))
+        (dx, gradients(&layer, &grads))
     }
 
     /// Checks the derivative along random directions of x and of every trained parameter.
