@@ -13,14 +13,7 @@ use moebius_model::{
     Checkpoint, Decoder, DecoderConfig, Precision, Report, Text, TrainConfig, Trainer,
 };
 use moebius_tests::target::Target;
-
-/// Largest difference of two devices' losses at the same step, in nats a byte.
-///
-/// First weights that are moved by a relative 1e-6, more than devices differ in the order of their
-/// sums, move this curve on flex by at most 2e-6 as long as every token keeps its experts; hundred
-/// times that is left for accumulation. A single token that takes another expert moves it by about
-/// 2e-3: with this seed none is that near to a tie.
-const CURVE: f32 = 2e-4;
+use moebius_tests::tolerance::CURVE;
 
 /// Small enough for a software GPU: 64 bytes a step.
 fn tiny() -> TrainConfig {

@@ -216,6 +216,8 @@ impl Checkpoint {
         let files = manifest.files(folder);
         write_whole(&files[0], &model)?;
         write_whole(&files[1], &optimizer)?;
+        // Their names are on disk before the file that counts on them.
+        sync_folder(folder).map_err(failed)?;
         let json = serde_json::to_vec_pretty(&manifest)
             .map_err(|error| CheckpointError::Record(error.to_string()))?;
         write_whole(&folder.join(FILE), &json)?;

@@ -13,7 +13,7 @@ use crate::clip::clip;
 use crate::config::TrainConfig;
 use crate::decoder::{Decoder, DecoderOutput};
 use crate::error::{CheckpointError, Error};
-use crate::parameters::parameters;
+use crate::parameters::{check_readable, parameters};
 use crate::random::Random;
 use crate::report::{Fp8Report, Report, Window};
 use crate::text::Text;
@@ -237,6 +237,7 @@ impl Trainer {
             progress.loss_scale = Some(scaled.scaler.read()?);
             progress.adam_powers = Some(scaled.powers.read()?);
         }
+        check_readable(&self.decoder, &self.device)?;
         let records = (
             self.decoder.clone().into_record(),
             self.optimizer.to_record(),

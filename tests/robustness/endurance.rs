@@ -1,0 +1,106 @@
+//! Thousands of steps and hundreds of shapes take no more memory than the first of them.
+
+use crate::process::{command, output};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor};
+use moebius::moe::{Capacity, MoeConfig, MoeLayer};
+use moebius_device::process_memory;
+use moebius_tests::data::Rng;
+use moebius_tests::gradients::filled;
+
+/// Batches have 1 to this many tokens.
+const TOKENS: usize = 400;
+
+/// Steps until pools and caches are full, and after that. A launch takes a millisecond on `cpu` and on a software
+/// adapter: the thousands are deep there.
+fn steps(device: &str) -> [usize; 2] {
+    let [warm_up, more] = match device {
+        "flex" => [300, 1_200],
+        _ => [60, 240],
+    };
+    if crate::deep() {
+        [10 * warm_up, 20 * more]
+    } else {
+        [warm_up, more]
+    }
+}
+
+pub(crate) fn on_cpu() {
+    print!("{}", output(command("endure", &["cpu"])));
+}
+
+pub(crate) fn on_wgpu() {
+    print!("{}", output(command("endure", &["wgpu"])));
+}
+
+pub(crate) fn on_flex() {
+    print!("{}", output(command("endure", &["flex"])));
+}
+
+/// A forward pass of some tokens; every tenth with gradients.
+fn step(number: usize, (layer, training): (&MoeLayer, &MoeLayer), rng: &mut Rng, device: &Device) {
+    let tokens = 1 + rng.below(TOKENS);
+    if number % 10 > 0 {
+        let x = Tensor::<2>::ones([tokens, 24], device);
+        drop(layer.forward(x).unwrap());
+    } else {
+        let x = Tensor::<2>::ones([tokens, 24], &device.clone().autodiff());
+        let out = training.forward(x).unwrap();
+        let z = out.losses().unwrap().z;
+        let gradients = (out.y.sum() + z).backward();
+        drop(GradientsParams::from_grads(gradients, training));
+    }
+    if number % 50 == 0 {
+        device.sync().unwrap();
+    }
+}
+
+/// Bytes of live buffers, taken from the device, and resident.
+fn memory(device: &Device, client: &Option<cubecl::client::Client>) -> [u64; 3] {
+    device.sync().unwrap();
+    let taken = client
+        .as_ref()
+        .map(moebius_device::memory_in_use)
+        .unwrap_or_default();
+    [
+        taken.in_use,
+        taken.reserved,
+        process_memory().unwrap().resident,
+    ]
+}
+
+pub(crate) fn endure(arguments: &[String]) {
+    let opened = moebius_device::open(&arguments[0].parse().unwrap()).unwrap();
+    let (device, client) = (moebius::on(&opened).unwrap(), opened.client());
+    let capacity = Some(Capacity::new(1.25, 2).unwrap());
+    let config = MoeConfig::new(24, 40, 4)
+        .with_gated(true)
+        .with_capacity(capacity);
+    let layers = [device.clone(), device.clone().autodiff()];
+    let [layer, training] = layers.map(|device| filled(config.init(&device).unwrap(), 1, 0.3));
+    let mut rng = Rng::new(7);
+    let [warm_up, steps] = steps(&arguments[0]);
+    for number in 0..warm_up {
+        step(number, (&layer, &training), &mut rng, &device);
+    }
+    let before = memory(&device, &client);
+    println!("after {warm_up} steps {before:?}");
+    for number in 0..steps {
+        step(number, (&layer, &training), &mut rng, &device);
+    }
+    let after = memory(&device, &client);
+    println!("after {steps} more {after:?}");
+    // A batch may be on its way out, pools may take another page or two, and allocators crumble.
+    let allowed = [1 << 20, 16 << 20, 64 << 20];
+    for (index, what) in ["in use", "taken from the device", "resident"]
+        .iter()
+        .enumerate()
+    {
+        let grown = after[index].saturating_sub(before[index]);
+        assert!(
+            grown <= allowed[index],
+            "{what}: {grown} bytes more, expected at most {}",
+            allowed[index]
+        );
+    }
+}

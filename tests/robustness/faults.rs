@@ -1,0 +1,162 @@
+//! Devices without memory, and devices that are gone: a typed error where a result is read, and no more than that.
+
+use crate::process::{command, output};
+use burn::tensor::{Device, Tensor};
+use cubecl::device::{WgpuBackend, WgpuDevice, WgpuDeviceKind};
+use cubecl::wgpu::{AutoGraphicsApi, RuntimeOptions, init_setup};
+use moebius::ErrorKind;
+use moebius::moe::MoeConfig;
+use moebius_device::DeviceKind;
+use moebius_model::{Checkpoint, DecoderConfig, Text, TrainConfig, Trainer};
+use moebius_tests::gradients::filled;
+use std::process::Command;
+
+/// A small layer's result: the same before and after a fault.
+fn small(device: &Device) -> Vec<f32> {
+    let layer = filled(MoeConfig::new(16, 24, 3).init(device).unwrap(), 1, 0.3);
+    let y = layer.forward(Tensor::<2>::ones([7, 16], device)).unwrap().y;
+    y.try_into_vec_as().unwrap()
+}
+
+/// What came of a layer of this width and this many tokens: the kind of its error, or that of reading
+/// its result.
+fn large(device: &Device, inter: usize, tokens: usize) -> Result<Vec<f32>, String> {
+    let layer = filled(MoeConfig::new(4, inter, 2).init(device).unwrap(), 1, 0.3);
+    let y = match layer.forward(Tensor::<2>::ones([tokens, 4], device)) {
+        Ok(out) => out.y.narrow(0, 0, 1),
+        Err(error) => {
+            let refused = matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Shape);
+            assert!(refused, "{error}");
+            return Err(error.to_string());
+        }
+    };
+    y.try_into_vec_as().map_err(|error| error.to_string())
+}
+
+pub(crate) fn too_large_for_cpu() {
+    print!("{}", output(command("too-large", &["cpu"])));
+}
+
+pub(crate) fn too_large_for_wgpu() {
+    print!("{}", output(command("too-large", &["wgpu"])));
+}
+
+/// Buffers that are larger than the device: a terabyte between the two products of the experts, and four of a tensor.
+pub(crate) fn ask_too_much(arguments: &[String]) {
+    let device = moebius::open(&arguments[0].parse().unwrap()).unwrap();
+    let before = small(&device);
+    println!("{}", large(&device, 1 << 20, 1 << 17).unwrap_err());
+    assert_eq!(small(&device), before);
+    let tensor = Tensor::<2>::zeros([1 << 20, 1 << 20], &device).narrow(0, 0, 1);
+    println!("{}", tensor.try_into_vec_as::<f32>().unwrap_err());
+    assert_eq!(small(&device), before);
+}
+
+pub(crate) fn no_memory_left_on_cpu() {
+    print!("{}", output(command("no-memory", &["cpu"])));
+}
+
+pub(crate) fn no_memory_left_on_wgpu() {
+    print!("{}", output(command("no-memory", &["wgpu"])));
+}
+
+/// Limits this process to its present size and `more` bytes; `None` lifts the limit.
+fn limit(more: Option<u64>) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let size: u64 = size
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
+    let limit = match more {
+        Some(more) => format!("--as={}:", 1024 * size + more),
+        None => "--as=unlimited:".to_owned(),
+    };
+    let pid = std::process::id().to_string();
+    let mut prlimit = Command::new("prlimit");
+    prlimit.args(["--pid", &pid, &limit]);
+    assert!(prlimit.status().unwrap().success());
+}
+
+/// Buffers of 64 MiB that fit the device's limits, until the machine gives no more.
+pub(crate) fn run_out(arguments: &[String]) {
+    let device = moebius::open(&arguments[0].parse().unwrap()).unwrap();
+    let before = small(&device);
+    let buffer = |value: usize| {
+        let full = Tensor::<2>::full([1 << 12, 1 << 12], value as f32, &device);
+        let first = full.clone().narrow(0, 0, 1).try_into_vec_as::<f32>();
+        first.map(|_| full).map_err(|error| error.to_string())
+    };
+    // Kernels are compiled before memory is short.
+    drop(buffer(0).unwrap());
+    limit(Some(512 << 20));
+    let taken: Result<Vec<_>, _> = (0..100).map(buffer).collect();
+    println!("{}", taken.unwrap_err());
+    limit(None);
+    assert_eq!(small(&device), before);
+    drop(buffer(1).unwrap());
+}
+
+pub(crate) fn a_lost_device() {
+    print!("{}", output(command("lost", &[])));
+}
+
+/// The adapter that `wgpu` is.
+fn adapter() -> WgpuDevice {
+    let capability = moebius_device::probe(&moebius::Device::Wgpu(None)).unwrap();
+    let kind = match capability.kind {
+        DeviceKind::DiscreteGpu => WgpuDeviceKind::DiscreteGpu(0),
+        DeviceKind::IntegratedGpu => WgpuDeviceKind::IntegratedGpu(0),
+        DeviceKind::VirtualGpu => WgpuDeviceKind::VirtualGpu(0),
+        DeviceKind::Cpu => WgpuDeviceKind::Cpu,
+        _ => WgpuDeviceKind::Other(0),
+    };
+    WgpuDevice::new(kind).on(WgpuBackend::Auto)
+}
+
+/// Loses the device in the middle of a training: whatever is asked of it is an error from then on, and the finished
+/// checkpoint goes on elsewhere.
+pub(crate) fn lose(_: &[String]) {
+    let adapter = adapter();
+    let setup = init_setup::<AutoGraphicsApi>(&adapter, RuntimeOptions::try_default().unwrap());
+    let opened = moebius_device::open(&moebius::Device::Wgpu(None)).unwrap();
+    assert_eq!(opened.cubecl(), Some(cubecl::Device::Wgpu(adapter)));
+    let device = moebius::on(&opened).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = TrainConfig {
+        decoder: DecoderConfig {
+            layers: 1,
+            sequence: 8,
+            ..DecoderConfig::default().with_hidden(16)
+        },
+        batch: 1,
+        ..TrainConfig::default()
+    };
+    let mut trainer = Trainer::new(config, Text::bundled(), &device).unwrap();
+    trainer.step().unwrap();
+    trainer.report().unwrap();
+    trainer.checkpoint().unwrap().write(folder.path()).unwrap();
+    let layer = MoeConfig::new(16, 24, 3).init(&device).unwrap();
+    trainer.step().unwrap();
+
+    setup.device.destroy();
+
+    println!("report: {}", trainer.report().unwrap_err());
+    println!("checkpoint: {}", trainer.checkpoint().unwrap_err());
+    let step = trainer.step().and_then(|()| trainer.report());
+    println!("step: {}", step.unwrap_err());
+    let y = layer
+        .forward(Tensor::<2>::ones([7, 16], &device))
+        .map(|out| out.y);
+    let read = y.unwrap().try_into_vec_as::<f32>();
+    println!("layer: {}", read.unwrap_err());
+    println!("memory: {}", moebius::memory_in_use(&device).unwrap_err());
+
+    let flex = moebius::open(&moebius::Device::Flex).unwrap();
+    let checkpoint = Checkpoint::read(folder.path()).unwrap();
+    let mut trainer = Trainer::resume(checkpoint, Text::bundled(), &flex).unwrap();
+    trainer.step().unwrap();
+    assert_eq!(trainer.report().unwrap().step, 2);
+}

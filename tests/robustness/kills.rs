@@ -1,0 +1,257 @@
+//! Processes that are killed while they write leave whole files or none.
+
+use crate::process::{command, output, start, wait};
+use moebius::fp8::{Fp8Format, Granularity};
+use moebius_model::weights::{
+    ConvertOptions, Dtype, Fp8Scheme, Reader, TensorSpec, Writer, convert, host_quantizer,
+};
+use moebius_model::{
+    Checkpoint, CheckpointError, DecoderConfig, Precision, Text, TrainConfig, Trainer,
+};
+use moebius_tests::data::Rng;
+use moebius_tests::gradients::parameters;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+fn kills() -> usize {
+    if crate::deep() { 300 } else { 16 }
+}
+
+/// More steps than anyone waits for.
+fn config() -> TrainConfig {
+    TrainConfig {
+        decoder: DecoderConfig {
+            hidden: 16,
+            heads: 1,
+            layers: 1,
+            sequence: 8,
+            experts: 4,
+            inter: 32,
+            top_k: 1,
+            precision: Precision::F32,
+        },
+        batch: 1,
+        steps: 1_000_000,
+        ..TrainConfig::default()
+    }
+}
+
+fn flex() -> burn::tensor::Device {
+    moebius::open(&moebius::Device::Flex).unwrap()
+}
+
+/// The training in a folder, or a new one.
+fn resumed(folder: &Path) -> Trainer {
+    match Checkpoint::read(folder) {
+        Ok(checkpoint) => Trainer::resume(checkpoint, Text::bundled(), &flex()).unwrap(),
+        Err(CheckpointError::Missing { .. }) => {
+            Trainer::new(config(), Text::bundled(), &flex()).unwrap()
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Trains and writes a checkpoint after every step, for ever; says which are finished.
+pub(crate) fn train(arguments: &[String]) {
+    let folder = Path::new(&arguments[0]);
+    let mut trainer = resumed(folder);
+    println!("begins after {}", trainer.steps_done());
+    loop {
+        trainer.step().unwrap();
+        trainer.report().unwrap();
+        trainer.checkpoint().unwrap().write(folder).unwrap();
+        println!("{}", trainer.steps_done());
+    }
+}
+
+/// Kills a child at a moment that `rng` chooses after its first line; every other time as soon as
+/// `unfinished` is there after that.
+fn kill(child: &mut Child, said: &Path, rng: &mut Rng, unfinished: &Path) {
+    let begun = Instant::now();
+    let mut until = |ready: &dyn Fn() -> bool| {
+        while !ready() {
+            assert!(child.try_wait().unwrap().is_none(), "the child has ended");
+            assert!(
+                begun.elapsed() < Duration::from_secs(300),
+                "the child hangs"
+            );
+        }
+    };
+    until(&|| fs::read(said).unwrap().contains(&b'\n'));
+    let pause = Duration::from_micros(rng.below(60_000) as u64);
+    sleep(pause);
+    if rng.below(2) == 0 {
+        until(&|| unfinished.exists());
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Whenever a training is killed, its folder holds the last checkpoint that it called finished or the next, and the
+/// training that was killed so often learns what one learns that was not.
+pub(crate) fn a_finished_checkpoint_survives() {
+    let (folder, said) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::NamedTempFile::new().unwrap(),
+    );
+    let (folder, said) = (folder.path(), said.path());
+    let (mut rng, mut torn) = (Rng::new(1), 0);
+    // Some must interrupt a file, and which do is chance.
+    for number in 0..20 * kills() {
+        if number >= kills() && torn > 0 {
+            break;
+        }
+        let mut child = start(command("train", &[folder.to_str().unwrap()]), said);
+        kill(&mut child, said, &mut rng, &folder.join("checkpoint.part"));
+        torn += usize::from(folder.join("checkpoint.part").exists());
+        let text = fs::read_to_string(said).unwrap();
+        let last = text
+            .lines()
+            .last()
+            .unwrap()
+            .trim_start_matches("begins after ");
+        let last: usize = last.parse().unwrap_or_else(|_| panic!("{text}"));
+        // Before the first one there is nothing to lose.
+        let step = resumed(folder).steps_done();
+        assert!(
+            step == last || step == last + 1,
+            "step {step}, the child finished {last}"
+        );
+    }
+    assert!(torn > 0, "no kill interrupted a file");
+    let mut killed = resumed(folder);
+    let mut straight = Trainer::new(config(), Text::bundled(), &flex()).unwrap();
+    while straight.steps_done() < killed.steps_done() {
+        straight.step().unwrap();
+    }
+    straight.report().unwrap();
+    let last = |trainer: &mut Trainer| {
+        trainer.step().unwrap();
+        let losses = trainer.report().unwrap().losses;
+        let weights = parameters(trainer.decoder()).into_iter().map(|p| p.values);
+        (losses, weights.collect::<Vec<_>>())
+    };
+    assert!(
+        last(&mut killed) == last(&mut straight),
+        "they learned differently"
+    );
+}
+
+/// A model of 16 matrices.
+fn write_model(folder: &Path) {
+    let specs: Vec<TensorSpec> = (0..16)
+        .map(|layer| TensorSpec {
+            name: format!("model.layers.{layer}.mlp.up_proj.weight"),
+            dtype: Dtype::F32,
+            shape: vec![256, 192],
+        })
+        .collect();
+    let mut writer = Writer::folder(folder, &specs, &BTreeMap::new(), None).unwrap();
+    let mut rng = Rng::new(9);
+    for spec in &specs {
+        let values = rng.vec(256 * 192, 1.0);
+        let bytes: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        writer.append(&spec.name, &bytes).unwrap();
+    }
+    writer.finish().unwrap();
+    fs::write(folder.join("config.json"), "{}").unwrap();
+}
+
+/// Converts the first argument to the second.
+pub(crate) fn convert_once(arguments: &[String]) {
+    let mut options = ConvertOptions::new(Fp8Scheme {
+        format: Fp8Format::E4M3,
+        granularity: Granularity::Row,
+    });
+    options.shard_bytes = Some(200_000);
+    let source = Reader::open(Path::new(&arguments[0])).unwrap();
+    let mut quantize = host_quantizer(options.scheme);
+    println!("begins");
+    let target = Path::new(&arguments[1]);
+    convert(&source, target, &options, &mut quantize, &mut |_, _, _| ()).unwrap();
+}
+
+/// Names and bytes of what is in a folder, or of a file.
+fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    if path.is_file() {
+        return BTreeMap::from([(String::new(), fs::read(path).unwrap())]);
+    }
+    let entries = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let named = entries.map(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        (name, fs::read(path).unwrap())
+    });
+    named.collect()
+}
+
+/// Whenever a conversion is killed, its target is not there or complete; what is unfinished has another name, which
+/// the next run tells.
+pub(crate) fn a_conversion_is_whole_or_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    fs::create_dir(&model).unwrap();
+    write_model(&model);
+    let said = folder.path().join("said");
+    let mut rng = Rng::new(2);
+    for name in ["fp8", "fp8.safetensors"] {
+        let run =
+            |out: &Path| command("convert", &[model.to_str().unwrap(), out.to_str().unwrap()]);
+        let whole = folder.path().join(format!("whole-{name}"));
+        let begun = Instant::now();
+        output(run(&whole));
+        let takes = begun.elapsed().as_micros() as usize;
+        let whole = contents(&whole);
+        let (out, part) = (
+            folder.path().join(name),
+            folder.path().join(format!("{name}.part")),
+        );
+        let (mut absent, mut interrupted) = (0, 0);
+        for _ in 0..kills() / 2 {
+            let mut child = start(run(&out), &said);
+            sleep(Duration::from_micros(rng.below(takes * 5 / 4) as u64));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            match out.exists() {
+                true => assert!(contents(&out) == whole, "{name} is there and not complete"),
+                false => absent += 1,
+            }
+            if !part.exists() {
+                remove(&out);
+                continue;
+            }
+            interrupted += 1;
+            let mut again = start(run(&folder.path().join(name)), &said);
+            assert!(!wait(&mut again).success());
+            let text = fs::read_to_string(&said).unwrap();
+            assert!(
+                text.contains("Busy") || text.contains("TargetExists"),
+                "{text}"
+            );
+            remove(&part);
+            remove(&out);
+        }
+        assert!(
+            absent > 0 && interrupted > 0,
+            "{name}: {absent} absent, {interrupted} interrupted"
+        );
+        output(run(&out));
+        assert!(contents(&out) == whole, "{name}");
+    }
+}
+
+fn remove(path: &Path) {
+    match path.is_dir() {
+        true => fs::remove_dir_all(path).unwrap(),
+        false if path.exists() => fs::remove_file(path).unwrap(),
+        false => (),
+    }
+}

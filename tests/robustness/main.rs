@@ -1,0 +1,121 @@
+//! What short cases don't show: threads side by side, devices that fail, processes that are killed, files of
+//! earlier versions, thousands of steps, buffers beyond 2³¹ bytes.
+//!
+//! A case that may end its process, or counts its memory or threads, runs in a process of its own: this program
+//! again, with a role (`process.rs`). With `MOEBIUS_TEST_DEEP=1` cases repeat more, and the large ones run.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod endurance;
+mod faults;
+mod kills;
+mod offsets;
+mod process;
+mod records;
+mod threads;
+mod worker_counts;
+
+use libtest_mimic::{Arguments, Trial};
+use moebius_tests::target::Target;
+
+/// Whether the long versions are wanted.
+fn deep() -> bool {
+    std::env::var("MOEBIUS_TEST_DEEP").is_ok_and(|value| value == "1")
+}
+
+/// Cases of one device each.
+const ON_EACH: &[(&str, fn(&Target))] = &[
+    ("threads::different_layers", threads::different_layers),
+    ("threads::one_layer", threads::one_layer),
+    ("records::trainings_resume", records::trainings_resume),
+    ("records::layers_load", records::layers_load),
+];
+
+/// Cases that choose their devices.
+const ONCE: &[(&str, fn())] = &[
+    (
+        "threads::devices_side_by_side",
+        threads::devices_side_by_side,
+    ),
+    ("worker_counts::flex", worker_counts::flex),
+    ("endurance::on_cpu", endurance::on_cpu),
+    ("endurance::on_wgpu", endurance::on_wgpu),
+    ("endurance::on_flex", endurance::on_flex),
+    ("faults::too_large_for_cpu", faults::too_large_for_cpu),
+    ("faults::too_large_for_wgpu", faults::too_large_for_wgpu),
+    ("faults::a_lost_device", faults::a_lost_device),
+    (
+        "kills::a_finished_checkpoint_survives",
+        kills::a_finished_checkpoint_survives,
+    ),
+    (
+        "kills::a_conversion_is_whole_or_absent",
+        kills::a_conversion_is_whole_or_absent,
+    ),
+];
+
+/// Cases that need Linux's `taskset` and `prlimit`.
+const ON_LINUX: &[(&str, fn())] = &[
+    ("worker_counts::cpu", worker_counts::cpu),
+    (
+        "faults::no_memory_left_on_cpu",
+        faults::no_memory_left_on_cpu,
+    ),
+    (
+        "faults::no_memory_left_on_wgpu",
+        faults::no_memory_left_on_wgpu,
+    ),
+];
+
+/// Cases of gigabytes.
+const DEEP: &[(&str, fn())] = &[
+    ("offsets::weights_on_cpu", offsets::weights_on_cpu),
+    ("offsets::weights_on_flex", offsets::weights_on_flex),
+    ("offsets::tokens_on_cpu", offsets::tokens_on_cpu),
+    ("offsets::tokens_on_flex", offsets::tokens_on_flex),
+];
+
+/// What this program does as another's child.
+const ROLES: &[(&str, fn(&[String]))] = &[
+    ("bits", worker_counts::print_bits),
+    ("too-large", faults::ask_too_much),
+    ("no-memory", faults::run_out),
+    ("lost", faults::lose),
+    ("train", kills::train),
+    ("convert", kills::convert_once),
+    ("endure", endurance::endure),
+    ("make-records", records::make),
+];
+
+fn main() {
+    if let Some((role, arguments)) = process::role() {
+        let known = ROLES.iter().find(|(name, _)| *name == role);
+        return known.unwrap_or_else(|| panic!("no role {role}")).1(&arguments);
+    }
+    let mut arguments = Arguments::from_args();
+    // They use both cores as it is, and one counts the device's memory.
+    arguments.test_threads = arguments.test_threads.or(Some(1));
+    let mut trials = Vec::new();
+    for target in Target::all() {
+        for (name, case) in ON_EACH {
+            let name = format!("{name}[{}]", target.name);
+            trials.push(Trial::test(name, move || {
+                case(target);
+                Ok(())
+            }));
+        }
+    }
+    let linux = ON_LINUX.iter().filter(|_| cfg!(target_os = "linux"));
+    let deep = DEEP.iter().filter(|_| deep());
+    for (name, case) in ONCE.iter().chain(linux).chain(deep) {
+        trials.push(Trial::test(*name, || {
+            case();
+            Ok(())
+        }));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}

@@ -1,0 +1,78 @@
+//! This program as its own child.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Names the role of a child.
+const ROLE: &str = "MOEBIUS_TEST_ROLE";
+
+/// A child that takes longer hangs: the slowest takes a minute on two busy cores.
+const HANGS: Duration = Duration::from_secs(600);
+
+/// What this process is to do instead of testing, and its arguments.
+pub(crate) fn role() -> Option<(String, Vec<String>)> {
+    let role = std::env::var(ROLE).ok()?;
+    Some((role, std::env::args().skip(1).collect()))
+}
+
+/// A child before it starts.
+pub(crate) fn command(role: &str, arguments: &[&str]) -> Command {
+    command_under(&[], role, arguments)
+}
+
+/// [`command`] started by another program, such as `taskset -c 0`.
+pub(crate) fn command_under(wrapper: &[&str], role: &str, arguments: &[&str]) -> Command {
+    let program = std::env::current_exe().unwrap();
+    let mut command = match wrapper {
+        [] => Command::new(program),
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+    };
+    command.args(arguments).env(ROLE, role).stdin(Stdio::null());
+    command
+}
+
+/// Starts a child whose output goes to a file.
+pub(crate) fn start(mut command: Command, output: &Path) -> Child {
+    let file = File::create(output).unwrap();
+    command.stdout(file.try_clone().unwrap()).stderr(file);
+    command
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// Waits for a child's end.
+///
+/// # Panics
+/// When it hangs; it is killed first.
+pub(crate) fn wait(child: &mut Child) -> ExitStatus {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if begun.elapsed() > HANGS {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("a child hangs");
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a child that must end well, and returns what it printed.
+pub(crate) fn output(command: Command) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("output");
+    let what = format!("{command:?}");
+    let status = wait(&mut start(command, &path));
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(status.success(), "{what}: {status}\n{text}");
+    text
+}
