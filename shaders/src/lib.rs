@@ -9,6 +9,7 @@
     reason = "a launch can't check that buffers have the planned lengths; each says why they do"
 )]
 
+mod checked;
 mod element;
 #[cfg(feature = "emit")]
 pub mod emit;
@@ -26,6 +27,7 @@ pub mod routing;
 pub mod scaling;
 pub mod segment_attention;
 
+pub use checked::checked;
 pub use element::Element;
 pub use error::{ShapeError, Unsupported};
 pub use grid::Grid;

@@ -13,6 +13,7 @@
 mod activation_dropout;
 mod capacity;
 mod cases;
+mod casts;
 mod expect;
 mod expert_activation;
 mod expert_load;
@@ -77,6 +78,7 @@ macro_rules! cases {
 }
 
 const CASES: &[(&str, Case)] = cases! {
+    casts: f16, bf16;
     fp8: encode_edges, encode_every_half, decode_every_code, lengths;
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits, f16, bf16;

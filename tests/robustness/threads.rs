@@ -55,7 +55,7 @@ pub(crate) fn passes(layer: &MoeLayer, length: usize, batches: usize) -> Vec<u32
         let all = GradientsParams::from_grads(all, layer);
         found.extend(bits(y.try_into_vec_as::<f32>().unwrap()));
         found.extend(bits(dx.try_into_vec_as::<f32>().unwrap()));
-        for parameter in gradients(layer, &all) {
+        for parameter in trained_gradients(layer, &all) {
             found.extend(bits(parameter.gradient.into_iter().flatten()));
         }
     }

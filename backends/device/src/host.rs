@@ -13,11 +13,12 @@ pub(crate) fn locate_cpu() -> Located {
     }
 }
 
-/// Adds what CubeCL's properties do not say about this processor.
+/// Adds what CubeCL's properties do not say about this processor, and brings what its kernels call.
 #[cfg(feature = "cpu")]
 pub(crate) fn complete(capability: Capability) -> Capability {
     Capability {
         architecture: Some(architecture()),
+        bf16: capability.bf16 && crate::conversions::bf16(),
         memory: host_memory(),
         ..capability
     }

@@ -24,6 +24,8 @@ mod adapter;
 pub mod browser;
 mod capability;
 mod choose;
+#[cfg(feature = "cpu")]
+mod conversions;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;

@@ -30,6 +30,9 @@ pub(crate) enum CliError {
     /// A device, or the library on it, failed.
     #[error(transparent)]
     Device(#[from] moebius::Error),
+    /// A launch was lost, and with it the result.
+    #[error("a kernel could not be launched: {0}")]
+    Launch(String),
     /// `auto` found nothing.
     #[error(transparent)]
     NoDevice(moebius_device::OpenError),
@@ -51,7 +54,7 @@ impl CliError {
     /// What the user can do, where there is something.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Output(_) | Self::Json(_) | Self::Bench(_) => None,
+            Self::Output(_) | Self::Json(_) | Self::Bench(_) | Self::Launch(_) => None,
             Self::WriteFile { .. } => None,
             Self::Train(e) => train_hint(e),
             Self::Weights(e) => weights_hint(e),

@@ -8,6 +8,7 @@ mod devices;
 mod emit;
 mod emit_kernel;
 mod error;
+mod failures;
 mod main_job;
 mod measure;
 mod progress;
@@ -32,8 +33,13 @@ fn main() -> ExitCode {
         Err(e) => return usage(&e),
     };
     let (color, json) = (cli.color, cli.json);
+    failures::listen();
     let mut screen = Screen::new(color, json);
-    let outcome = run(&cli, &mut screen).and_then(|outcome| screen.finish().map(|()| outcome));
+    let outcome = run(&cli, &mut screen).and_then(|outcome| {
+        failures::check()?;
+        screen.finish()?;
+        Ok(outcome)
+    });
     match outcome {
         Ok(outcome) => outcome.into(),
         Err(e) => report_error(&e, color, json),

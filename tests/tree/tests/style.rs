@@ -19,6 +19,8 @@ const EMPTY_NAMES: &[&str] = &["base", "utils", "common", "helpers", "misc"];
 /// checked, and the calls of a C compiler.
 const UNSAFE_ALLOWED: &[&str] = &[
     "backends/xla/src/pjrt/",
+    "backends/device/src/conversions.rs",
+    "tests/failed_launches.rs",
     "shaders/src/",
     "tests/validate/nvrtc.rs",
     "wasm/src/constructors.rs",

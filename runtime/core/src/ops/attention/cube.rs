@@ -6,6 +6,7 @@ use crate::ops::buffers::{empty_like, handle, planned};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
+use moebius_shaders::checked;
 use moebius_shaders::segment_attention::{
     self, BackwardBuffers, ForwardBuffers, Plan, launch_backward, launch_segments,
 };
@@ -14,7 +15,9 @@ use moebius_shaders::segment_attention::{
 fn segments(like: &CubeTensor, sorted: Sorted<CubeBackend>, plan: &Plan) -> CubeTensor {
     let segments = empty_like(like, [plan.problem.rows(), 2], DType::I32);
     let (order, offsets) = (handle(sorted.order), handle(sorted.offsets));
-    launch_segments(&like.client, plan, order, offsets, segments.handle.clone());
+    checked(&like.client, &[&segments.handle], || {
+        launch_segments(&like.client, plan, order, offsets, segments.handle.clone());
+    });
     segments
 }
 
@@ -40,7 +43,9 @@ impl SegmentAttentionOps for CubeBackend {
             o: attended.o.handle.clone(),
             lse: attended.lse.handle.clone(),
         };
-        segment_attention::launch(&client, &plan, buffers);
+        checked(&client, &[&attended.o.handle, &attended.lse.handle], || {
+            segment_attention::launch(&client, &plan, buffers);
+        });
         attended
     }
 }
@@ -75,7 +80,13 @@ impl SegmentAttentionGradients for CubeBackend {
             dk: out.k.handle.clone(),
             dv: out.v.handle.clone(),
         };
-        launch_backward(&client, &plan, buffers);
+        checked(
+            &client,
+            &[&out.q, &out.k, &out.v].map(|t| &t.handle),
+            || {
+                launch_backward(&client, &plan, buffers);
+            },
+        );
         out
     }
 }

@@ -10,6 +10,8 @@ use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::client::Client;
+use cubecl::server::Handle;
+use moebius_shaders::checked;
 use moebius_shaders::moe::{self, training};
 
 impl ExpertWeights<CubeBackend> {
@@ -52,8 +54,10 @@ impl ExpertsOps for CubeBackend {
             experts: experts.buffers(),
             y: y.handle.clone(),
         };
-        let done = &mut marker(&call.clock, &client);
-        moe::launch(&client, &planned(call.plan), buffers, done);
+        checked(&client, &[&y.handle], || {
+            let done = &mut marker(&call.clock, &client);
+            moe::launch(&client, &planned(call.plan), buffers, done);
+        });
         y
     }
 }
@@ -80,8 +84,11 @@ impl ExpertsGradients for CubeBackend {
             y: trained.y.handle.clone(),
         };
         let plans = (&planned(call.plan), &planned(call.training));
-        let done = &mut marker(&call.clock, &client);
-        training::launch_keeping(&client, plans, buffers, trained.pre.handle.clone(), done);
+        let (y, pre) = (&trained.y.handle, &trained.pre.handle);
+        checked(&client, &[y, pre], || {
+            let done = &mut marker(&call.clock, &client);
+            training::launch_keeping(&client, plans, buffers, pre.clone(), done);
+        });
         trained
     }
 
@@ -103,7 +110,9 @@ impl ExpertsGradients for CubeBackend {
         };
         let pre = forward.pre.into_option().map(handle);
         let out = gradients.buffers();
-        training::launch_backward(&client, &planned(call.training), buffers, pre, out);
+        checked(&client, &gradients.handles(), || {
+            training::launch_backward(&client, &planned(call.training), buffers, pre, out);
+        });
         gradients.into_results(dtype)
     }
 }
@@ -143,6 +152,12 @@ impl Gradients {
                 b_out: bias(1),
             }),
         }
+    }
+
+    fn handles(&self) -> Vec<&Handle> {
+        let pairs = [&self.w, &self.b].into_iter().flatten().flatten();
+        let tensors = self.x.iter().chain([&self.weights]).chain(pairs);
+        tensors.map(|tensor| &tensor.handle).collect()
     }
 
     fn into_results(self, dtype: DType) -> ExpertGradients<CubeBackend> {

@@ -5,31 +5,27 @@ use crate::ops::buffers::{empty_like, handle, planned};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
+use moebius_shaders::checked;
 use moebius_shaders::fp8;
 
 impl Fp8Ops for CubeBackend {
     fn fp8_encode(x: CubeTensor, call: Fp8Cast, overflow: fp8::Overflow) -> CubeTensor {
         let words = empty_like(&x, [call.len.div_ceil(fp8::LANES_PER_WORD)], DType::I32);
         let client = x.client.clone();
-        fp8::launch_encode(
-            &client,
-            &planned(call.plan),
-            overflow,
-            handle(x),
-            words.handle.clone(),
-        );
+        let (plan, out) = (planned(call.plan), words.handle.clone());
+        checked(&client, &[&words.handle], || {
+            fp8::launch_encode(&client, &plan, overflow, handle(x), out);
+        });
         words
     }
 
     fn fp8_decode(words: CubeTensor, call: Fp8Cast) -> CubeTensor {
         let y = empty_like(&words, [call.len], DType::F32);
         let client = words.client.clone();
-        fp8::launch_decode(
-            &client,
-            &planned(call.plan),
-            handle(words),
-            y.handle.clone(),
-        );
+        let (plan, out) = (planned(call.plan), y.handle.clone());
+        checked(&client, &[&y.handle], || {
+            fp8::launch_decode(&client, &plan, handle(words), out);
+        });
         y
     }
 }

@@ -5,6 +5,7 @@ use crate::ops::Sorted;
 use crate::ops::buffers::{empty_like, handle, planned};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
+use moebius_shaders::checked;
 use moebius_shaders::grouped_gemm::{self, Operands, Segments};
 
 impl Fp8LinearOps for CubeBackend {
@@ -45,6 +46,8 @@ fn product(
         bias: weights.bias.into_option().map(handle),
         out: y.handle.clone(),
     };
-    grouped_gemm::launch(&client, &planned(call.plan), &operands);
+    checked(&client, &[&y.handle], || {
+        grouped_gemm::launch(&client, &planned(call.plan), &operands);
+    });
     y
 }

@@ -6,6 +6,7 @@ use crate::ops::{CodedWeights, Scales};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
+use moebius_shaders::checked;
 use moebius_shaders::fp8_mma::{self, Operands};
 
 impl Fp8MmaOps for CubeBackend {
@@ -26,7 +27,9 @@ impl Fp8MmaOps for CubeBackend {
             w_scales: weights.scales.buffer(),
             out: y.handle.clone(),
         };
-        fp8_mma::launch(&client, &call.plan, &operands);
+        checked(&client, &[&y.handle], || {
+            fp8_mma::launch(&client, &call.plan, &operands);
+        });
         y
     }
 }

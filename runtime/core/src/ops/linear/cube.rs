@@ -6,6 +6,7 @@ use crate::ops::{Maybe, Sorted};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
+use moebius_shaders::checked;
 use moebius_shaders::moe::linear;
 
 impl LinearOps for CubeBackend {
@@ -26,7 +27,9 @@ impl LinearOps for CubeBackend {
             sorted: sorted.buffers(),
             y: y.handle.clone(),
         };
-        linear::launch(&client, &planned(call.plan), buffers);
+        checked(&client, &[&y.handle], || {
+            linear::launch(&client, &planned(call.plan), buffers);
+        });
         y
     }
 }
@@ -61,7 +64,11 @@ impl LinearGradientOps for CubeBackend {
             dw: of(&dw),
             dbias: of(&dbias),
         };
-        linear::launch_backward(&client, &planned(call.plan), buffers);
+        let outputs = [&drows, &dw, &dbias].into_iter().flatten();
+        let outputs: Vec<_> = outputs.map(|tensor| &tensor.handle).collect();
+        checked(&client, &outputs, || {
+            linear::launch_backward(&client, &planned(call.plan), buffers);
+        });
         LinearGradients {
             rows: drows.into(),
             w: dw.map(|w| cast_like(w, dtype)).into(),

@@ -7,6 +7,7 @@ use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::server::Handle;
+use moebius_shaders::checked;
 use moebius_shaders::quantize;
 use moebius_shaders::scaling::ScaleType;
 
@@ -39,7 +40,10 @@ impl QuantizeOps for CubeBackend {
             words: words.handle.clone(),
             scales: buffer,
         };
-        quantize::launch(&client, &planned(call.plan), buffers);
+        let scales_buffer = buffers.scales.clone();
+        checked(&client, &[&words.handle, &scales_buffer], || {
+            quantize::launch(&client, &planned(call.plan), buffers);
+        });
         ScaledCodes { words, scales }
     }
 
@@ -47,7 +51,9 @@ impl QuantizeOps for CubeBackend {
         let client = x.client.clone();
         let words = empty_like(&x, call.problem.words_shape(), DType::I32);
         let (plan, out) = (planned(call.plan), words.handle.clone());
-        quantize::launch_by(&client, &plan, handle(x), scales.buffer(), out);
+        checked(&client, &[&words.handle], || {
+            quantize::launch_by(&client, &plan, handle(x), scales.buffer(), out);
+        });
         words
     }
 
@@ -56,14 +62,18 @@ impl QuantizeOps for CubeBackend {
         let p = &call.problem;
         let y = empty_like(&words, p.shape(), dtype(p.element()));
         let (plan, out) = (planned(call.plan), y.handle.clone());
-        quantize::launch_dequantize(&client, &plan, handle(words), scales.buffer(), out);
+        checked(&client, &[&y.handle], || {
+            quantize::launch_dequantize(&client, &plan, handle(words), scales.buffer(), out);
+        });
         y
     }
 
     fn fp8_amax(x: CubeTensor, call: AmaxCall) -> CubeTensor {
         let client = x.client.clone();
         let amax = empty_like(&x, [1], DType::F32);
-        quantize::launch_amax(&client, &planned(call.plan), handle(x), amax.handle.clone());
+        checked(&client, &[&amax.handle], || {
+            quantize::launch_amax(&client, &planned(call.plan), handle(x), amax.handle.clone());
+        });
         amax
     }
 

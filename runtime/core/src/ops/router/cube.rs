@@ -10,6 +10,7 @@ use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::server::Handle;
+use moebius_shaders::checked;
 use moebius_shaders::routing::{self, HashKey, TopkGradient};
 
 impl RouterOps for CubeBackend {
@@ -18,7 +19,9 @@ impl RouterOps for CubeBackend {
         let logits = empty_like(&x, shape, DType::F32);
         let client = x.client.clone();
         let out = logits.handle.clone();
-        routing::launch_logits(&client, &planned(call.plan), handle(x), handle(w), out);
+        checked(&client, &[&logits.handle], || {
+            routing::launch_logits(&client, &planned(call.plan), handle(x), handle(w), out);
+        });
         logits
     }
 
@@ -40,7 +43,16 @@ impl RouterOps for CubeBackend {
             probs: routed.probs.handle.clone(),
             lse: routed.lse.handle.clone(),
         };
-        routing::launch(&client, &planned(call.plan), buffers);
+        let Routed {
+            indices,
+            weights,
+            probs,
+            lse,
+        } = &routed;
+        let outputs = [indices, weights, probs, lse].map(|tensor| &tensor.handle);
+        checked(&client, &outputs, || {
+            routing::launch(&client, &planned(call.plan), buffers);
+        });
         routed
     }
 
@@ -57,7 +69,10 @@ impl RouterOps for CubeBackend {
             indices: hashed.indices.handle.clone(),
             weights: hashed.weights.handle.clone(),
         };
-        routing::launch_hash(&client, &planned(call.plan), call.seed, buffers);
+        let outputs = [&hashed.indices.handle, &hashed.weights.handle];
+        checked(&client, &outputs, || {
+            routing::launch_hash(&client, &planned(call.plan), call.seed, buffers);
+        });
         hashed
     }
 
@@ -65,7 +80,9 @@ impl RouterOps for CubeBackend {
         let counts = empty_like(&indices, [call.groups, call.routing.experts()], DType::I32);
         let client = indices.client.clone();
         let out = counts.handle.clone();
-        routing::launch_load(&client, &planned(call.plan), handle(indices), out);
+        checked(&client, &[&counts.handle], || {
+            routing::launch_load(&client, &planned(call.plan), handle(indices), out);
+        });
         counts
     }
 }
@@ -96,7 +113,9 @@ impl RouterGradients for CubeBackend {
             dx: Some(dx.handle.clone()),
             dw: Some(dw.handle.clone()),
         };
-        routing::launch_logits_backward(&client, &planned(call.backward), buffers);
+        checked(&client, &[&dx.handle, &dw.handle], || {
+            routing::launch_logits_backward(&client, &planned(call.backward), buffers);
+        });
         LogitsGradients {
             dx,
             dw: cast_like(dw, dtype),
@@ -130,7 +149,9 @@ impl RouterGradients for CubeBackend {
             gradient: handle(gradient),
             dlogits: dlogits.handle.clone(),
         };
-        routing::launch_topk_backward(&client, &plan, buffers);
+        checked(&client, &[&dlogits.handle], || {
+            routing::launch_topk_backward(&client, &plan, buffers);
+        });
         dlogits
     }
 }

@@ -6,6 +6,7 @@ use crate::ops::{Maybe, Sorted};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
+use moebius_shaders::checked;
 use moebius_shaders::permute::combine::{self, CombineBuffers};
 use moebius_shaders::permute::dispatch::{self, DispatchBuffers};
 use moebius_shaders::permute::neighbours::{self, NeighboursBuffers};
@@ -23,7 +24,9 @@ impl RowsOps for CubeBackend {
             x: handle(x),
             rows: rows.handle.clone(),
         };
-        dispatch::launch(&client, &planned(call.plan), buffers);
+        checked(&client, &[&rows.handle], || {
+            dispatch::launch(&client, &planned(call.plan), buffers);
+        });
         rows
     }
 
@@ -42,7 +45,9 @@ impl RowsOps for CubeBackend {
             rows: handle(rows),
             y: y.handle.clone(),
         };
-        combine::launch(&client, &planned(call.plan), buffers);
+        checked(&client, &[&y.handle], || {
+            combine::launch(&client, &planned(call.plan), buffers);
+        });
         y
     }
 
@@ -56,7 +61,9 @@ impl RowsOps for CubeBackend {
             narrow: handle(rows),
             wide: wide.handle.clone(),
         };
-        neighbours::launch(&client, &planned(call.plan), buffers);
+        checked(&client, &[&wide.handle], || {
+            neighbours::launch(&client, &planned(call.plan), buffers);
+        });
         wide
     }
 }
@@ -83,14 +90,17 @@ impl RowsGradients for CubeBackend {
             x: dy.clone(),
             rows: gradients.rows.handle.clone(),
         };
-        dispatch::launch(&client, &plan, spread);
         let dots = WeightsGradientBuffers {
             positions: handle(sorted.positions),
             dy,
             rows: handle(rows),
             dweights: gradients.weights.handle.clone(),
         };
-        weights_gradient::launch(&client, &plan, dots);
+        let outputs = [&gradients.rows.handle, &gradients.weights.handle];
+        checked(&client, &outputs, || {
+            dispatch::launch(&client, &plan, spread);
+            weights_gradient::launch(&client, &plan, dots);
+        });
         gradients
     }
 
@@ -108,7 +118,9 @@ impl RowsGradients for CubeBackend {
             narrow: narrow.handle.clone(),
             wide: handle(dy),
         };
-        neighbours::launch_backward(&client, &planned(call.plan), buffers);
+        checked(&client, &[&narrow.handle], || {
+            neighbours::launch_backward(&client, &planned(call.plan), buffers);
+        });
         narrow
     }
 }

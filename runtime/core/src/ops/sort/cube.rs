@@ -6,6 +6,7 @@ use crate::ops::buffers::{empty_like, handle, planned};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
+use moebius_shaders::checked;
 use moebius_shaders::moe::sorting;
 use moebius_shaders::permute::TILE_WORDS;
 
@@ -49,7 +50,17 @@ impl SortOps for CubeBackend {
             factors: limits.factors.into_option().map(handle),
             sorted: sorted.clone().buffers(),
         };
-        sorting::launch(&client, &plan, buffers);
+        let Sorted {
+            order,
+            offsets,
+            tiles,
+            positions,
+            dropped,
+        } = &sorted;
+        let outputs = [order, offsets, tiles, positions, dropped].map(|tensor| &tensor.handle);
+        checked(&client, &outputs, || {
+            sorting::launch(&client, &plan, buffers);
+        });
         sorted
     }
 }

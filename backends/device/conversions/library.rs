@@ -1,0 +1,42 @@
+//! The functions that LLVM calls to convert floats on x86-64 where the processor has no instruction for it, as a shared
+//! library: compiled code looks them up in the process, and only libgcc from release 13 on has all of them.
+//!
+//! Built by `build.rs`. LLVM passes 16-bit floats in the low half of a vector register, as an f32 is passed.
+#![no_std]
+
+mod convert;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __truncsfbf2(x: f32) -> f32 {
+    low(convert::bf16_from_f32(x.to_bits()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __truncdfbf2(x: f64) -> f32 {
+    low(convert::bf16_from_f64(x.to_bits()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __truncsfhf2(x: f32) -> f32 {
+    low(convert::f16_from_f64(f64::from(x).to_bits()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __truncdfhf2(x: f64) -> f32 {
+    low(convert::f16_from_f64(x.to_bits()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __extendhfsf2(x: f32) -> f32 {
+    f32::from_bits(convert::f32_from_f16(x.to_bits() as u16))
+}
+
+fn low(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits))
+}
+
+/// Nothing here panics.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
