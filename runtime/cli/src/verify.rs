@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use burn::tensor::Device;
 use moebius_cases::{CaseError, CaseFile, OutputReport, Tolerance, Verdict};
+use moebius_device::Device;
 use serde::Serialize;
 
 use crate::args::VerifyArgs;
@@ -94,6 +94,24 @@ impl Report {
         report
     }
 
+    /// How many files don't pass, and what is wrong with the first of them.
+    pub(crate) fn first_problem(&self) -> Option<String> {
+        let bad = |file: &&FileReport| file.verdict != FileVerdict::Pass;
+        let first = self.files.iter().find(bad)?;
+        let failing = first.outputs.iter().find(|o| o.verdict != Verdict::Pass);
+        let what = match (&first.error, failing) {
+            (Some(error), _) => error.clone(),
+            (None, Some(output)) => format!("{} {}", output.name, failure(output)),
+            (None, None) => String::new(),
+        };
+        Some(format!(
+            "{} of {} cases don't pass, the first is {}: {what}",
+            self.failed + self.errors,
+            self.files.len(),
+            first.file
+        ))
+    }
+
     /// An error weighs more than a mismatch.
     pub(crate) fn outcome(&self) -> Outcome {
         match (self.errors, self.failed) {
@@ -133,7 +151,7 @@ impl Report {
 }
 
 impl FileReport {
-    fn run(file: String, case: Result<CaseFile, CaseError>, device: &Device) -> Self {
+    fn run(file: String, case: Result<CaseFile, CaseError>, device: &burn::tensor::Device) -> Self {
         let op = case.as_ref().ok().map(|c| c.op().to_owned());
         match case
             .map_err(|e| CaseFailure::Case(e.into()))
@@ -215,7 +233,11 @@ impl FileReport {
 
 /// Runs `moebius verify`.
 pub(crate) fn run(args: &VerifyArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let opened = Opened::open(args.device)?;
+    // A named device is what is being verified, so nothing else is.
+    let opened = match args.device {
+        Device::Auto => Opened::open(Device::Auto, screen)?,
+        named => Opened::named(named)?,
+    };
     let progress = Progress::steps(screen, "verify", args.files.len());
     let cases = args
         .files
@@ -234,7 +256,7 @@ pub(crate) fn run(args: &VerifyArgs, screen: &mut Screen) -> Result<Outcome, Cli
 }
 
 /// Computes and compares one case. A panic below is this file's error, not the end of the run.
-fn judge(case: &CaseFile, device: &Device) -> Result<Vec<OutputReport>, CaseFailure> {
+fn judge(case: &CaseFile, device: &burn::tensor::Device) -> Result<Vec<OutputReport>, CaseFailure> {
     // Unwind safety: everything the closure touches is dropped or read-only afterwards.
     let judged = catch_unwind(AssertUnwindSafe(|| {
         pollster::block_on(moebius_cases::judge(case, device))
