@@ -1,13 +1,20 @@
-//! The support table of the README, made from the kernels' entries, the availability that `validate` checks, and what CI
-//! opens. `MOEBIUS_BLESS=1` rewrites it.
+//! The support table of the README, made from what conformance launched and compared (`support/ran.tsv`), from the
+//! availability that `validate` checks, and from what the compilers of CI read.
+//!
+//! With `MOEBIUS_TEST_RECORD` naming the record of a whole run of conformance ([`moebius_tests::record`]), what the table
+//! says is held against it. `MOEBIUS_BLESS=1` rewrites the table, and from a record `support/ran.tsv`.
 
-use std::collections::BTreeMap;
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_shaders::Element;
 use moebius_shaders::emit::{self, KernelEntry, Target};
-use moebius_tests::availability::unavailable;
+use moebius_tests::availability::{CI, cannot_run, unavailable};
+use moebius_tests::record::{self, End};
 
 const BEGIN: &str = "<!-- support-table:begin -->";
 const END: &str = "<!-- support-table:end -->";
@@ -17,6 +24,7 @@ const END: &str = "<!-- support-table:end -->";
 enum Cell {
     NotAvailable,
     Unproven,
+    Emitted,
     Compiles,
     Runs,
 }
@@ -26,101 +34,80 @@ impl Cell {
         match self {
             Self::Runs => "runs in CI",
             Self::Compiles => "compiles in CI",
+            Self::Emitted => "emitted",
             Self::Unproven => "unproven",
             Self::NotAvailable => "not available",
         }
     }
 }
 
-/// A column's name, and what CI knows about an entry there.
-type Column = (&'static str, fn(&KernelEntry) -> Cell);
+/// Devices of CI by the kernel that a case launched there and compared.
+type Ran = BTreeMap<String, BTreeSet<String>>;
 
-const COLUMNS: [Column; 7] = [
-    ("cpu", cpu),
-    ("wgpu (WGSL)", wgpu),
-    ("vulkan (SPIR-V)", vulkan),
-    ("cuda", cuda),
-    ("rocm", rocm),
-    ("metal (MSL)", metal),
-    ("flex", flex),
+/// A column's name, and what CI knows about an entry there.
+type Column = (&'static str, fn(&KernelEntry, &Ran) -> Cell);
+
+const COLUMNS: [Column; 6] = [
+    ("cpu", |entry, ran| on_device(entry, "cpu", ran)),
+    ("wgpu (WGSL)", |entry, ran| on_device(entry, "wgpu", ran)),
+    ("vulkan (SPIR-V)", |entry, _| vulkan(entry)),
+    ("cuda", |entry, _| {
+        compiled(entry, &[Target::CudaCpp, Target::Ptx], Cell::Compiles)
+    }),
+    ("rocm", |entry, _| {
+        let targets = [Target::AmdgpuGfx942, Target::AmdgpuGfx1201];
+        compiled(entry, &targets, Cell::Compiles)
+    }),
+    ("metal (MSL)", |entry, _| {
+        compiled(entry, &[Target::Msl], Cell::Emitted)
+    }),
 ];
 
-/// `found` where one of the targets has code.
-fn if_available(entry: &KernelEntry, targets: &[Target], found: Cell) -> Cell {
-    let available = targets
-        .iter()
-        .any(|target| unavailable(entry, *target).is_none());
-    if available { found } else { Cell::NotAvailable }
+fn has_run(entry: &KernelEntry, device: &str, ran: &Ran) -> bool {
+    ran.get(&entry.name)
+        .is_some_and(|devices| devices.contains(device))
 }
 
-/// Conformance runs on CubeCL's CPU runtime, which has fewer units than the workgroup variants need.
-fn cpu(entry: &KernelEntry) -> Cell {
-    match entry.variant {
-        "unit" | "gemv" | "tensor_core" | "mma" => Cell::NotAvailable,
-        _ => Cell::Runs,
+fn on_device(entry: &KernelEntry, device: &str, ran: &Ran) -> Cell {
+    match cannot_run(entry, device) {
+        Some(_) => Cell::NotAvailable,
+        None if has_run(entry, device, ran) => Cell::Runs,
+        None => Cell::Emitted,
     }
 }
 
-/// Conformance runs on lavapipe, which has f16, and on SwiftShader.
-fn wgpu(entry: &KernelEntry) -> Cell {
-    if_available(entry, &[Target::Wgsl], Cell::Runs)
+/// `found` where one of the targets has code, less for a way of computing that has run nowhere.
+fn compiled(entry: &KernelEntry, targets: &[Target], found: Cell) -> Cell {
+    let available = |target: &Target| unavailable(entry, *target).is_none();
+    if !targets.iter().any(available) {
+        Cell::NotAvailable
+    } else if entry.proven() {
+        found
+    } else {
+        Cell::Unproven
+    }
 }
 
 /// spirv-val, but for bf16, which is younger.
 fn vulkan(entry: &KernelEntry) -> Cell {
     let found = match entry.element {
-        Some(Element::Bf16) => Cell::Unproven,
+        Some(Element::Bf16) => Cell::Emitted,
         _ => Cell::Compiles,
     };
-    if_available(entry, &[Target::SpirV], found)
-}
-
-/// What a target's compiler takes; a variant that has run on no machine at all stays unproven.
-fn compiles(entry: &KernelEntry) -> Cell {
-    match entry.variant {
-        "tensor_core" | "mma" => Cell::Unproven,
-        _ => Cell::Compiles,
-    }
-}
-
-/// NVRTC and ptxas.
-fn cuda(entry: &KernelEntry) -> Cell {
-    if_available(entry, &[Target::CudaCpp, Target::Ptx], compiles(entry))
-}
-
-/// LLVM, down to a linked object.
-fn rocm(entry: &KernelEntry) -> Cell {
-    let targets = [Target::AmdgpuGfx942, Target::AmdgpuGfx1201];
-    if_available(entry, &targets, compiles(entry))
-}
-
-/// Written, and read by no compiler.
-fn metal(entry: &KernelEntry) -> Cell {
-    if_available(entry, &[Target::Msl], Cell::Unproven)
-}
-
-/// Conformance runs the portable bodies: those of the casts, of routing, and one of all the rest.
-fn flex(entry: &KernelEntry) -> Cell {
-    match entry.family {
-        "grouped_gemm" | "fp8_gemm" | "weight_gradient" => Cell::NotAvailable,
-        _ => Cell::Runs,
-    }
+    compiled(entry, &[Target::SpirV], found)
 }
 
 struct Row {
     kernel: String,
     elements: Vec<String>,
-    cells: [Cell; 7],
+    cells: [Cell; COLUMNS.len()],
 }
 
 impl Row {
     fn text(&self) -> String {
         let cells = self.cells.map(Cell::text).join(" | ");
-        format!(
-            "| {} | {} | {cells} |\n",
-            self.kernel,
-            self.elements.join(", ")
-        )
+        let elements = self.elements.join(", ");
+        format!("| {} | {elements} | {cells} |\n", self.kernel)
     }
 }
 
@@ -132,15 +119,15 @@ fn entries() -> Vec<KernelEntry> {
 
 /// One row for the entries of a family, a variant and an element type; a cell is its worst entry's. Neighbouring types
 /// with the same cells share a row.
-fn rows(entries: &[KernelEntry]) -> Vec<Row> {
+fn rows(entries: &[KernelEntry], ran: &Ran) -> Vec<Row> {
     let mut order = Vec::new();
-    let mut worst: BTreeMap<(String, String), [Cell; 7]> = BTreeMap::new();
+    let mut worst: BTreeMap<(String, String), [Cell; COLUMNS.len()]> = BTreeMap::new();
     for entry in entries {
         let kernel = format!("{} · {}", entry.family, entry.variant).replace('_', " ");
         let element = entry
             .element
             .map_or("–".to_owned(), |element| element.to_string());
-        let cells = COLUMNS.map(|(_, cell)| cell(entry));
+        let cells = COLUMNS.map(|(_, cell)| cell(entry, ran));
         let key = (kernel, element);
         if !order.contains(&key) {
             order.push(key.clone());
@@ -166,30 +153,136 @@ fn rows(entries: &[KernelEntry]) -> Vec<Row> {
     rows
 }
 
-fn table() -> String {
-    let mut rows = rows(&entries());
-    let portable = |kernel: &str| Row {
-        kernel: format!("{kernel} · portable"),
-        elements: Element::ALL.map(|element| element.to_string()).into(),
-        cells: COLUMNS.map(|(name, _)| match name {
-            "flex" => Cell::Runs,
-            _ => Cell::NotAvailable,
-        }),
-    };
-    rows.extend(["grouped gemm", "fp8 gemm"].map(portable));
+fn table(ran: &Ran) -> String {
     let names = COLUMNS.map(|(name, _)| name).join(" | ");
     let lines = "---|".repeat(COLUMNS.len());
-    let body: String = rows.iter().map(Row::text).collect();
+    let body: String = rows(&entries(), ran).iter().map(Row::text).collect();
     format!(
         "| kernel | types | {names} |\n|---|---|{lines}\n{body}\n\
-        *runs in CI*: its results are compared with a reference there. *compiles in CI*: the target's own compiler or \
-        validator takes the code, and no machine of CI can run it. *unproven*: no compiler has \
-        looked at it, or it compiles and has run on no machine at all; never chosen by default. On flex a portable body of Burn's operations stands in for the kernels.\n"
+        *runs in CI*: conformance launches it there and compares its results with a reference (`cpu` has bodies of its own for \
+        some kernels). *compiles in CI*: the target's own compiler or validator takes the code, and no machine of CI can run it. \
+        *emitted*: the code is written, and no compiler of CI reads it. *unproven*: a way of computing that has run on no hardware \
+        at all; a plan chooses it only on request. `flex` and `xla` have no kernels: the same operations in Rust and in StableHLO, \
+        held to the same references by conformance.\n"
     )
 }
 
-fn readme() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")
+fn manifest() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(path);
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+    written.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn ran_path() -> PathBuf {
+    manifest().join("support/ran.tsv")
+}
+
+/// What the committed file says: a kernel, a tab, and devices with commas between.
+fn committed() -> Result<Ran, String> {
+    let text = read(&ran_path())?;
+    let line = |line: &str| -> Result<(String, BTreeSet<String>), String> {
+        let (kernel, devices) = line
+            .split_once('\t')
+            .ok_or_else(|| format!("expected a tab, got {line:?}"))?;
+        let devices = devices.split(',').map(str::to_owned).collect();
+        Ok((kernel.to_owned(), devices))
+    };
+    text.lines().map(line).collect()
+}
+
+/// What the record in `folder` says about emitted kernels on the devices of CI.
+fn recorded(folder: &Path) -> Result<Ran, String> {
+    let entries = entries();
+    let names: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    let lines = record::read(folder)?;
+    for device in CI {
+        if !lines.iter().any(|line| line.device == device) {
+            return Err(format!("{}: no case of `{device}`", folder.display()));
+        }
+    }
+    let mut ran = Ran::new();
+    let compared = lines
+        .into_iter()
+        .filter(|line| line.end == End::Ran && CI.contains(&line.device.as_str()));
+    for line in compared {
+        let emitted = |kernel: &String| names.contains(kernel.as_str());
+        for kernel in line.kernels.into_iter().filter(emitted) {
+            ran.entry(kernel).or_default().insert(line.device.clone());
+        }
+    }
+    Ok(ran)
+}
+
+/// (kernel, device) pairs.
+fn pairs(ran: &Ran) -> BTreeSet<(&str, &str)> {
+    ran.iter()
+        .flat_map(|(kernel, devices)| {
+            let devices = devices.iter();
+            devices.map(move |device| (kernel.as_str(), device.as_str()))
+        })
+        .collect()
+}
+
+fn differences(committed: &Ran, recorded: &Ran) -> Vec<String> {
+    let (said, ran) = (pairs(committed), pairs(recorded));
+    let missing = said.difference(&ran);
+    let missing = missing.map(|(kernel, device)| {
+        format!("{kernel} is said to run on {device}, and no case of this run launched it there")
+    });
+    let new = ran.difference(&said);
+    let new = new.map(|(kernel, device)| format!("{kernel} ran on {device}, which isn't said"));
+    missing.chain(new).collect()
+}
+
+fn verdict(problems: &[String], advice: &str) -> Result<(), Failed> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{}\n{advice}", problems.join("\n")).into())
+}
+
+fn the_record_says_what_the_table_says(folder: &Path) -> Result<(), Failed> {
+    let problems = differences(&committed()?, &recorded(folder)?);
+    verdict(
+        &problems,
+        "if that is right: MOEBIUS_BLESS=1 with the same record",
+    )
+}
+
+/// Kernels that some device of CI could run and that no case launches there.
+fn never_launched(entries: &[KernelEntry], ran: &Ran) -> Vec<String> {
+    let mut problems = Vec::new();
+    for entry in entries {
+        for device in CI {
+            if cannot_run(entry, device).is_none() && !has_run(entry, device, ran) {
+                problems.push(format!("{} on {device}", entry.name));
+            }
+        }
+    }
+    problems
+}
+
+fn every_kernel_is_launched() -> Result<(), Failed> {
+    let problems = never_launched(&entries(), &committed()?);
+    verdict(
+        &problems,
+        "no conformance case launches these and compares what they write",
+    )
+}
+
+fn kernels_are_told_by_their_names() -> Result<(), Failed> {
+    let entries = emit::kernels();
+    let names: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names.len(), entries.len(), "two kernels have one name");
+    Ok(())
 }
 
 /// The README before the table, the table, and the rest.
@@ -199,47 +292,105 @@ fn split(text: &str) -> Option<(&str, &str, &str)> {
     Some((before, table.trim_start_matches('\n'), after))
 }
 
-#[test]
-fn readme_has_the_current_support_table() {
-    let text = fs::read_to_string(readme()).unwrap_or_else(|error| panic!("README.md: {error}"));
-    let Some((before, committed, after)) = split(&text) else {
-        panic!("README.md lacks {BEGIN} or {END}");
+fn readme_has_the_current_support_table() -> Result<(), Failed> {
+    let path = manifest().join("../README.md");
+    let text = read(&path)?;
+    let Some((before, shown, after)) = split(&text) else {
+        return Err(format!("README.md lacks {BEGIN} or {END}").into());
     };
-    let table = table();
-    if env::var_os("MOEBIUS_BLESS").is_some() {
-        let new = format!("{before}{BEGIN}\n{table}{END}{after}");
-        return fs::write(readme(), new).unwrap_or_else(|error| panic!("README.md: {error}"));
+    let table = table(&committed()?);
+    if blessing() {
+        return Ok(write(
+            &path,
+            &format!("{before}{BEGIN}\n{table}{END}{after}"),
+        )?);
     }
-    let stale = committed
-        .lines()
-        .zip(table.lines())
-        .find(|(old, new)| old != new);
+    let mut lines = shown.lines().zip(table.lines());
+    let stale = lines.find(|(old, new)| old != new);
     assert!(
-        committed == table,
+        shown == table,
         "the support table is stale: MOEBIUS_BLESS=1 cargo test --test support_table\n{stale:#?}"
     );
+    Ok(())
 }
 
 /// A table in which everything works everywhere, or nothing does, would be a table of nothing.
-#[test]
-fn the_table_tells_kernels_apart() {
-    let rows = rows(&entries());
+fn the_table_tells_kernels_apart() -> Result<(), Failed> {
+    let rows = rows(&entries(), &committed()?);
     for cell in [
         Cell::Runs,
         Cell::Compiles,
+        Cell::Emitted,
         Cell::Unproven,
         Cell::NotAvailable,
     ] {
         let found = rows.iter().any(|row| row.cells.contains(&cell));
         assert!(found, "no cell says `{}`", cell.text());
     }
-    let unproven = rows.iter().filter(|row| {
-        let kernel = &row.kernel;
-        kernel.ends_with("tensor core") || kernel.ends_with("mma")
-    });
+    Ok(())
+}
+
+/// The checks themselves, on a record that lacks a kernel and has one too many.
+fn a_kernel_that_did_not_run_is_found() -> Result<(), Failed> {
+    let all = |device: &str| -> BTreeSet<String> { [device.to_owned()].into() };
+    let said = Ran::from([("a".to_owned(), all("cpu")), ("b".to_owned(), all("cpu"))]);
+    let ran = Ran::from([("b".to_owned(), all("wgpu"))]);
+    let problems = differences(&said, &ran);
+    assert_eq!(problems.len(), 3, "{problems:#?}");
     assert!(
-        unproven
-            .flat_map(|row| row.cells)
-            .all(|cell| matches!(cell, Cell::Unproven | Cell::NotAvailable))
+        problems[0].starts_with("a is said to run on cpu"),
+        "{problems:#?}"
     );
+    assert!(differences(&said, &said).is_empty());
+    let without = never_launched(&entries(), &Ran::new());
+    assert!(without.contains(&"sort_scan on wgpu".to_owned()));
+    assert!(!without.contains(&"fp8_gemm_mma_e4m3_row_dense on wgpu".to_owned()));
+    Ok(())
+}
+
+fn blessing() -> bool {
+    env::var_os("MOEBIUS_BLESS").is_some()
+}
+
+fn bless(folder: &Path) -> Result<(), String> {
+    let line = |(kernel, devices): (String, BTreeSet<String>)| {
+        let devices: Vec<String> = devices.into_iter().collect();
+        format!("{kernel}\t{}\n", devices.join(","))
+    };
+    let text: String = recorded(folder)?.into_iter().map(line).collect();
+    write(&ran_path(), &text)
+}
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let record = record::folder();
+    if let Some(folder) = record.as_ref().filter(|_| blessing() && !arguments.list) {
+        bless(folder).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let tests: [(&str, fn() -> Result<(), Failed>); 5] = [
+        ("every_kernel_is_launched", every_kernel_is_launched),
+        (
+            "kernels_are_told_by_their_names",
+            kernels_are_told_by_their_names,
+        ),
+        (
+            "readme_has_the_current_support_table",
+            readme_has_the_current_support_table,
+        ),
+        (
+            "the_table_tells_kernels_apart",
+            the_table_tells_kernels_apart,
+        ),
+        (
+            "a_kernel_that_did_not_run_is_found",
+            a_kernel_that_did_not_run_is_found,
+        ),
+    ];
+    let mut trials: Vec<Trial> = tests.map(|(name, test)| Trial::test(name, test)).into();
+    if let Some(folder) = record {
+        let name = "the_record_says_what_the_table_says";
+        let check = move || the_record_says_what_the_table_says(&folder);
+        trials.push(Trial::test(name, check));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
 }

@@ -9,6 +9,7 @@
 
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::Grid;
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -38,6 +39,14 @@ pub enum Overflow {
 }
 
 impl Fp8Format {
+    /// Its name in names of kernels.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::E4M3 => "e4m3",
+            Self::E5M2 => "e5m2",
+        }
+    }
+
     /// Mantissa bits.
     pub const fn mantissa_bits(self) -> u32 {
         match self {
@@ -306,6 +315,11 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     Ok(Plan { problem, grid })
 }
 
+fn encode_name(format: Fp8Format, overflow: Overflow) -> String {
+    let mode = format!("{overflow:?}").to_lowercase();
+    format!("fp8_encode_{}_{mode}", format.name())
+}
+
 /// Enqueues words = encode(x).
 pub fn launch_encode(client: &Client, plan: &Plan, overflow: Overflow, x: Handle, words: Handle) {
     let Plan { problem, grid } = *plan;
@@ -314,6 +328,7 @@ pub fn launch_encode(client: &Client, plan: &Plan, overflow: Overflow, x: Handle
     }
     // SAFETY: `Problem::new` ties the lengths of both buffers; units past the last word return.
     unsafe {
+        launched::note(|| encode_name(problem.format, overflow));
         fp8_encode::launch_unchecked(
             client,
             grid.count(),
@@ -335,6 +350,7 @@ pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
     }
     // SAFETY: `Problem::new` ties the lengths of both buffers; units past the last word return.
     unsafe {
+        launched::note(|| format!("fp8_decode_{}", problem.format.name()));
         fp8_decode::launch_unchecked(
             client,
             grid.count(),
@@ -355,9 +371,9 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
         plan(Problem::new(4096, 1024, format)?, &at.capability).map_err(crate::moe::PlanError::from)
     };
     let mut entries = Vec::new();
-    for (format, short) in [(Fp8Format::E4M3, "e4m3"), (Fp8Format::E5M2, "e5m2")] {
-        for (overflow, mode) in [(Overflow::Saturate, "saturate"), (Overflow::Ieee, "ieee")] {
-            let name = format!("fp8_encode_{short}_{mode}");
+    for format in [Fp8Format::E4M3, Fp8Format::E5M2] {
+        for overflow in [Overflow::Saturate, Overflow::Ieee] {
+            let name = encode_name(format, overflow);
             entries.push(KernelEntry::new(("fp8", "encode"), name, move |at| {
                 let (settings, device, target) = at.parts(planned(at, format)?.grid.dim());
                 Ok(Box::new(fp8_encode::Fp8Encode::new(
@@ -372,7 +388,7 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
                 )))
             }));
         }
-        let name = format!("fp8_decode_{short}");
+        let name = format!("fp8_decode_{}", format.name());
         entries.push(KernelEntry::new(("fp8", "decode"), name, move |at| {
             let (settings, device, target) = at.parts(planned(at, format)?.grid.dim());
             Ok(Box::new(fp8_decode::Fp8Decode::new(

@@ -3,6 +3,13 @@
 //! A family is one module: its contract, the `Problem` (the only place shapes are checked), the
 //! pure `plan` that matches it to a device's [`Capability`], the cube
 //! functions, `launch`, and `reference`, the oracle in plain Rust. Nothing here opens a device.
+//!
+//! # Unproven
+//!
+//! A way of computing (a variant, with its instructions) is unproven when it has run on no hardware at all: those with matrix instructions,
+//! for none of the project's machines has them. A plan takes one only when it is named or allowed by the caller. This isn't about
+//! targets or types: the other variants are proven where conformance runs them, and on a GPU that no machine of the project has they
+//! run by default, checked by the `moebius` command before their first use.
 
 #![allow(
     unsafe_code,
@@ -19,6 +26,7 @@ pub mod fp8;
 pub mod fp8_mma;
 mod grid;
 pub mod grouped_gemm;
+pub mod launched;
 pub mod moe;
 pub mod peak;
 pub mod permute;
@@ -33,6 +41,9 @@ pub use error::{ShapeError, Unsupported};
 pub use grid::Grid;
 
 use moebius_device::Capability;
+
+/// Tells these kernels from those of another build: a hash of this crate's sources and of CubeCL's versions.
+pub const FINGERPRINT: &str = env!("MOEBIUS_KERNELS");
 
 /// Checks that a buffer of `bytes` can be bound at once.
 fn fits_binding(

@@ -3,6 +3,7 @@
 //! FLOPs: [`Plan::flops`]; bytes: one store per unit.
 
 use crate::grid::Grid;
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -90,6 +91,7 @@ fn multiply_adds<N: Size>(out: &mut [Vector<f32, N>], seed: f32, steps: usize) {
 pub fn launch(client: &Client, plan: &Plan, out: Handle) {
     // SAFETY: `out` holds a vector per unit; units past its end return.
     unsafe {
+        launched::note(|| "multiply_adds");
         multiply_adds::launch_unchecked(
             client,
             plan.grid.count(),

@@ -48,6 +48,17 @@ pub const MX_BLOCK: usize = 32;
 pub const E8M0_ONE: u8 = 127;
 
 impl Granularity {
+    /// Its name in names of kernels.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Tensor => "tensor".to_owned(),
+            Self::Row => "row".to_owned(),
+            Self::Block { rows, columns } if rows == columns => format!("block{rows}"),
+            Self::Block { rows, columns } => format!("block{rows}x{columns}"),
+            Self::Mx => "mx".to_owned(),
+        }
+    }
+
     /// Rows and columns of a block in a matrix of `rows` × `columns`; at least 1 each.
     pub fn block(self, rows: usize, columns: usize) -> [usize; 2] {
         let block = match self {

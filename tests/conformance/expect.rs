@@ -28,6 +28,7 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "moe_layer::warm_forward_allocates_nothing",
         "moe_layer::launches_are_fixed",
         "layers::keeping_less_is_less",
+        "moe_layer::training_launches_are_fixed",
         "switching::device_memory",
         "fp8_models::device_memory",
         "quantize::overwrites_its_outputs",

@@ -125,6 +125,12 @@ pub(crate) fn scales(target: &Target) -> Outcome {
             }
         }
     }
+    let biased = Problem {
+        bias: true,
+        ..dense((9, 64, 128))
+    };
+    let biased = with_codes(biased, Fp8Format::E5M2, Granularity::Tensor);
+    outcomes.push(check(Product::random(biased), target));
     Outcome::of(outcomes)
 }
 
@@ -164,7 +170,7 @@ pub(crate) fn experts(target: &Target) -> Outcome {
     for granularity in GRANULARITIES {
         let gated = Problem {
             gated: true,
-            bias: true,
+            bias: granularity != Granularity::Row,
             activation: Some(Activation::Silu),
             ..sparse(90, 48, 36)
         };
@@ -175,7 +181,7 @@ pub(crate) fn experts(target: &Target) -> Outcome {
         };
         let sorted = Problem {
             rows: Source::Sorted,
-            bias: true,
+            bias: granularity != Granularity::Mx,
             ..sparse(150, 70, 64)
         };
         let coded = |problem| with_codes(problem, Fp8Format::E4M3, granularity);
@@ -264,8 +270,10 @@ fn half(element: Element, target: &Target) -> Outcome {
         activation: Some(Activation::Silu),
         ..Problem::new(60, 3, 2, 40, 64).unwrap()
     };
-    Outcome::of([dense, gated].map(|problem| {
-        let coded = with_codes(problem, Fp8Format::E4M3, block(128, 128));
+    let large = block(128, 128);
+    let products = [(dense, large), (gated, large), (gated, Granularity::Row)];
+    Outcome::of(products.map(|(problem, granularity)| {
+        let coded = with_codes(problem, Fp8Format::E4M3, granularity);
         check(Product::random(coded), target)
     }))
 }

@@ -269,11 +269,14 @@ pub(crate) fn activations(target: &Target) -> Outcome {
 }
 
 pub(crate) fn bias(target: &Target) -> Outcome {
-    Product::random(Problem {
-        bias: true,
-        ..problem(33, 5, 20, 12)
-    })
-    .check(target)
+    Outcome::of([None, Some(Activation::Gelu)].map(|activation| {
+        Product::random(Problem {
+            bias: true,
+            activation,
+            ..problem(33, 5, 20, 12)
+        })
+        .check(target)
+    }))
 }
 
 /// Sorted rows and token rows.
@@ -428,20 +431,24 @@ pub(crate) fn weights_in_slabs(target: &Target) -> Outcome {
 }
 
 fn halves(target: &Target, element: Element) -> Outcome {
-    let activation = Some(Activation::Gelu);
+    let activation = Some(Activation::Silu);
     let gated = Problem {
         element,
         gated: true,
         activation,
         ..problem(70, 3, 64, 64)
     };
-    let transposed = Problem {
+    let sorted = Problem {
         element,
-        layout: WeightLayout::InOut,
         rows: Source::Sorted,
         ..problem(70, 3, 64, 36)
     };
+    let transposed = Problem {
+        layout: WeightLayout::InOut,
+        ..sorted
+    };
     Outcome::of([
+        Product::random(sorted).check(target),
         Product::random(Problem {
             element,
             bias: true,

@@ -2,7 +2,8 @@
 //!
 //! A case is an ordinary function of a [`Target`] that returns whether the device could run it;
 //! `expect.rs` says which may not. A device that must run a case and can't fails, and so does one
-//! that is listed as unsupported and can.
+//! that is listed as unsupported and can. Every kernel that a case launches is named, and where a record is kept
+//! ([`moebius_tests::record`]) it says what each case launched.
 
 #![allow(
     clippy::unwrap_used,
@@ -47,7 +48,15 @@ mod switching;
 mod topk;
 mod weight_gradient;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::LazyLock;
+use std::time::Instant;
+
 use libtest_mimic::{Arguments, Failed, Trial};
+use moebius_device::Runtime;
+use moebius_shaders::emit::{self, KernelEntry, Target::Wgsl};
+use moebius_tests::record::{self, End, Launch, Line};
 use moebius_tests::target::Target;
 
 /// What became of a case that didn't fail.
@@ -106,7 +115,7 @@ const CASES: &[(&str, Case)] = cases! {
         segments_are_apart, empty_batch, f16, bf16;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
-        launches_are_fixed, refuses_wrong_input;
+        launches_are_fixed, training_launches_are_fixed, refuses_wrong_input;
     moe_training: relu, gated_silu, biases, capacity, keeping_less_changes_no_bit, repeats_bit_for_bit,
         frozen_experts, f16, bf16;
     model_scale: few_tokens_f16, many_tokens_f16;
@@ -149,14 +158,38 @@ const CASES: &[(&str, Case)] = cases! {
 /// The device that refuses for all.
 const REFUSES: &str = "cpu";
 
-fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {
+/// The cases that launch kernels without comparing what they write with a reference.
+fn compares_nothing(name: &str) -> bool {
+    let (_, case) = name.split_once("::").unwrap_or_default();
+    let without = [
+        "device_memory",
+        "warm_forward_allocates_nothing",
+        "launches_are_fixed",
+        "training_launches_are_fixed",
+        "skips_and_refusals",
+    ];
+    case.starts_with("refuses_") || without.contains(&case)
+}
+
+fn judge(name: &str, case: Case, target: &Target) -> Result<End, Failed> {
     let refusal = expect::unsupported(name, target);
-    match (case(target), refusal) {
-        (Outcome::Ran, None) | (Outcome::Unsupported(_), Some(_)) => Ok(()),
+    let end = match (case(target), refusal) {
+        (Outcome::Ran, None) => End::Ran,
+        (Outcome::Unsupported(error), Some(_)) => End::Refused(error),
         (Outcome::Ran, Some(reason)) => {
-            Err(format!("listed as unsupported ({reason}), but it runs: update expect.rs").into())
+            let advice = "but it runs: update expect.rs";
+            return Err(format!("listed as unsupported ({reason}), {advice}").into());
         }
-        (Outcome::Unsupported(error), None) => Err(format!("must run here: {error}").into()),
+        (Outcome::Unsupported(error), None) => {
+            return Err(format!("must run here: {error}").into());
+        }
+    };
+    match record::launched()
+        .iter()
+        .find_map(|launch| misnamed(launch, target))
+    {
+        Some(problem) => Err(problem.into()),
+        None => Ok(end),
     }
 }
 
@@ -173,10 +206,59 @@ fn wanted(name: &str, target: &Target) -> bool {
     families.split(',').any(|one| Some(one) == family)
 }
 
+/// What is wrong with the name of a launch of ours: there is none, or on WebGPU it is that of an emitted kernel of another
+/// Rust type.
+fn misnamed(launch: &Launch, target: &Target) -> Option<String> {
+    static TYPES: LazyLock<BTreeMap<String, &str>> = LazyLock::new(|| {
+        let of = |entry: KernelEntry| Some((entry.name.clone(), entry.type_name(Wgsl)?));
+        emit::kernels().into_iter().filter_map(of).collect()
+    });
+    let Some(name) = &launch.name else {
+        let problem = || format!("{} is launched without a name", launch.kernel);
+        return launch.ours().then(problem);
+    };
+    let emitted = TYPES
+        .get(name)
+        .filter(|_| target.capability().runtime == Runtime::Wgpu)?;
+    (*emitted != launch.kernel)
+        .then(|| format!("{name} is {emitted}, and {} is launched", launch.kernel))
+}
+
+/// Runs a case and leaves its line in the record, if one is kept.
+fn run(name: &str, case: Case, target: &Target) -> Result<(), Failed> {
+    record::forget();
+    let started = Instant::now();
+    let result = catch_unwind(AssertUnwindSafe(|| judge(name, case, target)));
+    if let Some(folder) = record::folder() {
+        let capability = target.capability();
+        let launched = record::launched();
+        let compared = !compares_nothing(name);
+        let names = launched.iter().filter_map(|launch| launch.name.clone());
+        let names: BTreeSet<String> = names.filter(|_| compared).collect();
+        let line = Line {
+            case: name.to_owned(),
+            device: target.name.to_owned(),
+            adapter: format!("{} [{}]", capability.name, capability.kind),
+            end: match &result {
+                Ok(Ok(end)) => end.clone(),
+                _ => End::Failed,
+            },
+            seconds: started.elapsed().as_secs_f64(),
+            launches: launched.len(),
+            kernels: names.into_iter().collect(),
+        };
+        record::append(&folder, &line);
+    }
+    result
+        .unwrap_or_else(|panic| resume_unwind(panic))
+        .map(drop)
+}
+
 fn main() {
     let mut arguments = Arguments::from_args();
     // Devices are shared; one case at a time keeps memory figures and panics apart.
     arguments.test_threads = arguments.test_threads.or(Some(1));
+    record::listen();
     let mut trials = Vec::new();
     for target in Target::all() {
         for (name, case) in CASES.iter().filter(|(name, _)| wanted(name, target)) {

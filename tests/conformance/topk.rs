@@ -206,13 +206,15 @@ pub(crate) fn groups(target: &Target) -> Outcome {
                 grouped(problem(37, experts, top_k), count, chosen).with_score(score, renormalize)
             })
         });
-    Outcome::of(problems.flat_map(|problem| {
+    let masked = grouped(problem(37, 15, 2), 5, 1).with_score(Score::Softmax, false);
+    let outcomes = problems.flat_map(|problem| {
         [
             Choice::new(problem).check(target),
             Choice::new(problem).with_bias().check(target),
             Choice::new(problem).with_bias().with_mask().check(target),
         ]
-    }))
+    });
+    Outcome::of(outcomes.chain([Choice::new(masked).with_mask().check(target)]))
 }
 
 /// The weights carry the factor, the probabilities don't; a factor of 0 has no gradient.

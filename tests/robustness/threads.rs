@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::{Activation, Capacity, ExpertKind, MoeConfig, MoeLayer};
 use moebius_tests::data::Rng;
-use moebius_tests::gradients::{filled, gradients};
+use moebius_tests::gradients::{filled, trained_gradients};
 use moebius_tests::target::Target;
 use std::sync::Barrier;
 use std::thread;

@@ -20,3 +20,16 @@ pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> 
         _ => None,
     }
 }
+
+/// The devices of CI that run kernels, as conformance's record calls them.
+pub const CI: [&str; 2] = ["cpu", "wgpu"];
+
+/// Why `entry` can't run on the device of CI of this name, or `None` when a case must launch it there.
+pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
+    match (device, entry.variant) {
+        ("cpu", "mma" | "tensor_core") => Some("the CPU runtime has no matrix instructions"),
+        ("cpu", "unit" | "gemv") => Some("the CPU runtime has too few units in a workgroup"),
+        ("cpu", _) => None,
+        _ => unavailable(entry, Target::Wgsl),
+    }
+}

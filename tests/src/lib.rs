@@ -11,5 +11,6 @@ pub mod data;
 pub mod elements;
 pub mod gradients;
 pub mod libtpu;
+pub mod record;
 pub mod target;
 pub mod tolerance;

@@ -204,12 +204,28 @@ fn capability(adapter: &wgpu::Adapter) -> Capability {
         _ if info.vendor == 0 && info.backend == Backend::Metal => Vendor::Apple,
         _ => vendor_of_card(info.vendor.into()),
     };
+    capability.driver = driver(&info);
     capability.fp8_conversion = options.vulkan.supports_float8;
     if capability.is_cpu() {
         // A software adapter's heap is main memory, and the driver's figure for it is made up.
         capability.memory = host_memory();
     }
     capability
+}
+
+/// The driver as the adapter tells it; of Metal, which says nothing, the system that it is part of.
+fn driver(info: &wgpu::AdapterInfo) -> Option<String> {
+    let words = [info.driver.trim(), info.driver_info.trim()];
+    let told = words.join(" ").trim().to_owned();
+    if !told.is_empty() {
+        return Some(told);
+    }
+    let system = "/System/Library/CoreServices/SystemVersion.plist";
+    let text = std::fs::read_to_string(system).ok()?;
+    let (_, rest) = text.split_once("<key>ProductBuildVersion</key>")?;
+    let (_, rest) = rest.split_once("<string>")?;
+    let (build, _) = rest.split_once("</string>")?;
+    Some(format!("macOS {build}"))
 }
 
 fn kind(device_type: DeviceType) -> DeviceKind {
@@ -334,6 +350,7 @@ mod tests {
             started.kind = read.kind;
             started.vendor = read.vendor;
             started.fp8_conversion = read.fp8_conversion;
+            started.driver = read.driver.clone();
             started.memory = read.memory;
             assert_eq!(started, read, "{device}");
         }

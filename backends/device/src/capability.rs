@@ -40,6 +40,8 @@ pub struct Capability {
     pub fp8_conversion: bool,
     /// The target multiplies FP8 matrices.
     pub fp8_mma: bool,
+    /// The driver and its version, where the system tells; `None` for processors.
+    pub driver: Option<String>,
     /// Device memory where the driver tells.
     pub memory: Option<MemoryFigures>,
 }

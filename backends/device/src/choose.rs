@@ -117,6 +117,7 @@ fn passed_over(usable: &[(Rank, Device, &Capability)], found: &[Found]) -> Strin
             OpenError::NoDriver { .. } => "no driver",
             OpenError::NoSuchDevice { .. } => "not there",
             OpenError::Failed { .. } => "failed",
+            OpenError::WrongResults { .. } => "computes wrong results",
         };
         Some(format!("{} ({why})", found.device))
     });

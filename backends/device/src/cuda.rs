@@ -9,6 +9,7 @@ use cudarc::driver::{CudaContext, DriverError};
 
 use crate::discover::Found;
 use crate::guard::{PROBE_THREAD, quietly};
+use crate::memory::driver_module;
 use crate::nvidia::{Compiler, shapes};
 use crate::probe::{Located, index_among};
 use crate::{Capability, Device, DeviceKind, Limits, MemoryFigures, OpenError, Runtime, Vendor};
@@ -45,6 +46,7 @@ pub(crate) fn complete(capability: Capability, index: u32) -> Capability {
     });
     match figures {
         Ok(Ok((memory, kind))) => Capability {
+            driver: driver_module("nvidia"),
             memory: Some(memory),
             kind,
             ..capability
@@ -142,6 +144,7 @@ fn describe(ordinal: usize) -> Result<Capability, DriverError> {
         mma,
         fp8_conversion: fp8,
         fp8_mma: fp8,
+        driver: driver_module("nvidia"),
         memory: Some(memory),
     })
 }

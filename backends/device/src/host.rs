@@ -69,6 +69,7 @@ fn flex() -> Capability {
         mma: Vec::new(),
         fp8_conversion: false,
         fp8_mma: false,
+        driver: None,
         memory,
     }
 }

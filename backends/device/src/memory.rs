@@ -28,6 +28,13 @@ pub struct ProcessMemory {
     pub peak_resident: Option<u64>,
 }
 
+/// The name and version of a kernel module, a GPU's driver, where the kernel tells (Linux).
+#[cfg(any(feature = "cuda", feature = "rocm"))]
+pub(crate) fn driver_module(name: &str) -> Option<String> {
+    let version = std::fs::read_to_string(format!("/sys/module/{name}/version")).ok()?;
+    Some(format!("{name} {}", version.trim()))
+}
+
 /// Bytes in use and reserved on the client's device.
 ///
 /// Asks the device's own thread, so it waits for the launches queued before it to be submitted

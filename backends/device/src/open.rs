@@ -42,6 +42,16 @@ pub enum OpenError {
         /// The driver's words.
         reason: String,
     },
+    /// It runs, and what it computes isn't what it should be. Nothing here finds that out; who did says so with it.
+    #[error(
+        "`{device}` computes wrong results: {reason}; update its driver or choose another device"
+    )]
+    WrongResults {
+        /// What was asked for.
+        device: Device,
+        /// What is wrong.
+        reason: String,
+    },
 }
 
 fn listing(device: Device, available: &[Device]) -> String {

@@ -184,6 +184,7 @@ impl Capability {
             fp8_mma: mma.iter().any(|shape| is_fp8(&shape.input)),
             mma,
             architecture,
+            driver: None,
             memory: properties
                 .memory
                 .max_memory()

@@ -31,6 +31,7 @@ pub fn webgpu_default() -> Capability {
         mma: Vec::new(),
         fp8_conversion: false,
         fp8_mma: false,
+        driver: None,
         memory: None,
     }
 }
@@ -136,6 +137,7 @@ fn cuda(name: &str, sm: u32, shared_kib: usize, memory_gib: u64) -> Capability {
         mma: nvidia::shapes(sm, Compiler::Nvrtc),
         fp8_conversion: sm >= 89,
         fp8_mma: sm >= 89,
+        driver: None,
         memory: memory(memory_gib),
         ..webgpu_default()
     }
@@ -191,6 +193,7 @@ fn rocm(name: &str, architecture: &str, wavefront: u32, memory_gib: u64) -> Capa
         subgroup: Some((wavefront, wavefront)),
         f16: true,
         bf16: true,
+        driver: None,
         memory: memory(memory_gib),
         ..webgpu_default()
     }
@@ -243,6 +246,7 @@ fn cpu(
         cpu_cores: Some(cores),
         f16: true,
         bf16: true,
+        driver: None,
         memory: memory(memory_gib),
         ..webgpu_default()
     }

@@ -34,6 +34,10 @@ fn located(device: Device, index: u32) -> Located {
 
 /// Adds the memory figures that the kernel driver keeps for the card's PCI address (Linux).
 pub(crate) fn complete(capability: Capability, properties: &DeviceProperties) -> Capability {
+    let capability = Capability {
+        driver: driver(),
+        ..capability
+    };
     let card = properties.identity.physical.as_ref();
     match card.and_then(|card| card.pci_address).and_then(memory) {
         Some(memory) => Capability {
@@ -42,6 +46,15 @@ pub(crate) fn complete(capability: Capability, properties: &DeviceProperties) ->
         },
         None => capability,
     }
+}
+
+/// The versions of the kernel's driver and of ROCm, where they are installed as usual (Linux).
+fn driver() -> Option<String> {
+    let rocm = fs::read_to_string("/opt/rocm/.info/version").ok();
+    let rocm = rocm.map(|version| format!("ROCm {}", version.trim()));
+    let module = crate::memory::driver_module("amdgpu");
+    let words: Vec<String> = module.into_iter().chain(rocm).collect();
+    (!words.is_empty()).then(|| words.join(" "))
 }
 
 fn memory(address: PciAddress) -> Option<MemoryFigures> {

@@ -36,6 +36,7 @@ pub(crate) fn locate(platform: Platform, index: Option<u32>) -> Located {
         mma: Vec::new(),
         fp8_conversion: false,
         fp8_mma: false,
+        driver: None,
         memory: None,
     };
     Located {

@@ -17,7 +17,7 @@ pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliE
 
 fn linear(args: &BenchLinearArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let args = &BenchLinearArgs {
-        device: devices::resolve(args.device)?,
+        device: devices::resolve(args.device, screen)?,
         ..args.clone()
     };
     let report = watched(screen, |say| linear::measure(args, say))?;
@@ -28,7 +28,7 @@ fn linear(args: &BenchLinearArgs, screen: &mut Screen) -> Result<Outcome, CliErr
 
 fn moe(args: &BenchMoeArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let args = &BenchMoeArgs {
-        device: devices::resolve(args.device)?,
+        device: devices::resolve(args.device, screen)?,
         ..args.clone()
     };
     if args.compare_fine {

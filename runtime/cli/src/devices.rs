@@ -1,12 +1,16 @@
 //! `moebius devices`, and opening the device a command was given.
 
 use moebius::discover;
-use moebius_device::{Capability, Choice, Device, Found, OpenError, choose};
+use moebius_device::{Capability, Choice, Device, Found, OpenError, choose, probe};
 use serde::Serialize;
 
+use crate::bundled;
 use crate::error::CliError;
+use crate::progress::Progress;
 use crate::screen::{DIM, GOOD, Outcome, Screen};
 use crate::table::Table;
+use crate::trust::{Known, Trust, Verdict};
+use crate::verify::Report;
 
 /// An open device and why it is this one.
 pub(crate) struct Opened {
@@ -18,8 +22,12 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Opens `requested`; `auto` is resolved first, so that reports name a device.
-    pub(crate) fn open(requested: Device) -> Result<Self, CliError> {
-        let device = resolve(requested)?;
+    pub(crate) fn open(requested: Device, screen: &Screen) -> Result<Self, CliError> {
+        Self::named(resolve(requested, screen)?)
+    }
+
+    /// Opens `device` whatever is known about it.
+    pub(crate) fn named(device: Device) -> Result<Self, CliError> {
         let handle = moebius::open(&device)?;
         Ok(Self {
             name: device.to_string(),
@@ -28,12 +36,45 @@ impl Opened {
     }
 }
 
-/// The device `auto` stands for; any other is itself.
-pub(crate) fn resolve(requested: Device) -> Result<Device, CliError> {
-    match requested {
-        Device::Auto => Ok(choose(&discover()).map_err(CliError::NoDevice)?.device),
-        named => Ok(named),
+/// The device `auto` stands for; any other is itself. A GPU that hasn't run these kernels is checked first, and what there is
+/// to say about it goes to standard error.
+pub(crate) fn resolve(requested: Device, screen: &Screen) -> Result<Device, CliError> {
+    let mut trust = Trust::of_user();
+    let mut check = |device: Device| check(device, screen);
+    let resolved = match requested {
+        Device::Auto => {
+            let choice = trust.choose(&mut discover(), &mut check);
+            choice.map(|choice| choice.device)
+        }
+        // A device that isn't there is the business of what opens it.
+        named => match probe(&named) {
+            Ok(capability) => trust
+                .verdict(named, &capability, &mut check)
+                .map(|verdict| {
+                    if let Verdict::Failed(reason) = verdict {
+                        screen.note(&format!("{named} computes wrong results: {reason}"));
+                    }
+                    named
+                }),
+            Err(_) => Ok(named),
+        },
+    };
+    for line in trust.said() {
+        screen.note(&line);
     }
+    resolved
+}
+
+/// Runs the bundled cases on `device`.
+fn check(device: Device, screen: &Screen) -> Result<Verdict, CliError> {
+    let opened = Opened::named(device)?;
+    let progress = Progress::steps(screen, "first use of this device", bundled::count());
+    let report = Report::run(&opened, bundled::cases(), &progress);
+    progress.clear();
+    Ok(match report.first_problem() {
+        None => Verdict::Passed,
+        Some(problem) => Verdict::Failed(problem),
+    })
 }
 
 /// What was found and what `auto` makes of it; the JSON object of `devices --json`.
@@ -56,6 +97,8 @@ pub(crate) struct Entry {
     pub(crate) available: bool,
     /// Whether `auto` chooses it.
     pub(crate) auto: bool,
+    /// What the bundled cases say about a GPU: `passed`, `unchecked`, or what fails. None where there is nothing to check.
+    pub(crate) verdict: Option<String>,
     /// What it can do, where it can be opened.
     pub(crate) capability: Option<Capability>,
     /// Why it cannot be opened.
@@ -65,12 +108,13 @@ pub(crate) struct Entry {
 impl Survey {
     /// Asks every driver that is built in.
     pub(crate) fn take() -> Self {
-        let found = discover();
-        let choice = choose(&found);
-        Self::new(found, choice)
+        let (trust, found) = (Trust::of_user(), discover());
+        let mut marked = found.clone();
+        trust.mark(&mut marked);
+        Self::new(found, choose(&marked), &trust)
     }
 
-    fn new(found: Vec<Found>, choice: Result<Choice, OpenError>) -> Self {
+    fn new(found: Vec<Found>, choice: Result<Choice, OpenError>, trust: &Trust) -> Self {
         let (chosen, reason) = match choice {
             Ok(Choice { device, reason, .. }) => (Some(device), reason),
             Err(e) => (None, e.to_string()),
@@ -82,6 +126,12 @@ impl Survey {
                     device,
                     available: true,
                     auto,
+                    verdict: match trust.known(device, &capability) {
+                        Known::Trusted => None,
+                        Known::Unchecked => Some("unchecked".to_owned()),
+                        Known::Checked(Verdict::Passed) => Some("passed".to_owned()),
+                        Known::Checked(Verdict::Failed(reason)) => Some(reason),
+                    },
                     capability: Some(capability),
                     error: None,
                 },
@@ -89,6 +139,7 @@ impl Survey {
                     device,
                     available: false,
                     auto,
+                    verdict: None,
                     capability: None,
                     error: Some(e.to_string()),
                 },
@@ -114,10 +165,10 @@ impl Survey {
                     } else {
                         anstyle::Style::new()
                     };
-                    table.row(
-                        [mark, device, c.name.clone(), memory(c), features(c)],
-                        style,
-                    );
+                    let verdict = entry.verdict.as_ref();
+                    let verdict = verdict.map(|verdict| format!("; cases: {verdict}"));
+                    let features = features(c) + &verdict.unwrap_or_default();
+                    table.row([mark, device, c.name.clone(), memory(c), features], style);
                 }
                 None => {
                     let error = entry.error.clone().unwrap_or_default();

@@ -15,6 +15,7 @@ mod progress;
 mod screen;
 mod table;
 mod train;
+mod trust;
 mod verify;
 
 use std::ffi::OsStr;

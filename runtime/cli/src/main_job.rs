@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::args::BenchMoeArgs;
 use crate::bundled;
-use crate::devices::{Opened, Survey};
+use crate::devices::{self, Opened, Survey};
 use crate::error::CliError;
 use crate::measure;
 use crate::progress::Progress;
@@ -31,14 +31,11 @@ struct MainJob {
 
 /// Runs the main job on `requested`, or on what `auto` chooses.
 pub(crate) fn run(requested: Option<Device>, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let resolved = devices::resolve(requested.unwrap_or(Device::Auto), screen);
     let survey = Survey::take();
     survey.print(screen)?;
-    // Where `auto` chose nothing, opening it says why.
-    let device = requested
-        .filter(|&d| d != Device::Auto)
-        .or(survey.auto)
-        .unwrap_or(Device::Auto);
-    let opened = Opened::open(device)?;
+    let device = resolved?;
+    let opened = Opened::named(device)?;
     heading(screen, &format!("Bundled cases on {}", opened.name))?;
     let progress = Progress::steps(screen, "cases", bundled::count());
     let verify = Report::run(&opened, bundled::cases(), &progress);

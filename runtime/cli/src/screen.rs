@@ -1,6 +1,6 @@
 //! Standard output and error: colour, JSON, one-line errors, and a reader that hangs up.
 
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write};
 use std::process::ExitCode;
 
 use anstream::AutoStream;
@@ -85,6 +85,11 @@ impl Screen {
         }
     }
 
+    /// Says on standard error what isn't part of the result.
+    pub(crate) fn note(&self, message: &str) {
+        write_marked("note:", &one_line(message), self.choice);
+    }
+
     /// Whether progress may be drawn on standard error.
     pub(crate) fn shows_progress(&self) -> bool {
         !self.json && io::stderr().is_terminal()
@@ -158,16 +163,23 @@ pub(crate) fn report_error(error: &CliError, color: Color, json: bool) -> ExitCo
 
 /// Writes the `error:` line, and the `hint:` line where there is one, on standard error.
 pub(crate) fn write_error(message: &str, hint: Option<&str>, color: Color) {
+    let _ = writeln!(stderr(color), "{BAD}error:{BAD:#} {message}");
+    if let Some(hint) = hint {
+        write_marked("hint:", hint, color);
+    }
+}
+
+fn write_marked(mark: &str, message: &str, color: Color) {
+    let _ = writeln!(stderr(color), "{HEADING}{mark}{HEADING:#} {message}");
+}
+
+fn stderr(color: Color) -> AutoStream<Stderr> {
     let choice = match color {
         Color::Auto => AutoStream::choice(&io::stderr()),
         Color::Always => anstream::ColorChoice::AlwaysAnsi,
         Color::Never => anstream::ColorChoice::Never,
     };
-    let mut err = AutoStream::new(io::stderr(), choice);
-    let _ = writeln!(err, "{BAD}error:{BAD:#} {message}");
-    if let Some(hint) = hint {
-        let _ = writeln!(err, "{HEADING}hint:{HEADING:#} {hint}");
-    }
+    AutoStream::new(io::stderr(), choice)
 }
 
 /// Text from files and drivers, fit for one line: no control characters, at most 400 characters.

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
         Some(path) => Text::read(path)?,
         None => Text::bundled(),
     };
-    let opened = Opened::open(args.device)?;
+    let opened = Opened::open(args.device, screen)?;
     let mut trainer = match checkpoint {
         Some(checkpoint) => Trainer::resume(checkpoint, text, &opened.handle)?,
         None => {

@@ -6,8 +6,8 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Once;
 
-use burn::tensor::Device;
 use moebius_cases::{CaseError, CaseFile, OutputReport, Tolerance, Verdict};
+use moebius_device::Device;
 use serde::Serialize;
 
 use crate::args::VerifyArgs;
@@ -97,6 +97,24 @@ impl Report {
         report
     }
 
+    /// How many files don't pass, and what is wrong with the first of them.
+    pub(crate) fn first_problem(&self) -> Option<String> {
+        let bad = |file: &&FileReport| file.verdict != FileVerdict::Pass;
+        let first = self.files.iter().find(bad)?;
+        let failing = first.outputs.iter().find(|o| o.verdict != Verdict::Pass);
+        let what = match (&first.error, failing) {
+            (Some(error), _) => error.clone(),
+            (None, Some(output)) => format!("{} {}", output.name, failure(output)),
+            (None, None) => String::new(),
+        };
+        Some(format!(
+            "{} of {} cases don't pass, the first is {}: {what}",
+            self.failed + self.errors,
+            self.files.len(),
+            first.file
+        ))
+    }
+
     /// An error weighs more than a mismatch.
     pub(crate) fn outcome(&self) -> Outcome {
         match (self.errors, self.failed) {
@@ -136,7 +154,7 @@ impl Report {
 }
 
 impl FileReport {
-    fn run(file: String, case: Result<CaseFile, CaseError>, device: &Device) -> Self {
+    fn run(file: String, case: Result<CaseFile, CaseError>, device: &burn::tensor::Device) -> Self {
         let op = case.as_ref().ok().map(|c| c.op().to_owned());
         match case
             .map_err(|e| CaseFailure::Case(e.into()))
@@ -218,7 +236,11 @@ impl FileReport {
 
 /// Runs `moebius verify`.
 pub(crate) fn run(args: &VerifyArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let opened = Opened::open(args.device)?;
+    // A named device is what is being verified, so nothing else is.
+    let opened = match args.device {
+        Device::Auto => Opened::open(Device::Auto, screen)?,
+        named => Opened::named(named)?,
+    };
     let progress = Progress::steps(screen, "verify", args.files.len());
     let cases = args
         .files
@@ -237,7 +259,7 @@ pub(crate) fn run(args: &VerifyArgs, screen: &mut Screen) -> Result<Outcome, Cli
 }
 
 /// Computes and compares one case.
-fn judge(case: &CaseFile, device: &Device) -> Result<Vec<OutputReport>, CaseFailure> {
+fn judge(case: &CaseFile, device: &burn::tensor::Device) -> Result<Vec<OutputReport>, CaseFailure> {
     Ok(guarded(|| {
         pollster::block_on(moebius_cases::judge(case, device))
     })??)

@@ -61,6 +61,18 @@ impl KernelEntry {
         }
     }
 
+    /// The path of the Rust type of the kernel that it compiles for `target`, as CubeCL tells observers of launches;
+    /// `None` where its plan refuses the target.
+    pub fn type_name(&self, target: Target) -> Option<&'static str> {
+        let kernel = (self.build)(&Machine::of(target, self.element, self.sm)).ok()?;
+        Some(kernel.name())
+    }
+
+    /// Whether its way of computing has run somewhere and passed conformance; see [unproven](crate#unproven).
+    pub fn proven(&self) -> bool {
+        self.variant != "mma" && self.variant != crate::grouped_gemm::Variant::TensorCore.name()
+    }
+
     /// A copy with inputs of `element`.
     pub(crate) fn of(self, element: Element) -> Self {
         Self {

@@ -1,6 +1,7 @@
 //! The backward pass: one cube (a CPU: one unit) per sorted row and slot, and the gradient alone.
 
 use super::{Form, Plan, Problem, activate, activation_gradient, row_sum};
+use crate::launched;
 use crate::permute::Sorted;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -140,6 +141,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     // SAFETY: the caller's buffers have the planned shapes, and the row bound bounds offsets[E];
     // units past the last slot write nothing.
     unsafe {
+        launched::note(|| p.name("expert_activation_backward"));
         expert_activation_backward::launch_unchecked(
             client,
             plan.per_slot.grid.count(),
@@ -185,6 +187,7 @@ pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
     let pre = p.pre_len() / plan.lanes;
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
     unsafe {
+        launched::note(|| p.name("expert_activation_gradient"));
         expert_activation_gradient::launch_unchecked(
             client,
             plan.vectors.count(),
@@ -251,13 +254,13 @@ pub fn reference_backward(
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
     let problems = super::emitted();
-    let backward = problems.iter().cloned().map(backward_entry);
-    let gradient = problems.iter().cloned().map(gradient_entry);
+    let backward = problems.iter().copied().map(backward_entry);
+    let gradient = problems.iter().copied().map(gradient_entry);
     backward.chain(gradient).collect()
 }
 
 #[cfg(feature = "emit")]
-fn backward_entry((name, problem): (String, Problem)) -> crate::emit::KernelEntry {
+fn backward_entry(problem: Problem) -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = move |at: &Machine| -> Planned {
         let plan = super::plan(problem, &at.capability)?;
@@ -285,12 +288,12 @@ fn backward_entry((name, problem): (String, Problem)) -> crate::emit::KernelEntr
         );
         Ok(Box::new(kernel))
     };
-    let name = format!("expert_activation_backward_{name}");
+    let name = problem.name("expert_activation_backward");
     KernelEntry::new(("expert_activation", "backward"), name, build).of(problem.element)
 }
 
 #[cfg(feature = "emit")]
-fn gradient_entry((name, problem): (String, Problem)) -> crate::emit::KernelEntry {
+fn gradient_entry(problem: Problem) -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = move |at: &Machine| -> Planned {
         let plan = super::plan(problem, &at.capability)?;
@@ -312,6 +315,6 @@ fn gradient_entry((name, problem): (String, Problem)) -> crate::emit::KernelEntr
         );
         Ok(Box::new(kernel))
     };
-    let name = format!("expert_activation_gradient_{name}");
+    let name = problem.name("expert_activation_gradient");
     KernelEntry::new(("expert_activation", "gradient"), name, build).of(problem.element)
 }

@@ -1,6 +1,7 @@
 //! hidden = act(pre), or act(gate) · up.
 
 use super::{Form, Plan, Problem, activate};
+use crate::launched;
 use crate::permute::Sorted;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -63,6 +64,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     }
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
     unsafe {
+        launched::note(|| p.name("expert_activation"));
         expert_activation::launch_unchecked(
             client,
             plan.vectors.count(),
@@ -101,7 +103,7 @@ pub fn reference(problem: &Problem, sorted: &Sorted, pre: &[f64]) -> Vec<f64> {
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let entry = |(name, problem): (String, Problem)| {
+    let entry = |problem: Problem| {
         let build = move |at: &Machine| -> Planned {
             let plan = super::plan(problem, &at.capability)?;
             let (settings, device, target) = at.parts(plan.vectors.dim());
@@ -119,7 +121,7 @@ pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
                 problem.element.elem_type(),
             )))
         };
-        let name = format!("expert_activation_{name}");
+        let name = problem.name("expert_activation");
         KernelEntry::new(("expert_activation", "forward"), name, build).of(problem.element)
     };
     super::emitted().into_iter().map(entry).collect()

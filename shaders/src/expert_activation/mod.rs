@@ -31,6 +31,7 @@ use crate::error::{ShapeError, Unsupported};
 use crate::grid::{Grid, lanes};
 use crate::grouped_gemm::Activation;
 use crate::grouped_gemm::activation::{activate, activation_gradient};
+use crate::launched;
 use crate::permute::check_row_bound;
 use cubecl::prelude::*;
 use moebius_device::Capability;
@@ -51,6 +52,14 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// What one of the kernels is called for it.
+    fn name(&self, kernel: &str) -> String {
+        let gated = launched::suffix(self.gated, "_gated");
+        let activation = self.activation.map(|activation| format!("_{activation}"));
+        let activation = activation.unwrap_or_default();
+        format!("{kernel}_{}{gated}{activation}", self.element)
+    }
+
     /// Rows of `inter` hidden values in f32, one for each of `slots` slots; ungated identity.
     ///
     /// # Errors
@@ -247,7 +256,7 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
 
 /// What is compiled: every type gated with silu, as most models have it, and the other activations in f32.
 #[cfg(feature = "emit")]
-fn emitted() -> Vec<(String, Problem)> {
+fn emitted() -> Vec<Problem> {
     let problem = |element, gated, activation| Problem {
         slots: 2048,
         row_bound: 2048,
@@ -257,14 +266,9 @@ fn emitted() -> Vec<(String, Problem)> {
         gated,
         activation: Some(activation),
     };
-    let gated = Element::ALL.map(|element| {
-        let name = format!("{element}_gated_silu");
-        (name, problem(element, true, Activation::Silu))
-    });
-    let plain = [Activation::Relu, Activation::Gelu, Activation::Mish].map(|activation| {
-        let name = format!("f32_{activation}");
-        (name, problem(Element::F32, false, activation))
-    });
+    let gated = Element::ALL.map(|element| problem(element, true, Activation::Silu));
+    let plain = [Activation::Relu, Activation::Gelu, Activation::Mish]
+        .map(|activation| problem(Element::F32, false, activation));
     gated.into_iter().chain(plain).collect()
 }
 

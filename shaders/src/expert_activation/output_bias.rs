@@ -9,6 +9,7 @@ use super::{RowGrid, expert_of, row_sum};
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::lanes;
+use crate::launched;
 use crate::permute::Sorted;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -155,6 +156,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     // SAFETY: the caller's buffers have the planned shapes; offsets[E] is at most S, and units
     // past it touch nothing.
     unsafe {
+        launched::note(|| format!("output_bias_weights_{}", p.element));
         output_bias_weights::launch_unchecked(
             client,
             plan.per_slot.grid.count(),

@@ -8,6 +8,7 @@
 use super::{Operands, PANEL, PLANE, PLANES, Plan, STEP, TILE_ROWS, input};
 use crate::fp8::{Fp8Format, LANES_PER_WORD};
 use crate::grouped_gemm::{Fp8Weights, Source, fp8, input_row, tile_at};
+use crate::launched;
 use crate::permute::TILE_WORDS;
 use cubecl::cmma::{self, MatrixIdent};
 use cubecl::prelude::*;
@@ -335,6 +336,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
     // past the end are not loaded, and rows and columns past the end are not stored.
     unsafe {
         let bind = |buffer, len| BufferArg::from_raw_parts(buffer, len);
+        launched::note(|| problem.name());
         fp8_gemm_mma::launch_unchecked(
             client,
             CubeCount::Static(tiles_x as u32, panels as u32, 1),

@@ -11,7 +11,7 @@
 //! \[R, n\] f32. A block of scales has a multiple of 32 inner columns, those of one instruction, or all.
 //! Rows no slot is sorted to are left as they are. The hardware chooses the order of a sum.
 //!
-//! Unproven: it compiles for sm_89 and newer and has run on no such GPU, so [`plan()`] refuses it
+//! [Unproven](crate#unproven): it compiles for sm_89 and newer and has run on no such GPU, so [`plan()`] refuses it
 //! unless asked, and nothing chooses it. Only CubeCL's CUDA C++ compiler has it. The instruction is
 //! written out, because CubeCL 0.11.3 spells FP8 products `.kind::f8f6f4`, which ptxas takes for
 //! sm_120a but neither for sm_89 nor sm_90. Sources: PTX ISA, "Matrix fragments for mma.m16n8k32";
@@ -34,7 +34,7 @@ use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::fp8::{Fp8Format, LANES_PER_WORD};
 use crate::grouped_gemm::fp8::{PANEL, expert_words, scale_words};
-use crate::grouped_gemm::{self, Fp8Weights, Segments, WeightLayout};
+use crate::grouped_gemm::{self, Fp8Weights, Segments, Source, WeightLayout};
 use crate::permute;
 use crate::scaling::Granularity;
 use cubecl::server::Handle;
@@ -97,6 +97,25 @@ impl Problem {
             }
         }
         Ok(Self { product, x, w })
+    }
+
+    /// What its kernel is called.
+    fn name(&self) -> String {
+        let [x, w] = [self.x, self.w].map(|codes| codes.format.name());
+        let formats = if x == w {
+            x.to_owned()
+        } else {
+            format!("{x}_{w}")
+        };
+        let rows = match self.product.rows {
+            _ if self.product.dense => "dense",
+            Source::Tokens => "gather",
+            Source::Sorted => "sorted",
+        };
+        format!(
+            "fp8_gemm_mma_{formats}_{}_{rows}",
+            self.w.granularity.name()
+        )
     }
 
     /// Words of a row of x, and of a column of W.

@@ -9,6 +9,7 @@ use super::{Source, source_row};
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::{Grid, lanes};
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -53,6 +54,12 @@ impl Problem {
             rows: Source::Sorted,
             weighted: false,
         })
+    }
+
+    /// What its kernel is called.
+    fn name(&self) -> String {
+        let weighted = launched::suffix(self.weighted, "_weighted");
+        format!("bias_gradient_{}{weighted}", self.element)
     }
 
     /// Rows of the operand.
@@ -153,6 +160,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         let weights = operands
             .weights
             .map(|weights| BufferArg::from_raw_parts(weights, p.slots));
+        launched::note(|| p.name());
         bias_gradient::launch_unchecked(
             client,
             plan.grid.count(),
@@ -208,17 +216,21 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
         (Element::Bf16, true),
     ];
     let entry = |(element, weighted): (Element, bool)| {
+        let problem = Problem {
+            slots: 2048,
+            row_bound: 2048,
+            experts: 8,
+            top_k: 2,
+            n: 512,
+            element,
+            rows: if weighted {
+                Source::Tokens
+            } else {
+                Source::Sorted
+            },
+            weighted,
+        };
         let build = move |at: &Machine| -> Planned {
-            let problem = Problem {
-                element,
-                weighted,
-                rows: if weighted {
-                    Source::Tokens
-                } else {
-                    Source::Sorted
-                },
-                ..Problem::new(2048, 8, 2, 512)?
-            };
             let plan = plan(problem, &at.capability)?;
             let (settings, device, target) = at.parts(plan.grid.dim());
             let weights = if weighted {
@@ -242,8 +254,7 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
                 element.elem_type(),
             )))
         };
-        let suffix = if weighted { "_weighted" } else { "" };
-        let name = format!("bias_gradient_{element}{suffix}");
+        let name = problem.name();
         KernelEntry::new(("grouped_gemm", "bias_gradient"), name, build).of(element)
     };
     cases.map(entry).into()

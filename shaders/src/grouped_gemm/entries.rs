@@ -7,10 +7,9 @@ use crate::emit::{KernelEntry, Machine, Planned};
 use crate::fp8::Fp8Format;
 use crate::scaling::Granularity;
 
-/// A way to use the kernel: what is appended to its name, and the options of its problem.
+/// A way to use the kernel: the options of its problem.
 #[derive(Clone, Copy)]
 struct Case {
-    suffix: &'static str,
     rows: Source,
     layout: WeightLayout,
     gated: bool,
@@ -21,7 +20,6 @@ struct Case {
 }
 
 const GATHER_RELU: Case = Case {
-    suffix: "gather_relu",
     rows: Source::Tokens,
     layout: WeightLayout::OutIn,
     gated: false,
@@ -31,47 +29,39 @@ const GATHER_RELU: Case = Case {
     fp8: None,
 };
 const GATHER_GELU_BIAS: Case = Case {
-    suffix: "gather_gelu_bias",
     activation: Some(Activation::Gelu),
     bias: true,
     ..GATHER_RELU
 };
 const GATHER_GATED_SILU: Case = Case {
-    suffix: "gather_gated_silu",
     gated: true,
     activation: Some(Activation::Silu),
     ..GATHER_RELU
 };
 const SORTED: Case = Case {
-    suffix: "sorted",
     rows: Source::Sorted,
     activation: None,
     ..GATHER_RELU
 };
 const SORTED_BIAS: Case = Case {
-    suffix: "sorted_bias",
     bias: true,
     ..SORTED
 };
 const GATHER_MISH: Case = Case {
-    suffix: "gather_mish",
     activation: Some(Activation::Mish),
     ..GATHER_RELU
 };
 /// The gradient of the hidden rows from those of the tokens, and of the inputs from sorted rows.
 const GATHER_IN_OUT: Case = Case {
-    suffix: "gather_in_out",
     layout: WeightLayout::InOut,
     activation: None,
     ..GATHER_RELU
 };
 const SORTED_IN_OUT: Case = Case {
-    suffix: "sorted_in_out",
     rows: Source::Sorted,
     ..GATHER_IN_OUT
 };
 const DENSE: Case = Case {
-    suffix: "dense",
     rows: Source::Sorted,
     activation: None,
     dense: true,
@@ -79,7 +69,6 @@ const DENSE: Case = Case {
 };
 /// Codes: both formats, every kind of scale, every source of rows.
 const DENSE_BLOCK: Case = Case {
-    suffix: "dense_e4m3_block128",
     fp8: codes(
         Fp8Format::E4M3,
         Granularity::Block {
@@ -90,18 +79,15 @@ const DENSE_BLOCK: Case = Case {
     ..DENSE
 };
 const DENSE_TENSOR: Case = Case {
-    suffix: "dense_bias_e5m2_tensor",
     bias: true,
     fp8: codes(Fp8Format::E5M2, Granularity::Tensor),
     ..DENSE
 };
 const GATHER_GATED_ROW: Case = Case {
-    suffix: "gather_gated_silu_e4m3_row",
     fp8: codes(Fp8Format::E4M3, Granularity::Row),
     ..GATHER_GATED_SILU
 };
 const SORTED_MX: Case = Case {
-    suffix: "sorted_e4m3_mx",
     fp8: codes(Fp8Format::E4M3, Granularity::Mx),
     ..SORTED
 };
@@ -163,29 +149,43 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
                 Some(_) => "fp8_gemm",
                 None => "grouped_gemm",
             };
-            let name = format!("{family}_{}_{element}_{}", variant.name(), case.suffix);
-            let build = move |at: &Machine| build(at, variant, element, case);
+            let problem = case.problem(element);
+            let name = problem.name(variant);
+            let build = move |at: &Machine| build(at, variant, problem);
             entries.push(KernelEntry::new((family, variant.name()), name, build).of(element));
         }
     }
     entries
 }
 
-fn build(at: &Machine, variant: Variant, element: Element, case: Case) -> Planned {
-    let problem = Problem {
-        element,
-        rows: case.rows,
-        layout: case.layout,
-        gated: case.gated,
-        activation: case.activation,
-        bias: case.bias,
-        dense: case.dense,
-        fp8: case.fp8,
-        ..match case.dense {
-            true => Problem::dense(1024, 512, 512)?,
-            false => Problem::new(2048, 8, 2, 512, 512)?,
+impl Case {
+    /// 1024 tokens, 2 of 8 experts, 512 columns either way.
+    fn problem(self, element: Element) -> Problem {
+        let (slots, experts, top_k) = if self.dense {
+            (1024, 1, 1)
+        } else {
+            (2048, 8, 2)
+        };
+        Problem {
+            slots,
+            row_bound: slots,
+            experts,
+            top_k,
+            n: 512,
+            k: 512,
+            element,
+            rows: self.rows,
+            layout: self.layout,
+            gated: self.gated,
+            activation: self.activation,
+            bias: self.bias,
+            dense: self.dense,
+            fp8: self.fp8,
         }
-    };
+    }
+}
+
+fn build(at: &Machine, variant: Variant, problem: Problem) -> Planned {
     let choice = Choice {
         variant: Some(variant),
         allow_unproven: true,
@@ -194,7 +194,7 @@ fn build(at: &Machine, variant: Variant, element: Element, case: Case) -> Planne
     Ok(match variant {
         Variant::Unit | Variant::Gemv => tile::kernel(at, &plan),
         Variant::Naive => naive::kernel(at, &plan),
-        Variant::Cpu if case.fp8.is_some() => cpu_fp8::kernel(at, &plan),
+        Variant::Cpu if problem.fp8.is_some() => cpu_fp8::kernel(at, &plan),
         Variant::Cpu => cpu::kernel(at, &plan),
         Variant::TensorCore => tensor_core::kernel(at, &plan),
     })

@@ -42,6 +42,7 @@ pub use tile::TileShape;
 
 use crate::element::Element;
 use crate::error::ShapeError;
+use crate::launched;
 use crate::permute::TILE_WORDS;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -173,6 +174,31 @@ impl Problem {
         })
     }
 
+    /// What its kernel of `variant` is called, by all that changes its code but sizes.
+    fn name(&self, variant: Variant) -> String {
+        let family = if self.fp8.is_some() {
+            "fp8_gemm"
+        } else {
+            "grouped_gemm"
+        };
+        let rows = match self.rows {
+            _ if self.dense => "dense",
+            Source::Tokens => "gather",
+            Source::Sorted => "sorted",
+        };
+        let mut name = format!("{family}_{}_{}_{rows}", variant.name(), self.element);
+        name += launched::suffix(self.layout == WeightLayout::InOut, "_in_out");
+        name += launched::suffix(self.gated, "_gated");
+        if let Some(activation) = self.activation {
+            name += &format!("_{activation}");
+        }
+        name += launched::suffix(self.bias, "_bias");
+        if let Some(codes) = self.fp8 {
+            name += &format!("_{}_{}", codes.format.name(), codes.granularity.name());
+        }
+        name
+    }
+
     /// Weight matrices per expert: 2 when gated.
     pub fn parts(&self) -> usize {
         if self.gated { 2 } else { 1 }
@@ -240,6 +266,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
         return;
     }
     for slab in &plan.slabs {
+        launched::note(|| plan.problem.name(plan.variant));
         match plan.variant {
             Variant::Cpu if plan.problem.fp8.is_some() => {
                 cpu_fp8::launch(client, plan, slab, operands);

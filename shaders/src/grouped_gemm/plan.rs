@@ -36,7 +36,8 @@ impl Variant {
         Self::Naive,
     ];
 
-    /// Whether the variant has run and passed conformance on its hardware.
+    /// Whether the variant has run on some hardware and passed conformance there; if not, it is unproven as the
+    /// [crate's documentation](crate#unproven) has it.
     pub fn proven(self) -> bool {
         self != Self::TensorCore
     }
@@ -74,7 +75,7 @@ impl Variant {
 pub struct Choice {
     /// This one, or an error; `None` leaves it to the plan.
     pub variant: Option<Variant>,
-    /// The plan may choose variants that have never run on their hardware.
+    /// The plan may choose variants that are [unproven](crate#unproven).
     pub allow_unproven: bool,
 }
 

@@ -7,6 +7,7 @@
 
 use super::rows::{RowsPlan, RowsProblem, weight_of};
 use crate::error::ShapeError;
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -57,12 +58,14 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: CombineBuffers) {
     if slots == 0 {
         return;
     }
+    let weighted = buffers.weights.is_some();
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return, and
     // no row past the bound is read.
     unsafe {
         let weights = buffers
             .weights
             .map(|weights| BufferArg::from_raw_parts(weights, slots));
+        launched::note(|| super::rows::name("combine", p.element(), weighted));
         combine::launch_unchecked(
             client,
             plan.tokens.count(),

@@ -7,6 +7,7 @@
 
 use super::rows::{RowsPlan, RowsProblem, weight_of};
 use crate::error::ShapeError;
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -57,11 +58,13 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: DispatchBuffers) {
     if p.row_bound() == 0 {
         return;
     }
+    let weighted = buffers.weights.is_some();
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
     unsafe {
         let weights = buffers
             .weights
             .map(|weights| BufferArg::from_raw_parts(weights, slots));
+        launched::note(|| super::rows::name("dispatch", p.element(), weighted));
         dispatch::launch_unchecked(
             client,
             plan.rows.count(),

@@ -32,6 +32,7 @@ pub use rows::{RowsPlan, RowsProblem, plan_rows};
 
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::{Grid, lanes};
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -263,6 +264,7 @@ fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
     let (count, dim) = (plan.grid.count(), plan.grid.dim());
     let keys = buffers.keys.clone();
+    launched::note(|| "sort_histogram");
     // SAFETY: the caller's buffers have the planned lengths; blocks end at the last slot, and
     // `Problem::counts` is enough for the blocks of any plan.
     unsafe {
@@ -299,6 +301,7 @@ fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
     // SAFETY: the caller's buffers have the planned lengths; chunks end at the last count.
     unsafe {
+        launched::note(|| "sort_scan");
         sort::sort_scan::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
@@ -317,6 +320,7 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
     let (count, dim) = (plan.grid.count(), plan.grid.dim());
     let keys = buffers.keys.clone();
+    launched::note(|| "sort_scatter");
     // SAFETY: starts come from the scan of the same keys, so positions are a permutation of the
     // slots, and no tile is written past the end of the list.
     unsafe {

@@ -13,6 +13,7 @@
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::{Grid, lanes};
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -261,6 +262,11 @@ impl Bound {
     }
 }
 
+fn name(kernel: &str, problem: &Problem, element: Element) -> String {
+    let causal = launched::suffix(problem.causal, "_causal");
+    format!("{kernel}{causal}_{element}")
+}
+
 /// Enqueues out = neighbours of x: one launch, or none for no rows.
 pub fn launch(client: &Client, plan: &Plan, buffers: NeighboursBuffers) {
     if plan.problem.row_bound() == 0 {
@@ -270,6 +276,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: NeighboursBuffers) {
     // only rows of the row's own segment are read.
     unsafe {
         let bound = Bound::new(plan, buffers);
+        launched::note(|| name("neighbours", &plan.problem, plan.element));
         neighbours::launch_unchecked(
             client,
             plan.grid.count(),
@@ -294,6 +301,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: NeighboursBuffers)
     // SAFETY: as for `launch`.
     unsafe {
         let bound = Bound::new(plan, buffers);
+        launched::note(|| name("neighbours_backward", &plan.problem, plan.element));
         neighbours_backward::launch_unchecked(
             client,
             plan.grid.count(),

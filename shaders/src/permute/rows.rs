@@ -3,6 +3,7 @@
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::{Grid, lanes};
+use crate::launched;
 use crate::routing;
 use cubecl::prelude::*;
 use moebius_device::Capability;
@@ -165,15 +166,18 @@ pub(super) fn weights_argument(present: bool) -> ComptimeOptionCompilationArg<&'
     }
 }
 
+/// What a kernel with weights or without is called.
+pub(super) fn name(kernel: &str, element: Element, weighted: bool) -> String {
+    let weighted = launched::suffix(weighted, "_weighted");
+    format!("{kernel}_{element}{weighted}")
+}
+
 /// Every element type, with weights and without: what an entry is called, and what it is for.
 #[cfg(feature = "emit")]
 pub(super) fn variants(kernel: &str) -> Vec<(String, Element, bool)> {
     let both = |element| [(element, true), (element, false)];
-    let name = |(element, weighted): (Element, bool)| {
-        let suffix = if weighted { "_weighted" } else { "" };
-        (format!("{kernel}_{element}{suffix}"), element, weighted)
-    };
-    Element::ALL.into_iter().flat_map(both).map(name).collect()
+    let named = |(element, weighted)| (name(kernel, element, weighted), element, weighted);
+    Element::ALL.into_iter().flat_map(both).map(named).collect()
 }
 
 /// The plan that entries are compiled for: 1024 tokens, 2 of 8 experts, 512 elements.

@@ -7,6 +7,7 @@
 
 use super::rows::{RowsPlan, RowsProblem};
 use crate::error::ShapeError;
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -90,6 +91,7 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: WeightsGradientBuffers)
     // SAFETY: the caller's buffers have the planned shapes; no slot past the last is written, and
     // no row past the bound is read.
     unsafe {
+        launched::note(|| format!("combine_weights_gradient_{}", p.element()));
         combine_weights_gradient::launch_unchecked(
             client,
             plan.slots.count(),

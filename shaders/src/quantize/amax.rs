@@ -9,6 +9,7 @@ use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::fp8::Fp8Format;
 use crate::grid::Grid;
+use crate::launched;
 use crate::scaling::{Granularity, ScaleType};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -31,6 +32,15 @@ pub(super) enum Finish {
     Magnitude,
     /// The f32 scale that follows is.
     Scale(Fp8Format),
+}
+
+impl Finish {
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Magnitude => "fp8_amax".to_owned(),
+            Self::Scale(format) => format!("fp8_amax_scale_{}", format.name()),
+        }
+    }
 }
 
 /// Blocks of vectors whose largest magnitudes are sought.
@@ -268,6 +278,7 @@ pub(super) fn launch_reduction(
     };
     // SAFETY: x has the planned length; a part ends with its block and a block with its matrix.
     unsafe {
+        launched::note(|| format!("fp8_amax_parts_{}", plan.element));
         fp8_amax_parts::launch_unchecked(
             client,
             plan.of_parts.count(),
@@ -287,6 +298,7 @@ pub(super) fn launch_reduction(
     }
     // SAFETY: `partial` has the parts of every block, `out` an entry for each.
     unsafe {
+        launched::note(|| finish.name());
         fp8_amax_blocks::launch_unchecked(
             client,
             plan.of_blocks.count(),

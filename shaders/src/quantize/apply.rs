@@ -4,6 +4,7 @@ use super::word::{
     Coding, Four, decode_scaled, decode_word, encode_scaled, encode_word, load, store,
 };
 use super::{Plan, Sizes};
+use crate::launched;
 use crate::scaling::ScaleType;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -189,6 +190,7 @@ pub fn launch_by(client: &Client, plan: &Plan, x: Handle, scales: Handle, words:
     // SAFETY: the caller's buffers have the problem's lengths; units past the last word, and lanes
     // past the end of a row, touch nothing, and every row and column has a scale.
     unsafe {
+        launched::note(|| p.quantize_by_name());
         fp8_quantize_by::launch_unchecked(
             client,
             plan.words.count(),
@@ -212,6 +214,7 @@ pub fn launch_dequantize(client: &Client, plan: &Plan, words: Handle, scales: Ha
     }
     // SAFETY: as above.
     unsafe {
+        launched::note(|| p.dequantize_name());
         fp8_dequantize::launch_unchecked(
             client,
             plan.words.count(),

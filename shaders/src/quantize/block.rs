@@ -5,6 +5,7 @@ use super::apply::launch_by;
 use super::plan::Variant;
 use super::word::{Coding, Four, encode_word, load, scale_of, word_amax};
 use super::{Plan, Sizes};
+use crate::launched;
 use crate::scaling::ScaleType;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -214,6 +215,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         Variant::Unit(grid) => (grid, None),
     };
     let (count, dim, element) = (grid.count(), grid.dim(), p.element().elem_type());
+    launched::note(|| p.quantize_name());
     // SAFETY: the caller's buffers have the problem's lengths; blocks end with their matrix, and
     // those that only pad have no words.
     unsafe {

@@ -50,19 +50,19 @@ struct Sample {
 }
 
 impl Sample {
-    fn plan(self, at: &Machine) -> Result<Plan, PlanError> {
-        let shape = [1, 512, 1024];
-        let problem = Problem::new(shape, self.element, self.granularity, self.format)?;
-        Ok(plan(problem.with_overflow(self.overflow), &at.capability)?)
+    fn problem(self) -> Problem {
+        Problem {
+            shape: [1, 512, 1024],
+            element: self.element,
+            granularity: self.granularity,
+            format: self.format,
+            overflow: self.overflow,
+            margin: 0,
+        }
     }
 
-    fn named(&self, kernel: &str, kind: &str) -> String {
-        let mode = match self.overflow {
-            Overflow::Saturate => "",
-            Overflow::Ieee => "_ieee",
-        };
-        let format = format!("{:?}", self.format).to_lowercase();
-        format!("{kernel}_{format}{mode}_{}{kind}", self.element)
+    fn plan(self, at: &Machine) -> Result<Plan, PlanError> {
+        Ok(plan(self.problem(), &at.capability)?)
     }
 }
 
@@ -82,10 +82,10 @@ fn samples(granularity: Granularity) -> Vec<Sample> {
     elements.into_iter().chain(others).collect()
 }
 
-/// The two kinds of scales, and what they add to a name.
-const KINDS: [(Granularity, &str); 2] = [(GROUP, ""), (Granularity::Mx, "_mx")];
+/// The two kinds of scales.
+const KINDS: [Granularity; 2] = [GROUP, Granularity::Mx];
 
-fn quantize(sample: Sample, kind: &str) -> KernelEntry {
+fn quantize(sample: Sample) -> KernelEntry {
     let build = move |at: &Machine| -> Planned {
         let plan = sample.plan(at)?;
         let Variant::Cube(grid) = plan.variant else {
@@ -106,11 +106,11 @@ fn quantize(sample: Sample, kind: &str) -> KernelEntry {
             sample.element.elem_type(),
         )))
     };
-    let name = sample.named("fp8_quantize", kind);
+    let name = sample.problem().quantize_name();
     KernelEntry::new(("fp8", "quantize"), name, build).of(sample.element)
 }
 
-fn quantize_by(sample: Sample, kind: &str) -> KernelEntry {
+fn quantize_by(sample: Sample) -> KernelEntry {
     let build = move |at: &Machine| -> Planned {
         let plan = sample.plan(at)?;
         let (settings, device, target) = at.parts(plan.words.dim());
@@ -127,11 +127,11 @@ fn quantize_by(sample: Sample, kind: &str) -> KernelEntry {
             sample.element.elem_type(),
         )))
     };
-    let name = sample.named("fp8_quantize_by", kind);
+    let name = sample.problem().quantize_by_name();
     KernelEntry::new(("fp8", "quantize by scales"), name, build).of(sample.element)
 }
 
-fn dequantize(sample: Sample, kind: &str) -> KernelEntry {
+fn dequantize(sample: Sample) -> KernelEntry {
     let build = move |at: &Machine| -> Planned {
         let plan = sample.plan(at)?;
         let (settings, device, target) = at.parts(plan.words.dim());
@@ -148,7 +148,7 @@ fn dequantize(sample: Sample, kind: &str) -> KernelEntry {
             sample.element.elem_type(),
         )))
     };
-    let name = sample.named("fp8_dequantize", kind);
+    let name = sample.problem().dequantize_name();
     KernelEntry::new(("fp8", "dequantize"), name, build).of(sample.element)
 }
 
@@ -173,7 +173,7 @@ fn amax_parts(element: Element) -> KernelEntry {
     KernelEntry::new(("fp8", "amax"), format!("fp8_amax_parts_{element}"), build).of(element)
 }
 
-fn amax_blocks(finish: Finish, name: &str) -> KernelEntry {
+fn amax_blocks(finish: Finish) -> KernelEntry {
     let build = move |at: &Machine| -> Planned {
         let problem = AmaxProblem::new(1 << 20, Element::F32)?;
         let plan = plan_amax(problem, &at.capability)?.reduction;
@@ -190,33 +190,32 @@ fn amax_blocks(finish: Finish, name: &str) -> KernelEntry {
             plan.of_blocks.units,
         )))
     };
-    KernelEntry::new(("fp8", "amax"), name.to_owned(), build)
+    KernelEntry::new(("fp8", "amax"), finish.name(), build)
 }
 
 /// Quantisers and dequantisers with both kinds of scales, largest magnitudes of every element type.
 pub(crate) fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
-    for (granularity, kind) in KINDS {
+    for granularity in KINDS {
         let samples = samples(granularity);
-        entries.extend(samples.iter().map(|sample| quantize(*sample, kind)));
-        entries.extend(samples.iter().map(|sample| quantize_by(*sample, kind)));
+        entries.extend(samples.iter().map(|sample| quantize(*sample)));
+        entries.extend(samples.iter().map(|sample| quantize_by(*sample)));
         let decoded = samples.iter().filter(|s| s.overflow == Overflow::Saturate);
-        entries.extend(decoded.map(|sample| dequantize(*sample, kind)));
+        entries.extend(decoded.map(|sample| dequantize(*sample)));
     }
     let whole = Sample {
         granularity: BLOCK,
         ..samples(BLOCK)[0]
     };
-    entries.push(quantize(whole, "_block128"));
+    entries.push(quantize(whole));
     let cut = Sample {
         granularity: CUT,
         ..whole
     };
-    entries.push(quantize_by(cut, "_cut"));
-    entries.push(dequantize(cut, "_cut"));
+    entries.push(quantize_by(cut));
+    entries.push(dequantize(cut));
     entries.extend(Element::ALL.map(amax_parts));
-    entries.push(amax_blocks(Finish::Magnitude, "fp8_amax"));
-    let scale = Finish::Scale(Fp8Format::E4M3);
-    entries.push(amax_blocks(scale, "fp8_amax_scale_e4m3"));
+    entries.push(amax_blocks(Finish::Magnitude));
+    entries.push(amax_blocks(Finish::Scale(Fp8Format::E4M3)));
     entries
 }

@@ -38,6 +38,7 @@ pub use plan::{Plan, check_kept, plan};
 use crate::element::Element;
 use crate::error::ShapeError;
 use crate::fp8::{Fp8Format, LANES_PER_WORD, Overflow};
+use crate::launched;
 use crate::scaling::Granularity;
 use cubecl::prelude::*;
 
@@ -101,6 +102,42 @@ impl Problem {
     pub fn with_margin(self, margin: i32) -> Result<Self, ShapeError> {
         check_margin(margin)?;
         Ok(Self { margin, ..self })
+    }
+
+    fn name(&self, kernel: &str, kind: &str) -> String {
+        let mode = launched::suffix(self.overflow == Overflow::Ieee, "_ieee");
+        let format = self.format.name();
+        format!("{kernel}_{format}{mode}_{}{kind}", self.element)
+    }
+
+    fn quantize_name(&self) -> String {
+        const LARGE: Granularity = Granularity::Block {
+            rows: 128,
+            columns: 128,
+        };
+        let kind = match self.granularity {
+            Granularity::Mx => "_mx",
+            LARGE => "_block128",
+            _ => "",
+        };
+        self.name("fp8_quantize", kind)
+    }
+
+    fn apply_kind(&self) -> &'static str {
+        match self.granularity {
+            Granularity::Mx => "_mx",
+            _ => launched::suffix(self.cuts_words(), "_cut"),
+        }
+    }
+
+    fn quantize_by_name(&self) -> String {
+        self.name("fp8_quantize_by", self.apply_kind())
+    }
+
+    /// Decoding knows no overflow.
+    fn dequantize_name(&self) -> String {
+        let saturating = self.with_overflow(Overflow::Saturate);
+        saturating.name("fp8_dequantize", self.apply_kind())
     }
 
     /// \[M, rows, columns\].

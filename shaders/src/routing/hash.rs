@@ -17,6 +17,7 @@ use super::selection::lane_indices;
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::{Grid, lanes};
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -303,6 +304,7 @@ pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuf
         }
         HashKey::Content { .. } => buffers.x,
     };
+    launched::note(|| name(problem.key, buffers.mask.is_some()));
     // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
     unsafe {
         let x = x.map(|x| BufferArg::from_raw_parts(x, routing.tokens * of_key));
@@ -325,6 +327,14 @@ pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuf
             routing.top_k,
             problem.element().elem_type(),
         );
+    }
+}
+
+fn name(key: HashKey, masked: bool) -> String {
+    let masked = launched::suffix(masked, "_masked");
+    match key {
+        HashKey::Position { .. } => format!("hash_route_position{masked}"),
+        HashKey::Content { element, .. } => format!("hash_route_content_{element}{masked}"),
     }
 }
 
@@ -392,13 +402,10 @@ pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
             hidden: 512,
             element,
         };
-        (format!("hash_route_content_{element}"), key, false)
+        (key, false)
     });
-    let position = [("", false), ("_masked", true)].map(|(suffix, masked)| {
-        let key = HashKey::Position { sequence: 128 };
-        (format!("hash_route_position{suffix}"), key, masked)
-    });
-    let entry = |(name, key, masked): (String, HashKey, bool)| {
+    let position = [false, true].map(|masked| (HashKey::Position { sequence: 128 }, masked));
+    let entry = |(key, masked): (HashKey, bool)| {
         let build = move |at: &Machine| -> Planned {
             let problem = HashProblem::new(Problem::new(1024, 8, 2)?, key)?;
             let plan = plan_hash(problem, &at.capability)?;
@@ -420,7 +427,7 @@ pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
                 problem.element().elem_type(),
             )))
         };
-        let entry = KernelEntry::new(("routing", "hash"), name, build);
+        let entry = KernelEntry::new(("routing", "hash"), name(key, masked), build);
         match key {
             HashKey::Position { .. } => entry,
             HashKey::Content { element, .. } => entry.of(element),

@@ -12,6 +12,7 @@
 use super::Problem;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::Grid;
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -197,6 +198,7 @@ pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Ha
     }
     // SAFETY: `partial` has the experts of every block, `counts` the planned length.
     unsafe {
+        launched::note(|| "load_sum");
         load_sum::launch_unchecked(
             client,
             plan.sum.count(),
@@ -215,6 +217,7 @@ fn launch_blocks(client: &Client, plan: &LoadPlan, indices: Handle, counts: Hand
     // SAFETY: the caller's buffers have the planned lengths, `counts` the experts of every block;
     // blocks end at the last token of their group.
     unsafe {
+        launched::note(|| "load_blocks");
         load_blocks::launch_unchecked(
             client,
             plan.blocks.count(),

@@ -14,6 +14,7 @@ use super::Problem;
 use crate::element::Element;
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -263,6 +264,7 @@ pub fn launch_logits(client: &Client, plan: &LogitsPlan, x: Handle, w: Handle, l
         return;
     }
     let (row, count, dim) = (plan.hidden / plan.lanes, plan.grid.count(), plan.grid.dim());
+    launched::note(|| format!("router_logits_{}", plan.element));
     // SAFETY: the caller's buffers have the planned shapes; rows past the last are neither read
     // nor stored.
     unsafe {

@@ -13,6 +13,7 @@ use crate::element::Element;
 use crate::emit::{Machine, Planned, buffer};
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -322,6 +323,7 @@ fn launch_dx(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2], dx
     // SAFETY: the caller's buffers have the planned shapes; rows and vectors past the last are
     // neither read nor stored.
     unsafe {
+        launched::note(|| format!("router_dx_{}", plan.element));
         router_dx::launch_unchecked(
             client,
             plan.dx.count(),
@@ -346,6 +348,7 @@ fn launch_partial(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2
     // SAFETY: the caller's buffers have the planned shapes, and `out` a matrix for every block;
     // rows and vectors past the last are neither read nor stored.
     unsafe {
+        launched::note(|| format!("router_dw_{}", plan.element));
         router_dw::launch_unchecked(
             client,
             plan.partial.count(),
@@ -369,6 +372,7 @@ fn launch_sum(client: &Client, plan: &LogitsBackwardPlan, partial: Handle, dw: H
     let len = plan.problem.experts * plan.hidden / plan.lanes;
     // SAFETY: `partial` has a matrix for every block, `dw` the planned shape.
     unsafe {
+        launched::note(|| "router_dw_sum");
         router_dw_sum::launch_unchecked(
             client,
             plan.sum.count(),

@@ -17,6 +17,7 @@ use super::selection::{exp_or_nan, logsumexp, masked, next_best, open_groups};
 use super::{Groups, Problem, Score};
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -234,6 +235,22 @@ pub struct RouteBuffers {
     pub lse: Handle,
 }
 
+impl Problem {
+    fn topk_name(&self, masked: bool, biased: bool) -> String {
+        let score = self.score_name();
+        let biased = launched::suffix(biased, "_bias");
+        let groups = launched::suffix(self.groups.is_some(), "_groups");
+        let masked = launched::suffix(masked, "_masked");
+        format!("route_topk_{score}{biased}{groups}{masked}")
+    }
+
+    /// The score, and whether weights keep it.
+    pub(super) fn score_name(&self) -> String {
+        let score = format!("{:?}", self.score).to_lowercase();
+        format!("{score}{}", launched::suffix(!self.renormalize, "_raw"))
+    }
+}
+
 /// Enqueues the choice of experts.
 pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
     let Plan {
@@ -245,6 +262,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
         return;
     }
     let row = problem.experts / lanes;
+    launched::note(|| problem.topk_name(buffers.mask.is_some(), buffers.bias.is_some()));
     // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
     unsafe {
         let mask = buffers
@@ -283,31 +301,27 @@ pub(super) fn entries() -> impl IntoIterator<Item = crate::emit::KernelEntry> {
         chosen: 4,
     });
     let choices = [
-        ("softmax", Score::Softmax, true, None, [false, false]),
-        ("softmax_raw", Score::Softmax, false, None, [false, false]),
-        ("sigmoid", Score::Sigmoid, true, None, [false, false]),
-        ("sigmoid_raw", Score::Sigmoid, false, None, [false, false]),
-        ("softmax_masked", Score::Softmax, true, None, [true, false]),
-        ("sigmoid_bias", Score::Sigmoid, true, None, [false, true]),
-        (
-            "sigmoid_bias_groups",
-            Score::Sigmoid,
-            true,
-            groups,
-            [false, true],
-        ),
-        (
-            "softmax_groups_masked",
-            Score::Softmax,
-            false,
-            groups,
-            [true, false],
-        ),
+        (Score::Softmax, true, None, [false, false]),
+        (Score::Softmax, false, None, [false, false]),
+        (Score::Sigmoid, true, None, [false, false]),
+        (Score::Sigmoid, false, None, [false, false]),
+        (Score::Softmax, true, None, [true, false]),
+        (Score::Sigmoid, true, None, [false, true]),
+        (Score::Sigmoid, true, groups, [false, true]),
+        (Score::Softmax, false, groups, [true, false]),
     ];
-    choices.map(|(short, score, renormalize, groups, [mask, bias])| {
+    choices.map(|(score, renormalize, groups, [mask, bias])| {
+        let problem = Problem {
+            tokens: 1024,
+            experts: 64,
+            top_k: 2,
+            score,
+            renormalize,
+            groups,
+            scale: 1.0,
+        };
         let build = move |at: &Machine| -> Planned {
-            let problem = Problem::new(1024, 64, 2)?.with_score(score, renormalize);
-            let plan = plan(problem.with_groups(groups)?, &at.capability)?;
+            let plan = plan(problem, &at.capability)?;
             let (settings, device, target) = at.parts(plan.grid.dim());
             Ok(Box::new(route_topk::RouteTopk::new(
                 settings,
@@ -328,6 +342,6 @@ pub(super) fn entries() -> impl IntoIterator<Item = crate::emit::KernelEntry> {
                 plan.spec(),
             )))
         };
-        KernelEntry::new(("routing", "top-k"), format!("route_topk_{short}"), build)
+        KernelEntry::new(("routing", "top-k"), problem.topk_name(mask, bias), build)
     })
 }

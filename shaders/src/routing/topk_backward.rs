@@ -23,6 +23,7 @@ use super::{Problem, Score};
 use crate::emit::{Machine, Planned};
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -244,6 +245,7 @@ fn launch_weights(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwar
     };
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
     unsafe {
+        launched::note(|| format!("route_backward_weights_{}", problem.score_name()));
         route_backward_weights::launch_unchecked(
             client,
             plan.grid.count(),
@@ -270,6 +272,7 @@ fn launch_probs(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardB
     let row = problem.experts / plan.lanes;
     // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
     unsafe {
+        launched::note(|| format!("route_backward_probs_{:?}", problem.score).to_lowercase());
         route_backward_probs::launch_unchecked(
             client,
             plan.grid.count(),
@@ -289,6 +292,8 @@ fn launch_probs(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardB
 fn launch_lse(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
     let problem = &plan.problem;
     let row = problem.experts / plan.lanes;
+    let masked = launched::suffix(buffers.mask.is_some(), "_masked");
+    launched::note(|| format!("route_backward_lse{masked}"));
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
     unsafe {
         let mask = buffers

@@ -6,6 +6,7 @@
 use super::forward::{attended, product};
 use super::head::{accumulate, dot, load_head, store_head, zero_head};
 use super::{Form, Inputs, Plan, Problem, Side, partners};
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -145,6 +146,7 @@ fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, st
     let vectors = plan.vectors();
     // SAFETY: the caller's buffers have the planned shapes; units past the last head return.
     unsafe {
+        launched::note(|| format!("attention_statistics_{}", p.element));
         attention_statistics::launch_unchecked(
             client,
             plan.per_head.count(),
@@ -178,6 +180,7 @@ fn launch_score_gradient(
     // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
+        launched::note(|| p.name(side.kernel()));
         attention_score_gradient::launch_unchecked(
             client,
             plan.per_head.count(),
@@ -210,6 +213,7 @@ fn launch_value_gradient(
     // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
+        launched::note(|| p.name("attention_value_gradient"));
         attention_value_gradient::launch_unchecked(
             client,
             plan.per_head.count(),
@@ -275,18 +279,18 @@ pub fn reference_backward(
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
     let problems = super::emitted();
-    let statistics = problems.iter().take(3).cloned().map(statistics_entry);
+    let statistics = problems.iter().take(3).copied().map(statistics_entry);
     let score = |side: Side| {
-        let problems = problems.iter().cloned();
+        let problems = problems.iter().copied();
         problems.map(move |problem| score_gradient_entry(problem, side))
     };
-    let values = problems.iter().cloned().map(value_gradient_entry);
+    let values = problems.iter().copied().map(value_gradient_entry);
     let scores = score(Side::Query).chain(score(Side::Key));
     statistics.chain(scores).chain(values).collect()
 }
 
 #[cfg(feature = "emit")]
-fn statistics_entry((name, problem): (String, Problem)) -> crate::emit::KernelEntry {
+fn statistics_entry(problem: Problem) -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = move |at: &Machine| -> Planned {
         let plan = super::plan(problem, &at.capability)?;
@@ -298,15 +302,12 @@ fn statistics_entry((name, problem): (String, Problem)) -> crate::emit::KernelEn
         );
         Ok(Box::new(kernel))
     };
-    let name = format!("attention_statistics_{name}");
+    let name = format!("attention_statistics_{}", problem.element);
     KernelEntry::new(("segment_attention", "backward"), name, build).of(problem.element)
 }
 
 #[cfg(feature = "emit")]
-fn score_gradient_entry(
-    (name, problem): (String, Problem),
-    side: Side,
-) -> crate::emit::KernelEntry {
+fn score_gradient_entry(problem: Problem, side: Side) -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = move |at: &Machine| -> Planned {
         let plan = super::plan(problem, &at.capability)?;
@@ -340,16 +341,12 @@ fn score_gradient_entry(
         );
         Ok(Box::new(kernel))
     };
-    let of = match side {
-        Side::Query => "query",
-        Side::Key => "key",
-    };
-    let name = format!("attention_{of}_gradient_{name}");
+    let name = problem.name(side.kernel());
     KernelEntry::new(("segment_attention", "backward"), name, build).of(problem.element)
 }
 
 #[cfg(feature = "emit")]
-fn value_gradient_entry((name, problem): (String, Problem)) -> crate::emit::KernelEntry {
+fn value_gradient_entry(problem: Problem) -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = move |at: &Machine| -> Planned {
         let plan = super::plan(problem, &at.capability)?;
@@ -373,6 +370,6 @@ fn value_gradient_entry((name, problem): (String, Problem)) -> crate::emit::Kern
         );
         Ok(Box::new(kernel))
     };
-    let name = format!("attention_value_gradient_{name}");
+    let name = problem.name("attention_value_gradient");
     KernelEntry::new(("segment_attention", "backward"), name, build).of(problem.element)
 }

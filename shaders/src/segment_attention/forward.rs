@@ -2,6 +2,7 @@
 
 use super::head::{accumulate, dot, load_head, store_head, zero_head};
 use super::{Form, Plan, Problem, Side, partners};
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -83,6 +84,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
+        launched::note(|| p.name("segment_attention"));
         segment_attention::launch_unchecked(
             client,
             plan.per_head.count(),
@@ -169,7 +171,7 @@ pub fn reference(problem: &Problem, segments: &[u32], inputs: &Inputs<'_>) -> At
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> [crate::emit::KernelEntry; 4] {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    super::emitted().map(|(name, problem)| {
+    super::emitted().map(|problem| {
         let build = move |at: &Machine| -> Planned {
             let plan = super::plan(problem, &at.capability)?;
             let (settings, device, target) = at.parts(plan.per_head.dim());
@@ -191,7 +193,7 @@ pub(super) fn entries() -> [crate::emit::KernelEntry; 4] {
                 problem.element.elem_type(),
             )))
         };
-        let name = format!("segment_attention_{name}");
+        let name = problem.name("segment_attention");
         KernelEntry::new(("segment_attention", "forward"), name, build).of(problem.element)
     })
 }

@@ -29,6 +29,7 @@ pub use segments::{Segments, launch_segments, reference_segments};
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::{Grid, lanes};
+use crate::launched;
 use cubecl::prelude::*;
 use moebius_device::Capability;
 
@@ -88,6 +89,12 @@ impl Problem {
     /// The same, causal or not.
     pub fn with_causal(self, causal: bool) -> Self {
         Self { causal, ..self }
+    }
+
+    /// What one of the kernels is called for it.
+    fn name(&self, kernel: &str) -> String {
+        let causal = launched::suffix(self.causal, "_causal");
+        format!("{kernel}_{}{causal}", self.element)
     }
 
     /// Sorted rows R.
@@ -177,6 +184,16 @@ enum Side {
     Key,
 }
 
+impl Side {
+    /// The kernel of its gradient.
+    fn kernel(self) -> &'static str {
+        match self {
+            Self::Query => "attention_query_gradient",
+            Self::Key => "attention_key_gradient",
+        }
+    }
+}
+
 /// The rows that `row` of this side meets: the first, and one past the last.
 #[cube]
 fn partners(
@@ -207,7 +224,7 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
 
 /// What is compiled: every type, and causal in f32.
 #[cfg(feature = "emit")]
-fn emitted() -> [(String, Problem); 4] {
+fn emitted() -> [Problem; 4] {
     let problem = |element, causal| Problem {
         segments: Segments::EMITTED,
         heads: 8,
@@ -215,13 +232,8 @@ fn emitted() -> [(String, Problem); 4] {
         element,
         causal,
     };
-    let [f32, f16, bf16] = Element::ALL.map(|e| (e.to_string(), problem(e, false)));
-    [
-        f32,
-        f16,
-        bf16,
-        ("f32_causal".to_owned(), problem(Element::F32, true)),
-    ]
+    let [f32, f16, bf16] = Element::ALL.map(|element| problem(element, false));
+    [f32, f16, bf16, problem(Element::F32, true)]
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::Plan;
 use crate::error::ShapeError;
 use crate::expert_activation::expert_of;
+use crate::launched;
 use crate::permute::{Sorted, check_row_bound};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -147,6 +148,7 @@ pub fn launch_segments(
     }
     // SAFETY: the caller's buffers have the planned lengths; searches stay inside an expert's rows.
     unsafe {
+        launched::note(|| "attention_segments");
         attention_segments::launch_unchecked(
             client,
             plan.per_row.count(),
@@ -185,7 +187,7 @@ pub fn reference_segments(segments: &Segments, sorted: &Sorted) -> Vec<u32> {
 pub(super) fn entry() -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = |at: &Machine| -> Planned {
-        let [(_, problem), ..] = super::emitted();
+        let [problem, ..] = super::emitted();
         let plan = super::plan(problem, &at.capability)?;
         let (settings, device, target) = at.parts(plan.per_row.dim());
         let [order, offsets, segments] = [(); 3].map(|()| buffer());

@@ -24,6 +24,7 @@ use super::{Choice, Slab, Source, Variant, plan::slabs};
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::lanes;
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -78,6 +79,14 @@ impl Problem {
             a: Source::Sorted,
             b: Source::Sorted,
         })
+    }
+
+    /// What its kernel of `variant` is called; ragged where vectors cross the ends of rows.
+    fn name(&self, variant: Variant) -> String {
+        let (variant, element) = (variant.name(), self.element);
+        let ragged = !self.m.is_multiple_of(4) || !self.n.is_multiple_of(4);
+        let ragged = launched::suffix(ragged, "_ragged");
+        format!("weight_gradient_{variant}_{element}{ragged}")
     }
 
     /// Rows of an operand.
@@ -226,6 +235,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
         return;
     }
     for slab in &plan.slabs {
+        launched::note(|| plan.problem.name(plan.variant));
         match plan.variant {
             Variant::Cpu => cpu::launch(client, plan, slab, operands),
             Variant::Naive => naive::launch(client, plan, slab, operands),

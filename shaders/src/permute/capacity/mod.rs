@@ -16,6 +16,7 @@ pub use shares::{
 use super::Problem;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::Grid;
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -226,6 +227,7 @@ pub fn launch(client: &Client, plan: &CapacityPlan, buffers: CapacityBuffers) {
     // SAFETY: the caller's buffers have the planned lengths; segments lie within the slots, and are
     // empty past the last expert.
     unsafe {
+        launched::note(|| "drop_over_capacity");
         drop_over_capacity::launch_unchecked(
             client,
             plan.grid.count(),

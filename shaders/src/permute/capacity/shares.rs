@@ -9,6 +9,7 @@
 
 use super::{Capacity, partial_len, sum_of_units};
 use crate::error::Unsupported;
+use crate::launched;
 use crate::permute::{Problem, SCAN_UNITS};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -116,6 +117,14 @@ pub struct CapacitiesBuffers {
     pub capacities: Handle,
 }
 
+fn name(masked: bool, factors: bool) -> String {
+    let masked = launched::suffix(masked, "_masked");
+    format!(
+        "expert_capacities{masked}{}",
+        launched::suffix(factors, "_factors")
+    )
+}
+
 /// Enqueues the capacities: one launch.
 pub fn launch_capacities(client: &Client, plan: &CapacitiesPlan, buffers: CapacitiesBuffers) {
     let (slots, experts) = (plan.problem.slots(), plan.problem.experts());
@@ -125,6 +134,7 @@ pub fn launch_capacities(client: &Client, plan: &CapacitiesPlan, buffers: Capaci
         even as u32,
         plan.capacity.min.min(slots) as u32,
     );
+    launched::note(|| name(buffers.mask.is_some(), buffers.factors.is_some()));
     // SAFETY: the caller's buffers have one entry per expert.
     unsafe {
         let argument = |buffer| BufferArg::from_raw_parts(buffer, experts);
@@ -175,11 +185,7 @@ pub fn capacities_reference(
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> [crate::emit::KernelEntry; 2] {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let both = [
-        ("expert_capacities", false),
-        ("expert_capacities_masked_factors", true),
-    ];
-    both.map(|(name, present)| {
+    [false, true].map(|present| {
         let build = move |at: &Machine| -> Planned {
             let problem = Problem::new(2048, 8, 64)?;
             let plan = plan_capacities(problem, Capacity::new(1.25, 4)?, &at.capability)?;
@@ -211,7 +217,7 @@ pub(super) fn entries() -> [crate::emit::KernelEntry; 2] {
                 plan.units,
             )))
         };
-        KernelEntry::new(("permute", "capacity"), name.to_owned(), build)
+        KernelEntry::new(("permute", "capacity"), name(present, present), build)
     })
 }
 

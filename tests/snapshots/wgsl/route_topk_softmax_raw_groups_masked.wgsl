@@ -7,7 +7,7 @@
 struct info_st { scalars_usize: array<u32, 4>, scalars_f32: array<f32, 2>, static_meta: array<u32, 6> }
 @group(0) @binding(6) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)
-fn route_topk_softmax_groups_masked(@builtin(workgroup_id) v854: vec3<u32>, @builtin(num_workgroups) v856: vec3<u32>, @builtin(local_invocation_index) v863: u32) {
+fn route_topk_softmax_raw_groups_masked(@builtin(workgroup_id) v854: vec3<u32>, @builtin(num_workgroups) v856: vec3<u32>, @builtin(local_invocation_index) v863: u32) {
 let v893 = &v21;
 let v894 = &v17;
 let v895 = &v13;

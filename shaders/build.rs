@@ -1,0 +1,53 @@
+//! A fingerprint of the kernels: of this crate's sources and of CubeCL, which makes code of them.
+//!
+//! Where there is no lock file of the workspace, as in a published crate, the manifest says which CubeCL it is.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+fn main() -> io::Result<()> {
+    let mut files = Vec::new();
+    collect(Path::new("src"), &mut files)?;
+    files.sort();
+    files.push("Cargo.toml".into());
+    let mut hash = Hash(0xCBF2_9CE4_8422_2325);
+    for file in files {
+        println!("cargo::rerun-if-changed={}", file.display());
+        hash.add(file.to_string_lossy().as_bytes());
+        hash.add(&fs::read(&file)?);
+    }
+    println!("cargo::rerun-if-changed=src");
+    let lock = Path::new("../Cargo.lock");
+    if let Ok(text) = fs::read_to_string(lock) {
+        println!("cargo::rerun-if-changed={}", lock.display());
+        let packages = text.split("[[package]]");
+        for package in packages.filter(|package| package.contains("name = \"cubecl")) {
+            hash.add(package.as_bytes());
+        }
+    }
+    println!("cargo::rustc-env=MOEBIUS_KERNELS={:016x}", hash.0);
+    Ok(())
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// FNV-1a of 64 bits: the same for every compiler.
+struct Hash(u64);
+
+impl Hash {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().chain(&[0]) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+    }
+}
