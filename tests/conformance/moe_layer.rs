@@ -281,7 +281,6 @@ pub(crate) fn warm_forward_allocates_nothing(target: &Target) -> Outcome {
         held.push(run());
         assert!(held.len() < 64, "64 results took no memory");
     }
-    assert!(memory().1 >= warm.1 + (held.len() * tokens * 64 * 4) as u64);
     Outcome::Ran
 }
 
