@@ -182,7 +182,8 @@ impl Line {
 
 /// The folder of the record, where one is asked for.
 pub fn folder() -> Option<PathBuf> {
-    env::var_os(FOLDER).map(PathBuf::from)
+    let named = env::var_os(FOLDER).filter(|name| !name.is_empty());
+    named.map(PathBuf::from)
 }
 
 /// Appends `line` to this process's file in `folder`.

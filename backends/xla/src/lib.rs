@@ -24,6 +24,7 @@ mod open;
 pub mod parallel;
 pub mod pjrt;
 mod record;
+mod settings;
 pub mod stablehlo;
 mod step;
 
@@ -34,4 +35,5 @@ pub use executable::{Arguments, CompileError, Executable, Spec, download, upload
 pub use machine::{Machine, Program, RunError};
 pub use open::{OpenError, activity, client, open, programs};
 pub use record::{RecordError, dtype, element, record};
+pub use settings::configure;
 pub use step::{Step, StepError};

@@ -3,6 +3,7 @@
 use crate::eager::{Activity, Recorder, ServeError, XlaDevice, devices, serve};
 use crate::machine::Machine;
 use crate::pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
+use crate::settings::{configure, operations_travel_alone};
 use crate::stablehlo;
 use burn::remote::RemoteHost;
 use burn::tensor::Device;
@@ -29,6 +30,12 @@ pub enum OpenError {
     /// The server inside the process didn't start.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// Burn's settings were made or read before, and its fusion is on.
+    #[error(
+        "Burn's fusion would send operations to XLA in graphs: expected the setting fusion.max_graph_size = 0; \
+         call moebius_xla::configure() before any device is used, or write it to burn.toml"
+    )]
+    Settings,
     /// A device of the server refused.
     #[error("the server of the XLA devices: {0}")]
     Connect(#[from] burn::remote::ConnectError),
@@ -120,6 +127,10 @@ fn opened(platform: Platform) -> Result<Opened, OpenError> {
     let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(opened) = all.get(&platform) {
         return Ok(opened.clone());
+    }
+    configure();
+    if !operations_travel_alone() {
+        return Err(OpenError::Settings);
     }
     let environment = Environment::from_process();
     let cache = DiskCache::of(&environment)?;

@@ -21,6 +21,9 @@ pub fn open(device: &Device) -> Result<burn::tensor::Device, Error> {
 /// # Errors
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when this build leaves its feature out.
 pub fn on(opened: &Opened) -> Result<burn::tensor::Device, Error> {
+    // Before any device is used: Burn's settings can't be changed later.
+    #[cfg(feature = "xla")]
+    moebius_xla::configure();
     #[cfg(feature = "cube")]
     if let Some(cube) = opened.cubecl() {
         return Ok(burn::tensor::Device::new(cube));

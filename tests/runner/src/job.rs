@@ -11,6 +11,10 @@ pub(crate) enum Counts {
     Nothing,
 }
 
+/// What a job holds that compiles with XLA: programs are counted by the files that appear in the folder of kept ones, and
+/// two at once would count each other's.
+pub(crate) const XLA: &str = "xla";
+
 /// A process of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -62,6 +66,12 @@ impl Job {
     pub(crate) fn after(mut self, name: &str) -> Self {
         self.after.push(name.to_owned());
         self
+    }
+
+    /// The value of a variable of its own.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.variables.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {

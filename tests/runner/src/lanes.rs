@@ -6,9 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::job::{Counts, Job};
+use crate::job::{Counts, Job, XLA};
 use crate::outcome::Outcome;
 
 /// Far more than any job takes: a hang should end in a message.
@@ -31,6 +31,7 @@ struct Running {
     job: Job,
     child: Child,
     start: Instant,
+    began: SystemTime,
     log: PathBuf,
     records: PathBuf,
 }
@@ -132,14 +133,15 @@ impl Lanes {
             .stdin(std::process::Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output);
+        let began = SystemTime::now();
         let child = command.spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", job.command[0]))
         })?;
-        let start = Instant::now();
         Ok(Running {
             job,
             child,
-            start,
+            start: Instant::now(),
+            began,
             log,
             records,
         })
@@ -189,6 +191,11 @@ fn finish(running: Running, status: ExitStatus, late: bool) -> io::Result<Finish
     if running.job.counts == Counts::Tests {
         outcome = Outcome::of_log(&String::from_utf8_lossy(&log));
         outcome.add_records(&running.records);
+        gather(&running.records)?;
+        let kept = running.job.variable("MOEBIUS_XLA_CACHE");
+        if let (Some(XLA), Some(kept)) = (running.job.holds, kept) {
+            outcome.add_programs(Path::new(kept), running.began);
+        }
     }
     let ran = outcome.passed + outcome.refused + outcome.failed;
     let failure = match running.job.counts {
@@ -210,6 +217,19 @@ fn finish(running: Running, status: ExitStatus, late: bool) -> io::Result<Finish
         failure,
         log: running.log,
     })
+}
+
+/// Copies what a job recorded beside what others did, for those that look at a whole run.
+fn gather(records: &Path) -> io::Result<()> {
+    let all = records.with_file_name("records");
+    for entry in fs::read_dir(records)? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name() {
+            fs::create_dir_all(&all)?;
+            fs::copy(&path, all.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

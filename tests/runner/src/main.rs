@@ -11,7 +11,7 @@ mod programs;
 mod report;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 use std::{env, fs, io};
@@ -118,12 +118,13 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     )?;
     let run = Run {
         options,
+        scratch,
         places: Places::look(&metadata)?,
         programs: programs::built(&log, &metadata)?,
     };
     let mut ledger = Ledger::read(&run.places.cache.join("deep.json"));
     let mut jobs = run.jobs(&mut ledger)?;
-    run.surroundings(&mut jobs, scratch)?;
+    run.surroundings(&mut jobs)?;
     jobs.retain(|job| job.name.contains(&options.only));
     if options.list {
         jobs.iter().for_each(|job| println!("{}", job.name));
@@ -159,6 +160,7 @@ fn verdict(lanes: &Lanes, good: bool) -> ExitCode {
 /// A run after its build.
 struct Run<'a> {
     options: &'a Options,
+    scratch: &'a Path,
     places: Places,
     programs: Vec<Program>,
 }
@@ -177,8 +179,13 @@ impl Run<'_> {
         jobs.extend(plan::browser(&self.places));
         jobs.extend(tests);
         jobs.extend(checks);
-        if let (Some(program), Some(driver)) = (self.conformance(), &self.places.swiftshader) {
+        if let (Some(program), Some(driver)) =
+            (self.program("conformance"), &self.places.swiftshader)
+        {
             jobs.push(plan::default_limits(program, driver, plan::KERNELS, ""));
+        }
+        if let Some(program) = self.program("support_table") {
+            jobs.push(plan::support_table(program, &places::text(&self.records())));
         }
         jobs.push(plan::command(&self.places));
         jobs.extend(self.deep(ledger)?);
@@ -205,15 +212,20 @@ impl Run<'_> {
         Ok(jobs.filter(|job| due.contains(&job.name)).collect())
     }
 
-    fn conformance(&self) -> Option<&Program> {
+    fn program(&self, target: &str) -> Option<&Program> {
         self.programs
             .iter()
-            .find(|program| program.target == "conformance")
+            .find(|program| program.target == target)
+    }
+
+    /// Where conformance on all devices leaves what it ran.
+    fn records(&self) -> PathBuf {
+        self.scratch.join("records")
     }
 
     /// The families of conformance, in the order of its list.
     fn families(&self) -> io::Result<Vec<String>> {
-        let Some(program) = self.conformance() else {
+        let Some(program) = self.program("conformance") else {
             return Ok(Vec::new());
         };
         let list = Command::new(&program.executable)
@@ -239,9 +251,9 @@ impl Run<'_> {
     }
 
     /// What all jobs share: where to keep what is compiled, and which Vulkan driver to take.
-    fn surroundings(&self, jobs: &mut [Job], scratch: &Path) -> io::Result<()> {
+    fn surroundings(&self, jobs: &mut [Job]) -> io::Result<()> {
         let kept = if self.options.fresh {
-            scratch
+            self.scratch
         } else {
             &self.places.cache
         };
@@ -255,7 +267,7 @@ impl Run<'_> {
             shared.push(("VK_ICD_FILENAMES", driver.into()));
         }
         // Vulkan loaders warn without one.
-        let runtime = scratch.join("runtime");
+        let runtime = self.scratch.join("runtime");
         fs::create_dir_all(&runtime)?;
         if env::var_os("XDG_RUNTIME_DIR").is_none() {
             shared.push(("XDG_RUNTIME_DIR", runtime));

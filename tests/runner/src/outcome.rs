@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::SystemTime;
 
 /// A case and its seconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,12 +43,12 @@ impl Outcome {
     }
 
     /// Adds what the test programs of the job wrote down in `folder`: `cases-*.tsv` has a line for each case of a
-    /// device, `xla-*.tsv` the programs that XLA compiled and loaded.
+    /// device (`tests/src/record.rs`).
     pub(crate) fn add_records(&mut self, folder: &Path) {
-        for text in records(folder, "cases-") {
+        for text in records(folder) {
             for line in text.lines() {
                 let columns: Vec<&str> = line.split('\t').collect();
-                let [name, device, state, seconds, ..] = columns[..] else {
+                let [name, device, _, state, _, seconds, ..] = columns[..] else {
                     continue;
                 };
                 if state == "refused" {
@@ -58,14 +59,26 @@ impl Outcome {
                 self.cases.push(Case { name, seconds });
             }
         }
-        for text in records(folder, "xla-") {
-            // The last line of a process is its sum.
-            let last = text.lines().last().unwrap_or_default();
-            let (compiled, loaded) = last.split_once('\t').unwrap_or_default();
-            self.compiled += compiled.parse::<usize>().unwrap_or_default();
-            self.loaded += loaded.parse::<usize>().unwrap_or_default();
-        }
         self.passed = self.passed.saturating_sub(self.refused);
+    }
+
+    /// Counts the programs that XLA compiled into the folder of kept ones since `start`, and those that it took from there.
+    pub(crate) fn add_programs(&mut self, kept: &Path, start: SystemTime) {
+        let entries = fs::read_dir(kept).into_iter().flatten().flatten();
+        let programs = entries.filter(|entry| {
+            entry
+                .path()
+                .extension()
+                .is_some_and(|extension| extension == "xla")
+        });
+        for data in programs.filter_map(|entry| entry.metadata().ok()) {
+            let since = |time: std::io::Result<SystemTime>| time.is_ok_and(|time| time >= start);
+            if since(data.created()) {
+                self.compiled += 1;
+            } else if since(data.modified()) {
+                self.loaded += 1;
+            }
+        }
     }
 
     /// Cases of more than `seconds`, the longest first.
@@ -80,17 +93,15 @@ impl Outcome {
     }
 }
 
-/// The texts of the files in `folder` whose names begin with `prefix`.
-fn records(folder: &Path, prefix: &str) -> Vec<String> {
+/// The texts of the records in `folder`.
+fn records(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
-    let files = entries.flatten().filter(|entry| {
-        let name = entry.file_name();
-        name.to_string_lossy().starts_with(prefix)
-    });
+    let files = entries.flatten().map(|entry| entry.path());
     files
-        .filter_map(|entry| fs::read_to_string(entry.path()).ok())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "tsv"))
+        .filter_map(|path| fs::read_to_string(path).ok())
         .collect()
 }
 
@@ -137,14 +148,16 @@ mod tests {
     fn refused_cases_did_not_pass() {
         let folder = std::env::temp_dir().join(format!("moebius-records-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let cases = "a::x\tcpu\tran\t0.1\tk\na::y\tcpu\trefused\t0.0\n";
+        let cases = "a::x\tcpu\tc\tran\t\t0.1\t1\tk\na::y\tcpu\tc\trefused\tno\t0.0\t0\t\n";
         fs::write(folder.join("cases-1.tsv"), cases).unwrap();
-        fs::write(folder.join("xla-1.tsv"), "1\t0\n3\t40\n").unwrap();
+        let start = SystemTime::now();
+        fs::write(folder.join("a.xla"), "").unwrap();
         let mut outcome = Outcome::of_log("test result: ok. 2 passed; 0 failed; 0 ignored;");
         outcome.add_records(&folder);
+        outcome.add_programs(&folder, start - std::time::Duration::from_secs(1));
         fs::remove_dir_all(&folder).unwrap();
         assert_eq!((outcome.passed, outcome.refused), (1, 1));
-        assert_eq!((outcome.compiled, outcome.loaded), (3, 40));
+        assert_eq!((outcome.compiled, outcome.loaded), (1, 0));
         assert_eq!(outcome.cases[0].name, "a::x[cpu]");
     }
 }

@@ -1,6 +1,6 @@
 //! What is run, in which order. Cheapest first, and what takes long early enough that no lane is idle at the end.
 
-use crate::job::Job;
+use crate::job::{Job, XLA};
 use crate::places::{Places, text};
 use crate::programs::Program;
 
@@ -82,66 +82,57 @@ fn cargo(name: &str, command: &str, arguments: &[&str]) -> Job {
     Job::new(name, &command).holding("cargo")
 }
 
-/// A test program as a job; `words` are added to its name and its command.
+/// A test program as a job; `words` are added to its name, `arguments` to its command.
 fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
-    let name = match (program.unit, words) {
-        (true, "") => format!("unit tests of {}", program.package),
-        (true, words) => format!("unit tests of {}, {words}", program.package),
-        (false, "") => program.target.clone(),
-        (false, words) => format!("{} {words}", program.target),
+    let name = match program.unit {
+        true => format!("unit tests of {} {words}", program.package),
+        false => format!("{} {words}", program.target),
     };
     let executable = text(&program.executable);
-    let mut job = Job::new(name, &[&[executable.as_str()], arguments].concat()).tests();
+    let mut job = Job::new(
+        name.trim_end(),
+        &[&[executable.as_str()], arguments].concat(),
+    )
+    .tests();
+    if !program.rules.own_harness {
+        // libtest tells how long each test took; the option is unstable, so it has to be let in.
+        let option = ["-Z", "unstable-options", "--report-time"];
+        job.command.extend(option.map(str::to_owned));
+        job = job.with("RUSTC_BOOTSTRAP", "1");
+    }
     job.folder = program.folder.clone();
     job.alone = program.rules.alone;
+    job.holds = program.rules.xla.then_some(XLA);
     job.with("CARGO_MANIFEST_DIR", text(&program.folder))
-}
-
-/// libtest tells how long each test took; the option is unstable, so it has to be let in.
-fn timed(job: Job) -> Job {
-    let mut job = job.with("RUSTC_BOOTSTRAP", "1");
-    job.command
-        .extend(["-Z", "unstable-options", "--report-time"].map(str::to_owned));
-    job
 }
 
 /// Every test program once, or once for each device; device-free ones first.
 pub(crate) fn tests(programs: &[Program], libtpu: bool) -> Vec<Job> {
-    let mut free = Vec::new();
-    let mut on_devices = Vec::new();
-    for program in programs
+    let here = programs
         .iter()
-        .filter(|program| libtpu || !program.rules.libtpu)
-    {
-        if !program.rules.each_device {
-            let job = run(program, "", &[]);
-            free.push(if program.rules.own_harness {
-                job
-            } else {
-                timed(job)
-            });
-            continue;
-        }
-        for device in DEVICES {
-            on_devices.push(on_device(program, device, ""));
-        }
-    }
-    free.extend(on_devices);
-    free
+        .filter(|program| libtpu || !program.rules.libtpu);
+    let (each, once): (Vec<&Program>, Vec<&Program>) =
+        here.partition(|program| program.rules.each_device);
+    // Without a record: that of this run is looked at later.
+    let once = once
+        .into_iter()
+        .map(|program| run(program, "", &[]).with("MOEBIUS_TEST_RECORD", ""));
+    let on_devices = each
+        .into_iter()
+        .flat_map(|program| DEVICES.map(|device| on_device(program, device, "")));
+    once.chain(on_devices).collect()
 }
 
 fn on_device(program: &Program, device: &str, words: &str) -> Job {
     let words = format!("{words}[{device}]");
-    let job = run(program, &words, &[]).with("MOEBIUS_TEST_DEVICES", device);
-    let job = if program.rules.own_harness {
-        job
-    } else {
-        timed(job)
-    };
-    match (device, program.rules.xla_quickly) {
-        ("xla:cpu", true) => job.with("XLA_FLAGS", XLA_QUICKLY),
-        _ => job,
+    let mut job = run(program, &words, &[]).with("MOEBIUS_TEST_DEVICES", device);
+    if device == "xla:cpu" {
+        job.holds = Some(XLA);
+        if program.rules.xla_quickly {
+            job = job.with("XLA_FLAGS", XLA_QUICKLY);
+        }
     }
+    job
 }
 
 /// Families of conformance within WebGPU's default limits, on Chromium's software driver.
@@ -150,6 +141,15 @@ pub(crate) fn default_limits(program: &Program, driver: &str, families: &str, wo
     on_device(program, "wgpu", &words)
         .with("VK_ICD_FILENAMES", driver)
         .with("MOEBIUS_TEST_FAMILIES", families)
+}
+
+/// Holds the support table against what conformance left in `records`.
+pub(crate) fn support_table(program: &Program, records: &str) -> Job {
+    let mut job = run(program, "of this run", &[]).with("MOEBIUS_TEST_RECORD", records);
+    job.after = ["cpu", "wgpu"]
+        .map(|device| format!("conformance [{device}]"))
+        .into();
+    job
 }
 
 /// The parts of the main job that tests of libraries don't have: `devices`, and `bench` at a size that takes seconds
@@ -205,17 +205,12 @@ pub(crate) fn deep(programs: &[Program], families: &[String], places: &Places) -
         .filter(|program| program.rules.deep && (!program.rules.libtpu || places.libtpu.is_some()));
     for program in long {
         let job = run(program, "at length", &[]).with("MOEBIUS_TEST_DEEP", "1");
-        let job = if program.rules.own_harness {
-            job
-        } else {
-            timed(job)
-        };
         jobs.push((job, program.target.clone()));
     }
     for program in programs.iter().filter(|program| program.rules.random) {
         let job = run(program, "on a million random inputs each", &["arbitrary"]);
         jobs.push((
-            timed(job.with("PROPTEST_CASES", "1000000")),
+            job.with("PROPTEST_CASES", "1000000"),
             program.target.clone(),
         ));
     }

@@ -38,6 +38,8 @@ pub(crate) struct Rules {
     pub(crate) deep: bool,
     /// Its tests whose names contain `arbitrary` draw random inputs, of which the deep tier wants a million.
     pub(crate) random: bool,
+    /// It compiles with XLA.
+    pub(crate) xla: bool,
     /// Its programs for XLA run once each, so they are compiled without optimisation.
     pub(crate) xla_quickly: bool,
 }
@@ -57,6 +59,7 @@ impl Rules {
                 "libtpu" => &mut rules.libtpu,
                 "deep" => &mut rules.deep,
                 "random" => &mut rules.random,
+                "xla" => &mut rules.xla,
                 "xla-quickly" => &mut rules.xla_quickly,
                 _ => {
                     return Err(invalid(format!(

@@ -10,8 +10,6 @@ use crate::custom::ID;
 use burn_ir::{CustomOpIr, HandleContainer, OperationIr, TensorIr};
 use burn_remote::server::{BackendServer, TokenAuthorizer, WebSocketTransport};
 use burn_router::{RouterClient, RouterTensor};
-use burn_std::config::remote::RemoteConfig;
-use burn_std::config::{BurnConfig, RuntimeConfig};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -21,29 +19,8 @@ pub(super) struct Address {
     pub(super) token: String,
 }
 
-/// Operations that travel together: each frame wakes two threads.
-const FRAME: usize = 64;
-
-/// Makes frames of [`FRAME`] operations, in place of Burn's 4, unless the program or its `burn.toml` has
-/// settings, or has asked for them.
-fn configure() {
-    let default = RemoteConfig::default().flush_threshold;
-    let settings = BurnConfig::from_current_dir().override_from_env();
-    if settings.remote().flush_threshold != default {
-        return;
-    }
-    let changed = serde_json::to_value(&settings).and_then(|mut settings| {
-        settings["remote"]["flush_threshold"] = FRAME.into();
-        serde_json::from_value(settings)
-    });
-    if let Ok(settings) = changed {
-        BurnConfig::try_set(settings);
-    }
-}
-
 /// Serves `devices` until the process ends.
 pub(super) fn serve(devices: Vec<XlaDevice>) -> io::Result<Address> {
-    configure();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let url = format!("ws://127.0.0.1:{}", listener.local_addr()?.port());
     let token = format!(
