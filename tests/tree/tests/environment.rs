@@ -91,7 +91,8 @@ fn read() -> BTreeSet<String> {
             continue;
         };
         match path.extension().and_then(|ending| ending.to_str()) {
-            _ if path.ends_with("tests/environment.rs") => {}
+            // What cargo hands to a build script is no setting.
+            _ if path.ends_with("tests/environment.rs") || path.ends_with("build.rs") => {}
             Some("rs") => names.extend(rust(&text)),
             Some("mjs" | "js" | "ts") => names.extend(script(&text, "process.env")),
             Some("py") => names.extend(script(&text, "environ")),

@@ -165,11 +165,11 @@ mod tests {
         };
         let path = |text: &str| Some(PathBuf::from(text));
         assert_eq!(
-            with(&[("HOME", "/home/me")]),
-            path("/home/me/.cache/moebius/verdicts.json")
+            with(&[("HOME", "/h/me")]),
+            path("/h/me/.cache/moebius/verdicts.json")
         );
         assert_eq!(
-            with(&[("HOME", "/home/me"), ("XDG_CACHE_HOME", "/c")]),
+            with(&[("HOME", "/h/me"), ("XDG_CACHE_HOME", "/c")]),
             path("/c/moebius/verdicts.json")
         );
         assert_eq!(with(&[("XDG_CACHE_HOME", "")]), None);
