@@ -216,7 +216,7 @@ impl Probe {
         let grads = ((out.y * dy).sum() + losses).backward();
         let dx = floats(x.grad(&grads).unwrap());
         let grads = GradientsParams::from_grads(grads, &layer);
-        (dx, gradients(&layer, &grads))
+        (dx, trained_gradients(&layer, &grads))
     }
 
     /// Checks the derivative along random directions of x and of every trained parameter.
