@@ -46,7 +46,7 @@ fn step(number: usize, (layer, training): (&MoeLayer, &MoeLayer), rng: &mut Rng,
     } else {
         let x = Tensor::<2>::ones([tokens, 24], &device.clone().autodiff());
         let out = training.forward(x).unwrap();
-        let z = out.losses().unwrap().z;
+        let z = out.losses().unwrap().z.unwrap();
         let gradients = (out.y.sum() + z).backward();
         drop(GradientsParams::from_grads(gradients, training));
     }
