@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub(crate) enum Counts {
     /// Tests: at least one must run, and none may be left out.
     Tests,
+    /// Unit tests, of which a crate may have none.
+    Units,
     /// Nothing but its exit status.
     Nothing,
 }

@@ -40,6 +40,8 @@ struct Running {
 pub(crate) struct Lanes {
     /// How many jobs run side by side.
     width: usize,
+    /// Whether jobs start after a failure.
+    pub(crate) keep_going: bool,
     scratch: PathBuf,
     clock: Instant,
     waiting: Vec<Job>,
@@ -52,6 +54,7 @@ impl Lanes {
     pub(crate) fn new(width: usize, scratch: &Path, clock: Instant) -> Self {
         Self {
             width: width.max(1),
+            keep_going: false,
             scratch: scratch.to_owned(),
             clock,
             waiting: Vec::new(),
@@ -60,7 +63,8 @@ impl Lanes {
         }
     }
 
-    /// Runs `jobs`, in their order where nothing hinders; whether all passed. After the first failure none starts.
+    /// Runs `jobs`, in their order where nothing hinders; whether all passed. After the first failure none starts, unless
+    /// it is to keep going.
     pub(crate) fn run(
         &mut self,
         jobs: Vec<Job>,
@@ -69,7 +73,7 @@ impl Lanes {
         self.waiting = jobs;
         let mut failed = false;
         loop {
-            if !failed {
+            if !failed || self.keep_going {
                 while let Some(index) = self.next() {
                     let job = self.waiting.remove(index);
                     let started = self.start(job)?;
@@ -188,7 +192,7 @@ impl Lanes {
 fn finish(running: Running, status: ExitStatus, late: bool) -> io::Result<Finished> {
     let log = fs::read(&running.log)?;
     let mut outcome = Outcome::default();
-    if running.job.counts == Counts::Tests {
+    if running.job.counts != Counts::Nothing {
         outcome = Outcome::of_log(&String::from_utf8_lossy(&log));
         outcome.add_records(&running.records);
         gather(&running.records)?;
@@ -202,9 +206,7 @@ fn finish(running: Running, status: ExitStatus, late: bool) -> io::Result<Finish
         _ if late => Some(format!("it did not end within {} s", LIMIT.as_secs())),
         _ if !status.success() => Some(status.to_string()),
         Counts::Tests if ran == 0 => Some("it ran no test".to_owned()),
-        Counts::Tests if outcome.ignored > 0 => {
-            Some(format!("it left out {} tests", outcome.ignored))
-        }
+        _ if outcome.ignored > 0 => Some(format!("it left out {} tests", outcome.ignored)),
         _ => None,
     };
     if failure.is_some() && outcome.failed == 0 {

@@ -31,6 +31,7 @@ Sets up what the tests need and runs them, cheapest first. The last line reads \
                            optimisation, an emulated processor without AVX-512, a build without Burn's fusion, …
   --fresh                  take nothing that an earlier run kept but cargo's builds: no compiled programs, no verdicts
   --only TEXT              of the jobs after the build, those whose names contain TEXT
+  --keep-going             start what is left after a failure, too
   --list                   say what would run after the build, and run nothing
   -v                       show the output of jobs that pass, too
 ";
@@ -47,6 +48,7 @@ struct Options {
     fresh: bool,
     only: String,
     list: bool,
+    keep_going: bool,
     verbose: bool,
 }
 
@@ -57,6 +59,7 @@ impl Options {
             fresh: false,
             only: String::new(),
             list: false,
+            keep_going: false,
             verbose: false,
         };
         while let Some(argument) = arguments.next() {
@@ -66,6 +69,7 @@ impl Options {
                 "--fresh" => options.fresh = true,
                 "--only" => options.only = arguments.next()?,
                 "--list" => options.list = true,
+                "--keep-going" => options.keep_going = true,
                 "-v" | "--verbose" => options.verbose = true,
                 _ => return None,
             }
@@ -98,6 +102,7 @@ fn failed(error: &io::Error) -> ExitCode {
 fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     let width = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
     let mut lanes = Lanes::new(width, scratch, Instant::now());
+    lanes.keep_going = options.keep_going;
     let ended = |lanes: &mut Lanes, jobs: Vec<Job>| {
         lanes.run(jobs, &mut |elapsed, finished| {
             report::ended(elapsed, finished, options.verbose)

@@ -1,6 +1,6 @@
 //! What is run, in which order. Cheapest first, and what takes long early enough that no lane is idle at the end.
 
-use crate::job::{Job, XLA};
+use crate::job::{Counts, Job, XLA};
 use crate::places::{Places, text};
 use crate::programs::Program;
 
@@ -16,6 +16,9 @@ const XLA_QUICKLY: &str =
 pub(crate) const KERNELS: &str = "fp8,routing,topk,router_backward,hash_routing,expert_load,permute,capacity,rows,neighbours,\
     grouped_gemm,fp8_gemm,weight_gradient,expert_activation,segment_attention,moe_layer,quantize";
 
+/// Crates that need no build of Burn; their tests are the first verdict.
+const READING: [&str; 2] = ["moebius-tree", "moebius-runner"];
+
 /// What needs no build of Burn and nothing installed but Rust: the first verdict.
 pub(crate) fn reading() -> Vec<Job> {
     let parse = r#"for file in scripts/* .ci/run; do case "$file" in *.mjs) ;; *) bash -n "$file" || exit ;; esac; done"#;
@@ -25,13 +28,7 @@ pub(crate) fn reading() -> Vec<Job> {
         Job::new(
             "the tree: style, layers, documents",
             &[
-                "cargo",
-                "test",
-                "--locked",
-                "-p",
-                "moebius-tree",
-                "-p",
-                "moebius-runner",
+                "cargo", "test", "--locked", "-p", READING[0], "-p", READING[1],
             ],
         )
         .tests(),
@@ -100,6 +97,9 @@ fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
         job.command.extend(option.map(str::to_owned));
         job = job.with("RUSTC_BOOTSTRAP", "1");
     }
+    if program.unit {
+        job.counts = Counts::Units;
+    }
     job.folder = program.folder.clone();
     job.alone = program.rules.alone;
     job.holds = program.rules.xla.then_some(XLA);
@@ -108,9 +108,10 @@ fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
 
 /// Every test program once, or once for each device; device-free ones first.
 pub(crate) fn tests(programs: &[Program], libtpu: bool) -> Vec<Job> {
-    let here = programs
-        .iter()
-        .filter(|program| libtpu || !program.rules.libtpu);
+    let here = programs.iter().filter(|program| {
+        let read = READING.contains(&program.package.as_str());
+        !read && (libtpu || !program.rules.libtpu)
+    });
     let (each, once): (Vec<&Program>, Vec<&Program>) =
         here.partition(|program| program.rules.each_device);
     // Without a record: that of this run is looked at later.
