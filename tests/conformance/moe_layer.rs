@@ -306,7 +306,7 @@ pub(crate) fn launches_are_fixed(target: &Target) -> Outcome {
     let capacity = Some(Capacity::new(1.0, 1).unwrap());
     for (experts, tokens) in [(8, 1), (8, 64), (8, 1000), (3, 64), (20, 64)] {
         let config = MoeConfig::new(64, 96, experts);
-        let Some(dropless) = forward_launches(target, config.clone(), tokens) else {
+        let Some(dropless) = forward_launches(target, config, tokens) else {
             return Outcome::Unsupported("no kernels".into());
         };
         assert_eq!(dropless, (8, 8), "{tokens} tokens, {experts} experts");

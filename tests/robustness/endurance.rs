@@ -40,7 +40,7 @@ pub(crate) fn on_flex() {
 /// A forward pass of some tokens; every tenth with gradients.
 fn step(number: usize, (layer, training): (&MoeLayer, &MoeLayer), rng: &mut Rng, device: &Device) {
     let tokens = 1 + rng.below(TOKENS);
-    if number % 10 > 0 {
+    if !number.is_multiple_of(10) {
         let x = Tensor::<2>::ones([tokens, 24], device);
         drop(layer.forward(x).unwrap());
     } else {
@@ -50,7 +50,7 @@ fn step(number: usize, (layer, training): (&MoeLayer, &MoeLayer), rng: &mut Rng,
         let gradients = (out.y.sum() + z).backward();
         drop(GradientsParams::from_grads(gradients, training));
     }
-    if number % 50 == 0 {
+    if number.is_multiple_of(50) {
         device.sync().unwrap();
     }
 }

@@ -27,8 +27,11 @@ fn deep() -> bool {
     std::env::var("MOEBIUS_TEST_DEEP").is_ok_and(|value| value == "1")
 }
 
+type OnDevice = fn(&Target);
+type Role = fn(&[String]);
+
 /// Cases of one device each.
-const ON_EACH: &[(&str, fn(&Target))] = &[
+const ON_EACH: &[(&str, OnDevice)] = &[
     ("threads::different_layers", threads::different_layers),
     ("threads::one_layer", threads::one_layer),
     ("records::trainings_resume", records::trainings_resume),
@@ -80,7 +83,7 @@ const DEEP: &[(&str, fn())] = &[
 ];
 
 /// What this program does as another's child.
-const ROLES: &[(&str, fn(&[String]))] = &[
+const ROLES: &[(&str, Role)] = &[
     ("bits", worker_counts::print_bits),
     ("too-large", faults::ask_too_much),
     ("no-memory", faults::run_out),
