@@ -131,6 +131,8 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     let mut jobs = run.jobs(&mut ledger)?;
     run.surroundings(&mut jobs)?;
     jobs.retain(|job| job.name.contains(&options.only));
+    // Last, so that no lane waits for another to end.
+    jobs.sort_by_key(|job| job.alone);
     if options.list {
         jobs.iter().for_each(|job| println!("{}", job.name));
         return Ok(ExitCode::SUCCESS);
