@@ -149,7 +149,8 @@ impl Step {
         })
     }
 
-    /// Starts a step and returns what it looks at, which needn't be there yet.
+    /// Starts a step and returns what it looks at, which needn't be there yet. With Burn's fusion on, what other threads
+    /// have computed from what the step carries is of before it only where they have flushed the device since.
     ///
     /// # Errors
     ///
@@ -174,8 +175,12 @@ impl Step {
         };
         let given = given.iter().enumerate().map(upload);
         let given = given.collect::<Result<Vec<_>, _>>()?;
-        // burn-remote buffers operations until a request needs a reply. This cheap one flushes them: what was
-        // computed before must not see what the step makes.
+        // What this thread computed before must not see what the step makes. Burn's fusion holds operations back until a
+        // flush, and burn-remote until a request needs a reply, as this cheap one does.
+        let flushed = self.device.flush();
+        flushed.map_err(|error| RunError::Moved {
+            reason: format!("{error:?}"),
+        })?;
         self.device.supports_dtype(DType::F32);
         self.recorder.play(&self.play, &given)
     }

@@ -228,7 +228,7 @@ fn steps_share_what_they_carry() {
     }
 }
 
-/// What another thread computes with the weights is of before or after a step, as it comes.
+/// What another thread computes with the weights, and flushes, is of before or after a step, as it comes.
 #[test]
 fn threads_see_what_a_step_leaves() {
     let _alone = alone();
@@ -236,7 +236,13 @@ fn threads_see_what_a_step_leaves() {
     let step = recorded(&mut training);
     let other = StreamId::allocate();
     let weight = training.linear.weight.val().inner();
-    let copy = || other.executes(|| weight.clone() * 1.0);
+    let copy = || {
+        other.executes(|| {
+            let copy = weight.clone() * 1.0;
+            xla().flush().unwrap();
+            copy
+        })
+    };
     let (first, before) = (training.weights(), copy());
     step.run(&[values([8, 4], 0)]).unwrap();
     let (second, after) = (training.weights(), copy());
