@@ -178,7 +178,7 @@ impl Step {
         // What this thread computed before must not see what the step makes. Burn's fusion holds operations back until a
         // flush, and burn-remote until a request needs a reply, as this cheap one does.
         let flushed = self.device.flush();
-        flushed.map_err(|error| RunError::Moved {
+        flushed.map_err(|error| RunError::Unsent {
             reason: format!("{error:?}"),
         })?;
         self.device.supports_dtype(DType::F32);
