@@ -9,12 +9,32 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::job::Job;
+
 /// A job of the deep tier runs at least once in so many runs.
 const ROUND: u64 = 4;
 /// What changed families may add to a run at most, in seconds; the rest of theirs follows in later runs.
 const CHANGED_SECONDS: f64 = 180.0;
-/// What is assumed of a job that never ran.
-const UNKNOWN_SECONDS: f64 = 60.0;
+
+/// A job of the deep tier.
+pub(crate) struct Deep {
+    pub(crate) job: Job,
+    /// What a change must name to make it due at once.
+    pub(crate) family: String,
+    /// What it takes by a guess, until it ran.
+    pub(crate) seconds: f64,
+}
+
+impl Deep {
+    pub(crate) fn new(job: Job, family: &str, seconds: f64) -> Self {
+        let family = family.to_owned();
+        Self {
+            job,
+            family,
+            seconds,
+        }
+    }
+}
 
 /// What the ledger knows of a deep job.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +64,7 @@ impl Ledger {
         let entries = value["deep"].as_object().cloned().unwrap_or_default();
         let entry = |value: &Value| Entry {
             run: value["run"].as_u64().unwrap_or_default(),
-            seconds: value["seconds"].as_f64().unwrap_or(UNKNOWN_SECONDS),
+            seconds: value["seconds"].as_f64().unwrap_or_default(),
             changed: value["changed"].as_bool().unwrap_or_default(),
         };
         Self {
@@ -63,18 +83,19 @@ impl Ledger {
         self.green.is_some()
     }
 
-    /// The jobs that this run takes, of all deep ones with the words that a change names them by.
-    pub(crate) fn due(&mut self, jobs: &[(String, String)], changed: &[String]) -> Vec<String> {
+    /// The names of the jobs that this run takes, of all deep ones.
+    pub(crate) fn due(&mut self, jobs: &[Deep], changed: &[String]) -> Vec<String> {
         let run = self.run;
         self.entries
-            .retain(|name, _| jobs.iter().any(|(job, _)| job == name));
-        for (name, family) in jobs {
-            let entry = self.entries.entry(name.clone()).or_insert(Entry {
+            .retain(|name, _| jobs.iter().any(|deep| deep.job.name == *name));
+        for deep in jobs {
+            let name = deep.job.name.clone();
+            let entry = self.entries.entry(name).or_insert(Entry {
                 run: run - 1,
-                seconds: UNKNOWN_SECONDS,
+                seconds: deep.seconds,
                 changed: false,
             });
-            entry.changed |= names(changed, family);
+            entry.changed |= names(changed, &deep.family);
         }
         let mut order: Vec<(&String, &Entry)> = self.entries.iter().collect();
         order.sort_by_key(|(name, entry)| (entry.run, (*name).clone()));
@@ -147,18 +168,10 @@ pub(crate) fn changed_since(commit: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn jobs() -> Vec<(String, String)> {
-        let name = |i: usize| {
-            (
-                format!("job {i}"),
-                if i == 7 {
-                    "rows".to_owned()
-                } else {
-                    String::new()
-                },
-            )
-        };
-        (0..10).map(name).collect()
+    fn jobs() -> Vec<Deep> {
+        let family = |i| if i == 7 { "rows" } else { "" };
+        let deep = |i| Deep::new(Job::new(format!("job {i}"), &["true"]), family(i), 60.0);
+        (0..10).map(deep).collect()
     }
 
     #[test]
@@ -179,7 +192,7 @@ mod tests {
             if run >= ROUND {
                 let late = jobs()
                     .iter()
-                    .any(|(name, _)| last.get(name).is_none_or(|at| run - at >= ROUND));
+                    .any(|deep| last.get(&deep.job.name).is_none_or(|at| run - at >= ROUND));
                 assert!(!late, "run {run}: {last:?}");
             }
         }
@@ -191,8 +204,8 @@ mod tests {
             run: 1,
             ..Ledger::default()
         };
-        for (name, _) in jobs() {
-            ledger.passed(&name, 30.0);
+        for deep in jobs() {
+            ledger.passed(&deep.job.name, 30.0);
         }
         ledger.run = 2;
         let changed = ["shaders/src/permute/rows.rs".to_owned()];

@@ -2,6 +2,7 @@
 //! CI runs, `--all` adds what is slow or repeats. The last line reads `N passed, N failed`.
 
 mod deep;
+mod deep_plan;
 mod job;
 mod lanes;
 mod outcome;
@@ -201,21 +202,17 @@ impl Run<'_> {
 
     /// The deep jobs of this run: all that were asked for, or, in CI, those that are due.
     fn deep(&self, ledger: &mut Ledger) -> io::Result<Vec<Job>> {
-        let deep = plan::deep(&self.programs, &self.families()?, &self.places);
-        let names: Vec<(String, String)> = deep
-            .iter()
-            .map(|(job, family)| (job.name.clone(), family.clone()))
-            .collect();
-        let jobs = deep.into_iter().map(|(job, _)| job);
+        let deep = deep_plan::jobs(&self.programs, &self.families()?, &self.places);
         if self.options.tier == Tier::All {
-            return Ok(jobs.collect());
+            return Ok(deep.into_iter().map(|deep| deep.job).collect());
         }
         // A cold run has enough to do.
         if env::var("CI").as_deref() != Ok("true") || !ledger.warm() {
             return Ok(Vec::new());
         }
         let changed = deep::changed_since(ledger.green.as_deref().unwrap_or_default());
-        let due = BTreeSet::from_iter(ledger.due(&names, &changed));
+        let due = BTreeSet::from_iter(ledger.due(&deep, &changed));
+        let jobs = deep.into_iter().map(|deep| deep.job);
         Ok(jobs.filter(|job| due.contains(&job.name)).collect())
     }
 

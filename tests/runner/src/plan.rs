@@ -80,7 +80,7 @@ fn cargo(name: &str, command: &str, arguments: &[&str]) -> Job {
 }
 
 /// A test program as a job; `words` are added to its name, `arguments` to its command.
-fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
+pub(crate) fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
     let name = match program.unit {
         true => format!("unit tests of {} {words}", program.package),
         false => format!("{} {words}", program.target),
@@ -124,7 +124,7 @@ pub(crate) fn tests(programs: &[Program], libtpu: bool) -> Vec<Job> {
     once.chain(on_devices).collect()
 }
 
-fn on_device(program: &Program, device: &str, words: &str) -> Job {
+pub(crate) fn on_device(program: &Program, device: &str, words: &str) -> Job {
     let words = format!("{words}[{device}]");
     let mut job = run(program, &words, &[]).with("MOEBIUS_TEST_DEVICES", device);
     if device == "xla:cpu" {
@@ -193,96 +193,4 @@ pub(crate) fn browser(places: &Places) -> Vec<Job> {
         group("the page in Chromium, and its bytes", &["size", "page"]),
         group("the package in Deno", &["deno"]),
     ]
-}
-
-/// A deep job, and the family whose change makes it due at once.
-pub(crate) type Deep = (Job, String);
-
-/// What is too slow for every run, or repeats on another compiler, driver or processor what every run does.
-pub(crate) fn deep(programs: &[Program], families: &[String], places: &Places) -> Vec<Deep> {
-    let mut jobs = Vec::new();
-    let long = programs
-        .iter()
-        .filter(|program| program.rules.deep && (!program.rules.libtpu || places.libtpu.is_some()));
-    for program in long {
-        let job = run(program, "at length", &[]).with("MOEBIUS_TEST_DEEP", "1");
-        jobs.push((job, program.target.clone()));
-    }
-    for program in programs.iter().filter(|program| program.rules.random) {
-        let job = run(program, "on a million random inputs each", &["arbitrary"]);
-        jobs.push((
-            job.with("PROPTEST_CASES", "1000000"),
-            program.target.clone(),
-        ));
-    }
-    if let Some(conformance) = programs
-        .iter()
-        .find(|program| program.target == "conformance")
-    {
-        jobs.extend(
-            families
-                .iter()
-                .flat_map(|family| of_family(conformance, family, places)),
-        );
-    }
-    jobs.extend(builds(places));
-    for (job, _) in &mut jobs {
-        job.deep = true;
-    }
-    jobs
-}
-
-/// A family of conformance on other drivers, compilers and processors.
-fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> {
-    let mut jobs = Vec::new();
-    let in_default = KERNELS.split(',').any(|name| name == family);
-    if let (Some(driver), false) = (&places.swiftshader, in_default) {
-        jobs.push(default_limits(
-            conformance,
-            driver,
-            family,
-            &format!(": {family}"),
-        ));
-    }
-    let mut optimised = on_device(
-        conformance,
-        "xla:cpu",
-        &format!("optimised, nothing kept: {family} "),
-    );
-    optimised.variables.retain(|(name, _)| name != "XLA_FLAGS");
-    jobs.push(
-        optimised
-            .with("MOEBIUS_TEST_FAMILIES", family)
-            .with("MOEBIUS_XLA_CACHE", ""),
-    );
-    if let (Some(qemu), "AVX-512") = (&places.qemu, crate::places::instruction_set()) {
-        for device in ["cpu", "flex", "xla:cpu"] {
-            let mut job = on_device(
-                conformance,
-                device,
-                &format!("on an emulated Haswell (AVX2): {family} "),
-            );
-            let emulator = [qemu.as_str(), "-cpu", "Haswell"].map(str::to_owned);
-            job.command.splice(0..0, emulator);
-            jobs.push(job.with("MOEBIUS_TEST_FAMILIES", family));
-        }
-    }
-    jobs.into_iter()
-        .map(|job| (job, family.to_owned()))
-        .collect()
-}
-
-/// Builds that share nothing with that of the tests, in folders of their own.
-fn builds(places: &Places) -> Vec<Deep> {
-    let folder = |name: &str| text(&places.target.with_file_name(format!("target-{name}")));
-    let readme = "cargo run --release && cargo run --release -- verify tests/cases/*.safetensors --device flex";
-    let plain =
-        "cargo test -p moebius-tests --test conformance -- moe_ && cargo check -p moebius-cli";
-    let release = Job::new("README's command, in release", &["bash", "-c", readme])
-        .with("CARGO_TARGET_DIR", folder("release"));
-    let without = Job::new("without Burn's fusion", &["bash", "-c", plain])
-        .tests()
-        .with("CARGO_TARGET_DIR", folder("without-fusion"))
-        .with("MOEBIUS_TEST_DEVICES", "cpu,wgpu");
-    vec![(release, "Cargo".to_owned()), (without, "Cargo".to_owned())]
 }

@@ -1,0 +1,108 @@
+//! What is too slow for every run, or repeats on another compiler, driver or processor what every run does.
+
+use crate::deep::Deep;
+use crate::job::Job;
+use crate::places::{Places, instruction_set, text};
+use crate::plan::{self, KERNELS, on_device, run};
+use crate::programs::Program;
+
+/// Cases that depend on the processor's instructions: a program, its device, a part of the cases' names, and about how many
+/// seconds they take on an emulator.
+const EMULATED: [(&str, &str, &str, f64); 10] = [
+    ("conformance", "cpu", "::bf16", 300.0),
+    ("conformance", "cpu", "casts::", 30.0),
+    ("conformance", "cpu", "repeats_bit_for_bit", 120.0),
+    ("conformance", "flex", "moe_layer::", 60.0),
+    ("conformance", "flex", "fp8_linear::", 60.0),
+    ("conformance", "xla:cpu", "independent_of_the_batch", 300.0),
+    ("conformance", "xla:cpu", "sequences_are_apart", 120.0),
+    ("xla_moe_ops", "", "positions::", 420.0),
+    ("xla_moe_ops", "", "batch", 120.0),
+    ("xla_parallel", "", "expert::", 240.0),
+];
+
+/// All deep jobs.
+pub(crate) fn jobs(programs: &[Program], families: &[String], places: &Places) -> Vec<Deep> {
+    let find = |target: &str| programs.iter().find(|program| program.target == target);
+    let mut jobs: Vec<Deep> = programs
+        .iter()
+        .filter(|program| !program.rules.libtpu || places.libtpu.is_some())
+        .flat_map(at_length)
+        .collect();
+    if let Some(conformance) = find("conformance") {
+        let of_family = |family: &String| of_family(conformance, family, places);
+        jobs.extend(families.iter().flat_map(of_family));
+    }
+    if let (Some(qemu), "AVX-512") = (&places.qemu, instruction_set()) {
+        let programs = EMULATED
+            .iter()
+            .filter_map(|case| Some((find(case.0)?, case)));
+        jobs.extend(programs.map(|(program, case)| emulated(program, case, qemu)));
+    }
+    jobs.extend(builds(places));
+    for deep in &mut jobs {
+        deep.job.deep = true;
+    }
+    jobs
+}
+
+/// The long versions of a program's tests.
+fn at_length(program: &Program) -> Vec<Deep> {
+    let mut jobs = Vec::new();
+    if program.rules.deep {
+        let job = run(program, "at length", &[]).with("MOEBIUS_TEST_DEEP", "1");
+        jobs.push(Deep::new(job, &program.target, 300.0));
+    }
+    if program.rules.random {
+        let job = run(program, "on a million random inputs each", &["arbitrary"]);
+        let job = job.with("PROPTEST_CASES", "1000000");
+        jobs.push(Deep::new(job, &program.target, 120.0));
+    }
+    jobs
+}
+
+/// A family of conformance on another driver and compiler.
+fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> {
+    let mut jobs = Vec::new();
+    let in_default = KERNELS.split(',').any(|name| name == family);
+    if let (Some(driver), false) = (&places.swiftshader, in_default) {
+        let job = plan::default_limits(conformance, driver, family, &format!(": {family}"));
+        jobs.push(Deep::new(job, family, 20.0));
+    }
+    let words = format!("optimised, nothing kept: {family} ");
+    let mut job = on_device(conformance, "xla:cpu", &words);
+    job.variables.retain(|(name, _)| name != "XLA_FLAGS");
+    let job = job.with("MOEBIUS_TEST_FAMILIES", family);
+    jobs.push(Deep::new(job.with("MOEBIUS_XLA_CACHE", ""), family, 30.0));
+    jobs
+}
+
+/// Some cases as on a processor without AVX-512.
+fn emulated(program: &Program, case: &(&str, &str, &str, f64), qemu: &str) -> Deep {
+    let (target, device, filter, seconds) = *case;
+    let words = format!("on an emulated Haswell (AVX2): {filter} ");
+    let mut job = match device {
+        "" => run(program, &words, &[filter]),
+        device => on_device(program, device, &words),
+    };
+    if !device.is_empty() {
+        job.command.push(filter.to_owned());
+    }
+    let emulator = [qemu, "-cpu", "Haswell"].map(str::to_owned);
+    job.command.splice(0..0, emulator);
+    Deep::new(job, target, seconds)
+}
+
+/// Builds that share nothing with that of the tests, in folders of their own.
+fn builds(places: &Places) -> [Deep; 2] {
+    let folder = |name: &str| text(&places.target.with_file_name(format!("target-{name}")));
+    let readme = "cargo run --release && cargo run --release -- verify tests/cases/*.safetensors --device flex";
+    let plain = "cargo test -p moebius-tests --test conformance -- moe_";
+    let release = Job::new("README's command, in release", &["bash", "-c", readme])
+        .with("CARGO_TARGET_DIR", folder("release"));
+    let without = Job::new("without Burn's fusion", &["bash", "-c", plain])
+        .tests()
+        .with("CARGO_TARGET_DIR", folder("without-fusion"))
+        .with("MOEBIUS_TEST_DEVICES", "cpu,wgpu");
+    [release, without].map(|job| Deep::new(job, "Cargo", 900.0))
+}
