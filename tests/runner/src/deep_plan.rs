@@ -97,7 +97,7 @@ fn emulated(program: &Program, case: &(&str, &str, &str, f64), qemu: &str) -> De
 fn builds(places: &Places) -> [Deep; 2] {
     let folder = |name: &str| text(&places.target.with_file_name(format!("target-{name}")));
     let readme = "cargo run --release && cargo run --release -- verify tests/cases/*.safetensors --device flex";
-    let plain = "cargo test -p moebius-tests --test conformance -- moe_";
+    let plain = "cargo test -p moebius-tests --test conformance -- moe_ && cargo test -p moebius-tests --test training -- resumed";
     let release = Job::new("README's command, in release", &["bash", "-c", readme])
         .with("CARGO_TARGET_DIR", folder("release"));
     let without = Job::new("without Burn's fusion", &["bash", "-c", plain])
