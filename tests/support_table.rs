@@ -367,7 +367,8 @@ fn main() {
     if let Some(folder) = record.as_ref().filter(|_| blessing() && !arguments.list) {
         bless(folder).unwrap_or_else(|error| panic!("{error}"));
     }
-    let tests: [(&str, fn() -> Result<(), Failed>); 5] = [
+    type Test = fn() -> Result<(), Failed>;
+    let tests: [(&str, Test); 5] = [
         ("every_kernel_is_launched", every_kernel_is_launched),
         (
             "kernels_are_told_by_their_names",
