@@ -138,14 +138,14 @@ fn a_compiler_that_panics_is_an_error() {
 #[test]
 fn more_than_the_limits_is_an_error() {
     for launch in launches().filter(|launch| !launch.on_the_processor()) {
-        let limits = launch.target.capability().limits.clone();
+        let limits = launch.target.capability().limits;
         let [input, output] = launch.args();
         let past = limits.max_units_per_cube as usize + 1;
         copies::launch(&launch.client, ONE, units(past), input, output);
         launch.assert_failed("");
     }
     for launch in launches().filter(|launch| !launch.on_the_processor()) {
-        let limits = launch.target.capability().limits.clone();
+        let limits = launch.target.capability().limits;
         let [input, output] = launch.args();
         let words = limits.max_shared_memory / 4 + 1;
         shares::launch(&launch.client, ONE, units(LEN), input, output, words);
