@@ -7,6 +7,11 @@ use moebius_device::Runtime;
 use moebius_tests::target::Target;
 
 pub(crate) fn f16(target: &Target) -> Outcome {
+    let capability = target.capability();
+    let kernels = !matches!(capability.runtime, Runtime::Flex | Runtime::Xla);
+    if kernels && !capability.f16 {
+        return Outcome::Unsupported("no f16".into());
+    }
     let normal = |bits: &u16| f16::from_bits(*bits).is_normal();
     let values = ties(
         (0..=u16::MAX)
