@@ -1,7 +1,7 @@
 //! Launches that CubeCL gave up: the command's result would be of memory that nothing wrote.
 //!
 //! Where the compiler of a kernel panics, CubeCL's thread drops the panic and goes on. Our own operations hear of it
-//! (`moebius_shaders::checked`), Burn's do not, and nobody but the process's panic hook tells a program.
+//! (`moebius_shaders::checked`), Burn's do not, and a program hears of it from its panic hook only.
 
 use std::panic::{self, PanicHookInfo};
 use std::sync::OnceLock;

@@ -151,13 +151,13 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
 
 fn verdict(lanes: &Lanes, good: bool) -> ExitCode {
     println!("{}", report::table(lanes));
-    let tally = lanes.tally();
-    println!(
-        "{} s, {} cases refused as listed",
-        lanes.elapsed(),
-        tally["refused"]
-    );
-    println!("{} passed, {} failed", tally["passed"], tally["failed"]);
+    let [passed, refused, failed] = [
+        lanes.sum(|outcome| outcome.passed),
+        lanes.sum(|outcome| outcome.refused),
+        lanes.sum(|outcome| outcome.failed),
+    ];
+    println!("{} s, {refused} cases refused as listed", lanes.elapsed());
+    println!("{passed} passed, {failed} failed");
     if good {
         ExitCode::SUCCESS
     } else {
