@@ -131,6 +131,12 @@ fn on_host<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     Tensor::from_data(tensor.into_data(), &burn::tensor::Device::flex())
 }
 
+/// A layer in training of which autodiff records nothing. What hundreds of passes left behind would go in the next
+/// backward pass, thousands of tensors at once, over which Burn's fusion thinks for minutes.
+fn unrecorded(layer: MoeLayer) -> MoeLayer {
+    layer.train().no_grad()
+}
+
 fn factor(layer: &MoeLayer) -> Vec<f32> {
     match &layer.factors {
         Some(CapacityFactors::Variance(factors)) => floats(factors.factors()),
@@ -143,7 +149,7 @@ pub(crate) fn adaptive(target: &Target) -> Outcome {
     let config = MoeConfig::adaptive(16, 24, 8).with_expert_dropout(0.0);
     let layer = made(target, config);
     let layer = with_values(layer, "factor", &[1.0]);
-    let trained = layer.clone().train();
+    let trained = unrecorded(layer.clone());
     let device = target.burn().autodiff();
     // One step: 0.99 · 1 + 0.01 · variance.
     let x = batch(&device, [512, 16], 3.0);
@@ -210,7 +216,7 @@ pub(crate) fn scheduler(target: &Target) -> Outcome {
         .with_expert_dropout(0.0)
         .with_factors(Some(FactorsConfig::load()));
     let layer = made(target, config);
-    let layer = with_values(layer, "factors", &[1.25; 8]).train();
+    let layer = unrecorded(with_values(layer, "factors", &[1.25; 8]));
     let x = batch(&target.burn().autodiff(), [256, 16], 1.0) + 0.7;
     for _ in 0..80 {
         drop(layer.forward(x.clone()).unwrap());
@@ -310,7 +316,7 @@ pub(crate) fn expert_dropout(target: &Target) -> Outcome {
             .with_expert_dropout(probability);
         let layer = made(target, config);
         let x = batch(&target.burn().autodiff(), [200, 16], 1.5);
-        let trained = layer.clone().train();
+        let trained = unrecorded(layer.clone());
         let mut idle = Vec::new();
         for _ in 0..40 {
             let out = trained.forward(x.clone()).unwrap();
@@ -332,7 +338,7 @@ pub(crate) fn expert_dropout(target: &Target) -> Outcome {
     }
     // Experts that a mask leaves out stay out, and K of the others stay.
     let config = MoeConfig::new(16, 8, 8).with_expert_dropout(0.999);
-    let layer = made(target, config).train();
+    let layer = unrecorded(made(target, config));
     let available = [true, true, false, true, false, true, false, false];
     let mask = Tensor::<1, Bool>::from_data(TensorData::from(&available[..]), &target.burn());
     let x = batch(&target.burn().autodiff(), [50, 16], 1.5);

@@ -306,7 +306,7 @@ pub(crate) fn dynamic_follows_its_formula(target: &Target) -> Outcome {
         found.unwrap_or_else(|| panic!("{name}")).values
     };
     assert_eq!(state(&router, "usage"), usage);
-    let trained = router.train();
+    let trained = router.train().no_grad();
     let load = integers(run(target, &trained, &x, None).load().unwrap());
     let slots = 2.0 * TOKENS as f64;
     let want: Vec<f64> = (0..EXPERTS)
@@ -384,7 +384,9 @@ pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) -> Outcome {
         ..SigmoidBiasConfig::default()
     };
     let router = router(target, RouterConfig::SigmoidBias(config));
-    let router = with_values(router, "bias", &[0.0; EXPERTS]).train();
+    let router = with_values(router, "bias", &[0.0; EXPERTS])
+        .train()
+        .no_grad();
     // All tokens lean the same way, so that the load starts uneven.
     let x: Vec<f32> = batch(8).iter().map(|x| x + 1.0).collect();
     let deviation = || {

@@ -3,7 +3,7 @@
 use crate::data::Rng;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use moebius::moe::{LossWeights, MoeLayer};
 
 /// A parameter of a module, by value.
@@ -130,6 +130,9 @@ pub fn filled<M: Module>(module: M, seed: u64, bound: f32) -> M {
 /// A layer, a batch, and the scalar Σ y∘dy + weighted losses of them.
 pub struct Probe {
     layer: MoeLayer,
+    /// The same layer on `flex`, where hundreds of small passes take a moment: differences are those of the function,
+    /// whichever device computes it.
+    twin: MoeLayer,
     shape: [usize; 3],
     x: Vec<f32>,
     dy: Vec<f32>,
@@ -158,6 +161,9 @@ const TOLERANCE: f64 = 5e-3;
 /// tenth of it, twenty times what it may be off by.
 const ROUNDING: f64 = 0.2;
 
+/// How far the scalar may be from `flex`'s, relative to 1 + its size: a few hundred products in f32.
+const SAME: f64 = 1e-4;
+
 impl Probe {
     /// Of a layer on a device that records nothing and a batch x \[2, L, H\], drawn until no token
     /// wavers between two experts.
@@ -168,8 +174,10 @@ impl Probe {
         let shape = [2, length, layer.config().hidden];
         let mut rng = Rng::new(seed);
         let len = shape.iter().product();
+        let twin = layer.clone().to_device(&Device::flex());
         let draw = |_| Self {
             layer: layer.clone(),
+            twin: twin.clone(),
             shape,
             x: rng.vec(len, 1.5),
             dy: rng.vec(len, 1.0),
@@ -180,11 +188,11 @@ impl Probe {
 
     /// Whether small changes of x change no choice.
     fn is_decided(&self) -> bool {
-        let (_, chosen) = self.value(&self.layer, &self.x);
+        let (_, chosen) = self.value(&self.twin, &self.x);
         let mut rng = Rng::new(1);
         (0..4).all(|_| {
             let moved: Vec<f32> = self.x.iter().map(|x| x + 3e-3 * rng.unit()).collect();
-            self.value(&self.layer, &moved).1 == chosen
+            self.value(&self.twin, &moved).1 == chosen
         })
     }
 
@@ -224,16 +232,23 @@ impl Probe {
     /// # Panics
     /// When one is off, or a trained parameter has no gradient.
     pub fn check(&self, what: &str) {
+        let (own, chosen) = self.value(&self.layer, &self.x);
+        let (twin, chosen_by_twin) = self.value(&self.twin, &self.x);
+        assert_eq!(chosen, chosen_by_twin, "{what}: the choice on flex");
+        assert!(
+            (own - twin).abs() <= SAME * (1.0 + twin.abs()),
+            "{what}: {own} here, {twin} on flex"
+        );
         let (dx, trained) = self.gradients();
         self.compare(&format!("{what}: x"), &self.x, &dx, |x| {
-            self.value(&self.layer, x)
+            self.value(&self.twin, x)
         });
         for parameter in trained {
             let name = format!("{what}: {}", parameter.path);
             let gradient = parameter.gradient;
             let gradient = gradient.unwrap_or_else(|| panic!("{name} has no gradient"));
             self.compare(&name, &parameter.values, &gradient, |values| {
-                let layer = self.layer.clone();
+                let layer = self.twin.clone();
                 let replace = |id, _| (id == parameter.id).then(|| values.to_vec());
                 self.value(&layer.map(&mut Replace(replace)), &self.x)
             });

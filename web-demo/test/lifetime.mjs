@@ -9,10 +9,9 @@ export const tests = [
   callsOnWhatIsGoneAreRefused,
   freeingDuringACallIsSafe,
   destroyingADeviceEndsItsWork,
-  aDeviceTakenAwayIsNoticed,
   aCrashOfTheGpuProcessIsNoticed,
-  devicesDoNotAddUp,
 ];
+export const long = [aDeviceTakenAwayIsNoticed, devicesDoNotAddUp];
 
 /** Runs in a page or worker: forward passes of a layer, with what the device and the module hold in between. */
 async function passes({ count, every }) {

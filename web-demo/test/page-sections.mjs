@@ -11,8 +11,8 @@ export const tests = [
   trainingTakesItsSettings,
   benchmarksRun,
   benchmarksCanBeCancelled,
-  thePageHoldsNoMoreAndMore,
 ];
+export const long = [thePageHoldsNoMoreAndMore];
 
 /** What the layer's section shows, read from the page. */
 async function layerShown(page) {

@@ -16,6 +16,7 @@ export const tests = [
   aCrashOfTheGpuProcessIsSurvived,
   aWorkerThatDiesIsReplaced,
 ];
+export const long = [aDeviceCanBeLostAgain];
 
 const stateIs = (page, state) =>
   page.waitForFunction((wanted) => document.documentElement.dataset.state === wanted, state);
@@ -128,13 +129,22 @@ async function busy(lab, options) {
 }
 
 async function aLostDeviceCanBeOpenedAgain(lab) {
+  await assertLossesAreSurvived(lab, 1);
+}
+
+async function aDeviceCanBeLostAgain(lab) {
+  await assertLossesAreSurvived(lab, 2);
+}
+
+/** A training's device is lost so many times. */
+async function assertLossesAreSurvived(lab, times) {
   const page = await lab.demo();
   await page.locator('#train-start').click();
   await page.waitForFunction(() => Number(document.querySelector('#train').dataset.steps) >= 3);
-  for (const attempt of [1, 2]) {
+  for (let time = 0; time < times; time++) {
     await page.evaluate(() => globalThis.moebiusDemo.loseDevice());
     await stateIs(page, 'lost');
-    if (attempt === 1) await picture(page, 'lost');
+    if (time === 0) await picture(page, 'lost');
     await assertRecovers(page);
     assert.equal(
       await page.locator('#train').getAttribute('data-steps'),

@@ -3,7 +3,8 @@
 //   node web-demo/test/run.mjs [size|package|page|deno]... [--only TEXT] [--native PATH]
 //
 // Without a group: all. --only runs the tests whose names contain TEXT; --native names the moebius command, which some
-// compare with. The environment's CHROMIUM names another browser. The site has to be there: scripts/demo --build-only
+// compare with. With MOEBIUS_TEST_DEEP=1 the tests that take long, which are left out otherwise. The environment's
+// CHROMIUM names another browser. The site has to be there: scripts/demo --build-only
 import assert from 'node:assert/strict';
 import { parseArgs } from 'node:util';
 
@@ -17,6 +18,7 @@ const GROUPS = {
 };
 // Far more than any test takes: a hang should end in a message.
 const LIMIT_MS = 180_000;
+const DEEP = process.env.MOEBIUS_TEST_DEEP === '1';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -61,8 +63,8 @@ let failed = 0;
 try {
   await lab.start();
   for (const file of groups.flatMap((group) => GROUPS[group])) {
-    const { tests } = await import(`./${file}.mjs`);
-    for (const test of tests.filter(({ name }) => name.includes(values.only))) {
+    const { tests, long = [] } = await import(`./${file}.mjs`);
+    for (const test of (DEEP ? long : tests).filter(({ name }) => name.includes(values.only))) {
       if (await run(lab, `${file}::${test.name}`, test)) passed += 1;
       else failed += 1;
     }

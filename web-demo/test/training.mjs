@@ -37,7 +37,7 @@ async function train({ seed, steps }) {
 
 async function theLossFallsAndRunsRepeat(lab) {
   const [page, worker] = [await lab.bench(), await lab.benchInWorker()];
-  const steps = 200;
+  const steps = 101;
   const one = await page.evaluate(train, { seed: 5, steps });
   const { reports } = one;
   const [first, last] = [reports[0], reports.at(-1)];
@@ -60,7 +60,7 @@ async function theLossFallsAndRunsRepeat(lab) {
     assert.ok(Number.isFinite(balance) && balance > 0, `balance ${balance}`);
   }
   // The same in another thread, and not the same with another seed.
-  const two = await worker.evaluate(train, { seed: 5, steps: 61 });
+  const two = await worker.evaluate(train, { seed: 5, steps: 41 });
   assert.deepEqual(two.reports, reports.slice(0, two.reports.length));
   const other = await worker.evaluate(train, { seed: 6, steps: 1 });
   assert.notEqual(other.reports[0].loss, first.loss);

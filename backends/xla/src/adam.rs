@@ -6,6 +6,9 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 /// Adam (Kingma and Ba 2015) as [`burn::optim::Adam`] computes it, but for the powers of its betas: these
 /// are a tensor of the state, where Burn's are numbers that the host computes in every step. So a step
 /// with it can be recorded once ([`crate::Step`]), with the learning rate that it was recorded with.
+///
+/// # Panics
+/// Like Burn's own optimizers, when a record is made of moments that the device can no longer give.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
     /// How much of the first moment stays, in \[0, 1).

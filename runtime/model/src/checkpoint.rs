@@ -9,7 +9,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use burn::optim::OptimizerRecord;
 use burn::store::{ModuleRecord, RecordError};
 use burn::tensor::Bytes;
 use moebius::fp8::training::LossScale;
@@ -135,15 +134,15 @@ impl Checkpoint {
         config: TrainConfig,
         text: &Text,
         progress: Progress,
-        (model, optimizer): (ModuleRecord, OptimizerRecord),
-    ) -> Result<Self, CheckpointError> {
-        Ok(Self {
+        (model, optimizer): (ModuleRecord, Bytes),
+    ) -> Self {
+        Self {
             config,
             text: Stamp::of(text.bytes()),
             progress,
             model,
-            optimizer: optimizer.into_bytes().map_err(record)?,
-        })
+            optimizer,
+        }
     }
 
     /// The numbers of the training.
@@ -277,7 +276,7 @@ fn flatten(name: &str, value: &Value, leaves: &mut Vec<(String, String)>) {
     }
 }
 
-fn record(error: RecordError) -> CheckpointError {
+pub(crate) fn record(error: RecordError) -> CheckpointError {
     CheckpointError::Record(error.to_string())
 }
 

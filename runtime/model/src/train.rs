@@ -8,7 +8,7 @@ use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use moebius::fp8::training::{LossScaler, LossScaling};
 
 use crate::adam::{self, Adam, Guard, Powers};
-use crate::checkpoint::{Checkpoint, Progress};
+use crate::checkpoint::{self, Checkpoint, Progress};
 use crate::clip::clip;
 use crate::config::TrainConfig;
 use crate::decoder::{Decoder, DecoderOutput};
@@ -227,7 +227,8 @@ impl Trainer {
     /// Everything needed to go on from here; waits for the device.
     ///
     /// # Errors
-    /// [`Error::Device`] when the device failed, [`Error::Checkpoint`] when Burn can't write a record.
+    /// [`Error::Device`] when the device failed, [`Error::Checkpoint`] when Burn can't write a record or the device no
+    /// longer gave an optimizer's moment.
     pub fn checkpoint(&self) -> Result<Checkpoint, Error> {
         let mut progress = self.progress;
         if progress.first_loss.is_none() {
@@ -238,10 +239,10 @@ impl Trainer {
             progress.adam_powers = Some(scaled.powers.read()?);
         }
         check_readable(&self.decoder, &self.device)?;
-        let records = (
-            self.decoder.clone().into_record(),
-            self.optimizer.to_record(),
-        );
-        Ok(Checkpoint::new(self.config, &self.text, progress, records)?)
+        let optimizer = self.optimizer.to_record().into_bytes();
+        let optimizer = optimizer.map_err(checkpoint::record)?;
+        adam::check_record(&optimizer, &self.decoder, progress.step)?;
+        let records = (self.decoder.clone().into_record(), optimizer);
+        Ok(Checkpoint::new(self.config, &self.text, progress, records))
     }
 }

@@ -9,15 +9,15 @@ use crate::programs::Program;
 /// Cases that depend on the processor's instructions: a program, its device, a part of the cases' names, and about how many
 /// seconds they take on an emulator.
 const EMULATED: [(&str, &str, &str, f64); 10] = [
-    ("conformance", "cpu", "::bf16", 300.0),
-    ("conformance", "cpu", "casts::", 30.0),
-    ("conformance", "cpu", "repeats_bit_for_bit", 120.0),
-    ("conformance", "flex", "moe_layer::", 60.0),
-    ("conformance", "flex", "fp8_linear::", 60.0),
-    ("conformance", "xla:cpu", "independent_of_the_batch", 300.0),
+    ("conformance", "cpu", "casts::", 4.0),
+    ("conformance", "cpu", "moe_layer::", 120.0),
+    ("conformance", "flex", "moe_layer::", 30.0),
+    ("conformance", "flex", "fp8_linear::", 7.0),
+    ("conformance", "xla:cpu", "independent_of_the_batch", 240.0),
     ("conformance", "xla:cpu", "sequences_are_apart", 120.0),
     ("xla_moe_ops", "", "positions::", 420.0),
     ("xla_moe_ops", "", "batch", 120.0),
+    ("xla_fp8_ops", "", "where_it_lies", 60.0),
     ("xla_parallel", "", "expert::", 240.0),
 ];
 
@@ -40,6 +40,11 @@ pub(crate) fn jobs(programs: &[Program], families: &[String], places: &Places) -
         jobs.extend(programs.map(|(program, case)| emulated(program, case, qemu)));
     }
     jobs.extend(builds(places));
+    for (group, folder) in [("package", "wasm"), ("page", "web-demo")] {
+        let name = format!("the {group} in Chromium, at length");
+        let job = plan::browser_group(places, &name, &[group]).with("MOEBIUS_TEST_DEEP", "1");
+        jobs.push(Deep::new(job, folder, 70.0));
+    }
     for deep in &mut jobs {
         deep.job.deep = true;
     }

@@ -25,6 +25,27 @@ pub(crate) struct Finished {
     pub(crate) log: PathBuf,
 }
 
+impl Finished {
+    fn failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// A job that could not be started.
+    fn never(job: Job, failure: String) -> Self {
+        let outcome = Outcome {
+            failed: 1,
+            ..Outcome::default()
+        };
+        Self {
+            job,
+            outcome,
+            seconds: 0.0,
+            failure: Some(failure),
+            log: PathBuf::new(),
+        }
+    }
+}
+
 /// A job that runs.
 struct Running {
     job: Job,
@@ -70,26 +91,42 @@ impl Lanes {
         seen: &mut dyn FnMut(u64, &Finished),
     ) -> io::Result<bool> {
         self.waiting = jobs;
-        let mut failed = false;
+        let (before, mut said) = (self.finished.len(), self.finished.len());
         loop {
-            if !failed || self.keep_going {
-                while let Some(index) = self.next() {
-                    let job = self.waiting.remove(index);
-                    let started = self.start(job)?;
-                    self.running.push(started);
-                }
+            let ended = self.ended()?;
+            self.finished.extend(ended);
+            let failed = |lanes: &Self| lanes.finished[before..].iter().any(Finished::failed);
+            if self.keep_going || !failed(self) {
+                self.fill();
             }
-            if self.running.is_empty() {
-                break;
+            for finished in &self.finished[said..] {
+                seen(self.elapsed(), finished);
+            }
+            said = self.finished.len();
+            let stopped = failed(self) && !self.keep_going;
+            if self.running.is_empty() && (stopped || self.waiting.is_empty()) {
+                return Ok(!failed(self));
             }
             sleep(POLL);
-            for finished in self.ended()? {
-                failed |= finished.failure.is_some();
-                seen(self.elapsed(), &finished);
-                self.finished.push(finished);
+        }
+    }
+
+    /// Starts what may start; what can't has failed.
+    fn fill(&mut self) {
+        while let Some(index) = self.next() {
+            let job = self.waiting.remove(index);
+            let bad = |one: &&Finished| one.failed() && job.after.contains(&one.job.name);
+            let started = match self.finished.iter().find(bad) {
+                Some(one) => Err(format!("not run, because {} failed", one.job.name)),
+                None => self
+                    .start(&job)
+                    .map_err(|error| format!("{}: {error}", job.command[0])),
+            };
+            match started {
+                Ok(running) => self.running.push(running),
+                Err(failure) => self.finished.push(Finished::never(job, failure)),
             }
         }
-        Ok(!failed)
     }
 
     /// The first job that may start now. One that waits for the machine to itself keeps later ones from starting.
@@ -117,7 +154,7 @@ impl Lanes {
         !waits && !runs
     }
 
-    fn start(&self, job: Job) -> io::Result<Running> {
+    fn start(&self, job: &Job) -> io::Result<Running> {
         let stem: String = job
             .name
             .chars()
@@ -137,11 +174,9 @@ impl Lanes {
             .stdout(output.try_clone()?)
             .stderr(output);
         let began = SystemTime::now();
-        let child = command.spawn().map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}", job.command[0]))
-        })?;
+        let child = command.spawn()?;
         Ok(Running {
-            job,
+            job: job.clone(),
             child,
             start: Instant::now(),
             began,
@@ -230,6 +265,12 @@ fn gather(records: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    impl Drop for Lanes {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.scratch);
+        }
+    }
+
     fn lanes(name: &str) -> Lanes {
         let scratch =
             std::env::temp_dir().join(format!("moebius-lanes-{name}-{}", std::process::id()));
@@ -289,6 +330,23 @@ mod tests {
         assert!(!lanes.run(jobs, &mut |_, _| ()).unwrap());
         assert_eq!(names(&lanes), ["bad"]);
         assert_eq!(lanes.sum(|outcome| outcome.failed), 1);
+    }
+
+    #[test]
+    fn what_waits_for_a_failure_fails_and_the_rest_goes_on() {
+        let mut lanes = lanes("going-on");
+        lanes.keep_going = true;
+        let jobs = vec![
+            Job::new("bad", &["false"]),
+            Job::new("missing", &["/no/such/program"]),
+            Job::new("waits", &["true"]).after("bad"),
+            Job::new("waits longer", &["true"]).after("waits"),
+            Job::new("good", &["true"]),
+        ];
+        assert!(!lanes.run(jobs, &mut |_, _| ()).unwrap());
+        let failed = lanes.finished.iter().filter(|one| one.failed());
+        assert_eq!(failed.count(), 4);
+        assert_eq!(lanes.sum(|outcome| outcome.failed), 4);
     }
 
     #[test]

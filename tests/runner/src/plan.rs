@@ -164,16 +164,19 @@ pub(crate) fn command(places: &Places) -> Job {
     )
 }
 
-/// The browser package, its page and their tests.
-pub(crate) fn browser(places: &Places) -> Vec<Job> {
+/// Groups of the browser's tests.
+pub(crate) fn browser_group(places: &Places, name: &str, groups: &[&str]) -> Job {
     let run = format!("{}/run.mjs", places.browser_tests);
     let native = places.moebius();
-    let group = |name: &str, groups: &[&str]| {
-        let command = [&["node", &run], groups, &["--native", &native]].concat();
-        Job::new(name, &command)
-            .tests()
-            .after("the browser package and its page")
-    };
+    let command = [&["node", &run], groups, &["--native", &native]].concat();
+    Job::new(name, &command)
+        .tests()
+        .after("the browser package and its page")
+}
+
+/// The browser package, its page and their tests.
+pub(crate) fn browser(places: &Places) -> Vec<Job> {
+    let group = |name: &str, groups: &[&str]| browser_group(places, name, groups);
     // --check alone takes a .js for the older kind of module.
     let parse = r#"git ls-files --cached --others --exclude-standard '*.js' '*.mjs' | while IFS= read -r file; do
         node --input-type=module --check <"$file" || { echo "in $file"; exit 1; }; done"#;

@@ -110,20 +110,20 @@ impl MoeConfig {
         }
     }
 
-    /// The same with another router.
+    /// Sets the router.
     pub fn with_router(mut self, router: RouterConfig) -> Self {
         self.router = router;
         self
     }
 
-    /// The same with `top_k` experts per token; see [`RouterConfig::with_top_k`], which may change
+    /// Sets the number of experts per token; see [`RouterConfig::with_top_k`], which may change
     /// the kind of router.
     pub fn with_top_k(mut self, top_k: usize) -> Self {
         self.router = self.router.with_top_k(top_k);
         self
     }
 
-    /// The same with a top-k router of this choice of experts.
+    /// Sets a top-k router with this choice of experts.
     pub fn with_route(mut self, route: RouteConfig) -> Self {
         let old = match self.router {
             RouterConfig::TopK(config) => config,
@@ -133,67 +133,67 @@ impl MoeConfig {
         self
     }
 
-    /// The same with another kind of expert.
+    /// Sets the kind of the experts.
     pub fn with_experts(mut self, kind: ExpertKind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// The same with another activation.
+    /// Sets the experts' activation.
     pub fn with_activation(mut self, activation: Activation) -> Self {
         self.activation = activation;
         self
     }
 
-    /// The same with gated or ungated experts.
+    /// Sets whether experts are gated.
     pub fn with_gated(mut self, gated: bool) -> Self {
         self.gated = gated;
         self
     }
 
-    /// The same with or without biases.
+    /// Sets whether experts have biases.
     pub fn with_bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
     }
 
-    /// The same with a capacity limit, or without.
+    /// Sets the capacity limit, or removes it.
     pub fn with_capacity(mut self, capacity: Option<Capacity>) -> Self {
         self.capacity = capacity;
         self
     }
 
-    /// The same with capacity factors that change, or without.
+    /// Sets capacity factors that change, or removes them.
     pub fn with_factors(mut self, factors: Option<FactorsConfig>) -> Self {
         self.factors = factors;
         self
     }
 
-    /// The same with another probability of leaving an expert out.
+    /// Sets the probability of leaving an expert out.
     pub fn with_expert_dropout(mut self, probability: f64) -> Self {
         self.expert_dropout = probability;
         self
     }
 
-    /// The same with another probability of dropping an element after an expert's activation.
+    /// Sets the probability of dropping an element after an expert's activation.
     pub fn with_activation_dropout(mut self, probability: f64) -> Self {
         self.activation_dropout = probability;
         self
     }
 
-    /// The same with a shared expert, or without.
+    /// Sets the shared expert, or removes it.
     pub fn with_shared(mut self, shared: Option<SharedExpertConfig>) -> Self {
         self.shared = shared;
         self
     }
 
-    /// The same with another balance of memory and time in training.
+    /// Sets the balance of memory and time in training.
     pub fn with_keep(mut self, keep: Keep) -> Self {
         self.keep = keep;
         self
     }
 
-    /// The same with experts that train in FP8, or without; see [`crate::fp8::training`]. Call
+    /// Sets how experts train in FP8, or that they don't; see [`crate::fp8::training`]. Call
     /// [`MoeLayer::update_fp8`] after every backward pass.
     pub fn with_fp8(mut self, recipe: Option<Fp8Recipe>) -> Self {
         self.fp8 = recipe;
