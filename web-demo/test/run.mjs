@@ -18,7 +18,7 @@ const GROUPS = {
 };
 // Far more than any test takes: a hang should end in a message.
 const LIMIT_MS = 180_000;
-const DEEP = process.env.MOEBIUS_TEST_DEEP === '1';
+const deep = process.env.MOEBIUS_TEST_DEEP === '1';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -64,7 +64,7 @@ try {
   await lab.start();
   for (const file of groups.flatMap((group) => GROUPS[group])) {
     const { tests, long = [] } = await import(`./${file}.mjs`);
-    for (const test of (DEEP ? long : tests).filter(({ name }) => name.includes(values.only))) {
+    for (const test of (deep ? long : tests).filter(({ name }) => name.includes(values.only))) {
       if (await run(lab, `${file}::${test.name}`, test)) passed += 1;
       else failed += 1;
     }
