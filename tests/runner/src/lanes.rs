@@ -350,6 +350,21 @@ mod tests {
     }
 
     #[test]
+    fn thousands_of_generated_cases_are_tallied_and_timed() {
+        let mut lanes = lanes("generated");
+        let script = r#"awk 'BEGIN { for (i = 0; i < 2000; i++) {
+                state = i % 100 ? "ran" : "refused"; seconds = i % 500 ? "0.1" : "3.0"
+                print "generated::case_" i "\tcpu\tprocessor\t" state "\t\t" seconds "\t1\tkernel" } }' \
+                >"$MOEBIUS_TEST_RECORD/cases-1.tsv"
+            echo "test result: ok. 2000 passed; 0 failed; 0 ignored;""#;
+        let job = Job::new("generated [cpu]", &["sh", "-c", script]).tests();
+        assert!(lanes.run(vec![job], &mut |_, _| ()).unwrap());
+        let outcome = &lanes.finished[0].outcome;
+        assert_eq!((outcome.passed, outcome.refused), (1980, 20));
+        assert_eq!(outcome.slow(2.0).len(), 4);
+    }
+
+    #[test]
     fn tests_that_run_nothing_or_leave_something_out_have_failed() {
         let said = |text: &str| Job::new(text, &["echo", text]).tests();
         for text in [
