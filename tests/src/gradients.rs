@@ -138,6 +138,15 @@ pub struct Probe {
     dy: Vec<f32>,
 }
 
+/// A layer on `flex` of the same values. Running states are shared by copies, so that moving one moves them all.
+fn twin(layer: &MoeLayer) -> MoeLayer {
+    let mut values = parameters(layer)
+        .into_iter()
+        .map(|parameter| parameter.values);
+    let twin = layer.config().init(&Device::flex()).unwrap();
+    twin.map(&mut Replace(|_: ParamId, _: usize| values.next()))
+}
+
 /// What the losses count: all of them do.
 const LOSSES: LossWeights = LossWeights {
     switch: 0.7,
@@ -174,7 +183,7 @@ impl Probe {
         let shape = [2, length, layer.config().hidden];
         let mut rng = Rng::new(seed);
         let len = shape.iter().product();
-        let twin = layer.clone().to_device(&Device::flex());
+        let twin = twin(&layer);
         let draw = |_| Self {
             layer: layer.clone(),
             twin: twin.clone(),
@@ -245,11 +254,14 @@ impl Probe {
         });
         for parameter in trained {
             let name = format!("{what}: {}", parameter.path);
+            let of_twin = parameters(&self.twin);
+            let same = of_twin.iter().find(|twin| twin.path == parameter.path);
+            let twin_id = same.unwrap_or_else(|| panic!("{name} on flex")).id;
             let gradient = parameter.gradient;
             let gradient = gradient.unwrap_or_else(|| panic!("{name} has no gradient"));
             self.compare(&name, &parameter.values, &gradient, |values| {
                 let layer = self.twin.clone();
-                let replace = |id, _| (id == parameter.id).then(|| values.to_vec());
+                let replace = |id, _| (id == twin_id).then(|| values.to_vec());
                 self.value(&layer.map(&mut Replace(replace)), &self.x)
             });
         }
