@@ -8,7 +8,8 @@ use crate::programs::Program;
 const FEATURES: &str = "cpu,xla,fusion";
 /// What is looked at but not built: what the feature set above leaves out, too.
 const ALL_FEATURES: &str = "cpu,xla,fusion,cuda,rocm,vulkan";
-const DEVICES: [&str; 4] = ["wgpu", "cpu", "flex", "xla:cpu"];
+/// XLA first: what compiles with it waits for one another, and should not be left for the end.
+const DEVICES: [&str; 4] = ["xla:cpu", "wgpu", "cpu", "flex"];
 /// The programs of conformance run once each; XLA compiles them several times faster without optimisation.
 const XLA_QUICKLY: &str =
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true";
