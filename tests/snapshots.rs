@@ -1,5 +1,7 @@
-//! The WGSL of every kernel, compared with `tests/snapshots/wgsl/`, so that a change of a kernel, of a plan or of the
-//! compiler shows what it does to the code. `MOEBIUS_BLESS=1` rewrites the files.
+//! The WGSL of every kernel against what is committed, so that a change of a kernel, of a plan or of the compiler shows
+//! what it does to the code. `tests/snapshots/wgsl/` has one text for each way to compute each family: the kernel's
+//! story, to read. `tests/snapshots/wgsl.tsv` has a line for every kernel: what it binds, its workgroup and the hash of
+//! its text. `MOEBIUS_BLESS=1` rewrites both.
 #![allow(clippy::panic, reason = "a test may panic on an unreadable tree")]
 
 use std::collections::BTreeMap;
@@ -7,9 +9,20 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use moebius_shaders::emit::{self, EmitError, KernelEntry, Target};
+use naga::{AddressSpace, Module};
+
+/// Lines that the texts and the list may have together: a change that nobody can read proves nothing.
+const LINES: usize = 15_000;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots/wgsl")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots")
+}
+
+/// A kernel that WebGPU runs.
+struct Kernel {
+    family: &'static str,
+    variant: &'static str,
+    text: String,
 }
 
 fn source(entry: &KernelEntry) -> Result<Option<String>, String> {
@@ -23,14 +36,20 @@ fn source(entry: &KernelEntry) -> Result<Option<String>, String> {
     }
 }
 
-/// The WGSL of every kernel that WebGPU runs, by name.
-fn sources() -> BTreeMap<String, String> {
-    let mut sources = BTreeMap::new();
+/// Every kernel that WebGPU runs, by name.
+fn kernels() -> BTreeMap<String, Kernel> {
+    let mut kernels = BTreeMap::new();
     let mut errors = Vec::new();
     for entry in emit::kernels() {
+        let (family, variant) = (entry.family, entry.variant);
         match source(&entry) {
             Ok(Some(text)) => {
-                let before = sources.insert(entry.name.clone(), text);
+                let kernel = Kernel {
+                    family,
+                    variant,
+                    text,
+                };
+                let before = kernels.insert(entry.name.clone(), kernel);
                 assert!(before.is_none(), "two kernels are called {}", entry.name);
             }
             Ok(None) => {}
@@ -38,17 +57,69 @@ fn sources() -> BTreeMap<String, String> {
         }
     }
     assert!(errors.is_empty(), "{}", errors.join("\n"));
-    sources
+    kernels
 }
 
-/// Names of the committed files, without their ending.
+/// Of each variant of each family the kernel with the fewest lines, by file name.
+fn stories(kernels: &BTreeMap<String, Kernel>) -> BTreeMap<String, &str> {
+    let mut shortest: BTreeMap<_, (usize, &String)> = BTreeMap::new();
+    for (name, kernel) in kernels {
+        let this = (kernel.text.lines().count(), name);
+        let best = shortest
+            .entry((kernel.family, kernel.variant))
+            .or_insert(this);
+        *best = this.min(*best);
+    }
+    let file = |(_, name): &(usize, &String)| (format!("wgsl/{name}.wgsl"), &*kernels[*name].text);
+    shortest.values().map(file).collect()
+}
+
+/// What a kernel takes of a device.
+fn needs(name: &str, text: &str) -> String {
+    let module: Module =
+        naga::front::wgsl::parse_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let variables = || module.global_variables.iter().map(|(_, variable)| variable);
+    let bindings = variables()
+        .filter(|variable| variable.binding.is_some())
+        .count();
+    let bytes: u32 = variables()
+        .filter(|variable| matches!(variable.space, AddressSpace::WorkGroup))
+        .map(|variable| module.types[variable.ty].inner.size(module.to_ctx()))
+        .sum();
+    let size = module.entry_points[0].workgroup_size;
+    let size = size.map(|length| length.to_string()).join("x");
+    format!("{bindings}\t{size}\t{bytes}")
+}
+
+/// The list of all kernels, a line each.
+fn list(kernels: &BTreeMap<String, Kernel>) -> String {
+    let mut list = "kernel\tbindings\tworkgroup\tworkgroup bytes\tlines\tblake3\n".to_owned();
+    for (name, Kernel { text, .. }) in kernels {
+        let hash = blake3::hash(text.as_bytes()).to_hex();
+        let (needs, lines) = (needs(name, text), text.lines().count());
+        list += &format!("{name}\t{needs}\t{lines}\t{}\n", &hash[..16]);
+    }
+    list
+}
+
+/// Everything that is committed, by file name: what it should be.
+fn wanted() -> BTreeMap<String, String> {
+    let kernels = kernels();
+    let texts = stories(&kernels).into_iter();
+    let texts = texts.map(|(name, text)| (name, text.to_owned()));
+    texts
+        .chain([("wgsl.tsv".to_owned(), list(&kernels))])
+        .collect()
+}
+
+/// Names of the committed texts.
 fn committed() -> Vec<String> {
-    let Ok(files) = fs::read_dir(folder()) else {
+    let Ok(files) = fs::read_dir(folder().join("wgsl")) else {
         return Vec::new();
     };
     let names = files.map(|file| file.unwrap_or_else(|error| panic!("{error}")).file_name());
     let mut names: Vec<String> = names
-        .map(|name| name.to_string_lossy().trim_end_matches(".wgsl").to_owned())
+        .map(|name| format!("wgsl/{}", name.to_string_lossy()))
         .collect();
     names.sort();
     names
@@ -67,56 +138,59 @@ fn first_difference(name: &str, old: &str, new: &str) -> Option<String> {
         if left != right || left.is_none() {
             let shown = |line: Option<&str>| line.unwrap_or("(end of file)").to_owned();
             let (left, right) = (shown(left), shown(right));
-            return Some(format!("{name}.wgsl:{number}:\n  - {left}\n  + {right}"));
+            return Some(format!("{name}:{number}:\n  - {left}\n  + {right}"));
         }
     }
 }
 
-fn bless(sources: &BTreeMap<String, String>) {
+fn bless(wanted: &BTreeMap<String, String>) {
     let failed = |error: std::io::Error| panic!("{}: {error}", folder().display());
-    fs::create_dir_all(folder()).unwrap_or_else(failed);
-    for (name, text) in sources {
-        fs::write(folder().join(format!("{name}.wgsl")), text).unwrap_or_else(failed);
+    fs::create_dir_all(folder().join("wgsl")).unwrap_or_else(failed);
+    for (name, text) in wanted {
+        fs::write(folder().join(name), text).unwrap_or_else(failed);
     }
-    for orphan in committed()
-        .iter()
-        .filter(|name| !sources.contains_key(*name))
-    {
-        fs::remove_file(folder().join(format!("{orphan}.wgsl"))).unwrap_or_else(failed);
+    for orphan in committed() {
+        if !wanted.contains_key(&orphan) {
+            fs::remove_file(folder().join(orphan)).unwrap_or_else(failed);
+        }
     }
 }
 
 #[test]
 fn wgsl_is_as_committed() {
-    let sources = sources();
+    let wanted = wanted();
     if env::var_os("MOEBIUS_BLESS").is_some() {
-        return bless(&sources);
+        return bless(&wanted);
     }
     let mut problems = Vec::new();
-    for (name, text) in &sources {
-        let path = folder().join(format!("{name}.wgsl"));
-        match fs::read_to_string(&path) {
+    for (name, text) in &wanted {
+        match fs::read_to_string(folder().join(name)) {
             Ok(old) => problems.extend(first_difference(name, &old, text)),
-            Err(_) => problems.push(format!("{name}.wgsl: missing")),
+            Err(_) => problems.push(format!("{name}: missing")),
         }
     }
     let orphans = committed()
         .into_iter()
-        .filter(|name| !sources.contains_key(name));
-    problems.extend(orphans.map(|name| format!("{name}.wgsl: no kernel has this name")));
+        .filter(|name| !wanted.contains_key(name));
+    problems.extend(orphans.map(|name| format!("{name}: no kernel has this story")));
     assert!(
         problems.is_empty(),
-        "{}\n\nif this is what you want: MOEBIUS_BLESS=1 cargo test --test snapshots",
+        "{}\n\nif this is what you want: MOEBIUS_BLESS=1 cargo test --test snapshots; `moebius emit` writes the text of any kernel",
         problems.join("\n")
+    );
+    let lines: usize = wanted.values().map(|text| text.lines().count()).sum();
+    assert!(
+        lines <= LINES,
+        "expected at most {LINES} lines, got {lines}"
     );
 }
 
 /// Names of variables, order of declarations: nothing may depend on a hash map or on what was compiled before.
 #[test]
 fn compiling_twice_gives_the_same_text() {
-    let (first, second) = (sources(), sources());
-    for (name, text) in &first {
-        let difference = first_difference(name, text, &second[name]);
+    let (first, second) = (kernels(), kernels());
+    for (name, kernel) in &first {
+        let difference = first_difference(name, &kernel.text, &second[name].text);
         assert!(difference.is_none(), "{}", difference.unwrap_or_default());
     }
 }
@@ -125,7 +199,7 @@ fn compiling_twice_gives_the_same_text() {
 fn a_difference_is_shown_with_its_line() {
     assert_eq!(first_difference("k", "a\nb\n", "a\nb\n"), None);
     let shown = first_difference("k", "a\nb\n", "a\n").unwrap_or_default();
-    assert_eq!(shown, "k.wgsl:2:\n  - b\n  + (end of file)");
+    assert_eq!(shown, "k:2:\n  - b\n  + (end of file)");
     assert!(
         first_difference("k", "a", "a\n").is_some(),
         "a missing newline is a difference"
