@@ -36,4 +36,4 @@ pub use machine::{Machine, Program, RunError};
 pub use open::{OpenError, activity, client, open, programs};
 pub use record::{RecordError, dtype, element, record};
 pub use settings::configure;
-pub use step::{Step, StepError};
+pub use step::{Step, StepError, mark_step};

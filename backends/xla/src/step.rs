@@ -1,6 +1,6 @@
 //! A step of a training as one program, called without recording it again.
 
-use crate::eager::{Input, Output, Play, Ran, Recorder, Watch};
+use crate::eager::{Input, Output, Recorder, Replay, StepTrace, TracedRun};
 use crate::host;
 use crate::machine::RunError;
 use crate::open::{self, OpenError};
@@ -9,7 +9,7 @@ use burn::tensor::{DType, Device, TensorData};
 use burn_ir::TensorId;
 use std::sync::Arc;
 
-/// A step that can't be played again.
+/// A step that can't be run again as recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
@@ -19,11 +19,11 @@ pub enum StepError {
     /// The device failed.
     #[error("the device: {0}")]
     Device(String),
-    /// It computes nothing, or looks at a result and goes on: that makes several programs.
-    #[error("expected a step of one program, got {0}: look at results at its end only")]
+    /// It computes nothing, or reads a result and goes on: that makes several programs.
+    #[error("expected a step of one program, got {0}: read results at its end only")]
     Programs(usize),
-    /// It looks at something else than its results.
-    #[error("the step looks at a tensor that it didn't compute")]
+    /// It reads something else than its results.
+    #[error("the step reads a tensor that it didn't compute")]
     Look,
     /// It isn't the same operations every time.
     #[error("the step's operations or shapes differ from one time to the next")]
@@ -103,7 +103,7 @@ pub enum StepError {
 pub struct Step {
     device: Device,
     recorder: Arc<Recorder>,
-    play: Play,
+    replay: Replay,
     given: Vec<TensorSpec>,
 }
 
@@ -112,7 +112,7 @@ const RECORDINGS: usize = 4;
 
 impl Step {
     /// Takes `step` four times, alternating between the two `examples`, and remembers the last. It uploads what it
-    /// is given first and in order, does the same operations every time, and looks at results at its end
+    /// is given first and in order, does the same operations every time, and reads results at its end
     /// only, which are those of a call. Nothing else may use the device meanwhile.
     ///
     /// # Errors
@@ -128,28 +128,28 @@ impl Step {
         let device = open::open(platform, index)?;
         let recorder = open::recorder(platform, index)?;
         sync(&device)?;
-        let looking = Looking::at(&recorder);
-        let mut seen = (Watch::default(), Watch::default());
+        let tracing = Tracing::at(&recorder);
+        let mut seen = (StepTrace::default(), StepTrace::default());
         for number in 0..RECORDINGS {
             let given = examples[number % 2];
             step(given);
             sync(&device)?;
-            seen = (seen.1, recorder.watch());
+            seen = (seen.1, recorder.trace());
             check_given(&seen.1, given)?;
         }
-        drop(looking);
+        drop(tracing);
         let upload = |data: &TensorData| host::upload(&recorder.machine, data);
         let spec = |data| Ok(upload(data)?.spec().clone());
         let specs = examples[0].iter().map(spec);
         Ok(Self {
             given: specs.collect::<Result<_, RunError>>()?,
-            play: play(&recorder, (&seen.0, &seen.1), examples[0].len())?,
+            replay: replay(&recorder, (&seen.0, &seen.1), examples[0].len())?,
             device,
             recorder,
         })
     }
 
-    /// Starts a step and returns what it looks at, which needn't be there yet. With Burn's fusion on, what other threads
+    /// Starts a step and returns what it reads, which needn't be there yet. With Burn's fusion on, what other threads
     /// have computed from what the step carries is of before it only where they have flushed the device since.
     ///
     /// # Errors
@@ -175,30 +175,51 @@ impl Step {
         };
         let given = given.iter().enumerate().map(upload);
         let given = given.collect::<Result<Vec<_>, _>>()?;
-        // What this thread computed before must not see what the step makes. Burn's fusion holds operations back until a
-        // flush, and burn-remote until a request needs a reply, as this cheap one does.
-        let flushed = self.device.flush();
-        flushed.map_err(|error| RunError::Unsent {
-            reason: format!("{error:?}"),
-        })?;
-        self.device.supports_dtype(DType::F32);
-        self.recorder.play(&self.play, &given)
+        // What this thread computed before must not see what the step makes.
+        send(&self.device)?;
+        self.recorder.replay(&self.replay, &given)
     }
 }
 
-/// Looks at what a recorder does until it is dropped.
-struct Looking<'a>(&'a Recorder);
+/// Ends a step: what this thread recorded on the device since the last one runs as one program, without a wait for it.
+///
+/// A loop that reads a result in each round, or waits or seeds, has such a boundary already. One that does none of it
+/// calls this at the end of each round; otherwise its rounds are recorded one after the other, up to 16384 operations,
+/// and compiled together.
+///
+/// # Errors
+///
+/// [`StepError::Open`] or [`StepError::Run`]. What fails later shows where a result is read.
+pub fn mark_step(platform: Platform, index: usize) -> Result<(), StepError> {
+    send(&open::open(platform, index)?)?;
+    open::recorder(platform, index)?.flush();
+    Ok(())
+}
 
-impl<'a> Looking<'a> {
+/// Has all operations of this thread arrive at the recorder. Burn's fusion holds operations back until a flush, and
+/// burn-remote until a request needs a reply, as this cheap one does.
+fn send(device: &Device) -> Result<(), RunError> {
+    let flushed = device.flush();
+    flushed.map_err(|error| RunError::Unsent {
+        reason: format!("{error:?}"),
+    })?;
+    device.supports_dtype(DType::F32);
+    Ok(())
+}
+
+/// Has a recorder trace what it does until this is dropped.
+struct Tracing<'a>(&'a Recorder);
+
+impl<'a> Tracing<'a> {
     fn at(recorder: &'a Recorder) -> Self {
-        recorder.watch();
+        recorder.trace();
         Self(recorder)
     }
 }
 
-impl Drop for Looking<'_> {
+impl Drop for Tracing<'_> {
     fn drop(&mut self) {
-        self.0.unwatch();
+        self.0.end_trace();
     }
 }
 
@@ -220,22 +241,22 @@ fn check_examples([a, b]: [&[TensorData]; 2]) -> Result<(), StepError> {
     }
 }
 
-fn one_run(watch: &Watch) -> Result<&Ran, StepError> {
-    if let Some(error) = &watch.error {
+fn one_run(trace: &StepTrace) -> Result<&TracedRun, StepError> {
+    if let Some(error) = &trace.error {
         return Err(error.clone().into());
     }
-    match &watch.runs[..] {
+    match &trace.runs[..] {
         [run] => Ok(run),
         runs => Err(StepError::Programs(runs.len())),
     }
 }
 
 /// What two steps in a row show.
-fn play(
+fn replay(
     recorder: &Recorder,
-    (before, last): (&Watch, &Watch),
+    (before, last): (&StepTrace, &StepTrace),
     given: usize,
-) -> Result<Play, StepError> {
+) -> Result<Replay, StepError> {
     let (first, run) = (one_run(before)?, one_run(last)?);
     same(first, run)?;
     let input = |place: usize| {
@@ -257,7 +278,7 @@ fn play(
     };
     let result = |id: &TensorId| run.outputs.iter().position(|output| output == id);
     let returned = last.reads.iter().map(result);
-    Ok(Play {
+    Ok(Replay {
         program: run.program.clone(),
         scalars: run.scalars.clone(),
         inputs: inputs.collect::<Result<_, StepError>>()?,
@@ -269,7 +290,7 @@ fn play(
 /// An upload of the step's own.
 fn constant(
     recorder: &Recorder,
-    (before, last): (&Watch, &Watch),
+    (before, last): (&StepTrace, &StepTrace),
     number: usize,
 ) -> Result<Input, StepError> {
     let data = &last.uploads[number].1;
@@ -280,7 +301,7 @@ fn constant(
     Ok(Input::Constant(Arc::new(buffer)))
 }
 
-fn same(before: &Ran, last: &Ran) -> Result<(), StepError> {
+fn same(before: &TracedRun, last: &TracedRun) -> Result<(), StepError> {
     if !Arc::ptr_eq(&before.program, &last.program) {
         return Err(StepError::Differs);
     }
@@ -292,9 +313,9 @@ fn same(before: &Ran, last: &Ran) -> Result<(), StepError> {
 }
 
 /// Whether the first uploads are what was given.
-fn check_given(watch: &Watch, given: &[TensorData]) -> Result<(), StepError> {
+fn check_given(trace: &StepTrace, given: &[TensorData]) -> Result<(), StepError> {
     for (index, data) in given.iter().enumerate() {
-        let upload = watch.uploads.get(index).map(|(_, data)| data);
+        let upload = trace.uploads.get(index).map(|(_, data)| data);
         if upload != Some(data) {
             let describe = |data: &TensorData| format!("{:?} {:?}", data.dtype(), data.shape());
             let got = match upload {

@@ -12,7 +12,7 @@ use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::module::deform_conv2d;
 use burn::tensor::ops::DeformConvOptions;
 use burn::tensor::{Device, Distribution, Tensor, TensorData, activation};
-use moebius_xla::{activity, eager::Activity, open, pjrt::Platform};
+use moebius_xla::{activity, eager::Activity, mark_step, open, pjrt::Platform};
 use processor::{alone, assert_close, xla};
 use std::thread;
 
@@ -93,12 +93,21 @@ impl Net {
     }
 }
 
-/// Losses of a training, read after every step or at the end only.
-fn train(device: Device, steps: usize, look: bool) -> Vec<f32> {
-    train_deep(device, steps, look, 0)
+/// What ends a step of a training.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Boundary {
+    /// Its loss is read.
+    Read,
+    Mark,
+    Nothing,
 }
 
-fn train_deep(device: Device, steps: usize, look: bool, depth: usize) -> Vec<f32> {
+/// Losses of a training, those of single steps where they are read, and the last.
+fn train(device: Device, steps: usize, boundary: Boundary) -> Vec<f32> {
+    train_deep(device, steps, boundary, 0)
+}
+
+fn train_deep(device: Device, steps: usize, boundary: Boundary, depth: usize) -> Vec<f32> {
     let device = device.autodiff();
     let mut net = Net::new(&device, depth);
     let mut adam = AdamConfig::new().init();
@@ -106,11 +115,14 @@ fn train_deep(device: Device, steps: usize, look: bool, depth: usize) -> Vec<f32
     let mut losses = Vec::new();
     for step in 0..steps {
         let loss = net.loss(x.clone(), goal.clone());
-        if look {
+        if boundary == Boundary::Read {
             losses.push(floats(loss.clone().inner())[0]);
         }
         let grads = GradientsParams::from_grads(loss.backward(), &net);
         net = adam.step(0.02 / (1.0 + step as f64 * 0.01), net, grads);
+        if boundary == Boundary::Mark {
+            mark_step(Platform::Cpu, 0).unwrap();
+        }
     }
     losses.push(floats(net.loss(x, goal).inner())[0]);
     losses
@@ -119,22 +131,27 @@ fn train_deep(device: Device, steps: usize, look: bool, depth: usize) -> Vec<f32
 #[test]
 fn training_follows_flex() {
     let _alone = alone();
-    let (got, expected) = (train(xla(), 20, true), train(Device::flex(), 20, true));
+    let (got, expected) = (
+        train(xla(), 20, Boundary::Read),
+        train(Device::flex(), 20, Boundary::Read),
+    );
     assert!(expected[20] < expected[0] / 2.0, "{expected:?}");
     assert_close(&got, &expected);
 }
 
 #[test]
-fn a_loop_that_reads_nothing_ends_where_it_should() {
+fn a_loop_without_steps_is_one_program() {
     let _alone = alone();
-    assert_close(&train(xla(), 60, false), &train(Device::flex(), 60, false));
+    let (done, losses) = during(|| train(xla(), 6, Boundary::Nothing));
+    assert_close(&losses, &train(Device::flex(), 6, Boundary::Nothing));
+    assert_eq!(done.runs, 1);
 }
 
 #[test]
 fn a_training_step_is_one_program() {
     let _alone = alone();
-    train(xla(), 3, true);
-    let (done, _) = during(|| train(xla(), 20, true));
+    train(xla(), 3, Boundary::Read);
+    let (done, _) = during(|| train(xla(), 20, Boundary::Read));
     // Twenty steps and the last look.
     assert_eq!(done.runs, 21);
     // A step has a few forms: a tensor may be dropped before a look or after it.
@@ -142,18 +159,21 @@ fn a_training_step_is_one_program() {
 }
 
 #[test]
-fn a_loop_without_reads_repeats_a_program() {
+fn a_loop_that_marks_its_steps_repeats_a_program() {
     let _alone = alone();
-    let (done, _) = during(|| train(xla(), 200, false));
+    let (done, _) = during(|| train(xla(), 200, Boundary::Mark));
     assert!(done.runs > 100 && done.compiled < 10, "{done:?}");
 }
 
 /// The gradients of many parameters are dropped in another order in each step.
 #[test]
-fn the_order_of_drops_hides_no_round() {
+fn the_order_of_drops_makes_no_other_program() {
     let _alone = alone();
-    let (done, losses) = during(|| train_deep(xla(), 60, false, 20));
-    assert_close(&losses, &train_deep(Device::flex(), 60, false, 20));
+    let (done, losses) = during(|| train_deep(xla(), 60, Boundary::Mark, 20));
+    assert_close(
+        &losses,
+        &train_deep(Device::flex(), 60, Boundary::Nothing, 20),
+    );
     assert!(done.runs > 30 && done.compiled < 20, "{done:?}");
 }
 
@@ -161,10 +181,10 @@ fn the_order_of_drops_hides_no_round() {
 #[test]
 fn threads_side_by_side_compute_what_each_would_alone() {
     let _alone = alone();
-    let one = train(xla(), 20, true);
+    let one = train(xla(), 20, Boundary::Read);
     let (done, all) = during(|| {
         thread::scope(|scope| {
-            let threads = [(); 4].map(|()| scope.spawn(|| train(xla(), 20, true)));
+            let threads = [(); 4].map(|()| scope.spawn(|| train(xla(), 20, Boundary::Read)));
             threads.map(|thread| thread.join().unwrap())
         })
     });

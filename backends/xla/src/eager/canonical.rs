@@ -1,10 +1,11 @@
 //! A recorded sequence without what changes from step to step: numbers of tensors and float scalars.
 
-use super::hash::{ById, Ids};
+use super::hash::{ById, Ids, Multiply};
 use burn_ir::{
     BaseOperationIr, IrVisitorMut, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr,
     TensorStatus,
 };
+use std::hash::{Hash, Hasher};
 
 /// What two sequences share if one program serves both.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +16,15 @@ pub(super) struct Structure {
     pub(super) inputs: Vec<TensorIr>,
     /// Results that are still needed.
     pub(super) outputs: Vec<TensorId>,
+}
+
+impl Structure {
+    /// A hash of the operations.
+    pub(super) fn hash(&self) -> u64 {
+        let mut hasher = Multiply::default();
+        self.operations.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 /// A structure, and what a run of it takes and leaves.
@@ -52,8 +62,10 @@ const INDEX: u64 = 0xffff_ffff;
 impl Canonical {
     /// The canonical form of `operations`.
     pub(super) fn of(operations: Vec<OperationIr>) -> Self {
-        let mut life = Life::default();
-        operations.iter().for_each(|operation| life.see(operation));
+        let mut lifetimes = Lifetimes::default();
+        operations
+            .iter()
+            .for_each(|operation| lifetimes.see(operation));
         let mut numbers = Numbers::default();
         let computing = operations.into_iter();
         let computing = computing.filter(|op| !matches!(op, OperationIr::Drop(_)));
@@ -63,25 +75,25 @@ impl Canonical {
             operation
         });
         let relative: Vec<OperationIr> = relative.collect();
-        let consumed = life
+        let consumed = lifetimes
             .inputs
             .iter()
-            .map(|t| life.dead.contains(&t.id))
+            .map(|t| lifetimes.dead.contains(&t.id))
             .collect();
-        let outputs: Vec<TensorIr> = life
+        let outputs: Vec<TensorIr> = lifetimes
             .made
             .into_iter()
-            .filter(|t| !life.dead.contains(&t.id))
+            .filter(|t| !lifetimes.dead.contains(&t.id))
             .collect();
-        let made = &life.made_ids;
-        let released = life
+        let made = &lifetimes.made_ids;
+        let released = lifetimes
             .dead
             .iter()
             .filter(|id| !made.contains(*id))
             .copied()
             .collect();
-        let inputs = life.inputs.iter().map(|t| t.id).collect();
-        let relative_inputs = life.inputs.iter().map(|tensor| {
+        let inputs = lifetimes.inputs.iter().map(|t| t.id).collect();
+        let relative_inputs = lifetimes.inputs.iter().map(|tensor| {
             let mut tensor = tensor.clone();
             numbers.visit_tensor_mut(&mut tensor);
             tensor
@@ -105,7 +117,7 @@ impl Canonical {
 
 /// Who makes, uses and drops the tensors of a sequence.
 #[derive(Default)]
-struct Life {
+struct Lifetimes {
     inputs: Vec<TensorIr>,
     seen: Ids,
     made: Vec<TensorIr>,
@@ -113,7 +125,7 @@ struct Life {
     dead: Ids,
 }
 
-impl Life {
+impl Lifetimes {
     fn see(&mut self, operation: &OperationIr) {
         if let OperationIr::Drop(tensor) = operation {
             self.dead.insert(tensor.id);

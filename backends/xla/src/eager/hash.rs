@@ -1,8 +1,8 @@
-//! Hashes of single operations, for finding rounds, and of names of tensors.
+//! Hashes of operations, under which programs are kept, and of names of tensors.
 
-use burn_ir::{IrVisitorMut, OperationIr, ScalarIr, TensorId, TensorIr, TensorStatus};
+use burn_ir::TensorId;
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map by names of tensors.
 pub(super) type ById<T> = HashMap<TensorId, T, BuildHasherDefault<Multiply>>;
@@ -45,94 +45,5 @@ impl Hasher for Multiply {
     fn finish(&self) -> u64 {
         // Tables look at the low bits, a product mixes into the high ones.
         self.0 ^ (self.0 >> 32)
-    }
-}
-
-/// Hashes an operation's kind, shapes and integers: without the numbers of its tensors and without
-/// float scalars, which change from round to round.
-#[derive(Debug, Default)]
-pub(super) struct Relative {
-    tensors: Vec<(TensorId, TensorStatus)>,
-    scalars: Vec<f64>,
-}
-
-impl Relative {
-    /// The hash of `operation`, which is as before afterwards.
-    pub(super) fn hash(&mut self, operation: &mut OperationIr) -> u64 {
-        operation.visit_mut(&mut Hide(self));
-        let mut hasher = Multiply::default();
-        operation.hash(&mut hasher);
-        // Taken from the end again.
-        self.tensors.reverse();
-        self.scalars.reverse();
-        operation.visit_mut(&mut Restore(self));
-        hasher.finish()
-    }
-}
-
-struct Hide<'a>(&'a mut Relative);
-
-impl IrVisitorMut for Hide<'_> {
-    fn visit_tensor_mut(&mut self, tensor: &mut TensorIr) {
-        self.0.tensors.push((tensor.id, tensor.status));
-        tensor.id = TensorId::new(0);
-        tensor.status = TensorStatus::ReadOnly;
-    }
-
-    fn visit_scalar_mut(&mut self, scalar: &mut ScalarIr) {
-        if let ScalarIr::Float(value) = scalar {
-            self.0.scalars.push(*value);
-            *value = 0.0;
-        }
-    }
-}
-
-struct Restore<'a>(&'a mut Relative);
-
-impl IrVisitorMut for Restore<'_> {
-    fn visit_tensor_mut(&mut self, tensor: &mut TensorIr) {
-        if let Some((id, status)) = self.0.tensors.pop() {
-            (tensor.id, tensor.status) = (id, status);
-        }
-    }
-
-    fn visit_scalar_mut(&mut self, scalar: &mut ScalarIr) {
-        if let ScalarIr::Float(value) = scalar
-            && let Some(before) = self.0.scalars.pop()
-        {
-            *value = before;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use burn_backend::{DType, Shape};
-    use burn_ir::{NumericOperationIr, ScalarOpIr};
-
-    fn product(first: u64, scalar: f64, length: usize) -> OperationIr {
-        let tensor = |id| TensorIr::uninit(TensorId::new(id), Shape::new([length]), DType::F32);
-        OperationIr::NumericFloat(
-            DType::F32,
-            NumericOperationIr::MulScalar(ScalarOpIr {
-                lhs: tensor(first),
-                rhs: ScalarIr::Float(scalar),
-                out: tensor(first + 1),
-            }),
-        )
-    }
-
-    #[test]
-    fn names_and_floats_do_not_count_and_stay() {
-        let mut relative = Relative::default();
-        let mut hash = |mut operation: OperationIr| {
-            let before = operation.clone();
-            let hash = relative.hash(&mut operation);
-            assert_eq!(operation, before);
-            hash
-        };
-        assert_eq!(hash(product(1, 0.5, 3)), hash(product(70, -2.0, 3)));
-        assert_ne!(hash(product(1, 0.5, 3)), hash(product(1, 0.5, 4)));
     }
 }

@@ -8,27 +8,26 @@
 //!                                                       canonical.rs → programs.rs → lower → PJRT
 //! ```
 //!
-//! Each thread has a recording of its own. It runs when the program reads a result or waits, or when `period.rs`
-//! finds a loop that repeats; then it becomes one program, compiled once for all recordings of its structure.
+//! Each thread has a recording of its own. It runs when the program reads a result, waits, seeds, or marks the end of a
+//! step ([`crate::mark_step`]); then it becomes one program, compiled once for all recordings of its structure.
 //! A training step that ends with a look at its loss is one program: forward, backward and optimizer.
 
 mod canonical;
 mod client;
 mod device;
 mod hash;
-mod period;
 mod programs;
 mod recorder;
 mod recording;
 mod server;
-mod watch;
+mod trace;
 
 pub(crate) use canonical::tag;
 pub use client::{XlaBackend, XlaBridge, XlaChannel, XlaClient};
 pub use device::XlaDevice;
 pub use recorder::Activity;
 pub(crate) use recorder::Recorder;
-pub(crate) use watch::{Input, Output, Play, Ran, Watch};
+pub(crate) use trace::{Input, Output, Replay, StepTrace, TracedRun};
 
 use crate::machine::Machine;
 use burn::remote::RemoteHost;

@@ -74,14 +74,14 @@ impl Programs {
         self.compiled
     }
 
-    /// The program of a structure, compiled if there is none yet. Structures of different `key`s differ.
+    /// The program of a structure, compiled if there is none yet.
     pub(super) fn get(
         &mut self,
         machine: &Machine,
-        (canonical, key): (&Canonical, u64),
+        canonical: &Canonical,
     ) -> Result<Arc<Compiled>, RunError> {
         self.uses += 1;
-        let known = self.known.entry(key).or_default();
+        let known = self.known.entry(canonical.structure.hash()).or_default();
         let place = known
             .iter()
             .position(|k| k.structure == canonical.structure);
@@ -291,7 +291,7 @@ mod tests {
                 out: tensor(2, TensorStatus::NotInit),
             }),
         )]);
-        let program = programs.get(machine, (&canonical, size as u64)).unwrap();
+        let program = programs.get(machine, &canonical).unwrap();
         let x: Vec<f32> = (0..size).map(|i| i as f32).collect();
         let x = host::upload(machine, &TensorData::new(x, [size])).unwrap();
         let random = host::random_state(machine, 1).unwrap();

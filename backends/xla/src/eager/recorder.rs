@@ -3,7 +3,7 @@
 use super::hash::{ById, Multiply};
 use super::programs::Programs;
 use super::recording::{Piece, Recording};
-use super::watch::{Ran, Watch};
+use super::trace::{StepTrace, TracedRun};
 use crate::host;
 use crate::machine::{Machine, RunError, panic_text};
 use crate::pjrt::{Buffer, Event};
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// What a stream recorded since the last time becomes one program: threads that compute side by side would
 /// make another mixture each time. A wait or a flush runs it, as does a read of a result, another stream that
-/// takes one, a seed, and a loop that goes on for long without any of them (see [`super::period::Rhythm`]).
+/// takes one, and a seed. A loop without any of them marks its steps ([`crate::mark_step`]).
 pub(crate) struct Recorder {
     pub(crate) machine: Machine,
     ids: AtomicU64,
@@ -40,7 +40,7 @@ pub(super) struct State {
     unfinished: Vec<Result<Event, RunError>>,
     runs: u64,
     /// What is seen while a step is recorded.
-    pub(super) watch: Option<Watch>,
+    pub(super) trace: Option<StepTrace>,
 }
 
 /// What a device has done since it was opened.
@@ -51,6 +51,9 @@ pub struct Activity {
     /// Runs of programs.
     pub runs: u64,
 }
+
+/// Operations after which a recording runs wherever it is: programs of more take minutes to compile.
+const LONGEST: usize = 1 << 14;
 
 /// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
 pub(super) type Slot = Result<Arc<Buffer>, RunError>;
@@ -65,7 +68,7 @@ impl Recorder {
             random: host::random_state(&machine, host::entropy()).map(Arc::new),
             unfinished: Vec::new(),
             runs: 0,
-            watch: None,
+            trace: None,
         };
         Self {
             machine,
@@ -88,8 +91,8 @@ impl Recorder {
         let id = self.new_id();
         let mut state = self.state();
         state.slots.insert(id, buffer);
-        if let Some(watch) = &mut state.watch {
-            watch.uploads.push((id, data));
+        if let Some(trace) = &mut state.trace {
+            trace.uploads.push((id, data));
         }
         id
     }
@@ -123,8 +126,8 @@ impl Recorder {
         let mut state = self.state();
         // Burn reads on a thread of its own: whose tensor it is, not who asks, tells what has to run.
         state.settle(&self.machine, tensor.id);
-        if let Some(watch) = &mut state.watch {
-            watch.reads.push(tensor.id);
+        if let Some(trace) = &mut state.trace {
+            trace.reads.push(tensor.id);
         }
         let unknown = Err(RunError::Unknown { id: tensor.id });
         match tensor.status {
@@ -134,7 +137,7 @@ impl Recorder {
         .unwrap_or(unknown)
     }
 
-    pub(super) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         self.state().run_stream(&self.machine, StreamId::current());
     }
 
@@ -188,18 +191,15 @@ impl Recorder {
 }
 
 impl State {
-    /// Records an operation, after what is complete without it has run: then the drops that followed
-    /// that are known, and dead tensors do not become outputs.
+    /// Records an operation.
     fn compute(&mut self, machine: &Machine, operation: OperationIr) {
         let stream = StreamId::current();
         if !self.recordings.contains_key(&stream) {
             // The end of a thread is not signalled, so recordings without operations are removed here.
             self.recordings.retain(|_, recording| recording.len() > 0);
         }
-        while self.watch.is_none()
-            && let Some(end) = self.recordings.entry(stream).or_default().cut()
-        {
-            self.run(machine, stream, end);
+        if self.trace.is_none() && self.recordings.entry(stream).or_default().len() >= LONGEST {
+            self.run_stream(machine, stream);
         }
         for tensor in operation.inputs() {
             self.hold(machine, stream, tensor.id);
@@ -264,19 +264,14 @@ impl State {
         }
     }
 
+    /// Runs what a stream recorded as one program. Whether it fails shows where a result is read, as with any
+    /// asynchronous device.
     pub(super) fn run_stream(&mut self, machine: &Machine, stream: StreamId) {
-        if let Some(recording) = self.recordings.get(&stream) {
-            self.run(machine, stream, recording.len());
-        }
-    }
-
-    /// Runs what a stream recorded before place `end` as one program. Whether it fails is seen by who reads
-    /// a result, as with any asynchronous device.
-    fn run(&mut self, machine: &Machine, stream: StreamId, end: usize) {
-        let Some(recording) = self.recordings.get_mut(&stream).filter(|_| end > 0) else {
+        let recorded = self.recordings.get_mut(&stream).map(std::mem::take);
+        let Some(recording) = recorded.filter(|recording| recording.len() > 0) else {
             return;
         };
-        let piece = recording.piece(end);
+        let piece = recording.into_piece();
         // The slots of consumed inputs are given up first: a result may overwrite a buffer without other holders.
         for id in &piece.canonical.released {
             self.slots.remove(id);
@@ -289,40 +284,31 @@ impl State {
             let reason = panic_text(panic.as_ref());
             Err(RunError::Defect { reason })
         });
-        if let (Err(error), Some(watch)) = (&results, &mut self.watch) {
-            watch.error.get_or_insert(error.clone());
+        if let (Err(error), Some(trace)) = (&results, &mut self.trace) {
+            trace.error.get_or_insert(error.clone());
         }
         let slots: Vec<Slot> = match results {
             Ok(results) => results.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error); outputs.len()],
         };
-        for (id, slot) in outputs.into_iter().zip(slots) {
-            if let Some(recording) = self.recordings.get_mut(&stream) {
-                recording.left(id, &slot);
-            }
-            self.slots.insert(id, slot);
-        }
+        self.slots.extend(outputs.into_iter().zip(slots));
     }
 
     fn execute(&mut self, machine: &Machine, piece: Piece) -> Result<Vec<Arc<Buffer>>, RunError> {
-        let Piece {
-            canonical,
-            key,
-            inputs,
-        } = piece;
+        let Piece { canonical, inputs } = piece;
         if canonical.outputs.is_empty() {
             return Ok(Vec::new());
         }
         let inputs = inputs?;
-        let program = self.programs.get(machine, (&canonical, key))?;
+        let program = self.programs.get(machine, &canonical)?;
         let random = self.random.clone()?;
         let (results, random) = program.run(machine, (inputs, random), &canonical.scalars)?;
         if let Some(random) = random {
             self.random = Ok(random);
         }
         self.note(&results);
-        if let Some(watch) = &mut self.watch {
-            watch.runs.push(Ran {
+        if let Some(trace) = &mut self.trace {
+            trace.runs.push(TracedRun {
                 program: program.clone(),
                 scalars: canonical.scalars,
                 inputs: canonical.inputs,

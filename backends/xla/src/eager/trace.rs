@@ -1,4 +1,4 @@
-//! What a recorder sees of a step, and how it plays the step again.
+//! What a recorder does in a step, and how it runs the step again without recording it.
 
 use super::programs::Compiled;
 use super::recorder::{Recorder, State};
@@ -10,13 +10,13 @@ use burn_ir::TensorId;
 use burn_std::id::StreamId;
 use std::sync::Arc;
 
-/// What was seen between two looks.
+/// What a device did since the last trace.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub(crate) struct StepTrace {
     /// Values that came from the host, in order.
     pub(crate) uploads: Vec<(TensorId, TensorData)>,
     /// Programs that ran.
-    pub(crate) runs: Vec<Ran>,
+    pub(crate) runs: Vec<TracedRun>,
     /// Tensors that were read.
     pub(crate) reads: Vec<TensorId>,
     /// Why a program didn't run.
@@ -24,7 +24,7 @@ pub(crate) struct Watch {
 }
 
 /// A program's run.
-pub(crate) struct Ran {
+pub(crate) struct TracedRun {
     pub(crate) program: Arc<Compiled>,
     pub(crate) scalars: Vec<f64>,
     pub(crate) inputs: Vec<TensorId>,
@@ -33,7 +33,7 @@ pub(crate) struct Ran {
 
 /// A program with what it takes and gives, to be run without recording anything.
 #[derive(Clone)]
-pub(crate) struct Play {
+pub(crate) struct Replay {
     pub(crate) program: Arc<Compiled>,
     pub(crate) scalars: Vec<f64>,
     pub(crate) inputs: Vec<Input>,
@@ -56,7 +56,7 @@ pub(crate) enum Input {
     Constant(Arc<Buffer>),
 }
 
-impl Play {
+impl Replay {
     /// Whether a recording has something that the step takes or changes.
     fn meets(&self, recording: &Recording) -> bool {
         let held = |input: &Input| matches!(input, Input::Held(id, _) if recording.has(*id));
@@ -76,18 +76,17 @@ pub(crate) struct Output {
 }
 
 impl Recorder {
-    /// What was seen since the last call; the first one begins to look. Meanwhile loops aren't looked for: operations
-    /// run when the program wants a result, waits or seeds.
-    pub(crate) fn watch(&self) -> Watch {
+    /// What was done since the last call; the first one begins the trace. Meanwhile recordings aren't cut for their length.
+    pub(crate) fn trace(&self) -> StepTrace {
         self.state()
-            .watch
-            .replace(Watch::default())
+            .trace
+            .replace(StepTrace::default())
             .unwrap_or_default()
     }
 
-    /// Looks no longer.
-    pub(crate) fn unwatch(&self) {
-        self.state().watch = None;
+    /// Stops tracing.
+    pub(crate) fn end_trace(&self) {
+        self.state().trace = None;
     }
 
     /// Where a tensor is.
@@ -96,35 +95,39 @@ impl Recorder {
         slot.unwrap_or(Err(RunError::Unknown { id }))
     }
 
-    /// Plays a step: its results, by number, and what it carries in its places.
-    pub(crate) fn play(
+    /// Runs a recorded step: its results, by number, and what it carries in its places.
+    pub(crate) fn replay(
         &self,
-        play: &Play,
+        replay: &Replay,
         given: &[Arc<Buffer>],
     ) -> Result<Vec<Arc<Buffer>>, RunError> {
         let mut state = self.state();
         // What was recorded before sees what the step takes as it was, and may draw random numbers.
         state.run_stream(&self.machine, StreamId::current());
-        state.run_those(&self.machine, |recording| play.meets(recording));
+        state.run_those(&self.machine, |recording| replay.meets(recording));
         let random = state.random.clone()?;
-        let inputs = state.take(play, given)?;
-        let results = play
+        let inputs = state.take(replay, given)?;
+        let results = replay
             .program
-            .run(&self.machine, (inputs, random), &play.scalars);
-        let (results, random) = results.inspect_err(|error| state.lose(play, error))?;
+            .run(&self.machine, (inputs, random), &replay.scalars);
+        let (results, random) = results.inspect_err(|error| state.lose(replay, error))?;
         if let Some(random) = random {
             state.random = Ok(random);
         }
         state.note(&results);
-        Ok(state.put(play, results))
+        Ok(state.put(replay, results))
     }
 }
 
 impl State {
     /// The arguments of a step. Carried tensors leave their places, so that results may overwrite them,
     /// unless a tensor is missing: then all stay.
-    fn take(&mut self, play: &Play, given: &[Arc<Buffer>]) -> Result<Vec<Arc<Buffer>>, RunError> {
-        for input in &play.inputs {
+    fn take(
+        &mut self,
+        replay: &Replay,
+        given: &[Arc<Buffer>],
+    ) -> Result<Vec<Arc<Buffer>>, RunError> {
+        for input in &replay.inputs {
             let slot = match input {
                 Input::Carried(id) => {
                     Some(self.slots.get(id).ok_or(RunError::Unknown { id: *id })?)
@@ -149,14 +152,14 @@ impl State {
                 slot.unwrap_or(Err(RunError::Unknown { id: *id }))
             }
         };
-        play.inputs.iter().map(argument).collect()
+        replay.inputs.iter().map(argument).collect()
     }
 
     /// Results in the places of what the step made before, where a tensor still refers to it.
-    fn put(&mut self, play: &Play, results: Vec<Arc<Buffer>>) -> Vec<Arc<Buffer>> {
-        let returned = play.returned.iter().map(|place| results[*place].clone());
+    fn put(&mut self, replay: &Replay, results: Vec<Arc<Buffer>>) -> Vec<Arc<Buffer>> {
+        let returned = replay.returned.iter().map(|place| results[*place].clone());
         let returned = returned.collect();
-        for (Output { id, carried }, buffer) in play.outputs.iter().zip(results) {
+        for (Output { id, carried }, buffer) in replay.outputs.iter().zip(results) {
             if *carried || self.slots.contains_key(id) {
                 self.slots.insert(*id, Ok(buffer));
             }
@@ -165,8 +168,8 @@ impl State {
     }
 
     /// After a run that failed the contents of what it carried are unknown.
-    fn lose(&mut self, play: &Play, error: &RunError) {
-        for output in play.outputs.iter().filter(|output| output.carried) {
+    fn lose(&mut self, replay: &Replay, error: &RunError) {
+        for output in replay.outputs.iter().filter(|output| output.carried) {
             self.slots.insert(output.id, Err(error.clone()));
         }
     }

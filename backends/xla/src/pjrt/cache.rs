@@ -15,10 +15,6 @@ use super::locate::{Environment, Platform};
 use super::options::CompileOptions;
 use super::serialized;
 
-/// What a file of the cache begins with; the last letter is the version of its header. The key follows, then the bytes of
-/// [`super::Executable::serialize`] with their own checksum.
-const MAGIC: &[u8; 8] = b"MBXLACH1";
-const HEADER: usize = MAGIC.len() + blake3::OUT_LEN;
 const EXTENSION: &str = "xla";
 const UNFINISHED: &str = "part";
 
@@ -94,8 +90,9 @@ impl DiskCache {
     ) -> Result<(LoadedExecutable, Cached), Error> {
         let key = key(client, text, options);
         let path = self.path(&key);
-        if let Some(bytes) = read(&path, &key)
-            && let Ok(program) = client.deserialize(&bytes[HEADER..], signature.clone())
+        // The bytes of `Executable::serialize` have a checksum of their own.
+        if let Ok(bytes) = fs::read(&path)
+            && let Ok(program) = client.deserialize(&bytes, signature.clone())
         {
             // The time of the last use decides what goes first. A folder that is only read works without.
             let _ = File::options()
@@ -123,7 +120,7 @@ impl DiskCache {
     fn keep(&self, key: &Hash, serialized: &[u8]) -> Result<(), Error> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let path = self.path(key);
-        let size = (HEADER + serialized.len()) as u64;
+        let size = serialized.len() as u64;
         if size > self.limit {
             let limit = self.limit;
             return Err(Error::Io {
@@ -138,8 +135,8 @@ impl DiskCache {
             std::process::id()
         );
         let unfinished = self.folder.join(unfinished);
-        let bytes = [MAGIC, &key.as_bytes()[..], serialized].concat();
-        let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
+        let written =
+            fs::write(&unfinished, serialized).and_then(|()| fs::rename(&unfinished, &path));
         if let Err(error) = written {
             let _ = fs::remove_file(&unfinished);
             return Err(io(&path, &error));
@@ -192,13 +189,6 @@ fn io(path: &Path, error: &std::io::Error) -> Error {
     }
 }
 
-/// The content of a file, where it is one of ours for this key.
-fn read(path: &Path, key: &Hash) -> Option<Vec<u8>> {
-    let bytes = fs::read(path).ok()?;
-    let theirs = bytes.strip_prefix(MAGIC)?;
-    theirs.starts_with(key.as_bytes()).then_some(bytes)
-}
-
 /// A number of everything that a compiled program depends on.
 fn key(client: &Client, text: &str, options: &CompileOptions) -> Hash {
     let plugin = client.plugin();
@@ -246,24 +236,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_reads_back_for_its_key_alone() {
+    fn what_is_kept_is_there_for_its_key_alone() {
         let folder = tempfile::tempdir().unwrap();
         let cache = DiskCache::new(folder.path().join("new/folder"), 1000).unwrap();
         let (ours, other) = (blake3::hash(b"ours"), blake3::hash(b"other"));
         cache.keep(&ours, b"program").unwrap();
-        let path = cache.path(&ours);
-        assert_eq!(read(&path, &ours).unwrap()[HEADER..], *b"program");
-        assert!(read(&path, &other).is_none());
-        assert!(read(&cache.path(&other), &other).is_none());
-        fs::write(&path, "x").unwrap();
-        assert!(read(&path, &ours).is_none());
+        assert_eq!(fs::read(cache.path(&ours)).unwrap(), b"program");
+        assert!(!cache.path(&other).exists());
         assert_eq!(names(&cache).len(), 1, "no unfinished file is left");
     }
 
     #[test]
     fn the_least_recently_used_go_first() {
         let folder = tempfile::tempdir().unwrap();
-        let size = (HEADER + 100) as u64;
+        let size = 100;
         // Three programs and what stays free.
         let cache = DiskCache::new(folder.path(), 4 * size - 1).unwrap();
         let keys: Vec<Hash> = (0..5_u8).map(|i| blake3::hash(&[i])).collect();

@@ -154,12 +154,13 @@ impl Client {
     }
 
     /// Compiles a program in StableHLO text. `signature` says what its `main` takes on each device, which executions are checked
-    /// against: the plugin itself compares sizes in bytes only.
+    /// against: the plugin itself compares sizes in bytes only. Texts are trusted not to nest hundreds of regions or types deep,
+    /// which would overflow the plugin's stack and end the process.
     ///
     /// # Errors
     ///
-    /// The plugin's, with the line of a mistake in the text; [`Error::Program`] for one that
-    /// nests too deep; [`Error::UnknownElementType`] where a result has none of ours.
+    /// The plugin's, with the line of a mistake in the text; [`Error::Program`] where no thread can be had;
+    /// [`Error::UnknownElementType`] where a result has none of ours.
     pub fn compile(
         &self,
         text: &str,

@@ -101,16 +101,6 @@ pub enum Error {
         /// How many it must have.
         needed: usize,
     },
-    /// A flag would end the process when the plugin reads it.
-    #[error("{variable} has {flag:?}: {reason}")]
-    Flag {
-        /// The environment variable.
-        variable: &'static str,
-        /// The flag as written.
-        flag: String,
-        /// Why it is refused.
-        reason: &'static str,
-    },
     /// An option of a client or a topology cannot be passed on.
     #[error("option {name:?}: {reason}")]
     ClientOption {

@@ -113,7 +113,7 @@ pub struct Environment {
     pub programs: Option<PathBuf>,
     /// Folders of libraries.
     pub library_folders: Vec<PathBuf>,
-    /// `XLA_FLAGS`, which every plugin reads for itself.
+    /// `XLA_FLAGS`, which every plugin reads for itself. At a flag that it doesn't know it says so and ends the process.
     pub xla_flags: Option<String>,
     /// `LIBTPU_INIT_ARGS`, which libtpu reads for itself.
     pub libtpu_flags: Option<String>,
@@ -170,6 +170,20 @@ impl Environment {
             tpu_metadata_decided: env::var_os("TPU_SKIP_MDS_QUERY").is_some(),
             pci_devices: "/sys/bus/pci/devices".into(),
         }
+    }
+
+    /// The flags that a plugin of the platform reads; those in a file as they stand there. Compiled programs depend on them.
+    pub(super) fn flags(&self, platform: Platform) -> String {
+        let xla = self.xla_flags.as_deref().map(str::trim).unwrap_or_default();
+        let file = match xla.starts_with('-') {
+            true => None,
+            false => std::fs::read_to_string(xla).ok(),
+        };
+        let libtpu = match platform {
+            Platform::Tpu => self.libtpu_flags.as_deref().unwrap_or_default(),
+            _ => "",
+        };
+        format!("{}\n{libtpu}", file.as_deref().unwrap_or(xla))
     }
 
     /// The same, with `path` as the file of the platform's plugin.

@@ -6,7 +6,7 @@
 //!
 //! The records and functions of the C API are declared by hand, in `ffi` and `entries`. No function here is unsafe to call.
 //! Plugins end the process for many mistakes that could be errors; those that were found are refused before a plugin sees
-//! them: [`Error::Flag`], [`Error::ClientOption`], [`Error::CompileOptions`], [`Error::Program`], [`Error::Topology`] and
+//! them: [`Error::ClientOption`], [`Error::CompileOptions`], [`Error::Program`], [`Error::Topology`] and
 //! [`Error::Serialized`].
 
 #![allow(
@@ -24,7 +24,6 @@ mod error;
 mod event;
 mod executable;
 mod ffi;
-mod flags;
 mod host;
 mod loaded;
 mod locate;

