@@ -1,4 +1,4 @@
-//! The support table of the README, made from what conformance launched and compared (`support/ran.tsv`), from the
+//! The support table of `docs/support.md`, made from what conformance launched and compared (`support/ran.tsv`), from the
 //! availability that `validate` checks, and from what the compilers of CI read.
 //!
 //! With `MOEBIUS_TEST_RECORD` naming the record of a whole run of conformance ([`moebius_tests::record`]), what the table
@@ -285,18 +285,18 @@ fn kernels_are_told_by_their_names() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The README before the table, the table, and the rest.
+/// The page before the table, the table, and the rest.
 fn split(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (table, after) = rest.split_once(END)?;
     Some((before, table.trim_start_matches('\n'), after))
 }
 
-fn readme_has_the_current_support_table() -> Result<(), Failed> {
-    let path = manifest().join("../README.md");
+fn the_page_has_the_current_support_table() -> Result<(), Failed> {
+    let path = manifest().join("../docs/support.md");
     let text = read(&path)?;
     let Some((before, shown, after)) = split(&text) else {
-        return Err(format!("README.md lacks {BEGIN} or {END}").into());
+        return Err(format!("docs/support.md lacks {BEGIN} or {END}").into());
     };
     let table = table(&committed()?);
     if blessing() {
@@ -375,8 +375,8 @@ fn main() {
             kernels_are_told_by_their_names,
         ),
         (
-            "readme_has_the_current_support_table",
-            readme_has_the_current_support_table,
+            "the_page_has_the_current_support_table",
+            the_page_has_the_current_support_table,
         ),
         (
             "the_table_tells_kernels_apart",

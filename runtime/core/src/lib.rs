@@ -15,10 +15,16 @@
 //! # }
 //! ```
 
-/// The README's examples, compiled and run with the other examples.
+/// The examples of the documents, compiled and run with the others.
 #[cfg(all(doctest, feature = "flex"))]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide.md")]
+    struct Guide;
+    #[doc = include_str!("../../../docs/fp8.md")]
+    struct Fp8;
+}
 
 mod device;
 mod error;

@@ -8,14 +8,35 @@ use moebius_tree::root;
 /// The documents that describe the tree, and so must be right about it.
 const MAPS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
+/// Those, and the pages of `docs/`.
+fn maps() -> Vec<String> {
+    let pages = std::fs::read_dir(root().join("docs")).unwrap();
+    let names = pages.map(|page| page.unwrap().file_name().to_string_lossy().into_owned());
+    let pages = names
+        .filter(|name| name.ends_with(".md"))
+        .map(|name| format!("docs/{name}"));
+    MAPS.iter()
+        .map(|&map| map.to_owned())
+        .chain(pages)
+        .collect()
+}
+
 #[test]
 fn documents_name_files_that_exist() {
     let mut offences = Vec::new();
-    for map in MAPS {
-        let text = std::fs::read_to_string(root().join(map)).unwrap();
+    for map in maps() {
+        let file = root().join(&map);
+        let text = std::fs::read_to_string(&file).unwrap();
+        // A link starts at its page; a path in prose at the root.
+        let folder = file.parent().unwrap().to_owned();
         for (number, line) in prose(&text) {
-            let named = links(line).into_iter().chain(code_paths(line));
-            for path in named.filter(|path| !root().join(path).exists()) {
+            let linked = links(line)
+                .into_iter()
+                .map(|path| (folder.join(path), path));
+            let named = code_paths(line)
+                .into_iter()
+                .map(|path| (root().join(path), path));
+            for (_, path) in linked.chain(named).filter(|(place, _)| !place.exists()) {
                 offences.push(format!("{map}:{number}: {path}"));
             }
         }
@@ -63,6 +84,21 @@ fn code_paths(line: &str) -> Vec<&str> {
             looks && !elsewhere && span.chars().all(plain) && !span.starts_with("target/")
         })
         .collect()
+}
+
+/// The book's contents name every page, and nothing else.
+#[test]
+fn the_book_has_all_pages() {
+    let summary = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let mut listed: Vec<String> = prose(&summary)
+        .flat_map(|(_, line)| links(line))
+        .map(|page| format!("docs/{page}"))
+        .collect();
+    let mut pages = maps();
+    pages.retain(|page| page.starts_with("docs/") && page != "docs/SUMMARY.md");
+    listed.sort();
+    pages.sort();
+    assert_eq!(listed, pages);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! README's table of environment variables is that of the sources: every variable that a program, a test or a script
-//! reads stands there, and no other.
+//! The table of `docs/environment.md` is that of the sources: every environment variable that a program, a test or a
+//! script reads stands there, and no other.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
 use std::collections::BTreeSet;
@@ -108,12 +108,11 @@ fn read() -> BTreeSet<String> {
     names
 }
 
-/// The names in the first cells of README's table.
-fn documented(readme: &str) -> BTreeSet<String> {
-    let section = readme.split("\n## Environment variables\n").nth(1);
-    let section = section.unwrap_or_default().split("\n## ").next();
-    let rows = section.unwrap_or_default().lines();
-    let cells = rows.filter_map(|row| row.strip_prefix("| `")?.split(" | ").next());
+/// The names in the first cells of the table.
+fn documented(page: &str) -> BTreeSet<String> {
+    let cells = page
+        .lines()
+        .filter_map(|row| row.strip_prefix("| `")?.split(" | ").next());
     let spans = cells.flat_map(|cell| cell.split('`').step_by(2));
     let names = spans.filter_map(|span| span.split('=').next());
     names
@@ -124,13 +123,13 @@ fn documented(readme: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_table_has_what_is_read() {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let (table, read) = (documented(&readme), read());
+    let page = std::fs::read_to_string(root().join("docs/environment.md")).unwrap();
+    let (table, read) = (documented(&page), read());
     let missing: Vec<&String> = read.difference(&table).collect();
     let idle: Vec<&String> = table.difference(&read).collect();
     assert!(
         missing.is_empty() && idle.is_empty(),
-        "README's table of environment variables lacks {missing:?}, and has {idle:?}, which nothing reads"
+        "docs/environment.md lacks {missing:?}, and has {idle:?}, which nothing reads"
     );
 }
 
@@ -148,7 +147,6 @@ fn each_way_to_read_a_variable_is_found() {
     let text =
         "A1=1\nexport B1=$C1\necho \"$A1 ${D1:-x} ${B1} ${B1:+x} $HOME\"\n# $E1\nF1=\"${F1:-y}\"";
     assert_eq!(shell(text), set(&["C1", "D1", "F1", "HOME"]));
-    let table =
-        "\n## Environment variables\n\n| `A_B=yes`, `C_D` | x `E_F` | y |\n\n## Next\n| `G_H` |";
+    let table = "# Environment variables\n\n| `A_B=yes`, `C_D` | x `E_F` | y |\n\nand `G_H`\n";
     assert_eq!(documented(table), set(&["A_B", "C_D"]));
 }
