@@ -5,6 +5,7 @@ mod bench;
 mod bundled;
 mod convert;
 mod devices;
+mod drivers;
 mod emit;
 mod emit_kernel;
 mod error;
@@ -29,6 +30,7 @@ use error::CliError;
 use screen::{Color, Outcome, Screen, report_error};
 
 fn main() -> ExitCode {
+    drivers::expect_no_display();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => return usage(&e),

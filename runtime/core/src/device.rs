@@ -6,6 +6,11 @@ use burn::backend::DispatchDevice;
 use moebius_device::Runtime;
 use moebius_device::{Capability, Device, Found, Opened};
 use moebius_shaders::Unsupported;
+#[cfg(feature = "cube")]
+use std::collections::HashMap;
+use std::sync::Arc;
+#[cfg(feature = "cube")]
+use std::sync::{Mutex, PoisonError};
 
 /// Opens `device` for Burn; `auto` chooses, preferring a real GPU, then the fastest CPU path.
 ///
@@ -61,23 +66,11 @@ fn not_built(device: &Device) -> Unsupported {
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without kernels of ours.
-pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Capability>, Error> {
+pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Arc<Capability>>, Error> {
     let device = device.clone().inner();
     match device.as_dispatch() {
         #[cfg(feature = "cube")]
-        DispatchDevice::Cube(cube) => {
-            let runtime = match cube {
-                cubecl::Device::Cuda(_) => Runtime::Cuda,
-                cubecl::Device::Hip(_) => Runtime::Rocm,
-                cubecl::Device::Cpu(_) => Runtime::Cpu,
-                _ => Runtime::Wgpu,
-            };
-            let client = cube.client();
-            Ok(Some(Capability::from_properties(
-                runtime,
-                client.properties(),
-            )))
-        }
+        DispatchDevice::Cube(cube) => Ok(Some(of_cube(cube))),
         #[cfg(feature = "flex")]
         DispatchDevice::Flex(_) => Ok(None),
         #[cfg(feature = "xla")]
@@ -91,6 +84,32 @@ pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Capabil
             Err(Unsupported::new("moebius", needs, format!("{other:?}")).into())
         }
     }
+}
+
+/// What a device of CubeCL can do, found once for each.
+#[cfg(feature = "cube")]
+fn of_cube(device: &cubecl::Device) -> Arc<Capability> {
+    static FOUND: Mutex<Option<HashMap<cubecl::Device, Arc<Capability>>>> = Mutex::new(None);
+    /// Browsers make a new device each time that one is opened.
+    const MOST: usize = 64;
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = found.get_or_insert_default();
+    if let Some(capability) = found.get(device) {
+        return capability.clone();
+    }
+    let runtime = match device {
+        cubecl::Device::Cuda(_) => Runtime::Cuda,
+        cubecl::Device::Hip(_) => Runtime::Rocm,
+        cubecl::Device::Cpu(_) => Runtime::Cpu,
+        _ => Runtime::Wgpu,
+    };
+    let client = device.client();
+    let capability = Arc::new(Capability::from_properties(runtime, client.properties()));
+    if found.len() >= MOST {
+        found.clear();
+    }
+    found.insert(device.clone(), capability.clone());
+    capability
 }
 
 /// Bytes of live buffers on the device, as its allocator has them after all work is done; `None` on a

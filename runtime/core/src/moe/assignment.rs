@@ -22,6 +22,7 @@ use moebius_shaders::moe::{self, linear, sorting};
 use moebius_shaders::permute::{self, Capacity, RowsProblem, neighbours};
 use moebius_shaders::segment_attention::{self, Segments};
 use moebius_shaders::{ShapeError, routing};
+use std::sync::Arc;
 
 /// Who decides how many slots an expert takes.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +43,7 @@ pub(super) struct Assignment {
     row_bound: usize,
     /// What all products share, because it decides the tiles; absent without kernels.
     variant: Option<Variant>,
-    capability: Option<Capability>,
+    capability: Option<Arc<Capability>>,
 }
 
 impl Assignment {

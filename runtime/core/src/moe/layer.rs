@@ -158,7 +158,7 @@ impl MoeLayer {
         device: &burn::tensor::Device,
     ) -> Result<Option<moe::Plan>, Error> {
         let problem = self.problem(tokens, dtype)?;
-        self.plan_on(problem, device::capability(device)?.as_ref())
+        self.plan_on(problem, device::capability(device)?.as_deref())
     }
 
     fn plan_on(
@@ -353,7 +353,7 @@ impl MoeLayer {
         let (device, dtype) = (x.device(), x.dtype());
         let capability = device::capability(&device)?;
         if let Experts::FeedForward(_) = &self.experts {
-            self.plan_on(self.problem(0, dtype)?, capability.as_ref())?;
+            self.plan_on(self.problem(0, dtype)?, capability.as_deref())?;
         }
         Ok(MoeOutput {
             y: Tensor::empty(x.dims(), (&device, dtype)),

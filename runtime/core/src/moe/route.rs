@@ -203,7 +203,7 @@ pub(super) fn choose(
     let plan = capability
         .as_ref()
         .map(|device| routing::plan(problem, device));
-    let backward = recorded(&logits, &capability).map(|device| {
+    let backward = recorded(&logits, capability.as_deref()).map(|device| {
         let plan = |of| routing::plan_topk_backward(problem, of, device);
         Ok::<_, Unsupported>([
             plan(TopkGradient::Weights)?,
@@ -233,10 +233,8 @@ pub(super) fn choose(
 }
 
 /// The device's capability when it records gradients.
-fn recorded<'a>(tensor: &Tensor<2>, capability: &'a Option<Capability>) -> Option<&'a Capability> {
-    capability
-        .as_ref()
-        .filter(|_| tensor.device().is_autodiff())
+fn recorded<'a>(tensor: &Tensor<2>, capability: Option<&'a Capability>) -> Option<&'a Capability> {
+    capability.filter(|_| tensor.device().is_autodiff())
 }
 
 /// x · Wgᵀ in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; checked by the caller.
@@ -249,7 +247,7 @@ pub(super) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Err
         .as_ref()
         .map(|device| routing::plan_logits(problem, hidden, element, device))
         .transpose()?;
-    let backward = recorded(&x, &capability)
+    let backward = recorded(&x, capability.as_deref())
         .map(|device| routing::plan_logits_backward(problem, hidden, element, device))
         .transpose()?;
     if tokens == 0 {
