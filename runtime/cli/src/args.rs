@@ -33,6 +33,10 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: Color,
 
+    /// Show all that the main job found: every device, every output of every case, every stage.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
     /// Device of the main job: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D")]
     pub(crate) device: Option<Device>,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::bundled;
 use crate::error::CliError;
 use crate::progress::Progress;
-use crate::screen::{DIM, GOOD, Outcome, Screen};
+use crate::screen::{DIM, GOOD, HEADING, Outcome, Screen};
 use crate::table::Table;
 use crate::trust::{Known, Trust, Verdict};
 use crate::verify::Report;
@@ -178,6 +178,41 @@ impl Survey {
         }
         table.print(screen)?;
         screen.line(&format!("\nauto: {}", self.reason))
+    }
+}
+
+impl Survey {
+    /// Writes the devices that can be opened, a line each, and the choice.
+    pub(crate) fn print_available(&self, screen: &mut Screen) -> Result<(), CliError> {
+        let title = screen.paint(HEADING, "Devices");
+        screen.line(&format!("{title}\n"))?;
+        let mut table = Table::new(&["", "device", "name", "features"]);
+        let mut missing = Vec::new();
+        for entry in &self.devices {
+            let Some(capability) = &entry.capability else {
+                missing.push(entry.device.to_string());
+                continue;
+            };
+            let (mark, style) = match entry.auto {
+                true => ("*", GOOD),
+                false => ("", anstyle::Style::new()),
+            };
+            let cells = [
+                mark.to_owned(),
+                entry.device.to_string(),
+                capability.name.clone(),
+                features(capability),
+            ];
+            table.row(cells, style);
+        }
+        table.print(screen)?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let missing = missing.join(", ");
+        let text = format!("\nnot here: {missing} (`moebius devices` says why)");
+        let text = screen.paint(DIM, &text);
+        screen.line(&text)
     }
 }
 

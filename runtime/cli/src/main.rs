@@ -51,8 +51,14 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
     let Some(command) = &cli.command else {
-        return main_job::run(cli.device, screen);
+        return main_job::run(cli.device, cli.verbose, screen);
     };
+    if cli.verbose {
+        return Err(CliError::Usage {
+            message: "--verbose before a command has no effect".to_owned(),
+            hint: Some("commands show all they have".to_owned()),
+        });
+    }
     if let Some(device) = cli.device {
         return Err(CliError::Usage {
             message: "--device before a command has no effect".to_owned(),

@@ -29,18 +29,28 @@ struct MainJob {
     bench: Vec<serde_json::Value>,
 }
 
-/// Runs the main job on `requested`, or on what `auto` chooses.
-pub(crate) fn run(requested: Option<Device>, screen: &mut Screen) -> Result<Outcome, CliError> {
+/// Runs the main job on `requested`, or on what `auto` chooses; `verbose` shows all of it.
+pub(crate) fn run(
+    requested: Option<Device>,
+    verbose: bool,
+    screen: &mut Screen,
+) -> Result<Outcome, CliError> {
     let resolved = devices::resolve(requested.unwrap_or(Device::Auto), screen);
     let survey = Survey::take();
-    survey.print(screen)?;
+    match verbose {
+        true => survey.print(screen)?,
+        false => survey.print_available(screen)?,
+    }
     let device = resolved?;
     let opened = Opened::named(device)?;
     heading(screen, &format!("Bundled cases on {}", opened.name))?;
     let progress = Progress::steps(screen, "cases", bundled::count());
     let verify = Report::run(&opened, bundled::cases(), &progress);
     progress.clear();
-    verify.print(screen)?;
+    match verbose {
+        true => verify.print(screen)?,
+        false => verify.print_operations(screen)?,
+    }
     let mut job = MainJob {
         survey,
         device: opened.name,
@@ -50,13 +60,18 @@ pub(crate) fn run(requested: Option<Device>, screen: &mut Screen) -> Result<Outc
     let mut outcome = job.verify.outcome();
     // A device that computes wrong results gets no figures.
     if outcome == Outcome::Good {
-        outcome = measure(device, &mut job, screen)?;
+        outcome = measure(device, &mut job, verbose, screen)?;
     }
     screen.object(&job)?;
     Ok(outcome)
 }
 
-fn measure(device: Device, job: &mut MainJob, screen: &mut Screen) -> Result<Outcome, CliError> {
+fn measure(
+    device: Device,
+    job: &mut MainJob,
+    verbose: bool,
+    screen: &mut Screen,
+) -> Result<Outcome, CliError> {
     heading(screen, "Mixture-of-experts layer, forward")?;
     let mut outcome = Outcome::Good;
     for hidden in WIDTHS {
@@ -67,7 +82,10 @@ fn measure(device: Device, job: &mut MainJob, screen: &mut Screen) -> Result<Out
         });
         progress.clear();
         let report = report?;
-        measure::print(&args, &report, screen)?;
+        match verbose {
+            true => measure::print(&args, &report, screen)?,
+            false => measure::print_short(&args, &report, screen)?,
+        }
         outcome = outcome.max(measure::outcome(&report));
         job.bench.push(measure::figures(&report)?);
     }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Once;
@@ -124,21 +125,48 @@ impl Report {
         }
     }
 
-    /// Writes the table and the totals.
-    pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
-        let mut table = Table::new(&[
-            "file",
-            "output",
-            "max abs",
-            "rel L2",
-            "tolerance",
-            "verdict",
-        ])
-        .right(&[2, 3, 4]);
+    /// Writes a line for each operation with its cases, the table of those that don't pass, and the totals.
+    pub(crate) fn print_operations(&self, screen: &mut Screen) -> Result<(), CliError> {
+        let mut operations: BTreeMap<&str, Vec<&FileReport>> = BTreeMap::new();
         for file in &self.files {
-            file.add_rows(&mut table);
+            let op = file.op.as_deref().unwrap_or("unreadable");
+            operations.entry(op).or_default().push(file);
+        }
+        let headings = ["operation", "cases", "largest rel L2", "verdict"];
+        let mut table = Table::new(&headings).right(&[1, 2]);
+        for (op, files) in operations {
+            let passed = files
+                .iter()
+                .filter(|file| file.verdict == FileVerdict::Pass);
+            let passed = passed.count();
+            let outputs = files.iter().flat_map(|file| &file.outputs);
+            let worst = outputs.map(|output| output.rel_l2).fold(0.0, f64::max);
+            let (verdict, style) = match files.len() - passed {
+                0 => ("pass".to_owned(), GOOD),
+                bad => (format!("{bad} not passed"), BAD),
+            };
+            let count = files.len().to_string();
+            table.row([op.to_owned(), count, figure(worst), verdict], style);
         }
         table.print(screen)?;
+        let bad = self.files.iter();
+        let mut bad = bad
+            .filter(|file| file.verdict != FileVerdict::Pass)
+            .peekable();
+        if bad.peek().is_some() {
+            screen.line("")?;
+            table_of(bad).print(screen)?;
+        }
+        self.print_totals(screen)
+    }
+
+    /// Writes the table and the totals.
+    pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
+        table_of(self.files.iter()).print(screen)?;
+        self.print_totals(screen)
+    }
+
+    fn print_totals(&self, screen: &mut Screen) -> Result<(), CliError> {
         let style = if self.outcome() == Outcome::Good {
             GOOD
         } else {
@@ -151,6 +179,21 @@ impl Report {
         let totals = screen.paint(style, &totals);
         screen.line(&format!("\n{totals} on {}", self.device))
     }
+}
+
+/// A row for each output.
+fn table_of<'a>(files: impl Iterator<Item = &'a FileReport>) -> Table {
+    let headings = [
+        "file",
+        "output",
+        "max abs",
+        "rel L2",
+        "tolerance",
+        "verdict",
+    ];
+    let mut table = Table::new(&headings).right(&[2, 3, 4]);
+    files.for_each(|file| file.add_rows(&mut table));
+    table
 }
 
 impl FileReport {

@@ -1,162 +1,23 @@
-//! Burn's AdamW, with moments that find their device by themselves, and steps that the device can
-//! leave out.
+//! The optimizer of the trainings here, and what its records must hold.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::optim::{
-    AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState,
-    StateSink, StateSource,
-};
-use burn::tensor::{Bytes, DType, Device, Tensor, TensorData};
+use burn::tensor::{Bytes, DType, Tensor};
 use burn_pack::Reader;
-use moebius::fp8::training::Finite;
+use moebius::fp8::training::{GuardedAdamW, GuardedAdamWConfig, StepGuard};
 
-use crate::error::{CheckpointError, Error};
+use crate::error::CheckpointError;
 
-const BETA_1: f32 = 0.9;
-/// Adam forgets old squares after about a hundred steps, which is what short trainings want.
-const BETA_2: f32 = 0.99;
-const EPSILON: f32 = 1e-5;
-
-/// [`AdamW`] whose records can be loaded where Burn's default device can't be opened.
-///
-/// Burn loads an optimizer's record onto its default device, which is a GPU wherever support for one
-/// is built in, and panics without a driver. Here loaded moments stay on the host until the first
-/// step says where its gradients are.
-#[derive(Clone)]
-pub(crate) struct Adam {
-    plain: AdamW,
-    weight_decay: f32,
-    guard: Guard,
-}
-
-/// Whether a step counts is known to the device alone: then it chooses between the parameters and
-/// moments after the step and those before, without a wait. Shared by all copies.
-#[derive(Clone, Default)]
-pub(crate) struct Guard(Arc<Mutex<Option<Guarded>>>);
-
-/// A step that may not count.
-#[derive(Clone)]
-struct Guarded {
-    finite: Finite,
-    /// \[1\] each: 1 − βᵗ of the t steps that counted, this one included.
-    corrections: [Tensor<1>; 2],
-}
-
-/// \[2\]: β₁ᵗ and β₂ᵗ after t steps that counted. Burn counts steps on the host, where it isn't known
-/// which ones do.
-#[derive(Clone)]
-pub(crate) struct Powers(Tensor<1>);
-
-impl Powers {
-    /// After no step, or those read from a checkpoint.
-    pub(crate) fn new(values: Option<[f32; 2]>, device: &Device) -> Self {
-        let values = values.unwrap_or([1.0, 1.0]);
-        Self(Tensor::from_floats(values, &device.clone().inner()))
-    }
-
-    /// After one more step, if it counts.
-    fn step(&mut self, finite: &Finite) {
-        let betas = Tensor::<1>::from_floats([BETA_1, BETA_2], &self.0.device());
-        self.0 = finite.choose(self.0.clone() * betas, self.0.clone());
-    }
-
-    /// Waits for the device.
-    pub(crate) fn read(&self) -> Result<[f32; 2], Error> {
-        let values = self.0.clone().try_into_vec_as::<f32>();
-        let values = values.map_err(Error::device)?;
-        Ok([values[0], values[1]])
-    }
-}
-
-impl Guard {
-    /// The next step of the optimizer counts if `finite`.
-    pub(crate) fn set(&self, finite: &Finite, powers: &mut Powers) {
-        powers.step(finite);
-        let rest = powers.0.clone().neg().add_scalar(1.0);
-        let corrections = [0, 1].map(|at| rest.clone().narrow(0, at, 1));
-        let guarded = Guarded {
-            finite: finite.clone(),
-            corrections,
-        };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(guarded);
-    }
-
-    fn get(&self) -> Option<Guarded> {
-        let guarded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        guarded.clone()
-    }
-}
-
-impl Adam {
-    /// With the guard of its steps.
-    pub(crate) fn new(weight_decay: f32) -> (Self, Guard) {
-        let plain = AdamWConfig::new()
-            .with_beta_1(BETA_1)
-            .with_beta_2(BETA_2)
-            .with_epsilon(EPSILON)
-            .with_weight_decay(weight_decay)
-            .build();
-        let guard = Guard::default();
-        let adam = Self {
-            plain,
-            weight_decay,
-            guard: guard.clone(),
-        };
-        (adam, guard)
-    }
-
-    /// AdamW's step, and the state before it where it doesn't count.
-    fn guarded<const D: usize>(
-        &self,
-        rate: LearningRate,
-        (tensor, gradient): (Tensor<D>, Tensor<D>),
-        state: Option<AdamWState<D>>,
-        guarded: &Guarded,
-    ) -> (Tensor<D>, AdamWState<D>) {
-        let old = state.map_or_else(
-            || {
-                let zeros = Tensor::zeros_like(&gradient);
-                AdaptiveMomentumState::new(0, zeros.clone(), zeros)
-            },
-            |state| state.momentum,
-        );
-        let moment = |old: &Tensor<D>, new: Tensor<D>, beta: f32| {
-            let new = old.clone().mul_scalar(beta) + new.mul_scalar(1.0 - beta);
-            guarded.finite.choose(new, old.clone())
-        };
-        let first = moment(&old.moment_1, gradient.clone(), BETA_1);
-        let second = moment(&old.moment_2, gradient.square(), BETA_2);
-        let [c1, c2] = guarded.corrections.clone().map(|c| c.reshape([1; D]));
-        let scale = (second.clone() / c2).sqrt().add_scalar(EPSILON);
-        let delta = first.clone() / c1 / scale;
-        let decayed = tensor
-            .clone()
-            .mul_scalar(1.0 - rate * f64::from(self.weight_decay));
-        let stepped = decayed - delta.mul_scalar(rate);
-        let state = AdaptiveMomentumState::new(old.time + 1, first, second);
-        let tensor = guarded.finite.choose(stepped, tensor);
-        (tensor, AdamWState::new(state))
-    }
-}
-
-/// The moments of one parameter.
-#[derive(Clone)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "tensors are large on the stack, and nearly all moments are live"
-)]
-pub(crate) enum Moments<const D: usize> {
-    /// On the device of the parameter.
-    Live(AdamWState<D>),
-    /// From a record.
-    Loaded {
-        time: usize,
-        first: TensorData,
-        second: TensorData,
-    },
+/// AdamW, with the guard of its steps.
+pub(crate) fn adam(weight_decay: f32) -> (GuardedAdamW, StepGuard) {
+    GuardedAdamW::new(GuardedAdamWConfig {
+        // Adam forgets old squares after about a hundred steps, which is what short trainings want.
+        beta_2: 0.99,
+        epsilon: 1e-5,
+        weight_decay,
+        ..GuardedAdamWConfig::default()
+    })
 }
 
 /// Checks that an optimizer's record holds both moments of every parameter of `module`, after `step`
@@ -230,99 +91,20 @@ impl ModuleVisitor for Expected {
     }
 }
 
-impl<const D: usize> RecordState for Moments<D> {
-    fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
-        let (time, first, second) = match self {
-            Self::Live(state) => {
-                let moments = &state.momentum;
-                let data = |tensor: &Tensor<D>| tensor.clone().try_into_data().ok();
-                (
-                    moments.time,
-                    data(&moments.moment_1),
-                    data(&moments.moment_2),
-                )
-            }
-            Self::Loaded {
-                time,
-                first,
-                second,
-            } => (*time, Some(first.clone()), Some(second.clone())),
-        };
-        out.push_scalar(prefix, "time", time.into());
-        // Burn lets no error out of here. What the device didn't give is missing, and `check_record` says so.
-        for (name, data) in [("first", first), ("second", second)] {
-            if let Some(data) = data {
-                out.push_tensor(prefix, name, data);
-            }
-        }
-    }
-
-    fn state_unflatten(prefix: &str, src: &mut StateSource, _device: &Device) -> Option<Self> {
-        Some(Self::Loaded {
-            time: src.take_scalar(prefix, "time")?.try_into().ok()?,
-            first: src.take_tensor(prefix, "first")?,
-            second: src.take_tensor(prefix, "second")?,
-        })
-    }
-}
-
-impl<const D: usize> Moments<D> {
-    fn on(self, device: &Device) -> AdamWState<D> {
-        match self {
-            Self::Live(state) => AdamW::to_device(state, device),
-            Self::Loaded {
-                time,
-                first,
-                second,
-            } => {
-                let tensor = |data| Tensor::from_data(data, device);
-                AdamWState::new(AdaptiveMomentumState::new(
-                    time,
-                    tensor(first),
-                    tensor(second),
-                ))
-            }
-        }
-    }
-}
-
-impl Optimizer for Adam {
-    type State<const D: usize> = Moments<D>;
-
-    fn step<const D: usize>(
-        &self,
-        lr: LearningRate,
-        tensor: Tensor<D>,
-        grad: Tensor<D>,
-        state: Option<Moments<D>>,
-    ) -> (Tensor<D>, Option<Moments<D>>) {
-        let state = state.map(|state| state.on(&grad.device()));
-        if let Some(guarded) = self.guard.get() {
-            let (tensor, state) = self.guarded(lr, (tensor, grad), state, &guarded);
-            return (tensor, Some(Moments::Live(state)));
-        }
-        let (tensor, state) = self.plain.step(lr, tensor, grad, state);
-        (tensor, state.map(Moments::Live))
-    }
-
-    fn to_device<const D: usize>(state: Moments<D>, device: &Device) -> Moments<D> {
-        Moments::Live(state.on(device))
-    }
-}
-
 #[cfg(test)]
 #[cfg(feature = "flex")]
 mod tests {
     use super::*;
     use burn::nn::{RmsNorm, RmsNormConfig};
     use burn::optim::{GradientsParams, ModuleOptimizer};
+    use burn::tensor::Device;
     use burn_pack::{Scalar, Writer};
 
     /// A module after two steps, and its optimizer's record.
     fn trained() -> (RmsNorm, Bytes) {
         let device = Device::flex().autodiff();
         let mut module = RmsNormConfig::new(3).init(&device);
-        let mut optimizer = ModuleOptimizer::from(Adam::new(0.01).0);
+        let mut optimizer = ModuleOptimizer::from(adam(0.01).0);
         for _ in 0..2 {
             let x = Tensor::<2>::ones([1, 3], &device);
             let loss = module.forward(x).powi_scalar(2).sum_dim(1);

@@ -6,7 +6,7 @@ use burn::tensor::activation::{log_softmax, softmax, tanh};
 use burn::tensor::{Device, Int, Tensor, TensorData, Transaction};
 use moebius::moe::{Activation, DenseRows, LossWeights, MoeConfig, MoeLayer, MoeOutput};
 
-use crate::adam::Adam;
+use crate::adam;
 use crate::error::Error;
 use crate::parameters::parameters;
 use crate::random::{Random, bound};
@@ -215,7 +215,7 @@ impl ClassifierTrainer {
         let classes: Vec<i32> = samples.classes.iter().map(|class| *class as i32).collect();
         Ok(Self {
             classifier: config.init(&device)?,
-            optimizer: ModuleOptimizer::from(Adam::new(0.0).0),
+            optimizer: ModuleOptimizer::from(adam::adam(0.0).0),
             points: Tensor::from_data(TensorData::new(samples.points, [n, PLANE]), &device),
             classes: Tensor::from_data(TensorData::new(classes, [n, 1]), &device),
             steps: 0,

@@ -5,9 +5,9 @@ use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
 use burn::store::RecordError;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
-use moebius::fp8::training::{LossScaler, LossScaling};
+use moebius::fp8::training::{LossScaler, LossScaling, StepGuard};
 
-use crate::adam::{self, Adam, Guard, Powers};
+use crate::adam;
 use crate::checkpoint::{self, Checkpoint, Progress};
 use crate::clip::clip;
 use crate::config::TrainConfig;
@@ -33,15 +33,14 @@ pub struct Trainer {
 /// What a training with loss scaling has besides: a step that overflowed doesn't count.
 struct Scaled {
     scaler: LossScaler,
-    powers: Powers,
-    guard: Guard,
+    guard: StepGuard,
 }
 
 impl Scaled {
     /// From the beginning, or where `progress` is.
     fn new(
         scaling: LossScaling,
-        (progress, guard): (&Progress, Guard),
+        (progress, guard): (&Progress, StepGuard),
         device: &Device,
     ) -> Result<Option<Self>, Error> {
         if scaling == LossScaling::Off {
@@ -51,11 +50,10 @@ impl Scaled {
         if let Some(loss_scale) = progress.loss_scale {
             scaler.restore(loss_scale)?;
         }
-        Ok(Some(Self {
-            scaler,
-            powers: Powers::new(progress.adam_powers, device),
-            guard,
-        }))
+        if let Some(powers) = progress.adam_powers {
+            guard.set_powers(powers, device);
+        }
+        Ok(Some(Self { scaler, guard }))
     }
 }
 
@@ -77,7 +75,7 @@ impl Trainer {
         config.check()?;
         text.batch(config.seed, 0, 0, config.decoder.sequence)?;
         let device = device.clone().autodiff();
-        let (adam, guard) = Adam::new(config.weight_decay);
+        let (adam, guard) = adam::adam(config.weight_decay);
         Ok(Self {
             decoder: config.decoder.init(config.seed, &device)?,
             optimizer: ModuleOptimizer::from(adam),
@@ -179,7 +177,7 @@ impl Trainer {
         let mut gradients = scaled.scaler.scale(loss).backward();
         let finite = scaled.scaler.unscale(&mut gradients, &self.decoder);
         self.decoder.update_fp8(&gradients, Some(&finite));
-        scaled.guard.set(&finite, &mut scaled.powers);
+        scaled.guard.set(&finite);
         scaled.scaler.update(&finite);
         gradients
     }
@@ -236,7 +234,7 @@ impl Trainer {
         }
         if let Some(scaled) = &self.scaled {
             progress.loss_scale = Some(scaled.scaler.read()?);
-            progress.adam_powers = Some(scaled.powers.read()?);
+            progress.adam_powers = Some(scaled.guard.powers()?);
         }
         check_readable(&self.decoder, &self.device)?;
         let optimizer = self.optimizer.to_record().into_bytes();

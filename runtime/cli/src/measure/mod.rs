@@ -90,6 +90,32 @@ pub(crate) fn print(
     report: &MoeReport,
     screen: &mut Screen,
 ) -> Result<(), CliError> {
+    print_short(args, report, screen)?;
+    if !report.verified {
+        return Ok(());
+    }
+    screen.line(&format!(
+        "  {}{} needed at least{}",
+        report.device_bytes.map_or(String::new(), |held| format!(
+            "{} on the device, ",
+            bytes(held)
+        )),
+        bytes(report.floor_bytes),
+        match report.launches {
+            0 => String::new(),
+            launches => format!(" · {launches} launches"),
+        },
+    ))?;
+    stages(report, screen)?;
+    report.peer.as_ref().map_or(Ok(()), |p| peer(p, screen))
+}
+
+/// Writes what was measured, and how fast it is or that it is wrong.
+pub(crate) fn print_short(
+    args: &BenchMoeArgs,
+    report: &MoeReport,
+    screen: &mut Screen,
+) -> Result<(), CliError> {
     let title = format!(
         "MoE {} → {} · {} experts, top-{} · {} · {} ({})",
         args.hidden,
@@ -116,21 +142,7 @@ pub(crate) fn print(
         100.0 * report.peak_share,
         report.peak_gflops,
         report.max_rel_l2,
-    ))?;
-    screen.line(&format!(
-        "  {}{} needed at least{}",
-        report.device_bytes.map_or(String::new(), |held| format!(
-            "{} on the device, ",
-            bytes(held)
-        )),
-        bytes(report.floor_bytes),
-        match report.launches {
-            0 => String::new(),
-            launches => format!(" · {launches} launches"),
-        },
-    ))?;
-    stages(report, screen)?;
-    report.peer.as_ref().map_or(Ok(()), |p| peer(p, screen))
+    ))
 }
 
 /// The batch in a title.

@@ -111,6 +111,12 @@ impl Finite {
         old.mask_where(mask, new)
     }
 
+    /// Where it is known.
+    #[cfg(feature = "autodiff")]
+    pub(super) fn device(&self) -> Device {
+        self.0.device().inner()
+    }
+
     /// Waits for the device.
     ///
     /// # Errors

@@ -5,7 +5,8 @@
 //! | [`Fp8Recipe`] | formats (E4M3 forward, E5M2 backward), delayed or current scaling, margin |
 //! | [`Fp8TrainLinear`] | a linear layer; [`MoeConfig::with_fp8`](crate::moe::MoeConfig::with_fp8) makes experts of such products |
 //! | [`Fp8State`] | histories of amaxes and scales, on the device and in records |
-//! | [`LossScaler`] | lifts gradients, finds overflows, skips their steps |
+//! | [`LossScaler`] | lifts gradients, finds overflows |
+//! | `GuardedAdamW` | an optimizer whose steps count only where gradients are finite |
 //!
 //! A step: forward, [`LossScaler::scale`], backward, [`LossScaler::unscale`], `update` of every layer,
 //! the optimizer's step where [`Finite`], [`LossScaler::update`]. None of it waits for the device.
@@ -18,6 +19,8 @@
 mod delayed;
 mod linear;
 mod loss_scale;
+#[cfg(feature = "autodiff")]
+mod optimizer;
 mod product;
 mod recipe;
 pub mod reference;
@@ -25,6 +28,8 @@ mod state;
 
 pub use linear::{Fp8TrainLinear, Fp8TrainLinearConfig};
 pub use loss_scale::{Finite, LossScale, LossScaler, LossScaling};
+#[cfg(feature = "autodiff")]
+pub use optimizer::{GuardedAdamW, GuardedAdamWConfig, Moments, StepGuard};
 pub use product::Fp8Product;
 pub use recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 pub use state::Fp8State;

@@ -1,0 +1,359 @@
+//! AdamW whose steps the device may leave out, and whose moments find their device by themselves.
+
+use super::Finite;
+use crate::Error;
+use burn::optim::{
+    AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState,
+    StateSink, StateSource,
+};
+use burn::tensor::{Device, Tensor, TensorData};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The numbers of a [`GuardedAdamW`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GuardedAdamWConfig {
+    /// How much of the first moment stays, in \[0, 1).
+    pub beta_1: f32,
+    /// How much of the second moment stays, in \[0, 1).
+    pub beta_2: f32,
+    /// Added to the root of the second moment.
+    pub epsilon: f32,
+    /// Share of a parameter that a step takes away, times the learning rate.
+    pub weight_decay: f32,
+}
+
+impl Default for GuardedAdamWConfig {
+    /// The usual 0.9, 0.999 and 1e-8, without decay.
+    fn default() -> Self {
+        Self {
+            beta_1: 0.9,
+            beta_2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.0,
+        }
+    }
+}
+
+/// [`AdamW`] (Loshchilov and Hutter 2019), with two differences.
+///
+/// Where a guard says so, a step counts only if its gradients are finite: the device chooses between the
+/// parameters and moments after the step and those before, without a wait, as [`super::LossScaler`] needs it.
+/// And records can be loaded where Burn's default device can't be opened: Burn loads an optimizer's record
+/// onto that, a GPU wherever support for one is built in, and panics without a driver. Here loaded moments
+/// stay on the host until the first step says where its gradients are.
+///
+/// ```
+/// # #[cfg(feature = "flex")] {
+/// use burn::nn::{Linear, LinearConfig};
+/// use burn::optim::{GradientsParams, ModuleOptimizer};
+/// use burn::tensor::{Device, Tensor};
+/// use moebius::fp8::training::{GuardedAdamW, LossScaler, LossScaling};
+///
+/// let device = Device::flex().autodiff();
+/// let mut layer: Linear = LinearConfig::new(4, 2).init(&device);
+/// let (adam, guard) = GuardedAdamW::new(Default::default());
+/// let mut optimizer = ModuleOptimizer::from(adam);
+/// let scaler = LossScaler::new(LossScaling::default(), &device)?;
+/// for _ in 0..3 {
+///     let x = Tensor::<2>::ones([8, 4], &device);
+///     let loss = layer.forward(x).powi_scalar(2).mean();
+///     let mut gradients = scaler.scale(loss).backward();
+///     let finite = scaler.unscale(&mut gradients, &layer);
+///     guard.set(&finite);
+///     let gradients = GradientsParams::from_grads(gradients, &layer);
+///     layer = optimizer.step(1e-3, layer, gradients);
+///     scaler.update(&finite);
+/// }
+/// # }
+/// # Ok::<(), moebius::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct GuardedAdamW {
+    plain: AdamW,
+    config: GuardedAdamWConfig,
+    guard: StepGuard,
+}
+
+/// Tells a [`GuardedAdamW`] which of its steps count; shared by all copies.
+#[derive(Clone)]
+pub struct StepGuard {
+    config: GuardedAdamWConfig,
+    state: Arc<Mutex<GuardState>>,
+}
+
+#[derive(Default)]
+struct GuardState {
+    /// \[2\]: β₁ᵗ and β₂ᵗ after the t steps that counted. Burn counts steps on the host, where it isn't known which do.
+    powers: Option<Tensor<1>>,
+    step: Option<GuardedStep>,
+}
+
+/// A step that may not count.
+#[derive(Clone)]
+struct GuardedStep {
+    finite: Finite,
+    /// \[1\] each: 1 − βᵗ of the steps that counted, this one included.
+    corrections: [Tensor<1>; 2],
+}
+
+impl StepGuard {
+    /// The next step of the optimizer counts if `finite`.
+    pub fn set(&self, finite: &Finite) {
+        let mut state = self.state();
+        let device = finite.device();
+        let betas = Tensor::<1>::from_floats([self.config.beta_1, self.config.beta_2], &device);
+        let before = state.powers.take();
+        let before = before.unwrap_or_else(|| Tensor::ones([2], &device));
+        let powers = finite.choose(before.clone() * betas, before);
+        let rest = powers.clone().neg().add_scalar(1.0);
+        let corrections = [0, 1].map(|at| rest.clone().narrow(0, at, 1));
+        state.powers = Some(powers);
+        state.step = Some(GuardedStep {
+            finite: finite.clone(),
+            corrections,
+        });
+    }
+
+    /// β₁ᵗ and β₂ᵗ after the t steps that counted, for a checkpoint; waits for the device.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
+    pub fn powers(&self) -> Result<[f32; 2], Error> {
+        let powers = self.state().powers.clone();
+        let Some(powers) = powers else {
+            return Ok([1.0, 1.0]);
+        };
+        let values = powers.try_into_vec_as::<f32>();
+        let values = values.map_err(Error::device)?;
+        Ok([values[0], values[1]])
+    }
+
+    /// Goes on after the steps of a checkpoint.
+    pub fn set_powers(&self, powers: [f32; 2], device: &Device) {
+        let powers = Tensor::from_floats(powers, &device.clone().inner());
+        self.state().powers = Some(powers);
+    }
+
+    fn state(&self) -> MutexGuard<'_, GuardState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl GuardedAdamW {
+    /// With the guard of its steps. All steps count until the guard is set for the first time.
+    pub fn new(config: GuardedAdamWConfig) -> (Self, StepGuard) {
+        let plain = AdamWConfig::new()
+            .with_beta_1(config.beta_1)
+            .with_beta_2(config.beta_2)
+            .with_epsilon(config.epsilon)
+            .with_weight_decay(config.weight_decay)
+            .build();
+        let guard = StepGuard {
+            config,
+            state: Arc::default(),
+        };
+        let adam = Self {
+            plain,
+            config,
+            guard: guard.clone(),
+        };
+        (adam, guard)
+    }
+
+    /// AdamW's step, and the state before it where it doesn't count.
+    fn guarded<const D: usize>(
+        &self,
+        rate: LearningRate,
+        (tensor, gradient): (Tensor<D>, Tensor<D>),
+        state: Option<AdamWState<D>>,
+        step: &GuardedStep,
+    ) -> (Tensor<D>, AdamWState<D>) {
+        let old = state.map_or_else(
+            || {
+                let zeros = Tensor::zeros_like(&gradient);
+                AdaptiveMomentumState::new(0, zeros.clone(), zeros)
+            },
+            |state| state.momentum,
+        );
+        let moment = |old: &Tensor<D>, new: Tensor<D>, beta: f32| {
+            let new = old.clone().mul_scalar(beta) + new.mul_scalar(1.0 - beta);
+            step.finite.choose(new, old.clone())
+        };
+        let first = moment(&old.moment_1, gradient.clone(), self.config.beta_1);
+        let second = moment(&old.moment_2, gradient.square(), self.config.beta_2);
+        let [c1, c2] = step.corrections.clone().map(|c| c.reshape([1; D]));
+        let scale = (second.clone() / c2).sqrt().add_scalar(self.config.epsilon);
+        let delta = first.clone() / c1 / scale;
+        let decay = 1.0 - rate * f64::from(self.config.weight_decay);
+        let stepped = tensor.clone().mul_scalar(decay) - delta.mul_scalar(rate);
+        let state = AdaptiveMomentumState::new(old.time + 1, first, second);
+        let tensor = step.finite.choose(stepped, tensor);
+        (tensor, AdamWState::new(state))
+    }
+}
+
+impl Optimizer for GuardedAdamW {
+    type State<const D: usize> = Moments<D>;
+
+    fn step<const D: usize>(
+        &self,
+        rate: LearningRate,
+        tensor: Tensor<D>,
+        gradient: Tensor<D>,
+        state: Option<Moments<D>>,
+    ) -> (Tensor<D>, Option<Moments<D>>) {
+        let state = state.map(|state| state.on(&gradient.device()));
+        let step = self.guard.state().step.clone();
+        if let Some(step) = step {
+            let (tensor, state) = self.guarded(rate, (tensor, gradient), state, &step);
+            return (tensor, Some(Moments::live(state)));
+        }
+        let (tensor, state) = self.plain.step(rate, tensor, gradient, state);
+        (tensor, state.map(Moments::live))
+    }
+
+    fn to_device<const D: usize>(state: Moments<D>, device: &Device) -> Moments<D> {
+        Moments::live(state.on(device))
+    }
+}
+
+/// The moments of one parameter, on its device, or on the host while no step has used a record's.
+///
+/// A record has them as `time`, `first` and `second`. One that the device can't give is missing in it, because
+/// Burn lets no error out: check a record before it is the only one.
+#[derive(Clone)]
+pub struct Moments<const D: usize>(Place<D>);
+
+#[derive(Clone)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "tensors are large on the stack, and nearly all moments are live"
+)]
+enum Place<const D: usize> {
+    Live(AdamWState<D>),
+    Loaded {
+        time: usize,
+        first: TensorData,
+        second: TensorData,
+    },
+}
+
+impl<const D: usize> Moments<D> {
+    fn live(state: AdamWState<D>) -> Self {
+        Self(Place::Live(state))
+    }
+
+    fn on(self, device: &Device) -> AdamWState<D> {
+        match self.0 {
+            Place::Live(state) => AdamW::to_device(state, device),
+            Place::Loaded {
+                time,
+                first,
+                second,
+            } => {
+                let tensor = |data| Tensor::from_data(data, device);
+                let state = AdaptiveMomentumState::new(time, tensor(first), tensor(second));
+                AdamWState::new(state)
+            }
+        }
+    }
+}
+
+impl<const D: usize> RecordState for Moments<D> {
+    fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
+        let (time, first, second) = match &self.0 {
+            Place::Live(state) => {
+                let moments = &state.momentum;
+                let data = |tensor: &Tensor<D>| tensor.clone().try_into_data().ok();
+                let (first, second) = (data(&moments.moment_1), data(&moments.moment_2));
+                (moments.time, first, second)
+            }
+            Place::Loaded {
+                time,
+                first,
+                second,
+            } => (*time, Some(first.clone()), Some(second.clone())),
+        };
+        out.push_scalar(prefix, "time", time.into());
+        for (name, data) in [("first", first), ("second", second)] {
+            if let Some(data) = data {
+                out.push_tensor(prefix, name, data);
+            }
+        }
+    }
+
+    fn state_unflatten(prefix: &str, src: &mut StateSource, _device: &Device) -> Option<Self> {
+        Some(Self(Place::Loaded {
+            time: src.take_scalar(prefix, "time")?.try_into().ok()?,
+            first: src.take_tensor(prefix, "first")?,
+            second: src.take_tensor(prefix, "second")?,
+        }))
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+mod tests {
+    use super::*;
+    use crate::fp8::training::{LossScaler, LossScaling};
+    use burn::module::Param;
+    use burn::nn::{Linear, LinearConfig};
+    use burn::optim::{GradientsParams, ModuleOptimizer};
+
+    const CONFIG: GuardedAdamWConfig = GuardedAdamWConfig {
+        beta_1: 0.9,
+        beta_2: 0.99,
+        epsilon: 1e-5,
+        weight_decay: 0.1,
+    };
+
+    fn layer(device: &Device) -> Linear {
+        let mut layer = LinearConfig::new(3, 1).with_bias(false).init(device);
+        let weight = Tensor::from_floats([[0.5], [-1.0], [2.0]], device);
+        layer.weight = Param::from_tensor(weight);
+        layer
+    }
+
+    fn weights(layer: &Linear) -> Vec<f32> {
+        layer.weight.val().into_data().iter::<f32>().collect()
+    }
+
+    /// Weights after steps on a batch of `inputs` each, those that aren't finite left out by a guard or not taken.
+    fn trained(inputs: &[f32], guarded: bool) -> (Vec<f32>, [f32; 2]) {
+        let device = Device::flex().autodiff();
+        let (adam, guard) = GuardedAdamW::new(CONFIG);
+        let (mut layer, mut optimizer) = (layer(&device), ModuleOptimizer::from(adam));
+        let scaler = LossScaler::new(LossScaling::Static { scale: 8.0 }, &device).unwrap();
+        for input in inputs.iter().filter(|x| guarded || x.is_finite()) {
+            let x = Tensor::<2>::full([2, 3], *input, &device);
+            let loss = layer.forward(x).powi_scalar(2).mean();
+            let mut gradients = scaler.scale(loss).backward();
+            let finite = scaler.unscale(&mut gradients, &layer);
+            if guarded {
+                guard.set(&finite);
+            }
+            let gradients = GradientsParams::from_grads(gradients, &layer);
+            layer = optimizer.step(0.1, layer, gradients);
+        }
+        (weights(&layer), guard.powers().unwrap())
+    }
+
+    #[test]
+    fn steps_that_do_not_count_leave_no_trace() {
+        let inputs = [1.0, f32::INFINITY, 0.5, f32::NAN, -2.0];
+        let ((guarded, powers), (plain, _)) = (trained(&inputs, true), trained(&inputs, false));
+        for (guarded, plain) in guarded.iter().zip(&plain) {
+            assert!((guarded - plain).abs() < 1e-5, "{guarded} for {plain}");
+        }
+        assert!((powers[0] - 0.9_f32.powi(3)).abs() < 1e-6, "{powers:?}");
+        assert!((powers[1] - 0.99_f32.powi(3)).abs() < 1e-6, "{powers:?}");
+    }
+
+    #[test]
+    fn a_guard_goes_on_after_a_checkpoint() {
+        let (_, guard) = GuardedAdamW::new(CONFIG);
+        assert_eq!(guard.powers().unwrap(), [1.0, 1.0]);
+        guard.set_powers([0.5, 0.25], &Device::flex());
+        assert_eq!(guard.powers().unwrap(), [0.5, 0.25]);
+    }
+}
