@@ -214,10 +214,10 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
         let now = memory_in_use(&client);
         let held = now.in_use - before.in_use;
         assert!(held <= budget, "{held} bytes held, {budget} allowed");
-        // Two pages for the places, one for what is on its way, and 8 MiB for small buffers.
+        // Two pages for the places, one for what is on its way, and 8 MiB for small buffers, of four pages.
         let [held, all] =
             [now, whole].map(|memory| memory.reserved.saturating_sub(before.reserved));
-        assert!(held < all * 2 / 3, "{held} bytes reserved, {all} for all");
+        assert!(held < all * 5 / 6, "{held} bytes reserved, {all} for all");
     }
     let statistics = switched.cache().statistics();
     assert!(statistics.evictions > 16, "{statistics:?}");
