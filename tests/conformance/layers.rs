@@ -3,7 +3,7 @@
 use crate::Outcome;
 use burn::module::{Module, Param};
 use burn::optim::{AdamConfig, GradientsParams};
-use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::{
     Activation, Adapted, Capacity, CapacityFactors, ExpertKind, ExpertScheduler, FactorsConfig,
@@ -137,6 +137,11 @@ fn unrecorded(layer: MoeLayer) -> MoeLayer {
     layer.train().no_grad()
 }
 
+/// What a training loop does by reading its loss: XLA makes one program of all that lies between two waits.
+fn step_ends(device: &Device) {
+    device.sync().unwrap();
+}
+
 fn factor(layer: &MoeLayer) -> Vec<f32> {
     match &layer.factors {
         Some(CapacityFactors::Variance(factors)) => floats(factors.factors()),
@@ -166,6 +171,7 @@ pub(crate) fn adaptive(target: &Target) -> Outcome {
         let x = batch(&device, [512, 16], bound);
         for _ in 0..300 {
             drop(trained.forward(x.clone()).unwrap());
+            step_ends(&device);
         }
         let now = factor(&trained);
         assert!(now.iter().all(|f| (f - limit).abs() < 1e-5), "{now:?}");
@@ -534,6 +540,7 @@ pub(crate) fn learns(target: &Target) -> Outcome {
         let (_, loss) = error(&layer).unwrap();
         let grads = GradientsParams::from_grads(loss.backward(), &layer);
         layer = optimizer.step(1e-2, layer, grads);
+        step_ends(&device);
     }
     let (last, _) = error(&layer).unwrap();
     let (first, last) = (floats(first)[0], floats(last)[0]);
