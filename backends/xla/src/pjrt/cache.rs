@@ -291,7 +291,7 @@ mod tests {
         let file = File::options().append(true).open(&old).unwrap();
         file.set_modified(SystemTime::now() - 2 * ABANDONED)
             .unwrap();
-        cache.keep(&blake3::hash(b"key"), b"").unwrap();
+        cache.keep(&blake3::hash(b"key"), b"program").unwrap();
         assert!(!old.exists() && new.exists());
     }
 
