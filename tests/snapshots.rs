@@ -11,7 +11,7 @@ use std::{env, fs};
 use moebius_shaders::emit::{self, EmitError, KernelEntry, Target};
 use naga::{AddressSpace, Module};
 
-/// Lines that the texts and the list may have together: a change that nobody can read proves nothing.
+/// Lines that the texts and the list may have together, so that a reviewer can read a change.
 const LINES: usize = 15_000;
 
 fn folder() -> PathBuf {

@@ -70,7 +70,6 @@ impl Default for GuardedAdamWConfig {
 #[derive(Clone)]
 pub struct GuardedAdamW {
     plain: AdamW,
-    config: GuardedAdamWConfig,
     guard: StepGuard,
 }
 
@@ -154,7 +153,6 @@ impl GuardedAdamW {
         };
         let adam = Self {
             plain,
-            config,
             guard: guard.clone(),
         };
         (adam, guard)
@@ -168,6 +166,7 @@ impl GuardedAdamW {
         state: Option<AdamWState<D>>,
         step: &GuardedStep,
     ) -> (Tensor<D>, AdamWState<D>) {
+        let config = self.guard.config;
         let old = state.map_or_else(
             || {
                 let zeros = Tensor::zeros_like(&gradient);
@@ -179,12 +178,12 @@ impl GuardedAdamW {
             let new = old.clone().mul_scalar(beta) + new.mul_scalar(1.0 - beta);
             step.finite.choose(new, old.clone())
         };
-        let first = moment(&old.moment_1, gradient.clone(), self.config.beta_1);
-        let second = moment(&old.moment_2, gradient.square(), self.config.beta_2);
+        let first = moment(&old.moment_1, gradient.clone(), config.beta_1);
+        let second = moment(&old.moment_2, gradient.square(), config.beta_2);
         let [c1, c2] = step.corrections.clone().map(|c| c.reshape([1; D]));
-        let scale = (second.clone() / c2).sqrt().add_scalar(self.config.epsilon);
+        let scale = (second.clone() / c2).sqrt().add_scalar(config.epsilon);
         let delta = first.clone() / c1 / scale;
-        let decay = 1.0 - rate * f64::from(self.config.weight_decay);
+        let decay = 1.0 - rate * f64::from(config.weight_decay);
         let stepped = tensor.clone().mul_scalar(decay) - delta.mul_scalar(rate);
         let state = AdaptiveMomentumState::new(old.time + 1, first, second);
         let tensor = step.finite.choose(stepped, tensor);
