@@ -235,8 +235,11 @@ fn weights(
     let operands = weight_gradient::Operands {
         a: client.create_from_slice(f32::as_bytes(&batch.dy)),
         b: client.create_from_slice(f32::as_bytes(&batch.x)),
-        order: sorted.order,
-        offsets: sorted.offsets,
+        segments: Some(grouped_gemm::Segments {
+            order: sorted.order,
+            offsets: sorted.offsets,
+            tiles: sorted.tiles,
+        }),
         out: client.empty(len * 4),
     };
     let seconds = median(|| {

@@ -37,6 +37,7 @@ mod model_scale;
 mod moe_layer;
 mod moe_training;
 mod neighbours;
+mod nn;
 mod permute;
 mod quantize;
 mod router_backward;
@@ -107,7 +108,7 @@ const CASES: &[(&str, Case)] = cases! {
         webgpu_default_limits, f16, bf16;
     fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16;
     fp8_mma: values, experts, small_integers_are_exact, every_code;
-    weight_gradient: tile_edges, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
+    weight_gradient: tile_edges, dense, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,
         f16, bf16;
     expert_activation: sizes, activations, far_out, uneven_experts, many_rows, output_bias, empty_batch, f16, bf16;
@@ -127,6 +128,7 @@ const CASES: &[(&str, Case)] = cases! {
     experts: convolutional_is_a_convolution, attention_is_self_attention,
         parameter_efficient_adds_to_the_frozen_network, parameter_efficient_trains_less,
         sequences_are_apart, every_kind_in_every_layer, f16, bf16, refuses_wrong_input;
+    nn: linear, attention, f16, bf16;
     gradients: top_k, switch, hash, learned, dynamic, sigmoid_bias, expert_choice, feed_forward,
         convolutional, attention, parameter_efficient, shared_expert, as_pytorch;
     layers: standard, sparse, switch, glam, adaptive, scheduler, one_source_of_factors, shared_expert,

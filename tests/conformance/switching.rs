@@ -69,9 +69,8 @@ pub(crate) fn same_bits_as_in_memory(target: &Target) -> Outcome {
                 let x = batch(target, [tokens, 20], seed);
                 let want = layer.forward(x.clone()).unwrap();
                 let got = switched.forward(x).unwrap();
-                let bits =
-                    |y: Tensor<2>| -> Vec<u32> { floats(y).iter().map(|y| y.to_bits()).collect() };
-                assert_eq!(bits(got.y), bits(want.y), "{places} places, {config:?}");
+                let what = format!("{places} places, {config:?}");
+                target.assert_same_rows(&what, &floats(got.y), &floats(want.y));
                 let dropped = |tensor: Tensor<1, burn::tensor::Int>| -> Vec<i64> {
                     tensor.into_data().iter().collect()
                 };
@@ -122,7 +121,8 @@ pub(crate) fn cold_experts_go_and_come_back(target: &Target) -> Outcome {
         let chosen: Vec<i64> = got.routing.indices.into_data().iter().collect();
         let wanted: Vec<i64> = wanted.iter().map(|e| *e as i64).collect();
         assert_eq!(chosen, wanted);
-        assert_eq!(floats(got.y), floats(layer.forward(x).unwrap().y));
+        let want = floats(layer.forward(x).unwrap().y);
+        target.assert_same_rows("switched", &floats(got.y), &want);
         let cache = switched.cache();
         assert_eq!(cache.residents(), residents.map(Some), "{wanted:?}");
         let statistics = cache.statistics();
@@ -141,10 +141,8 @@ pub(crate) fn masks_and_empty_batches(target: &Target) -> Outcome {
     let x = batch(target, [30, 20], 5).reshape([5, 6, 20]);
     let got = switched.forward_masked(x.clone(), mask.clone()).unwrap().y;
     assert_eq!(got.dims(), [5, 6, 20]);
-    assert_eq!(
-        floats(got),
-        floats(layer.forward_masked(x.clone(), mask).unwrap().y)
-    );
+    let want = floats(layer.forward_masked(x.clone(), mask).unwrap().y);
+    target.assert_same_rows("masked", &floats(got), &want);
     assert_eq!(switched.cache().statistics().misses, 3);
     // Without an available expert nothing is moved and y is 0.
     let none = Tensor::<1, Bool>::from_data(TensorData::from([false; 8]), &target.burn());

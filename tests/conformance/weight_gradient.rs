@@ -4,10 +4,9 @@ use crate::Outcome;
 use crate::grouped_gemm::{rounded, upload};
 use cubecl::client::Client;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use moebius_device::{Capability, profiles};
 use moebius_shaders::grouped_gemm::weight_gradient::{Operands, Problem, launch, plan, reference};
-use moebius_shaders::grouped_gemm::{Choice, Source, Variant, bias_gradient};
+use moebius_shaders::grouped_gemm::{Choice, Segments, Source, Variant, bias_gradient};
 use moebius_shaders::{Element, permute};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_f32, nans, upload_u32};
@@ -28,9 +27,14 @@ impl Sorted {
         }
     }
 
-    fn buffers(&self, client: &Client) -> (Handle, Handle) {
-        let order = upload_u32(client, &self.host.order);
-        (order, upload_u32(client, &self.host.offsets))
+    /// What a gradient that isn't dense reads; no gradient reads the tiles.
+    fn segments(&self, client: &Client, dense: bool) -> Option<Segments> {
+        let upload = |words: &[u32]| upload_u32(client, words);
+        (!dense).then(|| Segments {
+            order: upload(&self.host.order),
+            offsets: upload(&self.host.offsets),
+            tiles: upload(&[0]),
+        })
     }
 
     /// Random rows of `columns`; sorted rows no slot is sorted to are NaN.
@@ -101,13 +105,11 @@ impl Gradient {
         };
         let p = &self.problem;
         let plan = plan(*p, device, choice).map_err(|error| error.to_string())?;
-        let (order, offsets) = self.sorted.buffers(client);
         let len = p.experts * p.m * p.n;
         let operands = Operands {
             a: upload(client, &self.a, p.element),
             b: upload(client, &self.b, p.element),
-            order,
-            offsets,
+            segments: self.sorted.segments(client, p.dense),
             out: nans(client, len),
         };
         launch(client, &plan, &operands);
@@ -175,6 +177,36 @@ pub(crate) fn tile_edges(target: &Target) -> Outcome {
             Gradient::random(problem(slots, 3, m, n)).check(target),
         ]
     }))
+}
+
+/// The rows of an ordinary product, which no sort has seen, around the same edges.
+fn dense_of(target: &Target, element: Element) -> Outcome {
+    let sizes = [
+        (1, 1, 1),
+        (15, 7, 17),
+        (17, 8, 32),
+        (65, 64, 65),
+        (513, 20, 48),
+    ];
+    Outcome::of(sizes.into_iter().flat_map(|(rows, m, n)| {
+        let weights = Problem {
+            element,
+            ..Problem::dense(rows, m, n).unwrap()
+        };
+        let bias = bias_gradient::Problem {
+            element,
+            ..bias_gradient::Problem::dense(rows, n).unwrap()
+        };
+        let keys = vec![0; rows];
+        [
+            Gradient::new(weights, &keys).check(target),
+            check_bias(target, bias, &keys),
+        ]
+    }))
+}
+
+pub(crate) fn dense(target: &Target) -> Outcome {
+    dense_of(target, Element::F32)
 }
 
 /// More rows than the `cpu` variant packs at once, and one row more or less than that.
@@ -285,13 +317,11 @@ fn check_bias(target: &Target, problem: bias_gradient::Problem, keys: &[u32]) ->
     let of = (problem.rows, problem.element);
     let rows = sorted.operand(&mut rng, problem.input_rows(), problem.n, of);
     let weights = problem.weighted.then(|| rng.vec(problem.slots, 1.0));
-    let (order, offsets) = sorted.buffers(&client);
     let len = problem.experts * problem.n;
     let out = nans(&client, len);
     let operands = bias_gradient::Operands {
         rows: upload(&client, &rows, problem.element),
-        order,
-        offsets,
+        segments: sorted.segments(&client, problem.dense),
         weights: weights
             .as_ref()
             .map(|weights| client.create_from_slice(f32::as_bytes(weights))),
@@ -360,7 +390,8 @@ fn halves(target: &Target, element: Element) -> Outcome {
         };
         check_bias(target, problem, &random_keys(70, 3))
     });
-    Outcome::of(gradients.into_iter().chain(biases))
+    let all = gradients.into_iter().chain(biases);
+    Outcome::of(all.chain([dense_of(target, element)]))
 }
 
 pub(crate) fn f16(target: &Target) -> Outcome {

@@ -57,8 +57,9 @@ impl Target {
         &self.opened.capability
     }
 
-    /// Panics unless rows of a linear layer that were computed beside other rows have the same bits. XLA
-    /// chooses by the shape of a product in which order it sums: there they have the same values.
+    /// Panics unless rows that were computed beside other rows, or in another program, have the same bits. XLA
+    /// chooses by the shape of a product in which order it sums, and by the whole program what it rounds in
+    /// between: there they have the same values.
     pub fn assert_same_rows(&self, what: &str, got: &[f32], want: &[f32]) {
         if self.capability().runtime != Runtime::Xla {
             assert!(got == want, "{what} differ: {got:?} instead of {want:?}");

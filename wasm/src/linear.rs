@@ -5,7 +5,7 @@ use std::rc::Rc;
 use burn::tensor::{Tensor, TensorData, Transaction};
 use js_sys::Promise;
 use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Quantizer};
-use moebius::moe::DenseRows;
+use moebius::nn;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -138,7 +138,6 @@ pub(crate) struct Product {
     a: Tensor<2>,
     /// bᵀ, as layers keep their weights.
     w: Tensor<2>,
-    rows: DenseRows,
 }
 
 #[wasm_bindgen]
@@ -184,8 +183,7 @@ impl Matmul {
 impl Product {
     /// Of a \[m,k\] and w \[n,k\].
     pub(crate) fn new(gpu: Rc<Gpu>, a: Tensor<2>, w: Tensor<2>) -> Result<Self, Failure> {
-        let rows = DenseRows::new(&a)?;
-        Ok(Self { gpu, a, w, rows })
+        Ok(Self { gpu, a, w })
     }
 
     /// w \[n,k\].
@@ -196,7 +194,7 @@ impl Product {
     /// a · wᵀ, not waited for.
     pub(crate) fn launch(&self) -> Result<Tensor<2>, Failure> {
         self.gpu.alive()?;
-        Ok(self.rows.linear(self.a.clone(), self.w.clone())?)
+        Ok(nn::linear(self.a.clone(), self.w.clone(), None)?)
     }
 }
 

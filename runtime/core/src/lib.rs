@@ -31,6 +31,7 @@ mod error;
 pub mod fp8;
 mod initial;
 pub mod moe;
+pub mod nn;
 mod ops;
 #[cfg(feature = "xla")]
 mod xla;

@@ -4,7 +4,8 @@ use burn::module::{Module, Param};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::activation::{log_softmax, softmax, tanh};
 use burn::tensor::{Device, Int, Tensor, TensorData, Transaction};
-use moebius::moe::{Activation, DenseRows, LossWeights, MoeConfig, MoeLayer, MoeOutput};
+use moebius::moe::{Activation, LossWeights, MoeConfig, MoeLayer, MoeOutput};
+use moebius::nn;
 
 use crate::adam;
 use crate::error::Error;
@@ -139,12 +140,11 @@ impl Classifier {
     /// # Errors
     /// [`Error::Moebius`] for no points, or when the device can't run a layer.
     pub fn forward(&self, points: Tensor<2>) -> Result<(Tensor<2>, MoeOutput<2>), Error> {
-        let rows = DenseRows::new(&points)?;
-        let h = rows.linear(points, self.w_in.val())? + self.b_in.val().unsqueeze();
-        let h = tanh(h);
+        let h = tanh(nn::linear(points, self.w_in.val(), Some(self.b_in.val()))?);
         let routed = self.moe.forward(h.clone())?;
-        let logits = rows.linear(h + routed.y.clone(), self.w_out.val())?;
-        Ok((logits + self.b_out.val().unsqueeze(), routed))
+        let bias = Some(self.b_out.val());
+        let logits = nn::linear(h + routed.y.clone(), self.w_out.val(), bias)?;
+        Ok((logits, routed))
     }
 }
 

@@ -4,7 +4,8 @@ use burn::module::{Module, Param};
 use burn::nn::{RmsNorm, RmsNormConfig};
 use burn::tensor::{Device, Gradients, Int, Tensor};
 use moebius::fp8::training::{Finite, Fp8Product, Fp8Recipe};
-use moebius::moe::{DenseRows, MoeLayer, MoeOutput};
+use moebius::moe::{MoeLayer, MoeOutput};
+use moebius::nn;
 
 use crate::config::{DecoderConfig, VOCABULARY};
 use crate::error::Error;
@@ -152,19 +153,18 @@ impl Decoder {
             return Err(Error::config("sequence", expected, sequence));
         }
         let tokens = self.embedding.val().select(0, bytes.flatten(0, 1));
-        let rows = DenseRows::new(&tokens)?;
         let places = self.positions.val().narrow(0, 0, sequence);
         let x = tokens.reshape([batch, sequence, hidden]) + places.unsqueeze();
         let mut x = x.reshape([batch * sequence, hidden]);
         let mut moe = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
             let before = block.attention_norm.forward(x.clone());
-            x = x + block.attention.forward(&rows, before, sequence)?;
+            x = x + block.attention.forward(before, sequence)?;
             let routed = block.moe.forward(block.moe_norm.forward(x.clone()))?;
             x = x + routed.y.clone();
             moe.push(routed);
         }
-        let logits = rows.linear(self.norm.forward(x), self.head.val())?;
+        let logits = nn::linear(self.norm.forward(x), self.head.val(), None)?;
         Ok(DecoderOutput { logits, moe })
     }
 
@@ -189,14 +189,14 @@ impl Block {
 
 impl Attention {
     /// Sequences of `sequence` tokens, one after the other: x \[tokens, hidden\] to the same shape.
-    fn forward(&self, rows: &DenseRows, x: Tensor<2>, sequence: usize) -> Result<Tensor<2>, Error> {
+    fn forward(&self, x: Tensor<2>, sequence: usize) -> Result<Tensor<2>, Error> {
         let weights = [&self.query, &self.key, &self.value, &self.out];
         let linear = |at: usize, x: Tensor<2>| match &self.products {
-            Some(products) => products.all()[at].linear(rows, x, weights[at].val()),
-            None => rows.linear(x, weights[at].val()),
+            Some(products) => products.all()[at].linear(x, weights[at].val()),
+            None => nn::linear(x, weights[at].val(), None),
         };
         let heads = [linear(0, x.clone())?, linear(1, x.clone())?, linear(2, x)?];
-        let seen = rows.attention(heads, self.heads, sequence, true)?;
+        let seen = nn::attention(heads, self.heads, sequence, true)?;
         Ok(linear(3, seen)?)
     }
 }

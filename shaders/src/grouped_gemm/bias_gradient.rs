@@ -3,9 +3,9 @@
 //! Rows are sorted, or one per token and found through the sort ([`Source`]); w_r is the router
 //! weight of the slot behind row r, 1 without weights. Shapes: rows \[R,n\] or \[T,n\] of f32, f16 or
 //! bf16; weights f32 \[S\]; db \[E,n\] f32, zeros for an expert without rows. Sums run over the rows in
-//! order, in f32. FLOPs R·n, twice that weighted; bytes R·n elements.
+//! order, in f32. [`Problem::dense`] sums all rows, and nothing is sorted. FLOPs R·n, twice that weighted; bytes R·n elements.
 
-use super::{Source, source_row};
+use super::{Segments, Source, input_row, segment};
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::{Grid, lanes};
@@ -35,9 +35,22 @@ pub struct Problem {
     pub rows: Source,
     /// Whether rows are multiplied by the weights of their slots.
     pub weighted: bool,
+    /// One expert has all rows, in their order, unweighted; there is no sort.
+    pub dense: bool,
 }
 
 impl Problem {
+    /// The sum of the rows of \[`rows`, `n`\].
+    ///
+    /// # Errors
+    /// As [`Problem::new`].
+    pub fn dense(rows: usize, n: usize) -> Result<Self, ShapeError> {
+        Ok(Self {
+            dense: true,
+            ..Self::new(rows, 1, 1, n)?
+        })
+    }
+
     /// The gradient of \[`experts`, `n`\] biases from sorted rows of `slots` = T·`top_k` slots.
     ///
     /// # Errors
@@ -53,13 +66,15 @@ impl Problem {
             element: product.element,
             rows: Source::Sorted,
             weighted: false,
+            dense: false,
         })
     }
 
     /// What its kernel is called.
     fn name(&self) -> String {
         let weighted = launched::suffix(self.weighted, "_weighted");
-        format!("bias_gradient_{}{weighted}", self.element)
+        let dense = launched::suffix(self.dense, "_dense");
+        format!("bias_gradient_{}{weighted}{dense}", self.element)
     }
 
     /// Rows of the operand.
@@ -103,12 +118,13 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
 #[cube(launch_unchecked)]
 fn bias_gradient<F: Float, N: Size>(
     rows: &[Vector<F, N>],
-    order: &[u32],
-    offsets: &[u32],
+    order: ComptimeOption<&[u32]>,
+    offsets: ComptimeOption<&[u32]>,
     weights: ComptimeOption<&[f32]>,
     out: &mut [Vector<f32, N>],
     row_vectors: usize,
     top_k: usize,
+    all_rows: usize,
     #[comptime] source: Source,
     #[define(F)] _element: ElemType,
 ) {
@@ -116,13 +132,14 @@ fn bias_gradient<F: Float, N: Size>(
         let expert = ABSOLUTE_POS / row_vectors;
         let column = ABSOLUTE_POS % row_vectors;
         let mut sum = Vector::<f32, N>::new(0.0f32);
-        for row in offsets[expert] as usize..offsets[expert + 1] as usize {
-            let from = source_row(order, row, top_k, source);
+        let (begin, end) = segment(&offsets, expert, all_rows);
+        for row in begin..end {
+            let from = input_row(&order, row, top_k, source);
             let value = Vector::<f32, N>::cast_from(rows[from * row_vectors + column]);
             #[comptime]
             match &weights {
                 ComptimeOption::Some(weights) => {
-                    let weight = weights[order[row] as usize];
+                    let weight = weights[slot(&order, row)];
                     sum = fma(Vector::<f32, N>::new(weight), value, sum);
                 }
                 ComptimeOption::None => sum += value,
@@ -132,15 +149,23 @@ fn bias_gradient<F: Float, N: Size>(
     }
 }
 
+/// The slot behind a sorted row.
+#[cube]
+fn slot(order: &ComptimeOption<&[u32]>, row: usize) -> usize {
+    #[comptime]
+    match order {
+        ComptimeOption::Some(order) => order[row] as usize,
+        ComptimeOption::None => row,
+    }
+}
+
 /// Buffers of one bias gradient.
 #[derive(Clone)]
 pub struct Operands {
     /// \[R,n\] or \[T,n\], read.
     pub rows: Handle,
-    /// \[S\] u32, read: slots sorted by expert.
-    pub order: Handle,
-    /// \[E+1\] u32, read.
-    pub offsets: Handle,
+    /// Read; absent in a dense product. Its tiles aren't used.
+    pub segments: Option<Segments>,
     /// \[S\] f32, read; present when the problem is weighted.
     pub weights: Option<Handle>,
     /// \[E,n\] f32, written.
@@ -157,9 +182,8 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     let row_vectors = p.n / plan.lanes;
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
     unsafe {
-        let weights = operands
-            .weights
-            .map(|weights| BufferArg::from_raw_parts(weights, p.slots));
+        let bind = |buffer: Option<Handle>, len| buffer.map(|b| BufferArg::from_raw_parts(b, len));
+        let (order, offsets) = operands.segments.map(|s| (s.order, s.offsets)).unzip();
         launched::note(|| p.name());
         bias_gradient::launch_unchecked(
             client,
@@ -167,12 +191,13 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
             plan.grid.dim(),
             plan.lanes,
             BufferArg::from_raw_parts(operands.rows, p.input_rows() * row_vectors),
-            BufferArg::from_raw_parts(operands.order, p.slots),
-            BufferArg::from_raw_parts(operands.offsets, p.experts + 1),
-            weights.into(),
+            bind(order, p.slots).into(),
+            bind(offsets, p.experts + 1).into(),
+            bind(operands.weights, p.slots).into(),
             BufferArg::from_raw_parts(operands.out, p.experts * row_vectors),
             row_vectors,
             p.top_k,
+            p.row_bound,
             p.rows,
             p.element.elem_type(),
         );
@@ -205,22 +230,24 @@ pub fn reference(
     out
 }
 
-/// Weighted token rows of every element type, and plain sorted rows.
+/// Weighted token rows of every element type, plain sorted rows, and dense ones.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use super::optional;
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let cases = [
-        (Element::F32, false),
-        (Element::F32, true),
-        (Element::F16, true),
-        (Element::Bf16, true),
+        (Element::F32, false, false),
+        (Element::F32, true, false),
+        (Element::F16, true, false),
+        (Element::Bf16, true, false),
+        (Element::F32, false, true),
     ];
-    let entry = |(element, weighted): (Element, bool)| {
+    let entry = |(element, weighted, dense): (Element, bool, bool)| {
         let problem = Problem {
             slots: 2048,
             row_bound: 2048,
-            experts: 8,
-            top_k: 2,
+            experts: if dense { 1 } else { 8 },
+            top_k: if dense { 1 } else { 2 },
             n: 512,
             element,
             rows: if weighted {
@@ -229,24 +256,21 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
                 Source::Sorted
             },
             weighted,
+            dense,
         };
         let build = move |at: &Machine| -> Planned {
             let plan = plan(problem, &at.capability)?;
             let (settings, device, target) = at.parts(plan.grid.dim());
-            let weights = if weighted {
-                ComptimeOptionCompilationArg::Some(buffer())
-            } else {
-                ComptimeOptionCompilationArg::None
-            };
             Ok(Box::new(bias_gradient::BiasGradient::new(
                 settings,
                 device,
                 target,
                 buffer(),
+                optional(!dense),
+                optional(!dense),
+                optional(weighted),
                 buffer(),
-                buffer(),
-                weights,
-                buffer(),
+                (),
                 (),
                 (),
                 plan.lanes,

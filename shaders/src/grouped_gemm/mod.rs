@@ -338,16 +338,7 @@ fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32
     }
 }
 
-/// The row of a buffer that sorted row `sorted` reads.
-#[cube]
-fn source_row(order: &[u32], sorted: usize, top_k: usize, #[comptime] source: Source) -> usize {
-    match comptime!(source) {
-        Source::Tokens => order[sorted] as usize / top_k,
-        Source::Sorted => sorted,
-    }
-}
-
-/// [`source_row`], or the row itself in a dense product.
+/// The row of a buffer that sorted row `sorted` reads; the row itself in a dense product.
 #[cube]
 pub(crate) fn input_row(
     order: &ComptimeOption<&[u32]>,

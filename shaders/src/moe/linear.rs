@@ -3,10 +3,9 @@
 //!
 //! y_r = W_e · x_r + b_e; dx_r = W_eᵀ · dy_r, dW_e = Σ_r dy_r ⊗ x_r, db_e = Σ_r dy_r.
 //! Rows \[R,k\] → \[R,n\], W \[E,n,k\], b \[E,n\]. Shapes, sums and promises are those of
-//! [`crate::grouped_gemm`].
+//! [`crate::grouped_gemm`]; a dense problem is an ordinary linear layer, without a sort.
 
 use super::PlanError;
-use super::sorting::Sorted;
 use crate::error::ShapeError;
 use crate::grouped_gemm::{
     self, Choice, Operands, Problem, Segments, Source, Variant, WeightLayout, bias_gradient,
@@ -71,6 +70,7 @@ fn outer(p: &Problem) -> Result<weight_gradient::Problem, ShapeError> {
     Ok(weight_gradient::Problem {
         element: p.element,
         row_bound: p.row_bound,
+        dense: p.dense,
         ..weight_gradient::Problem::new(p.slots, p.experts, p.top_k, p.n, p.k)?
     })
 }
@@ -79,6 +79,7 @@ fn sums(p: &Problem) -> Result<bias_gradient::Problem, ShapeError> {
     Ok(bias_gradient::Problem {
         element: p.element,
         row_bound: p.row_bound,
+        dense: p.dense,
         ..bias_gradient::Problem::new(p.slots, p.experts, p.top_k, p.n)?
     })
 }
@@ -91,8 +92,8 @@ pub struct Buffers {
     pub w: Handle,
     /// \[E,n\], read.
     pub bias: Option<Handle>,
-    /// Read.
-    pub sorted: Sorted,
+    /// Read; absent in a dense layer.
+    pub segments: Option<Segments>,
     /// \[R,n\], written.
     pub y: Handle,
 }
@@ -101,11 +102,7 @@ pub struct Buffers {
 pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let operands = Operands {
         x: buffers.rows,
-        segments: Some(Segments {
-            order: buffers.sorted.order,
-            offsets: buffers.sorted.offsets,
-            tiles: buffers.sorted.tiles,
-        }),
+        segments: buffers.segments,
         weights: buffers.w,
         scales: None,
         bias: buffers.bias,
@@ -122,8 +119,8 @@ pub struct GradientBuffers {
     pub rows: Handle,
     /// \[E,n,k\], read.
     pub w: Handle,
-    /// Read.
-    pub sorted: Sorted,
+    /// Read; absent in a dense layer.
+    pub segments: Option<Segments>,
     /// \[R,k\], written.
     pub drows: Option<Handle>,
     /// \[E,n,k\] f32, written.
@@ -137,20 +134,11 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: GradientBuffers) {
     let Some(gradient) = &plan.gradient else {
         return;
     };
-    let Sorted {
-        order,
-        offsets,
-        tiles,
-        ..
-    } = buffers.sorted;
+    let segments = buffers.segments;
     if let Some(out) = buffers.drows {
         let operands = Operands {
             x: buffers.dy.clone(),
-            segments: Some(Segments {
-                order: order.clone(),
-                offsets: offsets.clone(),
-                tiles,
-            }),
+            segments: segments.clone(),
             weights: buffers.w,
             scales: None,
             bias: None,
@@ -162,8 +150,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: GradientBuffers) {
         let operands = weight_gradient::Operands {
             a: buffers.dy.clone(),
             b: buffers.rows,
-            order: order.clone(),
-            offsets: offsets.clone(),
+            segments: segments.clone(),
             out,
         };
         weight_gradient::launch(client, &gradient.w, &operands);
@@ -171,8 +158,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: GradientBuffers) {
     if let Some(out) = buffers.dbias {
         let operands = bias_gradient::Operands {
             rows: buffers.dy,
-            order,
-            offsets,
+            segments,
             weights: None,
             out,
         };

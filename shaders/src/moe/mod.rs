@@ -23,7 +23,7 @@ pub use training::{Keep, TrainingPlan, plan_training};
 
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
-use crate::grouped_gemm::{self, Activation, Choice, Operands, Segments, Source};
+use crate::grouped_gemm::{self, Activation, Choice, Operands, Source};
 use crate::permute::{self, Capacity, RowsPlan, RowsProblem, combine};
 use crate::routing;
 use cubecl::prelude::*;
@@ -256,11 +256,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers, done: &mut dyn FnM
     let experts = &buffers.experts;
     let operands = Operands {
         x: buffers.x.clone(),
-        segments: Some(Segments {
-            order: buffers.sorted.order.clone(),
-            offsets: buffers.sorted.offsets.clone(),
-            tiles: buffers.sorted.tiles.clone(),
-        }),
+        segments: Some(buffers.sorted.segments()),
         weights: experts.w_in.clone(),
         scales: None,
         bias: experts.b_in.clone(),
@@ -283,11 +279,7 @@ fn launch_down(
     let rows = client.empty(problem.row_bound * problem.hidden * problem.element.bytes());
     let operands = Operands {
         x: hidden,
-        segments: Some(Segments {
-            order: buffers.sorted.order,
-            offsets: buffers.sorted.offsets,
-            tiles: buffers.sorted.tiles,
-        }),
+        segments: Some(buffers.sorted.segments()),
         weights: buffers.experts.w_out,
         scales: None,
         bias: buffers.experts.b_out,

@@ -7,6 +7,7 @@
 
 use super::PlanError;
 use crate::error::ShapeError;
+use crate::grouped_gemm::Segments;
 use crate::permute::{self, Capacity, capacity};
 use crate::routing;
 use cubecl::prelude::*;
@@ -134,12 +135,23 @@ pub struct Sorted {
     pub order: Handle,
     /// \[E+1\].
     pub offsets: Handle,
-    /// \[2·max_tiles\].
+    /// \[3·max_tiles\].
     pub tiles: Handle,
     /// \[S\]: the sorted row of a slot.
     pub positions: Handle,
     /// \[1\]: slots that reach no expert.
     pub dropped: Handle,
+}
+
+impl Sorted {
+    /// What products over the sorted rows read of it.
+    pub fn segments(&self) -> Segments {
+        Segments {
+            order: self.order.clone(),
+            offsets: self.offsets.clone(),
+            tiles: self.tiles.clone(),
+        }
+    }
 }
 
 /// Buffers of a sort.

@@ -21,7 +21,7 @@ use super::{Buffers, Plan, PlanError, Problem, Stage, launch_down};
 use crate::error::ShapeError;
 use crate::expert_activation::{self, output_bias};
 use crate::grouped_gemm::{
-    self, Choice, Operands, Segments, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
+    self, Choice, Operands, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
 };
 use crate::permute::{self, RowsPlan, combine};
 use cubecl::prelude::*;
@@ -176,11 +176,7 @@ fn bias_plans(p: &Problem, device: &Capability) -> Result<BiasPlans, PlanError> 
 fn launch_pre(client: &Client, plan: &TrainingPlan, buffers: &Buffers, out: Handle) {
     let operands = Operands {
         x: buffers.x.clone(),
-        segments: Some(Segments {
-            order: buffers.sorted.order.clone(),
-            offsets: buffers.sorted.offsets.clone(),
-            tiles: buffers.sorted.tiles.clone(),
-        }),
+        segments: Some(buffers.sorted.segments()),
         weights: buffers.experts.w_in.clone(),
         scales: None,
         bias: buffers.experts.b_in.clone(),
@@ -260,11 +256,7 @@ pub fn launch_backward(
     let sorted = &buffers.sorted;
     let operands = Operands {
         x: buffers.y.clone(),
-        segments: Some(Segments {
-            order: sorted.order.clone(),
-            offsets: sorted.offsets.clone(),
-            tiles: sorted.tiles.clone(),
-        }),
+        segments: Some(sorted.segments()),
         weights: buffers.experts.w_out.clone(),
         scales: None,
         bias: None,
@@ -300,11 +292,7 @@ fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Hand
     let bytes = problem.row_bound * problem.hidden * problem.element.bytes();
     let operands = Operands {
         x: dpre,
-        segments: Some(Segments {
-            order: sorted.order.clone(),
-            offsets: sorted.offsets.clone(),
-            tiles: sorted.tiles.clone(),
-        }),
+        segments: Some(sorted.segments()),
         weights: buffers.experts.w_in.clone(),
         scales: None,
         bias: None,
@@ -343,13 +331,12 @@ fn launch_weights(
     (hidden, dpre): (Handle, Handle),
     gradients: WeightGradients,
 ) {
-    let (order, offsets) = (&buffers.sorted.order, &buffers.sorted.offsets);
+    let segments = Some(buffers.sorted.segments());
     let outer = |plan, a: &Handle, b: &Handle, out| {
         let operands = weight_gradient::Operands {
             a: a.clone(),
             b: b.clone(),
-            order: order.clone(),
-            offsets: offsets.clone(),
+            segments: segments.clone(),
             out,
         };
         weight_gradient::launch(client, plan, &operands);
@@ -359,8 +346,7 @@ fn launch_weights(
     let sum = |plan, rows: &Handle, weights, out| {
         let operands = bias_gradient::Operands {
             rows: rows.clone(),
-            order: order.clone(),
-            offsets: offsets.clone(),
+            segments: segments.clone(),
             weights,
             out,
         };

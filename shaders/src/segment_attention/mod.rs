@@ -24,7 +24,7 @@ mod segments;
 
 pub use backward::{BackwardBuffers, Gradients, launch_backward, reference_backward};
 pub use forward::{Attended, ForwardBuffers, Inputs, launch, reference};
-pub use segments::{Segments, launch_segments, reference_segments};
+pub use segments::{Segments, launch_segments, launch_sequences, reference_segments};
 
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
@@ -216,7 +216,7 @@ fn partners(
 /// Every kernel of the family.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
-    let mut entries = vec![segments::entry()];
+    let mut entries = Vec::from(segments::entries());
     entries.extend(forward::entries());
     entries.extend(backward::entries());
     entries

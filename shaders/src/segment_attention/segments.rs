@@ -1,4 +1,5 @@
-//! The segment of every row: two searches among the rows of its expert.
+//! The segment of every row: two searches among the rows of its expert; in a dense batch, whose rows are
+//! the tokens in their order, a division.
 
 use super::Plan;
 use crate::error::ShapeError;
@@ -77,6 +78,16 @@ impl Segments {
     /// Slots S.
     pub fn slots(&self) -> usize {
         self.slots
+    }
+
+    /// Experts E.
+    pub fn experts(&self) -> usize {
+        self.experts
+    }
+
+    /// Slots of a sequence.
+    pub fn sequence_slots(&self) -> usize {
+        self.sequence_slots
     }
 
     /// 1024 tokens of 4 sequences, top-2 of 8, for kernels that are compiled only.
@@ -163,6 +174,36 @@ pub fn launch_segments(
     }
 }
 
+/// One unit per row of a dense batch.
+#[cube(launch_unchecked)]
+fn attention_sequences(segments: &mut [u32], rows: usize, sequence: usize) {
+    if ABSOLUTE_POS < rows {
+        let first = ABSOLUTE_POS / sequence * sequence;
+        segments[2 * ABSOLUTE_POS] = first as u32;
+        segments[2 * ABSOLUTE_POS + 1] = min(first + sequence, rows) as u32;
+    }
+}
+
+/// [`launch_segments`] of a dense batch, into `segments` u32 \[R,2\]: one launch.
+pub fn launch_sequences(client: &Client, plan: &Plan, segments: Handle) {
+    let p = &plan.problem.segments;
+    if p.row_bound == 0 {
+        return;
+    }
+    // SAFETY: the caller's buffer has the planned length; units past the last row return.
+    unsafe {
+        launched::note(|| "attention_sequences");
+        attention_sequences::launch_unchecked(
+            client,
+            plan.per_row.count(),
+            plan.per_row.dim(),
+            BufferArg::from_raw_parts(segments, 2 * p.row_bound),
+            p.row_bound,
+            p.sequence_slots,
+        );
+    }
+}
+
 /// The oracle: (first row, one past the last) of every row's segment \[R,2\].
 pub fn reference_segments(segments: &Segments, sorted: &Sorted) -> Vec<u32> {
     let mut found = vec![0; 2 * segments.row_bound];
@@ -182,9 +223,9 @@ pub fn reference_segments(segments: &Segments, sorted: &Sorted) -> Vec<u32> {
     found
 }
 
-/// The search.
+/// The search and the division.
 #[cfg(feature = "emit")]
-pub(super) fn entry() -> crate::emit::KernelEntry {
+pub(super) fn entries() -> [crate::emit::KernelEntry; 2] {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = |at: &Machine| -> Planned {
         let [problem, ..] = super::emitted();
@@ -203,6 +244,25 @@ pub(super) fn entry() -> crate::emit::KernelEntry {
             (),
         )))
     };
-    let name = "attention_segments".to_owned();
-    KernelEntry::new(("segment_attention", "segments"), name, build)
+    let dense = |at: &Machine| -> Planned {
+        let [problem, ..] = super::emitted();
+        let plan = super::plan(problem, &at.capability)?;
+        let (settings, device, target) = at.parts(plan.per_row.dim());
+        let segments = buffer();
+        Ok(Box::new(attention_sequences::AttentionSequences::new(
+            settings,
+            device,
+            target,
+            segments,
+            (),
+            (),
+        )))
+    };
+    let of = |name: &str, build: fn(&Machine) -> Planned| {
+        KernelEntry::new(("segment_attention", "segments"), name.to_owned(), build)
+    };
+    [
+        of("attention_segments", build),
+        of("attention_sequences", dense),
+    ]
 }

@@ -11,7 +11,7 @@ mod plan;
 mod programs;
 mod report;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -31,7 +31,7 @@ Sets up what the tests need and runs them, cheapest first. The last line reads \
   scripts/test --all       also what is too slow for every run, or repeats: every case on SwiftShader, XLA with all its
                            optimisation, an emulated processor without AVX-512, a build without Burn's fusion, …
   --fresh                  take nothing that an earlier run kept but cargo's builds: no compiled programs, no verdicts
-  --only TEXT              of the jobs after the build, those whose names contain TEXT
+  --only TEXT              of the jobs after the build, those whose names contain TEXT, and what they run after
   --keep-going             start what is left after a failure, too
   --list                   say what would run after the build, and run nothing
   -v                       show the output of jobs that pass, too
@@ -131,7 +131,8 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     let mut ledger = Ledger::read(&run.places.cache.join("deep.json"));
     let mut jobs = run.jobs(&mut ledger)?;
     run.surroundings(&mut jobs)?;
-    jobs.retain(|job| job.name.contains(&options.only));
+    let chosen = chosen(&jobs, &options.only);
+    jobs.retain(|job| chosen.contains(&job.name));
     // Last, so that no lane waits for another to end.
     jobs.sort_by_key(|job| job.alone);
     if options.list {
@@ -322,4 +323,19 @@ fn opens_a_device(job: &Job, programs: &[Program]) -> bool {
         .iter()
         .find(of)
         .is_some_and(|program| program.rules.device || program.rules.each_device)
+}
+
+/// The names of the jobs that contain `text`, and of those that they run after.
+fn chosen(jobs: &[Job], text: &str) -> HashSet<String> {
+    let contain = jobs.iter().filter(|job| job.name.contains(text));
+    let mut names: HashSet<String> = contain.map(|job| job.name.clone()).collect();
+    loop {
+        let before = jobs.iter().filter(|job| names.contains(&job.name));
+        let before: Vec<String> = before.flat_map(|job| job.after.clone()).collect();
+        let known = names.len();
+        names.extend(before);
+        if names.len() == known {
+            return names;
+        }
+    }
 }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 /// Rows of a block B.
 const BLOCK: usize = 64;
 
-/// An attention. Operands: q, k, v, order, offsets; results: o, lse.
+/// An attention. Operands: q, k, v, and order and offsets unless dense; results: o, lse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attention {
     /// Which rows attend to one another.
@@ -36,6 +36,8 @@ pub struct Attention {
     pub causal: bool,
     /// Further operands o, lse and do, and results dq, dk and dv instead.
     pub backward: bool,
+    /// Whether one expert has all rows, in the order of the tokens.
+    pub dense: bool,
 }
 
 impl Lower for Attention {
@@ -49,8 +51,10 @@ impl Lower for Attention {
     fn operands(&self) -> Vec<Vec<usize>> {
         let s = &self.sequences;
         let rows = vec![s.row_bound, self.heads * self.head_dim];
-        let (order, offsets) = (vec![s.slots], vec![s.experts + 1]);
-        let mut shapes = vec![rows.clone(), rows.clone(), rows.clone(), order, offsets];
+        let mut shapes = vec![rows.clone(), rows.clone(), rows.clone()];
+        if !self.dense {
+            shapes.extend([vec![s.slots], vec![s.experts + 1]]);
+        }
         if self.backward {
             shapes.extend([rows.clone(), vec![s.row_bound, self.heads], rows]);
         }
@@ -61,7 +65,8 @@ impl Lower for Attention {
         if self.sequences.row_bound == 0 {
             return self.nothing(b, inputs);
         }
-        let seen = Seen::new(b, self, inputs[3], inputs[4]);
+        let (order, offsets) = self.sort(b, inputs);
+        let seen = Seen::new(b, self, order, offsets);
         let [q, k, v] = [0, 1, 2].map(|i| seen.heads(b, inputs[i]));
         let scale = 1.0 / (self.head_dim as f64).sqrt();
         let q = b.binary_scalar(Binary::Multiply, q, scale);
@@ -71,10 +76,11 @@ impl Lower for Attention {
             let o = seen.rows(b, o, self.head_dim);
             return vec![b.convert(o, element), seen.rows(b, lse, 1)];
         }
-        let [o, gradient] = [5, 7].map(|i| seen.heads(b, inputs[i]));
+        let first = if self.dense { 3 } else { 5 };
+        let [o, gradient] = [first, first + 2].map(|i| seen.heads(b, inputs[i]));
         let products = b.mul(o, gradient);
         let delta = b.reduce(Reduction::Sum, products, &[2]);
-        let lse = seen.heads(b, inputs[6]);
+        let lse = seen.heads(b, inputs[first + 1]);
         let lse = b.slice_dim(lse, 2, 0..1);
         let padded = b.shape(lse)[1];
         let lse = b.reshape(lse, &[self.heads, padded]);
@@ -89,6 +95,16 @@ impl Lower for Attention {
 }
 
 impl Attention {
+    /// The order of the slots and where the rows of every expert begin.
+    fn sort(&self, b: &mut Builder, inputs: &[Value]) -> (Value, Value) {
+        if !self.dense {
+            return (inputs[3], inputs[4]);
+        }
+        let rows = self.sequences.row_bound;
+        let order = b.iota(TensorType::new([rows], ElementType::S32), 0);
+        (order, b.integers(&[0, rows as i64], ElementType::S32))
+    }
+
     /// Results without rows.
     fn nothing(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
         if self.backward {

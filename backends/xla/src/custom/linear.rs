@@ -1,4 +1,5 @@
-//! One product per expert: rows · W_eᵀ + b_e for the sorted rows of expert e.
+//! One product per expert: rows · W_eᵀ + b_e for the sorted rows of expert e; in a dense product all rows are
+//! one expert's, and there are no offsets.
 //!
 //! Shapes: rows \[R,k\], W \[E,n,k\], b \[E,n\], offsets \[E+1\]; y \[R,n\]. Rows past the last expert's may hold
 //! anything, and are 0 in results. Sums are f32; results are of the type of the rows.
@@ -10,7 +11,7 @@ use crate::ElementType;
 use crate::stablehlo::{Builder, DotDims, Reduction, TensorType, Value};
 use serde::{Deserialize, Serialize};
 
-/// y = rows · W_eᵀ + b_e. Operands: rows, W, offsets, and b if there is a bias. Result: y.
+/// y = rows · W_eᵀ + b_e. Operands: rows, W, offsets unless dense, and b if there is a bias. Result: y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Linear {
     /// The most sorted rows R that a routing has.
@@ -23,6 +24,32 @@ pub struct Linear {
     pub k: usize,
     /// Whether there is a bias.
     pub bias: bool,
+    /// Whether one expert has all rows.
+    pub dense: bool,
+}
+
+impl Linear {
+    /// The shape of the offsets, where they are an operand.
+    fn offsets(&self) -> Option<Vec<usize>> {
+        (!self.dense).then(|| vec![self.experts + 1])
+    }
+
+    /// The rows of every expert, and the operands after the offsets, which would be at `at`.
+    fn segments<'a>(
+        &self,
+        b: &mut Builder,
+        inputs: &'a [Value],
+        at: usize,
+    ) -> (Segments, &'a [Value]) {
+        let (offsets, rest) = match self.dense {
+            true => {
+                let ends = [0, self.row_bound as i64];
+                (b.integers(&ends, ElementType::S32), at)
+            }
+            false => (inputs[at], at + 1),
+        };
+        (Segments::new(b, self.row_bound, offsets), &inputs[rest..])
+    }
 }
 
 impl Lower for Linear {
@@ -34,8 +61,8 @@ impl Lower for Linear {
         let mut shapes = vec![
             vec![self.row_bound, self.k],
             vec![self.experts, self.n, self.k],
-            vec![self.experts + 1],
         ];
+        shapes.extend(self.offsets());
         if self.bias {
             shapes.push(vec![self.experts, self.n]);
         }
@@ -43,10 +70,10 @@ impl Lower for Linear {
     }
 
     fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        let (rows, offsets) = (inputs[0], inputs[2]);
+        let rows = inputs[0];
         let dtype = b.element(rows);
-        let segments = Segments::new(b, self.row_bound, offsets);
-        let stacks = [&inputs[1..2], &inputs[3..]].concat();
+        let (segments, bias) = self.segments(b, inputs, 2);
+        let stacks = [&inputs[1..2], bias].concat();
         let pass = Pass {
             stacks: &stacks,
             rows: &[TensorType::new([self.row_bound, self.n], dtype)],
@@ -60,7 +87,7 @@ impl Lower for Linear {
     }
 }
 
-/// Gradients of a product. Operands: dy \[R,n\], rows, W, offsets. Results, if they are needed: of the
+/// Gradients of a product. Operands: dy \[R,n\], rows, W, offsets unless dense. Results, if they are needed: of the
 /// rows dy · W_e, of W Σ_r dy_r ⊗ rows_r, of the bias Σ_r dy_r.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinearBackward {
@@ -81,19 +108,20 @@ impl Lower for LinearBackward {
 
     fn operands(&self) -> Vec<Vec<usize>> {
         let p = &self.linear;
-        vec![
+        let mut shapes = vec![
             vec![p.row_bound, p.n],
             vec![p.row_bound, p.k],
             vec![p.experts, p.n, p.k],
-            vec![p.experts + 1],
-        ]
+        ];
+        shapes.extend(p.offsets());
+        shapes
     }
 
     fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
         let p = &self.linear;
         let (dy, rows) = (inputs[0], inputs[1]);
         let dtype = b.element(rows);
-        let segments = Segments::new(b, p.row_bound, inputs[3]);
+        let (segments, _) = p.segments(b, inputs, 3);
         let row_types = self
             .rows
             .then(|| TensorType::new([p.row_bound, p.k], dtype));

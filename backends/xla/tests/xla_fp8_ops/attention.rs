@@ -151,6 +151,7 @@ fn rows_attend_to_their_sequence() {
             head_dim: D,
             causal: case.causal,
             backward: false,
+            dense: false,
         };
         let mut inputs = vec![
             host(&oracle.q),
@@ -183,7 +184,6 @@ fn rows_attend_to_their_sequence() {
 /// Scores in the thousands, of which one has all the weight.
 #[test]
 fn large_scores_do_not_overflow() {
-    let sorted = Sorted::new(&[0; 70], 1, 1);
     let attention = Attention {
         sequences: Sequences {
             slots: 70,
@@ -195,18 +195,13 @@ fn large_scores_do_not_overflow() {
         head_dim: 1,
         causal: false,
         backward: false,
+        dense: true,
     };
     let k: Vec<f32> = (0..70).map(|i| i as f32 * 100.0).collect();
     let v: Vec<f32> = (0..70).map(|i| i as f32).collect();
     let host = |x: &[f32]| Host::f32s(&[70, 1], x);
     let q = [1.0; 70];
-    let inputs = [
-        host(&q),
-        host(&k),
-        host(&v),
-        sorted.order(),
-        sorted.offsets(),
-    ];
+    let inputs = [host(&q), host(&k), host(&v)];
     let got = call(&Call::Attention(attention), &inputs);
     assert_eq!(got[0].floats(), [69.0; 70]);
     assert_eq!(got[1].floats(), [6900.0; 70]);
@@ -234,6 +229,7 @@ fn a_sequence_does_not_depend_on_where_it_lies() {
             head_dim: D,
             causal,
             backward,
+            dense: false,
         };
         let operand = |phase| {
             let other = vec![f32::NAN; start * WIDTH];

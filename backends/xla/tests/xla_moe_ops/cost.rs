@@ -114,6 +114,7 @@ fn a_product_per_expert_costs_little_more() {
         n: 512,
         k: 256,
         bias: false,
+        dense: false,
     };
     let one = 2 * 8192 * 512 * 256;
     let (rows, w) = (zeros(&[8192, 256]), zeros(&[8, 512, 256]));

@@ -12,6 +12,7 @@ fn problem(row_bound: usize, bias: bool) -> Linear {
         n: 12,
         k: 20,
         bias,
+        dense: false,
     }
 }
 
@@ -66,8 +67,9 @@ fn check(p: Linear, element: ElementType, loads: &[usize], tolerance: f64) {
     let bias = floats(element, &[e, n], &noise(e * n, 4));
     let ends = i32s(&[e + 1], &offsets(loads));
     let [y, drows, dw, dbias] = oracle(p, loads, [&x, &dy, &w, &bias]);
-    let mut inputs = vec![x.clone(), w.clone(), ends.clone()];
-    inputs.extend(p.bias.then_some(bias));
+    let ends = (!p.dense).then_some(ends);
+    let inputs = [x.clone(), w.clone()].into_iter().chain(ends.clone());
+    let inputs: Vec<Host> = inputs.chain(p.bias.then_some(bias)).collect();
     let got = run(&Call::Linear(p), &inputs);
     let what = format!("{p:?} {loads:?}");
     close(&what, &got[0].to_floats(), &y, tolerance);
@@ -80,7 +82,7 @@ fn check(p: Linear, element: ElementType, loads: &[usize], tolerance: f64) {
             dbias,
         })
     };
-    let inputs = [dy, x, w, ends];
+    let inputs: Vec<Host> = [dy, x, w].into_iter().chain(ends).collect();
     let got = run(&call(true, true, true), &inputs);
     for (got, want) in got.iter().zip([&drows, &dw, &dbias]) {
         close(&what, &got.to_floats(), want, tolerance);
@@ -102,6 +104,14 @@ fn every_load_around_the_edges_of_blocks() {
         ] {
             check(problem(600, bias), F32, &loads, 2e-5);
         }
+    }
+    for rows in [0, 1, 143, 289] {
+        let dense = Linear {
+            experts: 1,
+            dense: true,
+            ..problem(rows, true)
+        };
+        check(dense, F32, &[rows], 2e-5);
     }
     check(problem(1, true), F32, &[0, 0, 0, 1, 0], 2e-5);
     check(problem(0, true), F32, &[0; 5], 2e-5);

@@ -125,6 +125,7 @@ fn products_per_expert_and_their_gradients() {
             n,
             k,
             bias: false,
+            dense: false,
         };
         let w = floats(element, &[3, n, k], &noise(3 * n * k, 2));
         let offsets = |tokens| i32s(&[4], &[0, 0, tokens as i32, tokens as i32]);

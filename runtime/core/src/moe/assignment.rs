@@ -9,18 +9,17 @@ use super::check::element;
 use super::route::mask_words;
 use crate::fp8::Fp8Matrices;
 use crate::ops::{
-    AttentionCall, ExpertWeights, ExpertsCall, ExpertsOps, Fp8LinearCall, Fp8LinearOps, Limits,
-    LinearCall, LinearOps, Maybe, NeighboursCall, Projections, RowsCall, RowsOps,
-    SegmentAttentionOps, SortCall, SortOps, Sorted, StageClock,
+    ExpertWeights, ExpertsCall, ExpertsOps, Fp8LinearCall, Fp8LinearOps, Grouping, Limits, Maybe,
+    NeighboursCall, RowsCall, RowsOps, SortCall, SortOps, Sorted, StageClock,
 };
-use crate::{Error, device};
+use crate::{Error, device, ops};
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_device::Capability;
 use moebius_shaders::grouped_gemm::{self, Choice, Variant};
-use moebius_shaders::moe::{self, linear, sorting};
+use moebius_shaders::moe::{self, sorting};
 use moebius_shaders::permute::{self, Capacity, RowsProblem, neighbours};
-use moebius_shaders::segment_attention::{self, Segments};
+use moebius_shaders::segment_attention::Segments;
 use moebius_shaders::{ShapeError, routing};
 use std::sync::Arc;
 
@@ -90,7 +89,7 @@ impl Assignment {
         })
     }
 
-    /// All rows of `x` assigned to one expert: an ordinary linear layer's case.
+    /// All rows of `x` assigned to one expert, for the feed-forward network that all tokens share.
     pub(super) fn single(x: &Tensor<2>) -> Result<Self, Error> {
         let (rows, device) = (x.dims()[0], x.device());
         let indices = Tensor::zeros([rows, 1], &device);
@@ -165,31 +164,12 @@ impl Assignment {
         bias: Option<Tensor<2>>,
     ) -> Result<Tensor<2>, Error> {
         let [_, n, k] = w.dims();
-        let problem = grouped_gemm::Problem {
-            bias: bias.is_some(),
-            ..self.product([n, k], rows.dtype())?
-        };
-        let records = rows.device().is_autodiff();
-        let plan = self
-            .capability
-            .as_ref()
-            .zip(self.variant)
-            .map(|(device, variant)| linear::plan(problem, variant, records, device));
-        let call = LinearCall {
-            problem,
-            plan: plan.transpose()?,
-        };
-        let bias = bias
-            .map(Tensor::into_dispatch)
-            .map_or(Maybe::Absent, Maybe::Present);
-        let y = Dispatch::moe_grouped_linear(
-            rows.into_dispatch(),
-            w.into_dispatch(),
-            bias,
-            self.sorted.clone(),
-            call,
-        );
-        Ok(Tensor::from_dispatch(y))
+        let problem = self.product([n, k], rows.dtype())?;
+        ops::linear::run(rows, w, bias, self.grouping(), (problem, self.variant))
+    }
+
+    fn grouping(&self) -> Grouping<Dispatch> {
+        Grouping::Sorted(self.sorted.clone())
     }
 
     /// A product of the sorted rows \[R,k\] and \[n,k\]ᵀ per expert.
@@ -268,34 +248,10 @@ impl Assignment {
         sequence: usize,
         causal: bool,
     ) -> Result<Tensor<2>, Error> {
-        let width = q.dims()[1];
-        if heads == 0 || !width.is_multiple_of(heads) {
-            let expected = format!("a divisor of {width} (the width)");
-            return Err(ShapeError::new("attention heads", expected, heads).into());
-        }
-        let (r, head_dim) = (&self.routing, width / heads);
+        let r = &self.routing;
         let segments = Segments::new(r.slots(), r.experts(), r.top_k(), sequence)?;
         let segments = segments.with_row_bound(self.row_bound)?;
-        let problem = segment_attention::Problem::new(segments, heads, head_dim)?
-            .with_element(element(q.dtype())?)
-            .with_causal(causal);
-        let plan = self.capability.as_ref();
-        let plan = plan.map(|device| segment_attention::plan(problem, device));
-        let call = AttentionCall {
-            rows: self.row_bound,
-            heads,
-            head_dim,
-            sequence_slots: sequence * r.top_k(),
-            causal,
-            plan: plan.transpose()?,
-        };
-        let projections = Projections {
-            q: q.into_dispatch(),
-            k: k.into_dispatch(),
-            v: v.into_dispatch(),
-        };
-        let attended = Dispatch::moe_segment_attention(projections, self.sorted.clone(), call);
-        Ok(Tensor::from_dispatch(attended.o))
+        ops::attention::run([q, k, v], self.grouping(), segments, (heads, causal))
     }
 
     /// The fused feed-forward experts of x \[T,H\] with router weights \[T,K\].

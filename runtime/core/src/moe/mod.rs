@@ -5,7 +5,6 @@ mod blocks;
 mod check;
 mod config;
 mod constructors;
-mod dense;
 mod dispatch;
 pub mod experts;
 mod factors;
@@ -23,7 +22,6 @@ pub(crate) use check::{check_device, check_same, element};
 
 pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
 pub use config::{MoeConfig, MoeWeights};
-pub use dense::DenseRows;
 pub use experts::{Adapted, ExpertKind, Experts};
 pub use factors::{CapacityFactors, ExpertScheduler, FactorsConfig, VarianceFactors};
 pub use layer::{MoeLayer, MoeOutput};

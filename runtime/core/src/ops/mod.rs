@@ -13,14 +13,14 @@
 //! fail. Operations that only a backward pass runs are traits of their own (`..Gradients`), which
 //! autodiff doesn't implement: there are no second derivatives.
 
-mod attention;
+pub(crate) mod attention;
 mod experts;
 mod fp8;
 mod fp8_linear;
 #[cfg(feature = "cube")]
 mod fp8_mma;
 mod fp8_training;
-mod linear;
+pub(crate) mod linear;
 mod quantize;
 mod router;
 mod rows;
@@ -35,18 +35,16 @@ mod host;
 #[cfg(feature = "xla")]
 mod xla;
 
-pub(crate) use attention::{AttentionCall, Projections, SegmentAttentionOps};
 pub(crate) use experts::{ExpertWeights, ExpertsCall, ExpertsOps, StageClock};
 pub(crate) use fp8::{Fp8Cast, Fp8Ops};
 pub(crate) use fp8_linear::{CodedWeights, Fp8LinearCall, Fp8LinearOps};
 #[cfg(feature = "cube")]
 pub(crate) use fp8_mma::{Fp8MmaCall, Fp8MmaOps};
 pub(crate) use fp8_training::{Fp8TrainOps, RoundCall, Rounded, round};
-pub(crate) use linear::{LinearCall, LinearOps};
 pub(crate) use quantize::{AmaxCall, QuantizeCall, QuantizeOps};
 pub(crate) use router::{Choices, HashCall, LoadCall, LogitsCall, RouteCall, RouterOps};
 pub(crate) use rows::{NeighboursCall, RowsCall, RowsOps};
-pub(crate) use sort::{Limits, SortCall, SortOps, Sorted};
+pub(crate) use sort::{Grouping, Limits, SortCall, SortOps, Sorted};
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType};

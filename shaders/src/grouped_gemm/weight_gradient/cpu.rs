@@ -13,7 +13,7 @@
 
 use super::{Bindings, Operands, Plan, Slab, Spec as Sources};
 use crate::grouped_gemm::cpu::{ROWS as TILE, load_register, store};
-use crate::grouped_gemm::source_row;
+use crate::grouped_gemm::{input_row, segment};
 use cubecl::prelude::*;
 
 /// Rows of a and b that are packed at once: a panel of them is 32 KiB with 16 lanes, which stays in a
@@ -51,6 +51,8 @@ struct Sizes {
     m: usize,
     n: usize,
     top_k: usize,
+    /// Rows of a dense product.
+    rows: usize,
     /// Tasks along m and along n.
     tasks_m: usize,
     tasks_n: usize,
@@ -81,14 +83,14 @@ struct Work {
 #[cube]
 fn pack_lines<F: Float>(
     a: &[F],
-    order: &[u32],
+    order: &ComptimeOption<&[u32]>,
     lines: &mut [f32],
     work: &Work,
     #[comptime] spec: Spec,
 ) {
     for row in 0..work.rows {
         let sorted = work.first_row + row;
-        let from = source_row(order, sorted, work.top_k, spec.sources.a) * work.m;
+        let from = input_row(order, sorted, work.top_k, comptime!(spec.sources.a)) * work.m;
         for tile in work.first_tile..work.last_tile {
             let to = work.lines + (tile - work.first_tile) * comptime!(STRIDE) + row * TILE;
             #[unroll]
@@ -104,7 +106,7 @@ fn pack_lines<F: Float>(
 #[cube]
 fn pack_panel<F: Float, N: Size, L: Size>(
     b: &[Vector<F, L>],
-    order: &[u32],
+    order: &ComptimeOption<&[u32]>,
     panel: &mut [Vector<f32, N>],
     work: &Work,
     column: usize,
@@ -112,7 +114,7 @@ fn pack_panel<F: Float, N: Size, L: Size>(
 ) {
     for row in 0..work.rows {
         let sorted = work.first_row + row;
-        let from = source_row(order, sorted, work.top_k, spec.sources.b) * work.n;
+        let from = input_row(order, sorted, work.top_k, comptime!(spec.sources.b)) * work.n;
         #[unroll]
         for half in 0..2usize {
             let column = column + half * N::value();
@@ -169,8 +171,8 @@ fn tile_sums<N: Size, L: Size>(
 fn weight_gradient_cpu<F: Float, N: Size, L: Size>(
     a: &[F],
     b: &[Vector<F, L>],
-    order: &[u32],
-    offsets: &[u32],
+    order: ComptimeOption<&[u32]>,
+    offsets: ComptimeOption<&[u32]>,
     lines: &mut [f32],
     panel: &mut [Vector<f32, N>],
     out: &mut [Vector<f32, L>],
@@ -186,8 +188,7 @@ fn weight_gradient_cpu<F: Float, N: Size, L: Size>(
     let first_panel = panels * task_n / sizes.tasks_n;
     let last_panel = panels * (task_n + 1) / sizes.tasks_n;
     for expert in sizes.slab_first..sizes.slab_last {
-        let begin = offsets[expert] as usize;
-        let end = offsets[expert + 1] as usize;
+        let (begin, end) = segment(&offsets, expert, sizes.rows);
         // An expert without rows has one block without rows, which stores zeros.
         for block in 0..max((end - begin).div_ceil(BLOCK), 1) {
             let first_row = begin + block * BLOCK;
@@ -204,10 +205,10 @@ fn weight_gradient_cpu<F: Float, N: Size, L: Size>(
                 panel: ABSOLUTE_POS * comptime!(2 * BLOCK),
                 out_row: (expert - sizes.slab_first) * sizes.m,
             };
-            pack_lines::<F>(a, order, lines, &work, spec);
+            pack_lines::<F>(a, &order, lines, &work, spec);
             for index in first_panel..last_panel {
                 let column = index * 2 * width;
-                pack_panel::<F, N, L>(b, order, panel, &work, column, spec);
+                pack_panel::<F, N, L>(b, &order, panel, &work, column, spec);
                 for tile in work.first_tile..work.last_tile {
                     let at = (tile, column);
                     let sums = tile_sums::<N, L>(lines, panel, out, &work, at, spec);
@@ -272,6 +273,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         p.m,
         p.n,
         p.top_k,
+        p.row_bound,
         tasks_m,
         tasks_n,
         slab.first as usize,
@@ -288,8 +290,8 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             lanes,
             bound.a,
             bound.b,
-            bound.order,
-            bound.offsets,
+            bound.order.into(),
+            bound.offsets.into(),
             BufferArg::from_raw_parts(client.empty(lines * 4), lines),
             BufferArg::from_raw_parts(client.empty(panels * width * 4), panels),
             bound.out,
@@ -303,13 +305,14 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
 /// The kernel that [`launch`] would enqueue.
 #[cfg(feature = "emit")]
 pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
-    use crate::emit::buffer;
+    use crate::{emit::buffer, grouped_gemm::optional};
     let (settings, device, target) = at.parts(CubeDim::new_1d(plan.cores as u32));
     let spec = Spec::of(plan);
     let sizes = SizesCompilationArg {
         m: (),
         n: (),
         top_k: (),
+        rows: (),
         tasks_m: (),
         tasks_n: (),
         slab_first: (),
@@ -321,8 +324,8 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         target,
         buffer(),
         buffer(),
-        buffer(),
-        buffer(),
+        optional(!plan.problem.dense),
+        optional(!plan.problem.dense),
         buffer(),
         buffer(),
         buffer(),

@@ -4,16 +4,17 @@ use super::{Choice, Problem, Source, Variant, cpu, naive, plan, tile};
 use crate::element::Element;
 use crate::emit::{KernelEntry, Machine, Planned};
 
-/// A variant, its element type, and the columns and sources of a and b.
-type Case = (Variant, Element, [usize; 2], [Source; 2]);
+/// A variant, its element type, the columns of a and b, and their sources; none in a dense product.
+type Case = (Variant, Element, [usize; 2], Option<[Source; 2]>);
 
-const SORTED_BY_TOKEN: [Source; 2] = [Source::Sorted, Source::Tokens];
-const TOKEN_BY_SORTED: [Source; 2] = [Source::Tokens, Source::Sorted];
+const SORTED_BY_TOKEN: Option<[Source; 2]> = Some([Source::Sorted, Source::Tokens]);
+const TOKEN_BY_SORTED: Option<[Source; 2]> = Some([Source::Tokens, Source::Sorted]);
+const DENSE: Option<[Source; 2]> = None;
 const WHOLE: [usize; 2] = [512, 256];
 const RAGGED: [usize; 2] = [511, 255];
 
 /// 16-bit types differ in their loads, columns that are no multiple of four in loads and stores.
-const CASES: [Case; 9] = [
+const CASES: [Case; 16] = [
     (Variant::Unit, Element::F32, WHOLE, SORTED_BY_TOKEN),
     (Variant::Unit, Element::F32, RAGGED, TOKEN_BY_SORTED),
     (Variant::Unit, Element::F16, WHOLE, TOKEN_BY_SORTED),
@@ -23,21 +24,31 @@ const CASES: [Case; 9] = [
     (Variant::Cpu, Element::F32, RAGGED, TOKEN_BY_SORTED),
     (Variant::Cpu, Element::F16, WHOLE, TOKEN_BY_SORTED),
     (Variant::Cpu, Element::Bf16, WHOLE, TOKEN_BY_SORTED),
+    (Variant::Unit, Element::F32, WHOLE, DENSE),
+    (Variant::Unit, Element::F32, RAGGED, DENSE),
+    (Variant::Unit, Element::F16, WHOLE, DENSE),
+    (Variant::Naive, Element::F32, WHOLE, DENSE),
+    (Variant::Cpu, Element::F32, WHOLE, DENSE),
+    (Variant::Cpu, Element::F32, RAGGED, DENSE),
+    (Variant::Cpu, Element::Bf16, WHOLE, DENSE),
 ];
 
 /// Every variant, in the cases that compile to different code.
 pub(crate) fn entries() -> Vec<KernelEntry> {
-    let entry = |(variant, element, [m, n], [a, b]): Case| {
+    let entry = |(variant, element, [m, n], sources): Case| {
+        let dense = sources.is_none();
+        let [a, b] = sources.unwrap_or([Source::Sorted; 2]);
         let problem = Problem {
             slots: 2048,
             row_bound: 2048,
-            experts: 8,
-            top_k: 2,
+            experts: if dense { 1 } else { 8 },
+            top_k: if dense { 1 } else { 2 },
             m,
             n,
             element,
             a,
             b,
+            dense,
         };
         let build = move |at: &Machine| build(at, variant, problem);
         let name = problem.name(variant);

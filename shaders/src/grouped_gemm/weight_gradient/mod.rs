@@ -2,7 +2,8 @@
 //!
 //! For out = x · Wᵀ the gradient of W \[E, m, n\] has a = the gradient of out (m = output columns) and
 //! b = x (n = input columns). Either operand has one row per sorted row, or one per token that is
-//! found through the sort ([`Source`]), so nothing is copied into expert order.
+//! found through the sort ([`Source`]), so nothing is copied into expert order. [`Problem::dense`] is
+//! the gradient of one matrix from all rows, and nothing is sorted.
 //!
 //! Shapes: a \[T,m\] or \[R,m\], b \[T,n\] or \[R,n\] of f32, f16 or bf16; dW \[E, m, n\] is f32 whatever
 //! they are, because it is added to f32 master weights or rounded once by the caller. Experts
@@ -20,7 +21,7 @@ mod tile;
 #[cfg(feature = "emit")]
 pub(crate) use entries::entries;
 
-use super::{Choice, Slab, Source, Variant, plan::slabs};
+use super::{Choice, Segments, Slab, Source, Variant, plan::slabs};
 use crate::element::Element;
 use crate::error::{ShapeError, Unsupported};
 use crate::grid::lanes;
@@ -52,9 +53,22 @@ pub struct Problem {
     pub a: Source,
     /// Which rows of b are read.
     pub b: Source,
+    /// One expert has all rows, in their order; there is no sort.
+    pub dense: bool,
 }
 
 impl Problem {
+    /// aᵀ · b of a \[`rows`, `m`\] and b \[`rows`, `n`\].
+    ///
+    /// # Errors
+    /// As [`Problem::new`].
+    pub fn dense(rows: usize, m: usize, n: usize) -> Result<Self, ShapeError> {
+        Ok(Self {
+            dense: true,
+            ..Self::new(rows, 1, 1, m, n)?
+        })
+    }
+
     /// The gradient of \[`experts`, `m`, `n`\] weights from sorted rows of `slots` = T·`top_k` slots.
     ///
     /// # Errors
@@ -78,6 +92,7 @@ impl Problem {
             element: product.element,
             a: Source::Sorted,
             b: Source::Sorted,
+            dense: false,
         })
     }
 
@@ -86,7 +101,8 @@ impl Problem {
         let (variant, element) = (variant.name(), self.element);
         let ragged = !self.m.is_multiple_of(4) || !self.n.is_multiple_of(4);
         let ragged = launched::suffix(ragged, "_ragged");
-        format!("weight_gradient_{variant}_{element}{ragged}")
+        let dense = launched::suffix(self.dense, "_dense");
+        format!("weight_gradient_{variant}_{element}{dense}{ragged}")
     }
 
     /// Rows of an operand.
@@ -220,10 +236,8 @@ pub struct Operands {
     pub a: Handle,
     /// \[T,n\] or \[R,n\], read.
     pub b: Handle,
-    /// \[S\] u32, read: slots sorted by expert.
-    pub order: Handle,
-    /// \[E+1\] u32, read.
-    pub offsets: Handle,
+    /// Read; absent in a dense product. Its tiles aren't used.
+    pub segments: Option<Segments>,
     /// \[E,m,n\] f32, written.
     pub out: Handle,
 }
@@ -264,8 +278,8 @@ impl Spec {
 struct Bindings {
     a: BufferArg,
     b: BufferArg,
-    order: BufferArg,
-    offsets: BufferArg,
+    order: Option<BufferArg>,
+    offsets: Option<BufferArg>,
     out: BufferArg,
 }
 
@@ -284,13 +298,16 @@ impl Bindings {
             .offset_start(bytes(slab.first))
             .offset_end(bytes(p.experts as u32 - slab.last));
         let len = (slab.last - slab.first) as usize * p.m * p.n;
+        let (order, offsets) = operands.segments.map(|s| (s.order, s.offsets)).unzip();
         // SAFETY: lengths follow from the problem's shapes, which the caller vouches for.
         unsafe {
+            let bind =
+                |buffer: Option<Handle>, len| buffer.map(|b| BufferArg::from_raw_parts(b, len));
             Self {
                 a: BufferArg::from_raw_parts(operands.a, p.rows(p.a) * p.m / a_lanes),
                 b: BufferArg::from_raw_parts(operands.b, p.rows(p.b) * p.n / b_lanes),
-                order: BufferArg::from_raw_parts(operands.order, p.slots),
-                offsets: BufferArg::from_raw_parts(operands.offsets, p.experts + 1),
+                order: bind(order, p.slots),
+                offsets: bind(offsets, p.experts + 1),
                 out: BufferArg::from_raw_parts(out, len / out_lanes),
             }
         }

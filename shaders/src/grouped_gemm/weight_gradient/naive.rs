@@ -1,7 +1,7 @@
 //! The `naive` variant: one unit per element of a gradient.
 
 use super::{Bindings, Operands, Plan, Slab, Spec, cubes};
-use crate::grouped_gemm::source_row;
+use crate::grouped_gemm::{input_row, segment};
 use cubecl::prelude::*;
 
 /// Units of a cube, one per column of b.
@@ -11,12 +11,13 @@ pub(super) const UNITS: u32 = 64;
 fn weight_gradient_naive<F: Float>(
     a: &[F],
     b: &[F],
-    order: &[u32],
-    offsets: &[u32],
+    order: ComptimeOption<&[u32]>,
+    offsets: ComptimeOption<&[u32]>,
     out: &mut [f32],
     m: usize,
     n: usize,
     top_k: usize,
+    rows: usize,
     slab_first: usize,
     #[comptime] spec: Spec,
     #[define(F)] _element: ElemType,
@@ -26,9 +27,10 @@ fn weight_gradient_naive<F: Float>(
     let expert = slab_first + CUBE_POS_Z as usize;
     if column < n {
         let mut sum = 0.0f32;
-        for row in offsets[expert] as usize..offsets[expert + 1] as usize {
-            let a_row = source_row(order, row, top_k, spec.a);
-            let b_row = source_row(order, row, top_k, spec.b);
+        let (begin, end) = segment(&offsets, expert, rows);
+        for row in begin..end {
+            let a_row = input_row(&order, row, top_k, comptime!(spec.a));
+            let b_row = input_row(&order, row, top_k, comptime!(spec.b));
             let left = f32::cast_from(a[a_row * m + line]);
             sum = fma(left, f32::cast_from(b[b_row * n + column]), sum);
         }
@@ -48,12 +50,13 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             CubeDim::new_1d(UNITS),
             bound.a,
             bound.b,
-            bound.order,
-            bound.offsets,
+            bound.order.into(),
+            bound.offsets.into(),
             bound.out,
             p.m,
             p.n,
             p.top_k,
+            p.row_bound,
             slab.first as usize,
             Spec::of(p),
             p.element.elem_type(),
@@ -64,7 +67,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
 /// The kernel that [`launch`] would enqueue.
 #[cfg(feature = "emit")]
 pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
-    use crate::emit::buffer;
+    use crate::{emit::buffer, grouped_gemm::optional};
     let (settings, device, target) = at.parts(CubeDim::new_1d(UNITS));
     Box::new(weight_gradient_naive::WeightGradientNaive::new(
         settings,
@@ -72,9 +75,10 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         target,
         buffer(),
         buffer(),
+        optional(!plan.problem.dense),
+        optional(!plan.problem.dense),
         buffer(),
-        buffer(),
-        buffer(),
+        (),
         (),
         (),
         (),

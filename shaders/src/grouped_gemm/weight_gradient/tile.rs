@@ -6,7 +6,7 @@
 //! units, 8 KiB, 5 bindings, no subgroups.
 
 use super::{Bindings, Operands, Plan, Slab, Source, Spec, cubes};
-use crate::grouped_gemm::{source_row, tile::load_four};
+use crate::grouped_gemm::{input_row, segment, tile::load_four};
 use cubecl::prelude::*;
 
 /// Edge of a cube's tile.
@@ -26,6 +26,8 @@ struct Sizes {
     m: usize,
     n: usize,
     top_k: usize,
+    /// Rows of a dense product.
+    rows: usize,
     slab_first: usize,
 }
 
@@ -34,7 +36,7 @@ struct Sizes {
 #[cube]
 fn load_step<F: Float, N: Size>(
     from: &[Vector<F, N>],
-    order: &[u32],
+    order: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<f32, Const<4>>]>,
     at: (usize, usize, usize, usize),
     top_k: usize,
@@ -46,7 +48,7 @@ fn load_step<F: Float, N: Size>(
     let column = first + 4 * (unit % comptime!(VECTORS));
     let mut four = Vector::<f32, Const<4>>::new(0.0f32);
     if row < end {
-        let row = source_row(order, row, top_k, source);
+        let row = input_row(order, row, top_k, source);
         four = load_four::<F, N>(from, row, column, columns);
     }
     tile[unit] = four;
@@ -74,8 +76,8 @@ fn multiply(
 fn weight_gradient_tile<F: Float, M: Size, L: Size>(
     a: &[Vector<F, M>],
     b: &[Vector<F, L>],
-    order: &[u32],
-    offsets: &[u32],
+    order: ComptimeOption<&[u32]>,
+    offsets: ComptimeOption<&[u32]>,
     out: &mut [Vector<f32, L>],
     sizes: Sizes,
     #[comptime] spec: Spec,
@@ -90,15 +92,15 @@ fn weight_gradient_tile<F: Float, M: Size, L: Size>(
         sums[i] = Vector::new(0.0f32);
     }
     let expert = sizes.slab_first + CUBE_POS_Z as usize;
-    let end = offsets[expert + 1] as usize;
+    let (begin, end) = segment(&offsets, expert, sizes.rows);
     let first_line = CUBE_POS_X as usize * comptime!(EDGE);
     let first = CUBE_POS_Y as usize * comptime!(EDGE);
     // The same for the whole cube, so the barriers inside are reached by all its units or none.
-    for row in range_stepped(offsets[expert] as usize, end, comptime!(STEP)) {
+    for row in range_stepped(begin, end, comptime!(STEP)) {
         let left = (row, end, first_line, sizes.m);
         let right = (row, end, first, sizes.n);
-        load_step::<F, M>(a, order, &mut a_tile, left, sizes.top_k, spec.a);
-        load_step::<F, L>(b, order, &mut b_tile, right, sizes.top_k, spec.b);
+        load_step::<F, M>(a, &order, &mut a_tile, left, sizes.top_k, spec.a);
+        load_step::<F, L>(b, &order, &mut b_tile, right, sizes.top_k, spec.b);
         sync_cube();
         multiply(&a_tile, &b_tile, &mut sums);
         sync_cube();
@@ -154,10 +156,10 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             b_lanes,
             bound.a,
             bound.b,
-            bound.order,
-            bound.offsets,
+            bound.order.into(),
+            bound.offsets.into(),
             bound.out,
-            SizesLaunch::new(p.m, p.n, p.top_k, slab.first as usize),
+            SizesLaunch::new(p.m, p.n, p.top_k, p.row_bound, slab.first as usize),
             Spec::of(p),
             p.element.elem_type(),
         );
@@ -167,13 +169,14 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
 /// The kernel that [`launch`] would enqueue.
 #[cfg(feature = "emit")]
 pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
-    use crate::emit::buffer;
+    use crate::{emit::buffer, grouped_gemm::optional};
     let dim = CubeDim::new_2d(VECTORS as u32, VECTORS as u32);
     let (settings, device, target) = at.parts(dim);
     let sizes = SizesCompilationArg {
         m: (),
         n: (),
         top_k: (),
+        rows: (),
         slab_first: (),
     };
     let [a_lanes, b_lanes] = plan.lanes;
@@ -183,8 +186,8 @@ pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKern
         target,
         buffer(),
         buffer(),
-        buffer(),
-        buffer(),
+        optional(!plan.problem.dense),
+        optional(!plan.problem.dense),
         buffer(),
         sizes,
         a_lanes,

@@ -6,7 +6,6 @@ use super::product::Fp8Product;
 use super::recipe::Fp8Recipe;
 use crate::Error;
 use crate::initial::uniform;
-use crate::moe::DenseRows;
 use burn::module::{Module, Param};
 use burn::nn::Linear;
 #[cfg(feature = "autodiff")]
@@ -160,20 +159,12 @@ impl Fp8TrainLinear {
             return Ok(Tensor::empty(shape, (&x.device(), x.dtype())));
         }
         let x = x.reshape([rows, inputs]);
-        let y = self.forward_rows(&DenseRows::new(&x)?, x)?;
-        Ok(y.reshape(shape))
-    }
-
-    /// [`Fp8TrainLinear::forward`] of x \[T, inputs\], for several layers that share their rows.
-    ///
-    /// # Errors
-    /// As [`Fp8TrainLinear::forward`].
-    pub fn forward_rows(&self, rows: &DenseRows, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        let y = self.product.linear(rows, x, self.weight.val())?;
-        Ok(match &self.bias {
+        let y = self.product.linear(x, self.weight.val())?;
+        let y = match &self.bias {
             Some(bias) => y + bias.val().unsqueeze(),
             None => y,
-        })
+        };
+        Ok(y.reshape(shape))
     }
 
     /// Moves the amaxes of a backward pass into the scales of the next forward; `finite` is what

@@ -9,7 +9,7 @@ use super::recipe::{Fp8Recipe, Fp8Scaling};
 use super::state::Fp8State;
 use crate::Error;
 use crate::fp8::quantizer::{Quantizer, amax_call};
-use crate::moe::DenseRows;
+use crate::nn;
 use crate::ops::{Fp8TrainOps, RoundCall, Rounded, round};
 use burn::backend::Dispatch;
 use burn::module::Module;
@@ -107,12 +107,12 @@ impl Fp8Product {
     /// \[T,n\]: x̂ · Ŵᵀ of x \[T,k\] and W \[n,k\].
     ///
     /// # Errors
-    /// As [`DenseRows::linear`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for state of another
+    /// As [`nn::linear`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for state of another
     /// recipe in a record.
-    pub fn linear(&self, rows: &DenseRows, x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
+    pub fn linear(&self, x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
         self.check()?;
-        rows.check(&x, &w)?;
-        self.apply(x, w, |x, w| rows.linear(x, w))
+        nn::check_linear(&x, &w)?;
+        self.apply(x, w, |x, w| nn::linear(x, w, None))
     }
 
     /// `product` of the rounded x and w, with its gradient to be rounded.

@@ -1,11 +1,11 @@
 //! Parameter-efficient experts: one frozen network, and little that is trained per expert.
 
 use super::{Adapted, FeedForwardExperts, Run, Slots, activate, apply, bias_of, dropped, stacked};
-use crate::Error;
 use crate::initial::zeros;
 use crate::moe::assignment::Assignment;
 use crate::moe::check::{Like, cast_param};
 use crate::moe::config::MoeConfig;
+use crate::{Error, nn};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;
@@ -81,10 +81,10 @@ impl ParameterEfficientExperts {
         slots: Slots,
         config: &MoeConfig,
     ) -> Result<Tensor<2>, Error> {
-        let every = Assignment::single(&slots.x)?;
         match &self.adaptation {
-            Adaptation::Lora(lora) => self.with_lora(lora, [assignment, &every], slots, config),
+            Adaptation::Lora(lora) => self.with_lora(lora, assignment, slots, config),
             Adaptation::Adapter(adapter) => {
+                let every = Assignment::single(&slots.x)?;
                 let options = (&slots.x.device(), DType::F32);
                 let ones = Tensor::ones([slots.x.dims()[0], 1], options);
                 let shape = config.feed_forward();
@@ -105,7 +105,7 @@ impl ParameterEfficientExperts {
     fn with_lora(
         &self,
         lora: &LoraWeights,
-        [slots_of, every]: [&Assignment; 2],
+        slots_of: &Assignment,
         slots: Slots,
         config: &MoeConfig,
     ) -> Result<Tensor<2>, Error> {
@@ -113,8 +113,9 @@ impl ParameterEfficientExperts {
             let small = slots_of.linear(rows, down.val(), None)?;
             slots_of.linear(small, up.val(), bias)
         };
-        let (w_in, b_in) = (self.frozen.w_in.val(), bias_of(&self.frozen.b_in));
-        let common = every.linear(slots.x.clone(), w_in, b_in)?;
+        let b_in = bias_of(&self.frozen.b_in).map(|bias| bias.squeeze_dim(0));
+        let w_in = self.frozen.w_in.val().squeeze_dim(0);
+        let common = nn::linear(slots.x.clone(), w_in, b_in)?;
         let rows = slots_of.gather(slots.x)?;
         let own = change(rows, &lora.down_in, &lora.up_in, None)?;
         let hidden = activate(slots_of.gather(common)? + own, &config.feed_forward());
@@ -125,7 +126,8 @@ impl ParameterEfficientExperts {
         let own = change(hidden.clone(), &lora.down_out, &lora.up_out, b_out)?;
         let own = slots_of.combine(own, Some(slots.weights.clone()))?;
         let common = slots_of.combine(hidden, Some(slots.weights))?;
-        Ok(every.linear(common, self.frozen.w_out.val(), None)? + own)
+        let w_out = self.frozen.w_out.val().squeeze_dim(0);
+        Ok(nn::linear(common, w_out, None)? + own)
     }
 
     pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {

@@ -3,7 +3,6 @@
 use super::learned::RouterLinear;
 use super::{Batch, DynamicConfig, MATRIX, Routed, Routes, Sizes, matrix};
 use crate::Error;
-use crate::moe::assignment::Assignment;
 use crate::moe::check::{Like, cast_param};
 use crate::moe::route::{choose, router_logits};
 use crate::moe::running::{Follow, check_state, constant, follow, relative_load, value};
@@ -59,9 +58,8 @@ impl DynamicRouter {
 
     /// c \[T,1\] in f32.
     fn demand(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        let rows = Assignment::single(&x)?;
-        let hidden = relu(self.demand_in.forward(&rows, x)?);
-        let demand = self.demand_out.forward(&rows, hidden)?;
+        let hidden = relu(self.demand_in.forward(x)?);
+        let demand = self.demand_out.forward(hidden)?;
         Ok(sigmoid(demand.cast(DType::F32)))
     }
 }

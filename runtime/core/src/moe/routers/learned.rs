@@ -1,11 +1,10 @@
 //! Top-k of an MLP's logits.
 
 use super::{Batch, LearnedConfig, Routed, Routes, Sizes};
-use crate::Error;
 use crate::initial::uniform;
-use crate::moe::assignment::Assignment;
 use crate::moe::check::{Like, cast_param};
 use crate::moe::route::{choose, router_logits};
+use crate::{Error, nn};
 use burn::module::{Module, Param};
 use burn::tensor::activation::relu;
 use burn::tensor::{DType, Device, Tensor};
@@ -28,10 +27,8 @@ impl RouterLinear {
         }
     }
 
-    /// Of the rows that `rows` assigns.
-    pub(super) fn forward(&self, rows: &Assignment, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        let bias = self.bias.val().unsqueeze();
-        rows.linear(x, self.weight.val().unsqueeze(), Some(bias))
+    pub(super) fn forward(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        nn::linear(x, self.weight.val(), Some(self.bias.val()))
     }
 
     pub(super) fn check(&self, like: &Like, shape: [usize; 2]) -> Result<(), ShapeError> {
@@ -84,10 +81,9 @@ impl Routes for LearnedRouter {
     }
 
     fn route(&self, batch: Batch) -> Result<Routed, Error> {
-        let rows = Assignment::single(&batch.x)?;
         let mut x = batch.x;
         for layer in &self.layers {
-            x = relu(layer.forward(&rows, x)?);
+            x = relu(layer.forward(x)?);
         }
         let logits = router_logits(x, self.weight.val())?;
         Ok(choose(logits, batch.mask, None, &self.config.route)?.into())

@@ -5,8 +5,9 @@
 //! replaces the least recently used ones, and computes. When a batch needs more experts than there
 //! are places, it computes in waves. Every slot's output is kept by itself until all waves are
 //! done, and only then summed in slot order, so y has the same bits as from
-//! [`MoeLayer`](super::MoeLayer) with the same weights, however many places there are. That takes
-//! the memory of 3 · S · H elements beside the places.
+//! [`MoeLayer`](super::MoeLayer) with the same weights, however many places there are; on XLA, which
+//! chooses by the whole program what it rounds in between, to 1e-5. That takes the memory of
+//! 3 · S · H elements beside the places.
 
 mod cache;
 mod host;

@@ -1,7 +1,7 @@
 //! Gradients of an attention: of queries, keys and values.
 
 use super::{Attended, AttentionCall, Projections, SegmentAttentionGradients, SegmentAttentionOps};
-use crate::ops::Sorted;
+use crate::ops::Grouping;
 use crate::ops::graph::register;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -14,7 +14,7 @@ use burn::backend::{Autodiff, AutodiffBackend, Backend};
 struct State<B: Backend> {
     projections: Projections<B>,
     attended: Attended<B>,
-    sorted: Sorted<B>,
+    grouping: Grouping<B>,
     call: AttentionCall,
 }
 
@@ -29,11 +29,11 @@ impl<B: SegmentAttentionGradients> Backward<B, 3> for AttentionBackward {
         let State {
             projections,
             attended,
-            sorted,
+            grouping,
             call,
         } = ops.state;
         let Projections { q, k, v } =
-            B::moe_segment_attention_backward(gradient, projections, attended, sorted, call);
+            B::moe_segment_attention_backward(gradient, projections, attended, grouping, call);
         for (parent, gradient) in ops.parents.into_iter().zip([q, k, v]) {
             register::<B>(grads, parent.map(|node| node.id), Some(gradient));
         }
@@ -47,15 +47,16 @@ where
 {
     fn moe_segment_attention(
         projections: Projections<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Attended<Self> {
         let (q, q_node) = projections.q.into_parts();
         let (k, k_node) = projections.k.into_parts();
         let (v, v_node) = projections.v.into_parts();
         let projections = Projections { q, k, v };
-        let sorted = sorted.without_autodiff();
-        let attended = B::moe_segment_attention(projections.clone(), sorted.clone(), call.clone());
+        let grouping = grouping.without_autodiff();
+        let attended =
+            B::moe_segment_attention(projections.clone(), grouping.clone(), call.clone());
         let lse = Self::from_inner(attended.lse.clone());
         let step = AttentionBackward.prepare::<C>([q_node, k_node, v_node]);
         let o = match step.compute_bound().stateful() {
@@ -65,7 +66,7 @@ where
                 let state = State {
                     projections,
                     attended,
-                    sorted,
+                    grouping,
                     call,
                 };
                 step.finish(state, o)

@@ -1,22 +1,23 @@
 //! Attention within segments as kernels.
 
 use super::{Attended, AttentionCall, Projections, SegmentAttentionGradients, SegmentAttentionOps};
-use crate::ops::Sorted;
+use crate::ops::Grouping;
 use crate::ops::buffers::{empty_like, handle, planned};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use moebius_shaders::checked;
 use moebius_shaders::segment_attention::{
-    self, BackwardBuffers, ForwardBuffers, Plan, launch_backward, launch_segments,
+    self, BackwardBuffers, ForwardBuffers, Plan, launch_backward, launch_segments, launch_sequences,
 };
 
 /// \[R,2\]: where the segment of every row begins and ends.
-fn segments(like: &CubeTensor, sorted: Sorted<CubeBackend>, plan: &Plan) -> CubeTensor {
+fn segments(like: &CubeTensor, grouping: Grouping<CubeBackend>, plan: &Plan) -> CubeTensor {
     let segments = empty_like(like, [plan.problem.rows(), 2], DType::I32);
-    let (order, offsets) = (handle(sorted.order), handle(sorted.offsets));
-    checked(&like.client, &[&segments.handle], || {
-        launch_segments(&like.client, plan, order, offsets, segments.handle.clone());
+    let (client, to) = (&like.client, segments.handle.clone());
+    checked(client, &[&segments.handle], || match grouping.segments() {
+        Some(sorted) => launch_segments(client, plan, sorted.order, sorted.offsets, to),
+        None => launch_sequences(client, plan, to),
     });
     segments
 }
@@ -24,17 +25,21 @@ fn segments(like: &CubeTensor, sorted: Sorted<CubeBackend>, plan: &Plan) -> Cube
 impl SegmentAttentionOps for CubeBackend {
     fn moe_segment_attention(
         projections: Projections<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Attended<Self> {
         let plan = planned(call.plan);
         let Projections { q, k, v } = projections;
         let client = q.client.clone();
         let attended: Attended<Self> = Attended {
-            o: empty_like(&q, [call.rows, call.heads * call.head_dim], q.dtype),
-            lse: empty_like(&q, [call.rows, call.heads], DType::F32),
+            o: empty_like(
+                &q,
+                [call.segments.rows(), call.heads * call.head_dim],
+                q.dtype,
+            ),
+            lse: empty_like(&q, [call.segments.rows(), call.heads], DType::F32),
         };
-        let segments = segments(&q, sorted, &plan);
+        let segments = segments(&q, grouping, &plan);
         let buffers = ForwardBuffers {
             q: handle(q),
             k: handle(k),
@@ -55,19 +60,25 @@ impl SegmentAttentionGradients for CubeBackend {
         gradient: CubeTensor,
         projections: Projections<Self>,
         attended: Attended<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Projections<Self> {
         let plan = planned(call.plan);
         let Projections { q, k, v } = projections;
         let client = q.client.clone();
-        let like = |t: &CubeTensor| empty_like(t, [call.rows, call.heads * call.head_dim], t.dtype);
+        let like = |t: &CubeTensor| {
+            empty_like(
+                t,
+                [call.segments.rows(), call.heads * call.head_dim],
+                t.dtype,
+            )
+        };
         let out: Projections<Self> = Projections {
             q: like(&q),
             k: like(&k),
             v: like(&v),
         };
-        let segments = segments(&q, sorted, &plan);
+        let segments = segments(&q, grouping, &plan);
         let buffers = BackwardBuffers {
             q: handle(q),
             k: handle(k),

@@ -1,7 +1,7 @@
 //! Attention within segments on the host, row by row.
 
 use super::{Attended, AttentionCall, Projections, SegmentAttentionGradients, SegmentAttentionOps};
-use crate::ops::Sorted;
+use crate::ops::Grouping;
 use crate::ops::host::{cast_like, float_tensor, floats};
 use crate::ops::rows::host::Segments;
 use burn::backend::Flex;
@@ -19,13 +19,17 @@ struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn new(call: &'a AttentionCall, projections: Projections<Flex>, sorted: Sorted<Flex>) -> Self {
+    fn new(
+        call: &'a AttentionCall,
+        projections: Projections<Flex>,
+        grouping: Grouping<Flex>,
+    ) -> Self {
         Self {
             call,
             q: floats(projections.q),
             k: floats(projections.k),
             v: floats(projections.v),
-            seen: seen(call, &Segments::of(sorted)),
+            seen: seen(call, &Segments::grouped(grouping, call.segments.rows())),
         }
     }
 
@@ -61,7 +65,7 @@ fn add(to: &mut [f32], factor: f32, values: &[f32]) {
 /// The rows of the same expert and sequence, up to the row itself when causal.
 fn seen(call: &AttentionCall, segments: &Segments) -> Vec<Range<usize>> {
     let experts = segments.expert_of_rows();
-    let sequence = |row: usize| segments.order[row] as usize / call.sequence_slots;
+    let sequence = |row: usize| segments.order[row] as usize / call.segments.sequence_slots();
     let same = |a: usize, b: usize| experts[a] == experts[b] && sequence(a) == sequence(b);
     let rows = 0..experts.len();
     rows.map(|row| {
@@ -80,14 +84,14 @@ fn seen(call: &AttentionCall, segments: &Segments) -> Vec<Range<usize>> {
 impl SegmentAttentionOps for Flex {
     fn moe_segment_attention(
         projections: Projections<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Attended<Self> {
         let dtype = projections.q.dtype();
         let (heads, d) = (call.heads, call.head_dim);
-        let host = Host::new(&call, projections, sorted);
-        let mut o = vec![0.0; call.rows * heads * d];
-        let mut lse = vec![0.0; call.rows * heads];
+        let host = Host::new(&call, projections, grouping);
+        let mut o = vec![0.0; call.segments.rows() * heads * d];
+        let mut lse = vec![0.0; call.segments.rows() * heads];
         for row in 0..host.seen.len() {
             for head in 0..heads {
                 let (p, sum) = host.probabilities(row, head);
@@ -99,8 +103,8 @@ impl SegmentAttentionOps for Flex {
             }
         }
         Attended {
-            o: cast_like(float_tensor(o, &[call.rows, heads * d]), dtype),
-            lse: float_tensor(lse, &[call.rows, heads]),
+            o: cast_like(float_tensor(o, &[call.segments.rows(), heads * d]), dtype),
+            lse: float_tensor(lse, &[call.segments.rows(), heads]),
         }
     }
 }
@@ -110,15 +114,15 @@ impl SegmentAttentionGradients for Flex {
         gradient: FloatTensor<Self>,
         projections: Projections<Self>,
         attended: Attended<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Projections<Self> {
         let dtype = gradient.dtype();
         let (heads, d) = (call.heads, call.head_dim);
-        let host = Host::new(&call, projections, sorted);
+        let host = Host::new(&call, projections, grouping);
         let (gradient, o) = (floats(gradient), floats(attended.o));
         let scale = 1.0 / (d as f32).sqrt();
-        let mut out = [(); 3].map(|()| vec![0.0; call.rows * heads * d]);
+        let mut out = [(); 3].map(|()| vec![0.0; call.segments.rows() * heads * d]);
         let at = |row: usize, head: usize| (row * heads + head) * d..(row * heads + head + 1) * d;
         for row in 0..host.seen.len() {
             for head in 0..heads {
@@ -133,8 +137,12 @@ impl SegmentAttentionGradients for Flex {
                 }
             }
         }
-        let [q, k, v] =
-            out.map(|values| cast_like(float_tensor(values, &[call.rows, heads * d]), dtype));
+        let [q, k, v] = out.map(|values| {
+            cast_like(
+                float_tensor(values, &[call.segments.rows(), heads * d]),
+                dtype,
+            )
+        });
         Projections { q, k, v }
     }
 }

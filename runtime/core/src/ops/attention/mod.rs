@@ -1,5 +1,5 @@
-//! Attention among the rows of one expert and one sequence; shapes as in
-//! [`moebius_shaders::segment_attention`].
+//! Attention among the rows of one expert and one sequence, or of one sequence when all rows are one
+//! expert's; shapes as in [`moebius_shaders::segment_attention`].
 
 #[cfg(feature = "autodiff")]
 mod autodiff;
@@ -12,20 +12,61 @@ mod lazy;
 #[cfg(feature = "xla")]
 mod xla;
 
-use super::Sorted;
+use super::Grouping;
+use crate::moe::element;
+use crate::{Error, device};
+use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
-use moebius_shaders::segment_attention;
+use burn::tensor::Tensor;
+use moebius_shaders::ShapeError;
+use moebius_shaders::segment_attention::{self, Problem, Segments};
+
+/// \[R, heads·D\]: the rows of `segments` attend to each other, to earlier ones and themselves only when
+/// `causal`. The caller has checked that q, k and v \[R, heads·D\] are alike.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for heads that don't divide the width,
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+pub(crate) fn run(
+    [q, k, v]: [Tensor<2>; 3],
+    grouping: Grouping<Dispatch>,
+    segments: Segments,
+    (heads, causal): (usize, bool),
+) -> Result<Tensor<2>, Error> {
+    let width = q.dims()[1];
+    if heads == 0 || !width.is_multiple_of(heads) {
+        let expected = format!("a divisor of {width} (the width)");
+        return Err(ShapeError::new("attention heads", expected, heads).into());
+    }
+    let head_dim = width / heads;
+    let problem = Problem::new(segments, heads, head_dim)?
+        .with_element(element(q.dtype())?)
+        .with_causal(causal);
+    let plan = device::capability(&q.device())?
+        .map(|capability| segment_attention::plan(problem, &capability));
+    let call = AttentionCall {
+        segments,
+        heads,
+        head_dim,
+        causal,
+        plan: plan.transpose()?,
+    };
+    let projections = Projections {
+        q: q.into_dispatch(),
+        k: k.into_dispatch(),
+        v: v.into_dispatch(),
+    };
+    let attended = Dispatch::moe_segment_attention(projections, grouping, call);
+    Ok(Tensor::from_dispatch(attended.o))
+}
 
 /// Attention within segments.
 #[derive(Clone, Debug)]
 pub(crate) struct AttentionCall {
-    /// Sorted rows R.
-    pub(crate) rows: usize,
+    pub(crate) segments: Segments,
     pub(crate) heads: usize,
     pub(crate) head_dim: usize,
-    /// Slots of one sequence: its tokens × K.
-    pub(crate) sequence_slots: usize,
     pub(crate) causal: bool,
     pub(crate) plan: Option<segment_attention::Plan>,
 }
@@ -61,7 +102,7 @@ pub(crate) trait SegmentAttentionOps: Backend {
     #[fusion(meta = lazy::attended)]
     fn moe_segment_attention(
         #[extension_type] projections: Projections<Self>,
-        #[extension_type] sorted: Sorted<Self>,
+        #[extension_type] grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Attended<Self>;
 }
@@ -80,7 +121,7 @@ pub(crate) trait SegmentAttentionGradients: Backend {
         gradient: FloatTensor<Self>,
         #[extension_type] projections: Projections<Self>,
         #[extension_type] attended: Attended<Self>,
-        #[extension_type] sorted: Sorted<Self>,
+        #[extension_type] grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Projections<Self>;
 }

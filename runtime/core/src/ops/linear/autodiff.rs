@@ -2,7 +2,7 @@
 
 use super::{LinearCall, LinearGradientOps, LinearOps, Needs};
 use crate::ops::graph::register;
-use crate::ops::{Maybe, Sorted};
+use crate::ops::{Grouping, Maybe};
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -11,7 +11,7 @@ use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 
 /// Rows, weights and how they were multiplied.
-type State<B> = (FloatTensor<B>, FloatTensor<B>, Sorted<B>, LinearCall);
+type State<B> = (FloatTensor<B>, FloatTensor<B>, Grouping<B>, LinearCall);
 
 /// Parents: rows, weights, and the bias where there is one.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl<B: LinearGradientOps, const N: usize> Backward<B, N> for LinearBackward {
 
     fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _: &mut Checkpointer) {
         let dy = grads.consume::<B>(&ops.node);
-        let (rows, w, sorted, call) = ops.state;
+        let (rows, w, grouping, call) = ops.state;
         let parent = |at: usize| {
             let parent = ops.parents.get(at).and_then(Option::as_ref);
             parent.map(|node| node.id)
@@ -32,7 +32,7 @@ impl<B: LinearGradientOps, const N: usize> Backward<B, N> for LinearBackward {
             w: parent(1).is_some(),
             bias: parent(2).is_some(),
         };
-        let gradients = B::moe_grouped_linear_backward(dy, rows, w, sorted, needs, call);
+        let gradients = B::moe_grouped_linear_backward(dy, rows, w, grouping, needs, call);
         register::<B>(grads, parent(0), gradients.rows.into_option());
         register::<B>(grads, parent(1), gradients.w.into_option());
         register::<B>(grads, parent(2), gradients.bias.into_option());
@@ -44,11 +44,11 @@ impl<B: LinearOps + LinearGradientOps, C: CheckpointStrategy> LinearOps for Auto
         rows: FloatTensor<Self>,
         w: FloatTensor<Self>,
         bias: Maybe<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         call: LinearCall,
     ) -> FloatTensor<Self> {
         let ((rows, rows_node), (w, w_node)) = (rows.into_parts(), w.into_parts());
-        let state = (rows, w, sorted.without_autodiff(), call);
+        let state = (rows, w, grouping.without_autodiff(), call);
         match bias {
             Maybe::Absent => record::<B, C, 2>([rows_node, w_node], Maybe::Absent, state),
             Maybe::Present(bias) => {
@@ -64,8 +64,8 @@ fn record<B: LinearOps + LinearGradientOps, C: CheckpointStrategy, const N: usiz
     bias: Maybe<B>,
     state: State<B>,
 ) -> FloatTensor<Autodiff<B, C>> {
-    let (rows, w, sorted, call) = state.clone();
-    let y = B::moe_grouped_linear(rows, w, bias, sorted, call);
+    let (rows, w, grouping, call) = state.clone();
+    let y = B::moe_grouped_linear(rows, w, bias, grouping, call);
     match LinearBackward
         .prepare::<C>(nodes)
         .compute_bound()

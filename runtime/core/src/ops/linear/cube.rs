@@ -2,7 +2,7 @@
 
 use super::{LinearCall, LinearGradientOps, LinearGradients, LinearOps, Needs};
 use crate::ops::buffers::{cast_like, empty_like, handle, planned};
-use crate::ops::{Maybe, Sorted};
+use crate::ops::{Grouping, Maybe};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
@@ -14,7 +14,7 @@ impl LinearOps for CubeBackend {
         rows: CubeTensor,
         w: CubeTensor,
         bias: Maybe<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         call: LinearCall,
     ) -> CubeTensor {
         let client = rows.client.clone();
@@ -24,7 +24,7 @@ impl LinearOps for CubeBackend {
             rows: handle(rows),
             w: handle(w),
             bias: bias.into_option().map(handle),
-            sorted: sorted.buffers(),
+            segments: grouping.segments(),
             y: y.handle.clone(),
         };
         checked(&client, &[&y.handle], || {
@@ -39,7 +39,7 @@ impl LinearGradientOps for CubeBackend {
         dy: CubeTensor,
         rows: CubeTensor,
         w: CubeTensor,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         needs: Needs,
         call: LinearCall,
     ) -> LinearGradients<Self> {
@@ -59,7 +59,7 @@ impl LinearGradientOps for CubeBackend {
             dy: handle(dy),
             rows: handle(rows),
             w: handle(w),
-            sorted: sorted.buffers(),
+            segments: grouping.segments(),
             drows: of(&drows),
             dw: of(&dw),
             dbias: of(&dbias),

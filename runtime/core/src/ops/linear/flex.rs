@@ -3,7 +3,7 @@
 use super::{LinearCall, LinearGradientOps, LinearGradients, LinearOps, Needs};
 use crate::ops::host::{cast_like, expert, matmul, rows_of, to_f32};
 use crate::ops::rows::host::Segments;
-use crate::ops::{Maybe, Sorted};
+use crate::ops::{Grouping, Maybe};
 use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
 
@@ -14,10 +14,10 @@ impl LinearOps for Flex {
         rows: Rows,
         w: Rows,
         bias: Maybe<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         call: LinearCall,
     ) -> Rows {
-        let segments = Segments::of(sorted);
+        let segments = Segments::grouped(grouping, call.problem.row_bound);
         let dtype = rows.dtype();
         let rows = segments.unpadded(to_f32(rows));
         let y = segments.products(&rows, &w, &bias.into_option());
@@ -31,11 +31,11 @@ impl LinearGradientOps for Flex {
         dy: Rows,
         rows: Rows,
         w: Rows,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         needs: Needs,
         call: LinearCall,
     ) -> LinearGradients<Self> {
-        let segments = Segments::of(sorted);
+        let segments = Segments::grouped(grouping, call.problem.row_bound);
         let (dtype, problem) = (rows.dtype(), &call.problem);
         let dy = segments.unpadded(to_f32(dy));
         let rows = segments.unpadded(to_f32(rows));

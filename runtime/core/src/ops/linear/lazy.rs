@@ -2,7 +2,7 @@
 
 use super::{LinearCall, LinearGradientsMetadata, Needs};
 use crate::ops::MaybeMetadata;
-use crate::ops::sort::SortedMetadata;
+use crate::ops::sort::GroupingMetadata;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::Shape;
 
@@ -10,7 +10,7 @@ pub(super) fn output(
     rows: &TensorSpec,
     _w: &TensorSpec,
     _bias: &MaybeMetadata,
-    _sorted: &SortedMetadata,
+    _grouping: &GroupingMetadata,
     call: &LinearCall,
 ) -> TensorSpec {
     let p = &call.problem;
@@ -21,7 +21,7 @@ pub(super) fn gradients(
     _dy: &TensorSpec,
     rows: &TensorSpec,
     w: &TensorSpec,
-    _sorted: &SortedMetadata,
+    _grouping: &GroupingMetadata,
     needs: &Needs,
     call: &LinearCall,
 ) -> LinearGradientsMetadata {

@@ -1,5 +1,5 @@
-//! One product per expert: rows · W_eᵀ + b_e for the sorted rows of expert e; shapes as in
-//! [`moebius_shaders::grouped_gemm`].
+//! One product per expert: rows · W_eᵀ + b_e for the sorted rows of expert e, or an ordinary product of
+//! all rows; shapes as in [`moebius_shaders::grouped_gemm`].
 
 #[cfg(feature = "autodiff")]
 mod autodiff;
@@ -12,11 +12,46 @@ mod lazy;
 #[cfg(feature = "xla")]
 mod xla;
 
-use super::{Maybe, Sorted};
+use super::{Grouping, Maybe};
+use crate::{Error, device};
+use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
-use moebius_shaders::grouped_gemm;
+use burn::tensor::Tensor;
+use moebius_shaders::grouped_gemm::{self, Problem, Variant};
 use moebius_shaders::moe::linear;
+
+/// \[R,n\]: `problem` of rows \[R,k\], w \[E,n,k\] and a bias \[E,n\] where it has one; sorted rows by the tiles
+/// of the `variant` of their sort. The caller has checked the shapes.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+pub(crate) fn run(
+    rows: Tensor<2>,
+    w: Tensor<3>,
+    bias: Option<Tensor<2>>,
+    grouping: Grouping<Dispatch>,
+    (problem, variant): (Problem, Option<Variant>),
+) -> Result<Tensor<2>, Error> {
+    let device = rows.device();
+    let problem = Problem {
+        bias: bias.is_some(),
+        ..problem
+    };
+    let plan = device::capability(&device)?.map(|capability| {
+        let (rows, experts) = (problem.row_bound, problem.experts);
+        let variant = variant.unwrap_or_else(|| Variant::portable(rows, experts, &capability));
+        linear::plan(problem, variant, device.is_autodiff(), &capability)
+    });
+    let call = LinearCall {
+        problem,
+        plan: plan.transpose()?,
+    };
+    let bias = bias.map(Tensor::into_dispatch).into();
+    let (rows, w) = (rows.into_dispatch(), w.into_dispatch());
+    let y = Dispatch::moe_grouped_linear(rows, w, bias, grouping, call);
+    Ok(Tensor::from_dispatch(y))
+}
 
 /// A product per expert.
 #[derive(Clone, Debug)]
@@ -59,7 +94,7 @@ pub(crate) trait LinearOps: Backend {
         rows: FloatTensor<Self>,
         w: FloatTensor<Self>,
         #[extension_type] bias: Maybe<Self>,
-        #[extension_type] sorted: Sorted<Self>,
+        #[extension_type] grouping: Grouping<Self>,
         call: LinearCall,
     ) -> FloatTensor<Self>;
 }
@@ -78,7 +113,7 @@ pub(crate) trait LinearGradientOps: Backend {
         dy: FloatTensor<Self>,
         rows: FloatTensor<Self>,
         w: FloatTensor<Self>,
-        #[extension_type] sorted: Sorted<Self>,
+        #[extension_type] grouping: Grouping<Self>,
         needs: Needs,
         call: LinearCall,
     ) -> LinearGradients<Self>;

@@ -2,7 +2,7 @@
 
 use super::{LinearCall, LinearGradientOps, LinearGradients, LinearOps, Needs};
 use crate::ops::xla::Results;
-use crate::ops::{Maybe, Sorted};
+use crate::ops::{Grouping, Maybe};
 use burn::backend::tensor::FloatTensor;
 use moebius_xla::custom::{Call, linear};
 use moebius_xla::{BackendRouter, RouterChannel};
@@ -15,6 +15,7 @@ fn descriptor(call: &LinearCall, bias: bool) -> linear::Linear {
         n: problem.n,
         k: problem.k,
         bias,
+        dense: problem.dense,
     }
 }
 
@@ -23,12 +24,12 @@ impl<C: RouterChannel> LinearOps for BackendRouter<C> {
         rows: FloatTensor<Self>,
         w: FloatTensor<Self>,
         bias: Maybe<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         call: LinearCall,
     ) -> FloatTensor<Self> {
         let bias = bias.into_option();
         let call = Call::Linear(descriptor(&call, bias.is_some()));
-        let inputs = [rows, w, sorted.offsets].into_iter().chain(bias);
+        let inputs = [rows, w].into_iter().chain(grouping.offsets()).chain(bias);
         Results::<C>::of(&call, inputs.collect()).take()
     }
 }
@@ -38,7 +39,7 @@ impl<C: RouterChannel> LinearGradientOps for BackendRouter<C> {
         dy: FloatTensor<Self>,
         rows: FloatTensor<Self>,
         w: FloatTensor<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         needs: Needs,
         call: LinearCall,
     ) -> LinearGradients<Self> {
@@ -48,7 +49,8 @@ impl<C: RouterChannel> LinearGradientOps for BackendRouter<C> {
             w: needs.w,
             dbias: needs.bias,
         });
-        let mut results = Results::<C>::of(&call, vec![dy, rows, w, sorted.offsets]);
+        let inputs = [dy, rows, w].into_iter().chain(grouping.offsets());
+        let mut results = Results::<C>::of(&call, inputs.collect());
         LinearGradients {
             rows: results.take_if(needs.rows).into(),
             w: results.take_if(needs.w).into(),

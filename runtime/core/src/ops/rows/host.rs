@@ -1,9 +1,9 @@
 //! Sorted rows on the host: Flex's operations walk the experts' segments.
 
-use crate::ops::Sorted;
 use crate::ops::host::{
     add_bias, expert, float_tensor, floats, matmul, rows_of, select_rows, transpose, words,
 };
+use crate::ops::{Grouping, Sorted};
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
 use burn::backend::ops::FloatTensorOps;
@@ -40,6 +40,18 @@ impl Segments {
             order,
             offsets,
             positions: words(sorted.positions),
+        }
+    }
+
+    /// Those of `rows` rows.
+    pub(in crate::ops) fn grouped(grouping: Grouping<Flex>, rows: usize) -> Self {
+        match grouping {
+            Grouping::Sorted(sorted) => Self::of(sorted),
+            Grouping::Dense => Self {
+                order: (0..rows as u32).collect(),
+                offsets: vec![0, rows],
+                positions: (0..rows as u32).collect(),
+            },
         }
     }
 

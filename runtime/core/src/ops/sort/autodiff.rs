@@ -1,6 +1,6 @@
 //! The sort under autodiff: integers carry no gradient.
 
-use super::{Limits, SortCall, SortOps, Sorted};
+use super::{Grouping, Limits, SortCall, SortOps, Sorted};
 use crate::ops::Mask;
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -60,6 +60,16 @@ impl<B: burn::backend::Backend, C: CheckpointStrategy> Sorted<Autodiff<B, C>> {
             tiles,
             positions,
             dropped,
+        }
+    }
+}
+
+impl<B: burn::backend::Backend, C: CheckpointStrategy> Grouping<Autodiff<B, C>> {
+    /// The same for the backend that computes.
+    pub(crate) fn without_autodiff(self) -> Grouping<B> {
+        match self {
+            Self::Dense => Grouping::Dense,
+            Self::Sorted(sorted) => Grouping::Sorted(sorted.without_autodiff()),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The sort as kernels.
 
-use super::{Limits, SortCall, SortOps, Sorted};
+use super::{Grouping, Limits, SortCall, SortOps, Sorted};
 use crate::ops::Mask;
 use crate::ops::buffers::{empty_like, handle, planned};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use moebius_shaders::checked;
+use moebius_shaders::grouped_gemm::Segments;
 use moebius_shaders::moe::sorting;
 use moebius_shaders::permute::TILE_WORDS;
 
@@ -19,6 +20,16 @@ impl Sorted<CubeBackend> {
             tiles: handle(self.tiles),
             positions: handle(self.positions),
             dropped: handle(self.dropped),
+        }
+    }
+}
+
+impl Grouping<CubeBackend> {
+    /// The buffers that products read.
+    pub(crate) fn segments(self) -> Option<Segments> {
+        match self {
+            Self::Dense => None,
+            Self::Sorted(sorted) => Some(sorted.buffers().segments()),
         }
     }
 }

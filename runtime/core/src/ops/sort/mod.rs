@@ -52,6 +52,16 @@ pub(crate) struct Sorted<B: Backend> {
     pub(crate) dropped: IntTensor<B>,
 }
 
+/// Which rows belong to which expert.
+#[derive(ExtensionType, Clone, Debug)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub(crate) enum Grouping<B: Backend> {
+    /// All rows are one expert's, in their order: an ordinary product.
+    Dense,
+    /// Rows are sorted by expert.
+    Sorted(#[extension_type] Sorted<B>),
+}
+
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),

@@ -1,7 +1,7 @@
 //! The sort recorded for XLA.
 
-use super::{Limits, SortCall, SortOps, Sorted};
-use crate::ops::xla::Results;
+use super::{Grouping, Limits, SortCall, SortOps, Sorted};
+use crate::ops::xla::{Recorded, Results};
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use moebius_xla::custom::{Call, sort};
@@ -40,6 +40,16 @@ impl<C: RouterChannel> SortOps for BackendRouter<C> {
             offsets,
             positions: results.take(),
             dropped: results.take(),
+        }
+    }
+}
+
+impl<C: RouterChannel> Grouping<BackendRouter<C>> {
+    /// Where the rows of every expert begin; a dense product has one expert.
+    pub(in crate::ops) fn offsets(self) -> Option<Recorded<C>> {
+        match self {
+            Self::Dense => None,
+            Self::Sorted(sorted) => Some(sorted.offsets),
         }
     }
 }

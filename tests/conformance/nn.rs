@@ -1,0 +1,140 @@
+//! Ordinary layers by the experts' kernels, and their gradients, against the f64 oracle.
+
+use crate::Outcome;
+use burn::tensor::{DType, Tensor, TensorData};
+use moebius::nn;
+use moebius_shaders::Element;
+use moebius_shaders::permute;
+use moebius_shaders::segment_attention::{
+    Inputs, Problem, Segments, reference, reference_backward, reference_segments,
+};
+use moebius_tests::data::{Rng, rounded};
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
+
+/// Values of an element type on the host, and a tensor of them that records gradients.
+struct Operand<const D: usize> {
+    host: Vec<f64>,
+    tensor: Tensor<D>,
+}
+
+impl<const D: usize> Operand<D> {
+    fn new(target: &Target, shape: [usize; D], seed: u64, element: Element) -> Self {
+        let values = Rng::new(seed).vec(shape.iter().product(), 1.0).into_iter();
+        let values: Vec<f32> = values.map(|value| rounded(value, element)).collect();
+        let dtype = match element {
+            Element::F32 => DType::F32,
+            Element::F16 => DType::F16,
+            Element::Bf16 => DType::BF16,
+        };
+        let device = target.burn().autodiff();
+        let host = values.iter().map(|value| f64::from(*value)).collect();
+        let tensor = Tensor::from_data(TensorData::new(values, shape), (&device, dtype));
+        Self {
+            host,
+            tensor: tensor.require_grad(),
+        }
+    }
+}
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.cast(DType::F32).into_data().iter().collect()
+}
+
+/// y, dx, dW and db of x \[t,k\], W \[n,k\] and b \[n\].
+fn linear_of(target: &Target, [t, n, k]: [usize; 3], bias: bool, element: Element) {
+    let x = Operand::new(target, [t, k], 1, element);
+    let w = Operand::new(target, [n, k], 2, element);
+    let b = Operand::new(target, [n], 3, element);
+    let dy = Operand::new(target, [t, n], 4, element);
+    let given = bias.then(|| b.tensor.clone());
+    let y = nn::linear(x.tensor.clone(), w.tensor.clone(), given).unwrap();
+    let gradients = (y.clone() * dy.tensor.clone().detach()).sum().backward();
+    let what = format!("[{t},{k}] by [{n},{k}] {element:?}, bias {bias}");
+    let at = |row: usize, column: usize| -> f64 {
+        let products = (0..k).map(|i| x.host[row * k + i] * w.host[column * k + i]);
+        products.sum::<f64>() + if bias { b.host[column] } else { 0.0 }
+    };
+    let want: Vec<f64> = (0..t * n).map(|i| at(i / n, i % n)).collect();
+    assert_close(&what, &floats(y), &want, rel_l2(element));
+    let dx = (0..t * k).map(|i| {
+        let products = (0..n).map(|c| dy.host[i / k * n + c] * w.host[c * k + i % k]);
+        products.sum::<f64>()
+    });
+    let got = floats(x.tensor.grad(&gradients).unwrap());
+    assert_gradient(&what, &got, &dx.collect::<Vec<_>>(), element);
+    let dw = (0..n * k).map(|i| {
+        let products = (0..t).map(|row| dy.host[row * n + i / k] * x.host[row * k + i % k]);
+        products.sum::<f64>()
+    });
+    let got = floats(w.tensor.grad(&gradients).unwrap());
+    assert_gradient(&what, &got, &dw.collect::<Vec<_>>(), element);
+    if bias {
+        let db = (0..n).map(|c| (0..t).map(|row| dy.host[row * n + c]).sum::<f64>());
+        let got = floats(b.tensor.grad(&gradients).unwrap());
+        assert_gradient(&what, &got, &db.collect::<Vec<_>>(), element);
+    }
+}
+
+/// o and the gradients of q, k and v, in sequences of which the last may be short.
+fn attention_of(target: &Target, [tokens, sequence]: [usize; 2], causal: bool, element: Element) {
+    let (heads, head) = (2, 8);
+    let shape = [tokens, heads * head];
+    let operands = [5, 6, 7].map(|seed| Operand::new(target, shape, seed, element));
+    let d_o = Operand::new(target, shape, 8, element);
+    let given = operands.each_ref().map(|operand| operand.tensor.clone());
+    let o = nn::attention(given, heads, sequence, causal).unwrap();
+    let gradients = (o.clone() * d_o.tensor.clone().detach()).sum().backward();
+    let segments = Segments::new(tokens, 1, 1, sequence).unwrap();
+    let problem = Problem::new(segments, heads, head)
+        .unwrap()
+        .with_causal(causal);
+    let sorted = permute::reference(&vec![0; tokens], 1);
+    let spans = reference_segments(&segments, &sorted);
+    let [q, k, v] = operands.each_ref().map(|operand| operand.host.as_slice());
+    let inputs = Inputs { q, k, v };
+    let what = format!("{tokens} in sequences of {sequence}, causal {causal} {element:?}");
+    let want = reference(&problem, &spans, &inputs);
+    assert_close(&what, &floats(o), &want.o, rel_l2(element));
+    let want = reference_backward(&problem, &spans, &inputs, &d_o.host);
+    for (operand, want) in operands.iter().zip([&want.dq, &want.dk, &want.dv]) {
+        let got = floats(operand.tensor.grad(&gradients).unwrap());
+        assert_gradient(&what, &got, want, element);
+    }
+}
+
+pub(crate) fn linear(target: &Target) -> Outcome {
+    for (index, size) in [[1, 1, 1], [17, 9, 33], [70, 65, 20], [3, 130, 64]]
+        .into_iter()
+        .enumerate()
+    {
+        linear_of(target, size, index % 2 == 1, Element::F32);
+    }
+    Outcome::Ran
+}
+
+pub(crate) fn attention(target: &Target) -> Outcome {
+    for causal in [false, true] {
+        for sizes in [[2, 2], [9, 3], [23, 10], [40, 100]] {
+            attention_of(target, sizes, causal, Element::F32);
+        }
+    }
+    Outcome::Ran
+}
+
+fn halves(target: &Target, element: Element) -> Outcome {
+    if let Err(refused) = element.supported("nn", target.capability()) {
+        return Outcome::Unsupported(refused.to_string());
+    }
+    linear_of(target, [34, 20, 48], true, element);
+    attention_of(target, [23, 10], true, element);
+    Outcome::Ran
+}
+
+pub(crate) fn f16(target: &Target) -> Outcome {
+    halves(target, Element::F16)
+}
+
+pub(crate) fn bf16(target: &Target) -> Outcome {
+    halves(target, Element::Bf16)
+}
