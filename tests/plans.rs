@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use moebius_device::{Capability, Limits, profiles};
+use moebius_shaders::PlanError;
 use moebius_shaders::grouped_gemm::{
     Activation, Choice, Problem, Source, Variant, WeightLayout, plan,
 };
-use moebius_shaders::moe::{self, PlanError};
+use moebius_shaders::moe;
 use moebius_shaders::permute::Capacity;
 use moebius_shaders::{Element, fp8, routing};
 

@@ -40,7 +40,7 @@ fn source(entry: &KernelEntry) -> Result<Option<String>, String> {
 fn kernels() -> BTreeMap<String, Kernel> {
     let mut kernels = BTreeMap::new();
     let mut errors = Vec::new();
-    for entry in emit::kernels() {
+    for entry in moebius_shaders::kernels() {
         let (family, variant) = (entry.family, entry.variant);
         match source(&entry) {
             Ok(Some(text)) => {

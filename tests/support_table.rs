@@ -12,7 +12,7 @@ use std::{env, fs};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_shaders::Element;
-use moebius_shaders::emit::{self, KernelEntry, Target};
+use moebius_shaders::emit::{KernelEntry, Target};
 use moebius_tests::availability::{CI, cannot_run, unavailable};
 use moebius_tests::record::{self, End};
 
@@ -81,7 +81,7 @@ fn compiled(entry: &KernelEntry, targets: &[Target], found: Cell) -> Cell {
     let available = |target: &Target| unavailable(entry, *target).is_none();
     if !targets.iter().any(available) {
         Cell::NotAvailable
-    } else if entry.proven() {
+    } else if entry.proven {
         found
     } else {
         Cell::Unproven
@@ -113,7 +113,7 @@ impl Row {
 
 /// The kernels that programs depend on; `peak` is an instrument of the benchmarks.
 fn entries() -> Vec<KernelEntry> {
-    let entries = emit::kernels().into_iter();
+    let entries = moebius_shaders::kernels().into_iter();
     entries.filter(|entry| entry.family != "peak").collect()
 }
 
@@ -279,7 +279,7 @@ fn every_kernel_is_launched() -> Result<(), Failed> {
 }
 
 fn kernels_are_told_by_their_names() -> Result<(), Failed> {
-    let entries = emit::kernels();
+    let entries = moebius_shaders::kernels();
     let names: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names.len(), entries.len(), "two kernels have one name");
     Ok(())

@@ -9,8 +9,8 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::{Capability, Device};
+use moebius_shaders::PlanError;
 use moebius_shaders::grouped_gemm::{self, Choice, Problem, Source, WeightLayout, weight_gradient};
-use moebius_shaders::moe::PlanError;
 use moebius_shaders::permute;
 use serde::Serialize;
 

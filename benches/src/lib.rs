@@ -22,7 +22,7 @@ pub enum BenchError {
     Refused(#[from] moebius::Error),
     /// The kernel can't be planned.
     #[error(transparent)]
-    Plan(#[from] moebius_shaders::moe::PlanError),
+    Plan(#[from] moebius_shaders::PlanError),
     /// The device failed while running.
     #[error("the device failed: {0}")]
     Device(String),

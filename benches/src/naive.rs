@@ -7,10 +7,10 @@ use crate::timing::median;
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use moebius_device::{Capability, Device};
+use moebius_shaders::PlanError;
 use moebius_shaders::grouped_gemm::{
     self, Activation, Choice, Operands, Problem, Segments, Variant, reference,
 };
-use moebius_shaders::moe::PlanError;
 use moebius_shaders::permute;
 use serde::Serialize;
 

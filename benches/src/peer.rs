@@ -1,15 +1,10 @@
 //! PyTorch and JAX, run beside our own measurement by the Python on the path.
 
-use crate::linear::LinearBench;
-use crate::moe::MoeBench;
-use burn::tensor::DType;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-const MOE: &str = include_str!("../peers/torch_moe.py");
-const LINEAR: &str = include_str!("../peers/torch_linear.py");
 #[cfg(feature = "flex")]
 const TRAINING_STEP: &str = include_str!("../peers/jax_training_step.py");
 
@@ -93,34 +88,9 @@ impl Figures {
     }
 }
 
-/// Runs the same layer in PyTorch on the CPU, as a loop over experts.
-pub(crate) fn torch_moe(bench: &MoeBench, pass: Pass) -> Result<Figures, PeerError> {
-    let dtype = match bench.dtype {
-        DType::F16 => "float16",
-        DType::BF16 => "bfloat16",
-        _ => "float32",
-    };
-    let tokens = bench.batch.saturating_mul(bench.seq);
-    let MoeBench {
-        hidden,
-        inter,
-        experts,
-        top_k,
-        ..
-    } = *bench;
-    let mut args = texts(&[hidden, inter, experts, top_k, tokens]);
-    let gated = if bench.gated { "gated" } else { "plain" };
-    let pass = match pass {
-        Pass::Forward => "forward",
-        Pass::Backward => "backward",
-    };
-    args.extend([dtype, gated, pass].map(str::to_string));
-    run(&TORCH, MOE, &args)
-}
-
-/// Runs the same product in PyTorch on the CPU, in f32 whatever ours is in.
-pub(crate) fn torch_linear(bench: &LinearBench) -> Result<Figures, PeerError> {
-    run(&TORCH, LINEAR, &texts(&[bench.m, bench.n, bench.k]))
+/// Runs a script on PyTorch, on the CPU.
+pub(crate) fn torch(script: &str, args: &[String]) -> Result<Figures, PeerError> {
+    run(&TORCH, script, args)
 }
 
 /// What the script of the training prints.
@@ -155,7 +125,7 @@ pub(crate) fn jax_training(
     run(&JAX, TRAINING_STEP, &args)
 }
 
-fn texts(sizes: &[usize]) -> Vec<String> {
+pub(crate) fn texts(sizes: &[usize]) -> Vec<String> {
     sizes.iter().map(usize::to_string).collect()
 }
 

@@ -54,3 +54,14 @@ impl Unsupported {
         }
     }
 }
+
+/// Why something isn't planned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The shapes are wrong.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// The device can't.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+}

@@ -368,7 +368,8 @@ pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
     use crate::emit::{KernelEntry, Machine, buffer};
     let planned = |at: &Machine, format| {
-        plan(Problem::new(4096, 1024, format)?, &at.capability).map_err(crate::moe::PlanError::from)
+        plan(Problem::new(4096, 1024, format)?, &at.capability)
+            .map_err(crate::error::PlanError::from)
     };
     let mut entries = Vec::new();
     for format in [Fp8Format::E4M3, Fp8Format::E5M2] {

@@ -1,6 +1,6 @@
 //! Telling tests which kernels are launched.
 //!
-//! A launch is named like the entry of `emit::kernels()` that compiles to the same code up to tile shapes and vector
+//! A launch is named like the entry of `kernels()` that compiles to the same code up to tile shapes and vector
 //! widths. On a CPU runtime the name may stand for a body that was written for processors.
 
 #[cfg(feature = "emit")]

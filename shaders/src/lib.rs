@@ -26,6 +26,8 @@ pub mod fp8;
 pub mod fp8_mma;
 mod grid;
 pub mod grouped_gemm;
+#[cfg(feature = "emit")]
+mod kernels;
 pub mod launched;
 pub mod moe;
 pub mod peak;
@@ -37,8 +39,10 @@ pub mod segment_attention;
 
 pub use checked::checked;
 pub use element::Element;
-pub use error::{ShapeError, Unsupported};
+pub use error::{PlanError, ShapeError, Unsupported};
 pub use grid::Grid;
+#[cfg(feature = "emit")]
+pub use kernels::kernels;
 
 use moebius_device::Capability;
 

@@ -56,7 +56,7 @@ use std::time::Instant;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_device::Runtime;
-use moebius_shaders::emit::{self, KernelEntry, Target::Wgsl};
+use moebius_shaders::emit::{KernelEntry, Target::Wgsl};
 use moebius_tests::record::{self, End, Launch, Line};
 use moebius_tests::target::Target;
 
@@ -214,7 +214,10 @@ fn wanted(name: &str, target: &Target) -> bool {
 fn misnamed(launch: &Launch, target: &Target) -> Option<String> {
     static TYPES: LazyLock<BTreeMap<String, &str>> = LazyLock::new(|| {
         let of = |entry: KernelEntry| Some((entry.name.clone(), entry.type_name(Wgsl)?));
-        emit::kernels().into_iter().filter_map(of).collect()
+        moebius_shaders::kernels()
+            .into_iter()
+            .filter_map(of)
+            .collect()
     });
     let Some(name) = &launch.name else {
         let problem = || format!("{} is launched without a name", launch.kernel);

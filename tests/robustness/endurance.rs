@@ -20,7 +20,7 @@ fn steps(device: &str) -> [usize; 2] {
         _ => [60, 240],
     };
     if crate::deep() {
-        [40 * warm_up, 12 * more]
+        [40 * warm_up, 6 * more]
     } else {
         [warm_up, more]
     }

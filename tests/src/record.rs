@@ -10,7 +10,7 @@
 //! 5. why it was refused; empty otherwise
 //! 6. seconds, with three decimals
 //! 7. how many kernels it launched, Burn's included
-//! 8. the kernels of ours among them by the names of `emit::kernels()`, with commas between; empty for a case that
+//! 8. the kernels of ours among them by the names of `moebius_shaders::kernels()`, with commas between; empty for a case that
 //!    compares no results with a reference
 
 use std::cell::Cell;
@@ -29,7 +29,7 @@ pub const FOLDER: &str = "MOEBIUS_TEST_RECORD";
 pub struct Launch {
     /// The path of its Rust type.
     pub kernel: &'static str,
-    /// Its name among `emit::kernels()`, or one built like those; `None` for kernels of Burn's.
+    /// Its name among `moebius_shaders::kernels()`, or one built like those; `None` for kernels of Burn's.
     pub name: Option<String>,
 }
 

@@ -57,7 +57,7 @@ fn check(entry: &KernelEntry, target: Target) -> Result<(), Failed> {
 
 /// None of the trials passes because its tool takes everything.
 fn refuse_nonsense() -> Result<(), Failed> {
-    let entry = emit::kernels().swap_remove(0);
+    let entry = moebius_shaders::kernels().swap_remove(0);
     let no_compiler = [Target::HipCpp, Target::Msl];
     for target in Target::ALL
         .into_iter()
@@ -98,7 +98,7 @@ fn main() -> io::Result<()> {
         }
     }
     let mut trials = Vec::new();
-    for entry in emit::kernels().into_iter().map(Arc::new) {
+    for entry in moebius_shaders::kernels().into_iter().map(Arc::new) {
         for target in Target::ALL {
             let entry = entry.clone();
             let name = format!("{}[{target}]", entry.name);

@@ -12,10 +12,11 @@ use cubecl::ir::{
 use cubecl::profile::TimingMethod;
 use wgpu::{Backend, DeviceType};
 
-use crate::discover::Found;
 use crate::guard::quietly;
+use crate::located::Found;
+use crate::located::{Located, index_among};
 use crate::memory::host_memory;
-use crate::probe::{Located, index_among, vendor_of_card};
+use crate::properties::vendor_of_card;
 use crate::{Capability, Device, DeviceKind, OpenError, Runtime, Vendor};
 
 /// One adapter under the name CubeCL reaches it by.

@@ -7,11 +7,11 @@ use cubecl::device::CudaDevice;
 use cudarc::driver::sys::CUdevice_attribute::{self as Attribute, *};
 use cudarc::driver::{CudaContext, DriverError};
 
-use crate::discover::Found;
 use crate::guard::{PROBE_THREAD, quietly};
+use crate::located::Found;
+use crate::located::{Located, index_among};
 use crate::memory::driver_module;
 use crate::nvidia::{Compiler, shapes};
-use crate::probe::{Located, index_among};
 use crate::{Capability, Device, DeviceKind, Limits, MemoryFigures, OpenError, Runtime, Vendor};
 
 /// CubeCL's own limits for CUDA.

@@ -1,15 +1,7 @@
 //! What this build and this machine have.
 
-use crate::{Capability, Device, OpenError, probe};
-
-/// One device, or one runtime without a device, as [`discover`] saw it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// The name that [`open`](crate::open) takes.
-    pub device: Device,
-    /// What it can do, or what keeps it from being used.
-    pub status: Result<Capability, OpenError>,
-}
+use crate::located::Found;
+use crate::{Capability, Device, OpenError, choose, runtimes};
 
 /// Every device of every runtime in this build, and one entry for each runtime that is left out
 /// or has no device, with the reason.
@@ -27,7 +19,7 @@ pub fn discover() -> Vec<Found> {
         Device::Flex,
     ]
     .into_iter()
-    .flat_map(|runtime| match probe::list(runtime) {
+    .flat_map(|runtime| match runtimes::list(runtime) {
         Ok(found) => found,
         Err(error) => vec![Found {
             device: runtime,
@@ -35,6 +27,23 @@ pub fn discover() -> Vec<Found> {
         }],
     })
     .collect()
+}
+
+/// What `device` can do.
+///
+/// For wgpu and flex nothing is started; `cuda`, `rocm` and `cpu` start their runtime, because
+/// only the started runtime knows which types and matrix shapes its compiler takes. `auto` is the
+/// device [`choose`] picks.
+///
+/// # Errors
+///
+/// [`OpenError`] as from [`open`](crate::open).
+pub fn probe(device: &Device) -> Result<Capability, OpenError> {
+    let named = match device {
+        Device::Auto => choose(&discover())?.device,
+        named => *named,
+    };
+    runtimes::locate(named)?.capability()
 }
 
 #[cfg(test)]

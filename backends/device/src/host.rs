@@ -1,8 +1,8 @@
 //! The processor: through CubeCL's `cpu` runtime and as `flex` sees it.
 
 use crate::Capability;
+use crate::located::Located;
 use crate::memory::host_memory;
-use crate::probe::Located;
 
 #[cfg(feature = "cpu")]
 pub(crate) fn locate_cpu() -> Located {
@@ -37,13 +37,13 @@ pub(crate) fn locate_flex() -> Located {
 /// of a single unit and the memory is what bounds a tensor.
 #[cfg(feature = "flex")]
 fn flex() -> Capability {
-    use crate::{DeviceKind, Limits, Runtime, probe};
+    use crate::{DeviceKind, Limits, Runtime, properties};
 
     let memory = host_memory();
     let name = brand();
     let (load_width_bits, vector_registers) = vector_registers();
     Capability {
-        vendor: probe::vendor_of_processor(&name),
+        vendor: properties::vendor_of_processor(&name),
         name,
         architecture: Some(architecture()),
         runtime: Runtime::Flex,

@@ -30,23 +30,27 @@ mod conversions;
 mod cuda;
 mod device;
 mod discover;
+mod error;
 mod guard;
 #[cfg(any(feature = "cpu", feature = "flex"))]
 mod host;
+mod located;
 mod memory;
 mod nvidia;
 mod open;
-mod probe;
 pub mod profiles;
+mod properties;
 #[cfg(feature = "rocm")]
 mod rocm;
+mod runtimes;
 #[cfg(feature = "xla")]
 mod xla;
 
 pub use capability::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
 pub use choose::{Choice, choose};
 pub use device::{Device, ParseDeviceError, Platform};
-pub use discover::{Found, discover};
+pub use discover::{discover, probe};
+pub use error::OpenError;
+pub use located::Found;
 pub use memory::{MemoryUse, ProcessMemory, memory_in_use, process_memory};
-pub use open::{OpenError, Opened, open};
-pub use probe::probe;
+pub use open::{Opened, open};

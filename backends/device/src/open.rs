@@ -2,69 +2,7 @@
 
 use cubecl::client::Client;
 
-use crate::{Capability, Device, choose, discover, guard, probe};
-
-/// Why a device can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// This build leaves the runtime out.
-    #[error("`{device}` is not part of this build: build with the cargo feature `{feature}`")]
-    NotBuilt {
-        /// What was asked for.
-        device: Device,
-        /// The cargo feature that adds it.
-        feature: &'static str,
-    },
-    /// The runtime is built in, and the machine has no driver for it or no hardware behind it.
-    #[error("`{device}` has no driver here: {reason}; install {library} or choose another device")]
-    NoDriver {
-        /// What was asked for.
-        device: Device,
-        /// What provides the driver.
-        library: &'static str,
-        /// What was found instead.
-        reason: String,
-    },
-    /// The runtime works, and has no device of this index.
-    #[error("no device `{device}`: expected {}, got `{device}`", listing(*.device, .available))]
-    NoSuchDevice {
-        /// What was asked for.
-        device: Device,
-        /// What the runtime does have.
-        available: Vec<Device>,
-    },
-    /// The driver is there and refuses.
-    #[error("`{device}` failed to start: {reason}; update its driver or choose another device")]
-    Failed {
-        /// What was asked for.
-        device: Device,
-        /// The driver's words.
-        reason: String,
-    },
-    /// It runs, and what it computes isn't what it should be. Nothing here finds that out; who did says so with it.
-    #[error(
-        "`{device}` computes wrong results: {reason}; update its driver or choose another device"
-    )]
-    WrongResults {
-        /// What was asked for.
-        device: Device,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
-fn listing(device: Device, available: &[Device]) -> String {
-    match available {
-        [] if device != Device::Auto => "hardware for it in this machine".into(),
-        [] => "any device, and this build finds none (build with the cargo feature `flex`)".into(),
-        [only] => format!("`{only}`"),
-        all => {
-            let names: Vec<_> = all.iter().map(|device| format!("`{device}`")).collect();
-            format!("one of {}", names.join(", "))
-        }
-    }
-}
+use crate::{Capability, Device, OpenError, choose, discover, runtimes};
 
 /// A started device.
 #[derive(Clone, Debug)]
@@ -104,9 +42,9 @@ pub fn open(device: &Device) -> Result<Opened, OpenError> {
         Device::Auto => choose(&discover())?.device,
         named => *named,
     };
-    let located = probe::locate(named)?;
+    let located = runtimes::locate(named)?;
     if let Some(inner) = &located.cubecl {
-        start(located.device, inner)?;
+        runtimes::start(located.device, inner)?;
     }
     let capability = located.capability()?;
     Ok(Opened {
@@ -116,46 +54,9 @@ pub fn open(device: &Device) -> Result<Opened, OpenError> {
     })
 }
 
-/// The runtime's client, started if need be; the runtime has to be part of the build.
-pub(crate) fn start(device: Device, inner: &cubecl::Device) -> Result<Client, OpenError> {
-    guard::quietly(|| inner.client()).map_err(|reason| OpenError::Failed { device, reason })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn errors_say_what_to_do() {
-        let device = Device::Wgpu(Some(7));
-        let cases = [
-            (
-                OpenError::NotBuilt {
-                    device: Device::Cuda(None),
-                    feature: "cuda",
-                },
-                "`cuda` is not part of this build: build with the cargo feature `cuda`",
-            ),
-            (
-                OpenError::NoSuchDevice {
-                    device,
-                    available: vec![Device::Wgpu(Some(0)), Device::Wgpu(Some(1))],
-                },
-                "no device `wgpu:7`: expected one of `wgpu:0`, `wgpu:1`, got `wgpu:7`",
-            ),
-            (
-                OpenError::NoSuchDevice {
-                    device: Device::Auto,
-                    available: vec![],
-                },
-                "no device `auto`: expected any device, and this build finds none \
-                 (build with the cargo feature `flex`), got `auto`",
-            ),
-        ];
-        for (error, text) in cases {
-            assert_eq!(error.to_string(), text);
-        }
-    }
 
     #[test]
     #[cfg(feature = "flex")]

@@ -226,7 +226,7 @@ fn cpu(
     let memory_gib = 16;
     Capability {
         name: name.to_owned(),
-        vendor: crate::probe::vendor_of_processor(name),
+        vendor: crate::properties::vendor_of_processor(name),
         architecture: Some(architecture.to_owned()),
         runtime: Runtime::Cpu,
         kind: DeviceKind::Cpu,

@@ -5,9 +5,9 @@ use std::fs;
 use cubecl::device::AmdDevice;
 use cubecl::ir::{DeviceProperties, PciAddress};
 
-use crate::discover::Found;
 use crate::guard::quietly;
-use crate::probe::{Located, index_among};
+use crate::located::Found;
+use crate::located::{Located, index_among};
 use crate::{Capability, Device, MemoryFigures, OpenError};
 
 /// Every HIP GPU. Starts each one's runtime: HIP describes a device nowhere else.

@@ -1,6 +1,6 @@
 //! Devices that XLA compiles for, as far as planning is concerned.
 
-use crate::probe::Located;
+use crate::located::Located;
 use crate::{Capability, Device, DeviceKind, Limits, Platform, Runtime, Vendor};
 
 /// The device, without looking for its plugin: that is loaded when the device is opened for tensors.

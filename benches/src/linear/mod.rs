@@ -151,7 +151,7 @@ fn measure_peer(
         return Ok(None);
     }
     progress("measuring PyTorch");
-    Ok(Some(peer::torch_linear(bench)?))
+    Ok(Some(torch(bench)?))
 }
 
 fn check(
@@ -225,4 +225,10 @@ fn measure(setup: &Setup, floats: &[FloatPath]) -> Result<(f64, Vec<f64>), Bench
     let mut seconds = medians_of(&mut runs)?;
     let floats = seconds.split_off(1);
     Ok((seconds[0], floats))
+}
+
+/// Runs the same product in PyTorch on the CPU, in f32 whatever ours is in.
+fn torch(bench: &LinearBench) -> Result<Figures, peer::PeerError> {
+    let sizes = peer::texts(&[bench.m, bench.n, bench.k]);
+    peer::torch(include_str!("../../peers/torch_linear.py"), &sizes)
 }

@@ -194,7 +194,7 @@ fn measure_peer(
         return Ok(None);
     }
     progress("measuring PyTorch");
-    Ok(Some(peer::torch_moe(bench, pass)?))
+    Ok(Some(torch(bench, pass)?))
 }
 
 fn stages(layer: &MoeLayer, x: &Tensor<2>) -> Result<Vec<StageTime>, Error> {
@@ -217,4 +217,29 @@ fn stages(layer: &MoeLayer, x: &Tensor<2>) -> Result<Vec<StageTime>, Error> {
     // Not every device has every stage.
     let timed = timed.filter(|(_, times)| !times.is_empty());
     Ok(timed.map(|(median, _)| time(median)).collect())
+}
+
+/// Runs the same layer in PyTorch on the CPU, as a loop over experts.
+fn torch(bench: &MoeBench, pass: Pass) -> Result<Figures, peer::PeerError> {
+    let dtype = match bench.dtype {
+        DType::F16 => "float16",
+        DType::BF16 => "bfloat16",
+        _ => "float32",
+    };
+    let tokens = bench.batch.saturating_mul(bench.seq);
+    let MoeBench {
+        hidden,
+        inter,
+        experts,
+        top_k,
+        ..
+    } = *bench;
+    let mut args = peer::texts(&[hidden, inter, experts, top_k, tokens]);
+    let gated = if bench.gated { "gated" } else { "plain" };
+    let pass = match pass {
+        Pass::Forward => "forward",
+        Pass::Backward => "backward",
+    };
+    args.extend([dtype, gated, pass].map(str::to_string));
+    peer::torch(include_str!("../../peers/torch_moe.py"), &args)
 }

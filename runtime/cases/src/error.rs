@@ -2,7 +2,6 @@
 
 use crate::case_file::CaseError;
 use crate::ops::OpError;
-use crate::verdict::CompareError;
 
 /// Why a case has no verdict.
 #[derive(Debug, thiserror::Error)]
@@ -28,4 +27,31 @@ impl Error {
             Self::Op(error) => error.is_file(),
         }
     }
+}
+
+/// Why an output could not be compared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompareError {
+    /// The file expects something the operation does not compute.
+    #[error("output {output} is not produced by op {op}")]
+    NotProduced {
+        /// Output name, quoted.
+        output: String,
+        /// The operation, quoted.
+        op: String,
+    },
+    /// Real numbers against whole numbers.
+    #[error("output {output}: expected {expected}, the file has {got}")]
+    Kind {
+        /// Output name, quoted.
+        output: String,
+        /// What the operation computes.
+        expected: &'static str,
+        /// dtype in the file.
+        got: safetensors::Dtype,
+    },
+    /// The expected values cannot be read.
+    #[error(transparent)]
+    Case(#[from] CaseError),
 }

@@ -27,6 +27,6 @@ mod ops;
 mod verdict;
 
 pub use case_file::{CaseError, CaseFile, Tolerance};
-pub use error::Error;
+pub use error::{CompareError, Error};
 pub use ops::{OpError, Produced, Values, run};
-pub use verdict::{CompareError, OutputReport, Shapes, Verdict, judge};
+pub use verdict::{OutputReport, Shapes, Verdict, judge};

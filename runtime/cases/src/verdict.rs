@@ -3,8 +3,8 @@
 use burn::tensor::Device;
 use serde::Serialize;
 
-use crate::case_file::{CaseError, CaseFile, TensorView, Tolerance, quoted};
-use crate::error::Error;
+use crate::case_file::{CaseFile, TensorView, Tolerance, quoted};
+use crate::error::{CompareError, Error};
 use crate::ops::{Produced, Values, run};
 
 /// Pass or fail.
@@ -54,33 +54,6 @@ pub struct Shapes {
     pub expected: Vec<usize>,
     /// Computed.
     pub got: Vec<usize>,
-}
-
-/// Why an output could not be compared.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CompareError {
-    /// The file expects something the operation does not compute.
-    #[error("output {output} is not produced by op {op}")]
-    NotProduced {
-        /// Output name, quoted.
-        output: String,
-        /// The operation, quoted.
-        op: String,
-    },
-    /// Real numbers against whole numbers.
-    #[error("output {output}: expected {expected}, the file has {got}")]
-    Kind {
-        /// Output name, quoted.
-        output: String,
-        /// What the operation computes.
-        expected: &'static str,
-        /// dtype in the file.
-        got: safetensors::Dtype,
-    },
-    /// The expected values cannot be read.
-    #[error(transparent)]
-    Case(#[from] CaseError),
 }
 
 /// Runs the case's operation on `device` and compares every output the file lists; those that it

@@ -2,10 +2,11 @@
 
 use crate::args::{BenchArgs, BenchCommand, BenchLinearArgs, BenchMoeArgs};
 use crate::error::CliError;
+use crate::measure;
 use crate::measure::{backward, fine, linear};
 use crate::progress::Progress;
+use crate::resolve::resolve;
 use crate::screen::{Outcome, Screen};
-use crate::{devices, measure};
 
 /// Runs `moebius bench`.
 pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
@@ -17,7 +18,7 @@ pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliE
 
 fn linear(args: &BenchLinearArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let args = &BenchLinearArgs {
-        device: devices::resolve(args.device, screen)?,
+        device: resolve(args.device, screen)?,
         ..args.clone()
     };
     let report = watched(screen, |say| linear::measure(args, say))?;
@@ -28,7 +29,7 @@ fn linear(args: &BenchLinearArgs, screen: &mut Screen) -> Result<Outcome, CliErr
 
 fn moe(args: &BenchMoeArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let args = &BenchMoeArgs {
-        device: devices::resolve(args.device, screen)?,
+        device: resolve(args.device, screen)?,
         ..args.clone()
     };
     if args.compare_fine {

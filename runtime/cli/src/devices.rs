@@ -1,81 +1,13 @@
-//! `moebius devices`, and opening the device a command was given.
+//! `moebius devices`.
 
 use moebius::discover;
-use moebius_device::{Capability, Choice, Device, Found, OpenError, choose, probe};
+use moebius_device::{Capability, Choice, Device, Found, OpenError, choose};
 use serde::Serialize;
 
-use crate::bundled;
 use crate::error::CliError;
-use crate::progress::Progress;
 use crate::screen::{DIM, GOOD, HEADING, Outcome, Screen};
 use crate::table::Table;
 use crate::trust::{Known, Trust, Verdict};
-use crate::verify::Report;
-
-/// An open device and why it is this one.
-pub(crate) struct Opened {
-    /// Name of the device, `auto` resolved.
-    pub(crate) name: String,
-    /// The device itself.
-    pub(crate) handle: burn::tensor::Device,
-}
-
-impl Opened {
-    /// Opens `requested`; `auto` is resolved first, so that reports name a device.
-    pub(crate) fn open(requested: Device, screen: &Screen) -> Result<Self, CliError> {
-        Self::named(resolve(requested, screen)?)
-    }
-
-    /// Opens `device` whatever is known about it.
-    pub(crate) fn named(device: Device) -> Result<Self, CliError> {
-        let handle = moebius::open(&device)?;
-        Ok(Self {
-            name: device.to_string(),
-            handle,
-        })
-    }
-}
-
-/// The device `auto` stands for; any other is itself. A GPU that hasn't run these kernels is checked first, and what there is
-/// to say about it goes to standard error.
-pub(crate) fn resolve(requested: Device, screen: &Screen) -> Result<Device, CliError> {
-    let mut trust = Trust::of_user();
-    let mut check = |device: Device| check(device, screen);
-    let resolved = match requested {
-        Device::Auto => {
-            let choice = trust.choose(&mut discover(), &mut check);
-            choice.map(|choice| choice.device)
-        }
-        // A device that isn't there is the business of what opens it.
-        named => match probe(&named) {
-            Ok(capability) => trust
-                .verdict(named, &capability, &mut check)
-                .map(|verdict| {
-                    if let Verdict::Failed(reason) = verdict {
-                        screen.note(&format!("{named} computes wrong results: {reason}"));
-                    }
-                    named
-                }),
-            Err(_) => Ok(named),
-        },
-    };
-    for line in trust.said() {
-        screen.note(&line);
-    }
-    resolved
-}
-
-/// Runs the bundled cases on `device`.
-fn check(device: Device, screen: &Screen) -> Result<Verdict, CliError> {
-    let opened = Opened::named(device)?;
-    let progress = Progress::steps(screen, "first use of this device", bundled::count());
-    let report = Report::run(&opened, bundled::cases(), &progress);
-    progress.clear();
-    Ok(match report.first_problem() {
-        None => Verdict::Passed,
-        Some(problem) => Verdict::Failed(problem),
-    })
-}
 
 /// What was found and what `auto` makes of it; the JSON object of `devices --json`.
 #[derive(Debug, Serialize)]

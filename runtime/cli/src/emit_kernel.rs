@@ -14,7 +14,10 @@ pub(crate) struct Source {
 
 /// Names of every kernel variant.
 pub(crate) fn kernels() -> Vec<String> {
-    emit::kernels().iter().map(|k| k.name.to_string()).collect()
+    moebius_shaders::kernels()
+        .iter()
+        .map(|k| k.name.to_string())
+        .collect()
 }
 
 /// Names of every target.
@@ -29,7 +32,7 @@ pub(crate) fn emit(kernel: &str, target: &str) -> Result<Source, CliError> {
         .find(|t| t.to_string() == target)
         .copied();
     let parsed = parsed.ok_or_else(|| unknown("target", target, &targets()))?;
-    let kernels = emit::kernels();
+    let kernels = moebius_shaders::kernels();
     let entry = kernels.iter().find(|k| k.name == kernel);
     let entry = entry.ok_or_else(|| unknown("kernel", kernel, &self::kernels()))?;
     let Artifact {

@@ -5,12 +5,14 @@ use serde::Serialize;
 
 use crate::args::BenchMoeArgs;
 use crate::bundled;
-use crate::devices::{self, Opened, Survey};
+use crate::devices::Survey;
 use crate::error::CliError;
 use crate::measure;
+use crate::opened::Opened;
 use crate::progress::Progress;
+use crate::report::Report;
+use crate::resolve::resolve;
 use crate::screen::{HEADING, Outcome, Screen};
-use crate::verify::Report;
 
 /// Widths of the benchmark.
 const WIDTHS: [usize; 2] = [512, 1024];
@@ -35,7 +37,7 @@ pub(crate) fn run(
     verbose: bool,
     screen: &mut Screen,
 ) -> Result<Outcome, CliError> {
-    let resolved = devices::resolve(requested.unwrap_or(Device::Auto), screen);
+    let resolved = resolve(requested.unwrap_or(Device::Auto), screen);
     let survey = Survey::take();
     match verbose {
         true => survey.print(screen)?,

@@ -10,9 +10,9 @@ use moebius_model::{
 use serde_json::json;
 
 use crate::args::{TrainArgs, TrainPrecision};
-use crate::devices::Opened;
 use crate::error::CliError;
 use crate::progress::Progress;
+use crate::resolve;
 use crate::screen::{BAD, GOOD, HEADING, Outcome, Screen};
 use crate::table::Table;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
         Some(path) => Text::read(path)?,
         None => Text::bundled(),
     };
-    let opened = Opened::open(args.device, screen)?;
+    let opened = resolve::open(args.device, screen)?;
     let mut trainer = match checkpoint {
         Some(checkpoint) => Trainer::resume(checkpoint, text, &opened.handle)?,
         None => {

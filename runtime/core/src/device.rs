@@ -86,6 +86,20 @@ pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Arc<Cap
     }
 }
 
+/// What `plan` makes of what the device behind a Burn device can do; `None` where there are no kernels to plan.
+///
+/// # Errors
+/// What `plan` says, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without
+/// kernels of ours.
+pub(crate) fn plan<P, E: Into<Error>>(
+    device: &burn::tensor::Device,
+    plan: impl FnOnce(&Capability) -> Result<P, E>,
+) -> Result<Option<P>, Error> {
+    let capability = capability(device)?;
+    let plan = capability.map(|capability| plan(&capability));
+    plan.transpose().map_err(Into::into)
+}
+
 /// What a device of CubeCL can do, found once for each.
 #[cfg(feature = "cube")]
 fn of_cube(device: &cubecl::Device) -> Arc<Capability> {

@@ -1,7 +1,7 @@
 //! The one error of the public API.
 
 use moebius_device::OpenError;
-use moebius_shaders::moe::PlanError;
+use moebius_shaders::PlanError;
 use moebius_shaders::{ShapeError, Unsupported};
 
 /// What sort of thing went wrong.

@@ -26,6 +26,7 @@ mod documents {
     struct Fp8;
 }
 
+mod check;
 mod device;
 mod error;
 pub mod fp8;

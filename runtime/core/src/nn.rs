@@ -5,7 +5,7 @@
 //! without bound (64 × 16 by 16 × 256 on two cores: 0.6 s); and a row's result doesn't depend on the
 //! other rows. Everything is differentiable, and sums are f32.
 
-use crate::moe::{check_device, check_same, element};
+use crate::check::{check_device, check_same, element};
 use crate::ops::Grouping;
 use crate::{Error, ops};
 use burn::tensor::Tensor;

@@ -18,7 +18,7 @@ pub use target::{ParseTargetError, Target};
 pub(crate) use machine::{Machine, buffer};
 
 use crate::element::Element;
-use crate::moe::PlanError;
+use crate::error::PlanError;
 use cubecl::prelude::CubeKernel;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +41,8 @@ pub struct KernelEntry {
     pub element: Option<Element>,
     /// Oldest CUDA architecture it is for: 80 is sm_80.
     pub sm: u32,
+    /// Whether its way of computing has run somewhere and passed conformance; see [unproven](crate#unproven).
+    pub proven: bool,
     build: Box<dyn Fn(&Machine) -> Planned + Send + Sync>,
 }
 
@@ -57,6 +59,7 @@ impl KernelEntry {
             variant,
             element: None,
             sm: OLDEST_SM,
+            proven: true,
             build: Box::new(build),
         }
     }
@@ -66,11 +69,6 @@ impl KernelEntry {
     pub fn type_name(&self, target: Target) -> Option<&'static str> {
         let kernel = (self.build)(&Machine::of(target, self.element, self.sm)).ok()?;
         Some(kernel.name())
-    }
-
-    /// Whether its way of computing has run somewhere and passed conformance; see [unproven](crate#unproven).
-    pub fn proven(&self) -> bool {
-        self.variant != "mma" && self.variant != crate::grouped_gemm::Variant::TensorCore.name()
     }
 
     /// A copy with inputs of `element`.
@@ -84,6 +82,11 @@ impl KernelEntry {
     /// The same for CUDA architectures from `sm` on.
     pub(crate) fn since_sm(self, sm: u32) -> Self {
         Self { sm, ..self }
+    }
+
+    /// A copy of which this is known to be so or not.
+    pub(crate) fn proven(self, proven: bool) -> Self {
+        Self { proven, ..self }
     }
 }
 
@@ -139,26 +142,6 @@ pub enum EmitError {
         /// What the compiler said.
         reason: String,
     },
-}
-
-/// Every variant of every kernel, in the order of the families.
-pub fn kernels() -> Vec<KernelEntry> {
-    [
-        crate::fp8::entries(),
-        crate::quantize::entries(),
-        crate::routing::entries(),
-        crate::permute::entries(),
-        crate::grouped_gemm::entries(),
-        crate::fp8_mma::entries(),
-        crate::grouped_gemm::weight_gradient::entries(),
-        crate::grouped_gemm::bias_gradient::entries(),
-        crate::expert_activation::entries(),
-        crate::segment_attention::entries(),
-        vec![crate::peak::entry()],
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 /// Compiles `entry` for `target`.

@@ -5,7 +5,7 @@
 //! Rows \[R,k\] → \[R,n\], W \[E,n,k\], b \[E,n\]. Shapes, sums and promises are those of
 //! [`crate::grouped_gemm`]; a dense problem is an ordinary linear layer, without a sort.
 
-use super::PlanError;
+use crate::error::PlanError;
 use crate::error::ShapeError;
 use crate::grouped_gemm::{
     self, Choice, Operands, Problem, Segments, Source, Variant, WeightLayout, bias_gradient,

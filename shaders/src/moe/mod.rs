@@ -22,7 +22,7 @@ pub use oracle::{ReferenceGradients, ReferenceInputs, reference, reference_backw
 pub use training::{Keep, TrainingPlan, plan_training};
 
 use crate::element::Element;
-use crate::error::{ShapeError, Unsupported};
+use crate::error::{PlanError, ShapeError};
 use crate::grouped_gemm::{self, Activation, Choice, Operands, Source};
 use crate::permute::{self, Capacity, RowsPlan, RowsProblem, combine};
 use crate::routing;
@@ -116,17 +116,6 @@ impl Problem {
         let activations = 2 * self.routing.tokens() * h + self.row_bound * (f + h);
         ((weights + activations) * self.element.bytes()) as u64
     }
-}
-
-/// Why a layer can't run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// The shapes are wrong.
-    #[error(transparent)]
-    Shape(#[from] ShapeError),
-    /// The device can't.
-    #[error(transparent)]
-    Unsupported(#[from] Unsupported),
 }
 
 /// A [`Problem`] this device can run.

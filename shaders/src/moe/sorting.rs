@@ -5,7 +5,7 @@
 //! | sort by expert | 3 | [`permute`] |
 //! | capacities, drop rule, sort of what is left; under a capacity | 5 | [`permute::capacity`] |
 
-use super::PlanError;
+use crate::error::PlanError;
 use crate::error::ShapeError;
 use crate::grouped_gemm::Segments;
 use crate::permute::{self, Capacity, capacity};

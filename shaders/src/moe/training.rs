@@ -17,7 +17,8 @@
 //! ungated) to compute pre again. Beside the gradients a pass holds rows of 2F + H elements (3F + H
 //! gated), and pre where it was kept.
 
-use super::{Buffers, Plan, PlanError, Problem, Stage, launch_down};
+use super::{Buffers, Plan, Problem, Stage, launch_down};
+use crate::error::PlanError;
 use crate::error::ShapeError;
 use crate::expert_activation::{self, output_bias};
 use crate::grouped_gemm::{

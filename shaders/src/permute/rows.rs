@@ -185,7 +185,7 @@ pub(super) fn variants(kernel: &str) -> Vec<(String, Element, bool)> {
 pub(super) fn sample(
     element: Element,
     device: &Capability,
-) -> Result<RowsPlan, crate::moe::PlanError> {
+) -> Result<RowsPlan, crate::error::PlanError> {
     let routing = routing::Problem::new(1024, 8, 2)?;
     let problem = RowsProblem::new(&routing, routing.slots(), 512, element)?;
     Ok(plan_rows(problem, device)?)

@@ -7,8 +7,8 @@ use super::plan::Variant;
 use super::{AmaxProblem, Plan, Problem, SizesCompilationArg, plan, plan_amax};
 use crate::Element;
 use crate::emit::{KernelEntry, Machine, Planned, buffer};
+use crate::error::PlanError;
 use crate::fp8::{Fp8Format, Overflow};
-use crate::moe::PlanError;
 use crate::scaling::Granularity;
 
 const BLOCK: Granularity = Granularity::Block {

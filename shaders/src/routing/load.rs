@@ -256,7 +256,7 @@ pub fn load_reference(problem: &LoadProblem, indices: &[u32]) -> Vec<u32> {
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> [crate::emit::KernelEntry; 2] {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let plan_of = |at: &Machine| -> Result<LoadPlan, crate::moe::PlanError> {
+    let plan_of = |at: &Machine| -> Result<LoadPlan, crate::error::PlanError> {
         let problem = LoadProblem::new(Problem::new(1024, 8, 2)?, 2)?;
         Ok(plan_load(problem, &at.capability)?)
     };

@@ -1,6 +1,7 @@
 //! A recorded sequence without what changes from step to step: numbers of tensors and float scalars.
 
 use super::hash::{ById, Ids, Multiply};
+use crate::lower::tagged;
 use burn_ir::{
     BaseOperationIr, IrVisitorMut, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr,
     TensorStatus,
@@ -42,22 +43,6 @@ pub(super) struct Canonical {
     /// Tensors that are dropped by the end of the run, and that weren't made by it.
     pub(super) released: Vec<TensorId>,
 }
-
-/// The place of float scalar `index` in a structure: a number that no model computes with. It isn't
-/// NaN, because structures are compared.
-pub(crate) fn tagged(index: usize) -> f64 {
-    f64::from_bits(TAG | index as u64)
-}
-
-/// The number that [`tagged`] put there.
-pub(crate) fn tag(scalar: f64) -> Option<usize> {
-    let bits = scalar.to_bits();
-    (bits & !INDEX == TAG).then_some((bits & INDEX) as usize)
-}
-
-/// Near 9 · 10³⁰⁷.
-const TAG: u64 = 0x7fe0_5a5a_0000_0000;
-const INDEX: u64 = 0xffff_ffff;
 
 impl Canonical {
     /// The canonical form of `operations`.
@@ -275,15 +260,5 @@ pub(super) mod tests {
         let used_up = Canonical::of(used_up);
         assert_eq!(used_up.structure, once.structure);
         assert_eq!(used_up.consumed, [true, true]);
-    }
-
-    #[test]
-    fn tags_are_numbers_of_their_own() {
-        assert_eq!(tag(tagged(7)), Some(7));
-        assert!(
-            [0.0, 1.0, -3.5, f64::MAX, f64::INFINITY, f64::NAN]
-                .iter()
-                .all(|x| tag(*x).is_none())
-        );
     }
 }

@@ -22,7 +22,6 @@ mod recording;
 mod server;
 mod trace;
 
-pub(crate) use canonical::tag;
 pub use client::{XlaBackend, XlaBridge, XlaChannel, XlaClient};
 pub use device::XlaDevice;
 pub use recorder::Activity;

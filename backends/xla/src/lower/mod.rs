@@ -29,18 +29,21 @@ mod operations;
 mod order;
 mod random;
 mod reduce;
+mod scalars;
+
+pub(crate) use scalars::tagged;
 
 pub use graph::{Lowered, graph, graph_donating};
 pub use operations::{Leaf, leaf, leaves};
 
 use crate::ElementType;
 use crate::custom::{Call, CallError, ID};
-use crate::eager::tag;
 use crate::record::element;
 use crate::stablehlo::{Builder, TensorType, Value};
 use burn_ir::{
     CustomOpIr, FloatOperationIr, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr,
 };
+use scalars::tag;
 use std::collections::HashMap;
 
 /// Why a graph has no StableHLO.

@@ -1,24 +1,9 @@
 //! FP8 codes as packed u32 words in ordinary integer tensors: four codes a word, lane 0 lowest.
 
-use crate::{Error, device, ops};
-use burn::backend::Dispatch;
+use crate::{Error, ops};
 use burn::tensor::{DType, Int, Tensor};
 use moebius_shaders::ShapeError;
-use moebius_shaders::fp8::{Fp8Format, LANES_PER_WORD, Overflow, Problem, plan};
-use ops::{Fp8Cast, Fp8Ops};
-
-fn cast(
-    len: usize,
-    words: usize,
-    format: Fp8Format,
-    device: &burn::tensor::Device,
-) -> Result<Fp8Cast, Error> {
-    let problem = Problem::new(len, words, format)?;
-    let plan = device::capability(device)?
-        .map(|device| plan(problem, &device))
-        .transpose()?;
-    Ok(Fp8Cast { len, format, plan })
-}
+use moebius_shaders::fp8::{Fp8Format, Overflow};
 
 /// words\[⌈n/4⌉\] = the codes of x\[n\], rounded to nearest even; the last word padded with zeros.
 ///
@@ -33,13 +18,10 @@ pub fn encode(
     if x.dtype() != DType::F32 {
         return Err(ShapeError::new("fp8 input", "f32", format!("{:?}", x.dtype())).into());
     }
-    let [len] = x.dims();
-    if len == 0 {
+    if x.dims() == [0] {
         return Ok(Tensor::empty([0], &x.device()));
     }
-    let call = cast(len, len.div_ceil(LANES_PER_WORD), format, &x.device())?;
-    let words = Dispatch::fp8_encode(x.into_dispatch(), call, overflow);
-    Ok(Tensor::from_dispatch(words))
+    ops::fp8::encode(x, format, overflow)
 }
 
 /// y\[`len`\] = the values of the first `len` codes of `words`; exact.
@@ -51,11 +33,5 @@ pub fn decode(words: Tensor<1, Int>, len: usize, format: Fp8Format) -> Result<Te
         let got = format!("{:?}", words.dtype());
         return Err(ShapeError::new("fp8 words", "i32 or u32", got).into());
     }
-    let [given] = words.dims();
-    let call = cast(len, given, format, &words.device())?;
-    if len == 0 {
-        return Ok(Tensor::empty([0], &words.device()));
-    }
-    let y = Dispatch::fp8_decode(words.into_dispatch(), call);
-    Ok(Tensor::from_dispatch(y))
+    ops::fp8::decode(words, len, format)
 }

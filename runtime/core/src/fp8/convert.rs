@@ -5,7 +5,6 @@ use super::linear::{Fp8Linear, inner, out_in};
 use super::pattern::matches_pattern;
 use super::quantizer::Quantizer;
 use super::tensor::Fp8Tensor;
-use crate::moe::MoeLayer;
 use crate::{Error, memory_in_use};
 use burn::module::Module;
 use burn::nn;
@@ -46,13 +45,16 @@ impl Linear {
     }
 }
 
-/// A layer that can be converted.
-#[derive(Debug)]
-pub enum Fp8Layer<'a> {
-    /// A linear layer.
-    Linear(&'a mut Linear),
-    /// A mixture-of-experts layer.
-    Moe(&'a mut MoeLayer),
+/// A layer that can be converted: a [`Linear`], or a [`MoeLayer`](crate::moe::MoeLayer).
+pub trait Fp8Layer {
+    /// Replaces its weights by FP8 codes, where `conversion` doesn't skip them.
+    ///
+    /// # Errors
+    /// As [`Fp8Conversion::convert`].
+    fn convert(&mut self, path: &str, conversion: &Fp8Conversion) -> Result<Vec<Converted>, Error>;
+
+    /// Its activation scales, none where activations aren't rounded.
+    fn activation_scalings(&mut self) -> Vec<&mut ActivationScaling>;
 }
 
 /// A module with layers that can be converted: it names them, or the modules they are in.
@@ -70,7 +72,7 @@ pub trait Fp8Module {
 }
 
 /// What a visitor does with a layer at a path.
-type Visit<'a> = dyn FnMut(&str, Fp8Layer) -> Result<(), Error> + 'a;
+type Visit<'a> = dyn FnMut(&str, &mut dyn Fp8Layer) -> Result<(), Error> + 'a;
 
 /// Walks through the layers of a model.
 pub struct Fp8Visitor<'a> {
@@ -96,7 +98,11 @@ impl<'a> Fp8Visitor<'a> {
         result
     }
 
-    fn layer(&mut self, layer: Fp8Layer) -> Result<(), Error> {
+    /// Visits a layer, which this module is.
+    ///
+    /// # Errors
+    /// The error of the visitor.
+    pub fn layer(&mut self, layer: &mut dyn Fp8Layer) -> Result<(), Error> {
         (self.visit)(&self.path.join("."), layer)
     }
 }
@@ -111,13 +117,7 @@ impl std::fmt::Debug for Fp8Visitor<'_> {
 
 impl Fp8Module for Linear {
     fn visit_fp8(&mut self, visitor: &mut Fp8Visitor) -> Result<(), Error> {
-        visitor.layer(Fp8Layer::Linear(self))
-    }
-}
-
-impl Fp8Module for MoeLayer {
-    fn visit_fp8(&mut self, visitor: &mut Fp8Visitor) -> Result<(), Error> {
-        visitor.layer(Fp8Layer::Moe(self))
+        visitor.layer(self)
     }
 }
 
@@ -314,10 +314,10 @@ impl Fp8Conversion {
         self.activations.validate()?;
         let before = memory_in_use(device)?;
         let mut all = Vec::new();
-        let mut visit = |path: &str, layer: Fp8Layer| -> Result<(), Error> {
+        let mut visit = |path: &str, layer: &mut dyn Fp8Layer| -> Result<(), Error> {
             match self.skips(path) {
                 true => all.push(Converted::Skipped(path.to_string())),
-                false => all.extend(self.convert_layer(path, layer)?),
+                false => all.extend(layer.convert(path, self)?),
             }
             Ok(())
         };
@@ -370,25 +370,23 @@ impl Fp8Conversion {
         let report = self.convert(&mut copy, device)?;
         Ok((copy, report))
     }
+}
 
-    fn convert_layer(&self, path: &str, layer: Fp8Layer) -> Result<Vec<Converted>, Error> {
-        let linear = match layer {
-            Fp8Layer::Moe(moe) => return moe.convert_to_fp8(path, self),
-            Fp8Layer::Linear(linear) => linear,
-        };
-        let float = match linear {
-            Linear::Float(float) => float,
-            Linear::Fp8(small) => {
-                if small.activations.source() != self.activations {
+impl Fp8Layer for Linear {
+    fn convert(&mut self, path: &str, conversion: &Fp8Conversion) -> Result<Vec<Converted>, Error> {
+        let float = match self {
+            Self::Float(float) => float,
+            Self::Fp8(small) => {
+                if small.activations.source() != conversion.activations {
                     let device = small.weight.device();
-                    small.activations = ActivationScaling::new(self.activations, &device);
+                    small.activations = ActivationScaling::new(conversion.activations, &device);
                 }
                 return Ok(vec![Converted::Already(path.to_string())]);
             }
         };
         let weight = out_in(float);
-        let small = Fp8Linear::from_linear(float, &self.quantizer)?;
-        let scaling = ActivationScaling::new(self.activations, &small.weight.device());
+        let small = Fp8Linear::from_linear(float, &conversion.quantizer)?;
+        let scaling = ActivationScaling::new(conversion.activations, &small.weight.device());
         let report = LayerReport {
             path: path.to_string(),
             shape: weight.dims().to_vec(),
@@ -396,8 +394,15 @@ impl Fp8Conversion {
             bytes_after: small.weight.bytes(),
             relative_error: relative_error(&small.weight.to_tensor()?, weight)?,
         };
-        *linear = Linear::Fp8(small.with_activations(scaling));
+        *self = Self::Fp8(small.with_activations(scaling));
         Ok(vec![Converted::Now(report)])
+    }
+
+    fn activation_scalings(&mut self) -> Vec<&mut ActivationScaling> {
+        match self {
+            Self::Fp8(linear) => vec![&mut linear.activations],
+            Self::Float(_) => Vec::new(),
+        }
     }
 }
 
@@ -406,13 +411,4 @@ fn relative_error<const D: usize>(codes: &Fp8Tensor, source: Tensor<D>) -> Resul
     let error = codes.relative_error(inner(source))?;
     let error = error.try_into_vec_as::<f32>().map_err(Error::device)?;
     Ok(error.first().copied().unwrap_or(0.0))
-}
-
-/// The activation scales of a layer, none where activations aren't rounded.
-pub(super) fn scalings(layer: Fp8Layer<'_>) -> Vec<&mut ActivationScaling> {
-    match layer {
-        Fp8Layer::Linear(Linear::Fp8(linear)) => vec![&mut linear.activations],
-        Fp8Layer::Linear(Linear::Float(_)) => Vec::new(),
-        Fp8Layer::Moe(moe) => moe.activation_scalings(),
-    }
 }

@@ -1,6 +1,6 @@
 //! A model on its way to inference: converted, calibrated, then used.
 
-use super::convert::{ConversionReport, Fp8Conversion, Fp8Module, Fp8Visitor, scalings};
+use super::convert::{ConversionReport, Fp8Conversion, Fp8Layer, Fp8Module, Fp8Visitor};
 use crate::{Error, memory_in_use};
 use burn::tensor::Device;
 use moebius_shaders::ShapeError;
@@ -202,8 +202,8 @@ impl<M: Fp8Module> InferenceEngine<M> {
         &mut self,
         mut f: impl FnMut(&mut super::ActivationScaling) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut visit = |_: &str, layer: super::Fp8Layer| -> Result<(), Error> {
-            scalings(layer).into_iter().try_for_each(&mut f)
+        let mut visit = |_: &str, layer: &mut dyn Fp8Layer| -> Result<(), Error> {
+            layer.activation_scalings().into_iter().try_for_each(&mut f)
         };
         self.model.visit_fp8(&mut Fp8Visitor::new(&mut visit))
     }

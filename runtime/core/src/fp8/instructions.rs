@@ -2,11 +2,9 @@
 
 use super::activations::ActivationScaling;
 use super::matrices::Fp8Matrices;
-use super::tensor::Fp8Tensor;
-use crate::{Error, device};
+use crate::{Error, ops};
 use burn::tensor::Tensor;
-use moebius_shaders::Unsupported;
-use moebius_shaders::fp8_mma::{self, Plan};
+use moebius_shaders::fp8_mma;
 use moebius_shaders::grouped_gemm::{self, Fp8Weights};
 
 /// y \[rows, out\] f32 of x \[rows, in\], rounded to codes as `activations` says, and checked weights.
@@ -31,29 +29,7 @@ pub(super) fn multiply(
         granularity: quantizer.granularity,
     };
     let problem = fp8_mma::Problem::new(product, codes)?;
-    let Some(capability) = device::capability(&x.device())? else {
-        let needs = "kernels for FP8 matrix instructions";
-        return Err(Unsupported::new("fp8_mma", needs, "a portable body without").into());
-    };
-    let plan = fp8_mma::plan(problem, &capability, true)?;
-    launch(&Fp8Tensor::quantize(x, &quantizer)?, weights, plan)
-}
-
-#[cfg(feature = "cube")]
-fn launch(x: &Fp8Tensor, weights: &Fp8Matrices, plan: Plan) -> Result<Tensor<2>, Error> {
-    use crate::ops::{Fp8MmaCall, Fp8MmaOps};
-    use burn::backend::Dispatch;
-    let (words, scales) = (x.words().clone(), x.scales().clone());
-    let y = Dispatch::fp8_mma(
-        words.into_dispatch(),
-        scales.into_dispatch(),
-        weights.coded(None),
-        Fp8MmaCall { plan },
-    );
-    Ok(Tensor::from_dispatch(y))
-}
-
-#[cfg(not(feature = "cube"))]
-fn launch(_: &Fp8Tensor, _: &Fp8Matrices, _: Plan) -> Result<Tensor<2>, Error> {
-    Err(Unsupported::new("fp8_mma", "a build with kernels", "one without").into())
+    let [rows, columns] = x.dims();
+    let codes = quantizer.problem([1, rows, columns], x.dtype())?;
+    ops::fp8_mma::run(x.unsqueeze(), codes, weights.coded(None), problem)
 }

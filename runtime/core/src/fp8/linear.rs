@@ -5,14 +5,13 @@ use super::instructions;
 use super::matrices::Fp8Matrices;
 use super::quantizer::Quantizer;
 use super::tensor::Fp8Tensor;
-use crate::moe::{check_device, check_same, element};
-use crate::ops::{Fp8LinearCall, Fp8LinearOps};
-use crate::{Error, device};
-use burn::backend::Dispatch;
+use crate::Error;
+use crate::check::{check_device, check_same, element};
+use crate::ops::{Grouping, fp8_linear};
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::grouped_gemm::{self, Choice, Problem};
+use moebius_shaders::grouped_gemm::Problem;
 use moebius_shaders::{Element, ShapeError};
 
 /// y = x · Wᵀ + b, where W \[out, in\] ≈ code · scale is kept as FP8 codes and scales only: a quarter of
@@ -126,13 +125,13 @@ impl Fp8Linear {
             let got = format!("{shape:?}");
             return Err(ShapeError::new("x [.., in]", format!("[.., {k}]"), got).into());
         }
-        let call = self.call(&x, x.shape().num_elements() / k)?;
+        let problem = self.problem(&x, x.shape().num_elements() / k)?;
         shape[D - 1] = n;
-        if call.problem.row_bound == 0 {
+        if problem.row_bound == 0 {
             return Ok(Tensor::zeros(shape, (&x.device(), x.dtype())));
         }
         let dtype = x.dtype();
-        let x = x.reshape([call.problem.row_bound, k]);
+        let x = x.reshape([problem.row_bound, k]);
         if self.instructions {
             let y = instructions::multiply(x.clone(), &self.activations, &self.weight)?;
             let y = match &self.bias {
@@ -144,12 +143,12 @@ impl Fp8Linear {
         let x = self.activations.apply(x)?;
         let bias = self.bias.as_ref();
         let bias = bias.map(|bias| bias.val().cast(x.dtype()).unsqueeze());
-        let y = Dispatch::fp8_linear(x.into_dispatch(), self.weight.coded(bias), call);
-        Ok(Tensor::<2>::from_dispatch(y).cast(dtype).reshape(shape))
+        let y = fp8_linear::run(x, self.weight.coded(bias), Grouping::Dense, (problem, None))?;
+        Ok(y.cast(dtype).reshape(shape))
     }
 
-    /// The checked and planned call for so many rows like those of `x`.
-    fn call<const D: usize>(&self, x: &Tensor<D>, rows: usize) -> Result<Fp8LinearCall, Error> {
+    /// The checked product of so many rows like those of `x`.
+    fn problem<const D: usize>(&self, x: &Tensor<D>, rows: usize) -> Result<Problem, Error> {
         let device = x.device();
         check_inference(&device)?;
         self.weight.check(&device)?;
@@ -161,7 +160,7 @@ impl Fp8Linear {
             check_same("dtype of x, that of the bias", x.dtype(), bias.dtype())?;
             check_device("device of the bias", bias.device(), &device)?;
         }
-        let problem = Problem {
+        Ok(Problem {
             element: match self.activations.source() {
                 Activations::Float => element(x.dtype())?,
                 // A rounded value is code · scale, which 16 bits may not hold.
@@ -170,11 +169,7 @@ impl Fp8Linear {
             bias: self.bias.is_some(),
             fp8: Some(self.weight.weights()),
             ..Problem::dense(rows, n, k)?
-        };
-        let plan = device::capability(&device)?
-            .map(|device| grouped_gemm::plan(problem, &device, Choice::default()))
-            .transpose()?;
-        Ok(Fp8LinearCall { problem, plan })
+        })
     }
 
     /// Bytes of codes, scales and bias.

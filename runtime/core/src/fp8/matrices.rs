@@ -3,8 +3,7 @@
 use super::linear::inner;
 use super::tensor::{Fp8Layout, Fp8Scales, Fp8Tensor};
 use crate::Error;
-use crate::ops::CodedWeights;
-use burn::backend::Dispatch;
+use crate::ops::{CodedWeights, DeviceWeights};
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_shaders::ShapeError;
@@ -157,7 +156,7 @@ impl Fp8Matrices {
     }
 
     /// The weights for the seam, with a bias \[E, n\].
-    pub(crate) fn coded(&self, bias: Option<Tensor<2>>) -> CodedWeights<Dispatch> {
+    pub(crate) fn coded(&self, bias: Option<Tensor<2>>) -> DeviceWeights {
         CodedWeights {
             codes: self.panels.val().into_dispatch(),
             scales: self.scales.val().into_dispatch(),

@@ -1,15 +1,13 @@
 //! How a tensor is quantised, and what needs no codes: largest magnitudes and fake quantisation.
 
 use super::tensor::Fp8Scales;
-use crate::moe::element;
-use crate::ops::{AmaxCall, QuantizeCall, QuantizeOps};
-use crate::{Error, device};
-use burn::backend::Dispatch;
-use burn::tensor::{DType, Device, Tensor};
+use crate::Error;
+use crate::check::element;
+use crate::ops::quantize;
+use burn::tensor::{DType, Tensor};
 use moebius_shaders::ShapeError;
 use moebius_shaders::fp8::{Fp8Format, Overflow};
-use moebius_shaders::quantize::{AmaxProblem, Problem, check_granularity, check_margin};
-use moebius_shaders::quantize::{plan, plan_amax};
+use moebius_shaders::quantize::{Problem, check_granularity, check_margin};
 use moebius_shaders::scaling::Granularity;
 use serde::{Deserialize, Serialize};
 
@@ -71,21 +69,11 @@ impl Quantizer {
         Ok(check_margin(self.margin)?)
     }
 
-    /// The checked and planned call for a stack of matrices.
-    pub(crate) fn call(
-        &self,
-        shape: [usize; 3],
-        dtype: DType,
-        device: &Device,
-    ) -> Result<QuantizeCall, Error> {
+    /// The quantisation of a stack of matrices.
+    pub(crate) fn problem(&self, shape: [usize; 3], dtype: DType) -> Result<Problem, Error> {
         let problem = Problem::new(shape, element(dtype)?, self.granularity, self.format)?;
-        let problem = problem
-            .with_overflow(self.overflow)
-            .with_margin(self.margin)?;
-        let plan = device::capability(device)?
-            .map(|device| plan(problem, &device))
-            .transpose()?;
-        Ok(QuantizeCall { problem, plan })
+        let problem = problem.with_overflow(self.overflow);
+        Ok(problem.with_margin(self.margin)?)
     }
 }
 
@@ -114,20 +102,7 @@ pub fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
     if len == 0 {
         return Ok(Tensor::zeros([1], (&device, DType::F32)));
     }
-    let call = amax_call(len, x.dtype(), &device)?;
-    Ok(Tensor::from_dispatch(Dispatch::fp8_amax(
-        x.into_dispatch(),
-        call,
-    )))
-}
-
-/// The checked and planned call for `len` values.
-pub(crate) fn amax_call(len: usize, dtype: DType, device: &Device) -> Result<AmaxCall, Error> {
-    let problem = AmaxProblem::new(len, element(dtype)?)?;
-    let plan = device::capability(device)?
-        .map(|device| plan_amax(problem, &device))
-        .transpose()?;
-    Ok(AmaxCall { plan })
+    quantize::amax(x)
 }
 
 /// y = decode(encode(x / scale)) · scale in x's shape and dtype: what FP8 makes of x, with scales
@@ -146,23 +121,14 @@ pub fn fake_quantize<const D: usize>(
 ) -> Result<Tensor<D>, Error> {
     let shape = x.shape();
     let x = stacked(x)?;
-    let call = quantizer.call(x.dims(), x.dtype(), &x.device())?;
+    let problem = quantizer.problem(x.dims(), x.dtype())?;
     if let Some(scales) = scales {
-        scales.check(
-            call.problem.scales_shape(),
-            quantizer.granularity,
-            &x.device(),
-        )?;
+        let shape = problem.scales_shape();
+        scales.check(shape, quantizer.granularity, &x.device())?;
     }
-    if call.problem.is_empty() {
+    if problem.is_empty() {
         return Ok(x.reshape(shape));
     }
-    let y = match scales {
-        None => Dispatch::fp8_fake_quantize(x.into_dispatch(), call),
-        Some(scales) => {
-            let scales = scales.clone().into_dispatch();
-            Dispatch::fp8_fake_quantize_by(x.into_dispatch(), scales, call)
-        }
-    };
-    Ok(Tensor::<3>::from_dispatch(y).reshape(shape))
+    let scales = scales.cloned().map(Fp8Scales::into_dispatch);
+    Ok(quantize::fake_quantize(x, scales, problem)?.reshape(shape))
 }

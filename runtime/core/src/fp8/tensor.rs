@@ -2,12 +2,11 @@
 
 use super::host_scales::HostScales;
 use super::quantizer::{Quantizer, amax, stacked};
-use crate::ops::{QuantizeOps, Scales};
-use crate::{Error, device};
-use burn::backend::Dispatch;
+use crate::Error;
+use crate::ops::{DeviceScales, Scales, quantize};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use moebius_shaders::fp8::{Fp8Format, LANES_PER_WORD, pack};
-use moebius_shaders::quantize::{Problem, check_kept};
+use moebius_shaders::quantize::Problem;
 use moebius_shaders::scaling::{Granularity, ScaleType};
 use moebius_shaders::{Element, ShapeError};
 use serde::{Deserialize, Serialize};
@@ -56,10 +55,7 @@ impl Fp8Layout {
         let [matrices, rows, columns] = self.shape;
         let one = [matrices.min(1), rows, columns];
         let one = Problem::new(one, Element::F32, self.granularity, self.format)?;
-        if let Some(device) = device::capability(device)? {
-            check_kept(&one, matrices, &device)?;
-        }
-        Ok(())
+        quantize::check_kept(&one, matrices, device)
     }
 }
 
@@ -138,14 +134,14 @@ impl Fp8Scales {
     }
 
     /// The same for the seam.
-    pub(crate) fn into_dispatch(self) -> Scales<Dispatch> {
+    pub(crate) fn into_dispatch(self) -> DeviceScales {
         match self {
             Self::F32(scales) => Scales::F32(scales.into_dispatch()),
             Self::E8M0(words) => Scales::E8M0(words.into_dispatch()),
         }
     }
 
-    fn from_dispatch(scales: Scales<Dispatch>) -> Self {
+    fn from_dispatch(scales: DeviceScales) -> Self {
         match scales {
             Scales::F32(scales) => Self::F32(Tensor::from_dispatch(scales)),
             Scales::E8M0(words) => Self::E8M0(Tensor::from_dispatch(words)),
@@ -201,16 +197,17 @@ impl Fp8Tensor {
     pub fn quantize<const D: usize>(x: Tensor<D>, quantizer: &Quantizer) -> Result<Self, Error> {
         let x = stacked(x)?;
         let device = x.device();
-        let call = quantizer.call(x.dims(), x.dtype(), &device)?;
+        let problem = quantizer.problem(x.dims(), x.dtype())?;
         let layout = quantizer.layout(x.dims());
-        if call.problem.is_empty() {
+        if problem.is_empty() {
             return Ok(Self::empty(layout, &device));
         }
-        let coded = Dispatch::fp8_quantize(x.into_dispatch(), call);
+        let (words, scales) = quantize::quantize(x, problem)?;
+        let scales = Fp8Scales::from_dispatch(scales);
         Ok(Self {
             layout,
-            words: Tensor::from_dispatch(coded.words),
-            scales: Fp8Scales::from_dispatch(coded.scales),
+            words,
+            scales,
         })
     }
 
@@ -225,17 +222,16 @@ impl Fp8Tensor {
         quantizer: &Quantizer,
     ) -> Result<Self, Error> {
         let x = stacked(x)?;
-        let call = quantizer.call(x.dims(), x.dtype(), &x.device())?;
+        let problem = quantizer.problem(x.dims(), x.dtype())?;
         let layout = quantizer.layout(x.dims());
         scales.check(layout.scales_shape(), layout.granularity, &x.device())?;
-        if call.problem.is_empty() {
+        if problem.is_empty() {
             return Ok(Self::empty(layout, &x.device()));
         }
-        let given = scales.clone().into_dispatch();
-        let words = Dispatch::fp8_quantize_by(x.into_dispatch(), given, call);
+        let words = quantize::quantize_by(x, scales.clone().into_dispatch(), problem)?;
         Ok(Self {
             layout,
-            words: Tensor::from_dispatch(words),
+            words,
             scales,
         })
     }
@@ -421,13 +417,12 @@ impl Fp8Tensor {
         let device = self.device();
         let dtype = DType::from(dtype);
         let shape = self.layout.shape;
-        let call = self.layout.quantizer().call(shape, dtype, &device)?;
-        if call.problem.is_empty() {
+        let problem = self.layout.quantizer().problem(shape, dtype)?;
+        if problem.is_empty() {
             return Ok(Tensor::zeros(shape, (&device, dtype)));
         }
         let scales = self.scales.clone().into_dispatch();
-        let y = Dispatch::fp8_dequantize(self.words.clone().into_dispatch(), scales, call);
-        Ok(Tensor::from_dispatch(y))
+        quantize::dequantize(self.words.clone(), scales, problem)
     }
 
     /// ‖y − x‖ / ‖x‖ \[1\] of the values y and what they were made of, on the device; 0 when both

@@ -1,12 +1,13 @@
 //! Feed-forward blocks of a GLaM-style model: dense and mixture-of-experts layers in turn.
 
-use super::assignment::Assignment;
-use super::check::{Like, check_device, check_same};
+use super::check::Like;
 use super::config::MoeConfig;
-use super::experts::{FeedForwardExperts, Run};
+use super::experts::FeedForwardExperts;
 use super::layer::{MoeLayer, MoeOutput};
 use super::route::Routing;
 use crate::Error;
+use crate::check::{check_device, check_same};
+use crate::ops::{Assignment, Run};
 use burn::module::Module;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_shaders::ShapeError;
@@ -136,7 +137,7 @@ impl FeedForwardBlock {
     /// # Errors
     /// As [`MoeLayer::cast`].
     pub fn cast(self, dtype: DType) -> Result<Self, Error> {
-        super::check::element(dtype)?;
+        crate::check::element(dtype)?;
         Ok(match self {
             Self::Dense(block) => Self::Dense(DenseBlock {
                 experts: block.experts.cast(dtype),

@@ -1,9 +1,9 @@
 //! What a layer checks before it computes.
 
+use crate::check::{check_device, check_same, element};
 use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::{Element, ShapeError};
-use std::fmt::Debug;
+use moebius_shaders::ShapeError;
 
 /// The dtype and the device that all weights of a layer share.
 #[derive(Clone, Debug)]
@@ -65,34 +65,6 @@ pub(super) fn cast_param<const D: usize>(
     })
 }
 
-/// Checks for the same device, recording gradients or not alike.
-pub(crate) fn check_device(
-    what: &'static str,
-    got: Device,
-    expected: &Device,
-) -> Result<(), ShapeError> {
-    if got.is_autodiff() != expected.is_autodiff() {
-        return Err(differs(what, &got, expected));
-    }
-    check_same(what, &got, expected)
-}
-
-/// Checks that two things are the same.
-pub(crate) fn check_same<T: PartialEq + Debug>(
-    what: &'static str,
-    got: T,
-    expected: T,
-) -> Result<(), ShapeError> {
-    if got == expected {
-        return Ok(());
-    }
-    Err(differs(what, &got, &expected))
-}
-
-fn differs(what: &'static str, got: &impl Debug, expected: &impl Debug) -> ShapeError {
-    ShapeError::new(what, format!("{expected:?}"), format!("{got:?}"))
-}
-
 /// Checks that a size is at least 1.
 pub(super) fn check_positive(what: &'static str, size: usize) -> Result<(), ShapeError> {
     if size == 0 {
@@ -128,18 +100,4 @@ pub(super) fn check_probability(what: &'static str, number: f64) -> Result<(), S
         return Ok(());
     }
     Err(ShapeError::new(what, "0 or more, and below 1", number))
-}
-
-/// The kernels' name of a dtype.
-pub(crate) fn element(dtype: DType) -> Result<Element, ShapeError> {
-    match dtype {
-        DType::F32 => Ok(Element::F32),
-        DType::F16 => Ok(Element::F16),
-        DType::BF16 => Ok(Element::Bf16),
-        other => Err(ShapeError::new(
-            "dtype",
-            "f32, f16 or bf16",
-            format!("{other:?}"),
-        )),
-    }
 }

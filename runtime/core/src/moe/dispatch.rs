@@ -1,12 +1,12 @@
 //! From tokens to slots sorted by expert: expert dropout, the router, capacities, the sort.
 
-use super::assignment::{Assignment, CapacityRule};
 use super::config::MoeConfig;
 use super::factors::CapacityFactors;
 use super::route::Routing;
 use super::routers::{Batch, Router};
 use crate::Error;
 use crate::ops::StageClock;
+use crate::ops::{Assignment, CapacityRule};
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
 use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::moe::Stage;

@@ -1,26 +1,25 @@
 //! The mixture-of-experts layer as a Burn module.
 
-use super::assignment::Assignment;
-use super::check::{Like, check_device, check_same};
+use super::check::Like;
 use super::config::{MoeConfig, MoeWeights};
 use super::dispatch::{Dispatched, RouteStage};
-use super::experts::{Experts, Run, Slots};
+use super::experts::{Experts, Slots};
 use super::factors::CapacityFactors;
 use super::losses::Losses;
 use super::route::{Routing, check_mask, router_logits};
 use super::routers::{Router, Sizes};
 use super::shared::SharedExpert;
+use crate::Error;
+use crate::check::{check_device, check_same};
 #[cfg(feature = "autodiff")]
 use crate::fp8::training::Finite;
 use crate::fp8::training::Fp8Product;
-use crate::ops::StageClock;
-use crate::{Error, device};
+use crate::ops::{self, Assignment, Run, StageClock};
 use burn::module::{Module, Param};
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{Bool, DType, Int, Tensor};
-use moebius_device::Capability;
-use moebius_shaders::grouped_gemm::{Choice, Variant};
+use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::moe::{Stage, sorting};
 use moebius_shaders::{ShapeError, moe};
 use std::time::{Duration, Instant};
@@ -105,7 +104,7 @@ impl MoeLayer {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16.
     pub fn cast(self, dtype: DType) -> Result<Self, Error> {
-        super::check::element(dtype)?;
+        crate::check::element(dtype)?;
         Ok(Self {
             router: self.router.cast(dtype),
             experts: self.experts.cast(dtype),
@@ -158,26 +157,7 @@ impl MoeLayer {
         device: &burn::tensor::Device,
     ) -> Result<Option<moe::Plan>, Error> {
         let problem = self.problem(tokens, dtype)?;
-        self.plan_on(problem, device::capability(device)?.as_deref())
-    }
-
-    fn plan_on(
-        &self,
-        problem: moe::Problem,
-        capability: Option<&Capability>,
-    ) -> Result<Option<moe::Plan>, Error> {
-        problem.check()?;
-        let plan = capability.map(|device| {
-            // As a forward chooses, before it sorts.
-            let (rows, experts) = (problem.row_bound, problem.routing.experts());
-            let portable = || Variant::portable(rows, experts, device);
-            let choice = Choice {
-                variant: Some(self.variant.unwrap_or_else(portable)),
-                ..Choice::default()
-            };
-            moe::plan(problem, device, choice)
-        });
-        Ok(plan.transpose()?)
+        ops::experts::plan(problem, self.variant, device)
     }
 
     /// What the chosen feed-forward experts of `tokens` tokens of `dtype` compute: sizes, FLOPs,
@@ -351,9 +331,8 @@ impl MoeLayer {
     /// The output for no tokens; Burn can't reshape an empty tensor to another rank.
     fn empty_output<const D: usize>(&self, x: &Tensor<D>) -> Result<MoeOutput<D>, Error> {
         let (device, dtype) = (x.device(), x.dtype());
-        let capability = device::capability(&device)?;
         if let Experts::FeedForward(_) = &self.experts {
-            self.plan_on(self.problem(0, dtype)?, capability.as_deref())?;
+            ops::experts::plan(self.problem(0, dtype)?, self.variant, &device)?;
         }
         Ok(MoeOutput {
             y: Tensor::empty(x.dims(), (&device, dtype)),

@@ -1,8 +1,9 @@
 //! Losses that keep experts balanced, and figures about their load.
 
-use super::route::{RouteConfig, Routing, choose, load_in_groups};
+use super::route::{RouteConfig, Routing, choose};
 use super::running::total;
 use crate::Error;
+use crate::ops::router;
 use burn::tensor::{FloatDType, Int, Tensor};
 use moebius_shaders::ShapeError;
 use serde::{Deserialize, Serialize};
@@ -120,7 +121,7 @@ impl Routing {
         };
         // Ties go to the lowest expert, as in every router; Burn's argmax promises no order.
         let first = choose(probs.clone().detach(), None, None, &first)?.indices;
-        let share = share(load_in_groups(first, experts, groups)?);
+        let share = share(router::load(first, experts, groups)?);
         let mean = probs
             .reshape([groups, tokens / groups, experts])
             .mean_dim(1);

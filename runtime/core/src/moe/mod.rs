@@ -1,6 +1,5 @@
 //! Mixture of experts: routing, experts, and the layer that joins them.
 
-mod assignment;
 mod blocks;
 mod check;
 mod config;
@@ -17,8 +16,6 @@ mod running;
 mod shared;
 mod statistics;
 pub mod switching;
-
-pub(crate) use check::{check_device, check_same, element};
 
 pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
 pub use config::{MoeConfig, MoeWeights};

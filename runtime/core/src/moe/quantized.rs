@@ -4,7 +4,9 @@ use super::experts::{Experts, FeedForwardExperts, Fp8Experts, check_activations}
 use super::layer::MoeLayer;
 use super::shared::SharedWeights;
 use crate::Error;
-use crate::fp8::{ActivationScaling, Converted, Fp8Conversion, LayerReport};
+use crate::fp8::{
+    ActivationScaling, Converted, Fp8Conversion, Fp8Layer, Fp8Module, Fp8Visitor, LayerReport,
+};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use moebius_shaders::ShapeError;
@@ -60,9 +62,20 @@ impl MoeLayer {
         *self = self.valid();
         Ok(done)
     }
+}
 
-    /// The activation scales of experts with FP8 weights.
-    pub fn activation_scalings(&mut self) -> Vec<&mut ActivationScaling> {
+impl Fp8Module for MoeLayer {
+    fn visit_fp8(&mut self, visitor: &mut Fp8Visitor) -> Result<(), Error> {
+        visitor.layer(self)
+    }
+}
+
+impl Fp8Layer for MoeLayer {
+    fn convert(&mut self, path: &str, conversion: &Fp8Conversion) -> Result<Vec<Converted>, Error> {
+        self.convert_to_fp8(path, conversion)
+    }
+
+    fn activation_scalings(&mut self) -> Vec<&mut ActivationScaling> {
         let mut scalings = Vec::new();
         if let Experts::Fp8(experts) = &mut self.experts {
             scalings.extend([&mut experts.tokens, &mut experts.hidden]);

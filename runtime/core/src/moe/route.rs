@@ -1,14 +1,12 @@
 //! Router logits, and the choice of experts as a function of them.
 
-use super::check::{check_same, element};
 use super::routers::{HashConfig, HashKey};
-use crate::ops::{Choices, HashCall, LoadCall, LogitsCall, Mask, Maybe, RouteCall, RouterOps};
-use crate::{Error, device};
-use burn::backend::Dispatch;
+use crate::Error;
+use crate::check::{check_same, element};
+use crate::ops::router;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_device::Capability;
-use moebius_shaders::routing::{self, Groups, HashProblem, LoadProblem, Score, TopkGradient};
-use moebius_shaders::{ShapeError, Unsupported};
+use moebius_shaders::ShapeError;
+use moebius_shaders::routing::{self, Groups, Score};
 use serde::{Deserialize, Serialize};
 
 /// How tokens choose experts.
@@ -102,33 +100,9 @@ impl Routing {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't count them.
     pub fn load(&self) -> Result<Tensor<1, Int>, Error> {
         let experts = self.experts();
-        let counts = load_in_groups(self.indices.clone(), experts, 1)?;
+        let counts = router::load(self.indices.clone(), experts, 1)?;
         Ok(counts.reshape([experts]))
     }
-}
-
-/// \[groups, E\]: how often each expert occurs in equal groups of the rows of `choices` \[T,K\].
-pub(super) fn load_in_groups(
-    choices: Tensor<2, Int>,
-    experts: usize,
-    groups: usize,
-) -> Result<Tensor<2, Int>, Error> {
-    let [tokens, top_k] = choices.dims();
-    let routing = routing::Problem::new(tokens, experts, top_k)?;
-    let problem = LoadProblem::new(routing, groups)?;
-    if tokens == 0 {
-        return Ok(Tensor::zeros([groups, experts], &choices.device()));
-    }
-    let plan = device::capability(&choices.device())?
-        .map(|device| routing::plan_load(problem, &device))
-        .transpose()?;
-    let choices = choices.cast(DType::I32).into_dispatch();
-    let call = LoadCall {
-        routing,
-        groups,
-        plan,
-    };
-    Ok(Tensor::from_dispatch(Dispatch::moe_load(choices, call)))
 }
 
 /// Chooses `top_k` experts per row of `logits` \[T,E\] (f32), the largest first, ties to the
@@ -179,14 +153,6 @@ pub(super) fn check_mask(
     Ok(())
 }
 
-/// A mask as the operations take it: 32-bit words, whatever integers the device is configured for.
-pub(super) fn mask_words(mask: Option<Tensor<1, Bool>>) -> Mask<Dispatch> {
-    match mask {
-        None => Mask::All,
-        Some(mask) => Mask::Only(mask.int().cast(DType::I32).into_dispatch()),
-    }
-}
-
 /// [`route`] of checked logits; `bias` \[E\] f32 is added to the scores for the selection alone.
 pub(super) fn choose(
     logits: Tensor<2>,
@@ -199,67 +165,23 @@ pub(super) fn choose(
     if tokens == 0 {
         return Ok(Routing::empty(experts, config.top_k, &logits.device()));
     }
-    let capability = device::capability(&logits.device())?;
-    let plan = capability
-        .as_ref()
-        .map(|device| routing::plan(problem, device));
-    let backward = recorded(&logits, capability.as_deref()).map(|device| {
-        let plan = |of| routing::plan_topk_backward(problem, of, device);
-        Ok::<_, Unsupported>([
-            plan(TopkGradient::Weights)?,
-            plan(TopkGradient::Probs)?,
-            plan(TopkGradient::Lse)?,
-        ])
-    });
-    let choices = Choices {
-        mask: mask_words(mask),
-        bias: bias
-            .map(Tensor::into_dispatch)
-            .map_or(Maybe::Absent, Maybe::Present),
-    };
-    let call = RouteCall {
-        problem,
-        plan: plan.transpose()?,
-        backward: backward.transpose()?,
-    };
-    let routed = Dispatch::moe_route(logits.clone().into_dispatch(), choices, call);
+    let chosen = router::route(logits.clone(), mask, bias, problem)?;
     Ok(Routing {
-        indices: Tensor::from_dispatch(routed.indices),
-        weights: Tensor::from_dispatch(routed.weights),
-        probs: Tensor::from_dispatch(routed.probs),
-        logsumexp: Some(Tensor::from_dispatch(routed.lse)),
+        indices: chosen.indices,
+        weights: chosen.weights,
+        probs: chosen.probs,
+        logsumexp: Some(chosen.logsumexp),
         logits,
     })
 }
 
-/// The device's capability when it records gradients.
-fn recorded<'a>(tensor: &Tensor<2>, capability: Option<&'a Capability>) -> Option<&'a Capability> {
-    capability.filter(|_| tensor.device().is_autodiff())
-}
-
 /// x · Wgᵀ in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; checked by the caller.
 pub(super) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
-    let ([tokens, hidden], [experts, _]) = (x.dims(), w.dims());
-    let problem = routing::Problem::new(tokens, experts, 1)?;
-    let element = element(x.dtype())?;
-    let capability = device::capability(&x.device())?;
-    let plan = capability
-        .as_ref()
-        .map(|device| routing::plan_logits(problem, hidden, element, device))
-        .transpose()?;
-    let backward = recorded(&x, capability.as_deref())
-        .map(|device| routing::plan_logits_backward(problem, hidden, element, device))
-        .transpose()?;
+    let ([tokens, _], [experts, _]) = (x.dims(), w.dims());
     if tokens == 0 {
         return Ok(Tensor::empty([0, experts], &x.device()));
     }
-    let call = LogitsCall {
-        problem,
-        plan,
-        backward,
-    };
-    let logits = Dispatch::moe_router_logits(x.into_dispatch(), w.into_dispatch(), call);
-    Ok(Tensor::from_dispatch(logits))
+    router::logits(x, w)
 }
 
 /// Experts of every token of x \[T,H\] by hash, of `experts`: indices and weights \[T,K\]; the mask
@@ -270,7 +192,7 @@ pub(super) fn hash_route(
     experts: usize,
     config: &HashConfig,
 ) -> Result<(Tensor<2, Int>, Tensor<2>), Error> {
-    let (device, [tokens, hidden]) = (x.device(), x.dims());
+    let [tokens, hidden] = x.dims();
     let routing = routing::Problem::new(tokens, experts, config.top_k)?;
     let key = match config.key {
         HashKey::Position { sequence } => routing::HashKey::Position { sequence },
@@ -279,20 +201,5 @@ pub(super) fn hash_route(
             element: element(x.dtype())?,
         },
     };
-    let problem = HashProblem::new(routing, key)?;
-    let plan = device::capability(&device)?
-        .map(|device| routing::plan_hash(problem, &device))
-        .transpose()?;
-    let call = HashCall {
-        routing,
-        problem,
-        key,
-        seed: config.seed,
-        plan,
-    };
-    let hashed = Dispatch::moe_hash(x.into_dispatch(), mask_words(mask), call);
-    Ok((
-        Tensor::from_dispatch(hashed.indices),
-        Tensor::from_dispatch(hashed.weights),
-    ))
+    router::hash(x, mask, routing, (key, config.seed))
 }

@@ -1,6 +1,7 @@
 //! State that training forwards change; records hold it, optimizers don't touch it.
 
-use super::check::{check_device, check_same, check_within};
+use super::check::check_within;
+use crate::check::{check_device, check_same};
 use burn::module::RunningState;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 use moebius_shaders::ShapeError;

@@ -1,12 +1,12 @@
 //! The expert that every token goes to (DeepSeekMoE, Qwen2-MoE).
 
-use super::assignment::{Assignment, CapacityRule};
 use super::check::{Like, cast_param, check_positive};
 use super::config::MoeConfig;
-use super::experts::{FeedForwardExperts, FeedForwardShape, Fp8Experts, Run};
+use super::experts::{FeedForwardExperts, FeedForwardShape, Fp8Experts};
 use super::route::router_logits;
 use crate::Error;
 use crate::initial::uniform;
+use crate::ops::{Assignment, CapacityRule, Run};
 use burn::module::{Module, Param};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{DType, Device, Tensor};

@@ -13,16 +13,16 @@
 //! fail. Operations that only a backward pass runs are traits of their own (`..Gradients`), which
 //! autodiff doesn't implement: there are no second derivatives.
 
+mod assignment;
 pub(crate) mod attention;
-mod experts;
-mod fp8;
-mod fp8_linear;
-#[cfg(feature = "cube")]
-mod fp8_mma;
-mod fp8_training;
+pub(crate) mod experts;
+pub(crate) mod fp8;
+pub(crate) mod fp8_linear;
+pub(crate) mod fp8_mma;
+pub(crate) mod fp8_training;
 pub(crate) mod linear;
-mod quantize;
-mod router;
+pub(crate) mod quantize;
+pub(crate) mod router;
 mod rows;
 mod sort;
 
@@ -35,19 +35,15 @@ mod host;
 #[cfg(feature = "xla")]
 mod xla;
 
-pub(crate) use experts::{ExpertWeights, ExpertsCall, ExpertsOps, StageClock};
-pub(crate) use fp8::{Fp8Cast, Fp8Ops};
-pub(crate) use fp8_linear::{CodedWeights, Fp8LinearCall, Fp8LinearOps};
-#[cfg(feature = "cube")]
-pub(crate) use fp8_mma::{Fp8MmaCall, Fp8MmaOps};
-pub(crate) use fp8_training::{Fp8TrainOps, RoundCall, Rounded, round};
-pub(crate) use quantize::{AmaxCall, QuantizeCall, QuantizeOps};
-pub(crate) use router::{Choices, HashCall, LoadCall, LogitsCall, RouteCall, RouterOps};
-pub(crate) use rows::{NeighboursCall, RowsCall, RowsOps};
-pub(crate) use sort::{Grouping, Limits, SortCall, SortOps, Sorted};
+pub(crate) use assignment::{Assignment, CapacityRule};
+pub(crate) use experts::{FeedForward, Run, StageClock};
+pub(crate) use fp8_linear::CodedWeights;
+pub(crate) use quantize::QuantizeOps;
+pub(crate) use sort::{Grouping, Sorted};
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, ExtensionType};
+use burn::backend::{Backend, Dispatch, ExtensionType};
+use burn::tensor::{Bool, DType, Tensor};
 
 /// A float tensor that may be missing: Burn's extensions have no `Option`.
 #[derive(ExtensionType, Clone, Debug)]
@@ -83,6 +79,21 @@ pub(crate) enum Mask<B: Backend> {
     /// Those whose entry of \[E\] isn't 0.
     Only(IntTensor<B>),
 }
+
+impl Mask<Dispatch> {
+    /// 32-bit words, whatever integers the device is configured for.
+    pub(crate) fn of(mask: Option<Tensor<1, Bool>>) -> Self {
+        match mask {
+            None => Self::All,
+            Some(mask) => Self::Only(mask.int().cast(DType::I32).into_dispatch()),
+        }
+    }
+}
+
+/// Scales of an ordinary tensor.
+pub(crate) type DeviceScales = Scales<Dispatch>;
+/// Weights of an ordinary tensor.
+pub(crate) type DeviceWeights = CodedWeights<Dispatch>;
 
 /// FP8 scales: f32s, or words of four E8M0 bytes.
 #[derive(ExtensionType, Clone, Debug)]

@@ -8,17 +8,13 @@ use super::loss_scale::Finite;
 use super::recipe::{Fp8Recipe, Fp8Scaling};
 use super::state::Fp8State;
 use crate::Error;
-use crate::fp8::quantizer::{Quantizer, amax_call};
 use crate::nn;
-use crate::ops::{Fp8TrainOps, RoundCall, Rounded, round};
-use burn::backend::Dispatch;
+use crate::ops::fp8_training;
 use burn::module::Module;
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;
-use moebius_shaders::fp8::Fp8Format;
-use moebius_shaders::scaling::Granularity;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -122,13 +118,13 @@ impl Fp8Product {
         w: Tensor<W>,
         product: impl FnOnce(Tensor<X>, Tensor<W>) -> Result<Tensor<Y>, Error>,
     ) -> Result<Tensor<Y>, Error> {
-        let (x, x_amax) = self.forward_cast(0, x)?;
-        let (w, w_amax) = self.forward_cast(1, w)?;
+        let how = (self.recipe.forward, self.recipe.margin);
+        let (x, x_amax) = fp8_training::round_values(x, self.scale(0), how)?;
+        let (w, w_amax) = fp8_training::round_values(w, self.scale(1), how)?;
         let y = product(x, w)?;
         if !y.is_autodiff() {
             return Ok(y);
         }
-        let call = call(&y, self.recipe.backward, self.recipe.margin)?;
         let mut slot = Tensor::zeros([1], (&y.device(), DType::F32));
         if let (Some(x), Some(w)) = (x_amax, w_amax) {
             slot = slot.require_grad();
@@ -137,40 +133,12 @@ impl Fp8Product {
                 slot: slot.clone(),
             });
         }
-        let scale = self.scale(2).map(|scale| scale.autodiff().into_dispatch());
-        let y = Dispatch::fp8_round_gradient(
-            y.into_dispatch(),
-            slot.into_dispatch(),
-            scale.into(),
-            call,
-        );
-        Ok(Tensor::from_dispatch(y))
+        let how = (self.recipe.backward, self.recipe.margin);
+        fp8_training::round_gradient(y, slot, self.scale(2), how)
     }
 
     fn scale(&self, of: usize) -> Option<Tensor<1>> {
         self.state.as_ref().map(|state| state.scale(of))
-    }
-
-    /// x rounded, with the gradient of x; and with delayed scaling its amax \[1\], which no graph holds.
-    fn forward_cast<const D: usize>(
-        &self,
-        of: usize,
-        x: Tensor<D>,
-    ) -> Result<(Tensor<D>, Option<Tensor<1>>), Error> {
-        let call = call(&x, self.recipe.forward, self.recipe.margin)?;
-        let scale = self.scale(of);
-        let scale = scale.map(Tensor::into_dispatch);
-        let inner = x.clone().without_autodiff().into_dispatch();
-        let Rounded { y, amax } = round::<Dispatch>(inner, scale, &call);
-        let (y, amax) = (
-            Tensor::<D>::from_dispatch(y),
-            amax.map(Tensor::from_dispatch),
-        );
-        if !x.is_autodiff() {
-            return Ok((y, amax));
-        }
-        let y = Dispatch::fp8_straight_through(x.into_dispatch(), y.autodiff().into_dispatch());
-        Ok((Tensor::from_dispatch(y), amax))
     }
 
     /// Moves the amaxes of all uses whose gradients are here into the history; the next forward has
@@ -220,15 +188,4 @@ impl Fp8Product {
         });
         found
     }
-}
-
-/// How `x` is rounded, as a matrix of one scale.
-fn call<const D: usize>(x: &Tensor<D>, format: Fp8Format, margin: i32) -> Result<RoundCall, Error> {
-    let (len, dims, device) = (x.shape().num_elements(), x.dims(), x.device());
-    let columns = dims.last().copied().unwrap_or(1).max(1);
-    let quantizer = Quantizer::new(format, Granularity::Tensor).with_margin(margin);
-    Ok(RoundCall {
-        quantize: quantizer.call([1, len / columns, columns], x.dtype(), &device)?,
-        amax: amax_call(len, x.dtype(), &device)?,
-    })
 }

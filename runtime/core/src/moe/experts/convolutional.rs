@@ -2,10 +2,10 @@
 
 use super::{Slots, activate, bias_of, biases, stacked};
 use crate::Error;
-use crate::moe::assignment::Assignment;
 use crate::moe::check::{Like, cast_param};
 use crate::moe::config::MoeConfig;
 use crate::moe::experts::ExpertKind;
+use crate::ops::Assignment;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;

@@ -2,14 +2,13 @@
 
 use super::{activate, bias_of, biases, stacked};
 use crate::Error;
-use crate::moe::assignment::Assignment;
-use crate::moe::check::{Like, cast_param, element};
-use crate::ops::{ExpertWeights, Maybe, StageClock};
-use burn::backend::Dispatch;
+use crate::check::element;
+use crate::moe::check::{Like, cast_param};
+use crate::ops::{Assignment, FeedForward, Run};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::grouped_gemm::Activation;
-use moebius_shaders::moe::{self, Keep};
+use moebius_shaders::moe;
 use moebius_shaders::{ShapeError, routing};
 
 /// expert(x) = W_out · act(W_in · x + b_in) + b_out; gated W_out · (act(G x) ∘ (U x)), where W_in
@@ -36,13 +35,6 @@ pub(in crate::moe) struct FeedForwardShape {
     pub(in crate::moe) bias: bool,
     /// Probability with which training drops an element after the activation.
     pub(in crate::moe) dropout: f64,
-}
-
-/// How a forward runs.
-#[derive(Clone, Debug, Default)]
-pub(in crate::moe) struct Run {
-    pub(in crate::moe) keep: Keep,
-    pub(in crate::moe) clock: Option<StageClock>,
 }
 
 impl FeedForwardShape {
@@ -99,18 +91,14 @@ impl FeedForwardExperts {
         if records && shape.dropout > 0.0 {
             return self.forward_dropping(assignment, [x, weights], shape);
         }
-        let bias = |bias: &Option<Param<Tensor<2>>>| -> Maybe<Dispatch> {
-            bias_of(bias).map(Tensor::into_dispatch).into()
-        };
-        let experts = ExpertWeights {
-            w_in: self.w_in.val().into_dispatch(),
-            w_out: self.w_out.val().into_dispatch(),
-            b_in: bias(&self.b_in),
-            b_out: bias(&self.b_out),
+        let experts = FeedForward {
+            w_in: self.w_in.val(),
+            b_in: bias_of(&self.b_in),
+            w_out: self.w_out.val(),
+            b_out: bias_of(&self.b_out),
         };
         let problem = shape.problem(assignment.routing(), x.dtype())?;
-        let call = assignment.feed_forward_call(problem, records, run.keep, run.clock)?;
-        Ok(assignment.feed_forward(x, weights, experts, call))
+        assignment.feed_forward([x, weights], experts, problem, run)
     }
 
     /// The same in pieces, with the dropout between them.

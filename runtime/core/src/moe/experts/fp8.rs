@@ -2,10 +2,11 @@
 
 use super::{FeedForwardExperts, FeedForwardShape, bias_of};
 use crate::Error;
+use crate::check::{check_same, element};
 use crate::fp8::{ActivationScaling, Activations, Fp8Matrices, Fp8Tensor, Quantizer};
 use crate::fp8::{check_inference, inner};
-use crate::moe::assignment::Assignment;
-use crate::moe::check::{Like, cast_param, check_same, element};
+use crate::moe::check::{Like, cast_param};
+use crate::ops::Assignment;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;
@@ -122,11 +123,12 @@ impl Fp8Experts {
             gated: shape.gated,
             activation: Some(shape.activation),
             bias: shape.bias,
+            fp8: Some(self.w_in.weights()),
             ..problem
         };
         let bias = |bias, dtype| bias_of(bias).map(|bias: Tensor<2>| bias.cast(dtype));
         let b_in = bias(&self.b_in, x.dtype());
-        let hidden = assignment.fp8_linear(x, &self.w_in, b_in, up)?;
+        let hidden = assignment.fp8_linear(x, self.w_in.coded(b_in), up)?;
         // A largest magnitude is of all rows, also those past the last expert's.
         let hidden = match self.hidden.measures() {
             true => assignment.defined(hidden),
@@ -135,10 +137,11 @@ impl Fp8Experts {
         let hidden = self.hidden.apply(hidden)?;
         let down = Problem {
             bias: shape.bias,
+            fp8: Some(self.w_out.weights()),
             ..assignment.product([shape.hidden, shape.inter], hidden.dtype())?
         };
         let b_out = bias(&self.b_out, hidden.dtype());
-        let rows = assignment.fp8_linear(hidden, &self.w_out, b_out, down)?;
+        let rows = assignment.fp8_linear(hidden, self.w_out.coded(b_out), down)?;
         Ok(assignment.combine(rows, Some(weights))?.cast(dtype))
     }
 

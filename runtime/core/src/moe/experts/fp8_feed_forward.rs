@@ -3,9 +3,9 @@
 use super::{FeedForwardExperts, Slots, activate, bias_of};
 use crate::Error;
 use crate::fp8::training::{Fp8Product, Fp8Recipe};
-use crate::moe::assignment::Assignment;
 use crate::moe::check::Like;
 use crate::moe::config::MoeConfig;
+use crate::ops::Assignment;
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_shaders::ShapeError;

@@ -26,13 +26,13 @@ pub(super) use fp8::check_activations;
 pub use fp8_feed_forward::Fp8FeedForwardExperts;
 pub use parameter_efficient::{Adaptation, AdapterWeights, LoraWeights, ParameterEfficientExperts};
 
-pub(super) use feed_forward::{FeedForwardShape, Run};
+pub(super) use feed_forward::FeedForwardShape;
 
-use super::assignment::Assignment;
 use super::check::{Like, check_positive};
 use super::config::MoeConfig;
 use crate::Error;
 use crate::initial::uniform;
+use crate::ops::{Assignment, Run};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
 use moebius_shaders::ShapeError;

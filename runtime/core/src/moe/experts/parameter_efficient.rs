@@ -1,10 +1,10 @@
 //! Parameter-efficient experts: one frozen network, and little that is trained per expert.
 
-use super::{Adapted, FeedForwardExperts, Run, Slots, activate, apply, bias_of, dropped, stacked};
+use super::{Adapted, FeedForwardExperts, Slots, activate, apply, bias_of, dropped, stacked};
 use crate::initial::zeros;
-use crate::moe::assignment::Assignment;
 use crate::moe::check::{Like, cast_param};
 use crate::moe::config::MoeConfig;
+use crate::ops::{Assignment, Run};
 use crate::{Error, nn};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};

@@ -2,9 +2,9 @@
 
 use super::{Batch, ExpertChoiceConfig, MATRIX, Routed, Routes, Sizes, matrix};
 use crate::Error;
-use crate::moe::assignment::{Assignment, CapacityRule};
 use crate::moe::check::{Like, cast_param};
 use crate::moe::route::{RouteConfig, Routing, choose, router_logits};
+use crate::ops::{Assignment, CapacityRule};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_shaders::ShapeError;

@@ -35,11 +35,12 @@ pub use sigmoid_bias::SigmoidBiasRouter;
 pub use switch::SwitchRouter;
 pub use top_k::TopKRouter;
 
-use super::assignment::Assignment;
-use super::check::{Like, check_same};
+use super::check::Like;
 use super::route::{Routing, check_mask};
 use crate::Error;
+use crate::check::check_same;
 use crate::initial::uniform;
+use crate::ops::Assignment;
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Device, Tensor};
 use moebius_shaders::ShapeError;

@@ -2,7 +2,7 @@
 
 use super::SwitchedExperts;
 use crate::Error;
-use crate::moe::check::check_same;
+use crate::check::check_same;
 use crate::moe::config::MoeConfig;
 use crate::moe::experts::{ExpertKind, Experts};
 use crate::moe::factors::CapacityFactors;

@@ -15,18 +15,20 @@ mod host;
 pub use cache::{CacheStatistics, ExpertCache};
 pub use host::{HostExpert, HostLayer};
 
-use super::assignment::{Assignment, CapacityRule};
-use super::check::{Like, check_device, check_same, element};
+use super::check::Like;
 use super::config::MoeConfig;
 use super::dispatch::{Dispatched, RouteStage};
-use super::experts::{FeedForwardExperts, Run};
+use super::experts::FeedForwardExperts;
 use super::factors::CapacityFactors;
 use super::layer::{MoeOutput, check_factors};
-use super::route::{check_mask, load_in_groups};
+use super::route::check_mask;
 use super::routers::{Router, Sizes};
 use super::shared::SharedExpert;
 use super::statistics::LoadStatistics;
 use crate::Error;
+use crate::check::{check_device, check_same, element};
+use crate::ops::router;
+use crate::ops::{Assignment, CapacityRule, Run};
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
 use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::Variant;
@@ -185,7 +187,7 @@ impl SwitchedExperts {
     fn slot_outputs(&mut self, x: &Tensor<2>, chosen: Tensor<2, Int>) -> Result<Tensor<2>, Error> {
         let ([tokens, top_k], hidden) = (chosen.dims(), self.config.hidden);
         let count = tokens * top_k;
-        let load = load_in_groups(chosen.clone(), self.config.experts, 1)?;
+        let load = router::load(chosen.clone(), self.config.experts, 1)?;
         let load = LoadStatistics::read(load.reshape([self.config.experts]))?;
         let used = load.counts.iter().enumerate();
         let used: Vec<usize> = used.filter(|(_, n)| **n > 0).map(|(e, _)| e).collect();

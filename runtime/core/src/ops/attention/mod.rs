@@ -12,8 +12,8 @@ mod lazy;
 #[cfg(feature = "xla")]
 mod xla;
 
-use super::Grouping;
-use crate::moe::element;
+use super::{Assignment, Grouping};
+use crate::check::element;
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
@@ -43,14 +43,15 @@ pub(crate) fn run(
     let problem = Problem::new(segments, heads, head_dim)?
         .with_element(element(q.dtype())?)
         .with_causal(causal);
-    let plan = device::capability(&q.device())?
-        .map(|capability| segment_attention::plan(problem, &capability));
+    let plan = device::plan(&q.device(), |device| {
+        segment_attention::plan(problem, device)
+    })?;
     let call = AttentionCall {
         segments,
         heads,
         head_dim,
         causal,
-        plan: plan.transpose()?,
+        plan,
     };
     let projections = Projections {
         q: q.into_dispatch(),
@@ -59,6 +60,23 @@ pub(crate) fn run(
     };
     let attended = Dispatch::moe_segment_attention(projections, grouping, call);
     Ok(Tensor::from_dispatch(attended.o))
+}
+
+impl Assignment {
+    /// \[R, heads·D\]: rows of one expert and one sequence of `sequence` tokens attend to each
+    /// other, to earlier ones and themselves only when `causal`.
+    pub(crate) fn attention(
+        &self,
+        [q, k, v]: [Tensor<2>; 3],
+        heads: usize,
+        sequence: usize,
+        causal: bool,
+    ) -> Result<Tensor<2>, Error> {
+        let r = &self.routing;
+        let segments = Segments::new(r.slots(), r.experts(), r.top_k(), sequence)?;
+        let segments = segments.with_row_bound(self.row_bound)?;
+        run([q, k, v], self.grouping(), segments, (heads, causal))
+    }
 }
 
 /// Attention within segments.

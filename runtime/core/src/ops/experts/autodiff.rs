@@ -112,7 +112,7 @@ fn record<B: ExpertsOps + ExpertsGradients, C: CheckpointStrategy, const N: usiz
         .stateful()
     {
         OpsKind::UnTracked(step) => step.finish(B::moe_experts(x, weights, sorted, experts, call)),
-        OpsKind::Tracked(step) if call.keep == Keep::Inputs => {
+        OpsKind::Tracked(step) if call.run.keep == Keep::Inputs => {
             let y = B::moe_experts(x, weights, sorted, experts, call.clone());
             step.finish((forward, call), y)
         }

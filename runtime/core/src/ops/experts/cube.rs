@@ -55,7 +55,7 @@ impl ExpertsOps for CubeBackend {
             y: y.handle.clone(),
         };
         checked(&client, &[&y.handle], || {
-            let done = &mut marker(&call.clock, &client);
+            let done = &mut marker(&call.run.clock, &client);
             moe::launch(&client, &planned(call.plan), buffers, done);
         });
         y
@@ -86,7 +86,7 @@ impl ExpertsGradients for CubeBackend {
         let plans = (&planned(call.plan), &planned(call.training));
         let (y, pre) = (&trained.y.handle, &trained.pre.handle);
         checked(&client, &[y, pre], || {
-            let done = &mut marker(&call.clock, &client);
+            let done = &mut marker(&call.run.clock, &client);
             training::launch_keeping(&client, plans, buffers, pre.clone(), done);
         });
         trained

@@ -112,7 +112,7 @@ fn second_product(
     call: &ExpertsCall,
 ) -> Rows {
     let problem = &call.problem;
-    let done = |stage| call.clock.iter().for_each(|clock| clock.mark(stage));
+    let done = |stage| call.run.clock.iter().for_each(|clock| clock.mark(stage));
     // Each alone, so that it is changed in place.
     let hidden: Vec<Rows> = pre.into_iter().map(|pre| activated(problem, pre)).collect();
     done(Stage::Gemm1);

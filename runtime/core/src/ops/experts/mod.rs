@@ -12,12 +12,104 @@ mod lazy;
 #[cfg(feature = "xla")]
 pub(super) mod xla;
 
-use super::{Maybe, Sorted};
+use super::{Assignment, Maybe, Sorted};
+use crate::{Error, device};
+use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
+use burn::tensor::{Device, Tensor};
+use moebius_shaders::PlanError;
+use moebius_shaders::grouped_gemm::{Choice, Variant};
 use moebius_shaders::moe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+
+/// Weights of feed-forward experts, shapes as in [`moe::Buffers`].
+pub(crate) struct FeedForward {
+    pub(crate) w_in: Tensor<3>,
+    pub(crate) b_in: Option<Tensor<2>>,
+    pub(crate) w_out: Tensor<3>,
+    pub(crate) b_out: Option<Tensor<2>>,
+}
+
+/// How a forward runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Run {
+    /// What it keeps for the backward pass.
+    pub(crate) keep: moe::Keep,
+    /// Where to note the time after every stage; the device is waited for.
+    pub(crate) clock: Option<StageClock>,
+}
+
+/// How `problem` runs as kernels of `variant`, as a forward chooses it before it sorts; `None` without kernels.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for sizes that don't fit,
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+pub(crate) fn plan(
+    problem: moe::Problem,
+    variant: Option<Variant>,
+    device: &Device,
+) -> Result<Option<moe::Plan>, Error> {
+    problem.check()?;
+    device::plan(device, |device| {
+        let (rows, experts) = (problem.row_bound, problem.routing.experts());
+        let portable = || Variant::portable(rows, experts, device);
+        let choice = Choice {
+            variant: Some(variant.unwrap_or_else(portable)),
+            ..Choice::default()
+        };
+        moe::plan(problem, device, choice)
+    })
+}
+
+impl Assignment {
+    /// y \[T,H\] of x \[T,H\] and router weights \[T,K\]; `shape` is of any routing.
+    pub(crate) fn feed_forward(
+        &self,
+        [x, weights]: [Tensor<2>; 2],
+        experts: FeedForward,
+        shape: moe::Problem,
+        run: Run,
+    ) -> Result<Tensor<2>, Error> {
+        let problem = moe::Problem {
+            routing: self.routing,
+            row_bound: self.row_bound,
+            ..shape
+        };
+        problem.check()?;
+        let records = x.device().is_autodiff();
+        let plans = device::plan(&x.device(), |device| -> Result<_, PlanError> {
+            let (rows, experts) = (problem.row_bound, problem.routing.experts());
+            let portable = || Variant::portable(rows, experts, device);
+            let variant = self.variant.unwrap_or_else(portable);
+            let choice = Choice {
+                variant: Some(variant),
+                allow_unproven: true,
+            };
+            let training = || moe::plan_training(problem, variant, device);
+            let training = records.then(training).transpose()?;
+            Ok((moe::plan(problem, device, choice)?, training))
+        });
+        let (plan, training) = plans?.unzip();
+        let call = ExpertsCall {
+            problem,
+            plan,
+            training: training.flatten(),
+            run,
+        };
+        let bias = |bias: Option<Tensor<2>>| bias.map(Tensor::into_dispatch).into();
+        let experts = ExpertWeights {
+            w_in: experts.w_in.into_dispatch(),
+            w_out: experts.w_out.into_dispatch(),
+            b_in: bias(experts.b_in),
+            b_out: bias(experts.b_out),
+        };
+        let (x, weights) = (x.into_dispatch(), weights.into_dispatch());
+        let y = Dispatch::moe_experts(x, weights, self.sorted.clone(), experts, call);
+        Ok(Tensor::from_dispatch(y))
+    }
+}
 
 /// The experts of a layer.
 #[derive(Clone, Debug)]
@@ -26,10 +118,7 @@ pub(crate) struct ExpertsCall {
     pub(crate) plan: Option<moe::Plan>,
     /// How the backward pass runs; present on a recording CubeCL device.
     pub(crate) training: Option<moe::TrainingPlan>,
-    /// What the forward keeps for the backward pass.
-    pub(crate) keep: moe::Keep,
-    /// Where to note the time after every stage; the device is waited for.
-    pub(crate) clock: Option<StageClock>,
+    pub(crate) run: Run,
 }
 
 /// When the stages of one call ended.

@@ -59,7 +59,7 @@ fn operands<C: RouterChannel>(
 
 /// Notes when everything is done: both products and the sum are one loop.
 fn mark<C: RouterChannel>(call: &ExpertsCall, y: &Recorded<C>) {
-    if let Some(clock) = &call.clock {
+    if let Some(clock) = &call.run.clock {
         // A device error shows at the caller's next read; the clock only needs the wait.
         let _ = BackendRouter::<C>::sync(&y.device());
         clock.mark(Stage::Experts);

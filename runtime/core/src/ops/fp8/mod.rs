@@ -9,9 +9,52 @@ mod lazy;
 #[cfg(feature = "xla")]
 pub(super) mod xla;
 
+use crate::{Error, device};
+use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, backend_extension};
-use moebius_shaders::fp8;
+use burn::tensor::{Device, Int, Tensor};
+use moebius_shaders::fp8::{self, Fp8Format, LANES_PER_WORD, Overflow, Problem};
+
+/// The codes of x f32 \[n\], n at least 1, in ⌈n/4⌉ words.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when x exceeds a binding.
+pub(crate) fn encode(
+    x: Tensor<1>,
+    format: Fp8Format,
+    overflow: Overflow,
+) -> Result<Tensor<1, Int>, Error> {
+    let [len] = x.dims();
+    let call = Fp8Cast::new([len, len.div_ceil(LANES_PER_WORD)], format, &x.device())?;
+    let words = Dispatch::fp8_encode(x.into_dispatch(), call, overflow);
+    Ok(Tensor::from_dispatch(words))
+}
+
+/// The values of the first `len` codes of `words`.
+///
+/// # Errors
+/// As [`encode`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there aren't ⌈`len`/4⌉ words.
+pub(crate) fn decode(
+    words: Tensor<1, Int>,
+    len: usize,
+    format: Fp8Format,
+) -> Result<Tensor<1>, Error> {
+    let call = Fp8Cast::new([len, words.dims()[0]], format, &words.device())?;
+    if len == 0 {
+        return Ok(Tensor::empty([0], &words.device()));
+    }
+    let y = Dispatch::fp8_decode(words.into_dispatch(), call);
+    Ok(Tensor::from_dispatch(y))
+}
+
+impl Fp8Cast {
+    fn new([len, words]: [usize; 2], format: Fp8Format, device: &Device) -> Result<Self, Error> {
+        let problem = Problem::new(len, words, format)?;
+        let plan = device::plan(device, |device| fp8::plan(problem, device))?;
+        Ok(Self { len, format, plan })
+    }
+}
 
 /// A cast between f32 and FP8.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use super::{CodedWeights, Fp8LinearCall, Fp8LinearOps};
 use crate::ops::experts::flex::apply;
 use crate::ops::host::{cast_like, columns_of, float_tensor, floats, words};
 use crate::ops::rows::host::Segments;
-use crate::ops::{Scales, Sorted};
+use crate::ops::{Grouping, Scales};
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
@@ -31,23 +31,19 @@ impl Fp8LinearOps for Flex {
     fn fp8_linear(
         x: FloatTensor<Self>,
         weights: CodedWeights<Self>,
+        grouping: Grouping<Self>,
         call: Fp8LinearCall,
     ) -> FloatTensor<Self> {
         let (dtype, p) = (x.dtype(), &call.problem);
-        let experts = Experts::new(p, weights);
-        let y = experts.multiply(0, &floats(x));
-        cast_like(float_tensor(y, &[p.row_bound, p.n]), dtype)
-    }
-
-    fn moe_fp8_linear(
-        x: FloatTensor<Self>,
-        weights: CodedWeights<Self>,
-        sorted: Sorted<Self>,
-        call: Fp8LinearCall,
-    ) -> FloatTensor<Self> {
-        let (dtype, p) = (x.dtype(), &call.problem);
-        let (segments, x) = (Segments::of(sorted), floats(x));
-        let experts = Experts::new(p, weights);
+        let (experts, x) = (Experts::new(p, weights), floats(x));
+        let sorted = match grouping {
+            Grouping::Sorted(sorted) => sorted,
+            Grouping::Dense => {
+                let y = float_tensor(experts.multiply(0, &x), &[p.row_bound, p.n]);
+                return cast_like(y, dtype);
+            }
+        };
+        let segments = Segments::of(sorted);
         let row = |r: usize| {
             let from = match p.rows {
                 Source::Tokens => segments.order[r] as usize / p.top_k,

@@ -12,10 +12,48 @@ mod lazy;
 #[cfg(feature = "xla")]
 mod xla;
 
-use super::{Maybe, Scales, Sorted};
+use super::{Assignment, Grouping, Maybe, Scales};
+use crate::{Error, device};
+use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
-use moebius_shaders::grouped_gemm;
+use burn::tensor::Tensor;
+use moebius_shaders::grouped_gemm::{self, Choice, Problem, Variant};
+
+/// \[R,n\]: `problem` of x \[T,k\] or \[R,k\]; sorted rows by the tiles of the `variant` of their sort. The
+/// caller has checked the shapes.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+pub(crate) fn run(
+    x: Tensor<2>,
+    weights: CodedWeights<Dispatch>,
+    grouping: Grouping<Dispatch>,
+    (problem, variant): (Problem, Option<Variant>),
+) -> Result<Tensor<2>, Error> {
+    let choice = Choice {
+        variant,
+        allow_unproven: false,
+    };
+    let plan = device::plan(&x.device(), |device| {
+        grouped_gemm::plan(problem, device, choice)
+    })?;
+    let call = Fp8LinearCall { problem, plan };
+    let y = Dispatch::fp8_linear(x.into_dispatch(), weights, grouping, call);
+    Ok(Tensor::from_dispatch(y))
+}
+
+impl Assignment {
+    /// \[R,n\]: `problem` of x \[T,k\] or \[R,k\] and FP8 weights.
+    pub(crate) fn fp8_linear(
+        &self,
+        x: Tensor<2>,
+        weights: CodedWeights<Dispatch>,
+        problem: grouped_gemm::Problem,
+    ) -> Result<Tensor<2>, Error> {
+        run(x, weights, self.grouping(), (problem, self.variant))
+    }
+}
 
 /// A product.
 #[derive(Clone, Debug)]
@@ -45,20 +83,12 @@ pub(crate) struct CodedWeights<B: Backend> {
     Fusion: cfg(feature = "fusion"),
 )]
 pub(crate) trait Fp8LinearOps: Backend {
-    /// y \[m,n\] of x \[m,k\].
+    /// \[R,n\] of x \[T,k\] or \[R,k\]: a product, bias, activation and gate per expert.
     #[fusion(meta = lazy::output)]
     fn fp8_linear(
         x: FloatTensor<Self>,
         #[extension_type] weights: CodedWeights<Self>,
-        call: Fp8LinearCall,
-    ) -> FloatTensor<Self>;
-
-    /// \[R,n\] of x \[T,k\] or \[R,k\]: a product, bias, activation and gate per expert.
-    #[fusion(meta = lazy::grouped_output)]
-    fn moe_fp8_linear(
-        x: FloatTensor<Self>,
-        #[extension_type] weights: CodedWeights<Self>,
-        #[extension_type] sorted: Sorted<Self>,
+        #[extension_type] grouping: Grouping<Self>,
         call: Fp8LinearCall,
     ) -> FloatTensor<Self>;
 }

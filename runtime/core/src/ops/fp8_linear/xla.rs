@@ -1,7 +1,7 @@
 //! Products with FP8 weights, recorded for XLA.
 
 use super::{CodedWeights, Fp8LinearCall, Fp8LinearOps};
-use crate::ops::Sorted;
+use crate::ops::Grouping;
 use crate::ops::experts::xla::activation;
 use crate::ops::fp8::xla::format;
 use crate::ops::quantize::xla::granularity;
@@ -34,31 +34,24 @@ impl<C: RouterChannel> Fp8LinearOps for BackendRouter<C> {
     fn fp8_linear(
         x: FloatTensor<Self>,
         weights: CodedWeights<Self>,
-        call: Fp8LinearCall,
-    ) -> FloatTensor<Self> {
-        let operands = [x, weights.codes, weights.scales.into_tensor()];
-        let operands = operands.into_iter().chain(weights.bias.into_option());
-        Results::<C>::of(&linear(&call.problem, None), operands.collect()).take()
-    }
-
-    fn moe_fp8_linear(
-        x: FloatTensor<Self>,
-        weights: CodedWeights<Self>,
-        sorted: Sorted<Self>,
+        grouping: Grouping<Self>,
         call: Fp8LinearCall,
     ) -> FloatTensor<Self> {
         let p = &call.problem;
-        let routing = Routing {
+        let sort = match grouping {
+            Grouping::Dense => Vec::new(),
+            Grouping::Sorted(sorted) => vec![sorted.order, sorted.offsets],
+        };
+        let routing = (!sort.is_empty()).then(|| Routing {
             tokens: p.slots / p.top_k,
             top_k: p.top_k,
             source: match p.rows {
                 grouped_gemm::Source::Tokens => Source::Tokens,
                 grouped_gemm::Source::Sorted => Source::Sorted,
             },
-        };
-        let scales = weights.scales.into_tensor();
-        let operands = [x, weights.codes, scales, sorted.order, sorted.offsets];
-        let operands = operands.into_iter().chain(weights.bias.into_option());
-        Results::<C>::of(&linear(p, Some(routing)), operands.collect()).take()
+        });
+        let operands = [x, weights.codes, weights.scales.into_tensor()].into_iter();
+        let operands = operands.chain(sort).chain(weights.bias.into_option());
+        Results::<C>::of(&linear(p, routing), operands.collect()).take()
     }
 }

@@ -13,11 +13,77 @@ mod round;
 #[cfg(feature = "xla")]
 mod xla;
 
-pub(crate) use round::{Rounded, round};
+use round::{Rounded, round};
 
-use super::{AmaxCall, Maybe, QuantizeCall};
+use super::Maybe;
+use super::quantize::{AmaxCall, QuantizeCall};
+use crate::Error;
+use crate::check::element;
+use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
+use burn::tensor::Tensor;
+use moebius_shaders::fp8::{Fp8Format, Overflow};
+use moebius_shaders::quantize::Problem;
+use moebius_shaders::scaling::Granularity;
+
+/// x rounded to `format` with one scale of 2^margin to spare, and its amax \[1\], which no graph holds, where
+/// the scale \[1\] is given; the gradient of x passes.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16,
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+pub(crate) fn round_values<const D: usize>(
+    x: Tensor<D>,
+    scale: Option<Tensor<1>>,
+    (format, margin): (Fp8Format, i32),
+) -> Result<(Tensor<D>, Option<Tensor<1>>), Error> {
+    let call = RoundCall::new(&x, format, margin)?;
+    let scale = scale.map(Tensor::into_dispatch);
+    let inner = x.clone().without_autodiff().into_dispatch();
+    let Rounded { y, amax } = round::<Dispatch>(inner, scale, &call);
+    let y = Tensor::<D>::from_dispatch(y);
+    let amax = amax.map(Tensor::from_dispatch);
+    if !x.is_autodiff() {
+        return Ok((y, amax));
+    }
+    let y = Dispatch::fp8_straight_through(x.into_dispatch(), y.autodiff().into_dispatch());
+    Ok((Tensor::from_dispatch(y), amax))
+}
+
+/// x, whose gradient is rounded likewise, and has its amax as the gradient of `slot` \[1\].
+///
+/// # Errors
+/// As [`round_values`].
+pub(crate) fn round_gradient<const D: usize>(
+    x: Tensor<D>,
+    slot: Tensor<1>,
+    scale: Option<Tensor<1>>,
+    (format, margin): (Fp8Format, i32),
+) -> Result<Tensor<D>, Error> {
+    let call = RoundCall::new(&x, format, margin)?;
+    let scale = scale.map(|scale| scale.autodiff().into_dispatch()).into();
+    let (x, slot) = (x.into_dispatch(), slot.into_dispatch());
+    let y = Dispatch::fp8_round_gradient(x, slot, scale, call);
+    Ok(Tensor::from_dispatch(y))
+}
+
+impl RoundCall {
+    /// x as a matrix of one scale.
+    fn new<const D: usize>(x: &Tensor<D>, format: Fp8Format, margin: i32) -> Result<Self, Error> {
+        let (len, dims, device) = (x.shape().num_elements(), x.dims(), x.device());
+        let columns = dims.last().copied().unwrap_or(1).max(1);
+        let (shape, element) = ([1, len / columns, columns], element(x.dtype())?);
+        let problem = Problem::new(shape, element, Granularity::Tensor, format)?;
+        let problem = problem
+            .with_overflow(Overflow::Saturate)
+            .with_margin(margin)?;
+        Ok(Self {
+            quantize: QuantizeCall::new(problem, &device)?,
+            amax: AmaxCall::new(len, x.dtype(), &device)?,
+        })
+    }
+}
 
 /// How a tensor is rounded.
 #[derive(Clone, Debug)]

@@ -12,12 +12,14 @@ mod lazy;
 #[cfg(feature = "xla")]
 mod xla;
 
-use super::{Grouping, Maybe};
+use super::{Assignment, Grouping, Maybe};
+use crate::check::element;
 use crate::{Error, device};
 use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
+use moebius_shaders::ShapeError;
 use moebius_shaders::grouped_gemm::{self, Problem, Variant};
 use moebius_shaders::moe::linear;
 
@@ -38,19 +40,46 @@ pub(crate) fn run(
         bias: bias.is_some(),
         ..problem
     };
-    let plan = device::capability(&device)?.map(|capability| {
+    let plan = device::plan(&device, |capability| {
         let (rows, experts) = (problem.row_bound, problem.experts);
-        let variant = variant.unwrap_or_else(|| Variant::portable(rows, experts, &capability));
-        linear::plan(problem, variant, device.is_autodiff(), &capability)
-    });
-    let call = LinearCall {
-        problem,
-        plan: plan.transpose()?,
-    };
+        let variant = variant.unwrap_or_else(|| Variant::portable(rows, experts, capability));
+        linear::plan(problem, variant, device.is_autodiff(), capability)
+    })?;
+    let call = LinearCall { problem, plan };
     let bias = bias.map(Tensor::into_dispatch).into();
     let (rows, w) = (rows.into_dispatch(), w.into_dispatch());
     let y = Dispatch::moe_grouped_linear(rows, w, bias, grouping, call);
     Ok(Tensor::from_dispatch(y))
+}
+
+impl Assignment {
+    /// \[R,n\]: rows \[R,k\] · W_eᵀ + b_e, W \[E,n,k\], b \[E,n\].
+    pub(crate) fn linear(
+        &self,
+        rows: Tensor<2>,
+        w: Tensor<3>,
+        bias: Option<Tensor<2>>,
+    ) -> Result<Tensor<2>, Error> {
+        let [_, n, k] = w.dims();
+        let problem = self.product([n, k], rows.dtype())?;
+        run(rows, w, bias, self.grouping(), (problem, self.variant))
+    }
+
+    /// A product of the sorted rows \[R,k\] and \[n,k\]ᵀ per expert.
+    pub(crate) fn product(
+        &self,
+        [n, k]: [usize; 2],
+        dtype: DType,
+    ) -> Result<grouped_gemm::Problem, ShapeError> {
+        let r = &self.routing;
+        let problem = grouped_gemm::Problem::new(r.slots(), r.experts(), r.top_k(), n, k)?;
+        Ok(grouped_gemm::Problem {
+            element: element(dtype)?,
+            rows: grouped_gemm::Source::Sorted,
+            row_bound: self.row_bound,
+            ..problem
+        })
+    }
 }
 
 /// A product per expert.

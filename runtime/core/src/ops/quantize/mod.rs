@@ -15,10 +15,109 @@ mod lazy;
 pub(super) mod xla;
 
 use super::Scales;
+use crate::check::element;
+use crate::{Error, device};
+use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
-use burn::tensor::DType;
+use burn::tensor::{DType, Device, Int, Tensor};
+use moebius_shaders::quantize::{AmaxProblem, Problem};
 use moebius_shaders::{Element, quantize};
+
+/// Words and scales of x, which has the shape and dtype of `problem` and at least one value.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device lacks the dtype or x exceeds
+/// a binding.
+pub(crate) fn quantize(
+    x: Tensor<3>,
+    problem: Problem,
+) -> Result<(Tensor<3, Int>, Scales<Dispatch>), Error> {
+    let call = QuantizeCall::new(problem, &x.device())?;
+    let coded = Dispatch::fp8_quantize(x.into_dispatch(), call);
+    Ok((Tensor::from_dispatch(coded.words), coded.scales))
+}
+
+/// The words of x under scales that fit it.
+///
+/// # Errors
+/// As [`quantize`].
+pub(crate) fn quantize_by(
+    x: Tensor<3>,
+    scales: Scales<Dispatch>,
+    problem: Problem,
+) -> Result<Tensor<3, Int>, Error> {
+    let call = QuantizeCall::new(problem, &x.device())?;
+    let words = Dispatch::fp8_quantize_by(x.into_dispatch(), scales, call);
+    Ok(Tensor::from_dispatch(words))
+}
+
+/// The values of words and scales that fit the problem.
+///
+/// # Errors
+/// As [`quantize`].
+pub(crate) fn dequantize(
+    words: Tensor<3, Int>,
+    scales: Scales<Dispatch>,
+    problem: Problem,
+) -> Result<Tensor<3>, Error> {
+    let call = QuantizeCall::new(problem, &words.device())?;
+    let y = Dispatch::fp8_dequantize(words.into_dispatch(), scales, call);
+    Ok(Tensor::from_dispatch(y))
+}
+
+/// x as its codes have it, under its own scales or given ones; the gradient passes.
+///
+/// # Errors
+/// As [`quantize`].
+pub(crate) fn fake_quantize(
+    x: Tensor<3>,
+    scales: Option<Scales<Dispatch>>,
+    problem: Problem,
+) -> Result<Tensor<3>, Error> {
+    let call = QuantizeCall::new(problem, &x.device())?;
+    let x = x.into_dispatch();
+    Ok(Tensor::from_dispatch(match scales {
+        None => Dispatch::fp8_fake_quantize(x, call),
+        Some(scales) => Dispatch::fp8_fake_quantize_by(x, scales, call),
+    }))
+}
+
+/// The largest finite magnitude \[1\] of x, which isn't empty.
+///
+/// # Errors
+/// As [`quantize`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16.
+pub(crate) fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
+    let call = AmaxCall::new(x.shape().num_elements(), x.dtype(), &x.device())?;
+    Ok(Tensor::from_dispatch(Dispatch::fp8_amax(
+        x.into_dispatch(),
+        call,
+    )))
+}
+
+/// Checks that a device can hold `matrices` matrices like that of `one`.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it can't.
+pub(crate) fn check_kept(one: &Problem, matrices: usize, device: &Device) -> Result<(), Error> {
+    device::plan(device, |device| quantize::check_kept(one, matrices, device))?;
+    Ok(())
+}
+
+impl QuantizeCall {
+    pub(super) fn new(problem: Problem, device: &Device) -> Result<Self, Error> {
+        let plan = device::plan(device, |device| quantize::plan(problem, device))?;
+        Ok(Self { problem, plan })
+    }
+}
+
+impl AmaxCall {
+    pub(super) fn new(len: usize, dtype: DType, device: &Device) -> Result<Self, Error> {
+        let problem = AmaxProblem::new(len, element(dtype)?)?;
+        let plan = device::plan(device, |device| quantize::plan_amax(problem, device))?;
+        Ok(Self { plan })
+    }
+}
 
 /// A quantisation, or its inverse.
 #[derive(Clone, Debug)]

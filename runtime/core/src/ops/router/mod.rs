@@ -12,11 +12,148 @@ mod lazy;
 #[cfg(feature = "xla")]
 mod xla;
 
-use super::Mask;
-use super::Maybe;
+use super::{Mask, Maybe};
+use crate::check::element;
+use crate::{Error, device};
+use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
-use moebius_shaders::routing;
+use burn::tensor::{Bool, DType, Int, Tensor};
+use moebius_shaders::Unsupported;
+use moebius_shaders::routing::{self, HashKey, HashProblem, LoadProblem, TopkGradient};
+
+/// x · Wgᵀ \[T,E\] in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; T is at least 1, and the caller has
+/// checked the shapes.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+pub(crate) fn logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
+    let ([tokens, hidden], [experts, _]) = (x.dims(), w.dims());
+    let problem = routing::Problem::new(tokens, experts, 1)?;
+    let (element, records) = (element(x.dtype())?, x.device().is_autodiff());
+    let plans = device::plan(&x.device(), |device| -> Result<_, Unsupported> {
+        let backward = || routing::plan_logits_backward(problem, hidden, element, device);
+        let forward = routing::plan_logits(problem, hidden, element, device)?;
+        Ok((forward, records.then(backward).transpose()?))
+    });
+    let (plan, backward) = plans?.unzip();
+    let call = LogitsCall {
+        problem,
+        plan,
+        backward: backward.flatten(),
+    };
+    let logits = Dispatch::moe_router_logits(x.into_dispatch(), w.into_dispatch(), call);
+    Ok(Tensor::from_dispatch(logits))
+}
+
+/// What a choice of experts gives.
+pub(crate) struct Chosen {
+    /// \[T,K\].
+    pub(crate) indices: Tensor<2, Int>,
+    /// \[T,K\].
+    pub(crate) weights: Tensor<2>,
+    /// \[T,E\].
+    pub(crate) probs: Tensor<2>,
+    /// \[T\].
+    pub(crate) logsumexp: Tensor<1>,
+}
+
+/// The experts of `problem`, which `mask` \[E\] may exclude, by logits \[T,E\] f32; `bias` \[E\] f32 is added
+/// to the scores for the selection alone. T is at least 1.
+///
+/// # Errors
+/// As [`logits`].
+pub(crate) fn route(
+    logits: Tensor<2>,
+    mask: Option<Tensor<1, Bool>>,
+    bias: Option<Tensor<1>>,
+    problem: routing::Problem,
+) -> Result<Chosen, Error> {
+    let records = logits.device().is_autodiff();
+    let plans = device::plan(&logits.device(), |device| -> Result<_, Unsupported> {
+        let gradient = |of| routing::plan_topk_backward(problem, of, device);
+        let backward = || -> Result<_, Unsupported> {
+            Ok([
+                gradient(TopkGradient::Weights)?,
+                gradient(TopkGradient::Probs)?,
+                gradient(TopkGradient::Lse)?,
+            ])
+        };
+        let backward = records.then(backward).transpose()?;
+        Ok((routing::plan(problem, device)?, backward))
+    });
+    let (plan, backward) = plans?.unzip();
+    let call = RouteCall {
+        problem,
+        plan,
+        backward: backward.flatten(),
+    };
+    let choices = Choices {
+        mask: Mask::of(mask),
+        bias: bias.map(Tensor::into_dispatch).into(),
+    };
+    let routed = Dispatch::moe_route(logits.into_dispatch(), choices, call);
+    Ok(Chosen {
+        indices: Tensor::from_dispatch(routed.indices),
+        weights: Tensor::from_dispatch(routed.weights),
+        probs: Tensor::from_dispatch(routed.probs),
+        logsumexp: Tensor::from_dispatch(routed.lse),
+    })
+}
+
+/// Experts of the tokens of x \[T,H\] by a hash of `key`: indices and weights \[T,K\].
+///
+/// # Errors
+/// As [`logits`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a sequence of 0 tokens.
+pub(crate) fn hash(
+    x: Tensor<2>,
+    mask: Option<Tensor<1, Bool>>,
+    routing: routing::Problem,
+    (key, seed): (HashKey, u32),
+) -> Result<(Tensor<2, Int>, Tensor<2>), Error> {
+    let problem = HashProblem::new(routing, key)?;
+    let plan = device::plan(&x.device(), |device| routing::plan_hash(problem, device))?;
+    let call = HashCall {
+        routing,
+        problem,
+        key,
+        seed,
+        plan,
+    };
+    let hashed = Dispatch::moe_hash(x.into_dispatch(), Mask::of(mask), call);
+    let (indices, weights) = (hashed.indices, hashed.weights);
+    Ok((
+        Tensor::from_dispatch(indices),
+        Tensor::from_dispatch(weights),
+    ))
+}
+
+/// \[groups, E\]: how often each of `experts` occurs in equal groups of the rows of `choices` \[T,K\].
+///
+/// # Errors
+/// As [`logits`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for groups that don't divide T.
+pub(crate) fn load(
+    choices: Tensor<2, Int>,
+    experts: usize,
+    groups: usize,
+) -> Result<Tensor<2, Int>, Error> {
+    let [tokens, top_k] = choices.dims();
+    let routing = routing::Problem::new(tokens, experts, top_k)?;
+    let problem = LoadProblem::new(routing, groups)?;
+    if tokens == 0 {
+        return Ok(Tensor::zeros([groups, experts], &choices.device()));
+    }
+    let plan = device::plan(&choices.device(), |device| {
+        routing::plan_load(problem, device)
+    })?;
+    let call = LoadCall {
+        routing,
+        groups,
+        plan,
+    };
+    let choices = choices.cast(DType::I32).into_dispatch();
+    Ok(Tensor::from_dispatch(Dispatch::moe_load(choices, call)))
+}
 
 /// Router logits.
 #[derive(Clone, Debug)]

@@ -14,10 +14,62 @@ mod lazy;
 #[cfg(feature = "xla")]
 mod xla;
 
-use super::{Maybe, Sorted};
+use super::{Assignment, Maybe, Sorted};
+use crate::check::element;
+use crate::{Error, device};
+use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
-use moebius_shaders::permute::{self, neighbours};
+use burn::tensor::Tensor;
+use moebius_shaders::permute::{self, RowsProblem, neighbours};
+
+impl Assignment {
+    fn rows_call(&self, rows: &Tensor<2>) -> Result<RowsCall, Error> {
+        let (width, element, device) = (rows.dims()[1], element(rows.dtype())?, &rows.device());
+        let problem = RowsProblem::new(&self.routing, self.row_bound, width, element)?;
+        let plan = device::plan(device, |device| permute::plan_rows(problem, device))?;
+        Ok(RowsCall { problem, plan })
+    }
+
+    /// \[R, width\]: the token of every sorted row of x \[T, width\].
+    pub(crate) fn gather(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        let call = self.rows_call(&x)?;
+        let rows = Dispatch::moe_gather(x.into_dispatch(), self.sorted.clone(), call);
+        Ok(Tensor::from_dispatch(rows))
+    }
+
+    /// \[T, width\]: Σ_k w_tk · row of slot (t,k), in slot order; weights of 1 when `None`.
+    pub(crate) fn combine(
+        &self,
+        rows: Tensor<2>,
+        weights: Option<Tensor<2>>,
+    ) -> Result<Tensor<2>, Error> {
+        let call = self.rows_call(&rows)?;
+        let weights = weights.map(Tensor::into_dispatch).into();
+        let y = Dispatch::moe_combine(rows.into_dispatch(), weights, self.sorted.clone(), call);
+        Ok(Tensor::from_dispatch(y))
+    }
+
+    /// \[R, 3·width\]: every row between its neighbours in its expert and its sequence of
+    /// `sequence` tokens, or after its two predecessors when `causal`; zeros beyond the ends.
+    pub(crate) fn neighbours(
+        &self,
+        rows: Tensor<2>,
+        sequence: usize,
+        causal: bool,
+    ) -> Result<Tensor<2>, Error> {
+        let (slots, experts) = (self.routing.slots(), self.routing.experts());
+        let sort = permute::Problem::new(slots, experts, 1)?.with_row_bound(self.row_bound)?;
+        let (width, top_k) = (rows.dims()[1], self.routing.top_k());
+        let problem = neighbours::Problem::new(sort, width, top_k, sequence, causal)?;
+        let element = element(rows.dtype())?;
+        let plan = |device: &_| neighbours::plan(problem, element, device);
+        let plan = device::plan(&rows.device(), plan)?;
+        let call = NeighboursCall { problem, plan };
+        let rows = Dispatch::moe_neighbours(rows.into_dispatch(), self.sorted.clone(), call);
+        Ok(Tensor::from_dispatch(rows))
+    }
+}
 
 /// A move of rows of `width` elements.
 #[derive(Clone, Debug)]

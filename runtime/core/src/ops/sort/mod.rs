@@ -12,10 +12,54 @@ mod lazy;
 #[cfg(feature = "xla")]
 mod xla;
 
-use super::{Mask, Maybe};
+use super::{Assignment, CapacityRule, Mask, Maybe};
+use crate::{Error, device};
+use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
+use burn::tensor::{DType, Int, Tensor};
+use moebius_shaders::PlanError;
+use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::moe::sorting;
+use moebius_shaders::routing;
+
+impl Assignment {
+    /// Sorts the slots of `indices` \[T,K\] with router weights \[T,K\].
+    pub(crate) fn new(
+        indices: Tensor<2, Int>,
+        weights: Tensor<2>,
+        experts: usize,
+        rule: CapacityRule,
+        variant: Option<Variant>,
+    ) -> Result<Self, Error> {
+        let [tokens, top_k] = indices.dims();
+        let routing = routing::Problem::new(tokens, experts, top_k)?;
+        let problem = sorting::Problem::new(&routing, rule.capacity, rule.factors.is_some())?;
+        let plan = device::plan(&weights.device(), |device| -> Result<_, PlanError> {
+            let portable = || Variant::portable(problem.row_bound(), experts, device);
+            let variant = variant.unwrap_or_else(portable);
+            let plan = sorting::plan(problem, variant.tile_rows(), device)?;
+            Ok((variant, plan))
+        });
+        let (variant, plan) = plan?.unzip();
+        let limits = Limits {
+            mask: Mask::of(rule.mask),
+            factors: rule.factors.map(Tensor::into_dispatch).into(),
+        };
+        let sorted = Dispatch::moe_sort(
+            weights.into_dispatch(),
+            indices.cast(DType::I32).into_dispatch(),
+            limits,
+            SortCall { problem, plan },
+        );
+        Ok(Self {
+            sorted,
+            routing,
+            row_bound: problem.row_bound(),
+            variant,
+        })
+    }
+}
 
 /// A sort.
 #[derive(Clone, Debug)]

@@ -1,0 +1,102 @@
+//! Why there is no device.
+
+use crate::Device;
+
+/// Why a device can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// This build leaves the runtime out.
+    #[error("`{device}` is not part of this build: build with the cargo feature `{feature}`")]
+    NotBuilt {
+        /// What was asked for.
+        device: Device,
+        /// The cargo feature that adds it.
+        feature: &'static str,
+    },
+    /// The runtime is built in, and the machine has no driver for it or no hardware behind it.
+    #[error("`{device}` has no driver here: {reason}; install {library} or choose another device")]
+    NoDriver {
+        /// What was asked for.
+        device: Device,
+        /// What provides the driver.
+        library: &'static str,
+        /// What was found instead.
+        reason: String,
+    },
+    /// The runtime works, and has no device of this index.
+    #[error("no device `{device}`: expected {}, got `{device}`", listing(*.device, .available))]
+    NoSuchDevice {
+        /// What was asked for.
+        device: Device,
+        /// What the runtime does have.
+        available: Vec<Device>,
+    },
+    /// The driver is there and refuses.
+    #[error("`{device}` failed to start: {reason}; update its driver or choose another device")]
+    Failed {
+        /// What was asked for.
+        device: Device,
+        /// The driver's words.
+        reason: String,
+    },
+    /// It runs, and what it computes isn't what it should be. Nothing here finds that out; who did says so with it.
+    #[error(
+        "`{device}` computes wrong results: {reason}; update its driver or choose another device"
+    )]
+    WrongResults {
+        /// What was asked for.
+        device: Device,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+fn listing(device: Device, available: &[Device]) -> String {
+    match available {
+        [] if device != Device::Auto => "hardware for it in this machine".into(),
+        [] => "any device, and this build finds none (build with the cargo feature `flex`)".into(),
+        [only] => format!("`{only}`"),
+        all => {
+            let names: Vec<_> = all.iter().map(|device| format!("`{device}`")).collect();
+            format!("one of {}", names.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let device = Device::Wgpu(Some(7));
+        let cases = [
+            (
+                OpenError::NotBuilt {
+                    device: Device::Cuda(None),
+                    feature: "cuda",
+                },
+                "`cuda` is not part of this build: build with the cargo feature `cuda`",
+            ),
+            (
+                OpenError::NoSuchDevice {
+                    device,
+                    available: vec![Device::Wgpu(Some(0)), Device::Wgpu(Some(1))],
+                },
+                "no device `wgpu:7`: expected one of `wgpu:0`, `wgpu:1`, got `wgpu:7`",
+            ),
+            (
+                OpenError::NoSuchDevice {
+                    device: Device::Auto,
+                    available: vec![],
+                },
+                "no device `auto`: expected any device, and this build finds none \
+                 (build with the cargo feature `flex`), got `auto`",
+            ),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+}

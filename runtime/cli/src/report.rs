@@ -1,0 +1,379 @@
+//! Cases in, one verdict per output out.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::Once;
+
+use moebius_cases::{CaseError, CaseFile, OutputReport, Tolerance, Verdict};
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::opened::Opened;
+use crate::progress::Progress;
+use crate::screen::{BAD, GOOD, Outcome, Screen};
+use crate::table::Table;
+
+/// The result of a run over case files; the JSON object of `verify --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    /// Device the cases ran on.
+    pub(crate) device: String,
+    /// One entry per file, in the order given.
+    pub(crate) files: Vec<FileReport>,
+    /// Files whose outputs all pass.
+    pub(crate) passed: usize,
+    /// Files with an output that does not.
+    pub(crate) failed: usize,
+    /// Files that could not be run.
+    pub(crate) errors: usize,
+}
+
+/// One case file.
+#[derive(Debug, Serialize)]
+pub(crate) struct FileReport {
+    /// Path or bundled name.
+    pub(crate) file: String,
+    /// Operation, where the file could be read that far.
+    pub(crate) op: Option<String>,
+    /// Its outputs; empty after an error.
+    pub(crate) outputs: Vec<OutputReport>,
+    /// The file's verdict.
+    pub(crate) verdict: FileVerdict,
+    /// What went wrong, after an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// Verdict on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FileVerdict {
+    /// Every output passes.
+    Pass,
+    /// At least one does not.
+    Fail,
+    /// It could not be run.
+    Error,
+}
+
+/// Why one case has no verdict.
+#[derive(Debug, thiserror::Error)]
+enum CaseFailure {
+    #[error(transparent)]
+    Case(#[from] moebius_cases::Error),
+    #[error("the device's library panicked: {0}")]
+    Panicked(String),
+}
+
+impl Report {
+    /// Runs every case on `device`, one after another; an error in one does not stop the others.
+    pub(crate) fn run(
+        opened: &Opened,
+        cases: impl Iterator<Item = (String, Result<CaseFile, CaseError>)>,
+        progress: &Progress,
+    ) -> Self {
+        let mut report = Self {
+            device: opened.name.clone(),
+            files: Vec::new(),
+            passed: 0,
+            failed: 0,
+            errors: 0,
+        };
+        for (file, case) in cases {
+            progress.say(&file);
+            let file = FileReport::run(file, case, &opened.handle);
+            match file.verdict {
+                FileVerdict::Pass => report.passed += 1,
+                FileVerdict::Fail => report.failed += 1,
+                FileVerdict::Error => report.errors += 1,
+            }
+            report.files.push(file);
+            progress.step();
+        }
+        report
+    }
+
+    /// How many files don't pass, and what is wrong with the first of them.
+    pub(crate) fn first_problem(&self) -> Option<String> {
+        let bad = |file: &&FileReport| file.verdict != FileVerdict::Pass;
+        let first = self.files.iter().find(bad)?;
+        let failing = first.outputs.iter().find(|o| o.verdict != Verdict::Pass);
+        let what = match (&first.error, failing) {
+            (Some(error), _) => error.clone(),
+            (None, Some(output)) => format!("{} {}", output.name, failure(output)),
+            (None, None) => String::new(),
+        };
+        Some(format!(
+            "{} of {} cases don't pass, the first is {}: {what}",
+            self.failed + self.errors,
+            self.files.len(),
+            first.file
+        ))
+    }
+
+    /// An error weighs more than a mismatch.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match (self.errors, self.failed) {
+            (0, 0) => Outcome::Good,
+            (0, _) => Outcome::Negative,
+            _ => Outcome::Incomplete,
+        }
+    }
+
+    /// Writes a line for each operation with its cases, the table of those that don't pass, and the totals.
+    pub(crate) fn print_operations(&self, screen: &mut Screen) -> Result<(), CliError> {
+        let mut operations: BTreeMap<&str, Vec<&FileReport>> = BTreeMap::new();
+        for file in &self.files {
+            let op = file.op.as_deref().unwrap_or("unreadable");
+            operations.entry(op).or_default().push(file);
+        }
+        let headings = ["operation", "cases", "largest rel L2", "verdict"];
+        let mut table = Table::new(&headings).right(&[1, 2]);
+        for (op, files) in operations {
+            let passed = files
+                .iter()
+                .filter(|file| file.verdict == FileVerdict::Pass);
+            let passed = passed.count();
+            let outputs = files.iter().flat_map(|file| &file.outputs);
+            let worst = outputs.map(|output| output.rel_l2).fold(0.0, f64::max);
+            let (verdict, style) = match files.len() - passed {
+                0 => ("pass".to_owned(), GOOD),
+                bad => (format!("{bad} not passed"), BAD),
+            };
+            let count = files.len().to_string();
+            table.row([op.to_owned(), count, figure(worst), verdict], style);
+        }
+        table.print(screen)?;
+        let bad = self.files.iter();
+        let mut bad = bad
+            .filter(|file| file.verdict != FileVerdict::Pass)
+            .peekable();
+        if bad.peek().is_some() {
+            screen.line("")?;
+            table_of(bad).print(screen)?;
+        }
+        self.print_totals(screen)
+    }
+
+    /// Writes the table and the totals.
+    pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
+        table_of(self.files.iter()).print(screen)?;
+        self.print_totals(screen)
+    }
+
+    fn print_totals(&self, screen: &mut Screen) -> Result<(), CliError> {
+        let style = if self.outcome() == Outcome::Good {
+            GOOD
+        } else {
+            BAD
+        };
+        let totals = format!(
+            "{} passed, {} failed, {} errors",
+            self.passed, self.failed, self.errors
+        );
+        let totals = screen.paint(style, &totals);
+        screen.line(&format!("\n{totals} on {}", self.device))
+    }
+}
+
+/// A row for each output.
+fn table_of<'a>(files: impl Iterator<Item = &'a FileReport>) -> Table {
+    let headings = [
+        "file",
+        "output",
+        "max abs",
+        "rel L2",
+        "tolerance",
+        "verdict",
+    ];
+    let mut table = Table::new(&headings).right(&[2, 3, 4]);
+    files.for_each(|file| file.add_rows(&mut table));
+    table
+}
+
+impl FileReport {
+    fn run(file: String, case: Result<CaseFile, CaseError>, device: &burn::tensor::Device) -> Self {
+        let op = case.as_ref().ok().map(|c| c.op().to_owned());
+        match case
+            .map_err(|e| CaseFailure::Case(e.into()))
+            .and_then(|case| judge(&case, device))
+        {
+            Ok(outputs) => {
+                let good = outputs.iter().all(|o| o.verdict == Verdict::Pass);
+                let verdict = if good {
+                    FileVerdict::Pass
+                } else {
+                    FileVerdict::Fail
+                };
+                Self {
+                    file,
+                    op,
+                    outputs,
+                    verdict,
+                    error: None,
+                }
+            }
+            Err(e) => Self {
+                file,
+                op,
+                outputs: Vec::new(),
+                verdict: FileVerdict::Error,
+                error: Some(e.to_string()),
+            },
+        }
+    }
+
+    fn add_rows(&self, table: &mut Table) {
+        let file = self
+            .file
+            .rsplit(['/', '\\'])
+            .next()
+            .unwrap_or(&self.file)
+            .to_owned();
+        if let Some(error) = &self.error {
+            let [output, max_abs, rel_l2, tolerance] = [const { String::new() }; 4];
+            table.row(
+                [
+                    file,
+                    output,
+                    max_abs,
+                    rel_l2,
+                    tolerance,
+                    format!("error: {error}"),
+                ],
+                BAD,
+            );
+            return;
+        }
+        for (index, output) in self.outputs.iter().enumerate() {
+            let (verdict, style) = match output.verdict {
+                Verdict::Pass => ("pass".to_owned(), GOOD),
+                Verdict::Fail => (failure(output), BAD),
+            };
+            // The file's name stands once, on the first of its lines.
+            let file = if index == 0 {
+                file.clone()
+            } else {
+                String::new()
+            };
+            let (max_abs, rel_l2) = (figure(output.max_abs), figure(output.rel_l2));
+            table.row(
+                [
+                    file,
+                    output.name.clone(),
+                    max_abs,
+                    rel_l2,
+                    output.tolerance.to_string(),
+                    verdict,
+                ],
+                style,
+            );
+        }
+    }
+}
+
+/// Computes and compares one case.
+fn judge(case: &CaseFile, device: &burn::tensor::Device) -> Result<Vec<OutputReport>, CaseFailure> {
+    Ok(guarded(|| {
+        pollster::block_on(moebius_cases::judge(case, device))
+    })??)
+}
+
+/// Runs `f`. A panic of a library below is an error of its case, not the end of the run; one of our own
+/// code, such as of a parser, is a bug and goes on.
+fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, CaseFailure> {
+    thread_local! {
+        static OURS: Cell<bool> = const { Cell::new(false) };
+    }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            // Sources of this workspace have relative paths, those of dependencies absolute ones.
+            let ours = info.location().map(|at| Path::new(at.file()).is_relative());
+            OURS.set(ours.unwrap_or(false));
+            before(info);
+        }));
+    });
+    // Unwind safety: everything the closure touches is dropped or read-only afterwards.
+    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
+        if OURS.get() {
+            resume_unwind(payload);
+        }
+        CaseFailure::Panicked(panic_message(payload.as_ref()))
+    })
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}
+
+/// What is wrong with an output that fails.
+fn failure(output: &OutputReport) -> String {
+    if let Some(shapes) = &output.shapes {
+        return format!(
+            "fail: expected shape {:?}, got {:?}",
+            shapes.expected, shapes.got
+        );
+    }
+    match (output.tolerance, output.mismatches, output.first_mismatch) {
+        (Tolerance::Exact, Some(count), Some(first)) => {
+            format!("fail: {count} differ, the first at {first}")
+        }
+        _ => "fail".to_owned(),
+    }
+}
+
+fn figure(value: f64) -> String {
+    if value.is_nan() {
+        "-".to_owned()
+    } else if value == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{value:.2e}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(passed: usize, failed: usize, errors: usize) -> Report {
+        Report {
+            device: "flex".to_owned(),
+            files: Vec::new(),
+            passed,
+            failed,
+            errors,
+        }
+    }
+
+    #[test]
+    fn only_a_panic_of_a_library_is_an_error_of_its_case() {
+        // `repeat` panics in the standard library, as a driver's library would in its own source.
+        let library = guarded(|| "x".repeat(usize::MAX));
+        let error = library.expect_err("it panicked").to_string();
+        assert!(error.contains("capacity overflow"), "{error}");
+        let short: &[u8] = &[];
+        let parser = catch_unwind(|| guarded(|| short[0]));
+        assert!(parser.is_err(), "our own panic was taken for a library's");
+        // The next case starts afresh.
+        assert!(guarded(|| "x".repeat(usize::MAX)).is_err());
+        assert!(matches!(guarded(|| 3), Ok(3)));
+    }
+
+    #[test]
+    fn an_error_outweighs_a_mismatch() {
+        assert_eq!(report(3, 0, 0).outcome(), Outcome::Good);
+        assert_eq!(report(3, 1, 0).outcome(), Outcome::Negative);
+        assert_eq!(report(3, 1, 1).outcome(), Outcome::Incomplete);
+        assert_eq!(report(0, 0, 1).outcome(), Outcome::Incomplete);
+    }
+}

@@ -1,0 +1,58 @@
+//! Which device a command works on.
+
+use moebius::discover;
+use moebius_device::{Device, probe};
+
+use crate::bundled;
+use crate::error::CliError;
+use crate::opened::Opened;
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::screen::Screen;
+use crate::trust::{Trust, Verdict};
+
+/// Opens `requested`; `auto` is resolved first, so that reports name a device.
+pub(crate) fn open(requested: Device, screen: &Screen) -> Result<Opened, CliError> {
+    Opened::named(resolve(requested, screen)?)
+}
+
+/// The device `auto` stands for; any other is itself. A GPU that hasn't run these kernels is checked first, and what there is
+/// to say about it goes to standard error.
+pub(crate) fn resolve(requested: Device, screen: &Screen) -> Result<Device, CliError> {
+    let mut trust = Trust::of_user();
+    let mut check = |device: Device| check(device, screen);
+    let resolved = match requested {
+        Device::Auto => {
+            let choice = trust.choose(&mut discover(), &mut check);
+            choice.map(|choice| choice.device)
+        }
+        // A device that isn't there is the business of what opens it.
+        named => match probe(&named) {
+            Ok(capability) => trust
+                .verdict(named, &capability, &mut check)
+                .map(|verdict| {
+                    if let Verdict::Failed(reason) = verdict {
+                        screen.note(&format!("{named} computes wrong results: {reason}"));
+                    }
+                    named
+                }),
+            Err(_) => Ok(named),
+        },
+    };
+    for line in trust.said() {
+        screen.note(&line);
+    }
+    resolved
+}
+
+/// Runs the bundled cases on `device`.
+fn check(device: Device, screen: &Screen) -> Result<Verdict, CliError> {
+    let opened = Opened::named(device)?;
+    let progress = Progress::steps(screen, "first use of this device", bundled::count());
+    let report = Report::run(&opened, bundled::cases(), &progress);
+    progress.clear();
+    Ok(match report.first_problem() {
+        None => Verdict::Passed,
+        Some(problem) => Verdict::Failed(problem),
+    })
+}

@@ -1,0 +1,76 @@
+//! Slots assigned to experts, and the differentiable operations on their rows.
+//!
+//! Every kind of expert is made of these: rows in (`gather`), a product per expert (`linear`),
+//! what looks along a sequence (`neighbours`, `attention`), and rows out (`combine`). Each is a method in the
+//! folder of its family. Rows are \[R, width\] in the order of their experts; those past the last expert's
+//! are undefined and never reach a token.
+
+use super::{Grouping, Sorted};
+use crate::Error;
+use burn::backend::Dispatch;
+use burn::tensor::{Bool, DType, Int, Tensor};
+use moebius_shaders::grouped_gemm::Variant;
+use moebius_shaders::permute::Capacity;
+use moebius_shaders::routing;
+
+/// Who decides how many slots an expert takes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CapacityRule {
+    /// `None` never drops.
+    pub(crate) capacity: Option<Capacity>,
+    /// \[E\] f32: factors on the device instead of the capacity's own.
+    pub(crate) factors: Option<Tensor<1>>,
+    /// Experts that take any.
+    pub(crate) mask: Option<Tensor<1, Bool>>,
+}
+
+/// Slots sorted by expert.
+#[derive(Clone, Debug)]
+pub(crate) struct Assignment {
+    pub(super) sorted: Sorted<Dispatch>,
+    pub(super) routing: routing::Problem,
+    pub(super) row_bound: usize,
+    /// What all products share, because it decides the tiles; absent without kernels.
+    pub(super) variant: Option<Variant>,
+}
+
+impl Assignment {
+    /// All rows of `x` assigned to one expert, for the feed-forward network that all tokens share.
+    pub(crate) fn single(x: &Tensor<2>) -> Result<Self, Error> {
+        let (rows, device) = (x.dims()[0], x.device());
+        let indices = Tensor::zeros([rows, 1], &device);
+        let weights = Tensor::ones([rows, 1], (&device, DType::F32));
+        Self::new(indices, weights, 1, CapacityRule::default(), None)
+    }
+
+    /// Tokens, experts and slots.
+    pub(crate) fn routing(&self) -> routing::Problem {
+        self.routing
+    }
+
+    /// \[1\]: slots that reach no expert.
+    pub(crate) fn dropped(&self) -> Tensor<1, Int> {
+        Tensor::from_dispatch(self.sorted.dropped.clone())
+    }
+
+    /// \[T,K\]: the sorted row of every slot, −1 for a slot that reaches no expert.
+    pub(crate) fn positions(&self) -> Tensor<2, Int> {
+        let positions = Tensor::<1, Int>::from_dispatch(self.sorted.positions.clone());
+        positions.reshape([self.routing.tokens(), self.routing.top_k()])
+    }
+
+    /// The same rows \[R, width\] with zeros past the last expert's, and so are their gradients.
+    pub(crate) fn defined(&self, rows: Tensor<2>) -> Tensor<2> {
+        let ([count, _], experts) = (rows.dims(), self.routing.experts());
+        let offsets = Tensor::<1, Int>::from_dispatch(self.sorted.offsets.clone());
+        let used = offsets.narrow(0, experts, 1).expand([count]);
+        let row = Tensor::<1, Int>::arange(0..count as i64, &rows.device()).cast(used.dtype());
+        let undefined = row.greater_equal(used).reshape([count, 1]);
+        let shape = rows.dims();
+        rows.mask_fill(undefined.expand(shape), 0.0)
+    }
+
+    pub(super) fn grouping(&self) -> Grouping<Dispatch> {
+        Grouping::Sorted(self.sorted.clone())
+    }
+}

@@ -1,0 +1,209 @@
+//! Modules of a crate form no circles, and the seam to Burn is named in one place.
+//!
+//! A module is a file or a folder beside `lib.rs` or `main.rs`: inside a folder, files may name each other. What a crate
+//! re-exports at its root counts as the root's.
+#![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use moebius_tree::root;
+
+/// Folders of `src`, but those that hold no library or command of ours.
+const CRATES: &[&str] = &[
+    "backends/device",
+    "shaders",
+    "backends/xla",
+    "runtime/core",
+    "runtime/model",
+    "runtime/cases",
+    "runtime/cli",
+    "benches",
+    "wasm",
+    "tests/runner",
+];
+
+/// Rust files below a folder, those of tests left out.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() && name != "tests" {
+            found.extend(sources(&path));
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The code of a file: no comments, and nothing from its tests on.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let code = text.split("\n#[cfg(test)]\n").next().unwrap();
+    let lines = code.lines().map(|line| line.split("//").next().unwrap());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The names after `prefix` in a text: `prefix::name` and `prefix::{name, name::…}`.
+fn named<'a>(code: &'a str, prefix: &str) -> Vec<&'a str> {
+    let word = |text: &'a str| {
+        let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
+        text[..end.unwrap_or(text.len())].trim()
+    };
+    let mut names = Vec::new();
+    for (at, _) in code.match_indices(prefix) {
+        let before = code[..at].chars().next_back();
+        if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':' || c == '$') {
+            continue;
+        }
+        let rest = &code[at + prefix.len()..];
+        match rest.strip_prefix('{') {
+            None => names.push(word(rest)),
+            Some(list) => names.extend(items(list).into_iter().map(word)),
+        }
+    }
+    names
+}
+
+/// The items of a list in braces, up to its end.
+fn items(list: &str) -> Vec<&str> {
+    let (mut depth, mut from, mut found) = (0, 0, Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                found.push(list[from..at].trim());
+                return found;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(list[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Which modules of a crate each of its modules names.
+fn edges(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in sources(src) {
+        let below = path.strip_prefix(src).unwrap();
+        let first = below.components().next().unwrap().as_os_str();
+        let module = first.to_str().unwrap().trim_end_matches(".rs").to_owned();
+        if ["lib", "main"].contains(&module.as_str()) {
+            continue;
+        }
+        // From a module's own file the crate is one `super` away, from the files of its folder one more each.
+        let own = path.file_name().unwrap() == "mod.rs";
+        let supers = below.components().count() - usize::from(own);
+        let code = code(&path);
+        let upward = "super::".repeat(supers);
+        let names = named(&code, "crate::")
+            .into_iter()
+            .chain(named(&code, &upward));
+        edges
+            .entry(module)
+            .or_default()
+            .extend(names.map(str::to_owned));
+    }
+    let modules: BTreeSet<String> = edges.keys().cloned().collect();
+    for (module, named) in &mut edges {
+        named.retain(|name| name != module && modules.contains(name));
+    }
+    edges
+}
+
+/// A circle of modules, if there is one.
+fn circle(edges: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    fn walk(
+        edges: &BTreeMap<String, BTreeSet<String>>,
+        path: &mut Vec<String>,
+        done: &mut BTreeSet<String>,
+    ) -> bool {
+        let at = path.last().unwrap().clone();
+        for next in &edges[&at] {
+            if let Some(start) = path.iter().position(|module| module == next) {
+                path.drain(..start);
+                return true;
+            }
+            if !done.contains(next) {
+                path.push(next.clone());
+                if walk(edges, path, done) {
+                    return true;
+                }
+                path.pop();
+            }
+        }
+        done.insert(at);
+        false
+    }
+    let mut done = BTreeSet::new();
+    edges.keys().find_map(|module| {
+        let mut path = vec![module.clone()];
+        (!done.contains(module) && walk(edges, &mut path, &mut done)).then_some(path)
+    })
+}
+
+#[test]
+fn modules_form_no_circles() {
+    let circles = CRATES.iter().filter_map(|name| {
+        let circle = circle(&edges(&root().join(name).join("src")))?;
+        Some(format!("{name}: {}", circle.join(" → ")))
+    });
+    let circles: Vec<String> = circles.collect();
+    assert!(
+        circles.is_empty(),
+        "modules that name each other in a circle:\n{}",
+        circles.join("\n")
+    );
+}
+
+#[test]
+fn a_circle_is_found() {
+    let edge = |from: &str, to: &[&str]| {
+        let to = to.iter().map(|name| (*name).to_owned()).collect();
+        (from.to_owned(), to)
+    };
+    let edges = BTreeMap::from([
+        edge("a", &["b"]),
+        edge("b", &["c", "d"]),
+        edge("c", &[]),
+        edge("d", &["b"]),
+    ]);
+    assert_eq!(circle(&edges).unwrap(), ["b", "d"]);
+    let code = "use crate::{one, two::{x, y}, three};\ncrate::four::f(); $crate::five; super::six";
+    assert_eq!(named(code, "crate::"), ["one", "two", "three", "four"]);
+    assert_eq!(named(code, "super::"), ["six"]);
+}
+
+/// Modules above the seam to Burn ask `ops` to compute, and `ops` knows nothing of them.
+#[test]
+fn only_operations_plan_and_dispatch() {
+    let src = root().join("runtime/core/src");
+    let above = ["moe", "fp8", "nn"];
+    let mut offences = Vec::new();
+    for path in sources(&src) {
+        let below = path.strip_prefix(&src).unwrap();
+        let first = below.components().next().unwrap().as_os_str();
+        let module = first.to_str().unwrap().trim_end_matches(".rs");
+        let code = code(&path);
+        let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let words: BTreeSet<&str> = words.collect();
+        let seam = ["Dispatch", "Capability"];
+        if above.contains(&module) && seam.iter().any(|word| words.contains(word)) {
+            offences.push(format!("{}: names {seam:?}", below.display()));
+        }
+        let upward = named(&code, "crate::");
+        if module == "ops" && upward.iter().any(|name| above.contains(name)) {
+            offences.push(format!("{}: names a module above", below.display()));
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+}
