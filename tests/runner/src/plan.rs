@@ -48,6 +48,16 @@ pub(crate) fn build() -> Job {
     job
 }
 
+/// The crates that users depend on.
+const PUBLISHED: [&str; 6] = [
+    "moebius-device",
+    "moebius-shaders",
+    "moebius-xla",
+    "moebius",
+    "moebius-model",
+    "moebius-cases",
+];
+
 /// Checks by cargo besides tests, of which only one at a time can use its target folder.
 pub(crate) fn cargo_checks() -> Vec<Job> {
     let mut clippy = cargo(
@@ -72,7 +82,18 @@ pub(crate) fn cargo_checks() -> Vec<Job> {
         clippy,
         docs.with("RUSTDOCFLAGS", "-D warnings"),
         examples.tests(),
+        packages(),
     ]
+}
+
+/// Packs the crates that users depend on, without compiling them again.
+fn packages() -> Job {
+    let options = ["--locked", "--offline", "--allow-dirty", "--no-verify"];
+    let mut command = [&["cargo", "package"], &options[..]].concat();
+    for name in PUBLISHED {
+        command.extend(["--package", name]);
+    }
+    Job::new("packages of the crates", &command).holding("cargo")
 }
 
 fn cargo(name: &str, command: &str, arguments: &[&str]) -> Job {
