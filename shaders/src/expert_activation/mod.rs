@@ -90,7 +90,7 @@ impl Problem {
         })
     }
 
-    /// The same with at most `rows` sorted rows, whatever the routing.
+    /// A copy with at most `rows` sorted rows, whatever the routing.
     ///
     /// # Errors
     /// [`ShapeError`] unless 1 ≤ `rows` ≤ S.
@@ -102,12 +102,12 @@ impl Problem {
         })
     }
 
-    /// The same with rows of `element`.
+    /// A copy with rows of `element`.
     pub fn with_element(self, element: Element) -> Self {
         Self { element, ..self }
     }
 
-    /// The same with an activation, and with a gate that it applies to.
+    /// A copy with an activation, and with a gate that it applies to.
     pub fn with_activation(self, activation: Option<Activation>, gated: bool) -> Self {
         Self {
             gated,

@@ -65,7 +65,7 @@ impl Problem {
         })
     }
 
-    /// The same with gradients and biases of `element`.
+    /// A copy with gradients and biases of `element`.
     pub fn with_element(self, element: Element) -> Self {
         Self { element, ..self }
     }

@@ -90,12 +90,12 @@ impl Problem {
         })
     }
 
-    /// The same with another overflow mode.
+    /// A copy with another overflow mode.
     pub fn with_overflow(self, overflow: Overflow) -> Self {
         Self { overflow, ..self }
     }
 
-    /// The same with scales 2^`margin` times as large.
+    /// A copy with scales 2^`margin` times as large.
     ///
     /// # Errors
     /// [`ShapeError`] beyond ±[`MARGIN_MAX`].

@@ -81,7 +81,7 @@ impl Problem {
         })
     }
 
-    /// The same with rows of `element`.
+    /// A copy with rows of `element`.
     pub fn with_element(self, element: Element) -> Self {
         Self { element, ..self }
     }

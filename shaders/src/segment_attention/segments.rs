@@ -58,7 +58,7 @@ impl Segments {
         })
     }
 
-    /// The same with at most `rows` sorted rows, whatever the routing.
+    /// A copy with at most `rows` sorted rows, whatever the routing.
     ///
     /// # Errors
     /// [`ShapeError`] unless 1 ≤ `rows` ≤ S.

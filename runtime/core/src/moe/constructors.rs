@@ -25,7 +25,7 @@ impl MoeConfig {
         Self::standard(hidden, inter, experts).with_sparsity(sparsity)
     }
 
-    /// The same with K = clamp(⌊E · sparsity⌋, 1, K): a share of the experts is active.
+    /// A copy with K = clamp(⌊E · sparsity⌋, 1, K): a share of the experts is active.
     pub fn with_sparsity(self, sparsity: f64) -> Self {
         let active = (self.experts as f64 * sparsity) as usize;
         let most = self.top_k().max(1);

@@ -92,14 +92,14 @@ impl MoeLayer {
         &self.config
     }
 
-    /// The same layer with this kernel variant for its experts, proven or not, where there are
+    /// A copy with this kernel variant for its experts, proven or not, where there are
     /// kernels; `None` leaves it to the plan, which takes proven ones.
     pub fn with_variant(mut self, variant: Option<Variant>) -> Self {
         self.variant = variant;
         self
     }
 
-    /// The same layer with weights of another dtype; running state stays f32.
+    /// A copy with weights of another dtype; running state stays f32.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16.

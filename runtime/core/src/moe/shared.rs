@@ -32,7 +32,7 @@ impl SharedExpertConfig {
         }
     }
 
-    /// The same with or without the sigmoid gate.
+    /// A copy with or without the sigmoid gate.
     pub fn with_sigmoid_gate(mut self, sigmoid_gate: bool) -> Self {
         self.sigmoid_gate = sigmoid_gate;
         self

@@ -237,7 +237,7 @@ impl RouterConfig {
         }
     }
 
-    /// The same with `top_k` experts per token. A switch of another number than 1, and a router whose
+    /// A copy with `top_k` experts per token. A switch of another number than 1, and a router whose
     /// experts choose, become a plain top-k router: they have no such number.
     pub fn with_top_k(mut self, top_k: usize) -> Self {
         match &mut self {

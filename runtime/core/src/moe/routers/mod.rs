@@ -196,7 +196,7 @@ impl Router {
         }
     }
 
-    /// The same router with another Wg, where that is all it learns.
+    /// A copy with another Wg, where that is all it learns.
     pub(super) fn with_matrix(mut self, matrix: Tensor<2>) -> Result<Self, ShapeError> {
         let name = self.config().name();
         let weight = match &mut self {

@@ -86,7 +86,7 @@ impl SwitchedExperts {
         })
     }
 
-    /// The same with this kernel variant; see
+    /// A copy with this kernel variant; see
     /// [`MoeLayer::with_variant`](super::MoeLayer::with_variant).
     pub fn with_variant(mut self, variant: Option<Variant>) -> Self {
         self.variant = variant;
