@@ -126,7 +126,9 @@ fn halves(target: &Target, element: Element) -> Outcome {
     if let Err(refused) = element.supported("nn", target.capability()) {
         return Outcome::Unsupported(refused.to_string());
     }
-    linear_of(target, [34, 20, 48], true, element);
+    for tokens in [3, 34, 130] {
+        linear_of(target, [tokens, 20, 48], true, element);
+    }
     attention_of(target, [23, 10], true, element);
     Outcome::Ran
 }

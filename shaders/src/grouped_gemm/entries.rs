@@ -67,6 +67,15 @@ const DENSE: Case = Case {
     dense: true,
     ..GATHER_RELU
 };
+/// An ordinary layer, and the gradient of its input.
+const DENSE_BIAS: Case = Case {
+    bias: true,
+    ..DENSE
+};
+const DENSE_IN_OUT: Case = Case {
+    layout: WeightLayout::InOut,
+    ..DENSE
+};
 /// Codes: both formats, every kind of scale, every source of rows.
 const DENSE_BLOCK: Case = Case {
     fp8: codes(
@@ -113,6 +122,7 @@ const FULL: &[Case] = &[
 const FP8: &[Case] = &[DENSE_BLOCK, DENSE_TENSOR, GATHER_GATED_ROW, SORTED_MX];
 const FP8_HALF: &[Case] = &[DENSE_BLOCK, GATHER_GATED_ROW];
 const HALF: &[Case] = &[GATHER_GATED_SILU, SORTED, SORTED_IN_OUT];
+const LAYER: &[Case] = &[DENSE_BIAS, DENSE_IN_OUT];
 const MATRIX: &[Case] = &[GATHER_RELU, GATHER_GATED_SILU, SORTED];
 
 const ENTRIES: &[(Variant, Element, &[Case])] = &[
@@ -128,6 +138,15 @@ const ENTRIES: &[(Variant, Element, &[Case])] = &[
     (Variant::Cpu, Element::Bf16, HALF),
     (Variant::TensorCore, Element::F16, MATRIX),
     (Variant::TensorCore, Element::Bf16, MATRIX),
+    (Variant::Unit, Element::F32, LAYER),
+    (Variant::Unit, Element::F16, LAYER),
+    (Variant::Unit, Element::Bf16, LAYER),
+    (Variant::Gemv, Element::F32, LAYER),
+    (Variant::Gemv, Element::F16, LAYER),
+    (Variant::Gemv, Element::Bf16, LAYER),
+    (Variant::Cpu, Element::F32, LAYER),
+    (Variant::Cpu, Element::F16, LAYER),
+    (Variant::Cpu, Element::Bf16, LAYER),
     (Variant::Unit, Element::F32, FP8),
     (Variant::Unit, Element::F16, FP8_HALF),
     (Variant::Unit, Element::Bf16, FP8_HALF),

@@ -1,6 +1,11 @@
 //! The sort of slots by expert, after the capacity has dropped some; shapes as in
 //! [`moebius_shaders::permute`]. Integers have no gradient.
 
+#![allow(
+    clippy::large_enum_variant,
+    reason = "handles of tensors that are far larger, moved once a call, by what is derived, too"
+)]
+
 #[cfg(feature = "autodiff")]
 mod autodiff;
 #[cfg(feature = "cube")]
