@@ -2,7 +2,7 @@
 //!
 //! | file of a family | what it does |
 //! |---|---|
-//! | `mod.rs` | the operations and their types |
+//! | `mod.rs` | functions of ordinary tensors, which plan and dispatch: the only way in; the operations and their types |
 //! | `cube.rs` | launches kernels |
 //! | `flex.rs` | composes Burn's primitive operations and plain Rust; capacities and hash routing are the kernels' references |
 //! | `autodiff.rs` | records what the backward pass needs, and runs it |
