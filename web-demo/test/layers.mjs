@@ -392,8 +392,9 @@ async function benchmarksCheckAndReport(lab) {
       reports[precision] = report;
     }
     const { f32: full, fp8: codes } = reports;
+    // Live bytes before and after: a launch's own few bytes may have gone in between.
     assert.ok(
-      full.weightBytes >= 4 * weights,
+      full.weightBytes >= 4 * weights - 256,
       `${shape.what}: expected ${4 * weights} bytes of weights, got ${full.weightBytes}`,
     );
     if (codes)
