@@ -2,7 +2,7 @@
 
 use crate::{Capability, Device, OpenError};
 
-/// One device, or one runtime without a device, as [`discover`] saw it.
+/// One device, or one runtime without a device, as [`discover`](crate::discover()) saw it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The name that [`open`](crate::open) takes.

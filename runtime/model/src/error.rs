@@ -1,6 +1,7 @@
 //! What can go wrong.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 /// Why a training didn't start or go on.
@@ -50,6 +51,16 @@ impl Error {
 
     pub(crate) fn device(error: impl ToString) -> Self {
         Self::Device(error.to_string())
+    }
+
+    /// What `read` reads from a device. CubeCL panics in the first read after a WebGPU device was lost while work waited
+    /// for it, and gives errors from then on: both are [`Error::Device`] here.
+    pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, Self>) -> Result<T, Self> {
+        catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            Err(Self::device(text.unwrap_or("a panic while it was read")))
+        })
     }
 }
 

@@ -203,10 +203,12 @@ impl Trainer {
     /// [`Error::Device`] when the device failed.
     pub fn report(&mut self) -> Result<Report, Error> {
         let window = std::mem::replace(&mut self.window, Window::begin());
-        let report = Report {
-            fp8: self.fp8()?,
-            ..window.read(self.progress.step, &self.config)?
-        };
+        let report = Error::guarded(|| {
+            Ok(Report {
+                fp8: self.fp8()?,
+                ..window.read(self.progress.step, &self.config)?
+            })
+        })?;
         let steps_before = self.progress.step - report.losses.len();
         if steps_before == 0 {
             self.progress.first_loss = report.losses.first().copied();
@@ -228,6 +230,10 @@ impl Trainer {
     /// [`Error::Device`] when the device failed, [`Error::Checkpoint`] when Burn can't write a record or the device no
     /// longer gave an optimizer's moment.
     pub fn checkpoint(&self) -> Result<Checkpoint, Error> {
+        Error::guarded(|| self.read_checkpoint())
+    }
+
+    fn read_checkpoint(&self) -> Result<Checkpoint, Error> {
         let mut progress = self.progress;
         if progress.first_loss.is_none() {
             progress.first_loss = self.window.first_loss()?;
