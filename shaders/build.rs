@@ -1,4 +1,4 @@
-//! A fingerprint of the kernels: of this crate's sources and of CubeCL, which makes code of them.
+//! A fingerprint of the kernels: of this crate's sources, of the operations they compute and of CubeCL, which makes code of them.
 //!
 //! Where there is no lock file of the workspace, as in a published crate, the manifest says which CubeCL it is.
 
@@ -8,6 +8,11 @@ use std::{fs, io};
 fn main() -> io::Result<()> {
     let mut files = Vec::new();
     collect(Path::new("src"), &mut files)?;
+    let operations = Path::new("../runtime/ops/src");
+    if operations.is_dir() {
+        collect(operations, &mut files)?;
+        println!("cargo::rerun-if-changed={}", operations.display());
+    }
     files.sort();
     files.push("Cargo.toml".into());
     let mut hash = Hash(0xCBF2_9CE4_8422_2325);

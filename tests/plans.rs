@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use moebius_device::{Capability, Limits, profiles};
+use moebius_ops::grouped_gemm::{Activation, Problem, Source, WeightLayout};
+use moebius_ops::permute::Capacity;
+use moebius_ops::{Element, routing};
 use moebius_shaders::PlanError;
-use moebius_shaders::grouped_gemm::{
-    Activation, Choice, Problem, Source, Variant, WeightLayout, plan,
-};
+use moebius_shaders::fp8;
+use moebius_shaders::grouped_gemm::{Choice, Variant, plan};
 use moebius_shaders::moe;
-use moebius_shaders::permute::Capacity;
-use moebius_shaders::{Element, fp8, routing};
 
 /// 4096 tokens, top-2 of 8, hidden 1024, inter 4096: the larger size of the main job.
 fn many() -> Problem {
@@ -244,10 +244,10 @@ fn workgroups_stay_within_the_default_limits() {
     assert!(error.needs.contains("bytes of workgroup memory"), "{error}");
 }
 
-fn layer(tokens: usize, capacity: Option<Capacity>) -> moe::Problem {
+fn layer(tokens: usize, capacity: Option<Capacity>) -> moebius_ops::moe::Problem {
     let routing = routing::Problem::new(tokens, 8, 2).unwrap();
-    let sort = moe::sorting::Problem::new(&routing, capacity, false).unwrap();
-    moe::Problem {
+    let sort = moebius_ops::moe::sorting::Problem::new(&routing, capacity, false).unwrap();
+    moebius_ops::moe::Problem {
         routing,
         row_bound: sort.row_bound(),
         hidden: 64,
@@ -284,13 +284,14 @@ fn a_layer_takes_the_same_launches_everywhere() {
 #[test]
 fn more_than_a_binding_of_activations_is_refused() {
     let device = profiles::webgpu_default();
-    let wide = moe::Problem {
+    let wide = moebius_ops::moe::Problem {
         inter: 1 << 15,
         ..layer(4096, None)
     };
     let error = moe::plan(wide, &device, Choice::default()).unwrap_err();
     assert!(matches!(error, PlanError::Unsupported(_)), "{error}");
-    let cast = fp8::Problem::new(1 << 26, 1 << 24, fp8::Fp8Format::E4M3).unwrap();
+    let cast = moebius_ops::fp8::Problem::new(1 << 26, 1 << 24, moebius_ops::fp8::Fp8Format::E4M3)
+        .unwrap();
     assert!(fp8::plan(cast, &device).is_err());
     assert!(fp8::plan(cast, &profiles::h100()).is_ok());
 }
@@ -320,9 +321,9 @@ fn sizes_that_make_no_sense_are_shape_errors() {
 }
 
 /// The experts of models in use, as their configurations give them.
-fn model(experts: usize, hidden: usize, inter: usize, tokens: usize) -> moe::Problem {
+fn model(experts: usize, hidden: usize, inter: usize, tokens: usize) -> moebius_ops::moe::Problem {
     let routing = routing::Problem::new(tokens, experts, 8).unwrap();
-    moe::Problem {
+    moebius_ops::moe::Problem {
         routing,
         hidden,
         inter,

@@ -6,9 +6,10 @@ use burn::tensor::{FloatDType, Tensor, TensorData};
 use moebius::Device;
 use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Overflow, Quantizer, decode, encode};
 use moebius::moe::{RouteConfig, Score, route};
-use moebius_shaders::fp8::{decode_host, encode_host};
-use moebius_shaders::permute::{self, Capacity, Problem, SortBuffers, TILE_WORDS, capacity};
-use moebius_shaders::routing;
+use moebius_ops::fp8::{decode_host, encode_host};
+use moebius_ops::permute::{Capacity, Problem};
+use moebius_ops::routing;
+use moebius_shaders::permute::{self, SortBuffers, TILE_WORDS, capacity};
 use moebius_tests::target::{download_u32, poisoned, upload_f32, upload_u32};
 use moebius_tests::tolerance::relative_error;
 use proptest::prelude::*;
@@ -85,7 +86,7 @@ proptest! {
         let problem = Problem::new(keys.len(), experts, 4).unwrap();
         let buffers = SortBuffers {
             keys: upload_u32(&client, &keys),
-            counts: poisoned(&client, problem.counts()),
+            counts: poisoned(&client, permute::counts(&problem)),
             offsets: poisoned(&client, experts + 1),
             dropped: poisoned(&client, 1),
             order: poisoned(&client, keys.len()),
@@ -93,13 +94,13 @@ proptest! {
             tiles: poisoned(&client, TILE_WORDS * problem.max_tiles()),
         };
         permute::launch(&client, &permute::plan(problem, &opened.capability).unwrap(), &buffers);
-        let want = permute::reference(&keys, experts);
+        let want = moebius_ops::permute::reference(&keys, experts);
         prop_assert_eq!(download_u32(&client, buffers.order.clone(), keys.len()), want.order);
         prop_assert_eq!(download_u32(&client, buffers.offsets.clone(), experts + 1), want.offsets);
         prop_assert_eq!(download_u32(&client, buffers.positions, keys.len()), want.positions);
 
         let limit = Capacity::new(factor, 1).unwrap();
-        let limits = capacity::capacities_reference(&limit, keys.len(), experts, None, None);
+        let limits = moebius_ops::permute::capacities_reference(&limit, keys.len(), experts, None, None);
         let kept = poisoned(&client, keys.len());
         let rule = capacity::CapacityBuffers {
             order: buffers.order,
@@ -109,7 +110,7 @@ proptest! {
             keys: kept.clone(),
         };
         capacity::launch(&client, &capacity::plan(problem, &opened.capability).unwrap(), rule);
-        let want = capacity::reference(&keys, &weights, &limits);
+        let want = moebius_ops::permute::capacity::reference(&keys, &weights, &limits);
         prop_assert_eq!(download_u32(&client, kept, keys.len()), want);
     }
 

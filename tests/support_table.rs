@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use moebius_shaders::Element;
+use moebius_ops::Element;
 use moebius_shaders::emit::{KernelEntry, Target};
 use moebius_tests::availability::{CI, cannot_run, unavailable};
 use moebius_tests::record::{self, End};

@@ -9,8 +9,9 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::{Capability, Device};
+use moebius_ops::grouped_gemm::{Problem, Source, WeightLayout};
 use moebius_shaders::PlanError;
-use moebius_shaders::grouped_gemm::{self, Choice, Problem, Source, WeightLayout, weight_gradient};
+use moebius_shaders::grouped_gemm::{self, Choice, weight_gradient};
 use moebius_shaders::permute;
 use serde::Serialize;
 
@@ -75,7 +76,7 @@ impl Batch {
         device: &Capability,
         tile_rows: usize,
     ) -> Result<permute::SortBuffers, PlanError> {
-        let sort = permute::Problem::new(self.slots, self.experts, tile_rows)?;
+        let sort = moebius_ops::permute::Problem::new(self.slots, self.experts, tile_rows)?;
         let keys = client.create_from_slice(u32::as_bytes(&self.keys));
         let buffers = permute::SortBuffers::new(client, &sort, keys);
         permute::launch(client, &permute::plan(sort, device)?, &buffers);
@@ -84,7 +85,7 @@ impl Batch {
 
     /// Whether the sampled columns of the product or of the input gradient are right.
     fn product_verified(&self, problem: &Problem, x: &[f32], got: &[f32]) -> bool {
-        let sorted = permute::reference(&self.keys, self.experts);
+        let sorted = moebius_ops::permute::reference(&self.keys, self.experts);
         let picked = spread(SAMPLES, problem.n).collect::<Vec<_>>();
         let weights = match problem.layout {
             WeightLayout::OutIn => {
@@ -103,21 +104,26 @@ impl Batch {
             ..*problem
         };
         let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
-        let want = grouped_gemm::reference(&sampled, &sorted, &x, &weights, None);
+        let want = moebius_ops::grouped_gemm::reference(&sampled, &sorted, &x, &weights, None);
         agree(&columns_of(got, problem.n, &picked), &want)
     }
 
     /// Whether the rows of the weight gradient that belong to the sampled columns are right.
-    fn gradient_verified(&self, problem: &weight_gradient::Problem, got: &[f32]) -> bool {
-        let sorted = permute::reference(&self.keys, self.experts);
+    fn gradient_verified(
+        &self,
+        problem: &moebius_ops::grouped_gemm::weight_gradient::Problem,
+        got: &[f32],
+    ) -> bool {
+        let sorted = moebius_ops::permute::reference(&self.keys, self.experts);
         let picked = spread(SAMPLES, self.m).collect::<Vec<_>>();
-        let sampled = weight_gradient::Problem {
+        let sampled = moebius_ops::grouped_gemm::weight_gradient::Problem {
             m: picked.len(),
             ..*problem
         };
         let dy = columns_of(&self.dy, self.m, &picked);
         let x: Vec<f64> = self.x.iter().map(|x| f64::from(*x)).collect();
-        let want = weight_gradient::reference(&sampled, &sorted, &dy, &x);
+        let want =
+            moebius_ops::grouped_gemm::weight_gradient::reference(&sampled, &sorted, &dy, &x);
         let rows: Vec<&[f32]> = got.chunks(self.n).collect();
         let of = |e: usize| picked.iter().map(move |line| e * self.m + line);
         let rows = (0..self.experts).flat_map(of).map(|row| rows[row]);
@@ -170,7 +176,8 @@ pub fn backward(device: &Device, sizes: [usize; 4]) -> Result<Vec<GradientTime>,
         let verified = batch.product_verified(&problem, x, &out);
         times.push(time(what, problem.flops(), seconds, verified));
     }
-    let gradient = weight_gradient::Problem::new(slots, experts, 1, m, n);
+    let gradient =
+        moebius_ops::grouped_gemm::weight_gradient::Problem::new(slots, experts, 1, m, n);
     let gradient = gradient.map_err(PlanError::from)?;
     let (seconds, out) = weights(&client, &opened.capability, &batch, gradient)?;
     let verified = batch.gradient_verified(&gradient, &out);
@@ -226,7 +233,7 @@ fn weights(
     client: &Client,
     device: &Capability,
     batch: &Batch,
-    problem: weight_gradient::Problem,
+    problem: moebius_ops::grouped_gemm::weight_gradient::Problem,
 ) -> Result<(f64, Vec<f32>), BenchError> {
     let plan = weight_gradient::plan(problem, device, Choice::default());
     let plan = plan.map_err(PlanError::from)?;

@@ -7,10 +7,9 @@ use crate::timing::median;
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use moebius_device::{Capability, Device};
+use moebius_ops::grouped_gemm::{Activation, Problem, reference};
 use moebius_shaders::PlanError;
-use moebius_shaders::grouped_gemm::{
-    self, Activation, Choice, Operands, Problem, Segments, Variant, reference,
-};
+use moebius_shaders::grouped_gemm::{self, Choice, Operands, Segments, Variant};
 use moebius_shaders::permute;
 use serde::Serialize;
 
@@ -59,7 +58,7 @@ impl Product {
         rows: usize,
     ) -> Result<Operands, PlanError> {
         let p = &self.problem;
-        let sort = permute::Problem::new(p.slots, p.experts, rows)?;
+        let sort = moebius_ops::permute::Problem::new(p.slots, p.experts, rows)?;
         let keys = client.create_from_slice(u32::as_bytes(&self.keys));
         let buffers = permute::SortBuffers::new(client, &sort, keys);
         permute::launch(client, &permute::plan(sort, device)?, &buffers);
@@ -78,7 +77,7 @@ impl Product {
     }
 
     fn verified(&self, got: &[f32]) -> bool {
-        let sorted = permute::reference(&self.keys, self.problem.experts);
+        let sorted = moebius_ops::permute::reference(&self.keys, self.problem.experts);
         let x: Vec<f64> = self.x.iter().map(|x| f64::from(*x)).collect();
         let want = reference(&self.problem, &sorted, &x, &self.weights, None);
         distance(got, &want) < 1e-5

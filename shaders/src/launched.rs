@@ -4,6 +4,11 @@
 //! widths. On a CPU runtime the name may stand for a body that was written for processors.
 
 #[cfg(feature = "emit")]
+pub use listener::listen;
+#[cfg(feature = "emit")]
+pub(crate) use listener::note;
+
+#[cfg(feature = "emit")]
 mod listener {
     use std::sync::OnceLock;
 
@@ -23,11 +28,6 @@ mod listener {
         }
     }
 }
-
-#[cfg(feature = "emit")]
-pub use listener::listen;
-#[cfg(feature = "emit")]
-pub(crate) use listener::note;
 
 /// This build has no listener.
 #[cfg(not(feature = "emit"))]

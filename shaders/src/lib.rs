@@ -1,8 +1,7 @@
 //! Mixture-of-experts and FP8 kernels, each written once in CubeCL.
 //!
-//! A family is one module: its contract, the `Problem` (the only place shapes are checked), the
-//! pure `plan` that matches it to a device's [`Capability`], the cube
-//! functions, `launch`, and `reference`, the oracle in plain Rust. Nothing here opens a device.
+//! A family is one module: the pure `plan` that matches a problem of the same module in [`moebius_ops`] to a device's
+//! [`Capability`], the cube functions, and `launch`. Nothing here opens a device.
 //!
 //! # Unproven
 //!
@@ -34,12 +33,11 @@ pub mod peak;
 pub mod permute;
 pub mod quantize;
 pub mod routing;
-pub mod scaling;
 pub mod segment_attention;
 
 pub use checked::checked;
-pub use element::Element;
-pub use error::{PlanError, ShapeError, Unsupported};
+pub use element::DeviceElement;
+pub use error::{PlanError, Unsupported};
 pub use grid::Grid;
 #[cfg(feature = "emit")]
 pub use kernels::kernels;

@@ -10,8 +10,10 @@ use moebius_device::Capability;
 
 /// Independent sums per unit, enough to hide the latency of a multiply-add.
 const CHAINS: usize = 12;
+
 /// Multiply-adds per chain.
 const STEPS: usize = 1 << 14;
+
 /// Cubes of 64 units on a GPU.
 const GPU_CUBES: u32 = 4096;
 

@@ -2,8 +2,8 @@
 
 use crate::Outcome;
 use crate::permute::sort;
+use moebius_ops::permute::{Capacity, Problem};
 use moebius_shaders::permute::capacity::{self, CapacitiesBuffers, CapacityBuffers};
-use moebius_shaders::permute::{Capacity, Problem};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_u32, poisoned, upload_f32, upload_u32};
 
@@ -24,7 +24,7 @@ fn check_drops(target: &Target, keys: &[u32], weights: &[f32], limits: &[u32]) -
     let plan = capacity::plan(problem, target.capability()).unwrap();
     capacity::launch(&client, &plan, buffers);
     let got = download_u32(&client, kept, keys.len());
-    let want = capacity::reference(keys, weights, limits);
+    let want = moebius_ops::permute::capacity::reference(keys, weights, limits);
     assert_eq!(got, want, "capacities {limits:?}");
     Outcome::Ran
 }
@@ -32,7 +32,7 @@ fn check_drops(target: &Target, keys: &[u32], weights: &[f32], limits: &[u32]) -
 /// `factor` times the even load for every expert.
 fn even(factor: f64, slots: usize, experts: usize) -> Vec<u32> {
     let capacity = Capacity::new(factor, 1).unwrap();
-    capacity::capacities_reference(&capacity, slots, experts, None, None)
+    moebius_ops::permute::capacities_reference(&capacity, slots, experts, None, None)
 }
 
 /// Keys of `experts` experts and now and then of none, and weights.
@@ -109,7 +109,7 @@ fn check_capacities(
     };
     capacity::launch_capacities(&client, &plan, buffers);
     let got = download_u32(&client, out, experts);
-    let want = capacity::capacities_reference(&capacity, slots, experts, mask, factors);
+    let want = moebius_ops::permute::capacities_reference(&capacity, slots, experts, mask, factors);
     assert_eq!(got, want, "{slots} slots, {experts} experts, mask {mask:?}");
     Outcome::Ran
 }

@@ -3,12 +3,12 @@
 use crate::Outcome;
 use cubecl::client::Client;
 use cubecl::server::Handle;
+use moebius_ops::expert_activation::{Problem, reference, reference_backward};
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::{Element, permute};
 use moebius_shaders::expert_activation::{
-    self, BackwardBuffers, ForwardBuffers, GradientBuffers, Plan, Problem, output_bias, plan,
-    reference, reference_backward,
+    self, BackwardBuffers, ForwardBuffers, GradientBuffers, Plan, output_bias, plan,
 };
-use moebius_shaders::grouped_gemm::Activation;
-use moebius_shaders::{Element, permute};
 use moebius_tests::data::Rng;
 use moebius_tests::elements::{download, exact, rounded, unwritten, upload};
 use moebius_tests::target::{Target, download_f32, nans, upload_f32, upload_u32};
@@ -231,7 +231,9 @@ fn check_output_bias(
         .map(|_| rng.below(experts + 1) as u32)
         .map(|e| if e % 3 == 1 { e - 1 } else { e })
         .collect();
-    let problem = output_bias::Problem::new(slots, experts, top_k, hidden).unwrap();
+    let problem =
+        moebius_ops::expert_activation::output_bias::Problem::new(slots, experts, top_k, hidden)
+            .unwrap();
     let problem = problem.with_element(element);
     let plan = match output_bias::plan(problem, target.capability()) {
         Ok(plan) => plan,
@@ -249,7 +251,12 @@ fn check_output_bias(
         dweights: upload_f32(&client, &dweights),
     };
     output_bias::launch(&client, &plan, buffers.clone());
-    let mut want = output_bias::reference(&problem, &sorted, &exact(&dy), &exact(&bias));
+    let mut want = moebius_ops::expert_activation::output_bias::reference(
+        &problem,
+        &sorted,
+        &exact(&dy),
+        &exact(&bias),
+    );
     for (sum, before) in want.iter_mut().zip(&dweights) {
         *sum += f64::from(*before);
     }

@@ -1,7 +1,8 @@
 //! Counts of the slots of every expert against the exact oracle.
 
 use crate::Outcome;
-use moebius_shaders::routing::{LoadProblem, Problem, launch_load, load_reference, plan_load};
+use moebius_ops::routing::{LoadProblem, Problem, load_reference};
+use moebius_shaders::routing::{launch_load, plan_load};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_u32, poisoned, upload_u32};
 

@@ -385,9 +385,9 @@ fn half(target: &Target, dtype: DType) -> Outcome {
         return Outcome::Unsupported(error.to_string());
     }
     let element = if dtype == DType::F16 {
-        moebius_shaders::Element::F16
+        moebius_ops::Element::F16
     } else {
-        moebius_shaders::Element::Bf16
+        moebius_ops::Element::Bf16
     };
     for kind in kinds() {
         let switch = RouterConfig::Switch(SwitchConfig::default());

@@ -4,7 +4,7 @@ use crate::Outcome;
 use burn::tensor::{Tensor, TensorData};
 use half::f16;
 use moebius::fp8::{Fp8Format, Overflow, decode, encode};
-use moebius_shaders::fp8::{decode_host, encode_host, unpack};
+use moebius_ops::fp8::{decode_host, encode_host, unpack};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 

@@ -12,8 +12,8 @@ use moebius::fp8::training::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 use moebius::moe::{
     Activation, ExpertKind, Experts, MoeConfig, MoeLayer, MoeWeights, SharedExpertConfig, switching,
 };
-use moebius_shaders::fp8::Fp8Format;
-use moebius_shaders::scaling::scale_host;
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::scaling::scale_host;
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::filled;
 use moebius_tests::target::Target;

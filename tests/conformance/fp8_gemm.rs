@@ -3,10 +3,10 @@
 
 use crate::Outcome;
 use crate::grouped_gemm::{Product, variants};
-use moebius_shaders::Element;
-use moebius_shaders::fp8::{Fp8Format, pack};
-use moebius_shaders::grouped_gemm::{Activation, Fp8Weights, Problem, Source, fp8};
-use moebius_shaders::scaling::{E8M0_ONE, Granularity};
+use moebius_ops::Element;
+use moebius_ops::fp8::{Fp8Format, pack};
+use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source, fp8};
+use moebius_ops::scaling::{E8M0_ONE, Granularity};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 

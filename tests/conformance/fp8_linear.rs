@@ -11,7 +11,8 @@ use moebius::fp8::{
     fake_quantize,
 };
 use moebius_model::weights::{Reader, Unscaled};
-use moebius_shaders::Element;
+use moebius_ops::Element;
+use moebius_shaders::DeviceElement;
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};

@@ -3,11 +3,12 @@
 
 use crate::Outcome;
 use cubecl::client::Client;
-use moebius_shaders::fp8::{Fp8Format, pack};
+use moebius_ops::fp8::{Fp8Format, pack};
+use moebius_ops::grouped_gemm::{Fp8Weights, Problem, Source, fp8};
+use moebius_ops::scaling::Granularity;
 use moebius_shaders::fp8_mma::{self, Operands, Plan, TILE_ROWS};
-use moebius_shaders::grouped_gemm::{Fp8Weights, Problem, Segments, Source, fp8};
+use moebius_shaders::grouped_gemm::Segments;
 use moebius_shaders::permute::{self, TILE_WORDS};
-use moebius_shaders::scaling::Granularity;
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_f32, nans, poisoned, upload_f32, upload_u32};
 use moebius_tests::tolerance::assert_close;
@@ -24,7 +25,7 @@ const fn block(rows: usize, columns: usize) -> Granularity {
 
 /// One product with its data.
 struct Product {
-    problem: fp8_mma::Problem,
+    problem: moebius_ops::fp8_mma::Problem,
     keys: Vec<u32>,
     /// Codes, row by row.
     x: Vec<u8>,
@@ -40,7 +41,7 @@ impl Product {
             fp8: Some(w),
             ..product
         };
-        let problem = fp8_mma::Problem::new(product, x).unwrap();
+        let problem = moebius_ops::fp8_mma::Problem::new(product, x).unwrap();
         let mut rng = Rng::new((product.n * 7 + product.k) as u64);
         let codes = |rng: &mut Rng, len: usize, format: Fp8Format| -> Vec<u8> {
             let mut code = || rng.below(256) as u8;
@@ -82,10 +83,10 @@ impl Product {
         if p.dense {
             return None;
         }
-        let sort = permute::Problem::new(p.slots, p.experts, TILE_ROWS).unwrap();
+        let sort = moebius_ops::permute::Problem::new(p.slots, p.experts, TILE_ROWS).unwrap();
         let buffers = permute::SortBuffers {
             keys: upload_u32(client, &self.keys),
-            counts: poisoned(client, sort.counts()),
+            counts: poisoned(client, moebius_shaders::permute::counts(&sort)),
             offsets: poisoned(client, p.experts + 1),
             dropped: poisoned(client, 1),
             order: poisoned(client, p.slots),
@@ -127,10 +128,10 @@ impl Product {
     }
 
     fn reference(&self) -> Vec<f64> {
-        let sorted = permute::reference(&self.keys, self.problem.product.experts);
+        let sorted = moebius_ops::permute::reference(&self.keys, self.problem.product.experts);
         let x = (&self.words(&self.x)[..], &self.x_scales[..]);
         let w = (&self.panels()[..], &self.w_scales[..]);
-        fp8_mma::reference(&self.problem, &sorted, x, w)
+        moebius_ops::fp8_mma::reference(&self.problem, &sorted, x, w)
     }
 
     fn check(&self, target: &Target) -> Outcome {

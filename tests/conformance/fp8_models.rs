@@ -12,7 +12,7 @@ use moebius::fp8::{
 use moebius::moe::experts::{FeedForwardExperts, Fp8Experts};
 use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig, SharedWeights};
 use moebius::{ErrorKind, memory_in_use};
-use moebius_shaders::fp8::{Fp8Format, Overflow, decode_host, encode_host};
+use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 

@@ -8,7 +8,7 @@ use moebius::fp8::{
     Fp8Format, Fp8Layout, Fp8Tensor, Granularity, HostScales, Overflow, Quantizer, amax,
     fake_quantize,
 };
-use moebius_shaders::fp8::{decode_host, encode_host};
+use moebius_ops::fp8::{decode_host, encode_host};
 use moebius_tests::target::Target;
 use pollster::block_on;
 

@@ -13,9 +13,9 @@ use moebius::fp8::training::{
     LossScaler, LossScaling,
 };
 use moebius::moe::MoeConfig;
-use moebius_shaders::Element;
-use moebius_shaders::fp8::{Fp8Format, Overflow, decode_host, encode_host};
-use moebius_shaders::scaling::scale_host;
+use moebius_ops::Element;
+use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
+use moebius_ops::scaling::scale_host;
 use moebius_tests::data::{Rng, rounded};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, gradient_rel_l2, rel_l2};

@@ -6,12 +6,11 @@ use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
 use moebius_device::{Capability, profiles};
-use moebius_shaders::grouped_gemm::{
-    self, Activation, Choice, Operands, Plan, Problem, Segments, Source, Variant, WeightLayout,
-    reference,
-};
+use moebius_ops::Element;
+use moebius_ops::grouped_gemm::{Activation, Problem, Source, WeightLayout, reference};
+use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan, Segments, Variant};
+use moebius_shaders::permute;
 use moebius_shaders::permute::TILE_WORDS;
-use moebius_shaders::{Element, permute};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_f32, nans, poisoned, upload_f32, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
@@ -19,7 +18,7 @@ use moebius_tests::tolerance::{assert_close, rel_l2};
 /// One product with its data, rounded to the element type.
 pub(crate) struct Product {
     pub(crate) problem: Problem,
-    sorted: permute::Sorted,
+    sorted: moebius_ops::permute::Sorted,
     pub(crate) x: Vec<f32>,
     /// Those that the codes decode to, if there are any.
     pub(crate) weights: Vec<f32>,
@@ -40,7 +39,7 @@ impl Product {
         let columns = problem.n * problem.parts();
         let bound = (3.0 / problem.k as f32).sqrt();
         Self {
-            sorted: permute::reference(keys, problem.experts),
+            sorted: moebius_ops::permute::reference(keys, problem.experts),
             x: round(rng.vec(problem.input_rows() * problem.k, 1.0)),
             weights: round(rng.vec(problem.experts * columns * problem.k, bound)),
             codes: None,
@@ -112,11 +111,12 @@ impl Product {
         if p.dense {
             return None;
         }
-        let sort = permute::Problem::new(p.slots, p.experts, plan.tile_rows()).unwrap();
+        let sort =
+            moebius_ops::permute::Problem::new(p.slots, p.experts, plan.tile_rows()).unwrap();
         let keys = self.keys();
         let buffers = permute::SortBuffers {
             keys: upload_u32(client, &keys),
-            counts: poisoned(client, sort.counts()),
+            counts: poisoned(client, moebius_shaders::permute::counts(&sort)),
             offsets: poisoned(client, p.experts + 1),
             dropped: poisoned(client, 1),
             order: poisoned(client, p.slots),

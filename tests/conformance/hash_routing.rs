@@ -1,10 +1,9 @@
 //! Hash routing against its exact oracle.
 
 use crate::Outcome;
-use moebius_shaders::Element;
-use moebius_shaders::routing::{
-    HashBuffers, HashKey, HashProblem, Problem, hash_reference, launch_hash, plan_hash,
-};
+use moebius_ops::Element;
+use moebius_ops::routing::{HashKey, HashProblem, Problem, hash_reference};
+use moebius_shaders::routing::{HashBuffers, launch_hash, plan_hash};
 use moebius_tests::data::Rng;
 use moebius_tests::elements::{rounded, upload};
 use moebius_tests::target::{Target, download_f32, download_u32, nans, poisoned, upload_u32};

@@ -6,7 +6,7 @@ use burn::tensor::{DType, Distribution, Int, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::{Activation, MoeConfig, MoeLayer, MoeOutput, MoeWeights};
 use moebius_device::{DeviceKind, Runtime};
-use moebius_shaders::Element;
+use moebius_ops::Element;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
 use std::sync::{Mutex, PoisonError};

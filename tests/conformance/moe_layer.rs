@@ -6,7 +6,7 @@ use burn::tensor::{DType, Tensor, TensorData};
 use moebius::moe::{Activation, Capacity, Experts, MoeConfig, MoeLayer, MoeWeights, Variant};
 use moebius::{Device, Error, ErrorKind, memory_in_use_async};
 use moebius_device::memory_in_use;
-use moebius_shaders::{moe, routing};
+use moebius_ops::{moe, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::record::{Launch, launched_by};
 use moebius_tests::target::Target;

@@ -8,7 +8,7 @@ use moebius::ErrorKind;
 use moebius::moe::{
     Activation, Capacity, Keep, MoeConfig, MoeLayer, MoeOutput, MoeWeights, Router,
 };
-use moebius_shaders::{Element, moe, routing};
+use moebius_ops::{Element, moe, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_gradient;

@@ -2,9 +2,10 @@
 
 use crate::Outcome;
 use crate::permute::sort;
-use moebius_shaders::Element;
-use moebius_shaders::permute::neighbours::{self, NeighboursBuffers, PLACES, Problem};
-use moebius_shaders::permute::{self, NOWHERE};
+use moebius_ops::Element;
+use moebius_ops::permute::neighbours::{PLACES, Problem};
+use moebius_ops::permute::{self, NOWHERE};
+use moebius_shaders::permute::neighbours::{self, NeighboursBuffers};
 use moebius_tests::data::{Rng, rounded};
 use moebius_tests::target::{Target, download, upload};
 use moebius_tests::tolerance::{assert_close, rel_l2};
@@ -77,7 +78,8 @@ impl Batch {
         };
         neighbours::launch(&client, &plan, forward);
         let got = download(&client, out, x.len() * PLACES, element);
-        let expected = neighbours::reference(&problem, &want, &wide(&x)).unwrap();
+        let expected =
+            moebius_ops::permute::neighbours::reference(&problem, &want, &wide(&x)).unwrap();
         let expected: Vec<f32> = expected.iter().map(|v| *v as f32).collect();
         assert_eq!(got, expected, "{what}");
 
@@ -91,7 +93,9 @@ impl Batch {
         };
         neighbours::launch_backward(&client, &plan, backward);
         let got = download(&client, dx, x.len(), element);
-        let expected = neighbours::reference_backward(&problem, &want, &wide(&dout)).unwrap();
+        let expected =
+            moebius_ops::permute::neighbours::reference_backward(&problem, &want, &wide(&dout))
+                .unwrap();
         assert_close(&what, &got, &expected, rel_l2(element));
         Outcome::Ran
     }

@@ -3,11 +3,12 @@
 use crate::Outcome;
 use burn::tensor::{DType, Tensor, TensorData};
 use moebius::nn;
-use moebius_shaders::Element;
-use moebius_shaders::permute;
-use moebius_shaders::segment_attention::{
+use moebius_ops::Element;
+use moebius_ops::permute;
+use moebius_ops::segment_attention::{
     Inputs, Problem, Segments, reference, reference_backward, reference_segments,
 };
+use moebius_shaders::DeviceElement;
 use moebius_tests::data::{Rng, rounded};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};

@@ -2,7 +2,8 @@
 
 use crate::Outcome;
 use cubecl::client::Client;
-use moebius_shaders::permute::{self, Problem, SortBuffers, TILE_WORDS};
+use moebius_ops::permute::Problem;
+use moebius_shaders::permute::{self, SortBuffers, TILE_WORDS};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_u32, poisoned, upload_u32};
 
@@ -22,7 +23,7 @@ pub(crate) fn sort(target: &Target, client: &Client, keys: &[u32], problem: Prob
     let plan = permute::plan(problem, target.capability()).unwrap();
     let buffers = SortBuffers {
         keys: upload_u32(client, keys),
-        counts: poisoned(client, problem.counts()),
+        counts: poisoned(client, moebius_shaders::permute::counts(&problem)),
         offsets: poisoned(client, problem.experts() + 1),
         dropped: poisoned(client, 1),
         order: poisoned(client, problem.slots()),
@@ -50,7 +51,7 @@ fn check(target: &Target, keys: &[u32], experts: usize) -> Outcome {
     };
     let problem = Problem::new(keys.len(), experts, 4).unwrap();
     let got = sort(target, &client, keys, problem);
-    let want = permute::reference(keys, experts);
+    let want = moebius_ops::permute::reference(keys, experts);
     assert_eq!(got.offsets, want.offsets);
     assert_eq!(
         got.order,
@@ -148,7 +149,7 @@ pub(crate) fn row_bound(target: &Target) -> Outcome {
     let bounded = all.with_row_bound(used).unwrap();
     assert!(bounded.max_tiles() < all.max_tiles());
     let got = sort(target, &client, &keys, bounded);
-    assert_eq!(got.order, permute::reference(&keys, 5).order);
+    assert_eq!(got.order, moebius_ops::permute::reference(&keys, 5).order);
     check_tiles(&keys, bounded, 4, &got);
 
     let whole = sort(target, &client, &keys, all);

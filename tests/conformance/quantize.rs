@@ -7,11 +7,12 @@ use moebius::fp8::{
     fake_quantize,
 };
 use moebius_device::Runtime;
-use moebius_shaders::Element;
-use moebius_shaders::fp8::{LANES_PER_WORD, encode_host, unpack};
-use moebius_shaders::quantize::{
-    self, Problem, Scales, amax_reference, dequantize_reference, scales_reference,
+use moebius_ops::Element;
+use moebius_ops::fp8::{LANES_PER_WORD, encode_host, unpack};
+use moebius_ops::quantize::{
+    Problem, Scales, amax_reference, dequantize_reference, scales_reference,
 };
+use moebius_shaders::quantize;
 use moebius_tests::data::{Rng, rounded};
 use moebius_tests::target::{Target, download_f32, download_u32, nans, poisoned, upload_f32};
 use moebius_tests::tolerance::assert_close;
@@ -505,7 +506,7 @@ pub(crate) fn overwrites_its_outputs(target: &Target) -> Outcome {
                 Scales::E8M0(want)
             }
         };
-        let want = quantize::encode_reference(&problem, &stack.x, &made).unwrap();
+        let want = moebius_ops::quantize::encode_reference(&problem, &stack.x, &made).unwrap();
         assert_eq!(download_u32(&client, codes, words), want, "{granularity:?}");
         assert_eq!(
             download_u32(&client, by.words, words),

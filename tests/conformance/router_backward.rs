@@ -1,10 +1,10 @@
 //! Gradients of the router logits against the f64 oracle, and the logits themselves bit for bit.
 
 use crate::Outcome;
-use moebius_shaders::Element;
+use moebius_ops::Element;
+use moebius_ops::routing::{Problem, logits_backward_reference};
 use moebius_shaders::routing::{
-    LogitsBackwardBuffers, Problem, launch_logits, launch_logits_backward,
-    logits_backward_reference, plan_logits, plan_logits_backward,
+    LogitsBackwardBuffers, launch_logits, launch_logits_backward, plan_logits, plan_logits_backward,
 };
 use moebius_tests::data::Rng;
 use moebius_tests::elements::{download, rounded, unwritten, upload};

@@ -9,7 +9,7 @@ use moebius::moe::{
     LearnedConfig, LoadStatistics, LossWeights, MoeConfig, RouteConfig, Router, RouterConfig,
     Routing, Score, SigmoidBiasConfig, SwitchConfig, TopKConfig,
 };
-use moebius_shaders::{Element, routing};
+use moebius_ops::{Element, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::{filled, parameters, with_values};
 use moebius_tests::target::Target;

@@ -3,7 +3,7 @@
 use crate::Outcome;
 use burn::tensor::{Bool, DType, Tensor, TensorData};
 use moebius::moe::{MoeConfig, RouteConfig, Score, route};
-use moebius_shaders::routing::{Problem, reference};
+use moebius_ops::routing::{Problem, reference};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;

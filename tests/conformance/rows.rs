@@ -5,10 +5,9 @@ use crate::Outcome;
 use crate::permute::sort;
 use cubecl::client::Client;
 use cubecl::server::Handle;
-use moebius_shaders::permute::{
-    self, NOWHERE, RowsPlan, RowsProblem, Sorted, combine, dispatch, weights_gradient,
-};
-use moebius_shaders::{Element, routing};
+use moebius_ops::permute::{NOWHERE, RowsProblem, Sorted};
+use moebius_ops::{Element, routing};
+use moebius_shaders::permute::{self, RowsPlan, combine, dispatch, weights_gradient};
 use moebius_tests::data::{Rng, rounded};
 use moebius_tests::target::{
     Target, download, download_f32, nans, poisoned, upload, upload_f32, upload_u32,
@@ -29,7 +28,7 @@ impl Rows {
     /// Rows of `width` elements for the slots with `keys`, as many as there are slots with experts
     /// and `spare` more; those hold NaN, and so do the weights of the slots that go nowhere.
     fn new(keys: Vec<u32>, experts: usize, top_k: usize, width: usize, spare: usize) -> Self {
-        let sorted = permute::reference(&keys, experts);
+        let sorted = moebius_ops::permute::reference(&keys, experts);
         let used = sorted.offsets[experts] as usize;
         let routing = routing::Problem::new(keys.len() / top_k, experts, top_k).unwrap();
         let problem = RowsProblem::new(&routing, used + spare, width, Element::F32).unwrap();
@@ -111,14 +110,16 @@ impl Rows {
         let got = download(client, y, self.x.len(), p.element());
         let (weights, rows) = (wide(&self.weights), wide(&self.rows));
         let weights = weighted.then_some(&weights[..]);
-        let want = combine::reference(p, &self.sorted.positions, weights, &rows).unwrap();
+        let want =
+            moebius_ops::permute::combine::reference(p, &self.sorted.positions, weights, &rows)
+                .unwrap();
         self.assert_close("combine", &got, &want);
     }
 
     /// With the order that the device's own sort finds.
     fn check_dispatch(&self, target: &Target, client: &Client, plan: &RowsPlan, weighted: bool) {
         let p = &self.problem;
-        let problem = permute::Problem::new(p.slots(), p.experts(), 4).unwrap();
+        let problem = moebius_ops::permute::Problem::new(p.slots(), p.experts(), 4).unwrap();
         let sorted = sort(target, client, &self.keys, problem).buffers;
         let rows = self.upload(client, &vec![f32::NAN; self.rows.len()]);
         let buffers = dispatch::DispatchBuffers {
@@ -132,7 +133,7 @@ impl Rows {
         let got = download(client, rows, self.rows.len(), p.element());
         let (weights, x) = (wide(&self.weights), wide(&self.x));
         let weights = weighted.then_some(&weights[..]);
-        let want = dispatch::reference(p, &self.sorted, weights, &x).unwrap();
+        let want = moebius_ops::permute::dispatch::reference(p, &self.sorted, weights, &x).unwrap();
         self.assert_close("dispatch", &got, &want);
         if !weighted {
             let want: Vec<f32> = want.iter().map(|v| *v as f32).collect();
@@ -152,7 +153,13 @@ impl Rows {
         weights_gradient::launch(client, plan, buffers);
         let got = download_f32(client, dweights, p.slots());
         let (dy, rows) = (wide(&self.x), wide(&self.rows));
-        let want = weights_gradient::reference(p, &self.sorted.positions, &dy, &rows).unwrap();
+        let want = moebius_ops::permute::weights_gradient::reference(
+            p,
+            &self.sorted.positions,
+            &dy,
+            &rows,
+        )
+        .unwrap();
         // Products of rounded values are exact in f32, so only the sum rounds.
         assert_close("weights gradient", &got, &want, rel_l2(Element::F32));
         for (slot, row) in self.sorted.positions.iter().enumerate() {

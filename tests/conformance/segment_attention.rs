@@ -3,11 +3,11 @@
 use crate::Outcome;
 use cubecl::client::Client;
 use cubecl::server::Handle;
-use moebius_shaders::segment_attention::{
-    self, BackwardBuffers, ForwardBuffers, Inputs, Plan, Problem, Segments, plan, reference,
-    reference_backward, reference_segments,
+use moebius_ops::segment_attention::{
+    Inputs, Problem, Segments, reference, reference_backward, reference_segments,
 };
-use moebius_shaders::{Element, permute};
+use moebius_ops::{Element, permute};
+use moebius_shaders::segment_attention::{self, BackwardBuffers, ForwardBuffers, Plan, plan};
 use moebius_tests::data::Rng;
 use moebius_tests::elements::{download, exact, rounded, unwritten, upload};
 use moebius_tests::target::{Target, download_f32, download_u32, nans, poisoned, upload_u32};

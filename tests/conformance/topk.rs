@@ -4,9 +4,8 @@
 use crate::Outcome;
 use cubecl::client::Client;
 use cubecl::server::Handle;
-use moebius_shaders::routing::{
-    self, Groups, Problem, RouteBuffers, Routed, Score, TopkBackwardBuffers, TopkGradient,
-};
+use moebius_ops::routing::{Groups, Problem, Routed, Score, TopkGradient};
+use moebius_shaders::routing::{self, RouteBuffers, TopkBackwardBuffers};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{
     Target, download_f32, download_u32, nans, poisoned, upload_f32, upload_u32,
@@ -65,7 +64,7 @@ impl Choice {
 
     fn want(&self) -> Routed {
         let (mask, bias) = (self.mask.as_deref(), self.bias.as_deref());
-        routing::reference_with_bias(&self.problem, &self.logits, mask, bias)
+        moebius_ops::routing::reference_with_bias(&self.problem, &self.logits, mask, bias)
     }
 
     fn upload_mask(&self, client: &Client) -> Option<Handle> {
@@ -143,7 +142,14 @@ impl Choice {
         let got = download_f32(client, dlogits, self.logits.len());
         let gradient: Vec<f64> = gradient.iter().map(|d| f64::from(*d)).collect();
         let mask = self.mask.as_deref();
-        let want = routing::topk_backward_reference(p, of, &self.logits, mask, &routed, &gradient);
+        let want = moebius_ops::routing::topk_backward_reference(
+            p,
+            of,
+            &self.logits,
+            mask,
+            &routed,
+            &gradient,
+        );
         assert_close(&format!("dlogits of {of:?}, {p:?}"), &got, &want, TOLERANCE);
     }
 }

@@ -5,9 +5,11 @@ use crate::grouped_gemm::{rounded, upload};
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use moebius_device::{Capability, profiles};
-use moebius_shaders::grouped_gemm::weight_gradient::{Operands, Problem, launch, plan, reference};
-use moebius_shaders::grouped_gemm::{Choice, Segments, Source, Variant, bias_gradient};
-use moebius_shaders::{Element, permute};
+use moebius_ops::grouped_gemm::Source;
+use moebius_ops::grouped_gemm::weight_gradient::{Problem, reference};
+use moebius_ops::{Element, permute};
+use moebius_shaders::grouped_gemm::weight_gradient::{Operands, launch, plan};
+use moebius_shaders::grouped_gemm::{Choice, Segments, Variant, bias_gradient};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_f32, nans, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
@@ -193,9 +195,9 @@ fn dense_of(target: &Target, element: Element) -> Outcome {
             element,
             ..Problem::dense(rows, m, n).unwrap()
         };
-        let bias = bias_gradient::Problem {
+        let bias = moebius_ops::grouped_gemm::bias_gradient::Problem {
             element,
-            ..bias_gradient::Problem::dense(rows, n).unwrap()
+            ..moebius_ops::grouped_gemm::bias_gradient::Problem::dense(rows, n).unwrap()
         };
         let keys = vec![0; rows];
         [
@@ -304,7 +306,11 @@ pub(crate) fn webgpu_default_limits(target: &Target) -> Outcome {
 }
 
 /// Runs a bias gradient of random rows and compares.
-fn check_bias(target: &Target, problem: bias_gradient::Problem, keys: &[u32]) -> Outcome {
+fn check_bias(
+    target: &Target,
+    problem: moebius_ops::grouped_gemm::bias_gradient::Problem,
+    keys: &[u32],
+) -> Outcome {
     let Some(client) = target.client() else {
         return Outcome::Unsupported("no kernels".into());
     };
@@ -329,14 +335,23 @@ fn check_bias(target: &Target, problem: bias_gradient::Problem, keys: &[u32]) ->
     };
     bias_gradient::launch(&client, &plan, operands);
     let got = download_f32(&client, out, len);
-    let want = bias_gradient::reference(&problem, &sorted.host, &wide(&rows), weights.as_deref());
+    let want = moebius_ops::grouped_gemm::bias_gradient::reference(
+        &problem,
+        &sorted.host,
+        &wide(&rows),
+        weights.as_deref(),
+    );
     let what = format!("{problem:?}");
     assert_close(&what, &got, &want, rel_l2(Element::F32));
     Outcome::Ran
 }
 
-fn bias_problem(slots: usize, experts: usize, n: usize) -> bias_gradient::Problem {
-    bias_gradient::Problem::new(slots, experts, 1, n).unwrap()
+fn bias_problem(
+    slots: usize,
+    experts: usize,
+    n: usize,
+) -> moebius_ops::grouped_gemm::bias_gradient::Problem {
+    moebius_ops::grouped_gemm::bias_gradient::Problem::new(slots, experts, 1, n).unwrap()
 }
 
 pub(crate) fn bias_sorted(target: &Target) -> Outcome {
@@ -350,10 +365,10 @@ pub(crate) fn bias_sorted(target: &Target) -> Outcome {
 /// Token rows, each multiplied by the weights of its slots.
 pub(crate) fn bias_weighted(target: &Target) -> Outcome {
     Outcome::of([Source::Tokens, Source::Sorted].map(|rows| {
-        let problem = bias_gradient::Problem {
+        let problem = moebius_ops::grouped_gemm::bias_gradient::Problem {
             rows,
             weighted: true,
-            ..bias_gradient::Problem::new(90, 4, 3, 40).unwrap()
+            ..moebius_ops::grouped_gemm::bias_gradient::Problem::new(90, 4, 3, 40).unwrap()
         };
         check_bias(target, problem, &random_keys(90, 4))
     }))
@@ -361,7 +376,7 @@ pub(crate) fn bias_weighted(target: &Target) -> Outcome {
 
 pub(crate) fn bias_uneven_experts(target: &Target) -> Outcome {
     let some: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
-    let bounded = bias_gradient::Problem {
+    let bounded = moebius_ops::grouped_gemm::bias_gradient::Problem {
         row_bound: 100,
         ..bias_problem(150, 5, 20)
     };
@@ -383,7 +398,7 @@ fn halves(target: &Target, element: Element) -> Outcome {
         Gradient::random(problem).check(target)
     });
     let biases = [(64, true), (33, false)].map(|(n, weighted)| {
-        let problem = bias_gradient::Problem {
+        let problem = moebius_ops::grouped_gemm::bias_gradient::Problem {
             element,
             weighted,
             ..bias_problem(70, 3, n)

@@ -10,7 +10,7 @@ use moebius::moe::{
     SharedExpertConfig,
 };
 use moebius_model::{Checkpoint, DecoderConfig, Precision, Text, TrainConfig, Trainer};
-use moebius_shaders::Element;
+use moebius_ops::Element;
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::{filled, with_values};
 use moebius_tests::target::Target;

@@ -1,7 +1,7 @@
 //! Which kernels have code for which target. `validate` holds this table against the compilers in both directions, and
 //! the support table of the README is made from it.
 
-use moebius_shaders::Element;
+use moebius_ops::Element;
 use moebius_shaders::emit::{KernelEntry, Target};
 
 /// Why `entry` has no code for `target`, or `None` when it must compile.

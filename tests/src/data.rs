@@ -1,7 +1,7 @@
 //! Reproducible data: no crate's generator may change under a committed expectation.
 
 use half::{bf16, f16};
-use moebius_shaders::Element;
+use moebius_ops::Element;
 
 /// The value of `element` nearest to `value`.
 pub fn rounded(value: f32, element: Element) -> f32 {

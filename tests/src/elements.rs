@@ -4,7 +4,7 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
-use moebius_shaders::Element;
+use moebius_ops::Element;
 
 use crate::target::{download_f32, nans, upload_f32};
 

@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
 use moebius_device::{Capability, Device, Opened, Runtime};
-use moebius_shaders::Element;
+use moebius_ops::Element;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A device under test.

@@ -1,6 +1,6 @@
 //! How close is close enough, per type, and the comparison itself.
 
-use moebius_shaders::Element;
+use moebius_ops::Element;
 
 /// Largest relative L2 error of a sum of products against the f64 oracle.
 ///

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use moebius_shaders::Element;
+use moebius_ops::Element;
 use moebius_shaders::emit::{Artifact, KernelEntry};
 
 use super::{Verdict, verdicts};

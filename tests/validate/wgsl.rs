@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use moebius_shaders::Element;
+use moebius_ops::Element;
 use moebius_shaders::emit::{Artifact, KernelEntry};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, Module};

@@ -3,10 +3,11 @@
 use js_sys::{Array, Function, Object, Promise, Reflect};
 use moebius_device::browser::PowerPreference;
 use moebius_device::{Capability, DeviceKind, Opened};
-use moebius_shaders::Element;
-use moebius_shaders::fp8::Fp8Format;
-use moebius_shaders::grouped_gemm::{Choice, Fp8Weights, Problem, plan};
-use moebius_shaders::scaling::Granularity;
+use moebius_ops::Element;
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
+use moebius_ops::scaling::Granularity;
+use moebius_shaders::grouped_gemm::{Choice, plan};
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 

@@ -8,11 +8,11 @@ use crate::oracle::{distance, spread, tolerance};
 use burn::tensor::{Int, Tensor};
 use moebius::Error;
 use moebius::fp8::{Activations, Fp8Format, Fp8Linear, Fp8Scales};
-use moebius_shaders::quantize::{
+use moebius_ops::quantize::{
     Problem, Scales, dequantize_reference, encode_reference, scales_reference,
 };
-use moebius_shaders::scaling::Granularity;
-use moebius_shaders::{Element, ShapeError};
+use moebius_ops::scaling::Granularity;
+use moebius_ops::{Element, ShapeError};
 
 /// Rows and columns of the outputs that are checked, spread evenly.
 const SAMPLES: [usize; 2] = [16, 64];

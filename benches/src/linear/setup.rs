@@ -10,8 +10,9 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::Error;
 use moebius::fp8::{ActivationScaling, Fp8Linear, Quantizer};
 use moebius_device::{Opened, memory_in_use};
-use moebius_shaders::grouped_gemm::{self, Choice, Fp8Weights, Problem};
-use moebius_shaders::{Element, ShapeError};
+use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
+use moebius_ops::{Element, ShapeError};
+use moebius_shaders::grouped_gemm::{self, Choice};
 use serde::Serialize;
 use std::fmt::Display;
 

@@ -10,7 +10,7 @@ use crate::timing::medians;
 use burn::tensor::Tensor;
 use moebius::Error;
 use moebius::moe::{Keep, MoeLayer, MoeOutput};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use serde::Serialize;
 use std::time::Instant;
 

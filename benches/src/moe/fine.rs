@@ -4,7 +4,7 @@ use super::{MoeBench, MoeReport, Prepared};
 use crate::BenchError;
 use crate::timing::medians;
 use moebius::Error;
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use serde::Serialize;
 
 /// Least tokens per second of the many over those of the few.

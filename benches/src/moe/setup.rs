@@ -7,7 +7,8 @@ use burn::tensor::{DType, Distribution, Tensor};
 use moebius::Error;
 use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer};
 use moebius_device::{Device, Opened, memory_in_use, process_memory};
-use moebius_shaders::{ShapeError, moe};
+use moebius_ops::ShapeError;
+use moebius_shaders::moe;
 
 /// What the layer is made for.
 #[derive(Clone, Copy, Debug)]

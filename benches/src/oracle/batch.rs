@@ -1,7 +1,7 @@
 //! Gradients of single tokens and single columns of weights, in f64 on the host.
 
-use moebius_shaders::grouped_gemm::Activation;
-use moebius_shaders::moe;
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::moe;
 
 /// A layer without biases, a dropless batch and the gradient of its output, copied to the host;
 /// shapes as in [`moe::ReferenceInputs`].
@@ -167,8 +167,8 @@ pub(super) fn norm(v: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use moebius_shaders::moe::{ReferenceInputs, reference_backward};
-    use moebius_shaders::{Element, routing};
+    use moebius_ops::moe::{ReferenceInputs, reference_backward};
+    use moebius_ops::{Element, routing};
 
     const SIZES: [usize; 5] = [9, 5, 6, 3, 2];
 

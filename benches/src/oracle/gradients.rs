@@ -6,7 +6,7 @@ use super::{error_over, floats, indices, weights};
 use burn::tensor::{DType, Tensor};
 use moebius::Error;
 use moebius::moe::{MoeLayer, Routing};
-use moebius_shaders::routing::{self, TopkGradient};
+use moebius_ops::routing::{self, TopkGradient};
 
 /// Tokens checked, and experts of which columns are.
 const SAMPLES: usize = 4;

@@ -8,7 +8,7 @@ pub(crate) use gradients::{GradientOracle, Gradients};
 use burn::tensor::{DType, Int, Tensor};
 use moebius::Error;
 use moebius::moe::{MoeLayer, MoeOutput, MoeWeights};
-use moebius_shaders::{ShapeError, moe, routing};
+use moebius_ops::{ShapeError, moe, routing};
 
 /// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
 const SAMPLES: usize = 16;

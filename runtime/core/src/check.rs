@@ -1,7 +1,7 @@
 //! What every operation checks of its tensors.
 
 use burn::tensor::{DType, Device};
-use moebius_shaders::{Element, ShapeError};
+use moebius_ops::{Element, ShapeError};
 use std::fmt::Debug;
 
 /// Checks for the same device, recording gradients or not alike.

@@ -1,8 +1,9 @@
 //! The one error of the public API.
 
 use moebius_device::OpenError;
+use moebius_ops::ShapeError;
 use moebius_shaders::PlanError;
-use moebius_shaders::{ShapeError, Unsupported};
+use moebius_shaders::Unsupported;
 
 /// What sort of thing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use crate::check::{check_device, check_same, element};
 use crate::ops::Grouping;
 use crate::{Error, ops};
 use burn::tensor::Tensor;
-use moebius_shaders::ShapeError;
-use moebius_shaders::grouped_gemm::Problem;
-use moebius_shaders::segment_attention::Segments;
+use moebius_ops::ShapeError;
+use moebius_ops::grouped_gemm::Problem;
+use moebius_ops::segment_attention::Segments;
 
 /// \[T,n\]: x · Wᵀ + b of x \[T,k\], W \[n,k\] and b \[n\] of one dtype: f32, f16 or bf16.
 ///

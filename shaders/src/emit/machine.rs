@@ -4,7 +4,6 @@
 //! WebGPU's defaults for WGSL and SPIR-V, and the least hardware of the target elsewhere.
 
 use super::Target;
-use crate::element::Element;
 use cubecl::ir::features::{AtomicUsage, Features, Plane, TypeUsage};
 use cubecl::ir::{
     DeviceIdentity, ElemType, FloatKind, HardwareProperties, IntKind, MemoryDeviceProperties, Type,
@@ -12,6 +11,7 @@ use cubecl::ir::{
 };
 use cubecl::prelude::*;
 use moebius_device::{Capability, Limits};
+use moebius_ops::Element;
 use std::sync::Arc;
 
 /// Bytes that workgroup memory holds on any GPU of a native target.

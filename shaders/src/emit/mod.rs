@@ -13,13 +13,13 @@ mod compile;
 mod machine;
 mod target;
 
+pub(crate) use machine::{Machine, buffer};
 pub use target::{ParseTargetError, Target};
 
-pub(crate) use machine::{Machine, buffer};
-
-use crate::element::Element;
 use crate::error::PlanError;
 use cubecl::prelude::CubeKernel;
+use moebius_ops::Element;
+use moebius_ops::ShapeError;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -88,6 +88,11 @@ impl KernelEntry {
     pub(crate) fn proven(self, proven: bool) -> Self {
         Self { proven, ..self }
     }
+}
+
+/// The problem of a kernel that is compiled only, whose sizes are written beside it.
+pub(crate) fn valid<T>(problem: Result<T, ShapeError>) -> T {
+    problem.unwrap_or_else(|error| unreachable!("sizes of a compiled kernel: {error}"))
 }
 
 impl fmt::Debug for KernelEntry {

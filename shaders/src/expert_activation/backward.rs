@@ -1,8 +1,8 @@
 //! The backward pass: one cube (a CPU: one unit) per sorted row and slot, and the gradient alone.
 
 use super::{Form, Plan, Problem, activate, activation_gradient, row_sum};
+use crate::element::DeviceElement;
 use crate::launched;
-use crate::permute::Sorted;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -133,7 +133,7 @@ pub struct BackwardBuffers {
 /// Enqueues the backward pass: one launch.
 pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     let p = &plan.problem;
-    if p.slots == 0 {
+    if p.slots() == 0 {
         return;
     }
     let hidden = p.hidden_len() / plan.lanes;
@@ -141,7 +141,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     // SAFETY: the caller's buffers have the planned shapes, and the row bound bounds offsets[E];
     // units past the last slot write nothing.
     unsafe {
-        launched::note(|| p.name("expert_activation_backward"));
+        launched::note(|| super::name(p, "expert_activation_backward"));
         expert_activation_backward::launch_unchecked(
             client,
             plan.per_slot.grid.count(),
@@ -149,16 +149,16 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
             plan.lanes,
             BufferArg::from_raw_parts(buffers.pre, pre),
             BufferArg::from_raw_parts(buffers.dhidden, hidden),
-            BufferArg::from_raw_parts(buffers.order, p.slots),
-            BufferArg::from_raw_parts(buffers.offsets, p.experts + 1),
-            BufferArg::from_raw_parts(buffers.weights, p.slots),
+            BufferArg::from_raw_parts(buffers.order, p.slots()),
+            BufferArg::from_raw_parts(buffers.offsets, p.experts() + 1),
+            BufferArg::from_raw_parts(buffers.weights, p.slots()),
             BufferArg::from_raw_parts(buffers.dpre, pre),
-            BufferArg::from_raw_parts(buffers.dweights, p.slots),
-            p.experts,
-            p.slots,
-            p.row_bound,
-            p.inter / plan.lanes,
-            p.form(),
+            BufferArg::from_raw_parts(buffers.dweights, p.slots()),
+            p.experts(),
+            p.slots(),
+            p.row_bound(),
+            p.inter() / plan.lanes,
+            super::form(p),
             plan.per_slot.units,
             p.element.elem_type(),
         );
@@ -181,13 +181,13 @@ pub struct GradientBuffers {
 /// Enqueues the gradient without weights: one launch.
 pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
     let p = &plan.problem;
-    if p.slots == 0 {
+    if p.slots() == 0 {
         return;
     }
     let pre = p.pre_len() / plan.lanes;
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
     unsafe {
-        launched::note(|| p.name("expert_activation_gradient"));
+        launched::note(|| super::name(p, "expert_activation_gradient"));
         expert_activation_gradient::launch_unchecked(
             client,
             plan.vectors.count(),
@@ -195,58 +195,13 @@ pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
             plan.lanes,
             BufferArg::from_raw_parts(buffers.pre, pre),
             BufferArg::from_raw_parts(buffers.dhidden, p.hidden_len() / plan.lanes),
-            BufferArg::from_raw_parts(buffers.offsets, p.experts + 1),
+            BufferArg::from_raw_parts(buffers.offsets, p.experts() + 1),
             BufferArg::from_raw_parts(buffers.dpre, pre),
-            p.experts,
-            p.inter / plan.lanes,
-            p.form(),
+            p.experts(),
+            p.inter() / plan.lanes,
+            super::form(p),
             p.element.elem_type(),
         );
-    }
-}
-
-/// What [`reference_backward()`] returns.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gradients {
-    /// \[R, F or 2F\].
-    pub dpre: Vec<f64>,
-    /// w · hidden \[R,F\].
-    pub weighted: Vec<f64>,
-    /// \[S\].
-    pub dweights: Vec<f64>,
-}
-
-/// The oracle, in f64; with weights of 1 its `dpre` is what [`launch_gradient()`] writes.
-pub fn reference_backward(
-    problem: &Problem,
-    sorted: &Sorted,
-    weights: &[f64],
-    pre: &[f64],
-    dhidden: &[f64],
-) -> Gradients {
-    let (inter, columns) = (problem.inter, problem.inter * problem.form().parts());
-    let mut weighted = super::reference(problem, sorted, pre);
-    let mut dpre = vec![0.0; problem.pre_len()];
-    let mut dweights = vec![0.0; problem.slots];
-    for row in 0..sorted.offsets[problem.experts] as usize {
-        let slot = sorted.order[row] as usize;
-        for column in 0..inter {
-            let (at, gate) = (row * inter + column, row * columns + column);
-            let (x, d) = (pre[gate], weights[slot] * dhidden[at]);
-            let slope = d * problem.activation.map_or(1.0, |a| a.reference_gradient(x));
-            dpre[gate] = slope;
-            if problem.gated {
-                dpre[gate] = slope * pre[gate + inter];
-                dpre[gate + inter] = d * problem.activation.map_or(x, |a| a.reference(x));
-            }
-            dweights[slot] += dhidden[at] * weighted[at];
-            weighted[at] *= weights[slot];
-        }
-    }
-    Gradients {
-        dpre,
-        weighted,
-        dweights,
     }
 }
 
@@ -282,13 +237,13 @@ fn backward_entry(problem: Problem) -> crate::emit::KernelEntry {
             (),
             (),
             plan.lanes,
-            problem.form(),
+            super::form(&problem),
             plan.per_slot.units,
             problem.element.elem_type(),
         );
         Ok(Box::new(kernel))
     };
-    let name = problem.name("expert_activation_backward");
+    let name = super::name(&problem, "expert_activation_backward");
     KernelEntry::new(("expert_activation", "backward"), name, build).of(problem.element)
 }
 
@@ -310,11 +265,11 @@ fn gradient_entry(problem: Problem) -> crate::emit::KernelEntry {
             (),
             (),
             plan.lanes,
-            problem.form(),
+            super::form(&problem),
             problem.element.elem_type(),
         );
         Ok(Box::new(kernel))
     };
-    let name = problem.name("expert_activation_gradient");
+    let name = super::name(&problem, "expert_activation_gradient");
     KernelEntry::new(("expert_activation", "gradient"), name, build).of(problem.element)
 }

@@ -1,8 +1,8 @@
 //! hidden = act(pre), or act(gate) · up.
 
 use super::{Form, Plan, Problem, activate};
+use crate::element::DeviceElement;
 use crate::launched;
-use crate::permute::Sorted;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -59,44 +59,26 @@ pub struct ForwardBuffers {
 /// Enqueues the activation: one launch.
 pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     let p = &plan.problem;
-    if p.slots == 0 {
+    if p.slots() == 0 {
         return;
     }
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
     unsafe {
-        launched::note(|| p.name("expert_activation"));
+        launched::note(|| super::name(p, "expert_activation"));
         expert_activation::launch_unchecked(
             client,
             plan.vectors.count(),
             plan.vectors.dim(),
             plan.lanes,
             BufferArg::from_raw_parts(buffers.pre, p.pre_len() / plan.lanes),
-            BufferArg::from_raw_parts(buffers.offsets, p.experts + 1),
+            BufferArg::from_raw_parts(buffers.offsets, p.experts() + 1),
             BufferArg::from_raw_parts(buffers.hidden, p.hidden_len() / plan.lanes),
-            p.experts,
-            p.inter / plan.lanes,
-            p.form(),
+            p.experts(),
+            p.inter() / plan.lanes,
+            super::form(p),
             p.element.elem_type(),
         );
     }
-}
-
-/// The oracle, in f64: hidden \[R,F\] of `pre` \[R, F or 2F\].
-pub fn reference(problem: &Problem, sorted: &Sorted, pre: &[f64]) -> Vec<f64> {
-    let (inter, columns) = (problem.inter, problem.inter * problem.form().parts());
-    let mut hidden = vec![0.0; problem.hidden_len()];
-    for row in 0..sorted.offsets[problem.experts] as usize {
-        for column in 0..inter {
-            let gate = pre[row * columns + column];
-            let up = match problem.gated {
-                true => pre[row * columns + inter + column],
-                false => 1.0,
-            };
-            let value = problem.activation.map_or(gate, |a| a.reference(gate));
-            hidden[row * inter + column] = value * up;
-        }
-    }
-    hidden
 }
 
 /// The forward pass of every type, and of every activation.
@@ -117,11 +99,11 @@ pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
                 (),
                 (),
                 plan.lanes,
-                problem.form(),
+                super::form(&problem),
                 problem.element.elem_type(),
             )))
         };
-        let name = problem.name("expert_activation");
+        let name = super::name(&problem, "expert_activation");
         KernelEntry::new(("expert_activation", "forward"), name, build).of(problem.element)
     };
     super::emitted().into_iter().map(entry).collect()

@@ -2,10 +2,10 @@
 
 use super::{Problem, kernel, plan};
 use crate::emit::{KernelEntry, Machine, Planned};
-use crate::error::ShapeError;
-use crate::fp8::Fp8Format;
-use crate::grouped_gemm::{self, Fp8Weights, Source};
-use crate::scaling::Granularity;
+use moebius_ops::ShapeError;
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::grouped_gemm::{self, Fp8Weights, Source};
+use moebius_ops::scaling::Granularity;
 
 /// The oldest architecture with the instructions.
 const SM: u32 = 89;
@@ -42,7 +42,8 @@ const CASES: [Case; 4] = [
 pub(crate) fn entries() -> Vec<KernelEntry> {
     let entry = |case: Case| {
         // A case that makes no sense has no name, and its plan says why.
-        let name = problem(case).map_or_else(|error| error.to_string(), |problem| problem.name());
+        let name =
+            problem(case).map_or_else(|error| error.to_string(), |problem| super::name(&problem));
         let build = move |at: &Machine| -> Planned {
             let plan = plan(problem(case)?, &at.capability, true)?;
             Ok(kernel::kernel(at, &plan))

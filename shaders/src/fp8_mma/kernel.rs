@@ -6,17 +6,20 @@
 //! and sums lie is CubeCL's [`cmma::MmaDefinition`] to say.
 
 use super::{Operands, PANEL, PLANE, PLANES, Plan, STEP, TILE_ROWS, input};
-use crate::fp8::{Fp8Format, LANES_PER_WORD};
-use crate::grouped_gemm::{Fp8Weights, Source, fp8, input_row, tile_at};
+use crate::grouped_gemm::{input_row, tile_at};
 use crate::launched;
 use crate::permute::TILE_WORDS;
 use cubecl::cmma::{self, MatrixIdent};
 use cubecl::prelude::*;
+use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
+use moebius_ops::grouped_gemm::{Fp8Weights, Source, fp8};
 
 /// Rows, columns and inner columns of one instruction, and words of the latter.
 const M: usize = 16;
+
 const N: usize = 8;
 const STEP_WORDS: usize = STEP / LANES_PER_WORD;
+
 /// Instructions side by side in a panel.
 const FRAGMENTS: usize = PANEL / N;
 
@@ -336,7 +339,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
     // past the end are not loaded, and rows and columns past the end are not stored.
     unsafe {
         let bind = |buffer, len| BufferArg::from_raw_parts(buffer, len);
-        launched::note(|| problem.name());
+        launched::note(|| super::name(&problem));
         fp8_gemm_mma::launch_unchecked(
             client,
             CubeCount::Static(tiles_x as u32, panels as u32, 1),

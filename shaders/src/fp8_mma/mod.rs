@@ -1,162 +1,54 @@
-//! W8A8 with FP8 matrix instructions: codes of x times codes of W, without decoding either.
-//!
-//! out\[r\] = Σ_k (sx · x_k) · (sw · w_k), where x and w are FP8 codes and sx, sw their scales; rows and
-//! experts as in [`grouped_gemm`], panels of W as in [`grouped_gemm::fp8`]. `mma.m16n8k32` multiplies
-//! codes exactly and sums in f32, 128 inner columns at most: those sums are added in f32 outside the
-//! instruction (Hopper's keeps some 14 bits of a sum), times their scales where scales change along
-//! k. Other scales multiply once, at the end.
-//!
-//! Shapes: x u32 \[T or R, ⌈k/4⌉\], four codes along k to a word, missing ones zero codes; its scales f32
-//! as [`Granularity`] has them for \[T or R, k\]; W panels \[E, 1, ⌈n/64⌉, ⌈k/4⌉, 64\], its scales f32; out
-//! \[R, n\] f32. A block of scales has a multiple of 32 inner columns, those of one instruction, or all.
-//! Rows no slot is sorted to are left as they are. The hardware chooses the order of a sum.
+//! How CubeCL computes [`moebius_ops::fp8_mma`]: `mma.m16n8k32` multiplies codes exactly and sums in f32.
 //!
 //! [Unproven](crate#unproven): it compiles for sm_89 and newer and has run on no such GPU, so [`plan()`] refuses it
 //! unless asked, and nothing chooses it. Only CubeCL's CUDA C++ compiler has it. The instruction is
 //! written out, because CubeCL 0.11.3 spells FP8 products `.kind::f8f6f4`, which ptxas takes for
-//! sm_120a but neither for sm_89 nor sm_90. Sources: PTX ISA, "Matrix fragments for mma.m16n8k32";
-//! sums of 128 columns as in DeepSeek-V3, 3.3.2.
-//!
-//! FLOPs 2·R·n·k. Bytes at least R·k + E·n·k + 4·R·n; x is read ⌈n/64⌉ times and W once for 64 rows,
-//! through the caches.
+//! sm_120a but neither for sm_89 nor sm_90. Source: PTX ISA, "Matrix fragments for mma.m16n8k32". x is read ⌈n/64⌉ times and W once for
+//! 64 rows, through the caches.
 
 #[cfg(feature = "emit")]
 mod entries;
 mod kernel;
-mod oracle;
 
 #[cfg(feature = "emit")]
 pub(crate) use entries::entries;
 pub use kernel::launch;
-pub use oracle::reference;
 
-use crate::element::Element;
-use crate::error::{ShapeError, Unsupported};
-use crate::fp8::{Fp8Format, LANES_PER_WORD};
-use crate::grouped_gemm::fp8::{PANEL, expert_words, scale_words};
-use crate::grouped_gemm::{self, Fp8Weights, Segments, Source, WeightLayout};
-use crate::permute;
-use crate::scaling::Granularity;
+use crate::error::Unsupported;
+use crate::grouped_gemm::Segments;
 use cubecl::server::Handle;
 use moebius_device::{Capability, Runtime};
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::fp8_mma::{Problem, STEP};
+use moebius_ops::grouped_gemm::Source;
+use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_words};
+use moebius_ops::permute;
 
 const KERNEL: &str = "fp8_mma";
 
 /// Rows of a cube's tile, which the sort must cut segments into.
 pub const TILE_ROWS: usize = 64;
-/// Inner columns of one instruction.
-const STEP: usize = 32;
-/// The most inner columns that are summed by instructions alone.
-const PROMOTED: usize = 128;
+
 /// Planes of a cube, 16 rows each, and the units of a plane.
 const PLANES: usize = TILE_ROWS / 16;
+
 const PLANE: u32 = 32;
 
-/// One product of codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Rows, experts and sizes, and what the codes of W are.
-    pub product: grouped_gemm::Problem,
-    /// What the codes of x are; the formats may differ.
-    pub x: Fp8Weights,
-    /// What the codes of W are.
-    pub w: Fp8Weights,
-}
-
-impl Problem {
-    /// `product`, whose weights are codes, with rows that are codes as `x` says.
-    ///
-    /// # Errors
-    /// [`ShapeError`] for weights that aren't codes in \[E, n, k\], a product that is more than one
-    /// (gate, bias, activation) or not f32, MX scales, or scale blocks that cut the inner columns of
-    /// an instruction.
-    pub fn new(product: grouped_gemm::Problem, x: Fp8Weights) -> Result<Self, ShapeError> {
-        let refuse = |expected: &str, got: String| Err(ShapeError::new(KERNEL, expected, got));
-        let Some(w) = product
-            .fp8
-            .filter(|_| product.layout == WeightLayout::OutIn)
-        else {
-            return refuse("weights as codes of [E, n, k]", format!("{product:?}"));
-        };
-        let plain = !product.gated && !product.bias && product.activation.is_none();
-        if !plain || product.element != Element::F32 {
-            return refuse("a plain product into f32", format!("{product:?}"));
-        }
-        for codes in [x, w] {
-            let whole = match codes.granularity {
-                Granularity::Tensor | Granularity::Row => true,
-                Granularity::Mx => false,
-                Granularity::Block { rows, columns } => {
-                    let steps = columns.is_multiple_of(STEP) || columns >= product.k;
-                    rows > 0 && columns > 0 && steps
-                }
-            };
-            if !whole {
-                let expected = "f32 scales of rows or of blocks of a multiple of 32 inner columns";
-                return refuse(expected, format!("{:?}", codes.granularity));
-            }
-        }
-        Ok(Self { product, x, w })
-    }
-
-    /// What its kernel is called.
-    fn name(&self) -> String {
-        let [x, w] = [self.x, self.w].map(|codes| codes.format.name());
-        let formats = if x == w {
-            x.to_owned()
-        } else {
-            format!("{x}_{w}")
-        };
-        let rows = match self.product.rows {
-            _ if self.product.dense => "dense",
-            Source::Tokens => "gather",
-            Source::Sorted => "sorted",
-        };
-        format!(
-            "fp8_gemm_mma_{formats}_{}_{rows}",
-            self.w.granularity.name()
-        )
-    }
-
-    /// Words of a row of x, and of a column of W.
-    pub fn row_words(&self) -> usize {
-        self.product.k.div_ceil(LANES_PER_WORD)
-    }
-
-    /// Scales of x, down and across.
-    pub fn x_scale_shape(&self) -> [usize; 2] {
-        let (rows, k) = (self.product.input_rows(), self.product.k);
-        self.x.granularity.scale_shape(rows, k)
-    }
-
-    /// Whether a scale changes along k.
-    fn scales_along_k(&self) -> bool {
-        [self.x, self.w]
-            .iter()
-            .any(|codes| self.along_k(*codes).is_some())
-    }
-
-    /// Inner columns under one scale, where they are fewer than all.
-    fn along_k(&self, codes: Fp8Weights) -> Option<usize> {
-        match codes.granularity {
-            Granularity::Block { columns, .. } => Some(columns).filter(|c| *c < self.product.k),
-            _ => None,
-        }
-    }
-
-    /// Inner columns whose sums are added at once: under one scale of x and one of W, at most 128.
-    fn segment(&self) -> usize {
-        let columns = [self.x, self.w].map(|codes| self.along_k(codes).unwrap_or(PROMOTED));
-        columns.into_iter().fold(PROMOTED, greatest_common_divisor)
-    }
-}
-
-fn greatest_common_divisor(a: usize, b: usize) -> usize {
-    if b == 0 {
-        a
+/// What the kernel of `problem` is called.
+fn name(problem: &Problem) -> String {
+    let (product, [x, w]) = (problem.product, [problem.x, problem.w]);
+    let [of_x, of_w] = [x, w].map(|codes| codes.format.name());
+    let formats = if of_x == of_w {
+        of_x.to_owned()
     } else {
-        greatest_common_divisor(b, a % b)
-    }
+        format!("{of_x}_{of_w}")
+    };
+    let rows = match product.rows {
+        _ if product.dense => "dense",
+        Source::Tokens => "gather",
+        Source::Sorted => "sorted",
+    };
+    format!("fp8_gemm_mma_{formats}_{}_{rows}", w.granularity.name())
 }
 
 /// A [`Problem`] this device can run.
@@ -254,7 +146,13 @@ const fn input(format: Fp8Format) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use moebius_ops::ShapeError;
+    use moebius_ops::grouped_gemm::Fp8Weights;
+
+    use cubecl::cmma::MatrixIdent;
+    use cubecl::prelude::polyfills::mma::{col_index, row_index};
     use moebius_device::profiles;
+    use moebius_ops::scaling::Granularity;
 
     fn codes(granularity: Granularity) -> Fp8Weights {
         Fp8Weights {
@@ -263,14 +161,10 @@ mod tests {
         }
     }
 
-    const fn block(rows: usize, columns: usize) -> Granularity {
-        Granularity::Block { rows, columns }
-    }
-
     fn problem(x: Granularity, w: Granularity) -> Result<Problem, ShapeError> {
-        let product = grouped_gemm::Problem {
+        let product = moebius_ops::grouped_gemm::Problem {
             fp8: Some(codes(w)),
-            ..grouped_gemm::Problem::dense(100, 70, 500)?
+            ..moebius_ops::grouped_gemm::Problem::dense(100, 70, 500)?
         };
         Problem::new(product, codes(x))
     }
@@ -323,48 +217,29 @@ mod tests {
         );
     }
 
+    /// Rows and columns of every code and sum of a fragment, as the PTX ISA has them.
     #[test]
-    fn sums_end_where_scales_do() {
-        let segment = |x, w| problem(x, w).map(|p| (p.segment(), p.scales_along_k()));
-        assert_eq!(
-            segment(Granularity::Row, Granularity::Tensor),
-            Ok((128, false))
-        );
-        assert_eq!(segment(block(1, 128), block(128, 128)), Ok((128, true)));
-        assert_eq!(segment(block(1, 128), Granularity::Row), Ok((128, true)));
-        assert_eq!(segment(block(1, 128), block(64, 96)), Ok((32, true)));
-        assert_eq!(segment(Granularity::Row, block(1, 256)), Ok((128, true)));
-        assert_eq!(segment(block(1, 512), block(1, 501)), Ok((128, false)));
-    }
-
-    #[test]
-    fn what_the_instructions_cannot_do_is_refused() {
-        for bad in [Granularity::Mx, block(1, 48), block(0, 32), block(1, 0)] {
-            assert!(problem(bad, Granularity::Row).is_err(), "x {bad:?}");
-            assert!(problem(Granularity::Row, bad).is_err(), "w {bad:?}");
-        }
-        let plain = problem(Granularity::Row, Granularity::Row).unwrap().product;
-        let others = [
-            grouped_gemm::Problem { fp8: None, ..plain },
-            grouped_gemm::Problem {
-                bias: true,
-                ..plain
-            },
-            grouped_gemm::Problem {
-                gated: true,
-                ..plain
-            },
-            grouped_gemm::Problem {
-                element: Element::F16,
-                ..plain
-            },
-            grouped_gemm::Problem {
-                layout: WeightLayout::InOut,
-                ..plain
-            },
-        ];
-        for product in others {
-            assert!(Problem::new(product, codes(Granularity::Row)).is_err());
+    fn fragments_are_those_of_the_ptx_manual() {
+        for lane in 0..32u32 {
+            let (group, thread) = (lane / 4, lane % 4);
+            let place = |i, width, ident| {
+                let row = row_index(lane, i, width, ident);
+                (row, col_index(lane, i, width, ident))
+            };
+            for i in 0..16 {
+                let row = group + if (4..8).contains(&i) || i >= 12 { 8 } else { 0 };
+                let column = thread * 4 + i % 4 + if i >= 8 { 16 } else { 0 };
+                assert_eq!(place(i, 4, MatrixIdent::A), (row, column), "a{i}");
+            }
+            for i in 0..8 {
+                let row = thread * 4 + i % 4 + if i >= 4 { 16 } else { 0 };
+                assert_eq!(place(i, 4, MatrixIdent::B), (row, group), "b{i}");
+            }
+            for i in 0..4 {
+                let row = group + if i >= 2 { 8 } else { 0 };
+                let column = thread * 2 + i % 2;
+                assert_eq!(place(i, 1, MatrixIdent::Accumulator), (row, column), "c{i}");
+            }
         }
     }
 }

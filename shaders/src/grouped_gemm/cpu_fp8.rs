@@ -5,9 +5,11 @@
 //! scratch, and from there on the product is that of [`super::cpu`]. Both sum over k in order.
 
 use super::cpu::{ROWS, Spec, bias_of, panel_row, panel_tile, store_row};
-use super::fp8::{PANEL, block_words, decode_lane, scale_at};
+use super::fp8::{block_words, decode_lane, scale_at};
 use super::{Bindings, Operands, Plan, Sizes, Slab, input_row, segment, sizes};
+use crate::element::DeviceElement;
 use cubecl::prelude::*;
+use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Rows up to which codes are multiplied as they are decoded. Beyond, decoding them again costs
 /// more than writing the decoded weights once.

@@ -2,10 +2,10 @@
 
 use super::{Activation, Choice, Fp8Weights, Problem, Source, Variant, WeightLayout};
 use super::{cpu, cpu_fp8, naive, plan, tensor_core, tile};
-use crate::element::Element;
 use crate::emit::{KernelEntry, Machine, Planned};
-use crate::fp8::Fp8Format;
-use crate::scaling::Granularity;
+use moebius_ops::Element;
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::scaling::Granularity;
 
 /// A way to use the kernel: the options of its problem.
 #[derive(Clone, Copy)]
@@ -28,54 +28,65 @@ const GATHER_RELU: Case = Case {
     dense: false,
     fp8: None,
 };
+
 const GATHER_GELU_BIAS: Case = Case {
     activation: Some(Activation::Gelu),
     bias: true,
     ..GATHER_RELU
 };
+
 const GATHER_GATED_SILU: Case = Case {
     gated: true,
     activation: Some(Activation::Silu),
     ..GATHER_RELU
 };
+
 const SORTED: Case = Case {
     rows: Source::Sorted,
     activation: None,
     ..GATHER_RELU
 };
+
 const SORTED_BIAS: Case = Case {
     bias: true,
     ..SORTED
 };
+
 const GATHER_MISH: Case = Case {
     activation: Some(Activation::Mish),
     ..GATHER_RELU
 };
+
 /// The gradient of the hidden rows from those of the tokens, and of the inputs from sorted rows.
 const GATHER_IN_OUT: Case = Case {
     layout: WeightLayout::InOut,
     activation: None,
     ..GATHER_RELU
 };
+
 const SORTED_IN_OUT: Case = Case {
     rows: Source::Sorted,
     ..GATHER_IN_OUT
 };
+
 const DENSE: Case = Case {
     rows: Source::Sorted,
     activation: None,
     dense: true,
     ..GATHER_RELU
 };
+
 /// An ordinary layer, and the gradient of its input.
 const DENSE_BIAS: Case = Case {
     bias: true,
     ..DENSE
 };
+
 const DENSE_IN_OUT: Case = Case {
     layout: WeightLayout::InOut,
     ..DENSE
 };
+
 /// Codes: both formats, every kind of scale, every source of rows.
 const DENSE_BLOCK: Case = Case {
     fp8: codes(
@@ -87,15 +98,18 @@ const DENSE_BLOCK: Case = Case {
     ),
     ..DENSE
 };
+
 const DENSE_TENSOR: Case = Case {
     bias: true,
     fp8: codes(Fp8Format::E5M2, Granularity::Tensor),
     ..DENSE
 };
+
 const GATHER_GATED_ROW: Case = Case {
     fp8: codes(Fp8Format::E4M3, Granularity::Row),
     ..GATHER_GATED_SILU
 };
+
 const SORTED_MX: Case = Case {
     fp8: codes(Fp8Format::E4M3, Granularity::Mx),
     ..SORTED
@@ -119,6 +133,7 @@ const FULL: &[Case] = &[
     SORTED_IN_OUT,
     DENSE,
 ];
+
 const FP8: &[Case] = &[DENSE_BLOCK, DENSE_TENSOR, GATHER_GATED_ROW, SORTED_MX];
 const FP8_HALF: &[Case] = &[DENSE_BLOCK, GATHER_GATED_ROW];
 const HALF: &[Case] = &[GATHER_GATED_SILU, SORTED, SORTED_IN_OUT];
@@ -169,7 +184,7 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
                 None => "grouped_gemm",
             };
             let problem = case.problem(element);
-            let name = problem.name(variant);
+            let name = super::name(&problem, variant);
             let build = move |at: &Machine| build(at, variant, problem);
             let entry = KernelEntry::new((family, variant.name()), name, build).of(element);
             entries.push(entry.proven(variant != Variant::TensorCore));

@@ -1,24 +1,7 @@
-//! Grouped GEMM: every expert multiplies the rows routed to it by its own matrix.
+//! How CubeCL computes [`moebius_ops::grouped_gemm`]: a file per variant, and [`plan()`] to choose one.
 //!
-//! out\[r\] = act(x\[r\] · W_eᵀ + b_e) for the rows r of expert e; gated: act(x · Gᵀ + g) · (x · Uᵀ + u)
-//! with both products in one pass over x. Rows are found through a sort of the slots
-//! ([`crate::permute`]), so nothing need be copied into expert order: row r reads token row
-//! `order[r] / K` ([`Source::Tokens`]) or sorted row r ([`Source::Sorted`]).
-//!
-//! Shapes: W \[E, n or 2n (gate rows, then up rows), k\], or \[E, k, n\] for x · W_e, the backward of
-//! a product ([`WeightLayout`]); b \[E, n or 2n\]; x \[T,k\] or \[R,k\], out \[R,n\],
-//! where R ≤ S is the most sorted rows any routing produces. f32, f16 or bf16 with f32
-//! sums. Rows no slot is sorted to are left as they are.
 //! Every variant but `TensorCore` sums over k in order with fused multiply-adds, so variants agree
 //! to the last bit and an output doesn't depend on the other rows of the batch.
-//! [`Problem::dense`] is the ordinary product: one matrix for all rows, and nothing is sorted.
-//! Weights may be FP8 codes, decoded while they are loaded ([`fp8`]); the result is, to the last
-//! bit, that of the decoded weights in f32.
-//!
-//! FLOPs 2·R·n·k, twice that gated. Bytes at least (R·k + E·n·k + R·n) elements.
-//!
-//! The gradients of W and b are sums over the rows of an expert: [`weight_gradient`],
-//! [`bias_gradient`].
 
 pub(crate) mod activation;
 pub mod bias_gradient;
@@ -33,203 +16,41 @@ mod tensor_core;
 mod tile;
 pub mod weight_gradient;
 
-pub use activation::Activation;
 #[cfg(feature = "emit")]
 pub(crate) use entries::entries;
-pub use fp8::Fp8Weights;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;
 
-use crate::element::Element;
-use crate::error::ShapeError;
 use crate::launched;
 use crate::permute::TILE_WORDS;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
+use moebius_ops::grouped_gemm::fp8::{scale_shape, scale_words};
+use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source, WeightLayout};
 
-/// Which rows of a buffer belong to the slots of an expert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// One row per token: slot s reads row s / K.
-    Tokens,
-    /// One row per sorted row.
-    Sorted,
-}
-
-/// How the weights of an expert lie in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum WeightLayout {
-    /// \[n or 2n, k\]: out = x · Wᵀ.
-    #[default]
-    OutIn,
-    /// \[k, n\]: out = x · W, as in the gradient of x. Not gated.
-    InOut,
-}
-
-/// One grouped GEMM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Slots S.
-    pub slots: usize,
-    /// The most sorted rows R any routing produces, at most S.
-    pub row_bound: usize,
-    /// Experts E.
-    pub experts: usize,
-    /// Slots per token K.
-    pub top_k: usize,
-    /// Output columns.
-    pub n: usize,
-    /// Input columns.
-    pub k: usize,
-    /// Type of x, W, b and out.
-    pub element: Element,
-    /// Which rows of x are read.
-    pub rows: Source,
-    /// How W lies in memory.
-    pub layout: WeightLayout,
-    /// Two products, multiplied after the activation of the first.
-    pub gated: bool,
-    /// Applied before the store.
-    pub activation: Option<Activation>,
-    /// Whether there is a bias.
-    pub bias: bool,
-    /// One expert has all rows, in their order; there is no sort.
-    pub dense: bool,
-    /// The weights are FP8 codes; those of [`WeightLayout::OutIn`].
-    pub fp8: Option<Fp8Weights>,
-}
-
-impl Problem {
-    /// x \[`m`, `k`\] · W \[`n`, `k`\]ᵀ.
-    ///
-    /// # Errors
-    /// [`ShapeError`] when n or k is 0 or an index would not fit 31 bits.
-    pub fn dense(m: usize, n: usize, k: usize) -> Result<Self, ShapeError> {
-        Ok(Self {
-            rows: Source::Sorted,
-            dense: true,
-            ..Self::new(m, 1, 1, n, k)?
-        })
+/// What the kernel of `variant` is called, by all that changes its code but sizes.
+fn name(problem: &Problem, variant: Variant) -> String {
+    let family = if problem.fp8.is_some() {
+        "fp8_gemm"
+    } else {
+        "grouped_gemm"
+    };
+    let rows = match problem.rows {
+        _ if problem.dense => "dense",
+        Source::Tokens => "gather",
+        Source::Sorted => "sorted",
+    };
+    let mut name = format!("{family}_{}_{}_{rows}", variant.name(), problem.element);
+    name += launched::suffix(problem.layout == WeightLayout::InOut, "_in_out");
+    name += launched::suffix(problem.gated, "_gated");
+    if let Some(activation) = problem.activation {
+        name += &format!("_{activation}");
     }
-
-    /// A plain product of `slots` = T·`top_k` rows: \[.., `k`\] · \[`n`, `k`\]ᵀ per expert.
-    ///
-    /// # Errors
-    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
-    pub fn new(
-        slots: usize,
-        experts: usize,
-        top_k: usize,
-        n: usize,
-        k: usize,
-    ) -> Result<Self, ShapeError> {
-        let sizes = [
-            ("experts", experts),
-            ("top_k", top_k),
-            ("columns", n),
-            ("inner columns", k),
-        ];
-        for (what, size) in sizes {
-            if size == 0 {
-                return Err(ShapeError::new(what, "at least 1", size));
-            }
-        }
-        if !slots.is_multiple_of(top_k) {
-            return Err(ShapeError::new(
-                "slots",
-                format!("a multiple of top_k = {top_k}"),
-                slots,
-            ));
-        }
-        let fits = |sizes: &[usize]| {
-            let product = sizes
-                .iter()
-                .try_fold(1usize, |product, size| product.checked_mul(*size));
-            product.is_some_and(|product| product <= i32::MAX as usize)
-        };
-        let matrices = [&[slots, n][..], &[slots, k], &[experts, n, 2], &[n, k, 2]];
-        if !matrices.into_iter().all(fits) {
-            let got = format!("{slots} slots, {experts} experts, {n} x {k}");
-            return Err(ShapeError::new(
-                "grouped gemm",
-                "matrices of at most 2^31 - 1 elements",
-                got,
-            ));
-        }
-        Ok(Self {
-            slots,
-            row_bound: slots,
-            experts,
-            top_k,
-            n,
-            k,
-            element: Element::F32,
-            rows: Source::Tokens,
-            layout: WeightLayout::OutIn,
-            gated: false,
-            activation: None,
-            bias: false,
-            dense: false,
-            fp8: None,
-        })
+    name += launched::suffix(problem.bias, "_bias");
+    if let Some(codes) = problem.fp8 {
+        name += &format!("_{}_{}", codes.format.name(), codes.granularity.name());
     }
-
-    /// What its kernel of `variant` is called, by all that changes its code but sizes.
-    fn name(&self, variant: Variant) -> String {
-        let family = if self.fp8.is_some() {
-            "fp8_gemm"
-        } else {
-            "grouped_gemm"
-        };
-        let rows = match self.rows {
-            _ if self.dense => "dense",
-            Source::Tokens => "gather",
-            Source::Sorted => "sorted",
-        };
-        let mut name = format!("{family}_{}_{}_{rows}", variant.name(), self.element);
-        name += launched::suffix(self.layout == WeightLayout::InOut, "_in_out");
-        name += launched::suffix(self.gated, "_gated");
-        if let Some(activation) = self.activation {
-            name += &format!("_{activation}");
-        }
-        name += launched::suffix(self.bias, "_bias");
-        if let Some(codes) = self.fp8 {
-            name += &format!("_{}_{}", codes.format.name(), codes.granularity.name());
-        }
-        name
-    }
-
-    /// Weight matrices per expert: 2 when gated.
-    pub fn parts(&self) -> usize {
-        if self.gated { 2 } else { 1 }
-    }
-
-    /// Elements of one expert's weights as they are bound, and the bytes of each.
-    fn expert_elements(&self) -> (usize, usize) {
-        match self.fp8 {
-            Some(_) => (fp8::expert_words(self), 4),
-            None => (self.n * self.parts() * self.k, self.element.bytes()),
-        }
-    }
-
-    /// Bytes of one expert's weights, without their scales.
-    pub fn expert_bytes(&self) -> usize {
-        let (elements, bytes) = self.expert_elements();
-        elements * bytes
-    }
-
-    /// Floating-point operations when every sorted row has an expert.
-    pub fn flops(&self) -> u64 {
-        2 * self.row_bound as u64 * (self.n * self.parts()) as u64 * self.k as u64
-    }
-
-    /// Rows of x.
-    pub fn input_rows(&self) -> usize {
-        match self.rows {
-            Source::Tokens => self.slots / self.top_k,
-            Source::Sorted => self.row_bound,
-        }
-    }
+    name
 }
 
 /// Which rows belong to which expert: the result of a sort.
@@ -266,7 +87,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
         return;
     }
     for slab in &plan.slabs {
-        launched::note(|| plan.problem.name(plan.variant));
+        launched::note(|| name(&plan.problem, plan.variant));
         match plan.variant {
             Variant::Cpu if plan.problem.fp8.is_some() => {
                 cpu_fp8::launch(client, plan, slab, operands);
@@ -297,7 +118,7 @@ struct Sizes {
 
 fn sizes(plan: &Plan, slab: &Slab) -> SizesLaunch {
     let p = &plan.problem;
-    let [down, across] = fp8::scale_shape(p);
+    let [down, across] = scale_shape(p);
     let (first, last) = (slab.first as usize, slab.last as usize);
     SizesLaunch::new(p.n, p.k, p.top_k, p.row_bound, down, across, first, last)
 }
@@ -432,51 +253,10 @@ impl Bindings {
                 offsets: bind(segment(|s| &s.offsets), p.experts + 1),
                 tiles: bind(segment(|s| &s.tiles), TILE_WORDS * plan.max_tiles()),
                 weights: BufferArg::from_raw_parts(weights, slab_elements / w_lanes),
-                scales: bind(operands.scales, fp8::scale_words(p)),
+                scales: bind(operands.scales, scale_words(p)),
                 bias: bind(operands.bias, p.experts * columns),
                 out: BufferArg::from_raw_parts(operands.out, p.row_bound * p.n),
             }
         }
     }
-}
-
-/// The oracle: f64 throughout, rows that no slot is sorted to are 0.
-///
-/// `order` and `offsets` come from the sort; `x`, `weights` and `bias` are as in [`Operands`].
-pub fn reference(
-    problem: &Problem,
-    sorted: &crate::permute::Sorted,
-    x: &[f64],
-    weights: &[f32],
-    bias: Option<&[f32]>,
-) -> Vec<f64> {
-    let Problem { n, k, .. } = *problem;
-    let columns = n * problem.parts();
-    let mut out = vec![0.0; problem.row_bound * n];
-    for e in 0..problem.experts {
-        let rows = sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize;
-        for (sorted_row, slot) in rows.clone().zip(&sorted.order[rows]) {
-            let slot = *slot as usize;
-            let from = match problem.rows {
-                Source::Tokens => slot / problem.top_k,
-                Source::Sorted => sorted_row,
-            };
-            let weight = |column: usize, kk: usize| match problem.layout {
-                WeightLayout::OutIn => weights[(e * columns + column) * k + kk],
-                WeightLayout::InOut => weights[(e * k + kk) * columns + column],
-            };
-            let dot = |column: usize| -> f64 {
-                let x = x[from * k..][..k].iter().enumerate();
-                let products = x.map(|(kk, x)| x * f64::from(weight(column, kk)));
-                products.sum::<f64>() + bias.map_or(0.0, |b| f64::from(b[e * columns + column]))
-            };
-            let act = |value: f64| problem.activation.map_or(value, |a| a.reference(value));
-            for column in 0..n {
-                let value = act(dot(column));
-                let up = if problem.gated { dot(n + column) } else { 1.0 };
-                out[sorted_row * n + column] = value * up;
-            }
-        }
-    }
-    out
 }

@@ -1,12 +1,14 @@
 //! The `naive` variant: one unit per output, the baseline of the benchmarks.
 
-use super::fp8::{PANEL, block_words, scale_at};
+use super::fp8::{block_words, scale_at};
 use super::{
     Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
     activation::activate, input_row, sizes, tile_at,
 };
+use crate::element::DeviceElement;
 use crate::fp8::decode_bits;
 use cubecl::prelude::*;
+use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Units of a cube, one per column.
 pub(super) const UNITS: u32 = 64;

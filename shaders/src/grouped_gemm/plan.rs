@@ -2,10 +2,11 @@
 
 use super::tile::TileShape;
 use super::{Problem, WeightLayout, cpu};
+use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::lanes;
-use crate::permute;
 use moebius_device::Capability;
+use moebius_ops::permute;
 use serde::Serialize;
 
 const KERNEL: &str = "grouped_gemm";

@@ -10,22 +10,29 @@ use super::{
     Activation, Bindings, Operands, Plan, Problem, Sizes, Slab, Source, WeightLayout,
     activation::activate, input_row, sizes, tile_at, with_bias,
 };
-use crate::element::Element;
+use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use cubecl::cmma;
 use cubecl::prelude::*;
 use moebius_device::Capability;
+use moebius_ops::Element;
 
 /// Rows and columns of a cube's tile.
 pub(super) const ROWS: usize = 64;
+
 const COLUMNS: usize = 64;
+
 /// Edge of one fragment, and inner columns per step.
 const EDGE: usize = 16;
+
 const PLANES: usize = ROWS / EDGE;
+
 /// Vectors of four in a row of a fragment, and from one row to the next in workgroup memory: a
 /// padding of eight elements spreads the banks and keeps fragments 32-byte aligned.
 const STEPS: usize = EDGE / 4;
+
 const STRIDE: usize = STEPS + 2;
+
 /// Bytes CUDA's fragment loads and stores ask of an address.
 const ALIGNMENT: usize = 32;
 

@@ -8,12 +8,14 @@
 //! 7 bindings, no subgroups. Codes are decoded between their load and the tile: once for all rows of a
 //! tile, so 64 rows pay for a decode what 64 multiply-adds cost.
 
-use super::fp8::{PANEL, block_words, decode_four, scale_at};
+use super::fp8::{block_words, decode_four, scale_at};
 use super::{
     Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
     activation::activate, input_row, sizes, tile_at, with_bias,
 };
+use crate::element::DeviceElement;
 use cubecl::prelude::*;
+use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Units of a cube and the register tile of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

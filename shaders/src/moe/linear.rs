@@ -6,14 +6,14 @@
 //! [`crate::grouped_gemm`]; a dense problem is an ordinary linear layer, without a sort.
 
 use crate::error::PlanError;
-use crate::error::ShapeError;
 use crate::grouped_gemm::{
-    self, Choice, Operands, Problem, Segments, Source, Variant, WeightLayout, bias_gradient,
-    weight_gradient,
+    self, Choice, Operands, Segments, Variant, bias_gradient, weight_gradient,
 };
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+use moebius_ops::ShapeError;
+use moebius_ops::grouped_gemm::{Problem, Source, WeightLayout};
 
 /// How the gradients are computed.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,21 +66,23 @@ pub fn plan(
     })
 }
 
-fn outer(p: &Problem) -> Result<weight_gradient::Problem, ShapeError> {
-    Ok(weight_gradient::Problem {
+fn outer(p: &Problem) -> Result<moebius_ops::grouped_gemm::weight_gradient::Problem, ShapeError> {
+    Ok(moebius_ops::grouped_gemm::weight_gradient::Problem {
         element: p.element,
         row_bound: p.row_bound,
         dense: p.dense,
-        ..weight_gradient::Problem::new(p.slots, p.experts, p.top_k, p.n, p.k)?
+        ..moebius_ops::grouped_gemm::weight_gradient::Problem::new(
+            p.slots, p.experts, p.top_k, p.n, p.k,
+        )?
     })
 }
 
-fn sums(p: &Problem) -> Result<bias_gradient::Problem, ShapeError> {
-    Ok(bias_gradient::Problem {
+fn sums(p: &Problem) -> Result<moebius_ops::grouped_gemm::bias_gradient::Problem, ShapeError> {
+    Ok(moebius_ops::grouped_gemm::bias_gradient::Problem {
         element: p.element,
         row_bound: p.row_bound,
         dense: p.dense,
-        ..bias_gradient::Problem::new(p.slots, p.experts, p.top_k, p.n)?
+        ..moebius_ops::grouped_gemm::bias_gradient::Problem::new(p.slots, p.experts, p.top_k, p.n)?
     })
 }
 

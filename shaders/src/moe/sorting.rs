@@ -1,4 +1,4 @@
-//! The sort of a layer's slots, after its capacity has dropped some.
+//! How CubeCL computes [`moebius_ops::moe::sorting`].
 //!
 //! | step | launches | module |
 //! |---|---|---|
@@ -6,80 +6,12 @@
 //! | capacities, drop rule, sort of what is left; under a capacity | 5 | [`permute::capacity`] |
 
 use crate::error::PlanError;
-use crate::error::ShapeError;
 use crate::grouped_gemm::Segments;
-use crate::permute::{self, Capacity, capacity};
-use crate::routing;
+use crate::permute::{self, capacity};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
-
-/// The sort of `slots` slots into `experts` segments.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Problem {
-    slots: usize,
-    experts: usize,
-    capacity: Option<Capacity>,
-    factors: bool,
-}
-
-impl Problem {
-    /// Sorts the slots of a choice, at most `capacity` to an expert.
-    ///
-    /// `factors` says that every expert has a capacity factor of its own, known on the device.
-    ///
-    /// # Errors
-    /// [`ShapeError`] for factors without a capacity, or one that isn't finite and positive.
-    pub fn new(
-        routing: &routing::Problem,
-        capacity: Option<Capacity>,
-        factors: bool,
-    ) -> Result<Self, ShapeError> {
-        if let Some(capacity) = capacity {
-            Capacity::new(capacity.factor, capacity.min)?;
-        } else if factors {
-            let expected = "a capacity whose factor they replace";
-            return Err(ShapeError::new("capacity factors", expected, "no capacity"));
-        }
-        Ok(Self {
-            slots: routing.slots(),
-            experts: routing.experts(),
-            capacity,
-            factors,
-        })
-    }
-
-    /// Slots S.
-    pub fn slots(&self) -> usize {
-        self.slots
-    }
-
-    /// Experts E.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
-    /// The rule that drops slots.
-    pub fn capacity(&self) -> Option<&Capacity> {
-        self.capacity.as_ref()
-    }
-
-    /// The most slots that can reach an expert R: all of them unless a capacity is known here.
-    pub fn row_bound(&self) -> usize {
-        match self.capacity {
-            Some(capacity) if !self.factors => {
-                let each = capacity.slots_per_expert(self.slots, self.experts);
-                each.saturating_mul(self.experts).min(self.slots)
-            }
-            _ => self.slots,
-        }
-    }
-
-    /// Launches of one sort.
-    pub fn launches(&self) -> usize {
-        if self.capacity.is_some() { 8 } else { 3 }
-    }
-}
+use moebius_ops::moe::sorting::Problem;
 
 /// What drops slots.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,14 +42,14 @@ impl Plan {
 /// # Errors
 /// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
 pub fn plan(problem: Problem, tile_rows: usize, device: &Capability) -> Result<Plan, PlanError> {
-    let all = permute::Problem::new(problem.slots, problem.experts, tile_rows)?;
+    let all = moebius_ops::permute::Problem::new(problem.slots(), problem.experts(), tile_rows)?;
     let kept = match problem.row_bound() {
         0 => all,
         rows => all.with_row_bound(rows)?,
     };
-    let rule = problem.capacity.map(|rule| -> Result<_, PlanError> {
+    let rule = problem.capacity().map(|rule| -> Result<_, PlanError> {
         Ok(Rule {
-            capacities: capacity::plan_capacities(all, rule, device)?,
+            capacities: capacity::plan_capacities(all, *rule, device)?,
             drop: capacity::plan(all, device)?,
         })
     });
@@ -178,7 +110,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         let sorted = buffers.sorted.clone();
         let sorted = permute::SortBuffers {
             keys,
-            counts: client.empty(sort.problem.counts() * 4),
+            counts: client.empty(permute::counts(&sort.problem) * 4),
             offsets: sorted.offsets,
             dropped: sorted.dropped,
             order: sorted.order,

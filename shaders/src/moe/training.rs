@@ -19,27 +19,14 @@
 
 use super::{Buffers, Plan, Problem, Stage, launch_down};
 use crate::error::PlanError;
-use crate::error::ShapeError;
 use crate::expert_activation::{self, output_bias};
-use crate::grouped_gemm::{
-    self, Choice, Operands, Source, Variant, WeightLayout, bias_gradient, weight_gradient,
-};
+use crate::grouped_gemm::{self, Choice, Operands, Variant, bias_gradient, weight_gradient};
 use crate::permute::{self, RowsPlan, combine};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
-use serde::{Deserialize, Serialize};
-
-/// What a forward keeps for its backward pass, beside its inputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Keep {
-    /// The first product before its activation: F or 2F elements a slot.
-    #[default]
-    FirstProduct,
-    /// Nothing: the first product is computed again.
-    Inputs,
-}
+use moebius_ops::ShapeError;
+use moebius_ops::grouped_gemm::{Source, WeightLayout};
 
 /// Plans of the biases' parts.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,17 +80,17 @@ pub fn plan_training(
 }
 
 /// The first product before its activation, gate and up columns side by side.
-fn pre(p: &Problem) -> Result<grouped_gemm::Problem, ShapeError> {
-    Ok(grouped_gemm::Problem {
+fn pre(p: &Problem) -> Result<moebius_ops::grouped_gemm::Problem, ShapeError> {
+    Ok(moebius_ops::grouped_gemm::Problem {
         rows: Source::Tokens,
         bias: p.bias,
         ..p.product(p.columns_in(), p.hidden)?
     })
 }
 
-fn activation(p: &Problem) -> Result<expert_activation::Problem, ShapeError> {
+fn activation(p: &Problem) -> Result<moebius_ops::expert_activation::Problem, ShapeError> {
     let (slots, experts) = (p.routing.slots(), p.routing.experts());
-    let problem = expert_activation::Problem::new(slots, experts, p.inter)?;
+    let problem = moebius_ops::expert_activation::Problem::new(slots, experts, p.inter)?;
     Ok(problem
         .with_row_bound(p.row_bound)?
         .with_element(p.element)
@@ -111,8 +98,8 @@ fn activation(p: &Problem) -> Result<expert_activation::Problem, ShapeError> {
 }
 
 /// dy_t · W_out.
-fn dhidden(p: &Problem) -> Result<grouped_gemm::Problem, ShapeError> {
-    Ok(grouped_gemm::Problem {
+fn dhidden(p: &Problem) -> Result<moebius_ops::grouped_gemm::Problem, ShapeError> {
+    Ok(moebius_ops::grouped_gemm::Problem {
         rows: Source::Tokens,
         layout: WeightLayout::InOut,
         ..p.product(p.inter, p.hidden)?
@@ -120,32 +107,42 @@ fn dhidden(p: &Problem) -> Result<grouped_gemm::Problem, ShapeError> {
 }
 
 /// dpre_r · W_in.
-fn drows(p: &Problem) -> Result<grouped_gemm::Problem, ShapeError> {
-    Ok(grouped_gemm::Problem {
+fn drows(p: &Problem) -> Result<moebius_ops::grouped_gemm::Problem, ShapeError> {
+    Ok(moebius_ops::grouped_gemm::Problem {
         layout: WeightLayout::InOut,
         ..p.product(p.hidden, p.columns_in())?
     })
 }
 
-fn outer(p: &Problem, m: usize, n: usize) -> Result<weight_gradient::Problem, ShapeError> {
+fn outer(
+    p: &Problem,
+    m: usize,
+    n: usize,
+) -> Result<moebius_ops::grouped_gemm::weight_gradient::Problem, ShapeError> {
     let r = &p.routing;
-    let problem = weight_gradient::Problem::new(r.slots(), r.experts(), r.top_k(), m, n)?;
-    Ok(weight_gradient::Problem {
+    let problem = moebius_ops::grouped_gemm::weight_gradient::Problem::new(
+        r.slots(),
+        r.experts(),
+        r.top_k(),
+        m,
+        n,
+    )?;
+    Ok(moebius_ops::grouped_gemm::weight_gradient::Problem {
         element: p.element,
         row_bound: p.row_bound,
         ..problem
     })
 }
 
-fn dw_in(p: &Problem) -> Result<weight_gradient::Problem, ShapeError> {
-    Ok(weight_gradient::Problem {
+fn dw_in(p: &Problem) -> Result<moebius_ops::grouped_gemm::weight_gradient::Problem, ShapeError> {
+    Ok(moebius_ops::grouped_gemm::weight_gradient::Problem {
         b: Source::Tokens,
         ..outer(p, p.columns_in(), p.hidden)?
     })
 }
 
-fn dw_out(p: &Problem) -> Result<weight_gradient::Problem, ShapeError> {
-    Ok(weight_gradient::Problem {
+fn dw_out(p: &Problem) -> Result<moebius_ops::grouped_gemm::weight_gradient::Problem, ShapeError> {
+    Ok(moebius_ops::grouped_gemm::weight_gradient::Problem {
         a: Source::Tokens,
         ..outer(p, p.hidden, p.inter)?
     })
@@ -153,19 +150,20 @@ fn dw_out(p: &Problem) -> Result<weight_gradient::Problem, ShapeError> {
 
 fn bias_plans(p: &Problem, device: &Capability) -> Result<BiasPlans, PlanError> {
     let (slots, experts, top_k) = (p.routing.slots(), p.routing.experts(), p.routing.top_k());
-    let sum = |n| -> Result<bias_gradient::Problem, ShapeError> {
-        Ok(bias_gradient::Problem {
+    let sum = |n| -> Result<moebius_ops::grouped_gemm::bias_gradient::Problem, ShapeError> {
+        Ok(moebius_ops::grouped_gemm::bias_gradient::Problem {
             element: p.element,
             row_bound: p.row_bound,
-            ..bias_gradient::Problem::new(slots, experts, top_k, n)?
+            ..moebius_ops::grouped_gemm::bias_gradient::Problem::new(slots, experts, top_k, n)?
         })
     };
-    let b_out = bias_gradient::Problem {
+    let b_out = moebius_ops::grouped_gemm::bias_gradient::Problem {
         rows: Source::Tokens,
         weighted: true,
         ..sum(p.hidden)?
     };
-    let dots = output_bias::Problem::new(slots, experts, top_k, p.hidden)?;
+    let dots =
+        moebius_ops::expert_activation::output_bias::Problem::new(slots, experts, top_k, p.hidden)?;
     Ok(BiasPlans {
         dots: output_bias::plan(dots.with_element(p.element), device)?,
         b_in: bias_gradient::plan(sum(p.columns_in())?, device)?,

@@ -1,18 +1,4 @@
-//! Moving slots between the order of tokens and the order of experts.
-//!
-//! A slot is a (token, choice) pair, s = t·K + k. The sort here is a counting sort on the device,
-//! histogram → scan → stable scatter. Keys u32 \[S\] hold the expert of every slot, or E for a slot
-//! that goes nowhere. Results, all u32:
-//! - `order` \[S\]: slots sorted by key, equal keys in slot order; entries past `offsets[E]` go nowhere.
-//! - `offsets` \[E+1\]: expert e owns `order[offsets[e]..offsets[e+1]]`.
-//! - `positions` \[S\]: where in `order` a slot is, [`NOWHERE`] for a slot without an expert.
-//! - `dropped` \[1\]: slots that go nowhere.
-//! - `tiles` \[3·max_tiles\]: (expert, first row, one past the last) of every tile of at most `tile_rows`
-//!   rows; (E, 0, 0) for no tile.
-//!
-//! Row r of a *sorted* buffer belongs to the slot `order[r]`. Such buffers have R =
-//! [`Problem::row_bound`] rows, the most that a routing can produce. A caller that sorts more breaks
-//! the contract: `tiles` lacks the last ones, and kernels on sorted rows would leave their buffers.
+//! How CubeCL computes [`moebius_ops::permute`].
 //!
 //! Multi-pass, because WebGPU has no memory ordering between cubes within a launch. Slots are cut
 //! into blocks and no two units count in one place, so no atomics are needed and equal keys keep
@@ -27,116 +13,33 @@ mod rows;
 mod sort;
 pub mod weights_gradient;
 
-pub use capacity::{CapacitiesPlan, Capacity, CapacityPlan};
-pub use rows::{RowsPlan, RowsProblem, plan_rows};
+pub use capacity::{CapacitiesPlan, CapacityPlan};
+pub use rows::{RowsPlan, plan_rows};
 
-use crate::error::{ShapeError, Unsupported};
+use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
-
-/// The position of a slot that no expert has.
-pub const NOWHERE: u32 = u32::MAX;
+use moebius_ops::permute::{NOWHERE, Problem};
 
 /// Words of a tile: its expert, its first row, one past its last.
 pub const TILE_WORDS: usize = 3;
 
 /// Slots one unit of a GPU walks in the histogram and the scatter.
 const BLOCK: usize = 256;
+
 /// Units of the single cube that scans the counts.
 const SCAN_UNITS: usize = 256;
 
-/// A sort of `slots` slots into `experts` segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
-    slots: usize,
-    experts: usize,
-    tile_rows: usize,
-    row_bound: usize,
+/// Length of the buffer of counts.
+pub fn counts(problem: &Problem) -> usize {
+    (problem.experts() + 1) * blocks(problem)
 }
 
-impl Problem {
-    /// Sorts `slots` slots by expert and cuts the segments into tiles of `tile_rows` rows.
-    ///
-    /// # Errors
-    /// [`ShapeError`] for no experts, no tile rows, or more slots than 31 bits count.
-    pub fn new(slots: usize, experts: usize, tile_rows: usize) -> Result<Self, ShapeError> {
-        if experts == 0 {
-            return Err(ShapeError::new("experts", "at least 1", experts));
-        }
-        if tile_rows == 0 {
-            return Err(ShapeError::new("tile rows", "at least 1", tile_rows));
-        }
-        let largest = experts
-            .checked_add(1)
-            .and_then(|bins| slots.checked_mul(bins));
-        if largest.is_none_or(|n| n > i32::MAX as usize) {
-            return Err(ShapeError::new(
-                "slots",
-                "fewer than 2^31 / (experts + 1)",
-                slots,
-            ));
-        }
-        Ok(Self {
-            slots,
-            experts,
-            tile_rows,
-            row_bound: slots,
-        })
-    }
-
-    /// The same for a routing in which at most `rows` slots have an expert.
-    ///
-    /// # Errors
-    /// [`ShapeError`] for more rows than slots, or none.
-    pub fn with_row_bound(self, rows: usize) -> Result<Self, ShapeError> {
-        check_row_bound(rows, self.slots)?;
-        Ok(Self {
-            row_bound: rows,
-            ..self
-        })
-    }
-
-    /// The most tiles such a routing can need: every expert's last tile may be partial.
-    pub fn max_tiles(&self) -> usize {
-        let partial = self.experts * (self.tile_rows - 1);
-        ((self.row_bound + partial) / self.tile_rows).min(self.row_bound)
-    }
-
-    /// Slots S.
-    pub fn slots(&self) -> usize {
-        self.slots
-    }
-
-    /// Experts E.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
-    /// The most rows of a sorted buffer R.
-    pub fn row_bound(&self) -> usize {
-        self.row_bound
-    }
-
-    /// Length of the buffer of counts.
-    pub fn counts(&self) -> usize {
-        (self.experts + 1) * self.blocks()
-    }
-
-    fn blocks(&self) -> usize {
-        self.slots.div_ceil(BLOCK).max(1)
-    }
-}
-
-/// Checks that some of `slots` slots can have `rows` rows.
-pub(crate) fn check_row_bound(rows: usize, slots: usize) -> Result<(), ShapeError> {
-    if (1.min(slots)..=slots).contains(&rows) {
-        return Ok(());
-    }
-    let expected = format!("1 to {slots} (the slots)");
-    Err(ShapeError::new("row bound", expected, rows))
+fn blocks(problem: &Problem) -> usize {
+    problem.slots().div_ceil(BLOCK).max(1)
 }
 
 /// How the slots are walked.
@@ -167,7 +70,7 @@ pub struct Plan {
 /// # Errors
 /// [`Unsupported`] when the slots exceed one binding or the blocks one grid.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
-    let words = problem.slots.max(problem.counts());
+    let words = problem.slots().max(counts(&problem));
     crate::fits_binding(
         "sort",
         words.max(TILE_WORDS * problem.max_tiles()) * 4,
@@ -178,14 +81,14 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
         return Ok(Plan {
             problem,
             walk: Walk::PerExpert {
-                lanes: lanes(problem.slots, 4, device),
+                lanes: lanes(problem.slots(), 4, device),
             },
-            grid: Grid::elementwise("sort", problem.counts(), device)?,
-            blocks: problem.blocks(),
+            grid: Grid::elementwise("sort", counts(&problem), device)?,
+            blocks: blocks(&problem),
             scan_units: SCAN_UNITS.min(most_units as usize),
         });
     };
-    let blocks = (cores.clamp(1, most_units) as usize).min(problem.blocks());
+    let blocks = (cores.clamp(1, most_units) as usize).min(blocks(&problem));
     Ok(Plan {
         problem,
         walk: Walk::Serial,
@@ -198,7 +101,7 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
 
 impl Plan {
     fn sizes(&self) -> sort::SizesLaunch {
-        let Problem { slots, experts, .. } = self.problem;
+        let (slots, experts) = (self.problem.slots(), self.problem.experts());
         let block = match self.walk {
             Walk::PerExpert { .. } => BLOCK,
             Walk::Serial => slots.div_ceil(self.blocks),
@@ -210,7 +113,7 @@ impl Plan {
     fn strides(&self) -> sort::StridesLaunch {
         match self.walk {
             Walk::PerExpert { .. } => sort::StridesLaunch::new(self.blocks, 1),
-            Walk::Serial => sort::StridesLaunch::new(1, self.problem.experts + 1),
+            Walk::Serial => sort::StridesLaunch::new(1, self.problem.experts() + 1),
         }
     }
 }
@@ -220,7 +123,7 @@ impl Plan {
 pub struct SortBuffers {
     /// \[S\], read.
     pub keys: Handle,
-    /// \[[`Problem::counts`]\], scratch.
+    /// \[[`counts`]\], scratch.
     pub counts: Handle,
     /// \[E+1\], written.
     pub offsets: Handle,
@@ -240,11 +143,11 @@ impl SortBuffers {
         let words = |len: usize| client.empty(len.max(1) * 4);
         Self {
             keys,
-            counts: words(problem.counts()),
-            offsets: words(problem.experts + 1),
+            counts: words(counts(&problem)),
+            offsets: words(problem.experts() + 1),
             dropped: words(1),
-            order: words(problem.slots),
-            positions: words(problem.slots),
+            order: words(problem.slots()),
+            positions: words(problem.slots()),
             tiles: words(TILE_WORDS * problem.max_tiles()),
         }
     }
@@ -252,7 +155,7 @@ impl SortBuffers {
 
 /// Enqueues a sort: three launches, or none for no slots.
 pub fn launch(client: &Client, plan: &Plan, buffers: &SortBuffers) {
-    if plan.problem.slots == 0 {
+    if plan.problem.slots() == 0 {
         return;
     }
     launch_histogram(client, plan, buffers);
@@ -268,10 +171,10 @@ fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     // SAFETY: the caller's buffers have the planned lengths; blocks end at the last slot, and
     // `Problem::counts` is enough for the blocks of any plan.
     unsafe {
-        let counts = BufferArg::from_raw_parts(buffers.counts.clone(), problem.counts());
+        let counts = BufferArg::from_raw_parts(buffers.counts.clone(), counts(&problem));
         match plan.walk {
             Walk::PerExpert { lanes } => {
-                let keys = BufferArg::from_raw_parts(keys, problem.slots / lanes);
+                let keys = BufferArg::from_raw_parts(keys, problem.slots() / lanes);
                 sort::sort_histogram::launch_unchecked(
                     client,
                     count,
@@ -283,7 +186,7 @@ fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
                 );
             }
             Walk::Serial => {
-                let keys = BufferArg::from_raw_parts(keys, problem.slots);
+                let keys = BufferArg::from_raw_parts(keys, problem.slots());
                 sort::sort_histogram_serial::launch_unchecked(
                     client,
                     count,
@@ -306,8 +209,8 @@ fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.scan_units as u32),
-            BufferArg::from_raw_parts(buffers.counts.clone(), problem.counts()),
-            BufferArg::from_raw_parts(buffers.offsets.clone(), problem.experts + 1),
+            BufferArg::from_raw_parts(buffers.counts.clone(), counts(&problem)),
+            BufferArg::from_raw_parts(buffers.offsets.clone(), problem.experts() + 1),
             BufferArg::from_raw_parts(buffers.dropped.clone(), 1),
             plan.sizes(),
             plan.strides(),
@@ -324,15 +227,15 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     // SAFETY: starts come from the scan of the same keys, so positions are a permutation of the
     // slots, and no tile is written past the end of the list.
     unsafe {
-        let starts = BufferArg::from_raw_parts(buffers.counts.clone(), problem.counts());
-        let offsets = BufferArg::from_raw_parts(buffers.offsets.clone(), problem.experts + 1);
-        let order = BufferArg::from_raw_parts(buffers.order.clone(), problem.slots);
-        let positions = BufferArg::from_raw_parts(buffers.positions.clone(), problem.slots);
+        let starts = BufferArg::from_raw_parts(buffers.counts.clone(), counts(&problem));
+        let offsets = BufferArg::from_raw_parts(buffers.offsets.clone(), problem.experts() + 1);
+        let order = BufferArg::from_raw_parts(buffers.order.clone(), problem.slots());
+        let positions = BufferArg::from_raw_parts(buffers.positions.clone(), problem.slots());
         let tiles =
             BufferArg::from_raw_parts(buffers.tiles.clone(), TILE_WORDS * problem.max_tiles());
         match plan.walk {
             Walk::PerExpert { lanes } => {
-                let keys = BufferArg::from_raw_parts(keys, problem.slots / lanes);
+                let keys = BufferArg::from_raw_parts(keys, problem.slots() / lanes);
                 sort::sort_scatter::launch_unchecked(
                     client,
                     count,
@@ -345,11 +248,11 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
                     positions,
                     tiles,
                     plan.sizes(),
-                    problem.tile_rows as u32,
+                    problem.tile_rows() as u32,
                 );
             }
             Walk::Serial => {
-                let keys = BufferArg::from_raw_parts(keys, problem.slots);
+                let keys = BufferArg::from_raw_parts(keys, problem.slots());
                 sort::sort_scatter_serial::launch_unchecked(
                     client,
                     count,
@@ -361,38 +264,10 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
                     positions,
                     tiles,
                     plan.sizes(),
-                    problem.tile_rows as u32,
+                    problem.tile_rows() as u32,
                 );
             }
         }
-    }
-}
-
-/// What [`reference()`] returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sorted {
-    /// Slots by expert, those that go nowhere last.
-    pub order: Vec<u32>,
-    /// Start of every expert's segment, and the end of the last.
-    pub offsets: Vec<u32>,
-    /// Where in the order a slot is; [`NOWHERE`] for those that go nowhere.
-    pub positions: Vec<u32>,
-}
-
-/// The oracle: a stable sort of the slots by key.
-pub fn reference(keys: &[u32], experts: usize) -> Sorted {
-    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
-    order.sort_by_key(|slot| keys[*slot as usize].min(experts as u32));
-    let before = |e: usize| keys.iter().filter(|key| (**key as usize) < e).count() as u32;
-    let offsets: Vec<u32> = (0..=experts).map(before).collect();
-    let mut positions = vec![NOWHERE; keys.len()];
-    for (row, slot) in order.iter().enumerate().take(offsets[experts] as usize) {
-        positions[*slot as usize] = row as u32;
-    }
-    Sorted {
-        order,
-        offsets,
-        positions,
     }
 }
 
@@ -445,29 +320,4 @@ fn sort_entries() -> Vec<crate::emit::KernelEntry> {
         KernelEntry::new(("permute", "sort"), name.to_owned(), build)
     };
     launches.map(entry).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{NOWHERE, Problem, reference};
-
-    #[test]
-    fn slots_of_an_expert_keep_their_order() {
-        let sorted = reference(&[2, 0, 3, 0, 2], 3);
-        assert_eq!(sorted.order, [1, 3, 0, 4, 2]);
-        assert_eq!(sorted.offsets, [0, 2, 2, 4]);
-        assert_eq!(sorted.positions, [2, 0, NOWHERE, 1, 3]);
-    }
-
-    /// 3 experts of 4-row tiles: each of the 3 may have a last tile of one row.
-    #[test]
-    fn fewer_rows_need_fewer_tiles() {
-        let problem = Problem::new(100, 3, 4).unwrap();
-        assert_eq!((problem.row_bound(), problem.max_tiles()), (100, 27));
-        let bounded = problem.with_row_bound(10).unwrap();
-        assert_eq!((bounded.row_bound(), bounded.max_tiles()), (10, 4));
-        // No more tiles than rows.
-        assert_eq!(problem.with_row_bound(2).unwrap().max_tiles(), 2);
-        assert!(problem.with_row_bound(0).is_err() && problem.with_row_bound(101).is_err());
-    }
 }

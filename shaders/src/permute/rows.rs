@@ -1,89 +1,14 @@
-//! What the moves of rows between tokens and experts have in common: shapes, limits, weights.
+//! How CubeCL computes [`moebius_ops::permute::rows`].
 
-use crate::element::Element;
-use crate::error::{ShapeError, Unsupported};
+use crate::element::DeviceElement;
+use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
-use crate::routing;
 use cubecl::prelude::*;
 use moebius_device::Capability;
-
-/// Rows of `width` elements: \[T, width\] in the order of tokens, \[R, width\] sorted by expert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowsProblem {
-    tokens: usize,
-    experts: usize,
-    top_k: usize,
-    row_bound: usize,
-    width: usize,
-    element: Element,
-}
-
-impl RowsProblem {
-    /// Rows of the tokens of `routing`, at most `row_bound` of whose slots have an expert.
-    ///
-    /// # Errors
-    /// [`ShapeError`] for no width, no rows or more than slots, or an index that would not fit 31 bits.
-    pub fn new(
-        routing: &routing::Problem,
-        row_bound: usize,
-        width: usize,
-        element: Element,
-    ) -> Result<Self, ShapeError> {
-        if width == 0 {
-            return Err(ShapeError::new("width", "at least 1", width));
-        }
-        super::check_row_bound(row_bound, routing.slots())?;
-        let elements = routing.slots().checked_mul(width);
-        if elements.is_none_or(|n| n > i32::MAX as usize) {
-            let got = format!("{} x {width}", routing.slots());
-            return Err(ShapeError::new("slots x width", "at most 2^31 - 1", got));
-        }
-        Ok(Self {
-            tokens: routing.tokens(),
-            experts: routing.experts(),
-            top_k: routing.top_k(),
-            row_bound,
-            width,
-            element,
-        })
-    }
-
-    /// Tokens T.
-    pub fn tokens(&self) -> usize {
-        self.tokens
-    }
-
-    /// Experts E.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
-    /// Slots per token K.
-    pub fn top_k(&self) -> usize {
-        self.top_k
-    }
-
-    /// Slots S = T·K.
-    pub fn slots(&self) -> usize {
-        self.tokens * self.top_k
-    }
-
-    /// Rows of a sorted buffer R.
-    pub fn row_bound(&self) -> usize {
-        self.row_bound
-    }
-
-    /// Elements of a row.
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
-    /// Type of the rows.
-    pub fn element(&self) -> Element {
-        self.element
-    }
-}
+use moebius_ops::Element;
+use moebius_ops::permute::RowsProblem;
+use moebius_ops::routing;
 
 /// A [`RowsProblem`] this device can run, in either direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +27,7 @@ pub struct RowsPlan {
 impl RowsPlan {
     /// Vectors of a row.
     pub(super) fn vectors(&self) -> usize {
-        self.problem.width / self.lanes
+        self.problem.width() / self.lanes
     }
 }
 
@@ -112,9 +37,9 @@ impl RowsPlan {
 /// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
 pub fn plan_rows(problem: RowsProblem, device: &Capability) -> Result<RowsPlan, Unsupported> {
     const KERNEL: &str = "rows of experts";
-    let RowsProblem { width, element, .. } = problem;
+    let (width, element) = (problem.width(), problem.element());
     element.supported(KERNEL, device)?;
-    let rows = problem.tokens.max(problem.row_bound);
+    let rows = problem.tokens().max(problem.row_bound());
     crate::fits_binding(KERNEL, rows * width * element.bytes(), device)?;
     let lanes = lanes(width, element.bytes(), device);
     let vectors = width / lanes;
@@ -123,14 +48,15 @@ pub fn plan_rows(problem: RowsProblem, device: &Capability) -> Result<RowsPlan, 
     Ok(RowsPlan {
         problem,
         lanes,
-        tokens: Grid::elementwise(KERNEL, problem.tokens * vectors, device)?,
-        rows: Grid::elementwise(KERNEL, problem.row_bound * vectors, device)?,
+        tokens: Grid::elementwise(KERNEL, problem.tokens() * vectors, device)?,
+        rows: Grid::elementwise(KERNEL, problem.row_bound() * vectors, device)?,
         slots: Grid::of_cubes(KERNEL, cubes, units, device)?,
     })
 }
 
 /// Units of a cube that takes sums over rows, and of which those along x share a row.
 const SUM_UNITS: u32 = 128;
+
 /// The most units that share a row; their number is a power of two.
 const MOST_UNITS_PER_ROW: u32 = 32;
 
@@ -193,8 +119,8 @@ pub(super) fn sample(
 
 #[cfg(test)]
 mod tests {
-    use super::{RowsProblem, units_per_slot};
-    use crate::{Element, routing};
+    use super::units_per_slot;
+
     use moebius_device::profiles;
 
     #[test]
@@ -211,14 +137,5 @@ mod tests {
         }
         let cpu = profiles::cpu_4core_avx2();
         assert_eq!(units_per_slot(1000, &cpu), [1, 4]);
-    }
-
-    #[test]
-    fn sizes_that_make_no_sense_are_shape_errors() {
-        let routing = routing::Problem::new(10, 4, 2).unwrap();
-        let new = |rows, width| RowsProblem::new(&routing, rows, width, Element::F32);
-        assert!(new(20, 1).is_ok() && new(1, 1).is_ok());
-        assert!(new(0, 1).is_err() && new(21, 1).is_err());
-        assert!(new(20, 0).is_err() && new(20, 1 << 27).is_err());
     }
 }

@@ -1,12 +1,10 @@
-//! The gradient of [`super::combine`] for its weights: dw\[s\] = ⟨dy\[s / K\], rows\[positions\[s\]\]⟩.
+//! How CubeCL computes [`moebius_ops::permute::weights_gradient`].
 //!
-//! Shapes: dy \[T,H\] and sorted rows \[R,H\] of the element type, positions u32 \[S\], dw f32 \[S\]; 0 for
-//! a slot whose position is [`super::NOWHERE`]. On a GPU some units share a slot: each sums every
-//! n-th vector in order, lane by lane, and neighbours are added pairwise, so the order is fixed by
-//! the plan. On a CPU one unit takes a slot. FLOPs 2·S·H; bytes 2·S·H elements.
+//! On a GPU some units share a slot: each sums every n-th vector in order, lane by lane, and neighbours are added pairwise, so the
+//! order is fixed by the plan. On a CPU one unit takes a slot.
 
-use super::rows::{RowsPlan, RowsProblem};
-use crate::error::ShapeError;
+use super::rows::RowsPlan;
+use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -110,40 +108,12 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: WeightsGradientBuffers)
     }
 }
 
-/// The oracle, in f64.
-///
-/// # Errors
-/// [`ShapeError`] when a slice isn't as long as the problem says.
-pub fn reference(
-    problem: &RowsProblem,
-    positions: &[u32],
-    dy: &[f64],
-    rows: &[f64],
-) -> Result<Vec<f64>, ShapeError> {
-    let width = problem.width();
-    ShapeError::check("positions", problem.slots(), positions.len())?;
-    ShapeError::check("dy", problem.tokens() * width, dy.len())?;
-    ShapeError::check("rows", problem.row_bound() * width, rows.len())?;
-    let dot = |(slot, row): (usize, &u32)| -> f64 {
-        let row = *row as usize;
-        if row >= problem.row_bound() {
-            return 0.0;
-        }
-        let dy = &dy[slot / problem.top_k() * width..][..width];
-        dy.iter()
-            .zip(&rows[row * width..])
-            .map(|(a, b)| a * b)
-            .sum()
-    };
-    Ok(positions.iter().enumerate().map(dot).collect())
-}
-
 /// The gradient of every element type.
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> [crate::emit::KernelEntry; 3] {
     use super::rows::sample;
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    crate::Element::ALL.map(|element| {
+    moebius_ops::Element::ALL.map(|element| {
         let build = move |at: &Machine| -> Planned {
             let plan = sample(element, &at.capability)?;
             let (settings, device, target) = at.parts(plan.slots.dim());
@@ -167,21 +137,4 @@ pub(super) fn entries() -> [crate::emit::KernelEntry; 3] {
         let name = format!("combine_weights_gradient_{element}");
         KernelEntry::new(("permute", "weights gradient"), name, build).of(element)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::reference;
-    use crate::permute::{NOWHERE, RowsProblem};
-    use crate::{Element, routing};
-
-    #[test]
-    fn a_weight_moves_y_by_its_row() {
-        let routing = routing::Problem::new(2, 3, 2).unwrap();
-        let problem = RowsProblem::new(&routing, 3, 2, Element::F32).unwrap();
-        let rows = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-        let dy = [10.0, 1.0, 100.0, 1000.0];
-        let got = reference(&problem, &[2, 0, NOWHERE, 1], &dy, &rows).unwrap();
-        assert_eq!(got, [56.0, 12.0, 0.0, 4300.0]);
-    }
 }

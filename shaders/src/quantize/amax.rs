@@ -1,27 +1,32 @@
 //! Largest finite magnitudes: of a tensor, or of every block of a [`super::Problem`].
 //!
-//! amax = max |x| over the finite x, 0 without any, as an f32 \[1\]; subnormals count. A row of units
-//! (on a CPU: a unit) takes a part of a block, and a second launch the parts of a block, where
+//! A row of units (on a CPU: a unit) takes a part of a block, and a second launch the parts of a block, where
 //! there are several. Bytes: x once.
 
 use super::word::{bits_of, magnitude, scale_of};
-use crate::element::Element;
-use crate::error::{ShapeError, Unsupported};
-use crate::fp8::Fp8Format;
+use crate::element::DeviceElement;
+use crate::error::Unsupported;
 use crate::grid::Grid;
 use crate::launched;
-use crate::scaling::{Granularity, ScaleType};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+use moebius_ops::Element;
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::quantize::AmaxProblem;
+use moebius_ops::scaling::{Granularity, ScaleType};
 
 const KERNEL: &str = "fp8_amax";
+
 /// Units of a cube, at most: WebGPU's default.
 pub(super) const UNITS: u32 = 256;
+
 /// Vectors of a part, at least: 16 for each unit of a cube.
 const PART: usize = 4096;
+
 /// Parts of a block, at most, on a GPU: a cube takes them in a few steps.
 const PARTS: usize = 1024;
+
 /// Parts for each core of a CPU, so that none waits long for the others.
 const PARTS_PER_CORE: usize = 4;
 
@@ -313,26 +318,6 @@ pub(super) fn launch_reduction(
     }
 }
 
-/// The largest finite magnitude of a tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AmaxProblem {
-    len: usize,
-    element: Element,
-}
-
-impl AmaxProblem {
-    /// Of `len` values.
-    ///
-    /// # Errors
-    /// [`ShapeError`] for none, or an index that would not fit 31 bits.
-    pub fn new(len: usize, element: Element) -> Result<Self, ShapeError> {
-        if len == 0 || len > i32::MAX as usize {
-            return Err(ShapeError::new("values of an amax", "1 to 2^31 - 1", len));
-        }
-        Ok(Self { len, element })
-    }
-}
-
 /// An [`AmaxProblem`] this device can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmaxPlan {
@@ -344,7 +329,7 @@ pub struct AmaxPlan {
 /// # Errors
 /// [`Unsupported`] for an element type the device lacks, or more than a binding holds.
 pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<AmaxPlan, Unsupported> {
-    let AmaxProblem { len, element } = problem;
+    let (len, element) = (problem.len(), problem.element());
     element.supported(KERNEL, device)?;
     super::plan::fits_cube(device)?;
     let lanes = super::plan::lanes_of(len);
@@ -363,10 +348,4 @@ pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<AmaxPlan, 
 /// Enqueues amax \[1\] = max |x|: two launches at most.
 pub fn launch_amax(client: &Client, plan: &AmaxPlan, x: Handle, amax: Handle) {
     launch_reduction(client, &plan.reduction, (Finish::Magnitude, 0), x, amax);
-}
-
-/// The oracle: the largest finite magnitude, 0 without any.
-pub fn amax_reference(x: &[f32]) -> f32 {
-    let finite = x.iter().filter(|x| x.is_finite());
-    finite.fold(0.0, |amax: f32, x| amax.max(x.abs()))
 }

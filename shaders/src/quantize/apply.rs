@@ -4,10 +4,11 @@ use super::word::{
     Coding, Four, decode_scaled, decode_word, encode_scaled, encode_word, load, store,
 };
 use super::{Plan, Sizes};
+use crate::element::DeviceElement;
 use crate::launched;
-use crate::scaling::ScaleType;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
+use moebius_ops::scaling::ScaleType;
 
 /// How words find their scales, known when a kernel is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -190,7 +191,7 @@ pub fn launch_by(client: &Client, plan: &Plan, x: Handle, scales: Handle, words:
     // SAFETY: the caller's buffers have the problem's lengths; units past the last word, and lanes
     // past the end of a row, touch nothing, and every row and column has a scale.
     unsafe {
-        launched::note(|| p.quantize_by_name());
+        launched::note(|| super::quantize_by_name(p));
         fp8_quantize_by::launch_unchecked(
             client,
             plan.words.count(),
@@ -199,7 +200,7 @@ pub fn launch_by(client: &Client, plan: &Plan, x: Handle, scales: Handle, words:
             BufferArg::from_raw_parts(x, p.len() / plan.lanes),
             BufferArg::from_raw_parts(scales, p.scales()),
             BufferArg::from_raw_parts(words, p.words()),
-            p.sizes(),
+            super::sizes(p),
             plan.apply_spec(),
             p.element().elem_type(),
         );
@@ -214,7 +215,7 @@ pub fn launch_dequantize(client: &Client, plan: &Plan, words: Handle, scales: Ha
     }
     // SAFETY: as above.
     unsafe {
-        launched::note(|| p.dequantize_name());
+        launched::note(|| super::dequantize_name(p));
         fp8_dequantize::launch_unchecked(
             client,
             plan.words.count(),
@@ -223,7 +224,7 @@ pub fn launch_dequantize(client: &Client, plan: &Plan, words: Handle, scales: Ha
             BufferArg::from_raw_parts(words, p.words()),
             BufferArg::from_raw_parts(scales, p.scales()),
             BufferArg::from_raw_parts(y, p.len() / plan.lanes),
-            p.sizes(),
+            super::sizes(p),
             plan.apply_spec(),
             p.element().elem_type(),
         );

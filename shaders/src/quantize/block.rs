@@ -5,10 +5,11 @@ use super::apply::launch_by;
 use super::plan::Variant;
 use super::word::{Coding, Four, encode_word, load, scale_of, word_amax};
 use super::{Plan, Sizes};
+use crate::element::DeviceElement;
 use crate::launched;
-use crate::scaling::ScaleType;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
+use moebius_ops::scaling::ScaleType;
 
 /// How blocks are shared out, known when a kernel is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -215,7 +216,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         Variant::Unit(grid) => (grid, None),
     };
     let (count, dim, element) = (grid.count(), grid.dim(), p.element().elem_type());
-    launched::note(|| p.quantize_name());
+    launched::note(|| super::quantize_name(p));
     // SAFETY: the caller's buffers have the problem's lengths; blocks end with their matrix, and
     // those that only pad have no words.
     unsafe {
@@ -231,7 +232,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
                 x,
                 words,
                 scales,
-                p.sizes(),
+                super::sizes(p),
                 p.margin(),
                 plan.block_spec(units),
                 element,
@@ -244,7 +245,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
                 x,
                 words,
                 scales,
-                p.sizes(),
+                super::sizes(p),
                 p.margin(),
                 plan.coding(),
                 element,

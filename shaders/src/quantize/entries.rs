@@ -5,21 +5,24 @@ use super::apply::{fp8_dequantize, fp8_quantize_by};
 use super::block::fp8_quantize;
 use super::plan::Variant;
 use super::{AmaxProblem, Plan, Problem, SizesCompilationArg, plan, plan_amax};
-use crate::Element;
-use crate::emit::{KernelEntry, Machine, Planned, buffer};
+use crate::element::DeviceElement;
+use crate::emit::{KernelEntry, Machine, Planned, buffer, valid};
 use crate::error::PlanError;
-use crate::fp8::{Fp8Format, Overflow};
-use crate::scaling::Granularity;
+use moebius_ops::Element;
+use moebius_ops::fp8::{Fp8Format, Overflow};
+use moebius_ops::scaling::Granularity;
 
 const BLOCK: Granularity = Granularity::Block {
     rows: 128,
     columns: 128,
 };
+
 /// Its columns cut words apart.
 const CUT: Granularity = Granularity::Block {
     rows: 3,
     columns: 5,
 };
+
 const GROUP: Granularity = Granularity::Block {
     rows: 1,
     columns: 128,
@@ -51,14 +54,9 @@ struct Sample {
 
 impl Sample {
     fn problem(self) -> Problem {
-        Problem {
-            shape: [1, 512, 1024],
-            element: self.element,
-            granularity: self.granularity,
-            format: self.format,
-            overflow: self.overflow,
-            margin: 0,
-        }
+        let shape = [1, 512, 1024];
+        let problem = Problem::new(shape, self.element, self.granularity, self.format);
+        valid(problem).with_overflow(self.overflow)
     }
 
     fn plan(self, at: &Machine) -> Result<Plan, PlanError> {
@@ -106,7 +104,7 @@ fn quantize(sample: Sample) -> KernelEntry {
             sample.element.elem_type(),
         )))
     };
-    let name = sample.problem().quantize_name();
+    let name = super::quantize_name(&sample.problem());
     KernelEntry::new(("fp8", "quantize"), name, build).of(sample.element)
 }
 
@@ -127,7 +125,7 @@ fn quantize_by(sample: Sample) -> KernelEntry {
             sample.element.elem_type(),
         )))
     };
-    let name = sample.problem().quantize_by_name();
+    let name = super::quantize_by_name(&sample.problem());
     KernelEntry::new(("fp8", "quantize by scales"), name, build).of(sample.element)
 }
 
@@ -148,7 +146,7 @@ fn dequantize(sample: Sample) -> KernelEntry {
             sample.element.elem_type(),
         )))
     };
-    let name = sample.problem().dequantize_name();
+    let name = super::dequantize_name(&sample.problem());
     KernelEntry::new(("fp8", "dequantize"), name, build).of(sample.element)
 }
 

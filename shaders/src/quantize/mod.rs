@@ -1,252 +1,33 @@
-//! FP8 quantisation: codes and scales of a stack of matrices, and back.
-//!
-//! code = encode(x / scale), y = decode(code) · scale, where a block of values shares a scale that
-//! follows from its largest finite magnitude ([`crate::scaling`]) or is given. Quotients of f32
-//! scales are divisions, as exact as the target's; those of E8M0 scales are exact. NaN and
-//! infinities are encoded as such ([`crate::fp8::Overflow`]).
-//!
-//! Shapes: x and y \[M, rows, columns\] of the element type, words u32 \[M, rows, ⌈columns/4⌉\] where
-//! every row is padded with zero codes, scales f32 \[M, down, across\] or words of four E8M0 bytes
-//! \[M, rows, ⌈across/4⌉\], padded with zeros ([`Granularity::scale_shape`]). Blocks end at the edges
-//! of their matrix. Given scales are positive and finite; others, and f32 scales below 2⁻¹²⁶,
-//! make codes or values that no contract covers. A value below 2⁻¹²⁶ counts as 0 in a quotient on
-//! a device that flushes subnormals, though not in the largest magnitude.
+//! How CubeCL computes [`moebius_ops::quantize`].
 //!
 //! [`launch`] takes one launch where a cube (on a CPU: a unit) can own a block: it reads x twice, the
 //! second time from a cache. Blocks that are few and large, and those whose columns cut words
 //! apart, take three at most: largest magnitudes of parts, of blocks, then codes. A maximum of
 //! integers has no order of summation, so the same x gives the same bits everywhere but for the
-//! rounding of divisions. Bytes: x once or twice, a quarter of f32 for the words. No atomics.
+//! rounding of divisions. No atomics.
 
 mod amax;
 mod apply;
 mod block;
 #[cfg(feature = "emit")]
 mod entries;
-mod oracle;
 mod plan;
 mod word;
 
-pub use amax::{AmaxPlan, AmaxProblem, amax_reference, launch_amax, plan_amax};
+pub use amax::{AmaxPlan, launch_amax, plan_amax};
 pub use apply::{launch_by, launch_dequantize};
 pub use block::{Buffers, launch};
 #[cfg(feature = "emit")]
 pub(crate) use entries::entries;
-pub use oracle::{Scales, dequantize_reference, encode_reference, scales_reference};
 pub use plan::{Plan, check_kept, plan};
 
-use crate::element::Element;
-use crate::error::ShapeError;
-use crate::fp8::{Fp8Format, LANES_PER_WORD, Overflow};
 use crate::launched;
-use crate::scaling::Granularity;
 use cubecl::prelude::*;
+use moebius_ops::fp8::{LANES_PER_WORD, Overflow};
+use moebius_ops::quantize::{AmaxProblem, Problem};
+use moebius_ops::scaling::Granularity;
 
 const KERNEL: &str = "fp8_quantize";
-
-/// The largest margin either way, in powers of two.
-pub const MARGIN_MAX: i32 = 64;
-
-/// A stack of matrices and how its values are scaled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
-    shape: [usize; 3],
-    element: Element,
-    granularity: Granularity,
-    format: Fp8Format,
-    overflow: Overflow,
-    margin: i32,
-}
-
-impl Problem {
-    /// Of `shape` = \[M, rows, columns\] values; saturating, without a margin.
-    ///
-    /// # Errors
-    /// [`ShapeError`] for a block without rows or columns, or an index that would not fit 31 bits.
-    pub fn new(
-        shape: [usize; 3],
-        element: Element,
-        granularity: Granularity,
-        format: Fp8Format,
-    ) -> Result<Self, ShapeError> {
-        check_granularity(granularity)?;
-        let [matrices, rows, columns] = shape;
-        // Padding a row to a word must not overflow either.
-        let padded = columns.checked_next_multiple_of(LANES_PER_WORD * LANES_PER_WORD);
-        let values = padded
-            .and_then(|columns| columns.checked_mul(rows.max(1)))
-            .and_then(|values| values.checked_mul(matrices.max(1)));
-        if values.is_none_or(|values| values > i32::MAX as usize) {
-            let got = format!("{matrices} x {rows} x {columns}");
-            return Err(ShapeError::new("fp8 values", "at most 2^31 - 1", got));
-        }
-        Ok(Self {
-            shape,
-            element,
-            granularity,
-            format,
-            overflow: Overflow::Saturate,
-            margin: 0,
-        })
-    }
-
-    /// A copy with another overflow mode.
-    pub fn with_overflow(self, overflow: Overflow) -> Self {
-        Self { overflow, ..self }
-    }
-
-    /// A copy with scales 2^`margin` times as large.
-    ///
-    /// # Errors
-    /// [`ShapeError`] beyond ±[`MARGIN_MAX`].
-    pub fn with_margin(self, margin: i32) -> Result<Self, ShapeError> {
-        check_margin(margin)?;
-        Ok(Self { margin, ..self })
-    }
-
-    fn name(&self, kernel: &str, kind: &str) -> String {
-        let mode = launched::suffix(self.overflow == Overflow::Ieee, "_ieee");
-        let format = self.format.name();
-        format!("{kernel}_{format}{mode}_{}{kind}", self.element)
-    }
-
-    fn quantize_name(&self) -> String {
-        const LARGE: Granularity = Granularity::Block {
-            rows: 128,
-            columns: 128,
-        };
-        let kind = match self.granularity {
-            Granularity::Mx => "_mx",
-            LARGE => "_block128",
-            _ => "",
-        };
-        self.name("fp8_quantize", kind)
-    }
-
-    fn apply_kind(&self) -> &'static str {
-        match self.granularity {
-            Granularity::Mx => "_mx",
-            _ => launched::suffix(self.cuts_words(), "_cut"),
-        }
-    }
-
-    fn quantize_by_name(&self) -> String {
-        self.name("fp8_quantize_by", self.apply_kind())
-    }
-
-    /// Decoding knows no overflow.
-    fn dequantize_name(&self) -> String {
-        let saturating = self.with_overflow(Overflow::Saturate);
-        saturating.name("fp8_dequantize", self.apply_kind())
-    }
-
-    /// \[M, rows, columns\].
-    pub fn shape(&self) -> [usize; 3] {
-        self.shape
-    }
-
-    /// Type of x and y.
-    pub fn element(&self) -> Element {
-        self.element
-    }
-
-    /// Which values share a scale.
-    pub fn granularity(&self) -> Granularity {
-        self.granularity
-    }
-
-    /// Format of the codes.
-    pub fn format(&self) -> Fp8Format {
-        self.format
-    }
-
-    /// What becomes of magnitudes beyond the largest value.
-    pub fn overflow(&self) -> Overflow {
-        self.overflow
-    }
-
-    /// Powers of two that scales have to spare.
-    pub fn margin(&self) -> i32 {
-        self.margin
-    }
-
-    /// \[M, rows, ⌈columns/4⌉\].
-    pub fn words_shape(&self) -> [usize; 3] {
-        let [matrices, rows, columns] = self.shape;
-        [matrices, rows, columns.div_ceil(LANES_PER_WORD)]
-    }
-
-    /// \[M, down, across\] f32s or words of E8M0 bytes.
-    pub fn scales_shape(&self) -> [usize; 3] {
-        let [matrices, rows, columns] = self.shape;
-        let [down, across] = self.granularity.scale_shape(rows, columns);
-        [matrices, down, across]
-    }
-
-    /// Values M · rows · columns.
-    pub fn len(&self) -> usize {
-        self.shape.iter().product()
-    }
-
-    /// Whether there are no values; then nothing is launched.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn words(&self) -> usize {
-        self.words_shape().iter().product()
-    }
-
-    fn scales(&self) -> usize {
-        self.scales_shape().iter().product()
-    }
-
-    /// Rows and columns of a block.
-    fn block(&self) -> [usize; 2] {
-        let [_, rows, columns] = self.shape;
-        let [r, c] = self.granularity.block(rows, columns);
-        // Indices past the matrix would only overflow.
-        [r.min(rows.max(1)), c.min(columns.max(1))]
-    }
-
-    /// Blocks of a matrix, down and across.
-    fn blocks(&self) -> [usize; 2] {
-        let [_, rows, columns] = self.shape;
-        self.granularity.blocks(rows, columns)
-    }
-
-    /// Whether a word may have values of two blocks.
-    fn cuts_words(&self) -> bool {
-        let [_, across] = self.blocks();
-        across > 1 && !self.block()[1].is_multiple_of(LANES_PER_WORD)
-    }
-}
-
-/// Checks that a block holds something.
-///
-/// # Errors
-/// [`ShapeError`] for a block without rows or columns.
-pub fn check_granularity(granularity: Granularity) -> Result<(), ShapeError> {
-    match granularity {
-        Granularity::Block { rows, columns } if rows == 0 || columns == 0 => {
-            let got = format!("{rows} x {columns}");
-            Err(ShapeError::new("block of a scale", "at least 1 x 1", got))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Checks a margin.
-///
-/// # Errors
-/// [`ShapeError`] beyond ±[`MARGIN_MAX`].
-pub fn check_margin(margin: i32) -> Result<(), ShapeError> {
-    if margin.unsigned_abs() <= MARGIN_MAX.unsigned_abs() {
-        return Ok(());
-    }
-    let expected = format!("-{MARGIN_MAX} to {MARGIN_MAX}");
-    Err(ShapeError::new("margin of a scale", expected, margin))
-}
 
 /// Sizes known at launch.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
@@ -267,35 +48,56 @@ struct Sizes {
     lines: usize,
 }
 
-impl Problem {
-    fn sizes(&self) -> SizesLaunch {
-        let [matrices, rows, columns] = self.shape;
-        let [block_rows, block_columns] = self.block();
-        let [down, across] = self.blocks();
-        SizesLaunch::new(
-            rows,
-            columns,
-            columns.div_ceil(LANES_PER_WORD),
-            block_rows,
-            block_columns,
-            block_columns.div_ceil(LANES_PER_WORD),
-            down,
-            across,
-            self.padded_across(),
-            matrices * down,
-        )
-    }
+fn name(problem: &Problem, kernel: &str, kind: &str) -> String {
+    let mode = launched::suffix(problem.overflow() == Overflow::Ieee, "_ieee");
+    let format = problem.format().name();
+    format!("{kernel}_{format}{mode}_{}{kind}", problem.element())
+}
 
-    /// Blocks across a matrix, a whole number of words of scales.
-    fn padded_across(&self) -> usize {
-        let [_, across] = self.blocks();
-        across.next_multiple_of(self.scales_per_word())
-    }
+fn quantize_name(problem: &Problem) -> String {
+    const LARGE: Granularity = Granularity::Block {
+        rows: 128,
+        columns: 128,
+    };
+    let kind = match problem.granularity() {
+        Granularity::Mx => "_mx",
+        LARGE => "_block128",
+        _ => "",
+    };
+    name(problem, "fp8_quantize", kind)
+}
 
-    fn scales_per_word(&self) -> usize {
-        match self.granularity {
-            Granularity::Mx => LANES_PER_WORD,
-            _ => 1,
-        }
+fn apply_kind(problem: &Problem) -> &'static str {
+    match problem.granularity() {
+        Granularity::Mx => "_mx",
+        _ => launched::suffix(problem.cuts_words(), "_cut"),
     }
+}
+
+fn quantize_by_name(problem: &Problem) -> String {
+    name(problem, "fp8_quantize_by", apply_kind(problem))
+}
+
+/// Decoding knows no overflow.
+fn dequantize_name(problem: &Problem) -> String {
+    let saturating = problem.with_overflow(Overflow::Saturate);
+    name(&saturating, "fp8_dequantize", apply_kind(problem))
+}
+
+fn sizes(problem: &Problem) -> SizesLaunch {
+    let [matrices, rows, columns] = problem.shape();
+    let [block_rows, block_columns] = problem.block();
+    let [down, across] = problem.blocks();
+    SizesLaunch::new(
+        rows,
+        columns,
+        columns.div_ceil(LANES_PER_WORD),
+        block_rows,
+        block_columns,
+        block_columns.div_ceil(LANES_PER_WORD),
+        down,
+        across,
+        problem.padded_across(),
+        matrices * down,
+    )
 }

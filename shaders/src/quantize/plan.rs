@@ -3,23 +3,28 @@
 use super::amax::{Blocks, Reduction, UNITS, units_for};
 use super::word::Coding;
 use super::{KERNEL, Problem, apply, block};
+use crate::element::DeviceElement;
 use crate::error::Unsupported;
-use crate::fp8::LANES_PER_WORD;
 use crate::grid::Grid;
-use crate::scaling::Granularity;
 use moebius_device::Capability;
+use moebius_ops::fp8::LANES_PER_WORD;
+use moebius_ops::scaling::Granularity;
 
 /// Words of a block that one cube takes however few blocks there are: 64 for each of its units.
 const CUBE_WORDS: usize = 16_384;
+
 /// Blocks that keep a GPU busy whatever their size.
 const MANY_BLOCKS: usize = 256;
+
 /// Words that one CPU unit takes alone sooner than share them in a second launch.
 const UNIT_WORDS: usize = 4096;
+
 /// Neighbouring words of a CPU unit, at most: they share a scale and a loop without divisions.
 const RUN: usize = 1024;
 
 /// Buffers of the largest launch: x, words, scales.
 const BINDINGS: u32 = 3;
+
 /// Workgroup memory: a magnitude for each unit of a cube, a byte's word for each block.
 const SHARED_BYTES: usize = 4 * (UNITS + UNITS) as usize;
 
@@ -61,7 +66,7 @@ pub(super) fn lanes_of(len: usize) -> usize {
 /// # Errors
 /// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
-    let element = problem.element;
+    let element = problem.element();
     element.supported(KERNEL, device)?;
     crate::fits_binding(KERNEL, problem.len() * element.bytes(), device)?;
     crate::fits_binding(KERNEL, problem.words() * 4, device)?;
@@ -70,7 +75,7 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     let (run, runs) = runs(&problem, device);
     Ok(Plan {
         problem,
-        lanes: lanes_of(problem.columns()),
+        lanes: lanes_of(problem.shape()[2]),
         variant: variant(&problem, device)?,
         words: Grid::elementwise(KERNEL, runs, device)?,
         run,
@@ -114,7 +119,7 @@ fn runs(problem: &Problem, device: &Capability) -> (usize, usize) {
     if device.cpu_cores.is_none() || problem.cuts_words() {
         return (1, problem.words());
     }
-    let [matrices, rows, _] = problem.shape;
+    let [matrices, rows, _] = problem.shape();
     let of_block = problem.block()[1].div_ceil(LANES_PER_WORD).div_ceil(RUN);
     (RUN, matrices * rows * problem.blocks()[1] * of_block)
 }
@@ -122,10 +127,10 @@ fn runs(problem: &Problem, device: &Capability) -> (usize, usize) {
 fn variant(problem: &Problem, device: &Capability) -> Result<Variant, Unsupported> {
     let [block_rows, block_columns] = problem.block();
     let words = block_rows * block_columns.div_ceil(LANES_PER_WORD);
-    let blocks = problem.blocks_with_padding();
+    let blocks = blocks_with_padding(problem);
     if let Some(cores) = device.cpu_cores {
         let busy = blocks >= cores as usize || words <= UNIT_WORDS;
-        if !problem.cuts_words() && (busy || problem.granularity == Granularity::Mx) {
+        if !problem.cuts_words() && (busy || problem.granularity() == Granularity::Mx) {
             let grid = Grid::elementwise(KERNEL, blocks / problem.scales_per_word(), device)?;
             return Ok(Variant::Unit(grid));
         }
@@ -148,7 +153,7 @@ fn variant(problem: &Problem, device: &Capability) -> Result<Variant, Unsupporte
 }
 
 fn parts(problem: &Problem, device: &Capability) -> Result<Variant, Unsupported> {
-    let [matrices, rows, columns] = problem.shape;
+    let [matrices, rows, columns] = problem.shape();
     let [block_rows, block_columns] = problem.block();
     let lanes = if problem.cuts_words() {
         1
@@ -161,19 +166,13 @@ fn parts(problem: &Problem, device: &Capability) -> Result<Variant, Unsupported>
         blocks: problem.blocks(),
         matrices,
     };
-    let reduction = Reduction::plan(of, lanes, problem.element, device)?;
+    let reduction = Reduction::plan(of, lanes, problem.element(), device)?;
     Ok(Variant::Parts(reduction))
 }
 
-impl Problem {
-    fn columns(&self) -> usize {
-        self.shape[2]
-    }
-
-    fn blocks_with_padding(&self) -> usize {
-        let [down, _] = self.blocks();
-        self.shape[0] * down * self.padded_across()
-    }
+fn blocks_with_padding(problem: &Problem) -> usize {
+    let [down, _] = problem.blocks();
+    problem.shape()[0] * down * problem.padded_across()
 }
 
 impl Plan {
@@ -198,9 +197,9 @@ impl Plan {
 
     pub(super) fn coding(&self) -> Coding {
         Coding {
-            format: self.problem.format,
-            overflow: self.problem.overflow,
-            scale_type: self.problem.granularity.scale_type(),
+            format: self.problem.format(),
+            overflow: self.problem.overflow(),
+            scale_type: self.problem.granularity().scale_type(),
         }
     }
 
@@ -226,9 +225,9 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Element;
-    use crate::fp8::Fp8Format;
     use moebius_device::{Limits, profiles};
+    use moebius_ops::Element;
+    use moebius_ops::fp8::Fp8Format;
 
     const fn block(rows: usize, columns: usize) -> Granularity {
         Granularity::Block { rows, columns }
@@ -306,8 +305,8 @@ mod tests {
             "{refused}"
         );
         for element in [Element::F16, Element::Bf16] {
-            let problem = Problem { element, ..large };
-            let refused = plan(problem, &profiles::swiftshader()).unwrap_err();
+            let problem = Problem::new([1, 6000, 6000], element, Granularity::Row, Fp8Format::E4M3);
+            let refused = plan(problem.unwrap(), &profiles::swiftshader()).unwrap_err();
             assert!(refused.needs.ends_with("storage buffers"), "{refused}");
         }
         let limited = |limits| Capability {

@@ -1,9 +1,10 @@
 //! What the kernels do to a word: load four values, scale them, encode them, and back.
 
 use super::Sizes;
-use crate::fp8::{Fp8Format, Overflow, decode_bits, encode_bits};
-use crate::scaling::{E8M0_ONE, ScaleType};
+use crate::fp8::{decode_bits, encode_bits};
 use cubecl::prelude::*;
+use moebius_ops::fp8::{Fp8Format, Overflow};
+use moebius_ops::scaling::{E8M0_ONE, ScaleType};
 
 /// Four values, or the bits of their f32.
 pub(super) type Four<T> = Vector<T, Const<4>>;
@@ -116,7 +117,7 @@ pub(super) fn scale_of(
     }
 }
 
-/// As [`crate::scaling::scale_host`]: the mantissas are divided and the exponents subtracted, so
+/// As [`moebius_ops::scaling::scale_host`]: the mantissas are divided and the exponents subtracted, so
 /// that no product over- or underflows and no device flushes one.
 #[cube]
 fn f32_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
@@ -139,7 +140,7 @@ fn f32_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
     select(amax == 0, 0x3F80_0000u32, scale)
 }
 
-/// As [`crate::scaling::e8m0_host`].
+/// As [`moebius_ops::scaling::e8m0_host`].
 #[cube]
 fn e8m0_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
     let top = comptime!(format.max().to_bits());

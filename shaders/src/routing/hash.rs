@@ -1,103 +1,19 @@
-//! Hash routing: K distinct available experts per token, chosen by an integer hash, weight 1/K each.
-//!
-//! With A experts available, choice k is the (h_k mod (A − k))-th of those not chosen yet, where
-//! h_k = mix(h_{k−1} + φ), h_{−1} = mix(key ⊕ mix(seed)), mix is an avalanche of 32 bits (lowbias32, Chris
-//! Wellons) and φ = 0x9E3779B9. Arithmetic is modulo 2³². The key of token t is
-//! - [`HashKey::Position`]: t mod `sequence`, whatever the token holds;
-//! - [`HashKey::Content`]: Σ_h mix(bits(x\[t,h\]) + φ·h), bits of the value as f32. Subnormals of f32 and −0
-//!   count as 0 and all NaN as one, as devices may change them.
-//!
-//! Shapes: x \[T,H\] f32, f16 or bf16, mask u32 \[E\], indices u32 and weights f32 \[T,K\]. Slots beyond the
-//! A-th hold index E and weight 0. Every step is exact, so every device agrees with the reference.
-//!
-//! Operations: 8 per element of x; K² + K·E with a mask per token. Bytes: x read, 8·T·K written.
+//! How CubeCL computes [`moebius_ops::routing::hash_reference`].
 
 use super::Problem;
 use super::selection::lane_indices;
-use crate::element::Element;
-use crate::error::{ShapeError, Unsupported};
+use crate::element::DeviceElement;
+use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+use moebius_ops::Element;
+use moebius_ops::routing::{HashKey, HashProblem};
+use moebius_ops::routing::{INFINITY, PHI, SMALLEST_NORMAL};
 
 const KERNEL: &str = "hash_route";
-/// 2³² divided by the golden ratio.
-const PHI: u32 = 0x9E37_79B9;
-const INFINITY: u32 = 0x7F80_0000;
-const SMALLEST_NORMAL: u32 = 0x0080_0000;
-
-/// A unit keeps its choices in memory of its own, of which WebGPU promises 8 KiB.
-const MAX_TOP_K: usize = 1024;
-
-/// What is hashed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HashKey {
-    /// The position of the token in its sequence.
-    Position {
-        /// Tokens of a sequence; the batch holds one after the other.
-        sequence: usize,
-    },
-    /// The numbers of the token's row.
-    Content {
-        /// Columns H.
-        hidden: usize,
-        /// Type of x.
-        element: Element,
-    },
-}
-
-/// A choice by hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HashProblem {
-    routing: Problem,
-    key: HashKey,
-}
-
-impl HashProblem {
-    /// Chooses for the tokens of `routing`, of which only the sizes matter, by `key`.
-    ///
-    /// # Errors
-    /// [`ShapeError`] for sequences or rows of length 0, more than 2³¹ − 1 elements, or more than 1024
-    /// choices per token.
-    pub fn new(routing: Problem, key: HashKey) -> Result<Self, ShapeError> {
-        let (what, len) = match key {
-            HashKey::Position { sequence } => ("tokens of a sequence", sequence),
-            HashKey::Content { hidden, .. } => ("columns", hidden),
-        };
-        if routing.top_k > MAX_TOP_K {
-            let expected = format!("at most {MAX_TOP_K}");
-            return Err(ShapeError::new("hashed top_k", expected, routing.top_k));
-        }
-        if !(1..=i32::MAX as usize).contains(&len) {
-            return Err(ShapeError::new(what, "1 to 2^31 - 1", len));
-        }
-        if let HashKey::Content { hidden, .. } = key {
-            let elements = routing.tokens.checked_mul(hidden);
-            if elements.is_none_or(|n| n > i32::MAX as usize) {
-                let got = format!("{} x {hidden}", routing.tokens);
-                return Err(ShapeError::new("tokens x columns", "at most 2^31 - 1", got));
-            }
-        }
-        Ok(Self { routing, key })
-    }
-
-    /// Elements of a row of x; 0 where the position is hashed.
-    fn hidden(&self) -> usize {
-        match self.key {
-            HashKey::Position { .. } => 0,
-            HashKey::Content { hidden, .. } => hidden,
-        }
-    }
-
-    fn element(&self) -> Element {
-        match self.key {
-            HashKey::Position { .. } => Element::F32,
-            HashKey::Content { element, .. } => element,
-        }
-    }
-}
 
 /// A [`HashProblem`] this device can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +30,7 @@ pub struct HashPlan {
 pub fn plan_hash(problem: HashProblem, device: &Capability) -> Result<HashPlan, Unsupported> {
     let (hidden, element) = (problem.hidden(), problem.element());
     element.supported(KERNEL, device)?;
-    let tokens = problem.routing.tokens;
+    let tokens = problem.routing().tokens();
     crate::fits_binding(KERNEL, tokens * hidden * element.bytes(), device)?;
     Ok(HashPlan {
         problem,
@@ -289,28 +205,28 @@ pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuf
         lanes,
         grid,
     } = *plan;
-    let routing = &problem.routing;
-    if routing.tokens == 0 {
+    let routing = &problem.routing();
+    if routing.tokens() == 0 {
         return;
     }
-    let of_key = match problem.key {
+    let of_key = match problem.key() {
         HashKey::Position { sequence } => sequence,
         HashKey::Content { hidden, .. } => hidden / lanes,
     };
-    let x = match problem.key {
+    let x = match problem.key() {
         HashKey::Position { .. } => None,
         HashKey::Content { .. } if buffers.x.is_none() => {
             unreachable!("a hash of the content is launched with x")
         }
         HashKey::Content { .. } => buffers.x,
     };
-    launched::note(|| name(problem.key, buffers.mask.is_some()));
+    launched::note(|| name(problem.key(), buffers.mask.is_some()));
     // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
     unsafe {
-        let x = x.map(|x| BufferArg::from_raw_parts(x, routing.tokens * of_key));
+        let x = x.map(|x| BufferArg::from_raw_parts(x, routing.tokens() * of_key));
         let mask = buffers
             .mask
-            .map(|mask| BufferArg::from_raw_parts(mask, routing.experts));
+            .map(|mask| BufferArg::from_raw_parts(mask, routing.experts()));
         hash_route::launch_unchecked(
             client,
             grid.count(),
@@ -320,11 +236,11 @@ pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuf
             mask.into(),
             BufferArg::from_raw_parts(buffers.indices, routing.slots()),
             BufferArg::from_raw_parts(buffers.weights, routing.slots()),
-            routing.tokens,
-            routing.experts,
+            routing.tokens(),
+            routing.experts(),
             of_key,
             seed,
-            routing.top_k,
+            routing.top_k(),
             problem.element().elem_type(),
         );
     }
@@ -336,61 +252,6 @@ fn name(key: HashKey, masked: bool) -> String {
         HashKey::Position { .. } => format!("hash_route_position{masked}"),
         HashKey::Content { element, .. } => format!("hash_route_content_{element}{masked}"),
     }
-}
-
-fn mix_host(value: u32) -> u32 {
-    let a = (value ^ (value >> 16)).wrapping_mul(0x7FEB_352D);
-    let b = (a ^ (a >> 15)).wrapping_mul(0x846C_A68B);
-    b ^ (b >> 16)
-}
-
-fn content_key_host(row: &[f32]) -> u32 {
-    let of = |(h, value): (usize, &f32)| {
-        let bits = match value.abs().to_bits() {
-            magnitude if magnitude < SMALLEST_NORMAL => 0,
-            magnitude if magnitude > INFINITY => 0x7FC0_0000,
-            _ => value.to_bits(),
-        };
-        mix_host(bits.wrapping_add(PHI.wrapping_mul(h as u32)))
-    };
-    row.iter().enumerate().map(of).fold(0, u32::wrapping_add)
-}
-
-/// The oracle, exact: indices and weights \[T,K\]; `x` \[T,H\] holds the numbers of the tokens where
-/// they are hashed.
-pub fn hash_reference(
-    problem: &HashProblem,
-    seed: u32,
-    x: &[f32],
-    mask: Option<&[bool]>,
-) -> (Vec<u32>, Vec<f32>) {
-    let Problem {
-        tokens,
-        experts,
-        top_k,
-        ..
-    } = problem.routing;
-    let available = |e: &u32| mask.is_none_or(|mask| mask[*e as usize]);
-    let (mut indices, mut weights) = (Vec::new(), Vec::new());
-    for token in 0..tokens {
-        let key = match problem.key {
-            HashKey::Position { sequence } => (token % sequence) as u32,
-            HashKey::Content { hidden, .. } => content_key_host(&x[token * hidden..][..hidden]),
-        };
-        let mut state = mix_host(key ^ mix_host(seed));
-        let mut left: Vec<u32> = (0..experts as u32).filter(available).collect();
-        for _ in 0..top_k {
-            if left.is_empty() {
-                indices.push(experts as u32);
-                weights.push(0.0);
-                continue;
-            }
-            state = mix_host(state.wrapping_add(PHI));
-            indices.push(left.remove(state as usize % left.len()));
-            weights.push(1.0 / top_k as f32);
-        }
-    }
-    (indices, weights)
 }
 
 /// Both keys, of every element type, and a mask.
@@ -423,7 +284,7 @@ pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
                 (),
                 (),
                 plan.lanes,
-                problem.routing.top_k,
+                problem.routing().top_k(),
                 problem.element().elem_type(),
             )))
         };
@@ -434,64 +295,4 @@ pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
         }
     };
     content.into_iter().chain(position).map(entry).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn choose(experts: usize, top_k: usize, mask: Option<&[bool]>) -> Vec<u32> {
-        let routing = Problem::new(4096, experts, top_k).unwrap();
-        let problem = HashProblem::new(routing, HashKey::Position { sequence: 4096 }).unwrap();
-        hash_reference(&problem, 7, &[], mask).0
-    }
-
-    #[test]
-    fn choices_are_distinct_available_and_even() {
-        let mask: Vec<bool> = (0..10).map(|e| e % 5 != 3).collect();
-        let indices = choose(10, 3, Some(&mask));
-        let mut load = [0; 10];
-        for row in indices.chunks(3) {
-            assert!(row[0] != row[1] && row[0] != row[2] && row[1] != row[2]);
-            row.iter().for_each(|e| load[*e as usize] += 1);
-        }
-        for (load, available) in load.iter().zip(&mask) {
-            // Binomial with mean 1536 and deviation 31.
-            let range = if *available {
-                1536 - 155..1536 + 155
-            } else {
-                0..1
-            };
-            assert!(range.contains(load), "{load}");
-        }
-    }
-
-    #[test]
-    fn too_few_experts_leave_slots_empty() {
-        let indices = choose(4, 3, Some(&[false, true, false, true]));
-        for row in indices.chunks(3) {
-            assert!(row[0] != row[1] && row[0] % 2 == 1 && row[1] % 2 == 1);
-            assert_eq!(row[2], 4);
-        }
-    }
-
-    #[test]
-    fn equal_numbers_hash_alike_and_places_matter() {
-        let key = |row: &[f32]| content_key_host(row);
-        assert_eq!(key(&[1.0, 0.0, f32::NAN]), key(&[1.0, -0.0, -f32::NAN]));
-        assert_ne!(key(&[1.0, 2.0]), key(&[2.0, 1.0]));
-        assert_ne!(key(&[1.0]), key(&[-1.0]));
-    }
-
-    #[test]
-    fn sizes_are_checked() {
-        let routing = Problem::new(4, 4, 1).unwrap();
-        assert!(HashProblem::new(routing, HashKey::Position { sequence: 0 }).is_err());
-        let content = |hidden| HashKey::Content {
-            hidden,
-            element: Element::F32,
-        };
-        assert!(HashProblem::new(routing, content(0)).is_err());
-        assert!(HashProblem::new(routing, content(1 << 30)).is_err());
-    }
 }

@@ -1,87 +1,25 @@
-//! Load: counts\[g,e\] = how many slots of group g chose expert e.
+//! How CubeCL computes [`moebius_ops::routing::load_reference`].
 //!
-//! The tokens are cut into G groups of T/G neighbours. Every choice counts, or only the first of every
-//! token; index E and beyond count nowhere. Counts are exact: no atomics, no limit below 2³².
-//!
-//! Shapes: indices u32 \[T,K\], counts u32 \[G,E\]. Two launches: the counts of blocks of [`BLOCK`] tokens,
-//! then their sum; one where a group is a single block.
-//!
-//! Operations: T·K·E compares on a GPU, where a unit counts one expert of a block; T·K + T·E/[`BLOCK`]
-//! increments on a CPU, where it counts them all. Bytes: 4·T·K, and 8·E·T/[`BLOCK`] for the blocks.
+//! Two launches: the counts of blocks of [`BLOCK`] tokens, then their sum; one where a group is a single block. On a GPU a unit counts
+//! one expert of a block, T·K·E compares; on a CPU it counts them all, T·K + T·E/[`BLOCK`] increments.
 
 use super::Problem;
-use crate::error::{ShapeError, Unsupported};
+use crate::error::Unsupported;
 use crate::grid::Grid;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+use moebius_ops::routing::LoadProblem;
 
 const KERNEL: &str = "expert_load";
 
 /// Tokens of a block.
 const BLOCK: usize = 256;
 
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoadProblem {
-    routing: Problem,
-    groups: usize,
-    first_only: bool,
-}
-
-impl LoadProblem {
-    /// Counts all choices of `routing`, of which only the sizes matter, in `groups` groups of tokens.
-    ///
-    /// # Errors
-    /// [`ShapeError`] unless `groups` divides the tokens and groups × experts fits 31 bits.
-    pub fn new(routing: Problem, groups: usize) -> Result<Self, ShapeError> {
-        if groups == 0 || !routing.tokens.is_multiple_of(groups) {
-            let expected = format!("a divisor of {} tokens", routing.tokens);
-            return Err(ShapeError::new("groups of tokens", expected, groups));
-        }
-        let counts = groups.checked_mul(routing.experts);
-        if counts.is_none_or(|n| n > i32::MAX as usize) {
-            let got = format!("{groups} x {}", routing.experts);
-            return Err(ShapeError::new("groups x experts", "at most 2^31 - 1", got));
-        }
-        Ok(Self {
-            routing,
-            groups,
-            first_only: false,
-        })
-    }
-
-    /// The same, of the first choice of every token only.
-    pub fn of_first_choices(self) -> Self {
-        Self {
-            first_only: true,
-            ..self
-        }
-    }
-
-    /// Counts, G·E.
-    pub fn counts(&self) -> usize {
-        self.groups * self.routing.experts
-    }
-
-    /// Tokens of a group.
-    fn tokens(&self) -> usize {
-        self.routing.tokens / self.groups
-    }
-
-    /// Blocks of a group.
-    fn blocks(&self) -> usize {
-        self.tokens().div_ceil(BLOCK)
-    }
-
-    fn choices(&self) -> usize {
-        if self.first_only {
-            1
-        } else {
-            self.routing.top_k
-        }
-    }
+/// Blocks of a group.
+fn blocks(problem: &LoadProblem) -> usize {
+    problem.tokens().div_ceil(BLOCK)
 }
 
 /// A [`LoadProblem`] this device can run.
@@ -99,10 +37,10 @@ pub struct LoadPlan {
 /// # Errors
 /// [`Unsupported`] for more than a binding or a grid holds.
 pub fn plan_load(problem: LoadProblem, device: &Capability) -> Result<LoadPlan, Unsupported> {
-    let experts = problem.routing.experts;
-    let blocks = problem.groups * problem.blocks();
-    crate::fits_binding(KERNEL, problem.routing.slots() * 4, device)?;
-    crate::fits_binding(KERNEL, blocks.max(problem.groups) * experts * 4, device)?;
+    let experts = problem.routing().experts();
+    let blocks = problem.groups() * blocks(&problem);
+    crate::fits_binding(KERNEL, problem.routing().slots() * 4, device)?;
+    crate::fits_binding(KERNEL, blocks.max(problem.groups()) * experts * 4, device)?;
     let all_experts = device.cpu_cores.is_some();
     let units = if all_experts {
         blocks
@@ -187,11 +125,11 @@ fn load_sum(partial: &[u32], counts: &mut [u32], experts: usize, blocks: usize) 
 /// Enqueues the counts \[G,E\] of `indices` \[T,K\]: at most two launches; zeros without tokens.
 pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Handle) {
     let problem = &plan.problem;
-    if problem.blocks() == 1 {
+    if blocks(&problem) == 1 {
         launch_blocks(client, plan, indices, counts);
         return;
     }
-    let words = problem.counts() * problem.blocks();
+    let words = problem.counts() * blocks(&problem);
     let partial = client.empty(words.max(1) * 4);
     if words > 0 {
         launch_blocks(client, plan, indices, partial.clone());
@@ -205,15 +143,15 @@ pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Ha
             plan.sum.dim(),
             BufferArg::from_raw_parts(partial, words.max(1)),
             BufferArg::from_raw_parts(counts, problem.counts()),
-            problem.routing.experts,
-            problem.blocks(),
+            problem.routing().experts(),
+            blocks(&problem),
         );
     }
 }
 
 fn launch_blocks(client: &Client, plan: &LoadPlan, indices: Handle, counts: Handle) {
     let problem = &plan.problem;
-    let Problem { experts, top_k, .. } = problem.routing;
+    let (experts, top_k) = (problem.routing().experts(), problem.routing().top_k());
     // SAFETY: the caller's buffers have the planned lengths, `counts` the experts of every block;
     // blocks end at the last token of their group.
     unsafe {
@@ -222,34 +160,19 @@ fn launch_blocks(client: &Client, plan: &LoadPlan, indices: Handle, counts: Hand
             client,
             plan.blocks.count(),
             plan.blocks.dim(),
-            BufferArg::from_raw_parts(indices, problem.routing.slots()),
-            BufferArg::from_raw_parts(counts, problem.counts() * problem.blocks()),
+            BufferArg::from_raw_parts(indices, problem.routing().slots()),
+            BufferArg::from_raw_parts(counts, problem.counts() * blocks(&problem)),
             SizesLaunch::new(
                 experts,
                 top_k,
                 problem.choices(),
                 problem.tokens(),
-                problem.blocks(),
-                problem.groups * problem.blocks(),
+                blocks(&problem),
+                problem.groups() * blocks(&problem),
             ),
             plan.all_experts,
         );
     }
-}
-
-/// The oracle: counts \[G,E\] of `indices` \[T,K\].
-pub fn load_reference(problem: &LoadProblem, indices: &[u32]) -> Vec<u32> {
-    let Problem { experts, top_k, .. } = problem.routing;
-    let mut counts = vec![0; problem.counts()];
-    for (token, chosen) in indices.chunks(top_k).enumerate() {
-        let group = token / problem.tokens() * experts;
-        for expert in &chosen[..problem.choices()] {
-            if (*expert as usize) < experts {
-                counts[group + *expert as usize] += 1;
-            }
-        }
-    }
-    counts
 }
 
 /// The counts of blocks and their sum.
@@ -285,26 +208,4 @@ pub(super) fn entries() -> [crate::emit::KernelEntry; 2] {
         KernelEntry::new(("routing", "load"), "load_blocks".to_owned(), blocks),
         KernelEntry::new(("routing", "load"), "load_sum".to_owned(), sum),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_by_hand() {
-        let indices = [0, 1, 2, 1, 3, 3, 0, 9];
-        let problem = LoadProblem::new(Problem::new(4, 3, 2).unwrap(), 2).unwrap();
-        assert_eq!(load_reference(&problem, &indices), [1, 2, 1, 1, 0, 0]);
-        let first = problem.of_first_choices();
-        assert_eq!(load_reference(&first, &indices), [1, 0, 1, 1, 0, 0]);
-    }
-
-    #[test]
-    fn groups_divide_the_tokens() {
-        let routing = Problem::new(6, 3, 2).unwrap();
-        assert!(LoadProblem::new(routing, 0).is_err());
-        assert!(LoadProblem::new(routing, 4).is_err());
-        assert!(LoadProblem::new(routing, 6).is_ok());
-    }
 }

@@ -1,4 +1,4 @@
-//! Router logits: logits\[t,e\] = Σ_h x\[t,h\] · w\[e,h\] in f32, whatever the dtype of x and w.
+//! How CubeCL computes [`moebius_ops::routing::logits_reference`].
 //!
 //! Lane l of L sums h = l, l + L, … with fused multiply-adds; then the lanes are summed. L depends on
 //! the device and H alone, so a token's logits depend on neither its neighbours nor the tile they
@@ -7,21 +7,22 @@
 //! On a CPU a unit holds a tile of tokens × experts in registers, and L is the vector width. On a GPU
 //! [`SPLIT`] units share such a tile: neighbours load neighbouring vectors of a row, and a
 //! single token still occupies [`SPLIT`] units per tile of experts.
-//!
-//! FLOPs 2·T·E·H; bytes (T·H + E·H) elements read, 4·T·E written.
 
 use super::Problem;
-use crate::element::Element;
+use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+use moebius_ops::Element;
 
 const KERNEL: &str = "router_logits";
+
 /// Units that share a tile on a GPU.
 const SPLIT: usize = 32;
+
 /// Tiles of neighbouring experts in a cube, at most.
 const TILES: usize = 4;
 
@@ -38,7 +39,7 @@ impl Tile {
     /// 2.7); 4 × 2 and 5 fit 16 registers.
     fn of(problem: &Problem, device: &Capability) -> Self {
         let (tokens, experts) = match device.vector_registers {
-            _ if device.cpu_cores.is_none() && problem.tokens < 4 => (1, 4),
+            _ if device.cpu_cores.is_none() && problem.tokens() < 4 => (1, 4),
             _ if device.cpu_cores.is_none() => (4, 4),
             Some(registers) if registers >= 32 => (4, 4),
             _ => (4, 2),
@@ -84,15 +85,15 @@ pub fn plan_logits(
 ) -> Result<LogitsPlan, Unsupported> {
     element.supported(KERNEL, device)?;
     for bytes in [
-        problem.tokens * hidden * element.bytes(),
-        problem.experts * hidden * element.bytes(),
-        problem.tokens * problem.experts * 4,
+        problem.tokens() * hidden * element.bytes(),
+        problem.experts() * hidden * element.bytes(),
+        problem.tokens() * problem.experts() * 4,
     ] {
         crate::fits_binding(KERNEL, bytes, device)?;
     }
     let tile = Tile::of(&problem, device);
-    let tokens = problem.tokens.div_ceil(tile.tokens);
-    let experts = problem.experts.div_ceil(tile.experts);
+    let tokens = problem.tokens().div_ceil(tile.tokens);
+    let experts = problem.experts().div_ceil(tile.experts);
     let (variant, grid) = if device.cpu_cores.is_some() {
         let grid = Grid::elementwise(KERNEL, tokens * experts, device)?;
         (Variant::Cpu, grid)
@@ -257,9 +258,7 @@ fn router_logits<F: Float, N: Size>(
 
 /// Enqueues logits = x · Wgᵀ.
 pub fn launch_logits(client: &Client, plan: &LogitsPlan, x: Handle, w: Handle, logits: Handle) {
-    let Problem {
-        tokens, experts, ..
-    } = plan.problem;
+    let (tokens, experts) = (plan.problem.tokens(), plan.problem.experts());
     if tokens == 0 {
         return;
     }
@@ -283,17 +282,6 @@ pub fn launch_logits(client: &Client, plan: &LogitsPlan, x: Handle, w: Handle, l
             ),
         }
     }
-}
-
-/// The oracle, in f64: logits \[T,E\] of x \[T,H\] and w \[E,H\].
-pub fn logits_reference(x: &[f32], w: &[f32], hidden: usize) -> Vec<f64> {
-    let dot = |a: &[f32], b: &[f32]| -> f64 {
-        let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
-        products.sum()
-    };
-    x.chunks(hidden)
-        .flat_map(|token| w.chunks(hidden).map(move |expert| dot(token, expert)))
-        .collect()
 }
 
 /// Router logits of every element type.
@@ -358,11 +346,5 @@ mod tests {
                 assert!(covered >= across * tokens.div_ceil(tile.tokens));
             }
         }
-    }
-
-    #[test]
-    fn oracle_by_hand() {
-        let logits = logits_reference(&[1.0, 2.0, -3.0, 0.5], &[2.0, 1.0, 0.0, 4.0], 2);
-        assert_eq!(logits, [4.0, 8.0, -5.5, 2.0]);
     }
 }

@@ -1,14 +1,11 @@
-//! Gradients of the router logits: dx\[t\] = Σ_e dl\[t,e\] · w\[e\] and dw\[e\] = Σ_t dl\[t,e\] · x\[t\].
+//! How CubeCL computes [`moebius_ops::routing::logits_backward_reference`].
 //!
-//! Shapes: dl \[T,E\] f32, x and dx \[T,H\] and w \[E,H\] of the element type, dw \[E,H\] f32. dx is summed
-//! over e in order. dw is summed over the tokens of a block in order and then over the blocks, whose
+//! dx is summed over e in order. dw is summed over the tokens of a block in order and then over the blocks, whose
 //! number depends on the device and the shapes; two launches, one when there is a single block.
 //! All sums are of fused multiply-adds in f32.
-//!
-//! FLOPs 2·T·E·H each; bytes (T·H + E·H) elements and 4·T·E read, T·H elements or 4·E·H written.
 
 use super::Problem;
-use crate::element::Element;
+use crate::element::DeviceElement;
 #[cfg(feature = "emit")]
 use crate::emit::{Machine, Planned, buffer};
 use crate::error::Unsupported;
@@ -17,14 +14,17 @@ use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+use moebius_ops::Element;
 
 const KERNEL: &str = "router_logits_backward";
 
 /// Units that fill a large GPU.
 const FILL: usize = 1 << 15;
+
 /// Tokens whose columns stay in a core's cache while all experts read them (4096 tokens, 64 experts,
 /// 1024 columns on 2 Zen 5 cores: 2.5 ms; 3.1 in blocks of 128, 3.4 in one).
 const CPU_BLOCK: usize = 256;
+
 /// Sums of all blocks, at most: 32 MiB.
 const MOST_SUMS: usize = 1 << 23;
 
@@ -85,26 +85,26 @@ pub fn plan_logits_backward(
     let row = hidden / lanes;
     let tile = Tile::of(device);
     let (rows, columns) = (
-        problem.experts.div_ceil(tile.rows),
+        problem.experts().div_ceil(tile.rows),
         row.div_ceil(tile.columns),
     );
     let tiles = (rows * columns).max(1);
     let blocks = match device.cpu_cores {
-        Some(_) => problem.tokens / CPU_BLOCK,
+        Some(_) => problem.tokens() / CPU_BLOCK,
         None => FILL / tiles,
     };
-    let most = MOST_SUMS / (problem.experts * hidden).max(1);
-    let block = problem.tokens.div_ceil(blocks.min(most).max(1)).max(1);
-    let blocks = problem.tokens.div_ceil(block);
+    let most = MOST_SUMS / (problem.experts() * hidden).max(1);
+    let block = problem.tokens().div_ceil(blocks.min(most).max(1)).max(1);
+    let blocks = problem.tokens().div_ceil(block);
     for bytes in [
-        problem.tokens * hidden * element.bytes(),
-        problem.experts * hidden * element.bytes(),
-        problem.tokens * problem.experts * 4,
-        blocks * problem.experts * hidden * 4,
+        problem.tokens() * hidden * element.bytes(),
+        problem.experts() * hidden * element.bytes(),
+        problem.tokens() * problem.experts() * 4,
+        blocks * problem.experts() * hidden * 4,
     ] {
         crate::fits_binding(KERNEL, bytes, device)?;
     }
-    let tokens = problem.tokens.div_ceil(tile.rows);
+    let tokens = problem.tokens().div_ceil(tile.rows);
     Ok(LogitsBackwardPlan {
         problem,
         hidden,
@@ -116,7 +116,7 @@ pub fn plan_logits_backward(
         experts_first: device.cpu_cores.is_some(),
         dx: Grid::elementwise(KERNEL, tokens * columns, device)?,
         partial: Grid::elementwise(KERNEL, blocks * tiles, device)?,
-        sum: Grid::elementwise(KERNEL, problem.experts * row, device)?,
+        sum: Grid::elementwise(KERNEL, problem.experts() * row, device)?,
     })
 }
 
@@ -298,7 +298,7 @@ pub fn launch_logits_backward(
         return;
     }
     if let Some(dx) = buffers.dx
-        && plan.problem.tokens > 0
+        && plan.problem.tokens() > 0
     {
         launch_dx(client, plan, [buffers.dlogits.clone(), buffers.w], dx);
     }
@@ -308,7 +308,7 @@ pub fn launch_logits_backward(
         launch_partial(client, plan, inputs, dw);
         return;
     }
-    let bytes = plan.blocks * plan.problem.experts * plan.hidden * 4;
+    let bytes = plan.blocks * plan.problem.experts() * plan.hidden * 4;
     let partial = client.empty(bytes.max(4 * plan.lanes));
     if plan.blocks > 0 {
         launch_partial(client, plan, inputs, partial.clone());
@@ -317,7 +317,7 @@ pub fn launch_logits_backward(
 }
 
 fn launch_dx(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2], dx: Handle) {
-    let (tokens, experts) = (plan.problem.tokens, plan.problem.experts);
+    let (tokens, experts) = (plan.problem.tokens(), plan.problem.experts());
     let row = plan.hidden / plan.lanes;
     let [dlogits, w] = inputs;
     // SAFETY: the caller's buffers have the planned shapes; rows and vectors past the last are
@@ -342,7 +342,7 @@ fn launch_dx(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2], dx
 }
 
 fn launch_partial(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2], out: Handle) {
-    let (tokens, experts) = (plan.problem.tokens, plan.problem.experts);
+    let (tokens, experts) = (plan.problem.tokens(), plan.problem.experts());
     let row = plan.hidden / plan.lanes;
     let [dlogits, x] = inputs;
     // SAFETY: the caller's buffers have the planned shapes, and `out` a matrix for every block;
@@ -369,7 +369,7 @@ fn launch_partial(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2
 }
 
 fn launch_sum(client: &Client, plan: &LogitsBackwardPlan, partial: Handle, dw: Handle) {
-    let len = plan.problem.experts * plan.hidden / plan.lanes;
+    let len = plan.problem.experts() * plan.hidden / plan.lanes;
     // SAFETY: `partial` has a matrix for every block, `dw` the planned shape.
     unsafe {
         launched::note(|| "router_dw_sum");
@@ -383,25 +383,6 @@ fn launch_sum(client: &Client, plan: &LogitsBackwardPlan, partial: Handle, dw: H
             plan.blocks,
         );
     }
-}
-
-/// The oracle, in f64: dx \[T,H\] and dw \[E,H\] for dlogits \[T,E\], x \[T,H\] and w \[E,H\].
-pub fn logits_backward_reference(
-    dlogits: &[f32],
-    x: &[f32],
-    w: &[f32],
-    hidden: usize,
-) -> (Vec<f64>, Vec<f64>) {
-    let experts = w.len() / hidden;
-    let (mut dx, mut dw) = (vec![0.0; x.len()], vec![0.0; w.len()]);
-    for (i, d) in dlogits.iter().enumerate() {
-        let (token, expert) = (i / experts * hidden, i % experts * hidden);
-        for h in 0..hidden {
-            dx[token + h] += f64::from(*d) * f64::from(w[expert + h]);
-            dw[expert + h] += f64::from(*d) * f64::from(x[token + h]);
-        }
-    }
-    (dx, dw)
 }
 
 /// Both gradients of every element type, and the sum over blocks.
@@ -484,23 +465,8 @@ fn sum_kernel(at: &Machine, plan: &LogitsBackwardPlan) -> Box<dyn CubeKernel> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::routing::logits_reference;
-    use moebius_device::profiles;
 
-    /// The logits are linear in x and in w, so Σ dl·l = Σ dx·x = Σ dw·w.
-    #[test]
-    fn oracle_is_the_adjoint_of_the_logits() {
-        let values = |n: usize, seed: f32| -> Vec<f32> {
-            (0..n).map(|i| ((i as f32 + seed) * 0.7).sin()).collect()
-        };
-        let (dlogits, x, w) = (values(12, 1.0), values(20, 2.0), values(15, 3.0));
-        let (dx, dw) = logits_backward_reference(&dlogits, &x, &w, 5);
-        let dot =
-            |a: &[f64], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| a * f64::from(*b)).sum() };
-        let want = dot(&logits_reference(&x, &w, 5), &dlogits);
-        assert!((dot(&dx, &x) - want).abs() < 1e-12);
-        assert!((dot(&dw, &w) - want).abs() < 1e-12);
-    }
+    use moebius_device::profiles;
 
     #[test]
     fn blocks_cover_the_tokens_and_stay_small() {

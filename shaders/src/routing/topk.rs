@@ -1,15 +1,6 @@
-//! The choice of experts: the K largest keys of every token, ties to the lowest index.
+//! How CubeCL computes [`moebius_ops::routing::reference_with_bias`].
 //!
-//! score = softmax or sigmoid of the logits. Without a bias the key is the logit, which both scores
-//! grow with; with one it is score + bias (DeepSeek-V3), and the weights still come from the score
-//! alone: the chosen scores, divided by their sum where the problem renormalises, times its scale.
-//! With [`Groups`](super::Groups) only the experts of the groups with the largest sum of their two
-//! best keys (score + bias; one key where a group has no second) can be chosen, ties to the lowest
-//! group. lse = ln Σ exp(l) over the available experts, −∞ without any.
-//!
-//! Keys are compared as integers that order like the floats, so no fast-math mode can change a
-//! choice. A NaN key ranks below every number. A NaN logit makes the softmax and lse of its token
-//! NaN, and the renormalised weights too if it is chosen.
+//! Keys are compared as integers that order like the floats, so no fast-math mode can change a choice.
 //!
 //! FLOPs: about T·E·(K+4) compares and exponentials. Bytes: 4·T·(2E + 2K + 1).
 
@@ -33,9 +24,9 @@ pub struct Plan {
 impl Plan {
     fn spec(&self) -> Spec {
         Spec {
-            score: self.problem.score,
-            renormalize: self.problem.renormalize,
-            groups: self.problem.groups,
+            score: self.problem.score(),
+            renormalize: self.problem.renormalize(),
+            groups: self.problem.groups(),
         }
     }
 }
@@ -45,13 +36,13 @@ impl Plan {
 /// # Errors
 /// [`Unsupported`] when the logits exceed one binding or the cubes one grid.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
-    crate::fits_binding("route", problem.tokens * problem.experts * 4, device)?;
-    let groups = problem.groups.map_or(1, |groups| groups.count);
+    crate::fits_binding("route", problem.tokens() * problem.experts() * 4, device)?;
+    let groups = problem.groups().map_or(1, |groups| groups.count);
     Ok(Plan {
         problem,
         // A group is a whole number of vectors.
-        lanes: lanes(problem.experts / groups, 4, device),
-        grid: Grid::elementwise("route", problem.tokens, device)?,
+        lanes: lanes(problem.experts() / groups, 4, device),
+        grid: Grid::elementwise("route", problem.tokens(), device)?,
     })
 }
 
@@ -235,20 +226,21 @@ pub struct RouteBuffers {
     pub lse: Handle,
 }
 
-impl Problem {
-    fn topk_name(&self, masked: bool, biased: bool) -> String {
-        let score = self.score_name();
-        let biased = launched::suffix(biased, "_bias");
-        let groups = launched::suffix(self.groups.is_some(), "_groups");
-        let masked = launched::suffix(masked, "_masked");
-        format!("route_topk_{score}{biased}{groups}{masked}")
-    }
+fn name(problem: &Problem, masked: bool, biased: bool) -> String {
+    let score = score_name(problem);
+    let biased = launched::suffix(biased, "_bias");
+    let groups = launched::suffix(problem.groups().is_some(), "_groups");
+    let masked = launched::suffix(masked, "_masked");
+    format!("route_topk_{score}{biased}{groups}{masked}")
+}
 
-    /// The score, and whether weights keep it.
-    pub(super) fn score_name(&self) -> String {
-        let score = format!("{:?}", self.score).to_lowercase();
-        format!("{score}{}", launched::suffix(!self.renormalize, "_raw"))
-    }
+/// The score, and whether weights keep it.
+pub(super) fn score_name(problem: &Problem) -> String {
+    let score = format!("{:?}", problem.score()).to_lowercase();
+    format!(
+        "{score}{}",
+        launched::suffix(!problem.renormalize(), "_raw")
+    )
 }
 
 /// Enqueues the choice of experts.
@@ -258,11 +250,11 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
         lanes,
         grid,
     } = *plan;
-    if problem.tokens == 0 {
+    if problem.tokens() == 0 {
         return;
     }
-    let row = problem.experts / lanes;
-    launched::note(|| problem.topk_name(buffers.mask.is_some(), buffers.bias.is_some()));
+    let row = problem.experts() / lanes;
+    launched::note(|| name(&problem, buffers.mask.is_some(), buffers.bias.is_some()));
     // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
     unsafe {
         let mask = buffers
@@ -276,17 +268,17 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
             grid.count(),
             grid.dim(),
             lanes,
-            BufferArg::from_raw_parts(buffers.logits, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.logits, problem.tokens() * row),
             mask.into(),
             bias.into(),
             BufferArg::from_raw_parts(buffers.indices, problem.slots()),
             BufferArg::from_raw_parts(buffers.weights, problem.slots()),
-            BufferArg::from_raw_parts(buffers.probs, problem.tokens * row),
-            BufferArg::from_raw_parts(buffers.lse, problem.tokens),
-            problem.tokens,
+            BufferArg::from_raw_parts(buffers.probs, problem.tokens() * row),
+            BufferArg::from_raw_parts(buffers.lse, problem.tokens()),
+            problem.tokens(),
             row,
-            problem.top_k,
-            problem.scale,
+            problem.top_k(),
+            problem.scale(),
             plan.spec(),
         );
     }
@@ -295,7 +287,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
 /// The choice of experts in every score, under a mask, and with a bias in groups.
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> impl IntoIterator<Item = crate::emit::KernelEntry> {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    use crate::emit::{KernelEntry, Machine, Planned, buffer, valid};
     let groups = Some(Groups {
         count: 8,
         chosen: 4,
@@ -311,15 +303,8 @@ pub(super) fn entries() -> impl IntoIterator<Item = crate::emit::KernelEntry> {
         (Score::Softmax, false, groups, [true, false]),
     ];
     choices.map(|(score, renormalize, groups, [mask, bias])| {
-        let problem = Problem {
-            tokens: 1024,
-            experts: 64,
-            top_k: 2,
-            score,
-            renormalize,
-            groups,
-            scale: 1.0,
-        };
+        let problem = valid(Problem::new(1024, 64, 2)).with_score(score, renormalize);
+        let problem = valid(problem.with_groups(groups));
         let build = move |at: &Machine| -> Planned {
             let plan = plan(problem, &at.capability)?;
             let (settings, device, target) = at.parts(plan.grid.dim());
@@ -342,6 +327,6 @@ pub(super) fn entries() -> impl IntoIterator<Item = crate::emit::KernelEntry> {
                 plan.spec(),
             )))
         };
-        KernelEntry::new(("routing", "top-k"), problem.topk_name(mask, bias), build)
+        KernelEntry::new(("routing", "top-k"), name(&problem, mask, bias), build)
     })
 }

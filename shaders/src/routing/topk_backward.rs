@@ -1,18 +1,6 @@
-//! Gradients of the logits, from that of the weights, the probabilities or the logsumexp.
+//! How CubeCL computes [`moebius_ops::routing::topk_backward_reference`].
 //!
-//! The chosen indices are constants; mask, bias and groups only decide which they are. With
-//! u = w / scale, and d the incoming gradient,
-//!
-//! | of | softmax | sigmoid |
-//! |---|---|---|
-//! | weights, raw | p_e · (scale·d_e − Σ_k d_k·w_k), d_e = 0 unless chosen | scale · d_e · σ'(l_e) |
-//! | weights, renormalised | w_e · (d_e − Σ_k d_k·u_k) for the chosen | the same · σ(−l_e) |
-//! | probs | p_e · (d_e − Σ_j d_j·p_j) | d_e · σ'(l_e) |
-//! | lse | d · exp(l_e − lse) | the same |
-//!
-//! Shapes: dlogits \[T,E\], d \[T,K\], \[T,E\] or \[T\], all f32. What is masked, or has probability 0 where
-//! the formula has p as a factor, gets 0 whatever the incoming gradient. Sums run over k in order,
-//! or over e lane by lane and then over the lanes.
+//! Sums run over k in order, or over e lane by lane and then over the lanes.
 //!
 //! FLOPs: T·E·(K + 4) at most. Bytes: 4·T·(3·E + 3·K) at most.
 
@@ -27,17 +15,7 @@ use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
-
-/// Which output of the choice the incoming gradient is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TopkGradient {
-    /// Weights \[T,K\].
-    Weights,
-    /// Probabilities \[T,E\].
-    Probs,
-    /// Logsumexp \[T\].
-    Lse,
-}
+use moebius_ops::routing::TopkGradient;
 
 /// A gradient this device can compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,13 +37,13 @@ pub fn plan_topk_backward(
 ) -> Result<TopkBackwardPlan, Unsupported> {
     crate::fits_binding(
         "route_backward",
-        problem.tokens * problem.experts * 4,
+        problem.tokens() * problem.experts() * 4,
         device,
     )?;
-    let lanes = lanes(problem.experts, 4, device);
+    let lanes = lanes(problem.experts(), 4, device);
     let units = match of {
-        TopkGradient::Probs => problem.tokens,
-        TopkGradient::Weights | TopkGradient::Lse => problem.tokens * (problem.experts / lanes),
+        TopkGradient::Probs => problem.tokens(),
+        TopkGradient::Weights | TopkGradient::Lse => problem.tokens() * (problem.experts() / lanes),
     };
     Ok(TopkBackwardPlan {
         problem,
@@ -224,7 +202,7 @@ pub fn launch_topk_backward(
     plan: &TopkBackwardPlan,
     buffers: TopkBackwardBuffers,
 ) {
-    if plan.problem.tokens == 0 {
+    if plan.problem.tokens() == 0 {
         return;
     }
     match plan.of {
@@ -236,62 +214,67 @@ pub fn launch_topk_backward(
 
 fn launch_weights(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
     let problem = &plan.problem;
-    let row = problem.experts / plan.lanes;
+    let row = problem.experts() / plan.lanes;
     // Weights that are all 0 have no gradient, rather than 0 / 0.
-    let inverse = if problem.scale == 0.0 {
+    let inverse = if problem.scale() == 0.0 {
         0.0
     } else {
-        problem.scale.recip()
+        problem.scale().recip()
     };
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
     unsafe {
-        launched::note(|| format!("route_backward_weights_{}", problem.score_name()));
+        launched::note(|| {
+            format!(
+                "route_backward_weights_{}",
+                super::topk::score_name(&problem)
+            )
+        });
         route_backward_weights::launch_unchecked(
             client,
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.logits, problem.tokens * row),
-            BufferArg::from_raw_parts(buffers.probs, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.logits, problem.tokens() * row),
+            BufferArg::from_raw_parts(buffers.probs, problem.tokens() * row),
             BufferArg::from_raw_parts(buffers.indices, problem.slots()),
             BufferArg::from_raw_parts(buffers.weights, problem.slots()),
             BufferArg::from_raw_parts(buffers.gradient, problem.slots()),
-            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens() * row),
             row,
-            problem.top_k,
-            problem.scale,
+            problem.top_k(),
+            problem.scale(),
             inverse,
-            problem.score,
-            problem.renormalize,
+            problem.score(),
+            problem.renormalize(),
         );
     }
 }
 
 fn launch_probs(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
     let problem = &plan.problem;
-    let row = problem.experts / plan.lanes;
+    let row = problem.experts() / plan.lanes;
     // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
     unsafe {
-        launched::note(|| format!("route_backward_probs_{:?}", problem.score).to_lowercase());
+        launched::note(|| format!("route_backward_probs_{:?}", problem.score()).to_lowercase());
         route_backward_probs::launch_unchecked(
             client,
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.logits, problem.tokens * row),
-            BufferArg::from_raw_parts(buffers.probs, problem.tokens * row),
-            BufferArg::from_raw_parts(buffers.gradient, problem.tokens * row),
-            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens * row),
-            problem.tokens,
+            BufferArg::from_raw_parts(buffers.logits, problem.tokens() * row),
+            BufferArg::from_raw_parts(buffers.probs, problem.tokens() * row),
+            BufferArg::from_raw_parts(buffers.gradient, problem.tokens() * row),
+            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens() * row),
+            problem.tokens(),
             row,
-            problem.score,
+            problem.score(),
         );
     }
 }
 
 fn launch_lse(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
     let problem = &plan.problem;
-    let row = problem.experts / plan.lanes;
+    let row = problem.experts() / plan.lanes;
     let masked = launched::suffix(buffers.mask.is_some(), "_masked");
     launched::note(|| format!("route_backward_lse{masked}"));
     // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
@@ -304,11 +287,11 @@ fn launch_lse(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuf
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.logits, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.logits, problem.tokens() * row),
             mask.into(),
-            BufferArg::from_raw_parts(buffers.lse, problem.tokens),
-            BufferArg::from_raw_parts(buffers.gradient, problem.tokens),
-            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens * row),
+            BufferArg::from_raw_parts(buffers.lse, problem.tokens()),
+            BufferArg::from_raw_parts(buffers.gradient, problem.tokens()),
+            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens() * row),
             row,
         );
     }

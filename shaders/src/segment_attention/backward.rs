@@ -3,9 +3,9 @@
 //! dq and dk are one kernel: both hold a row of theirs, walk over the other side and sum ds times
 //! what they meet, so nothing is added to by two units.
 
-use super::forward::{attended, product};
 use super::head::{accumulate, dot, load_head, store_head, zero_head};
-use super::{Form, Inputs, Plan, Problem, Side, partners};
+use super::{Form, Plan, Problem, Side, partners};
+use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -180,7 +180,7 @@ fn launch_score_gradient(
     // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
-        launched::note(|| p.name(side.kernel()));
+        launched::note(|| super::name(p, side.kernel()));
         attention_score_gradient::launch_unchecked(
             client,
             plan.per_head.count(),
@@ -194,7 +194,7 @@ fn launch_score_gradient(
             BufferArg::from_raw_parts(buffers.segments.clone(), 2 * p.rows()),
             BufferArg::from_raw_parts(out.clone(), vectors),
             p.rows(),
-            p.heads,
+            p.heads(),
             plan.form(),
             side,
             p.element.elem_type(),
@@ -213,7 +213,7 @@ fn launch_value_gradient(
     // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
-        launched::note(|| p.name("attention_value_gradient"));
+        launched::note(|| super::name(p, "attention_value_gradient"));
         attention_value_gradient::launch_unchecked(
             client,
             plan.per_head.count(),
@@ -226,53 +226,11 @@ fn launch_value_gradient(
             BufferArg::from_raw_parts(buffers.segments.clone(), 2 * p.rows()),
             BufferArg::from_raw_parts(buffers.dv.clone(), vectors),
             p.rows(),
-            p.heads,
+            p.heads(),
             plan.form(),
             p.element.elem_type(),
         );
     }
-}
-
-/// What [`reference_backward()`] returns, each \[R, heads·D\].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gradients {
-    /// Of the queries.
-    pub dq: Vec<f64>,
-    /// Of the keys.
-    pub dk: Vec<f64>,
-    /// Of the values.
-    pub dv: Vec<f64>,
-}
-
-/// The oracle, in f64, for the gradient `d_o` of what [`super::reference()`] returns.
-pub fn reference_backward(
-    problem: &Problem,
-    segments: &[u32],
-    inputs: &Inputs<'_>,
-    d_o: &[f64],
-) -> Gradients {
-    let Inputs { q, k, v } = *inputs;
-    let dim = problem.head_dim;
-    let scale = 1.0 / (dim as f64).sqrt();
-    let forward = super::reference(problem, segments, inputs);
-    let [mut dq, mut dk, mut dv] = [(); 3].map(|()| vec![0.0; problem.elements()]);
-    for (at, lse) in forward.lse.iter().enumerate() {
-        let (row, head) = (at / problem.heads, at % problem.heads);
-        let own = at * dim;
-        let d_row = &d_o[own..][..dim];
-        let delta = product(d_row, &forward.o[own..][..dim]);
-        for other in attended(problem, segments, row) {
-            let from = (other * problem.heads + head) * dim;
-            let p = (scale * product(&q[own..][..dim], &k[from..][..dim]) - lse).exp();
-            let ds = scale * p * (product(d_row, &v[from..][..dim]) - delta);
-            for i in 0..dim {
-                dq[own + i] += ds * k[from + i];
-                dk[from + i] += ds * q[own + i];
-                dv[from + i] += p * d_row[i];
-            }
-        }
-    }
-    Gradients { dq, dk, dv }
 }
 
 /// The backward pass of every type, and causal.
@@ -341,7 +299,7 @@ fn score_gradient_entry(problem: Problem, side: Side) -> crate::emit::KernelEntr
         );
         Ok(Box::new(kernel))
     };
-    let name = problem.name(side.kernel());
+    let name = super::name(&problem, side.kernel());
     KernelEntry::new(("segment_attention", "backward"), name, build).of(problem.element)
 }
 
@@ -370,6 +328,6 @@ fn value_gradient_entry(problem: Problem) -> crate::emit::KernelEntry {
         );
         Ok(Box::new(kernel))
     };
-    let name = problem.name("attention_value_gradient");
+    let name = super::name(&problem, "attention_value_gradient");
     KernelEntry::new(("segment_attention", "backward"), name, build).of(problem.element)
 }

@@ -1,7 +1,8 @@
 //! o and lse: one unit per (row, head), in one pass over the rows it attends to.
 
 use super::head::{accumulate, dot, load_head, store_head, zero_head};
-use super::{Form, Plan, Problem, Side, partners};
+use super::{Form, Plan, Side, partners};
+use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -84,7 +85,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
-        launched::note(|| p.name("segment_attention"));
+        launched::note(|| super::name(p, "segment_attention"));
         segment_attention::launch_unchecked(
             client,
             plan.per_head.count(),
@@ -97,74 +98,11 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
             BufferArg::from_raw_parts(buffers.o, vectors),
             BufferArg::from_raw_parts(buffers.lse, p.heads_of_rows()),
             p.rows(),
-            p.heads,
+            p.heads(),
             plan.form(),
             p.element.elem_type(),
         );
     }
-}
-
-/// What the oracles read, each \[R, heads·D\].
-#[derive(Clone, Copy, Debug)]
-pub struct Inputs<'a> {
-    /// Queries.
-    pub q: &'a [f64],
-    /// Keys.
-    pub k: &'a [f64],
-    /// Values.
-    pub v: &'a [f64],
-}
-
-/// What [`reference()`] returns.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Attended {
-    /// \[R, heads·D\].
-    pub o: Vec<f64>,
-    /// \[R, heads\].
-    pub lse: Vec<f64>,
-}
-
-/// ⟨a, b⟩.
-pub(super) fn product(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-/// The rows that query row `row` attends to.
-pub(super) fn attended(problem: &Problem, segments: &[u32], row: usize) -> std::ops::Range<usize> {
-    let (first, end) = (segments[2 * row] as usize, segments[2 * row + 1] as usize);
-    match problem.causal {
-        true => first..end.min(row + 1),
-        false => first..end,
-    }
-}
-
-/// The oracle, in f64, for `segments` \[R,2\].
-pub fn reference(problem: &Problem, segments: &[u32], inputs: &Inputs<'_>) -> Attended {
-    let dim = problem.head_dim;
-    let mut o = vec![0.0; problem.elements()];
-    let mut lse = vec![0.0; problem.heads_of_rows()];
-    let scale = 1.0 / (dim as f64).sqrt();
-    for (at, lse) in lse.iter_mut().enumerate() {
-        let (row, head) = (at / problem.heads, at % problem.heads);
-        let others = attended(problem, segments, row);
-        if others.is_empty() {
-            continue;
-        }
-        let head_of = |other: usize| (other * problem.heads + head) * dim;
-        let query = &inputs.q[at * dim..][..dim];
-        let score = |other: usize| scale * product(query, &inputs.k[head_of(other)..][..dim]);
-        let largest = others.clone().map(score).fold(f64::NEG_INFINITY, f64::max);
-        let total: f64 = others.clone().map(|j| (score(j) - largest).exp()).sum();
-        *lse = largest + total.ln();
-        for other in others {
-            let p = (score(other) - *lse).exp();
-            let values = &inputs.v[head_of(other)..][..dim];
-            for (sum, value) in o[at * dim..][..dim].iter_mut().zip(values) {
-                *sum += p * value;
-            }
-        }
-    }
-    Attended { o, lse }
 }
 
 /// The forward pass of every type, and causal.
@@ -193,7 +131,7 @@ pub(super) fn entries() -> [crate::emit::KernelEntry; 4] {
                 problem.element.elem_type(),
             )))
         };
-        let name = problem.name("segment_attention");
+        let name = super::name(&problem, "segment_attention");
         KernelEntry::new(("segment_attention", "forward"), name, build).of(problem.element)
     })
 }

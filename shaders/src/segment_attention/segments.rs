@@ -2,103 +2,10 @@
 //! the tokens in their order, a division.
 
 use super::Plan;
-use crate::error::ShapeError;
 use crate::expert_activation::expert_of;
 use crate::launched;
-use crate::permute::{Sorted, check_row_bound};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
-
-/// Which rows belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segments {
-    slots: usize,
-    row_bound: usize,
-    experts: usize,
-    /// Slots of a sequence.
-    sequence_slots: usize,
-}
-
-impl Segments {
-    /// Segments of `slots` = T·`top_k` slots in sequences of `sequence` tokens, the last of which
-    /// may be shorter.
-    ///
-    /// # Errors
-    /// [`ShapeError`] when a size is 0, the slots are no multiple of `top_k`, or more than 30 bits
-    /// count.
-    pub fn new(
-        slots: usize,
-        experts: usize,
-        top_k: usize,
-        sequence: usize,
-    ) -> Result<Self, ShapeError> {
-        let sizes = [
-            ("experts", experts),
-            ("top_k", top_k),
-            ("sequence", sequence),
-        ];
-        for (what, size) in sizes {
-            if size == 0 {
-                return Err(ShapeError::new(what, "at least 1", size));
-            }
-        }
-        if !slots.is_multiple_of(top_k) {
-            let expected = format!("a multiple of top_k = {top_k}");
-            return Err(ShapeError::new("slots", expected, slots));
-        }
-        if slots >= 1 << 30 {
-            return Err(ShapeError::new("slots", "fewer than 2^30", slots));
-        }
-        Ok(Self {
-            slots,
-            row_bound: slots,
-            experts,
-            // A sequence longer than all tokens is one of all tokens.
-            sequence_slots: sequence.min((slots / top_k).max(1)) * top_k,
-        })
-    }
-
-    /// A copy with at most `rows` sorted rows, whatever the routing.
-    ///
-    /// # Errors
-    /// [`ShapeError`] unless 1 ≤ `rows` ≤ S.
-    pub fn with_row_bound(self, rows: usize) -> Result<Self, ShapeError> {
-        check_row_bound(rows, self.slots)?;
-        Ok(Self {
-            row_bound: rows,
-            ..self
-        })
-    }
-
-    /// Sorted rows R.
-    pub fn rows(&self) -> usize {
-        self.row_bound
-    }
-
-    /// Slots S.
-    pub fn slots(&self) -> usize {
-        self.slots
-    }
-
-    /// Experts E.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
-    /// Slots of a sequence.
-    pub fn sequence_slots(&self) -> usize {
-        self.sequence_slots
-    }
-
-    /// 1024 tokens of 4 sequences, top-2 of 8, for kernels that are compiled only.
-    #[cfg(feature = "emit")]
-    pub(super) const EMITTED: Self = Self {
-        slots: 2048,
-        row_bound: 2048,
-        experts: 8,
-        sequence_slots: 512,
-    };
-}
 
 /// The first row of \[low, high) whose slot is at least `slot`, or `high`; slots ascend there.
 #[cube]
@@ -153,8 +60,8 @@ pub fn launch_segments(
     offsets: Handle,
     segments: Handle,
 ) {
-    let p = &plan.problem.segments;
-    if p.row_bound == 0 {
+    let p = &plan.problem.segments();
+    if p.rows() == 0 {
         return;
     }
     // SAFETY: the caller's buffers have the planned lengths; searches stay inside an expert's rows.
@@ -164,12 +71,12 @@ pub fn launch_segments(
             client,
             plan.per_row.count(),
             plan.per_row.dim(),
-            BufferArg::from_raw_parts(order, p.slots),
-            BufferArg::from_raw_parts(offsets, p.experts + 1),
-            BufferArg::from_raw_parts(segments, 2 * p.row_bound),
-            p.experts,
-            p.row_bound,
-            p.sequence_slots,
+            BufferArg::from_raw_parts(order, p.slots()),
+            BufferArg::from_raw_parts(offsets, p.experts() + 1),
+            BufferArg::from_raw_parts(segments, 2 * p.rows()),
+            p.experts(),
+            p.rows(),
+            p.sequence_slots(),
         );
     }
 }
@@ -186,8 +93,8 @@ fn attention_sequences(segments: &mut [u32], rows: usize, sequence: usize) {
 
 /// [`launch_segments`] of a dense batch, into `segments` u32 \[R,2\]: one launch.
 pub fn launch_sequences(client: &Client, plan: &Plan, segments: Handle) {
-    let p = &plan.problem.segments;
-    if p.row_bound == 0 {
+    let p = &plan.problem.segments();
+    if p.rows() == 0 {
         return;
     }
     // SAFETY: the caller's buffer has the planned length; units past the last row return.
@@ -197,30 +104,11 @@ pub fn launch_sequences(client: &Client, plan: &Plan, segments: Handle) {
             client,
             plan.per_row.count(),
             plan.per_row.dim(),
-            BufferArg::from_raw_parts(segments, 2 * p.row_bound),
-            p.row_bound,
-            p.sequence_slots,
+            BufferArg::from_raw_parts(segments, 2 * p.rows()),
+            p.rows(),
+            p.sequence_slots(),
         );
     }
-}
-
-/// The oracle: (first row, one past the last) of every row's segment \[R,2\].
-pub fn reference_segments(segments: &Segments, sorted: &Sorted) -> Vec<u32> {
-    let mut found = vec![0; 2 * segments.row_bound];
-    for e in 0..segments.experts {
-        let rows = sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize;
-        let sequence = |row: usize| sorted.order[row] as usize / segments.sequence_slots;
-        for row in rows.clone() {
-            let mut same = rows
-                .clone()
-                .filter(|other| sequence(*other) == sequence(row));
-            let first = same.next().unwrap_or(row);
-            let last = same.next_back().unwrap_or(first);
-            found[2 * row] = first as u32;
-            found[2 * row + 1] = last as u32 + 1;
-        }
-    }
-    found
 }
 
 /// The search and the division.

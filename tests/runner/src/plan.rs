@@ -49,7 +49,8 @@ pub(crate) fn build() -> Job {
 }
 
 /// The crates that users depend on.
-const PUBLISHED: [&str; 6] = [
+const PUBLISHED: [&str; 7] = [
+    "moebius-ops",
     "moebius-device",
     "moebius-shaders",
     "moebius-xla",

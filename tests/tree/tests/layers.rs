@@ -12,15 +12,22 @@ use serde_json::Value;
 /// Each crate of the workspace, and the crates of ours that it may depend on.
 const EDGES: &[(&str, &[&str])] = &[
     ("moebius-device", &[]),
-    ("moebius-shaders", &["moebius-device"]),
-    ("moebius-xla", &[]),
+    ("moebius-ops", &[]),
+    ("moebius-shaders", &["moebius-ops", "moebius-device"]),
+    ("moebius-xla", &["moebius-ops"]),
     (
         "moebius",
-        &["moebius-shaders", "moebius-device", "moebius-xla"],
+        &[
+            "moebius-ops",
+            "moebius-shaders",
+            "moebius-device",
+            "moebius-xla",
+        ],
     ),
     (
         "moebius-benches",
         &[
+            "moebius-ops",
             "moebius",
             "moebius-shaders",
             "moebius-device",
@@ -32,6 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "moebius-wasm",
         &[
+            "moebius-ops",
             "moebius",
             "moebius-cases",
             "moebius-device",
@@ -53,6 +61,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "moebius-tests",
         &[
+            "moebius-ops",
             "moebius",
             "moebius-benches",
             "moebius-cases",

@@ -5,10 +5,10 @@ use super::tensor::Fp8Scales;
 use crate::Error;
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
-use moebius_shaders::fp8::Fp8Format;
-use moebius_shaders::quantize::check_granularity;
-use moebius_shaders::scaling::Granularity;
+use moebius_ops::ShapeError;
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::quantize::check_granularity;
+use moebius_ops::scaling::Granularity;
 use serde::{Deserialize, Serialize};
 
 /// Where the scales of activations come from. Static and delayed ones are state that clones of a layer

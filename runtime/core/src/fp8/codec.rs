@@ -2,8 +2,8 @@
 
 use crate::{Error, ops};
 use burn::tensor::{DType, Int, Tensor};
-use moebius_shaders::ShapeError;
-use moebius_shaders::fp8::{Fp8Format, Overflow};
+use moebius_ops::ShapeError;
+use moebius_ops::fp8::{Fp8Format, Overflow};
 
 /// words\[⌈n/4⌉\] = the codes of x\[n\], rounded to nearest even; the last word padded with zeros.
 ///

@@ -3,7 +3,7 @@
 use super::convert::{ConversionReport, Fp8Conversion, Fp8Layer, Fp8Module, Fp8Visitor};
 use crate::{Error, memory_in_use};
 use burn::tensor::Device;
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use serde::Serialize;
 
 /// Converts a model, calibrates it where activations have static scales, and then runs it.

@@ -1,6 +1,6 @@
 //! Scales as files have them.
 
-use moebius_shaders::scaling::{ScaleType, e8m0_value};
+use moebius_ops::scaling::{ScaleType, e8m0_value};
 
 /// Scales on the host, matrix by matrix, row by row, without padding.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@ use super::activations::ActivationScaling;
 use super::matrices::Fp8Matrices;
 use crate::{Error, ops};
 use burn::tensor::Tensor;
-use moebius_shaders::fp8_mma;
-use moebius_shaders::grouped_gemm::{self, Fp8Weights};
+use moebius_ops::fp8_mma;
+use moebius_ops::grouped_gemm::{self, Fp8Weights};
 
 /// y \[rows, out\] f32 of x \[rows, in\], rounded to codes as `activations` says, and checked weights.
 ///

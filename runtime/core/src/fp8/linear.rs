@@ -11,8 +11,8 @@ use crate::ops::{Grouping, fp8_linear};
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::grouped_gemm::Problem;
-use moebius_shaders::{Element, ShapeError};
+use moebius_ops::grouped_gemm::Problem;
+use moebius_ops::{Element, ShapeError};
 
 /// y = x · Wᵀ + b, where W \[out, in\] ≈ code · scale is kept as FP8 codes and scales only: a quarter of
 /// the memory of f32.

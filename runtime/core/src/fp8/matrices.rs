@@ -6,10 +6,10 @@ use crate::Error;
 use crate::ops::{CodedWeights, DeviceWeights};
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_shaders::ShapeError;
-use moebius_shaders::fp8::{Fp8Format, LANES_PER_WORD};
-use moebius_shaders::grouped_gemm::Fp8Weights;
-use moebius_shaders::grouped_gemm::fp8::PANEL;
+use moebius_ops::ShapeError;
+use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
+use moebius_ops::grouped_gemm::Fp8Weights;
+use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// A stack of E matrices W ≈ code · scale \[E, n, k\] in panels of 64 output columns.
 ///

@@ -34,8 +34,8 @@ pub use host_scales::HostScales;
 pub use linear::Fp8Linear;
 pub(crate) use linear::{check_inference, inner};
 pub use matrices::Fp8Matrices;
-pub use moebius_shaders::fp8::{Fp8Format, Overflow, decode_host, encode_host};
-pub use moebius_shaders::scaling::{
+pub use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
+pub use moebius_ops::scaling::{
     Granularity, MX_BLOCK, ScaleType, e8m0_host, e8m0_value, scale_host,
 };
 pub use pattern::matches_pattern;

@@ -5,10 +5,10 @@ use crate::Error;
 use crate::check::element;
 use crate::ops::quantize;
 use burn::tensor::{DType, Tensor};
-use moebius_shaders::ShapeError;
-use moebius_shaders::fp8::{Fp8Format, Overflow};
-use moebius_shaders::quantize::{Problem, check_granularity, check_margin};
-use moebius_shaders::scaling::Granularity;
+use moebius_ops::ShapeError;
+use moebius_ops::fp8::{Fp8Format, Overflow};
+use moebius_ops::quantize::{Problem, check_granularity, check_margin};
+use moebius_ops::scaling::Granularity;
 use serde::{Deserialize, Serialize};
 
 /// code = encode(x / scale) with scale = amax · 2^margin / MAX, where amax is the largest finite

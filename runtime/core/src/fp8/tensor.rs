@@ -5,10 +5,10 @@ use super::quantizer::{Quantizer, amax, stacked};
 use crate::Error;
 use crate::ops::{DeviceScales, Scales, quantize};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
-use moebius_shaders::fp8::{Fp8Format, LANES_PER_WORD, pack};
-use moebius_shaders::quantize::Problem;
-use moebius_shaders::scaling::{Granularity, ScaleType};
-use moebius_shaders::{Element, ShapeError};
+use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD, pack};
+use moebius_ops::quantize::Problem;
+use moebius_ops::scaling::{Granularity, ScaleType};
+use moebius_ops::{Element, ShapeError};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 

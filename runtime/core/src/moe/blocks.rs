@@ -10,7 +10,7 @@ use crate::check::{check_device, check_same};
 use crate::ops::{Assignment, Run};
 use burn::module::Module;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use serde::{Deserialize, Serialize};
 
 /// Alternating dense and mixture-of-experts blocks (Du et al. 2022).

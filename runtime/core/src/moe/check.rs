@@ -3,7 +3,7 @@
 use crate::check::{check_device, check_same, element};
 use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// The dtype and the device that all weights of a layer share.
 #[derive(Clone, Debug)]

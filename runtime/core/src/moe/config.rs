@@ -12,10 +12,10 @@ use crate::Error;
 use crate::fp8::training::Fp8Recipe;
 use burn::module::Param;
 use burn::tensor::{Device, Tensor};
-use moebius_shaders::ShapeError;
-use moebius_shaders::grouped_gemm::Activation;
-use moebius_shaders::moe::Keep;
-use moebius_shaders::permute::Capacity;
+use moebius_ops::ShapeError;
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::moe::Keep;
+use moebius_ops::permute::Capacity;
 use serde::{Deserialize, Serialize};
 
 /// Shape and behaviour of a mixture-of-experts layer.

@@ -3,7 +3,7 @@
 use super::config::MoeConfig;
 use super::factors::FactorsConfig;
 use super::routers::{RouterConfig, SwitchConfig};
-use moebius_shaders::permute::Capacity;
+use moebius_ops::permute::Capacity;
 
 /// Capacity of the five layers: 1.25 times the even load, at least 4 slots.
 const CAPACITY: Capacity = Capacity {

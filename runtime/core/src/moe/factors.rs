@@ -6,7 +6,7 @@ use super::running::{Follow, check_state, constant, follow, relative_load, value
 use crate::Error;
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use serde::{Deserialize, Serialize};
 
 /// What a layer's capacity factors follow.

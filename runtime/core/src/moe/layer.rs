@@ -19,9 +19,11 @@ use burn::module::{Module, Param};
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{Bool, DType, Int, Tensor};
+use moebius_ops::ShapeError;
+use moebius_ops::moe::sorting;
 use moebius_shaders::grouped_gemm::Variant;
-use moebius_shaders::moe::{Stage, sorting};
-use moebius_shaders::{ShapeError, moe};
+use moebius_shaders::moe;
+use moebius_shaders::moe::Stage;
 use std::time::{Duration, Instant};
 
 /// y_t = Σ_k w_tk · expert(x_t): every token goes through its `top_k` experts.
@@ -166,7 +168,7 @@ impl MoeLayer {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16, more
     /// tokens than 31 bits count, or experts that aren't feed-forward.
-    pub fn problem(&self, tokens: usize, dtype: DType) -> Result<moe::Problem, Error> {
+    pub fn problem(&self, tokens: usize, dtype: DType) -> Result<moebius_ops::moe::Problem, Error> {
         let Experts::FeedForward(_) = &self.experts else {
             let got = format!("{:?}", self.config.kind);
             return Err(ShapeError::new("experts of a problem", "feed-forward", got).into());
@@ -175,7 +177,7 @@ impl MoeLayer {
         let routing = config.router.problem(tokens, config.experts)?;
         let capacity = config.limit(tokens);
         let sort = sorting::Problem::new(&routing, capacity, config.factors_change())?;
-        Ok(moe::Problem {
+        Ok(moebius_ops::moe::Problem {
             capacity,
             row_bound: sort.row_bound(),
             ..config.feed_forward().problem(routing, dtype)?

@@ -5,7 +5,7 @@ use super::running::total;
 use crate::Error;
 use crate::ops::router;
 use burn::tensor::{FloatDType, Int, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use serde::{Deserialize, Serialize};
 
 /// Balance losses of a batch, each \[1\] f32 and differentiable through the router's probabilities

@@ -23,10 +23,12 @@ pub use experts::{Adapted, ExpertKind, Experts};
 pub use factors::{CapacityFactors, ExpertScheduler, FactorsConfig, VarianceFactors};
 pub use layer::{MoeLayer, MoeOutput};
 pub use losses::{LossWeights, Losses};
-pub use moebius_shaders::grouped_gemm::{Activation, Variant};
-pub use moebius_shaders::moe::{Keep, Stage};
-pub use moebius_shaders::permute::Capacity;
-pub use moebius_shaders::routing::{Groups, Score};
+pub use moebius_ops::grouped_gemm::Activation;
+pub use moebius_ops::moe::Keep;
+pub use moebius_ops::permute::Capacity;
+pub use moebius_ops::routing::{Groups, Score};
+pub use moebius_shaders::grouped_gemm::Variant;
+pub use moebius_shaders::moe::Stage;
 pub use route::{RouteConfig, Routing, route};
 pub use routers::{
     DynamicConfig, ExpertChoiceConfig, HashConfig, HashKey, LearnedConfig, Router, RouterConfig,

@@ -9,7 +9,7 @@ use crate::fp8::{
 };
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 impl MoeLayer {
     /// Replaces the weights of feed-forward experts (`path.experts`) and of the shared one

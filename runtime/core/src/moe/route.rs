@@ -5,8 +5,8 @@ use crate::Error;
 use crate::check::{check_same, element};
 use crate::ops::router;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_shaders::ShapeError;
-use moebius_shaders::routing::{self, Groups, Score};
+use moebius_ops::ShapeError;
+use moebius_ops::routing::{self, Groups, Score};
 use serde::{Deserialize, Serialize};
 
 /// How tokens choose experts.

@@ -4,7 +4,7 @@ use super::check::check_within;
 use crate::check::{check_device, check_same};
 use burn::module::RunningState;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use serde::{Deserialize, Serialize};
 
 /// How a running value follows what is measured.

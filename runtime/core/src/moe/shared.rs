@@ -10,7 +10,7 @@ use crate::ops::{Assignment, CapacityRule, Run};
 use burn::module::{Module, Param};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use moebius_shaders::grouped_gemm::Variant;
 use serde::{Deserialize, Serialize};
 

@@ -9,9 +9,9 @@ use super::{Grouping, Sorted};
 use crate::Error;
 use burn::backend::Dispatch;
 use burn::tensor::{Bool, DType, Int, Tensor};
+use moebius_ops::permute::Capacity;
+use moebius_ops::routing;
 use moebius_shaders::grouped_gemm::Variant;
-use moebius_shaders::permute::Capacity;
-use moebius_shaders::routing;
 
 /// Who decides how many slots an expert takes.
 #[derive(Clone, Debug, Default)]

@@ -12,6 +12,7 @@
 //! of 512 or 1024 rows came within 17 % below; a small block also takes the least scratch.
 
 use super::{Bindings, Operands, Plan, Slab, Spec as Sources};
+use crate::element::DeviceElement;
 use crate::grouped_gemm::cpu::{ROWS as TILE, load_register, store};
 use crate::grouped_gemm::{input_row, segment};
 use cubecl::prelude::*;
@@ -19,6 +20,7 @@ use cubecl::prelude::*;
 /// Rows of a and b that are packed at once: a panel of them is 32 KiB with 16 lanes, which stays in a
 /// first-level cache of 48.
 const BLOCK: usize = 256;
+
 /// Elements from one packed tile to the next: a line more than a tile's, so that tiles don't start
 /// in the same set of a cache.
 const STRIDE: usize = BLOCK * TILE + 16;

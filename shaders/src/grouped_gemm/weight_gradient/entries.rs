@@ -1,8 +1,8 @@
 //! Which variants of the weight gradient are compiled for every target.
 
 use super::{Choice, Problem, Source, Variant, cpu, naive, plan, tile};
-use crate::element::Element;
 use crate::emit::{KernelEntry, Machine, Planned};
+use moebius_ops::Element;
 
 /// A variant, its element type, the columns of a and b, and their sources; none in a dense product.
 type Case = (Variant, Element, [usize; 2], Option<[Source; 2]>);
@@ -51,7 +51,7 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
             dense,
         };
         let build = move |at: &Machine| build(at, variant, problem);
-        let name = problem.name(variant);
+        let name = super::name(&problem, variant);
         KernelEntry::new(("weight_gradient", variant.name()), name, build).of(element)
     };
     CASES.map(entry).into()

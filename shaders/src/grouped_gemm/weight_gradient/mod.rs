@@ -1,16 +1,4 @@
-//! Gradient of an expert's weights: dW_e = Σ_r a\[r\] ⊗ b\[r\] over the rows r of expert e.
-//!
-//! For out = x · Wᵀ the gradient of W \[E, m, n\] has a = the gradient of out (m = output columns) and
-//! b = x (n = input columns). Either operand has one row per sorted row, or one per token that is
-//! found through the sort ([`Source`]), so nothing is copied into expert order. [`Problem::dense`] is
-//! the gradient of one matrix from all rows, and nothing is sorted.
-//!
-//! Shapes: a \[T,m\] or \[R,m\], b \[T,n\] or \[R,n\] of f32, f16 or bf16; dW \[E, m, n\] is f32 whatever
-//! they are, because it is added to f32 master weights or rounded once by the caller. Experts
-//! without rows get zeros; rows no slot is sorted to are not read. Every variant sums over the rows
-//! in order with fused multiply-adds, so variants agree to the last bit.
-//!
-//! FLOPs 2·R·m·n. Bytes at least R·(m + n) elements and 4·E·m·n bytes.
+//! How CubeCL computes [`moebius_ops::grouped_gemm::weight_gradient`].
 
 mod cpu;
 #[cfg(feature = "emit")]
@@ -22,101 +10,24 @@ mod tile;
 pub(crate) use entries::entries;
 
 use super::{Choice, Segments, Slab, Source, Variant, plan::slabs};
-use crate::element::Element;
-use crate::error::{ShapeError, Unsupported};
+use crate::element::DeviceElement;
+use crate::error::Unsupported;
 use crate::grid::lanes;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+use moebius_ops::grouped_gemm::weight_gradient::Problem;
 
 const KERNEL: &str = "weight_gradient";
 
-/// One weight gradient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Slots S.
-    pub slots: usize,
-    /// The most sorted rows R any routing produces, at most S.
-    pub row_bound: usize,
-    /// Experts E.
-    pub experts: usize,
-    /// Slots per token K.
-    pub top_k: usize,
-    /// Columns of a.
-    pub m: usize,
-    /// Columns of b.
-    pub n: usize,
-    /// Type of a and b.
-    pub element: Element,
-    /// Which rows of a are read.
-    pub a: Source,
-    /// Which rows of b are read.
-    pub b: Source,
-    /// One expert has all rows, in their order; there is no sort.
-    pub dense: bool,
-}
-
-impl Problem {
-    /// aᵀ · b of a \[`rows`, `m`\] and b \[`rows`, `n`\].
-    ///
-    /// # Errors
-    /// As [`Problem::new`].
-    pub fn dense(rows: usize, m: usize, n: usize) -> Result<Self, ShapeError> {
-        Ok(Self {
-            dense: true,
-            ..Self::new(rows, 1, 1, m, n)?
-        })
-    }
-
-    /// The gradient of \[`experts`, `m`, `n`\] weights from sorted rows of `slots` = T·`top_k` slots.
-    ///
-    /// # Errors
-    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
-    pub fn new(
-        slots: usize,
-        experts: usize,
-        top_k: usize,
-        m: usize,
-        n: usize,
-    ) -> Result<Self, ShapeError> {
-        // The product whose weights these are.
-        let product = super::Problem::new(slots, experts, top_k, m, n)?;
-        Ok(Self {
-            slots,
-            row_bound: slots,
-            experts,
-            top_k,
-            m,
-            n,
-            element: product.element,
-            a: Source::Sorted,
-            b: Source::Sorted,
-            dense: false,
-        })
-    }
-
-    /// What its kernel of `variant` is called; ragged where vectors cross the ends of rows.
-    fn name(&self, variant: Variant) -> String {
-        let (variant, element) = (variant.name(), self.element);
-        let ragged = !self.m.is_multiple_of(4) || !self.n.is_multiple_of(4);
-        let ragged = launched::suffix(ragged, "_ragged");
-        let dense = launched::suffix(self.dense, "_dense");
-        format!("weight_gradient_{variant}_{element}{dense}{ragged}")
-    }
-
-    /// Rows of an operand.
-    pub fn rows(&self, source: Source) -> usize {
-        match source {
-            Source::Tokens => self.slots / self.top_k,
-            Source::Sorted => self.row_bound,
-        }
-    }
-
-    /// Floating-point operations when every sorted row has an expert.
-    pub fn flops(&self) -> u64 {
-        2 * self.row_bound as u64 * self.m as u64 * self.n as u64
-    }
+/// What the kernel of `variant` is called; ragged where vectors cross the ends of rows.
+fn name(problem: &Problem, variant: Variant) -> String {
+    let (variant, element) = (variant.name(), problem.element);
+    let ragged = !problem.m.is_multiple_of(4) || !problem.n.is_multiple_of(4);
+    let ragged = launched::suffix(ragged, "_ragged");
+    let dense = launched::suffix(problem.dense, "_dense");
+    format!("weight_gradient_{variant}_{element}{dense}{ragged}")
 }
 
 /// A [`Problem`] this device can run, and how.
@@ -249,7 +160,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
         return;
     }
     for slab in &plan.slabs {
-        launched::note(|| plan.problem.name(plan.variant));
+        launched::note(|| name(&plan.problem, plan.variant));
         match plan.variant {
             Variant::Cpu => cpu::launch(client, plan, slab, operands),
             Variant::Naive => naive::launch(client, plan, slab, operands),
@@ -314,48 +225,10 @@ impl Bindings {
     }
 }
 
-/// The oracle, in f64; `order` and `offsets` come from the sort, a and b are as in [`Operands`].
-pub fn reference(
-    problem: &Problem,
-    sorted: &crate::permute::Sorted,
-    a: &[f64],
-    b: &[f64],
-) -> Vec<f64> {
-    let Problem { m, n, top_k, .. } = *problem;
-    let mut out = vec![0.0; problem.experts * m * n];
-    for (e, out) in out.chunks_mut(m * n).enumerate() {
-        for row in sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize {
-            let at = |source: Source| match source {
-                Source::Tokens => sorted.order[row] as usize / top_k,
-                Source::Sorted => row,
-            };
-            let b = &b[at(problem.b) * n..][..n];
-            for (out, a) in out.chunks_mut(n).zip(&a[at(problem.a) * m..][..m]) {
-                out.iter_mut().zip(b).for_each(|(out, b)| *out += a * b);
-            }
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use moebius_device::profiles;
-
-    /// Two tokens, two experts each; expert 1 gets slots 0 and 3, expert 0 slot 1, nobody slot 2.
-    #[test]
-    fn reference_sums_the_rows_of_an_expert() {
-        let sorted = crate::permute::reference(&[1, 0, 3, 1], 3);
-        let problem = Problem {
-            a: Source::Tokens,
-            ..Problem::new(4, 3, 2, 1, 2).unwrap()
-        };
-        let a = [2.0, 3.0];
-        let b = [1.0, 10.0, 2.0, 20.0, 4.0, 40.0, f64::NAN, f64::NAN];
-        let got = reference(&problem, &sorted, &a, &b);
-        assert_eq!(got, [2.0, 20.0, 16.0, 160.0, 0.0, 0.0]);
-    }
 
     #[test]
     fn refuses_what_it_has_no_variant_for() {

@@ -1,6 +1,7 @@
 //! The `naive` variant: one unit per element of a gradient.
 
 use super::{Bindings, Operands, Plan, Slab, Spec, cubes};
+use crate::element::DeviceElement;
 use crate::grouped_gemm::{input_row, segment};
 use cubecl::prelude::*;
 

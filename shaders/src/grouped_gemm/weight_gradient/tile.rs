@@ -6,17 +6,22 @@
 //! units, 8 KiB, 5 bindings, no subgroups.
 
 use super::{Bindings, Operands, Plan, Slab, Source, Spec, cubes};
+use crate::element::DeviceElement;
 use crate::grouped_gemm::{input_row, segment, tile::load_four};
 use cubecl::prelude::*;
 
 /// Edge of a cube's tile.
 pub(super) const EDGE: usize = 64;
+
 /// Vectors of four along an edge, which is units along an edge.
 const VECTORS: usize = EDGE / 4;
+
 /// Units of a cube.
 pub(super) const UNITS: u32 = (VECTORS * VECTORS) as u32;
+
 /// Rows per step: one vector of each operand per unit.
 const STEP: usize = UNITS as usize / VECTORS;
+
 /// Bytes of workgroup memory.
 pub(super) const SHARED_BYTES: usize = 2 * STEP * VECTORS * 16;
 

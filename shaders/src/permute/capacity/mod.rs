@@ -1,59 +1,22 @@
-//! The capacity rule: expert e keeps its C_e heaviest slots, ties to the earlier slot.
+//! How CubeCL computes [`moebius_ops::permute::capacity`].
 //!
-//! Capacities u32 \[E\] are a buffer that [`launch_capacities`] or the caller writes. Who is dropped
-//! depends on the router weights and the slot order alone, never on chance; a NaN weight counts as
-//! the heaviest. The units of an expert find the C_e-th largest weight by bisection over the 31
+//! The units of an expert find the C_e-th largest weight by bisection over the 31
 //! bits of a non-negative f32 (whose bits order like its value), then keep the heavier slots and
 //! the first of the equal ones: a cube per expert on a GPU, one unit per expert on a CPU. Reads: 32
 //! × its slots, from cache.
 
 mod shares;
 
-pub use shares::{
-    CapacitiesBuffers, CapacitiesPlan, capacities_reference, launch_capacities, plan_capacities,
-};
+pub use shares::{CapacitiesBuffers, CapacitiesPlan, launch_capacities, plan_capacities};
 
 use super::Problem;
-use crate::error::{ShapeError, Unsupported};
+use crate::error::Unsupported;
 use crate::grid::Grid;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
-use serde::{Deserialize, Serialize};
-
-/// How many slots an expert takes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Capacity {
-    /// Capacity relative to a perfectly even load.
-    pub factor: f64,
-    /// Least capacity of an expert.
-    pub min: usize,
-}
-
-impl Capacity {
-    /// A capacity of `factor` times the even load, at least `min`.
-    ///
-    /// # Errors
-    /// [`ShapeError`] unless `factor` is finite and positive.
-    pub fn new(factor: f64, min: usize) -> Result<Self, ShapeError> {
-        if !(factor.is_finite() && factor > 0.0) {
-            return Err(ShapeError::new(
-                "capacity factor",
-                "a finite number above 0",
-                factor,
-            ));
-        }
-        Ok(Self { factor, min })
-    }
-
-    /// Slots each of `experts` takes when there are `slots`.
-    pub fn slots_per_expert(&self, slots: usize, experts: usize) -> usize {
-        let even = (slots as f64 * self.factor / experts as f64).ceil();
-        // A float to integer cast saturates, and more than all slots is no limit.
-        (even as usize).max(self.min).min(slots)
-    }
-}
+use moebius_ops::permute::capacity::Capacity;
 
 /// A drop rule this device can enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,22 +208,6 @@ pub fn launch(client: &Client, plan: &CapacityPlan, buffers: CapacityBuffers) {
     }
 }
 
-/// The oracle: the keys after dropping, for router weights \[S\] and capacities \[E\].
-pub fn reference(indices: &[u32], weights: &[f32], capacities: &[u32]) -> Vec<u32> {
-    let mut keys = indices.to_vec();
-    for (expert, capacity) in capacities.iter().enumerate() {
-        let mut slots: Vec<usize> = (0..indices.len())
-            .filter(|s| indices[*s] == expert as u32)
-            .collect();
-        let weight = |slot: usize| weights[slot].to_bits() & 0x7FFF_FFFF;
-        slots.sort_by_key(|slot| (std::cmp::Reverse(weight(*slot)), *slot));
-        for slot in slots.into_iter().skip(*capacity as usize) {
-            keys[slot] = capacities.len() as u32;
-        }
-    }
-    keys
-}
-
 /// The drop rule and the capacities.
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
@@ -286,17 +233,4 @@ pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
     let name = "drop_over_capacity".to_owned();
     let rule = KernelEntry::new(("permute", "capacity"), name, build);
     std::iter::once(rule).chain(shares::entries()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::reference;
-
-    #[test]
-    fn the_lightest_slots_are_dropped_and_ties_by_position() {
-        let keys = [0, 0, 0, 1, 1, 1, 2];
-        let weights = [0.1, 0.3, 0.2, 0.5, 0.5, 0.5, 0.9];
-        let kept = reference(&keys, &weights, &[2, 1, 0]);
-        assert_eq!(kept, [3, 0, 0, 1, 3, 3, 3]);
-    }
 }

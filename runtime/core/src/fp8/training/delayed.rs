@@ -5,7 +5,7 @@ use super::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 use super::state::{Fp8State, value};
 use burn::module::RunningState;
 use burn::tensor::Tensor;
-use moebius_shaders::fp8::Fp8Format;
+use moebius_ops::fp8::Fp8Format;
 
 /// Replaces the value at once: a record taken now holds it.
 fn set<const D: usize>(state: &RunningState<Tensor<D>>, value: Tensor<D>) {

@@ -11,7 +11,7 @@ use burn::nn::Linear;
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use serde::{Deserialize, Serialize};
 
 /// The shape of an [`Fp8TrainLinear`].

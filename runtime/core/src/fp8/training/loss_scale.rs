@@ -6,7 +6,7 @@ use burn::module::{Module, ModuleVisitor, Param, RunningState};
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{Bool, DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use serde::{Deserialize, Serialize};
 
 /// What the loss is multiplied by before the backward pass.

@@ -14,7 +14,7 @@ use burn::module::Module;
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,8 +1,8 @@
 //! How a training rounds to FP8.
 
 use crate::Error;
-use moebius_shaders::ShapeError;
-use moebius_shaders::fp8::Fp8Format;
+use moebius_ops::ShapeError;
+use moebius_ops::fp8::Fp8Format;
 use serde::{Deserialize, Serialize};
 
 /// The longest history that is kept.

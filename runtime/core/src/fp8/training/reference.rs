@@ -12,8 +12,8 @@
 //! reciprocal of ours.
 
 use super::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
-use moebius_shaders::fp8::Fp8Format;
-use moebius_shaders::scaling::scale_host;
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::scaling::scale_host;
 
 /// The history and the scale of one tensor.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// The histories and scales of a product's inputs, weights and gradients, in this order; the rules are
 /// those of [`DelayedScale`](super::reference::DelayedScale).

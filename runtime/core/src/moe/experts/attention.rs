@@ -8,7 +8,7 @@ use crate::moe::experts::ExpertKind;
 use crate::ops::Assignment;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// expert(x) = W_o · attention(W_q x, W_k x, W_v x): softmax attention with scale 1/√D among the
 /// tokens of one sequence that were routed to the expert; heads of D = F / heads.

@@ -8,7 +8,7 @@ use crate::moe::experts::ExpertKind;
 use crate::ops::Assignment;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// Rows a convolution sees at once.
 const WIDTH: usize = 3;

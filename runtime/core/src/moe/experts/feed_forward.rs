@@ -7,9 +7,9 @@ use crate::moe::check::{Like, cast_param};
 use crate::ops::{Assignment, FeedForward, Run};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::grouped_gemm::Activation;
-use moebius_shaders::moe;
-use moebius_shaders::{ShapeError, routing};
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::moe;
+use moebius_ops::{ShapeError, routing};
 
 /// expert(x) = W_out · act(W_in · x + b_in) + b_out; gated W_out · (act(G x) ∘ (U x)), where W_in
 /// holds the rows of G before those of U.

@@ -9,9 +9,9 @@ use crate::moe::check::{Like, cast_param};
 use crate::ops::Assignment;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
-use moebius_shaders::grouped_gemm::{Problem, Source};
-use moebius_shaders::scaling::Granularity;
+use moebius_ops::ShapeError;
+use moebius_ops::grouped_gemm::{Problem, Source};
+use moebius_ops::scaling::Granularity;
 
 /// [`FeedForwardExperts`] whose weights are FP8 codes and scales only, a quarter of the memory of f32;
 /// codes are decoded while the grouped products load them.

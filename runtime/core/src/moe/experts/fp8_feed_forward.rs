@@ -8,7 +8,7 @@ use crate::moe::config::MoeConfig;
 use crate::ops::Assignment;
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// [`FeedForwardExperts`] whose two products are of rounded values, forward and backward; see
 /// [`crate::fp8::training`].

@@ -35,9 +35,9 @@ use crate::initial::uniform;
 use crate::ops::{Assignment, Run};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
-use moebius_shaders::ShapeError;
-use moebius_shaders::grouped_gemm::Activation;
-use moebius_shaders::segment_attention::MAX_HEAD_DIM;
+use moebius_ops::ShapeError;
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::segment_attention::MAX_HEAD_DIM;
 use serde::{Deserialize, Serialize};
 
 /// Which experts a layer has.

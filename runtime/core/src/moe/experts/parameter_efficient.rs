@@ -8,7 +8,7 @@ use crate::ops::{Assignment, Run};
 use crate::{Error, nn};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// Experts that share the frozen network f(x) = W_out · act(W_in · x + b_in) + b_out and differ in
 /// a [`LoraWeights`] or an [`AdapterWeights`]. At first every expert is f.

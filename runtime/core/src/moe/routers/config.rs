@@ -9,8 +9,9 @@ use crate::moe::check::{check_positive, check_probability, check_size, check_wit
 use crate::moe::route::RouteConfig;
 use crate::moe::running::Follow;
 use burn::tensor::Device;
-use moebius_shaders::routing::{self, Score};
-use moebius_shaders::{ShapeError, permute::Capacity};
+use moebius_ops::ShapeError;
+use moebius_ops::permute::Capacity;
+use moebius_ops::routing::{self, Score};
 use serde::{Deserialize, Serialize};
 
 /// Which router a layer has, and how it behaves.

@@ -9,7 +9,7 @@ use crate::moe::running::{Follow, check_state, constant, follow, relative_load, 
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// Pull of the usage on the logits of every token.
 const USAGE_PENALTY: f64 = 0.1;

@@ -7,7 +7,7 @@ use crate::moe::route::{RouteConfig, Routing, choose, router_logits};
 use crate::ops::{Assignment, CapacityRule};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// Every expert takes its C = min(T, ⌈T · factor / E⌉) most probable tokens; a token may get any
 /// number of experts, also none.

@@ -6,7 +6,7 @@ use crate::moe::check::Like;
 use crate::moe::route::{Routing, hash_route};
 use burn::module::Module;
 use burn::tensor::{DType, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// K distinct available experts by an integer hash of a token's position or values, each with
 /// weight 1/K.

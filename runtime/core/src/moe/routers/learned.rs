@@ -8,7 +8,7 @@ use crate::{Error, nn};
 use burn::module::{Module, Param};
 use burn::tensor::activation::relu;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// x · Wᵀ + b, computed like an expert's product: a row doesn't depend on the others.
 #[derive(Module, Debug)]

@@ -43,7 +43,7 @@ use crate::initial::uniform;
 use crate::ops::Assignment;
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Device, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use moebius_shaders::grouped_gemm::Variant;
 
 /// A router of a layer; made by [`RouterConfig::init`].

@@ -7,7 +7,7 @@ use crate::moe::route::{check_mask, choose, router_logits};
 use crate::moe::running::{check_state, constant, set, total, value};
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// Chooses by σ(x · Wg_e) + b_e, optionally within the best groups; weights come from the scores
 /// alone. After every training forward b_e moves by `rate` towards an even load.

@@ -6,8 +6,8 @@ use crate::moe::check::{Like, cast_param};
 use crate::moe::route::{RouteConfig, choose, router_logits};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor};
-use moebius_shaders::ShapeError;
-use moebius_shaders::routing::Score;
+use moebius_ops::ShapeError;
+use moebius_ops::routing::Score;
 
 /// The expert of the largest logit, weighted by its softmax probability, never renormalised: the
 /// router would get no gradient otherwise.

@@ -8,7 +8,7 @@ use crate::moe::route::{choose, router_logits};
 use burn::module::{Module, Param};
 use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::{DType, Device, Distribution, Tensor};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// logits = x · Wgᵀ (+ b); the K largest, in the order of [`TopKConfig::route`].
 ///

@@ -7,7 +7,7 @@ use crate::moe::config::MoeConfig;
 use crate::moe::experts::FeedForwardExperts;
 use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// A fixed number of experts on the device.
 ///

@@ -11,7 +11,7 @@ use crate::moe::routers::Router;
 use crate::moe::shared::SharedExpert;
 use burn::module::Param;
 use burn::tensor::{Bytes, DType, Device, Tensor, TensorData};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 
 /// The weights of one feed-forward expert.
 #[derive(Clone, Debug, PartialEq)]

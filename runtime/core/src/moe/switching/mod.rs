@@ -30,7 +30,7 @@ use crate::check::{check_device, check_same, element};
 use crate::ops::router;
 use crate::ops::{Assignment, CapacityRule, Run};
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
-use moebius_shaders::ShapeError;
+use moebius_ops::ShapeError;
 use moebius_shaders::grouped_gemm::Variant;
 
 /// A mixture-of-experts layer for inference with experts that are moved to the device when a token

@@ -19,8 +19,9 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::Tensor;
-use moebius_shaders::ShapeError;
-use moebius_shaders::segment_attention::{self, Problem, Segments};
+use moebius_ops::ShapeError;
+use moebius_ops::segment_attention::{Problem, Segments};
+use moebius_shaders::segment_attention;
 
 /// \[R, heads·D\]: the rows of `segments` attend to each other, to earlier ones and themselves only when
 /// `causal`. The caller has checked that q, k and v \[R, heads·D\] are alike.

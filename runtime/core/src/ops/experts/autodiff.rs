@@ -9,7 +9,7 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
-use moebius_shaders::moe::Keep;
+use moebius_ops::moe::Keep;
 
 /// Parents: x, router weights, w_in, w_out, and b_in, b_out where the experts have them.
 #[derive(Debug)]

@@ -126,7 +126,7 @@ struct Gradients {
 }
 
 impl Gradients {
-    fn empty(dy: &CubeTensor, needs: Needs, p: &moe::Problem) -> Self {
+    fn empty(dy: &CubeTensor, needs: Needs, p: &moebius_ops::moe::Problem) -> Self {
         let r = &p.routing;
         let (e, h, f, columns) = (r.experts(), p.hidden, p.inter, p.columns_in());
         let stack = |rows, columns| empty_like(dy, [e, rows, columns], DType::F32);

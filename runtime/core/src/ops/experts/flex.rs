@@ -14,8 +14,9 @@ use burn::backend::ops::{ActivationOps, FloatTensorOps};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::DType;
-use moebius_shaders::grouped_gemm::Activation;
-use moebius_shaders::moe::{Problem, Stage};
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::moe::Problem;
+use moebius_shaders::moe::Stage;
 use std::ops::Range;
 
 type Rows = FloatTensor<Flex>;

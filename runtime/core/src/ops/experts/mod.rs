@@ -36,7 +36,7 @@ pub(crate) struct FeedForward {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     /// What it keeps for the backward pass.
-    pub(crate) keep: moe::Keep,
+    pub(crate) keep: moebius_ops::moe::Keep,
     /// Where to note the time after every stage; the device is waited for.
     pub(crate) clock: Option<StageClock>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Run {
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for sizes that don't fit,
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
 pub(crate) fn plan(
-    problem: moe::Problem,
+    problem: moebius_ops::moe::Problem,
     variant: Option<Variant>,
     device: &Device,
 ) -> Result<Option<moe::Plan>, Error> {
@@ -69,10 +69,10 @@ impl Assignment {
         &self,
         [x, weights]: [Tensor<2>; 2],
         experts: FeedForward,
-        shape: moe::Problem,
+        shape: moebius_ops::moe::Problem,
         run: Run,
     ) -> Result<Tensor<2>, Error> {
-        let problem = moe::Problem {
+        let problem = moebius_ops::moe::Problem {
             routing: self.routing,
             row_bound: self.row_bound,
             ..shape
@@ -114,7 +114,7 @@ impl Assignment {
 /// The experts of a layer.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpertsCall {
-    pub(crate) problem: moe::Problem,
+    pub(crate) problem: moebius_ops::moe::Problem,
     pub(crate) plan: Option<moe::Plan>,
     /// How the backward pass runs; present on a recording CubeCL device.
     pub(crate) training: Option<moe::TrainingPlan>,

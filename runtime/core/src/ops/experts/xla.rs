@@ -8,8 +8,9 @@ use crate::ops::Sorted;
 use crate::ops::xla::{Recorded, Results};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, TensorMetadata};
-use moebius_shaders::grouped_gemm::Activation;
-use moebius_shaders::moe::{Problem, Stage};
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::moe::Problem;
+use moebius_shaders::moe::Stage;
 use moebius_xla::custom::{Call, experts};
 use moebius_xla::{BackendRouter, RouterChannel};
 

@@ -9,8 +9,16 @@ use moebius_shaders::checked;
 use moebius_shaders::fp8;
 
 impl Fp8Ops for CubeBackend {
-    fn fp8_encode(x: CubeTensor, call: Fp8Cast, overflow: fp8::Overflow) -> CubeTensor {
-        let words = empty_like(&x, [call.len.div_ceil(fp8::LANES_PER_WORD)], DType::I32);
+    fn fp8_encode(
+        x: CubeTensor,
+        call: Fp8Cast,
+        overflow: moebius_ops::fp8::Overflow,
+    ) -> CubeTensor {
+        let words = empty_like(
+            &x,
+            [call.len.div_ceil(moebius_ops::fp8::LANES_PER_WORD)],
+            DType::I32,
+        );
         let client = x.client.clone();
         let (plan, out) = (planned(call.plan), words.handle.clone());
         checked(&client, &[&words.handle], || {

@@ -4,7 +4,7 @@ use super::{Fp8Cast, Fp8Ops};
 use crate::ops::host::{float_tensor, floats, int_tensor, words};
 use burn::backend::Flex;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use moebius_shaders::fp8;
+use moebius_ops::fp8;
 
 impl Fp8Ops for Flex {
     fn fp8_encode(x: FloatTensor<Self>, call: Fp8Cast, overflow: fp8::Overflow) -> IntTensor<Self> {

@@ -3,7 +3,7 @@
 use super::Fp8Cast;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::{DType, Shape};
-use moebius_shaders::fp8::{LANES_PER_WORD, Overflow};
+use moebius_ops::fp8::{LANES_PER_WORD, Overflow};
 
 pub(super) fn encoded(_x: &TensorSpec, call: &Fp8Cast, _overflow: &Overflow) -> TensorSpec {
     let words = call.len.div_ceil(LANES_PER_WORD);

@@ -14,7 +14,8 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, backend_extension};
 use burn::tensor::{Device, Int, Tensor};
-use moebius_shaders::fp8::{self, Fp8Format, LANES_PER_WORD, Overflow, Problem};
+use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD, Overflow, Problem};
+use moebius_shaders::fp8;
 
 /// The codes of x f32 \[n\], n at least 1, in ⌈n/4⌉ words.
 ///
@@ -60,7 +61,7 @@ impl Fp8Cast {
 #[derive(Clone, Debug)]
 pub(crate) struct Fp8Cast {
     pub(crate) len: usize,
-    pub(crate) format: fp8::Fp8Format,
+    pub(crate) format: moebius_ops::fp8::Fp8Format,
     pub(crate) plan: Option<fp8::Plan>,
 }
 
@@ -73,7 +74,11 @@ pub(crate) struct Fp8Cast {
 )]
 pub(crate) trait Fp8Ops: Backend {
     #[fusion(meta = lazy::encoded)]
-    fn fp8_encode(x: FloatTensor<Self>, call: Fp8Cast, overflow: fp8::Overflow) -> IntTensor<Self>;
+    fn fp8_encode(
+        x: FloatTensor<Self>,
+        call: Fp8Cast,
+        overflow: moebius_ops::fp8::Overflow,
+    ) -> IntTensor<Self>;
     #[fusion(meta = lazy::decoded)]
     fn fp8_decode(words: IntTensor<Self>, call: Fp8Cast) -> FloatTensor<Self>;
 }

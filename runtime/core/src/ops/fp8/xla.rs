@@ -3,7 +3,7 @@
 use super::{Fp8Cast, Fp8Ops};
 use crate::ops::xla::Results;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use moebius_shaders::fp8::{Fp8Format, Overflow};
+use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_xla::custom::{Call, fp8};
 use moebius_xla::{BackendRouter, RouterChannel};
 

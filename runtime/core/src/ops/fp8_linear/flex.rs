@@ -10,8 +10,8 @@ use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::DType;
-use moebius_shaders::grouped_gemm::{Problem, Source};
-use moebius_shaders::scaling::e8m0_value;
+use moebius_ops::grouped_gemm::{Problem, Source};
+use moebius_ops::scaling::e8m0_value;
 use std::borrow::Cow;
 
 impl Scales<Flex> {

@@ -6,10 +6,10 @@
 //! on all cores, a panel to a task. Sums run over k in order with fused multiply-adds where there are
 //! any, as in the kernels, and a row's result doesn't depend on the others.
 
-use moebius_shaders::fp8::{Fp8Format, LANES_PER_WORD};
-use moebius_shaders::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
-use moebius_shaders::grouped_gemm::{Fp8Weights, Problem};
-use moebius_shaders::scaling::ScaleType;
+use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
+use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
+use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
+use moebius_ops::scaling::ScaleType;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 

@@ -18,7 +18,8 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::Tensor;
-use moebius_shaders::grouped_gemm::{self, Choice, Problem, Variant};
+use moebius_ops::grouped_gemm::Problem;
+use moebius_shaders::grouped_gemm::{self, Choice, Variant};
 
 /// \[R,n\]: `problem` of x \[T,k\] or \[R,k\]; sorted rows by the tiles of the `variant` of their sort. The
 /// caller has checked the shapes.
@@ -49,7 +50,7 @@ impl Assignment {
         &self,
         x: Tensor<2>,
         weights: CodedWeights<Dispatch>,
-        problem: grouped_gemm::Problem,
+        problem: moebius_ops::grouped_gemm::Problem,
     ) -> Result<Tensor<2>, Error> {
         run(x, weights, self.grouping(), (problem, self.variant))
     }
@@ -58,7 +59,7 @@ impl Assignment {
 /// A product.
 #[derive(Clone, Debug)]
 pub(crate) struct Fp8LinearCall {
-    pub(crate) problem: grouped_gemm::Problem,
+    pub(crate) problem: moebius_ops::grouped_gemm::Problem,
     pub(crate) plan: Option<grouped_gemm::Plan>,
 }
 

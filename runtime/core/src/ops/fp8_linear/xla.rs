@@ -7,7 +7,7 @@ use crate::ops::fp8::xla::format;
 use crate::ops::quantize::xla::granularity;
 use crate::ops::xla::Results;
 use burn::backend::tensor::FloatTensor;
-use moebius_shaders::grouped_gemm::{self, Problem};
+use moebius_ops::grouped_gemm::{self, Problem};
 use moebius_xla::custom::Call;
 use moebius_xla::custom::fp8_linear::{Fp8Linear, Routing, Source};
 use moebius_xla::{BackendRouter, RouterChannel};

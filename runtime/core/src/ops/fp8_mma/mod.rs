@@ -16,8 +16,10 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 #[cfg(feature = "cube")]
 use burn::backend::{Backend, backend_extension};
 use burn::tensor::Tensor;
-use moebius_shaders::fp8_mma::{self, Plan, Problem};
-use moebius_shaders::{Unsupported, quantize as codes};
+use moebius_ops::fp8_mma::Problem;
+use moebius_ops::quantize as codes;
+use moebius_shaders::Unsupported;
+use moebius_shaders::fp8_mma::{self, Plan};
 
 /// y \[m,n\] f32 of x \[1,m,k\], whose codes are those of `codes`, and of weights without a bias.
 ///

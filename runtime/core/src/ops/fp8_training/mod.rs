@@ -23,9 +23,9 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
 use burn::tensor::Tensor;
-use moebius_shaders::fp8::{Fp8Format, Overflow};
-use moebius_shaders::quantize::Problem;
-use moebius_shaders::scaling::Granularity;
+use moebius_ops::fp8::{Fp8Format, Overflow};
+use moebius_ops::quantize::Problem;
+use moebius_ops::scaling::Granularity;
 
 /// x rounded to `format` with one scale of 2^margin to spare, and its amax \[1\], which no graph holds, where
 /// the scale \[1\] is given; the gradient of x passes.

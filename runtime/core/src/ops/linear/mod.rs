@@ -19,8 +19,9 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::{DType, Tensor};
-use moebius_shaders::ShapeError;
-use moebius_shaders::grouped_gemm::{self, Problem, Variant};
+use moebius_ops::ShapeError;
+use moebius_ops::grouped_gemm::{self, Problem};
+use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::moe::linear;
 
 /// \[R,n\]: `problem` of rows \[R,k\], w \[E,n,k\] and a bias \[E,n\] where it has one; sorted rows by the tiles

@@ -7,9 +7,9 @@ use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::server::Handle;
+use moebius_ops::scaling::ScaleType;
 use moebius_shaders::checked;
 use moebius_shaders::quantize;
-use moebius_shaders::scaling::ScaleType;
 
 impl Scales<CubeBackend> {
     /// The buffer, whatever it holds.

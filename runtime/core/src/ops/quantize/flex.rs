@@ -7,9 +7,9 @@ use crate::ops::rows::host::each_row;
 use burn::backend::Flex;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::DType;
-use moebius_shaders::fp8::{LANES_PER_WORD, decode_host, encode_host, pack, unpack};
-use moebius_shaders::quantize::Problem;
-use moebius_shaders::scaling::{ScaleType, e8m0_host, e8m0_value, scale_host};
+use moebius_ops::fp8::{LANES_PER_WORD, decode_host, encode_host, pack, unpack};
+use moebius_ops::quantize::Problem;
+use moebius_ops::scaling::{ScaleType, e8m0_host, e8m0_value, scale_host};
 
 /// A scale for each block, rows of blocks as long as matrices need them.
 struct Blocks {

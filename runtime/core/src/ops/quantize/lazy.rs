@@ -4,7 +4,7 @@ use super::{AmaxCall, QuantizeCall, ScaledCodesMetadata, dtype};
 use crate::ops::ScalesMetadata;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::{DType, Shape};
-use moebius_shaders::scaling::ScaleType;
+use moebius_ops::scaling::ScaleType;
 
 pub(super) fn quantized(_x: &TensorSpec, call: &QuantizeCall) -> ScaledCodesMetadata {
     let shape = Shape::from(call.problem.scales_shape());

@@ -21,8 +21,9 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_shaders::quantize::{AmaxProblem, Problem};
-use moebius_shaders::{Element, quantize};
+use moebius_ops::Element;
+use moebius_ops::quantize::{AmaxProblem, Problem};
+use moebius_shaders::quantize;
 
 /// Words and scales of x, which has the shape and dtype of `problem` and at least one value.
 ///
@@ -122,7 +123,7 @@ impl AmaxCall {
 /// A quantisation, or its inverse.
 #[derive(Clone, Debug)]
 pub(crate) struct QuantizeCall {
-    pub(crate) problem: quantize::Problem,
+    pub(crate) problem: moebius_ops::quantize::Problem,
     pub(crate) plan: Option<quantize::Plan>,
 }
 

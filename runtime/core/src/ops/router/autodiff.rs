@@ -13,7 +13,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{AutodiffBackend, Backend};
-use moebius_shaders::routing::TopkGradient;
+use moebius_ops::routing::TopkGradient;
 
 /// x, Wg and how their product was computed.
 #[derive(Clone, Debug)]

@@ -10,8 +10,9 @@ use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::server::Handle;
+use moebius_ops::routing::{HashKey, TopkGradient};
 use moebius_shaders::checked;
-use moebius_shaders::routing::{self, HashKey, TopkGradient};
+use moebius_shaders::routing;
 
 impl RouterOps for CubeBackend {
     fn moe_router_logits(x: CubeTensor, w: CubeTensor, call: LogitsCall) -> CubeTensor {

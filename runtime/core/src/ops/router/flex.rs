@@ -12,7 +12,7 @@ use crate::ops::host::{
 };
 use burn::backend::Flex;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use moebius_shaders::routing::{self, Score, TopkGradient};
+use moebius_ops::routing::{self, Score, TopkGradient};
 use std::cmp::Reverse;
 
 /// The mask's entries as booleans; everything is available without one.

@@ -7,7 +7,7 @@ use super::{
 use crate::ops::MaskMetadata;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::{DType, Shape};
-use moebius_shaders::routing::TopkGradient;
+use moebius_ops::routing::TopkGradient;
 
 fn spec<const D: usize>(shape: [usize; D], dtype: DType) -> TensorSpec {
     TensorSpec::new(Shape::from(shape), dtype)

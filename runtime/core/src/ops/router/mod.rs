@@ -19,8 +19,9 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::{Bool, DType, Int, Tensor};
+use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, TopkGradient};
 use moebius_shaders::Unsupported;
-use moebius_shaders::routing::{self, HashKey, HashProblem, LoadProblem, TopkGradient};
+use moebius_shaders::routing;
 
 /// x · Wgᵀ \[T,E\] in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; T is at least 1, and the caller has
 /// checked the shapes.
@@ -29,7 +30,7 @@ use moebius_shaders::routing::{self, HashKey, HashProblem, LoadProblem, TopkGrad
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
 pub(crate) fn logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
     let ([tokens, hidden], [experts, _]) = (x.dims(), w.dims());
-    let problem = routing::Problem::new(tokens, experts, 1)?;
+    let problem = moebius_ops::routing::Problem::new(tokens, experts, 1)?;
     let (element, records) = (element(x.dtype())?, x.device().is_autodiff());
     let plans = device::plan(&x.device(), |device| -> Result<_, Unsupported> {
         let backward = || routing::plan_logits_backward(problem, hidden, element, device);
@@ -67,7 +68,7 @@ pub(crate) fn route(
     logits: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,
     bias: Option<Tensor<1>>,
-    problem: routing::Problem,
+    problem: moebius_ops::routing::Problem,
 ) -> Result<Chosen, Error> {
     let records = logits.device().is_autodiff();
     let plans = device::plan(&logits.device(), |device| -> Result<_, Unsupported> {
@@ -108,7 +109,7 @@ pub(crate) fn route(
 pub(crate) fn hash(
     x: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,
-    routing: routing::Problem,
+    routing: moebius_ops::routing::Problem,
     (key, seed): (HashKey, u32),
 ) -> Result<(Tensor<2, Int>, Tensor<2>), Error> {
     let problem = HashProblem::new(routing, key)?;
@@ -138,7 +139,7 @@ pub(crate) fn load(
     groups: usize,
 ) -> Result<Tensor<2, Int>, Error> {
     let [tokens, top_k] = choices.dims();
-    let routing = routing::Problem::new(tokens, experts, top_k)?;
+    let routing = moebius_ops::routing::Problem::new(tokens, experts, top_k)?;
     let problem = LoadProblem::new(routing, groups)?;
     if tokens == 0 {
         return Ok(Tensor::zeros([groups, experts], &choices.device()));
@@ -158,7 +159,7 @@ pub(crate) fn load(
 /// Router logits.
 #[derive(Clone, Debug)]
 pub(crate) struct LogitsCall {
-    pub(crate) problem: routing::Problem,
+    pub(crate) problem: moebius_ops::routing::Problem,
     pub(crate) plan: Option<routing::LogitsPlan>,
     /// Present on a recording CubeCL device.
     pub(crate) backward: Option<routing::LogitsBackwardPlan>,
@@ -167,7 +168,7 @@ pub(crate) struct LogitsCall {
 /// A choice of experts.
 #[derive(Clone, Debug)]
 pub(crate) struct RouteCall {
-    pub(crate) problem: routing::Problem,
+    pub(crate) problem: moebius_ops::routing::Problem,
     pub(crate) plan: Option<routing::Plan>,
     /// Of weights, probabilities and log-sum-exp; present on a recording CubeCL device.
     pub(crate) backward: Option<[routing::TopkBackwardPlan; 3]>,
@@ -176,9 +177,9 @@ pub(crate) struct RouteCall {
 /// A choice of experts by hash.
 #[derive(Clone, Debug)]
 pub(crate) struct HashCall {
-    pub(crate) routing: routing::Problem,
-    pub(crate) problem: routing::HashProblem,
-    pub(crate) key: routing::HashKey,
+    pub(crate) routing: moebius_ops::routing::Problem,
+    pub(crate) problem: moebius_ops::routing::HashProblem,
+    pub(crate) key: moebius_ops::routing::HashKey,
     pub(crate) seed: u32,
     pub(crate) plan: Option<routing::HashPlan>,
 }
@@ -186,7 +187,7 @@ pub(crate) struct HashCall {
 /// A count of choices.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadCall {
-    pub(crate) routing: routing::Problem,
+    pub(crate) routing: moebius_ops::routing::Problem,
     /// Groups of tokens that are counted by themselves.
     pub(crate) groups: usize,
     pub(crate) plan: Option<routing::LoadPlan>,
@@ -288,7 +289,7 @@ pub(crate) trait RouterGradients: Backend {
         logits: FloatTensor<Self>,
         #[extension_type] mask: Mask<Self>,
         #[extension_type] routed: Routed<Self>,
-        output: routing::TopkGradient,
+        output: moebius_ops::routing::TopkGradient,
         call: RouteCall,
     ) -> FloatTensor<Self>;
 }

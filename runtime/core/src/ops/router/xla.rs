@@ -8,7 +8,7 @@ use crate::ops::Mask;
 use crate::ops::xla::Results;
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use moebius_shaders::routing;
+use moebius_ops::routing;
 use moebius_xla::custom::{Call, router};
 use moebius_xla::{BackendRouter, RouterChannel};
 

@@ -9,7 +9,7 @@ use burn::backend::TensorMetadata;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::Shape;
-use moebius_shaders::permute::NOWHERE;
+use moebius_ops::permute::NOWHERE;
 use std::ops::Range;
 
 type Rows = FloatTensor<Flex>;

@@ -21,7 +21,8 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::Tensor;
-use moebius_shaders::permute::{self, RowsProblem, neighbours};
+use moebius_ops::permute::RowsProblem;
+use moebius_shaders::permute::{self, neighbours};
 
 impl Assignment {
     fn rows_call(&self, rows: &Tensor<2>) -> Result<RowsCall, Error> {
@@ -59,9 +60,11 @@ impl Assignment {
         causal: bool,
     ) -> Result<Tensor<2>, Error> {
         let (slots, experts) = (self.routing.slots(), self.routing.experts());
-        let sort = permute::Problem::new(slots, experts, 1)?.with_row_bound(self.row_bound)?;
+        let sort = moebius_ops::permute::Problem::new(slots, experts, 1)?
+            .with_row_bound(self.row_bound)?;
         let (width, top_k) = (rows.dims()[1], self.routing.top_k());
-        let problem = neighbours::Problem::new(sort, width, top_k, sequence, causal)?;
+        let problem =
+            moebius_ops::permute::neighbours::Problem::new(sort, width, top_k, sequence, causal)?;
         let element = element(rows.dtype())?;
         let plan = |device: &_| neighbours::plan(problem, element, device);
         let plan = device::plan(&rows.device(), plan)?;
@@ -74,14 +77,14 @@ impl Assignment {
 /// A move of rows of `width` elements.
 #[derive(Clone, Debug)]
 pub(crate) struct RowsCall {
-    pub(crate) problem: permute::RowsProblem,
+    pub(crate) problem: moebius_ops::permute::RowsProblem,
     pub(crate) plan: Option<permute::RowsPlan>,
 }
 
 /// Rows beside their neighbours in the sequence of their expert.
 #[derive(Clone, Debug)]
 pub(crate) struct NeighboursCall {
-    pub(crate) problem: neighbours::Problem,
+    pub(crate) problem: moebius_ops::permute::neighbours::Problem,
     pub(crate) plan: Option<neighbours::Plan>,
 }
 

@@ -5,7 +5,7 @@ use crate::ops::Mask;
 use crate::ops::host::{floats, int_tensor, words};
 use burn::backend::Flex;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use moebius_shaders::permute::{NOWHERE, capacity};
+use moebius_ops::permute::NOWHERE;
 
 impl SortOps for Flex {
     fn moe_sort(
@@ -23,14 +23,14 @@ impl SortOps for Flex {
                 Mask::Only(mask) => Some(words(mask).iter().map(|m| *m != 0).collect::<Vec<_>>()),
             };
             let factors = limits.factors.into_option().map(floats);
-            let capacities = capacity::capacities_reference(
+            let capacities = moebius_ops::permute::capacities_reference(
                 rule,
                 slots,
                 experts,
                 mask.as_deref(),
                 factors.as_deref(),
             );
-            keys = capacity::reference(&keys, &floats(weights), &capacities);
+            keys = moebius_ops::permute::capacity::reference(&keys, &floats(weights), &capacities);
         }
         let mut order: Vec<u32> = (0..slots as u32).collect();
         order.sort_by_key(|slot| keys[*slot as usize].min(experts as u32));

@@ -23,10 +23,10 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::{DType, Int, Tensor};
+use moebius_ops::routing;
 use moebius_shaders::PlanError;
 use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::moe::sorting;
-use moebius_shaders::routing;
 
 impl Assignment {
     /// Sorts the slots of `indices` \[T,K\] with router weights \[T,K\].
@@ -39,7 +39,11 @@ impl Assignment {
     ) -> Result<Self, Error> {
         let [tokens, top_k] = indices.dims();
         let routing = routing::Problem::new(tokens, experts, top_k)?;
-        let problem = sorting::Problem::new(&routing, rule.capacity, rule.factors.is_some())?;
+        let problem = moebius_ops::moe::sorting::Problem::new(
+            &routing,
+            rule.capacity,
+            rule.factors.is_some(),
+        )?;
         let plan = device::plan(&weights.device(), |device| -> Result<_, PlanError> {
             let portable = || Variant::portable(problem.row_bound(), experts, device);
             let variant = variant.unwrap_or_else(portable);
@@ -69,7 +73,7 @@ impl Assignment {
 /// A sort.
 #[derive(Clone, Debug)]
 pub(crate) struct SortCall {
-    pub(crate) problem: sorting::Problem,
+    pub(crate) problem: moebius_ops::moe::sorting::Problem,
     pub(crate) plan: Option<sorting::Plan>,
 }
 

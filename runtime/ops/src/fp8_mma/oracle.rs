@@ -9,7 +9,7 @@ use crate::permute::Sorted;
 /// The oracle: codes multiplied in f64, sums under one pair of scales times both; rows that no slot
 /// is sorted to are 0.
 ///
-/// `x` and `weights` are words and scales as in [`super::Operands`]; a dense product is that of one
+/// `x` and `weights` are words and scales as in [`super::Problem`]; a dense product is that of one
 /// expert with all rows.
 pub fn reference(
     problem: &Problem,
@@ -68,8 +68,6 @@ mod tests {
     use crate::grouped_gemm::{self, fp8};
     use crate::permute;
     use crate::scaling::Granularity;
-    use cubecl::cmma::MatrixIdent;
-    use cubecl::prelude::polyfills::mma::{col_index, row_index};
 
     /// Numbers that look random, the same each time.
     struct Random(u64);
@@ -173,32 +171,6 @@ mod tests {
             };
             check(tokens, x, w);
             check(sorted, x, w);
-        }
-    }
-
-    /// Rows and columns of every code and sum of a fragment, as the PTX ISA has them.
-    #[test]
-    fn fragments_are_those_of_the_ptx_manual() {
-        for lane in 0..32u32 {
-            let (group, thread) = (lane / 4, lane % 4);
-            let place = |i, width, ident| {
-                let row = row_index(lane, i, width, ident);
-                (row, col_index(lane, i, width, ident))
-            };
-            for i in 0..16 {
-                let row = group + if (4..8).contains(&i) || i >= 12 { 8 } else { 0 };
-                let column = thread * 4 + i % 4 + if i >= 8 { 16 } else { 0 };
-                assert_eq!(place(i, 4, MatrixIdent::A), (row, column), "a{i}");
-            }
-            for i in 0..8 {
-                let row = thread * 4 + i % 4 + if i >= 4 { 16 } else { 0 };
-                assert_eq!(place(i, 4, MatrixIdent::B), (row, group), "b{i}");
-            }
-            for i in 0..4 {
-                let row = group + if i >= 2 { 8 } else { 0 };
-                let column = thread * 2 + i % 2;
-                assert_eq!(place(i, 1, MatrixIdent::Accumulator), (row, column), "c{i}");
-            }
         }
     }
 }

@@ -310,7 +310,9 @@ mod tests {
     }
 
     const EXPERTS: usize = 8;
+
     const TOP_K: usize = 3;
+
     /// Exact in f32 beside the logits, and too small to change a choice.
     const STEP: f32 = 1.0 / 256.0;
 

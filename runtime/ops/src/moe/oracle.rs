@@ -1,4 +1,4 @@
-//! The experts of a layer in f64.
+//! The experts of a layer and their gradients in f64.
 
 use super::Problem;
 use crate::error::ShapeError;
@@ -38,7 +38,7 @@ pub fn reference(
     let hidden = grouped_gemm::reference(&problem.up()?, &sorted, &x, inputs.w_in, inputs.b_in);
     let down = problem.down()?;
     let rows = grouped_gemm::reference(&down, &sorted, &hidden, inputs.w_out, inputs.b_out);
-    let shape = super::rows(problem)?;
+    let shape = problem.output_rows()?;
     let y = combine::reference(&shape, &sorted.positions, Some(inputs.weights), &rows)?;
     let dropped = keys.iter().filter(|key| **key as usize >= r.experts());
     Ok((y, dropped.count()))

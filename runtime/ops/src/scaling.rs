@@ -49,7 +49,7 @@ pub const E8M0_ONE: u8 = 127;
 
 impl Granularity {
     /// Its name in names of kernels.
-    pub(crate) fn name(self) -> String {
+    pub fn name(self) -> String {
         match self {
             Self::Tensor => "tensor".to_owned(),
             Self::Row => "row".to_owned(),

@@ -1,0 +1,129 @@
+//! What the output bias adds to the gradient of the routing weights: dweights\[s\] += ⟨dy_t, b_e⟩.
+//!
+//! y_t = Σ_k w_tk · (W_e · hidden + b_e), so the weight of slot s = t·K + k sees ⟨dy_t, b_e⟩ besides
+//! what [`super::reference_backward`] gives. Slots without an expert are left as they are.
+//! Shapes: dy \[T,H\] and b \[E,H\] of the element type, dweights f32 \[S\]; sums are f32.
+//! FLOPs 2·S·H; bytes 2·S·H elements, from cache if K > 1.
+
+use crate::element::Element;
+use crate::error::ShapeError;
+use crate::permute::Sorted;
+
+/// The products of gradients and biases of `hidden` values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Problem {
+    slots: usize,
+    experts: usize,
+    top_k: usize,
+    hidden: usize,
+    /// Type of dy and the bias.
+    pub element: Element,
+}
+
+impl Problem {
+    /// `slots` = T·`top_k` slots and rows of `hidden` values in f32.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when a size is 0, the slots are no multiple of `top_k`, or an index would
+    /// not fit 31 bits.
+    pub fn new(
+        slots: usize,
+        experts: usize,
+        top_k: usize,
+        hidden: usize,
+    ) -> Result<Self, ShapeError> {
+        for (what, size) in [("experts", experts), ("top_k", top_k), ("hidden", hidden)] {
+            if size == 0 {
+                return Err(ShapeError::new(what, "at least 1", size));
+            }
+        }
+        if !slots.is_multiple_of(top_k) {
+            let expected = format!("a multiple of top_k = {top_k}");
+            return Err(ShapeError::new("slots", expected, slots));
+        }
+        let elements = slots.max(experts).checked_mul(hidden);
+        if elements.is_none_or(|n| n > i32::MAX as usize) {
+            let got = format!("{slots} slots, {experts} experts, {hidden} values");
+            return Err(ShapeError::new(
+                "output bias",
+                "matrices of at most 2^31 - 1 elements",
+                got,
+            ));
+        }
+        Ok(Self {
+            slots,
+            experts,
+            top_k,
+            hidden,
+            element: Element::F32,
+        })
+    }
+
+    /// A copy with gradients and biases of `element`.
+    pub fn with_element(self, element: Element) -> Self {
+        Self { element, ..self }
+    }
+
+    /// Slots per token K.
+    pub fn top_k(&self) -> usize {
+        self.top_k
+    }
+
+    /// Experts E.
+    pub fn experts(&self) -> usize {
+        self.experts
+    }
+
+    /// Slots S.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Width H.
+    pub fn hidden(&self) -> usize {
+        self.hidden
+    }
+}
+
+/// The oracle, in f64: what is added to dweights \[S\].
+pub fn reference(problem: &Problem, sorted: &Sorted, dy: &[f64], bias: &[f64]) -> Vec<f64> {
+    let hidden = problem.hidden;
+    let mut added = vec![0.0; problem.slots];
+    for e in 0..problem.experts {
+        let rows = sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize;
+        for slot in &sorted.order[rows] {
+            let slot = *slot as usize;
+            let dy = &dy[slot / problem.top_k * hidden..][..hidden];
+            let products = dy.iter().zip(&bias[e * hidden..]).map(|(a, b)| a * b);
+            added[slot] = products.sum();
+        }
+    }
+    added
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permute;
+
+    #[test]
+    fn reference_values() {
+        let problem = Problem::new(4, 2, 2, 2).unwrap();
+        // Token 0 goes to experts 1 and 0, token 1 to expert 1 and nowhere.
+        let sorted = permute::reference(&[1, 0, 1, 2], 2);
+        let got = reference(
+            &problem,
+            &sorted,
+            &[1.0, 2.0, 3.0, 5.0],
+            &[10.0, 1.0, 100.0, 7.0],
+        );
+        assert_eq!(got, [114.0, 12.0, 335.0, 0.0]);
+    }
+
+    #[test]
+    fn shapes_are_checked() {
+        assert!(Problem::new(5, 2, 2, 2).is_err());
+        assert!(Problem::new(4, 0, 2, 2).is_err());
+        assert!(Problem::new(4, 2, 2, 1 << 30).is_err());
+    }
+}

@@ -1,0 +1,190 @@
+//! W8A8 with FP8 matrix instructions: codes of x times codes of W, without decoding either.
+//!
+//! out\[r\] = Σ_k (sx · x_k) · (sw · w_k), where x and w are FP8 codes and sx, sw their scales; rows and
+//! experts as in [`grouped_gemm`], panels of W as in [`grouped_gemm::fp8`]. `mma.m16n8k32` multiplies
+//! codes exactly and sums in f32, 128 inner columns at most: those sums are added in f32 outside the
+//! instruction (Hopper's keeps some 14 bits of a sum), times their scales where scales change along
+//! k. Other scales multiply once, at the end.
+//!
+//! Shapes: x u32 \[T or R, ⌈k/4⌉\], four codes along k to a word, missing ones zero codes; its scales f32
+//! as [`Granularity`] has them for \[T or R, k\]; W panels \[E, 1, ⌈n/64⌉, ⌈k/4⌉, 64\], its scales f32; out
+//! \[R, n\] f32. A block of scales has a multiple of 32 inner columns, those of one instruction, or all.
+//! Rows no slot is sorted to are left as they are. The hardware chooses the order of a sum.
+//!
+//! Source of the sums of 128 columns: DeepSeek-V3, 3.3.2.
+//!
+//! FLOPs 2·R·n·k. Bytes at least R·k + E·n·k + 4·R·n.
+
+mod oracle;
+
+pub use oracle::reference;
+
+use crate::element::Element;
+use crate::error::ShapeError;
+use crate::fp8::LANES_PER_WORD;
+use crate::grouped_gemm::{self, Fp8Weights, WeightLayout};
+use crate::scaling::Granularity;
+
+/// Inner columns of one instruction.
+pub const STEP: usize = 32;
+
+/// The most inner columns that are summed by instructions alone.
+pub const PROMOTED: usize = 128;
+
+/// One product of codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Rows, experts and sizes, and what the codes of W are.
+    pub product: grouped_gemm::Problem,
+    /// What the codes of x are; the formats may differ.
+    pub x: Fp8Weights,
+    /// What the codes of W are.
+    pub w: Fp8Weights,
+}
+
+impl Problem {
+    /// `product`, whose weights are codes, with rows that are codes as `x` says.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for weights that aren't codes in \[E, n, k\], a product that is more than one
+    /// (gate, bias, activation) or not f32, MX scales, or scale blocks that cut the inner columns of
+    /// an instruction.
+    pub fn new(product: grouped_gemm::Problem, x: Fp8Weights) -> Result<Self, ShapeError> {
+        let refuse = |expected: &str, got: String| Err(ShapeError::new("fp8_mma", expected, got));
+        let Some(w) = product
+            .fp8
+            .filter(|_| product.layout == WeightLayout::OutIn)
+        else {
+            return refuse("weights as codes of [E, n, k]", format!("{product:?}"));
+        };
+        let plain = !product.gated && !product.bias && product.activation.is_none();
+        if !plain || product.element != Element::F32 {
+            return refuse("a plain product into f32", format!("{product:?}"));
+        }
+        for codes in [x, w] {
+            let whole = match codes.granularity {
+                Granularity::Tensor | Granularity::Row => true,
+                Granularity::Mx => false,
+                Granularity::Block { rows, columns } => {
+                    let steps = columns.is_multiple_of(STEP) || columns >= product.k;
+                    rows > 0 && columns > 0 && steps
+                }
+            };
+            if !whole {
+                let expected = "f32 scales of rows or of blocks of a multiple of 32 inner columns";
+                return refuse(expected, format!("{:?}", codes.granularity));
+            }
+        }
+        Ok(Self { product, x, w })
+    }
+
+    /// Words of a row of x, and of a column of W.
+    pub fn row_words(&self) -> usize {
+        self.product.k.div_ceil(LANES_PER_WORD)
+    }
+
+    /// Scales of x, down and across.
+    pub fn x_scale_shape(&self) -> [usize; 2] {
+        let (rows, k) = (self.product.input_rows(), self.product.k);
+        self.x.granularity.scale_shape(rows, k)
+    }
+
+    /// Whether a scale changes along k.
+    pub fn scales_along_k(&self) -> bool {
+        [self.x, self.w]
+            .iter()
+            .any(|codes| self.along_k(*codes).is_some())
+    }
+
+    /// Inner columns under one scale, where they are fewer than all.
+    fn along_k(&self, codes: Fp8Weights) -> Option<usize> {
+        match codes.granularity {
+            Granularity::Block { columns, .. } => Some(columns).filter(|c| *c < self.product.k),
+            _ => None,
+        }
+    }
+
+    /// Inner columns whose sums are added at once: under one scale of x and one of W, at most 128.
+    pub fn segment(&self) -> usize {
+        let columns = [self.x, self.w].map(|codes| self.along_k(codes).unwrap_or(PROMOTED));
+        columns.into_iter().fold(PROMOTED, greatest_common_divisor)
+    }
+}
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fp8::Fp8Format;
+
+    fn codes(granularity: Granularity) -> Fp8Weights {
+        Fp8Weights {
+            format: Fp8Format::E4M3,
+            granularity,
+        }
+    }
+
+    const fn block(rows: usize, columns: usize) -> Granularity {
+        Granularity::Block { rows, columns }
+    }
+
+    fn problem(x: Granularity, w: Granularity) -> Result<Problem, ShapeError> {
+        let product = grouped_gemm::Problem {
+            fp8: Some(codes(w)),
+            ..grouped_gemm::Problem::dense(100, 70, 500)?
+        };
+        Problem::new(product, codes(x))
+    }
+
+    #[test]
+    fn sums_end_where_scales_do() {
+        let segment = |x, w| problem(x, w).map(|p| (p.segment(), p.scales_along_k()));
+        assert_eq!(
+            segment(Granularity::Row, Granularity::Tensor),
+            Ok((128, false))
+        );
+        assert_eq!(segment(block(1, 128), block(128, 128)), Ok((128, true)));
+        assert_eq!(segment(block(1, 128), Granularity::Row), Ok((128, true)));
+        assert_eq!(segment(block(1, 128), block(64, 96)), Ok((32, true)));
+        assert_eq!(segment(Granularity::Row, block(1, 256)), Ok((128, true)));
+        assert_eq!(segment(block(1, 512), block(1, 501)), Ok((128, false)));
+    }
+
+    #[test]
+    fn what_the_instructions_cannot_do_is_refused() {
+        for bad in [Granularity::Mx, block(1, 48), block(0, 32), block(1, 0)] {
+            assert!(problem(bad, Granularity::Row).is_err(), "x {bad:?}");
+            assert!(problem(Granularity::Row, bad).is_err(), "w {bad:?}");
+        }
+        let plain = problem(Granularity::Row, Granularity::Row).unwrap().product;
+        let others = [
+            grouped_gemm::Problem { fp8: None, ..plain },
+            grouped_gemm::Problem {
+                bias: true,
+                ..plain
+            },
+            grouped_gemm::Problem {
+                gated: true,
+                ..plain
+            },
+            grouped_gemm::Problem {
+                element: Element::F16,
+                ..plain
+            },
+            grouped_gemm::Problem {
+                layout: WeightLayout::InOut,
+                ..plain
+            },
+        ];
+        for product in others {
+            assert!(Problem::new(product, codes(Granularity::Row)).is_err());
+        }
+    }
+}

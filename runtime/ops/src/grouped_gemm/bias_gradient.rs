@@ -1,0 +1,121 @@
+//! Gradient of an expert's bias: db_e = Σ_r w_r · rows\[r\] over the rows r of expert e.
+//!
+//! Rows are sorted, or one per token and found through the sort ([`Source`]); w_r is the router
+//! weight of the slot behind row r, 1 without weights. Shapes: rows \[R,n\] or \[T,n\] of f32, f16 or
+//! bf16; weights f32 \[S\]; db \[E,n\] f32, zeros for an expert without rows. Sums run over the rows in
+//! order, in f32. [`Problem::dense`] sums all rows, and nothing is sorted. FLOPs R·n, twice that weighted; bytes R·n elements.
+
+use super::Source;
+use crate::element::Element;
+use crate::error::ShapeError;
+
+/// One bias gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Slots S.
+    pub slots: usize,
+    /// The most sorted rows R any routing produces, at most S.
+    pub row_bound: usize,
+    /// Experts E.
+    pub experts: usize,
+    /// Slots per token K.
+    pub top_k: usize,
+    /// Columns.
+    pub n: usize,
+    /// Type of the rows.
+    pub element: Element,
+    /// Which rows are read.
+    pub rows: Source,
+    /// Whether rows are multiplied by the weights of their slots.
+    pub weighted: bool,
+    /// One expert has all rows, in their order, unweighted; there is no sort.
+    pub dense: bool,
+}
+
+impl Problem {
+    /// The sum of the rows of \[`rows`, `n`\].
+    ///
+    /// # Errors
+    /// As [`Problem::new`].
+    pub fn dense(rows: usize, n: usize) -> Result<Self, ShapeError> {
+        Ok(Self {
+            dense: true,
+            ..Self::new(rows, 1, 1, n)?
+        })
+    }
+
+    /// The gradient of \[`experts`, `n`\] biases from sorted rows of `slots` = T·`top_k` slots.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
+    pub fn new(slots: usize, experts: usize, top_k: usize, n: usize) -> Result<Self, ShapeError> {
+        let product = super::Problem::new(slots, experts, top_k, n, 1)?;
+        Ok(Self {
+            slots,
+            row_bound: slots,
+            experts,
+            top_k,
+            n,
+            element: product.element,
+            rows: Source::Sorted,
+            weighted: false,
+            dense: false,
+        })
+    }
+
+    /// Rows of the operand.
+    pub fn input_rows(&self) -> usize {
+        match self.rows {
+            Source::Tokens => self.slots / self.top_k,
+            Source::Sorted => self.row_bound,
+        }
+    }
+}
+
+/// The oracle, in f64; `order` and `offsets` come from the sort, `weights` are those of the slots.
+pub fn reference(
+    problem: &Problem,
+    sorted: &crate::permute::Sorted,
+    rows: &[f64],
+    weights: Option<&[f32]>,
+) -> Vec<f64> {
+    let n = problem.n;
+    let mut out = vec![0.0; problem.experts * n];
+    for (e, out) in out.chunks_mut(n).enumerate() {
+        for row in sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize {
+            let slot = sorted.order[row] as usize;
+            let from = match problem.rows {
+                Source::Tokens => slot / problem.top_k,
+                Source::Sorted => row,
+            };
+            let weight = weights.map_or(1.0, |weights| f64::from(weights[slot]));
+            let values = &rows[from * n..][..n];
+            out.iter_mut()
+                .zip(values)
+                .for_each(|(out, value)| *out += weight * value);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two tokens, two experts each; expert 1 gets slots 0 and 3, expert 0 slot 1, nobody slot 2.
+    #[test]
+    fn reference_sums_the_rows_of_an_expert() {
+        let sorted = crate::permute::reference(&[1, 0, 3, 1], 3);
+        let tokens = Problem {
+            rows: Source::Tokens,
+            ..Problem::new(4, 3, 2, 2).unwrap()
+        };
+        let rows = [1.0, 10.0, 2.0, 20.0, 4.0, 40.0];
+        let weights = [0.5, 3.0, f32::NAN, 0.25];
+        let got = reference(&tokens, &sorted, &rows[..4], Some(&weights));
+        assert_eq!(got, [3.0, 30.0, 1.0, 10.0, 0.0, 0.0]);
+        let plain = Problem::new(4, 3, 2, 2).unwrap();
+        let got = reference(&plain, &sorted, &rows, None);
+        assert_eq!(got, [1.0, 10.0, 6.0, 60.0, 0.0, 0.0]);
+    }
+}

@@ -1,0 +1,32 @@
+//! What Moebius computes, each operation once and without a device: its sizes, checked by the one constructor of
+//! its problem, its formula and source, and its reference in plain Rust and f64.
+//!
+//! How an operation is computed is told elsewhere: by `moebius-shaders` in CubeCL, by `moebius-xla` in StableHLO, and by
+//! `moebius` in Burn's own operations.
+//!
+//! | module | operations |
+//! |---|---|
+//! | [`routing`] | router logits, the choice of experts, hashes, loads, and their gradients |
+//! | [`permute`] | slots sorted by expert, capacities, rows of tokens in and out of the order of their experts |
+//! | [`grouped_gemm`] | a product per expert, dense ones too, with weights in floats or FP8 |
+//! | [`expert_activation`] | the activation of sorted rows and its gradient |
+//! | [`moe`] | feed-forward experts as a whole |
+//! | [`segment_attention`] | attention within a sequence |
+//! | [`fp8`], [`scaling`], [`quantize`] | the FP8 codec, its scales, codes and scales of matrices |
+//! | [`fp8_mma`] | codes times codes |
+
+mod element;
+mod error;
+pub mod expert_activation;
+pub mod fp8;
+pub mod fp8_mma;
+pub mod grouped_gemm;
+pub mod moe;
+pub mod permute;
+pub mod quantize;
+pub mod routing;
+pub mod scaling;
+pub mod segment_attention;
+
+pub use element::Element;
+pub use error::ShapeError;

@@ -1,0 +1,123 @@
+//! The feed-forward experts of a mixture-of-experts layer.
+//!
+//! y_t = Σ_k w_tk · expert_{e(t,k)}(x_t), expert(x) = W_out · act(W_in · x + b_in) + b_out, gated:
+//! W_out · (act(G x) ∘ (U x)).
+
+mod oracle;
+pub mod sorting;
+mod training;
+
+pub use oracle::{ReferenceGradients, ReferenceInputs, reference, reference_backward};
+pub use training::Keep;
+
+use crate::element::Element;
+use crate::error::ShapeError;
+use crate::grouped_gemm::{self, Activation, Source};
+use crate::permute::{Capacity, RowsProblem};
+use crate::routing;
+
+/// The shape of a layer's experts and of one batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Problem {
+    /// Tokens, experts, choices per token.
+    pub routing: routing::Problem,
+    /// Width of a token H.
+    pub hidden: usize,
+    /// Width of an expert F.
+    pub inter: usize,
+    /// Type of x, the weights and y.
+    pub element: Element,
+    /// Gate and up projections instead of one.
+    pub gated: bool,
+    /// Between the two products.
+    pub activation: Activation,
+    /// Whether the experts have biases.
+    pub bias: bool,
+    /// Slots an expert takes; `None` never drops.
+    pub capacity: Option<Capacity>,
+    /// The most slots that reach an expert R; S unless a capacity is known here.
+    pub row_bound: usize,
+}
+
+impl Problem {
+    /// Columns of the first product: F, or 2F when gated.
+    pub fn columns_in(&self) -> usize {
+        if self.gated {
+            self.inter.saturating_mul(2)
+        } else {
+            self.inter
+        }
+    }
+
+    /// A product of the sorted rows: \[.., `k`\] · \[`n`, `k`\]ᵀ per expert.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
+    pub fn product(&self, n: usize, k: usize) -> Result<grouped_gemm::Problem, ShapeError> {
+        let r = &self.routing;
+        let problem = grouped_gemm::Problem::new(r.slots(), r.experts(), r.top_k(), n, k)?;
+        Ok(grouped_gemm::Problem {
+            element: self.element,
+            row_bound: self.row_bound,
+            rows: Source::Sorted,
+            ..problem
+        })
+    }
+
+    /// The first product, with the activation.
+    ///
+    /// # Errors
+    /// As [`Problem::check`].
+    pub fn up(&self) -> Result<grouped_gemm::Problem, ShapeError> {
+        Ok(grouped_gemm::Problem {
+            rows: Source::Tokens,
+            gated: self.gated,
+            activation: Some(self.activation),
+            bias: self.bias,
+            ..self.product(self.inter, self.hidden)?
+        })
+    }
+
+    /// The second product.
+    ///
+    /// # Errors
+    /// As [`Problem::check`].
+    pub fn down(&self) -> Result<grouped_gemm::Problem, ShapeError> {
+        Ok(grouped_gemm::Problem {
+            bias: self.bias,
+            ..self.product(self.hidden, self.inter)?
+        })
+    }
+
+    /// The rows of the second product.
+    ///
+    /// # Errors
+    /// As [`Problem::check`].
+    pub fn output_rows(&self) -> Result<RowsProblem, ShapeError> {
+        RowsProblem::new(&self.routing, self.row_bound, self.hidden, self.element)
+    }
+
+    /// Checks the sizes of both products.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
+    pub fn check(&self) -> Result<(), ShapeError> {
+        self.up()?;
+        self.down().map(drop)
+    }
+
+    /// Floating-point operations of both products of as many rows as a routing can produce.
+    pub fn flops(&self) -> u64 {
+        let products = if self.gated { 3 } else { 2 };
+        2 * products * (self.row_bound * self.hidden) as u64 * self.inter as u64
+    }
+
+    /// Bytes a forward must hold: weights, x, y, hidden activations and the experts' outputs.
+    pub fn floor_bytes(&self) -> u64 {
+        let (h, f, e) = (self.hidden, self.inter, self.routing.experts());
+        let projections = if self.gated { 3 } else { 2 };
+        let weights = e * projections * h * f + e * h;
+        let activations = 2 * self.routing.tokens() * h + self.row_bound * (f + h);
+        ((weights + activations) * self.element.bytes()) as u64
+    }
+}

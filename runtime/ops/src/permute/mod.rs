@@ -1,0 +1,171 @@
+//! Moving slots between the order of tokens and the order of experts.
+//!
+//! A slot is a (token, choice) pair, s = t·K + k. The sort is stable. Keys u32 \[S\] hold the expert of every slot, or E for a slot
+//! that goes nowhere. Results, all u32:
+//! - `order` \[S\]: slots sorted by key, equal keys in slot order; entries past `offsets[E]` go nowhere.
+//! - `offsets` \[E+1\]: expert e owns `order[offsets[e]..offsets[e+1]]`.
+//! - `positions` \[S\]: where in `order` a slot is, [`NOWHERE`] for a slot without an expert.
+//! - `dropped` \[1\]: slots that go nowhere.
+//! - `tiles` \[3·max_tiles\]: (expert, first row, one past the last) of every tile of at most `tile_rows`
+//!   rows; (E, 0, 0) for no tile.
+//!
+//! Row r of a *sorted* buffer belongs to the slot `order[r]`. Such buffers have R =
+//! [`Problem::row_bound`] rows, the most that a routing can produce. A caller that sorts more breaks
+//! the contract: `tiles` lacks the last ones, and kernels on sorted rows would leave their buffers.
+
+pub mod capacity;
+pub mod combine;
+pub mod dispatch;
+pub mod neighbours;
+mod rows;
+mod shares;
+pub mod weights_gradient;
+
+pub use capacity::Capacity;
+pub use rows::RowsProblem;
+pub use shares::capacities_reference;
+
+use crate::error::ShapeError;
+
+/// The position of a slot that no expert has.
+pub const NOWHERE: u32 = u32::MAX;
+
+/// A sort of `slots` slots into `experts` segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Problem {
+    slots: usize,
+    experts: usize,
+    tile_rows: usize,
+    row_bound: usize,
+}
+
+impl Problem {
+    /// Sorts `slots` slots by expert and cuts the segments into tiles of `tile_rows` rows.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for no experts, no tile rows, or more slots than 31 bits count.
+    pub fn new(slots: usize, experts: usize, tile_rows: usize) -> Result<Self, ShapeError> {
+        if experts == 0 {
+            return Err(ShapeError::new("experts", "at least 1", experts));
+        }
+        if tile_rows == 0 {
+            return Err(ShapeError::new("tile rows", "at least 1", tile_rows));
+        }
+        let largest = experts
+            .checked_add(1)
+            .and_then(|bins| slots.checked_mul(bins));
+        if largest.is_none_or(|n| n > i32::MAX as usize) {
+            return Err(ShapeError::new(
+                "slots",
+                "fewer than 2^31 / (experts + 1)",
+                slots,
+            ));
+        }
+        Ok(Self {
+            slots,
+            experts,
+            tile_rows,
+            row_bound: slots,
+        })
+    }
+
+    /// The same for a routing in which at most `rows` slots have an expert.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for more rows than slots, or none.
+    pub fn with_row_bound(self, rows: usize) -> Result<Self, ShapeError> {
+        check_row_bound(rows, self.slots)?;
+        Ok(Self {
+            row_bound: rows,
+            ..self
+        })
+    }
+
+    /// The most tiles such a routing can need: every expert's last tile may be partial.
+    pub fn max_tiles(&self) -> usize {
+        let partial = self.experts * (self.tile_rows - 1);
+        ((self.row_bound + partial) / self.tile_rows).min(self.row_bound)
+    }
+
+    /// Slots S.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Experts E.
+    pub fn experts(&self) -> usize {
+        self.experts
+    }
+
+    /// The most rows of a sorted buffer R.
+    pub fn row_bound(&self) -> usize {
+        self.row_bound
+    }
+
+    /// Rows of a tile.
+    pub fn tile_rows(&self) -> usize {
+        self.tile_rows
+    }
+}
+
+/// Checks that some of `slots` slots can have `rows` rows.
+pub fn check_row_bound(rows: usize, slots: usize) -> Result<(), ShapeError> {
+    if (1.min(slots)..=slots).contains(&rows) {
+        return Ok(());
+    }
+    let expected = format!("1 to {slots} (the slots)");
+    Err(ShapeError::new("row bound", expected, rows))
+}
+
+/// What [`reference()`] returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sorted {
+    /// Slots by expert, those that go nowhere last.
+    pub order: Vec<u32>,
+    /// Start of every expert's segment, and the end of the last.
+    pub offsets: Vec<u32>,
+    /// Where in the order a slot is; [`NOWHERE`] for those that go nowhere.
+    pub positions: Vec<u32>,
+}
+
+/// The oracle: a stable sort of the slots by key.
+pub fn reference(keys: &[u32], experts: usize) -> Sorted {
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+    order.sort_by_key(|slot| keys[*slot as usize].min(experts as u32));
+    let before = |e: usize| keys.iter().filter(|key| (**key as usize) < e).count() as u32;
+    let offsets: Vec<u32> = (0..=experts).map(before).collect();
+    let mut positions = vec![NOWHERE; keys.len()];
+    for (row, slot) in order.iter().enumerate().take(offsets[experts] as usize) {
+        positions[*slot as usize] = row as u32;
+    }
+    Sorted {
+        order,
+        offsets,
+        positions,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NOWHERE, Problem, reference};
+
+    #[test]
+    fn slots_of_an_expert_keep_their_order() {
+        let sorted = reference(&[2, 0, 3, 0, 2], 3);
+        assert_eq!(sorted.order, [1, 3, 0, 4, 2]);
+        assert_eq!(sorted.offsets, [0, 2, 2, 4]);
+        assert_eq!(sorted.positions, [2, 0, NOWHERE, 1, 3]);
+    }
+
+    /// 3 experts of 4-row tiles: each of the 3 may have a last tile of one row.
+    #[test]
+    fn fewer_rows_need_fewer_tiles() {
+        let problem = Problem::new(100, 3, 4).unwrap();
+        assert_eq!((problem.row_bound(), problem.max_tiles()), (100, 27));
+        let bounded = problem.with_row_bound(10).unwrap();
+        assert_eq!((bounded.row_bound(), bounded.max_tiles()), (10, 4));
+        // No more tiles than rows.
+        assert_eq!(problem.with_row_bound(2).unwrap().max_tiles(), 2);
+        assert!(problem.with_row_bound(0).is_err() && problem.with_row_bound(101).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! What the moves of rows between tokens and experts have in common: shapes, limits, weights.
+
+use crate::element::Element;
+use crate::error::ShapeError;
+use crate::routing;
+
+/// Rows of `width` elements: \[T, width\] in the order of tokens, \[R, width\] sorted by expert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowsProblem {
+    tokens: usize,
+    experts: usize,
+    top_k: usize,
+    row_bound: usize,
+    width: usize,
+    element: Element,
+}
+
+impl RowsProblem {
+    /// Rows of the tokens of `routing`, at most `row_bound` of whose slots have an expert.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for no width, no rows or more than slots, or an index that would not fit 31 bits.
+    pub fn new(
+        routing: &routing::Problem,
+        row_bound: usize,
+        width: usize,
+        element: Element,
+    ) -> Result<Self, ShapeError> {
+        if width == 0 {
+            return Err(ShapeError::new("width", "at least 1", width));
+        }
+        super::check_row_bound(row_bound, routing.slots())?;
+        let elements = routing.slots().checked_mul(width);
+        if elements.is_none_or(|n| n > i32::MAX as usize) {
+            let got = format!("{} x {width}", routing.slots());
+            return Err(ShapeError::new("slots x width", "at most 2^31 - 1", got));
+        }
+        Ok(Self {
+            tokens: routing.tokens(),
+            experts: routing.experts(),
+            top_k: routing.top_k(),
+            row_bound,
+            width,
+            element,
+        })
+    }
+
+    /// Tokens T.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// Experts E.
+    pub fn experts(&self) -> usize {
+        self.experts
+    }
+
+    /// Slots per token K.
+    pub fn top_k(&self) -> usize {
+        self.top_k
+    }
+
+    /// Slots S = T·K.
+    pub fn slots(&self) -> usize {
+        self.tokens * self.top_k
+    }
+
+    /// Rows of a sorted buffer R.
+    pub fn row_bound(&self) -> usize {
+        self.row_bound
+    }
+
+    /// Elements of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Type of the rows.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RowsProblem;
+    use crate::{Element, routing};
+
+    #[test]
+    fn sizes_that_make_no_sense_are_shape_errors() {
+        let routing = routing::Problem::new(10, 4, 2).unwrap();
+        let new = |rows, width| RowsProblem::new(&routing, rows, width, Element::F32);
+        assert!(new(20, 1).is_ok() && new(1, 1).is_ok());
+        assert!(new(0, 1).is_err() && new(21, 1).is_err());
+        assert!(new(20, 0).is_err() && new(20, 1 << 27).is_err());
+    }
+}

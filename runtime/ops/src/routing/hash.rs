@@ -1,0 +1,223 @@
+//! Hash routing: K distinct available experts per token, chosen by an integer hash, weight 1/K each.
+//!
+//! With A experts available, choice k is the (h_k mod (A − k))-th of those not chosen yet, where
+//! h_k = mix(h_{k−1} + φ), h_{−1} = mix(key ⊕ mix(seed)), mix is an avalanche of 32 bits (lowbias32, Chris
+//! Wellons) and φ = 0x9E3779B9. Arithmetic is modulo 2³². The key of token t is
+//! - [`HashKey::Position`]: t mod `sequence`, whatever the token holds;
+//! - [`HashKey::Content`]: Σ_h mix(bits(x\[t,h\]) + φ·h), bits of the value as f32. Subnormals of f32 and −0
+//!   count as 0 and all NaN as one, as devices may change them.
+//!
+//! Shapes: x \[T,H\] f32, f16 or bf16, mask u32 \[E\], indices u32 and weights f32 \[T,K\]. Slots beyond the
+//! A-th hold index E and weight 0. Every step is exact, so every device agrees with the reference.
+//!
+//! Operations: 8 per element of x; K² + K·E with a mask per token. Bytes: x read, 8·T·K written.
+
+use super::Problem;
+use crate::element::Element;
+use crate::error::ShapeError;
+
+/// 2³² divided by the golden ratio.
+pub const PHI: u32 = 0x9E37_79B9;
+
+/// The bits of ∞ in f32; those above are of NaN.
+pub const INFINITY: u32 = 0x7F80_0000;
+
+/// The bits of 2⁻¹²⁶ in f32; those below are of subnormals.
+pub const SMALLEST_NORMAL: u32 = 0x0080_0000;
+
+/// A unit keeps its choices in memory of its own, of which WebGPU promises 8 KiB.
+const MAX_TOP_K: usize = 1024;
+
+/// What is hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HashKey {
+    /// The position of the token in its sequence.
+    Position {
+        /// Tokens of a sequence; the batch holds one after the other.
+        sequence: usize,
+    },
+    /// The numbers of the token's row.
+    Content {
+        /// Columns H.
+        hidden: usize,
+        /// Type of x.
+        element: Element,
+    },
+}
+
+/// A choice by hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashProblem {
+    routing: Problem,
+    key: HashKey,
+}
+
+impl HashProblem {
+    /// Chooses for the tokens of `routing`, of which only the sizes matter, by `key`.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for sequences or rows of length 0, more than 2³¹ − 1 elements, or more than 1024
+    /// choices per token.
+    pub fn new(routing: Problem, key: HashKey) -> Result<Self, ShapeError> {
+        let (what, len) = match key {
+            HashKey::Position { sequence } => ("tokens of a sequence", sequence),
+            HashKey::Content { hidden, .. } => ("columns", hidden),
+        };
+        if routing.top_k > MAX_TOP_K {
+            let expected = format!("at most {MAX_TOP_K}");
+            return Err(ShapeError::new("hashed top_k", expected, routing.top_k));
+        }
+        if !(1..=i32::MAX as usize).contains(&len) {
+            return Err(ShapeError::new(what, "1 to 2^31 - 1", len));
+        }
+        if let HashKey::Content { hidden, .. } = key {
+            let elements = routing.tokens.checked_mul(hidden);
+            if elements.is_none_or(|n| n > i32::MAX as usize) {
+                let got = format!("{} x {hidden}", routing.tokens);
+                return Err(ShapeError::new("tokens x columns", "at most 2^31 - 1", got));
+            }
+        }
+        Ok(Self { routing, key })
+    }
+
+    /// Elements of a row of x; 0 where the position is hashed.
+    pub fn hidden(&self) -> usize {
+        match self.key {
+            HashKey::Position { .. } => 0,
+            HashKey::Content { hidden, .. } => hidden,
+        }
+    }
+
+    /// Type of x; f32 where the position is hashed.
+    pub fn element(&self) -> Element {
+        match self.key {
+            HashKey::Position { .. } => Element::F32,
+            HashKey::Content { element, .. } => element,
+        }
+    }
+
+    /// What is hashed.
+    pub fn key(&self) -> HashKey {
+        self.key
+    }
+
+    /// Tokens, experts and choices per token.
+    pub fn routing(&self) -> Problem {
+        self.routing
+    }
+}
+
+fn mix_host(value: u32) -> u32 {
+    let a = (value ^ (value >> 16)).wrapping_mul(0x7FEB_352D);
+    let b = (a ^ (a >> 15)).wrapping_mul(0x846C_A68B);
+    b ^ (b >> 16)
+}
+
+fn content_key_host(row: &[f32]) -> u32 {
+    let of = |(h, value): (usize, &f32)| {
+        let bits = match value.abs().to_bits() {
+            magnitude if magnitude < SMALLEST_NORMAL => 0,
+            magnitude if magnitude > INFINITY => 0x7FC0_0000,
+            _ => value.to_bits(),
+        };
+        mix_host(bits.wrapping_add(PHI.wrapping_mul(h as u32)))
+    };
+    row.iter().enumerate().map(of).fold(0, u32::wrapping_add)
+}
+
+/// The oracle, exact: indices and weights \[T,K\]; `x` \[T,H\] holds the numbers of the tokens where
+/// they are hashed.
+pub fn hash_reference(
+    problem: &HashProblem,
+    seed: u32,
+    x: &[f32],
+    mask: Option<&[bool]>,
+) -> (Vec<u32>, Vec<f32>) {
+    let Problem {
+        tokens,
+        experts,
+        top_k,
+        ..
+    } = problem.routing;
+    let available = |e: &u32| mask.is_none_or(|mask| mask[*e as usize]);
+    let (mut indices, mut weights) = (Vec::new(), Vec::new());
+    for token in 0..tokens {
+        let key = match problem.key {
+            HashKey::Position { sequence } => (token % sequence) as u32,
+            HashKey::Content { hidden, .. } => content_key_host(&x[token * hidden..][..hidden]),
+        };
+        let mut state = mix_host(key ^ mix_host(seed));
+        let mut left: Vec<u32> = (0..experts as u32).filter(available).collect();
+        for _ in 0..top_k {
+            if left.is_empty() {
+                indices.push(experts as u32);
+                weights.push(0.0);
+                continue;
+            }
+            state = mix_host(state.wrapping_add(PHI));
+            indices.push(left.remove(state as usize % left.len()));
+            weights.push(1.0 / top_k as f32);
+        }
+    }
+    (indices, weights)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(experts: usize, top_k: usize, mask: Option<&[bool]>) -> Vec<u32> {
+        let routing = Problem::new(4096, experts, top_k).unwrap();
+        let problem = HashProblem::new(routing, HashKey::Position { sequence: 4096 }).unwrap();
+        hash_reference(&problem, 7, &[], mask).0
+    }
+
+    #[test]
+    fn choices_are_distinct_available_and_even() {
+        let mask: Vec<bool> = (0..10).map(|e| e % 5 != 3).collect();
+        let indices = choose(10, 3, Some(&mask));
+        let mut load = [0; 10];
+        for row in indices.chunks(3) {
+            assert!(row[0] != row[1] && row[0] != row[2] && row[1] != row[2]);
+            row.iter().for_each(|e| load[*e as usize] += 1);
+        }
+        for (load, available) in load.iter().zip(&mask) {
+            // Binomial with mean 1536 and deviation 31.
+            let range = if *available {
+                1536 - 155..1536 + 155
+            } else {
+                0..1
+            };
+            assert!(range.contains(load), "{load}");
+        }
+    }
+
+    #[test]
+    fn too_few_experts_leave_slots_empty() {
+        let indices = choose(4, 3, Some(&[false, true, false, true]));
+        for row in indices.chunks(3) {
+            assert!(row[0] != row[1] && row[0] % 2 == 1 && row[1] % 2 == 1);
+            assert_eq!(row[2], 4);
+        }
+    }
+
+    #[test]
+    fn equal_numbers_hash_alike_and_places_matter() {
+        let key = |row: &[f32]| content_key_host(row);
+        assert_eq!(key(&[1.0, 0.0, f32::NAN]), key(&[1.0, -0.0, -f32::NAN]));
+        assert_ne!(key(&[1.0, 2.0]), key(&[2.0, 1.0]));
+        assert_ne!(key(&[1.0]), key(&[-1.0]));
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        let routing = Problem::new(4, 4, 1).unwrap();
+        assert!(HashProblem::new(routing, HashKey::Position { sequence: 0 }).is_err());
+        let content = |hidden| HashKey::Content {
+            hidden,
+            element: Element::F32,
+        };
+        assert!(HashProblem::new(routing, content(0)).is_err());
+        assert!(HashProblem::new(routing, content(1 << 30)).is_err());
+    }
+}

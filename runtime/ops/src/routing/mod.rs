@@ -1,0 +1,186 @@
+//! Routing: router logits, then the `top_k` experts of every token and their weights.
+//!
+//! The choice of a token is of the K largest keys, ties to the lowest index. score = softmax or sigmoid of the logits. Without a bias
+//! the key is the logit, which both scores grow with; with one it is score + bias (DeepSeek-V3), and the weights still come from the
+//! score alone: the chosen scores, divided by their sum where the problem renormalises, times its scale. With [`Groups`] only the
+//! experts of the groups with the largest sum of their two best keys (score + bias; one key where a group has no second) can be
+//! chosen, ties to the lowest group. lse = ln Σ exp(l) over the available experts, −∞ without any. A NaN key ranks below every number. A
+//! NaN logit makes the softmax and lse of its token NaN, and the renormalised weights too if it is chosen.
+//!
+//! Shapes: x \[T,H\], Wg \[E,H\], logits and probs \[T,E\] f32, indices u32 and weights f32 \[T,K\],
+//! lse \[T\] f32, mask u32 \[E\] (0 = unavailable), bias f32 \[E\]. A masked expert is never chosen and
+//! has probability 0; a slot that finds no expert holds index E and weight 0.
+
+mod choice;
+mod gradient;
+mod hash;
+mod load;
+mod logits;
+mod logits_backward;
+
+pub use choice::{Routed, reference, reference_with_bias, topk_backward_reference};
+pub use gradient::TopkGradient;
+pub use hash::{HashKey, HashProblem, INFINITY, PHI, SMALLEST_NORMAL, hash_reference};
+pub use load::{LoadProblem, load_reference};
+pub use logits::logits_reference;
+pub use logits_backward::logits_backward_reference;
+
+use crate::error::ShapeError;
+use serde::{Deserialize, Serialize};
+
+/// How a logit becomes a score.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Score {
+    /// exp(l) / Σ exp(l) over the available experts.
+    #[default]
+    Softmax,
+    /// 1 / (1 + exp(−l)).
+    Sigmoid,
+}
+
+/// A choice limited to the best groups of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Groups {
+    /// Groups of E / `count` neighbouring experts each.
+    pub count: usize,
+    /// Groups whose experts may be chosen.
+    pub chosen: usize,
+}
+
+/// Most groups: a unit keeps a word for each.
+const MAX_GROUPS: usize = 1024;
+
+/// The choice of experts for `tokens` tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Problem {
+    tokens: usize,
+    experts: usize,
+    top_k: usize,
+    score: Score,
+    renormalize: bool,
+    groups: Option<Groups>,
+    scale: f32,
+}
+
+// The scale is finite, so a problem equals itself.
+impl Eq for Problem {}
+
+impl Problem {
+    /// Chooses `top_k` of `experts`.
+    ///
+    /// # Errors
+    /// [`ShapeError`] unless 1 ≤ `top_k` ≤ `experts` and every product of sizes fits 31 bits.
+    pub fn new(tokens: usize, experts: usize, top_k: usize) -> Result<Self, ShapeError> {
+        if experts == 0 {
+            return Err(ShapeError::new("experts", "at least 1", experts));
+        }
+        if top_k == 0 || top_k > experts {
+            let expected = format!("1 to {experts} (the number of experts)");
+            return Err(ShapeError::new("top_k", expected, top_k));
+        }
+        let largest = tokens
+            .checked_mul(experts)
+            .filter(|n| *n <= i32::MAX as usize);
+        if largest.is_none() {
+            let got = format!("{tokens} x {experts}");
+            return Err(ShapeError::new("tokens x experts", "at most 2^31 - 1", got));
+        }
+        Ok(Self {
+            tokens,
+            experts,
+            top_k,
+            score: Score::Softmax,
+            renormalize: true,
+            groups: None,
+            scale: 1.0,
+        })
+    }
+
+    /// A copy with another score.
+    pub fn with_score(self, score: Score, renormalize: bool) -> Self {
+        Self {
+            score,
+            renormalize,
+            ..self
+        }
+    }
+
+    /// A copy with the choice limited to the best groups; `None` lifts the limit.
+    ///
+    /// # Errors
+    /// [`ShapeError`] unless the groups divide the experts, and the chosen ones hold `top_k`.
+    pub fn with_groups(self, groups: Option<Groups>) -> Result<Self, ShapeError> {
+        if let Some(Groups { count, chosen }) = groups {
+            if count == 0 || count > MAX_GROUPS || !self.experts.is_multiple_of(count) {
+                let expected = format!("a divisor of {} up to {MAX_GROUPS}", self.experts);
+                return Err(ShapeError::new("expert groups", expected, count));
+            }
+            if chosen == 0 || chosen > count {
+                let expected = format!("1 to {count} (the number of groups)");
+                return Err(ShapeError::new("chosen groups", expected, chosen));
+            }
+            let within = chosen * (self.experts / count);
+            if within < self.top_k {
+                let expected = format!("at least top_k = {}", self.top_k);
+                return Err(ShapeError::new(
+                    "experts of the chosen groups",
+                    expected,
+                    within,
+                ));
+            }
+        }
+        Ok(Self { groups, ..self })
+    }
+
+    /// A copy with weights multiplied by `scale`.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when `scale` isn't finite.
+    pub fn with_scale(self, scale: f32) -> Result<Self, ShapeError> {
+        if !scale.is_finite() {
+            return Err(ShapeError::new("routed scale", "a finite number", scale));
+        }
+        Ok(Self { scale, ..self })
+    }
+
+    /// Tokens T.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// Experts E.
+    pub fn experts(&self) -> usize {
+        self.experts
+    }
+
+    /// Experts per token K.
+    pub fn top_k(&self) -> usize {
+        self.top_k
+    }
+
+    /// How a logit becomes a score.
+    pub fn score(&self) -> Score {
+        self.score
+    }
+
+    /// Whether the chosen scores are divided by their sum.
+    pub fn renormalize(&self) -> bool {
+        self.renormalize
+    }
+
+    /// Groups the choice is limited to.
+    pub fn groups(&self) -> Option<Groups> {
+        self.groups
+    }
+
+    /// Factor on the weights.
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// (token, choice) pairs S = T·K.
+    pub fn slots(&self) -> usize {
+        self.tokens * self.top_k
+    }
+}

@@ -1,0 +1,219 @@
+//! Attention among the rows of a segment: the tokens of one sequence that went to one expert.
+//!
+//! Rows are sorted by expert ([`crate::permute`]) and the slots of an expert ascend, so the rows of a
+//! sequence (L tokens each) are neighbours. Within a segment, for each head of D values,
+//! - s_ij = ⟨q_i, k_j⟩ / √D, p_ij = exp(s_ij − lse_i), lse_i = ln Σ_j exp(s_ij), o_i = Σ_j p_ij · v_j,
+//!   over the rows j of the segment, or j ≤ i when causal;
+//! - backward, with ds_ij = p_ij · (⟨do_i, v_j⟩ − ⟨do_i, o_i⟩): dq_i = Σ_j ds_ij · k_j / √D,
+//!   dk_j = Σ_i ds_ij · q_i / √D, dv_j = Σ_i p_ij · do_i.
+//!
+//! Shapes: q, k, v, o and their gradients \[R, heads·D\] of the element type, lse f32 \[R, heads\],
+//! segments u32 \[R,2\] (first row, and one past the last), order u32 \[S\], offsets u32 \[E+1\].
+//! Rows from offsets\[E\] on belong to no segment; their values don't matter, their outputs are 0.
+//! D is at most 128.
+//!
+//! With P = Σ over segments of length², half of it when causal: FLOPs 4·P·heads·D forward, 16
+//! backward. Bytes: 4·R·heads·D elements forward, and the rows of a segment again from cache.
+
+mod backward;
+mod forward;
+mod segments;
+
+pub use backward::{Gradients, reference_backward};
+pub use forward::{Attended, Inputs, reference};
+pub use segments::{Segments, reference_segments};
+
+use crate::element::Element;
+use crate::error::ShapeError;
+
+/// The largest head: a unit keeps up to three rows of it.
+pub const MAX_HEAD_DIM: usize = 128;
+
+/// Attention of some heads over [`Segments`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Problem {
+    segments: Segments,
+    heads: usize,
+    head_dim: usize,
+    /// Type of the rows.
+    pub element: Element,
+    /// A row attends to itself and the rows before it.
+    pub causal: bool,
+}
+
+impl Problem {
+    /// `heads` heads of `head_dim` values in f32, not causal.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when a size is 0, the head exceeds 128 or an index would not fit 31 bits.
+    pub fn new(segments: Segments, heads: usize, head_dim: usize) -> Result<Self, ShapeError> {
+        if heads == 0 {
+            return Err(ShapeError::new("heads", "at least 1", heads));
+        }
+        if head_dim == 0 || head_dim > MAX_HEAD_DIM {
+            let expected = format!("1 to {MAX_HEAD_DIM}");
+            return Err(ShapeError::new("head size", expected, head_dim));
+        }
+        let elements = heads
+            .checked_mul(head_dim.max(2))
+            .and_then(|columns| columns.checked_mul(segments.rows()));
+        if elements.is_none_or(|n| n > i32::MAX as usize) {
+            let got = format!("{} rows, {heads} heads of {head_dim}", segments.rows());
+            return Err(ShapeError::new(
+                "segment attention",
+                "matrices of at most 2^31 - 1 elements",
+                got,
+            ));
+        }
+        Ok(Self {
+            segments,
+            heads,
+            head_dim,
+            element: Element::F32,
+            causal: false,
+        })
+    }
+
+    /// A copy with rows of `element`.
+    pub fn with_element(self, element: Element) -> Self {
+        Self { element, ..self }
+    }
+
+    /// The same, causal or not.
+    pub fn with_causal(self, causal: bool) -> Self {
+        Self { causal, ..self }
+    }
+
+    /// Sorted rows R.
+    pub fn rows(&self) -> usize {
+        self.segments.rows()
+    }
+
+    /// Elements of q, k, v and o.
+    pub fn elements(&self) -> usize {
+        self.heads_of_rows() * self.head_dim
+    }
+
+    /// (row, head) pairs, the elements of lse.
+    pub fn heads_of_rows(&self) -> usize {
+        self.rows() * self.heads
+    }
+
+    /// Which rows belong together.
+    pub fn segments(&self) -> Segments {
+        self.segments
+    }
+
+    /// Values of a head D.
+    pub fn head_dim(&self) -> usize {
+        self.head_dim
+    }
+
+    /// Heads.
+    pub fn heads(&self) -> usize {
+        self.heads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permute::{self, Sorted};
+
+    /// Three sequences of three tokens, top-2 of 3: expert 1 has rows of all of them, expert 0 one
+    /// row of each of two, expert 2 none; the last slot goes nowhere.
+    fn sorted() -> Sorted {
+        let keys = [1, 3, 0, 1, 1, 3, 1, 3, 1, 3, 0, 1, 1, 3, 1, 3, 1, 3];
+        permute::reference(&keys, 3)
+    }
+
+    fn segments() -> Segments {
+        let segments = Segments::new(18, 3, 2, 3).unwrap();
+        segments.with_row_bound(12).unwrap()
+    }
+
+    #[test]
+    fn segments_are_runs_of_one_sequence() {
+        let got = reference_segments(&segments(), &sorted());
+        // Rows 0 and 1 are expert 0's; 2 to 10 expert 1's, three of each sequence.
+        let want = [
+            [0, 1],
+            [1, 2],
+            [2, 5],
+            [2, 5],
+            [2, 5],
+            [5, 8],
+            [5, 8],
+            [5, 8],
+            [8, 11],
+            [8, 11],
+            [8, 11],
+            [0, 0],
+        ];
+        assert_eq!(got, want.concat());
+    }
+
+    fn wave(len: usize, phase: f64) -> Vec<f64> {
+        (0..len)
+            .map(|i| 1.5 * (1.3 * i as f64 + phase).sin())
+            .collect()
+    }
+
+    #[test]
+    fn one_row_attends_to_itself() {
+        let problem = Problem::new(segments(), 2, 2).unwrap();
+        let found = reference_segments(&segments(), &sorted());
+        let [q, k, v] = [0.1, 0.7, 1.9].map(|phase| wave(problem.elements(), phase));
+        let inputs = Inputs {
+            q: &q,
+            k: &k,
+            v: &v,
+        };
+        let got = reference(&problem, &found, &inputs);
+        for i in 0..8 {
+            assert!((got.o[i] - v[i]).abs() < 1e-15);
+        }
+        let score = (q[0] * k[0] + q[1] * k[1]) / 2.0f64.sqrt();
+        assert!((got.lse[0] - score).abs() < 1e-15);
+        assert_eq!(got.o[44..], [0.0; 4], "a row without an expert");
+    }
+
+    /// The loss ⟨d_o, o⟩ has the gradients that `reference_backward` returns.
+    #[test]
+    fn backward_matches_differences_of_the_loss() {
+        for causal in [false, true] {
+            let problem = Problem::new(segments(), 2, 3).unwrap().with_causal(causal);
+            let found = reference_segments(&segments(), &sorted());
+            let len = problem.elements();
+            let d_o = wave(len, 2.3);
+            let data = [0.1, 0.7, 1.9].map(|phase| wave(len, phase));
+            let loss = |[q, k, v]: &[Vec<f64>; 3]| -> f64 {
+                let o = reference(&problem, &found, &Inputs { q, k, v }).o;
+                o.iter().zip(&d_o).map(|(a, b)| a * b).sum()
+            };
+            let [q, k, v] = &data;
+            let got = reference_backward(&problem, &found, &Inputs { q, k, v }, &d_o);
+            for (which, gradient) in [got.dq, got.dk, got.dv].iter().enumerate() {
+                for i in 0..len {
+                    let step = 1e-5;
+                    let (mut up, mut down) = (data.clone(), data.clone());
+                    up[which][i] += step;
+                    down[which][i] -= step;
+                    let slope = (loss(&up) - loss(&down)) / (2.0 * step);
+                    assert!((gradient[i] - slope).abs() < 1e-8, "{which} at {i}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_are_checked() {
+        assert!(Segments::new(5, 3, 2, 3).is_err());
+        assert!(Segments::new(6, 3, 2, 0).is_err());
+        assert!(Segments::new(6, 3, 2, usize::MAX).is_ok());
+        assert!(segments().with_row_bound(19).is_err());
+        assert!(Problem::new(segments(), 0, 8).is_err());
+        assert!(Problem::new(segments(), 1, 0).is_err());
+        assert!(Problem::new(segments(), 1, 129).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! The segment of every row.
+
+use crate::error::ShapeError;
+use crate::permute::{Sorted, check_row_bound};
+
+/// Which rows belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segments {
+    slots: usize,
+    row_bound: usize,
+    experts: usize,
+    /// Slots of a sequence.
+    sequence_slots: usize,
+}
+
+impl Segments {
+    /// Segments of `slots` = T·`top_k` slots in sequences of `sequence` tokens, the last of which
+    /// may be shorter.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when a size is 0, the slots are no multiple of `top_k`, or more than 30 bits
+    /// count.
+    pub fn new(
+        slots: usize,
+        experts: usize,
+        top_k: usize,
+        sequence: usize,
+    ) -> Result<Self, ShapeError> {
+        let sizes = [
+            ("experts", experts),
+            ("top_k", top_k),
+            ("sequence", sequence),
+        ];
+        for (what, size) in sizes {
+            if size == 0 {
+                return Err(ShapeError::new(what, "at least 1", size));
+            }
+        }
+        if !slots.is_multiple_of(top_k) {
+            let expected = format!("a multiple of top_k = {top_k}");
+            return Err(ShapeError::new("slots", expected, slots));
+        }
+        if slots >= 1 << 30 {
+            return Err(ShapeError::new("slots", "fewer than 2^30", slots));
+        }
+        Ok(Self {
+            slots,
+            row_bound: slots,
+            experts,
+            // A sequence longer than all tokens is one of all tokens.
+            sequence_slots: sequence.min((slots / top_k).max(1)) * top_k,
+        })
+    }
+
+    /// A copy with at most `rows` sorted rows, whatever the routing.
+    ///
+    /// # Errors
+    /// [`ShapeError`] unless 1 ≤ `rows` ≤ S.
+    pub fn with_row_bound(self, rows: usize) -> Result<Self, ShapeError> {
+        check_row_bound(rows, self.slots)?;
+        Ok(Self {
+            row_bound: rows,
+            ..self
+        })
+    }
+
+    /// Sorted rows R.
+    pub fn rows(&self) -> usize {
+        self.row_bound
+    }
+
+    /// Slots S.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Experts E.
+    pub fn experts(&self) -> usize {
+        self.experts
+    }
+
+    /// Slots of a sequence.
+    pub fn sequence_slots(&self) -> usize {
+        self.sequence_slots
+    }
+}
+
+/// The oracle: (first row, one past the last) of every row's segment \[R,2\].
+pub fn reference_segments(segments: &Segments, sorted: &Sorted) -> Vec<u32> {
+    let mut found = vec![0; 2 * segments.row_bound];
+    for e in 0..segments.experts {
+        let rows = sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize;
+        let sequence = |row: usize| sorted.order[row] as usize / segments.sequence_slots;
+        for row in rows.clone() {
+            let mut same = rows
+                .clone()
+                .filter(|other| sequence(*other) == sequence(row));
+            let first = same.next().unwrap_or(row);
+            let last = same.next_back().unwrap_or(first);
+            found[2 * row] = first as u32;
+            found[2 * row + 1] = last as u32 + 1;
+        }
+    }
+    found
+}
