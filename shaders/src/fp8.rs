@@ -1,5 +1,6 @@
 //! How CubeCL computes [`moebius_ops::fp8`]: the host's integer arithmetic on the bits of the f32.
 
+use crate::bound::bind_words;
 use crate::error::Unsupported;
 use crate::grid::Grid;
 use crate::launched;
@@ -146,8 +147,8 @@ pub fn launch_encode(client: &Client, plan: &Plan, overflow: Overflow, x: Handle
             client,
             grid.count(),
             grid.dim(),
-            BufferArg::from_raw_parts(x, problem.len()),
-            BufferArg::from_raw_parts(words, problem.words()),
+            bind_words(x, problem.len()),
+            bind_words(words, problem.words()),
             problem.len(),
             problem.format(),
             overflow,
@@ -168,8 +169,8 @@ pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
             client,
             grid.count(),
             grid.dim(),
-            BufferArg::from_raw_parts(words, problem.words()),
-            BufferArg::from_raw_parts(y, problem.len()),
+            bind_words(words, problem.words()),
+            bind_words(y, problem.len()),
             problem.len(),
             problem.format(),
         );

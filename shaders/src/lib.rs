@@ -1,7 +1,7 @@
 //! Mixture-of-experts and FP8 kernels, each written once in CubeCL.
 //!
 //! A family is one module: the pure `plan` that matches a problem of the same module in [`moebius_ops`] to a device's
-//! [`Capability`], the cube functions, and `launch`. Nothing here opens a device.
+//! [`Capability`], the cube functions, and `launch`, which panics where a buffer holds less than is planned. Nothing here opens a device.
 //!
 //! # Unproven
 //!
@@ -12,9 +12,10 @@
 
 #![allow(
     unsafe_code,
-    reason = "a launch can't check that buffers have the planned lengths; each says why they do"
+    reason = "kernels are launched without checks of every index; each launch says why none leaves its buffer"
 )]
 
+mod bound;
 mod checked;
 mod element;
 #[cfg(feature = "emit")]

@@ -2,6 +2,7 @@
 //!
 //! FLOPs: [`Plan::flops`]; bytes: one store per unit.
 
+use crate::bound::bind;
 use crate::grid::Grid;
 use crate::launched;
 use cubecl::prelude::*;
@@ -99,7 +100,7 @@ pub fn launch(client: &Client, plan: &Plan, out: Handle) {
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(out, plan.units()),
+            bind(out, plan.units(), 4 * plan.lanes),
             0.5,
             plan.steps,
         );

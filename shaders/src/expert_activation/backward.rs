@@ -1,6 +1,7 @@
 //! The backward pass: one cube (a CPU: one unit) per sorted row and slot, and the gradient alone.
 
 use super::{Form, Plan, Problem, activate, activation_gradient, row_sum};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -138,7 +139,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     }
     let hidden = p.hidden_len() / plan.lanes;
     let pre = p.pre_len() / plan.lanes;
-    // SAFETY: the caller's buffers have the planned shapes, and the row bound bounds offsets[E];
+    // SAFETY: the buffers hold what is planned, and the row bound bounds offsets[E];
     // units past the last slot write nothing.
     unsafe {
         launched::note(|| super::name(p, "expert_activation_backward"));
@@ -147,13 +148,13 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
             plan.per_slot.grid.count(),
             plan.per_slot.grid.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.pre, pre),
-            BufferArg::from_raw_parts(buffers.dhidden, hidden),
-            BufferArg::from_raw_parts(buffers.order, p.slots()),
-            BufferArg::from_raw_parts(buffers.offsets, p.experts() + 1),
-            BufferArg::from_raw_parts(buffers.weights, p.slots()),
-            BufferArg::from_raw_parts(buffers.dpre, pre),
-            BufferArg::from_raw_parts(buffers.dweights, p.slots()),
+            bind(buffers.pre, pre, p.element.bytes() * plan.lanes),
+            bind(buffers.dhidden, hidden, p.element.bytes() * plan.lanes),
+            bind_words(buffers.order, p.slots()),
+            bind_words(buffers.offsets, p.experts() + 1),
+            bind_words(buffers.weights, p.slots()),
+            bind(buffers.dpre, pre, p.element.bytes() * plan.lanes),
+            bind_words(buffers.dweights, p.slots()),
             p.experts(),
             p.slots(),
             p.row_bound(),
@@ -185,7 +186,7 @@ pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
         return;
     }
     let pre = p.pre_len() / plan.lanes;
-    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
         launched::note(|| super::name(p, "expert_activation_gradient"));
         expert_activation_gradient::launch_unchecked(
@@ -193,10 +194,14 @@ pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
             plan.vectors.count(),
             plan.vectors.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.pre, pre),
-            BufferArg::from_raw_parts(buffers.dhidden, p.hidden_len() / plan.lanes),
-            BufferArg::from_raw_parts(buffers.offsets, p.experts() + 1),
-            BufferArg::from_raw_parts(buffers.dpre, pre),
+            bind(buffers.pre, pre, p.element.bytes() * plan.lanes),
+            bind(
+                buffers.dhidden,
+                p.hidden_len() / plan.lanes,
+                p.element.bytes() * plan.lanes,
+            ),
+            bind_words(buffers.offsets, p.experts() + 1),
+            bind(buffers.dpre, pre, p.element.bytes() * plan.lanes),
             p.experts(),
             p.inter() / plan.lanes,
             super::form(p),

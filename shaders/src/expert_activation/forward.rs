@@ -1,6 +1,7 @@
 //! hidden = act(pre), or act(gate) · up.
 
 use super::{Form, Plan, Problem, activate};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -62,7 +63,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     if p.slots() == 0 {
         return;
     }
-    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
         launched::note(|| super::name(p, "expert_activation"));
         expert_activation::launch_unchecked(
@@ -70,9 +71,17 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
             plan.vectors.count(),
             plan.vectors.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.pre, p.pre_len() / plan.lanes),
-            BufferArg::from_raw_parts(buffers.offsets, p.experts() + 1),
-            BufferArg::from_raw_parts(buffers.hidden, p.hidden_len() / plan.lanes),
+            bind(
+                buffers.pre,
+                p.pre_len() / plan.lanes,
+                p.element.bytes() * plan.lanes,
+            ),
+            bind_words(buffers.offsets, p.experts() + 1),
+            bind(
+                buffers.hidden,
+                p.hidden_len() / plan.lanes,
+                p.element.bytes() * plan.lanes,
+            ),
             p.experts(),
             p.inter() / plan.lanes,
             super::form(p),

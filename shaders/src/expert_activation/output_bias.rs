@@ -1,6 +1,7 @@
 //! How CubeCL computes [`moebius_ops::expert_activation::output_bias`].
 
 use super::{RowGrid, expert_of, row_sum};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::lanes;
@@ -93,7 +94,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         return;
     }
     let row = p.hidden() / plan.lanes;
-    // SAFETY: the caller's buffers have the planned shapes; offsets[E] is at most S, and units
+    // SAFETY: the buffers hold what is planned; offsets[E] is at most S, and units
     // past it touch nothing.
     unsafe {
         launched::note(|| format!("output_bias_weights_{}", p.element));
@@ -102,11 +103,19 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
             plan.per_slot.grid.count(),
             plan.per_slot.grid.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.dy, p.slots() / p.top_k() * row),
-            BufferArg::from_raw_parts(buffers.bias, p.experts() * row),
-            BufferArg::from_raw_parts(buffers.order, p.slots()),
-            BufferArg::from_raw_parts(buffers.offsets, p.experts() + 1),
-            BufferArg::from_raw_parts(buffers.dweights, p.slots()),
+            bind(
+                buffers.dy,
+                p.slots() / p.top_k() * row,
+                p.element.bytes() * plan.lanes,
+            ),
+            bind(
+                buffers.bias,
+                p.experts() * row,
+                p.element.bytes() * plan.lanes,
+            ),
+            bind_words(buffers.order, p.slots()),
+            bind_words(buffers.offsets, p.experts() + 1),
+            bind_words(buffers.dweights, p.slots()),
             p.experts(),
             p.top_k(),
             row,

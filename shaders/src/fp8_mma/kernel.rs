@@ -6,6 +6,7 @@
 //! and sums lie is CubeCL's [`cmma::MmaDefinition`] to say.
 
 use super::{Operands, PANEL, PLANE, PLANES, Plan, STEP, TILE_ROWS, input};
+use crate::bound::bind_words;
 use crate::grouped_gemm::{input_row, tile_at};
 use crate::launched;
 use crate::permute::TILE_WORDS;
@@ -334,25 +335,24 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
         Some(segments) => [Some(segments.order), Some(segments.tiles)],
         None => [None, None],
     };
-    // SAFETY: lengths follow from the problem's shapes, which the caller vouches for; `plan` checked
+    // SAFETY: the buffers hold what is planned; `plan` checked
     // instructions, bindings and cube counts. Tiles hold rows of their expert only, words and rows
     // past the end are not loaded, and rows and columns past the end are not stored.
     unsafe {
-        let bind = |buffer, len| BufferArg::from_raw_parts(buffer, len);
         launched::note(|| super::name(&problem));
         fp8_gemm_mma::launch_unchecked(
             client,
             CubeCount::Static(tiles_x as u32, panels as u32, 1),
             CubeDim::new_2d(PLANE, PLANES as u32),
-            bind(operands.x, p.input_rows() * words),
-            bind(operands.x_scales, down * across),
-            order.map(|order| bind(order, p.slots)).into(),
+            bind_words(operands.x, p.input_rows() * words),
+            bind_words(operands.x_scales, down * across),
+            order.map(|order| bind_words(order, p.slots)).into(),
             tiles
-                .map(|tiles| bind(tiles, TILE_WORDS * plan.max_tiles()))
+                .map(|tiles| bind_words(tiles, TILE_WORDS * plan.max_tiles()))
                 .into(),
-            bind(operands.weights, p.experts * fp8::expert_words(p)),
-            bind(operands.w_scales, fp8::scale_words(p)),
-            bind(operands.out, p.row_bound * p.n),
+            bind_words(operands.weights, p.experts * fp8::expert_words(p)),
+            bind_words(operands.w_scales, fp8::scale_words(p)),
+            bind_words(operands.out, p.row_bound * p.n),
             sizes,
             x_blocks,
             w_blocks,

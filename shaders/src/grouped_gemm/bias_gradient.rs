@@ -1,6 +1,7 @@
 //! How CubeCL computes [`moebius_ops::grouped_gemm::bias_gradient`].
 
 use super::{Segments, Source, input_row, segment};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
@@ -114,9 +115,9 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         return;
     }
     let row_vectors = p.n / plan.lanes;
-    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
-        let bind = |buffer: Option<Handle>, len| buffer.map(|b| BufferArg::from_raw_parts(b, len));
+        let words = |buffer: Option<Handle>, len| buffer.map(|b| bind_words(b, len));
         let (order, offsets) = operands.segments.map(|s| (s.order, s.offsets)).unzip();
         launched::note(|| name(p));
         bias_gradient::launch_unchecked(
@@ -124,11 +125,15 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(operands.rows, p.input_rows() * row_vectors),
-            bind(order, p.slots).into(),
-            bind(offsets, p.experts + 1).into(),
-            bind(operands.weights, p.slots).into(),
-            BufferArg::from_raw_parts(operands.out, p.experts * row_vectors),
+            bind(
+                operands.rows,
+                p.input_rows() * row_vectors,
+                p.element.bytes() * plan.lanes,
+            ),
+            words(order, p.slots).into(),
+            words(offsets, p.experts + 1).into(),
+            words(operands.weights, p.slots).into(),
+            bind(operands.out, p.experts * row_vectors, 4 * plan.lanes),
             row_vectors,
             p.top_k,
             p.row_bound,

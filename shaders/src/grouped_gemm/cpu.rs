@@ -13,6 +13,7 @@ use super::{
     Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
     activation::activate, input_row, segment, sizes,
 };
+use crate::bound::bind;
 use crate::element::DeviceElement;
 use cubecl::prelude::*;
 
@@ -320,8 +321,12 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.offsets.into(),
             bound.weights,
             bound.bias.into(),
-            BufferArg::from_raw_parts(scratch, plan.cores * p.k * 2),
-            BufferArg::from_raw_parts(operands.out.clone(), p.row_bound * p.n / out_lanes),
+            bind(scratch, plan.cores * p.k * 2, 4 * width),
+            bind(
+                operands.out.clone(),
+                p.row_bound * p.n / out_lanes,
+                p.element.bytes() * out_lanes,
+            ),
             sizes(plan, slab),
             plan.cores,
             spec,

@@ -7,6 +7,7 @@
 use super::cpu::{ROWS, Spec, bias_of, panel_row, panel_tile, store_row};
 use super::fp8::{block_words, decode_lane, scale_at};
 use super::{Bindings, Operands, Plan, Sizes, Slab, input_row, segment, sizes};
+use crate::bound::bind;
 use crate::element::DeviceElement;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
@@ -286,8 +287,12 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.weights,
             scales,
             bound.bias.into(),
-            BufferArg::from_raw_parts(scratch, packed),
-            BufferArg::from_raw_parts(operands.out.clone(), p.row_bound * p.n / out_lanes),
+            bind(scratch, packed, 4 * width),
+            bind(
+                operands.out.clone(),
+                p.row_bound * p.n / out_lanes,
+                p.element.bytes() * out_lanes,
+            ),
             sizes(plan, slab),
             plan.cores,
             spec,

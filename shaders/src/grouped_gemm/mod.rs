@@ -21,6 +21,7 @@ pub(crate) use entries::entries;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;
 
+use crate::bound::{bind, bind_words, part};
 use crate::launched;
 use crate::permute::TILE_WORDS;
 use cubecl::prelude::*;
@@ -226,37 +227,28 @@ struct Bindings {
 
 impl Bindings {
     /// Binds `operands` with so many elements of x and of W to a vector, and the weights of `slab`.
-    ///
-    /// # Safety
-    /// The operands must have the shapes of the plan's problem.
-    unsafe fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: [usize; 2]) -> Self {
+    fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: [usize; 2]) -> Self {
         let p = &plan.problem;
         let [x_lanes, w_lanes] = lanes;
         let operands = operands.clone();
-        let columns = p.n * p.parts();
-        let slab_elements = (slab.last - slab.first) as usize * p.expert_elements().0;
+        let (columns, expert) = (p.n * p.parts(), p.expert_elements());
+        let slab_elements = (slab.last - slab.first) as usize * expert.0;
         let before = slab.first as usize * p.expert_bytes();
         let after = (p.experts - slab.last as usize) * p.expert_bytes();
-        let weights = operands
-            .weights
-            .offset_start(before as u64)
-            .offset_end(after as u64);
+        let weights = part(operands.weights, [before, after]);
         let segments = operands.segments;
         let segment = |of: fn(&Segments) -> &Handle| segments.as_ref().map(|s| of(s).clone());
-        // SAFETY: lengths follow from the problem's shapes, which the caller vouches for.
-        unsafe {
-            let bind =
-                |buffer: Option<Handle>, len| buffer.map(|b| BufferArg::from_raw_parts(b, len));
-            Self {
-                x: BufferArg::from_raw_parts(operands.x, p.input_rows() * p.k / x_lanes),
-                order: bind(segment(|s| &s.order), p.slots),
-                offsets: bind(segment(|s| &s.offsets), p.experts + 1),
-                tiles: bind(segment(|s| &s.tiles), TILE_WORDS * plan.max_tiles()),
-                weights: BufferArg::from_raw_parts(weights, slab_elements / w_lanes),
-                scales: bind(operands.scales, scale_words(p)),
-                bias: bind(operands.bias, p.experts * columns),
-                out: BufferArg::from_raw_parts(operands.out, p.row_bound * p.n),
-            }
+        let words = |buffer: Option<Handle>, len| buffer.map(|b| bind_words(b, len));
+        let bytes = p.element.bytes();
+        Self {
+            x: bind(operands.x, p.input_rows() * p.k / x_lanes, bytes * x_lanes),
+            order: words(segment(|s| &s.order), p.slots),
+            offsets: words(segment(|s| &s.offsets), p.experts + 1),
+            tiles: words(segment(|s| &s.tiles), TILE_WORDS * plan.max_tiles()),
+            weights: bind(weights, slab_elements / w_lanes, expert.1 * w_lanes),
+            scales: words(operands.scales, scale_words(p)),
+            bias: operands.bias.map(|b| bind(b, p.experts * columns, bytes)),
+            out: bind(operands.out, p.row_bound * p.n, bytes),
         }
     }
 }

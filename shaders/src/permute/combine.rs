@@ -1,6 +1,7 @@
 //! How CubeCL computes [`moebius_ops::permute::combine`].
 
 use super::rows::{RowsPlan, weight_of};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -54,22 +55,28 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: CombineBuffers) {
         return;
     }
     let weighted = buffers.weights.is_some();
-    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return, and
+    // SAFETY: the buffers hold what is planned; units past the last vector return, and
     // no row past the bound is read.
     unsafe {
-        let weights = buffers
-            .weights
-            .map(|weights| BufferArg::from_raw_parts(weights, slots));
+        let weights = buffers.weights.map(|weights| bind_words(weights, slots));
         launched::note(|| super::rows::name("combine", p.element(), weighted));
         combine::launch_unchecked(
             client,
             plan.tokens.count(),
             plan.tokens.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.positions, slots),
+            bind_words(buffers.positions, slots),
             weights.into(),
-            BufferArg::from_raw_parts(buffers.rows, p.row_bound() * vectors),
-            BufferArg::from_raw_parts(buffers.y, p.tokens() * vectors),
+            bind(
+                buffers.rows,
+                p.row_bound() * vectors,
+                p.element().bytes() * plan.lanes,
+            ),
+            bind(
+                buffers.y,
+                p.tokens() * vectors,
+                p.element().bytes() * plan.lanes,
+            ),
             vectors,
             p.row_bound() as u32,
             p.top_k(),

@@ -1,6 +1,7 @@
 //! How CubeCL computes [`moebius_ops::permute::dispatch`].
 
 use super::rows::{RowsPlan, weight_of};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -54,22 +55,28 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: DispatchBuffers) {
         return;
     }
     let weighted = buffers.weights.is_some();
-    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
-        let weights = buffers
-            .weights
-            .map(|weights| BufferArg::from_raw_parts(weights, slots));
+        let weights = buffers.weights.map(|weights| bind_words(weights, slots));
         launched::note(|| super::rows::name("dispatch", p.element(), weighted));
         dispatch::launch_unchecked(
             client,
             plan.rows.count(),
             plan.rows.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.order, slots),
-            BufferArg::from_raw_parts(buffers.offsets, p.experts() + 1),
+            bind_words(buffers.order, slots),
+            bind_words(buffers.offsets, p.experts() + 1),
             weights.into(),
-            BufferArg::from_raw_parts(buffers.x, p.tokens() * vectors),
-            BufferArg::from_raw_parts(buffers.rows, p.row_bound() * vectors),
+            bind(
+                buffers.x,
+                p.tokens() * vectors,
+                p.element().bytes() * plan.lanes,
+            ),
+            bind(
+                buffers.rows,
+                p.row_bound() * vectors,
+                p.element().bytes() * plan.lanes,
+            ),
             vectors,
             p.experts(),
             p.top_k(),

@@ -16,6 +16,7 @@ pub mod weights_gradient;
 pub use capacity::{CapacitiesPlan, CapacityPlan};
 pub use rows::{RowsPlan, plan_rows};
 
+use crate::bound::{bind, bind_words};
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
@@ -168,13 +169,13 @@ fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let (count, dim) = (plan.grid.count(), plan.grid.dim());
     let keys = buffers.keys.clone();
     launched::note(|| "sort_histogram");
-    // SAFETY: the caller's buffers have the planned lengths; blocks end at the last slot, and
+    // SAFETY: the buffers hold what is planned; blocks end at the last slot, and
     // `Problem::counts` is enough for the blocks of any plan.
     unsafe {
-        let counts = BufferArg::from_raw_parts(buffers.counts.clone(), counts(&problem));
+        let counts = bind_words(buffers.counts.clone(), counts(&problem));
         match plan.walk {
             Walk::PerExpert { lanes } => {
-                let keys = BufferArg::from_raw_parts(keys, problem.slots() / lanes);
+                let keys = bind(keys, problem.slots() / lanes, 4 * lanes);
                 sort::sort_histogram::launch_unchecked(
                     client,
                     count,
@@ -186,7 +187,7 @@ fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
                 );
             }
             Walk::Serial => {
-                let keys = BufferArg::from_raw_parts(keys, problem.slots());
+                let keys = bind_words(keys, problem.slots());
                 sort::sort_histogram_serial::launch_unchecked(
                     client,
                     count,
@@ -202,16 +203,16 @@ fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
 
 fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
-    // SAFETY: the caller's buffers have the planned lengths; chunks end at the last count.
+    // SAFETY: the buffers hold what is planned; chunks end at the last count.
     unsafe {
         launched::note(|| "sort_scan");
         sort::sort_scan::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.scan_units as u32),
-            BufferArg::from_raw_parts(buffers.counts.clone(), counts(&problem)),
-            BufferArg::from_raw_parts(buffers.offsets.clone(), problem.experts() + 1),
-            BufferArg::from_raw_parts(buffers.dropped.clone(), 1),
+            bind_words(buffers.counts.clone(), counts(&problem)),
+            bind_words(buffers.offsets.clone(), problem.experts() + 1),
+            bind_words(buffers.dropped.clone(), 1),
             plan.sizes(),
             plan.strides(),
             plan.scan_units,
@@ -227,15 +228,14 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     // SAFETY: starts come from the scan of the same keys, so positions are a permutation of the
     // slots, and no tile is written past the end of the list.
     unsafe {
-        let starts = BufferArg::from_raw_parts(buffers.counts.clone(), counts(&problem));
-        let offsets = BufferArg::from_raw_parts(buffers.offsets.clone(), problem.experts() + 1);
-        let order = BufferArg::from_raw_parts(buffers.order.clone(), problem.slots());
-        let positions = BufferArg::from_raw_parts(buffers.positions.clone(), problem.slots());
-        let tiles =
-            BufferArg::from_raw_parts(buffers.tiles.clone(), TILE_WORDS * problem.max_tiles());
+        let starts = bind_words(buffers.counts.clone(), counts(&problem));
+        let offsets = bind_words(buffers.offsets.clone(), problem.experts() + 1);
+        let order = bind_words(buffers.order.clone(), problem.slots());
+        let positions = bind_words(buffers.positions.clone(), problem.slots());
+        let tiles = bind_words(buffers.tiles.clone(), TILE_WORDS * problem.max_tiles());
         match plan.walk {
             Walk::PerExpert { lanes } => {
-                let keys = BufferArg::from_raw_parts(keys, problem.slots() / lanes);
+                let keys = bind(keys, problem.slots() / lanes, 4 * lanes);
                 sort::sort_scatter::launch_unchecked(
                     client,
                     count,
@@ -252,7 +252,7 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
                 );
             }
             Walk::Serial => {
-                let keys = BufferArg::from_raw_parts(keys, problem.slots());
+                let keys = bind_words(keys, problem.slots());
                 sort::sort_scatter_serial::launch_unchecked(
                     client,
                     count,

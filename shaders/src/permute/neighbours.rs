@@ -1,5 +1,6 @@
 //! How CubeCL computes [`moebius_ops::permute::neighbours`].
 
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
@@ -152,21 +153,24 @@ struct Bound {
 }
 
 impl Bound {
-    /// # Safety
-    /// The buffers must have the shapes of the plan's problem.
-    unsafe fn new(plan: &Plan, buffers: NeighboursBuffers) -> Self {
+    fn new(plan: &Plan, buffers: NeighboursBuffers) -> Self {
         let p = &plan.problem;
         let vectors = p.width() / plan.lanes;
         let (rows, experts) = (p.row_bound(), p.sort().experts());
-        // SAFETY: lengths follow from the problem's shapes, which the caller vouches for.
-        unsafe {
-            Self {
-                order: BufferArg::from_raw_parts(buffers.order, p.sort().slots()),
-                offsets: BufferArg::from_raw_parts(buffers.offsets, experts + 1),
-                narrow: BufferArg::from_raw_parts(buffers.narrow, rows * vectors),
-                wide: BufferArg::from_raw_parts(buffers.wide, rows * PLACES * vectors),
-                sizes: SizesLaunch::new(experts, vectors, (p.top_k() * p.sequence()) as u32),
-            }
+        Self {
+            order: bind_words(buffers.order, p.sort().slots()),
+            offsets: bind_words(buffers.offsets, experts + 1),
+            narrow: bind(
+                buffers.narrow,
+                rows * vectors,
+                plan.element.bytes() * plan.lanes,
+            ),
+            wide: bind(
+                buffers.wide,
+                rows * PLACES * vectors,
+                plan.element.bytes() * plan.lanes,
+            ),
+            sizes: SizesLaunch::new(experts, vectors, (p.top_k() * p.sequence()) as u32),
         }
     }
 }
@@ -181,7 +185,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: NeighboursBuffers) {
     if plan.problem.row_bound() == 0 {
         return;
     }
-    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return, and
+    // SAFETY: the buffers hold what is planned; units past the last vector return, and
     // only rows of the row's own segment are read.
     unsafe {
         let bound = Bound::new(plan, buffers);

@@ -4,6 +4,7 @@
 //! order is fixed by the plan. On a CPU one unit takes a slot.
 
 use super::rows::RowsPlan;
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -86,7 +87,7 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: WeightsGradientBuffers)
     if slots == 0 {
         return;
     }
-    // SAFETY: the caller's buffers have the planned shapes; no slot past the last is written, and
+    // SAFETY: the buffers hold what is planned; no slot past the last is written, and
     // no row past the bound is read.
     unsafe {
         launched::note(|| format!("combine_weights_gradient_{}", p.element()));
@@ -95,10 +96,18 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: WeightsGradientBuffers)
             plan.slots.count(),
             plan.slots.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.positions, slots),
-            BufferArg::from_raw_parts(buffers.dy, p.tokens() * vectors),
-            BufferArg::from_raw_parts(buffers.rows, p.row_bound() * vectors),
-            BufferArg::from_raw_parts(buffers.dweights, slots),
+            bind_words(buffers.positions, slots),
+            bind(
+                buffers.dy,
+                p.tokens() * vectors,
+                p.element().bytes() * plan.lanes,
+            ),
+            bind(
+                buffers.rows,
+                p.row_bound() * vectors,
+                p.element().bytes() * plan.lanes,
+            ),
+            bind_words(buffers.dweights, slots),
             vectors,
             p.row_bound() as u32,
             p.top_k(),

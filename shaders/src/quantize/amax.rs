@@ -4,6 +4,7 @@
 //! there are several. Bytes: x once.
 
 use super::word::{bits_of, magnitude, scale_of};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::Grid;
@@ -289,8 +290,8 @@ pub(super) fn launch_reduction(
             plan.of_parts.count(),
             plan.of_parts.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(x, plan.of.vectors()),
-            BufferArg::from_raw_parts(partial.clone(), blocks * plan.parts),
+            bind(x, plan.of.vectors(), plan.element.bytes() * plan.lanes),
+            bind_words(partial.clone(), blocks * plan.parts),
             plan.sizes(),
             margin,
             if several { Finish::Magnitude } else { finish },
@@ -308,8 +309,8 @@ pub(super) fn launch_reduction(
             client,
             plan.of_blocks.count(),
             plan.of_blocks.dim(),
-            BufferArg::from_raw_parts(partial, blocks * plan.parts),
-            BufferArg::from_raw_parts(out, blocks),
+            bind_words(partial, blocks * plan.parts),
+            bind_words(out, blocks),
             plan.parts,
             margin,
             finish,

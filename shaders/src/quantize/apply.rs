@@ -4,6 +4,7 @@ use super::word::{
     Coding, Four, decode_scaled, decode_word, encode_scaled, encode_word, load, store,
 };
 use super::{Plan, Sizes};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -188,7 +189,7 @@ pub fn launch_by(client: &Client, plan: &Plan, x: Handle, scales: Handle, words:
     if p.is_empty() {
         return;
     }
-    // SAFETY: the caller's buffers have the problem's lengths; units past the last word, and lanes
+    // SAFETY: the buffers hold what is planned; units past the last word, and lanes
     // past the end of a row, touch nothing, and every row and column has a scale.
     unsafe {
         launched::note(|| super::quantize_by_name(p));
@@ -197,9 +198,9 @@ pub fn launch_by(client: &Client, plan: &Plan, x: Handle, scales: Handle, words:
             plan.words.count(),
             plan.words.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(x, p.len() / plan.lanes),
-            BufferArg::from_raw_parts(scales, p.scales()),
-            BufferArg::from_raw_parts(words, p.words()),
+            bind(x, p.len() / plan.lanes, p.element().bytes() * plan.lanes),
+            bind_words(scales, p.scales()),
+            bind_words(words, p.words()),
             super::sizes(p),
             plan.apply_spec(),
             p.element().elem_type(),
@@ -221,9 +222,9 @@ pub fn launch_dequantize(client: &Client, plan: &Plan, words: Handle, scales: Ha
             plan.words.count(),
             plan.words.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(words, p.words()),
-            BufferArg::from_raw_parts(scales, p.scales()),
-            BufferArg::from_raw_parts(y, p.len() / plan.lanes),
+            bind_words(words, p.words()),
+            bind_words(scales, p.scales()),
+            bind(y, p.len() / plan.lanes, p.element().bytes() * plan.lanes),
             super::sizes(p),
             plan.apply_spec(),
             p.element().elem_type(),

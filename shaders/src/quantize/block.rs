@@ -5,6 +5,7 @@ use super::apply::launch_by;
 use super::plan::Variant;
 use super::word::{Coding, Four, encode_word, load, scale_of, word_amax};
 use super::{Plan, Sizes};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -217,12 +218,12 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     };
     let (count, dim, element) = (grid.count(), grid.dim(), p.element().elem_type());
     launched::note(|| super::quantize_name(p));
-    // SAFETY: the caller's buffers have the problem's lengths; blocks end with their matrix, and
+    // SAFETY: the buffers hold what is planned; blocks end with their matrix, and
     // those that only pad have no words.
     unsafe {
-        let x = BufferArg::from_raw_parts(x, p.len() / plan.lanes);
-        let words = BufferArg::from_raw_parts(words, p.words());
-        let scales = BufferArg::from_raw_parts(scales, p.scales());
+        let x = bind(x, p.len() / plan.lanes, p.element().bytes() * plan.lanes);
+        let words = bind_words(words, p.words());
+        let scales = bind_words(scales, p.scales());
         match units {
             Some(units) => fp8_quantize::launch_unchecked(
                 client,

@@ -2,6 +2,7 @@
 
 use super::Problem;
 use super::selection::lane_indices;
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
@@ -221,12 +222,16 @@ pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuf
         HashKey::Content { .. } => buffers.x,
     };
     launched::note(|| name(problem.key(), buffers.mask.is_some()));
-    // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
+    // SAFETY: the buffers hold what is planned; units past the last token return.
     unsafe {
-        let x = x.map(|x| BufferArg::from_raw_parts(x, routing.tokens() * of_key));
-        let mask = buffers
-            .mask
-            .map(|mask| BufferArg::from_raw_parts(mask, routing.experts()));
+        let x = x.map(|x| {
+            bind(
+                x,
+                routing.tokens() * of_key,
+                problem.element().bytes() * lanes,
+            )
+        });
+        let mask = buffers.mask.map(|mask| bind_words(mask, routing.experts()));
         hash_route::launch_unchecked(
             client,
             grid.count(),
@@ -234,8 +239,8 @@ pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuf
             lanes,
             x.into(),
             mask.into(),
-            BufferArg::from_raw_parts(buffers.indices, routing.slots()),
-            BufferArg::from_raw_parts(buffers.weights, routing.slots()),
+            bind_words(buffers.indices, routing.slots()),
+            bind_words(buffers.weights, routing.slots()),
             routing.tokens(),
             routing.experts(),
             of_key,

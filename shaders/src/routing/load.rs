@@ -4,6 +4,7 @@
 //! one expert of a block, T·K·E compares; on a CPU it counts them all, T·K + T·E/[`BLOCK`] increments.
 
 use super::Problem;
+use crate::bound::bind_words;
 use crate::error::Unsupported;
 use crate::grid::Grid;
 use crate::launched;
@@ -141,8 +142,8 @@ pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Ha
             client,
             plan.sum.count(),
             plan.sum.dim(),
-            BufferArg::from_raw_parts(partial, words.max(1)),
-            BufferArg::from_raw_parts(counts, problem.counts()),
+            bind_words(partial, words.max(1)),
+            bind_words(counts, problem.counts()),
             problem.routing().experts(),
             blocks(&problem),
         );
@@ -152,7 +153,7 @@ pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Ha
 fn launch_blocks(client: &Client, plan: &LoadPlan, indices: Handle, counts: Handle) {
     let problem = &plan.problem;
     let (experts, top_k) = (problem.routing().experts(), problem.routing().top_k());
-    // SAFETY: the caller's buffers have the planned lengths, `counts` the experts of every block;
+    // SAFETY: the buffers hold what is planned, `counts` the experts of every block;
     // blocks end at the last token of their group.
     unsafe {
         launched::note(|| "load_blocks");
@@ -160,8 +161,8 @@ fn launch_blocks(client: &Client, plan: &LoadPlan, indices: Handle, counts: Hand
             client,
             plan.blocks.count(),
             plan.blocks.dim(),
-            BufferArg::from_raw_parts(indices, problem.routing().slots()),
-            BufferArg::from_raw_parts(counts, problem.counts() * blocks(&problem)),
+            bind_words(indices, problem.routing().slots()),
+            bind_words(counts, problem.counts() * blocks(&problem)),
             SizesLaunch::new(
                 experts,
                 top_k,

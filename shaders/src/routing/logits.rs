@@ -9,6 +9,7 @@
 //! single token still occupies [`SPLIT`] units per tile of experts.
 
 use super::Problem;
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
@@ -264,12 +265,12 @@ pub fn launch_logits(client: &Client, plan: &LogitsPlan, x: Handle, w: Handle, l
     }
     let (row, count, dim) = (plan.hidden / plan.lanes, plan.grid.count(), plan.grid.dim());
     launched::note(|| format!("router_logits_{}", plan.element));
-    // SAFETY: the caller's buffers have the planned shapes; rows past the last are neither read
+    // SAFETY: the buffers hold what is planned; rows past the last are neither read
     // nor stored.
     unsafe {
-        let x = BufferArg::from_raw_parts(x, tokens * row);
-        let w = BufferArg::from_raw_parts(w, experts * row);
-        let logits = BufferArg::from_raw_parts(logits, tokens * experts);
+        let x = bind(x, tokens * row, plan.element.bytes() * plan.lanes);
+        let w = bind(w, experts * row, plan.element.bytes() * plan.lanes);
+        let logits = bind_words(logits, tokens * experts);
         let element = plan.element.elem_type();
         match plan.variant {
             Variant::Cpu => router_logits_cpu::launch_unchecked(

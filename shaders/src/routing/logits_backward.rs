@@ -5,6 +5,7 @@
 //! All sums are of fused multiply-adds in f32.
 
 use super::Problem;
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 #[cfg(feature = "emit")]
 use crate::emit::{Machine, Planned, buffer};
@@ -320,7 +321,7 @@ fn launch_dx(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2], dx
     let (tokens, experts) = (plan.problem.tokens(), plan.problem.experts());
     let row = plan.hidden / plan.lanes;
     let [dlogits, w] = inputs;
-    // SAFETY: the caller's buffers have the planned shapes; rows and vectors past the last are
+    // SAFETY: the buffers hold what is planned; rows and vectors past the last are
     // neither read nor stored.
     unsafe {
         launched::note(|| format!("router_dx_{}", plan.element));
@@ -329,9 +330,9 @@ fn launch_dx(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2], dx
             plan.dx.count(),
             plan.dx.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(dlogits, tokens * experts),
-            BufferArg::from_raw_parts(w, experts * row),
-            BufferArg::from_raw_parts(dx, tokens * row),
+            bind_words(dlogits, tokens * experts),
+            bind(w, experts * row, plan.element.bytes() * plan.lanes),
+            bind(dx, tokens * row, plan.element.bytes() * plan.lanes),
             tokens,
             experts,
             row,
@@ -345,7 +346,7 @@ fn launch_partial(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2
     let (tokens, experts) = (plan.problem.tokens(), plan.problem.experts());
     let row = plan.hidden / plan.lanes;
     let [dlogits, x] = inputs;
-    // SAFETY: the caller's buffers have the planned shapes, and `out` a matrix for every block;
+    // SAFETY: the buffers hold what is planned, and `out` a matrix for every block;
     // rows and vectors past the last are neither read nor stored.
     unsafe {
         launched::note(|| format!("router_dw_{}", plan.element));
@@ -354,9 +355,9 @@ fn launch_partial(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2
             plan.partial.count(),
             plan.partial.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(dlogits, tokens * experts),
-            BufferArg::from_raw_parts(x, tokens * row),
-            BufferArg::from_raw_parts(out, plan.blocks * experts * row),
+            bind_words(dlogits, tokens * experts),
+            bind(x, tokens * row, plan.element.bytes() * plan.lanes),
+            bind(out, plan.blocks * experts * row, 4 * plan.lanes),
             tokens,
             experts,
             row,
@@ -378,8 +379,8 @@ fn launch_sum(client: &Client, plan: &LogitsBackwardPlan, partial: Handle, dw: H
             plan.sum.count(),
             plan.sum.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(partial, (plan.blocks * len).max(1)),
-            BufferArg::from_raw_parts(dw, len),
+            bind(partial, (plan.blocks * len).max(1), 4 * plan.lanes),
+            bind(dw, len, 4 * plan.lanes),
             plan.blocks,
         );
     }

@@ -6,6 +6,7 @@
 
 use super::selection::{exp_or_nan, logsumexp, masked, next_best, open_groups};
 use super::{Groups, Problem, Score};
+use crate::bound::{bind, bind_words};
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
@@ -255,26 +256,22 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
     }
     let row = problem.experts() / lanes;
     launched::note(|| name(&problem, buffers.mask.is_some(), buffers.bias.is_some()));
-    // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
+    // SAFETY: the buffers hold what is planned; units past the last token return.
     unsafe {
-        let mask = buffers
-            .mask
-            .map(|mask| BufferArg::from_raw_parts(mask, row));
-        let bias = buffers
-            .bias
-            .map(|bias| BufferArg::from_raw_parts(bias, row));
+        let mask = buffers.mask.map(|mask| bind(mask, row, 4 * lanes));
+        let bias = buffers.bias.map(|bias| bind(bias, row, 4 * lanes));
         route_topk::launch_unchecked(
             client,
             grid.count(),
             grid.dim(),
             lanes,
-            BufferArg::from_raw_parts(buffers.logits, problem.tokens() * row),
+            bind(buffers.logits, problem.tokens() * row, 4 * lanes),
             mask.into(),
             bias.into(),
-            BufferArg::from_raw_parts(buffers.indices, problem.slots()),
-            BufferArg::from_raw_parts(buffers.weights, problem.slots()),
-            BufferArg::from_raw_parts(buffers.probs, problem.tokens() * row),
-            BufferArg::from_raw_parts(buffers.lse, problem.tokens()),
+            bind_words(buffers.indices, problem.slots()),
+            bind_words(buffers.weights, problem.slots()),
+            bind(buffers.probs, problem.tokens() * row, 4 * lanes),
+            bind_words(buffers.lse, problem.tokens()),
             problem.tokens(),
             row,
             problem.top_k(),

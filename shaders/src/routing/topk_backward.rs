@@ -7,6 +7,7 @@
 use super::selection::{lane_indices, masked};
 use super::topk::sigmoid;
 use super::{Problem, Score};
+use crate::bound::{bind, bind_words};
 #[cfg(feature = "emit")]
 use crate::emit::{Machine, Planned};
 use crate::error::Unsupported;
@@ -221,7 +222,7 @@ fn launch_weights(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwar
     } else {
         problem.scale().recip()
     };
-    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
         launched::note(|| {
             format!(
@@ -234,12 +235,12 @@ fn launch_weights(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwar
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.logits, problem.tokens() * row),
-            BufferArg::from_raw_parts(buffers.probs, problem.tokens() * row),
-            BufferArg::from_raw_parts(buffers.indices, problem.slots()),
-            BufferArg::from_raw_parts(buffers.weights, problem.slots()),
-            BufferArg::from_raw_parts(buffers.gradient, problem.slots()),
-            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens() * row),
+            bind(buffers.logits, problem.tokens() * row, 4 * plan.lanes),
+            bind(buffers.probs, problem.tokens() * row, 4 * plan.lanes),
+            bind_words(buffers.indices, problem.slots()),
+            bind_words(buffers.weights, problem.slots()),
+            bind_words(buffers.gradient, problem.slots()),
+            bind(buffers.dlogits, problem.tokens() * row, 4 * plan.lanes),
             row,
             problem.top_k(),
             problem.scale(),
@@ -253,7 +254,7 @@ fn launch_weights(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwar
 fn launch_probs(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
     let problem = &plan.problem;
     let row = problem.experts() / plan.lanes;
-    // SAFETY: the caller's buffers have the planned shapes; units past the last token return.
+    // SAFETY: the buffers hold what is planned; units past the last token return.
     unsafe {
         launched::note(|| format!("route_backward_probs_{:?}", problem.score()).to_lowercase());
         route_backward_probs::launch_unchecked(
@@ -261,10 +262,10 @@ fn launch_probs(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardB
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.logits, problem.tokens() * row),
-            BufferArg::from_raw_parts(buffers.probs, problem.tokens() * row),
-            BufferArg::from_raw_parts(buffers.gradient, problem.tokens() * row),
-            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens() * row),
+            bind(buffers.logits, problem.tokens() * row, 4 * plan.lanes),
+            bind(buffers.probs, problem.tokens() * row, 4 * plan.lanes),
+            bind(buffers.gradient, problem.tokens() * row, 4 * plan.lanes),
+            bind(buffers.dlogits, problem.tokens() * row, 4 * plan.lanes),
             problem.tokens(),
             row,
             problem.score(),
@@ -277,21 +278,19 @@ fn launch_lse(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuf
     let row = problem.experts() / plan.lanes;
     let masked = launched::suffix(buffers.mask.is_some(), "_masked");
     launched::note(|| format!("route_backward_lse{masked}"));
-    // SAFETY: the caller's buffers have the planned shapes; units past the last vector return.
+    // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
-        let mask = buffers
-            .mask
-            .map(|mask| BufferArg::from_raw_parts(mask, row));
+        let mask = buffers.mask.map(|mask| bind(mask, row, 4 * plan.lanes));
         route_backward_lse::launch_unchecked(
             client,
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.logits, problem.tokens() * row),
+            bind(buffers.logits, problem.tokens() * row, 4 * plan.lanes),
             mask.into(),
-            BufferArg::from_raw_parts(buffers.lse, problem.tokens()),
-            BufferArg::from_raw_parts(buffers.gradient, problem.tokens()),
-            BufferArg::from_raw_parts(buffers.dlogits, problem.tokens() * row),
+            bind_words(buffers.lse, problem.tokens()),
+            bind_words(buffers.gradient, problem.tokens()),
+            bind(buffers.dlogits, problem.tokens() * row, 4 * plan.lanes),
             row,
         );
     }

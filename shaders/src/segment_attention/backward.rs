@@ -5,6 +5,7 @@
 
 use super::head::{accumulate, dot, load_head, store_head, zero_head};
 use super::{Form, Plan, Problem, Side, partners};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -144,7 +145,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
 fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, statistics: &Handle) {
     let p = &plan.problem;
     let vectors = plan.vectors();
-    // SAFETY: the caller's buffers have the planned shapes; units past the last head return.
+    // SAFETY: the buffers hold what is planned; units past the last head return.
     unsafe {
         launched::note(|| format!("attention_statistics_{}", p.element));
         attention_statistics::launch_unchecked(
@@ -152,10 +153,10 @@ fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, st
             plan.per_head.count(),
             plan.per_head.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.o.clone(), vectors),
-            BufferArg::from_raw_parts(buffers.d_o.clone(), vectors),
-            BufferArg::from_raw_parts(buffers.lse.clone(), p.heads_of_rows()),
-            BufferArg::from_raw_parts(statistics.clone(), 2 * p.heads_of_rows()),
+            bind(buffers.o.clone(), vectors, p.element.bytes() * plan.lanes),
+            bind(buffers.d_o.clone(), vectors, p.element.bytes() * plan.lanes),
+            bind_words(buffers.lse.clone(), p.heads_of_rows()),
+            bind_words(statistics.clone(), 2 * p.heads_of_rows()),
             plan.form(),
             p.element.elem_type(),
         );
@@ -177,7 +178,7 @@ fn launch_score_gradient(
         Side::Query => (queries, keys, &buffers.dq),
         Side::Key => (keys, queries, &buffers.dk),
     };
-    // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
+    // SAFETY: the buffers hold what is planned, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
         launched::note(|| super::name(p, side.kernel()));
@@ -186,13 +187,13 @@ fn launch_score_gradient(
             plan.per_head.count(),
             plan.per_head.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(own.0.clone(), vectors),
-            BufferArg::from_raw_parts(own.1.clone(), vectors),
-            BufferArg::from_raw_parts(other.0.clone(), vectors),
-            BufferArg::from_raw_parts(other.1.clone(), vectors),
-            BufferArg::from_raw_parts(statistics.clone(), 2 * p.heads_of_rows()),
-            BufferArg::from_raw_parts(buffers.segments.clone(), 2 * p.rows()),
-            BufferArg::from_raw_parts(out.clone(), vectors),
+            bind(own.0.clone(), vectors, p.element.bytes() * plan.lanes),
+            bind(own.1.clone(), vectors, p.element.bytes() * plan.lanes),
+            bind(other.0.clone(), vectors, p.element.bytes() * plan.lanes),
+            bind(other.1.clone(), vectors, p.element.bytes() * plan.lanes),
+            bind_words(statistics.clone(), 2 * p.heads_of_rows()),
+            bind_words(buffers.segments.clone(), 2 * p.rows()),
+            bind(out.clone(), vectors, p.element.bytes() * plan.lanes),
             p.rows(),
             p.heads(),
             plan.form(),
@@ -210,7 +211,7 @@ fn launch_value_gradient(
 ) {
     let p = &plan.problem;
     let vectors = plan.vectors();
-    // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
+    // SAFETY: the buffers hold what is planned, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
         launched::note(|| super::name(p, "attention_value_gradient"));
@@ -219,12 +220,12 @@ fn launch_value_gradient(
             plan.per_head.count(),
             plan.per_head.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.q.clone(), vectors),
-            BufferArg::from_raw_parts(buffers.k.clone(), vectors),
-            BufferArg::from_raw_parts(buffers.d_o.clone(), vectors),
-            BufferArg::from_raw_parts(statistics.clone(), 2 * p.heads_of_rows()),
-            BufferArg::from_raw_parts(buffers.segments.clone(), 2 * p.rows()),
-            BufferArg::from_raw_parts(buffers.dv.clone(), vectors),
+            bind(buffers.q.clone(), vectors, p.element.bytes() * plan.lanes),
+            bind(buffers.k.clone(), vectors, p.element.bytes() * plan.lanes),
+            bind(buffers.d_o.clone(), vectors, p.element.bytes() * plan.lanes),
+            bind_words(statistics.clone(), 2 * p.heads_of_rows()),
+            bind_words(buffers.segments.clone(), 2 * p.rows()),
+            bind(buffers.dv.clone(), vectors, p.element.bytes() * plan.lanes),
             p.rows(),
             p.heads(),
             plan.form(),

@@ -2,6 +2,7 @@
 
 use super::head::{accumulate, dot, load_head, store_head, zero_head};
 use super::{Form, Plan, Side, partners};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -82,7 +83,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
         return;
     }
     let vectors = plan.vectors();
-    // SAFETY: the caller's buffers have the planned shapes, and segments lie inside the rows;
+    // SAFETY: the buffers hold what is planned, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
         launched::note(|| super::name(p, "segment_attention"));
@@ -91,12 +92,12 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
             plan.per_head.count(),
             plan.per_head.dim(),
             plan.lanes,
-            BufferArg::from_raw_parts(buffers.q, vectors),
-            BufferArg::from_raw_parts(buffers.k, vectors),
-            BufferArg::from_raw_parts(buffers.v, vectors),
-            BufferArg::from_raw_parts(buffers.segments, 2 * p.rows()),
-            BufferArg::from_raw_parts(buffers.o, vectors),
-            BufferArg::from_raw_parts(buffers.lse, p.heads_of_rows()),
+            bind(buffers.q, vectors, p.element.bytes() * plan.lanes),
+            bind(buffers.k, vectors, p.element.bytes() * plan.lanes),
+            bind(buffers.v, vectors, p.element.bytes() * plan.lanes),
+            bind_words(buffers.segments, 2 * p.rows()),
+            bind(buffers.o, vectors, p.element.bytes() * plan.lanes),
+            bind_words(buffers.lse, p.heads_of_rows()),
             p.rows(),
             p.heads(),
             plan.form(),

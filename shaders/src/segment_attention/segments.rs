@@ -2,6 +2,7 @@
 //! the tokens in their order, a division.
 
 use super::Plan;
+use crate::bound::bind_words;
 use crate::expert_activation::expert_of;
 use crate::launched;
 use cubecl::prelude::*;
@@ -64,16 +65,16 @@ pub fn launch_segments(
     if p.rows() == 0 {
         return;
     }
-    // SAFETY: the caller's buffers have the planned lengths; searches stay inside an expert's rows.
+    // SAFETY: the buffers hold what is planned; searches stay inside an expert's rows.
     unsafe {
         launched::note(|| "attention_segments");
         attention_segments::launch_unchecked(
             client,
             plan.per_row.count(),
             plan.per_row.dim(),
-            BufferArg::from_raw_parts(order, p.slots()),
-            BufferArg::from_raw_parts(offsets, p.experts() + 1),
-            BufferArg::from_raw_parts(segments, 2 * p.rows()),
+            bind_words(order, p.slots()),
+            bind_words(offsets, p.experts() + 1),
+            bind_words(segments, 2 * p.rows()),
             p.experts(),
             p.rows(),
             p.sequence_slots(),
@@ -104,7 +105,7 @@ pub fn launch_sequences(client: &Client, plan: &Plan, segments: Handle) {
             client,
             plan.per_row.count(),
             plan.per_row.dim(),
-            BufferArg::from_raw_parts(segments, 2 * p.rows()),
+            bind_words(segments, 2 * p.rows()),
             p.rows(),
             p.sequence_slots(),
         );

@@ -97,7 +97,7 @@ fn emulated(program: &Program, case: &(&str, &str, &str, f64), qemu: &str) -> De
 }
 
 /// Builds that share nothing with that of the tests, in folders of their own.
-fn builds(places: &Places) -> [Deep; 2] {
+fn builds(places: &Places) -> [Deep; 3] {
     let folder = |name: &str| text(&places.target.with_file_name(format!("target-{name}")));
     let readme = "cargo run --release && cargo run --release -- verify tests/cases/*.safetensors --device flex";
     let plain = "cargo test -p moebius-tests --test conformance -- moe_ && cargo test -p moebius-tests --test training -- resumed";
@@ -107,5 +107,8 @@ fn builds(places: &Places) -> [Deep; 2] {
         .tests()
         .with("CARGO_TARGET_DIR", folder("without-fusion"))
         .with("MOEBIUS_TEST_DEVICES", "cpu,wgpu");
-    [release, without].map(|job| Deep::new(job, "Cargo", 900.0))
+    let outside = [&["scripts/outside"], &plan::PUBLISHED[..]].concat();
+    let outside = Job::new("a program that depends on the packed crates", &outside)
+        .with("CARGO_TARGET_DIR", folder("outside"));
+    [release, without, outside].map(|job| Deep::new(job, "Cargo", 900.0))
 }

@@ -49,7 +49,7 @@ pub(crate) fn build() -> Job {
 }
 
 /// The crates that users depend on.
-const PUBLISHED: [&str; 7] = [
+pub(crate) const PUBLISHED: [&str; 7] = [
     "moebius-ops",
     "moebius-device",
     "moebius-shaders",

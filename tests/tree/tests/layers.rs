@@ -4,9 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic on a broken workspace")]
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
-use moebius_tree::root;
 use serde_json::Value;
 
 /// Each crate of the workspace, and the crates of ours that it may depend on.
@@ -111,18 +109,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
 const PINNED: &[&str] = &["burn", "cubecl"];
 
 fn metadata() -> Value {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "cargo metadata: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
+    moebius_tree::metadata(&["--no-deps"])
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

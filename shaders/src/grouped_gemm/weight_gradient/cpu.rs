@@ -12,6 +12,7 @@
 //! of 512 or 1024 rows came within 17 % below; a small block also takes the least scratch.
 
 use super::{Bindings, Operands, Plan, Slab, Spec as Sources};
+use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::grouped_gemm::cpu::{ROWS as TILE, load_register, store};
 use crate::grouped_gemm::{input_row, segment};
@@ -294,8 +295,8 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.b,
             bound.order.into(),
             bound.offsets.into(),
-            BufferArg::from_raw_parts(client.empty(lines * 4), lines),
-            BufferArg::from_raw_parts(client.empty(panels * width * 4), panels),
+            bind_words(client.empty(lines * 4), lines),
+            bind(client.empty(panels * width * 4), panels, width * 4),
             bound.out,
             sizes,
             spec,

@@ -10,6 +10,7 @@ mod tile;
 pub(crate) use entries::entries;
 
 use super::{Choice, Segments, Slab, Source, Variant, plan::slabs};
+use crate::bound::{bind, bind_words, part};
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::lanes;
@@ -196,31 +197,23 @@ struct Bindings {
 
 impl Bindings {
     /// Binds `operands` with so many elements of a, b and dW to a vector, and the gradients of `slab`.
-    ///
-    /// # Safety
-    /// The operands must have the shapes of the plan's problem.
-    unsafe fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: [usize; 3]) -> Self {
+    fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: [usize; 3]) -> Self {
         let p = &plan.problem;
         let [a_lanes, b_lanes, out_lanes] = lanes;
         let operands = operands.clone();
-        let bytes = |experts: u32| u64::from(experts) * (p.m * p.n * 4) as u64;
-        let out = operands
-            .out
-            .offset_start(bytes(slab.first))
-            .offset_end(bytes(p.experts as u32 - slab.last));
+        let bytes = |experts: u32| experts as usize * p.m * p.n * 4;
+        let ends = [slab.first, p.experts as u32 - slab.last].map(bytes);
+        let out = part(operands.out, ends);
         let len = (slab.last - slab.first) as usize * p.m * p.n;
         let (order, offsets) = operands.segments.map(|s| (s.order, s.offsets)).unzip();
-        // SAFETY: lengths follow from the problem's shapes, which the caller vouches for.
-        unsafe {
-            let bind =
-                |buffer: Option<Handle>, len| buffer.map(|b| BufferArg::from_raw_parts(b, len));
-            Self {
-                a: BufferArg::from_raw_parts(operands.a, p.rows(p.a) * p.m / a_lanes),
-                b: BufferArg::from_raw_parts(operands.b, p.rows(p.b) * p.n / b_lanes),
-                order: bind(order, p.slots),
-                offsets: bind(offsets, p.experts + 1),
-                out: BufferArg::from_raw_parts(out, len / out_lanes),
-            }
+        let words = |buffer: Option<Handle>, len| buffer.map(|b| bind_words(b, len));
+        let element = p.element.bytes();
+        Self {
+            a: bind(operands.a, p.rows(p.a) * p.m / a_lanes, element * a_lanes),
+            b: bind(operands.b, p.rows(p.b) * p.n / b_lanes, element * b_lanes),
+            order: words(order, p.slots),
+            offsets: words(offsets, p.experts + 1),
+            out: bind(out, len / out_lanes, 4 * out_lanes),
         }
     }
 }

@@ -10,6 +10,7 @@ mod shares;
 pub use shares::{CapacitiesBuffers, CapacitiesPlan, launch_capacities, plan_capacities};
 
 use super::Problem;
+use crate::bound::bind_words;
 use crate::error::Unsupported;
 use crate::grid::Grid;
 use crate::launched;
@@ -187,7 +188,7 @@ pub fn launch(client: &Client, plan: &CapacityPlan, buffers: CapacityBuffers) {
     if slots == 0 {
         return;
     }
-    // SAFETY: the caller's buffers have the planned lengths; segments lie within the slots, and are
+    // SAFETY: the buffers hold what is planned; segments lie within the slots, and are
     // empty past the last expert.
     unsafe {
         launched::note(|| "drop_over_capacity");
@@ -195,11 +196,11 @@ pub fn launch(client: &Client, plan: &CapacityPlan, buffers: CapacityBuffers) {
             client,
             plan.grid.count(),
             plan.grid.dim(),
-            BufferArg::from_raw_parts(buffers.order, slots),
-            BufferArg::from_raw_parts(buffers.offsets, experts + 1),
-            BufferArg::from_raw_parts(buffers.weights, slots),
-            BufferArg::from_raw_parts(buffers.capacities, experts),
-            BufferArg::from_raw_parts(buffers.keys, slots),
+            bind_words(buffers.order, slots),
+            bind_words(buffers.offsets, experts + 1),
+            bind_words(buffers.weights, slots),
+            bind_words(buffers.capacities, experts),
+            bind_words(buffers.keys, slots),
             experts,
             slots,
             plan.grid.units[0] as usize,

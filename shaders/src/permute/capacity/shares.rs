@@ -1,6 +1,7 @@
 //! How CubeCL computes [`moebius_ops::permute::capacities_reference`]: one cube; about 10·E operations.
 
 use super::{Capacity, partial_len, sum_of_units};
+use crate::bound::bind_words;
 use crate::error::Unsupported;
 use crate::launched;
 use crate::permute::SCAN_UNITS;
@@ -131,7 +132,7 @@ pub fn launch_capacities(client: &Client, plan: &CapacitiesPlan, buffers: Capaci
     launched::note(|| name(buffers.mask.is_some(), buffers.factors.is_some()));
     // SAFETY: the caller's buffers have one entry per expert.
     unsafe {
-        let argument = |buffer| BufferArg::from_raw_parts(buffer, experts);
+        let argument = |buffer| bind_words(buffer, experts);
         expert_capacities::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
