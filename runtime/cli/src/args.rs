@@ -552,35 +552,5 @@ fn positive(text: &str) -> Result<usize, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn granularities_are_read() {
-        let block = |rows, columns| Ok(Granularity::Block { rows, columns });
-        assert_eq!(granularity("block128"), block(128, 128));
-        assert_eq!(granularity("1x32"), block(1, 32));
-        assert_eq!(granularity("mx"), Ok(Granularity::Mx));
-        for text in [
-            "", "block", "block0", "0x4", "4x", "x", "1x2x3", "rows", "-1x4",
-        ] {
-            assert!(granularity(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn json_is_taken_before_and_after_the_command() {
-        for line in [
-            ["moebius", "--json", "devices"],
-            ["moebius", "devices", "--json"],
-        ] {
-            assert!(Cli::try_parse_from(line).is_ok_and(|c| c.json));
-        }
-    }
-}
+#[path = "args_tests.rs"]
+mod tests;

@@ -149,50 +149,5 @@ fn memory(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use moebius_benches::linear::LayerBytes;
-    use serde_json::json;
-
-    #[test]
-    fn a_result_that_does_not_verify_has_no_figures() {
-        let path = PathTime {
-            name: "FP8".to_owned(),
-            median_ms: 1.0,
-            gflops: 1.0,
-            weights_gb_per_s: 1.0,
-            ratio: 1.0,
-        };
-        let mut report = LinearReport {
-            device: "cpu".to_owned(),
-            adapter: "a".to_owned(),
-            variant: "cpu".to_owned(),
-            verified: false,
-            max_rel_l2: 0.5,
-            weights_rel_l2: 0.02,
-            first_ms: 1.0,
-            fp8: path.clone(),
-            own: vec![path],
-            ratio_to_best_own: Some(1.0),
-            peer: None,
-            layer_bytes: LayerBytes {
-                fp8: 1,
-                f32: 4,
-                ratio: 0.25,
-                of: BytesOf::Allocator,
-            },
-            floor_bytes: 1,
-            flops: 1,
-        };
-        assert_eq!(outcome(&report), Outcome::Negative);
-        let figures = |report: &LinearReport| figures(report).expect("a report has a JSON form");
-        let value = figures(&report);
-        assert_eq!(value["max_rel_l2"], 0.5);
-        for figure in ["fp8", "own", "ratio_to_best_own", "layer_bytes", "first_ms"] {
-            assert_eq!(value[figure], Value::Null, "{figure}");
-        }
-        report.verified = true;
-        assert_eq!(outcome(&report), Outcome::Good);
-        assert_eq!(figures(&report)["layer_bytes"]["of"], json!("allocator"));
-    }
-}
+#[path = "linear_tests.rs"]
+mod tests;

@@ -1,0 +1,55 @@
+use super::*;
+
+#[test]
+fn threads_can_list_at_the_same_time() {
+    let lists: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| list(Device::Wgpu(None)).map(|found| found.len())))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(lists.iter().all(|count| *count == lists[0]), "{lists:?}");
+}
+
+/// The figures above are CubeCL's own: a started device has to report the same.
+#[test]
+fn a_started_adapter_reports_what_was_read_before() {
+    for Found { device, status } in crate::discover() {
+        let (Device::Wgpu(_) | Device::Vulkan(_), Ok(read)) = (device, status) else {
+            continue;
+        };
+        let opened = crate::open(&device).unwrap();
+        let client = opened.client().unwrap();
+        assert_eq!(
+            client.name() == "wgpu<spirv>",
+            read.runtime == Runtime::Vulkan
+        );
+        let mut started = Capability::from_properties(read.runtime, client.properties());
+        started.kind = read.kind;
+        started.vendor = read.vendor;
+        started.fp8_conversion = read.fp8_conversion;
+        started.driver = read.driver.clone();
+        started.memory = read.memory;
+        assert_eq!(started, read, "{device}");
+    }
+}
+
+#[test]
+fn no_index_is_the_first_and_shares_its_client() {
+    let Ok(best) = crate::open(&Device::Wgpu(None)) else {
+        return;
+    };
+    assert_eq!(best.device, Device::Wgpu(Some(0)));
+    let first = crate::open(&Device::Wgpu(Some(0))).unwrap();
+    assert_eq!(best.cubecl(), first.cubecl());
+}
+
+#[test]
+fn software_adapters_are_named_and_come_last() {
+    assert_eq!(named(DeviceType::Cpu, 0), Some(WgpuDeviceKind::Cpu));
+    assert_eq!(named(DeviceType::Cpu, 1), None);
+    assert_eq!(rank(DeviceType::Cpu), RANKS - 1);
+}

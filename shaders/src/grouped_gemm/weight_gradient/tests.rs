@@ -1,0 +1,31 @@
+use super::*;
+use moebius_device::profiles;
+
+#[test]
+fn refuses_what_it_has_no_variant_for() {
+    let problem = Problem::new(64, 8, 2, 128, 128).unwrap();
+    let choice = |variant| Choice {
+        variant: Some(variant),
+        allow_unproven: true,
+    };
+    for variant in [Variant::Gemv, Variant::TensorCore] {
+        let error = plan(problem, &profiles::h100(), choice(variant)).unwrap_err();
+        assert!(error.to_string().contains(variant.name()), "{error}");
+    }
+    assert!(plan(problem, &profiles::h100(), choice(Variant::Cpu)).is_err());
+    let automatic = |device| plan(problem, &device, Choice::default()).unwrap().variant;
+    assert_eq!(automatic(profiles::webgpu_default()), Variant::Unit);
+    assert_eq!(automatic(profiles::cpu_neon()), Variant::Cpu);
+}
+
+/// 8 gradients of 16 MiB are one binding of WebGPU's 128 MiB, 8 of 32 MiB are two.
+#[test]
+fn gradients_beyond_a_binding_are_split() {
+    let device = profiles::webgpu_default();
+    let slabs = |n| {
+        let problem = Problem::new(64, 8, 2, 2048, n).unwrap();
+        plan(problem, &device, Choice::default()).unwrap().slabs
+    };
+    assert_eq!(slabs(2048).len(), 1);
+    assert_eq!(slabs(4096).len(), 2);
+}
