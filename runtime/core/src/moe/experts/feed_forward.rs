@@ -4,8 +4,8 @@
 use super::{activate, bias_of, biases, stacked};
 use crate::Error;
 use crate::check::element;
-use crate::fp8::training::{Fp8Product, Fp8Recipe};
-use crate::fp8::{Codes, Operand, Weight};
+use crate::fp8::training::Fp8Recipe;
+use crate::fp8::{Codes, Operand, Precision, Weight};
 use crate::moe::check::{Like, cast_param};
 use crate::ops::{Assignment, FeedForward, Run};
 use burn::module::{Module, Param};
@@ -207,15 +207,7 @@ impl FeedForwardExperts {
 
     /// Whether both weights are in floating point, so that a forward is fused.
     pub(in crate::moe) fn is_float(&self) -> bool {
-        [&self.w_in, &self.w_out]
-            .map(Weight::operand)
-            .iter()
-            .all(|w| matches!(w, Operand::Float(_)))
-    }
-
-    /// The products of the weights that train in FP8.
-    pub(in crate::moe) fn products(&self) -> [Option<&Fp8Product>; 2] {
-        [self.w_in.product(), self.w_out.product()]
+        [&self.w_in, &self.w_out].map(Weight::precision) == [Precision::Float; 2]
     }
 
     pub(in crate::moe) fn check(

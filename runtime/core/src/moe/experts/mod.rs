@@ -207,10 +207,11 @@ impl Experts {
 
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Self::FeedForward(experts) if experts.products().iter().any(Option::is_some) => {
-                "feed-forward ones that train in FP8"
-            }
-            Self::FeedForward(_) => "feed-forward ones",
+            Self::FeedForward(experts) => match experts.w_in.precision() {
+                Precision::Float => "feed-forward ones",
+                Precision::Fp8Training => "feed-forward ones that train in FP8",
+                Precision::Fp8 => "feed-forward ones with FP8 codes",
+            },
             Self::Convolutional(_) => "convolutional ones",
             Self::Attention(_) => "attention",
             Self::ParameterEfficient(_) => "parameter-efficient ones",
