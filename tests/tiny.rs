@@ -5,14 +5,13 @@
 use burn::module::Param;
 use burn::optim::GradientsParams;
 use burn::tensor::{Int, Tensor};
-use moebius::fp8::{
-    Fp8Format, Fp8Linear, Fp8Tensor, Granularity, Overflow, Quantizer, decode, encode,
-};
+use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Overflow, Quantizer, decode, encode};
 use moebius::moe::switching::HostLayer;
 use moebius::moe::{
     Activation, Capacity, ExpertChoiceConfig, ExpertKind, Experts, LoadStatistics, MoeConfig,
-    MoeWeights, RouteConfig, RouterConfig, SharedExpertConfig, SharedWeights, route,
+    MoeWeights, RouteConfig, RouterConfig, SharedExpertConfig, route,
 };
+use moebius::nn::Linear;
 use moebius::{Device, ErrorKind};
 
 /// The devices that are on every machine: the CubeCL CPU runtime and Burn's Flex.
@@ -72,7 +71,7 @@ fn a_linear_layer_keeps_codes_and_scales() {
         let w = Tensor::<2>::from_floats([[2.0, 0.5], [-0.5, 0.0]], &device);
         let quantizer = Quantizer::new(Fp8Format::E4M3, Granularity::Mx);
         let weight = Fp8Tensor::quantize(w, &quantizer).unwrap();
-        let layer = Fp8Linear::new(weight, None).unwrap();
+        let layer = Linear::from_fp8(weight, None).unwrap();
         let x = Tensor::<2>::from_floats([[3.0, 10.0], [0.0, 1.0]], &device);
         assert_eq!(floats(layer.forward(x).unwrap()), [11.0, -1.5, 0.5, 0.0]);
     }
@@ -179,7 +178,7 @@ fn a_recording_device_trains_a_layer() {
         let Experts::FeedForward(experts) = &layer.experts else {
             unreachable!("these experts are feed-forward");
         };
-        let w_out = grads.get::<3>(experts.w_out.id).unwrap();
+        let w_out = grads.get::<3>(experts.w_out.id()).unwrap();
         // Σ over an expert's tokens of dy ⊗ hidden.
         assert_eq!(floats(w_out), [3.0, 1.0, 3.0, 1.0, 1.0, 4.0, 1.0, 4.0]);
     }
@@ -213,11 +212,8 @@ fn a_shared_expert_sees_every_token() {
         let mut layer = config.with_weights(two_experts(&device)).unwrap();
         let shared = layer.shared.as_mut().unwrap();
         // 100 times the first element, in both.
-        let SharedWeights::Float(experts) = &mut shared.experts else {
-            panic!("a layer is made with weights in floating point");
-        };
-        experts.w_in = Param::from_data([[[1.0, 0.0]]], &device);
-        experts.w_out = Param::from_data([[[100.0], [100.0]]], &device);
+        shared.experts.w_in = Param::from_data([[[1.0, 0.0]]], &device).into();
+        shared.experts.w_out = Param::from_data([[[100.0], [100.0]]], &device).into();
         let x = Tensor::<2>::from_floats([[3.0, 1.0], [1.0, 4.0]], &device);
         let y = floats(layer.forward(x).unwrap().y);
         assert_eq!(y, [306.0, 302.0, 99.0, 96.0]);

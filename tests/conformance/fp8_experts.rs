@@ -8,7 +8,8 @@ use burn::optim::{AdamConfig, GradientsParams};
 use burn::store::ModuleRecord;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use moebius::ErrorKind;
-use moebius::fp8::training::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
+use moebius::fp8::Precision;
+use moebius::fp8::training::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling, update};
 use moebius::moe::{
     Activation, ExpertKind, Experts, MoeConfig, MoeLayer, MoeWeights, SharedExpertConfig, switching,
 };
@@ -185,7 +186,7 @@ fn check(target: &Target, mask: Option<[bool; EXPERTS]>) -> Outcome {
     };
     let out = out.unwrap();
     let gradients = (out.y.clone() * dy.clone()).sum().backward();
-    layer.update_fp8(&gradients, None);
+    update(&layer, &gradients, None);
 
     let indices = out.routing.indices.into_data();
     let slots: Vec<Slot> = indices
@@ -238,8 +239,9 @@ fn train(target: &Target, recipe: Option<Fp8Recipe>, interrupt: bool) -> Vec<f32
     let device = target.burn().autodiff();
     let config = config(delayed()).with_fp8(recipe).with_bias(true);
     // All runs begin alike.
-    let mut model = filled(config.init(&device).unwrap(), 3, 0.4);
-    reset(&model);
+    let plain = config.with_fp8(None).init(&device).unwrap();
+    let weights = filled(plain, 3, 0.4).weights().unwrap();
+    let mut model = config.with_weights(weights).unwrap();
     let mut optimizer = AdamConfig::new().init();
     let mut losses = Vec::new();
     for step in 0..6 {
@@ -257,24 +259,11 @@ fn train(target: &Target, recipe: Option<Fp8Recipe>, interrupt: bool) -> Vec<f32
         let loss = loss.reshape([1, TOKENS * HIDDEN]).mean_dim(1).reshape([1]);
         losses.push(floats(loss.clone())[0]);
         let gradients = loss.backward();
-        model.update_fp8(&gradients, None);
+        update(&model, &gradients, None);
         let gradients = GradientsParams::from_grads(gradients, &model);
         model = optimizer.step(0.02, model, gradients);
     }
     losses
-}
-
-/// `filled` fills running states, too: they begin with 0 and 1.
-fn reset(model: &MoeLayer) {
-    for product in model.fp8_products() {
-        if let Some(state) = &product.state {
-            let (history, scales) = (state.history.value(), state.scales.value());
-            state.history.update(Tensor::zeros_like(&history));
-            state.history.value_sync();
-            state.scales.update(Tensor::ones_like(&scales));
-            state.scales.value_sync();
-        }
-    }
 }
 
 pub(crate) fn learns_as_without_fp8(target: &Target) -> Outcome {
@@ -310,7 +299,10 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     mixed.experts = config.with_fp8(None).init(&device).unwrap().experts;
     shape(mixed.forward(batch(1, &device)).unwrap_err());
     let fp8 = config.init(&device).unwrap();
-    assert!(matches!(fp8.experts, Experts::Fp8FeedForward(_)));
+    let Experts::FeedForward(experts) = &fp8.experts else {
+        panic!("they are feed-forward");
+    };
+    assert_eq!(experts.w_in.precision(), Precision::Fp8Training);
     shape(switching::HostLayer::read(fp8).unwrap_err());
     let shared = config.with_shared(Some(SharedExpertConfig::new(5)));
     let y = shared

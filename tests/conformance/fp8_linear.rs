@@ -7,9 +7,9 @@ use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use moebius::ErrorKind;
 use moebius::fp8::{
-    ActivationScaling, Activations, Fp8Format, Fp8Linear, Fp8Tensor, Granularity, Quantizer,
-    fake_quantize,
+    ActivationScaling, Activations, Fp8Format, Fp8Tensor, Granularity, Quantizer, fake_quantize,
 };
+use moebius::nn::Linear;
 use moebius_model::weights::{Reader, Unscaled};
 use moebius_ops::Element;
 use moebius_shaders::DeviceElement;
@@ -42,11 +42,11 @@ fn layer(
     device: &Device,
     [n, k]: [usize; 2],
     quantizer: Quantizer,
-) -> (Fp8Linear, Vec<f32>, Vec<f32>) {
+) -> (Linear, Vec<f32>, Vec<f32>) {
     let weight = Fp8Tensor::quantize(normal([n, k], device), &quantizer).unwrap();
     let decoded = floats(weight.dequantize(FloatDType::F32).unwrap());
     let bias = normal([n], device);
-    let linear = Fp8Linear::new(weight, Some(bias.clone())).unwrap();
+    let linear = Linear::from_fp8(weight, Some(bias.clone())).unwrap();
     (linear, decoded, floats(bias))
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn unproven_instructions(target: &Target) -> Outcome {
         let error = float.forward(x.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
         let dynamic = ActivationScaling::new(Activations::Dynamic(x_scales), &device);
-        let linear = linear.with_activations(dynamic);
+        let linear = linear.with_activations(dynamic).unwrap();
         let want = floats(linear.forward(x.clone()).unwrap());
         let want: Vec<f64> = want.into_iter().map(f64::from).collect();
         match linear.with_unproven_instructions().forward(x) {
@@ -169,7 +169,8 @@ pub(crate) fn rounded_activations(target: &Target) -> Outcome {
         let scaling = ActivationScaling::new(Activations::Dynamic(granularity), &device);
         let rounded = fake_quantize(x.clone(), &e4m3(granularity), None).unwrap();
         let want = bits(linear.forward(rounded).unwrap());
-        let got = linear.clone().with_activations(scaling).forward(x.clone());
+        let rounding = linear.clone().with_activations(scaling).unwrap();
+        let got = rounding.forward(x.clone());
         assert_eq!(bits(got.unwrap()), want, "{granularity:?}");
     }
     Outcome::Ran
@@ -180,24 +181,26 @@ pub(crate) fn static_activations(target: &Target) -> Outcome {
     let device = target.burn();
     let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
     let mut scaling = ActivationScaling::new(Activations::Static, &device);
-    let uncalibrated = linear.clone().with_activations(scaling.clone());
+    let uncalibrated = linear.clone().with_activations(scaling.clone()).unwrap();
     let x = normal([4, 16], &device).clamp(-2.0, 1.5);
     let error = uncalibrated.forward(x.clone()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
     assert!(scaling.fix().is_err(), "nothing was observed");
     scaling.observe();
-    let mut observing = linear.clone().with_activations(scaling);
+    let observing = linear.clone().with_activations(scaling).unwrap();
     let float = bits(linear.forward(x.clone()).unwrap());
     assert_eq!(bits(observing.forward(x.clone()).unwrap()), float);
     observing.forward(x.clone() * 2.0).unwrap();
     observing.forward(x.clone()).unwrap();
-    observing.activations.fix().unwrap();
+    let mut scaling = observing.weight.activations().unwrap().clone();
+    scaling.fix().unwrap();
+    let observing = observing.with_activations(scaling).unwrap();
     let largest = floats(x.clone())
         .into_iter()
         .fold(0f32, |a, x| a.max(x.abs()))
         * 2.0;
     let fixed = ActivationScaling::fixed(largest / 448.0, &device).unwrap();
-    let fixed = linear.with_activations(fixed);
+    let fixed = linear.with_activations(fixed).unwrap();
     for x in [x.clone(), x * 100.0] {
         let want = bits(fixed.forward(x.clone()).unwrap());
         assert_eq!(bits(observing.forward(x).unwrap()), want);
@@ -213,7 +216,7 @@ pub(crate) fn delayed_activations(target: &Target) -> Outcome {
     let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
     let source = Activations::Delayed { history: 2 };
     let scaling = ActivationScaling::new(source, &device);
-    let delayed = linear.clone().with_activations(scaling);
+    let delayed = linear.clone().with_activations(scaling).unwrap();
     let x = normal([4, 16], &device);
     let unit = floats(x.clone())
         .into_iter()
@@ -233,6 +236,7 @@ pub(crate) fn delayed_activations(target: &Target) -> Outcome {
             linear
                 .clone()
                 .with_activations(fixed)
+                .unwrap()
                 .forward(x.clone())
                 .unwrap(),
         );
@@ -253,7 +257,7 @@ fn half(dtype: DType, element: Element, target: &Target) -> Outcome {
     let weight = Fp8Tensor::quantize(normal([70, 132], &device), &e4m3(BLOCK)).unwrap();
     let w = floats(weight.dequantize(FloatDType::F32).unwrap());
     let bias = normal([70], &device);
-    let linear = Fp8Linear::new(weight, Some(bias.clone().cast(dtype))).unwrap();
+    let linear = Linear::from_fp8(weight, Some(bias.clone().cast(dtype))).unwrap();
     for rows in [3, 20] {
         let x = normal([rows, 132], &device).cast(dtype);
         let got = floats(linear.forward(x.clone()).unwrap());
@@ -282,21 +286,24 @@ pub(crate) fn records(target: &Target) -> Outcome {
     for granularity in [BLOCK, Granularity::Mx] {
         let scaling = ActivationScaling::fixed(0.01, &device).unwrap();
         let (linear, ..) = layer(&device, [20, 200], e4m3(granularity));
-        let linear = linear.with_activations(scaling);
+        let linear = linear.with_activations(scaling).unwrap();
         let x = normal([3, 200], &device);
         let want = bits(linear.forward(x.clone()).unwrap());
         let bytes = linear.clone().into_record().into_bytes().unwrap();
         let other = Tensor::<2>::ones([20, 200], &device);
         let other = Fp8Tensor::quantize(other, &e4m3(granularity)).unwrap();
-        let other = Fp8Linear::new(other, Some(Tensor::zeros([20], &device))).unwrap();
+        let other = Linear::from_fp8(other, Some(Tensor::zeros([20], &device))).unwrap();
         let empty = ActivationScaling::new(Activations::Static, &device);
         let record = ModuleRecord::from_bytes(bytes).unwrap();
-        let mut loaded = other
+        let loaded = other
             .with_activations(empty)
+            .unwrap()
             .try_load_record(record)
             .unwrap();
         assert!(loaded.forward(x.clone()).is_err(), "not prepared yet");
-        loaded.activations.fix().unwrap();
+        let mut scaling = loaded.weight.activations().unwrap().clone();
+        scaling.fix().unwrap();
+        let loaded = loaded.with_activations(scaling).unwrap();
         assert_eq!(bits(loaded.forward(x).unwrap()), want);
         // Codes of another format are no weights of this one.
         let e5m2 = Quantizer::new(Fp8Format::E5M2, granularity);
@@ -334,19 +341,19 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     let recording = device.clone().autodiff();
     let weight = Fp8Tensor::quantize(normal([8, 16], &recording), &e4m3(BLOCK)).unwrap();
     let bias = Tensor::ones([8], &recording);
-    let trained = Fp8Linear::new(weight, Some(bias)).unwrap();
+    let trained = Linear::from_fp8(weight, Some(bias)).unwrap();
     trained.forward(normal([2, 16], &device)).unwrap();
     let stack = Fp8Tensor::quantize(normal([2, 4, 4], &device), &e4m3(Granularity::Row)).unwrap();
-    assert!(Fp8Linear::new(stack, None).is_err());
+    assert!(Linear::from_fp8(stack, None).is_err());
     let one = || Fp8Tensor::quantize(normal([4, 4], &device), &e4m3(Granularity::Row)).unwrap();
-    assert!(Fp8Linear::new(one(), Some(Tensor::zeros([5], &device))).is_err());
+    assert!(Linear::from_fp8(one(), Some(Tensor::zeros([5], &device))).is_err());
     // A block that words straddle.
     let odd = Granularity::Block {
         rows: 2,
         columns: 6,
     };
     let odd = Fp8Tensor::quantize(normal([4, 16], &device), &e4m3(odd)).unwrap();
-    let error = Fp8Linear::new(odd, None).unwrap_err();
+    let error = Linear::from_fp8(odd, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
     Outcome::Ran
 }
@@ -375,7 +382,7 @@ pub(crate) fn checkpoints(target: &Target) -> Outcome {
             let [stack, n, k] = weight.layout().shape;
             if stack == 1 {
                 let x = normal([5, k], &device);
-                let y = Fp8Linear::new(weight, None).unwrap().forward(x.clone());
+                let y = Linear::from_fp8(weight, None).unwrap().forward(x.clone());
                 let want = reference(&floats(x), &want, &vec![0.0; n]);
                 assert_close(&layout.name, &floats(y.unwrap()), &want, 1e-5);
             }

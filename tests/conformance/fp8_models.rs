@@ -4,13 +4,12 @@ use crate::Outcome;
 use crate::fp8_linear::{BLOCK, bits, e4m3, normal};
 use crate::moe_layer::floats;
 use burn::module::{Module, Param};
-use burn::nn::{self, LinearConfig};
-use burn::tensor::{Device, Distribution, FloatDType, Tensor};
-use moebius::fp8::{
-    Activations, Converted, Fp8Conversion, Fp8Matrices, Granularity, InferenceEngine, Linear,
-};
-use moebius::moe::experts::{FeedForwardExperts, Fp8Experts};
-use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig, SharedWeights};
+use burn::nn;
+use burn::tensor::{Device, Distribution, Tensor};
+use moebius::fp8::{Activations, Fp8Conversion, Granularity, InferenceEngine, Precision, Weight};
+use moebius::moe::experts::FeedForwardExperts;
+use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig};
+use moebius::nn::{Linear, LinearConfig};
 use moebius::{ErrorKind, memory_in_use};
 use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use moebius_tests::target::Target;
@@ -21,10 +20,8 @@ const ROUNDED: f64 = 1e-3;
 
 /// The same layer with the decoded weights in f32.
 fn decoded(layer: &MoeLayer) -> MoeLayer {
-    let float = |experts: &Fp8Experts| {
-        let weights = |w: &Fp8Matrices| {
-            Param::from_tensor(w.to_tensor().unwrap().dequantize(FloatDType::F32).unwrap())
-        };
+    let float = |experts: &FeedForwardExperts| {
+        let weights = |w: &Weight<3>| Param::from_tensor(w.values().unwrap()).into();
         FeedForwardExperts {
             w_in: weights(&experts.w_in),
             b_in: experts.b_in.clone(),
@@ -33,13 +30,11 @@ fn decoded(layer: &MoeLayer) -> MoeLayer {
         }
     };
     let mut layer = layer.clone();
-    if let Experts::Fp8(experts) = &layer.experts {
+    if let Experts::FeedForward(experts) = &layer.experts {
         layer.experts = Experts::FeedForward(float(experts));
     }
-    if let Some(shared) = &mut layer.shared
-        && let SharedWeights::Fp8(experts) = &shared.experts
-    {
-        shared.experts = SharedWeights::Float(float(experts));
+    if let Some(shared) = &mut layer.shared {
+        shared.experts = float(&shared.experts);
     }
     layer
 }
@@ -63,14 +58,10 @@ pub(crate) fn experts(target: &Target) -> Outcome {
     let device = target.burn();
     for gated in [false, true] {
         for granularity in [Granularity::Row, BLOCK, Granularity::Mx] {
-            let mut layer = moe(gated, &device);
             let conversion = Fp8Conversion::new(e4m3(granularity));
-            let done = layer.convert_to_fp8("moe", &conversion).unwrap();
-            assert_eq!(done.len(), if gated { 4 } else { 2 });
-            for converted in done {
-                let Converted::Now(report) = converted else {
-                    panic!("{converted:?}");
-                };
+            let (layer, done) = conversion.convert(moe(gated, &device), &device).unwrap();
+            assert_eq!(done.layers.len(), if gated { 4 } else { 2 });
+            for report in done.layers {
                 let error = report.relative_error;
                 assert!((0.01..0.04).contains(&error), "{report:?}");
             }
@@ -93,9 +84,8 @@ pub(crate) fn experts(target: &Target) -> Outcome {
 pub(crate) fn experts_independent_of_the_batch(target: &Target) -> Outcome {
     let device = target.burn();
     for source in [Activations::Float, Activations::Dynamic(Granularity::Row)] {
-        let mut layer = moe(true, &device);
         let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(source);
-        layer.convert_to_fp8("moe", &conversion).unwrap();
+        let (layer, _) = conversion.convert(moe(true, &device), &device).unwrap();
         let x = normal([60, 96], &device);
         let all = floats(layer.forward(x.clone()).unwrap().y);
         for rows in [1, 7, 33] {
@@ -136,8 +126,9 @@ fn emulate(
     slots: &[(usize, usize, f64)],
     own: bool,
 ) {
-    let (w_in, w_out) = (floats(experts.w_in.val()), floats(experts.w_out.val()));
-    let [_, hidden, inter] = experts.w_out.val().dims();
+    let values = |w: &Weight<3>| floats(w.values().unwrap());
+    let (w_in, w_out) = (values(&experts.w_in), values(&experts.w_out));
+    let [_, hidden, inter] = experts.w_out.dims();
     let dot = |w: &[f32], row: &Vec<f64>| -> f64 {
         w.iter().zip(row).map(|(w, x)| f64::from(*w) * x).sum()
     };
@@ -181,13 +172,10 @@ fn emulated(layer: &MoeLayer, x: &Tensor<2>, own: bool) -> Vec<f64> {
     let mut y: Rows = x.iter().map(|row| vec![0.0; row.len()]).collect();
     let layer = decoded(layer);
     let Experts::FeedForward(experts) = &layer.experts else {
-        panic!("they were decoded");
+        panic!("they are feed-forward");
     };
     emulate(&mut y, &x, experts, &chosen, own);
-    let Some(SharedWeights::Float(shared)) = layer.shared.map(|shared| shared.experts) else {
-        panic!("it was decoded");
-    };
-    emulate(&mut y, &x, &shared, &every, own);
+    emulate(&mut y, &x, &layer.shared.unwrap().experts, &every, own);
     y.concat()
 }
 
@@ -196,9 +184,9 @@ pub(crate) fn experts_with_rounded_activations(target: &Target) -> Outcome {
     let device = target.burn();
     let float = moe(true, &device);
     let x = normal([40, 96], &device);
-    let mut engine = InferenceEngine::new(vec![float.clone()], &device);
+    let engine = InferenceEngine::new(vec![float.clone()], &device);
     let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(Activations::Static);
-    engine.convert(&conversion).unwrap();
+    let mut engine = engine.convert(&conversion).unwrap();
     engine
         .calibrate([x.clone()], |model, x| model[0].forward(x).map(drop))
         .unwrap();
@@ -209,18 +197,17 @@ pub(crate) fn experts_with_rounded_activations(target: &Target) -> Outcome {
         .y;
     let want = emulated(&engine.model()[0], &x, false);
     assert_close("static", &floats(y), &want, ROUNDED);
-    let mut dynamic = float.clone();
     let source = Activations::Dynamic(Granularity::Row);
     let conversion = Fp8Conversion::new(e4m3(BLOCK));
     let rows = conversion.clone().with_activations(source);
-    dynamic.convert_to_fp8("moe", &rows).unwrap();
+    let (dynamic, _) = rows.convert(float.clone(), &device).unwrap();
     let want = emulated(&dynamic, &x, true);
     let y = dynamic.forward(x).unwrap().y;
     assert_close("dynamic", &floats(y), &want, ROUNDED);
     let source = Activations::Dynamic(Granularity::Tensor);
-    let error = float
-        .clone()
-        .convert_to_fp8("moe", &conversion.with_activations(source))
+    let error = conversion
+        .with_activations(source)
+        .convert(float, &device)
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Shape);
     Outcome::Ran
@@ -233,10 +220,8 @@ struct Network {
     head: Linear,
 }
 
-moebius::fp8_module!(Network { layers, moe, head });
-
 fn network(device: &Device) -> Network {
-    let linear = |k, n| Linear::from(LinearConfig::new(k, n).init(device));
+    let linear = |k, n| LinearConfig::new(k, n).init(device).unwrap();
     Network {
         layers: vec![linear(96, 96), linear(96, 96)],
         moe: Some(moe(true, device)),
@@ -265,8 +250,8 @@ pub(crate) fn conversion(target: &Target) -> Outcome {
     let conversion = Fp8Conversion::new(e4m3(BLOCK))
         .skip("head")
         .skip("layers.1*");
-    let (copy, report) = conversion.converted(&model, &device).unwrap();
-    assert!(matches!(model.layers[0], Linear::Float(_)));
+    let (copy, report) = conversion.convert(model.clone(), &device).unwrap();
+    assert_eq!(model.layers[0].weight.precision(), Precision::Float);
     let paths: Vec<&str> = report
         .layers
         .iter()
@@ -287,14 +272,11 @@ pub(crate) fn conversion(target: &Target) -> Outcome {
     let copy = copy.valid();
     let mut want = copy.clone();
     want.moe = want.moe.as_ref().map(decoded);
-    if let Linear::Fp8(small) = &copy.layers[0] {
-        let weight = small.weight.to_tensor().unwrap();
-        let weight = weight.dequantize(FloatDType::F32).unwrap();
-        let weight = Param::from_tensor(weight.squeeze_dim::<2>(0).transpose());
-        let bias = small.bias.clone();
-        want.layers[0] = nn::Linear { weight, bias }.into();
-    }
-    assert!(matches!(want.layers[0], Linear::Float(_)));
+    assert_eq!(copy.layers[0].weight.precision(), Precision::Fp8);
+    let weight = copy.layers[0].weight.values().unwrap();
+    let weight = Param::from_tensor(weight.transpose());
+    let bias = copy.layers[0].bias.clone();
+    want.layers[0] = nn::Linear { weight, bias }.into();
     let x = normal([12, 96], &device);
     let want: Vec<f64> = floats(want.forward(x.clone()).unwrap())
         .into_iter()
@@ -318,7 +300,7 @@ pub(crate) fn engine(target: &Target) -> Outcome {
     shape(engine.memory().unwrap_err());
     shape(engine.prepare().unwrap_err());
     let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(Activations::Static);
-    engine.convert(&conversion).unwrap();
+    let mut engine = engine.convert(&conversion).unwrap();
     shape(
         engine
             .infer(|model| model.forward(x()).map(drop))
@@ -354,22 +336,21 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
     let empty = memory_in_use(&device).unwrap().unwrap();
     let linear = |_| -> Linear {
         let weight = Tensor::random([1024, 1024], Distribution::Normal(0.0, 1.0), &device);
-        let weight = Param::from_tensor(weight);
-        nn::Linear { weight, bias: None }.into()
+        Linear::new(Param::from_tensor(weight), None).unwrap()
     };
-    let mut model: Vec<Linear> = (0..4).map(linear).collect();
+    let model: Vec<Linear> = (0..4).map(linear).collect();
     let float = memory_in_use(&device).unwrap().unwrap() - empty;
     for granularity in [Granularity::Row, BLOCK, Granularity::Mx] {
         let (copy, report) = Fp8Conversion::new(e4m3(granularity))
-            .converted(&model, &device)
+            .convert(model.clone(), &device)
             .unwrap();
         let [before, after] = report.device_bytes.unwrap();
         let share = (after - before) as f64 / float as f64;
         assert!(share <= 0.27, "{granularity:?}: {share}");
         drop(copy);
     }
-    Fp8Conversion::new(e4m3(BLOCK))
-        .convert(&mut model, &device)
+    let (_model, _) = Fp8Conversion::new(e4m3(BLOCK))
+        .convert(model, &device)
         .unwrap();
     let share = (memory_in_use(&device).unwrap().unwrap() - empty) as f64 / float as f64;
     assert!(share <= 0.27, "in place: {share}");
@@ -381,14 +362,15 @@ pub(crate) fn copies_calibrate_apart(target: &Target) -> Outcome {
     let device = target.burn();
     let x = || normal([12, 96], &device);
     let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(Activations::Static);
-    let mut engine = InferenceEngine::new(network(&device), &device);
-    engine.convert(&conversion).unwrap();
+    let engine = InferenceEngine::new(network(&device), &device);
+    let mut engine = engine.convert(&conversion).unwrap();
     engine
         .calibrate([x()], |model, x| model.forward(x).map(drop))
         .unwrap();
     let want = bits(engine.infer(|model| model.forward(x())).unwrap().unwrap());
-    let mut copy = InferenceEngine::new(engine.model().clone(), &device);
-    let report = copy.convert(&conversion).unwrap();
+    let copy = InferenceEngine::new(engine.model().clone(), &device);
+    let mut copy = copy.convert(&conversion).unwrap();
+    let report = copy.conversion().unwrap();
     assert!(report.layers.is_empty());
     assert_eq!(report.already.len(), 5, "{:?}", report.already);
     copy.calibrate([x() * 7.0], |model, x| model.forward(x).map(drop))
@@ -402,7 +384,7 @@ pub(crate) fn copies_calibrate_apart(target: &Target) -> Outcome {
     // Layers in FP8 take the activations that are asked for.
     let dynamic = Activations::Dynamic(Granularity::Row);
     let dynamic = Fp8Conversion::new(e4m3(BLOCK)).with_activations(dynamic);
-    let (model, _) = dynamic.converted(engine.model(), &device).unwrap();
+    let (model, _) = dynamic.convert(engine.model().clone(), &device).unwrap();
     assert_ne!(bits(model.forward(x()).unwrap()), want);
     // A converted model needs no other conversion.
     let mut loaded = InferenceEngine::new(engine.into_model(), &device);
@@ -418,15 +400,16 @@ pub(crate) fn copies_calibrate_apart(target: &Target) -> Outcome {
 /// be is refused before anything changes.
 pub(crate) fn skips_and_refusals(target: &Target) -> Outcome {
     let device = target.burn();
-    let mut model = network(&device);
     let conversion = Fp8Conversion::new(e4m3(BLOCK))
         .skip("moe.shared")
         .skip("haed");
-    let report = conversion.convert(&mut model, &device).unwrap();
+    let (model, report) = conversion.convert(network(&device), &device).unwrap();
     assert_eq!(report.skipped, ["moe.shared"]);
     assert_eq!(report.unused_patterns, ["haed"]);
     let shared = model.moe.unwrap().shared.unwrap();
-    assert!(matches!(shared.experts, SharedWeights::Float(_)));
+    for weight in [shared.experts.w_in, shared.experts.w_out] {
+        assert_eq!(weight.precision(), Precision::Float);
+    }
     for activations in [
         Activations::Delayed { history: 0 },
         Activations::Delayed { history: 1 << 60 },
@@ -435,11 +418,9 @@ pub(crate) fn skips_and_refusals(target: &Target) -> Outcome {
             columns: 128,
         }),
     ] {
-        let mut model = network(&device);
         let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(activations);
-        let error = conversion.convert(&mut model, &device).unwrap_err();
+        let error = conversion.convert(network(&device), &device).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
-        assert!(matches!(model.layers[0], Linear::Float(_)));
     }
     Outcome::Ran
 }

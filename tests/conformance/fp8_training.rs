@@ -3,16 +3,16 @@
 use crate::Outcome;
 use crate::moe_layer::floats;
 use burn::module::{Module, Param};
-use burn::nn::LinearConfig;
+use burn::nn;
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::fp8::training::reference::DelayedScale;
 use moebius::fp8::training::{
-    AmaxAlgorithm, Fp8Recipe, Fp8Scaling, Fp8TrainLinear, Fp8TrainLinearConfig, LossScale,
-    LossScaler, LossScaling,
+    AmaxAlgorithm, Fp8Recipe, Fp8Scaling, Fp8State, LossScale, LossScaler, LossScaling, update,
 };
 use moebius::moe::MoeConfig;
+use moebius::nn::{Linear, LinearConfig};
 use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use moebius_ops::scaling::scale_host;
@@ -102,12 +102,13 @@ impl Host {
         }
     }
 
-    fn layer(&self, device: &Device, dtype: DType) -> Fp8TrainLinear {
+    fn layer(&self, device: &Device, dtype: DType) -> Linear {
         let [_, k, n] = SIZES;
         let weight = tensor(&self.weight, [n, k], (device, dtype)).require_grad();
         let bias = tensor(&self.bias, [n], (device, dtype)).require_grad();
         let bias = Some(Param::from_tensor(bias));
-        Fp8TrainLinear::with_weights(Param::from_tensor(weight), bias, self.recipe).unwrap()
+        let layer = Linear::new(Param::from_tensor(weight), bias).unwrap();
+        layer.in_fp8(self.recipe).unwrap()
     }
 
     /// The step of x \[m,k\] and dy \[m,n\].
@@ -148,19 +149,15 @@ impl Host {
 }
 
 /// y, dx, dW and db of one step on the device, and the update after it.
-fn device_step(
-    layer: &Fp8TrainLinear,
-    x: &Tensor<2>,
-    dy: &Tensor<2>,
-) -> (Tensor<2>, [Vec<f32>; 3]) {
+fn device_step(layer: &Linear, x: &Tensor<2>, dy: &Tensor<2>) -> (Tensor<2>, [Vec<f32>; 3]) {
     let x = x.clone().detach().require_grad();
     let y = layer.forward(x.clone()).unwrap();
     let gradients = (y.clone() * dy.clone()).sum().backward();
-    layer.update(&gradients, None);
+    update(layer, &gradients, None);
     let bias = layer.bias.as_ref().unwrap();
     let gradients = [
         floats(x.grad(&gradients).unwrap()),
-        floats(layer.weight.val().grad(&gradients).unwrap()),
+        floats(layer.weight.values().unwrap().grad(&gradients).unwrap()),
         floats(bias.val().grad(&gradients).unwrap()),
     ];
     (y, gradients)
@@ -212,13 +209,18 @@ fn check(target: &Target, recipe: Fp8Recipe, dtype: DType) -> Outcome {
     Outcome::Ran
 }
 
+/// Of delayed scaling.
+fn state(layer: &Linear) -> &Fp8State {
+    layer.weight.product().unwrap().state.as_ref().unwrap()
+}
+
 /// Histories bit for bit, scales but for the rounding of a division.
-fn check_state(layer: &Fp8TrainLinear, host: &Host) {
+fn check_state(layer: &Linear, host: &Host) {
     let Some(scales) = &host.scales else {
-        assert!(layer.product.state.is_none());
+        assert!(layer.weight.product().unwrap().state.is_none());
         return;
     };
-    let state = layer.product.state.as_ref().unwrap();
+    let state = state(layer);
     let history: Vec<f32> = scales.iter().flat_map(|s| s.history.clone()).collect();
     assert_eq!(floats(state.history.value()), history);
     for (got, want) in floats(state.scales.value()).iter().zip(scales) {
@@ -266,16 +268,17 @@ pub(crate) fn gradients_pass_where_values_saturate(target: &Target) -> Outcome {
     let device = target.burn().autodiff();
     let recipe = Fp8Recipe::delayed();
     let weight = tensor(&[2.0, -1.0], [1, 2], (&device, DType::F32)).require_grad();
-    let layer = Fp8TrainLinear::with_weights(Param::from_tensor(weight), None, recipe).unwrap();
+    let layer = Linear::new(Param::from_tensor(weight), None).unwrap();
+    let layer = layer.in_fp8(recipe).unwrap();
     let x = tensor(&[1000.0, 3.0], [1, 2], (&device, DType::F32)).require_grad();
     let y = layer.forward(x.clone()).unwrap();
     let gradients = y.clone().mul_scalar(1.5).sum().backward();
     assert_eq!(floats(y), [2.0 * 448.0 - 3.0]);
     assert_eq!(floats(x.grad(&gradients).unwrap()), [3.0, -1.5]);
-    let dw = layer.weight.val().grad(&gradients).unwrap();
+    let dw = layer.weight.values().unwrap().grad(&gradients).unwrap();
     assert_eq!(floats(dw), [1.5 * 448.0, 4.5]);
-    layer.update(&gradients, None);
-    let state = layer.product.state.as_ref().unwrap();
+    update(&layer, &gradients, None);
+    let state = state(&layer);
     assert_eq!(floats(state.saturated.value()), [1.0, 0.0, 0.0]);
     let again = layer.forward(x).unwrap();
     let x = 448.0 * (1000.0f32 / 448.0);
@@ -296,13 +299,13 @@ pub(crate) fn several_uses_in_a_step(target: &Target) -> Outcome {
     let y = |value: f32| layer.forward(x(value)).unwrap().sum();
     let unused = y(100.0);
     let loss = y(2.0).mul_scalar(0.5) + y(7.0).mul_scalar(0.25) + y(3.0);
-    layer.update(&loss.backward(), None);
+    update(&layer, &loss.backward(), None);
     let newest = |of: usize| {
-        let history = floats(layer.product.state.as_ref().unwrap().history.value());
+        let history = floats(state(&layer).history.value());
         history[4 * of + 3]
     };
     assert_eq!([newest(0), newest(2)], [7.0, 1.0]);
-    layer.update(&unused.backward(), None);
+    update(&layer, &unused.backward(), None);
     assert_eq!(newest(0), 100.0);
     Outcome::Ran
 }
@@ -323,11 +326,11 @@ pub(crate) fn overflows_reach_loss_scaling(target: &Target) -> Outcome {
             let mut gradients = scaler.scale(y.sum()).backward();
             let finite = scaler.unscale(&mut gradients, &layer);
             assert_eq!(finite.read().unwrap(), bad == 1.0, "{bad}");
-            layer.update(&gradients, Some(&finite));
+            update(&layer, &gradients, Some(&finite));
             scaler.update(&finite);
             let skipped = u32::from(bad != 1.0);
             assert_eq!(scaler.read().unwrap().skipped_steps, skipped);
-            if let Some(state) = &layer.product.state {
+            if let Some(state) = &layer.weight.product().unwrap().state {
                 let zero = floats(state.history.value())
                     .iter()
                     .all(|amax| *amax == 0.0);
@@ -374,9 +377,11 @@ fn run(target: &Target, interrupt: bool) -> (Vec<Vec<f32>>, LossScale) {
         results.push(floats(y.clone()));
         let mut gradients = scaler.scale((y * dy).sum()).backward();
         let finite = scaler.unscale(&mut gradients, &layer);
-        layer.update(&gradients, Some(&finite));
+        update(&layer, &gradients, Some(&finite));
         scaler.update(&finite);
-        results.push(floats(layer.weight.val().grad(&gradients).unwrap()));
+        results.push(floats(
+            layer.weight.values().unwrap().grad(&gradients).unwrap(),
+        ));
     }
     (results, scaler.read().unwrap())
 }
@@ -415,7 +420,7 @@ pub(crate) fn ranks_inference_and_empty_batches(target: &Target) -> Outcome {
     );
     // Without gradients the scales that were learned are used and stay.
     let layer = layer.valid();
-    let before = floats(layer.product.state.as_ref().unwrap().history.value());
+    let before = floats(state(&layer).history.value());
     assert_eq!(
         floats(
             layer
@@ -424,37 +429,39 @@ pub(crate) fn ranks_inference_and_empty_batches(target: &Target) -> Outcome {
         ),
         y
     );
-    let after = floats(layer.product.state.as_ref().unwrap().history.value());
+    let after = floats(state(&layer).history.value());
     assert_eq!(before, after);
     Outcome::Ran
 }
 
 pub(crate) fn from_and_into_linear(target: &Target) -> Outcome {
     let device = target.burn().autodiff();
-    let linear = LinearConfig::new(12, 8).init(&device);
+    let linear = nn::LinearConfig::new(12, 8).init(&device);
     let weight = floats(linear.weight.val());
     let x = tensor(&Rng::new(5).vec(36, 1.0), [3, 12], (&device, DType::F32));
     let want = floats(linear.forward(x.clone()));
     let want: Vec<f64> = want.iter().map(|y| f64::from(*y)).collect();
-    let layer = Fp8TrainLinear::from_linear(linear, Fp8Recipe::current()).unwrap();
+    let layer = Linear::from(linear).in_fp8(Fp8Recipe::current()).unwrap();
     // Two roundings to four bits, 2.7 % each.
     let y = layer.forward(x).unwrap();
     assert_close("y", &floats(y.clone()), &want, 0.06);
     let gradients = y.sum().backward();
-    assert!(layer.weight.val().grad(&gradients).is_some());
-    assert_eq!(floats(layer.into_linear().weight.val()), weight);
+    let trained = layer.weight.values().unwrap();
+    assert!(trained.grad(&gradients).is_some());
+    assert_eq!(floats(layer.into_burn().unwrap().weight.val()), weight);
     Outcome::Ran
 }
 
 pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     let device = target.burn().autodiff();
-    let config = Fp8TrainLinearConfig::new(8, 4);
+    let with = |recipe| LinearConfig::new(8, 4).with_fp8(Some(recipe));
+    let config = with(Fp8Recipe::delayed());
     let shape = |error: moebius::Error| assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
     for wrong in [
-        Fp8TrainLinearConfig::new(0, 4),
-        Fp8TrainLinearConfig::new(4, 0),
-        config.with_recipe(delayed(0, AmaxAlgorithm::Max)),
-        config.with_recipe(Fp8Recipe::current().with_margin(99)),
+        LinearConfig::new(0, 4).with_fp8(config.fp8),
+        LinearConfig::new(4, 0).with_fp8(config.fp8),
+        with(delayed(0, AmaxAlgorithm::Max)),
+        with(Fp8Recipe::current().with_margin(99)),
     ] {
         shape(wrong.init(&device).unwrap_err());
     }
@@ -469,21 +476,17 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
             .forward(Tensor::<2>::zeros([3, 8], &target.burn()))
             .unwrap_err(),
     );
-    let other = config
-        .with_recipe(delayed(5, AmaxAlgorithm::Max))
-        .init(&device);
-    let mut mixed = config.init(&device).unwrap();
-    mixed.product.state = other.unwrap().product.state;
-    shape(
-        mixed
-            .forward(Tensor::<2>::zeros([3, 8], &device))
-            .unwrap_err(),
-    );
-    mixed.product.state = None;
-    shape(
-        mixed
-            .forward(Tensor::<2>::zeros([3, 8], &device))
-            .unwrap_err(),
-    );
+    let other = with(delayed(5, AmaxAlgorithm::Max)).init(&device).unwrap();
+    for state in [Some(state(&other).clone()), None] {
+        let mut mixed = config.init(&device).unwrap();
+        let mut product = mixed.weight.product().unwrap().clone();
+        product.state = state;
+        mixed.weight = mixed.weight.with_product(product).unwrap();
+        shape(
+            mixed
+                .forward(Tensor::<2>::zeros([3, 8], &device))
+                .unwrap_err(),
+        );
+    }
     Outcome::Ran
 }

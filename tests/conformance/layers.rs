@@ -4,11 +4,12 @@ use crate::Outcome;
 use burn::module::{Module, Param};
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
+use moebius::fp8::Weight;
 use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::{
     Activation, Adapted, Capacity, CapacityFactors, ExpertKind, ExpertScheduler, FactorsConfig,
     FeedForwardBlock, Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, Router,
-    RouterConfig, SharedExpertConfig, SharedWeights, SwitchConfig, TopKConfig,
+    RouterConfig, SharedExpertConfig, SwitchConfig, TopKConfig,
 };
 use moebius::{Error, ErrorKind, memory_in_use};
 use moebius_tests::data::Rng;
@@ -116,7 +117,7 @@ pub(crate) fn glam(target: &Target) -> Outcome {
     let FeedForwardBlock::Dense(block) = &blocks[0] else {
         panic!("the first block is dense");
     };
-    let weight = |w: &Param<Tensor<3>>| on_host(w.val()).squeeze_dim::<2>(0).transpose();
+    let weight = |w: &Weight<3>| on_host(w.values().unwrap()).squeeze_dim::<2>(0).transpose();
     let x = batch(&target.burn(), [7, 16], 1.0);
     let hidden = on_host(x.clone()).matmul(weight(&block.experts.w_in));
     let hidden = burn::tensor::activation::relu(hidden);
@@ -292,12 +293,11 @@ pub(crate) fn shared_expert(target: &Target) -> Outcome {
         let shared = SharedExpertConfig::new(20).with_sigmoid_gate(gate);
         let (layer, part) = shared_part(target, config.with_shared(Some(shared)));
         let weights = layer.shared.unwrap();
-        let SharedWeights::Float(experts) = &weights.experts else {
-            panic!("a layer is made with weights in floating point");
-        };
+        let experts = &weights.experts;
         let x = batch(&target.burn(), [33, 16], 1.0);
-        let linear = |x: Tensor<2>, w: &Param<Tensor<3>>, b: &Option<Param<Tensor<2>>>| {
-            let w = on_host(w.val()).squeeze_dim::<2>(0).transpose();
+        let linear = |x: Tensor<2>, w: &Weight<3>, b: &Option<Param<Tensor<2>>>| {
+            let w = on_host(w.values().unwrap());
+            let w = w.squeeze_dim::<2>(0).transpose();
             x.matmul(w) + on_host(b.as_ref().unwrap().val())
         };
         let x = on_host(x);

@@ -382,7 +382,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     // A record or a caller may have replaced a weight by one of another shape.
     let mut swapped = layer.clone();
     if let Experts::FeedForward(experts) = &mut swapped.experts {
-        experts.w_out = Param::from_tensor(Tensor::zeros([8, 64, 95], &device));
+        experts.w_out = Param::from_tensor(Tensor::zeros([8, 64, 95], &device)).into();
     }
     let error = swapped
         .forward(Tensor::<2>::zeros([3, 64], &device))

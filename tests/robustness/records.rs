@@ -3,12 +3,13 @@
 use burn::module::Module;
 use burn::store::ModuleRecord;
 use burn::tensor::{Device, Tensor, TensorData};
-use moebius::fp8::training::{Fp8Recipe, Fp8TrainLinear, Fp8TrainLinearConfig};
-use moebius::fp8::{ActivationScaling, Fp8Format, Fp8Linear, Fp8Tensor, Granularity, Quantizer};
+use moebius::fp8::training::Fp8Recipe;
+use moebius::fp8::{ActivationScaling, Fp8Format, Fp8Tensor, Granularity, Quantizer};
 use moebius::moe::{
     Adapted, ExpertKind, FactorsConfig, LearnedConfig, MoeConfig, MoeLayer, RouterConfig,
     SharedExpertConfig,
 };
+use moebius::nn::{Linear, LinearConfig};
 use moebius_model::{Checkpoint, DecoderConfig, Precision, Text, TrainConfig, Trainer};
 use moebius_ops::Element;
 use moebius_tests::data::Rng;
@@ -85,13 +86,7 @@ impl Layer for MoeLayer {
     }
 }
 
-impl Layer for Fp8Linear {
-    fn run(&self, x: Tensor<2>) -> Tensor<2> {
-        self.forward(x).unwrap()
-    }
-}
-
-impl Layer for Fp8TrainLinear {
+impl Layer for Linear {
     fn run(&self, x: Tensor<2>) -> Tensor<2> {
         self.forward(x).unwrap()
     }
@@ -153,7 +148,7 @@ fn each_layer(device: &Device, each: &mut impl Each) {
         with_values(layer, "scales", &[0.01 * seed as f32; 3])
     });
     each.layer("linear_training", |seed| {
-        let config = Fp8TrainLinearConfig::new(8, 8).with_recipe(recipe);
+        let config = LinearConfig::new(8, 8).with_fp8(Some(recipe));
         let layer = filled(config.init(device).unwrap(), seed, 0.5);
         with_values(layer, "scales", &[0.01 * seed as f32; 3])
     });
@@ -171,7 +166,7 @@ fn each_layer(device: &Device, each: &mut impl Each) {
     }
 }
 
-fn fp8_linear(granularity: Granularity, seed: u64, device: &Device) -> Fp8Linear {
+fn fp8_linear(granularity: Granularity, seed: u64, device: &Device) -> Linear {
     let mut rng = Rng::new(seed);
     let mut tensor = |rows: usize| {
         let data = TensorData::new(rng.vec(rows * 8, 0.5), [rows, 8]);
@@ -181,9 +176,8 @@ fn fp8_linear(granularity: Granularity, seed: u64, device: &Device) -> Fp8Linear
     let weight = Fp8Tensor::quantize(tensor(40), &quantizer).unwrap();
     let bias = tensor(5).reshape([40]);
     let scaling = ActivationScaling::fixed(0.01 * seed as f32, device).unwrap();
-    Fp8Linear::new(weight, Some(bias))
-        .unwrap()
-        .with_activations(scaling)
+    let linear = Linear::from_fp8(weight, Some(bias)).unwrap();
+    linear.with_activations(scaling).unwrap()
 }
 
 /// A batch for every layer.

@@ -3,8 +3,9 @@
 use crate::process::{command, command_under, output};
 use crate::threads::passes;
 use burn::tensor::{Device, Tensor, TensorData};
-use moebius::fp8::{Fp8Format, Fp8Linear, Fp8Tensor, Granularity, Quantizer};
+use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Quantizer};
 use moebius::moe::{ExpertKind, MoeConfig, SharedExpertConfig};
+use moebius::nn::Linear;
 use moebius_model::{DecoderConfig, Text, TrainConfig, Trainer};
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::{filled, parameters};
@@ -97,7 +98,7 @@ fn fp8_linear(device: &Device) -> Vec<u32> {
     for granularity in [Granularity::Row, Granularity::Mx] {
         let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
         let weight = Fp8Tensor::quantize(tensor([700, 513]), &quantizer).unwrap();
-        let linear = Fp8Linear::new(weight, None).unwrap();
+        let linear = Linear::from_fp8(weight, None).unwrap();
         for rows in [1, 5, 300] {
             let y = linear.forward(tensor([rows, 513])).unwrap();
             found.extend(y.try_into_vec_as::<f32>().unwrap());

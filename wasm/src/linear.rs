@@ -21,7 +21,7 @@ pub struct Fp8Linear(Held<Linear>);
 
 struct Linear {
     gpu: Rc<Gpu>,
-    linear: moebius::fp8::Fp8Linear,
+    linear: nn::Linear,
     inputs: usize,
 }
 
@@ -102,7 +102,7 @@ impl Linear {
             )),
         });
         let weight = Fp8Tensor::quantize(weight, &quantizer)?;
-        let linear = moebius::fp8::Fp8Linear::new(weight, bias.transpose()?)?;
+        let linear = nn::Linear::from_fp8(weight, bias.transpose()?)?;
         Ok(Self {
             gpu,
             linear,

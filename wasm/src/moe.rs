@@ -2,9 +2,11 @@
 
 use std::rc::Rc;
 
+use burn::module::Param;
 use burn::tensor::{Tensor, TensorData, Transaction};
 use js_sys::{Float32Array, Int32Array, Promise, Uint32Array};
-use moebius::moe::experts::{FeedForwardExperts, Fp8Experts};
+use moebius::fp8::{Fp8Tensor, Weight};
+use moebius::moe::experts::FeedForwardExperts;
 use moebius::moe::{Experts, MoeConfig, MoeOutput, MoeWeights, RouterConfig};
 use moebius_model::moe_weights;
 use wasm_bindgen::JsValue;
@@ -226,37 +228,22 @@ fn check_size(config: &MoeConfig, gpu: &Gpu) -> Result<(), Failure> {
 
 /// The experts of a layer, and the bytes of their weights.
 fn experts(weights: MoeWeights, options: &MoeOptions) -> Result<(Experts, usize), Failure> {
-    use burn::module::Param;
-    let MoeWeights {
-        w_in,
-        b_in,
-        w_out,
-        b_out,
-        ..
-    } = weights;
-    match options.precision {
-        Precision::F32 => {
-            let biases =
-                [&b_in, &b_out].map(|b| b.as_ref().map_or(0, |b| b.shape().num_elements()));
-            let numbers = w_in.shape().num_elements() + w_out.shape().num_elements();
-            let bytes = 4 * (numbers + biases[0] + biases[1]);
-            let experts = FeedForwardExperts {
-                w_in: Param::from_tensor(w_in),
-                b_in: b_in.map(Param::from_tensor),
-                w_out: Param::from_tensor(w_out),
-                b_out: b_out.map(Param::from_tensor),
-            };
-            Ok((Experts::FeedForward(experts), bytes))
+    let parts = if options.config.gated { 2 } else { 1 };
+    let weight = |w: Tensor<3>, parts: usize| -> Result<Weight<3>, Failure> {
+        match options.precision {
+            Precision::F32 => Ok(Weight::from(Param::from_tensor(w)).with_parts(parts)),
+            Precision::Fp8(quantizer) => Ok(Weight::from_fp8(
+                Fp8Tensor::quantize(w, &quantizer)?,
+                parts,
+            )?),
         }
-        Precision::Fp8(quantizer) => {
-            let small = [
-                moebius::fp8::Fp8Tensor::quantize(w_in.clone(), &quantizer)?,
-                moebius::fp8::Fp8Tensor::quantize(w_out, &quantizer)?,
-            ];
-            let experts =
-                Fp8Experts::new(small, [b_in, b_out], options.config.gated, w_in.dtype())?;
-            let bytes = experts.bytes();
-            Ok((Experts::Fp8(experts), bytes))
-        }
-    }
+    };
+    let experts = FeedForwardExperts {
+        w_in: weight(weights.w_in, parts)?,
+        b_in: weights.b_in.map(Param::from_tensor),
+        w_out: weight(weights.w_out, 1)?,
+        b_out: weights.b_out.map(Param::from_tensor),
+    };
+    let bytes = experts.bytes();
+    Ok((Experts::FeedForward(experts), bytes))
 }

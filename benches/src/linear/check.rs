@@ -7,7 +7,7 @@ use crate::BenchError;
 use crate::oracle::{distance, spread, tolerance};
 use burn::tensor::{Int, Tensor};
 use moebius::Error;
-use moebius::fp8::{Activations, Fp8Format, Fp8Linear, Fp8Scales};
+use moebius::fp8::{ActivationScaling, Activations, Fp8Format, Fp8Scales, Weight};
 use moebius_ops::quantize::{
     Problem, Scales, dequantize_reference, encode_reference, scales_reference,
 };
@@ -52,17 +52,18 @@ impl Oracle {
     /// distance of all of these from the weights they were made of.
     pub(super) fn fp8_errors(
         &self,
-        layer: &Fp8Linear,
+        weight: &Weight<2>,
         data: &HostData,
         y: &[f32],
     ) -> Result<[f64; 2], BenchError> {
-        let decoded = decoded(layer)?;
+        let decoded = decoded(weight)?;
         let columns: Vec<f64> = lines(&decoded, self.k, &self.columns)
             .into_iter()
             .copied()
             .collect();
         let x = lines(&data.x, self.k, &self.rows).into_iter().copied();
-        let x = activations(layer.activations.source(), x.collect(), self.k)?;
+        let source = weight.activations().map(ActivationScaling::source);
+        let x = activations(source.unwrap_or_default(), x.collect(), self.k)?;
         Ok([
             self.error(&x, &columns, y),
             rounding(&decoded, &data.weights),
@@ -102,8 +103,10 @@ fn lines<'a, T>(values: &'a [T], k: usize, picked: &[usize]) -> Vec<&'a T> {
 }
 
 /// W \[n, k\] as codes and scales have it, decoded on the host.
-fn decoded(layer: &Fp8Linear) -> Result<Vec<f64>, BenchError> {
-    let weights = layer.weight.to_tensor()?;
+fn decoded(weight: &Weight<2>) -> Result<Vec<f64>, BenchError> {
+    let codes = weight.codes();
+    let codes = codes.ok_or_else(|| BenchError::Device("no codes".to_string()))?;
+    let weights = codes.to_tensor()?;
     let layout = weights.layout();
     let problem = Problem::new(
         layout.shape,

@@ -164,7 +164,8 @@ fn check(
     setup.forward()?;
     let first_ms = start.elapsed().as_secs_f64() * 1e3;
     let oracle = Oracle::new(bench);
-    let [mut error, weights_error] = oracle.fp8_errors(&setup.layer, data, &setup.output()?)?;
+    let [mut error, weights_error] =
+        oracle.fp8_errors(&setup.layer.weight, data, &setup.output()?)?;
     let weights = float_weights(bench, data);
     for path in floats {
         error = error.max(oracle.float_error(&data.x, &weights, &path.output()?));

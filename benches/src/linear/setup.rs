@@ -5,10 +5,10 @@ use super::data::HostData;
 use crate::BenchError;
 use crate::ceiling::{finish, finish_with};
 use burn::module::Param;
-use burn::nn;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::Error;
-use moebius::fp8::{ActivationScaling, Fp8Linear, Quantizer};
+use moebius::fp8::{ActivationScaling, Quantizer};
+use moebius::nn::Linear;
 use moebius_device::{Opened, memory_in_use};
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
 use moebius_ops::{Element, ShapeError};
@@ -31,7 +31,7 @@ pub enum BytesOf {
 pub struct LayerBytes {
     /// Of the FP8 layer: codes, scales, padding.
     pub fp8: u64,
-    /// Of Burn's layer in f32.
+    /// Of the same layer in f32.
     pub f32: u64,
     /// `fp8` / `f32`.
     pub ratio: f64,
@@ -43,7 +43,7 @@ pub struct LayerBytes {
 pub(super) struct Setup {
     pub(super) opened: Opened,
     pub(super) device: Device,
-    pub(super) layer: Fp8Linear,
+    pub(super) layer: Linear,
     /// \[m, k\].
     pub(super) x: Tensor<2>,
     pub(super) bytes: LayerBytes,
@@ -62,16 +62,13 @@ impl Setup {
             Ok(client.map(|client| memory_in_use(&client).in_use))
         };
         let before = live()?;
-        let weight = TensorData::new(data.transposed(bench), [bench.k, bench.n]);
-        let float = nn::Linear {
-            weight: Param::from_tensor(Tensor::from_data(weight, (&device, DType::F32)))
-                .set_require_grad(false),
-            bias: None,
-        };
+        let weight = TensorData::new(data.weights.clone(), [bench.n, bench.k]);
+        let weight = Tensor::from_data(weight, (&device, DType::F32));
+        let float = Linear::new(Param::from_tensor(weight).set_require_grad(false), None)?;
         let with_float = live()?;
         let quantizer = Quantizer::new(bench.format, bench.granularity);
         let activations = ActivationScaling::new(bench.activations, &device);
-        let layer = Fp8Linear::from_linear(&float, &quantizer)?.with_activations(activations);
+        let layer = float.quantize(&quantizer)?.with_activations(activations)?;
         let with_both = live()?;
         drop(float);
         let growth = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?));
@@ -112,8 +109,9 @@ impl Setup {
 
     /// Bytes of codes and scales without padding.
     pub(super) fn code_bytes(&self, bench: &LinearBench) -> u64 {
-        let scales: usize = self.layer.weight.layout().scales_shape().iter().product();
-        weights(bench) + 4 * scales as u64
+        let scales = self.layer.weight.codes();
+        let scales = scales.map_or([0; 3], |codes| codes.layout().scales_shape());
+        weights(bench) + 4 * scales.iter().product::<usize>() as u64
     }
 }
 

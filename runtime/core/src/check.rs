@@ -1,6 +1,7 @@
 //! What every operation checks of its tensors.
 
-use burn::tensor::{DType, Device};
+use burn::module::Param;
+use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::{Element, ShapeError};
 use std::fmt::Debug;
 
@@ -44,4 +45,15 @@ pub(crate) fn element(dtype: DType) -> Result<Element, ShapeError> {
             format!("{other:?}"),
         )),
     }
+}
+
+/// A parameter in another dtype; it stays a leaf, trained or frozen as before.
+pub(crate) fn cast_param<const D: usize>(
+    param: Param<Tensor<D>>,
+    dtype: DType,
+) -> Param<Tensor<D>> {
+    param.map(|tensor| {
+        let trained = tensor.is_require_grad();
+        tensor.cast(dtype).detach().set_require_grad(trained)
+    })
 }

@@ -3,13 +3,16 @@
 //! Burn's own products run on every device as well. These are for models that must run on CubeCL's
 //! CPU runtime, too, where kernels with barriers between more units than there are cores are slow
 //! without bound (64 × 16 by 16 × 256 on two cores: 0.6 s); and a row's result doesn't depend on the
-//! other rows. Everything is differentiable, and sums are f32.
+//! other rows. Everything is differentiable but products with FP8 codes, and sums are f32.
+
+mod linear;
+
+pub use linear::{Linear, LinearConfig};
 
 use crate::check::{check_device, check_same, element};
 use crate::ops::Grouping;
 use crate::{Error, ops};
 use burn::tensor::Tensor;
-use moebius_ops::ShapeError;
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::segment_attention::Segments;
 
@@ -19,7 +22,13 @@ use moebius_ops::segment_attention::Segments;
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices,
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device without the kernels.
 pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
-    check_linear(&x, &w)?;
+    check_same(
+        "columns of x [T,k], those of W [n,k]",
+        x.dims()[1],
+        w.dims()[1],
+    )?;
+    check_same("dtype of x", x.dtype(), w.dtype())?;
+    check_device("device of x", x.device(), &w.device())?;
     let ([rows, _], [n, k]) = (x.dims(), w.dims());
     if let Some(bias) = &bias {
         check_same("bias [n]", bias.dims(), [n])?;
@@ -35,17 +44,6 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
     }
     let (w, bias) = (w.unsqueeze(), bias.map(Tensor::unsqueeze));
     ops::linear::run(x, w, bias, Grouping::Dense, (problem, None))
-}
-
-/// Checks the x and W of [`linear`].
-pub(crate) fn check_linear(x: &Tensor<2>, w: &Tensor<2>) -> Result<(), ShapeError> {
-    check_same(
-        "columns of x [T,k], those of W [n,k]",
-        x.dims()[1],
-        w.dims()[1],
-    )?;
-    check_same("dtype of x", x.dtype(), w.dtype())?;
-    check_device("device of x", x.device(), &w.device())
 }
 
 /// \[T, heads·D\]: in every sequence of `sequence` tokens, each token attends to all of them, or

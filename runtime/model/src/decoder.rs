@@ -2,10 +2,9 @@
 
 use burn::module::{Module, Param};
 use burn::nn::{RmsNorm, RmsNormConfig};
-use burn::tensor::{Device, Gradients, Int, Tensor};
-use moebius::fp8::training::{Finite, Fp8Product, Fp8Recipe};
+use burn::tensor::{Device, Int, Tensor};
 use moebius::moe::{MoeLayer, MoeOutput};
-use moebius::nn;
+use moebius::nn::{self, Linear};
 
 use crate::config::{DecoderConfig, VOCABULARY};
 use crate::error::Error;
@@ -40,50 +39,19 @@ pub struct Block {
     pub moe: MoeLayer,
 }
 
-/// softmax(causal(q·kᵀ/√d))·v in every head of width d. All weights are \[hidden, hidden\], out by in.
+/// softmax(causal(q·kᵀ/√d))·v in every head of width d. All weights are \[hidden, hidden\].
 #[derive(Module, Debug)]
 pub struct Attention {
     /// x → q, all heads.
-    pub query: Param<Tensor<2>>,
+    pub query: Linear,
     /// x → k.
-    pub key: Param<Tensor<2>>,
+    pub key: Linear,
     /// x → v.
-    pub value: Param<Tensor<2>>,
+    pub value: Linear,
     /// The heads' results, side by side → y.
-    pub out: Param<Tensor<2>>,
-    /// Scales of the four products in FP8; `None` in f32.
-    pub products: Option<Products>,
+    pub out: Linear,
     /// Number of heads.
     pub heads: usize,
-}
-
-/// The products of an attention that run in FP8.
-#[derive(Module, Debug)]
-pub struct Products {
-    /// Of x and the queries' weights.
-    pub query: Fp8Product,
-    /// Of x and the keys'.
-    pub key: Fp8Product,
-    /// Of x and the values'.
-    pub value: Fp8Product,
-    /// Of the heads' results and the last weights.
-    pub out: Fp8Product,
-}
-
-impl Products {
-    fn init(recipe: Fp8Recipe, device: &Device) -> Result<Self, Error> {
-        let product = || Fp8Product::init(recipe, device);
-        Ok(Self {
-            query: product()?,
-            key: product()?,
-            value: product()?,
-            out: product()?,
-        })
-    }
-
-    fn all(&self) -> [&Fp8Product; 4] {
-        [&self.query, &self.key, &self.value, &self.out]
-    }
 }
 
 /// What a forward returns.
@@ -119,18 +87,21 @@ impl DecoderConfig {
         let h = self.hidden;
         let norm = || RmsNormConfig::new(h).init(device);
         let narrow = bound(h);
-        let products = self.precision.recipe();
-        let products = products.map(|recipe| Products::init(recipe, device));
-        let square = |random: &mut Random| random.parameter([h, h], narrow, device);
+        let square = |random: &mut Random| -> Result<Linear, Error> {
+            let linear = Linear::new(random.parameter([h, h], narrow, device), None)?;
+            Ok(match self.precision.recipe() {
+                Some(recipe) => linear.in_fp8(recipe)?,
+                None => linear,
+            })
+        };
         let weights = random.moe_weights(&self.moe(), device);
         Ok(Block {
             attention_norm: norm(),
             attention: Attention {
-                query: square(random),
-                key: square(random),
-                value: square(random),
-                out: square(random),
-                products: products.transpose()?,
+                query: square(random)?,
+                key: square(random)?,
+                value: square(random)?,
+                out: square(random)?,
                 heads: self.heads,
             },
             moe_norm: norm(),
@@ -167,37 +138,18 @@ impl Decoder {
         let logits = nn::linear(self.norm.forward(x), self.head.val(), None)?;
         Ok(DecoderOutput { logits, moe })
     }
-
-    /// All products that run in FP8.
-    pub fn fp8_products(&self) -> Vec<&Fp8Product> {
-        self.blocks.iter().flat_map(Block::fp8_products).collect()
-    }
-
-    /// Moves what a backward pass measured into the scales of the next forward; a step that loss
-    /// scaling skips changes nothing. Without effect in f32.
-    pub fn update_fp8(&self, gradients: &Gradients, finite: Option<&Finite>) {
-        Fp8Product::update_all(&self.fp8_products(), gradients, finite);
-    }
-}
-
-impl Block {
-    fn fp8_products(&self) -> Vec<&Fp8Product> {
-        let attention = self.attention.products.iter().flat_map(Products::all);
-        attention.chain(self.moe.fp8_products()).collect()
-    }
 }
 
 impl Attention {
     /// Sequences of `sequence` tokens, one after the other: x \[tokens, hidden\] to the same shape.
     fn forward(&self, x: Tensor<2>, sequence: usize) -> Result<Tensor<2>, Error> {
-        let weights = [&self.query, &self.key, &self.value, &self.out];
-        let linear = |at: usize, x: Tensor<2>| match &self.products {
-            Some(products) => products.all()[at].linear(x, weights[at].val()),
-            None => nn::linear(x, weights[at].val(), None),
-        };
-        let heads = [linear(0, x.clone())?, linear(1, x.clone())?, linear(2, x)?];
+        let heads = [
+            self.query.forward(x.clone())?,
+            self.key.forward(x.clone())?,
+            self.value.forward(x)?,
+        ];
         let seen = nn::attention(heads, self.heads, sequence, true)?;
-        Ok(linear(3, seen)?)
+        Ok(self.out.forward(seen)?)
     }
 }
 

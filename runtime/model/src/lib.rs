@@ -40,7 +40,7 @@ pub use classifier::{
     Classifier, ClassifierConfig, ClassifierTrainer, Prediction, Progress, Samples,
 };
 pub use config::{DecoderConfig, Precision, TrainConfig, VOCABULARY};
-pub use decoder::{Attention, Block, Decoder, DecoderOutput, Products};
+pub use decoder::{Attention, Block, Decoder, DecoderOutput};
 pub use error::{CheckpointError, Error};
 pub use report::{Fp8Report, LayerLoad, Report};
 pub use seeded::moe_weights;

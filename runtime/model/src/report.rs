@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use burn::tensor::{Int, Tensor};
-use moebius::fp8::training::{LossScale, LossScaler};
+use moebius::fp8::training::{LossScale, LossScaler, products};
 use moebius::moe::LoadStatistics;
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ pub struct Fp8Report {
 impl Fp8Report {
     /// Waits for the device.
     pub(crate) fn read(scaler: &LossScaler, decoder: &Decoder) -> Result<Self, Error> {
-        let states = decoder.fp8_products();
+        let states = products(decoder);
         let states = states.iter().filter_map(|product| product.state.as_ref());
         let counts = states.map(|state| state.saturated.value_sync().without_autodiff());
         let counts = read(counts.collect())?;

@@ -5,7 +5,7 @@ use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
 use burn::store::RecordError;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
-use moebius::fp8::training::{LossScaler, LossScaling, StepGuard};
+use moebius::fp8::training::{self, LossScaler, LossScaling, StepGuard};
 
 use crate::adam;
 use crate::checkpoint::{self, Checkpoint, Progress};
@@ -171,12 +171,12 @@ impl Trainer {
     fn backward(&mut self, loss: Tensor<1>) -> Gradients {
         let Some(scaled) = &mut self.scaled else {
             let gradients = loss.backward();
-            self.decoder.update_fp8(&gradients, None);
+            training::update(&self.decoder, &gradients, None);
             return gradients;
         };
         let mut gradients = scaled.scaler.scale(loss).backward();
         let finite = scaled.scaler.unscale(&mut gradients, &self.decoder);
-        self.decoder.update_fp8(&gradients, Some(&finite));
+        training::update(&self.decoder, &gradients, Some(&finite));
         scaled.guard.set(&finite);
         scaled.scaler.update(&finite);
         gradients

@@ -10,9 +10,9 @@ use std::io::Write;
 use std::path::Path;
 
 use burn::module::Param;
-use burn::nn;
 use burn::tensor::{Device, Distribution, Tensor};
-use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Linear, Quantizer};
+use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
+use moebius::nn::Linear;
 use moebius_model::weights::{
     ConvertOptions, Fp8Scheme, Quantize, Reader, convert, host_quantizer,
 };
@@ -85,10 +85,9 @@ fn a_layer_on_flex_takes_a_quarter() {
     let measured = |edge: usize| {
         let before = status("VmRSS:");
         let weight = Tensor::random([edge, edge], Distribution::Default, &device);
-        let weight = Param::from_tensor(weight);
-        let mut layer: Linear = nn::Linear { weight, bias: None }.into();
+        let layer = Linear::new(Param::from_tensor(weight), None).unwrap();
         let float = status("VmRSS:") - before;
-        conversion.convert(&mut layer, &device).unwrap();
+        let (layer, _) = conversion.convert(layer, &device).unwrap();
         let converted = status("VmRSS:").saturating_sub(before);
         drop(layer);
         (float, converted)

@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use burn::tensor::{FloatDType, Tensor, Transaction};
-use moebius::fp8::{Fp8Linear, Fp8Tensor};
+use burn::tensor::{Tensor, Transaction};
+use moebius::fp8::Fp8Tensor;
 use moebius::moe::{Experts, MoeConfig};
+use moebius::nn::Linear;
 use moebius_shaders::grouped_gemm::Variant;
 use wasm_bindgen::JsValue;
 
@@ -39,7 +40,7 @@ pub(super) struct Subject {
 
 enum Body {
     Product(Box<Product>),
-    Linear(Box<Fp8Linear>),
+    Linear(Box<Linear>),
     Moe(Box<Layer>),
 }
 
@@ -84,7 +85,7 @@ impl Subject {
             }
             Precision::Fp8(quantizer) => {
                 let weight = Fp8Tensor::quantize(weight, &quantizer)?;
-                Body::Linear(Box::new(Fp8Linear::new(weight, None)?))
+                Body::Linear(Box::new(Linear::from_fp8(weight, None)?))
             }
         };
         let subject = Self {
@@ -184,24 +185,16 @@ impl Subject {
 
     /// The weights as f32s, flat.
     fn weights(&self) -> Result<Vec<Tensor<1>>, Failure> {
-        let decoded = |tensor: &Fp8Tensor| -> Result<Tensor<1>, Failure> {
-            Ok(tensor.dequantize(FloatDType::F32)?.flatten(0, 2))
-        };
         Ok(match &self.body {
             Body::Product(product) => vec![product.weight().flatten(0, 1)],
-            Body::Linear(linear) => vec![decoded(&linear.weight.to_tensor()?)?],
+            Body::Linear(linear) => vec![linear.weight.values()?.flatten(0, 1)],
             Body::Moe(layer) => {
                 let unknown = || Failure::new(Code::Unsupported, "no oracle for this layer");
-                let [w_in, w_out] = match &layer.moe.experts {
-                    Experts::FeedForward(experts) => {
-                        [&experts.w_in, &experts.w_out].map(|w| w.val().flatten(0, 2))
-                    }
-                    Experts::Fp8(experts) => [
-                        decoded(&experts.w_in.to_tensor()?)?,
-                        decoded(&experts.w_out.to_tensor()?)?,
-                    ],
-                    _ => return Err(unknown()),
+                let Experts::FeedForward(experts) = &layer.moe.experts else {
+                    return Err(unknown());
                 };
+                let w_in = experts.w_in.values()?.flatten(0, 2);
+                let w_out = experts.w_out.values()?.flatten(0, 2);
                 let router = layer.moe.router.matrix().ok_or_else(unknown)?;
                 vec![router.flatten(0, 1), w_in, w_out]
             }

@@ -7,9 +7,9 @@
 
 use burn::tensor::{Device, Tensor};
 use moebius::fp8::{
-    ActivationScaling, Activations, Fp8Format, Fp8Layout, Fp8Linear, Fp8Tensor, Granularity,
-    HostScales,
+    ActivationScaling, Activations, Fp8Format, Fp8Layout, Fp8Tensor, Granularity, HostScales,
 };
+use moebius::nn::Linear;
 use serde::Deserialize;
 
 use super::inputs::{Input, Inputs};
@@ -90,7 +90,7 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
     let bias = bias.map(|bias| bias.floats()).transpose()?;
     let bias = bias.map(|bias| upload(bias, [n], device));
     let activations = ActivationScaling::new(activations.source(), device).with_format(format);
-    let linear = Fp8Linear::new(weight, bias)?.with_activations(activations);
+    let linear = Linear::from_fp8(weight, bias)?.with_activations(activations)?;
     let x: Tensor<2> = upload(x.floats()?, [m, k], device);
     Ok(vec![download("y", linear.forward(x)?).await?])
 }

@@ -1,196 +1,13 @@
 //! Conversion of models for inference with FP8 weights.
 
 use super::activations::{ActivationScaling, Activations};
-use super::linear::{Fp8Linear, inner, out_in};
 use super::pattern::matches_pattern;
 use super::quantizer::Quantizer;
-use super::tensor::Fp8Tensor;
+use super::weight::{ATTACHED, Weight, check_activations};
 use crate::{Error, memory_in_use};
-use burn::module::Module;
-use burn::nn;
+use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
-
-/// A linear layer that may be converted: [`burn::nn::Linear`] until it is, [`Fp8Linear`] from then on.
-///
-/// Made of a [`burn::nn::Linear`] by `Linear::from`; a model holds these in its place.
-#[derive(Module, Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "handles of tensors that are far larger; a box would be in the way of every pattern"
-)]
-pub enum Linear {
-    /// In floating point; trains.
-    Float(nn::Linear),
-    /// With FP8 weights.
-    Fp8(Fp8Linear),
-}
-
-impl From<nn::Linear> for Linear {
-    fn from(linear: nn::Linear) -> Self {
-        Self::Float(linear)
-    }
-}
-
-impl Linear {
-    /// y \[.., out\] of x \[.., in\].
-    ///
-    /// # Errors
-    /// As [`Fp8Linear::forward`]; none in floating point, where Burn checks.
-    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
-        match self {
-            Self::Float(linear) => Ok(linear.forward(x)),
-            Self::Fp8(linear) => linear.forward(x),
-        }
-    }
-}
-
-/// A layer that can be converted: a [`Linear`], or a [`MoeLayer`](crate::moe::MoeLayer).
-pub trait Fp8Layer {
-    /// Replaces its weights by FP8 codes, where `conversion` doesn't skip them.
-    ///
-    /// # Errors
-    /// As [`Fp8Conversion::convert`].
-    fn convert(&mut self, path: &str, conversion: &Fp8Conversion) -> Result<Vec<Converted>, Error>;
-
-    /// Its activation scales, none where activations aren't rounded.
-    fn activation_scalings(&mut self) -> Vec<&mut ActivationScaling>;
-}
-
-/// A module with layers that can be converted: it names them, or the modules they are in.
-///
-/// [`fp8_module!`](crate::fp8_module) writes it for a struct from the names of its fields. Vectors,
-/// arrays and options of such modules are such modules. Burn's own modules aren't: a
-/// [`burn::nn::attention::MultiHeadAttention`], say, holds `burn::nn::Linear`s and stays in floating
-/// point; attention to convert is written with four [`Linear`]s.
-pub trait Fp8Module {
-    /// Visits every layer of this module.
-    ///
-    /// # Errors
-    /// The first error of the visitor.
-    fn visit_fp8(&mut self, visitor: &mut Fp8Visitor) -> Result<(), Error>;
-}
-
-/// What a visitor does with a layer at a path.
-type Visit<'a> = dyn FnMut(&str, &mut dyn Fp8Layer) -> Result<(), Error> + 'a;
-
-/// Walks through the layers of a model.
-pub struct Fp8Visitor<'a> {
-    path: Vec<String>,
-    visit: &'a mut Visit<'a>,
-}
-
-impl<'a> Fp8Visitor<'a> {
-    /// Calls `visit` with the path of each layer, its names joined by dots.
-    pub fn new(visit: &'a mut Visit<'a>) -> Self {
-        let path = Vec::new();
-        Self { path, visit }
-    }
-
-    /// Visits the module that is called `name` in this one.
-    ///
-    /// # Errors
-    /// The first error of the visitor.
-    pub fn child(&mut self, name: &str, module: &mut dyn Fp8Module) -> Result<(), Error> {
-        self.path.push(name.to_string());
-        let result = module.visit_fp8(self);
-        self.path.pop();
-        result
-    }
-
-    /// Visits a layer, which this module is.
-    ///
-    /// # Errors
-    /// The error of the visitor.
-    pub fn layer(&mut self, layer: &mut dyn Fp8Layer) -> Result<(), Error> {
-        (self.visit)(&self.path.join("."), layer)
-    }
-}
-
-impl std::fmt::Debug for Fp8Visitor<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fp8Visitor")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Fp8Module for Linear {
-    fn visit_fp8(&mut self, visitor: &mut Fp8Visitor) -> Result<(), Error> {
-        visitor.layer(self)
-    }
-}
-
-impl<M: Fp8Module> Fp8Module for Vec<M> {
-    fn visit_fp8(&mut self, visitor: &mut Fp8Visitor) -> Result<(), Error> {
-        self.as_mut_slice().visit_fp8(visitor)
-    }
-}
-
-impl<M: Fp8Module, const N: usize> Fp8Module for [M; N] {
-    fn visit_fp8(&mut self, visitor: &mut Fp8Visitor) -> Result<(), Error> {
-        self.as_mut_slice().visit_fp8(visitor)
-    }
-}
-
-impl<M: Fp8Module> Fp8Module for [M] {
-    fn visit_fp8(&mut self, visitor: &mut Fp8Visitor) -> Result<(), Error> {
-        let mut modules = self.iter_mut().enumerate();
-        modules.try_for_each(|(i, module)| visitor.child(&i.to_string(), module))
-    }
-}
-
-impl<M: Fp8Module> Fp8Module for Option<M> {
-    fn visit_fp8(&mut self, visitor: &mut Fp8Visitor) -> Result<(), Error> {
-        self.as_mut()
-            .map_or(Ok(()), |module| module.visit_fp8(visitor))
-    }
-}
-
-/// Implements [`Fp8Module`](crate::fp8::Fp8Module) for a struct: the fields that have layers to convert,
-/// then those that have none.
-///
-/// ```
-/// use burn::module::Module;
-/// use burn::nn::LayerNorm;
-/// use moebius::fp8::Linear;
-///
-/// #[derive(Module, Debug)]
-/// struct Network {
-///     layers: Vec<Linear>,
-///     norm: LayerNorm,
-///     head: Linear,
-/// }
-///
-/// moebius::fp8_module!(Network { layers, head } skip { norm });
-/// ```
-///
-/// Every field is named: one that is left out doesn't compile, so that none stays in floating point
-/// unnoticed.
-///
-/// ```compile_fail,E0027
-/// # #[derive(burn::module::Module, Debug)]
-/// # struct Network {
-/// #     layers: Vec<moebius::fp8::Linear>,
-/// #     head: moebius::fp8::Linear,
-/// # }
-/// moebius::fp8_module!(Network { layers });
-/// ```
-#[macro_export]
-macro_rules! fp8_module {
-    ($module:ty { $($field:ident),+ $(,)? } $(skip { $($other:ident),+ $(,)? })?) => {
-        impl $crate::fp8::Fp8Module for $module {
-            fn visit_fp8(
-                &mut self,
-                visitor: &mut $crate::fp8::Fp8Visitor,
-            ) -> Result<(), $crate::Error> {
-                let Self { $($field,)+ $($($other: _,)+)? } = self;
-                $(visitor.child(stringify!($field), $field)?;)+
-                Ok(())
-            }
-        }
-    };
-}
 
 /// How a model is converted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -221,26 +38,26 @@ pub struct LayerReport {
     pub relative_error: f32,
 }
 
-/// What became of weights.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Converted {
-    /// They are codes now.
-    Now(LayerReport),
-    /// These were codes already; they take the conversion's activations.
-    Already(String),
-    /// These stay as they are.
-    Skipped(String),
+/// A matrix that stays in floating point though no pattern says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Where it is in the model.
+    pub path: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// What came of a conversion.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ConversionReport {
     /// Converted weights, in the order of the model.
     pub layers: Vec<LayerReport>,
     /// Paths of layers that had FP8 weights already; they take the conversion's activations.
     pub already: Vec<String>,
-    /// Paths of layers that were left as they are.
+    /// Paths of layers that were left as they are, because a pattern matches them.
     pub skipped: Vec<String>,
+    /// What else was left as it is: matrices that are no [`Weight`], biases and norms not counted.
+    pub left_out: Vec<LeftOut>,
     /// Patterns of layers to skip that none has.
     pub unused_patterns: Vec<String>,
     /// Bytes of live buffers on the device before and after, as its allocator has them; `None` on a
@@ -301,114 +118,290 @@ impl Fp8Conversion {
         self
     }
 
-    /// Converts `model` layer by layer, in place: floating-point weights go as their codes come.
+    /// The model with FP8 codes in the place of every [`Weight`] that no pattern skips, and without
+    /// gradients. It is converted weight by weight: values go as their codes come, unless a clone of the
+    /// model holds them. What was converted before shares its static or delayed scales with clones
+    /// until one of them observes anew, or takes other activations.
+    ///
+    /// The walk is Burn's own, so a model needs `#[derive(Module)]` and nothing else. Its paths are those
+    /// of records without the names of variants; a linear layer is called like its weight.
     ///
     /// # Errors
-    /// The first layer's that can't be converted; those before it are.
-    pub fn convert<M: Fp8Module>(
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) where the quantizer or the activations are out of
+    /// their range, or don't fit a weight; as [`Weight::quantize`].
+    pub fn convert<M: Module>(
         &self,
-        model: &mut M,
+        model: M,
         device: &Device,
-    ) -> Result<ConversionReport, Error> {
+    ) -> Result<(M, ConversionReport), Error> {
         self.quantizer.validate()?;
         self.activations.validate()?;
         let before = memory_in_use(device)?;
-        let mut all = Vec::new();
-        let mut visit = |path: &str, layer: &mut dyn Fp8Layer| -> Result<(), Error> {
-            match self.skips(path) {
-                true => all.push(Converted::Skipped(path.to_string())),
-                false => all.extend(layer.convert(path, self)?),
-            }
-            Ok(())
+        let plain = model.valid();
+        drop(model);
+        let mut walk = Walk {
+            conversion: self,
+            at: Vec::new(),
+            report: ConversionReport::default(),
+            failed: None,
         };
-        model.visit_fp8(&mut Fp8Visitor::new(&mut visit))?;
+        let model = plain.map(&mut walk);
+        if let Some(error) = walk.failed {
+            return Err(error);
+        }
+        let mut report = walk.report;
+        let unused = |pattern: &&String| {
+            !report
+                .skipped
+                .iter()
+                .any(|path| matches_pattern(pattern, path))
+        };
+        report.unused_patterns = self.skip.iter().filter(unused).cloned().collect();
         let after = memory_in_use(device)?;
-        Ok(self.report(
-            all,
-            before.zip(after).map(|(before, after)| [before, after]),
-        ))
+        report.device_bytes = before.zip(after).map(|(before, after)| [before, after]);
+        Ok((model, report))
     }
 
-    fn report(&self, all: Vec<Converted>, device_bytes: Option<[u64; 2]>) -> ConversionReport {
-        let (mut layers, mut already, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
-        for converted in all {
-            match converted {
-                Converted::Now(layer) => layers.push(layer),
-                Converted::Already(path) => already.push(path),
-                Converted::Skipped(path) => skipped.push(path),
-            }
-        }
-        let unused = |pattern: &&String| !skipped.iter().any(|path| matches_pattern(pattern, path));
-        let unused_patterns = self.skip.iter().filter(unused).cloned().collect();
-        ConversionReport {
-            layers,
-            already,
-            skipped,
-            unused_patterns,
-            device_bytes,
-        }
-    }
-
-    /// Whether a layer at `path` stays as it is.
-    pub fn skips(&self, path: &str) -> bool {
-        self.skip
-            .iter()
-            .any(|pattern| matches_pattern(pattern, path))
-    }
-
-    /// A converted copy; `model` stays as it is. What was converted before shares its static or delayed
-    /// scales with the copy until one of them observes anew, or takes other activations.
-    ///
-    /// # Errors
-    /// As [`Fp8Conversion::convert`].
-    pub fn converted<M: Fp8Module + Clone>(
-        &self,
-        model: &M,
-        device: &Device,
-    ) -> Result<(M, ConversionReport), Error> {
-        let mut copy = model.clone();
-        let report = self.convert(&mut copy, device)?;
-        Ok((copy, report))
+    fn skips(&self, path: &str) -> bool {
+        let matches = |pattern: &String| matches_pattern(pattern, path);
+        self.skip.iter().any(matches)
     }
 }
 
-impl Fp8Layer for Linear {
-    fn convert(&mut self, path: &str, conversion: &Fp8Conversion) -> Result<Vec<Converted>, Error> {
-        let float = match self {
-            Self::Float(float) => float,
-            Self::Fp8(small) => {
-                if small.activations.source() != conversion.activations {
-                    let device = small.weight.device();
-                    small.activations = ActivationScaling::new(conversion.activations, &device);
-                }
-                return Ok(vec![Converted::Already(path.to_string())]);
-            }
+/// Burn's walk over a model, with what it has met.
+struct Walk<'a> {
+    conversion: &'a Fp8Conversion,
+    /// Names and containers from the model down.
+    at: Vec<(String, String)>,
+    report: ConversionReport,
+    failed: Option<Error>,
+}
+
+impl Walk<'_> {
+    /// The names down to `depth` that count: variants have none, and the body of a shared expert is
+    /// that expert.
+    fn path(&self, depth: usize) -> String {
+        let counts = |(name, container): &&(String, String)| {
+            !container.starts_with("Enum:")
+                && (name.as_str(), container.as_str()) != ("experts", "Struct:SharedExpert")
         };
-        let weight = out_in(float);
-        let small = Fp8Linear::from_linear(float, &conversion.quantizer)?;
-        let scaling = ActivationScaling::new(conversion.activations, &small.weight.device());
-        let report = LayerReport {
-            path: path.to_string(),
+        let names = self.at[..depth].iter().filter(counts);
+        names
+            .map(|(name, _)| name.as_str())
+            .collect::<Vec<_>>()
+            .join(".")
+    }
+
+    /// The paths of this weight and of the layer it is of.
+    fn paths(&self) -> [String; 2] {
+        let layer = self.path(self.at.len().saturating_sub(1));
+        match self.at.last() {
+            Some((name, _)) if name == "weight" => [layer.clone(), layer],
+            _ => [self.path(self.at.len()), layer],
+        }
+    }
+
+    /// The outermost module here that a pattern matches.
+    fn skipped(&self) -> Option<String> {
+        let mut paths = (1..=self.at.len()).map(|depth| self.path(depth));
+        paths.find(|path| self.conversion.skips(path))
+    }
+
+    /// Why a matrix here that is no weight of ours stays, or a weight that must not change.
+    fn reason(&self) -> String {
+        let container = self.at.last().map_or("", |(_, container)| container);
+        match container.split_once(':') {
+            Some((_, "Linear")) => {
+                "Burn's own layer; `moebius::nn::Linear` has weights that convert"
+            }
+            Some((_, name)) => return format!("`{name}` has no `moebius::fp8::Weight` here"),
+            None => "a parameter by itself",
+        }
+        .to_string()
+    }
+
+    /// What takes the place of a weight; `None` where it stays.
+    fn convert<const D: usize>(&mut self, weight: &Weight<D>) -> Result<Option<Weight<D>>, Error> {
+        let [path, layer] = self.paths();
+        if let Some(skipped) = self.skipped() {
+            add(&mut self.report.skipped, skipped);
+            return Ok(None);
+        }
+        if self.at.iter().any(|(_, container)| container == FROZEN) {
+            let reason = "frozen below what is trained in floating point".to_string();
+            self.report.left_out.push(LeftOut { path, reason });
+            return Ok(None);
+        }
+        let Fp8Conversion {
+            quantizer,
+            activations,
+            ..
+        } = self.conversion;
+        check_activations::<D>(*activations)?;
+        let scaling = ActivationScaling::new(*activations, &weight.device());
+        if let Some(before) = weight.activations().map(ActivationScaling::source) {
+            add(&mut self.report.already, layer);
+            let other = before != *activations;
+            let changed = other.then(|| weight.clone().with_activations(scaling));
+            return changed.transpose();
+        }
+        let (codes, relative_error) = weight.quantize(quantizer)?;
+        self.report.layers.push(LayerReport {
+            path,
             shape: weight.dims().to_vec(),
-            bytes_before: weight.shape().num_elements() * weight.dtype().size(),
-            bytes_after: small.weight.bytes(),
-            relative_error: relative_error(&small.weight.to_tensor()?, weight)?,
-        };
-        *self = Self::Fp8(small.with_activations(scaling));
-        Ok(vec![Converted::Now(report)])
+            bytes_before: weight.bytes(),
+            bytes_after: codes.bytes(),
+            relative_error,
+        });
+        codes.with_activations(scaling).map(Some)
+    }
+}
+
+/// Adds a path that the weight before didn't.
+fn add(paths: &mut Vec<String>, path: String) {
+    if paths.last() != Some(&path) {
+        paths.push(path);
+    }
+}
+
+/// The container of experts that share one frozen network.
+const FROZEN: &str = "Struct:ParameterEfficientExperts";
+
+impl ModuleMapper for Walk<'_> {
+    fn enter_module(&mut self, name: &str, container_type: &str) {
+        self.at.push((name.to_string(), container_type.to_string()));
     }
 
-    fn activation_scalings(&mut self) -> Vec<&mut ActivationScaling> {
-        match self {
-            Self::Fp8(linear) => vec![&mut linear.activations],
-            Self::Float(_) => Vec::new(),
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.at.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if self.failed.is_some() {
+            return param;
+        }
+        match Weight::met(param) {
+            Ok(weight) => match self.convert(&weight) {
+                Ok(other) => other.unwrap_or(weight).into_param(),
+                Err(error) => {
+                    self.failed = Some(error);
+                    weight.into_param()
+                }
+            },
+            Err(param) => {
+                // What is attached to a weight is part of it.
+                let attached = |(_, container): &(String, String)| container == ATTACHED;
+                if D > 1 && !self.at.iter().any(attached) {
+                    let (path, reason) = (self.path(self.at.len()), self.reason());
+                    self.report.left_out.push(LeftOut { path, reason });
+                }
+                param
+            }
         }
     }
 }
 
-/// ‖codes − source‖ / ‖source‖, read back.
-fn relative_error<const D: usize>(codes: &Fp8Tensor, source: Tensor<D>) -> Result<f32, Error> {
-    let error = codes.relative_error(inner(source))?;
-    let error = error.try_into_vec_as::<f32>().map_err(Error::device)?;
-    Ok(error.first().copied().unwrap_or(0.0))
+#[cfg(test)]
+#[cfg(feature = "flex")]
+mod tests {
+    use super::Fp8Conversion;
+    use crate::fp8::{Fp8Format, Granularity, Precision, Quantizer};
+    use crate::moe::{Adapted, ExpertKind, Experts, GlamConfig, MoeConfig, MoeLayer};
+    use crate::nn::{Linear, LinearConfig};
+    use burn::module::{Module, Param};
+    use burn::nn;
+    use burn::tensor::{Device, Tensor};
+
+    fn conversion() -> Fp8Conversion {
+        Fp8Conversion::new(Quantizer::new(Fp8Format::E4M3, Granularity::Row))
+    }
+
+    #[derive(Module, Debug)]
+    struct Model {
+        embedding: Param<Tensor<2>>,
+        first: Linear,
+        burns: nn::Linear,
+        norm: nn::LayerNorm,
+        experts: Vec<MoeLayer>,
+    }
+
+    fn model(device: &Device) -> Model {
+        let kinds = [
+            ExpertKind::FeedForward,
+            ExpertKind::Convolutional { causal: true },
+            ExpertKind::ParameterEfficient {
+                form: Adapted::Adapter,
+                rank: 1,
+            },
+        ];
+        let layer = |kind| MoeConfig::new(8, 16, 2).with_experts(kind).init(device);
+        Model {
+            embedding: Param::from_tensor(Tensor::ones([3, 8], device)),
+            first: LinearConfig::new(8, 8).init(device).unwrap(),
+            burns: nn::LinearConfig::new(8, 8).init(device),
+            norm: nn::LayerNormConfig::new(8).init(device),
+            experts: kinds.map(|kind| layer(kind).unwrap()).into(),
+        }
+    }
+
+    /// A derived module is all it takes, and every matrix is accounted for.
+    #[test]
+    fn what_stays_is_told_with_a_reason() {
+        let device = Device::flex();
+        let (_, report) = conversion().convert(model(&device), &device).unwrap();
+        let paths: Vec<_> = report.layers.iter().map(|layer| &layer.path[..]).collect();
+        let converted = ["first", "experts.0.experts.w_in", "experts.0.experts.w_out"];
+        assert_eq!(paths, converted);
+        let left: Vec<_> = report.left_out.iter().map(|left| &left.path[..]).collect();
+        let want = [
+            "embedding",
+            "burns.weight",
+            "experts.0.router.weight",
+            "experts.1.router.weight",
+            "experts.1.experts.w_in",
+            "experts.1.experts.w_out",
+            "experts.2.router.weight",
+            "experts.2.experts.frozen.w_in",
+            "experts.2.experts.frozen.w_out",
+            "experts.2.experts.adaptation.down",
+            "experts.2.experts.adaptation.up",
+        ];
+        assert_eq!(left, want);
+        let reason = |path: &str| {
+            let mut left = report.left_out.iter();
+            left.find(|left| left.path == path).unwrap().reason.clone()
+        };
+        assert!(reason("burns.weight").contains("moebius::nn::Linear"));
+        assert!(reason("experts.1.experts.w_in").contains("ConvolutionalExperts"));
+        assert!(reason("experts.2.experts.frozen.w_in").contains("frozen"));
+    }
+
+    /// Each weight of an expert has its own precision, and dense blocks convert, too.
+    #[test]
+    fn precisions_mix() {
+        let device = Device::flex();
+        let x = Tensor::<2>::ones([5, 8], &device);
+        let skip = conversion().skip("experts.w_in");
+        let layer = MoeConfig::new(8, 16, 2).with_gated(true);
+        let layer = layer.init(&device).unwrap();
+        let float = layer.forward(x.clone()).unwrap().y;
+        let (layer, report) = skip.convert(layer, &device).unwrap();
+        assert_eq!(report.skipped, ["experts.w_in"]);
+        let Experts::FeedForward(experts) = &layer.experts else {
+            panic!("they are feed-forward");
+        };
+        let precisions = [&experts.w_in, &experts.w_out].map(|weight| weight.precision());
+        assert_eq!(precisions, [Precision::Float, Precision::Fp8]);
+        let near = |a: Tensor<2>, b: Tensor<2>| {
+            let distance: f32 = (a - b.clone()).abs().max().into_scalar();
+            let largest: f32 = b.abs().max().into_scalar();
+            assert!(distance < 0.1 * largest, "{distance} of {largest}");
+        };
+        near(layer.forward(x.clone()).unwrap().y, float);
+        let blocks = GlamConfig::new(8, 16, 2).init(1, &device).unwrap();
+        let dense = blocks[0].forward(x.clone()).unwrap().y;
+        let (blocks, report) = conversion().convert(blocks, &device).unwrap();
+        assert_eq!(report.layers.len(), 2);
+        near(blocks[0].forward(x).unwrap().y, dense);
+    }
 }

@@ -1,8 +1,11 @@
 //! A model on its way to inference: converted, calibrated, then used.
 
-use super::convert::{ConversionReport, Fp8Conversion, Fp8Layer, Fp8Module, Fp8Visitor};
+use super::activations::ActivationScaling;
+use super::convert::{ConversionReport, Fp8Conversion};
+use super::weight::{Weight, forms};
 use crate::{Error, memory_in_use};
-use burn::tensor::Device;
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{Device, Tensor};
 use moebius_ops::ShapeError;
 use serde::Serialize;
 
@@ -10,32 +13,30 @@ use serde::Serialize;
 ///
 /// ```
 /// use burn::module::Module;
-/// use burn::nn::LinearConfig;
 /// use burn::tensor::{Distribution, Tensor};
-/// use moebius::fp8::{Activations, Fp8Conversion, InferenceEngine, Linear, Quantizer};
+/// use moebius::fp8::{Activations, Fp8Conversion, InferenceEngine, Quantizer};
 /// use moebius::fp8::{Fp8Format, Granularity};
+/// use moebius::nn::{Linear, LinearConfig};
 ///
 /// #[derive(Module, Debug)]
 /// struct Network {
 ///     first: Linear,
 ///     second: Linear,
 /// }
-/// moebius::fp8_module!(Network { first, second });
 ///
 /// # fn main() -> Result<(), moebius::Error> {
 /// # #[cfg(feature = "flex")] {
 /// let device = moebius::open(&moebius::Device::Flex)?;
 /// let network = Network {
-///     first: LinearConfig::new(64, 128).init(&device).into(),
-///     second: LinearConfig::new(128, 8).init(&device).into(),
+///     first: LinearConfig::new(64, 128).init(&device)?,
+///     second: LinearConfig::new(128, 8).init(&device)?,
 /// };
 /// let forward = |network: &Network, x| network.second.forward(network.first.forward(x)?);
 ///
 /// let quantizer = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
 /// let conversion = Fp8Conversion::new(quantizer).with_activations(Activations::Static);
-/// let mut engine = InferenceEngine::new(network, &device);
-/// let report = engine.convert(&conversion)?;
-/// assert_eq!(report.layers.len(), 2);
+/// let mut engine = InferenceEngine::new(network, &device).convert(&conversion)?;
+/// assert_eq!(engine.conversion().map(|report| report.layers.len()), Some(2));
 ///
 /// let batch = || Tensor::<2>::random([16, 64], Distribution::Default, &device);
 /// engine.calibrate([batch(), batch()], |network, x| forward(network, x).map(drop))?;
@@ -73,7 +74,7 @@ pub struct MemoryReport {
     pub device_bytes_now: Option<u64>,
 }
 
-impl<M: Fp8Module> InferenceEngine<M> {
+impl<M: Module> InferenceEngine<M> {
     /// Takes a model on `device`.
     pub fn new(model: M, device: &Device) -> Self {
         Self {
@@ -84,21 +85,31 @@ impl<M: Fp8Module> InferenceEngine<M> {
         }
     }
 
-    /// Converts the model in place; what was converted before stays in the report.
+    /// The engine with its model converted.
     ///
     /// # Errors
     /// As [`Fp8Conversion::convert`].
-    pub fn convert(&mut self, conversion: &Fp8Conversion) -> Result<&ConversionReport, Error> {
-        let report = conversion.convert(&mut self.model, &self.device)?;
-        self.stage = match self.uncalibrated()? {
-            0 => Stage::Ready,
-            _ => Stage::Uncalibrated,
-        };
-        let report = match self.conversion.take() {
+    pub fn convert(self, conversion: &Fp8Conversion) -> Result<Self, Error> {
+        let (model, report) = conversion.convert(self.model, &self.device)?;
+        let report = match self.conversion {
             Some(before) => before.and(report),
             None => report,
         };
-        Ok(self.conversion.insert(report))
+        let missing = scalings(&model).any(|scaling| scaling.needs_calibration());
+        Ok(Self {
+            model,
+            stage: match missing {
+                true => Stage::Uncalibrated,
+                false => Stage::Ready,
+            },
+            conversion: Some(report),
+            ..self
+        })
+    }
+
+    /// What came of the conversion; what was converted by one before stays in it.
+    pub fn conversion(&self) -> Option<&ConversionReport> {
+        self.conversion.as_ref()
     }
 
     /// Runs `forward` on every batch while static scales observe, then fixes them. They are read back
@@ -176,35 +187,54 @@ impl<M: Fp8Module> InferenceEngine<M> {
         self.model
     }
 
-    /// Refuses a model without a layer in FP8.
-    fn check_converted(&mut self) -> Result<(), Error> {
-        let mut layers = 0;
-        self.each_scaling(|_| {
-            layers += 1;
-            Ok(())
-        })?;
-        if layers == 0 {
-            return Err(ShapeError::new("engine", "a converted model", "none yet").into());
+    /// Refuses a model without a weight in FP8.
+    fn check_converted(&self) -> Result<(), Error> {
+        match scalings(&self.model).next() {
+            Some(_) => Ok(()),
+            None => Err(ShapeError::new("engine", "a converted model", "none yet").into()),
         }
-        Ok(())
     }
 
-    fn uncalibrated(&mut self) -> Result<usize, Error> {
-        let mut count = 0;
-        self.each_scaling(|scaling| {
-            count += usize::from(scaling.needs_calibration());
-            Ok(())
-        })?;
-        Ok(count)
-    }
-
+    /// Changes how each weight's activations are rounded.
     fn each_scaling(
         &mut self,
-        mut f: impl FnMut(&mut super::ActivationScaling) -> Result<(), Error>,
+        change: impl FnMut(&mut ActivationScaling) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut visit = |_: &str, layer: &mut dyn Fp8Layer| -> Result<(), Error> {
-            layer.activation_scalings().into_iter().try_for_each(&mut f)
+        let mut each = Each {
+            change,
+            result: Ok(()),
         };
-        self.model.visit_fp8(&mut Fp8Visitor::new(&mut visit))
+        self.model = self.model.clone().map(&mut each);
+        each.result
+    }
+}
+
+fn scalings<M: Module>(model: &M) -> impl Iterator<Item = ActivationScaling> {
+    let codes = forms(model).into_iter().filter_map(|form| form.codes);
+    codes.map(|codes| codes.activations)
+}
+
+/// Burn's walk over the weights in FP8, up to the first error.
+struct Each<F> {
+    change: F,
+    result: Result<(), Error>,
+}
+
+impl<F: FnMut(&mut ActivationScaling) -> Result<(), Error>> ModuleMapper for Each<F> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let weight = match Weight::met(param) {
+            Ok(weight) => weight,
+            Err(param) => return param,
+        };
+        if self.result.is_ok()
+            && let Some(mut scaling) = weight.activations().cloned()
+        {
+            let changed = (self.change)(&mut scaling);
+            match changed.and_then(|()| weight.clone().with_activations(scaling)) {
+                Ok(weight) => return weight.into_param(),
+                Err(error) => self.result = Err(error),
+            }
+        }
+        weight.into_param()
     }
 }

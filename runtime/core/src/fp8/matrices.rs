@@ -1,6 +1,6 @@
 //! FP8 weights as products read them.
 
-use super::linear::inner;
+use super::codes::inner;
 use super::tensor::{Fp8Layout, Fp8Scales, Fp8Tensor};
 use crate::Error;
 use crate::ops::{CodedWeights, DeviceWeights};
@@ -148,6 +148,11 @@ impl Fp8Matrices {
         }
         let (shape, granularity) = (self.layout.scales_shape(), self.layout.granularity);
         self.scales.val().check(shape, granularity, device)
+    }
+
+    /// Projections of a matrix.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts
     }
 
     /// What the kernels must know of the weights.

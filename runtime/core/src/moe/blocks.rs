@@ -1,6 +1,5 @@
 //! Feed-forward blocks of a GLaM-style model: dense and mixture-of-experts layers in turn.
 
-use super::check::Like;
 use super::config::MoeConfig;
 use super::experts::FeedForwardExperts;
 use super::layer::{MoeLayer, MoeOutput};
@@ -165,7 +164,7 @@ impl DenseBlock {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
         let (shape, hidden) = (x.dims(), self.config.hidden);
         ShapeError::check("last dimension of x", hidden, shape[D - 1])?;
-        let like = Like::of(&self.experts.w_in.val())?;
+        let like = self.experts.like()?;
         let feed_forward = self.config.feed_forward();
         self.experts.check(&like, &feed_forward, 1)?;
         check_same("dtype of x", x.dtype(), like.dtype)?;

@@ -1,6 +1,9 @@
 //! What a layer checks before it computes.
 
+pub(super) use crate::check::cast_param;
 use crate::check::{check_device, check_same, element};
+use crate::fp8::Weight;
+use crate::fp8::training::Fp8Product;
 use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::ShapeError;
@@ -35,6 +38,28 @@ impl Like {
         check_device(what, weight.device(), &self.device)
     }
 
+    /// Those of a weight.
+    pub(super) fn of_weight(weight: &Weight<3>) -> Result<Self, ShapeError> {
+        element(weight.dtype())?;
+        Ok(Self {
+            dtype: weight.dtype(),
+            device: weight.device(),
+        })
+    }
+
+    /// Checks shape, dtype and device of a weight in any precision, and the scales it trains with.
+    pub(super) fn check_weight(
+        &self,
+        what: &'static str,
+        weight: &Weight<3>,
+        shape: [usize; 3],
+    ) -> Result<(), ShapeError> {
+        check_same(what, weight.dims(), shape)?;
+        check_same(what, weight.dtype(), self.dtype)?;
+        check_device(what, weight.device(), &self.device)?;
+        weight.product().map_or(Ok(()), Fp8Product::check)
+    }
+
     /// Checks a weight that is there exactly when `present`.
     pub(super) fn check_optional<const D: usize>(
         &self,
@@ -52,17 +77,6 @@ impl Like {
             }
         }
     }
-}
-
-/// A parameter in another dtype; it stays a leaf, trained or frozen as before.
-pub(super) fn cast_param<const D: usize>(
-    param: Param<Tensor<D>>,
-    dtype: DType,
-) -> Param<Tensor<D>> {
-    param.map(|tensor| {
-        let trained = tensor.is_require_grad();
-        tensor.cast(dtype).detach().set_require_grad(trained)
-    })
 }
 
 /// Checks that a size is at least 1.

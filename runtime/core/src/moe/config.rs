@@ -9,6 +9,7 @@ use super::routers::{Router, RouterConfig, TopKConfig};
 use super::running::constant;
 use super::shared::SharedExpertConfig;
 use crate::Error;
+use crate::fp8::Weight;
 use crate::fp8::training::Fp8Recipe;
 use burn::module::Param;
 use burn::tensor::{Device, Tensor};
@@ -193,8 +194,8 @@ impl MoeConfig {
         self
     }
 
-    /// Sets how experts train in FP8, or that they don't; see [`crate::fp8::training`]. Call
-    /// [`MoeLayer::update_fp8`] after every backward pass.
+    /// Sets how experts train in FP8, or that they don't; see [`crate::fp8::training`], whose `update`
+    /// follows every backward pass.
     pub fn with_fp8(mut self, recipe: Option<Fp8Recipe>) -> Self {
         self.fp8 = recipe;
         self
@@ -348,7 +349,7 @@ impl MoeConfig {
             *self,
             Parts {
                 router,
-                experts: self.kind.init(self, device),
+                experts: self.kind.init(self, device)?,
                 shared: self.shared.map(|shared| shared.init(self, device)),
                 factors,
             },
@@ -372,16 +373,17 @@ impl MoeConfig {
         let (router, factors) = self.dispatcher(&device)?;
         let shared = self.shared.map(|shared| shared.init(self, &device));
         let experts = FeedForwardExperts {
-            w_in: Param::from_tensor(weights.w_in),
+            w_in: Weight::from(Param::from_tensor(weights.w_in))
+                .with_parts(self.feed_forward().parts()),
             b_in: weights.b_in.map(Param::from_tensor),
-            w_out: Param::from_tensor(weights.w_out),
+            w_out: Param::from_tensor(weights.w_out).into(),
             b_out: weights.b_out.map(Param::from_tensor),
         };
         let layer = MoeLayer::new(
             *self,
             Parts {
                 router: router.with_matrix(weights.router)?,
-                experts: Experts::feed_forward(experts, self, &device),
+                experts: Experts::feed_forward(experts, self)?,
                 shared: shared.map(|shared| shared.cast(dtype)),
                 factors,
             },

@@ -11,13 +11,8 @@ use super::routers::{Router, Sizes};
 use super::shared::SharedExpert;
 use crate::Error;
 use crate::check::{check_device, check_same};
-#[cfg(feature = "autodiff")]
-use crate::fp8::training::Finite;
-use crate::fp8::training::Fp8Product;
 use crate::ops::{self, Assignment, Run, StageClock};
 use burn::module::{Module, Param};
-#[cfg(feature = "autodiff")]
-use burn::tensor::Gradients;
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::ShapeError;
 use moebius_ops::moe::sorting;
@@ -116,35 +111,23 @@ impl MoeLayer {
     }
 
     /// The weights as they are now; `None` unless the router learns one matrix and nothing else, and
-    /// the experts are feed-forward.
+    /// the experts are feed-forward with parameters.
     pub fn weights(&self) -> Option<MoeWeights> {
-        let experts = match &self.experts {
-            Experts::FeedForward(experts) => experts,
-            Experts::Fp8FeedForward(experts) => &experts.experts,
-            _ => return None,
+        let Experts::FeedForward(experts) = &self.experts else {
+            return None;
         };
         Some(MoeWeights {
             router: self.router.only_matrix()?,
-            w_in: experts.w_in.val(),
+            w_in: experts.w_in.float().ok()?,
             b_in: experts.b_in.as_ref().map(Param::val),
-            w_out: experts.w_out.val(),
+            w_out: experts.w_out.float().ok()?,
             b_out: experts.b_out.as_ref().map(Param::val),
         })
     }
 
-    /// Moves the amaxes of a backward pass into the scales of experts in FP8; `finite` is what loss
-    /// scaling found, and a step that it skips changes nothing. Without effect on other experts.
-    #[cfg(feature = "autodiff")]
-    pub fn update_fp8(&self, gradients: &Gradients, finite: Option<&Finite>) {
-        Fp8Product::update_all(&self.fp8_products(), gradients, finite);
-    }
-
-    /// The products of its experts that run in FP8.
-    pub fn fp8_products(&self) -> Vec<&Fp8Product> {
-        match &self.experts {
-            Experts::Fp8FeedForward(experts) => vec![&experts.product_in, &experts.product_out],
-            _ => Vec::new(),
-        }
+    /// Whether a forward of its chosen experts is the fused operation.
+    fn is_fused(&self) -> bool {
+        matches!(&self.experts, Experts::FeedForward(experts) if experts.is_float())
     }
 
     /// How the chosen experts of `tokens` tokens of `dtype` run on `device`; `None` on `flex`.
@@ -167,12 +150,12 @@ impl MoeLayer {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16, more
-    /// tokens than 31 bits count, or experts that aren't feed-forward.
+    /// tokens than 31 bits count, or experts that aren't feed-forward ones in floating point.
     pub fn problem(&self, tokens: usize, dtype: DType) -> Result<moebius_ops::moe::Problem, Error> {
-        let Experts::FeedForward(_) = &self.experts else {
-            let got = format!("{:?}", self.config.kind);
-            return Err(ShapeError::new("experts of a problem", "feed-forward", got).into());
-        };
+        if !self.is_fused() {
+            let (expected, got) = ("feed-forward ones in floating point", self.experts.name());
+            return Err(ShapeError::new("experts of a problem", expected, got).into());
+        }
         let config = &self.config;
         let routing = config.router.problem(tokens, config.experts)?;
         let capacity = config.limit(tokens);
@@ -333,7 +316,7 @@ impl MoeLayer {
     /// The output for no tokens; Burn can't reshape an empty tensor to another rank.
     fn empty_output<const D: usize>(&self, x: &Tensor<D>) -> Result<MoeOutput<D>, Error> {
         let (device, dtype) = (x.device(), x.dtype());
-        if let Experts::FeedForward(_) = &self.experts {
+        if self.is_fused() {
             ops::experts::plan(self.problem(0, dtype)?, self.variant, &device)?;
         }
         Ok(MoeOutput {

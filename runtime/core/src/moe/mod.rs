@@ -9,7 +9,6 @@ pub mod experts;
 mod factors;
 mod layer;
 mod losses;
-mod quantized;
 mod route;
 pub mod routers;
 mod running;
@@ -35,5 +34,5 @@ pub use routers::{
     SigmoidBiasConfig, SwitchConfig, TopKConfig,
 };
 pub use running::Follow;
-pub use shared::{SharedExpert, SharedExpertConfig, SharedWeights};
+pub use shared::{SharedExpert, SharedExpertConfig};
 pub use statistics::{LoadBalance, LoadStatistics};

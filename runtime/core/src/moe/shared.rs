@@ -2,7 +2,7 @@
 
 use super::check::{Like, cast_param, check_positive};
 use super::config::MoeConfig;
-use super::experts::{FeedForwardExperts, FeedForwardShape, Fp8Experts};
+use super::experts::{FeedForwardExperts, FeedForwardShape};
 use super::route::router_logits;
 use crate::Error;
 use crate::initial::uniform;
@@ -52,23 +52,10 @@ impl SharedExpertConfig {
     pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> SharedExpert {
         let gate = || uniform([1, config.hidden], config.hidden, device);
         SharedExpert {
-            experts: SharedWeights::Float(self.shape(config).init(1, device)),
+            experts: self.shape(config).init(1, device),
             gate: self.sigmoid_gate.then(gate),
         }
     }
-}
-
-/// The weights of a shared expert.
-#[derive(Module, Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "handles of tensors that are far larger; a box would be in the way of every pattern"
-)]
-pub enum SharedWeights {
-    /// In floating point.
-    Float(FeedForwardExperts),
-    /// As FP8 codes, for inference.
-    Fp8(Fp8Experts),
 }
 
 /// A feed-forward network for every token, added to what its chosen experts give; optionally
@@ -76,7 +63,7 @@ pub enum SharedWeights {
 #[derive(Module, Debug)]
 pub struct SharedExpert {
     /// Weights of one expert.
-    pub experts: SharedWeights,
+    pub experts: FeedForwardExperts,
     /// g \[1,H\].
     pub gate: Option<Param<Tensor<2>>>,
 }
@@ -107,10 +94,7 @@ impl SharedExpert {
             clock: None,
         };
         let shape = shared.shape(config);
-        match &self.experts {
-            SharedWeights::Float(experts) => experts.forward(&every, [x, weights], &shape, run),
-            SharedWeights::Fp8(experts) => experts.forward(&every, [x, weights], &shape),
-        }
+        self.experts.forward(&every, [x, weights], &shape, run)
     }
 
     pub(super) fn check(
@@ -120,20 +104,14 @@ impl SharedExpert {
         config: &MoeConfig,
     ) -> Result<(), ShapeError> {
         let shape = shared.shape(config);
-        match &self.experts {
-            SharedWeights::Float(experts) => experts.check(like, &shape, 1)?,
-            SharedWeights::Fp8(experts) => experts.check(like, &shape, 1)?,
-        }
+        self.experts.check(like, &shape, 1)?;
         let gate = [1, config.hidden];
         like.check_optional("shared gate [1,H]", &self.gate, shared.sigmoid_gate, gate)
     }
 
     pub(super) fn cast(self, dtype: DType) -> Self {
         Self {
-            experts: match self.experts {
-                SharedWeights::Float(experts) => SharedWeights::Float(experts.cast(dtype)),
-                SharedWeights::Fp8(experts) => SharedWeights::Fp8(experts.cast(dtype)),
-            },
+            experts: self.experts.cast(dtype),
             gate: self.gate.map(|gate| cast_param(gate, dtype)),
         }
     }

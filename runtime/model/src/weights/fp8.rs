@@ -86,8 +86,7 @@ impl Fp8Weight {
         Ok(values)
     }
 
-    /// The weight on a device, a matrix or a stack of them: what
-    /// [`Fp8Linear`](moebius::fp8::Fp8Linear) and [`Fp8Experts`](moebius::moe::experts::Fp8Experts) are
+    /// The weight on a device, a matrix or a stack of them: what [`Weight`](moebius::fp8::Weight)s are
     /// made of.
     ///
     /// # Errors

@@ -3,13 +3,14 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`Fp8Recipe`] | formats (E4M3 forward, E5M2 backward), delayed or current scaling, margin |
-//! | [`Fp8TrainLinear`] | a linear layer; [`MoeConfig::with_fp8`](crate::moe::MoeConfig::with_fp8) makes experts of such products |
+//! | [`Weight::in_fp8`](super::Weight::in_fp8) | a weight that trains so; `with_fp8` of configurations makes layers of them |
+//! | `update` | moves what a backward pass measured into the scales of all weights of a module |
 //! | [`Fp8State`] | histories of amaxes and scales, on the device and in records |
 //! | [`LossScaler`] | lifts gradients, finds overflows |
 //! | `GuardedAdamW` | an optimizer whose steps count only where gradients are finite |
 //!
-//! A step: forward, [`LossScaler::scale`], backward, [`LossScaler::unscale`], `update` of every layer,
-//! the optimizer's step where [`Finite`], [`LossScaler::update`]. None of it waits for the device.
+//! A step: forward, [`LossScaler::scale`], backward, [`LossScaler::unscale`], `update`, the optimizer's
+//! step where [`Finite`], [`LossScaler::update`]. None of it waits for the device.
 //!
 //! FP8 is emulated: operands are rounded to codes and back, and multiplied in their own dtype with f32
 //! sums. A product of two codes is exact there, so this is what FP8 hardware with f32 sums gives, up to
@@ -17,7 +18,6 @@
 
 #[cfg(feature = "autodiff")]
 mod delayed;
-mod linear;
 mod loss_scale;
 #[cfg(feature = "autodiff")]
 mod optimizer;
@@ -26,10 +26,11 @@ mod recipe;
 pub mod reference;
 mod state;
 
-pub use linear::{Fp8TrainLinear, Fp8TrainLinearConfig};
 pub use loss_scale::{Finite, LossScale, LossScaler, LossScaling};
 #[cfg(feature = "autodiff")]
 pub use optimizer::{GuardedAdamW, GuardedAdamWConfig, Moments, StepGuard};
-pub use product::Fp8Product;
+#[cfg(feature = "autodiff")]
+pub use product::update;
+pub use product::{Fp8Product, products};
 pub use recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 pub use state::Fp8State;

@@ -8,7 +8,7 @@ use super::loss_scale::Finite;
 use super::recipe::{Fp8Recipe, Fp8Scaling};
 use super::state::Fp8State;
 use crate::Error;
-use crate::nn;
+use crate::fp8::weight::forms;
 use crate::ops::fp8_training;
 use burn::module::Module;
 #[cfg(feature = "autodiff")]
@@ -100,17 +100,6 @@ impl Fp8Product {
         }
     }
 
-    /// \[T,n\]: x̂ · Ŵᵀ of x \[T,k\] and W \[n,k\].
-    ///
-    /// # Errors
-    /// As [`nn::linear`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for state of another
-    /// recipe in a record.
-    pub fn linear(&self, x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
-        self.check()?;
-        nn::check_linear(&x, &w)?;
-        self.apply(x, w, |x, w| nn::linear(x, w, None))
-    }
-
     /// `product` of the rounded x and w, with its gradient to be rounded.
     pub(crate) fn apply<const X: usize, const W: usize, const Y: usize>(
         &self,
@@ -141,34 +130,6 @@ impl Fp8Product {
         self.state.as_ref().map(|state| state.scale(of))
     }
 
-    /// Moves the amaxes of all uses whose gradients are here into the history; the next forward has
-    /// new scales. Without effect where every tensor is scaled by itself.
-    #[cfg(feature = "autodiff")]
-    pub fn update(&self, gradients: &Gradients, finite: Option<&Finite>) {
-        Self::update_all(&[self], gradients, finite);
-    }
-
-    /// [`Fp8Product::update`] of all products of a model, in about as many launches as of one.
-    #[cfg(feature = "autodiff")]
-    pub fn update_all(products: &[&Self], gradients: &Gradients, finite: Option<&Finite>) {
-        let mut rest: Vec<(&Self, &Fp8State, Tensor<1>)> = Vec::new();
-        for product in products {
-            if let (Some(state), Some(amaxes)) = (&product.state, product.measured(gradients)) {
-                rest.push((product, state, amaxes));
-            }
-        }
-        while let Some((first, _, amaxes)) = rest.first() {
-            let (recipe, device) = (first.recipe, amaxes.device());
-            let alike = |(product, _, amaxes): &(&Self, &Fp8State, Tensor<1>)| {
-                product.recipe == recipe && amaxes.device() == device
-            };
-            let (same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(alike);
-            let same = same.into_iter().map(|(_, state, amaxes)| (state, amaxes));
-            step(&same.collect::<Vec<_>>(), &recipe, finite);
-            rest = others;
-        }
-    }
-
     /// \[3\]: the largest amaxes of the uses whose gradients are here.
     #[cfg(feature = "autodiff")]
     fn measured(&self, gradients: &Gradients) -> Option<Tensor<1>> {
@@ -187,5 +148,38 @@ impl Fp8Product {
             false
         });
         found
+    }
+}
+
+/// The products of all weights of a module that train in FP8; they share their state with the module.
+pub fn products<M: Module>(module: &M) -> Vec<Fp8Product> {
+    let products = forms(module).into_iter();
+    products.filter_map(|form| form.product).collect()
+}
+
+/// After a backward pass: moves the amaxes of all uses of a module's weights whose gradients are here
+/// into their histories, so that the next forward has new scales. `finite` is what loss scaling found,
+/// and a step that it skips changes nothing.
+///
+/// Nothing is read back, and all products take about as many launches as one. Without effect on
+/// weights that don't train in FP8, or whose every tensor is scaled by itself.
+#[cfg(feature = "autodiff")]
+pub fn update<M: Module>(module: &M, gradients: &Gradients, finite: Option<&Finite>) {
+    let products = products(module);
+    let mut rest: Vec<(&Fp8Product, &Fp8State, Tensor<1>)> = Vec::new();
+    for product in &products {
+        if let (Some(state), Some(amaxes)) = (&product.state, product.measured(gradients)) {
+            rest.push((product, state, amaxes));
+        }
+    }
+    while let Some((first, _, amaxes)) = rest.first() {
+        let (recipe, device) = (first.recipe, amaxes.device());
+        let alike = |(product, _, amaxes): &(&Fp8Product, &Fp8State, Tensor<1>)| {
+            product.recipe == recipe && amaxes.device() == device
+        };
+        let (same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(alike);
+        let same = same.into_iter().map(|(_, state, amaxes)| (state, amaxes));
+        step(&same.collect::<Vec<_>>(), &recipe, finite);
+        rest = others;
     }
 }

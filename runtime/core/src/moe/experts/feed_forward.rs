@@ -1,26 +1,34 @@
-//! Feed-forward experts on the fused path: no copy of the tokens, no intermediate combine.
+//! Feed-forward experts in any precision: fused where both weights are in floating point, so that there is
+//! no copy of the tokens and no intermediate combine.
 
 use super::{activate, bias_of, biases, stacked};
 use crate::Error;
 use crate::check::element;
+use crate::fp8::training::Fp8Recipe;
+use crate::fp8::{Codes, Operand, Precision, Weight};
 use crate::moe::check::{Like, cast_param};
 use crate::ops::{Assignment, FeedForward, Run};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::grouped_gemm::{Activation, Problem, Source};
 use moebius_ops::moe;
 use moebius_ops::{ShapeError, routing};
 
 /// expert(x) = W_out · act(W_in · x + b_in) + b_out; gated W_out · (act(G x) ∘ (U x)), where W_in
 /// holds the rows of G before those of U.
+///
+/// Each weight has its own precision. Trained in FP8, all experts of a layer share a scale for each of
+/// their two weights, tokens are rounded before they are sorted, and the biases' gradients are sums of
+/// rounded gradients. Codes are decoded while the grouped products load them, and the tokens or hidden
+/// rows before them may be rounded, too.
 #[derive(Module, Debug)]
 pub struct FeedForwardExperts {
-    /// \[E,F,H\], gated \[E,2F,H\]: gate rows, then up rows.
-    pub w_in: Param<Tensor<3>>,
+    /// \[E,F,H\], gated \[E,2F,H\] of two parts: gate rows, then up rows.
+    pub w_in: Weight<3>,
     /// \[E,F\] or \[E,2F\].
     pub b_in: Option<Param<Tensor<2>>>,
     /// \[E,H,F\].
-    pub w_out: Param<Tensor<3>>,
+    pub w_out: Weight<3>,
     /// \[E,H\].
     pub b_out: Option<Param<Tensor<2>>>,
 }
@@ -38,13 +46,14 @@ pub(in crate::moe) struct FeedForwardShape {
 }
 
 impl FeedForwardShape {
+    /// Projections of the first product: a gate and what it gates, or one.
+    pub(in crate::moe) fn parts(&self) -> usize {
+        if self.gated { 2 } else { 1 }
+    }
+
     /// Columns of the first product: F, or 2F when gated.
     pub(in crate::moe) fn columns_in(&self) -> usize {
-        if self.gated {
-            self.inter.saturating_mul(2)
-        } else {
-            self.inter
-        }
+        self.inter.saturating_mul(self.parts())
     }
 
     /// The experts of the slots of `routing`, dropless.
@@ -70,15 +79,27 @@ impl FeedForwardShape {
     pub(in crate::moe) fn init(&self, experts: usize, device: &Device) -> FeedForwardExperts {
         let (h, f, columns) = (self.hidden, self.inter, self.columns_in());
         FeedForwardExperts {
-            w_in: stacked([experts, columns, h], device),
+            w_in: Weight::from(stacked([experts, columns, h], device)).with_parts(self.parts()),
             b_in: biases(self.bias, [experts, columns], h, device),
-            w_out: stacked([experts, h, f], device),
+            w_out: stacked([experts, h, f], device).into(),
             b_out: biases(self.bias, [experts, h], f, device),
         }
     }
 }
 
 impl FeedForwardExperts {
+    /// A copy that trains in FP8.
+    ///
+    /// # Errors
+    /// As [`Weight::in_fp8`].
+    pub fn in_fp8(self, recipe: Fp8Recipe) -> Result<Self, Error> {
+        Ok(Self {
+            w_in: self.w_in.in_fp8(recipe)?,
+            w_out: self.w_out.in_fp8(recipe)?,
+            ..self
+        })
+    }
+
     /// y \[T,H\] of x \[T,H\] and router weights \[T,K\].
     pub(in crate::moe) fn forward(
         &self,
@@ -87,32 +108,106 @@ impl FeedForwardExperts {
         shape: &FeedForwardShape,
         run: Run,
     ) -> Result<Tensor<2>, Error> {
-        let records = x.device().is_autodiff();
-        if records && shape.dropout > 0.0 {
-            return self.forward_dropping(assignment, [x, weights], shape);
-        }
-        let experts = FeedForward {
-            w_in: self.w_in.val(),
-            b_in: bias_of(&self.b_in),
-            w_out: self.w_out.val(),
-            b_out: bias_of(&self.b_out),
+        let (dtype, device) = (x.dtype(), x.device());
+        let dropping = device.is_autodiff() && shape.dropout > 0.0;
+        let (w_in, w_out) = match (self.w_in.operand(), self.w_out.operand()) {
+            (Operand::Float(w_in), Operand::Float(w_out)) if !dropping => {
+                let experts = FeedForward {
+                    w_in,
+                    b_in: bias_of(&self.b_in),
+                    w_out,
+                    b_out: bias_of(&self.b_out),
+                };
+                let problem = shape.problem(assignment.routing(), dtype)?;
+                return assignment.feed_forward([x, weights], experts, problem, run);
+            }
+            operands => operands,
         };
-        let problem = shape.problem(assignment.routing(), x.dtype())?;
-        assignment.feed_forward([x, weights], experts, problem, run)
+        for operand in [&w_in, &w_out] {
+            if let Operand::Codes(codes) = operand {
+                codes.check(&device)?;
+            }
+        }
+        let defined = matches!(w_in, Operand::Training(..));
+        let hidden = self.hidden(assignment, x, w_in, shape)?;
+        // An amax sees all rows, also those past the last expert's.
+        let measured = match &w_out {
+            Operand::Float(_) => false,
+            Operand::Training(..) => true,
+            Operand::Codes(codes) => codes.activations.measures(),
+        };
+        let hidden = match measured && !defined {
+            true => assignment.defined(hidden),
+            false => hidden,
+        };
+        let rows = self.out(assignment, hidden, w_out, shape)?;
+        let y = assignment.combine(rows, Some(weights))?;
+        // Rounded activations are f32.
+        Ok(if y.dtype() == dtype { y } else { y.cast(dtype) })
     }
 
-    /// The same in pieces, with the dropout between them.
-    fn forward_dropping(
+    /// act(W_in · x + b_in) in the order of experts; past the last expert's, rows are 0 of training in
+    /// FP8 and undefined otherwise.
+    fn hidden(
         &self,
         assignment: &Assignment,
-        [x, weights]: [Tensor<2>; 2],
+        x: Tensor<2>,
+        w_in: Operand<'_, 3>,
         shape: &FeedForwardShape,
     ) -> Result<Tensor<2>, Error> {
-        let rows = assignment.gather(x)?;
-        let rows = assignment.linear(rows, self.w_in.val(), bias_of(&self.b_in))?;
-        let hidden = activate(rows, shape);
-        let rows = assignment.linear(hidden, self.w_out.val(), bias_of(&self.b_out))?;
-        assignment.combine(rows, Some(weights))
+        let product = |x, w| {
+            let rows = assignment.gather(x)?;
+            assignment.linear(rows, w, bias_of(&self.b_in))
+        };
+        match w_in {
+            Operand::Float(w) => Ok(activate(product(x, w)?, shape)),
+            Operand::Training(scales, w) => {
+                let rows = scales.apply(x, w, product)?;
+                Ok(activate(assignment.defined(rows), shape))
+            }
+            Operand::Codes(codes) => {
+                let x = codes.activations.apply(x)?;
+                let problem = Problem {
+                    rows: Source::Tokens,
+                    gated: shape.gated,
+                    activation: Some(shape.activation),
+                    ..assignment.product([shape.inter, shape.hidden], x.dtype())?
+                };
+                coded(assignment, x, codes, (problem, bias_of(&self.b_in)))
+            }
+        }
+    }
+
+    /// W_out · hidden + b_out.
+    fn out(
+        &self,
+        assignment: &Assignment,
+        hidden: Tensor<2>,
+        w_out: Operand<'_, 3>,
+        shape: &FeedForwardShape,
+    ) -> Result<Tensor<2>, Error> {
+        let product = |rows, w| assignment.linear(rows, w, bias_of(&self.b_out));
+        match w_out {
+            Operand::Float(w) => product(hidden, w),
+            Operand::Training(scales, w) => {
+                Ok(assignment.defined(scales.apply(hidden, w, product)?))
+            }
+            Operand::Codes(codes) => {
+                let hidden = codes.activations.apply(hidden)?;
+                let problem = assignment.product([shape.hidden, shape.inter], hidden.dtype())?;
+                coded(assignment, hidden, codes, (problem, bias_of(&self.b_out)))
+            }
+        }
+    }
+
+    /// The dtype and the device of the first weight, which the others share.
+    pub(in crate::moe) fn like(&self) -> Result<Like, ShapeError> {
+        Like::of_weight(&self.w_in)
+    }
+
+    /// Whether both weights are in floating point, so that a forward is fused.
+    pub(in crate::moe) fn is_float(&self) -> bool {
+        [&self.w_in, &self.w_out].map(Weight::precision) == [Precision::Float; 2]
     }
 
     pub(in crate::moe) fn check(
@@ -122,8 +217,16 @@ impl FeedForwardExperts {
         experts: usize,
     ) -> Result<(), ShapeError> {
         let (h, f, columns) = (shape.hidden, shape.inter, shape.columns_in());
-        like.check("w_in [E, F or 2F, H]", &self.w_in, [experts, columns, h])?;
-        like.check("w_out [E,H,F]", &self.w_out, [experts, h, f])?;
+        like.check_weight("w_in [E, F or 2F, H]", &self.w_in, [experts, columns, h])?;
+        like.check_weight("w_out [E,H,F]", &self.w_out, [experts, h, f])?;
+        for (what, weight, parts) in [
+            ("parts of w_in", &self.w_in, shape.parts()),
+            ("parts of w_out", &self.w_out, 1),
+        ] {
+            if let Some(codes) = weight.codes() {
+                ShapeError::check(what, parts, codes.parts())?;
+            }
+        }
         like.check_optional("b_in", &self.b_in, shape.bias, [experts, columns])?;
         like.check_optional("b_out", &self.b_out, shape.bias, [experts, h])
     }
@@ -131,10 +234,36 @@ impl FeedForwardExperts {
     pub(in crate::moe) fn cast(self, dtype: DType) -> Self {
         let bias = |bias: Param<Tensor<2>>| cast_param(bias, dtype);
         Self {
-            w_in: cast_param(self.w_in, dtype),
+            w_in: self.w_in.cast(dtype),
             b_in: self.b_in.map(bias),
-            w_out: cast_param(self.w_out, dtype),
+            w_out: self.w_out.cast(dtype),
             b_out: self.b_out.map(bias),
         }
     }
+
+    /// Bytes of weights and biases.
+    pub fn bytes(&self) -> usize {
+        let biases = [&self.b_in, &self.b_out].map(|bias| {
+            bias_of(bias).map_or(0, |bias| bias.shape().num_elements() * bias.dtype().size())
+        });
+        self.w_in.bytes() + self.w_out.bytes() + biases[0] + biases[1]
+    }
+}
+
+/// `problem` of rounded rows and codes, with a bias where there is one.
+fn coded(
+    assignment: &Assignment,
+    rows: Tensor<2>,
+    codes: &Codes,
+    (problem, bias): (Problem, Option<Tensor<2>>),
+) -> Result<Tensor<2>, Error> {
+    let problem = Problem {
+        bias: bias.is_some(),
+        fp8: Some(codes.matrices.weights()),
+        ..problem
+    };
+    let weights = codes
+        .matrices
+        .coded(bias.map(|bias| bias.cast(rows.dtype())));
+    assignment.fp8_linear(rows, weights, problem)
 }

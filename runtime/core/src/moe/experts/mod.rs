@@ -3,27 +3,20 @@
 //! | kind | expert(x) | source |
 //! |---|---|---|
 //! | [`FeedForwardExperts`] | W_out · act(W_in · x), gated W_out · (act(G x) ∘ (U x)) | Shazeer et al. 2017; 2020 |
-//! | [`Fp8FeedForwardExperts`] | the same, of values rounded to FP8, for training | Micikevicius et al. 2022 |
-//! | [`Fp8Experts`] | the same with FP8 weights, for inference | |
 //! | [`ConvolutionalExperts`] | two convolutions of width 3 along the expert's tokens of a sequence | |
 //! | [`AttentionExperts`] | self-attention among the expert's tokens of a sequence | |
 //! | [`ParameterEfficientExperts`] | one frozen feed-forward network, low-rank changes per expert | Hu et al. 2021, Houlsby et al. 2019 |
 //!
-//! Weights are stacked \[E, out, in\]. x \[.., L, H\] holds sequences of L tokens; \[T,H\] is one.
+//! Weights are stacked \[E, out, in\]; those of feed-forward experts have a [precision](crate::fp8::Precision). x \[.., L, H\] holds sequences of L tokens; \[T,H\] is one.
 
 mod attention;
 mod convolutional;
 mod feed_forward;
-mod fp8;
-mod fp8_feed_forward;
 mod parameter_efficient;
 
 pub use attention::AttentionExperts;
 pub use convolutional::ConvolutionalExperts;
 pub use feed_forward::FeedForwardExperts;
-pub use fp8::Fp8Experts;
-pub(super) use fp8::check_activations;
-pub use fp8_feed_forward::Fp8FeedForwardExperts;
 pub use parameter_efficient::{Adaptation, AdapterWeights, LoraWeights, ParameterEfficientExperts};
 
 pub(super) use feed_forward::FeedForwardShape;
@@ -31,6 +24,7 @@ pub(super) use feed_forward::FeedForwardShape;
 use super::check::{Like, check_positive};
 use super::config::MoeConfig;
 use crate::Error;
+use crate::fp8::Precision;
 use crate::initial::uniform;
 use crate::ops::{Assignment, Run};
 use burn::module::{Module, Param};
@@ -135,11 +129,11 @@ impl ExpertKind {
         }
     }
 
-    pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> Experts {
-        match *self {
+    pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> Result<Experts, Error> {
+        Ok(match *self {
             Self::FeedForward => {
                 let experts = config.feed_forward().init(config.experts, device);
-                Experts::feed_forward(experts, config, device)
+                Experts::feed_forward(experts, config)?
             }
             Self::Convolutional { .. } => {
                 Experts::Convolutional(ConvolutionalExperts::new(config, device))
@@ -148,7 +142,7 @@ impl ExpertKind {
             Self::ParameterEfficient { form, rank } => Experts::ParameterEfficient(
                 ParameterEfficientExperts::new(config, (form, rank), device),
             ),
-        }
+        })
     }
 }
 
@@ -161,10 +155,6 @@ impl ExpertKind {
 pub enum Experts {
     /// Two or three products.
     FeedForward(FeedForwardExperts),
-    /// The same in FP8, for training.
-    Fp8FeedForward(Fp8FeedForwardExperts),
-    /// The same with FP8 weights, for inference.
-    Fp8(Fp8Experts),
     /// Convolutions.
     Convolutional(ConvolutionalExperts),
     /// Attention.
@@ -185,16 +175,15 @@ pub(super) struct Slots {
 }
 
 impl Experts {
-    /// Feed-forward ones, in FP8 where `config` says so.
+    /// Feed-forward ones that train in FP8 where `config` says so.
     pub(super) fn feed_forward(
         experts: FeedForwardExperts,
         config: &MoeConfig,
-        device: &Device,
-    ) -> Self {
-        match config.fp8 {
-            Some(recipe) => Self::Fp8FeedForward(experts.in_fp8(recipe, device)),
-            None => Self::FeedForward(experts),
-        }
+    ) -> Result<Self, Error> {
+        Ok(Self::FeedForward(match config.fp8 {
+            Some(recipe) => experts.in_fp8(recipe)?,
+            None => experts,
+        }))
     }
 
     /// y \[T,H\].
@@ -210,22 +199,19 @@ impl Experts {
                 let (x, weights) = (slots.x, slots.weights);
                 experts.forward(assignment, [x, weights], &config.feed_forward(), run)
             }
-            Self::Fp8FeedForward(experts) => experts.forward(assignment, slots, config),
-            Self::Fp8(experts) => {
-                let (x, weights) = (slots.x, slots.weights);
-                experts.forward(assignment, [x, weights], &config.feed_forward())
-            }
             Self::Convolutional(experts) => experts.forward(assignment, slots, config),
             Self::Attention(experts) => experts.forward(assignment, slots, config),
             Self::ParameterEfficient(experts) => experts.forward(assignment, slots, config),
         }
     }
 
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
-            Self::FeedForward(_) => "feed-forward ones",
-            Self::Fp8FeedForward(_) => "feed-forward ones in FP8",
-            Self::Fp8(_) => "feed-forward ones with FP8 weights",
+            Self::FeedForward(experts) => match experts.w_in.precision() {
+                Precision::Float => "feed-forward ones",
+                Precision::Fp8Training => "feed-forward ones that train in FP8",
+                Precision::Fp8 => "feed-forward ones with FP8 codes",
+            },
             Self::Convolutional(_) => "convolutional ones",
             Self::Attention(_) => "attention",
             Self::ParameterEfficient(_) => "parameter-efficient ones",
@@ -234,36 +220,31 @@ impl Experts {
 
     /// The first of the weights, whose dtype and device all others share.
     pub(super) fn like(&self) -> Result<Like, ShapeError> {
-        Like::of(&match self {
-            Self::Fp8(experts) => return Ok(experts.like()),
-            Self::FeedForward(experts) => experts.w_in.val(),
-            Self::Fp8FeedForward(experts) => experts.experts.w_in.val(),
-            Self::Convolutional(experts) => experts.w_in.val(),
-            Self::Attention(experts) => experts.w_q.val(),
-            Self::ParameterEfficient(experts) => experts.frozen.w_in.val(),
-        })
+        match self {
+            Self::FeedForward(experts) => experts.like(),
+            Self::Convolutional(experts) => Like::of(&experts.w_in.val()),
+            Self::Attention(experts) => Like::of(&experts.w_q.val()),
+            Self::ParameterEfficient(experts) => experts.frozen.like(),
+        }
     }
 
     pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
-        let same = matches!(
-            (self, config.kind),
-            (
-                Self::FeedForward(_) | Self::Fp8FeedForward(_) | Self::Fp8(_),
-                ExpertKind::FeedForward
-            ) | (Self::Convolutional(_), ExpertKind::Convolutional { .. })
-                | (Self::Attention(_), ExpertKind::Attention { .. })
-                | (
-                    Self::ParameterEfficient(_),
-                    ExpertKind::ParameterEfficient { .. }
-                )
-        );
-        let recipe = match self {
-            // Converted, whatever they were trained in.
-            Self::Fp8(_) => true,
-            Self::Fp8FeedForward(_) => config.fp8.is_some(),
-            _ => config.fp8.is_none(),
+        let same = match (self, config.kind) {
+            // Codes may be of experts that trained either way.
+            (Self::FeedForward(experts), ExpertKind::FeedForward) => {
+                let weights = [&experts.w_in, &experts.w_out];
+                weights.iter().all(|weight| match weight.precision() {
+                    Precision::Float => config.fp8.is_none(),
+                    Precision::Fp8Training => config.fp8.is_some(),
+                    Precision::Fp8 => true,
+                })
+            }
+            (Self::Convolutional(_), ExpertKind::Convolutional { .. })
+            | (Self::Attention(_), ExpertKind::Attention { .. })
+            | (Self::ParameterEfficient(_), ExpertKind::ParameterEfficient { .. }) => true,
+            _ => false,
         };
-        if !same || !recipe {
+        if !same {
             let expected = match config.fp8 {
                 Some(_) => format!("{:?} in FP8", config.kind),
                 None => format!("{:?}", config.kind),
@@ -274,8 +255,6 @@ impl Experts {
             Self::FeedForward(experts) => {
                 experts.check(like, &config.feed_forward(), config.experts)
             }
-            Self::Fp8FeedForward(experts) => experts.check(like, config),
-            Self::Fp8(experts) => experts.check(like, &config.feed_forward(), config.experts),
             Self::Convolutional(experts) => experts.check(like, config),
             Self::Attention(experts) => experts.check(like, config),
             Self::ParameterEfficient(experts) => experts.check(like, config),
@@ -285,8 +264,6 @@ impl Experts {
     pub(super) fn cast(self, dtype: DType) -> Self {
         match self {
             Self::FeedForward(experts) => Self::FeedForward(experts.cast(dtype)),
-            Self::Fp8FeedForward(experts) => Self::Fp8FeedForward(experts.cast(dtype)),
-            Self::Fp8(experts) => Self::Fp8(experts.cast(dtype)),
             Self::Convolutional(experts) => Self::Convolutional(experts.cast(dtype)),
             Self::Attention(experts) => Self::Attention(experts.cast(dtype)),
             Self::ParameterEfficient(experts) => Self::ParameterEfficient(experts.cast(dtype)),

@@ -114,7 +114,7 @@ impl ParameterEfficientExperts {
             slots_of.linear(small, up.val(), bias)
         };
         let b_in = bias_of(&self.frozen.b_in).map(|bias| bias.squeeze_dim(0));
-        let w_in = self.frozen.w_in.val().squeeze_dim(0);
+        let w_in = self.frozen.w_in.float()?.squeeze_dim(0);
         let common = nn::linear(slots.x.clone(), w_in, b_in)?;
         let rows = slots_of.gather(slots.x)?;
         let own = change(rows, &lora.down_in, &lora.up_in, None)?;
@@ -126,7 +126,7 @@ impl ParameterEfficientExperts {
         let own = change(hidden.clone(), &lora.down_out, &lora.up_out, b_out)?;
         let own = slots_of.combine(own, Some(slots.weights.clone()))?;
         let common = slots_of.combine(hidden, Some(slots.weights))?;
-        let w_out = self.frozen.w_out.val().squeeze_dim(0);
+        let w_out = self.frozen.w_out.float()?.squeeze_dim(0);
         Ok(nn::linear(common, w_out, None)? + own)
     }
 

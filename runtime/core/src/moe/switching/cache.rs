@@ -4,8 +4,7 @@ use super::HostExpert;
 use crate::Error;
 use crate::moe::check::Like;
 use crate::moe::config::MoeConfig;
-use crate::moe::experts::FeedForwardExperts;
-use burn::module::Param;
+use crate::ops::FeedForward;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius_ops::ShapeError;
 
@@ -15,7 +14,7 @@ use moebius_ops::ShapeError;
 /// host when a token needs it.
 #[derive(Debug)]
 pub struct ExpertCache {
-    experts: FeedForwardExperts,
+    experts: FeedForward,
     expert_bytes: u64,
     residents: Residents,
     statistics: CacheStatistics,
@@ -101,11 +100,11 @@ impl ExpertCache {
         }
         let matrix = |columns| {
             let zeros = Tensor::zeros([places, columns], (device, dtype));
-            config.bias.then(|| Param::from_tensor(zeros))
+            config.bias.then_some(zeros)
         };
-        let stack = |shape: [usize; 3]| Param::from_tensor(Tensor::zeros(shape, (device, dtype)));
+        let stack = |shape: [usize; 3]| Tensor::zeros(shape, (device, dtype));
         Ok(Self {
-            experts: FeedForwardExperts {
+            experts: FeedForward {
                 w_in: stack([places, columns, h]),
                 b_in: matrix(columns),
                 w_out: stack([places, h, f]),
@@ -143,7 +142,7 @@ impl ExpertCache {
     }
 
     pub(super) fn like(&self) -> Like {
-        let w_in = self.experts.w_in.val();
+        let w_in = &self.experts.w_in;
         Like {
             dtype: w_in.dtype(),
             device: w_in.device(),
@@ -151,8 +150,8 @@ impl ExpertCache {
     }
 
     /// The places as a stack of experts.
-    pub(super) fn experts(&self) -> &FeedForwardExperts {
-        &self.experts
+    pub(super) fn experts(&self) -> FeedForward {
+        self.experts.clone()
     }
 
     /// `needed` in groups that fit, those that are there first.
@@ -215,18 +214,18 @@ impl ExpertCache {
 
 /// Writes `data` over one entry of a stack, in the same memory.
 fn assign<const D: usize>(
-    stack: &mut Param<Tensor<D>>,
+    stack: &mut Tensor<D>,
     data: &TensorData,
     (place, dtype, device): (usize, DType, &Device),
 ) {
     let shape: Vec<usize> = [1].into_iter().chain(data.shape().to_vec()).collect();
     let data = TensorData::from_bytes(data.bytes().clone(), shape, dtype);
     let expert = Tensor::<D>::from_data(data, (device, dtype));
-    // The parameter lets go of its tensor, because one that is shared would be copied whole.
-    let hole = Param::from_tensor(Tensor::empty([1; D], (device, dtype)));
-    let tensor = std::mem::replace(stack, hole).into_value();
+    // The cache lets go of its tensor, because one that is shared would be copied whole.
+    let hole = Tensor::empty([1; D], (device, dtype));
+    let tensor = std::mem::replace(stack, hole);
     let entry = place..place + 1;
-    *stack = Param::from_tensor(tensor.slice_assign([entry], expert));
+    *stack = tensor.slice_assign([entry], expert);
 }
 
 #[cfg(test)]

@@ -51,15 +51,18 @@ impl HostLayer {
     pub fn read(layer: MoeLayer) -> Result<Self, Error> {
         layer.check()?;
         let config = *layer.config();
-        let Experts::FeedForward(stack) = layer.experts else {
-            return Err(not_feed_forward(&config).into());
+        let stack = match layer.experts {
+            Experts::FeedForward(stack) if stack.is_float() => stack,
+            _ => return Err(not_feed_forward(&config).into()),
         };
+        let (w_in, w_out) = (stack.w_in.float()?, stack.w_out.float()?);
+        let [b_in, b_out] = [stack.b_in, stack.b_out].map(|bias| bias.map(Param::into_value));
         let one = |e: usize| -> Result<HostExpert, Error> {
             Ok(HostExpert {
-                w_in: part(&stack.w_in, e)?,
-                b_in: stack.b_in.as_ref().map(|b| part(b, e)).transpose()?,
-                w_out: part(&stack.w_out, e)?,
-                b_out: stack.b_out.as_ref().map(|b| part(b, e)).transpose()?,
+                w_in: part(&w_in, e)?,
+                b_in: b_in.as_ref().map(|b| part(b, e)).transpose()?,
+                w_out: part(&w_out, e)?,
+                b_out: b_out.as_ref().map(|b| part(b, e)).transpose()?,
             })
         };
         let experts: Result<Vec<_>, Error> = (0..config.experts).map(one).collect();
@@ -128,8 +131,8 @@ fn not_feed_forward(config: &MoeConfig) -> ShapeError {
 }
 
 /// Entry `e` of a stack, on the host, without its first dimension.
-fn part<const D: usize>(stack: &Param<Tensor<D>>, e: usize) -> Result<TensorData, Error> {
-    let one = stack.val().without_autodiff().narrow(0, e, 1);
+fn part<const D: usize>(stack: &Tensor<D>, e: usize) -> Result<TensorData, Error> {
+    let one = stack.clone().without_autodiff().narrow(0, e, 1);
     let data = one.try_into_data().map_err(Error::device)?;
     let (bytes, shape, dtype) = data.into_parts();
     // What is read may be a view of memory that still belongs to the device: a copy frees it there.

@@ -18,7 +18,6 @@ pub use host::{HostExpert, HostLayer};
 use super::check::Like;
 use super::config::MoeConfig;
 use super::dispatch::{Dispatched, RouteStage};
-use super::experts::FeedForwardExperts;
 use super::factors::CapacityFactors;
 use super::layer::{MoeOutput, check_factors};
 use super::route::check_mask;
@@ -221,8 +220,9 @@ impl SwitchedExperts {
         let count = self.cache.places();
         let assignment = Assignment::new(places, ones.clone(), count, rule, self.variant)?;
         let shape = self.config.feed_forward();
-        let experts: &FeedForwardExperts = self.cache.experts();
-        experts.forward(&assignment, [rows, ones], &shape, Run::default())
+        let problem = shape.problem(assignment.routing(), rows.dtype())?;
+        let experts = self.cache.experts();
+        assignment.feed_forward([rows, ones], experts, problem, Run::default())
     }
 }
 

@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Weights of feed-forward experts, shapes as in [`moe::Buffers`].
+#[derive(Clone, Debug)]
 pub(crate) struct FeedForward {
     pub(crate) w_in: Tensor<3>,
     pub(crate) b_in: Option<Tensor<2>>,

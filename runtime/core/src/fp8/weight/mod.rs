@@ -1,0 +1,518 @@
+//! One weight in any precision.
+
+use super::activations::{ActivationScaling, Activations};
+use super::codes::{Codes, inner};
+use super::matrices::Fp8Matrices;
+use super::quantizer::{Quantizer, stacked};
+use super::tensor::Fp8Tensor;
+use super::training::{Fp8Product, Fp8Recipe};
+use crate::Error;
+use crate::check::cast_param;
+use crate::initial::zeros;
+use burn::module::{
+    Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
+    Param, ParamId, Reparameterization, Reparameterizer,
+};
+use burn::tensor::{DType, Device, FloatDType, Tensor};
+use moebius_ops::ShapeError;
+use moebius_ops::scaling::Granularity;
+
+/// What the values of a weight are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// A parameter in floating point.
+    Float,
+    /// The same, multiplied as FP8 rounds it; see [`training`](super::training).
+    Fp8Training,
+    /// FP8 codes and scales and no other copy, for inference.
+    Fp8,
+}
+
+/// The weights of a product in any [`Precision`]: the matrix \[out, in\] of a linear layer, or the stack
+/// \[E, out, in\] of a layer's experts.
+///
+/// It is one parameter of Burn. What FP8 needs beside the values is attached to it as Burn attaches
+/// adapters, under the name `fp8`: devices, optimizers and records see both, and a walk over a module
+/// ([`Fp8Conversion`](super::Fp8Conversion), [`training::update`](super::training::update)) finds every
+/// weight, whatever holds it. Of codes, the parameter itself is a single 0 that nothing reads.
+///
+/// ```
+/// use burn::module::Param;
+/// use burn::tensor::{Distribution, Tensor};
+/// use moebius::fp8::{Fp8Format, Granularity, Precision, Quantizer, Weight};
+///
+/// # fn main() -> Result<(), moebius::Error> {
+/// # #[cfg(feature = "flex")] {
+/// let device = moebius::open(&moebius::Device::Flex)?;
+/// let values = Tensor::<2>::random([256, 512], Distribution::Default, &device);
+/// let weight = Weight::from(Param::from_tensor(values));
+///
+/// let quantizer = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
+/// let (codes, relative_error) = weight.quantize(&quantizer)?;
+/// assert_eq!(codes.precision(), Precision::Fp8);
+/// assert_eq!(codes.bytes(), 256 * 512 + 4 * 256);
+/// assert!(relative_error < 0.04);
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Weight<const D: usize>(Param<Tensor<D>>);
+
+/// What is attached to the parameter of a weight.
+#[derive(Module, Debug)]
+pub(super) struct Form {
+    pub(super) product: Option<Fp8Product>,
+    pub(super) codes: Option<Codes>,
+    /// Projections whose rows lie one after the other, as those of a gate and what it gates.
+    #[module(skip)]
+    parts: usize,
+}
+
+impl Form {
+    fn float(parts: usize) -> Self {
+        Self {
+            product: None,
+            codes: None,
+            parts,
+        }
+    }
+}
+
+impl Reparameterization for Form {
+    const NAME: &'static str = "fp8";
+
+    // Products ask for the form. Whoever takes the parameter gets what is in it.
+    fn apply<const D: usize>(&self, base: Tensor<D>) -> Tensor<D> {
+        base
+    }
+}
+
+/// Attaches a form to the first parameter it meets.
+struct Attach(Option<Form>);
+
+impl Reparameterizer for Attach {
+    type Reparam = Form;
+
+    fn reparameterize<const D: usize>(
+        &mut self,
+        _: &str,
+        param: Param<Tensor<D>>,
+    ) -> (Param<Tensor<D>>, Option<Form>) {
+        (param, self.0.take())
+    }
+}
+
+/// What a product takes of a weight.
+pub(crate) enum Operand<'a, const D: usize> {
+    Float(Tensor<D>),
+    Training(&'a Fp8Product, Tensor<D>),
+    Codes(&'a Codes),
+}
+
+impl<const D: usize> From<Param<Tensor<D>>> for Weight<D> {
+    fn from(values: Param<Tensor<D>>) -> Self {
+        Self::of(values, Form::float(1))
+    }
+}
+
+impl<const D: usize> Weight<D> {
+    fn of(param: Param<Tensor<D>>, form: Form) -> Self {
+        let id = param.id;
+        // Burn leaves what is attached already: a parameter without it takes the place.
+        let mut param = match (form_of(&param), &form.codes) {
+            (None, _) => param,
+            (Some(_), None) => param.map(|values| values),
+            (Some(_), Some(codes)) => placeholder(&codes.matrices.device()),
+        };
+        param.id = id;
+        Self(param.apply_reparameterization(Attach(Some(form))))
+    }
+
+    /// Codes and scales: one matrix where D is 2, a stack where it is 3; the rows of a matrix are those
+    /// of `parts` projections.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a stack where a matrix is expected, and as
+    /// [`Fp8Matrices::new`].
+    pub fn from_fp8(codes: Fp8Tensor, parts: usize) -> Result<Self, Error> {
+        let [stack, ..] = codes.layout().shape;
+        match D {
+            2 => ShapeError::check("matrices of a weight [out, in]", 1, stack)?,
+            3 => {}
+            _ => return Err(ShapeError::new("dimensions of a weight", "2 or 3", D).into()),
+        }
+        let matrices = Fp8Matrices::new(codes, parts)?;
+        let device = matrices.device();
+        let codes = Codes {
+            activations: ActivationScaling::new(Activations::Float, &device),
+            matrices,
+            dtype: DType::F32,
+        };
+        let form = Form {
+            codes: Some(codes),
+            ..Form::float(parts)
+        };
+        Ok(Self::of(placeholder(&device), form))
+    }
+
+    /// A copy whose matrices are `parts` projections each, whose rows lie one after the other: 2 for a
+    /// gate and what it gates. Codes need to know.
+    #[must_use]
+    pub fn with_parts(self, parts: usize) -> Self {
+        let form = Form {
+            product: self.product().cloned(),
+            ..Form::float(parts)
+        };
+        match self.codes() {
+            Some(_) => self,
+            None => Self::of(self.0, form),
+        }
+    }
+
+    /// A copy that trains in FP8.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for codes, which don't train, and as
+    /// [`Fp8Recipe::check`].
+    pub fn in_fp8(self, recipe: Fp8Recipe) -> Result<Self, Error> {
+        let product = Fp8Product::init(recipe, &self.0.lazy_device())?;
+        self.with_product(product)
+    }
+
+    /// A copy that trains in FP8 with these scales.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for codes, which don't train.
+    pub fn with_product(self, product: Fp8Product) -> Result<Self, Error> {
+        self.check_float()?;
+        let form = Form {
+            product: Some(product),
+            ..Form::float(self.parts())
+        };
+        Ok(Self::of(self.0, form))
+    }
+
+    /// Rounded to codes, off the graph; this weight stays as it is. Beside them
+    /// ‖decoded − before‖ / ‖before‖, read back.
+    ///
+    /// # Errors
+    /// As [`Fp8Tensor::quantize`] and [`Weight::from_fp8`].
+    pub fn quantize(&self, quantizer: &Quantizer) -> Result<(Self, f32), Error> {
+        let values = inner(self.values()?);
+        let dtype = values.dtype();
+        let (codes, error) = quantize_stack(stacked(values)?, quantizer)?;
+        Ok((Self::from_fp8(codes, self.parts())?.cast(dtype), error))
+    }
+
+    /// A copy of codes whose activations are rounded like this.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other weights than codes, and of a stack for
+    /// dynamic scales that several rows share: rows past the last expert's are undefined.
+    pub fn with_activations(self, activations: ActivationScaling) -> Result<Self, Error> {
+        check_activations::<D>(activations.source())?;
+        let Some(codes) = self.codes_of() else {
+            let what = "weight with rounded activations";
+            return Err(ShapeError::new(what, "FP8 codes", "floating point").into());
+        };
+        let codes = Codes {
+            activations,
+            ..codes.clone()
+        };
+        let form = Form {
+            codes: Some(codes),
+            ..Form::float(self.parts())
+        };
+        Ok(Self::of(self.0, form))
+    }
+
+    /// A copy in another dtype; of codes, that of x and y.
+    #[must_use]
+    pub(crate) fn cast(self, dtype: DType) -> Self {
+        let Some(form) = form_of(&self.0).cloned() else {
+            return Self(cast_param(self.0, dtype));
+        };
+        match form.codes {
+            Some(codes) => {
+                let codes = Some(Codes { dtype, ..codes });
+                Self::of(self.0, Form { codes, ..form })
+            }
+            None => Self::of(cast_param(self.0, dtype), form),
+        }
+    }
+
+    /// What optimizers and records call it.
+    pub fn id(&self) -> ParamId {
+        self.0.id
+    }
+
+    /// What its values are.
+    pub fn precision(&self) -> Precision {
+        match self.operand() {
+            Operand::Float(_) => Precision::Float,
+            Operand::Training(..) => Precision::Fp8Training,
+            Operand::Codes(_) => Precision::Fp8,
+        }
+    }
+
+    /// What its product remembers to train in FP8, where it does.
+    pub fn product(&self) -> Option<&Fp8Product> {
+        form_of(&self.0)?.product.as_ref()
+    }
+
+    /// Codes and scales, where it has them.
+    pub fn codes(&self) -> Option<&Fp8Matrices> {
+        Some(&self.codes_of()?.matrices)
+    }
+
+    /// How activations are rounded before codes.
+    pub fn activations(&self) -> Option<&ActivationScaling> {
+        Some(&self.codes_of()?.activations)
+    }
+
+    /// The values: the parameter's, or what codes decode to.
+    ///
+    /// # Errors
+    /// As [`Fp8Matrices::to_tensor`] and [`Fp8Tensor::dequantize`].
+    pub fn values(&self) -> Result<Tensor<D>, Error> {
+        let Some(codes) = self.codes_of() else {
+            return Ok(self.0.val());
+        };
+        let values = codes.matrices.to_tensor()?.dequantize(FloatDType::F32)?;
+        Ok(values.reshape(self.dims()).cast(codes.dtype))
+    }
+
+    /// The parameter's values.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for codes.
+    pub(crate) fn float(&self) -> Result<Tensor<D>, ShapeError> {
+        self.check_float()?;
+        Ok(self.0.val())
+    }
+
+    /// The parameter.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for codes.
+    pub(crate) fn into_float(self) -> Result<Param<Tensor<D>>, ShapeError> {
+        self.check_float()?;
+        Ok(self.0.materialize())
+    }
+
+    fn check_float(&self) -> Result<(), ShapeError> {
+        match self.codes_of() {
+            Some(_) => Err(ShapeError::new("weight", "floating point", "FP8 codes")),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn operand(&self) -> Operand<'_, D> {
+        match form_of(&self.0) {
+            Some(Form {
+                codes: Some(codes), ..
+            }) => Operand::Codes(codes),
+            Some(Form {
+                product: Some(product),
+                ..
+            }) => Operand::Training(product, self.0.val()),
+            _ => Operand::Float(self.0.val()),
+        }
+    }
+
+    fn codes_of(&self) -> Option<&Codes> {
+        form_of(&self.0)?.codes.as_ref()
+    }
+
+    /// Projections of a matrix.
+    pub(crate) fn parts(&self) -> usize {
+        form_of(&self.0).map_or(1, |form| form.parts)
+    }
+
+    /// Its shape.
+    pub fn dims(&self) -> [usize; D] {
+        match self.codes() {
+            // A matrix is the one of its stack.
+            Some(codes) => std::array::from_fn(|at| codes.layout().shape[3 - D + at]),
+            None => self.0.dims(),
+        }
+    }
+
+    /// Of its values; of codes, that of x and y.
+    pub fn dtype(&self) -> DType {
+        self.codes_of()
+            .map_or_else(|| self.0.dtype(), |codes| codes.dtype)
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> Device {
+        self.codes()
+            .map_or_else(|| self.0.device(), Fp8Matrices::device)
+    }
+
+    /// Bytes of values, or of codes and scales.
+    pub fn bytes(&self) -> usize {
+        let values = || self.0.shape().num_elements() * self.0.dtype().size();
+        self.codes().map_or_else(values, Fp8Matrices::bytes)
+    }
+
+    /// The weight whose parameter a walk meets; any other parameter goes back.
+    pub(super) fn met(param: Param<Tensor<D>>) -> Result<Self, Param<Tensor<D>>> {
+        match form_of(&param) {
+            Some(_) => Ok(Self(param)),
+            None => Err(param),
+        }
+    }
+
+    /// Gives the walk its parameter.
+    pub(super) fn into_param(self) -> Param<Tensor<D>> {
+        self.0
+    }
+}
+
+/// The parameter beside codes; it takes no memory until something reads it.
+fn placeholder<const D: usize>(device: &Device) -> Param<Tensor<D>> {
+    zeros([1; D], device).set_require_grad(false)
+}
+
+fn form_of<const D: usize>(param: &Param<Tensor<D>>) -> Option<&Form> {
+    param.reparameterization()
+}
+
+/// The forms of all weights of a module.
+pub(super) fn forms<M: Module>(module: &M) -> Vec<Form> {
+    struct Forms(Vec<Form>);
+    impl ModuleVisitor for Forms {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.extend(form_of(param).cloned());
+        }
+    }
+    let mut forms = Forms(Vec::new());
+    module.visit(&mut forms);
+    forms.0
+}
+
+/// Refuses activations that a weight of so many dimensions can't follow.
+pub(super) fn check_activations<const D: usize>(source: Activations) -> Result<(), Error> {
+    source.validate()?;
+    let several = matches!(
+        source,
+        Activations::Dynamic(Granularity::Tensor | Granularity::Block { rows: 2.., .. })
+    );
+    if D == 3 && several {
+        let expected = "scales of one row, or one for all batches";
+        let got = format!("{source:?}");
+        return Err(ShapeError::new("activations of experts", expected, got).into());
+    }
+    Ok(())
+}
+
+/// Bytes of weights that are quantised at once: a stack may be more than a device binds.
+const AT_ONCE: usize = 64 << 20;
+
+/// A stack in FP8, some matrices at a time, and its relative error, read back.
+fn quantize_stack(w: Tensor<3>, quantizer: &Quantizer) -> Result<(Fp8Tensor, f32), Error> {
+    let [matrices, n, k] = w.dims();
+    let together = (AT_ONCE / (n * k * w.dtype().size()).max(1)).clamp(1, matrices.max(1));
+    let (mut parts, mut errors, mut norms) = (Vec::new(), Vec::new(), Vec::new());
+    for first in (0..matrices).step_by(together) {
+        let part = w.clone().narrow(0, first, together.min(matrices - first));
+        let small = Fp8Tensor::quantize(part.clone(), quantizer)?;
+        let norm = part.clone().cast(DType::F32).square().sum();
+        errors.push(small.relative_error(part)?.square() * norm.clone());
+        norms.push(norm);
+        parts.push(small);
+    }
+    let sum = |values: Vec<Tensor<1>>| Tensor::cat(values, 0).sum();
+    let error = (sum(errors) / sum(norms).clamp_min(f32::MIN_POSITIVE)).sqrt();
+    let error = error.try_into_vec_as::<f32>().map_err(Error::device)?;
+    let error = error.first().copied().unwrap_or(0.0);
+    Ok((Fp8Tensor::concat(parts)?, error))
+}
+
+// As Burn's own for a parameter, but that visitors and mappers see it with its form on: Burn takes off
+// what is attached before it shows a parameter.
+impl<const D: usize> Module for Weight<D> {
+    fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
+        let Some(form) = form_of(&self.0) else {
+            return Module::visit(&self.0, visitor);
+        };
+        visitor.visit_float(&self.0);
+        visitor.enter_module(Form::NAME, ATTACHED);
+        form.visit(visitor);
+        visitor.exit_module(Form::NAME, ATTACHED);
+    }
+
+    fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
+        let Some(before) = form_of(&self.0).cloned() else {
+            return Self(Module::map(self.0, mapper));
+        };
+        let param = mapper.map_float(self.0);
+        // A mapper of ours may have attached another; most drop what is attached.
+        let form = form_of(&param).cloned();
+        if let Some(form) = &form
+            && form.product.is_none()
+            && form.codes.is_none()
+        {
+            return Self(param);
+        }
+        mapper.enter_module(Form::NAME, ATTACHED);
+        let form = Module::map(form.unwrap_or(before), mapper);
+        mapper.exit_module(Form::NAME, ATTACHED);
+        Self::of(param, form)
+    }
+
+    fn materialize(self) -> Self {
+        let Some(Form { codes, parts, .. }) = form_of(&self.0) else {
+            return Self(self.0.materialize());
+        };
+        let (coded, parts) = (codes.is_some(), *parts);
+        match self.values() {
+            Ok(values) if coded => {
+                let param = Param::from_tensor(values).set_require_grad(false);
+                Self::from(param).with_parts(parts)
+            }
+            Ok(_) => Self::of(self.0, Form::float(parts)),
+            // Of codes that a record has damaged, which products refuse.
+            Err(_) => self,
+        }
+    }
+
+    fn collect_devices(&self, devices: Devices) -> Devices {
+        self.0.collect_devices(devices)
+    }
+
+    fn to_device(self, device: &Device) -> Self {
+        Self(self.0.to_device(device))
+    }
+
+    fn fork(self, device: &Device) -> Self {
+        Self(self.0.fork(device))
+    }
+
+    fn train(self) -> Self {
+        Self(self.0.train())
+    }
+
+    fn valid(&self) -> Self {
+        Self(self.0.valid())
+    }
+}
+
+/// What Burn calls the container of attached parameters.
+pub(super) const ATTACHED: &str = "Reparameterization";
+
+impl<const D: usize> ModuleDisplayDefault for Weight<D> {
+    fn content(&self, content: Content) -> Option<Content> {
+        let (shape, precision) = (self.dims(), self.precision());
+        let text = format!("Weight {{shape: {shape:?}, precision: {precision:?}}}");
+        content.add_formatted(&text).optional()
+    }
+}
+
+impl<const D: usize> ModuleDisplay for Weight<D> {}
+
+#[cfg(test)]
+#[cfg(all(feature = "flex", feature = "autodiff"))]
+mod tests;

@@ -1,0 +1,290 @@
+//! A linear layer with a weight in any precision.
+
+use super::linear;
+use crate::Error;
+use crate::check::{check_device, check_same};
+use crate::fp8::training::{Fp8Product, Fp8Recipe};
+use crate::fp8::{ActivationScaling, Fp8Tensor, Operand, Quantizer, Weight};
+use crate::initial::uniform;
+use burn::module::{Module, Param};
+use burn::nn;
+use burn::tensor::{DType, Device, Tensor};
+use moebius_ops::ShapeError;
+use serde::{Deserialize, Serialize};
+
+/// The shape of a [`Linear`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinearConfig {
+    /// Width of x.
+    pub inputs: usize,
+    /// Width of y.
+    pub outputs: usize,
+    /// Whether there is a bias.
+    pub bias: bool,
+    /// How it trains in FP8; `None` in floating point.
+    #[serde(default)]
+    pub fp8: Option<Fp8Recipe>,
+}
+
+impl LinearConfig {
+    /// With a bias, in floating point.
+    pub fn new(inputs: usize, outputs: usize) -> Self {
+        Self {
+            inputs,
+            outputs,
+            bias: true,
+            fp8: None,
+        }
+    }
+
+    /// A copy with or without a bias.
+    pub fn with_bias(mut self, bias: bool) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// A copy that trains in FP8, or doesn't; see [`crate::fp8::training`].
+    pub fn with_fp8(mut self, recipe: Option<Fp8Recipe>) -> Self {
+        self.fp8 = recipe;
+        self
+    }
+
+    /// A layer with weights and bias uniform in ±1/√inputs, as PyTorch's `Linear`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a width of 0 or a recipe that
+    /// [doesn't work](Fp8Recipe::check).
+    pub fn init(&self, device: &Device) -> Result<Linear, Error> {
+        for (what, width) in [("inputs", self.inputs), ("outputs", self.outputs)] {
+            if width == 0 {
+                return Err(ShapeError::new(what, "at least 1", width).into());
+            }
+        }
+        let weight = uniform([self.outputs, self.inputs], self.inputs, device);
+        let bias = || uniform([self.outputs], self.inputs, device);
+        let layer = Linear::new(weight, self.bias.then(bias))?;
+        match self.fp8 {
+            Some(recipe) => layer.in_fp8(recipe),
+            None => Ok(layer),
+        }
+    }
+}
+
+/// y = x · Wᵀ + b with a [`Weight`] in any precision.
+///
+/// | W is | y is | it trains |
+/// |---|---|---|
+/// | in floating point | x · Wᵀ + b | by any optimizer |
+/// | trained in FP8 | x̂ · Ŵᵀ + b of rounded values; with dŷ = dy rounded dx = dŷ · Ŵ, dW = dŷᵀ · x̂, db = Σ dy | the same; [`training::update`](crate::fp8::training) after each backward pass |
+/// | FP8 codes | x · Wᵀ + b of what they decode to, which is a quarter of the memory of f32 | not |
+///
+/// Activations before codes stay in their dtype, or are rounded to FP8, too
+/// ([`Linear::with_activations`]). Source of the training: Micikevicius et al. 2022, "FP8 Formats for
+/// Deep Learning".
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use moebius::fp8::{Fp8Format, Granularity, Quantizer};
+/// use moebius::nn::LinearConfig;
+///
+/// # fn main() -> Result<(), moebius::Error> {
+/// # #[cfg(feature = "flex")] {
+/// let device = moebius::open(&moebius::Device::Flex)?;
+/// let linear = LinearConfig::new(512, 256).init(&device)?;
+///
+/// let small = linear.quantize(&Quantizer::new(Fp8Format::E4M3, Granularity::Row))?;
+/// // Codes, scales and the bias.
+/// assert_eq!(small.bytes(), 512 * 256 + 4 * 256 + 4 * 256);
+///
+/// let x = Tensor::<3>::random([2, 7, 512], Distribution::Default, &device);
+/// assert_eq!(small.forward(x)?.dims(), [2, 7, 256]);
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Module, Debug)]
+pub struct Linear {
+    /// \[out, in\].
+    pub weight: Weight<2>,
+    /// \[out\], in the dtype of x.
+    pub bias: Option<Param<Tensor<1>>>,
+    /// Whether codes are multiplied as such.
+    #[module(skip)]
+    instructions: bool,
+}
+
+impl From<nn::Linear> for Linear {
+    /// Burn's weights are \[in, out\] and are transposed once.
+    fn from(linear: nn::Linear) -> Self {
+        Self {
+            weight: linear.weight.map(transposed).into(),
+            bias: linear.bias,
+            instructions: false,
+        }
+    }
+}
+
+impl Linear {
+    /// Of W \[out, in\] and b \[out\].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a bias of another length.
+    pub fn new(
+        weight: impl Into<Weight<2>>,
+        bias: Option<Param<Tensor<1>>>,
+    ) -> Result<Self, Error> {
+        let weight = weight.into();
+        if let Some(bias) = &bias {
+            let [out, _] = weight.dims();
+            ShapeError::check("bias [out]", out, bias.dims()[0])?;
+        }
+        Ok(Self {
+            weight,
+            bias,
+            instructions: false,
+        })
+    }
+
+    /// Of codes and scales of W \[out, in\], and b \[out\], whose values are taken off the graph.
+    ///
+    /// # Errors
+    /// As [`Weight::from_fp8`] and [`Linear::new`].
+    pub fn from_fp8(weight: Fp8Tensor, bias: Option<Tensor<1>>) -> Result<Self, Error> {
+        let bias = bias.map(|bias| Param::from_tensor(bias.without_autodiff()));
+        let bias = bias.map(|bias| bias.set_require_grad(false));
+        Self::new(Weight::from_fp8(weight, 1)?, bias)
+    }
+
+    /// Burn's layer with the values as they are now.
+    ///
+    /// # Errors
+    /// As [`Weight::values`].
+    pub fn into_burn(self) -> Result<nn::Linear, Error> {
+        let weight = Module::materialize(self.weight);
+        Ok(nn::Linear {
+            weight: weight.into_float()?.map(transposed),
+            bias: self.bias,
+        })
+    }
+
+    /// A copy that trains in FP8.
+    ///
+    /// # Errors
+    /// As [`Weight::in_fp8`].
+    pub fn in_fp8(self, recipe: Fp8Recipe) -> Result<Self, Error> {
+        let weight = self.weight.in_fp8(recipe)?;
+        Ok(Self { weight, ..self })
+    }
+
+    /// The layer with FP8 codes for inference; this one stays as it is.
+    ///
+    /// # Errors
+    /// As [`Weight::quantize`].
+    pub fn quantize(&self, quantizer: &Quantizer) -> Result<Self, Error> {
+        let (weight, _) = self.weight.quantize(quantizer)?;
+        let bias = self.bias.as_ref().map(Module::valid);
+        Self::new(weight, bias.map(|bias| bias.set_require_grad(false)))
+    }
+
+    /// A copy of a layer with codes whose activations are rounded to FP8.
+    ///
+    /// # Errors
+    /// As [`Weight::with_activations`].
+    pub fn with_activations(self, activations: ActivationScaling) -> Result<Self, Error> {
+        let weight = self.weight.with_activations(activations)?;
+        Ok(Self { weight, ..self })
+    }
+
+    /// A copy with codes multiplied by the device's FP8 matrix instructions, instead of what they
+    /// decode to.
+    ///
+    /// Unproven: the kernel compiles and has run on no GPU, which is why nothing chooses it. It needs
+    /// CUDA from sm_89 on through CubeCL's CUDA C++ compiler (its feature `cuda-cpp`, which no feature of
+    /// this crate turns on), and activations with dynamic scales of rows or of 1 × 128 blocks. Elsewhere
+    /// [`Linear::forward`] is an error.
+    #[must_use]
+    pub fn with_unproven_instructions(self) -> Self {
+        Self {
+            instructions: true,
+            ..self
+        }
+    }
+
+    /// y \[.., out\] of x \[.., in\] of any rank.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a last dimension other than `in`, another dtype
+    /// or device than the parameters', state of another recipe in a record, activations that aren't
+    /// calibrated, or codes on a recording device;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a buffer exceeds what the device
+    /// binds, or it lacks the instructions asked for.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
+        let mut shape = x.dims();
+        let [n, k] = self.weight.dims();
+        if D == 0 || shape[D - 1] != k {
+            let got = format!("{shape:?}");
+            return Err(ShapeError::new("x [.., in]", format!("[.., {k}]"), got).into());
+        }
+        self.check(x.dtype(), &x.device())?;
+        let rows: usize = shape[..D - 1].iter().product();
+        shape[D - 1] = n;
+        if rows == 0 {
+            return Ok(Tensor::empty(shape, (&x.device(), x.dtype())));
+        }
+        let y = self.rows(x.reshape([rows, k]))?;
+        Ok(y.reshape(shape))
+    }
+
+    /// y \[rows, out\] of checked x \[rows, in\].
+    fn rows(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        let bias = self.bias.as_ref().map(Param::val);
+        match self.weight.operand() {
+            Operand::Float(w) => linear(x, w, bias),
+            Operand::Training(product, w) => {
+                let y = product.apply(x, w, |x, w| linear(x, w, None))?;
+                // Its gradient is that of y, which nothing rounds.
+                Ok(match bias {
+                    Some(bias) => y + bias.unsqueeze(),
+                    None => y,
+                })
+            }
+            Operand::Codes(codes) => codes.linear(x, bias, self.instructions),
+        }
+    }
+
+    /// Checks what records may have replaced against an x of this dtype on this device.
+    fn check(&self, dtype: DType, device: &Device) -> Result<(), Error> {
+        match self.weight.operand() {
+            Operand::Codes(codes) => codes.check(device)?,
+            Operand::Float(w) | Operand::Training(_, w) => {
+                check_same("dtype of x", dtype, w.dtype())?;
+                check_device("device of x", device.clone(), &w.device())?;
+            }
+        }
+        self.weight.product().map_or(Ok(()), Fp8Product::check)?;
+        if let Some(bias) = &self.bias {
+            let bias = bias.val();
+            check_same("bias [out]", bias.dims(), [self.weight.dims()[0]])?;
+            check_same("dtype of x, that of the bias", dtype, bias.dtype())?;
+            check_device("device of the bias", bias.device(), device)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of weight and bias.
+    pub fn bytes(&self) -> usize {
+        let bias = self.bias.as_ref();
+        let bias = bias.map_or(0, |bias| bias.dims()[0] * bias.dtype().size());
+        self.weight.bytes() + bias
+    }
+}
+
+/// A matrix with rows and columns exchanged, also in memory, where a product would do it every time; it
+/// stays a leaf, trained or frozen as before.
+fn transposed(weight: Tensor<2>) -> Tensor<2> {
+    let (trained, [rows, columns]) = (weight.is_require_grad(), weight.dims());
+    let turned = weight.transpose().reshape([rows * columns]);
+    let turned = turned.reshape([columns, rows]);
+    turned.detach().set_require_grad(trained)
+}
