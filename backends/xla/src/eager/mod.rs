@@ -20,13 +20,11 @@ mod programs;
 mod recorder;
 mod recording;
 mod server;
-mod trace;
 
 pub use client::{XlaBackend, XlaBridge, XlaChannel, XlaClient};
 pub use device::XlaDevice;
 pub use recorder::Activity;
 pub(crate) use recorder::Recorder;
-pub(crate) use trace::{Input, Output, Replay, StepTrace, TracedRun};
 
 use crate::machine::Machine;
 use burn::remote::RemoteHost;

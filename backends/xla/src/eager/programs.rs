@@ -36,7 +36,7 @@ struct Known {
 }
 
 /// A program of a structure.
-pub(crate) struct Compiled {
+pub(super) struct Compiled {
     program: Program,
     source: Arc<stablehlo::Program>,
     /// Which inputs it may overwrite. One that is still needed is copied first.
