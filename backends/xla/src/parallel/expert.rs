@@ -27,7 +27,7 @@
 
 use super::layer::{Gradients, Routed, Weights, divides};
 use super::passes::{self, Passes};
-use super::{Layer, LayerError, Volume};
+use super::{Layer, LayerError};
 use crate::ElementType;
 use crate::custom::Lower;
 use crate::custom::experts::{Backward, Forward};
@@ -151,16 +151,6 @@ impl Divided {
     /// As [`Divided::forward`].
     pub fn gradients(&self) -> Result<Program, LayerError> {
         passes::gradients(self)
-    }
-
-    /// What each device sends in a forward pass.
-    pub fn forward_volume(&self) -> Volume {
-        Volume::forward(self)
-    }
-
-    /// What each device sends in a forward and backward pass.
-    pub fn gradient_volume(&self) -> Volume {
-        Volume::gradients(self)
     }
 
     /// Rows of all devices in a round.
