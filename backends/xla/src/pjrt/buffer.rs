@@ -11,6 +11,7 @@ use super::error::Error;
 use super::event::Event;
 use super::ffi::{self, BufferObject};
 use super::host::HostBuffer;
+use super::object::Owned;
 use super::tensor::{self, TensorSpec};
 use crate::ElementType;
 
@@ -27,18 +28,13 @@ pub struct Buffer {
 }
 
 struct Inner {
+    object: Owned<ffi::BufferDestroy>,
     client: Client,
-    object: *mut BufferObject,
     device: usize,
     spec: Arc<TensorSpec>,
     /// Whether [`Buffer::delete`] was called, which tells it from a donation.
     deleted: AtomicBool,
 }
-
-// SAFETY: buffers of the C API may be used from any thread, several at a time: a plugin locks what it changes.
-unsafe impl Send for Inner {}
-// SAFETY: as above.
-unsafe impl Sync for Inner {}
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,14 +58,16 @@ impl Buffer {
         device: usize,
         spec: Arc<TensorSpec>,
     ) -> Self {
+        let inner = Inner {
+            // SAFETY: the caller's promise, and the client lives as long as the buffer.
+            object: unsafe { Owned::new(client.plugin(), object) },
+            client,
+            device,
+            spec,
+            deleted: AtomicBool::new(false),
+        };
         Self {
-            inner: Arc::new(Inner {
-                client,
-                object,
-                device,
-                spec,
-                deleted: AtomicBool::new(false),
-            }),
+            inner: Arc::new(inner),
         }
     }
 
@@ -145,7 +143,7 @@ impl Buffer {
     }
 
     pub(super) fn object(&self) -> *mut BufferObject {
-        self.inner.object
+        self.inner.object.get()
     }
 
     /// Copies the elements to `bytes`, in row-major order, and waits for it.
@@ -201,14 +199,13 @@ impl Buffer {
         layout.tiled = ffi::TiledLayout::new();
         layout.tiled.minor_to_major = order.as_ptr();
         layout.tiled.minor_to_major_size = order.len();
-        let mut read = ffi::BufferToHostBuffer::new();
-        read.src = self.inner.object;
+        let mut read = ffi::BufferToHostBuffer::of(self.object());
         read.host_layout = &mut layout;
         read.dst = to.cast();
         read.dst_size = size;
         // SAFETY: the buffer is alive, the layout lives until the call returns, and the memory is the caller's promise.
         unsafe {
-            self.inner.client.plugin().call(&mut read)?;
+            let read = self.inner.client.plugin().ask(read)?;
             Ok(Event::new(self.inner.client.clone(), read.event))
         }
     }
@@ -219,11 +216,9 @@ impl Buffer {
     ///
     /// The plugin's.
     pub fn ready(&self) -> Result<Event, Error> {
-        let mut ready = ffi::BufferReadyEvent::new();
-        ready.buffer = self.inner.object;
         // SAFETY: the buffer is alive, and the event is ours.
         unsafe {
-            self.inner.client.plugin().call(&mut ready)?;
+            let ready = self.inner.object.ask(ffi::BufferReadyEvent::of)?;
             Ok(Event::new(self.inner.client.clone(), ready.event))
         }
     }
@@ -235,11 +230,9 @@ impl Buffer {
     /// [`Error::Donated`], [`Error::Deleted`] and the plugin's.
     pub fn device_bytes(&self) -> Result<usize, Error> {
         self.check_alive()?;
-        let mut size = ffi::BufferOnDeviceSizeInBytes::new();
-        size.buffer = self.inner.object;
         // SAFETY: the buffer is alive.
-        unsafe { self.inner.client.plugin().call(&mut size) }
-            .map_err(|error| self.explain(error))?;
+        let size = unsafe { self.inner.object.ask(ffi::BufferOnDeviceSizeInBytes::of) };
+        let size = size.map_err(|error| self.explain(error))?;
         Ok(size.on_device_size_in_bytes)
     }
 
@@ -251,11 +244,9 @@ impl Buffer {
     pub fn address(&self) -> Result<usize, Error> {
         self.check_alive()?;
         self.ready()?.wait()?;
-        let mut pointer = ffi::BufferUnsafePointer::new();
-        pointer.buffer = self.inner.object;
         // SAFETY: the buffer is alive; the address is not followed.
-        unsafe { self.inner.client.plugin().call(&mut pointer) }
-            .map_err(|error| self.explain(error))?;
+        let pointer = unsafe { self.inner.object.ask(ffi::BufferUnsafePointer::of) };
+        let pointer = pointer.map_err(|error| self.explain(error))?;
         Ok(pointer.buffer_pointer)
     }
 
@@ -269,15 +260,14 @@ impl Buffer {
             return Err(Error::OtherClient { what: "the device" });
         }
         self.check_alive()?;
-        let mut copy = ffi::BufferCopyToDevice::new();
-        copy.buffer = self.inner.object;
+        let mut copy = ffi::BufferCopyToDevice::of(self.object());
         copy.dst_device = device.object();
         // SAFETY: the buffer and the device are alive and of one client; the new buffer is ours.
         unsafe {
-            let copied = self.inner.client.plugin().call(&mut copy);
-            copied.map_err(|error| self.explain(error))?;
+            let copied = self.inner.client.plugin().ask(copy);
+            let copied = copied.map_err(|error| self.explain(error))?;
             let (client, spec) = (self.inner.client.clone(), self.inner.spec.clone());
-            Ok(Self::new(client, copy.dst_buffer, device.index(), spec))
+            Ok(Self::new(client, copied.dst_buffer, device.index(), spec))
         }
     }
 
@@ -292,10 +282,8 @@ impl Buffer {
             return Ok(());
         }
         self.inner.deleted.store(true, Ordering::Release);
-        let mut delete = ffi::BufferDelete::new();
-        delete.buffer = self.inner.object;
         // SAFETY: the buffer is alive; deleting it twice does nothing.
-        unsafe { self.inner.client.plugin().call(&mut delete) }
+        unsafe { self.inner.object.ask(ffi::BufferDelete::of) }.map(drop)
     }
 
     /// Whether the tensor is gone: deleted, or donated to an execution.
@@ -304,11 +292,8 @@ impl Buffer {
     ///
     /// The plugin's.
     pub fn is_deleted(&self) -> Result<bool, Error> {
-        let mut deleted = ffi::BufferIsDeleted::new();
-        deleted.buffer = self.inner.object;
         // SAFETY: the buffer object is alive, even where its memory is not.
-        unsafe { self.inner.client.plugin().call(&mut deleted) }?;
-        Ok(deleted.is_deleted)
+        unsafe { Ok(self.inner.object.ask(ffi::BufferIsDeleted::of)?.is_deleted) }
     }
 
     /// Refuses a tensor that is gone.
@@ -328,15 +313,6 @@ impl Buffer {
     /// The reason for a plugin's error where it is that the tensor is gone.
     fn explain(&self, error: Error) -> Error {
         self.check_alive().err().unwrap_or(error)
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let mut destroy = ffi::BufferDestroy::new();
-        destroy.buffer = self.object;
-        // SAFETY: the buffer is alive and is not used again. Nothing can be done about an error here.
-        let _ = unsafe { self.client.plugin().call(&mut destroy) };
     }
 }
 
@@ -404,8 +380,7 @@ unsafe fn upload(
     semantics: i32,
 ) -> Result<(Buffer, Event), Error> {
     let client = device.client();
-    let mut upload = ffi::ClientBufferFromHostBuffer::new();
-    upload.client = client.object();
+    let mut upload = ffi::ClientBufferFromHostBuffer::of(client.object());
     upload.data = bytes.as_ptr().cast();
     upload.r#type = tensor::code(spec.element);
     upload.dims = dims.as_ptr();
@@ -415,7 +390,7 @@ unsafe fn upload(
     // SAFETY: the client and the device are alive, the dimensions live until the call returns, no strides and no layout mean row
     // by row, and the bytes are the caller's promise. Buffer and event are ours.
     unsafe {
-        client.plugin().call(&mut upload)?;
+        let upload = client.plugin().ask(upload)?;
         let done = Event::new(client.clone(), upload.done_with_host_buffer);
         let spec = Arc::new(spec.clone());
         let buffer = Buffer::new(client.clone(), upload.buffer, device.index(), spec);

@@ -29,12 +29,10 @@ impl Description {
         plugin: Plugin,
         device: *mut DeviceObject,
     ) -> Result<Self, Error> {
-        let mut get = ffi::DeviceGetDescription::new();
-        get.device = device;
         // SAFETY: the caller's promise; the description lives as long as the device.
         unsafe {
-            plugin.call(&mut get)?;
-            Self::read(plugin, get.device_description)
+            let of = plugin.ask(ffi::DeviceGetDescription::of(device))?;
+            Self::read(plugin, of.device_description)
         }
     }
 
@@ -45,25 +43,14 @@ impl Description {
         plugin: Plugin,
         object: *mut DescriptionObject,
     ) -> Result<Self, Error> {
-        let mut id = ffi::DeviceDescriptionId::new();
-        id.device_description = object;
-        let mut process = ffi::DeviceDescriptionProcessIndex::new();
-        process.device_description = object;
-        let mut kind = ffi::DeviceDescriptionKind::new();
-        kind.device_description = object;
-        let mut name = ffi::DeviceDescriptionToString::new();
-        name.device_description = object;
-        let mut attributes = ffi::DeviceDescriptionAttributes::new();
-        attributes.device_description = object;
         // SAFETY: the caller's promise, and what the description gives out lives as long as it.
         unsafe {
-            plugin.call(&mut id)?;
-            plugin.call(&mut process)?;
-            plugin.call(&mut kind)?;
-            plugin.call(&mut name)?;
-            plugin.call(&mut attributes)?;
+            let kind = plugin.ask(ffi::DeviceDescriptionKind::of(object))?;
+            let name = plugin.ask(ffi::DeviceDescriptionToString::of(object))?;
+            let attributes = plugin.ask(ffi::DeviceDescriptionAttributes::of(object))?;
+            let process = plugin.ask(ffi::DeviceDescriptionProcessIndex::of(object))?;
             Ok(Self {
-                id: id.id,
+                id: plugin.ask(ffi::DeviceDescriptionId::of(object))?.id,
                 process_index: process.process_index,
                 kind: value::text(kind.device_kind, kind.device_kind_size),
                 name: value::text(name.to_string, name.to_string_size),
@@ -133,14 +120,13 @@ impl Device {
     ///
     /// The plugin's.
     pub fn memory_stats(&self) -> Result<Option<MemoryStats>, Error> {
-        let mut stats = ffi::DeviceMemoryStats::new();
-        stats.device = self.object();
+        let stats = ffi::DeviceMemoryStats::of(self.object());
         // SAFETY: the device lives as long as its client.
-        match unsafe { self.client.plugin().call(&mut stats) } {
-            Ok(()) => {}
+        let stats = match unsafe { self.client.plugin().ask(stats) } {
+            Ok(stats) => stats,
             Err(error) if error.code() == Some(Code::Unimplemented) => return Ok(None),
             Err(error) => return Err(error),
-        }
+        };
         let bytes = |count: i64| u64::try_from(count).unwrap_or_default();
         let set = |count: i64, is_set: bool| is_set.then(|| bytes(count));
         Ok(Some(MemoryStats {

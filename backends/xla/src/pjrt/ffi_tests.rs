@@ -80,7 +80,7 @@ fn records(header: &str) -> BTreeMap<String, Vec<(String, usize)>> {
 }
 
 #[test]
-fn the_table_has_the_headers_functions_in_its_order() {
+fn functions_have_the_headers_places_and_names() {
     let header = header();
     let table = header.split("typedef struct PJRT_Api {").nth(1).unwrap();
     let names: Vec<&str> = table
@@ -88,7 +88,10 @@ fn the_table_has_the_headers_functions_in_its_order() {
         .skip(1)
         .map(|rest| rest.split(')').next().unwrap())
         .collect();
-    assert_eq!(Entry::NAMES, names);
+    for record in described() {
+        let Entry { place, name } = record.entry.unwrap();
+        assert_eq!(names.get(place), Some(&name));
+    }
 }
 
 #[test]
@@ -96,7 +99,7 @@ fn every_record_has_the_headers_fields_in_its_places() {
     let records = records(&header());
     let mut ours: Vec<(String, Description)> = described()
         .into_iter()
-        .map(|record| (format!("{}_Args", record.entry.unwrap().name()), record))
+        .map(|record| (format!("{}_Args", record.entry.unwrap().name), record))
         .collect();
     let others = [
         ("PJRT_NamedValue", describe::<NamedValue>(None)),

@@ -10,6 +10,7 @@ use super::device::Device;
 use super::error::Error;
 use super::executable::Executable;
 use super::ffi::{self, BufferObject, LoadedObject};
+use super::object::Owned;
 use super::tensor::TensorSpec;
 use super::value;
 
@@ -49,9 +50,9 @@ pub struct LoadedExecutable {
 }
 
 struct Inner {
+    object: Owned<ffi::LoadedExecutableDestroy>,
     client: Client,
-    object: *mut LoadedObject,
-    executable: Option<Executable>,
+    executable: Executable,
     signature: Signature,
     outputs: Vec<Arc<TensorSpec>>,
     /// Places in the client's list.
@@ -61,11 +62,6 @@ struct Inner {
     /// Held for reading while an execution starts: plugins do not allow a deletion at that time.
     deleted: RwLock<bool>,
 }
-
-// SAFETY: executables of the C API may be used from any thread, several at a time; the lock orders executions and deletion.
-unsafe impl Send for Inner {}
-// SAFETY: as above.
-unsafe impl Sync for Inner {}
 
 impl fmt::Debug for LoadedExecutable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,22 +84,21 @@ impl LoadedExecutable {
         object: *mut LoadedObject,
         signature: Signature,
     ) -> Result<Self, Error> {
-        let indices = (0..signature.inputs.len() as i64).collect();
-        let mut inner = Inner {
-            client,
+        // SAFETY: the caller's promise.
+        let (object, executable) = unsafe {
+            let owned = Owned::new(client.plugin(), object);
+            (owned, client.executable(object)?)
+        };
+        let inner = Inner {
+            outputs: executable.outputs()?.into_iter().map(Arc::new).collect(),
+            devices: devices(&client, &object)?,
+            indices: (0..signature.inputs.len() as i64).collect(),
             object,
-            executable: None,
+            client,
+            executable,
             signature,
-            outputs: Vec::new(),
-            devices: Vec::new(),
-            indices,
             deleted: RwLock::new(false),
         };
-        // SAFETY: the caller's promise; `inner` frees the object where something fails.
-        let executable = unsafe { inner.client.executable(object) }?;
-        inner.outputs = executable.outputs()?.into_iter().map(Arc::new).collect();
-        inner.executable = Some(executable);
-        inner.devices = inner.find_devices()?;
         Ok(Self {
             inner: Arc::new(inner),
         })
@@ -132,10 +127,7 @@ impl LoadedExecutable {
 
     /// The compiled program: its memory, cost, and bytes to keep.
     pub fn executable(&self) -> &Executable {
-        let Some(executable) = &self.inner.executable else {
-            unreachable!("set before the program is given out");
-        };
-        executable
+        &self.inner.executable
     }
 
     /// Runs the program on its one device. Returns as soon as the work has begun: the results can be used at once, also as
@@ -193,8 +185,7 @@ impl LoadedExecutable {
         let mut options = ffi::ExecuteOptions::new();
         options.non_donatable_input_indices = kept.as_ptr();
         options.num_non_donatable_input_indices = kept.len();
-        let mut execute = ffi::LoadedExecutableExecute::new();
-        execute.executable = inner.object;
+        let mut execute = ffi::LoadedExecutableExecute::of(inner.object.get());
         execute.options = &mut options;
         execute.argument_lists = argument_rows.as_ptr();
         execute.num_devices = lists.len();
@@ -209,7 +200,7 @@ impl LoadedExecutable {
         // SAFETY: the executable is alive and not deleted, as the lock is held; the arguments are live buffers of its client,
         // as many per device as `num_args`, and the tables live until the call returns. Null events and device mean that
         // none are asked for and that it runs where it was compiled for.
-        let executed = unsafe { inner.client.plugin().call(&mut execute) };
+        let executed = unsafe { inner.client.plugin().ask(execute) };
         drop(deleted);
         executed.map_err(|error| explain(lists, error))?;
         // SAFETY: the plugin has filled in a new buffer for each output of each device.
@@ -316,33 +307,28 @@ impl LoadedExecutable {
             return Ok(());
         }
         *deleted = true;
-        let mut delete = ffi::LoadedExecutableDelete::new();
-        delete.executable = self.inner.object;
+        let delete = ffi::LoadedExecutableDelete::of;
         // SAFETY: the executable is alive, and the lock keeps executions from starting.
-        unsafe { self.inner.client.plugin().call(&mut delete) }
+        unsafe { self.inner.object.ask(delete) }.map(drop)
     }
 }
 
-impl Inner {
-    /// The devices that the program runs on.
-    fn find_devices(&self) -> Result<Vec<usize>, Error> {
-        let mut list = ffi::LoadedExecutableAddressableDevices::new();
-        list.executable = self.object;
-        // SAFETY: the executable is alive, and the list lives as long as it.
-        let devices = unsafe {
-            self.client.plugin().call(&mut list)?;
-            value::slice(list.addressable_devices, list.num_addressable_devices)
-        };
-        let devices = devices
-            .iter()
-            .map(|&device| self.client.device_index(device));
-        devices
-            .collect::<Option<Vec<usize>>>()
-            .ok_or(Error::Contract {
-                function: "PJRT_LoadedExecutable_AddressableDevices",
-                reason: "names a device that the client does not have",
-            })
-    }
+/// The devices that a program runs on.
+fn devices(
+    client: &Client,
+    object: &Owned<ffi::LoadedExecutableDestroy>,
+) -> Result<Vec<usize>, Error> {
+    // SAFETY: the executable is alive, and the list lives as long as it.
+    let devices = unsafe {
+        let list = object.ask(ffi::LoadedExecutableAddressableDevices::of)?;
+        value::slice(list.addressable_devices, list.num_addressable_devices)
+    };
+    let devices = devices.iter().map(|&device| client.device_index(device));
+    let devices: Option<Vec<usize>> = devices.collect();
+    devices.ok_or(Error::Contract {
+        function: "PJRT_LoadedExecutable_AddressableDevices",
+        reason: "names a device that the client does not have",
+    })
 }
 
 /// The reason for an execution's error where it is that an argument is gone.
@@ -351,13 +337,4 @@ fn explain(lists: &[&[&Buffer]], error: Error) -> Error {
     let mut arguments = lists.iter().copied().flatten();
     let gone = arguments.find_map(|argument| argument.check_alive().err());
     gone.unwrap_or(error)
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let mut destroy = ffi::LoadedExecutableDestroy::new();
-        destroy.executable = self.object;
-        // SAFETY: the executable is alive and is not used again. Nothing can be done about an error here.
-        let _ = unsafe { self.client.plugin().call(&mut destroy) };
-    }
 }

@@ -4,7 +4,7 @@
 //! its devices. Programs are StableHLO text: [`Client::compile`] makes a [`LoadedExecutable`] of it, which takes and gives
 //! [`Buffer`]s; a [`Topology`] compiles for devices that are not there.
 //!
-//! The records and functions of the C API are declared by hand, in `ffi` and `entries`. No function here is unsafe to call.
+//! The records and functions of the C API are declared by hand, in `ffi`. No function here is unsafe to call.
 //! Plugins end the process for many mistakes that could be errors; those that were found are refused before a plugin sees
 //! them: [`Error::ClientOption`], [`Error::CompileOptions`], [`Error::Program`], [`Error::Topology`] and
 //! [`Error::Serialized`].
@@ -19,7 +19,6 @@ mod cache;
 mod client;
 mod counts;
 mod device;
-mod entries;
 mod error;
 mod event;
 mod executable;
@@ -27,6 +26,7 @@ mod ffi;
 mod host;
 mod loaded;
 mod locate;
+mod object;
 mod options;
 mod plugin;
 mod program;

@@ -8,9 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use libloading::Library;
 
-use super::entries::Entry;
 use super::error::{Code, Error};
-use super::ffi::{self, ApiHeader, Arguments};
+use super::ffi::{self, ApiHeader, Arguments, Entry};
 use super::locate::{Environment, Platform, locate};
 use super::tpu;
 use super::value::{self, Value};
@@ -154,15 +153,16 @@ impl Plugin {
         &self.api.flags
     }
 
-    /// Calls the function that takes `arguments`.
+    /// Calls the function that takes `arguments`, and gives them back with what it has filled in.
     ///
     /// # Safety
     ///
     /// Every pointer in `arguments` is what the header asks of it: null where it may be, a live object of this plugin, or memory
     /// of the stated length that lives as long as the header says.
-    pub(super) unsafe fn call<A: Arguments>(self, arguments: &mut A) -> Result<(), Error> {
+    pub(super) unsafe fn ask<A: Arguments>(self, mut arguments: A) -> Result<A, Error> {
         // SAFETY: the caller's promise.
-        unsafe { self.api.call(arguments) }
+        unsafe { self.api.call(&mut arguments) }?;
+        Ok(arguments)
     }
 
     /// Turns an error object that the caller owns into an error; null is none.
@@ -184,17 +184,16 @@ impl Api {
     /// The function at an entry.
     #[inline]
     fn function(&self, entry: Entry) -> Result<ffi::Function, Error> {
-        let place = entry as usize;
-        let function = self.table.get(place).copied().flatten();
+        let function = self.table.get(entry.place).copied().flatten();
         function.ok_or_else(|| Error::Missing {
-            function: entry.name(),
+            function: entry.name,
             plugin_version: self.version,
             entries: self.table.len(),
-            needed: place + 1,
+            needed: entry.place + 1,
         })
     }
 
-    /// See [`Plugin::call`].
+    /// See [`Plugin::ask`].
     #[inline]
     unsafe fn call<A: Arguments>(&self, arguments: &mut A) -> Result<(), Error> {
         let function = self.function(A::ENTRY)?;
@@ -222,10 +221,8 @@ impl Api {
     /// `object` is a live error of this plugin that nothing else frees.
     #[cold]
     unsafe fn take_error(&self, entry: Entry, object: *mut ffi::ErrorObject) -> Error {
-        let mut message = ffi::ErrorMessage::new();
-        message.error = object;
-        let mut code = ffi::ErrorGetCode::new();
-        code.error = object;
+        let mut message = ffi::ErrorMessage::of(object);
+        let mut code = ffi::ErrorGetCode::of(object);
         // SAFETY: the object is alive until it is destroyed below; the message lives as long as it.
         let text = unsafe {
             self.call_void(&mut message);
@@ -234,14 +231,14 @@ impl Api {
         // SAFETY: the object is alive. An error while the code is read would itself need reading: it is freed unread, and the
         // code stays zero.
         unsafe {
-            if let Ok(function) = self.function(Entry::ErrorGetCode) {
+            if let Ok(function) = self.function(ffi::ErrorGetCode::ENTRY) {
                 let inner = function(std::ptr::from_mut(&mut code).cast());
                 self.free_error(inner);
             }
             self.free_error(object);
         }
         Error::Plugin {
-            function: entry.name(),
+            function: entry.name,
             code: Code::from_number(code.code),
             message: text,
         }
@@ -253,17 +250,15 @@ impl Api {
     ///
     /// `object` is null or a live error of this plugin that nothing else frees.
     unsafe fn free_error(&self, object: *mut ffi::ErrorObject) {
-        let mut destroy = ffi::ErrorDestroy::new();
-        destroy.error = object;
         // SAFETY: the caller's promise; the function accepts null.
-        unsafe { self.call_void(&mut destroy) };
+        unsafe { self.call_void(&mut ffi::ErrorDestroy::of(object)) };
     }
 
     /// Calls one of the two functions that return nothing.
     ///
     /// # Safety
     ///
-    /// As for [`Plugin::call`], and the function returns nothing.
+    /// As for [`Plugin::ask`], and the function returns nothing.
     unsafe fn call_void<A: Arguments>(&self, arguments: &mut A) {
         let Ok(function) = self.function(A::ENTRY) else {
             return;

@@ -33,35 +33,17 @@ impl fmt::Display for Value {
     }
 }
 
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
+macro_rules! values {
+    ($($kind:ident: $type:ty)*) => {$(
+        impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                Self::$kind(value.into())
+            }
+        }
+    )*};
 }
 
-impl From<i64> for Value {
-    fn from(int: i64) -> Self {
-        Self::Int(int)
-    }
-}
-
-impl From<Vec<i64>> for Value {
-    fn from(ints: Vec<i64>) -> Self {
-        Self::Ints(ints)
-    }
-}
-
-impl From<f32> for Value {
-    fn from(float: f32) -> Self {
-        Self::Float(float)
-    }
-}
-
-impl From<bool> for Value {
-    fn from(truth: bool) -> Self {
-        Self::Bool(truth)
-    }
-}
+values! { Text: &str  Int: i64  Ints: Vec<i64>  Float: f32  Bool: bool }
 
 const TEXT: i32 = 0;
 const INT: i32 = 1;
