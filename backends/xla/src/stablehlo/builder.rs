@@ -71,11 +71,6 @@ impl Builder {
         self.arguments[index].aliased = Some(output);
     }
 
-    /// The type of argument `index`.
-    pub fn argument_type(&self, index: usize) -> &TensorType {
-        self.ty(self.arguments[index].value)
-    }
-
     /// How argument `index` is laid out over the devices of an SPMD program.
     pub fn shard(&mut self, index: usize, sharding: &super::Sharding) {
         self.arguments[index].sharding = Some(sharding.to_string());
