@@ -46,42 +46,32 @@ impl Canonical {
     /// The canonical form of `operations`.
     pub(super) fn of(operations: Vec<OperationIr>) -> Self {
         let mut lifetimes = Lifetimes::default();
-        operations
-            .iter()
-            .for_each(|operation| lifetimes.see(operation));
+        for operation in &operations {
+            lifetimes.see(operation);
+        }
+        let Lifetimes {
+            inputs: taken,
+            made,
+            made_ids,
+            dead,
+            ..
+        } = lifetimes;
         let mut numbers = Numbers::default();
-        let computing = operations.into_iter();
-        let computing = computing.filter(|op| !matches!(op, OperationIr::Drop(_)));
-        let relative = computing.map(|mut operation| {
-            numbers.takes_scalars = takes_scalars(&operation);
+        let mut relative = operations;
+        relative.retain(|operation| !matches!(operation, OperationIr::Drop(_)));
+        for operation in &mut relative {
+            numbers.takes_scalars = takes_scalars(operation);
             operation.visit_mut(&mut numbers);
-            operation
-        });
-        let relative: Vec<OperationIr> = relative.collect();
-        let consumed = lifetimes
-            .inputs
-            .iter()
-            .map(|t| lifetimes.dead.contains(&t.id))
-            .collect();
-        let outputs: Vec<TensorIr> = lifetimes
-            .made
-            .into_iter()
-            .filter(|t| !lifetimes.dead.contains(&t.id))
-            .collect();
-        let made = &lifetimes.made_ids;
-        let released = lifetimes
-            .dead
-            .iter()
-            .filter(|id| !made.contains(*id))
-            .copied()
-            .collect();
-        let inputs = lifetimes.inputs.iter().map(|t| t.id).collect();
-        let relative_inputs = lifetimes.inputs.iter().map(|tensor| {
-            let mut tensor = tensor.clone();
-            numbers.visit_tensor_mut(&mut tensor);
-            tensor
-        });
-        let relative_inputs = relative_inputs.collect();
+        }
+        let made = made.into_iter();
+        let outputs: Vec<TensorIr> = made.filter(|t| !dead.contains(&t.id)).collect();
+        let inputs = taken.iter().map(|t| t.id).collect();
+        let consumed = taken.iter().map(|t| dead.contains(&t.id)).collect();
+        let released = dead.difference(&made_ids).copied().collect();
+        let mut relative_inputs = taken;
+        for tensor in &mut relative_inputs {
+            numbers.visit_tensor_mut(tensor);
+        }
         let structure = Structure {
             operations: relative,
             inputs: relative_inputs,

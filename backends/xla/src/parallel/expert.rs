@@ -91,15 +91,10 @@ impl Divided {
     ///
     /// [`LayerError`] where the devices can't share the layer.
     pub fn balanced(layer: Layer, devices: usize) -> Result<Self, LayerError> {
-        let mut this = Self {
-            layer,
-            devices,
-            rows: 1,
-        };
-        this.check()?;
-        let even = (5 * this.local().slots()).div_ceil(4 * devices);
-        this.rows = even.min(this.most_rows());
-        Ok(this)
+        let most = Self::worst_case(layer, devices)?;
+        let even = (5 * most.local().slots()).div_ceil(4 * devices);
+        let rows = even.min(most.rows);
+        Ok(Self { rows, ..most })
     }
 
     /// A layer of which every routing takes one round.

@@ -12,7 +12,7 @@ use super::event::Event;
 use super::ffi::{self, BufferObject};
 use super::host::HostBuffer;
 use super::object::Owned;
-use super::tensor::{self, TensorSpec};
+use super::tensor::TensorSpec;
 use crate::ElementType;
 
 /// `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`.
@@ -382,7 +382,7 @@ unsafe fn upload(
     let client = device.client();
     let mut upload = ffi::ClientBufferFromHostBuffer::of(client.object());
     upload.data = bytes.as_ptr().cast();
-    upload.r#type = tensor::code(spec.element);
+    upload.r#type = spec.element.pjrt();
     upload.dims = dims.as_ptr();
     upload.num_dims = dims.len();
     upload.host_buffer_semantics = semantics;

@@ -116,15 +116,19 @@ macro_rules! records {
         }
 
         #[cfg(test)]
-        impl Described for $name {
-            const NAME: &'static str = stringify!($name);
-            const BYTES: usize = $name::SIZE;
-            const FIELDS: &'static [(&'static str, usize, usize)] =
-                &[$((
-                    stringify!($field),
-                    std::mem::offset_of!($name, $field),
-                    std::mem::offset_of!($name, $field) + size_of::<$type>(),
-                )),*];
+        impl $name {
+            /// The record, for the comparison with the header.
+            fn described(entry: Option<Entry>) -> tests::Description {
+                tests::Description {
+                    entry,
+                    name: stringify!($name),
+                    bytes: Self::SIZE,
+                    fields: vec![$((
+                        stringify!($field),
+                        std::mem::offset_of!(Self, $field) + size_of::<$type>(),
+                    )),*],
+                }
+            }
         }
     )*};
 }
@@ -154,36 +158,10 @@ macro_rules! arguments {
 
         /// Every record that a function takes, for the comparison with the header.
         #[cfg(test)]
-        pub(super) fn described() -> Vec<Description> {
-            vec![$(describe::<$name>(Some($name::ENTRY))),*]
+        fn described() -> Vec<tests::Description> {
+            vec![$($name::described(Some($name::ENTRY))),*]
         }
     };
-}
-
-/// What a test compares with the header.
-#[cfg(test)]
-pub(super) trait Described {
-    const NAME: &'static str;
-    const BYTES: usize;
-    const FIELDS: &'static [(&'static str, usize, usize)];
-}
-
-#[cfg(test)]
-pub(super) struct Description {
-    pub(super) entry: Option<Entry>,
-    pub(super) name: &'static str,
-    pub(super) bytes: usize,
-    pub(super) fields: &'static [(&'static str, usize, usize)],
-}
-
-#[cfg(test)]
-pub(super) fn describe<T: Described>(entry: Option<Entry>) -> Description {
-    Description {
-        entry,
-        name: T::NAME,
-        bytes: T::BYTES,
-        fields: T::FIELDS,
-    }
 }
 
 /// The value of a `PJRT_NamedValue`; its `kind` says which field holds.

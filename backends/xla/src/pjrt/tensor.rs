@@ -1,35 +1,14 @@
-//! Shapes of tensors, and the numbers that the C API gives to element types.
+//! Shapes of tensors.
 
 use std::fmt;
 
 use super::error::Error;
 use crate::ElementType;
 
-/// The value of `PJRT_Buffer_Type`.
-pub(super) const fn code(element: ElementType) -> i32 {
-    match element {
-        ElementType::Pred => 1,
-        ElementType::S8 => 2,
-        ElementType::S16 => 3,
-        ElementType::S32 => 4,
-        ElementType::S64 => 5,
-        ElementType::U8 => 6,
-        ElementType::U16 => 7,
-        ElementType::U32 => 8,
-        ElementType::U64 => 9,
-        ElementType::F16 => 10,
-        ElementType::F32 => 11,
-        ElementType::F64 => 12,
-        ElementType::BF16 => 13,
-        ElementType::F8E5M2 => 16,
-        ElementType::F8E4M3FN => 17,
-    }
-}
-
 /// The type that a plugin names by its `PJRT_Buffer_Type`.
 pub(super) fn from_code(number: i32) -> Result<ElementType, Error> {
     let mut all = ElementType::ALL.into_iter();
-    let known = all.find(|&element| code(element) == number);
+    let known = all.find(|element| element.pjrt() == number);
     known.ok_or(Error::UnknownElementType { code: number })
 }
 

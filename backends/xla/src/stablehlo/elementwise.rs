@@ -138,6 +138,13 @@ impl Builder {
         self.binary(op, x, y)
     }
 
+    /// An operation of x and y, which is repeated to the shape of x as by [`Builder::broadcast_to`].
+    pub fn binary_broadcast(&mut self, op: Binary, x: Value, y: Value) -> Value {
+        let shape = self.shape(x);
+        let y = self.broadcast_to(y, &shape);
+        self.binary(op, x, y)
+    }
+
     /// Booleans of a comparison.
     pub fn compare(&mut self, direction: Compare, x: Value, y: Value) -> Value {
         self.compare_as(direction, x, y, "FLOAT")
@@ -173,6 +180,12 @@ impl Builder {
         let (of, ty) = (self.ty(condition).clone(), self.ty(yes).clone());
         let operation = format!("stablehlo.select {condition}, {yes}, {no} : {of}, {ty}");
         self.push(operation, ty)
+    }
+
+    /// `x` where `condition` holds, and 0 elsewhere.
+    pub fn select_or_zero(&mut self, condition: Value, x: Value) -> Value {
+        let zero = self.splat_like(0.0, x);
+        self.select(condition, x, zero)
     }
 
     /// x between two constants; NaN stays.
