@@ -56,7 +56,7 @@ const LONGEST: usize = 1 << 14;
 pub(super) type Slot = Result<Arc<Buffer>, RunError>;
 
 impl Recorder {
-    pub(super) fn new(machine: Machine) -> Self {
+    pub(crate) fn new(machine: Machine) -> Self {
         let state = State {
             recordings: HashMap::default(),
             slots: ById::default(),
@@ -131,12 +131,12 @@ impl Recorder {
     }
 
     /// The programs that are kept, the last used first.
-    pub(super) fn sources(&self) -> Vec<Arc<stablehlo::Program>> {
+    pub(crate) fn sources(&self) -> Vec<Arc<stablehlo::Program>> {
         self.state().programs.sources()
     }
 
     /// What the device has done.
-    pub(super) fn activity(&self) -> Activity {
+    pub(crate) fn activity(&self) -> Activity {
         let state = self.state();
         Activity {
             compiled: state.programs.compiled(),

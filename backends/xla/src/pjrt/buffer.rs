@@ -1,24 +1,19 @@
 //! Tensors on a device.
 
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::client::Client;
 use super::device::Device;
 use super::error::Error;
 use super::event::Event;
 use super::ffi::{self, BufferObject};
-use super::host::HostBuffer;
 use super::object::Owned;
 use super::tensor::TensorSpec;
 use crate::ElementType;
 
 /// `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`.
 const COPY_DURING_CALL: i32 = 0;
-/// `PJRT_HostBufferSemantics_kImmutableZeroCopy`.
-const ZERO_COPY: i32 = 2;
 
 /// A tensor on a device. Cloning gives the same tensor; its memory is freed with the last clone. The work that fills it may
 /// still run: everything that reads it waits.
@@ -32,8 +27,6 @@ struct Inner {
     client: Client,
     device: usize,
     spec: Arc<TensorSpec>,
-    /// Whether [`Buffer::delete`] was called, which tells it from a donation.
-    deleted: AtomicBool,
 }
 
 impl fmt::Debug for Buffer {
@@ -64,7 +57,6 @@ impl Buffer {
             client,
             device,
             spec,
-            deleted: AtomicBool::new(false),
         };
         Self {
             inner: Arc::new(inner),
@@ -78,38 +70,27 @@ impl Buffer {
     /// [`Error::HostBytes`] where `bytes` has not the size of `spec`, [`Error::TooLarge`], and the plugin's.
     pub fn from_host(device: &Device, spec: &TensorSpec, bytes: &[u8]) -> Result<Self, Error> {
         check_bytes(spec, bytes.len())?;
-        let dims = spec.signed_dims();
-        // SAFETY: the bytes are as many as `spec` takes, and the plugin is done with them when the call returns.
-        let (buffer, _done) = unsafe { upload(device, spec, &dims, bytes, COPY_DURING_CALL) }?;
-        Ok(buffer)
-    }
-
-    /// Gives `memory` to a device, which uses it in place where it can, as the CPU does: 64 MiB take 0.02 ms rather than 44.
-    /// The memory is freed when the plugin is done with it.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::from_host`].
-    pub fn from_owned(
-        device: &Device,
-        spec: &TensorSpec,
-        memory: HostBuffer,
-    ) -> Result<Self, Error> {
-        check_bytes(spec, memory.len())?;
-        let dims = spec.signed_dims();
-        // The memory must outlive the plugin's use of it even where something below fails.
-        let memory = ManuallyDrop::new(memory);
-        // SAFETY: the bytes are as many as `spec` takes. They are not changed, and not freed before `done` has come.
-        match unsafe { upload(device, spec, &dims, &memory, ZERO_COPY) } {
-            Ok((buffer, done)) => {
-                done.hold(ManuallyDrop::into_inner(memory))?;
-                Ok(buffer)
-            }
-            Err(error) => {
-                // The plugin has taken nothing.
-                drop(ManuallyDrop::into_inner(memory));
-                Err(error)
-            }
+        let (client, dims) = (device.client(), spec.signed_dims());
+        let mut upload = ffi::ClientBufferFromHostBuffer::of(client.object());
+        upload.data = bytes.as_ptr().cast();
+        upload.r#type = spec.element.pjrt();
+        upload.dims = dims.as_ptr();
+        upload.num_dims = dims.len();
+        upload.host_buffer_semantics = COPY_DURING_CALL;
+        upload.device = device.object();
+        // SAFETY: the client and the device are alive, the dimensions live until the call returns, no strides and no layout mean
+        // row by row, and the bytes are as many as `spec` takes, with which the plugin is done when the call returns. Buffer
+        // and event are ours.
+        unsafe {
+            let upload = client.plugin().ask(upload)?;
+            drop(Event::new(client.clone(), upload.done_with_host_buffer));
+            let spec = Arc::new(spec.clone());
+            Ok(Self::new(
+                client.clone(),
+                upload.buffer,
+                device.index(),
+                spec,
+            ))
         }
     }
 
@@ -150,7 +131,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`Error::HostBytes`] where `bytes` has not the tensor's size, [`Error::Donated`], [`Error::Deleted`], and the plugin's:
+    /// [`Error::HostBytes`] where `bytes` has not the tensor's size, [`Error::Donated`], and the plugin's:
     /// also that of the execution that should have filled the buffer.
     pub fn to_host(&self, bytes: &mut [u8]) -> Result<(), Error> {
         check_bytes(self.spec(), bytes.len())?;
@@ -227,7 +208,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`Error::Donated`], [`Error::Deleted`] and the plugin's.
+    /// [`Error::Donated`] and the plugin's.
     pub fn device_bytes(&self) -> Result<usize, Error> {
         self.check_alive()?;
         // SAFETY: the buffer is alive.
@@ -240,7 +221,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`Error::Donated`], [`Error::Deleted`] and the plugin's, e.g. where its memory has no addresses.
+    /// [`Error::Donated`] and the plugin's, e.g. where its memory has no addresses.
     pub fn address(&self) -> Result<usize, Error> {
         self.check_alive()?;
         self.ready()?.wait()?;
@@ -254,7 +235,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherClient`], [`Error::Donated`], [`Error::Deleted`], and the plugin's.
+    /// [`Error::OtherClient`], [`Error::Donated`], and the plugin's.
     pub fn copy_to(&self, device: &Device) -> Result<Self, Error> {
         if *device.client() != self.inner.client {
             return Err(Error::OtherClient { what: "the device" });
@@ -271,22 +252,7 @@ impl Buffer {
         }
     }
 
-    /// Frees the device memory now, or when the work that uses it is done, although there are other clones: they give
-    /// [`Error::Deleted`] from now on.
-    ///
-    /// # Errors
-    ///
-    /// The plugin's.
-    pub fn delete(&self) -> Result<(), Error> {
-        if self.is_deleted()? {
-            return Ok(());
-        }
-        self.inner.deleted.store(true, Ordering::Release);
-        // SAFETY: the buffer is alive; deleting it twice does nothing.
-        unsafe { self.inner.object.ask(ffi::BufferDelete::of) }.map(drop)
-    }
-
-    /// Whether the tensor is gone: deleted, or donated to an execution.
+    /// Whether the tensor is gone, because it was donated to an execution.
     ///
     /// # Errors
     ///
@@ -298,16 +264,12 @@ impl Buffer {
 
     /// Refuses a tensor that is gone.
     pub(super) fn check_alive(&self) -> Result<(), Error> {
-        if !self.is_deleted()? {
-            return Ok(());
-        }
-        Err(if self.inner.deleted.load(Ordering::Acquire) {
-            Error::Deleted { what: "the buffer" }
-        } else {
-            Error::Donated {
+        match self.is_deleted()? {
+            true => Err(Error::Donated {
                 spec: self.spec().clone(),
-            }
-        })
+            }),
+            false => Ok(()),
+        }
     }
 
     /// The reason for a plugin's error where it is that the tensor is gone.
@@ -365,35 +327,4 @@ fn check_bytes(spec: &TensorSpec, got: usize) -> Result<(), Error> {
         expected,
         got,
     })
-}
-
-/// Begins to copy or lends host memory to a device; the event comes when the plugin is done with the memory.
-///
-/// # Safety
-///
-/// `bytes` has the size of `spec`, whose dimensions `dims` are, and lives unchanged as long as `semantics` asks.
-unsafe fn upload(
-    device: &Device,
-    spec: &TensorSpec,
-    dims: &[i64],
-    bytes: &[u8],
-    semantics: i32,
-) -> Result<(Buffer, Event), Error> {
-    let client = device.client();
-    let mut upload = ffi::ClientBufferFromHostBuffer::of(client.object());
-    upload.data = bytes.as_ptr().cast();
-    upload.r#type = spec.element.pjrt();
-    upload.dims = dims.as_ptr();
-    upload.num_dims = dims.len();
-    upload.host_buffer_semantics = semantics;
-    upload.device = device.object();
-    // SAFETY: the client and the device are alive, the dimensions live until the call returns, no strides and no layout mean row
-    // by row, and the bytes are the caller's promise. Buffer and event are ours.
-    unsafe {
-        let upload = client.plugin().ask(upload)?;
-        let done = Event::new(client.clone(), upload.done_with_host_buffer);
-        let spec = Arc::new(spec.clone());
-        let buffer = Buffer::new(client.clone(), upload.buffer, device.index(), spec);
-        Ok((buffer, done))
-    }
 }

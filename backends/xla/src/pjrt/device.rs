@@ -1,7 +1,7 @@
 //! Devices, and what is known of them.
 
 use super::client::Client;
-use super::error::{Code, Error};
+use super::error::Error;
 use super::ffi::{self, DescriptionObject, DeviceObject};
 use super::plugin::Plugin;
 use super::value::{self, Value};
@@ -60,19 +60,6 @@ impl Description {
     }
 }
 
-/// How much of a device's memory is in use, in bytes; `None` where the plugin does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryStats {
-    /// In use now.
-    pub in_use: u64,
-    /// The most that was in use.
-    pub peak: Option<u64>,
-    /// The most that may be in use.
-    pub limit: Option<u64>,
-    /// The largest piece that is free.
-    pub largest_free: Option<u64>,
-}
-
 /// A device that this process can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -112,31 +99,5 @@ impl Device {
 
     pub(super) fn object(&self) -> *mut DeviceObject {
         self.client.device_object(self.index)
-    }
-
-    /// How much of its memory is in use; none where the plugin does not count it, as for the CPU.
-    ///
-    /// # Errors
-    ///
-    /// The plugin's.
-    pub fn memory_stats(&self) -> Result<Option<MemoryStats>, Error> {
-        let stats = ffi::DeviceMemoryStats::of(self.object());
-        // SAFETY: the device lives as long as its client.
-        let stats = match unsafe { self.client.plugin().ask(stats) } {
-            Ok(stats) => stats,
-            Err(error) if error.code() == Some(Code::Unimplemented) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let bytes = |count: i64| u64::try_from(count).unwrap_or_default();
-        let set = |count: i64, is_set: bool| is_set.then(|| bytes(count));
-        Ok(Some(MemoryStats {
-            in_use: bytes(stats.bytes_in_use),
-            peak: set(stats.peak_bytes_in_use, stats.peak_bytes_in_use_is_set),
-            limit: set(stats.bytes_limit, stats.bytes_limit_is_set),
-            largest_free: set(
-                stats.largest_free_block_bytes,
-                stats.largest_free_block_bytes_is_set,
-            ),
-        }))
     }
 }

@@ -144,17 +144,6 @@ impl Executable {
         })
     }
 
-    /// The size of the compiled code in bytes; 0 or less where the plugin does not say.
-    ///
-    /// # Errors
-    ///
-    /// The plugin's.
-    pub fn code_bytes(&self) -> Result<i64, Error> {
-        let size = ffi::ExecutableSizeOfGeneratedCodeInBytes::of;
-        // SAFETY: the executable is alive.
-        unsafe { Ok(self.inner.object.ask(size)?.size_in_bytes) }
-    }
-
     /// What the compiler expects an execution to cost, e.g. `flops` and `bytes accessed`.
     ///
     /// # Errors

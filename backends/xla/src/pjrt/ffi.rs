@@ -53,9 +53,6 @@ opaque! {
 /// nothing.
 pub(super) type Function = unsafe extern "C" fn(*mut c_void) -> *mut ErrorObject;
 
-/// What `PJRT_Event_OnReady` calls: an error that the callee owns, or null, and the caller's own pointer.
-pub(super) type ReadyCallback = unsafe extern "C" fn(*mut ErrorObject, *mut c_void);
-
 /// The start of `PJRT_Api`, before the function pointers.
 #[repr(C)]
 pub(super) struct ApiHeader {
@@ -239,7 +236,6 @@ arguments! {
     5 "PJRT_Event_Destroy" EventDestroy { event: *mut EventObject }
     6 "PJRT_Event_IsReady" EventIsReady { event: *mut EventObject, is_ready: bool }
     8 "PJRT_Event_Await" EventAwait { event: *mut EventObject }
-    9 "PJRT_Event_OnReady" EventOnReady { event: *mut EventObject, callback: Option<ReadyCallback>, user_arg: *mut c_void }
 
     10 "PJRT_Client_Create" ClientCreate {
         create_options: *const NamedValue,
@@ -298,37 +294,12 @@ arguments! {
         device_description: *mut DescriptionObject, to_string: *const c_char, to_string_size: usize
     }
     29 "PJRT_Device_GetDescription" DeviceGetDescription { device: *mut DeviceObject, device_description: *mut DescriptionObject }
-    34 "PJRT_Device_MemoryStats" DeviceMemoryStats {
-        device: *mut DeviceObject,
-        bytes_in_use: i64,
-        peak_bytes_in_use: i64,
-        peak_bytes_in_use_is_set: bool,
-        num_allocs: i64,
-        num_allocs_is_set: bool,
-        largest_alloc_size: i64,
-        largest_alloc_size_is_set: bool,
-        bytes_limit: i64,
-        bytes_limit_is_set: bool,
-        bytes_reserved: i64,
-        bytes_reserved_is_set: bool,
-        peak_bytes_reserved: i64,
-        peak_bytes_reserved_is_set: bool,
-        bytes_reservable_limit: i64,
-        bytes_reservable_limit_is_set: bool,
-        largest_free_block_bytes: i64,
-        largest_free_block_bytes_is_set: bool,
-        pool_bytes: i64,
-        pool_bytes_is_set: bool,
-        peak_pool_bytes: i64,
-        peak_pool_bytes_is_set: bool,
-    }
 
     40 "PJRT_Executable_Destroy" ExecutableDestroy { executable: *mut ExecutableObject }
     41 "PJRT_Executable_Name" ExecutableName {
         executable: *mut ExecutableObject, executable_name: *const c_char, executable_name_size: usize
     }
     44 "PJRT_Executable_NumOutputs" ExecutableNumOutputs { executable: *mut ExecutableObject, num_outputs: usize }
-    45 "PJRT_Executable_SizeOfGeneratedCodeInBytes" ExecutableSizeOfGeneratedCodeInBytes { executable: *mut ExecutableObject, size_in_bytes: i64 }
     46 "PJRT_Executable_GetCostAnalysis" ExecutableGetCostAnalysis {
         executable: *mut ExecutableObject, num_properties: usize, properties: *const NamedValue
     }
@@ -385,7 +356,6 @@ arguments! {
     52 "PJRT_LoadedExecutable_AddressableDevices" LoadedExecutableAddressableDevices {
         executable: *mut LoadedObject, addressable_devices: List<DeviceObject>, num_addressable_devices: usize
     }
-    53 "PJRT_LoadedExecutable_Delete" LoadedExecutableDelete { executable: *mut LoadedObject }
     55 "PJRT_LoadedExecutable_Execute" LoadedExecutableExecute {
         executable: *mut LoadedObject,
         options: *mut ExecuteOptions,
@@ -399,7 +369,6 @@ arguments! {
 
     58 "PJRT_Buffer_Destroy" BufferDestroy { buffer: *mut BufferObject }
     64 "PJRT_Buffer_OnDeviceSizeInBytes" BufferOnDeviceSizeInBytes { buffer: *mut BufferObject, on_device_size_in_bytes: usize }
-    67 "PJRT_Buffer_Delete" BufferDelete { buffer: *mut BufferObject }
     68 "PJRT_Buffer_IsDeleted" BufferIsDeleted { buffer: *mut BufferObject, is_deleted: bool }
     69 "PJRT_Buffer_CopyToDevice" BufferCopyToDevice {
         buffer: *mut BufferObject, dst_device: *mut DeviceObject, dst_buffer: *mut BufferObject

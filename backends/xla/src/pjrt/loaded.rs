@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ptr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use super::buffer::Buffer;
 use super::client::Client;
@@ -59,8 +59,6 @@ struct Inner {
     devices: Vec<usize>,
     /// 0, 1, 2, … for each argument.
     indices: Vec<i64>,
-    /// Held for reading while an execution starts: plugins do not allow a deletion at that time.
-    deleted: RwLock<bool>,
 }
 
 impl fmt::Debug for LoadedExecutable {
@@ -97,7 +95,6 @@ impl LoadedExecutable {
             client,
             executable,
             signature,
-            deleted: RwLock::new(false),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -136,8 +133,8 @@ impl LoadedExecutable {
     /// # Errors
     ///
     /// [`Error::ArgumentCount`], [`Error::Argument`], [`Error::ArgumentDevice`] and [`Error::OtherClient`] where the arguments are
-    /// not those of the signature; [`Error::DeviceCount`] for a program of several devices; [`Error::Donated`] and
-    /// [`Error::Deleted`] for an argument that is gone; the plugin's.
+    /// not those of the signature; [`Error::DeviceCount`] for a program of several devices; [`Error::Donated`] for
+    /// an argument that is gone; the plugin's.
     pub fn execute(&self, arguments: &[&Buffer], donate: Donate<'_>) -> Result<Vec<Buffer>, Error> {
         self.run(&[arguments], donate)
     }
@@ -191,17 +188,10 @@ impl LoadedExecutable {
         execute.num_devices = lists.len();
         execute.num_args = count;
         execute.output_lists = output_rows.as_ptr();
-        let deleted = inner.deleted.read().unwrap_or_else(PoisonError::into_inner);
-        if *deleted {
-            return Err(Error::Deleted {
-                what: "the executable",
-            });
-        }
-        // SAFETY: the executable is alive and not deleted, as the lock is held; the arguments are live buffers of its client,
+        // SAFETY: the executable is alive; the arguments are live buffers of its client,
         // as many per device as `num_args`, and the tables live until the call returns. Null events and device mean that
         // none are asked for and that it runs where it was compiled for.
         let executed = unsafe { inner.client.plugin().ask(execute) };
-        drop(deleted);
         executed.map_err(|error| explain(lists, error))?;
         // SAFETY: the plugin has filled in a new buffer for each output of each device.
         unsafe { self.take(&outputs) }
@@ -289,27 +279,6 @@ impl LoadedExecutable {
                     .into()
             }
         })
-    }
-
-    /// Unloads the program, although there are other clones: they give [`Error::Deleted`] from now on. Executions that have begun
-    /// run to their end.
-    ///
-    /// # Errors
-    ///
-    /// The plugin's.
-    pub fn delete(&self) -> Result<(), Error> {
-        let mut deleted = self
-            .inner
-            .deleted
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if *deleted {
-            return Ok(());
-        }
-        *deleted = true;
-        let delete = ffi::LoadedExecutableDelete::of;
-        // SAFETY: the executable is alive, and the lock keeps executions from starting.
-        unsafe { self.inner.object.ask(delete) }.map(drop)
     }
 }
 

@@ -9,7 +9,6 @@ use super::locate::Platform;
 pub struct CompileOptions {
     replicas: usize,
     partitions: usize,
-    spmd: bool,
     /// Device ids by replica, then partition.
     devices: Option<Vec<i32>>,
 }
@@ -20,7 +19,6 @@ impl Default for CompileOptions {
         Self {
             replicas: 1,
             partitions: 1,
-            spmd: false,
             devices: None,
         }
     }
@@ -53,7 +51,6 @@ impl CompileOptions {
         Ok(Self {
             replicas,
             partitions,
-            spmd: partitions > 1,
             devices: None,
         })
     }
@@ -65,13 +62,6 @@ impl CompileOptions {
     /// [`Error::CompileOptions`] for a negative id.
     pub fn on_device(id: i32) -> Result<Self, Error> {
         Self::default().with_devices(&[id])
-    }
-
-    /// Whether the compiler itself cuts the program by its sharding; on by default where there is more than one partition.
-    #[must_use]
-    pub fn with_spmd(mut self, spmd: bool) -> Self {
-        self.spmd = spmd;
-        self
     }
 
     /// The ids of the devices to run on: those of the first replica's partitions, then those of the second, and so on.
@@ -97,16 +87,6 @@ impl CompileOptions {
         Ok(self)
     }
 
-    /// The number of copies of the program.
-    pub fn replicas(&self) -> usize {
-        self.replicas
-    }
-
-    /// The number of parts that each copy is cut into.
-    pub fn partitions(&self) -> usize {
-        self.partitions
-    }
-
     /// The number of devices that the program runs on.
     pub fn device_count(&self) -> usize {
         self.replicas * self.partitions
@@ -123,7 +103,8 @@ impl CompileOptions {
         let mut build = Message::default();
         build.number(4, self.replicas as u64);
         build.number(5, self.partitions as u64);
-        if self.spmd {
+        if self.partitions > 1 {
+            // The compiler itself cuts the program by its sharding.
             build.number(6, 1);
         }
         if let Some(devices) = &self.devices {

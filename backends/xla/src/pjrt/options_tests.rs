@@ -19,8 +19,6 @@ fn partitions_turn_the_partitioner_on() {
         options.to_bytes(),
         [0x1a, 7, 0x20, 1, 0x28, 0xac, 2, 0x30, 1]
     );
-    let without = options.with_spmd(false).to_bytes();
-    assert_eq!(without, [0x1a, 5, 0x20, 1, 0x28, 0xac, 2]);
 }
 
 #[test]

@@ -117,7 +117,12 @@ impl Plugin {
         };
         // SAFETY: the record has no pointers, and this is the plugin's first call, as the header asks.
         unsafe { api.call(&mut ffi::PluginInitialize::new()) }?;
-        api.attributes = api.read_attributes()?;
+        let mut list = ffi::PluginAttributes::new();
+        // SAFETY: the record has no pointers to set, and the attributes live as long as the process.
+        api.attributes = unsafe {
+            api.call(&mut list)?;
+            value::read(list.attributes, list.num_attributes)
+        };
         Ok(Self {
             api: Box::leak(Box::new(api)),
         })
@@ -164,20 +169,6 @@ impl Plugin {
         unsafe { self.api.call(&mut arguments) }?;
         Ok(arguments)
     }
-
-    /// Turns an error object that the caller owns into an error; null is none.
-    ///
-    /// # Safety
-    ///
-    /// `object` is null or a live error of this plugin that nothing else frees.
-    pub(super) unsafe fn check(
-        self,
-        function: Entry,
-        object: *mut ffi::ErrorObject,
-    ) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
-        unsafe { self.api.check(function, object) }
-    }
 }
 
 impl Api {
@@ -200,18 +191,11 @@ impl Api {
         // SAFETY: the function stands at the place of `A` in the table, so that it takes `A` (a promise of `Arguments`) and
         // returns null or an error; the pointers in it are the caller's promise.
         let error = unsafe { function(std::ptr::from_mut(arguments).cast()) };
-        // SAFETY: the function's result is null or an error that the caller owns.
-        unsafe { self.check(A::ENTRY, error) }
-    }
-
-    /// See [`Plugin::check`].
-    #[inline]
-    unsafe fn check(&self, entry: Entry, object: *mut ffi::ErrorObject) -> Result<(), Error> {
-        if object.is_null() {
+        if error.is_null() {
             return Ok(());
         }
-        // SAFETY: it is not null; the rest is the caller's promise.
-        Err(unsafe { self.take_error(entry, object) })
+        // SAFETY: the function's result is an error that the caller owns.
+        Err(unsafe { self.take_error(A::ENTRY, error) })
     }
 
     /// Reads an error and frees it.
@@ -271,15 +255,6 @@ impl Api {
         };
         // SAFETY: the caller's promise.
         unsafe { function(std::ptr::from_mut(arguments).cast()) };
-    }
-
-    fn read_attributes(&self) -> Result<Vec<(String, Value)>, Error> {
-        let mut list = ffi::PluginAttributes::new();
-        // SAFETY: the record has no pointers to set, and the attributes live as long as the process.
-        unsafe {
-            self.call(&mut list)?;
-            Ok(value::read(list.attributes, list.num_attributes))
-        }
     }
 }
 
