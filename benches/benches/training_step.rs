@@ -45,16 +45,6 @@ fn print(sizes: &Sizes, report: &TrainingReport) {
         report.losses[0],
         report.losses[1],
     );
-    if let Some(step) = &report.recorded {
-        let ratio = step.ratio.map(|ratio| format!("; {ratio:.2} x the peer"));
-        println!(
-            "recorded {:>7.2} ms a step (best {:.2}, host alone {:.3}){}",
-            step.median_ms,
-            step.best_ms,
-            step.host_ms,
-            ratio.unwrap_or_default()
-        );
-    }
     if let Some(peer) = &report.peer {
         println!(
             "{:<8} {:>7.2} ms a step (best {:.2}); ours takes {:.2} x as long",

@@ -94,7 +94,7 @@ a step, of an exchange in rounds if all rounds are needed. None of it has run on
 
 The layer has 4096 tokens in all, H 512, F 2048, gated, K 2, and 8 experts, or one for each device where these are more. Experts
 are divided with an exchange in rounds of a quarter more rows than an even routing needs, unless it says one round, which
-takes the most rows that there can be. Training steps keep weights and Adam's state in f32, in donated arguments. The FP8
+takes the most rows that there can be. The FP8
 product is of 4096 x 512 with 512 x 2048 (E4M3, a scale for each row of weights); the transformer block has 8 sequences of
 512 tokens of 512 columns, 8 heads and 2048 hidden columns. The decoder's step is that of `moebius train` with its default
 sizes: forward, backward, clipping and optimizer, recorded from ordinary tensors on `xla:cpu`.

@@ -3,71 +3,69 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The type of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ElementType {
+/// For each type its name in StableHLO, the bytes of an element, and the value of `PJRT_Buffer_Type`.
+macro_rules! elements {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $bytes:literal $pjrt:literal)*) => {
+        /// The type of a tensor's elements.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum ElementType { $($(#[$doc])* $variant),* }
+
+        impl ElementType {
+            /// Every element type.
+            pub const ALL: [Self; 15] = [$(Self::$variant),*];
+
+            /// Its name in StableHLO.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// Bytes of one element in a buffer.
+            pub const fn bytes(self) -> usize {
+                match self { $(Self::$variant => $bytes),* }
+            }
+
+            /// The number that PJRT's C API gives it.
+            pub(crate) const fn pjrt(self) -> i32 {
+                match self { $(Self::$variant => $pjrt),* }
+            }
+        }
+    };
+}
+
+elements! {
     /// Booleans; a byte each in a buffer.
-    Pred,
+    Pred "i1" 1 1
     /// Signed, 8 bits.
-    S8,
+    S8 "i8" 1 2
     /// Signed, 16 bits.
-    S16,
+    S16 "i16" 2 3
     /// Signed, 32 bits.
-    S32,
+    S32 "i32" 4 4
     /// Signed, 64 bits.
-    S64,
+    S64 "i64" 8 5
     /// Unsigned, 8 bits.
-    U8,
+    U8 "ui8" 1 6
     /// Unsigned, 16 bits.
-    U16,
+    U16 "ui16" 2 7
     /// Unsigned, 32 bits.
-    U32,
+    U32 "ui32" 4 8
     /// Unsigned, 64 bits.
-    U64,
+    U64 "ui64" 8 9
     /// IEEE half precision.
-    F16,
+    F16 "f16" 2 10
     /// The upper half of an f32.
-    BF16,
+    BF16 "bf16" 2 13
     /// IEEE single precision.
-    F32,
+    F32 "f32" 4 11
     /// IEEE double precision.
-    F64,
+    F64 "f64" 8 12
     /// FP8 with 4 exponent bits, no infinities, largest 448 (OCP OFP8).
-    F8E4M3FN,
+    F8E4M3FN "f8E4M3FN" 1 17
     /// FP8 with 5 exponent bits, largest finite 57344 (OCP OFP8).
-    F8E5M2,
+    F8E5M2 "f8E5M2" 1 16
 }
 
 impl ElementType {
-    /// Every element type.
-    pub const ALL: [Self; 15] = [
-        Self::Pred,
-        Self::S8,
-        Self::S16,
-        Self::S32,
-        Self::S64,
-        Self::U8,
-        Self::U16,
-        Self::U32,
-        Self::U64,
-        Self::F16,
-        Self::BF16,
-        Self::F32,
-        Self::F64,
-        Self::F8E4M3FN,
-        Self::F8E5M2,
-    ];
-
-    /// Bytes of one element in a buffer.
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::Pred | Self::S8 | Self::U8 | Self::F8E4M3FN | Self::F8E5M2 => 1,
-            Self::S16 | Self::U16 | Self::F16 | Self::BF16 => 2,
-            Self::S32 | Self::U32 | Self::F32 => 4,
-            Self::S64 | Self::U64 | Self::F64 => 8,
-        }
-    }
-
     /// Whether it is a floating-point type.
     pub const fn is_float(self) -> bool {
         matches!(
@@ -97,27 +95,6 @@ impl ElementType {
         match self {
             Self::S8 | Self::S16 | Self::S32 | Self::S64 => -self.largest() - 1,
             _ => 0,
-        }
-    }
-
-    /// Its name in StableHLO.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pred => "i1",
-            Self::S8 => "i8",
-            Self::S16 => "i16",
-            Self::S32 => "i32",
-            Self::S64 => "i64",
-            Self::U8 => "ui8",
-            Self::U16 => "ui16",
-            Self::U32 => "ui32",
-            Self::U64 => "ui64",
-            Self::F16 => "f16",
-            Self::BF16 => "bf16",
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-            Self::F8E4M3FN => "f8E4M3FN",
-            Self::F8E5M2 => "f8E5M2",
         }
     }
 }

@@ -9,10 +9,9 @@
 //! | [`pjrt`] | plugins: devices, buffers, compiled programs |
 //! | [`eager`] | ordinary tensors: operations are recorded and run as one program |
 //!
-//! [`open`] gives a device for ordinary tensors, [`Executable`] compiles a captured function, [`Step`] a
-//! recorded step of a training.
+//! [`open`] gives a device for ordinary tensors, [`mark_step`] ends a step of a loop over them, and [`Executable`]
+//! compiles a captured function.
 
-mod adam;
 pub mod custom;
 pub mod eager;
 mod element;
@@ -28,7 +27,6 @@ mod settings;
 pub mod stablehlo;
 mod step;
 
-pub use adam::{Adam, AdamState};
 pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use element::ElementType;
 pub use executable::{Arguments, CompileError, Executable, Spec, download, upload};
@@ -36,4 +34,4 @@ pub use machine::{Machine, Program, RunError};
 pub use open::{OpenError, activity, client, open, programs};
 pub use record::{RecordError, dtype, element, record};
 pub use settings::configure;
-pub use step::{Step, StepError, mark_step};
+pub use step::{StepError, mark_step};

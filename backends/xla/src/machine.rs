@@ -47,12 +47,6 @@ pub enum RunError {
         /// The panic's message.
         reason: String,
     },
-    /// What was computed before couldn't be sent.
-    #[error("operations before this one: {reason}")]
-    Unsent {
-        /// What Burn says.
-        reason: String,
-    },
     /// A tensor came from a device where it couldn't be read.
     #[error("the device it came from: {reason}")]
     Moved {

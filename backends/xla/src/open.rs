@@ -1,6 +1,6 @@
 //! Opening a platform's devices for ordinary tensors.
 
-use crate::eager::{Activity, Recorder, ServeError, XlaDevice, devices, serve};
+use crate::eager::{Activity, Recorder, ServeError, serve};
 use crate::machine::Machine;
 use crate::pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
 use crate::settings::{configure, operations_travel_alone};
@@ -45,7 +45,7 @@ pub enum OpenError {
 #[derive(Clone)]
 struct Opened {
     client: Client,
-    devices: Vec<XlaDevice>,
+    recorders: Vec<Arc<Recorder>>,
     host: RemoteHost,
 }
 
@@ -63,7 +63,7 @@ static OPENED: Mutex<BTreeMap<Platform, Opened>> = Mutex::new(BTreeMap::new());
 ///
 /// [`OpenError`], before anything runs.
 pub fn open(platform: Platform, index: usize) -> Result<Device, OpenError> {
-    device(platform, index)?;
+    recorder(platform, index)?;
     let opened = opened(platform)?;
     Ok(Device::remote_options(&opened.host)
         .device_index(index)
@@ -86,7 +86,7 @@ pub fn client(platform: Platform) -> Result<Client, OpenError> {
 ///
 /// As [`open`].
 pub fn activity(platform: Platform, index: usize) -> Result<Activity, OpenError> {
-    Ok(device(platform, index)?.activity())
+    Ok(recorder(platform, index)?.activity())
 }
 
 /// The programs that a device keeps for ordinary tensors, the last used first: there one sees what a
@@ -99,28 +99,21 @@ pub fn programs(
     platform: Platform,
     index: usize,
 ) -> Result<Vec<Arc<stablehlo::Program>>, OpenError> {
-    Ok(device(platform, index)?.sources())
+    Ok(recorder(platform, index)?.sources())
 }
 
 /// What records a device's ordinary tensors.
 pub(crate) fn recorder(platform: Platform, index: usize) -> Result<Arc<Recorder>, OpenError> {
-    let opened = device(platform, index)?.recorder();
-    opened.ok_or(OpenError::NoSuchDevice {
-        platform,
-        index,
-        count: 0,
-    })
-}
-
-fn device(platform: Platform, index: usize) -> Result<XlaDevice, OpenError> {
-    let devices = opened(platform)?.devices;
-    let count = devices.len();
-    let found = devices.get(index).copied();
-    found.ok_or(OpenError::NoSuchDevice {
-        platform,
-        index,
-        count,
-    })
+    let recorders = opened(platform)?.recorders;
+    let count = recorders.len();
+    recorders
+        .into_iter()
+        .nth(index)
+        .ok_or(OpenError::NoSuchDevice {
+            platform,
+            index,
+            count,
+        })
 }
 
 fn opened(platform: Platform) -> Result<Opened, OpenError> {
@@ -135,18 +128,19 @@ fn opened(platform: Platform) -> Result<Opened, OpenError> {
     let environment = Environment::from_process();
     let cache = DiskCache::of(&environment)?;
     let client = Client::new(Plugin::open(platform, &environment)?, &[])?;
-    let machine = |device| {
+    let recorder = |device| {
         let machine = Machine::new(device)?;
-        Ok(match &cache {
+        let machine = match &cache {
             Some(cache) => machine.with_cache(cache.clone()),
             None => machine,
-        })
+        };
+        Ok(Arc::new(Recorder::new(machine)))
     };
-    let machines = client.devices().into_iter().map(machine);
-    let devices = devices(machines.collect::<Result<_, Error>>()?);
+    let recorders = client.devices().into_iter().map(recorder);
+    let recorders: Vec<Arc<Recorder>> = recorders.collect::<Result<_, Error>>()?;
     let opened = Opened {
-        host: serve(devices.clone())?,
-        devices,
+        host: serve(&recorders)?,
+        recorders,
         client,
     };
     all.insert(platform, opened.clone());

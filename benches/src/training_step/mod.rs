@@ -1,8 +1,6 @@
 //! Steps of training a small transformer that tells classes of sequences apart, in ordinary Burn modules.
 
 mod network;
-#[cfg(feature = "xla")]
-mod recorded;
 
 use crate::BenchError;
 use crate::peer::{self, PeerError, TrainingFigures};
@@ -99,23 +97,8 @@ pub struct TrainingReport {
     pub host_ms: f64,
     /// Milliseconds of the first step.
     pub first_ms: f64,
-    /// The step as one program that is called without Burn, on XLA.
-    pub recorded: Option<RecordedStep>,
     /// JAX, when asked for.
     pub peer: Option<TrainingPeer>,
-}
-
-/// A step that was recorded and is played.
-#[derive(Clone, Debug, Serialize)]
-pub struct RecordedStep {
-    /// Median milliseconds of a step, its share of the read included.
-    pub median_ms: f64,
-    /// The fastest round's.
-    pub best_ms: f64,
-    /// Median milliseconds of a step until the program goes on.
-    pub host_ms: f64,
-    /// Our median over the peer's.
-    pub ratio: Option<f64>,
 }
 
 /// The same training by the peer.
@@ -156,10 +139,13 @@ pub fn run(name: &Name, sizes: &Sizes, peer: bool) -> Result<TrainingReport, Ben
         .chain([&expected])
         .map(|other| difference(&losses, other));
     let largest_difference = differences.fold(0.0, f32::max);
-    let times = times(&mut |look| training.look(look))?;
-    let recorded = recorded(name, (&start, &batches))?;
-    let by_peer = |ms: f64| peer.as_ref().map(|peer| ms / peer.median_ms);
-    let largest_difference = recorded.iter().fold(largest_difference, |d, r| d.max(r.1));
+    let times = times(&mut |look| {
+        let loss = training.step();
+        match look {
+            true => loss.into_scalar_checked().map(drop),
+            false => end_step(name),
+        }
+    })?;
     Ok(TrainingReport {
         device: name.to_string(),
         parameters: numbers.len(),
@@ -170,12 +156,6 @@ pub fn run(name: &Name, sizes: &Sizes, peer: bool) -> Result<TrainingReport, Ben
         best_ms: times.best_ms,
         host_ms: times.host_ms,
         first_ms,
-        recorded: recorded.map(|(times, _)| RecordedStep {
-            median_ms: times.median_ms,
-            best_ms: times.best_ms,
-            host_ms: times.host_ms,
-            ratio: by_peer(times.median_ms),
-        }),
         peer: peer.map(|peer| TrainingPeer {
             name: peer.name(),
             median_ms: peer.median_ms,
@@ -251,13 +231,8 @@ impl<'a> Training<'a> {
     /// Learns from the next batch; the loss is on the device.
     fn step(&mut self) -> Loss {
         let batch = &self.batches[self.steps % self.batches.len()];
-        self.learn([batch.tokens.clone(), batch.classes.clone()])
-    }
-
-    /// Learns from these tokens and classes.
-    fn learn(&mut self, [tokens, classes]: [TensorData; 2]) -> Loss {
-        let tokens = Tensor::<2, Int>::from_data(tokens, &self.device);
-        let classes = Tensor::<1, Int>::from_data(classes, &self.device);
+        let tokens = Tensor::<2, Int>::from_data(batch.tokens.clone(), &self.device);
+        let classes = Tensor::<1, Int>::from_data(batch.classes.clone(), &self.device);
         let loss = self.network.loss(tokens, classes);
         let gradients = GradientsParams::from_grads(loss.backward(), &self.network);
         self.network = self.optimizer.step(RATE, self.network.clone(), gradients);
@@ -274,15 +249,6 @@ impl<'a> Training<'a> {
         (self.steps..step)
             .map(|_| self.step().into_scalar_checked())
             .collect()
-    }
-
-    /// A step of a round, and a look at its loss or not.
-    fn look(&mut self, look: bool) -> Result<(), BenchError> {
-        let loss = self.step();
-        if look {
-            loss.into_scalar_checked()?;
-        }
-        Ok(())
     }
 }
 
@@ -311,22 +277,27 @@ fn times(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<Times, 
     })
 }
 
-/// The step as one program: its times, and how far its losses are from those of Flex.
+/// Ends a step whose loss nobody reads. XLA's devices would record it together with the next.
 #[cfg(feature = "xla")]
-fn recorded(
-    name: &Name,
-    (start, batches): (&Network, &[Batch]),
-) -> Result<Option<(Times, f32)>, BenchError> {
-    match name {
-        Name::Xla(platform, index) => recorded::run((*platform, *index), start, batches).map(Some),
-        _ => Ok(None),
-    }
+fn end_step(name: &Name) -> Result<(), BenchError> {
+    use moebius_device::Platform as Of;
+    use moebius_xla::{mark_step, pjrt::Platform};
+    let Name::Xla(platform, index) = name else {
+        return Ok(());
+    };
+    let platform = match platform {
+        Of::Cpu => Platform::Cpu,
+        Of::Tpu => Platform::Tpu,
+        Of::Cuda => Platform::Cuda,
+    };
+    let marked = mark_step(platform, index.unwrap_or(0) as usize);
+    marked.map_err(|error| BenchError::Device(error.to_string()))
 }
 
 #[cfg(not(feature = "xla"))]
 #[allow(clippy::unnecessary_wraps, reason = "the other fails")]
-fn recorded(_: &Name, _: (&Network, &[Batch])) -> Result<Option<(Times, f32)>, BenchError> {
-    Ok(None)
+fn end_step(_: &Name) -> Result<(), BenchError> {
+    Ok(())
 }
 
 /// A loss on its device.

@@ -1,17 +1,15 @@
 //! A recorded sequence without what changes from step to step: numbers of tensors and float scalars.
 
 use super::hash::{ById, Ids, Multiply};
-use crate::lower::tagged;
-use burn_ir::{
-    BaseOperationIr, IrVisitorMut, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr,
-    TensorStatus,
-};
+use crate::lower::takes_scalars;
+use burn_ir::{IrVisitorMut, OperationIr, ScalarIr, TensorId, TensorIr, TensorStatus};
 use std::hash::{Hash, Hasher};
 
 /// What two sequences share if one program serves both.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Structure {
-    /// The operations, without drops; tensors numbered by first use, float scalars by [`tagged`].
+    /// The operations, without drops; tensors numbered by first use. The scalars of those that
+    /// [`takes_scalars`] names are places among [`Canonical::scalars`].
     pub(super) operations: Vec<OperationIr>,
     /// Tensors that come from outside, by first use.
     pub(super) inputs: Vec<TensorIr>,
@@ -38,7 +36,7 @@ pub(super) struct Canonical {
     pub(super) consumed: Vec<bool>,
     /// The tensors that are the outputs.
     pub(super) outputs: Vec<TensorIr>,
-    /// The float scalars, by number.
+    /// The scalars of the operations that [`takes_scalars`] names.
     pub(super) scalars: Vec<f64>,
     /// Tensors that are dropped by the end of the run, and that weren't made by it.
     pub(super) released: Vec<TensorId>,
@@ -48,42 +46,32 @@ impl Canonical {
     /// The canonical form of `operations`.
     pub(super) fn of(operations: Vec<OperationIr>) -> Self {
         let mut lifetimes = Lifetimes::default();
-        operations
-            .iter()
-            .for_each(|operation| lifetimes.see(operation));
+        for operation in &operations {
+            lifetimes.see(operation);
+        }
+        let Lifetimes {
+            inputs: taken,
+            made,
+            made_ids,
+            dead,
+            ..
+        } = lifetimes;
         let mut numbers = Numbers::default();
-        let computing = operations.into_iter();
-        let computing = computing.filter(|op| !matches!(op, OperationIr::Drop(_)));
-        let relative = computing.map(|mut operation| {
-            numbers.tags = takes_tags(&operation);
+        let mut relative = operations;
+        relative.retain(|operation| !matches!(operation, OperationIr::Drop(_)));
+        for operation in &mut relative {
+            numbers.takes_scalars = takes_scalars(operation);
             operation.visit_mut(&mut numbers);
-            operation
-        });
-        let relative: Vec<OperationIr> = relative.collect();
-        let consumed = lifetimes
-            .inputs
-            .iter()
-            .map(|t| lifetimes.dead.contains(&t.id))
-            .collect();
-        let outputs: Vec<TensorIr> = lifetimes
-            .made
-            .into_iter()
-            .filter(|t| !lifetimes.dead.contains(&t.id))
-            .collect();
-        let made = &lifetimes.made_ids;
-        let released = lifetimes
-            .dead
-            .iter()
-            .filter(|id| !made.contains(*id))
-            .copied()
-            .collect();
-        let inputs = lifetimes.inputs.iter().map(|t| t.id).collect();
-        let relative_inputs = lifetimes.inputs.iter().map(|tensor| {
-            let mut tensor = tensor.clone();
-            numbers.visit_tensor_mut(&mut tensor);
-            tensor
-        });
-        let relative_inputs = relative_inputs.collect();
+        }
+        let made = made.into_iter();
+        let outputs: Vec<TensorIr> = made.filter(|t| !dead.contains(&t.id)).collect();
+        let inputs = taken.iter().map(|t| t.id).collect();
+        let consumed = taken.iter().map(|t| dead.contains(&t.id)).collect();
+        let released = dead.difference(&made_ids).copied().collect();
+        let mut relative_inputs = taken;
+        for tensor in &mut relative_inputs {
+            numbers.visit_tensor_mut(tensor);
+        }
         let structure = Structure {
             operations: relative,
             inputs: relative_inputs,
@@ -137,39 +125,8 @@ impl Lifetimes {
 struct Numbers {
     tensors: ById<TensorId>,
     scalars: Vec<f64>,
-    /// Whether scalars are tagged.
-    tags: bool,
-}
-
-/// Whether an operation's float scalars may be values of the device: those of the others decide what
-/// it is lowered to, or belong to a layer that keeps them.
-fn takes_tags(operation: &OperationIr) -> bool {
-    use BaseOperationIr as Base;
-    use NumericOperationIr as Op;
-    match operation {
-        OperationIr::BaseFloat(operation) => matches!(
-            operation,
-            Base::MaskFill(_) | Base::EqualElem(_) | Base::NotEqualElem(_)
-        ),
-        OperationIr::NumericFloat(_, operation) => matches!(
-            operation,
-            Op::AddScalar(_)
-                | Op::SubScalar(_)
-                | Op::MulScalar(_)
-                | Op::DivScalar(_)
-                | Op::RemScalar(_)
-                | Op::ClampMin(_)
-                | Op::ClampMax(_)
-                | Op::Clamp(_)
-                | Op::GreaterElem(_)
-                | Op::GreaterEqualElem(_)
-                | Op::LowerElem(_)
-                | Op::LowerEqualElem(_)
-                | Op::Full(_)
-                | Op::Pad(_)
-        ),
-        _ => false,
-    }
+    /// Whether the scalars of the operation at hand become places.
+    takes_scalars: bool,
 }
 
 impl Numbers {
@@ -187,78 +144,13 @@ impl IrVisitorMut for Numbers {
     }
 
     fn visit_scalar_mut(&mut self, scalar: &mut ScalarIr) {
-        if let (ScalarIr::Float(value), true) = (scalar, self.tags) {
-            self.scalars.push(*value);
-            *value = tagged(self.scalars.len() - 1);
+        if self.takes_scalars {
+            self.scalars.push(scalar.elem());
+            *scalar = ScalarIr::UInt(self.scalars.len() as u64 - 1);
         }
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use burn_backend::{DType, Shape};
-    use burn_ir::{CustomOpIr, ScalarOpIr};
-
-    pub(in crate::eager) fn tensor(id: u64, status: TensorStatus) -> TensorIr {
-        let mut tensor = TensorIr::uninit(TensorId::new(id), Shape::new([2]), DType::F32);
-        tensor.status = status;
-        tensor
-    }
-
-    fn step(first: u64, scalar: f64) -> Vec<OperationIr> {
-        let read = |id| tensor(first + id, TensorStatus::ReadOnly);
-        let last = |id| tensor(first + id, TensorStatus::ReadWrite);
-        let made = |id| tensor(first + id, TensorStatus::NotInit);
-        vec![
-            OperationIr::NumericFloat(
-                DType::F32,
-                NumericOperationIr::MulScalar(ScalarOpIr {
-                    lhs: last(1),
-                    rhs: ScalarIr::Float(scalar),
-                    out: made(2),
-                }),
-            ),
-            OperationIr::Custom(CustomOpIr::new(
-                "sum",
-                &[last(2), read(0)],
-                &[made(3), made(4)],
-            )),
-            OperationIr::Drop(last(3)),
-            OperationIr::Drop(last(9)),
-        ]
-    }
-
-    #[test]
-    fn numbers_and_scalars_do_not_count() {
-        let (a, b) = (
-            Canonical::of(step(10, 0.5)),
-            Canonical::of(step(70, f64::NAN)),
-        );
-        assert_eq!(a.structure, b.structure);
-        assert_eq!(a.scalars, [0.5]);
-        let ids = |ids: &[TensorId]| ids.iter().map(TensorId::value).collect::<Vec<_>>();
-        assert_eq!(ids(&a.inputs), [11, 10]);
-        assert_eq!(a.consumed, [true, false]);
-        assert_eq!(
-            a.outputs.iter().map(|t| t.id.value()).collect::<Vec<_>>(),
-            [14]
-        );
-        let mut released = ids(&a.released);
-        released.sort_unstable();
-        assert_eq!(released, [11, 19]);
-    }
-
-    #[test]
-    fn lives_of_results_count_and_those_of_inputs_do_not() {
-        let once = Canonical::of(step(10, 0.5));
-        let mut longer = step(10, 0.5);
-        longer.remove(2);
-        assert_ne!(Canonical::of(longer).structure, once.structure);
-        let mut used_up = step(10, 0.5);
-        used_up.push(OperationIr::Drop(tensor(10, TensorStatus::ReadWrite)));
-        let used_up = Canonical::of(used_up);
-        assert_eq!(used_up.structure, once.structure);
-        assert_eq!(used_up.consumed, [true, true]);
-    }
-}
+#[path = "canonical_tests.rs"]
+pub(super) mod tests;

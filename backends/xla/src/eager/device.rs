@@ -1,7 +1,6 @@
 //! Devices of the router: numbers of opened sessions.
 
-use super::recorder::{Activity, Recorder};
-use crate::stablehlo;
+use super::recorder::Recorder;
 use burn_backend::{BoolStore, DType, DeviceId, DeviceOps, DeviceSettings};
 use burn_std::device::Device;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,28 +18,16 @@ static OPENED: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
 const TYPE_ID: u16 = 0x584c;
 
 impl XlaDevice {
-    pub(super) fn open(recorder: Recorder) -> Self {
+    pub(super) fn open(recorder: Arc<Recorder>) -> Self {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.push(Arc::new(recorder));
+        opened.push(recorder);
         Self {
             index: (opened.len() - 1) as u16,
         }
     }
 
-    /// What the device has done since it was opened.
-    pub fn activity(self) -> Activity {
-        self.recorder()
-            .map_or(Activity::default(), |recorder| recorder.activity())
-    }
-
-    /// The programs that are kept, the last used first.
-    pub(crate) fn sources(self) -> Vec<Arc<stablehlo::Program>> {
-        let recorder = self.recorder();
-        recorder.map_or(Vec::new(), |recorder| recorder.sources())
-    }
-
     /// The device's recorder; there is none for a number that wasn't given.
-    pub(crate) fn recorder(self) -> Option<Arc<Recorder>> {
+    pub(super) fn recorder(self) -> Option<Arc<Recorder>> {
         let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         opened.get(self.index as usize).cloned()
     }

@@ -20,30 +20,22 @@ mod programs;
 mod recorder;
 mod recording;
 mod server;
-mod trace;
 
 pub use client::{XlaBackend, XlaBridge, XlaChannel, XlaClient};
 pub use device::XlaDevice;
 pub use recorder::Activity;
 pub(crate) use recorder::Recorder;
-pub(crate) use trace::{Input, Output, Replay, StepTrace, TracedRun};
 
-use crate::machine::Machine;
 use burn::remote::RemoteHost;
+use std::sync::Arc;
 
 /// The server inside the process didn't start.
 #[derive(Debug, thiserror::Error)]
 #[error("serving the XLA devices on the loopback interface: {0}")]
 pub struct ServeError(#[from] std::io::Error);
 
-/// A device of each machine.
-pub(crate) fn devices(machines: Vec<Machine>) -> Vec<XlaDevice> {
-    let open = |machine| XlaDevice::open(Recorder::new(machine));
-    machines.into_iter().map(open).collect()
-}
-
-/// Serves these devices to this process until it ends.
-pub(crate) fn serve(devices: Vec<XlaDevice>) -> Result<RemoteHost, ServeError> {
-    let address = server::serve(devices)?;
-    Ok(RemoteHost::websocket(&address.url).with_credential(address.token))
+/// Serves a device for each of these recorders to this process, until it ends.
+pub(crate) fn serve(recorders: &[Arc<Recorder>]) -> Result<RemoteHost, ServeError> {
+    let devices = recorders.iter().cloned().map(XlaDevice::open);
+    Ok(server::serve(devices.collect())?)
 }

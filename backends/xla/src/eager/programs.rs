@@ -2,12 +2,12 @@
 
 use super::canonical::{Canonical, Structure};
 use crate::ElementType;
-use crate::lower::{Lowering, tensor_type};
+use crate::lower::{Source, tensor_type};
 use crate::machine::{Machine, Program, RunError};
 use crate::pjrt::Buffer;
-use crate::stablehlo::{self, Builder, TensorType, Value};
+use crate::stablehlo;
 use burn_backend::{DType, TensorData};
-use burn_ir::{OperationIr, TensorId};
+use burn_ir::OperationIr;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ struct Known {
 }
 
 /// A program of a structure.
-pub(crate) struct Compiled {
+pub(super) struct Compiled {
     program: Program,
     source: Arc<stablehlo::Program>,
     /// Which inputs it may overwrite. One that is still needed is copied first.
@@ -160,16 +160,25 @@ impl Known {
 
 impl Compiled {
     fn new(machine: &Machine, canonical: &Canonical) -> Result<Self, RunError> {
-        let (source, random) = lower(canonical)?;
+        let (structure, consumed) = (&canonical.structure, canonical.consumed.clone());
+        let (dtype, element) = scalar_type(canonical);
+        let inputs = structure.inputs.iter();
+        let source = Source {
+            inputs: inputs
+                .map(|tensor| Ok((tensor.id, tensor_type(tensor)?)))
+                .collect::<Result<_, RunError>>()?,
+            operations: &structure.operations,
+            outputs: &structure.outputs,
+            scalars: (canonical.scalars.len(), element),
+            donated: (0..consumed.len()).filter(|i| consumed[*i]).collect(),
+        };
+        let lowered = source.lower()?;
         Ok(Self {
-            program: machine.compile(&source)?,
-            source: Arc::new(source),
-            consumed: canonical.consumed.clone(),
-            scalars: match scalar_element(canonical) {
-                ElementType::F64 => DType::F64,
-                _ => DType::F32,
-            },
-            random,
+            program: machine.compile(&lowered.program)?,
+            source: Arc::new(lowered.program),
+            consumed,
+            scalars: dtype,
+            random: lowered.random,
         })
     }
 
@@ -194,137 +203,15 @@ impl Compiled {
     }
 }
 
-/// The program of a structure, and whether it draws random numbers: then the generator's state is an
-/// argument after the inputs, and the last result. The scalars, f32\[n\], are the last argument.
-fn lower(canonical: &Canonical) -> Result<(stablehlo::Program, bool), RunError> {
-    let random = canonical
-        .structure
-        .operations
-        .iter()
-        .any(crate::lower::draws);
-    let mut b = Builder::new();
-    let mut arguments = Vec::new();
-    for tensor in &canonical.structure.inputs {
-        arguments.push(b.argument(tensor_type(tensor)?));
-    }
-    let element = scalar_element(canonical);
-    let state = random.then(|| b.argument(TensorType::new([2], ElementType::U64)));
-    let scalars = scalar_arguments(&mut b, canonical.scalars.len(), element);
-    let mut lowering = Lowering::new(&mut b, state);
-    lowering.set_scalars(scalars);
-    for (tensor, value) in canonical.structure.inputs.iter().zip(&arguments) {
-        lowering.set(tensor.id, *value);
-    }
-    for operation in &canonical.structure.operations {
-        lowering.operation(operation)?;
-    }
-    let mut outputs = outputs(&lowering, &canonical.structure.outputs)?;
-    outputs.extend(lowering.random());
-    donate(&mut b, canonical, &outputs);
-    Ok((b.finish(&outputs), random))
-}
-
-fn outputs(lowering: &Lowering<'_>, ids: &[TensorId]) -> Result<Vec<Value>, RunError> {
-    let value = |id: &TensorId| lowering.value(*id).map_err(RunError::from);
-    ids.iter().map(value).collect()
-}
-
 /// The type that loses nothing of a scalar: no TPU has f64, and without tensors of f64 nothing needs it.
-fn scalar_element(canonical: &Canonical) -> ElementType {
+fn scalar_type(canonical: &Canonical) -> (DType, ElementType) {
     let wide = |op: &OperationIr| op.nodes().iter().any(|tensor| tensor.dtype == DType::F64);
     match canonical.structure.operations.iter().any(wide) {
-        true => ElementType::F64,
-        false => ElementType::F32,
-    }
-}
-
-/// Scalars of the last argument, by number.
-fn scalar_arguments(b: &mut Builder, count: usize, element: ElementType) -> HashMap<usize, Value> {
-    if count == 0 {
-        return HashMap::new();
-    }
-    let all = b.argument(TensorType::new([count], element));
-    let scalar = |number: usize| {
-        let one = b.slice_dim(all, 0, number..number + 1);
-        (number, b.reshape(one, &[]))
-    };
-    (0..count).map(scalar).collect()
-}
-
-/// Lets results take the memory of inputs that no tensor refers to any more.
-fn donate(b: &mut Builder, canonical: &Canonical, outputs: &[Value]) {
-    let mut free: Vec<usize> = (0..outputs.len()).collect();
-    for (index, tensor) in canonical.structure.inputs.iter().enumerate() {
-        let Ok(ty) = tensor_type(tensor) else {
-            continue;
-        };
-        if !canonical.consumed[index] {
-            continue;
-        }
-        if let Some(place) = free.iter().position(|output| *b.ty(outputs[*output]) == ty) {
-            b.donate(index, free.remove(place));
-        }
+        true => (DType::F64, ElementType::F64),
+        false => (DType::F32, ElementType::F32),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::canonical::tests::tensor;
-    use super::*;
-    use crate::host;
-    use crate::pjrt::Platform;
-    use burn_backend::Shape;
-    use burn_ir::{NumericOperationIr, ScalarIr, ScalarOpIr, TensorStatus};
-
-    /// x [size] · 3 for x = 0, 1, …
-    fn tripled(programs: &mut Programs, machine: &Machine, size: usize) {
-        let tensor = |id, status| {
-            let mut tensor = tensor(id, status);
-            tensor.shape = Shape::new([size]);
-            tensor
-        };
-        let canonical = Canonical::of(vec![OperationIr::NumericFloat(
-            DType::F32,
-            NumericOperationIr::MulScalar(ScalarOpIr {
-                lhs: tensor(1, TensorStatus::ReadOnly),
-                rhs: ScalarIr::Float(3.0),
-                out: tensor(2, TensorStatus::NotInit),
-            }),
-        )]);
-        let program = programs.get(machine, &canonical).unwrap();
-        let x: Vec<f32> = (0..size).map(|i| i as f32).collect();
-        let x = host::upload(machine, &TensorData::new(x, [size])).unwrap();
-        let random = host::random_state(machine, 1).unwrap();
-        let arguments = (vec![Arc::new(x)], Arc::new(random));
-        let (results, _) = program.run(machine, arguments, &canonical.scalars).unwrap();
-        let y = host::read(&results[0], DType::F32).unwrap();
-        let expected: Vec<f32> = (0..size).map(|i| 3.0 * i as f32).collect();
-        assert_eq!(y.try_to_vec::<f32>().unwrap(), expected);
-    }
-
-    #[test]
-    fn what_was_used_longest_ago_is_forgotten_and_compiled_again() {
-        let client = crate::client(Platform::Cpu).unwrap();
-        let machine = Machine::new(client.device(0).unwrap()).unwrap();
-        let mut programs = Programs::default();
-        tripled(&mut programs, &machine, 1);
-        let lines = programs.sources()[0].text.lines().count();
-        programs.most = 5 * lines;
-        for size in 2..=30 {
-            tripled(&mut programs, &machine, size);
-            // The first is used all the time.
-            tripled(&mut programs, &machine, 1);
-            assert_eq!(programs.sources().len(), size.min(5));
-        }
-        assert_eq!(programs.compiled(), 30);
-        tripled(&mut programs, &machine, 27);
-        assert_eq!(programs.compiled(), 30, "one of the last four");
-        tripled(&mut programs, &machine, 26);
-        assert_eq!(programs.compiled(), 31, "it was forgotten");
-        assert_eq!(programs.sources().len(), 5);
-        // The newest stays though it is too long alone.
-        programs.most = 0;
-        tripled(&mut programs, &machine, 40);
-        assert_eq!(programs.sources().len(), 1);
-    }
-}
+#[path = "programs_tests.rs"]
+mod tests;

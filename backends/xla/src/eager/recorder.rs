@@ -3,7 +3,6 @@
 use super::hash::{ById, Multiply};
 use super::programs::Programs;
 use super::recording::{Piece, Recording};
-use super::trace::{StepTrace, TracedRun};
 use crate::host;
 use crate::machine::{Machine, RunError, panic_text};
 use crate::pjrt::{Buffer, Event};
@@ -24,23 +23,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// make another mixture each time. A wait or a flush runs it, as does a read of a result, another stream that
 /// takes one, and a seed. A loop without any of them marks its steps ([`crate::mark_step`]).
 pub(crate) struct Recorder {
-    pub(crate) machine: Machine,
+    machine: Machine,
     ids: AtomicU64,
     state: Mutex<State>,
 }
 
-pub(super) struct State {
+struct State {
     recordings: HashMap<StreamId, Recording, BuildHasherDefault<Multiply>>,
-    pub(super) slots: ById<Slot>,
+    slots: ById<Slot>,
     programs: Programs,
     graphs: HashMap<GraphId, Graph>,
-    pub(super) random: Slot,
+    random: Slot,
     /// Runs that weren't waited for yet, each by its first result: a run's results come together. The
     /// results themselves aren't held, so that the next run may overwrite those of dropped tensors.
     unfinished: Vec<Result<Event, RunError>>,
     runs: u64,
-    /// What is seen while a step is recorded.
-    pub(super) trace: Option<StepTrace>,
 }
 
 /// What a device has done since it was opened.
@@ -59,7 +56,7 @@ const LONGEST: usize = 1 << 14;
 pub(super) type Slot = Result<Arc<Buffer>, RunError>;
 
 impl Recorder {
-    pub(super) fn new(machine: Machine) -> Self {
+    pub(crate) fn new(machine: Machine) -> Self {
         let state = State {
             recordings: HashMap::default(),
             slots: ById::default(),
@@ -68,7 +65,6 @@ impl Recorder {
             random: host::random_state(&machine, host::entropy()).map(Arc::new),
             unfinished: Vec::new(),
             runs: 0,
-            trace: None,
         };
         Self {
             machine,
@@ -81,7 +77,7 @@ impl Recorder {
         TensorId::new(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,11 +85,7 @@ impl Recorder {
     pub(super) fn upload(&self, data: TensorData) -> TensorId {
         let buffer = host::upload(&self.machine, &data).map(Arc::new);
         let id = self.new_id();
-        let mut state = self.state();
-        state.slots.insert(id, buffer);
-        if let Some(trace) = &mut state.trace {
-            trace.uploads.push((id, data));
-        }
+        self.state().slots.insert(id, buffer);
         id
     }
 
@@ -126,9 +118,6 @@ impl Recorder {
         let mut state = self.state();
         // Burn reads on a thread of its own: whose tensor it is, not who asks, tells what has to run.
         state.settle(&self.machine, tensor.id);
-        if let Some(trace) = &mut state.trace {
-            trace.reads.push(tensor.id);
-        }
         let unknown = Err(RunError::Unknown { id: tensor.id });
         match tensor.status {
             TensorStatus::ReadWrite => state.slots.remove(&tensor.id),
@@ -142,12 +131,12 @@ impl Recorder {
     }
 
     /// The programs that are kept, the last used first.
-    pub(super) fn sources(&self) -> Vec<Arc<stablehlo::Program>> {
+    pub(crate) fn sources(&self) -> Vec<Arc<stablehlo::Program>> {
         self.state().programs.sources()
     }
 
     /// What the device has done.
-    pub(super) fn activity(&self) -> Activity {
+    pub(crate) fn activity(&self) -> Activity {
         let state = self.state();
         Activity {
             compiled: state.programs.compiled(),
@@ -198,7 +187,7 @@ impl State {
             // The end of a thread is not signalled, so recordings without operations are removed here.
             self.recordings.retain(|_, recording| recording.len() > 0);
         }
-        if self.trace.is_none() && self.recordings.entry(stream).or_default().len() >= LONGEST {
+        if self.recordings.entry(stream).or_default().len() >= LONGEST {
             self.run_stream(machine, stream);
         }
         for tensor in operation.inputs() {
@@ -255,7 +244,7 @@ impl State {
     }
 
     /// Runs what was recorded by streams whose recordings are `such`.
-    pub(super) fn run_those(&mut self, machine: &Machine, such: impl Fn(&Recording) -> bool) {
+    fn run_those(&mut self, machine: &Machine, such: impl Fn(&Recording) -> bool) {
         let streams = self.recordings.iter();
         let streams = streams.filter(|(_, recording)| recording.len() > 0 && such(recording));
         let streams: Vec<StreamId> = streams.map(|(stream, _)| *stream).collect();
@@ -266,7 +255,7 @@ impl State {
 
     /// Runs what a stream recorded as one program. Whether it fails shows where a result is read, as with any
     /// asynchronous device.
-    pub(super) fn run_stream(&mut self, machine: &Machine, stream: StreamId) {
+    fn run_stream(&mut self, machine: &Machine, stream: StreamId) {
         let recorded = self.recordings.get_mut(&stream).map(std::mem::take);
         let Some(recording) = recorded.filter(|recording| recording.len() > 0) else {
             return;
@@ -284,9 +273,6 @@ impl State {
             let reason = panic_text(panic.as_ref());
             Err(RunError::Defect { reason })
         });
-        if let (Err(error), Some(trace)) = (&results, &mut self.trace) {
-            trace.error.get_or_insert(error.clone());
-        }
         let slots: Vec<Slot> = match results {
             Ok(results) => results.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error); outputs.len()],
@@ -307,19 +293,11 @@ impl State {
             self.random = Ok(random);
         }
         self.note(&results);
-        if let Some(trace) = &mut self.trace {
-            trace.runs.push(TracedRun {
-                program: program.clone(),
-                scalars: canonical.scalars,
-                inputs: canonical.inputs,
-                outputs: canonical.outputs.iter().map(|tensor| tensor.id).collect(),
-            });
-        }
         Ok(results)
     }
 
     /// Counts a run. The list of those that weren't waited for stays short in programs that never wait.
-    pub(super) fn note(&mut self, results: &[Arc<Buffer>]) {
+    fn note(&mut self, results: &[Arc<Buffer>]) {
         self.runs += 1;
         let first = results.first().map(|buffer| Ok(buffer.ready()?));
         self.unfinished.extend(first);

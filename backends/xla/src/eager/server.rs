@@ -7,20 +7,15 @@
 use super::client::{XlaBackend, XlaClient};
 use super::device::XlaDevice;
 use crate::custom::ID;
+use burn::remote::RemoteHost;
 use burn_ir::{CustomOpIr, HandleContainer, OperationIr, TensorIr};
 use burn_remote::server::{BackendServer, TokenAuthorizer, WebSocketTransport};
 use burn_router::{RouterClient, RouterTensor};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
-/// Where the server is, and what it asks for.
-pub(super) struct Address {
-    pub(super) url: String,
-    pub(super) token: String,
-}
-
 /// Serves `devices` until the process ends.
-pub(super) fn serve(devices: Vec<XlaDevice>) -> io::Result<Address> {
+pub(super) fn serve(devices: Vec<XlaDevice>) -> io::Result<RemoteHost> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let url = format!("ws://127.0.0.1:{}", listener.local_addr()?.port());
     let token = format!(
@@ -44,7 +39,7 @@ pub(super) fn serve(devices: Vec<XlaDevice>) -> io::Result<Address> {
             let _served =
                 runtime.block_on(server.serve_async(WebSocketTransport::from_listener(listener)));
         })?;
-    Ok(Address { url, token })
+    Ok(RemoteHost::websocket(&url).with_credential(token))
 }
 
 /// Records one of our operations on the device.

@@ -12,9 +12,9 @@ impl Lowering<'_> {
             Op::Relu(d) => self.map_wide(&d.input, &d.out, |l, x| {
                 l.b.binary_scalar(Binary::Maximum, x, 0.0)
             }),
-            Op::ReluBackward(d) => self.map_two(d, Self::relu_backward),
+            Op::ReluBackward(d) => self.map_two_wide(d, Self::relu_backward),
             Op::LeakyRelu(d) => self.leaky_relu(d),
-            Op::PRelu(d) => self.map_two(d, |l, x, slope| {
+            Op::PRelu(d) => self.map_two_wide(d, |l, x, slope| {
                 let scaled = l.b.mul(x, slope);
                 l.where_negative(x, scaled)
             }),
@@ -22,9 +22,9 @@ impl Lowering<'_> {
                 let below = l.normal_distribution(x);
                 l.b.mul(x, below)
             }),
-            Op::GeluBackward(d) => self.map_two(d, Self::gelu_backward),
+            Op::GeluBackward(d) => self.map_two_wide(d, Self::gelu_backward),
             Op::Sigmoid(d) => self.map_wide(&d.input, &d.out, |l, x| l.b.unary(Unary::Logistic, x)),
-            Op::SigmoidBackward(d) => self.map_two(d, |l, y, grad| {
+            Op::SigmoidBackward(d) => self.map_two_wide(d, |l, y, grad| {
                 let one = l.b.splat_like(1.0, y);
                 let rest = l.b.sub(one, y);
                 let slope = l.b.mul(y, rest);
@@ -32,7 +32,7 @@ impl Lowering<'_> {
             }),
             Op::HardSigmoid(d) => self.hard_sigmoid(d),
             Op::LogSigmoid(d) => self.map_wide(&d.input, &d.out, Self::log_sigmoid),
-            Op::LogSigmoidBackward(d) => self.map_two(d, |l, x, grad| {
+            Op::LogSigmoidBackward(d) => self.map_two_wide(d, |l, x, grad| {
                 let minus = l.b.unary(Unary::Negate, x);
                 let slope = l.b.unary(Unary::Logistic, minus);
                 l.b.mul(grad, slope)
@@ -57,15 +57,15 @@ impl Lowering<'_> {
         self.finish(out, y)
     }
 
-    fn map_two(
+    fn map_two_wide(
         &mut self,
         d: &BinaryOpIr,
         f: impl FnOnce(&mut Self, Value, Value) -> Value,
     ) -> Result<(), LowerError> {
-        let (x, y) = self.pair(&d.lhs, &d.rhs, &d.out.shape)?;
-        let (x, y) = (self.widen(x), self.widen(y));
-        let z = f(self, x, y);
-        self.finish(&d.out, z)
+        self.map_two(d, |l, x, y| {
+            let (x, y) = (l.widen(x), l.widen(y));
+            f(l, x, y)
+        })
     }
 
     /// The gradient where the output isn't 0; NaN counts as not 0.
@@ -77,8 +77,7 @@ impl Lowering<'_> {
 
     fn leaky_relu(&mut self, d: &ScalarOpIr) -> Result<(), LowerError> {
         self.map_wide(&d.lhs, &d.out, |l, x| {
-            let ty = l.b.ty(x).clone();
-            let slope = l.scalar(d.rhs, ty);
+            let slope = l.scalar(d.rhs, l.b.ty(x).clone());
             let scaled = l.b.mul(x, slope);
             l.where_negative(x, scaled)
         })
@@ -132,28 +131,22 @@ impl Lowering<'_> {
 
     /// x minus its largest element along `dim`.
     fn shifted_down(&mut self, x: Value, dim: usize) -> Value {
-        let shape = self.b.shape(x);
         let largest = self.b.reduce_keep(Reduction::Max, x, &[dim]);
-        let largest = self.b.broadcast_to(largest, &shape);
-        self.b.sub(x, largest)
+        self.b.binary_broadcast(Binary::Subtract, x, largest)
     }
 
     pub(super) fn softmax(&mut self, x: Value, dim: usize) -> Value {
-        let shape = self.b.shape(x);
         let x = self.shifted_down(x, dim);
         let exp = self.b.unary(Unary::Exponential, x);
         let sum = self.b.reduce_keep(Reduction::Sum, exp, &[dim]);
-        let sum = self.b.broadcast_to(sum, &shape);
-        self.b.div(exp, sum)
+        self.b.binary_broadcast(Binary::Divide, exp, sum)
     }
 
     fn log_softmax(&mut self, x: Value, dim: usize) -> Value {
-        let shape = self.b.shape(x);
         let x = self.shifted_down(x, dim);
         let exp = self.b.unary(Unary::Exponential, x);
         let sum = self.b.reduce_keep(Reduction::Sum, exp, &[dim]);
         let log = self.b.unary(Unary::Log, sum);
-        let log = self.b.broadcast_to(log, &shape);
-        self.b.sub(x, log)
+        self.b.binary_broadcast(Binary::Subtract, x, log)
     }
 }

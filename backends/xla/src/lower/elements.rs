@@ -66,34 +66,45 @@ impl Lowering<'_> {
         self.map(input, out, |_, x| x)
     }
 
+    /// `out` = f(`lhs`, `rhs`), of tensors repeated to its shape.
+    pub(super) fn map_two(
+        &mut self,
+        d: &BinaryOpIr,
+        f: impl FnOnce(&mut Self, Value, Value) -> Value,
+    ) -> Result<(), LowerError> {
+        let (x, y) = self.pair(&d.lhs, &d.rhs, &d.out.shape)?;
+        let z = f(self, x, y);
+        self.finish(&d.out, z)
+    }
+
+    /// `out` = f(`lhs`, `rhs`), of a tensor and a number.
+    pub(super) fn map_scalar(
+        &mut self,
+        d: &ScalarOpIr,
+        f: impl FnOnce(&mut Self, Value, Value) -> Value,
+    ) -> Result<(), LowerError> {
+        self.map(&d.lhs, &d.out, |l, x| {
+            let y = l.scalar(d.rhs, l.b.ty(x).clone());
+            f(l, x, y)
+        })
+    }
+
     /// An operation on two tensors.
     pub(super) fn binary(&mut self, d: &BinaryOpIr, op: Binary) -> Result<(), LowerError> {
-        let (x, y) = self.pair(&d.lhs, &d.rhs, &d.out.shape)?;
-        let z = self.b.binary(op, x, y);
-        self.finish(&d.out, z)
+        self.map_two(d, |l, x, y| l.b.binary(op, x, y))
     }
 
     /// An operation on a tensor and a number.
     pub(super) fn binary_scalar(&mut self, d: &ScalarOpIr, op: Binary) -> Result<(), LowerError> {
-        let x = self.get(&d.lhs)?;
-        let ty = self.b.ty(x).clone();
-        let y = self.scalar(d.rhs, ty);
-        let z = self.b.binary(op, x, y);
-        self.finish(&d.out, z)
+        self.map_scalar(d, |l, x, y| l.b.binary(op, x, y))
     }
 
     pub(super) fn compare(&mut self, d: &BinaryOpIr, op: Compare) -> Result<(), LowerError> {
-        let (x, y) = self.pair(&d.lhs, &d.rhs, &d.out.shape)?;
-        let z = self.b.compare(op, x, y);
-        self.finish(&d.out, z)
+        self.map_two(d, |l, x, y| l.b.compare(op, x, y))
     }
 
     pub(super) fn compare_scalar(&mut self, d: &ScalarOpIr, op: Compare) -> Result<(), LowerError> {
-        let x = self.get(&d.lhs)?;
-        let ty = self.b.ty(x).clone();
-        let y = self.scalar(d.rhs, ty);
-        let z = self.b.compare(op, x, y);
-        self.finish(&d.out, z)
+        self.map_scalar(d, |l, x, y| l.b.compare(op, x, y))
     }
 
     fn mask_where(&mut self, d: &MaskWhereOpIr) -> Result<(), LowerError> {

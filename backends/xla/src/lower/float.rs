@@ -3,7 +3,7 @@
 use super::{LowerError, Lowering};
 use crate::ElementType;
 use crate::stablehlo::{Binary, Compare, DotDims, Unary, Value};
-use burn_ir::{BinaryOpIr, CrossOpIr, FloatOperationIr, MatmulOpIr, UnaryOpIr};
+use burn_ir::{CrossOpIr, FloatOperationIr, MatmulOpIr, UnaryOpIr};
 
 impl Lowering<'_> {
     pub(super) fn float(&mut self, op: &FloatOperationIr) -> Result<(), LowerError> {
@@ -33,7 +33,7 @@ impl Lowering<'_> {
             Op::ArcTan2(d) => self.binary(d, Binary::Atan2),
             Op::Powf(d) => self.binary(d, Binary::Power),
             Op::PowfScalar(d) => self.power_scalar(d),
-            Op::Hypot(d) => self.hypot(d),
+            Op::Hypot(d) => self.map_two(d, Self::hypot),
             Op::Recip(d) => self.map(&d.input, &d.out, Self::reciprocal),
             Op::IntoInt(d) => self.convert(&d.input, &d.out),
             Op::IsNan(d) => self.map(&d.input, &d.out, |l, x| l.b.compare(Compare::Ne, x, x)),
@@ -68,8 +68,7 @@ impl Lowering<'_> {
     }
 
     /// √(x² + y²) without overflow on the way; ∞ if either is infinite.
-    fn hypot(&mut self, d: &BinaryOpIr) -> Result<(), LowerError> {
-        let (x, y) = self.pair(&d.lhs, &d.rhs, &d.out.shape)?;
+    fn hypot(&mut self, x: Value, y: Value) -> Value {
         let (x, y) = (self.widen(x), self.widen(y));
         let (x, y) = (self.b.unary(Unary::Abs, x), self.b.unary(Unary::Abs, y));
         let (large, small) = (self.b.max(x, y), self.b.min(x, y));
@@ -83,8 +82,7 @@ impl Lowering<'_> {
         let (left, right) = (self.is_infinite(x), self.is_infinite(y));
         let infinite = self.b.or(left, right);
         let infinity = self.b.splat_like(f64::INFINITY, length);
-        let length = self.b.select(infinite, infinity, length);
-        self.finish(&d.out, length)
+        self.b.select(infinite, infinity, length)
     }
 
     /// \[…, m, k\] × \[…, k, n\]; leading dimensions of extent 1 repeat.

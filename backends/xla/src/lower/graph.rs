@@ -1,4 +1,4 @@
-//! Whole captured graphs.
+//! Whole programs: of captured graphs, and of recordings.
 
 use super::{LowerError, Lowering, draws, tensor_type};
 use crate::ElementType;
@@ -18,6 +18,70 @@ pub struct Lowered {
     pub constants: Vec<TensorId>,
     /// Whether the program draws random numbers.
     pub random: bool,
+}
+
+/// What becomes one program.
+pub(crate) struct Source<'a> {
+    /// The arguments.
+    pub(crate) inputs: Vec<(TensorId, TensorType)>,
+    /// The operations, in order.
+    pub(crate) operations: &'a [OperationIr],
+    /// The results.
+    pub(crate) outputs: &'a [TensorId],
+    /// How many float scalars of the operations are arguments, by number, and their type.
+    pub(crate) scalars: (usize, ElementType),
+    /// Inputs whose memory a result may take: the first of its type that has none yet.
+    pub(crate) donated: Vec<usize>,
+}
+
+/// The program of a source, and whether it draws random numbers: then the generator's state, ui64\[2\], is an argument
+/// after the inputs and the last result. A vector of the scalars, if there are any, is the last argument.
+pub(crate) struct Whole {
+    pub(crate) program: Program,
+    pub(crate) random: bool,
+    /// Donated inputs that no result was left for.
+    pub(crate) unused: Vec<usize>,
+}
+
+impl Source<'_> {
+    pub(crate) fn lower(self) -> Result<Whole, LowerError> {
+        let random = self.operations.iter().any(draws);
+        let mut b = Builder::new();
+        let arguments = self
+            .inputs
+            .iter()
+            .map(|(id, ty)| (*id, b.argument(ty.clone())));
+        let arguments: Vec<(TensorId, Value)> = arguments.collect();
+        let state = random.then(|| b.argument(TensorType::new([2], ElementType::U64)));
+        let (count, element) = self.scalars;
+        let scalars = (count > 0).then(|| b.argument(TensorType::new([count], element)));
+        let mut lowering = Lowering::new(&mut b, state);
+        lowering.set_scalars(scalars);
+        for (id, value) in arguments {
+            lowering.set(id, value);
+        }
+        for operation in self.operations {
+            lowering.operation(operation)?;
+        }
+        let outputs = self.outputs.iter().map(|id| lowering.value(*id));
+        let mut outputs = outputs.collect::<Result<Vec<Value>, _>>()?;
+        outputs.extend(lowering.random());
+        let mut free: Vec<usize> = (0..self.outputs.len()).collect();
+        let mut unused = Vec::new();
+        for index in self.donated {
+            let ty = self.inputs.get(index).map(|(_, ty)| ty);
+            let fits = |output: &usize| ty == Some(b.ty(outputs[*output]));
+            match free.iter().position(fits) {
+                Some(place) => b.donate(index, free.remove(place)),
+                None => unused.push(index),
+            }
+        }
+        Ok(Whole {
+            program: b.finish(&outputs),
+            random,
+            unused,
+        })
+    }
 }
 
 /// The program of a captured graph. Initialised values that aren't inputs of the graph become further
@@ -40,50 +104,29 @@ pub fn graph_donating(captured: &CapturedGraph, donated: &[usize]) -> Result<Low
     let (graph, values) = (&captured.graph, &captured.values);
     let types = types(graph, values)?;
     let constants = constants(graph, values);
-    let random = graph.operations.iter().any(draws);
-    let mut b = Builder::new();
-    let mut arguments = Vec::new();
-    for id in graph.inputs.iter().chain(&constants) {
-        let ty = types.get(id).ok_or(LowerError::Unknown { id: *id })?;
-        arguments.push((*id, b.argument(ty.clone())));
+    let input = |id: &TensorId| {
+        let ty = types.get(id).cloned();
+        Ok((*id, ty.ok_or(LowerError::Unknown { id: *id })?))
+    };
+    let inputs = graph.inputs.iter().chain(&constants).map(input);
+    let whole = Source {
+        inputs: inputs.collect::<Result<_, LowerError>>()?,
+        operations: &graph.operations,
+        outputs: &graph.outputs,
+        scalars: (0, ElementType::F32),
+        donated: donated.to_vec(),
+    };
+    // What the caller gives away are the graph's inputs, not its constants.
+    let constant = donated.iter().find(|index| **index >= graph.inputs.len());
+    let whole = whole.lower()?;
+    match constant.or(whole.unused.first()) {
+        Some(&index) => Err(LowerError::Donation { index }),
+        None => Ok(Lowered {
+            program: whole.program,
+            constants,
+            random: whole.random,
+        }),
     }
-    let state = random.then(|| b.argument(TensorType::new([2], ElementType::U64)));
-    let mut lowering = Lowering::new(&mut b, state);
-    for (id, value) in arguments {
-        lowering.set(id, value);
-    }
-    for operation in &graph.operations {
-        lowering.operation(operation)?;
-    }
-    let outputs = graph.outputs.iter().map(|id| lowering.value(*id));
-    let mut outputs = outputs.collect::<Result<Vec<Value>, _>>()?;
-    let state = lowering.random();
-    donate(&mut b, &outputs, graph.inputs.len(), donated)?;
-    outputs.extend(state);
-    Ok(Lowered {
-        program: b.finish(&outputs),
-        constants,
-        random,
-    })
-}
-
-fn donate(
-    b: &mut Builder,
-    outputs: &[Value],
-    inputs: usize,
-    donated: &[usize],
-) -> Result<(), LowerError> {
-    let mut free: Vec<usize> = (0..outputs.len()).collect();
-    for index in donated.iter().copied() {
-        let ty = (index < inputs).then(|| b.argument_type(index).clone());
-        let fits = |output: &usize| ty.as_ref() == Some(b.ty(outputs[*output]));
-        let place = free
-            .iter()
-            .position(fits)
-            .ok_or(LowerError::Donation { index })?;
-        b.donate(index, free.remove(place));
-    }
-    Ok(())
 }
 
 /// The types of all tensors.

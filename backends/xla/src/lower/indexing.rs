@@ -121,7 +121,7 @@ impl Lowering<'_> {
     }
 
     /// `indices` as vectors of one element, along a further dimension.
-    fn index_vectors(&mut self, indices: Value) -> Value {
+    pub(super) fn index_vectors(&mut self, indices: Value) -> Value {
         let mut shape = self.b.shape(indices);
         shape.push(1);
         self.b.reshape(indices, &shape)

@@ -25,12 +25,12 @@ impl Lowering<'_> {
     }
 
     fn shift(&mut self, d: &BinaryOpIr, left: bool) -> Result<(), LowerError> {
-        let (x, by) = self.pair(&d.lhs, &d.rhs, &d.out.shape)?;
-        // As Rust's wrapping shifts, and as processors do it: only the low bits of the count matter.
-        let bits = 8 * self.b.element(x).bytes();
-        let by = self.b.binary_scalar(Binary::And, by, (bits - 1) as f64);
-        let y = self.shifted(x, by, left);
-        self.finish(&d.out, y)
+        self.map_two(d, |l, x, by| {
+            // As Rust's wrapping shifts, and as processors do it: only the low bits of the count matter.
+            let bits = 8 * l.b.element(x).bytes();
+            let by = l.b.binary_scalar(Binary::And, by, (bits - 1) as f64);
+            l.shifted(x, by, left)
+        })
     }
 
     fn shift_scalar(&mut self, d: &ScalarOpIr, left: bool) -> Result<(), LowerError> {

@@ -29,10 +29,8 @@ mod operations;
 mod order;
 mod random;
 mod reduce;
-mod scalars;
 
-pub(crate) use scalars::tagged;
-
+pub(crate) use graph::Source;
 pub use graph::{Lowered, graph, graph_donating};
 pub use operations::{Leaf, leaf, leaves};
 
@@ -41,9 +39,9 @@ use crate::custom::{Call, CallError, ID};
 use crate::record::element;
 use crate::stablehlo::{Builder, TensorType, Value};
 use burn_ir::{
-    CustomOpIr, FloatOperationIr, NumericOperationIr, OperationIr, ScalarIr, TensorId, TensorIr,
+    BaseOperationIr, CustomOpIr, FloatOperationIr, NumericOperationIr, OperationIr, ScalarIr,
+    TensorId, TensorIr,
 };
-use scalars::tag;
 use std::collections::HashMap;
 
 /// Why a graph has no StableHLO.
@@ -91,7 +89,10 @@ pub struct Lowering<'a> {
     pub b: &'a mut Builder,
     values: HashMap<TensorId, Value>,
     random: Option<Value>,
-    scalars: HashMap<usize, Value>,
+    /// The vector of float scalars that are arguments.
+    scalars: Option<Value>,
+    /// Whether the scalars of the operation at hand are places in that vector.
+    numbered: bool,
 }
 
 impl<'a> Lowering<'a> {
@@ -101,7 +102,8 @@ impl<'a> Lowering<'a> {
             b,
             values: HashMap::new(),
             random,
-            scalars: HashMap::new(),
+            scalars: None,
+            numbered: false,
         }
     }
 
@@ -115,8 +117,8 @@ impl<'a> Lowering<'a> {
         self.values.insert(id, value);
     }
 
-    /// Gives tagged scalars their values, scalars of a float type.
-    pub(crate) fn set_scalars(&mut self, scalars: HashMap<usize, Value>) {
+    /// With `scalars`, a vector of floats, the scalars of operations that [`takes_scalars`] names are places in it.
+    fn set_scalars(&mut self, scalars: Option<Value>) {
         self.scalars = scalars;
     }
 
@@ -142,6 +144,7 @@ impl<'a> Lowering<'a> {
         if self.is_empty(operation)? {
             return self.empty(operation);
         }
+        self.numbered = self.scalars.is_some() && takes_scalars(operation);
         match operation {
             OperationIr::BaseFloat(op) | OperationIr::BaseInt(op) | OperationIr::BaseBool(op) => {
                 self.elements(op)
@@ -212,9 +215,10 @@ impl<'a> Lowering<'a> {
 
     /// A scalar as a tensor of `ty`: numbers are converted as Rust's `as` does it.
     fn scalar(&mut self, scalar: ScalarIr, ty: TensorType) -> Value {
-        if let ScalarIr::Float(number) = scalar
-            && let Some(value) = tag(number).and_then(|index| self.scalars.get(&index).copied())
-        {
+        if let (true, ScalarIr::UInt(place), Some(all)) = (self.numbered, scalar, self.scalars) {
+            let place = place as usize;
+            let value = self.b.slice_dim(all, 0, place..place + 1);
+            let value = self.b.reshape(value, &[]);
             let value = self.cast(value, ty.element);
             return self.b.broadcast(value, &ty.shape, &[]);
         }
@@ -271,4 +275,35 @@ pub(crate) fn draws(operation: &OperationIr) -> bool {
         operation,
         OperationIr::NumericInt(_, NumericOperationIr::IntRandom(_))
     )
+}
+
+/// Whether an operation's scalars may be values of the device: those of the others decide what
+/// it is lowered to, or belong to a layer that keeps them.
+pub(crate) fn takes_scalars(operation: &OperationIr) -> bool {
+    use BaseOperationIr as Base;
+    use NumericOperationIr as Op;
+    match operation {
+        OperationIr::BaseFloat(operation) => matches!(
+            operation,
+            Base::MaskFill(_) | Base::EqualElem(_) | Base::NotEqualElem(_)
+        ),
+        OperationIr::NumericFloat(_, operation) => matches!(
+            operation,
+            Op::AddScalar(_)
+                | Op::SubScalar(_)
+                | Op::MulScalar(_)
+                | Op::DivScalar(_)
+                | Op::RemScalar(_)
+                | Op::ClampMin(_)
+                | Op::ClampMax(_)
+                | Op::Clamp(_)
+                | Op::GreaterElem(_)
+                | Op::GreaterEqualElem(_)
+                | Op::LowerElem(_)
+                | Op::LowerEqualElem(_)
+                | Op::Full(_)
+                | Op::Pad(_)
+        ),
+        _ => false,
+    }
 }

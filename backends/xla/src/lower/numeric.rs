@@ -3,9 +3,7 @@
 use super::{LowerError, Lowering, tensor_type};
 use crate::ElementType;
 use crate::stablehlo::{Binary, Compare, Unary, Value};
-use burn_ir::{
-    BinaryOpIr, ClampOpIr, FullOpIr, NumericOperationIr, PadModeIr, PadOpIr, ScalarIr, ScalarOpIr,
-};
+use burn_ir::{ClampOpIr, FullOpIr, NumericOperationIr, PadModeIr, PadOpIr, ScalarIr, ScalarOpIr};
 
 impl Lowering<'_> {
     /// What floats and integers have in common.
@@ -16,12 +14,12 @@ impl Lowering<'_> {
             Op::Sub(d) => self.binary(d, Binary::Subtract),
             Op::Mul(d) => self.binary(d, Binary::Multiply),
             Op::Div(d) => self.binary(d, Binary::Divide),
-            Op::Rem(d) => self.remainder(d),
+            Op::Rem(d) => self.map_two(d, Self::modulo),
             Op::AddScalar(d) => self.binary_scalar(d, Binary::Add),
             Op::SubScalar(d) => self.binary_scalar(d, Binary::Subtract),
             Op::MulScalar(d) => self.binary_scalar(d, Binary::Multiply),
             Op::DivScalar(d) => self.binary_scalar(d, Binary::Divide),
-            Op::RemScalar(d) => self.remainder_scalar(d),
+            Op::RemScalar(d) => self.map_scalar(d, Self::modulo),
             Op::ClampMin(d) => self.binary_scalar(d, Binary::Maximum),
             Op::ClampMax(d) => self.binary_scalar(d, Binary::Minimum),
             Op::Clamp(d) => self.clamp(d),
@@ -65,20 +63,6 @@ impl Lowering<'_> {
         }
         let (nan, zero) = (self.b.compare(Compare::Ne, x, x), self.b.splat_like(0.0, x));
         self.b.select(nan, zero, sign)
-    }
-
-    fn remainder(&mut self, d: &BinaryOpIr) -> Result<(), LowerError> {
-        let (x, y) = self.pair(&d.lhs, &d.rhs, &d.out.shape)?;
-        let z = self.modulo(x, y);
-        self.finish(&d.out, z)
-    }
-
-    fn remainder_scalar(&mut self, d: &ScalarOpIr) -> Result<(), LowerError> {
-        let x = self.get(&d.lhs)?;
-        let ty = self.b.ty(x).clone();
-        let y = self.scalar(d.rhs, ty);
-        let z = self.modulo(x, y);
-        self.finish(&d.out, z)
     }
 
     /// The remainder with the sign of the divisor, as Python has it.

@@ -9,39 +9,30 @@ impl Lowering<'_> {
     pub(super) fn order(&mut self, op: &NumericOperationIr) -> Result<(), LowerError> {
         use NumericOperationIr as Op;
         match op {
-            Op::Sort(d) => {
-                let x = self.get(&d.input)?;
-                let sorted = self.sorted(&[x], d.dim, d.descending);
-                self.finish(&d.out, sorted[0])
-            }
+            Op::Sort(d) => self.map(&d.input, &d.out, |l, x| {
+                l.sorted(&[x], d.dim, d.descending)[0]
+            }),
             Op::SortWithIndices(d) => {
                 let x = self.get(&d.input)?;
-                let (values, at) = self.sorted_with_indices(x, d.dim, d.descending);
+                let [values, at] = self.sorted_with_indices(x, d.dim, d.descending);
                 self.finish(&d.out, values)?;
                 self.finish(&d.out_indices, at)
             }
-            Op::ArgSort(d) => {
-                let x = self.get(&d.input)?;
-                let (_, at) = self.sorted_with_indices(x, d.dim, d.descending);
-                self.finish(&d.out, at)
-            }
-            Op::TopK(d) => {
-                let x = self.get(&d.input)?;
-                let sorted = self.sorted(&[x], d.axis, true);
-                let first = self.b.slice_dim(sorted[0], d.axis, 0..d.out.shape[d.axis]);
-                self.finish(&d.out, first)
-            }
-            Op::ArgTopK(d) => {
-                let x = self.get(&d.input)?;
-                let (_, at) = self.sorted_with_indices(x, d.axis, true);
-                let first = self.b.slice_dim(at, d.axis, 0..d.out.shape[d.axis]);
-                self.finish(&d.out, first)
-            }
+            Op::ArgSort(d) => self.map(&d.input, &d.out, |l, x| {
+                l.sorted_with_indices(x, d.dim, d.descending)[1]
+            }),
+            Op::TopK(d) => self.map(&d.input, &d.out, |l, x| {
+                let sorted = l.sorted(&[x], d.axis, true)[0];
+                l.b.slice_dim(sorted, d.axis, 0..d.out.shape[d.axis])
+            }),
+            Op::ArgTopK(d) => self.map(&d.input, &d.out, |l, x| {
+                let [_, at] = l.sorted_with_indices(x, d.axis, true);
+                l.b.slice_dim(at, d.axis, 0..d.out.shape[d.axis])
+            }),
             Op::TopKWithIndices(d) => {
                 let x = self.get(&d.tensor)?;
-                let (values, at) = self.sorted_with_indices(x, d.dim, true);
-                let values = self.b.slice_dim(values, d.dim, 0..d.k);
-                let at = self.b.slice_dim(at, d.dim, 0..d.k);
+                let both = self.sorted_with_indices(x, d.dim, true);
+                let [values, at] = both.map(|all| self.b.slice_dim(all, d.dim, 0..d.k));
                 self.finish(&d.out, values)?;
                 self.finish(&d.out_indices, at)
             }
@@ -50,11 +41,11 @@ impl Lowering<'_> {
     }
 
     /// x in order, and where each element was; equals keep their order.
-    fn sorted_with_indices(&mut self, x: Value, dim: usize, descending: bool) -> (Value, Value) {
+    fn sorted_with_indices(&mut self, x: Value, dim: usize, descending: bool) -> [Value; 2] {
         let ty = self.b.ty(x).with_element(ElementType::S32);
         let places = self.b.iota(ty, dim);
         let sorted = self.sorted(&[x, places], dim, descending);
-        (sorted[0], sorted[1])
+        [sorted[0], sorted[1]]
     }
 
     fn sorted(&mut self, values: &[Value], dim: usize, descending: bool) -> Vec<Value> {

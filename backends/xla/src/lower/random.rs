@@ -111,8 +111,7 @@ impl Lowering<'_> {
         let x = self.b.binary_scalar(Binary::Multiply, x, scale);
         let x = self.b.binary_scalar(Binary::Subtract, x, 1.0);
         let x = self.b.chlo("erf_inv", x);
-        Ok(self
-            .b
-            .binary_scalar(Binary::Multiply, x, std::f64::consts::SQRT_2))
+        let root = std::f64::consts::SQRT_2;
+        Ok(self.b.binary_scalar(Binary::Multiply, x, root))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{LowerError, Lowering, tensor_type};
 use crate::ElementType;
-use crate::stablehlo::{Reduction, Value};
+use crate::stablehlo::{Binary, Reduction, Value};
 use burn_ir::{DimOpIr, NumericOperationIr, ReduceDimWithIndicesOpIr, TensorIr};
 
 impl Lowering<'_> {
@@ -23,8 +23,8 @@ impl Lowering<'_> {
             Op::MaxAbsDim(d) => self.max_abs(&d.input, &d.out, Some(&[d.axis])),
             Op::Mean(d) => self.mean(&d.input, &d.out, None),
             Op::MeanDim(d) => self.mean(&d.input, &d.out, Some(&[d.axis])),
-            Op::ArgMax(d) => self.arg_extreme(&d.input, &d.out, d.axis, true),
-            Op::ArgMin(d) => self.arg_extreme(&d.input, &d.out, d.axis, false),
+            Op::ArgMax(d) => self.map(&d.input, &d.out, |l, x| l.extreme(x, d.axis, true).1),
+            Op::ArgMin(d) => self.map(&d.input, &d.out, |l, x| l.extreme(x, d.axis, false).1),
             Op::MaxDimWithIndices(d) => self.extreme_with_indices(d, true),
             Op::MinDimWithIndices(d) => self.extreme_with_indices(d, false),
             Op::CumSum(d) => self.cumulative(d, Sum),
@@ -35,9 +35,17 @@ impl Lowering<'_> {
         }
     }
 
-    /// The dimensions that are named, or all.
-    fn dims(&self, x: Value, axes: Option<&[usize]>) -> Vec<usize> {
-        axes.map_or_else(|| (0..self.b.ty(x).rank()).collect(), <[usize]>::to_vec)
+    /// `out` = f(`input`, the dimensions that are named, or all)
+    fn over(
+        &mut self,
+        (input, out): (&TensorIr, &TensorIr),
+        axes: Option<&[usize]>,
+        f: impl FnOnce(&mut Self, Value, &[usize]) -> Value,
+    ) -> Result<(), LowerError> {
+        self.map(input, out, |l, x| {
+            let all: Vec<usize> = (0..l.b.ty(x).rank()).collect();
+            f(l, x, axes.unwrap_or(&all))
+        })
     }
 
     fn reduce(
@@ -47,14 +55,13 @@ impl Lowering<'_> {
         axes: Option<&[usize]>,
         kind: Reduction,
     ) -> Result<(), LowerError> {
-        let x = self.get(input)?;
-        let dims = self.dims(x, axes);
-        let x = match kind {
-            Reduction::Sum | Reduction::Product => self.widen(x),
-            _ => x,
-        };
-        let y = self.b.reduce(kind, x, &dims);
-        self.finish(out, y)
+        self.over((input, out), axes, |l, x, dims| {
+            let x = match kind {
+                Reduction::Sum | Reduction::Product => l.widen(x),
+                _ => x,
+            };
+            l.b.reduce(kind, x, dims)
+        })
     }
 
     fn max_abs(
@@ -63,10 +70,10 @@ impl Lowering<'_> {
         out: &TensorIr,
         axes: Option<&[usize]>,
     ) -> Result<(), LowerError> {
-        let x = self.get(input)?;
-        let (dims, x) = (self.dims(x, axes), self.absolute(x));
-        let y = self.b.reduce(Reduction::Max, x, &dims);
-        self.finish(out, y)
+        self.over((input, out), axes, |l, x, dims| {
+            let x = l.absolute(x);
+            l.b.reduce(Reduction::Max, x, dims)
+        })
     }
 
     /// Integers are divided towards zero; their sums wrap in their own type.
@@ -76,31 +83,22 @@ impl Lowering<'_> {
         out: &TensorIr,
         axes: Option<&[usize]>,
     ) -> Result<(), LowerError> {
-        let x = self.get(input)?;
-        let dims = self.dims(x, axes);
-        let count: usize = dims.iter().map(|d| self.b.ty(x).shape[*d]).product();
-        let x = self.widen(x);
-        let sum = self.b.reduce(Reduction::Sum, x, &dims);
-        // The count may be larger than a narrow integer.
-        let sum = match self.b.element(sum) {
-            element if element.is_float() || element == ElementType::U64 => sum,
-            _ => self.b.convert(sum, ElementType::S64),
-        };
-        let count = self.b.splat_like(count as f64, sum);
-        let y = self.b.div(sum, count);
-        self.finish(out, y)
+        self.over((input, out), axes, |l, x, dims| {
+            let count: usize = dims.iter().map(|d| l.b.ty(x).shape[*d]).product();
+            let x = l.widen(x);
+            let sum = l.b.reduce(Reduction::Sum, x, dims);
+            // The count may be larger than a narrow integer.
+            let sum = match l.b.element(sum) {
+                element if element.is_float() || element == ElementType::U64 => sum,
+                _ => l.b.convert(sum, ElementType::S64),
+            };
+            l.b.binary_scalar(Binary::Divide, sum, count as f64)
+        })
     }
 
-    fn arg_extreme(
-        &mut self,
-        input: &TensorIr,
-        out: &TensorIr,
-        axis: usize,
-        max: bool,
-    ) -> Result<(), LowerError> {
-        let x = self.get(input)?;
-        let (_, at) = self.b.arg_extreme(max, x, axis, ElementType::S32);
-        self.finish(out, at)
+    /// The largest or smallest elements along `dim`, and where they are.
+    fn extreme(&mut self, x: Value, dim: usize, max: bool) -> (Value, Value) {
+        self.b.arg_extreme(max, x, dim, ElementType::S32)
     }
 
     fn extreme_with_indices(
@@ -109,24 +107,20 @@ impl Lowering<'_> {
         max: bool,
     ) -> Result<(), LowerError> {
         let x = self.get(&d.tensor)?;
-        let (value, at) = self.b.arg_extreme(max, x, d.dim, ElementType::S32);
+        let (value, at) = self.extreme(x, d.dim, max);
         self.finish(&d.out, value)?;
         self.finish(&d.out_indices, at)
     }
 
     fn cumulative(&mut self, d: &DimOpIr, kind: Reduction) -> Result<(), LowerError> {
-        let x = self.get(&d.input)?;
-        let x = self.widen(x);
-        let y = self.b.cumulative(kind, x, d.axis);
-        self.finish(&d.out, y)
+        self.map_wide(&d.input, &d.out, |l, x| l.b.cumulative(kind, x, d.axis))
     }
 
     /// The mean of x over `dims`, which keep extent 1.
     pub(super) fn mean_keep(&mut self, x: Value, dims: &[usize]) -> Value {
         let count: usize = dims.iter().map(|d| self.b.ty(x).shape[*d]).product();
         let sum = self.b.reduce_keep(Reduction::Sum, x, dims);
-        let count = self.b.splat_like(count as f64, sum);
-        self.b.div(sum, count)
+        self.b.binary_scalar(Binary::Divide, sum, count as f64)
     }
 
     /// x as f32 if the output is narrower, and as the output's type otherwise.

@@ -27,7 +27,7 @@
 
 use super::layer::{Gradients, Routed, Weights, divides};
 use super::passes::{self, Passes};
-use super::{Layer, LayerError, Volume};
+use super::{Layer, LayerError};
 use crate::ElementType;
 use crate::custom::Lower;
 use crate::custom::experts::{Backward, Forward};
@@ -91,15 +91,10 @@ impl Divided {
     ///
     /// [`LayerError`] where the devices can't share the layer.
     pub fn balanced(layer: Layer, devices: usize) -> Result<Self, LayerError> {
-        let mut this = Self {
-            layer,
-            devices,
-            rows: 1,
-        };
-        this.check()?;
-        let even = (5 * this.local().slots()).div_ceil(4 * devices);
-        this.rows = even.min(this.most_rows());
-        Ok(this)
+        let most = Self::worst_case(layer, devices)?;
+        let even = (5 * most.local().slots()).div_ceil(4 * devices);
+        let rows = even.min(most.rows);
+        Ok(Self { rows, ..most })
     }
 
     /// A layer of which every routing takes one round.
@@ -151,16 +146,6 @@ impl Divided {
     /// As [`Divided::forward`].
     pub fn gradients(&self) -> Result<Program, LayerError> {
         passes::gradients(self)
-    }
-
-    /// What each device sends in a forward pass.
-    pub fn forward_volume(&self) -> Volume {
-        Volume::forward(self)
-    }
-
-    /// What each device sends in a forward and backward pass.
-    pub fn gradient_volume(&self) -> Volume {
-        Volume::gradients(self)
     }
 
     /// Rows of all devices in a round.

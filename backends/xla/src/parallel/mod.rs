@@ -9,18 +9,12 @@
 //! | `passes.rs` | programs of its passes, wherever the experts are |
 //! | `whole.rs` | every expert on every device: gradients are summed over the devices |
 //! | `expert.rs` | every device has E/P neighbouring experts: rows go to their experts and come back |
-//! | `volume.rs` | how many bytes that sends, and how many of them are padding |
-//! | `training.rs` | a training step of either |
 
 mod expert;
 mod layer;
 mod passes;
-mod training;
-mod volume;
 mod whole;
 
 pub use expert::Divided;
 pub use layer::{Layer, LayerError};
-pub use training::{Training, Update};
-pub use volume::Volume;
 pub use whole::Whole;

@@ -61,7 +61,7 @@ pub(super) fn forward<P: Passes>(placement: &P) -> Result<Program, LayerError> {
     let weights = arguments(&mut b, placement);
     let (y, kept) = placement.forward(&mut b, x, &weights);
     let outputs = [&[y], placement.report(&kept).as_slice()].concat();
-    Ok(b.finish_spmd(&outputs, placement.devices(), 1, &[]))
+    Ok(b.finish_replicated(&outputs, placement.devices()))
 }
 
 /// Arguments x, dy and the weights; results y, dx, the weights' gradients and the report.
@@ -75,7 +75,7 @@ pub(super) fn gradients<P: Passes>(placement: &P) -> Result<Program, LayerError>
     let report = placement.report(&kept);
     let gradients = placement.backward(&mut b, [x, dy], &weights, kept);
     let outputs = [&[y, gradients.x], gradients.weights.as_slice(), &report].concat();
-    Ok(b.finish_spmd(&outputs, placement.devices(), 1, &[]))
+    Ok(b.finish_replicated(&outputs, placement.devices()))
 }
 
 fn arguments<P: Passes>(b: &mut Builder, placement: &P) -> Weights {

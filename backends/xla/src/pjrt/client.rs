@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::counts;
 use super::device::{Description, Device};
 use super::error::Error;
-use super::executable::{Executable, Keep};
+use super::executable::Executable;
 use super::ffi::{self, ClientObject, DeviceObject};
 use super::loaded::{LoadedExecutable, Signature};
+use super::object::Owned;
 use super::options::CompileOptions;
 use super::plugin::Plugin;
 use super::program::with_program;
@@ -23,15 +24,14 @@ pub struct Client {
 }
 
 struct Inner {
-    plugin: Plugin,
-    object: *mut ClientObject,
+    object: Owned<ffi::ClientDestroy>,
     platform_name: String,
     platform_version: String,
     process_index: i32,
     devices: Vec<(*mut DeviceObject, Description)>,
 }
 
-// SAFETY: clients and devices of the C API may be used from any thread, several at a time; the rest is not written again.
+// SAFETY: devices of the C API may be used from any thread, several at a time; the rest is so by itself.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -71,24 +71,15 @@ impl Client {
             }
         }
         let options = value::write(options)?;
-        let mut create = ffi::ClientCreate::new();
-        create.create_options = options.as_ptr();
+        let mut create = ffi::ClientCreate::of(options.as_ptr());
         create.num_options = options.len();
-        // SAFETY: the options live until the call returns; callbacks may be null where there is one process.
-        unsafe { plugin.call(&mut create) }?;
-        let mut inner = Inner {
-            plugin,
-            object: create.client,
-            platform_name: String::new(),
-            platform_version: String::new(),
-            process_index: 0,
-            devices: Vec::new(),
-        };
-        inner.describe()?;
+        // SAFETY: the options live until the call returns; callbacks may be null where there is one process. The client is
+        // ours, and everything of it holds it.
+        let object = unsafe { Owned::new(plugin, plugin.ask(create)?.client) };
+        let inner = Inner::of(object)?;
         if inner.devices.is_empty() {
-            return Err(Error::NoDevices {
-                platform: inner.platform_name.clone(),
-            });
+            let platform = inner.platform_name;
+            return Err(Error::NoDevices { platform });
         }
         Ok(Self {
             inner: Arc::new(inner),
@@ -97,11 +88,11 @@ impl Client {
 
     /// The plugin it belongs to.
     pub fn plugin(&self) -> Plugin {
-        self.inner.plugin
+        self.inner.object.plugin()
     }
 
     pub(super) fn object(&self) -> *mut ClientObject {
-        self.inner.object
+        self.inner.object.get()
     }
 
     /// The platform's name, e.g. `cpu` or `tpu`.
@@ -167,18 +158,19 @@ impl Client {
         options: &CompileOptions,
         signature: Signature,
     ) -> Result<LoadedExecutable, Error> {
-        let options = options.to_bytes_for(self.inner.plugin.platform());
+        let options = options.to_bytes_for(self.plugin().platform());
         with_program(text, |program| {
-            let mut compile = ffi::ClientCompile::new();
-            compile.client = self.inner.object;
+            let mut compile = ffi::ClientCompile::of(self.object());
             compile.program = program;
             compile.compile_options = options.as_ptr().cast();
             compile.compile_options_size = options.len();
-            // SAFETY: the client is alive, and the program and the options live until the call returns.
-            unsafe { self.inner.plugin.call(&mut compile) }?;
-            counts::compiled();
-            // SAFETY: a new executable of this client, which is ours.
-            unsafe { LoadedExecutable::new(self.clone(), compile.executable, signature) }
+            // SAFETY: the client is alive, and the program and the options live until the call returns. The executable is a
+            // new one of this client, which is ours.
+            unsafe {
+                let compiled = self.plugin().ask(compile)?;
+                counts::compiled();
+                LoadedExecutable::new(self.clone(), compiled.executable, signature)
+            }
         })
     }
 
@@ -195,17 +187,18 @@ impl Client {
         bytes: &[u8],
         signature: Signature,
     ) -> Result<LoadedExecutable, Error> {
-        let identity = serialized::identity(self.inner.plugin, &self.inner.platform_name);
+        let identity = serialized::identity(self.plugin(), &self.inner.platform_name);
         let payload = serialized::unwrap(bytes, &identity)?;
-        let mut load = ffi::ExecutableDeserializeAndLoad::new();
-        load.client = self.inner.object;
+        let mut load = ffi::ExecutableDeserializeAndLoad::of(self.object());
         load.serialized_executable = payload.as_ptr().cast();
         load.serialized_executable_size = payload.len();
-        // SAFETY: the client is alive and the bytes live until the call returns; null options mean those in the bytes.
-        unsafe { self.inner.plugin.call(&mut load) }?;
-        counts::loaded();
-        // SAFETY: a new executable of this client, which is ours.
-        unsafe { LoadedExecutable::new(self.clone(), load.loaded_executable, signature) }
+        // SAFETY: the client is alive and the bytes live until the call returns; null options mean those in the bytes. The
+        // executable is a new one of this client, which is ours.
+        unsafe {
+            let loaded = self.plugin().ask(load)?;
+            counts::loaded();
+            LoadedExecutable::new(self.clone(), loaded.loaded_executable, signature)
+        }
     }
 
     /// The executable behind a loaded one.
@@ -217,60 +210,40 @@ impl Client {
         &self,
         loaded: *mut ffi::LoadedObject,
     ) -> Result<Executable, Error> {
-        let mut get = ffi::LoadedExecutableGetExecutable::new();
-        get.loaded_executable = loaded;
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.plugin.call(&mut get) }?;
+        let get = ffi::LoadedExecutableGetExecutable::of(loaded);
         let name = self.inner.platform_name.clone();
-        // SAFETY: the header leaves the new object to us.
-        Ok(unsafe {
-            Executable::new(
-                self.inner.plugin,
-                get.executable,
-                name,
-                Keep::Client(self.clone()),
-            )
-        })
+        // SAFETY: the caller's promise; the header leaves the new object to us.
+        unsafe {
+            let object = Owned::new(self.plugin(), self.plugin().ask(get)?.executable);
+            Ok(Executable::new(object, name, self.clone()))
+        }
     }
 }
 
 impl Inner {
     /// Asks for everything that does not change.
-    fn describe(&mut self) -> Result<(), Error> {
-        let mut name = ffi::ClientPlatformName::new();
-        name.client = self.object;
-        let mut version = ffi::ClientPlatformVersion::new();
-        version.client = self.object;
-        let mut process = ffi::ClientProcessIndex::new();
-        process.client = self.object;
-        let mut list = ffi::ClientAddressableDevices::new();
-        list.client = self.object;
+    fn of(object: Owned<ffi::ClientDestroy>) -> Result<Self, Error> {
         // SAFETY: the client is alive, and what it gives out lives as long as it.
         unsafe {
-            self.plugin.call(&mut name)?;
-            self.platform_name = value::text(name.platform_name, name.platform_name_size);
-            self.plugin.call(&mut version)?;
-            let size = version.platform_version_size;
-            self.platform_version = value::text(version.platform_version, size);
-            self.plugin.call(&mut process)?;
-            self.process_index = process.process_index;
-            self.plugin.call(&mut list)?;
+            let name = object.ask(ffi::ClientPlatformName::of)?;
+            let version = object.ask(ffi::ClientPlatformVersion::of)?;
+            let list = object.ask(ffi::ClientAddressableDevices::of)?;
             let devices = value::slice(list.addressable_devices, list.num_addressable_devices);
-            for &device in devices {
-                let description = Description::of_device(self.plugin, device)?;
-                self.devices.push((device, description));
-            }
+            let described =
+                |&device| Ok((device, Description::of_device(object.plugin(), device)?));
+            Ok(Self {
+                platform_name: value::text(name.platform_name, name.platform_name_size),
+                platform_version: value::text(
+                    version.platform_version,
+                    version.platform_version_size,
+                ),
+                process_index: object.ask(ffi::ClientProcessIndex::of)?.process_index,
+                devices: devices
+                    .iter()
+                    .map(described)
+                    .collect::<Result<_, Error>>()?,
+                object,
+            })
         }
-        Ok(())
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let mut destroy = ffi::ClientDestroy::new();
-        destroy.client = self.object;
-        // SAFETY: the client is alive and everything of it holds it, so that nothing of it is left. Nothing can be done about an
-        // error here.
-        let _ = unsafe { self.plugin.call(&mut destroy) };
     }
 }

@@ -1,7 +1,7 @@
 //! Devices, and what is known of them.
 
 use super::client::Client;
-use super::error::{Code, Error};
+use super::error::Error;
 use super::ffi::{self, DescriptionObject, DeviceObject};
 use super::plugin::Plugin;
 use super::value::{self, Value};
@@ -29,12 +29,10 @@ impl Description {
         plugin: Plugin,
         device: *mut DeviceObject,
     ) -> Result<Self, Error> {
-        let mut get = ffi::DeviceGetDescription::new();
-        get.device = device;
         // SAFETY: the caller's promise; the description lives as long as the device.
         unsafe {
-            plugin.call(&mut get)?;
-            Self::read(plugin, get.device_description)
+            let of = plugin.ask(ffi::DeviceGetDescription::of(device))?;
+            Self::read(plugin, of.device_description)
         }
     }
 
@@ -45,25 +43,14 @@ impl Description {
         plugin: Plugin,
         object: *mut DescriptionObject,
     ) -> Result<Self, Error> {
-        let mut id = ffi::DeviceDescriptionId::new();
-        id.device_description = object;
-        let mut process = ffi::DeviceDescriptionProcessIndex::new();
-        process.device_description = object;
-        let mut kind = ffi::DeviceDescriptionKind::new();
-        kind.device_description = object;
-        let mut name = ffi::DeviceDescriptionToString::new();
-        name.device_description = object;
-        let mut attributes = ffi::DeviceDescriptionAttributes::new();
-        attributes.device_description = object;
         // SAFETY: the caller's promise, and what the description gives out lives as long as it.
         unsafe {
-            plugin.call(&mut id)?;
-            plugin.call(&mut process)?;
-            plugin.call(&mut kind)?;
-            plugin.call(&mut name)?;
-            plugin.call(&mut attributes)?;
+            let kind = plugin.ask(ffi::DeviceDescriptionKind::of(object))?;
+            let name = plugin.ask(ffi::DeviceDescriptionToString::of(object))?;
+            let attributes = plugin.ask(ffi::DeviceDescriptionAttributes::of(object))?;
+            let process = plugin.ask(ffi::DeviceDescriptionProcessIndex::of(object))?;
             Ok(Self {
-                id: id.id,
+                id: plugin.ask(ffi::DeviceDescriptionId::of(object))?.id,
                 process_index: process.process_index,
                 kind: value::text(kind.device_kind, kind.device_kind_size),
                 name: value::text(name.to_string, name.to_string_size),
@@ -71,19 +58,6 @@ impl Description {
             })
         }
     }
-}
-
-/// How much of a device's memory is in use, in bytes; `None` where the plugin does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryStats {
-    /// In use now.
-    pub in_use: u64,
-    /// The most that was in use.
-    pub peak: Option<u64>,
-    /// The most that may be in use.
-    pub limit: Option<u64>,
-    /// The largest piece that is free.
-    pub largest_free: Option<u64>,
 }
 
 /// A device that this process can use.
@@ -125,32 +99,5 @@ impl Device {
 
     pub(super) fn object(&self) -> *mut DeviceObject {
         self.client.device_object(self.index)
-    }
-
-    /// How much of its memory is in use; none where the plugin does not count it, as for the CPU.
-    ///
-    /// # Errors
-    ///
-    /// The plugin's.
-    pub fn memory_stats(&self) -> Result<Option<MemoryStats>, Error> {
-        let mut stats = ffi::DeviceMemoryStats::new();
-        stats.device = self.object();
-        // SAFETY: the device lives as long as its client.
-        match unsafe { self.client.plugin().call(&mut stats) } {
-            Ok(()) => {}
-            Err(error) if error.code() == Some(Code::Unimplemented) => return Ok(None),
-            Err(error) => return Err(error),
-        }
-        let bytes = |count: i64| u64::try_from(count).unwrap_or_default();
-        let set = |count: i64, is_set: bool| is_set.then(|| bytes(count));
-        Ok(Some(MemoryStats {
-            in_use: bytes(stats.bytes_in_use),
-            peak: set(stats.peak_bytes_in_use, stats.peak_bytes_in_use_is_set),
-            limit: set(stats.bytes_limit, stats.bytes_limit_is_set),
-            largest_free: set(
-                stats.largest_free_block_bytes,
-                stats.largest_free_block_bytes_is_set,
-            ),
-        }))
     }
 }

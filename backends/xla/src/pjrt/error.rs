@@ -213,12 +213,6 @@ pub enum Error {
         /// The tensor it held.
         spec: TensorSpec,
     },
-    /// A buffer or an executable was deleted.
-    #[error("{what} was deleted")]
-    Deleted {
-        /// What it is.
-        what: &'static str,
-    },
     /// Bytes are not an executable that this plugin can load.
     #[error("not an executable of this plugin: {reason}")]
     Serialized {

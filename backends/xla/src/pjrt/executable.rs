@@ -3,13 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::client::Client;
 use super::error::Error;
-use super::ffi::{self, ExecutableObject};
-use super::plugin::Plugin;
+use super::ffi;
+use super::object::Owned;
 use super::serialized;
 use super::tensor::{self, TensorSpec};
-use super::topology::Topology;
 use super::value::{self, Value};
 
 /// A compiled program. It need not be loaded on a device: [`super::Topology::compile`] makes it for devices elsewhere.
@@ -19,26 +17,15 @@ pub struct Executable {
 }
 
 struct Inner {
-    plugin: Plugin,
-    object: *mut ExecutableObject,
+    object: Owned<ffi::ExecutableDestroy>,
     platform_name: String,
-    _keep: Keep,
+    /// The client or the topology, which must live as long as the executable.
+    _maker: Box<dyn Send + Sync>,
 }
-
-/// What must live as long as the executable.
-pub(super) enum Keep {
-    Client(#[allow(dead_code, reason = "held, not read")] Client),
-    Topology(#[allow(dead_code, reason = "held, not read")] Topology),
-}
-
-// SAFETY: executables of the C API may be used from any thread, several at a time; nothing here changes them.
-unsafe impl Send for Inner {}
-// SAFETY: as above.
-unsafe impl Sync for Inner {}
 
 impl fmt::Debug for Executable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Executable({:?})", self.inner.object)
+        write!(f, "Executable({:?})", self.inner.object.get())
     }
 }
 
@@ -69,24 +56,19 @@ pub struct OptimizedProgram {
 }
 
 impl Executable {
-    /// Takes an executable of a plugin.
-    ///
-    /// # Safety
-    ///
-    /// `object` is a live executable of the plugin that nothing else frees, and lives as long as `keep`.
-    pub(super) unsafe fn new(
-        plugin: Plugin,
-        object: *mut ExecutableObject,
+    /// An executable of `maker`, a client or a topology, which lives as long as it.
+    pub(super) fn new(
+        object: Owned<ffi::ExecutableDestroy>,
         platform_name: String,
-        keep: Keep,
+        maker: impl Send + Sync + 'static,
     ) -> Self {
+        let inner = Inner {
+            object,
+            platform_name,
+            _maker: Box::new(maker),
+        };
         Self {
-            inner: Arc::new(Inner {
-                plugin,
-                object,
-                platform_name,
-                _keep: keep,
-            }),
+            inner: Arc::new(inner),
         }
     }
 
@@ -96,11 +78,9 @@ impl Executable {
     ///
     /// The plugin's.
     pub fn name(&self) -> Result<String, Error> {
-        let mut name = ffi::ExecutableName::new();
-        name.executable = self.inner.object;
         // SAFETY: the executable is alive, and its name lives as long as it.
         unsafe {
-            self.inner.plugin.call(&mut name)?;
+            let name = self.inner.object.ask(ffi::ExecutableName::of)?;
             Ok(value::text(name.executable_name, name.executable_name_size))
         }
     }
@@ -111,19 +91,15 @@ impl Executable {
     ///
     /// [`Error::UnknownElementType`], [`Error::Contract`] where the plugin's lists do not fit together, and the plugin's.
     pub fn outputs(&self) -> Result<Vec<TensorSpec>, Error> {
-        let mut count = ffi::ExecutableNumOutputs::new();
-        count.executable = self.inner.object;
-        let mut elements = ffi::ExecutableOutputElementTypes::new();
-        elements.executable = self.inner.object;
-        let mut dims = ffi::ExecutableOutputDimensions::new();
-        dims.executable = self.inner.object;
+        let object = &self.inner.object;
         // SAFETY: the executable is alive, and the lists live as long as it; `dims` has as many numbers as the sizes add up to.
-        let (elements, sizes, dims) = unsafe {
-            self.inner.plugin.call(&mut count)?;
-            self.inner.plugin.call(&mut elements)?;
-            self.inner.plugin.call(&mut dims)?;
+        let (count, elements, sizes, dims) = unsafe {
+            let count = object.ask(ffi::ExecutableNumOutputs::of)?.num_outputs;
+            let elements = object.ask(ffi::ExecutableOutputElementTypes::of)?;
+            let dims = object.ask(ffi::ExecutableOutputDimensions::of)?;
             let sizes = value::slice(dims.dim_sizes, dims.num_outputs);
             (
+                count,
                 value::slice(elements.output_types, elements.num_output_types),
                 sizes,
                 value::slice(dims.dims, sizes.iter().sum()),
@@ -133,7 +109,7 @@ impl Executable {
             function: "PJRT_Executable_OutputDimensions",
             reason,
         };
-        if elements.len() != count.num_outputs || sizes.len() != count.num_outputs {
+        if elements.len() != count || sizes.len() != count {
             return Err(contract("lists another number of outputs"));
         }
         let mut rest = dims;
@@ -154,10 +130,9 @@ impl Executable {
     ///
     /// The plugin's.
     pub fn memory(&self) -> Result<CompiledMemory, Error> {
-        let mut stats = ffi::ExecutableGetCompiledMemoryStats::new();
-        stats.executable = self.inner.object;
+        let stats = ffi::ExecutableGetCompiledMemoryStats::of;
         // SAFETY: the executable is alive.
-        unsafe { self.inner.plugin.call(&mut stats) }?;
+        let stats = unsafe { self.inner.object.ask(stats) }?;
         let bytes = |count: i64| u64::try_from(count).unwrap_or_default();
         Ok(CompiledMemory {
             code: bytes(stats.generated_code_size_in_bytes),
@@ -169,30 +144,15 @@ impl Executable {
         })
     }
 
-    /// The size of the compiled code in bytes; 0 or less where the plugin does not say.
-    ///
-    /// # Errors
-    ///
-    /// The plugin's.
-    pub fn code_bytes(&self) -> Result<i64, Error> {
-        let mut size = ffi::ExecutableSizeOfGeneratedCodeInBytes::new();
-        size.executable = self.inner.object;
-        // SAFETY: the executable is alive.
-        unsafe { self.inner.plugin.call(&mut size) }?;
-        Ok(size.size_in_bytes)
-    }
-
     /// What the compiler expects an execution to cost, e.g. `flops` and `bytes accessed`.
     ///
     /// # Errors
     ///
     /// The plugin's.
     pub fn cost(&self) -> Result<Vec<(String, Value)>, Error> {
-        let mut cost = ffi::ExecutableGetCostAnalysis::new();
-        cost.executable = self.inner.object;
         // SAFETY: the executable is alive, and the list lives as long as it.
         unsafe {
-            self.inner.plugin.call(&mut cost)?;
+            let cost = self.inner.object.ask(ffi::ExecutableGetCostAnalysis::of)?;
             Ok(value::read(cost.properties, cost.num_properties))
         }
     }
@@ -203,11 +163,9 @@ impl Executable {
     ///
     /// The plugin's.
     pub fn fingerprint(&self) -> Result<Vec<u8>, Error> {
-        let mut print = ffi::ExecutableFingerprint::new();
-        print.executable = self.inner.object;
         // SAFETY: the executable is alive, and the text lives as long as it.
         unsafe {
-            self.inner.plugin.call(&mut print)?;
+            let print = self.inner.object.ask(ffi::ExecutableFingerprint::of)?;
             let size = print.executable_fingerprint_size;
             Ok(value::slice(print.executable_fingerprint.cast::<u8>(), size).to_vec())
         }
@@ -220,54 +178,42 @@ impl Executable {
     /// The plugin's.
     pub fn optimized(&self) -> Result<OptimizedProgram, Error> {
         let mut program = ffi::Program::new();
-        let mut get = ffi::ExecutableOptimizedProgram::new();
-        get.executable = self.inner.object;
-        get.program = &mut program;
-        // SAFETY: the executable and the record are alive; a null code asks for its size.
-        unsafe { self.inner.plugin.call(&mut get) }?;
-        // SAFETY: `get` borrows nothing: it is written through its pointer only while a call runs.
-        let size = unsafe { (*get.program).code_size };
-        let mut code = vec![0_u8; size];
-        // SAFETY: as above, and the code has the size that was asked for; the format is the plugin's own text.
-        unsafe {
-            (*get.program).code = code.as_mut_ptr().cast();
-            self.inner.plugin.call(&mut get)?;
-            let format = value::text((*get.program).format, (*get.program).format_size);
-            Ok(OptimizedProgram { format, code })
-        }
+        let get = |program: &mut ffi::Program| {
+            let mut get = ffi::ExecutableOptimizedProgram::of(self.inner.object.get());
+            get.program = program;
+            // SAFETY: the executable and the record are alive. A null code asks for its size; one that isn't null has it.
+            unsafe { self.inner.object.plugin().ask(get) }.map(drop)
+        };
+        get(&mut program)?;
+        let mut code = vec![0_u8; program.code_size];
+        program.code = code.as_mut_ptr().cast();
+        get(&mut program)?;
+        // SAFETY: the format is the plugin's own text.
+        let format = unsafe { value::text(program.format, program.format_size) };
+        Ok(OptimizedProgram { format, code })
     }
 
-    /// The executable as bytes that [`Client::deserialize`] loads: the plugin's own, behind a header with a checksum and with
+    /// The executable as bytes that [`super::Client::deserialize`] loads: the plugin's own, behind a header with a checksum and with
     /// what they were made by.
     ///
     /// # Errors
     ///
     /// The plugin's, e.g. where it cannot serialise.
     pub fn serialize(&self) -> Result<Vec<u8>, Error> {
-        let mut serialize = ffi::ExecutableSerialize::new();
-        serialize.executable = self.inner.object;
+        let Inner { object, .. } = &*self.inner;
         // SAFETY: the executable is alive; the bytes live until the deleter is called with what backs them, once.
         unsafe {
-            self.inner.plugin.call(&mut serialize)?;
+            let serialize = object.ask(|it| ffi::ExecutableSerialize::of(it))?;
             let payload = value::slice(
                 serialize.serialized_bytes.cast::<u8>(),
                 serialize.serialized_bytes_size,
             );
-            let identity = serialized::identity(self.inner.plugin, &self.inner.platform_name);
+            let identity = serialized::identity(object.plugin(), &self.inner.platform_name);
             let bytes = serialized::wrap(payload, &identity);
             if let Some(free) = serialize.serialized_executable_deleter {
                 free(serialize.serialized_executable);
             }
             Ok(bytes)
         }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let mut destroy = ffi::ExecutableDestroy::new();
-        destroy.executable = self.object;
-        // SAFETY: the executable is alive and is not used again. Nothing can be done about an error here.
-        let _ = unsafe { self.plugin.call(&mut destroy) };
     }
 }

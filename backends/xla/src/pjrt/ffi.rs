@@ -4,7 +4,15 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::marker::PhantomData;
 
-use super::entries::Entry;
+/// A function of the plugin's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Its place among the functions of `PJRT_Api`. The order is the ABI: it is that of the header of API 0.81, and later
+    /// versions only append.
+    pub(super) place: usize,
+    /// Its C name, as errors give it.
+    pub(super) name: &'static str,
+}
 
 macro_rules! opaque {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
@@ -44,9 +52,6 @@ opaque! {
 /// Any function of the table: all take one record and return null or an error, except the two of `PJRT_Error` that return
 /// nothing.
 pub(super) type Function = unsafe extern "C" fn(*mut c_void) -> *mut ErrorObject;
-
-/// What `PJRT_Event_OnReady` calls: an error that the callee owns, or null, and the caller's own pointer.
-pub(super) type ReadyCallback = unsafe extern "C" fn(*mut ErrorObject, *mut c_void);
 
 /// The start of `PJRT_Api`, before the function pointers.
 #[repr(C)]
@@ -108,64 +113,52 @@ macro_rules! records {
         }
 
         #[cfg(test)]
-        impl Described for $name {
-            const NAME: &'static str = stringify!($name);
-            const BYTES: usize = $name::SIZE;
-            const FIELDS: &'static [(&'static str, usize, usize)] =
-                &[$((
-                    stringify!($field),
-                    std::mem::offset_of!($name, $field),
-                    std::mem::offset_of!($name, $field) + size_of::<$type>(),
-                )),*];
+        impl $name {
+            /// The record, for the comparison with the header.
+            fn described(entry: Option<Entry>) -> tests::Description {
+                tests::Description {
+                    entry,
+                    name: stringify!($name),
+                    bytes: Self::SIZE,
+                    fields: vec![$((
+                        stringify!($field),
+                        std::mem::offset_of!(Self, $field) + size_of::<$type>(),
+                    )),*],
+                }
+            }
         }
     )*};
 }
 
 macro_rules! arguments {
-    ($($name:ident { $($field:ident: $type:ty),* $(,)? })*) => {
+    ($($place:literal $function:literal $name:ident {
+        $($first:ident: $first_type:ty $(, $field:ident: $type:ty)*)? $(,)?
+    })*) => {
         records! {$(
-            #[doc = concat!("What the table's entry `", stringify!($name), "` takes.")]
-            $name { $($field: $type),* }
+            #[doc = concat!("What `", $function, "` takes.")]
+            $name { $($first: $first_type $(, $field: $type)*)? }
         )*}
         $(
             // SAFETY: the record follows the header; the test beside this file compares the two field by field.
             unsafe impl Arguments for $name {
-                const ENTRY: Entry = Entry::$name;
+                const ENTRY: Entry = Entry { place: $place, name: $function };
             }
+
+            $(impl $name {
+                /// A record with this first field, and all others zero, null or false.
+                #[allow(dead_code, reason = "not every record begins with an object")]
+                pub(super) fn of($first: $first_type) -> Self {
+                    Self { $first, ..Self::new() }
+                }
+            })?
         )*
 
         /// Every record that a function takes, for the comparison with the header.
         #[cfg(test)]
-        pub(super) fn described() -> Vec<Description> {
-            vec![$(describe::<$name>(Some(Entry::$name))),*]
+        fn described() -> Vec<tests::Description> {
+            vec![$($name::described(Some($name::ENTRY))),*]
         }
     };
-}
-
-/// What a test compares with the header.
-#[cfg(test)]
-pub(super) trait Described {
-    const NAME: &'static str;
-    const BYTES: usize;
-    const FIELDS: &'static [(&'static str, usize, usize)];
-}
-
-#[cfg(test)]
-pub(super) struct Description {
-    pub(super) entry: Option<Entry>,
-    pub(super) name: &'static str,
-    pub(super) bytes: usize,
-    pub(super) fields: &'static [(&'static str, usize, usize)],
-}
-
-#[cfg(test)]
-pub(super) fn describe<T: Described>(entry: Option<Entry>) -> Description {
-    Description {
-        entry,
-        name: T::NAME,
-        bytes: T::BYTES,
-        fields: T::FIELDS,
-    }
 }
 
 /// The value of a `PJRT_NamedValue`; its `kind` says which field holds.
@@ -233,19 +226,18 @@ records! {
 pub(super) type List<T> = *const *mut T;
 
 arguments! {
-    ErrorDestroy { error: *mut ErrorObject }
-    ErrorMessage { error: *const ErrorObject, message: *const c_char, message_size: usize }
-    ErrorGetCode { error: *const ErrorObject, code: c_int }
+    0 "PJRT_Error_Destroy" ErrorDestroy { error: *mut ErrorObject }
+    1 "PJRT_Error_Message" ErrorMessage { error: *const ErrorObject, message: *const c_char, message_size: usize }
+    2 "PJRT_Error_GetCode" ErrorGetCode { error: *const ErrorObject, code: c_int }
 
-    PluginInitialize {}
-    PluginAttributes { attributes: *const NamedValue, num_attributes: usize }
+    3 "PJRT_Plugin_Initialize" PluginInitialize {}
+    4 "PJRT_Plugin_Attributes" PluginAttributes { attributes: *const NamedValue, num_attributes: usize }
 
-    EventDestroy { event: *mut EventObject }
-    EventIsReady { event: *mut EventObject, is_ready: bool }
-    EventAwait { event: *mut EventObject }
-    EventOnReady { event: *mut EventObject, callback: Option<ReadyCallback>, user_arg: *mut c_void }
+    5 "PJRT_Event_Destroy" EventDestroy { event: *mut EventObject }
+    6 "PJRT_Event_IsReady" EventIsReady { event: *mut EventObject, is_ready: bool }
+    8 "PJRT_Event_Await" EventAwait { event: *mut EventObject }
 
-    ClientCreate {
+    10 "PJRT_Client_Create" ClientCreate {
         create_options: *const NamedValue,
         num_options: usize,
         kv_get_callback: *mut c_void,
@@ -256,25 +248,25 @@ arguments! {
         kv_try_get_callback: *mut c_void,
         kv_try_get_user_arg: *mut c_void,
     }
-    ClientDestroy { client: *mut ClientObject }
-    ClientPlatformName {
+    11 "PJRT_Client_Destroy" ClientDestroy { client: *mut ClientObject }
+    12 "PJRT_Client_PlatformName" ClientPlatformName {
         client: *mut ClientObject, platform_name: *const c_char, platform_name_size: usize
     }
-    ClientPlatformVersion {
+    14 "PJRT_Client_PlatformVersion" ClientPlatformVersion {
         client: *mut ClientObject, platform_version: *const c_char, platform_version_size: usize
     }
-    ClientProcessIndex { client: *mut ClientObject, process_index: c_int }
-    ClientAddressableDevices {
+    13 "PJRT_Client_ProcessIndex" ClientProcessIndex { client: *mut ClientObject, process_index: c_int }
+    16 "PJRT_Client_AddressableDevices" ClientAddressableDevices {
         client: *mut ClientObject, addressable_devices: List<DeviceObject>, num_addressable_devices: usize
     }
-    ClientCompile {
+    20 "PJRT_Client_Compile" ClientCompile {
         client: *mut ClientObject,
         program: *const Program,
         compile_options: *const c_char,
         compile_options_size: usize,
         executable: *mut LoadedObject,
     }
-    ClientBufferFromHostBuffer {
+    22 "PJRT_Client_BufferFromHostBuffer" ClientBufferFromHostBuffer {
         client: *mut ClientObject,
         data: *const c_void,
         r#type: c_int,
@@ -290,61 +282,36 @@ arguments! {
         buffer: *mut BufferObject,
     }
 
-    DeviceDescriptionId { device_description: *mut DescriptionObject, id: c_int }
-    DeviceDescriptionProcessIndex { device_description: *mut DescriptionObject, process_index: c_int }
-    DeviceDescriptionAttributes {
+    23 "PJRT_DeviceDescription_Id" DeviceDescriptionId { device_description: *mut DescriptionObject, id: c_int }
+    24 "PJRT_DeviceDescription_ProcessIndex" DeviceDescriptionProcessIndex { device_description: *mut DescriptionObject, process_index: c_int }
+    25 "PJRT_DeviceDescription_Attributes" DeviceDescriptionAttributes {
         device_description: *mut DescriptionObject, num_attributes: usize, attributes: *const NamedValue
     }
-    DeviceDescriptionKind {
+    26 "PJRT_DeviceDescription_Kind" DeviceDescriptionKind {
         device_description: *mut DescriptionObject, device_kind: *const c_char, device_kind_size: usize
     }
-    DeviceDescriptionToString {
+    28 "PJRT_DeviceDescription_ToString" DeviceDescriptionToString {
         device_description: *mut DescriptionObject, to_string: *const c_char, to_string_size: usize
     }
-    DeviceGetDescription { device: *mut DeviceObject, device_description: *mut DescriptionObject }
-    DeviceMemoryStats {
-        device: *mut DeviceObject,
-        bytes_in_use: i64,
-        peak_bytes_in_use: i64,
-        peak_bytes_in_use_is_set: bool,
-        num_allocs: i64,
-        num_allocs_is_set: bool,
-        largest_alloc_size: i64,
-        largest_alloc_size_is_set: bool,
-        bytes_limit: i64,
-        bytes_limit_is_set: bool,
-        bytes_reserved: i64,
-        bytes_reserved_is_set: bool,
-        peak_bytes_reserved: i64,
-        peak_bytes_reserved_is_set: bool,
-        bytes_reservable_limit: i64,
-        bytes_reservable_limit_is_set: bool,
-        largest_free_block_bytes: i64,
-        largest_free_block_bytes_is_set: bool,
-        pool_bytes: i64,
-        pool_bytes_is_set: bool,
-        peak_pool_bytes: i64,
-        peak_pool_bytes_is_set: bool,
-    }
+    29 "PJRT_Device_GetDescription" DeviceGetDescription { device: *mut DeviceObject, device_description: *mut DescriptionObject }
 
-    ExecutableDestroy { executable: *mut ExecutableObject }
-    ExecutableName {
+    40 "PJRT_Executable_Destroy" ExecutableDestroy { executable: *mut ExecutableObject }
+    41 "PJRT_Executable_Name" ExecutableName {
         executable: *mut ExecutableObject, executable_name: *const c_char, executable_name_size: usize
     }
-    ExecutableNumOutputs { executable: *mut ExecutableObject, num_outputs: usize }
-    ExecutableSizeOfGeneratedCodeInBytes { executable: *mut ExecutableObject, size_in_bytes: i64 }
-    ExecutableGetCostAnalysis {
+    44 "PJRT_Executable_NumOutputs" ExecutableNumOutputs { executable: *mut ExecutableObject, num_outputs: usize }
+    46 "PJRT_Executable_GetCostAnalysis" ExecutableGetCostAnalysis {
         executable: *mut ExecutableObject, num_properties: usize, properties: *const NamedValue
     }
-    ExecutableOptimizedProgram { executable: *mut ExecutableObject, program: *mut Program }
-    ExecutableSerialize {
+    48 "PJRT_Executable_OptimizedProgram" ExecutableOptimizedProgram { executable: *mut ExecutableObject, program: *mut Program }
+    49 "PJRT_Executable_Serialize" ExecutableSerialize {
         executable: *const ExecutableObject,
         serialized_bytes: *const c_char,
         serialized_bytes_size: usize,
         serialized_executable: *mut SerializedObject,
         serialized_executable_deleter: Option<unsafe extern "C" fn(*mut SerializedObject)>,
     }
-    ExecutableDeserializeAndLoad {
+    56 "PJRT_Executable_DeserializeAndLoad" ExecutableDeserializeAndLoad {
         client: *mut ClientObject,
         serialized_executable: *const c_char,
         serialized_executable_size: usize,
@@ -352,18 +319,18 @@ arguments! {
         overridden_serialized_compile_options: *const c_char,
         overridden_serialized_compile_options_size: usize,
     }
-    ExecutableFingerprint {
+    94 "PJRT_Executable_Fingerprint" ExecutableFingerprint {
         executable: *mut ExecutableObject,
         executable_fingerprint: *const c_char,
         executable_fingerprint_size: usize,
     }
-    ExecutableOutputElementTypes {
+    90 "PJRT_Executable_OutputElementTypes" ExecutableOutputElementTypes {
         executable: *mut ExecutableObject, output_types: *const c_int, num_output_types: usize
     }
-    ExecutableOutputDimensions {
+    91 "PJRT_Executable_OutputDimensions" ExecutableOutputDimensions {
         executable: *mut ExecutableObject, num_outputs: usize, dims: *const i64, dim_sizes: *const usize
     }
-    ExecutableGetCompiledMemoryStats {
+    96 "PJRT_Executable_GetCompiledMemoryStats" ExecutableGetCompiledMemoryStats {
         executable: *mut ExecutableObject,
         generated_code_size_in_bytes: i64,
         argument_size_in_bytes: i64,
@@ -382,15 +349,14 @@ arguments! {
         peak_unpadded_heap_bytes: i64,
     }
 
-    LoadedExecutableDestroy { executable: *mut LoadedObject }
-    LoadedExecutableGetExecutable {
+    50 "PJRT_LoadedExecutable_Destroy" LoadedExecutableDestroy { executable: *mut LoadedObject }
+    51 "PJRT_LoadedExecutable_GetExecutable" LoadedExecutableGetExecutable {
         loaded_executable: *mut LoadedObject, executable: *mut ExecutableObject
     }
-    LoadedExecutableAddressableDevices {
+    52 "PJRT_LoadedExecutable_AddressableDevices" LoadedExecutableAddressableDevices {
         executable: *mut LoadedObject, addressable_devices: List<DeviceObject>, num_addressable_devices: usize
     }
-    LoadedExecutableDelete { executable: *mut LoadedObject }
-    LoadedExecutableExecute {
+    55 "PJRT_LoadedExecutable_Execute" LoadedExecutableExecute {
         executable: *mut LoadedObject,
         options: *mut ExecuteOptions,
         argument_lists: *const *const *mut BufferObject,
@@ -401,41 +367,40 @@ arguments! {
         execute_device: *mut DeviceObject,
     }
 
-    BufferDestroy { buffer: *mut BufferObject }
-    BufferOnDeviceSizeInBytes { buffer: *mut BufferObject, on_device_size_in_bytes: usize }
-    BufferDelete { buffer: *mut BufferObject }
-    BufferIsDeleted { buffer: *mut BufferObject, is_deleted: bool }
-    BufferCopyToDevice {
+    58 "PJRT_Buffer_Destroy" BufferDestroy { buffer: *mut BufferObject }
+    64 "PJRT_Buffer_OnDeviceSizeInBytes" BufferOnDeviceSizeInBytes { buffer: *mut BufferObject, on_device_size_in_bytes: usize }
+    68 "PJRT_Buffer_IsDeleted" BufferIsDeleted { buffer: *mut BufferObject, is_deleted: bool }
+    69 "PJRT_Buffer_CopyToDevice" BufferCopyToDevice {
         buffer: *mut BufferObject, dst_device: *mut DeviceObject, dst_buffer: *mut BufferObject
     }
-    BufferToHostBuffer {
+    70 "PJRT_Buffer_ToHostBuffer" BufferToHostBuffer {
         src: *mut BufferObject,
         host_layout: *mut MemoryLayout,
         dst: *mut c_void,
         dst_size: usize,
         event: *mut EventObject,
     }
-    BufferReadyEvent { buffer: *mut BufferObject, event: *mut EventObject }
-    BufferUnsafePointer { buffer: *mut BufferObject, buffer_pointer: usize }
+    72 "PJRT_Buffer_ReadyEvent" BufferReadyEvent { buffer: *mut BufferObject, event: *mut EventObject }
+    73 "PJRT_Buffer_UnsafePointer" BufferUnsafePointer { buffer: *mut BufferObject, buffer_pointer: usize }
 
-    TopologyDescriptionCreate {
+    82 "PJRT_TopologyDescription_Create" TopologyDescriptionCreate {
         topology_name: *const c_char,
         topology_name_size: usize,
         create_options: *const NamedValue,
         num_options: usize,
         topology: *mut TopologyObject,
     }
-    TopologyDescriptionDestroy { topology: *mut TopologyObject }
-    TopologyDescriptionPlatformName {
+    83 "PJRT_TopologyDescription_Destroy" TopologyDescriptionDestroy { topology: *mut TopologyObject }
+    84 "PJRT_TopologyDescription_PlatformName" TopologyDescriptionPlatformName {
         topology: *const TopologyObject, platform_name: *const c_char, platform_name_size: usize
     }
-    TopologyDescriptionPlatformVersion {
+    85 "PJRT_TopologyDescription_PlatformVersion" TopologyDescriptionPlatformVersion {
         topology: *mut TopologyObject, platform_version: *const c_char, platform_version_size: usize
     }
-    TopologyDescriptionGetDeviceDescriptions {
+    86 "PJRT_TopologyDescription_GetDeviceDescriptions" TopologyDescriptionGetDeviceDescriptions {
         topology: *const TopologyObject, descriptions: List<DescriptionObject>, num_descriptions: usize
     }
-    Compile {
+    89 "PJRT_Compile" Compile {
         topology: *const TopologyObject,
         program: *const Program,
         compile_options: *const c_char,

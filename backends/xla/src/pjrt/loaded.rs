@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ptr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use super::buffer::Buffer;
 use super::client::Client;
@@ -10,6 +10,7 @@ use super::device::Device;
 use super::error::Error;
 use super::executable::Executable;
 use super::ffi::{self, BufferObject, LoadedObject};
+use super::object::Owned;
 use super::tensor::TensorSpec;
 use super::value;
 
@@ -49,23 +50,16 @@ pub struct LoadedExecutable {
 }
 
 struct Inner {
+    object: Owned<ffi::LoadedExecutableDestroy>,
     client: Client,
-    object: *mut LoadedObject,
-    executable: Option<Executable>,
+    executable: Executable,
     signature: Signature,
     outputs: Vec<Arc<TensorSpec>>,
     /// Places in the client's list.
     devices: Vec<usize>,
     /// 0, 1, 2, … for each argument.
     indices: Vec<i64>,
-    /// Held for reading while an execution starts: plugins do not allow a deletion at that time.
-    deleted: RwLock<bool>,
 }
-
-// SAFETY: executables of the C API may be used from any thread, several at a time; the lock orders executions and deletion.
-unsafe impl Send for Inner {}
-// SAFETY: as above.
-unsafe impl Sync for Inner {}
 
 impl fmt::Debug for LoadedExecutable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,22 +82,20 @@ impl LoadedExecutable {
         object: *mut LoadedObject,
         signature: Signature,
     ) -> Result<Self, Error> {
-        let indices = (0..signature.inputs.len() as i64).collect();
-        let mut inner = Inner {
-            client,
-            object,
-            executable: None,
-            signature,
-            outputs: Vec::new(),
-            devices: Vec::new(),
-            indices,
-            deleted: RwLock::new(false),
+        // SAFETY: the caller's promise.
+        let (object, executable) = unsafe {
+            let owned = Owned::new(client.plugin(), object);
+            (owned, client.executable(object)?)
         };
-        // SAFETY: the caller's promise; `inner` frees the object where something fails.
-        let executable = unsafe { inner.client.executable(object) }?;
-        inner.outputs = executable.outputs()?.into_iter().map(Arc::new).collect();
-        inner.executable = Some(executable);
-        inner.devices = inner.find_devices()?;
+        let inner = Inner {
+            outputs: executable.outputs()?.into_iter().map(Arc::new).collect(),
+            devices: devices(&client, &object)?,
+            indices: (0..signature.inputs.len() as i64).collect(),
+            object,
+            client,
+            executable,
+            signature,
+        };
         Ok(Self {
             inner: Arc::new(inner),
         })
@@ -132,10 +124,7 @@ impl LoadedExecutable {
 
     /// The compiled program: its memory, cost, and bytes to keep.
     pub fn executable(&self) -> &Executable {
-        let Some(executable) = &self.inner.executable else {
-            unreachable!("set before the program is given out");
-        };
-        executable
+        &self.inner.executable
     }
 
     /// Runs the program on its one device. Returns as soon as the work has begun: the results can be used at once, also as
@@ -144,8 +133,8 @@ impl LoadedExecutable {
     /// # Errors
     ///
     /// [`Error::ArgumentCount`], [`Error::Argument`], [`Error::ArgumentDevice`] and [`Error::OtherClient`] where the arguments are
-    /// not those of the signature; [`Error::DeviceCount`] for a program of several devices; [`Error::Donated`] and
-    /// [`Error::Deleted`] for an argument that is gone; the plugin's.
+    /// not those of the signature; [`Error::DeviceCount`] for a program of several devices; [`Error::Donated`] for
+    /// an argument that is gone; the plugin's.
     pub fn execute(&self, arguments: &[&Buffer], donate: Donate<'_>) -> Result<Vec<Buffer>, Error> {
         self.run(&[arguments], donate)
     }
@@ -193,24 +182,16 @@ impl LoadedExecutable {
         let mut options = ffi::ExecuteOptions::new();
         options.non_donatable_input_indices = kept.as_ptr();
         options.num_non_donatable_input_indices = kept.len();
-        let mut execute = ffi::LoadedExecutableExecute::new();
-        execute.executable = inner.object;
+        let mut execute = ffi::LoadedExecutableExecute::of(inner.object.get());
         execute.options = &mut options;
         execute.argument_lists = argument_rows.as_ptr();
         execute.num_devices = lists.len();
         execute.num_args = count;
         execute.output_lists = output_rows.as_ptr();
-        let deleted = inner.deleted.read().unwrap_or_else(PoisonError::into_inner);
-        if *deleted {
-            return Err(Error::Deleted {
-                what: "the executable",
-            });
-        }
-        // SAFETY: the executable is alive and not deleted, as the lock is held; the arguments are live buffers of its client,
+        // SAFETY: the executable is alive; the arguments are live buffers of its client,
         // as many per device as `num_args`, and the tables live until the call returns. Null events and device mean that
         // none are asked for and that it runs where it was compiled for.
-        let executed = unsafe { inner.client.plugin().call(&mut execute) };
-        drop(deleted);
+        let executed = unsafe { inner.client.plugin().ask(execute) };
         executed.map_err(|error| explain(lists, error))?;
         // SAFETY: the plugin has filled in a new buffer for each output of each device.
         unsafe { self.take(&outputs) }
@@ -299,50 +280,24 @@ impl LoadedExecutable {
             }
         })
     }
-
-    /// Unloads the program, although there are other clones: they give [`Error::Deleted`] from now on. Executions that have begun
-    /// run to their end.
-    ///
-    /// # Errors
-    ///
-    /// The plugin's.
-    pub fn delete(&self) -> Result<(), Error> {
-        let mut deleted = self
-            .inner
-            .deleted
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if *deleted {
-            return Ok(());
-        }
-        *deleted = true;
-        let mut delete = ffi::LoadedExecutableDelete::new();
-        delete.executable = self.inner.object;
-        // SAFETY: the executable is alive, and the lock keeps executions from starting.
-        unsafe { self.inner.client.plugin().call(&mut delete) }
-    }
 }
 
-impl Inner {
-    /// The devices that the program runs on.
-    fn find_devices(&self) -> Result<Vec<usize>, Error> {
-        let mut list = ffi::LoadedExecutableAddressableDevices::new();
-        list.executable = self.object;
-        // SAFETY: the executable is alive, and the list lives as long as it.
-        let devices = unsafe {
-            self.client.plugin().call(&mut list)?;
-            value::slice(list.addressable_devices, list.num_addressable_devices)
-        };
-        let devices = devices
-            .iter()
-            .map(|&device| self.client.device_index(device));
-        devices
-            .collect::<Option<Vec<usize>>>()
-            .ok_or(Error::Contract {
-                function: "PJRT_LoadedExecutable_AddressableDevices",
-                reason: "names a device that the client does not have",
-            })
-    }
+/// The devices that a program runs on.
+fn devices(
+    client: &Client,
+    object: &Owned<ffi::LoadedExecutableDestroy>,
+) -> Result<Vec<usize>, Error> {
+    // SAFETY: the executable is alive, and the list lives as long as it.
+    let devices = unsafe {
+        let list = object.ask(ffi::LoadedExecutableAddressableDevices::of)?;
+        value::slice(list.addressable_devices, list.num_addressable_devices)
+    };
+    let devices = devices.iter().map(|&device| client.device_index(device));
+    let devices: Option<Vec<usize>> = devices.collect();
+    devices.ok_or(Error::Contract {
+        function: "PJRT_LoadedExecutable_AddressableDevices",
+        reason: "names a device that the client does not have",
+    })
 }
 
 /// The reason for an execution's error where it is that an argument is gone.
@@ -351,13 +306,4 @@ fn explain(lists: &[&[&Buffer]], error: Error) -> Error {
     let mut arguments = lists.iter().copied().flatten();
     let gone = arguments.find_map(|argument| argument.check_alive().err());
     gone.unwrap_or(error)
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let mut destroy = ffi::LoadedExecutableDestroy::new();
-        destroy.executable = self.object;
-        // SAFETY: the executable is alive and is not used again. Nothing can be done about an error here.
-        let _ = unsafe { self.client.plugin().call(&mut destroy) };
-    }
 }

@@ -4,7 +4,7 @@
 //! its devices. Programs are StableHLO text: [`Client::compile`] makes a [`LoadedExecutable`] of it, which takes and gives
 //! [`Buffer`]s; a [`Topology`] compiles for devices that are not there.
 //!
-//! The records and functions of the C API are declared by hand, in `ffi` and `entries`. No function here is unsafe to call.
+//! The records and functions of the C API are declared by hand, in `ffi`. No function here is unsafe to call.
 //! Plugins end the process for many mistakes that could be errors; those that were found are refused before a plugin sees
 //! them: [`Error::ClientOption`], [`Error::CompileOptions`], [`Error::Program`], [`Error::Topology`] and
 //! [`Error::Serialized`].
@@ -19,14 +19,13 @@ mod cache;
 mod client;
 mod counts;
 mod device;
-mod entries;
 mod error;
 mod event;
 mod executable;
 mod ffi;
-mod host;
 mod loaded;
 mod locate;
+mod object;
 mod options;
 mod plugin;
 mod program;
@@ -40,11 +39,10 @@ pub use buffer::{Buffer, PendingRead};
 pub use cache::{Cached, DiskCache};
 pub use client::Client;
 pub use counts::{ProgramCounts, program_counts};
-pub use device::{Description, Device, MemoryStats};
+pub use device::{Description, Device};
 pub use error::{Code, Error};
 pub use event::Event;
 pub use executable::{CompiledMemory, Executable, OptimizedProgram};
-pub use host::HostBuffer;
 pub use loaded::{Donate, LoadedExecutable, Signature};
 pub use locate::{Environment, NotFound, Platform, locate};
 pub use options::CompileOptions;

@@ -8,9 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use libloading::Library;
 
-use super::entries::Entry;
 use super::error::{Code, Error};
-use super::ffi::{self, ApiHeader, Arguments};
+use super::ffi::{self, ApiHeader, Arguments, Entry};
 use super::locate::{Environment, Platform, locate};
 use super::tpu;
 use super::value::{self, Value};
@@ -118,7 +117,12 @@ impl Plugin {
         };
         // SAFETY: the record has no pointers, and this is the plugin's first call, as the header asks.
         unsafe { api.call(&mut ffi::PluginInitialize::new()) }?;
-        api.attributes = api.read_attributes()?;
+        let mut list = ffi::PluginAttributes::new();
+        // SAFETY: the record has no pointers to set, and the attributes live as long as the process.
+        api.attributes = unsafe {
+            api.call(&mut list)?;
+            value::read(list.attributes, list.num_attributes)
+        };
         Ok(Self {
             api: Box::leak(Box::new(api)),
         })
@@ -154,29 +158,16 @@ impl Plugin {
         &self.api.flags
     }
 
-    /// Calls the function that takes `arguments`.
+    /// Calls the function that takes `arguments`, and gives them back with what it has filled in.
     ///
     /// # Safety
     ///
     /// Every pointer in `arguments` is what the header asks of it: null where it may be, a live object of this plugin, or memory
     /// of the stated length that lives as long as the header says.
-    pub(super) unsafe fn call<A: Arguments>(self, arguments: &mut A) -> Result<(), Error> {
+    pub(super) unsafe fn ask<A: Arguments>(self, mut arguments: A) -> Result<A, Error> {
         // SAFETY: the caller's promise.
-        unsafe { self.api.call(arguments) }
-    }
-
-    /// Turns an error object that the caller owns into an error; null is none.
-    ///
-    /// # Safety
-    ///
-    /// `object` is null or a live error of this plugin that nothing else frees.
-    pub(super) unsafe fn check(
-        self,
-        function: Entry,
-        object: *mut ffi::ErrorObject,
-    ) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
-        unsafe { self.api.check(function, object) }
+        unsafe { self.api.call(&mut arguments) }?;
+        Ok(arguments)
     }
 }
 
@@ -184,35 +175,27 @@ impl Api {
     /// The function at an entry.
     #[inline]
     fn function(&self, entry: Entry) -> Result<ffi::Function, Error> {
-        let place = entry as usize;
-        let function = self.table.get(place).copied().flatten();
+        let function = self.table.get(entry.place).copied().flatten();
         function.ok_or_else(|| Error::Missing {
-            function: entry.name(),
+            function: entry.name,
             plugin_version: self.version,
             entries: self.table.len(),
-            needed: place + 1,
+            needed: entry.place + 1,
         })
     }
 
-    /// See [`Plugin::call`].
+    /// See [`Plugin::ask`].
     #[inline]
     unsafe fn call<A: Arguments>(&self, arguments: &mut A) -> Result<(), Error> {
         let function = self.function(A::ENTRY)?;
         // SAFETY: the function stands at the place of `A` in the table, so that it takes `A` (a promise of `Arguments`) and
         // returns null or an error; the pointers in it are the caller's promise.
         let error = unsafe { function(std::ptr::from_mut(arguments).cast()) };
-        // SAFETY: the function's result is null or an error that the caller owns.
-        unsafe { self.check(A::ENTRY, error) }
-    }
-
-    /// See [`Plugin::check`].
-    #[inline]
-    unsafe fn check(&self, entry: Entry, object: *mut ffi::ErrorObject) -> Result<(), Error> {
-        if object.is_null() {
+        if error.is_null() {
             return Ok(());
         }
-        // SAFETY: it is not null; the rest is the caller's promise.
-        Err(unsafe { self.take_error(entry, object) })
+        // SAFETY: the function's result is an error that the caller owns.
+        Err(unsafe { self.take_error(A::ENTRY, error) })
     }
 
     /// Reads an error and frees it.
@@ -222,10 +205,8 @@ impl Api {
     /// `object` is a live error of this plugin that nothing else frees.
     #[cold]
     unsafe fn take_error(&self, entry: Entry, object: *mut ffi::ErrorObject) -> Error {
-        let mut message = ffi::ErrorMessage::new();
-        message.error = object;
-        let mut code = ffi::ErrorGetCode::new();
-        code.error = object;
+        let mut message = ffi::ErrorMessage::of(object);
+        let mut code = ffi::ErrorGetCode::of(object);
         // SAFETY: the object is alive until it is destroyed below; the message lives as long as it.
         let text = unsafe {
             self.call_void(&mut message);
@@ -234,14 +215,14 @@ impl Api {
         // SAFETY: the object is alive. An error while the code is read would itself need reading: it is freed unread, and the
         // code stays zero.
         unsafe {
-            if let Ok(function) = self.function(Entry::ErrorGetCode) {
+            if let Ok(function) = self.function(ffi::ErrorGetCode::ENTRY) {
                 let inner = function(std::ptr::from_mut(&mut code).cast());
                 self.free_error(inner);
             }
             self.free_error(object);
         }
         Error::Plugin {
-            function: entry.name(),
+            function: entry.name,
             code: Code::from_number(code.code),
             message: text,
         }
@@ -253,17 +234,15 @@ impl Api {
     ///
     /// `object` is null or a live error of this plugin that nothing else frees.
     unsafe fn free_error(&self, object: *mut ffi::ErrorObject) {
-        let mut destroy = ffi::ErrorDestroy::new();
-        destroy.error = object;
         // SAFETY: the caller's promise; the function accepts null.
-        unsafe { self.call_void(&mut destroy) };
+        unsafe { self.call_void(&mut ffi::ErrorDestroy::of(object)) };
     }
 
     /// Calls one of the two functions that return nothing.
     ///
     /// # Safety
     ///
-    /// As for [`Plugin::call`], and the function returns nothing.
+    /// As for [`Plugin::ask`], and the function returns nothing.
     unsafe fn call_void<A: Arguments>(&self, arguments: &mut A) {
         let Ok(function) = self.function(A::ENTRY) else {
             return;
@@ -276,15 +255,6 @@ impl Api {
         };
         // SAFETY: the caller's promise.
         unsafe { function(std::ptr::from_mut(arguments).cast()) };
-    }
-
-    fn read_attributes(&self) -> Result<Vec<(String, Value)>, Error> {
-        let mut list = ffi::PluginAttributes::new();
-        // SAFETY: the record has no pointers to set, and the attributes live as long as the process.
-        unsafe {
-            self.call(&mut list)?;
-            Ok(value::read(list.attributes, list.num_attributes))
-        }
     }
 }
 

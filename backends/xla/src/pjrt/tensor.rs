@@ -1,35 +1,14 @@
-//! Shapes of tensors, and the numbers that the C API gives to element types.
+//! Shapes of tensors.
 
 use std::fmt;
 
 use super::error::Error;
 use crate::ElementType;
 
-/// The value of `PJRT_Buffer_Type`.
-pub(super) const fn code(element: ElementType) -> i32 {
-    match element {
-        ElementType::Pred => 1,
-        ElementType::S8 => 2,
-        ElementType::S16 => 3,
-        ElementType::S32 => 4,
-        ElementType::S64 => 5,
-        ElementType::U8 => 6,
-        ElementType::U16 => 7,
-        ElementType::U32 => 8,
-        ElementType::U64 => 9,
-        ElementType::F16 => 10,
-        ElementType::F32 => 11,
-        ElementType::F64 => 12,
-        ElementType::BF16 => 13,
-        ElementType::F8E5M2 => 16,
-        ElementType::F8E4M3FN => 17,
-    }
-}
-
 /// The type that a plugin names by its `PJRT_Buffer_Type`.
 pub(super) fn from_code(number: i32) -> Result<ElementType, Error> {
     let mut all = ElementType::ALL.into_iter();
-    let known = all.find(|&element| code(element) == number);
+    let known = all.find(|element| element.pjrt() == number);
     known.ok_or(Error::UnknownElementType { code: number })
 }
 
@@ -88,48 +67,5 @@ impl fmt::Display for TensorSpec {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_stablehlo() {
-        let spec = TensorSpec::new(ElementType::F8E4M3FN, [2, 3]);
-        assert_eq!(spec.to_string(), "tensor<2x3xf8E4M3FN>");
-        assert_eq!(
-            TensorSpec::new(ElementType::Pred, []).to_string(),
-            "tensor<i1>"
-        );
-        assert_eq!(
-            TensorSpec::new(ElementType::U32, [0]).to_string(),
-            "tensor<0xui32>"
-        );
-    }
-
-    #[test]
-    fn codes_are_distinct_and_read_back() {
-        for element in ElementType::ALL {
-            assert_eq!(from_code(code(element)).unwrap(), element);
-        }
-        let token = from_code(23).unwrap_err();
-        assert!(matches!(token, Error::UnknownElementType { code: 23 }));
-    }
-
-    #[test]
-    fn bytes_are_counted_or_refused() {
-        let bytes = |dims: &[usize]| TensorSpec::new(ElementType::F32, dims).bytes();
-        assert_eq!(bytes(&[]).unwrap(), 4);
-        assert_eq!(bytes(&[3, 5]).unwrap(), 60);
-        assert_eq!(bytes(&[0, 7]).unwrap(), 0);
-        for dims in [
-            &[usize::MAX][..],
-            &[1 << 40, 1 << 40],
-            &[0, usize::MAX],
-            &[1 << 61],
-        ] {
-            assert!(
-                matches!(bytes(dims), Err(Error::TooLarge { .. })),
-                "{dims:?}"
-            );
-        }
-    }
-}
+#[path = "tensor_tests.rs"]
+mod tests;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::counts;
 use super::device::Description;
 use super::error::Error;
-use super::executable::{Executable, Keep};
-use super::ffi::{self, TopologyObject};
+use super::executable::Executable;
+use super::ffi;
 use super::locate::Platform;
+use super::object::Owned;
 use super::options::CompileOptions;
 use super::plugin::Plugin;
 use super::program::with_program;
@@ -21,17 +22,11 @@ pub struct Topology {
 }
 
 struct Inner {
-    plugin: Plugin,
-    object: *mut TopologyObject,
+    object: Owned<ffi::TopologyDescriptionDestroy>,
     platform_name: String,
     platform_version: String,
     devices: Vec<Description>,
 }
-
-// SAFETY: topologies of the C API may be used from any thread, several at a time; nothing here changes them.
-unsafe impl Send for Inner {}
-// SAFETY: as above.
-unsafe impl Sync for Inner {}
 
 impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,25 +49,16 @@ impl Topology {
             check_size(name, options)?;
         }
         let options = value::write(options)?;
-        let mut create = ffi::TopologyDescriptionCreate::new();
-        create.topology_name = name.as_ptr().cast();
+        let mut create = ffi::TopologyDescriptionCreate::of(name.as_ptr().cast());
         create.topology_name_size = name.len();
         create.create_options = options.as_ptr();
         create.num_options = options.len();
-        // SAFETY: the name and the options live until the call returns.
-        unsafe { plugin.call(&mut create) }?;
-        let mut inner = Inner {
-            plugin,
-            object: create.topology,
-            platform_name: String::new(),
-            platform_version: String::new(),
-            devices: Vec::new(),
-        };
-        inner.describe()?;
+        // SAFETY: the name and the options live until the call returns. The topology is ours, and its executables hold it.
+        let object = unsafe { Owned::new(plugin, plugin.ask(create)?.topology) };
+        let inner = Inner::of(object)?;
         if inner.devices.is_empty() {
-            return Err(Error::NoDevices {
-                platform: inner.platform_name.clone(),
-            });
+            let platform = inner.platform_name;
+            return Err(Error::NoDevices { platform });
         }
         Ok(Self {
             inner: Arc::new(inner),
@@ -102,24 +88,20 @@ impl Topology {
     /// text, or [`super::Code::ResourceExhausted`] for a program that the devices' memory does not hold.
     pub fn compile(&self, text: &str, options: &CompileOptions) -> Result<Executable, Error> {
         let options = self.assign(options)?;
-        let options = options.to_bytes_for(self.inner.plugin.platform());
+        let plugin = self.inner.object.plugin();
+        let options = options.to_bytes_for(plugin.platform());
         with_program(text, |program| {
-            let mut compile = ffi::Compile::new();
-            compile.topology = self.inner.object;
+            let mut compile = ffi::Compile::of(self.inner.object.get());
             compile.program = program;
             compile.compile_options = options.as_ptr().cast();
             compile.compile_options_size = options.len();
             // SAFETY: the topology is alive, the program and the options live until the call returns, and no client is
             // needed. The executable is ours.
             unsafe {
-                self.inner.plugin.call(&mut compile)?;
+                let object = Owned::new(plugin, plugin.ask(compile)?.executable);
                 counts::compiled();
-                Ok(Executable::new(
-                    self.inner.plugin,
-                    compile.executable,
-                    self.inner.platform_name.clone(),
-                    Keep::Topology(self.clone()),
-                ))
+                let name = self.inner.platform_name.clone();
+                Ok(Executable::new(object, name, self.clone()))
             }
         })
     }
@@ -179,75 +161,30 @@ fn check_size(name: &str, options: &[(&str, Value)]) -> Result<(), Error> {
 
 impl Inner {
     /// Asks for everything that does not change.
-    fn describe(&mut self) -> Result<(), Error> {
-        let mut name = ffi::TopologyDescriptionPlatformName::new();
-        name.topology = self.object;
-        let mut version = ffi::TopologyDescriptionPlatformVersion::new();
-        version.topology = self.object;
-        let mut list = ffi::TopologyDescriptionGetDeviceDescriptions::new();
-        list.topology = self.object;
+    fn of(object: Owned<ffi::TopologyDescriptionDestroy>) -> Result<Self, Error> {
         // SAFETY: the topology is alive, and what it gives out lives as long as it.
         unsafe {
-            self.plugin.call(&mut name)?;
-            self.platform_name = value::text(name.platform_name, name.platform_name_size);
-            self.plugin.call(&mut version)?;
-            let size = version.platform_version_size;
-            self.platform_version = value::text(version.platform_version, size);
-            self.plugin.call(&mut list)?;
+            let name = object.ask(|it| ffi::TopologyDescriptionPlatformName::of(it))?;
+            let version = object.ask(ffi::TopologyDescriptionPlatformVersion::of)?;
+            let list = object.ask(|it| ffi::TopologyDescriptionGetDeviceDescriptions::of(it))?;
             let devices = value::slice(list.descriptions, list.num_descriptions);
-            for &device in devices {
-                self.devices.push(Description::read(self.plugin, device)?);
-            }
+            let described = |&device| Description::read(object.plugin(), device);
+            Ok(Self {
+                platform_name: value::text(name.platform_name, name.platform_name_size),
+                platform_version: value::text(
+                    version.platform_version,
+                    version.platform_version_size,
+                ),
+                devices: devices
+                    .iter()
+                    .map(described)
+                    .collect::<Result<_, Error>>()?,
+                object,
+            })
         }
-        Ok(())
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let mut destroy = ffi::TopologyDescriptionDestroy::new();
-        destroy.topology = self.object;
-        // SAFETY: the topology is alive, and its executables hold it. Nothing can be done about an error here.
-        let _ = unsafe { self.plugin.call(&mut destroy) };
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_that_libtpu_does_not_survive_are_refused() {
-        for name in [
-            "v5e:1x1",
-            "v5e:2x2",
-            "v5p=2x2x1",
-            "v4_2x2x1",
-            "tpu7x:16x16x16",
-        ] {
-            assert!(check_size(name, &[]).is_ok(), "{name}");
-        }
-        let refused = [
-            "",
-            "v5e",
-            "v5e:",
-            "v5e:0x0",
-            "v5e:2x",
-            "v5e:2x2x0",
-            "v5e:-1x2",
-            "v5e:1000x1000",
-        ];
-        for name in refused
-            .into_iter()
-            .chain(["v5e:9999999999999x9999999999999"])
-        {
-            assert!(
-                matches!(check_size(name, &[]), Err(Error::Topology { .. })),
-                "{name}"
-            );
-        }
-        let slices = |count: i64| check_size("v5e:2x2", &[("num_slices", Value::Int(count))]);
-        assert!(slices(2).is_ok());
-        assert!(slices(0).is_err() && slices(-1).is_err() && slices(1 << 40).is_err());
-    }
-}
+#[path = "topology_tests.rs"]
+mod tests;

@@ -33,35 +33,17 @@ impl fmt::Display for Value {
     }
 }
 
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
+macro_rules! values {
+    ($($kind:ident: $type:ty)*) => {$(
+        impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                Self::$kind(value.into())
+            }
+        }
+    )*};
 }
 
-impl From<i64> for Value {
-    fn from(int: i64) -> Self {
-        Self::Int(int)
-    }
-}
-
-impl From<Vec<i64>> for Value {
-    fn from(ints: Vec<i64>) -> Self {
-        Self::Ints(ints)
-    }
-}
-
-impl From<f32> for Value {
-    fn from(float: f32) -> Self {
-        Self::Float(float)
-    }
-}
-
-impl From<bool> for Value {
-    fn from(truth: bool) -> Self {
-        Self::Bool(truth)
-    }
-}
+values! { Text: &str  Int: i64  Ints: Vec<i64>  Float: f32  Bool: bool }
 
 const TEXT: i32 = 0;
 const INT: i32 = 1;
@@ -159,34 +141,5 @@ pub(super) fn write(options: &[(&str, Value)]) -> Result<Vec<ffi::NamedValue>, E
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_reads_back() {
-        let options = [
-            ("text", Value::from("v5e:2x2")),
-            ("int", Value::from(-3)),
-            ("ints", Value::from(vec![1, 2, 3])),
-            ("float", Value::from(0.5)),
-            ("bool", Value::from(true)),
-        ];
-        let records = write(&options).unwrap();
-        // SAFETY: the records point into `options`, which lives until the end of the test.
-        let read = unsafe { read(records.as_ptr(), records.len()) };
-        for (read, given) in read.iter().zip(&options) {
-            assert_eq!((read.0.as_str(), &read.1), (given.0, &given.1));
-        }
-        assert_eq!(read.len(), options.len());
-    }
-
-    #[test]
-    fn names_are_given_once() {
-        let twice = [("a", Value::from(1)), ("a", Value::from(2))];
-        assert!(matches!(write(&twice), Err(Error::ClientOption { .. })));
-        assert!(matches!(
-            write(&[("", Value::from(1))]),
-            Err(Error::ClientOption { .. })
-        ));
-    }
-}
+#[path = "value_tests.rs"]
+mod tests;

@@ -16,7 +16,6 @@ impl fmt::Display for Value {
 struct Argument {
     value: Value,
     aliased: Option<usize>,
-    sharding: Option<String>,
 }
 
 /// One function in the making.
@@ -45,7 +44,7 @@ pub struct Program {
     /// round, or as many as [`Builder::counted`] says.
     pub flops: u64,
     /// Bytes that each device sends to others in the collectives, counted as [`Builder::exchanged`] says;
-    /// of loops as `flops`. What the partitioner inserts isn't in it.
+    /// of loops as `flops`.
     pub exchanged_bytes: u64,
 }
 
@@ -58,11 +57,8 @@ impl Builder {
     /// The next argument of the function.
     pub fn argument(&mut self, ty: TensorType) -> Value {
         let value = self.value(ty);
-        self.arguments.push(Argument {
-            value,
-            aliased: None,
-            sharding: None,
-        });
+        let aliased = None;
+        self.arguments.push(Argument { value, aliased });
         value
     }
 
@@ -71,19 +67,14 @@ impl Builder {
         self.arguments[index].aliased = Some(output);
     }
 
-    /// The type of argument `index`.
-    pub fn argument_type(&self, index: usize) -> &TensorType {
-        self.ty(self.arguments[index].value)
-    }
-
-    /// How argument `index` is laid out over the devices of an SPMD program.
-    pub fn shard(&mut self, index: usize, sharding: &super::Sharding) {
-        self.arguments[index].sharding = Some(sharding.to_string());
-    }
-
     /// The type of a value.
     pub fn ty(&self, value: Value) -> &TensorType {
         &self.types[value.0 as usize]
+    }
+
+    /// The types of values.
+    pub fn types(&self, values: &[Value]) -> Vec<TensorType> {
+        values.iter().map(|value| self.ty(*value).clone()).collect()
     }
 
     /// The extents of a value.
@@ -98,62 +89,33 @@ impl Builder {
 
     /// The function with these results, on one device.
     pub fn finish(self, outputs: &[Value]) -> Program {
-        self.finish_spmd(outputs, 1, 1, &[])
+        self.finish_replicated(outputs, 1)
     }
 
-    /// The function with these results, run by `replicas` times `partitions` devices. `shardings`
-    /// holds one for each output, or nothing.
-    pub fn finish_spmd(
-        self,
-        outputs: &[Value],
-        replicas: usize,
-        partitions: usize,
-        shardings: &[super::Sharding],
-    ) -> Program {
-        let types: Vec<TensorType> = outputs.iter().map(|v| self.ty(*v).clone()).collect();
-        let arguments: Vec<String> = self.arguments.iter().map(|a| self.signature(a)).collect();
-        let results = types
-            .iter()
-            .enumerate()
-            .map(|(i, ty)| match shardings.get(i) {
-                Some(sharding) => format!("{ty} {{mhlo.sharding = \"{sharding}\"}}"),
-                None => ty.to_string(),
-            });
-        let results: Vec<String> = results.collect();
+    /// The function with these results, run by `replicas` devices.
+    pub fn finish_replicated(self, outputs: &[Value], replicas: usize) -> Program {
+        let inputs: Vec<Value> = self.arguments.iter().map(|a| a.value).collect();
+        let (inputs, results) = (self.types(&inputs), self.types(outputs));
+        let arguments = self.arguments.iter().zip(&inputs);
+        let arguments = arguments.map(|(Argument { value, aliased }, ty)| match aliased {
+            Some(output) => format!("{value}: {ty} {{tf.aliasing_output = {output} : i32}}"),
+            None => format!("{value}: {ty}"),
+        });
         let text = format!(
-            "module @moebius attributes {{mhlo.num_partitions = {partitions} : i32, mhlo.num_replicas = {replicas} : i32}} {{\n  \
+            "module @moebius attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_replicas = {replicas} : i32}} {{\n  \
              func.func public @main({}) -> ({}) {{\n{}    return{}\n  }}\n}}\n",
-            arguments.join(", "),
-            results.join(", "),
+            arguments.collect::<Vec<_>>().join(", "),
+            joined(&results),
             self.text,
-            operands_and_types(outputs, &types),
+            operands_and_types(outputs, &results),
         );
         Program {
             text,
-            inputs: self
-                .arguments
-                .iter()
-                .map(|a| self.ty(a.value).clone())
-                .collect(),
-            outputs: types,
+            inputs,
+            outputs: results,
             flops: self.flops,
             exchanged_bytes: self.exchanged,
         }
-    }
-
-    fn signature(&self, argument: &Argument) -> String {
-        let mut attributes = Vec::new();
-        if let Some(output) = argument.aliased {
-            attributes.push(format!("tf.aliasing_output = {output} : i32"));
-        }
-        if let Some(sharding) = &argument.sharding {
-            attributes.push(format!("mhlo.sharding = \"{sharding}\""));
-        }
-        let mut text = format!("{}: {}", argument.value, self.ty(argument.value));
-        if !attributes.is_empty() {
-            let _ = write!(text, " {{{}}}", attributes.join(", "));
-        }
-        text
     }
 
     fn value(&mut self, ty: TensorType) -> Value {
@@ -172,8 +134,8 @@ impl Builder {
     }
 
     /// Bytes that each device sends to the others of its group in the collectives so far: of an all-to-all
-    /// among n devices n − 1 of the n parts, of an all-gather its own part n − 1 times, of an all-reduce 2·(n
-    /// − 1)/n of the tensor (a reduce-scatter, then an all-gather), which no algorithm undercuts.
+    /// among n devices n − 1 of the n parts, of an all-reduce 2·(n − 1)/n of the tensor
+    /// (a reduce-scatter, then an all-gather), which no algorithm undercuts.
     pub fn exchanged(&self) -> u64 {
         self.exchanged
     }
@@ -190,15 +152,38 @@ impl Builder {
         value
     }
 
-    /// Appends an operation of several results.
-    pub(super) fn push_many(
+    /// Appends an operation that is written with one type alone, that of its result.
+    pub(super) fn of_type(&mut self, operation: impl fmt::Display, ty: TensorType) -> Value {
+        self.push(format!("{operation} : {ty}"), ty)
+    }
+
+    /// Appends an operation whose operands and result have the type of `x`.
+    pub(super) fn alike(&mut self, operation: impl fmt::Display, x: Value) -> Value {
+        self.of_type(operation, self.ty(x).clone())
+    }
+
+    /// Appends an operation that is written with the types of its operands and its result.
+    pub(super) fn typed(
         &mut self,
         operation: impl fmt::Display,
+        operands: &[Value],
+        result: TensorType,
+    ) -> Value {
+        let (_, types) = self.operands(operands);
+        self.push(format!("{operation} : ({types}) -> {result}"), result)
+    }
+
+    /// As [`Builder::typed`], with several results.
+    pub(super) fn typed_many(
+        &mut self,
+        operation: impl fmt::Display,
+        operands: &[Value],
         results: Vec<TensorType>,
     ) -> Vec<Value> {
+        let (_, types) = self.operands(operands);
+        let operation = format!("{operation} : ({types}) -> ({})", joined(&results));
         let values: Vec<Value> = results.into_iter().map(|ty| self.value(ty)).collect();
-        let names: Vec<String> = values.iter().map(ToString::to_string).collect();
-        self.line(format_args!("{} = {operation}", names.join(", ")));
+        self.line(format_args!("{} = {operation}", joined(&values)));
         values
     }
 
@@ -217,7 +202,7 @@ impl Builder {
         let arguments: Vec<Value> = types.iter().map(|ty| self.value(ty.clone())).collect();
         self.depth += 1;
         let results = body(self, &arguments);
-        let types: Vec<TensorType> = results.iter().map(|v| self.ty(*v).clone()).collect();
+        let types = self.types(&results);
         self.line(format_args!(
             "stablehlo.return{}",
             operands_and_types(&results, &types)
@@ -225,32 +210,41 @@ impl Builder {
         self.depth -= 1;
         let inner = std::mem::replace(&mut self.text, outer);
         let indent = 4 + 2 * self.depth;
-        let header = match arguments.as_slice() {
-            [] => String::new(),
-            arguments => {
-                let arguments: Vec<String> = arguments
-                    .iter()
-                    .map(|v| format!("{v}: {}", self.ty(*v)))
-                    .collect();
-                format!("{:indent$}^bb0({}):\n", "", arguments.join(", "))
-            }
-        };
-        format!("{{\n{header}{inner}{:indent$}}}", "")
+        let arguments = arguments.iter().map(|v| format!("{v}: {}", self.ty(*v)));
+        let arguments = arguments.collect::<Vec<_>>().join(", ");
+        format!(
+            "{{\n{0:indent$}^bb0({arguments}):\n{inner}{0:indent$}}}",
+            ""
+        )
+    }
+
+    /// The region that makes one scalar of two.
+    pub(super) fn reducer(
+        &mut self,
+        kind: super::Reduction,
+        element: crate::ElementType,
+    ) -> String {
+        let scalar = TensorType::scalar(element);
+        self.region(&[scalar.clone(), scalar], |b, args| {
+            vec![b.binary(kind.binary(), args[0], args[1])]
+        })
     }
 
     /// `%1, %2` and `tensor<…>, tensor<…>` of operands in the generic form.
     pub(super) fn operands(&self, values: &[Value]) -> (String, String) {
-        let names: Vec<String> = values.iter().map(ToString::to_string).collect();
-        let types: Vec<String> = values.iter().map(|v| self.ty(*v).to_string()).collect();
-        (names.join(", "), types.join(", "))
+        let types = values.iter().map(|value| self.ty(*value));
+        (joined(values), joined(types))
     }
 }
 
+fn joined<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
+    let all: Vec<String> = all.into_iter().map(|one| one.to_string()).collect();
+    all.join(", ")
+}
+
 fn operands_and_types(values: &[Value], types: &[TensorType]) -> String {
-    if values.is_empty() {
-        return String::new();
+    match values {
+        [] => String::new(),
+        _ => format!(" {} : {}", joined(values), joined(types)),
     }
-    let names: Vec<String> = values.iter().map(ToString::to_string).collect();
-    let types: Vec<String> = types.iter().map(ToString::to_string).collect();
-    format!(" {} : {}", names.join(", "), types.join(", "))
 }

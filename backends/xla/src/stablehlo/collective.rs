@@ -33,43 +33,17 @@ impl fmt::Display for ReplicaGroups {
     }
 }
 
-/// How a tensor is laid out over the devices of an SPMD program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sharding {
-    /// All of it on every device.
-    Replicated,
-    /// Cut into this many parts along each dimension; their product is the number of devices.
-    Tiled(Vec<usize>),
-}
-
-/// As the attribute `mhlo.sharding` has it.
-impl fmt::Display for Sharding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Replicated => f.write_str("{replicated}"),
-            Self::Tiled(parts) => {
-                let text: Vec<String> = parts.iter().map(ToString::to_string).collect();
-                let devices: usize = parts.iter().product();
-                write!(f, "{{devices=[{}]<=[{devices}]}}", text.join(","))
-            }
-        }
-    }
-}
-
 impl Builder {
     /// The reduction of every device's x.
     pub fn all_reduce(&mut self, kind: Reduction, x: Value, groups: &ReplicaGroups) -> Value {
         let ty = self.ty(x).clone();
         let count = groups.size();
         self.count_exchanged((2 * (count - 1) * ty.bytes()).div_ceil(count) as u64);
-        let scalar = TensorType::scalar(ty.element);
-        let region = self.region(&[scalar.clone(), scalar], |b, args| {
-            vec![b.binary(kind.binary(), args[0], args[1])]
-        });
-        self.push(
-            format_args!("\"stablehlo.all_reduce\"({x}) <{{replica_groups = {groups}}}> ({region}) : ({ty}) -> {ty}"),
-            ty.clone(),
-        )
+        let region = self.reducer(kind, ty.element);
+        let operation = format_args!(
+            "\"stablehlo.all_reduce\"({x}) <{{replica_groups = {groups}}}> ({region})"
+        );
+        self.typed(operation, &[x], ty)
     }
 
     /// Cuts x into equal parts along dimension `split`, sends part i to device i of the group, and
@@ -88,33 +62,16 @@ impl Builder {
         shape[split] /= count;
         shape[join] *= count;
         let to = from.with_shape(shape);
-        self.push(
-            format_args!(
-                "\"stablehlo.all_to_all\"({x}) <{{concat_dimension = {join} : i64, replica_groups = {groups}, \
-                 split_count = {count} : i64, split_dimension = {split} : i64}}> : ({from}) -> {to}"
-            ),
-            to.clone(),
-        )
-    }
-
-    /// Every device's x along dimension `dim`, in the order of the devices.
-    pub fn all_gather(&mut self, x: Value, dim: usize, groups: &ReplicaGroups) -> Value {
-        let from = self.ty(x).clone();
-        self.count_exchanged((from.bytes() * (groups.size() - 1)) as u64);
-        let mut shape = from.shape.clone();
-        shape[dim] *= groups.size();
-        let to = from.with_shape(shape);
-        self.push(
-            format_args!(
-                "\"stablehlo.all_gather\"({x}) <{{all_gather_dim = {dim} : i64, replica_groups = {groups}}}> : ({from}) -> {to}"
-            ),
-            to.clone(),
-        )
+        let operation = format_args!(
+            "\"stablehlo.all_to_all\"({x}) <{{concat_dimension = {join} : i64, replica_groups = {groups}, \
+             split_count = {count} : i64, split_dimension = {split} : i64}}>"
+        );
+        self.typed(operation, &[x], to)
     }
 
     /// This device's number among the replicas: a ui32 scalar.
     pub fn replica_id(&mut self) -> Value {
         let ty = TensorType::scalar(ElementType::U32);
-        self.push(format_args!("stablehlo.replica_id : {ty}"), ty.clone())
+        self.of_type("stablehlo.replica_id", ty)
     }
 }

@@ -8,10 +8,7 @@ impl Builder {
     /// true where it isn't 0.
     pub fn splat(&mut self, value: f64, ty: TensorType) -> Value {
         let literal = literal(value, ty.element);
-        self.push(
-            format_args!("stablehlo.constant dense<{literal}> : {ty}"),
-            ty.clone(),
-        )
+        self.of_type(format_args!("stablehlo.constant dense<{literal}>"), ty)
     }
 
     /// A tensor of `ty` that holds an integer everywhere; unlike [`Builder::splat`], exact for 64 bits.
@@ -19,10 +16,7 @@ impl Builder {
         if ty.element.is_float() || ty.element == ElementType::Pred {
             return self.splat(value as f64, ty);
         }
-        self.push(
-            format_args!("stablehlo.constant dense<{value}> : {ty}"),
-            ty.clone(),
-        )
+        self.of_type(format_args!("stablehlo.constant dense<{value}>"), ty)
     }
 
     /// A scalar.
@@ -39,25 +33,16 @@ impl Builder {
     /// A vector of integers.
     pub fn integers(&mut self, values: &[i64], element: ElementType) -> Value {
         let ty = TensorType::new([values.len()], element);
-        if values.is_empty() {
-            return self.push(
-                format_args!("stablehlo.constant dense<> : {ty}"),
-                ty.clone(),
-            );
-        }
-        let text = super::types::list(values);
-        self.push(
-            format_args!("stablehlo.constant dense<{text}> : {ty}"),
-            ty.clone(),
-        )
+        let text = match values {
+            [] => String::new(),
+            _ => super::types::list(values),
+        };
+        self.of_type(format_args!("stablehlo.constant dense<{text}>"), ty)
     }
 
     /// 0, 1, 2, … along dimension `dim`.
     pub fn iota(&mut self, ty: TensorType, dim: usize) -> Value {
-        self.push(
-            format_args!("stablehlo.iota dim = {dim} : {ty}"),
-            ty.clone(),
-        )
+        self.of_type(format_args!("stablehlo.iota dim = {dim}"), ty)
     }
 }
 

@@ -79,12 +79,8 @@ impl Builder {
         if left.element == ElementType::F32 {
             attributes += ", precision = [HIGHEST, HIGHEST]";
         }
-        self.push(
-            format_args!(
-                "stablehlo.dot_general {lhs}, {rhs}, {attributes} : ({left}, {right}) -> {to}"
-            ),
-            to.clone(),
-        )
+        let operation = format_args!("stablehlo.dot_general {lhs}, {rhs}, {attributes}");
+        self.typed(operation, &[lhs, rhs], to)
     }
 
     /// The convolution, with the element type of its input.
@@ -108,15 +104,13 @@ impl Builder {
         let pads = list(pads.map(|(low, high)| format!("[{low}, {high}]")));
         let (lhs, rhs) = (list(&conv.lhs_dilation), list(&conv.rhs_dilation));
         let (forward, groups) = (list(vec!["false"; spatial]), conv.groups);
-        self.push(
-            format_args!(
-                "stablehlo.convolution({x}, {w}) dim_numbers = [b, f{numbers}]x[o, i{numbers}]->[b, f{numbers}], \
-                 window = {{stride = {stride}, pad = {pads}, lhs_dilate = {lhs}, rhs_dilate = {rhs}, reverse = {forward}}} \
-                 {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64, \
-                 precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]}} : ({from}, {weights}) -> {to}"
-            ),
-            to.clone(),
-        )
+        let operation = format_args!(
+            "stablehlo.convolution({x}, {w}) dim_numbers = [b, f{numbers}]x[o, i{numbers}]->[b, f{numbers}], \
+             window = {{stride = {stride}, pad = {pads}, lhs_dilate = {lhs}, rhs_dilate = {rhs}, reverse = {forward}}} \
+             {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64, \
+             precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]}}"
+        );
+        self.typed(operation, &[x, w], to)
     }
 }
 

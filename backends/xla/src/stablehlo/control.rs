@@ -1,6 +1,6 @@
-//! Loops and branches.
+//! Loops.
 
-use super::{Builder, Compare, TensorType, Value};
+use super::{Builder, Compare, Value};
 use crate::ElementType;
 
 impl Builder {
@@ -11,14 +11,12 @@ impl Builder {
         condition: impl FnOnce(&mut Self, &[Value]) -> Value,
         body: impl FnOnce(&mut Self, &[Value]) -> Vec<Value>,
     ) -> Vec<Value> {
-        let types: Vec<TensorType> = state.iter().map(|v| self.ty(*v).clone()).collect();
+        let types = self.types(state);
         let condition = self.region(&types, |b, args| vec![condition(b, args)]);
         let body = self.region(&types, body);
-        let (names, operands) = self.operands(state);
-        let operation = format!(
-            "\"stablehlo.while\"({names}) ({condition}, {body}) : ({operands}) -> ({operands})"
-        );
-        self.push_many(operation, types)
+        let (names, _) = self.operands(state);
+        let operation = format_args!("\"stablehlo.while\"({names}) ({condition}, {body})");
+        self.typed_many(operation, state, types)
     }
 
     /// Runs `body(i, state)` for i = 0 … `count` − 1; `count` is an i32 scalar, known on the device only.
@@ -53,27 +51,5 @@ impl Builder {
         self.count_flops(flops * rounds.saturating_sub(1));
         self.count_exchanged(bytes * rounds.saturating_sub(1));
         result
-    }
-
-    /// The results of `yes` or `no`, of the same types, by a boolean scalar. Only one of them runs.
-    pub fn branch(
-        &mut self,
-        condition: Value,
-        yes: impl FnOnce(&mut Self) -> Vec<Value>,
-        no: impl FnOnce(&mut Self) -> Vec<Value>,
-    ) -> Vec<Value> {
-        let mut types = Vec::new();
-        let yes = self.region(&[], |b, _| {
-            let results = yes(b);
-            types = results.iter().map(|v| b.ty(*v).clone()).collect();
-            results
-        });
-        let no = self.region(&[], |b, _| no(b));
-        let names: Vec<String> = types.iter().map(ToString::to_string).collect();
-        let names = names.join(", ");
-        self.push_many(
-            format!("\"stablehlo.if\"({condition}) ({yes}, {no}) : (tensor<i1>) -> ({names})"),
-            types,
-        )
     }
 }

@@ -3,148 +3,93 @@
 use super::{Builder, TensorType, Value};
 use crate::ElementType;
 
-/// Operations of one operand that keep its type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the StableHLO operation of its name")]
-pub enum Unary {
-    Abs,
-    Cbrt,
-    Ceil,
-    Cosine,
-    CountLeadingZeros,
-    Exponential,
-    ExponentialMinusOne,
-    Floor,
-    Log,
-    LogPlusOne,
-    Logistic,
-    Negate,
-    Not,
-    PopulationCount,
-    RoundNearestAfz,
-    RoundNearestEven,
-    Rsqrt,
-    Sign,
-    Sine,
-    Sqrt,
-    Tan,
-    Tanh,
+macro_rules! operations {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident $text:literal)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "each is what StableHLO says of the same name")]
+        pub enum $name { $($variant),* }
+
+        impl $name {
+            pub(super) const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+        }
+    };
 }
 
-impl Unary {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Abs => "stablehlo.abs",
-            Self::Cbrt => "stablehlo.cbrt",
-            Self::Ceil => "stablehlo.ceil",
-            Self::Cosine => "stablehlo.cosine",
-            Self::CountLeadingZeros => "stablehlo.count_leading_zeros",
-            Self::Exponential => "stablehlo.exponential",
-            Self::ExponentialMinusOne => "stablehlo.exponential_minus_one",
-            Self::Floor => "stablehlo.floor",
-            Self::Log => "stablehlo.log",
-            Self::LogPlusOne => "stablehlo.log_plus_one",
-            Self::Logistic => "stablehlo.logistic",
-            Self::Negate => "stablehlo.negate",
-            Self::Not => "stablehlo.not",
-            Self::PopulationCount => "stablehlo.popcnt",
-            Self::RoundNearestAfz => "stablehlo.round_nearest_afz",
-            Self::RoundNearestEven => "stablehlo.round_nearest_even",
-            Self::Rsqrt => "stablehlo.rsqrt",
-            Self::Sign => "stablehlo.sign",
-            Self::Sine => "stablehlo.sine",
-            Self::Sqrt => "stablehlo.sqrt",
-            Self::Tan => "stablehlo.tan",
-            Self::Tanh => "stablehlo.tanh",
-        }
+operations! {
+    /// Operations of one operand that keep its type.
+    Unary {
+        Abs "stablehlo.abs"
+        Ceil "stablehlo.ceil"
+        Cosine "stablehlo.cosine"
+        CountLeadingZeros "stablehlo.count_leading_zeros"
+        Exponential "stablehlo.exponential"
+        Floor "stablehlo.floor"
+        Log "stablehlo.log"
+        LogPlusOne "stablehlo.log_plus_one"
+        Logistic "stablehlo.logistic"
+        Negate "stablehlo.negate"
+        Not "stablehlo.not"
+        RoundNearestEven "stablehlo.round_nearest_even"
+        Rsqrt "stablehlo.rsqrt"
+        Sign "stablehlo.sign"
+        Sine "stablehlo.sine"
+        Sqrt "stablehlo.sqrt"
+        Tan "stablehlo.tan"
+        Tanh "stablehlo.tanh"
     }
 }
 
-/// Operations of two operands of one type that keep it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the StableHLO operation of its name")]
-pub enum Binary {
-    Add,
-    And,
-    Atan2,
-    Divide,
-    Maximum,
-    Minimum,
-    Multiply,
-    Or,
-    Power,
-    Remainder,
-    ShiftLeft,
-    ShiftRightArithmetic,
-    ShiftRightLogical,
-    Subtract,
-    Xor,
-}
-
-impl Binary {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Add => "stablehlo.add",
-            Self::And => "stablehlo.and",
-            Self::Atan2 => "stablehlo.atan2",
-            Self::Divide => "stablehlo.divide",
-            Self::Maximum => "stablehlo.maximum",
-            Self::Minimum => "stablehlo.minimum",
-            Self::Multiply => "stablehlo.multiply",
-            Self::Or => "stablehlo.or",
-            Self::Power => "stablehlo.power",
-            Self::Remainder => "stablehlo.remainder",
-            Self::ShiftLeft => "stablehlo.shift_left",
-            Self::ShiftRightArithmetic => "stablehlo.shift_right_arithmetic",
-            Self::ShiftRightLogical => "stablehlo.shift_right_logical",
-            Self::Subtract => "stablehlo.subtract",
-            Self::Xor => "stablehlo.xor",
-        }
+operations! {
+    /// Operations of two operands of one type that keep it.
+    Binary {
+        Add "stablehlo.add"
+        And "stablehlo.and"
+        Atan2 "stablehlo.atan2"
+        Divide "stablehlo.divide"
+        Maximum "stablehlo.maximum"
+        Minimum "stablehlo.minimum"
+        Multiply "stablehlo.multiply"
+        Or "stablehlo.or"
+        Power "stablehlo.power"
+        Remainder "stablehlo.remainder"
+        ShiftLeft "stablehlo.shift_left"
+        ShiftRightArithmetic "stablehlo.shift_right_arithmetic"
+        ShiftRightLogical "stablehlo.shift_right_logical"
+        Subtract "stablehlo.subtract"
+        Xor "stablehlo.xor"
     }
 }
 
-/// Comparisons; those of floats are false where an operand is NaN, but for `Ne`, which is true.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the comparison of its name")]
-pub enum Compare {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
-
-impl Compare {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Eq => "EQ",
-            Self::Ne => "NE",
-            Self::Lt => "LT",
-            Self::Le => "LE",
-            Self::Gt => "GT",
-            Self::Ge => "GE",
-        }
+operations! {
+    /// Comparisons; those of floats are false where an operand is NaN, but for `Ne`, which is true.
+    Compare {
+        Eq "EQ"
+        Ne "NE"
+        Lt "LT"
+        Le "LE"
+        Gt "GT"
+        Ge "GE"
     }
 }
 
 impl Builder {
     /// An operation of one operand.
     pub fn unary(&mut self, op: Unary, x: Value) -> Value {
-        let ty = self.ty(x).clone();
-        self.push(format_args!("{} {x} : {ty}", op.name()), ty.clone())
+        self.alike(format_args!("{} {x}", op.name()), x)
     }
 
     /// One of CHLO's operations, such as `chlo.erf`, which XLA expands.
     pub fn chlo(&mut self, name: &str, x: Value) -> Value {
         let ty = self.ty(x).clone();
-        self.push(format_args!("chlo.{name} {x} : {ty} -> {ty}"), ty.clone())
+        self.push(format!("chlo.{name} {x} : {ty} -> {ty}"), ty)
     }
 
     /// An operation of two operands of one type.
     pub fn binary(&mut self, op: Binary, x: Value, y: Value) -> Value {
-        let ty = self.ty(x).clone();
-        self.push(format_args!("{} {x}, {y} : {ty}", op.name()), ty.clone())
+        self.alike(format_args!("{} {x}, {y}", op.name()), x)
     }
 
     /// x + y
@@ -193,33 +138,35 @@ impl Builder {
         self.binary(op, x, y)
     }
 
+    /// An operation of x and y, which is repeated to the shape of x as by [`Builder::broadcast_to`].
+    pub fn binary_broadcast(&mut self, op: Binary, x: Value, y: Value) -> Value {
+        let shape = self.shape(x);
+        let y = self.broadcast_to(y, &shape);
+        self.binary(op, x, y)
+    }
+
     /// Booleans of a comparison.
     pub fn compare(&mut self, direction: Compare, x: Value, y: Value) -> Value {
-        let kind = match self.element(x) {
-            element if element.is_float() => "FLOAT",
-            element => integers(element),
-        };
-        self.compare_as(direction, x, y, kind)
+        self.compare_as(direction, x, y, "FLOAT")
     }
 
     /// Booleans of a comparison in which floats are in their total order, by sign and bits: −NaN, −∞, …,
     /// −0, 0, …, ∞, NaN.
     pub fn compare_total(&mut self, direction: Compare, x: Value, y: Value) -> Value {
-        let kind = match self.element(x) {
-            element if element.is_float() => "TOTALORDER",
-            element => integers(element),
-        };
-        self.compare_as(direction, x, y, kind)
+        self.compare_as(direction, x, y, "TOTALORDER")
     }
 
-    fn compare_as(&mut self, direction: Compare, x: Value, y: Value, kind: &str) -> Value {
-        let ty = self.ty(x).clone();
-        let result = ty.with_element(ElementType::Pred);
+    /// A comparison; floats are compared as `floats` says.
+    fn compare_as(&mut self, direction: Compare, x: Value, y: Value, floats: &str) -> Value {
+        let kind = match self.element(x) {
+            element if element.is_float() => floats,
+            element if element.is_unsigned() || element == ElementType::Pred => "UNSIGNED",
+            _ => "SIGNED",
+        };
+        let result = self.ty(x).with_element(ElementType::Pred);
         let name = direction.name();
-        self.push(
-            format_args!("stablehlo.compare {name}, {x}, {y}, {kind} : ({ty}, {ty}) -> {result}"),
-            result.clone(),
-        )
+        let operation = format_args!("stablehlo.compare {name}, {x}, {y}, {kind}");
+        self.typed(operation, &[x, y], result)
     }
 
     /// Booleans of a comparison with a constant.
@@ -231,21 +178,21 @@ impl Builder {
     /// `yes` where `condition` holds, and `no` elsewhere; `condition` has their shape.
     pub fn select(&mut self, condition: Value, yes: Value, no: Value) -> Value {
         let (of, ty) = (self.ty(condition).clone(), self.ty(yes).clone());
-        self.push(
-            format_args!("stablehlo.select {condition}, {yes}, {no} : {of}, {ty}"),
-            ty.clone(),
-        )
+        let operation = format!("stablehlo.select {condition}, {yes}, {no} : {of}, {ty}");
+        self.push(operation, ty)
+    }
+
+    /// `x` where `condition` holds, and 0 elsewhere.
+    pub fn select_or_zero(&mut self, condition: Value, x: Value) -> Value {
+        let zero = self.splat_like(0.0, x);
+        self.select(condition, x, zero)
     }
 
     /// x between two constants; NaN stays.
     pub fn clamp(&mut self, low: f64, x: Value, high: f64) -> Value {
         let low = self.splat_like(low, x);
         let high = self.splat_like(high, x);
-        let ty = self.ty(x).clone();
-        self.push(
-            format_args!("stablehlo.clamp {low}, {x}, {high} : {ty}"),
-            ty.clone(),
-        )
+        self.alike(format_args!("stablehlo.clamp {low}, {x}, {high}"), x)
     }
 
     /// The elements as another type: floats are rounded to the nearest, ties to even, and overflow
@@ -256,10 +203,7 @@ impl Builder {
             return x;
         }
         let to = from.with_element(element);
-        self.push(
-            format_args!("stablehlo.convert {x} : ({from}) -> {to}"),
-            to.clone(),
-        )
+        self.typed(format_args!("stablehlo.convert {x}"), &[x], to)
     }
 
     /// The same bits as another type. Of a narrower type there is a further, last dimension; a wider
@@ -274,27 +218,12 @@ impl Builder {
             shape.pop();
         }
         let to = TensorType::new(shape, element);
-        self.push(
-            format_args!("stablehlo.bitcast_convert {x} : ({from}) -> {to}"),
-            to.clone(),
-        )
+        self.typed(format_args!("stablehlo.bitcast_convert {x}"), &[x], to)
     }
 
     /// Whether an element is neither infinite nor NaN.
     pub fn is_finite(&mut self, x: Value) -> Value {
-        let ty = self.ty(x).clone();
-        let result = ty.with_element(ElementType::Pred);
-        self.push(
-            format_args!("stablehlo.is_finite {x} : ({ty}) -> {result}"),
-            result.clone(),
-        )
-    }
-}
-
-/// How integers and booleans are compared.
-fn integers(element: ElementType) -> &'static str {
-    match element.is_unsigned() || element == ElementType::Pred {
-        true => "UNSIGNED",
-        false => "SIGNED",
+        let result = self.ty(x).with_element(ElementType::Pred);
+        self.typed(format_args!("stablehlo.is_finite {x}"), &[x], result)
     }
 }

@@ -32,8 +32,7 @@ pub struct Scatter {
 impl Builder {
     /// Slices of x where `indices` say; indices are moved inside.
     pub fn gather(&mut self, x: Value, indices: Value, g: &Gather) -> Value {
-        let (from, at) = (self.ty(x).clone(), self.ty(indices).clone());
-        let to = from.with_shape(gather_shape(&at, g));
+        let to = self.ty(x).with_shape(gather_shape(self.ty(indices), g));
         let mut numbers = format!(
             "offset_dims = {}, collapsed_slice_dims = {}",
             list(&g.offset_dims),
@@ -52,13 +51,11 @@ impl Builder {
             g.index_vector_dim
         );
         let sizes = array(&g.slice_sizes);
-        self.push(
-            format_args!(
-                "\"stablehlo.gather\"({x}, {indices}) <{{dimension_numbers = #stablehlo.gather<{numbers}>, \
-                 indices_are_sorted = false, slice_sizes = {sizes}}}> : ({from}, {at}) -> {to}"
-            ),
-            to.clone(),
-        )
+        let operation = format_args!(
+            "\"stablehlo.gather\"({x}, {indices}) <{{dimension_numbers = #stablehlo.gather<{numbers}>, \
+             indices_are_sorted = false, slice_sizes = {sizes}}}>"
+        );
+        self.typed(operation, &[x, indices], to)
     }
 
     /// x with `updates` combined into it where `indices` say; updates that end outside are left out.
@@ -69,16 +66,12 @@ impl Builder {
         s: &Scatter,
         kind: Option<Reduction>,
     ) -> Value {
-        let (to, at, of) = (
-            self.ty(x).clone(),
-            self.ty(indices).clone(),
-            self.ty(updates).clone(),
-        );
+        let to = self.ty(x).clone();
         let scalar = TensorType::scalar(to.element);
-        let region = self.region(&[scalar.clone(), scalar], |b, args| match kind {
-            Some(kind) => vec![b.binary(kind.binary(), args[0], args[1])],
-            None => vec![args[1]],
-        });
+        let region = match kind {
+            Some(kind) => self.reducer(kind, to.element),
+            None => self.region(&[scalar.clone(), scalar], |_, args| vec![args[1]]),
+        };
         let mut numbers = format!(
             "update_window_dims = {}, inserted_window_dims = {}",
             list(&s.update_window_dims),
@@ -97,13 +90,11 @@ impl Builder {
             s.index_vector_dim
         );
         let unique = s.unique_indices;
-        self.push(
-            format_args!(
-                "\"stablehlo.scatter\"({x}, {indices}, {updates}) <{{indices_are_sorted = false, \
-                 scatter_dimension_numbers = #stablehlo.scatter<{numbers}>, unique_indices = {unique}}}> ({region}) : ({to}, {at}, {of}) -> {to}"
-            ),
-            to.clone(),
-        )
+        let operation = format_args!(
+            "\"stablehlo.scatter\"({x}, {indices}, {updates}) <{{indices_are_sorted = false, \
+             scatter_dimension_numbers = #stablehlo.scatter<{numbers}>, unique_indices = {unique}}}> ({region})"
+        );
+        self.typed(operation, &[x, indices, updates], to)
     }
 
     /// Slices of x along dimension 0 at `indices` \[n\]: \[n, …\]. Indices are moved inside.
@@ -149,18 +140,18 @@ impl Builder {
         dim: usize,
         less: impl FnOnce(&mut Self, &[Value]) -> Value,
     ) -> Vec<Value> {
-        let types: Vec<TensorType> = values.iter().map(|v| self.ty(*v).clone()).collect();
+        let types = self.types(values);
         let pairs = types.iter().flat_map(|ty| {
             let scalar = TensorType::scalar(ty.element);
             [scalar.clone(), scalar]
         });
         let pairs: Vec<TensorType> = pairs.collect();
         let region = self.region(&pairs, |b, args| vec![less(b, args)]);
-        let (names, operands) = self.operands(values);
-        let operation = format!(
-            "\"stablehlo.sort\"({names}) <{{dimension = {dim} : i64, is_stable = true}}> ({region}) : ({operands}) -> ({operands})"
+        let (names, _) = self.operands(values);
+        let operation = format_args!(
+            "\"stablehlo.sort\"({names}) <{{dimension = {dim} : i64, is_stable = true}}> ({region})"
         );
-        self.push_many(operation, types)
+        self.typed_many(operation, values, types)
     }
 }
 

@@ -14,7 +14,7 @@
 //! | `reduce.rs` | reductions, cumulative sums, arg-max |
 //! | `contract.rs` | matrix products and convolutions |
 //! | `index.rs` | gather, scatter, sort |
-//! | `control.rs` | loops and branches |
+//! | `control.rs` | loops |
 //! | `collective.rs` | exchange between devices |
 
 mod builder;
@@ -29,7 +29,7 @@ mod shape;
 mod types;
 
 pub use builder::{Builder, Program, Value};
-pub use collective::{ReplicaGroups, Sharding};
+pub use collective::ReplicaGroups;
 pub use contract::{Convolution, DotDims};
 pub use elementwise::{Binary, Compare, Unary};
 pub use index::{Gather, Scatter};

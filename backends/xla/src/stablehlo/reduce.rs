@@ -70,11 +70,7 @@ impl Window {
         let rank = self.size.len();
         let pairs = self.padding.iter();
         let padding = super::types::list(pairs.map(|(low, high)| format!("[{low}, {high}]")));
-        let (size, stride, dilation) = (
-            array(&self.size),
-            array(&self.stride),
-            array(&self.dilation),
-        );
+        let [size, stride, dilation] = [&self.size, &self.stride, &self.dilation].map(|n| array(n));
         let ones = array(&vec![1; rank]);
         format!(
             "base_dilations = {ones}, padding = dense<{padding}> : tensor<{rank}x2xi64>, \
@@ -110,14 +106,11 @@ impl Builder {
         let from = self.ty(x).clone();
         let start = kind.start(self, from.element);
         let to = self.without(&from, dims);
-        let scalar = self.ty(start).clone();
         let (name, dims) = (kind.binary().name(), super::types::list(dims));
-        self.push(
-            format_args!(
-                "stablehlo.reduce({x} init: {start}) applies {name} across dimensions = {dims} : ({from}, {scalar}) -> {to}"
-            ),
-            to.clone(),
-        )
+        let operation = format_args!(
+            "stablehlo.reduce({x} init: {start}) applies {name} across dimensions = {dims}"
+        );
+        self.typed(operation, &[x, start], to)
     }
 
     /// As [`Builder::reduce`], with the dimensions kept at extent 1.
@@ -157,14 +150,14 @@ impl Builder {
             let takes = b.wins(max, (x, at_x), (y, at_y));
             vec![b.select(takes, x, y), b.select(takes, at_x, at_y)]
         });
-        let (names, types) = self.operands(&[x, places, start, zero]);
+        let operands = [x, places, start, zero];
+        let (names, _) = self.operands(&operands);
         let value = self.without(&from, &[dim]);
         let place = value.with_element(index);
         let dims = array(&[dim]);
-        let operation = format!(
-            "\"stablehlo.reduce\"({names}) <{{dimensions = {dims}}}> ({region}) : ({types}) -> ({value}, {place})"
-        );
-        let results = self.push_many(operation, vec![value, place]);
+        let operation =
+            format_args!("\"stablehlo.reduce\"({names}) <{{dimensions = {dims}}}> ({region})");
+        let results = self.typed_many(operation, &operands, vec![value, place]);
         (results[0], results[1])
     }
 
@@ -190,18 +183,11 @@ impl Builder {
     pub fn reduce_window(&mut self, kind: Reduction, x: Value, window: &Window) -> Value {
         let from = self.ty(x).clone();
         let start = kind.start(self, from.element);
-        let scalar = self.ty(start).clone();
-        let region = self.region(&[scalar.clone(), scalar.clone()], |b, args| {
-            vec![b.binary(kind.binary(), args[0], args[1])]
-        });
-        let to = window.result(&from);
-        let (attributes, scalar_type) = (window.attributes(), scalar);
-        self.push(
-            format_args!(
-                "\"stablehlo.reduce_window\"({x}, {start}) <{{{attributes}}}> ({region}) : ({from}, {scalar_type}) -> {to}"
-            ),
-            to.clone(),
-        )
+        let region = self.reducer(kind, from.element);
+        let (to, attributes) = (window.result(&from), window.attributes());
+        let operation =
+            format_args!("\"stablehlo.reduce_window\"({x}, {start}) <{{{attributes}}}> ({region})");
+        self.typed(operation, &[x, start], to)
     }
 
     /// The largest element of every window of x and what is at its place in `places`: of equals the
@@ -221,14 +207,13 @@ impl Builder {
                 b.select(takes, args[1], args[3]),
             ]
         });
-        let (names, types) = self.operands(&[x, places, start.0, start.1]);
+        let operands = [x, places, start.0, start.1];
+        let (names, _) = self.operands(&operands);
         let results = [x, places].map(|v| window.result(self.ty(v)));
-        let (value, place) = (&results[0], &results[1]);
         let attributes = window.attributes();
-        let operation = format!(
-            "\"stablehlo.reduce_window\"({names}) <{{{attributes}}}> ({region}) : ({types}) -> ({value}, {place})"
-        );
-        let results = self.push_many(operation, results.to_vec());
+        let operation =
+            format_args!("\"stablehlo.reduce_window\"({names}) <{{{attributes}}}> ({region})");
+        let results = self.typed_many(operation, &operands, results.to_vec());
         (results[0], results[1])
     }
 

@@ -11,10 +11,7 @@ impl Builder {
             return x;
         }
         let to = from.with_shape(shape);
-        self.push(
-            format_args!("stablehlo.reshape {x} : ({from}) -> {to}"),
-            to.clone(),
-        )
+        self.typed(format_args!("stablehlo.reshape {x}"), &[x], to)
     }
 
     /// Dimension i of the result is dimension `permutation[i]` of x.
@@ -23,16 +20,13 @@ impl Builder {
         if permutation.iter().copied().eq(0..from.rank()) {
             return x;
         }
-        let to = from.with_shape(
-            permutation
-                .iter()
-                .map(|d| from.shape[*d])
-                .collect::<Vec<_>>(),
-        );
+        let extents = permutation.iter().map(|d| from.shape[*d]);
+        let to = from.with_shape(extents.collect::<Vec<_>>());
         let dims = list(permutation);
-        self.push(
-            format_args!("stablehlo.transpose {x}, dims = {dims} : ({from}) -> {to}"),
-            to.clone(),
+        self.typed(
+            format_args!("stablehlo.transpose {x}, dims = {dims}"),
+            &[x],
+            to,
         )
     }
 
@@ -44,10 +38,8 @@ impl Builder {
             return x;
         }
         let dims = list(dims);
-        self.push(
-            format_args!("stablehlo.broadcast_in_dim {x}, dims = {dims} : ({from}) -> {to}"),
-            to.clone(),
-        )
+        let operation = format_args!("stablehlo.broadcast_in_dim {x}, dims = {dims}");
+        self.typed(operation, &[x], to)
     }
 
     /// x repeated to `shape` as NumPy does it: dimensions are aligned at the last, and those of extent 1 repeat.
@@ -78,10 +70,7 @@ impl Builder {
             stride => format!("{}:{}:{stride}", start[d], limit[d]),
         });
         let ranges = list(ranges);
-        self.push(
-            format_args!("stablehlo.slice {x} {ranges} : ({from}) -> {to}"),
-            to.clone(),
-        )
+        self.typed(format_args!("stablehlo.slice {x} {ranges}"), &[x], to)
     }
 
     /// Elements `range` of dimension `dim`, and all of the others.
@@ -95,26 +84,20 @@ impl Builder {
 
     /// A slice of extents `sizes` that begins where `starts`, scalars, say; moved inside if it ends outside.
     pub fn dynamic_slice(&mut self, x: Value, starts: &[Value], sizes: &[usize]) -> Value {
-        let from = self.ty(x).clone();
-        let to = from.with_shape(sizes);
-        let (names, types) = self.operands(starts);
-        let sizes = list(sizes);
-        self.push(
-            format_args!(
-                "stablehlo.dynamic_slice {x}, {names}, sizes = {sizes} : ({from}, {types}) -> {to}"
-            ),
-            to.clone(),
-        )
+        let to = self.ty(x).with_shape(sizes);
+        let operands = [&[x], starts].concat();
+        let ((names, _), sizes) = (self.operands(&operands), list(sizes));
+        let operation = format_args!("stablehlo.dynamic_slice {names}, sizes = {sizes}");
+        self.typed(operation, &operands, to)
     }
 
     /// x with `update` written where `starts`, scalars, say.
     pub fn dynamic_update_slice(&mut self, x: Value, update: Value, starts: &[Value]) -> Value {
-        let (to, of) = (self.ty(x).clone(), self.ty(update).clone());
-        let (names, types) = self.operands(starts);
-        self.push(
-            format_args!("stablehlo.dynamic_update_slice {x}, {update}, {names} : ({to}, {of}, {types}) -> {to}"),
-            to.clone(),
-        )
+        let to = self.ty(x).clone();
+        let operands = [&[x, update], starts].concat();
+        let (names, _) = self.operands(&operands);
+        let operation = format_args!("stablehlo.dynamic_update_slice {names}");
+        self.typed(operation, &operands, to)
     }
 
     /// The values one after the other along `dim`.
@@ -125,11 +108,9 @@ impl Builder {
         let mut shape = self.shape(values[0]);
         shape[dim] = values.iter().map(|v| self.ty(*v).shape[dim]).sum();
         let to = self.ty(values[0]).with_shape(shape);
-        let (names, types) = self.operands(values);
-        self.push(
-            format_args!("stablehlo.concatenate {names}, dim = {dim} : ({types}) -> {to}"),
-            to.clone(),
-        )
+        let (names, _) = self.operands(values);
+        let operation = format_args!("stablehlo.concatenate {names}, dim = {dim}");
+        self.typed(operation, values, to)
     }
 
     /// x with `low` and `high` elements of `value`, a scalar, before and after each dimension and
@@ -148,42 +129,24 @@ impl Builder {
             (inner as i64 + low[d] + high[d]) as usize
         };
         let to = from.with_shape((0..from.rank()).map(extent).collect::<Vec<_>>());
-        let of = self.ty(value).clone();
         let (low, high, interior) = (list(low), list(high), list(interior));
-        self.push(
-            format_args!(
-                "stablehlo.pad {x}, {value}, low = {low}, high = {high}, interior = {interior} : ({from}, {of}) -> {to}"
-            ),
-            to.clone(),
-        )
+        let operation = format_args!(
+            "stablehlo.pad {x}, {value}, low = {low}, high = {high}, interior = {interior}"
+        );
+        self.typed(operation, &[x, value], to)
     }
 
     /// x with the order along `dims` reversed.
     pub fn reverse(&mut self, x: Value, dims: &[usize]) -> Value {
-        let ty = self.ty(x).clone();
         let dims = list(dims);
-        self.push(
-            format_args!("stablehlo.reverse {x}, dims = {dims} : {ty}"),
-            ty.clone(),
-        )
-    }
-
-    /// x, which the compiler may not look through.
-    pub fn optimization_barrier(&mut self, x: Value) -> Value {
-        let ty = self.ty(x).clone();
-        self.push(
-            format_args!("stablehlo.optimization_barrier {x} : {ty}"),
-            ty.clone(),
-        )
+        self.alike(format_args!("stablehlo.reverse {x}, dims = {dims}"), x)
     }
 
     /// Random bits from a counter-based generator: (new state, bits). `state` is ui64\[2\].
     pub fn random_bits(&mut self, state: Value, ty: TensorType) -> (Value, Value) {
         let of = self.ty(state).clone();
-        let operation = format!(
-            "stablehlo.rng_bit_generator {state}, algorithm = THREE_FRY : ({of}) -> ({of}, {ty})"
-        );
-        let results = self.push_many(operation, vec![of, ty]);
+        let operation = format_args!("stablehlo.rng_bit_generator {state}, algorithm = THREE_FRY");
+        let results = self.typed_many(operation, &[state], vec![of, ty]);
         (results[0], results[1])
     }
 }

@@ -1,9 +1,9 @@
 //! Host memory to devices and back.
 
 use moebius_xla::ElementType;
-use moebius_xla::pjrt::{Buffer, Error, HostBuffer, TensorSpec};
+use moebius_xla::pjrt::{Buffer, Error, TensorSpec};
 
-use super::{ONE_TO_FOUR, bytes, device, f32s, read};
+use super::{device, f32s};
 
 #[test]
 fn every_element_type_goes_to_the_device_and_back() {
@@ -22,17 +22,14 @@ fn every_element_type_goes_to_the_device_and_back() {
             // One byte further on, so that nothing is aligned.
             let host: Vec<u8> = (0..=length).map(byte).collect();
             let host = &host[1..];
-            let copied = Buffer::from_host(&device(), &spec, host).unwrap();
-            let lent = Buffer::from_owned(&device(), &spec, HostBuffer::from(host)).unwrap();
-            for buffer in [copied, lent] {
-                assert_eq!((buffer.element(), buffer.dims()), (element, dims));
-                assert_eq!(buffer.spec(), &spec);
-                assert_eq!(buffer.read().unwrap(), host, "{spec}");
-                assert_eq!(buffer.device_bytes().unwrap(), length, "{spec}");
-                let mut own = vec![0; length];
-                buffer.to_host(&mut own).unwrap();
-                assert_eq!(own, host, "{spec}");
-            }
+            let buffer = Buffer::from_host(&device(), &spec, host).unwrap();
+            assert_eq!((buffer.element(), buffer.dims()), (element, dims));
+            assert_eq!(buffer.spec(), &spec);
+            assert_eq!(buffer.read().unwrap(), host, "{spec}");
+            assert_eq!(buffer.device_bytes().unwrap(), length, "{spec}");
+            let mut own = vec![0; length];
+            buffer.to_host(&mut own).unwrap();
+            assert_eq!(own, host, "{spec}");
         }
     }
 }
@@ -42,10 +39,9 @@ fn host_memory_of_another_size_is_refused() {
     let spec = f32s([2, 3]);
     for got in [0, 23, 25] {
         let copied = Buffer::from_host(&device(), &spec, &vec![0; got]).map(drop);
-        let lent = Buffer::from_owned(&device(), &spec, HostBuffer::zeroed(got)).map(drop);
         let buffer = Buffer::from_host(&device(), &spec, &[0; 24]).unwrap();
         let read = buffer.to_host(&mut vec![0; got]);
-        for result in [copied, lent, read] {
+        for result in [copied, read] {
             let error = result.unwrap_err();
             assert!(matches!(error, Error::HostBytes { expected: 24, got: g, .. } if g == got));
         }
@@ -53,34 +49,4 @@ fn host_memory_of_another_size_is_refused() {
     let huge = f32s([usize::MAX, 2]);
     let refused = Buffer::from_host(&device(), &huge, &[]);
     assert!(matches!(refused, Err(Error::TooLarge { .. })));
-}
-
-#[test]
-fn lent_memory_is_used_in_place_and_given_back() {
-    let host = HostBuffer::from(&bytes(&ONE_TO_FOUR)[..]);
-    let address = host.as_ptr() as usize;
-    let lent = Buffer::from_owned(&device(), &f32s([4]), host).unwrap();
-    assert_eq!(lent.address().unwrap(), address);
-    let resident = || {
-        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-        pages
-            .split_whitespace()
-            .nth(1)
-            .unwrap()
-            .parse::<usize>()
-            .unwrap()
-            * 4096
-    };
-    let before = resident();
-    let (spec, ones) = (f32s([8 << 20]), vec![1; 32 << 20]);
-    for _ in 0..60 {
-        let buffer = Buffer::from_owned(&device(), &spec, HostBuffer::from(&ones[..])).unwrap();
-        buffer.ready().unwrap().wait().unwrap();
-    }
-    let grown = resident().saturating_sub(before);
-    assert!(
-        grown < 1 << 30,
-        "{grown} bytes of 1.9 GiB were not given back"
-    );
-    assert_eq!(read(&lent), ONE_TO_FOUR);
 }

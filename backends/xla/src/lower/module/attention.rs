@@ -21,22 +21,19 @@ impl Lowering<'_> {
             scores = self.b.unary(Unary::Tanh, scores);
             scores = self.b.binary_scalar(Binary::Multiply, scores, cap);
         }
-        let shape = self.b.shape(scores);
         if let Some(mask) = &d.mask {
             let mask = self.get(mask)?;
-            let mask = self.b.broadcast_to(mask, &shape);
             scores = self.without(scores, mask);
         }
         if d.options.is_causal {
+            let shape = self.b.shape(scores);
             let later = self.later(shape[2], shape[3]);
-            let later = self.b.broadcast_to(later, &shape);
             scores = self.without(scores, later);
         }
         if let Some(bias) = &d.attn_bias {
             let bias = self.get(bias)?;
             let bias = self.cast(bias, element);
-            let bias = self.b.broadcast_to(bias, &shape);
-            scores = self.b.add(scores, bias);
+            scores = self.b.binary_broadcast(Binary::Add, scores, bias);
         }
         let weights = self.masked_softmax(scores);
         let weights = self.b.convert(weights, self.b.element(v));
@@ -44,8 +41,9 @@ impl Lowering<'_> {
         self.finish(&d.out, y)
     }
 
-    /// −∞ where `mask` holds.
+    /// −∞ where `mask`, repeated to their shape, holds.
     fn without(&mut self, scores: Value, mask: Value) -> Value {
+        let mask = self.b.broadcast_to(mask, &self.b.shape(scores));
         let nothing = self.b.splat_like(f64::NEG_INFINITY, scores);
         self.b.select(mask, nothing, scores)
     }
@@ -61,20 +59,17 @@ impl Lowering<'_> {
 
     /// The softmax over the last dimension, and zeros where all of it is −∞.
     fn masked_softmax(&mut self, scores: Value) -> Value {
-        let shape = self.b.shape(scores);
-        let last = shape.len() - 1;
+        let last = self.b.ty(scores).rank() - 1;
         let (lowest, tiny) = match self.b.element(scores) {
             ElementType::F64 => (f64::MIN, f64::MIN_POSITIVE),
             _ => (f64::from(f32::MIN), f64::from(f32::MIN_POSITIVE)),
         };
         let largest = self.b.reduce_keep(Reduction::Max, scores, &[last]);
         let largest = self.b.binary_scalar(Binary::Maximum, largest, lowest);
-        let largest = self.b.broadcast_to(largest, &shape);
-        let scores = self.b.sub(scores, largest);
+        let scores = self.b.binary_broadcast(Binary::Subtract, scores, largest);
         let exp = self.b.unary(Unary::Exponential, scores);
         let sum = self.b.reduce_keep(Reduction::Sum, exp, &[last]);
         let sum = self.b.binary_scalar(Binary::Maximum, sum, tiny);
-        let sum = self.b.broadcast_to(sum, &shape);
-        self.b.div(exp, sum)
+        self.b.binary_broadcast(Binary::Divide, exp, sum)
     }
 }

@@ -42,13 +42,21 @@ settings! {
     ConvTranspose3dOptionsIr, |low| *low as i64;
 }
 
+/// A convolution or its transpose.
 macro_rules! forward {
     ($self:ident.$method:ident, $d:ident) => {
         $self.$method(
             (&$d.x, &$d.weight, $d.bias.as_ref()),
-            &Settings::from(&$d.options),
+            &(&$d.options).into(),
             &$d.out,
         )
+    };
+}
+
+/// A gradient, of two tensors.
+macro_rules! gradient {
+    ($self:ident.$method:ident, $d:ident, $x:ident, $y:ident) => {
+        $self.$method(&$d.$x, &$d.$y, &(&$d.options).into(), &$d.out)
     };
 }
 
@@ -62,15 +70,9 @@ impl Lowering<'_> {
             Op::ConvTranspose1d(d) => forward!(self.conv_transpose, d),
             Op::ConvTranspose2d(d) => forward!(self.conv_transpose, d),
             Op::ConvTranspose3d(d) => forward!(self.conv_transpose, d),
-            Op::Conv1dXBackward(d) => {
-                self.spread_op(&d.output_grad, &d.weight, &(&d.options).into(), &d.out)
-            }
-            Op::Conv2dXBackward(d) => {
-                self.spread_op(&d.output_grad, &d.weight, &(&d.options).into(), &d.out)
-            }
-            Op::Conv3dXBackward(d) => {
-                self.spread_op(&d.output_grad, &d.weight, &(&d.options).into(), &d.out)
-            }
+            Op::Conv1dXBackward(d) => gradient!(self.spread_op, d, output_grad, weight),
+            Op::Conv2dXBackward(d) => gradient!(self.spread_op, d, output_grad, weight),
+            Op::Conv3dXBackward(d) => gradient!(self.spread_op, d, output_grad, weight),
             other => self.weight_gradients(other),
         }
     }
@@ -78,25 +80,13 @@ impl Lowering<'_> {
     fn weight_gradients(&mut self, op: &ModuleOperationIr) -> Result<(), LowerError> {
         use ModuleOperationIr as Op;
         match op {
-            Op::Conv1dWeightBackward(d) => {
-                self.kernel(&d.x, &d.output_grad, &(&d.options).into(), &d.out)
-            }
-            Op::Conv2dWeightBackward(d) => {
-                self.kernel(&d.x, &d.output_grad, &(&d.options).into(), &d.out)
-            }
-            Op::Conv3dWeightBackward(d) => {
-                self.kernel(&d.x, &d.output_grad, &(&d.options).into(), &d.out)
-            }
+            Op::Conv1dWeightBackward(d) => gradient!(self.kernel, d, x, output_grad),
+            Op::Conv2dWeightBackward(d) => gradient!(self.kernel, d, x, output_grad),
+            Op::Conv3dWeightBackward(d) => gradient!(self.kernel, d, x, output_grad),
             // A transposed convolution is the gradient of a convolution: input and output change places.
-            Op::ConvTranspose1dWeightBackward(d) => {
-                self.kernel(&d.output_grad, &d.x, &(&d.options).into(), &d.out)
-            }
-            Op::ConvTranspose2dWeightBackward(d) => {
-                self.kernel(&d.output_grad, &d.x, &(&d.options).into(), &d.out)
-            }
-            Op::ConvTranspose3dWeightBackward(d) => {
-                self.kernel(&d.output_grad, &d.x, &(&d.options).into(), &d.out)
-            }
+            Op::ConvTranspose1dWeightBackward(d) => gradient!(self.kernel, d, output_grad, x),
+            Op::ConvTranspose2dWeightBackward(d) => gradient!(self.kernel, d, output_grad, x),
+            Op::ConvTranspose3dWeightBackward(d) => gradient!(self.kernel, d, output_grad, x),
             Op::Conv1dBiasBackward(d) => self.channel_sums(&d.output_grad, &d.out),
             Op::Conv2dBiasBackward(d) => self.channel_sums(&d.output_grad, &d.out),
             Op::Conv3dBiasBackward(d) => self.channel_sums(&d.output_grad, &d.out),
@@ -155,8 +145,7 @@ impl Lowering<'_> {
         settings: &Settings,
         out: &TensorIr,
     ) -> Result<(), LowerError> {
-        let (x, weight) = (self.get(x)?, self.get(weight)?);
-        let y = self.spread(x, weight, settings, &out.shape[2..]);
+        let y = self.spread(self.get(x)?, self.get(weight)?, settings, &out.shape[2..]);
         self.with_bias(y, bias, out)
     }
 
@@ -167,9 +156,7 @@ impl Lowering<'_> {
         settings: &Settings,
         out: &TensorIr,
     ) -> Result<(), LowerError> {
-        let (x, weight) = (self.get(x)?, self.get(weight)?);
-        let y = self.spread(x, weight, settings, &out.shape[2..]);
-        self.finish(out, y)
+        self.conv_transpose((x, weight, None), settings, out)
     }
 
     /// Every element of x \[batch, in, …\] adds its multiple of the kernel, weight

@@ -1,7 +1,7 @@
 //! Linear layers and embeddings.
 
 use super::super::{LowerError, Lowering};
-use crate::stablehlo::{DotDims, Reduction, Value};
+use crate::stablehlo::{Binary, DotDims, Reduction, Value};
 use burn_ir::{
     EmbeddingBackwardOpIr, EmbeddingOpIr, LinearBiasBackwardOpIr, LinearOpIr,
     LinearWeightBackwardOpIr, LinearXBackwardOpIr,
@@ -15,8 +15,7 @@ impl Lowering<'_> {
         if let Some(bias) = &d.bias {
             let bias = self.get(bias)?;
             let bias = self.cast(bias, self.b.element(y));
-            let bias = self.b.broadcast_to(bias, &self.b.shape(y));
-            y = self.b.add(y, bias);
+            y = self.b.binary_broadcast(Binary::Add, y, bias);
         }
         self.finish(&d.out, y)
     }

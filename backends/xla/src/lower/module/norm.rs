@@ -8,23 +8,18 @@ impl Lowering<'_> {
     /// Over the last dimension.
     pub(super) fn layer_norm(&mut self, d: &LayerNormOpIr) -> Result<(), LowerError> {
         let x = self.get_wide(&d.input)?;
-        let shape = self.b.shape(x);
-        let last = shape.len() - 1;
+        let last = self.b.ty(x).rank() - 1;
         let mean = self.mean_keep(x, &[last]);
-        let mean = self.b.broadcast_to(mean, &shape);
-        let x = self.b.sub(x, mean);
+        let x = self.b.binary_broadcast(Binary::Subtract, x, mean);
         let square = self.b.mul(x, x);
         let variance = self.mean_keep(square, &[last]);
         let scale = self.inverse_deviation(variance, d.epsilon);
-        let scale = self.b.broadcast_to(scale, &shape);
-        let mut y = self.b.mul(x, scale);
+        let y = self.b.binary_broadcast(Binary::Multiply, x, scale);
         let gamma = self.get_wide(&d.gamma)?;
-        let gamma = self.b.broadcast_to(gamma, &shape);
-        y = self.b.mul(y, gamma);
+        let mut y = self.b.binary_broadcast(Binary::Multiply, y, gamma);
         if let Some(beta) = &d.beta {
             let beta = self.get_wide(beta)?;
-            let beta = self.b.broadcast_to(beta, &shape);
-            y = self.b.add(y, beta);
+            y = self.b.binary_broadcast(Binary::Add, y, beta);
         }
         self.finish(&d.out, y)
     }

@@ -2,7 +2,7 @@
 
 use super::super::{LowerError, Lowering};
 use crate::ElementType;
-use crate::stablehlo::{Reduction, Scatter, Value, Window};
+use crate::stablehlo::{Binary, Reduction, Scatter, TensorType, Value, Window};
 use burn_ir::{ModuleOperationIr, TensorIr};
 
 /// Windows over the spatial dimensions, an entry for each.
@@ -33,7 +33,7 @@ impl Pool<'_> {
     }
 }
 
-/// A pool from the numbers of one or two dimensions.
+/// A pool from the numbers of one dimension, or of two.
 macro_rules! pool {
     ($d:ident, one) => {
         pool!($d, [$d.kernel_size], [$d.stride], [$d.padding], [1])
@@ -129,14 +129,12 @@ impl Lowering<'_> {
             }
             ones.padding = &none;
         }
-        let ty = crate::stablehlo::TensorType::new(shape, element);
+        let ty = TensorType::new(shape, element);
         let counted = self.b.splat(1.0, ty);
         let counted = self.reached(counted, zero, &ones, out);
-        let counts = self
-            .b
-            .reduce_window(Reduction::Sum, counted, &pool.window());
-        self.b
-            .binary_scalar(crate::stablehlo::Binary::Maximum, counts, 1.0)
+        let windows = pool.window();
+        let counts = self.b.reduce_window(Reduction::Sum, counted, &windows);
+        self.b.binary_scalar(Binary::Maximum, counts, 1.0)
     }
 
     fn avg(
@@ -152,8 +150,7 @@ impl Lowering<'_> {
         let sums = self.b.reduce_window(Reduction::Sum, padded, &pool.window());
         let extents = self.b.shape(x)[2..].to_vec();
         let counts = self.counts(x, &extents, pool, &out.shape, include_padding);
-        let counts = self.b.broadcast_to(counts, &out.shape);
-        let y = self.b.div(sums, counts);
+        let y = self.b.binary_broadcast(Binary::Divide, sums, counts);
         self.finish(out, y)
     }
 
@@ -169,8 +166,7 @@ impl Lowering<'_> {
         let grad = self.get_wide(grad)?;
         let shape = self.b.shape(grad);
         let counts = self.counts(grad, &out.shape[2..], pool, &shape, include_padding);
-        let counts = self.b.broadcast_to(counts, &shape);
-        let grad = self.b.div(grad, counts);
+        let grad = self.b.binary_broadcast(Binary::Divide, grad, counts);
         let zero = self.b.scalar(0.0, self.b.element(grad));
         let (mut low, mut high, mut interior) = (vec![0; 2], vec![0; 2], vec![0; 2]);
         for d in 0..pool.size.len() {
@@ -214,9 +210,8 @@ impl Lowering<'_> {
         let nowhere = self.b.scalar(f64::from(i32::MAX), ElementType::S32);
         let x = self.reached(x, lowest, pool, &out.shape);
         let places = self.reached(places, nowhere, pool, &out.shape);
-        let (values, at) = self
-            .b
-            .max_window((x, places), (lowest, nowhere), &pool.window());
+        let windows = pool.window();
+        let (values, at) = self.b.max_window((x, places), (lowest, nowhere), &windows);
         self.finish(out, values)?;
         self.finish(out_indices, at)
     }

@@ -3,7 +3,7 @@
 
 use super::super::{LowerError, Lowering};
 use crate::ElementType;
-use crate::stablehlo::{Binary, Compare, DotDims, TensorType, Unary, Value};
+use crate::stablehlo::{Binary, Compare, DotDims, Reduction, TensorType, Unary, Value};
 use burn_ir::{
     InterpolateBackwardOpIr, InterpolateModeIr, InterpolateOpIr, InterpolateOptionsIr, Unfold4dOpIr,
 };
@@ -85,12 +85,10 @@ impl Lowering<'_> {
             InterpolateModeIr::NearestExact => (2, from),
             _ => (1, 0),
         };
-        let row = self
-            .b
-            .binary_scalar(Binary::Multiply, row, (scale * from) as f64);
+        let (from, to) = ((scale * from) as f64, (scale * to) as f64);
+        let row = self.b.binary_scalar(Binary::Multiply, row, from);
         let row = self.b.binary_scalar(Binary::Add, row, offset as f64);
-        self.b
-            .binary_scalar(Binary::Divide, row, (scale * to) as f64)
+        self.b.binary_scalar(Binary::Divide, row, to)
     }
 
     /// The weights of input elements (columns) for output elements (rows).
@@ -151,8 +149,7 @@ impl Lowering<'_> {
             let place = self.b.binary_scalar(Binary::Add, base, offset);
             let place = self.b.clamp(0.0, place, (from - 1) as f64);
             let hit = self.b.compare(Compare::Eq, column, place);
-            let zero = self.b.splat_like(0.0, weight);
-            let weight = self.b.select(hit, weight, zero);
+            let weight = self.b.select_or_zero(hit, weight);
             sum = self.b.add(sum, weight);
         }
         sum
@@ -177,20 +174,13 @@ impl Lowering<'_> {
     fn lanczos_weights(&mut self, at: Value, column: Value) -> Value {
         let away = self.b.sub(at, column);
         let size = self.b.unary(Unary::Abs, away);
-        let product = {
-            let wide = self.sine_ratio(away, PI);
-            let narrow = self.sine_ratio(away, PI / 3.0);
-            self.b.mul(wide, narrow)
-        };
+        let wide = self.sine_ratio(away, PI);
+        let narrow = self.sine_ratio(away, PI / 3.0);
+        let product = self.b.mul(wide, narrow);
         let inside = self.b.compare_scalar(Compare::Lt, size, 3.0);
-        let zero = self.b.splat_like(0.0, product);
-        let weights = self.b.select(inside, product, zero);
-        let shape = self.b.shape(weights);
-        let sum = self
-            .b
-            .reduce_keep(crate::stablehlo::Reduction::Sum, weights, &[1]);
-        let sum = self.b.broadcast_to(sum, &shape);
-        self.b.div(weights, sum)
+        let weights = self.b.select_or_zero(inside, product);
+        let sum = self.b.reduce_keep(Reduction::Sum, weights, &[1]);
+        self.b.binary_broadcast(Binary::Divide, weights, sum)
     }
 
     /// sin(ax) / (ax), which is 1 at 0.
@@ -216,6 +206,7 @@ impl Lowering<'_> {
             (shape[i + 2] - span) / o.stride[i] + 1
         };
         let (rows, columns) = (count(0), count(1));
+        let one = [shape[0], shape[1], 1, rows * columns];
         let mut taps = Vec::new();
         for i in 0..d.kernel_size[0] {
             for j in 0..d.kernel_size[1] {
@@ -228,10 +219,7 @@ impl Lowering<'_> {
                 ];
                 let stride = [1, 1, o.stride[0], o.stride[1]];
                 let tap = self.b.slice(x, &start, &limit, &stride);
-                taps.push(
-                    self.b
-                        .reshape(tap, &[shape[0], shape[1], 1, rows * columns]),
-                );
+                taps.push(self.b.reshape(tap, &one));
             }
         }
         let y = self.b.concatenate(&taps, 2);

@@ -2,7 +2,7 @@
 
 use super::super::{LowerError, Lowering};
 use crate::ElementType;
-use crate::stablehlo::{Binary, Compare, Gather, TensorType, Unary, Value};
+use crate::stablehlo::{Binary, Compare, Gather, Unary, Value};
 use burn_ir::{GridSample2dOpIr, GridSampleOptionsIr, GridSamplePaddingModeIr, InterpolateModeIr};
 
 impl Lowering<'_> {
@@ -45,9 +45,8 @@ impl Lowering<'_> {
         let at = match options.align_corners {
             true => self.b.binary_scalar(Binary::Multiply, at, last / 2.0),
             false => {
-                let at = self
-                    .b
-                    .binary_scalar(Binary::Multiply, at, extent as f64 / 2.0);
+                let half = extent as f64 / 2.0;
+                let at = self.b.binary_scalar(Binary::Multiply, at, half);
                 self.b.binary_scalar(Binary::Subtract, at, 0.5)
             }
         };
@@ -117,13 +116,10 @@ impl Lowering<'_> {
         let shape = self.b.shape(image);
         let (in_x, in_y) = (self.inside(x, shape[3]), self.inside(y, shape[2]));
         let inside = self.b.and(in_x, in_y);
-        let (x, y) = (
-            self.cast(x, ElementType::S32),
-            self.cast(y, ElementType::S32),
-        );
-        let mut vectors = self.b.shape(x);
-        vectors.push(1);
-        let (x, y) = (self.b.reshape(x, &vectors), self.b.reshape(y, &vectors));
+        let [x, y] = [x, y].map(|at| {
+            let at = self.cast(at, ElementType::S32);
+            self.index_vectors(at)
+        });
         let at = self.b.concatenate(&[y, x], 3);
         let g = Gather {
             offset_dims: vec![1],
@@ -136,9 +132,7 @@ impl Lowering<'_> {
         };
         let values = self.b.gather(image, at, &g);
         let inside = self.b.broadcast(inside, &self.b.shape(values), &[0, 2, 3]);
-        let zero: TensorType = self.b.ty(values).clone();
-        let zero = self.b.splat(0.0, zero);
-        self.b.select(inside, values, zero)
+        self.b.select_or_zero(inside, values)
     }
 
     fn inside(&mut self, x: Value, extent: usize) -> Value {
