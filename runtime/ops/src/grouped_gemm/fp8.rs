@@ -11,13 +11,13 @@ use super::Problem;
 use crate::error::ShapeError;
 use crate::fp8::{Fp8Format, LANES_PER_WORD, decode_host};
 use crate::scaling::{Granularity, e8m0_value};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Output columns of a panel.
 pub const PANEL: usize = 64;
 
 /// What the codes and scales of weights are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fp8Weights {
     /// The codes.
     pub format: Fp8Format,
