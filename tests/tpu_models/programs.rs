@@ -1,12 +1,12 @@
 //! The programs that are compiled, at sizes of a real layer.
 
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::grouped_gemm::{self, Activation, Fp8Weights};
+use moebius_ops::routing::Score;
+use moebius_ops::scaling::Granularity;
+use moebius_ops::{Element, Product};
 use moebius_xla::ElementType;
-use moebius_xla::custom::Call;
-use moebius_xla::custom::experts::Activation;
-use moebius_xla::custom::fp8::Format;
-use moebius_xla::custom::fp8_linear::Fp8Linear;
-use moebius_xla::custom::quantize::Granularity;
-use moebius_xla::custom::router::Score;
+use moebius_xla::custom;
 use moebius_xla::parallel::{Divided, Layer, Training, Update, Whole};
 use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
 

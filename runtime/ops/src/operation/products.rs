@@ -132,10 +132,11 @@ impl Product {
             }
             Self::Fp8Linear(p) => {
                 p.check()?;
-                if p.fp8.is_some() && p.layout == WeightLayout::OutIn {
+                fp8::matrix(p)?;
+                if p.layout == WeightLayout::OutIn {
                     return Ok(());
                 }
-                let expected = "weights as codes of [E, n, k]";
+                let expected = "codes of [E, n, k]";
                 Err(ShapeError::new("fp8 linear", expected, format!("{p:?}")))
             }
             Self::Experts { problem: p, .. } | Self::ExpertsBackward { problem: p, .. } => {

@@ -1,18 +1,23 @@
 //! Shapes of an attention.
 
 use super::{AttendedMetadata, AttentionCall, ProjectionsMetadata};
+use crate::ops::results::specs;
 use crate::ops::sort::GroupingMetadata;
 use burn::backend::fusion::custom::TensorSpec;
-use burn::tensor::{DType, Shape};
+use moebius_ops::Rows;
 
 pub(super) fn attended(
-    projections: &ProjectionsMetadata,
-    _grouping: &GroupingMetadata,
+    _projections: &ProjectionsMetadata,
+    grouping: &GroupingMetadata,
     call: &AttentionCall,
 ) -> AttendedMetadata {
+    let mut results = specs(Rows::Attention {
+        problem: call.problem,
+        dense: matches!(grouping, GroupingMetadata::Dense),
+    });
     AttendedMetadata {
-        o: projections.q.clone(),
-        lse: TensorSpec::new(Shape::from([call.segments.rows(), call.heads]), DType::F32),
+        o: results.take(),
+        lse: results.take(),
     }
 }
 
