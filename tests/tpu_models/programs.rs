@@ -69,17 +69,18 @@ pub(crate) fn of_one_chip(element: ElementType) -> Vec<Named> {
 
 /// 4096 rows of 512 by 2048 FP8 columns.
 fn fp8(element: ElementType) -> Program {
-    let call = Call::Fp8Linear(Fp8Linear {
-        rows: 4096,
-        experts: 1,
-        n: 2048,
-        k: 512,
-        format: Format::E4M3,
-        granularity: Granularity::Row,
+    let linear = Product::Fp8Linear(grouped_gemm::Problem {
+        element: match element {
+            ElementType::F16 => Element::F16,
+            ElementType::BF16 => Element::Bf16,
+            _ => Element::F32,
+        },
         bias: true,
-        activation: None,
-        gated: false,
-        routing: None,
+        fp8: Some(Fp8Weights {
+            format: Fp8Format::E4M3,
+            granularity: Granularity::Row,
+        }),
+        ..grouped_gemm::Problem::dense(4096, 2048, 512).unwrap()
     });
     let types = [
         TensorType::new([4096, 512], element),
@@ -89,7 +90,7 @@ fn fp8(element: ElementType) -> Program {
     ];
     let mut b = Builder::new();
     let operands: Vec<Value> = types.into_iter().map(|ty| b.argument(ty)).collect();
-    let results = call.lower(&mut b, &operands);
+    let results = custom::lower(&linear.into(), &mut b, &operands);
     let results = results.unwrap_or_else(|error| panic!("{error}"));
     b.finish(&results)
 }

@@ -2,13 +2,17 @@
 
 use crate::plugin::{Host, call};
 use crate::routed::{Sorted, assert_close, poisoned, wave};
-use moebius_xla::custom::Call;
-use moebius_xla::custom::attention::Attention;
-use moebius_xla::custom::neighbours::Sequences;
+use moebius_ops::Rows;
+use moebius_ops::segment_attention::{Problem, Segments};
 
 const HEADS: usize = 2;
 const D: usize = 3;
 const WIDTH: usize = HEADS * D;
+
+fn problem(segments: Segments, causal: bool) -> Problem {
+    let problem = Problem::new(segments, HEADS, D).unwrap();
+    problem.with_causal(causal)
+}
 
 /// A routing, rows of its buffers, tokens of a sequence.
 struct Case {
@@ -140,17 +144,12 @@ fn rows_attend_to_their_sequence() {
     for case in cases() {
         let oracle = Oracle::new(&case);
         let host = |x: &[f32]| Host::f32s(&[case.bound, WIDTH], x);
-        let attention = Attention {
-            sequences: Sequences {
-                slots: case.sorted.slots(),
-                experts: case.sorted.experts,
-                row_bound: case.bound,
-                sequence_slots: case.sequence * case.sorted.top_k,
-            },
-            heads: HEADS,
-            head_dim: D,
-            causal: case.causal,
-            backward: false,
+        let sorted = &case.sorted;
+        let (slots, experts, top_k) = (sorted.slots(), sorted.experts, sorted.top_k);
+        let segments = Segments::new(slots, experts, top_k, case.sequence).unwrap();
+        let problem = problem(segments.with_row_bound(case.bound).unwrap(), case.causal);
+        let attention = Rows::Attention {
+            problem,
             dense: false,
         };
         let mut inputs = vec![
@@ -161,7 +160,7 @@ fn rows_attend_to_their_sequence() {
             case.sorted.offsets(),
         ];
         let what = format!("{attention:?}");
-        let got = call(&Call::Attention(attention), &inputs);
+        let got = call(attention, &inputs);
         let (o, lse) = oracle.attended();
         assert_close(&got[0].floats(), &o, 3e-6, &what);
         assert_close(&got[1].floats(), &lse, 3e-6, &what);
@@ -170,11 +169,11 @@ fn rows_attend_to_their_sequence() {
         let gradient = poisoned(wave, WIDTH, case.sorted.rows());
         inputs.extend([got[0].clone(), got[1].clone(), host(&gradient)]);
         let want = oracle.gradients(&gradient, &got[0].floats());
-        let backward = Attention {
-            backward: true,
-            ..attention
+        let backward = Rows::AttentionBackward {
+            problem,
+            dense: false,
         };
-        let got = call(&Call::Attention(backward), &inputs);
+        let got = call(backward, &inputs);
         for (got, want) in got.iter().zip(want) {
             assert_close(&got.floats(), &want, 1e-5, &what);
         }
@@ -184,17 +183,9 @@ fn rows_attend_to_their_sequence() {
 /// Scores in the thousands, of which one has all the weight.
 #[test]
 fn large_scores_do_not_overflow() {
-    let attention = Attention {
-        sequences: Sequences {
-            slots: 70,
-            experts: 1,
-            row_bound: 70,
-            sequence_slots: 70,
-        },
-        heads: 1,
-        head_dim: 1,
-        causal: false,
-        backward: false,
+    let segments = Segments::new(70, 1, 1, 70).unwrap();
+    let attention = Rows::Attention {
+        problem: Problem::new(segments, 1, 1).unwrap(),
         dense: true,
     };
     let k: Vec<f32> = (0..70).map(|i| i as f32 * 100.0).collect();
@@ -202,7 +193,7 @@ fn large_scores_do_not_overflow() {
     let host = |x: &[f32]| Host::f32s(&[70, 1], x);
     let q = [1.0; 70];
     let inputs = [host(&q), host(&k), host(&v)];
-    let got = call(&Call::Attention(attention), &inputs);
+    let got = call(attention, &inputs);
     assert_eq!(got[0].floats(), [69.0; 70]);
     assert_eq!(got[1].floats(), [6900.0; 70]);
 }
@@ -218,19 +209,8 @@ fn a_sequence_does_not_depend_on_where_it_lies() {
         let own = |slot: usize| slot < start || (LENGTH..2 * LENGTH).contains(&slot);
         let keys = (0..slots).map(|slot| usize::from(!own(slot)));
         let sorted = Sorted::new(&keys.collect::<Vec<_>>(), 1, 1);
-        let attention = |backward| Attention {
-            sequences: Sequences {
-                slots,
-                experts: 1,
-                row_bound: slots,
-                sequence_slots: LENGTH,
-            },
-            heads: HEADS,
-            head_dim: D,
-            causal,
-            backward,
-            dense: false,
-        };
+        let segments = Segments::new(slots, 1, 1, LENGTH).unwrap();
+        let (problem, dense) = (problem(segments, causal), false);
         let operand = |phase| {
             let other = vec![f32::NAN; start * WIDTH];
             let nothing = vec![f32::INFINITY; (slots - rows) * WIDTH];
@@ -239,9 +219,9 @@ fn a_sequence_does_not_depend_on_where_it_lies() {
         };
         let [q, k, v, gradient] = [0.1, 0.7, 1.9, 2.3].map(operand);
         let mut inputs = vec![q, k, v, sorted.order(), sorted.offsets()];
-        let forward = call(&Call::Attention(attention(false)), &inputs);
+        let forward = call(Rows::Attention { problem, dense }, &inputs);
         inputs.extend([forward[0].clone(), forward[1].clone(), gradient]);
-        let backward = call(&Call::Attention(attention(true)), &inputs);
+        let backward = call(Rows::AttentionBackward { problem, dense }, &inputs);
         let own = |host: &Host| {
             let width = host.ty.shape[1];
             let words = host.words();

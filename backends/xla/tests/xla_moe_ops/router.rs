@@ -155,10 +155,7 @@ fn nobody_available_and_infinities() {
         Some(&[0, 0, 1, 1]),
         None,
     );
-    let none = run(
-        route(problem(0, 4, 2), false, false),
-        &[f32s(&[0, 4], &[])],
-    );
+    let none = run(route(problem(0, 4, 2), false, false), &[f32s(&[0, 4], &[])]);
     assert_eq!(none[0].ty.shape, [0, 2]);
 }
 

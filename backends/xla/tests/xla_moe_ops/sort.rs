@@ -21,11 +21,7 @@ fn taking(slots: usize, of: usize, experts: usize, min: usize) -> Option<Capacit
 }
 
 /// Runs a sort and compares it with the rule; returns how many slots of each expert are left.
-fn check(
-    [tokens, top_k, experts]: [usize; 3],
-    rule: Option<Capacity>,
-    case: &Case,
-) -> Vec<usize> {
+fn check([tokens, top_k, experts]: [usize; 3], rule: Option<Capacity>, case: &Case) -> Vec<usize> {
     let (slots, shape) = (tokens * top_k, [tokens, top_k]);
     let routing = routing::Problem::new(tokens, experts, top_k).unwrap();
     let sort = Routing::Sort {
@@ -39,11 +35,11 @@ fn check(
     let mut keys: Vec<u32> = case.indices.iter().map(|e| *e as u32).collect();
     if let Some(rule) = rule {
         let mask: Option<Vec<bool>> = case.mask.map(|m| m.iter().map(|m| *m != 0).collect());
-        let capacities =
-            capacities_reference(&rule, slots, experts, mask.as_deref(), case.factors);
+        let capacities = capacities_reference(&rule, slots, experts, mask.as_deref(), case.factors);
         keys = capacity::reference(&keys, case.weights, &capacities);
     }
-    keys.iter_mut().for_each(|key| *key = (*key).min(experts as u32));
+    keys.iter_mut()
+        .for_each(|key| *key = (*key).min(experts as u32));
     let want = permute::reference(&keys, experts);
     let ints = |words: &[u32]| words.iter().map(|word| *word as i32).collect::<Vec<_>>();
     assert_eq!(got[0], ints(&want.order), "order of {sort:?}");
