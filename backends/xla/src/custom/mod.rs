@@ -1,8 +1,7 @@
 //! Moebius's own operations in StableHLO.
 //!
 //! [`moebius_ops::Operation`] describes them; a family is a file that says how each is lowered. Words come as 32-bit
-//! integers of either sign (or as i64, when a host made them) and leave as i32; operands in f32 may come as
-//! other floats. Products and sums are f32, whatever the type of rows.
+//! integers of either sign (or as i64, when a host made them) and leave as i32. Products and sums are f32, whatever the type of rows.
 //!
 //! | file | operations |
 //! |---|---|
@@ -131,10 +130,9 @@ pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<Tenso
     }
     for (operand, got) in signature.operands.iter().zip(inputs) {
         let expected = type_of(operand);
+        // Lowerings convert what they read; what they return is compared with the description.
         let suits = match operand.scalar {
-            // Lowerings compute in f32 and take what can be converted.
-            Scalar::Float(Element::F32) => got.element.is_float(),
-            Scalar::Float(_) => got.element == expected.element,
+            Scalar::Float(_) => got.element.is_float(),
             Scalar::Word => !got.element.is_float() && got.element != ElementType::Pred,
         };
         if !suits || got.shape != expected.shape {
@@ -153,7 +151,7 @@ pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<Tenso
 ///
 /// # Errors
 ///
-/// As [`outputs`], and where a lowering makes another type of an operand that isn't f32 but should be.
+/// As [`outputs`], and where operands that decide the type of a result have another than the description says.
 pub fn lower(
     operation: &Operation,
     b: &mut Builder,

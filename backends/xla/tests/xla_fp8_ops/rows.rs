@@ -21,7 +21,7 @@ fn routings() -> Vec<(Sorted, usize)> {
         (some, rows + 1),
         all(Sorted::sample(13, 4, 2)),
         all(Sorted::sample(9, 3, 1)),
-        all(Sorted::new(&[2; 6], 2, 3)),
+        all(Sorted::new(&[3; 6], 3, 3)),
         all(Sorted::new(&[0; 8], 3, 2)),
         all(Sorted::new(&[1], 3, 1)),
     ]

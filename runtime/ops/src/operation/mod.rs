@@ -94,60 +94,52 @@ impl Operation {
     }
 }
 
-impl From<Quantization> for Operation {
-    fn from(operation: Quantization) -> Self {
-        Self::Quantization(operation)
-    }
+macro_rules! families {
+    ($($family:ident),*) => {$(
+        impl From<$family> for Operation {
+            fn from(operation: $family) -> Self {
+                Self::$family(operation)
+            }
+        }
+    )*};
 }
 
-impl From<Routing> for Operation {
-    fn from(operation: Routing) -> Self {
-        Self::Routing(operation)
-    }
-}
+families!(Quantization, Routing, Rows, Product);
 
-impl From<Rows> for Operation {
-    fn from(operation: Rows) -> Self {
-        Self::Rows(operation)
-    }
-}
-
-impl From<Product> for Operation {
-    fn from(operation: Product) -> Self {
-        Self::Product(operation)
-    }
-}
-
-fn floats<const D: usize>(name: &'static str, shape: [usize; D], element: Element) -> TensorInfo {
-    TensorInfo {
-        name,
-        shape: shape.to_vec(),
-        scalar: Scalar::Float(element),
-    }
-}
-
-fn f32s<const D: usize>(name: &'static str, shape: [usize; D]) -> TensorInfo {
-    floats(name, shape, Element::F32)
-}
-
-fn words<const D: usize>(name: &'static str, shape: [usize; D]) -> TensorInfo {
-    TensorInfo {
-        name,
-        shape: shape.to_vec(),
-        scalar: Scalar::Word,
-    }
-}
-
-/// `name`, and what it reads and writes; absent operands and results are left out.
-fn signature<const N: usize, const M: usize>(
-    name: &'static str,
-    operands: [Option<TensorInfo>; N],
-    results: [Option<TensorInfo>; M],
-) -> Signature {
+/// A signature as a table: the operation's name, what it reads, what it writes. A tensor is its name, a letter of `sizes` for
+/// each dimension, and `f` for f32s or `w` for words; without either it is of type `element`.
+fn table(element: Element, sizes: &[(char, usize)], table: [&'static str; 3]) -> Signature {
+    let size = |letter| {
+        let found = sizes.iter().find(|(name, _)| *name == letter);
+        found.map_or(1, |(_, size)| *size)
+    };
+    let tensor = |entry: &'static str| {
+        let mut parts = entry.split(' ');
+        TensorInfo {
+            name: parts.next().unwrap_or_default(),
+            shape: parts.next().unwrap_or_default().chars().map(size).collect(),
+            scalar: match parts.next() {
+                Some("w") => Scalar::Word,
+                Some(_) => Scalar::Float(Element::F32),
+                None => Scalar::Float(element),
+            },
+        }
+    };
+    let [name, operands, results] = table;
     Signature {
         name,
-        operands: operands.into_iter().flatten().collect(),
-        results: results.into_iter().flatten().collect(),
+        operands: operands.split(", ").map(tensor).collect(),
+        results: results.split(", ").map(tensor).collect(),
+    }
+}
+
+impl Signature {
+    /// Without the tensors of these names unless they are there.
+    fn with(mut self, names: &[&str], present: bool) -> Self {
+        let kept = |tensor: &TensorInfo| present || !names.contains(&tensor.name);
+        self.operands.retain(kept);
+        self.results.retain(kept);
+        self
     }
 }
 

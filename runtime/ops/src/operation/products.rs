@@ -1,13 +1,13 @@
 //! Products per expert, dense ones too, and feed-forward experts.
 
-use super::rows::{offsets, order, positions};
-use super::{Signature, TensorInfo, f32s, floats, signature, words};
+use super::quantization::scale_scalar;
+use super::routing::sizes;
+use super::{Signature, table};
 use crate::error::ShapeError;
 use crate::fp8::LANES_PER_WORD;
 use crate::grouped_gemm::{Problem, Source, WeightLayout, fp8};
 use crate::moe;
 use crate::permute::check_row_bound;
-use crate::scaling::ScaleType;
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::grouped_gemm`] or [`crate::moe`].
@@ -52,65 +52,42 @@ impl Product {
     pub(super) fn signature(&self) -> Signature {
         match self {
             Self::Linear(p) => {
-                let bias = p.bias.then(|| floats("b", [p.experts, p.n], p.element));
-                let operands = [rows("rows", p, p.k), weights("W", p), starts(p), bias];
-                signature("grouped linear", operands, [rows("y", p, p.n)])
+                let reads = "rows Rk, W Enk, offsets B w, b En";
+                multiplied(p, ["grouped linear", reads, "y Rn"]).with(&["b"], p.bias)
             }
             Self::LinearBackward {
-                problem: p,
-                rows: of_rows,
+                problem,
+                rows,
                 w,
                 bias,
             } => {
-                let operands = [
-                    rows("dy", p, p.n),
-                    rows("rows", p, p.k),
-                    weights("W", p),
-                    starts(p),
-                ];
-                let results = [
-                    rows("drows", p, p.k).filter(|_| *of_rows),
-                    weights("dW", p).filter(|_| *w),
-                    bias.then(|| floats("db", [p.experts, p.n], p.element)),
-                ];
-                signature("grouped linear backward", operands, results)
+                let reads = "dy Rn, rows Rk, W Enk, offsets B w";
+                let of = ["grouped linear backward", reads, "drows Rk, dW Enk, db En"];
+                let signature = multiplied(problem, of).with(&["drows"], *rows);
+                signature.with(&["dW"], *w).with(&["db"], *bias)
             }
             Self::Fp8Linear(p) => fp8_linear(p),
             Self::Experts { problem: p, keep } => {
-                let [w_in, w_out, b_in, b_out] = stacks(["w_in", "w_out", "b_in", "b_out"], p);
-                let [x, weights, order, offsets, positions] = batch(p);
-                let operands = [
-                    x, weights, order, offsets, positions, w_in, w_out, b_in, b_out,
-                ];
-                signature("experts", operands, [tokens("y", p), pre(p, *keep)])
+                let reads = "x TH, weights TK f, order S w, offsets B w, positions S w, \
+                             w_in ECH, w_out EHF, b_in EC, b_out EH";
+                experts(p, ["experts", reads, "y TH, pre RC"])
+                    .with(&["pre"], *keep)
+                    .with(&["b_in", "b_out"], p.bias)
             }
             Self::ExpertsBackward {
                 problem: p,
-                pre: kept,
-                x: of_x,
-                weights: of_weights,
+                pre,
+                x,
+                weights,
             } => {
-                let [w_in, w_out, b_in, b_out] = stacks(["w_in", "w_out", "b_in", "b_out"], p);
-                let [x, weights, order, offsets, positions] = batch(p);
-                let operands = [
-                    tokens("dy", p),
-                    x,
-                    weights,
-                    order,
-                    offsets,
-                    positions,
-                    w_in,
-                    w_out,
-                    b_in,
-                    b_out,
-                    pre(p, *kept),
-                ];
-                let stacks = stacks(["dw_in", "dw_out", "db_in", "db_out"], p);
-                let [w_in, w_out, b_in, b_out] = stacks.map(|stack| stack.filter(|_| *of_weights));
-                let dx = tokens("dx", p).filter(|_| *of_x);
-                let dweights = router_weights("dweights", p);
-                let results = [dx, dweights, w_in, w_out, b_in, b_out];
-                signature("experts backward", operands, results)
+                let reads = "dy TH, x TH, weights TK f, order S w, offsets B w, positions S w, \
+                             w_in ECH, w_out EHF, b_in EC, b_out EH, pre RC";
+                let writes = "dx TH, dweights TK f, dw_in ECH, dw_out EHF, db_in EC, db_out EH";
+                experts(p, ["experts backward", reads, writes])
+                    .with(&["pre"], *pre)
+                    .with(&["dx"], *x)
+                    .with(&["b_in", "b_out", "db_in", "db_out"], p.bias)
+                    .with(&["dw_in", "dw_out", "db_in", "db_out"], *weights)
             }
         }
     }
@@ -148,83 +125,48 @@ impl Product {
     }
 }
 
-/// Sorted rows of `width` columns.
-fn rows(name: &'static str, p: &Problem, width: usize) -> Option<TensorInfo> {
-    Some(floats(name, [p.row_bound, width], p.element))
-}
-
-/// \[E,n,k\].
-fn weights(name: &'static str, p: &Problem) -> Option<TensorInfo> {
-    Some(floats(name, [p.experts, p.n, p.k], p.element))
-}
-
-/// The offsets, unless one expert has all rows.
-fn starts(p: &Problem) -> Option<TensorInfo> {
-    offsets(p.experts).filter(|_| !p.dense)
+/// Sorted rows R, or all in a dense product, which has no sort.
+fn multiplied(p: &Problem, of: [&'static str; 3]) -> Signature {
+    let [down, across] = fp8::scale_shape(p);
+    let sizes = [
+        ('R', p.row_bound),
+        ('E', p.experts),
+        ('n', p.n),
+        ('k', p.k),
+        ('B', p.experts + 1),
+        ('S', p.slots),
+        ('m', p.input_rows()),
+        ('c', p.n * p.parts()),
+        ('P', p.experts * p.parts() * p.n.div_ceil(fp8::PANEL)),
+        ('q', p.k.div_ceil(LANES_PER_WORD)),
+        ('p', fp8::PANEL),
+        ('d', down),
+        ('a', across),
+    ];
+    table(p.element, &sizes, of).with(&["order", "offsets"], !p.dense)
 }
 
 fn fp8_linear(p: &Problem) -> Signature {
-    let [down, across] = fp8::scale_shape(p);
-    let shape = [p.experts, down, across];
-    let e8m0 = |w: fp8::Fp8Weights| w.granularity.scale_type() == ScaleType::E8M0;
-    let scales = match p.fp8.is_some_and(e8m0) {
-        true => words("scales", shape),
-        false => f32s("scales", shape),
+    let name = match p.dense {
+        true => "fp8 linear",
+        false => "grouped fp8 linear",
     };
-    let panels = p.experts * p.parts() * p.n.div_ceil(fp8::PANEL);
-    let operands = [
-        Some(floats("x", [p.input_rows(), p.k], p.element)),
-        Some(words(
-            "codes",
-            [panels, p.k.div_ceil(LANES_PER_WORD), fp8::PANEL],
-        )),
-        Some(scales),
-        order(p.slots).filter(|_| !p.dense),
-        starts(p),
-        p.bias
-            .then(|| floats("b", [p.experts, p.n * p.parts()], p.element)),
+    let reads = "x mk, codes Pqp w, scales Eda f, order S w, offsets B w, b Ec";
+    let mut signature = multiplied(p, [name, reads, "y Rn"]).with(&["b"], p.bias);
+    if let Some(weights) = p.fp8 {
+        signature.operands[2].scalar = scale_scalar(weights.granularity);
+    }
+    signature
+}
+
+fn experts(p: &moe::Problem, of: [&'static str; 3]) -> Signature {
+    let [t, e, k, s, b] = sizes(&p.routing);
+    let widths = [
+        ('H', p.hidden),
+        ('F', p.inter),
+        ('C', p.columns_in()),
+        ('R', p.row_bound),
     ];
-    let name = if p.dense {
-        "fp8 linear"
-    } else {
-        "grouped fp8 linear"
-    };
-    signature(name, operands, [rows("y", p, p.n)])
-}
-
-fn tokens(name: &'static str, p: &moe::Problem) -> Option<TensorInfo> {
-    Some(floats(name, [p.routing.tokens(), p.hidden], p.element))
-}
-
-fn router_weights(name: &'static str, p: &moe::Problem) -> Option<TensorInfo> {
-    Some(f32s(name, [p.routing.tokens(), p.routing.top_k()]))
-}
-
-/// x, router weights, order, offsets, positions.
-fn batch(p: &moe::Problem) -> [Option<TensorInfo>; 5] {
-    let (slots, experts) = (p.routing.slots(), p.routing.experts());
-    let weights = router_weights("weights", p);
-    [
-        tokens("x", p),
-        weights,
-        order(slots),
-        offsets(experts),
-        positions(slots),
-    ]
-}
-
-/// w_in, w_out, and the biases if there are any.
-fn stacks(names: [&'static str; 4], p: &moe::Problem) -> [Option<TensorInfo>; 4] {
-    let (e, h, columns) = (p.routing.experts(), p.hidden, p.columns_in());
-    [
-        Some(floats(names[0], [e, columns, h], p.element)),
-        Some(floats(names[1], [e, h, p.inter], p.element)),
-        p.bias.then(|| floats(names[2], [e, columns], p.element)),
-        p.bias.then(|| floats(names[3], [e, h], p.element)),
-    ]
-}
-
-/// The first product before its activation.
-fn pre(p: &moe::Problem, kept: bool) -> Option<TensorInfo> {
-    kept.then(|| floats("pre", [p.row_bound, p.columns_in()], p.element))
+    let [h, f, c, r] = widths;
+    table(p.element, &[t, e, k, s, b, h, f, c, r], of)
 }

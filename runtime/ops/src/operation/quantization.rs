@@ -1,11 +1,11 @@
 //! Casts to FP8 and back, codes and scales of matrices.
 
-use super::{Scalar, Signature, TensorInfo, f32s, floats, signature, words};
+use super::{Scalar, Signature, table};
 use crate::element::Element;
 use crate::error::ShapeError;
 use crate::fp8::{self, Overflow};
 use crate::quantize::Problem;
-use crate::scaling::ScaleType;
+use crate::scaling::{Granularity, ScaleType};
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::fp8`] or [`crate::quantize`].
@@ -39,50 +39,30 @@ pub enum Quantization {
     },
 }
 
-/// Scales as words or f32s.
-fn scales(p: &Problem) -> TensorInfo {
-    match p.granularity().scale_type() {
-        ScaleType::F32 => f32s("scales", p.scales_shape()),
-        ScaleType::E8M0 => words("scales", p.scales_shape()),
-    }
-}
-
 impl Quantization {
     pub(super) fn signature(&self) -> Signature {
-        let x = |p: &Problem| Some(floats("x", p.shape(), p.element()));
-        let y = |p: &Problem| Some(floats("y", p.shape(), p.element()));
-        let codes = |p: &Problem| Some(words("codes", p.words_shape()));
         match self {
-            Self::Encode { problem: p, .. } => signature(
-                "fp8 encode",
-                [Some(f32s("x", [p.len()]))],
-                [Some(words("codes", [p.words()]))],
-            ),
-            Self::Decode(p) => signature(
-                "fp8 decode",
-                [Some(words("codes", [p.words()]))],
-                [Some(f32s("y", [p.len()]))],
-            ),
-            Self::Quantize(p) => signature("fp8 quantize", [x(p)], [codes(p), Some(scales(p))]),
-            Self::QuantizeBy(p) => signature(
-                "fp8 quantize by scales",
-                [x(p), Some(scales(p))],
-                [codes(p)],
-            ),
-            Self::Dequantize(p) => signature("fp8 dequantize", [codes(p), Some(scales(p))], [y(p)]),
-            Self::FakeQuantize(p) => signature("fp8 fake quantize", [x(p)], [y(p)]),
-            Self::FakeQuantizeBy(p) => signature(
-                "fp8 fake quantize by scales",
-                [x(p), Some(scales(p))],
-                [y(p)],
-            ),
+            Self::Encode { problem, .. } => flat(problem, ["fp8 encode", "x n f", "codes c w"]),
+            Self::Decode(problem) => flat(problem, ["fp8 decode", "codes c w", "y n f"]),
+            Self::Quantize(p) => {
+                matrices(p, "fp8 quantize", ["x Mmn", "codes Mmc w, scales Mda w"])
+            }
+            Self::QuantizeBy(p) => {
+                let io = ["x Mmn, scales Mda w", "codes Mmc w"];
+                matrices(p, "fp8 quantize by scales", io)
+            }
+            Self::Dequantize(p) => {
+                matrices(p, "fp8 dequantize", ["codes Mmc w, scales Mda w", "y Mmn"])
+            }
+            Self::FakeQuantize(p) => matrices(p, "fp8 fake quantize", ["x Mmn", "y Mmn"]),
+            Self::FakeQuantizeBy(p) => {
+                let io = ["x Mmn, scales Mda w", "y Mmn"];
+                matrices(p, "fp8 fake quantize by scales", io)
+            }
             Self::Amax { shape, element } => {
-                let x = TensorInfo {
-                    name: "x",
-                    shape: shape.clone(),
-                    scalar: Scalar::Float(*element),
-                };
-                signature("fp8 amax", [Some(x)], [Some(f32s("amax", [1]))])
+                let mut signature = table(*element, &[], ["fp8 amax", "x n", "amax 1 f"]);
+                signature.operands[0].shape.clone_from(shape);
+                signature
             }
         }
     }
@@ -112,5 +92,37 @@ impl Quantization {
                 }
             }
         }
+    }
+}
+
+/// n values in c words.
+fn flat(p: &fp8::Problem, of: [&'static str; 3]) -> Signature {
+    table(Element::F32, &[('n', p.len()), ('c', p.words())], of)
+}
+
+/// M matrices of m · n values in m · c words, with d · a scales, which are f32s unless they are powers of two.
+fn matrices(p: &Problem, name: &'static str, [reads, writes]: [&'static str; 2]) -> Signature {
+    let ([matrices, rows, columns], [_, down, across]) = (p.shape(), p.scales_shape());
+    let sizes = [
+        ('M', matrices),
+        ('m', rows),
+        ('n', columns),
+        ('c', p.words_shape()[2]),
+        ('d', down),
+        ('a', across),
+    ];
+    let mut signature = table(p.element(), &sizes, [name, reads, writes]);
+    let tensors = signature.operands.iter_mut().chain(&mut signature.results);
+    for scales in tensors.filter(|tensor| tensor.name == "scales") {
+        scales.scalar = scale_scalar(p.granularity());
+    }
+    signature
+}
+
+/// The type of scales.
+pub(super) fn scale_scalar(granularity: Granularity) -> Scalar {
+    match granularity.scale_type() {
+        ScaleType::F32 => Scalar::Float(Element::F32),
+        ScaleType::E8M0 => Scalar::Word,
     }
 }

@@ -1,6 +1,6 @@
 //! Router logits, the choice of experts, and the sort of its slots.
 
-use super::{Signature, f32s, floats, signature, words};
+use super::{Signature, table};
 use crate::element::Element;
 use crate::error::ShapeError;
 use crate::moe::sorting;
@@ -72,101 +72,69 @@ pub enum Routing {
 
 impl Routing {
     pub(super) fn signature(&self) -> Signature {
-        let logits = |name, p: &Problem| Some(f32s(name, [p.tokens(), p.experts()]));
-        let weights = |name, p: &Problem| Some(f32s(name, [p.tokens(), p.top_k()]));
-        let indices = |p: &Problem| Some(words("indices", [p.tokens(), p.top_k()]));
-        let lse = |name, p: &Problem| Some(f32s(name, [p.tokens()]));
-        let mask = |mask: bool, p: &Problem| mask.then(|| words("mask", [p.experts()]));
+        let f32s = |p: &Problem, of| table(Element::F32, &sizes(p), of);
         match *self {
             Self::Logits {
-                problem: p,
-                hidden,
-                element,
-            } => signature(
-                "router logits",
-                [
-                    Some(floats("x", [p.tokens(), hidden], element)),
-                    Some(floats("Wg", [p.experts(), hidden], element)),
-                ],
-                [logits("logits", &p)],
-            ),
-            Self::LogitsBackward {
-                problem: p,
+                problem,
                 hidden,
                 element,
             } => {
-                let x = |name| Some(floats(name, [p.tokens(), hidden], element));
-                let w = |name| Some(floats(name, [p.experts(), hidden], element));
-                let operands = [x("x"), w("Wg"), logits("dlogits", &p)];
-                signature("router logits backward", operands, [x("dx"), w("dWg")])
+                let of = ["router logits", "x TH, Wg EH", "logits TE f"];
+                table(element, &wide(&problem, hidden), of)
+            }
+            Self::LogitsBackward {
+                problem,
+                hidden,
+                element,
+            } => {
+                let io = ["x TH, Wg EH, dlogits TE f", "dx TH, dWg EH"];
+                let of = ["router logits backward", io[0], io[1]];
+                table(element, &wide(&problem, hidden), of)
             }
             Self::Route {
-                problem: p,
-                mask: masked,
+                problem,
+                mask,
                 bias,
             } => {
-                let bias = bias.then(|| f32s("bias", [p.experts()]));
-                let operands = [logits("logits", &p), mask(masked, &p), bias];
-                let probs = logits("probs", &p);
-                let results = [indices(&p), weights("weights", &p), probs, lse("lse", &p)];
-                signature("route", operands, results)
+                let reads = "logits TE, mask E w, bias E";
+                let writes = "indices TK w, weights TK, probs TE, lse T";
+                let signature = f32s(&problem, ["route", reads, writes]);
+                signature.with(&["mask"], mask).with(&["bias"], bias)
             }
-            Self::RouteBackward {
-                problem: p,
-                mask: masked,
-                of,
-            } => {
-                let gradient = match of {
-                    TopkGradient::Weights => weights("dweights", &p),
-                    TopkGradient::Probs => logits("dprobs", &p),
-                    TopkGradient::Lse => lse("dlse", &p),
-                };
-                let operands = [
-                    gradient,
-                    logits("logits", &p),
-                    mask(masked, &p),
-                    indices(&p),
-                    weights("weights", &p),
-                    logits("probs", &p),
-                    lse("lse", &p),
-                ];
-                signature("route backward", operands, [logits("dlogits", &p)])
+            Self::RouteBackward { problem, mask, of } => {
+                let reads = "dweights TK, dprobs TE, dlse T, logits TE, mask E w, \
+                             indices TK w, weights TK, probs TE, lse T";
+                f32s(&problem, ["route backward", reads, "dlogits TE"])
+                    .with(&["dweights"], of == TopkGradient::Weights)
+                    .with(&["dprobs"], of == TopkGradient::Probs)
+                    .with(&["dlse"], of == TopkGradient::Lse)
+                    .with(&["mask"], mask)
             }
             Self::Hash {
                 problem,
                 hidden,
                 element,
-                mask: masked,
+                mask,
                 ..
             } => {
-                let p = problem.routing();
-                let x = floats("x", [p.tokens(), hidden], element);
-                let results = [indices(&p), weights("weights", &p)];
-                signature("hash", [Some(x), mask(masked, &p)], results)
+                let of = ["hash", "x TH, mask E w", "indices TK w, weights TK f"];
+                table(element, &wide(&problem.routing(), hidden), of).with(&["mask"], mask)
             }
-            Self::Load(load) => {
-                let counts = words("counts", [load.groups(), load.routing().experts()]);
-                signature("load", [indices(&load.routing())], [Some(counts)])
+            Self::Load(p) => {
+                let [t, e, k, ..] = sizes(&p.routing());
+                let sizes = [t, e, k, ('G', p.groups())];
+                table(
+                    Element::F32,
+                    &sizes,
+                    ["load", "indices TK w", "counts GE w"],
+                )
             }
-            Self::Sort {
-                problem,
-                mask: masked,
-            } => {
-                let p = problem.routing();
-                let factors = problem.factors().then(|| f32s("factors", [p.experts()]));
-                let operands = [
-                    weights("weights", &p),
-                    indices(&p),
-                    mask(masked, &p),
-                    factors,
-                ];
-                let results = [
-                    Some(words("order", [p.slots()])),
-                    Some(words("offsets", [p.experts() + 1])),
-                    Some(words("positions", [p.slots()])),
-                    Some(words("dropped", [1])),
-                ];
-                signature("sort", operands, results)
+            Self::Sort { problem, mask } => {
+                let reads = "weights TK, indices TK w, mask E w, factors E";
+                let writes = "order S w, offsets B w, positions S w, dropped 1 w";
+                let signature = f32s(&problem.routing(), ["sort", reads, writes]);
+                let factors = problem.factors();
+                signature.with(&["mask"], mask).with(&["factors"], factors)
             }
         }
     }
@@ -192,4 +160,22 @@ impl Routing {
             Self::Sort { problem, .. } => problem.check(),
         }
     }
+}
+
+/// Tokens, experts, choices of a token, slots, and where the rows of the experts begin and end.
+pub(super) fn sizes(p: &Problem) -> [(char, usize); 5] {
+    let (tokens, experts) = (p.tokens(), p.experts());
+    [
+        ('T', tokens),
+        ('E', experts),
+        ('K', p.top_k()),
+        ('S', p.slots()),
+        ('B', experts + 1),
+    ]
+}
+
+/// The same, and columns.
+fn wide(p: &Problem, hidden: usize) -> [(char, usize); 6] {
+    let [t, e, k, s, b] = sizes(p);
+    [t, e, k, s, b, ('H', hidden)]
 }

@@ -1,6 +1,6 @@
 //! Rows in and out of the order of their experts, and what looks along a sequence.
 
-use super::{Signature, TensorInfo, f32s, floats, signature, words};
+use super::{Signature, table};
 use crate::element::Element;
 use crate::error::ShapeError;
 use crate::permute::{RowsProblem, neighbours};
@@ -46,71 +46,54 @@ pub enum Rows {
     },
 }
 
-pub(super) fn order(slots: usize) -> Option<TensorInfo> {
-    Some(words("order", [slots]))
-}
-
-pub(super) fn offsets(experts: usize) -> Option<TensorInfo> {
-    Some(words("offsets", [experts + 1]))
-}
-
-pub(super) fn positions(slots: usize) -> Option<TensorInfo> {
-    Some(words("positions", [slots]))
-}
-
 impl Rows {
     pub(super) fn signature(&self) -> Signature {
-        let tokens =
-            |name, p: &RowsProblem| Some(floats(name, [p.tokens(), p.width()], p.element()));
-        let rows =
-            |name, p: &RowsProblem| Some(floats(name, [p.row_bound(), p.width()], p.element()));
-        let weights = |name, p: &RowsProblem| Some(f32s(name, [p.tokens(), p.top_k()]));
         match self {
-            Self::Gather(p) => signature(
-                "gather rows",
-                [tokens("x", p), order(p.slots()), offsets(p.experts())],
-                [rows("rows", p)],
+            Self::Gather(p) => moved(
+                p,
+                ["gather rows", "x Tn, order S w, offsets B w", "rows Rn"],
             ),
-            Self::Combine {
-                problem: p,
-                weighted,
-            } => {
-                let weights = weighted.then(|| weights("weights", p)).flatten();
-                let operands = [rows("rows", p), positions(p.slots()), weights];
-                signature("combine rows", operands, [tokens("y", p)])
+            Self::Combine { problem, weighted } => {
+                let reads = "rows Rn, positions S w, weights TK f";
+                moved(problem, ["combine rows", reads, "y Tn"]).with(&["weights"], *weighted)
             }
             Self::CombineBackward(p) => {
-                let operands = [
-                    tokens("dy", p),
-                    rows("rows", p),
-                    weights("weights", p),
-                    order(p.slots()),
-                    offsets(p.experts()),
-                    positions(p.slots()),
-                ];
-                let results = [rows("drows", p), weights("dweights", p)];
-                signature("combine rows backward", operands, results)
+                let reads = "dy Tn, rows Rn, weights TK f, order S w, offsets B w, positions S w";
+                let writes = "drows Rn, dweights TK f";
+                moved(p, ["combine rows backward", reads, writes])
             }
             Self::Neighbours {
                 problem: p,
                 element,
                 backward,
             } => {
-                let of = |name, width| Some(floats(name, [p.row_bound(), width], *element));
-                let (one, all) = (p.width(), neighbours::PLACES * p.width());
-                let (name, from, to) = match backward {
-                    true => ("neighbours backward", of("dout", all), of("dx", one)),
-                    false => ("neighbours", of("x", one), of("out", all)),
+                let of = match backward {
+                    false => ["neighbours", "x Rn, order S w, offsets B w", "out Rm"],
+                    true => [
+                        "neighbours backward",
+                        "dout Rm, order S w, offsets B w",
+                        "dx Rn",
+                    ],
                 };
-                let sort = p.sort();
-                signature(
-                    name,
-                    [from, order(sort.slots()), offsets(sort.experts())],
-                    [to],
-                )
+                let sizes = [
+                    ('R', p.row_bound()),
+                    ('S', p.sort().slots()),
+                    ('B', p.sort().experts() + 1),
+                    ('n', p.width()),
+                    ('m', neighbours::PLACES * p.width()),
+                ];
+                table(*element, &sizes, of)
             }
-            Self::Attention { problem, dense } => attention(problem, *dense),
-            Self::AttentionBackward { problem, dense } => attention_backward(problem, *dense),
+            Self::Attention { problem, dense } => {
+                let reads = "q Rn, k Rn, v Rn, order S w, offsets B w";
+                let of = ["segment attention", reads, "o Rn, lse Rh f"];
+                attention(problem, *dense, of)
+            }
+            Self::AttentionBackward { problem, dense } => {
+                let reads = "q Rn, k Rn, v Rn, order S w, offsets B w, o Rn, lse Rh f, do Rn";
+                let of = ["segment attention backward", reads, "dq Rn, dk Rn, dv Rn"];
+                attention(problem, *dense, of)
+            }
         }
     }
 
@@ -133,47 +116,27 @@ impl Rows {
     }
 }
 
-/// Rows of all heads.
-fn heads(name: &'static str, p: &segment_attention::Problem) -> Option<TensorInfo> {
-    Some(floats(
-        name,
-        [p.rows(), p.heads() * p.head_dim()],
-        p.element,
-    ))
-}
-
-fn lse(p: &segment_attention::Problem) -> Option<TensorInfo> {
-    Some(f32s("lse", [p.rows(), p.heads()]))
-}
-
-/// Order and offsets, unless there is no sort.
-fn sort(p: &segment_attention::Problem, dense: bool) -> [Option<TensorInfo>; 2] {
-    let segments = p.segments();
-    match dense {
-        true => [None, None],
-        false => [order(segments.slots()), offsets(segments.experts())],
-    }
-}
-
-fn attention(p: &segment_attention::Problem, dense: bool) -> Signature {
-    let [order, offsets] = sort(p, dense);
-    let operands = [heads("q", p), heads("k", p), heads("v", p), order, offsets];
-    signature("segment attention", operands, [heads("o", p), lse(p)])
-}
-
-fn attention_backward(p: &segment_attention::Problem, dense: bool) -> Signature {
-    let [order, offsets] = sort(p, dense);
-    let (q, k, v) = (heads("q", p), heads("k", p), heads("v", p));
-    let operands = [
-        q,
-        k,
-        v,
-        order,
-        offsets,
-        heads("o", p),
-        lse(p),
-        heads("do", p),
+fn moved(p: &RowsProblem, of: [&'static str; 3]) -> Signature {
+    let sizes = [
+        ('T', p.tokens()),
+        ('K', p.top_k()),
+        ('S', p.slots()),
+        ('B', p.experts() + 1),
+        ('R', p.row_bound()),
+        ('n', p.width()),
     ];
-    let results = [heads("dq", p), heads("dk", p), heads("dv", p)];
-    signature("segment attention backward", operands, results)
+    table(p.element(), &sizes, of)
+}
+
+/// Of h heads; dense rows have no sort.
+fn attention(p: &segment_attention::Problem, dense: bool, of: [&'static str; 3]) -> Signature {
+    let segments = p.segments();
+    let sizes = [
+        ('R', p.rows()),
+        ('h', p.heads()),
+        ('n', p.heads() * p.head_dim()),
+        ('S', segments.slots()),
+        ('B', segments.experts() + 1),
+    ];
+    table(p.element, &sizes, of).with(&["order", "offsets"], !dense)
 }
