@@ -190,10 +190,12 @@ fn moved(b: &mut Builder, operation: &Rows, inputs: &[Value]) -> Vec<Value> {
         Rows::Neighbours {
             problem, backward, ..
         } => vec![neighbours::neighbours(b, problem, *backward, inputs)],
-        Rows::Attention { problem, dense } => attention::forward(b, problem, *dense, inputs),
-        Rows::AttentionBackward { problem, dense } => {
-            attention::backward(b, problem, *dense, inputs)
-        }
+        Rows::Attention {
+            problem,
+            dense,
+            backward: false,
+        } => attention::forward(b, problem, *dense, inputs),
+        Rows::Attention { problem, dense, .. } => attention::backward(b, problem, *dense, inputs),
     }
 }
 

@@ -207,6 +207,7 @@ impl Layer {
             problem,
             hidden: self.hidden,
             element: self.float(),
+            backward: false,
         };
         let logits = lower(b, logits, &[x, router])[0];
         let route = Routing::Route {
@@ -258,10 +259,11 @@ impl Layer {
         let dlogits = lower(b, backward, &operands)[0];
         // In f32, so that sums over devices are not of rounded numbers.
         let [x, router] = [x, router].map(|value| b.convert(value, ElementType::F32));
-        let logits = Routing::LogitsBackward {
+        let logits = Routing::Logits {
             problem,
             hidden: self.hidden,
             element: Element::F32,
+            backward: true,
         };
         let gradients = lower(b, logits, &[x, router, dlogits]);
         [gradients[0], gradients[1]]

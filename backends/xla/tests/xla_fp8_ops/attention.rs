@@ -148,9 +148,10 @@ fn rows_attend_to_their_sequence() {
         let (slots, experts, top_k) = (sorted.slots(), sorted.experts, sorted.top_k);
         let segments = Segments::new(slots, experts, top_k, case.sequence).unwrap();
         let problem = problem(segments.with_row_bound(case.bound).unwrap(), case.causal);
-        let attention = Rows::Attention {
+        let attention = |backward| Rows::Attention {
             problem,
             dense: false,
+            backward,
         };
         let mut inputs = vec![
             host(&oracle.q),
@@ -159,8 +160,8 @@ fn rows_attend_to_their_sequence() {
             case.sorted.order(),
             case.sorted.offsets(),
         ];
-        let what = format!("{attention:?}");
-        let got = call(attention, &inputs);
+        let what = format!("{problem:?}");
+        let got = call(attention(false), &inputs);
         let (o, lse) = oracle.attended();
         assert_close(&got[0].floats(), &o, 3e-6, &what);
         assert_close(&got[1].floats(), &lse, 3e-6, &what);
@@ -169,11 +170,7 @@ fn rows_attend_to_their_sequence() {
         let gradient = poisoned(wave, WIDTH, case.sorted.rows());
         inputs.extend([got[0].clone(), got[1].clone(), host(&gradient)]);
         let want = oracle.gradients(&gradient, &got[0].floats());
-        let backward = Rows::AttentionBackward {
-            problem,
-            dense: false,
-        };
-        let got = call(backward, &inputs);
+        let got = call(attention(true), &inputs);
         for (got, want) in got.iter().zip(want) {
             assert_close(&got.floats(), &want, 1e-5, &what);
         }
@@ -187,6 +184,7 @@ fn large_scores_do_not_overflow() {
     let attention = Rows::Attention {
         problem: Problem::new(segments, 1, 1).unwrap(),
         dense: true,
+        backward: false,
     };
     let k: Vec<f32> = (0..70).map(|i| i as f32 * 100.0).collect();
     let v: Vec<f32> = (0..70).map(|i| i as f32).collect();
@@ -210,7 +208,12 @@ fn a_sequence_does_not_depend_on_where_it_lies() {
         let keys = (0..slots).map(|slot| usize::from(!own(slot)));
         let sorted = Sorted::new(&keys.collect::<Vec<_>>(), 1, 1);
         let segments = Segments::new(slots, 1, 1, LENGTH).unwrap();
-        let (problem, dense) = (problem(segments, causal), false);
+        let problem = problem(segments, causal);
+        let attention = |backward| Rows::Attention {
+            problem,
+            dense: false,
+            backward,
+        };
         let operand = |phase| {
             let other = vec![f32::NAN; start * WIDTH];
             let nothing = vec![f32::INFINITY; (slots - rows) * WIDTH];
@@ -219,9 +222,9 @@ fn a_sequence_does_not_depend_on_where_it_lies() {
         };
         let [q, k, v, gradient] = [0.1, 0.7, 1.9, 2.3].map(operand);
         let mut inputs = vec![q, k, v, sorted.order(), sorted.offsets()];
-        let forward = call(Rows::Attention { problem, dense }, &inputs);
+        let forward = call(attention(false), &inputs);
         inputs.extend([forward[0].clone(), forward[1].clone(), gradient]);
-        let backward = call(Rows::AttentionBackward { problem, dense }, &inputs);
+        let backward = call(attention(true), &inputs);
         let own = |host: &Host| {
             let width = host.ty.shape[1];
             let words = host.words();

@@ -11,6 +11,7 @@ fn logits(tokens: usize, hidden: usize, experts: usize) -> Operation {
         problem: routing::Problem::new(tokens, experts, 1).unwrap(),
         hidden,
         element: Element::F32,
+        backward: false,
     };
     logits.into()
 }

@@ -53,15 +53,17 @@ fn router_logits_and_their_gradients() {
                 problem: problem(tokens),
                 hidden,
                 element,
+                backward: false,
             };
             let x = same(of, tokens, hidden, 1);
             run(logits, &[x, w.clone()])
         });
         alike(&format!("dx, {what}"), |tokens| {
-            let backward = Routing::LogitsBackward {
+            let backward = Routing::Logits {
                 problem: problem(tokens),
                 hidden,
                 element,
+                backward: true,
             };
             let x = same(of, tokens, hidden, 1);
             let dlogits = same(F32, tokens, experts, 3);

@@ -258,23 +258,19 @@ fn products(of: ElementType) {
             .map(|at| of(at / columns, at % columns))
             .collect()
     };
-    let logits = Routing::Logits {
+    let logits = |backward| Routing::Logits {
         problem,
         hidden,
         element,
+        backward,
     };
-    let got = run(logits, &[x.clone(), w.clone()]);
+    let got = run(logits(false), &[x.clone(), w.clone()]);
     assert_eq!(got[0].ty.element, F32);
     let want = matrix(tokens, experts, &|t, e| {
         dot(&x, &w, &|h| (t * hidden + h, e * hidden + h), hidden)
     });
     close("logits", &got[0].to_floats(), &want, 1e-5);
-    let backward = Routing::LogitsBackward {
-        problem,
-        hidden,
-        element,
-    };
-    let got = run(backward, &[x.clone(), w.clone(), dlogits.clone()]);
+    let got = run(logits(true), &[x.clone(), w.clone(), dlogits.clone()]);
     let tolerance = if of == F32 { 1e-5 } else { 1e-2 };
     let want = matrix(tokens, hidden, &|t, h| {
         dot(
@@ -320,6 +316,7 @@ fn logits_do_not_depend_on_the_batch() {
             problem: problem(tokens, experts, 1),
             hidden,
             element: element(F32),
+            backward: false,
         };
         let x = f32s(&[tokens, hidden], &x[first * hidden..][..tokens * hidden]);
         run(call, &[x, w.clone()])[0].to_floats()

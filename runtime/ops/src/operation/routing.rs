@@ -18,15 +18,8 @@ pub enum Routing {
         hidden: usize,
         /// Type of x and Wg.
         element: Element,
-    },
-    /// Gradients of x and Wg.
-    LogitsBackward {
-        /// Tokens and experts.
-        problem: Problem,
-        /// Width of a token H.
-        hidden: usize,
-        /// Type of x and Wg.
-        element: Element,
+        /// The gradients of x and Wg instead.
+        backward: bool,
     },
     /// The choice of experts.
     Route {
@@ -78,17 +71,13 @@ impl Routing {
                 problem,
                 hidden,
                 element,
+                backward,
             } => {
-                let of = ["router logits", "x TH, Wg EH", "logits TE f"];
-                table(element, &wide(&problem, hidden), of)
-            }
-            Self::LogitsBackward {
-                problem,
-                hidden,
-                element,
-            } => {
-                let io = ["x TH, Wg EH, dlogits TE f", "dx TH, dWg EH"];
-                let of = ["router logits backward", io[0], io[1]];
+                let (forward, back) = ("router logits", "router logits backward");
+                let of = match backward {
+                    false => [forward, "x TH, Wg EH", "logits TE f"],
+                    true => [back, "x TH, Wg EH, dlogits TE f", "dx TH, dWg EH"],
+                };
                 table(element, &wide(&problem, hidden), of)
             }
             Self::Route {
@@ -122,12 +111,8 @@ impl Routing {
             }
             Self::Load(p) => {
                 let [t, e, k, ..] = sizes(&p.routing());
-                let sizes = [t, e, k, ('G', p.groups())];
-                table(
-                    Element::F32,
-                    &sizes,
-                    ["load", "indices TK w", "counts GE w"],
-                )
+                let of = ["load", "indices TK w", "counts GE w"];
+                table(Element::F32, &[t, e, k, ('G', p.groups())], of)
             }
             Self::Sort { problem, mask } => {
                 let reads = "weights TK, indices TK w, mask E w, factors E";
@@ -142,7 +127,6 @@ impl Routing {
     pub(super) fn check(&self) -> Result<(), ShapeError> {
         match self {
             Self::Logits { problem, .. }
-            | Self::LogitsBackward { problem, .. }
             | Self::Route { problem, .. }
             | Self::RouteBackward { problem, .. } => problem.check(),
             Self::Hash {

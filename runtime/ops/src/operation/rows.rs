@@ -36,13 +36,8 @@ pub enum Rows {
         problem: segment_attention::Problem,
         /// One expert has all rows, in the order of the tokens: there is no sort.
         dense: bool,
-    },
-    /// Gradients of an attention.
-    AttentionBackward {
-        /// The attention.
-        problem: segment_attention::Problem,
-        /// As of the forward pass.
-        dense: bool,
+        /// The gradients of q, k and v instead.
+        backward: bool,
     },
 }
 
@@ -84,14 +79,21 @@ impl Rows {
                 ];
                 table(*element, &sizes, of)
             }
-            Self::Attention { problem, dense } => {
-                let reads = "q Rn, k Rn, v Rn, order S w, offsets B w";
-                let of = ["segment attention", reads, "o Rn, lse Rh f"];
-                attention(problem, *dense, of)
-            }
-            Self::AttentionBackward { problem, dense } => {
+            Self::Attention {
+                problem,
+                dense,
+                backward,
+            } => {
+                let (forward, back) = ("segment attention", "segment attention backward");
                 let reads = "q Rn, k Rn, v Rn, order S w, offsets B w, o Rn, lse Rh f, do Rn";
-                let of = ["segment attention backward", reads, "dq Rn, dk Rn, dv Rn"];
+                let of = match backward {
+                    false => [
+                        forward,
+                        "q Rn, k Rn, v Rn, order S w, offsets B w",
+                        "o Rn, lse Rh f",
+                    ],
+                    true => [back, reads, "dq Rn, dk Rn, dv Rn"],
+                };
                 attention(problem, *dense, of)
             }
         }
@@ -103,7 +105,7 @@ impl Rows {
             | Self::Combine { problem, .. }
             | Self::CombineBackward(problem) => problem.check(),
             Self::Neighbours { problem, .. } => problem.check(),
-            Self::Attention { problem, dense } | Self::AttentionBackward { problem, dense } => {
+            Self::Attention { problem, dense, .. } => {
                 problem.check()?;
                 let segments = problem.segments();
                 if !dense {

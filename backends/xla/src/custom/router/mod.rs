@@ -15,12 +15,16 @@ use moebius_ops::routing::LoadProblem;
 /// Appends the operation and returns its results.
 pub(super) fn lower(b: &mut Builder, operation: &Routing, inputs: &[Value]) -> Vec<Value> {
     match operation {
+        Routing::Logits {
+            hidden,
+            backward: true,
+            ..
+        } => logits_backward(b, *hidden, inputs),
         Routing::Logits { problem, .. } => {
             let dims = DotDims::matmul_transposed(0);
             let operands = [inputs[0], inputs[1]];
             vec![product(b, operands, &dims, problem.experts())]
         }
-        Routing::LogitsBackward { hidden, .. } => logits_backward(b, *hidden, inputs),
         Routing::Route {
             problem,
             mask,

@@ -4,17 +4,14 @@ use super::{AttendedMetadata, AttentionCall, ProjectionsMetadata};
 use crate::ops::results::specs;
 use crate::ops::sort::GroupingMetadata;
 use burn::backend::fusion::custom::TensorSpec;
-use moebius_ops::Rows;
 
 pub(super) fn attended(
     _projections: &ProjectionsMetadata,
     grouping: &GroupingMetadata,
     call: &AttentionCall,
 ) -> AttendedMetadata {
-    let mut results = specs(Rows::Attention {
-        problem: call.problem,
-        dense: matches!(grouping, GroupingMetadata::Dense),
-    });
+    let dense = matches!(grouping, GroupingMetadata::Dense);
+    let mut results = specs(call.operation(dense, false));
     AttendedMetadata {
         o: results.take(),
         lse: results.take(),

@@ -80,6 +80,17 @@ pub(crate) struct AttentionCall {
     pub(crate) plan: Option<segment_attention::Plan>,
 }
 
+#[cfg(any(feature = "fusion", feature = "xla"))]
+impl AttentionCall {
+    fn operation(&self, dense: bool, backward: bool) -> moebius_ops::Rows {
+        moebius_ops::Rows::Attention {
+            problem: self.problem,
+            dense,
+            backward,
+        }
+    }
+}
+
 /// Queries, keys and values \[R, heads·D\].
 #[derive(ExtensionType, Clone, Debug)]
 #[extension_type(fusion: cfg(feature = "fusion"))]

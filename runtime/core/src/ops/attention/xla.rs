@@ -4,7 +4,6 @@ use super::{Attended, AttentionCall, Projections, SegmentAttentionGradients, Seg
 use crate::ops::Grouping;
 use crate::ops::xla::{Recorded, record};
 use burn::backend::tensor::FloatTensor;
-use moebius_ops::Rows;
 use moebius_xla::{BackendRouter, RouterChannel};
 
 /// The operands of either direction, but those of the backward pass alone.
@@ -25,10 +24,7 @@ impl<C: RouterChannel> SegmentAttentionOps for BackendRouter<C> {
         grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Attended<Self> {
-        let attention = Rows::Attention {
-            problem: call.problem,
-            dense: matches!(grouping, Grouping::Dense),
-        };
+        let attention = call.operation(matches!(grouping, Grouping::Dense), false);
         let mut results = record::<C>(attention, operands(projections, grouping));
         Attended {
             o: results.take(),
@@ -45,10 +41,7 @@ impl<C: RouterChannel> SegmentAttentionGradients for BackendRouter<C> {
         grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Projections<Self> {
-        let attention = Rows::AttentionBackward {
-            problem: call.problem,
-            dense: matches!(grouping, Grouping::Dense),
-        };
+        let attention = call.operation(matches!(grouping, Grouping::Dense), true);
         let mut inputs = operands(projections, grouping);
         inputs.extend([attended.o, attended.lse, gradient]);
         let mut results = record::<C>(attention, inputs);

@@ -11,7 +11,7 @@ use moebius_ops::Routing;
 use moebius_ops::routing::TopkGradient;
 
 pub(super) fn logits(_x: &TensorSpec, _w: &TensorSpec, call: &LogitsCall) -> TensorSpec {
-    specs(call.operation()).take()
+    specs(call.operation(false)).take()
 }
 
 pub(super) fn routed(
@@ -50,7 +50,7 @@ pub(super) fn logits_gradients(
     _dlogits: &TensorSpec,
     call: &LogitsCall,
 ) -> LogitsGradientsMetadata {
-    let mut results = specs(call.backward_operation());
+    let mut results = specs(call.operation(true));
     LogitsGradientsMetadata {
         dx: results.take(),
         dw: results.take(),

@@ -200,19 +200,12 @@ pub(crate) struct LoadCall {
 
 #[cfg(any(feature = "fusion", feature = "xla"))]
 impl LogitsCall {
-    fn operation(&self) -> Routing {
+    fn operation(&self, backward: bool) -> Routing {
         Routing::Logits {
             problem: self.problem,
             hidden: self.hidden,
             element: self.element,
-        }
-    }
-
-    fn backward_operation(&self) -> Routing {
-        Routing::LogitsBackward {
-            problem: self.problem,
-            hidden: self.hidden,
-            element: self.element,
+            backward,
         }
     }
 }

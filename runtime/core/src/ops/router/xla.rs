@@ -17,7 +17,7 @@ impl<C: RouterChannel> RouterOps for BackendRouter<C> {
         w: FloatTensor<Self>,
         call: LogitsCall,
     ) -> FloatTensor<Self> {
-        record::<C>(call.operation(), vec![x, w]).take()
+        record::<C>(call.operation(false), vec![x, w]).take()
     }
 
     fn moe_route(
@@ -63,7 +63,7 @@ impl<C: RouterChannel> RouterGradients for BackendRouter<C> {
         dlogits: FloatTensor<Self>,
         call: LogitsCall,
     ) -> LogitsGradients<Self> {
-        let mut results = record::<C>(call.backward_operation(), vec![x, w, dlogits]);
+        let mut results = record::<C>(call.operation(true), vec![x, w, dlogits]);
         LogitsGradients {
             dx: results.take(),
             dw: results.take(),
