@@ -1,12 +1,12 @@
 //! The programs that are compiled, at sizes of a real layer.
 
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::grouped_gemm::{self, Activation, Fp8Weights};
+use moebius_ops::routing::Score;
+use moebius_ops::scaling::Granularity;
+use moebius_ops::{Element, Product};
 use moebius_xla::ElementType;
-use moebius_xla::custom::Call;
-use moebius_xla::custom::experts::Activation;
-use moebius_xla::custom::fp8::Format;
-use moebius_xla::custom::fp8_linear::Fp8Linear;
-use moebius_xla::custom::quantize::Granularity;
-use moebius_xla::custom::router::Score;
+use moebius_xla::custom;
 use moebius_xla::parallel::{Divided, Layer, Whole};
 use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
 
@@ -61,17 +61,18 @@ pub(crate) fn of_one_chip(element: ElementType) -> Vec<Named> {
 
 /// 4096 rows of 512 by 2048 FP8 columns.
 fn fp8(element: ElementType) -> Program {
-    let call = Call::Fp8Linear(Fp8Linear {
-        rows: 4096,
-        experts: 1,
-        n: 2048,
-        k: 512,
-        format: Format::E4M3,
-        granularity: Granularity::Row,
+    let linear = Product::Fp8Linear(grouped_gemm::Problem {
+        element: match element {
+            ElementType::F16 => Element::F16,
+            ElementType::BF16 => Element::Bf16,
+            _ => Element::F32,
+        },
         bias: true,
-        activation: None,
-        gated: false,
-        routing: None,
+        fp8: Some(Fp8Weights {
+            format: Fp8Format::E4M3,
+            granularity: Granularity::Row,
+        }),
+        ..grouped_gemm::Problem::dense(4096, 2048, 512).unwrap()
     });
     let types = [
         TensorType::new([4096, 512], element),
@@ -81,7 +82,7 @@ fn fp8(element: ElementType) -> Program {
     ];
     let mut b = Builder::new();
     let operands: Vec<Value> = types.into_iter().map(|ty| b.argument(ty)).collect();
-    let results = call.lower(&mut b, &operands);
+    let results = custom::lower(&linear.into(), &mut b, &operands);
     let results = results.unwrap_or_else(|error| panic!("{error}"));
     b.finish(&results)
 }

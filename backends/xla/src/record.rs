@@ -1,11 +1,12 @@
 //! Burn's side of our operations: recording them, and dtypes.
 
 use crate::ElementType;
-use crate::custom::{Call, CallError, ID};
+use crate::custom::{self, CallError, ID};
 use crate::stablehlo::TensorType;
 use burn_backend::{BoolStore, DType, Shape, TensorMetadata};
 use burn_ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
 use burn_router::{RouterClient, RouterTensor};
+use moebius_ops::Operation;
 
 /// The element type that holds a Burn dtype; none for quantised tensors.
 pub fn element(dtype: DType) -> Option<ElementType> {
@@ -60,18 +61,18 @@ pub enum RecordError {
         /// The dtype of the input, or the element type of the result.
         got: String,
     },
-    /// The inputs don't fit the descriptor.
+    /// The inputs don't fit the description.
     #[error(transparent)]
     Call(#[from] CallError),
 }
 
-/// Records `call` on the router of `inputs` and returns its results.
+/// Records `operation` on the router of `inputs` and returns its results.
 ///
 /// # Errors
 ///
 /// [`RecordError`], before anything is recorded.
 pub fn record<C: RouterClient>(
-    call: &Call,
+    operation: &Operation,
     inputs: Vec<RouterTensor<C>>,
 ) -> Result<Vec<RouterTensor<C>>, RecordError> {
     let types = inputs.iter().map(|tensor| {
@@ -80,7 +81,7 @@ pub fn record<C: RouterClient>(
         let element = element(dtype).ok_or_else(|| RecordError::Element { got: got() })?;
         Ok(TensorType::new(shape, element))
     });
-    let outputs = call.outputs(&types.collect::<Result<Vec<_>, RecordError>>()?)?;
+    let outputs = custom::outputs(operation, &types.collect::<Result<Vec<_>, RecordError>>()?)?;
     let client = inputs.first().ok_or(RecordError::NoInputs)?.client.clone();
     let outputs = outputs.into_iter().map(|ty| {
         let got = || ty.element.to_string();
@@ -88,11 +89,14 @@ pub fn record<C: RouterClient>(
         let handle = client.create_empty_handle();
         Ok(TensorIr::uninit(handle, Shape::from(ty.shape), dtype))
     });
-    let operation = CustomOpIr {
+    let ir = CustomOpIr {
         id: ID.to_owned(),
         outputs: outputs.collect::<Result<_, RecordError>>()?,
         inputs: inputs.into_iter().map(RouterTensor::into_ir).collect(),
-        scalars: call.pack().into_iter().map(ScalarIr::UInt).collect(),
+        scalars: custom::pack(operation)
+            .into_iter()
+            .map(ScalarIr::UInt)
+            .collect(),
     };
-    Ok(client.register(OperationIr::Custom(operation)))
+    Ok(client.register(OperationIr::Custom(ir)))
 }

@@ -71,16 +71,7 @@ pub(crate) fn relative_error(
     let (x, logits) = (pick(x), pick(&out.routing.logits));
     let weights = weights(layer)?;
     let router = floats(weights.router);
-    let mut wanted = Vec::with_capacity(logits.len());
-    for row in x.chunks(hidden) {
-        wanted.extend(router.chunks(hidden).map(|column| {
-            let products = row
-                .iter()
-                .zip(column)
-                .map(|(a, b)| f64::from(*a) * f64::from(*b));
-            products.sum::<f64>()
-        }));
-    }
+    let wanted = routing::logits_reference(&x, &router, hidden);
     let router_error = distance(&logits, &wanted);
     let routed = routing::reference(&problem.routing, &logits, None);
     let chosen = out.routing.indices.clone().inner();

@@ -1,9 +1,9 @@
 //! Element types a kernel reads and writes.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Element type of activations and weights; sums are f32 whatever it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Element {
     /// IEEE binary32.

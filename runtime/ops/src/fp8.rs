@@ -169,7 +169,7 @@ fn round_to_even(value: u32, shift: u32) -> u32 {
 }
 
 /// A cast of `len` values between f32 and FP8.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     len: usize,
     format: Fp8Format,

@@ -14,6 +14,9 @@
 //! | [`segment_attention`] | attention within a sequence |
 //! | [`fp8`], [`scaling`], [`quantize`] | the FP8 codec, its scales, codes and scales of matrices |
 //! | [`fp8_mma`] | codes times codes |
+//!
+//! [`Operation`] describes each of them with its operands and results, for devices that take a description instead of a
+//! launch, and for those that compute later.
 
 mod element;
 mod error;
@@ -22,6 +25,7 @@ pub mod fp8;
 pub mod fp8_mma;
 pub mod grouped_gemm;
 pub mod moe;
+mod operation;
 pub mod permute;
 pub mod quantize;
 pub mod routing;
@@ -30,3 +34,6 @@ pub mod segment_attention;
 
 pub use element::Element;
 pub use error::ShapeError;
+pub use operation::{
+    Operation, Product, Quantization, Routing, Rows, Scalar, Signature, TensorInfo,
+};

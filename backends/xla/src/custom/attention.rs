@@ -1,9 +1,5 @@
-//! Attention among the sorted rows of one expert and one sequence, and its gradients.
-//!
-//! s_ij = ⟨q_i, k_j⟩ / √D, p_ij = exp(s_ij − lse_i), lse_i = ln Σ_j exp(s_ij), o_i = Σ_j p_ij · v_j over the rows
-//! j of i's sequence, or j ≤ i when causal; ds_ij = p_ij · (⟨do_i, v_j⟩ − ⟨do_i, o_i⟩), dq_i = Σ_j ds_ij · k_j / √D,
-//! dk_j = Σ_i ds_ij · q_i / √D, dv_j = Σ_i p_ij · do_i. Shapes: q, k, v, o and their gradients \[R, heads·D\],
-//! lse f32 \[R, heads\]; rows without an expert are 0 in results and hold anything in operands.
+//! Attention among the sorted rows of one expert and one sequence, and its gradients:
+//! [`moebius_ops::segment_attention`].
 //!
 //! A sequence's rows are neighbours: it is walked in blocks of B rows from its first one on, each block of
 //! queries over the blocks of keys that it sees, with the softmax rescaled as its largest score grows (Milakov
@@ -12,107 +8,70 @@
 //! bit, and where a NaN of it goes, depends on nothing else. Work and memory follow from the lengths of
 //! the sequences, not from R²; a sequence wastes B − 1 rows at most.
 
-use super::Lower;
 use super::fp8::pad_end;
 use super::grouped::{element, most_blocks};
-use super::neighbours::Sequences;
+use super::neighbours::Keys;
 use crate::ElementType;
 use crate::stablehlo::{Binary, Builder, Compare, DotDims, Reduction, TensorType, Unary, Value};
-use serde::{Deserialize, Serialize};
+use moebius_ops::segment_attention::Problem;
 
 /// Rows of a block B.
 const BLOCK: usize = 64;
 
-/// An attention. Operands: q, k, v, and order and offsets unless dense; results: o, lse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attention {
-    /// Which rows attend to one another.
-    pub sequences: Sequences,
-    /// Heads.
-    pub heads: usize,
-    /// Values of a head D.
-    pub head_dim: usize,
-    /// Whether a row attends to itself and the rows before it only.
-    pub causal: bool,
-    /// Further operands o, lse and do, and results dq, dk and dv instead.
-    pub backward: bool,
-    /// Whether one expert has all rows, in the order of the tokens.
-    pub dense: bool,
+/// o and lse of q, k, v, and of order and offsets unless one expert has all rows.
+pub(super) fn forward(b: &mut Builder, p: &Problem, dense: bool, inputs: &[Value]) -> Vec<Value> {
+    if p.rows() == 0 {
+        let lse = TensorType::new([0, p.heads()], ElementType::F32);
+        return vec![inputs[0], b.splat(0.0, lse)];
+    }
+    let element = b.element(inputs[0]);
+    let (seen, projections) = seen(b, p, dense, inputs);
+    let [o, lse] = seen.attended(b, projections);
+    let o = seen.rows(b, o, p.head_dim());
+    vec![b.convert(o, element), seen.rows(b, lse, 1)]
 }
 
-impl Lower for Attention {
-    fn name(&self) -> &'static str {
-        match self.backward {
-            true => "segment attention backward",
-            false => "segment attention",
-        }
+/// dq, dk and dv of the operands of the forward pass, o, lse and do.
+pub(super) fn backward(b: &mut Builder, p: &Problem, dense: bool, inputs: &[Value]) -> Vec<Value> {
+    if p.rows() == 0 {
+        return inputs[..3].to_vec();
     }
-
-    fn operands(&self) -> Vec<Vec<usize>> {
-        let s = &self.sequences;
-        let rows = vec![s.row_bound, self.heads * self.head_dim];
-        let mut shapes = vec![rows.clone(), rows.clone(), rows.clone()];
-        if !self.dense {
-            shapes.extend([vec![s.slots], vec![s.experts + 1]]);
-        }
-        if self.backward {
-            shapes.extend([rows.clone(), vec![s.row_bound, self.heads], rows]);
-        }
-        shapes
-    }
-
-    fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        if self.sequences.row_bound == 0 {
-            return self.nothing(b, inputs);
-        }
-        let (order, offsets) = self.sort(b, inputs);
-        let seen = Seen::new(b, self, order, offsets);
-        let [q, k, v] = [0, 1, 2].map(|i| seen.heads(b, inputs[i]));
-        let scale = 1.0 / (self.head_dim as f64).sqrt();
-        let q = b.binary_scalar(Binary::Multiply, q, scale);
-        let element = b.element(inputs[0]);
-        if !self.backward {
-            let [o, lse] = seen.attended(b, [q, k, v]);
-            let o = seen.rows(b, o, self.head_dim);
-            return vec![b.convert(o, element), seen.rows(b, lse, 1)];
-        }
-        let first = if self.dense { 3 } else { 5 };
-        let [o, gradient] = [first, first + 2].map(|i| seen.heads(b, inputs[i]));
-        let products = b.mul(o, gradient);
-        let delta = b.reduce(Reduction::Sum, products, &[2]);
-        let lse = seen.heads(b, inputs[first + 1]);
-        let lse = b.slice_dim(lse, 2, 0..1);
-        let padded = b.shape(lse)[1];
-        let lse = b.reshape(lse, &[self.heads, padded]);
-        let [dq, dk, dv] = seen.gradients(b, [q, k, v], [lse, delta, gradient]);
-        let dq = b.binary_scalar(Binary::Multiply, dq, scale);
-        let results = [dq, dk, dv].map(|d| {
-            let d = seen.rows(b, d, self.head_dim);
-            b.convert(d, element)
-        });
-        results.to_vec()
-    }
+    let element = b.element(inputs[0]);
+    let (seen, projections) = seen(b, p, dense, inputs);
+    let first = if dense { 3 } else { 5 };
+    let [o, gradient] = [first, first + 2].map(|i| seen.heads(b, inputs[i]));
+    let products = b.mul(o, gradient);
+    let delta = b.reduce(Reduction::Sum, products, &[2]);
+    let lse = seen.heads(b, inputs[first + 1]);
+    let lse = b.slice_dim(lse, 2, 0..1);
+    let padded = b.shape(lse)[1];
+    let lse = b.reshape(lse, &[p.heads(), padded]);
+    let [dq, dk, dv] = seen.gradients(b, projections, [lse, delta, gradient]);
+    let dq = b.binary_scalar(Binary::Multiply, dq, scale(p));
+    let results = [dq, dk, dv].map(|d| {
+        let d = seen.rows(b, d, p.head_dim());
+        b.convert(d, element)
+    });
+    results.to_vec()
 }
 
-impl Attention {
-    /// The order of the slots and where the rows of every expert begin.
-    fn sort(&self, b: &mut Builder, inputs: &[Value]) -> (Value, Value) {
-        if !self.dense {
-            return (inputs[3], inputs[4]);
-        }
-        let rows = self.sequences.row_bound;
-        let order = b.iota(TensorType::new([rows], ElementType::S32), 0);
-        (order, b.integers(&[0, rows as i64], ElementType::S32))
-    }
+fn scale(p: &Problem) -> f64 {
+    1.0 / (p.head_dim() as f64).sqrt()
+}
 
-    /// Results without rows.
-    fn nothing(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        if self.backward {
-            return inputs[..3].to_vec();
+/// The sequences, and the scaled queries, keys and values by head.
+fn seen(b: &mut Builder, p: &Problem, dense: bool, inputs: &[Value]) -> (Seen, [Value; 3]) {
+    let sort = match dense {
+        true => {
+            let order = b.iota(TensorType::new([p.rows()], ElementType::S32), 0);
+            (order, b.integers(&[0, p.rows() as i64], ElementType::S32))
         }
-        let lse = TensorType::new([0, self.heads], ElementType::F32);
-        vec![inputs[0], b.splat(0.0, lse)]
-    }
+        false => (inputs[3], inputs[4]),
+    };
+    let seen = Seen::new(b, p, sort);
+    let [q, k, v] = [0, 1, 2].map(|i| seen.heads(b, inputs[i]));
+    let q = b.binary_scalar(Binary::Multiply, q, scale(p));
+    (seen, [q, k, v])
 }
 
 /// The sequences among the rows, in the order of their blocks of queries.
@@ -187,10 +146,9 @@ impl Span {
 }
 
 impl Seen {
-    fn new(b: &mut Builder, attention: &Attention, order: Value, offsets: Value) -> Self {
-        let s = &attention.sequences;
-        let rows = s.row_bound;
-        let keys = s.keys(b, order, offsets);
+    fn new(b: &mut Builder, p: &Problem, sort: (Value, Value)) -> Self {
+        let (s, rows) = (p.segments(), p.rows());
+        let keys = Keys::new(b, rows, s.sequence_slots(), sort);
         let row = b.iota(TensorType::new([rows], ElementType::S32), 0);
         let none = b.splat_like(0.0, row);
         let goes_on = keys.beside(b, 1);
@@ -209,11 +167,11 @@ impl Seen {
         let begins = b.compare_scalar(Compare::Eq, place, 0.0);
         let begins = b.and(begins, keys.owned);
         let begins = b.convert(begins, ElementType::S32);
-        let sequences = s.experts * s.slots.div_ceil(s.sequence_slots.max(1));
+        let sequences = s.experts() * s.slots().div_ceil(s.sequence_slots());
         Self {
-            heads: attention.heads,
+            heads: p.heads(),
             rows,
-            causal: attention.causal,
+            causal: p.causal,
             first,
             end,
             count: b.reduce(Reduction::Sum, begins, &[0]),

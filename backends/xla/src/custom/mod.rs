@@ -1,8 +1,7 @@
 //! Moebius's own operations in StableHLO.
 //!
-//! A family is a file: descriptors that say everything but the tensors, and how each is lowered. Their
-//! results have the shapes that the lowering gives them. Integers come as 32-bit words of either sign
-//! (or as i64, when a host made them) and leave as i32.
+//! [`moebius_ops::Operation`] describes them; a family is a file that says how each is lowered. Words come as 32-bit
+//! integers of either sign (or as i64, when a host made them) and leave as i32. Products and sums are f32, whatever the type of rows.
 //!
 //! | file | operations |
 //! |---|---|
@@ -14,82 +13,30 @@
 //! | `rows.rs` | rows of tokens in and out of the order of their experts |
 //! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
 //! | `attention.rs` | attention within a sequence |
-//! | `fp8.rs` | casts between floats and FP8 codes |
-//! | `quantize.rs` | codes and scales of matrices, and back |
+//! | `fp8.rs` | what every operation on FP8 codes shares |
+//! | `quantize.rs` | casts, codes and scales of matrices, and back |
 //! | `fp8_linear.rs` | products with FP8 weights |
 
-pub mod attention;
-pub mod experts;
-pub mod fp8;
-pub mod fp8_linear;
+mod attention;
+mod experts;
+mod fp8;
+mod fp8_linear;
 mod grouped;
-pub mod linear;
-pub mod neighbours;
-pub mod quantize;
-pub mod router;
-pub mod rows;
-pub mod sort;
+mod linear;
+mod neighbours;
+mod quantize;
+mod router;
+mod rows;
+mod sort;
 
 use crate::ElementType;
 use crate::stablehlo::{Builder, TensorType, Value};
-use serde::{Deserialize, Serialize};
+use moebius_ops::{Element, Operation, Product, Rows, Scalar, ShapeError, TensorInfo};
 
 /// The name of our custom operations in Burn's graphs.
 pub const ID: &str = "moebius";
 
-/// What one family's operation is lowered to.
-pub(crate) trait Lower {
-    /// Its name in errors.
-    fn name(&self) -> &'static str;
-
-    /// Shapes of the operands.
-    fn operands(&self) -> Vec<Vec<usize>>;
-
-    /// Appends the operation and returns its results; the operands have their shapes.
-    fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value>;
-}
-
-/// One operation, without its tensors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Call {
-    /// A cast of flat tensors between f32 and FP8.
-    Fp8(fp8::Cast),
-    /// Codes and scales of a stack of matrices, and back.
-    Quantize(quantize::Quantize),
-    /// A product with FP8 weights.
-    Fp8Linear(fp8_linear::Fp8Linear),
-    /// Rows of tokens in and out of the order of their experts.
-    Rows(rows::Rows),
-    /// Sorted rows beside their neighbours.
-    Neighbours(neighbours::Neighbours),
-    /// Attention within a sequence.
-    Attention(attention::Attention),
-    /// Router logits.
-    Logits(router::Logits),
-    /// Gradients of router logits.
-    LogitsBackward(router::LogitsBackward),
-    /// The choice of experts.
-    Route(router::Route),
-    /// The logits' gradient through one output of the choice.
-    RouteBackward(router::RouteBackward),
-    /// The choice of experts by hash.
-    Hash(router::Hash),
-    /// Counts of choices.
-    Load(router::Load),
-    /// Slots sorted by expert.
-    Sort(sort::Sort),
-    /// Feed-forward experts.
-    Experts(experts::Forward),
-    /// Gradients of feed-forward experts.
-    ExpertsBackward(experts::Backward),
-    /// One product per expert.
-    Linear(linear::Linear),
-    /// Gradients of one product per expert.
-    LinearBackward(linear::LinearBackward),
-}
-
-/// Why scalars don't describe an operation.
+/// Why an operation can't be lowered or recorded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The words end early or hold a wrong length.
@@ -98,129 +45,196 @@ pub enum CallError {
         /// Words that came.
         words: usize,
     },
-    /// The bytes are no descriptor.
-    #[error("expected the descriptor of an operation, got `{got}`: {reason}")]
+    /// The bytes are no description.
+    #[error("expected the description of an operation, got `{got}`: {reason}")]
     Syntax {
         /// The text that came.
         got: String,
         /// What the parser says.
         reason: String,
     },
+    /// The description is of nothing that can be computed.
+    #[error(transparent)]
+    Sizes(#[from] ShapeError),
     /// The operation has other operands.
     #[error("{operation} expected {expected} operands, got {got}")]
     Operands {
         /// The operation.
-        operation: String,
+        operation: &'static str,
         /// Operands it has.
         expected: usize,
         /// Operands that came.
         got: usize,
     },
-    /// An operand has another shape.
-    #[error("{operation} expected {expected:?} as shape of operand {operand}, got {got:?}")]
-    Shape {
+    /// A tensor has another shape or type.
+    #[error("{operation} expected {expected} as {tensor}, got {got}")]
+    Tensor {
         /// The operation.
-        operation: String,
-        /// Which operand, from 0.
-        operand: usize,
-        /// The shape that the descriptor says.
-        expected: Vec<usize>,
-        /// The shape that came.
-        got: Vec<usize>,
+        operation: &'static str,
+        /// The operand or result.
+        tensor: &'static str,
+        /// What the description says.
+        expected: TensorType,
+        /// What there is.
+        got: TensorType,
     },
 }
 
-impl Call {
-    /// The descriptor as words: a length in bytes, then JSON.
-    pub fn pack(&self) -> Vec<u64> {
-        let text =
-            serde_json::to_vec(self).unwrap_or_else(|_| unreachable!("a descriptor is plain data"));
-        let words = text.chunks(8).map(|chunk| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            u64::from_le_bytes(word)
-        });
-        std::iter::once(text.len() as u64).chain(words).collect()
-    }
+/// The description as words: a length in bytes, then JSON.
+pub fn pack(operation: &Operation) -> Vec<u64> {
+    let text = serde_json::to_vec(operation)
+        .unwrap_or_else(|_| unreachable!("a description is plain data"));
+    let words = text.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    std::iter::once(text.len() as u64).chain(words).collect()
+}
 
-    /// The descriptor that [`Call::pack`] wrote.
-    pub fn unpack(words: &[u64]) -> Result<Self, CallError> {
-        let (length, rest) = words.split_first().ok_or(CallError::Length { words: 0 })?;
-        let mut bytes: Vec<u8> = rest.iter().flat_map(|w| w.to_le_bytes()).collect();
-        if usize::try_from(*length).map_or(true, |length| bytes.len() != length.next_multiple_of(8))
-        {
-            return Err(CallError::Length { words: words.len() });
-        }
-        bytes.truncate(*length as usize);
+/// The description that [`pack`] wrote.
+///
+/// # Errors
+///
+/// [`CallError`] for anything else.
+pub fn unpack(words: &[u64]) -> Result<Operation, CallError> {
+    let (length, rest) = words.split_first().ok_or(CallError::Length { words: 0 })?;
+    let mut bytes: Vec<u8> = rest.iter().flat_map(|w| w.to_le_bytes()).collect();
+    if usize::try_from(*length).map_or(true, |length| bytes.len() != length.next_multiple_of(8)) {
+        return Err(CallError::Length { words: words.len() });
+    }
+    bytes.truncate(*length as usize);
+    let operation: Operation =
         serde_json::from_slice(&bytes).map_err(|reason| CallError::Syntax {
             got: String::from_utf8_lossy(&bytes).into_owned(),
             reason: reason.to_string(),
-        })
-    }
+        })?;
+    operation.check()?;
+    Ok(operation)
+}
 
-    fn family(&self) -> &dyn Lower {
-        match self {
-            Self::Fp8(call) => call,
-            Self::Quantize(call) => call,
-            Self::Fp8Linear(call) => call,
-            Self::Rows(call) => call,
-            Self::Neighbours(call) => call,
-            Self::Attention(call) => call,
-            Self::Logits(call) => call,
-            Self::LogitsBackward(call) => call,
-            Self::Route(call) => call,
-            Self::RouteBackward(call) => call,
-            Self::Hash(call) => call,
-            Self::Load(call) => call,
-            Self::Sort(call) => call,
-            Self::Experts(call) => call,
-            Self::ExpertsBackward(call) => call,
-            Self::Linear(call) => call,
-            Self::LinearBackward(call) => call,
-        }
+/// The types of an operation's results, if it takes operands of these types.
+///
+/// # Errors
+///
+/// [`CallError`] for sizes that no constructor takes, and for other operands than the description says.
+pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<TensorType>, CallError> {
+    operation.check()?;
+    let signature = operation.signature();
+    if inputs.len() != signature.operands.len() {
+        return Err(CallError::Operands {
+            operation: signature.name,
+            expected: signature.operands.len(),
+            got: inputs.len(),
+        });
     }
-
-    /// Appends the operation and returns its results.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] for another number of operands, or other shapes than the descriptor says.
-    pub fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Result<Vec<Value>, CallError> {
-        let family = self.family();
-        let operation = || family.name().to_owned();
-        let shapes = family.operands();
-        if inputs.len() != shapes.len() {
-            return Err(CallError::Operands {
-                operation: operation(),
-                expected: shapes.len(),
-                got: inputs.len(),
+    for (operand, got) in signature.operands.iter().zip(inputs) {
+        let expected = type_of(operand);
+        // Lowerings convert what they read; what they return is compared with the description.
+        let suits = match operand.scalar {
+            Scalar::Float(_) => got.element.is_float(),
+            Scalar::Word => !got.element.is_float() && got.element != ElementType::Pred,
+        };
+        if !suits || got.shape != expected.shape {
+            return Err(CallError::Tensor {
+                operation: signature.name,
+                tensor: operand.name,
+                expected,
+                got: got.clone(),
             });
         }
-        for (operand, (expected, input)) in shapes.into_iter().zip(inputs).enumerate() {
-            let got = b.shape(*input);
-            if got != expected {
-                return Err(CallError::Shape {
-                    operation: operation(),
-                    operand,
-                    expected,
-                    got,
-                });
-            }
-        }
-        Ok(family.lower(b, inputs))
     }
+    Ok(signature.results.iter().map(type_of).collect())
+}
 
-    /// Types of the results for operands of these types.
-    ///
-    /// # Errors
-    ///
-    /// As [`Call::lower`].
-    pub fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, CallError> {
-        let mut b = Builder::new();
-        let inputs: Vec<Value> = inputs.iter().map(|ty| b.argument(ty.clone())).collect();
-        let outputs = self.lower(&mut b, &inputs)?;
-        Ok(outputs.iter().map(|v| b.ty(*v).clone()).collect())
+/// Appends the operation and returns its results, which have the types that the description says.
+///
+/// # Errors
+///
+/// As [`outputs`], and where operands that decide the type of a result have another than the description says.
+pub fn lower(
+    operation: &Operation,
+    b: &mut Builder,
+    inputs: &[Value],
+) -> Result<Vec<Value>, CallError> {
+    let types: Vec<TensorType> = inputs.iter().map(|value| b.ty(*value).clone()).collect();
+    let expected = outputs(operation, &types)?;
+    let results = match operation {
+        Operation::Quantization(operation) => quantize::lower(b, operation, inputs),
+        Operation::Routing(operation) => router::lower(b, operation, inputs),
+        Operation::Rows(operation) => moved(b, operation, inputs),
+        Operation::Product(operation) => multiplied(b, operation, inputs),
+    };
+    let signature = operation.signature();
+    debug_assert_eq!(results.len(), expected.len(), "{}", signature.name);
+    let described = signature.results.iter().zip(expected);
+    for ((info, expected), result) in described.zip(&results) {
+        let got = b.ty(*result);
+        if *got != expected {
+            return Err(CallError::Tensor {
+                operation: signature.name,
+                tensor: info.name,
+                expected,
+                got: got.clone(),
+            });
+        }
     }
+    Ok(results)
+}
+
+fn moved(b: &mut Builder, operation: &Rows, inputs: &[Value]) -> Vec<Value> {
+    match operation {
+        Rows::Gather(p) => vec![rows::gathered(b, p, inputs[0], (inputs[1], inputs[2])).0],
+        Rows::Combine { problem, .. } => vec![rows::combined(b, problem, inputs)],
+        Rows::CombineBackward(p) => rows::combine_backward(b, p, inputs),
+        Rows::Neighbours {
+            problem, backward, ..
+        } => vec![neighbours::neighbours(b, problem, *backward, inputs)],
+        Rows::Attention {
+            problem,
+            dense,
+            backward: false,
+        } => attention::forward(b, problem, *dense, inputs),
+        Rows::Attention { problem, dense, .. } => attention::backward(b, problem, *dense, inputs),
+    }
+}
+
+fn multiplied(b: &mut Builder, operation: &Product, inputs: &[Value]) -> Vec<Value> {
+    match operation {
+        Product::Linear(problem) => linear::forward(b, problem, inputs),
+        Product::LinearBackward {
+            problem,
+            rows,
+            w,
+            bias,
+        } => linear::backward(b, problem, [*rows, *w, *bias], inputs),
+        Product::Fp8Linear(problem) => vec![fp8_linear::forward(b, problem, inputs)],
+        Product::Experts { problem, keep } => experts::forward(b, problem, *keep, inputs),
+        Product::ExpertsBackward {
+            problem,
+            x,
+            weights,
+            ..
+        } => experts::backward(b, problem, (*x, *weights), inputs),
+    }
+}
+
+/// The element type of floats.
+pub(crate) fn float(element: Element) -> ElementType {
+    match element {
+        Element::F32 => ElementType::F32,
+        Element::F16 => ElementType::F16,
+        Element::Bf16 => ElementType::BF16,
+    }
+}
+
+/// The type that a tensor leaves with.
+fn type_of(tensor: &TensorInfo) -> TensorType {
+    let element = match tensor.scalar {
+        Scalar::Float(element) => float(element),
+        Scalar::Word => ElementType::S32,
+    };
+    TensorType::new(tensor.shape.clone(), element)
 }
 
 /// An integer tensor's values as ui32.

@@ -35,7 +35,7 @@ pub use graph::{Lowered, graph, graph_donating};
 pub use operations::{Leaf, leaf, leaves};
 
 use crate::ElementType;
-use crate::custom::{Call, CallError, ID};
+use crate::custom::{self, CallError, ID};
 use crate::record::element;
 use crate::stablehlo::{Builder, TensorType, Value};
 use burn_ir::{
@@ -194,10 +194,10 @@ impl<'a> Lowering<'a> {
             return Err(LowerError::Custom { got: ir.id.clone() });
         }
         let words: Vec<u64> = ir.scalars.iter().copied().map(ScalarIr::elem).collect();
-        let call = Call::unpack(&words)?;
+        let operation = custom::unpack(&words)?;
         let inputs = ir.inputs.iter().map(|tensor| self.get(tensor));
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        let outputs = call.lower(self.b, &inputs)?;
+        let outputs = custom::lower(&operation, self.b, &inputs)?;
         for (tensor, value) in ir.outputs.iter().zip(outputs) {
             self.set(tensor.id, value);
         }

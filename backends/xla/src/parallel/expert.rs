@@ -25,16 +25,16 @@
 //! gradient of the router weight come back. Gradients of experts are complete where they are; the router's
 //! are summed over the devices in f32.
 
-use super::layer::{Gradients, Routed, Weights, divides};
+use super::layer::{Gradients, Routed, Weights, checked, divides, lower};
 use super::passes::{self, Passes};
 use super::{Layer, LayerError};
 use crate::ElementType;
-use crate::custom::Lower;
-use crate::custom::experts::{Backward, Forward};
-use crate::custom::rows::{Rows, Sizes};
-use crate::custom::sort::Sort;
 use crate::custom::{along, rows_where};
 use crate::stablehlo::{Binary, Builder, Compare, Program, Reduction, TensorType, Value};
+use moebius_ops::moe::sorting;
+use moebius_ops::permute::RowsProblem;
+use moebius_ops::routing;
+use moebius_ops::{Element, Product, Routing, Rows};
 
 /// A layer whose experts are divided among devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -263,16 +263,13 @@ impl Divided {
         let past = b.convert(past, ElementType::S32);
         let expert = b.reduce(Reduction::Sum, past, &[2]);
         let expert = b.reshape(expert, &[self.together(), 1]);
-        let sort = Sort {
-            tokens: self.together(),
-            top_k: 1,
-            experts,
-            capacity: None,
+        let routing = checked(routing::Problem::new(self.together(), experts, 1));
+        let sort = Routing::Sort {
+            problem: checked(sorting::Problem::new(&routing, None, false)),
             mask: false,
-            factors: false,
         };
         let ones = self.ones(b);
-        let sorted = sort.lower(b, &[ones, expert]);
+        let sorted = lower(b, sort, &[ones, expert]);
         Received {
             x,
             order: sorted[0],
@@ -335,36 +332,26 @@ impl Divided {
 
     fn combined(&self, b: &mut Builder, rows: Value, operands: &[Value]) -> Value {
         let local = self.local();
-        let sizes = Sizes {
-            tokens: local.tokens,
-            experts: local.experts,
-            top_k: local.top_k,
-            row_bound: local.slots(),
-            width: local.hidden,
-        };
+        let (routing, slots) = (checked(local.routing()), local.slots());
+        let problem = RowsProblem::new(&routing, slots, local.hidden, local.float());
         let combine = Rows::Combine {
-            sizes,
+            problem: checked(problem),
             weighted: operands.len() > 1,
         };
-        combine.lower(b, &[&[rows], operands].concat())[0]
+        lower(b, combine, &[&[rows], operands].concat())[0]
     }
 
     /// Sorted rows \[S/P\] f32 as slots \[T/P,K\].
     fn by_slot(&self, b: &mut Builder, rows: Value, positions: Value) -> Value {
         let local = self.local();
         let slots = local.slots();
+        let routing = checked(routing::Problem::new(slots, local.experts, 1));
         let combine = Rows::Combine {
-            sizes: Sizes {
-                tokens: slots,
-                experts: local.experts,
-                top_k: 1,
-                row_bound: slots,
-                width: 1,
-            },
+            problem: checked(RowsProblem::new(&routing, slots, 1, Element::F32)),
             weighted: false,
         };
         let rows = b.reshape(rows, &[slots, 1]);
-        let slots = combine.lower(b, &[rows, positions])[0];
+        let slots = lower(b, combine, &[rows, positions])[0];
         b.reshape(slots, &[local.tokens, local.top_k])
     }
 
@@ -388,8 +375,8 @@ impl Divided {
         let weights = self.send(b, of.slot_weights, (slots, going.1));
         let weights = b.reshape(weights, &[self.together(), 1]);
         let layer = &self.layer;
-        let backward = Backward {
-            experts: layer.some_experts(self.local_experts(), self.together()),
+        let backward = Product::ExpertsBackward {
+            problem: checked(layer.some_experts(self.local_experts(), self.together())),
             pre: received.pre.is_some(),
             x: true,
             weights: true,
@@ -398,7 +385,7 @@ impl Divided {
         let operands = [dy, r.x, weights, r.order, r.offsets, r.positions];
         let mut operands = [&operands, of.stacks].concat();
         operands.extend(received.pre);
-        let mut results = backward.lower(b, &operands);
+        let mut results = lower(b, backward, &operands);
         results[1] = b.reshape(results[1], &[self.together()]);
         for result in &mut results[..2] {
             *result = self.exchange(b, *result);
@@ -442,7 +429,10 @@ impl Passes for Divided {
                 of: "row of a round",
             });
         }
-        divides("experts", self.layer.experts, self.devices)
+        divides("experts", self.layer.experts, self.devices)?;
+        let together = self.devices.saturating_mul(self.rows);
+        let experts = self.layer.some_experts(self.local_experts(), together)?;
+        Ok(experts.check()?)
     }
 
     fn forward(&self, b: &mut Builder, x: Value, weights: &Weights) -> (Value, Kept) {
@@ -450,8 +440,8 @@ impl Passes for Divided {
         let routed = local.routed(b, x, weights.router);
         let plan = self.plan(b, routed.offsets);
         let keep = self.most_rounds() == 1;
-        let forward = Forward {
-            experts: local.some_experts(self.local_experts(), self.together()),
+        let forward = Product::Experts {
+            problem: checked(local.some_experts(self.local_experts(), self.together())),
             keep,
         };
         let mut kept = None;
@@ -464,7 +454,8 @@ impl Passes for Divided {
             let r = &received;
             let ones = self.ones(b);
             let operands = [x, ones, r.order, r.offsets, r.positions];
-            let results = forward.lower(b, &[&operands, weights.stacks.as_slice()].concat());
+            let operands = [&operands, weights.stacks.as_slice()].concat();
+            let results = lower(b, forward, &operands);
             received.pre = results.get(1).copied();
             kept = keep.then_some(received);
             vec![self.exchange(b, results[0])]

@@ -1,11 +1,13 @@
 //! The layer itself: y_t = Σ_k w_tk · expert_(t,k)(x_t), and its gradients.
 
 use crate::ElementType;
-use crate::custom::Lower;
-use crate::custom::experts::{Activation, Experts};
-use crate::custom::router::{Logits, LogitsBackward, Route, RouteBackward, RouteOutput, Score};
-use crate::custom::sort::{Capacity, Sort};
+use crate::custom;
 use crate::stablehlo::{Builder, TensorType, Value};
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::moe::{self, sorting};
+use moebius_ops::permute::Capacity;
+use moebius_ops::routing::{self, Score, TopkGradient};
+use moebius_ops::{Element, Operation, Routing, ShapeError};
 
 /// A mixture-of-experts layer and its batch.
 ///
@@ -81,6 +83,9 @@ pub enum LayerError {
         /// Slots that there may be.
         most: usize,
     },
+    /// An operation doesn't take such sizes.
+    #[error(transparent)]
+    Sizes(#[from] ShapeError),
 }
 
 /// Fewer than half of what an i32 counts, so that no sum of two of them overflows.
@@ -141,70 +146,88 @@ impl Layer {
             let most = MOST_SLOTS;
             return Err(LayerError::Slots { slots, most });
         }
-        divides("tokens", self.tokens, devices)
+        if self.capacity == Some(0) {
+            let of = "slot of an expert";
+            return Err(LayerError::Zero { of });
+        }
+        divides("tokens", self.tokens, devices)?;
+        self.all_experts()?.check()?;
+        // Slots as tokens of one choice.
+        routing::Problem::new(slots, self.experts, 1)?;
+        Ok(())
+    }
+
+    /// The type of tokens and weights.
+    pub(super) fn float(&self) -> Element {
+        match self.element {
+            ElementType::F16 => Element::F16,
+            ElementType::BF16 => Element::Bf16,
+            _ => Element::F32,
+        }
     }
 
     /// `experts` of the layer's experts, for `rows` rows of one slot each.
-    pub(super) fn some_experts(&self, experts: usize, rows: usize) -> Experts {
-        Experts {
-            tokens: rows,
-            top_k: 1,
-            experts,
-            ..self.all_experts(rows)
-        }
+    pub(super) fn some_experts(
+        &self,
+        experts: usize,
+        rows: usize,
+    ) -> Result<moe::Problem, ShapeError> {
+        Ok(moe::Problem {
+            routing: routing::Problem::new(rows, experts, 1)?,
+            row_bound: rows,
+            ..self.all_experts()?
+        })
     }
 
-    /// The experts, whose sorted rows are at most `row_bound`.
-    pub(super) fn all_experts(&self, row_bound: usize) -> Experts {
-        Experts {
-            tokens: self.tokens,
-            top_k: self.top_k,
-            experts: self.experts,
+    /// The experts, for all slots.
+    pub(super) fn all_experts(&self) -> Result<moe::Problem, ShapeError> {
+        Ok(moe::Problem {
+            routing: self.routing()?,
             hidden: self.hidden,
             inter: self.inter,
-            row_bound,
-            activation: self.activation,
+            element: self.float(),
             gated: self.gated,
+            activation: self.activation,
             bias: self.bias,
-        }
+            capacity: None,
+            row_bound: self.slots(),
+        })
     }
 
-    fn logits(&self) -> Logits {
-        Logits {
-            tokens: self.tokens,
-            hidden: self.hidden,
-            experts: self.experts,
-        }
-    }
-
-    fn route(&self) -> Route {
-        Route {
-            tokens: self.tokens,
-            experts: self.experts,
-            top_k: self.top_k,
-            score: self.score,
-            renormalize: self.renormalize,
-            groups: None,
-            scale: 1.0,
-            mask: false,
-            bias: false,
-        }
+    /// The choice of experts.
+    pub(super) fn routing(&self) -> Result<routing::Problem, ShapeError> {
+        let problem = routing::Problem::new(self.tokens, self.experts, self.top_k)?;
+        Ok(problem.with_score(self.score, self.renormalize))
     }
 
     /// The choice of experts and the slots by expert.
     pub(super) fn routed(&self, b: &mut Builder, x: Value, router: Value) -> Routed {
-        let logits = self.logits().lower(b, &[x, router])[0];
-        let chosen = self.route().lower(b, &[logits]);
-        let [indices, weights, probs, lse] = [chosen[0], chosen[1], chosen[2], chosen[3]];
-        let sort = Sort {
-            tokens: self.tokens,
-            top_k: self.top_k,
-            experts: self.experts,
-            capacity: self.capacity.map(|even| Capacity { even, least: 0 }),
-            mask: false,
-            factors: false,
+        let problem = checked(self.routing());
+        let logits = Routing::Logits {
+            problem,
+            hidden: self.hidden,
+            element: self.float(),
+            backward: false,
         };
-        let sorted = sort.lower(b, &[weights, indices]);
+        let logits = lower(b, logits, &[x, router])[0];
+        let route = Routing::Route {
+            problem,
+            mask: false,
+            bias: false,
+        };
+        let chosen = lower(b, route, &[logits]);
+        let [indices, weights, probs, lse] = [chosen[0], chosen[1], chosen[2], chosen[3]];
+        // So small a share that the least of an expert is its capacity.
+        let capacity = |min| Capacity {
+            factor: f64::MIN_POSITIVE,
+            min,
+        };
+        let capacity = self.capacity.map(capacity);
+        let sort = Routing::Sort {
+            problem: checked(sorting::Problem::new(&problem, capacity, false)),
+            mask: false,
+        };
+        let sorted = lower(b, sort, &[weights, indices]);
         Routed {
             logits,
             indices,
@@ -225,21 +248,24 @@ impl Layer {
         routed: &Routed,
         dweights: Value,
     ) -> [Value; 2] {
-        let backward = RouteBackward {
-            route: self.route(),
-            of: RouteOutput::Weights,
+        let problem = checked(self.routing());
+        let backward = Routing::RouteBackward {
+            problem,
+            mask: false,
+            of: TopkGradient::Weights,
         };
         let r = routed;
-        let dlogits = backward.lower(
-            b,
-            &[dweights, r.logits, r.indices, r.weights, r.probs, r.lse],
-        );
+        let operands = [dweights, r.logits, r.indices, r.weights, r.probs, r.lse];
+        let dlogits = lower(b, backward, &operands)[0];
         // In f32, so that sums over devices are not of rounded numbers.
         let [x, router] = [x, router].map(|value| b.convert(value, ElementType::F32));
-        let logits = LogitsBackward {
-            logits: self.logits(),
+        let logits = Routing::Logits {
+            problem,
+            hidden: self.hidden,
+            element: Element::F32,
+            backward: true,
         };
-        let gradients = logits.lower(b, &[x, router, dlogits[0]]);
+        let gradients = lower(b, logits, &[x, router, dlogits]);
         [gradients[0], gradients[1]]
     }
 
@@ -251,6 +277,21 @@ impl Layer {
     }
 }
 
+/// A problem of a layer whose sizes were checked.
+pub(super) fn checked<T>(problem: Result<T, ShapeError>) -> T {
+    problem.unwrap_or_else(|error| unreachable!("a checked layer: {error}"))
+}
+
+/// The results of an operation of such a layer.
+pub(super) fn lower(
+    b: &mut Builder,
+    operation: impl Into<Operation>,
+    inputs: &[Value],
+) -> Vec<Value> {
+    let results = custom::lower(&operation.into(), b, inputs);
+    results.unwrap_or_else(|error| unreachable!("a checked layer: {error}"))
+}
+
 /// Whether every device gets the same of it.
 pub(super) fn divides(of: &'static str, total: usize, devices: usize) -> Result<(), LayerError> {
     match total.is_multiple_of(devices) {
@@ -259,8 +300,7 @@ pub(super) fn divides(of: &'static str, total: usize, devices: usize) -> Result<
     }
 }
 
-/// The choice of experts and the slots by expert, as [`crate::custom::router`] and
-/// [`crate::custom::sort`] have them.
+/// The choice of experts and the slots by expert, as [`Routing`] has them.
 pub(super) struct Routed {
     pub(super) logits: Value,
     pub(super) indices: Value,

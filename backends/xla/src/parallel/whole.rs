@@ -6,13 +6,12 @@
 //! each computes all of them. On the CPU plugin (1024 tokens, H 64, F 256, 2 of 8 experts) that plan takes
 //! 5.4 MB between arguments and results, as one device alone does with 5.5 MB; this one takes 2.3 MB.
 
-use super::layer::{Gradients, Routed, Weights};
+use super::layer::{Gradients, Routed, Weights, checked, lower};
 use super::passes::{self, Passes};
 use super::{Layer, LayerError};
 use crate::ElementType;
-use crate::custom::Lower;
-use crate::custom::experts::{Backward, Forward};
 use crate::stablehlo::{Builder, Program, Reduction, Value};
+use moebius_ops::Product;
 
 /// A layer whose experts are on every device. With one device it is the layer itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,13 +71,14 @@ impl Passes for Whole {
     fn forward(&self, b: &mut Builder, x: Value, weights: &Weights) -> (Value, Kept) {
         let local = self.local();
         let routed = local.routed(b, x, weights.router);
-        let forward = Forward {
-            experts: local.all_experts(local.slots()),
+        let forward = Product::Experts {
+            problem: checked(local.all_experts()),
             keep: true,
         };
         let r = &routed;
         let operands = [x, r.weights, r.order, r.offsets, r.positions];
-        let results = forward.lower(b, &[&operands, weights.stacks.as_slice()].concat());
+        let operands = [&operands, weights.stacks.as_slice()].concat();
+        let results = lower(b, forward, &operands);
         let pre = results[1];
         (results[0], Kept { routed, pre })
     }
@@ -91,8 +91,8 @@ impl Passes for Whole {
         Kept { routed, pre }: Kept,
     ) -> Gradients {
         let local = self.local();
-        let backward = Backward {
-            experts: local.all_experts(local.slots()),
+        let backward = Product::ExpertsBackward {
+            problem: checked(local.all_experts()),
             pre: true,
             x: true,
             weights: true,
@@ -100,7 +100,7 @@ impl Passes for Whole {
         let r = &routed;
         let operands = [dy, x, r.weights, r.order, r.offsets, r.positions];
         let operands = [&operands, weights.stacks.as_slice(), &[pre]].concat();
-        let results = backward.lower(b, &operands);
+        let results = lower(b, backward, &operands);
         let router = local.router_backward(b, (x, weights.router), r, results[1]);
         let sums = [&[router[1]], &results[2..]].concat();
         let group = self.group();

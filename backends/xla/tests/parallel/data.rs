@@ -1,8 +1,8 @@
 //! Layers, their weights and batches.
 
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::routing::Score;
 use moebius_xla::ElementType;
-use moebius_xla::custom::experts::Activation;
-use moebius_xla::custom::router::Score;
 use moebius_xla::parallel::Layer;
 
 /// A layer of 16 columns and experts of 24.

@@ -3,8 +3,8 @@
 use crate::data::{Batch, Routing, assert_close, joined, layer, wide};
 use crate::oracle;
 use crate::run::{Loaded, load};
+use moebius_ops::grouped_gemm::Activation;
 use moebius_xla::ElementType;
-use moebius_xla::custom::experts::Activation;
 use moebius_xla::parallel::{Divided, Layer, Whole};
 
 /// Sums of at most a few hundred f32 products in another order, and differences of the router's gradient that

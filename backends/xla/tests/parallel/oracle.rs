@@ -1,7 +1,7 @@
 //! The layer by its definition, token by token, in f64.
 
-use moebius_xla::custom::experts::Activation;
-use moebius_xla::custom::router::Score;
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::routing::Score;
 use moebius_xla::parallel::Layer;
 
 /// y, dx, and the weights' gradients in the layer's order.

@@ -2,13 +2,17 @@
 
 use crate::plugin::{Host, call};
 use crate::routed::{Sorted, assert_close, poisoned, wave};
-use moebius_xla::custom::Call;
-use moebius_xla::custom::attention::Attention;
-use moebius_xla::custom::neighbours::Sequences;
+use moebius_ops::Rows;
+use moebius_ops::segment_attention::{Problem, Segments};
 
 const HEADS: usize = 2;
 const D: usize = 3;
 const WIDTH: usize = HEADS * D;
+
+fn problem(segments: Segments, causal: bool) -> Problem {
+    let problem = Problem::new(segments, HEADS, D).unwrap();
+    problem.with_causal(causal)
+}
 
 /// A routing, rows of its buffers, tokens of a sequence.
 struct Case {
@@ -140,18 +144,14 @@ fn rows_attend_to_their_sequence() {
     for case in cases() {
         let oracle = Oracle::new(&case);
         let host = |x: &[f32]| Host::f32s(&[case.bound, WIDTH], x);
-        let attention = Attention {
-            sequences: Sequences {
-                slots: case.sorted.slots(),
-                experts: case.sorted.experts,
-                row_bound: case.bound,
-                sequence_slots: case.sequence * case.sorted.top_k,
-            },
-            heads: HEADS,
-            head_dim: D,
-            causal: case.causal,
-            backward: false,
+        let sorted = &case.sorted;
+        let (slots, experts, top_k) = (sorted.slots(), sorted.experts, sorted.top_k);
+        let segments = Segments::new(slots, experts, top_k, case.sequence).unwrap();
+        let problem = problem(segments.with_row_bound(case.bound).unwrap(), case.causal);
+        let attention = |backward| Rows::Attention {
+            problem,
             dense: false,
+            backward,
         };
         let mut inputs = vec![
             host(&oracle.q),
@@ -160,8 +160,8 @@ fn rows_attend_to_their_sequence() {
             case.sorted.order(),
             case.sorted.offsets(),
         ];
-        let what = format!("{attention:?}");
-        let got = call(&Call::Attention(attention), &inputs);
+        let what = format!("{problem:?}");
+        let got = call(attention(false), &inputs);
         let (o, lse) = oracle.attended();
         assert_close(&got[0].floats(), &o, 3e-6, &what);
         assert_close(&got[1].floats(), &lse, 3e-6, &what);
@@ -170,11 +170,7 @@ fn rows_attend_to_their_sequence() {
         let gradient = poisoned(wave, WIDTH, case.sorted.rows());
         inputs.extend([got[0].clone(), got[1].clone(), host(&gradient)]);
         let want = oracle.gradients(&gradient, &got[0].floats());
-        let backward = Attention {
-            backward: true,
-            ..attention
-        };
-        let got = call(&Call::Attention(backward), &inputs);
+        let got = call(attention(true), &inputs);
         for (got, want) in got.iter().zip(want) {
             assert_close(&got.floats(), &want, 1e-5, &what);
         }
@@ -184,25 +180,18 @@ fn rows_attend_to_their_sequence() {
 /// Scores in the thousands, of which one has all the weight.
 #[test]
 fn large_scores_do_not_overflow() {
-    let attention = Attention {
-        sequences: Sequences {
-            slots: 70,
-            experts: 1,
-            row_bound: 70,
-            sequence_slots: 70,
-        },
-        heads: 1,
-        head_dim: 1,
-        causal: false,
-        backward: false,
+    let segments = Segments::new(70, 1, 1, 70).unwrap();
+    let attention = Rows::Attention {
+        problem: Problem::new(segments, 1, 1).unwrap(),
         dense: true,
+        backward: false,
     };
     let k: Vec<f32> = (0..70).map(|i| i as f32 * 100.0).collect();
     let v: Vec<f32> = (0..70).map(|i| i as f32).collect();
     let host = |x: &[f32]| Host::f32s(&[70, 1], x);
     let q = [1.0; 70];
     let inputs = [host(&q), host(&k), host(&v)];
-    let got = call(&Call::Attention(attention), &inputs);
+    let got = call(attention, &inputs);
     assert_eq!(got[0].floats(), [69.0; 70]);
     assert_eq!(got[1].floats(), [6900.0; 70]);
 }
@@ -218,18 +207,12 @@ fn a_sequence_does_not_depend_on_where_it_lies() {
         let own = |slot: usize| slot < start || (LENGTH..2 * LENGTH).contains(&slot);
         let keys = (0..slots).map(|slot| usize::from(!own(slot)));
         let sorted = Sorted::new(&keys.collect::<Vec<_>>(), 1, 1);
-        let attention = |backward| Attention {
-            sequences: Sequences {
-                slots,
-                experts: 1,
-                row_bound: slots,
-                sequence_slots: LENGTH,
-            },
-            heads: HEADS,
-            head_dim: D,
-            causal,
-            backward,
+        let segments = Segments::new(slots, 1, 1, LENGTH).unwrap();
+        let problem = problem(segments, causal);
+        let attention = |backward| Rows::Attention {
+            problem,
             dense: false,
+            backward,
         };
         let operand = |phase| {
             let other = vec![f32::NAN; start * WIDTH];
@@ -239,9 +222,9 @@ fn a_sequence_does_not_depend_on_where_it_lies() {
         };
         let [q, k, v, gradient] = [0.1, 0.7, 1.9, 2.3].map(operand);
         let mut inputs = vec![q, k, v, sorted.order(), sorted.offsets()];
-        let forward = call(&Call::Attention(attention(false)), &inputs);
+        let forward = call(attention(false), &inputs);
         inputs.extend([forward[0].clone(), forward[1].clone(), gradient]);
-        let backward = call(&Call::Attention(attention(true)), &inputs);
+        let backward = call(attention(true), &inputs);
         let own = |host: &Host| {
             let width = host.ty.shape[1];
             let words = host.words();

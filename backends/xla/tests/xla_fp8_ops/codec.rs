@@ -1,6 +1,6 @@
 //! The oracle of codes: the nearest of all values of a format.
 
-use moebius_xla::custom::fp8::{Format, Overflow};
+use moebius_ops::fp8::{Fp8Format as Format, Overflow};
 
 pub(crate) const FORMATS: [Format; 2] = [Format::E4M3, Format::E5M2];
 

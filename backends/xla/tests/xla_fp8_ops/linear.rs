@@ -3,12 +3,12 @@
 use crate::codec::{FORMATS, decode, pack_rows};
 use crate::plugin::{Host, call, run};
 use crate::routed::{Sorted, assert_close, poisoned, wave};
+use moebius_ops::fp8::Fp8Format as Format;
+use moebius_ops::grouped_gemm::fp8::to_panels;
+use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source};
+use moebius_ops::scaling::{Granularity, e8m0_value};
+use moebius_ops::{Element, Product};
 use moebius_xla::ElementType;
-use moebius_xla::custom::Call;
-use moebius_xla::custom::experts::Activation;
-use moebius_xla::custom::fp8::Format;
-use moebius_xla::custom::fp8_linear::{Fp8Linear, Routing, Source};
-use moebius_xla::custom::quantize::Granularity;
 use moebius_xla::stablehlo::{Builder, DotDims, TensorType};
 
 const GRANULARITIES: [Granularity; 4] = [
@@ -21,18 +21,14 @@ const GRANULARITIES: [Granularity; 4] = [
     Granularity::Mx,
 ];
 
-fn dense(rows: usize, [n, k]: [usize; 2], granularity: Granularity, format: Format) -> Fp8Linear {
-    Fp8Linear {
-        rows,
-        experts: 1,
-        n,
-        k,
-        format,
-        granularity,
+fn dense(rows: usize, [n, k]: [usize; 2], granularity: Granularity, format: Format) -> Problem {
+    Problem {
         bias: true,
-        activation: None,
-        gated: false,
-        routing: None,
+        fp8: Some(Fp8Weights {
+            format,
+            granularity,
+        }),
+        ..Problem::dense(rows, n, k).unwrap()
     }
 }
 
@@ -47,35 +43,29 @@ struct Weights {
 }
 
 impl Weights {
-    fn new(p: &Fp8Linear) -> Self {
-        let parts = if p.gated { 2 } else { 1 };
+    fn new(p: &Problem) -> Self {
+        let (parts, codes_of) = (p.parts(), p.fp8.unwrap());
         let (columns, inner, panels) = (parts * p.n, p.k.div_ceil(4), p.n.div_ceil(64));
         let rows = p.experts * columns;
         // Finite codes of all sizes, with subnormals and both zeros.
         let code = |i: usize| (i * 37 % 0x70) as u8 | if i.is_multiple_of(3) { 0x80 } else { 0 };
         let codes: Vec<u8> = (0..rows * p.k).map(code).collect();
-        let words = pack_rows(&codes, p.k);
-        let mut packed = vec![0; p.experts * parts * panels * inner * 64];
-        for (i, word) in words.into_iter().enumerate() {
-            let (row, at) = (i / inner, i % inner);
-            let (matrix, column) = (row / p.n, row % p.n);
-            let panel = matrix * panels + column / 64;
-            packed[(panel * inner + at) * 64 + column % 64] = word;
-        }
-        let [r, c] = p.granularity.block(columns, p.k);
-        let [down, across] = p.granularity.blocks(columns, p.k);
+        let packed = to_panels(p, &pack_rows(&codes, p.k));
+        let granularity = codes_of.granularity;
+        let [r, c] = granularity.block(columns, p.k);
+        let [down, across] = granularity.blocks(columns, p.k);
         let bytes: Vec<u8> = (0..p.experts * down * across)
             .map(|i| 110 + (i % 9) as u8)
             .collect();
-        let mx = p.granularity == Granularity::Mx;
+        let mx = granularity == Granularity::Mx;
         let scale = |i: usize| match mx {
-            true => (f32::from(bytes[i]) - 127.0).exp2(),
+            true => e8m0_value(bytes[i]),
             false => 0.001 * (1.0 + (i % 13) as f32),
         };
         let values = (0..rows * p.k).map(|i| {
             let (row, column) = (i / p.k, i % p.k);
             let block = (row / columns * down + row % columns / r) * across + column / c;
-            decode(codes[i], p.format) * f64::from(scale(block))
+            decode(codes[i], codes_of.format) * f64::from(scale(block))
         });
         let scales: Vec<f32> = (0..bytes.len()).map(scale).collect();
         let biases = wave(p.experts * columns, 0.5);
@@ -124,7 +114,7 @@ fn the_product_of_codes_is_that_of_decoded_weights() {
                     weights.scales.clone(),
                     weights.bias.clone(),
                 ];
-                let got = call(&Call::Fp8Linear(p), &inputs)[0].floats();
+                let got = call(Product::Fp8Linear(p), &inputs)[0].floats();
                 let want: Vec<f64> = x.chunks(k).flat_map(|x| weights.product(0, x)).collect();
                 // Codes reach 2^15 times a scale in E5M2.
                 let largest = want.iter().fold(1.0f64, |a, x| a.max(x.abs()));
@@ -152,7 +142,13 @@ fn the_product_of_codes_is_that_of_decoded_weights() {
 fn sixteen_bits_times_codes() {
     for granularity in GRANULARITIES {
         for (element, bits) in [(ElementType::F16, 11), (ElementType::BF16, 8)] {
-            let p = dense(9, [70, 36], granularity, Format::E4M3);
+            let p = Problem {
+                element: match element {
+                    ElementType::F16 => Element::F16,
+                    _ => Element::Bf16,
+                },
+                ..dense(9, [70, 36], granularity, Format::E4M3)
+            };
             let weights = Weights::new(&p);
             let wide = |bits: u16| match element {
                 ElementType::F16 => half::f16::from_bits(bits).to_f32(),
@@ -169,7 +165,7 @@ fn sixteen_bits_times_codes() {
                 weights.scales.clone(),
                 weights.bias.clone(),
             ];
-            let got = call(&Call::Fp8Linear(p), &inputs);
+            let got = call(Product::Fp8Linear(p), &inputs);
             assert_eq!(got[0].ty.element, element);
             let got: Vec<f32> = got[0].halves_of().map(wide).collect();
             let x: Vec<f32> = x.into_iter().map(wide).collect();
@@ -194,7 +190,7 @@ fn a_row_does_not_see_the_others() {
                 weights.scales.clone(),
                 weights.bias.clone(),
             ];
-            call(&Call::Fp8Linear(p), &inputs)[0].floats()
+            call(Product::Fp8Linear(p), &inputs)[0].floats()
         };
         let x = wave(rows * 4096, 0.2);
         let mut other = wave(rows * 4096, 2.2);
@@ -203,8 +199,15 @@ fn a_row_does_not_see_the_others() {
     }
 }
 
-fn silu(x: f64) -> f64 {
-    x / (1.0 + (-x).exp())
+/// `p` of the slots of a routing.
+fn routed(p: Problem, slots: usize, [experts, top_k]: [usize; 2], rows: Source) -> Problem {
+    Problem {
+        rows,
+        row_bound: p.row_bound,
+        bias: p.bias,
+        fp8: p.fp8,
+        ..Problem::new(slots, experts, top_k, p.n, p.k).unwrap()
+    }
 }
 
 #[test]
@@ -213,16 +216,11 @@ fn experts_have_weights_of_their_own() {
     for granularity in GRANULARITIES {
         for (source, gated) in [(Source::Tokens, true), (Source::Sorted, false)] {
             let (bound, [n, k]) = (sorted.rows() + 1, [70, 33]);
-            let p = Fp8Linear {
-                experts: 4,
+            let p = dense(bound, [n, k], granularity, Format::E4M3);
+            let p = Problem {
                 activation: gated.then_some(Activation::Silu),
                 gated,
-                routing: Some(Routing {
-                    tokens: 13,
-                    top_k: 2,
-                    source,
-                }),
-                ..dense(bound, [n, k], granularity, Format::E4M3)
+                ..routed(p, 26, [4, 2], source)
             };
             let weights = Weights::new(&p);
             let (rows, x) = match source {
@@ -247,12 +245,12 @@ fn experts_have_weights_of_their_own() {
                 let y = weights.product(expert, &x[from * k..][..k]);
                 for column in 0..n {
                     want[row * n + column] = match gated {
-                        true => silu(y[column]) * y[n + column],
+                        true => Activation::Silu.reference(y[column]) * y[n + column],
                         false => y[column],
                     };
                 }
             }
-            let got = call(&Call::Fp8Linear(p), &inputs)[0].floats();
+            let got = call(Product::Fp8Linear(p), &inputs)[0].floats();
             assert_close(&got, &want, 1e-5, &format!("{p:?}"));
         }
     }
@@ -261,15 +259,8 @@ fn experts_have_weights_of_their_own() {
 #[test]
 fn no_routing_is_a_product() {
     let nowhere = Sorted::new(&[3; 6], 3, 2);
-    let p = Fp8Linear {
-        experts: 3,
-        routing: Some(Routing {
-            tokens: 3,
-            top_k: 2,
-            source: Source::Tokens,
-        }),
-        ..dense(6, [5, 9], Granularity::Row, Format::E5M2)
-    };
+    let p = dense(6, [5, 9], Granularity::Row, Format::E5M2);
+    let p = routed(p, 6, [3, 2], Source::Tokens);
     let weights = Weights::new(&p);
     let inputs = [
         Host::f32s(&[3, 9], &wave(27, 0.2)),
@@ -279,7 +270,7 @@ fn no_routing_is_a_product() {
         nowhere.offsets(),
         weights.bias.clone(),
     ];
-    assert_eq!(call(&Call::Fp8Linear(p), &inputs)[0].floats(), [0.0; 30]);
+    assert_eq!(call(Product::Fp8Linear(p), &inputs)[0].floats(), [0.0; 30]);
 }
 
 /// All rows are the same token, which one expert gets: at every place of a block, and alone.
@@ -292,14 +283,13 @@ fn a_row_does_not_depend_on_where_it_lies() {
         for element in [ElementType::F32, ElementType::BF16] {
             let (n, k) = (70, 300);
             let result = |tokens: usize| {
-                let p = Fp8Linear {
-                    experts: 3,
-                    routing: Some(Routing {
-                        tokens,
-                        top_k: 1,
-                        source,
-                    }),
-                    ..dense(tokens, [n, k], granularity, Format::E4M3)
+                let p = dense(tokens, [n, k], granularity, Format::E4M3);
+                let p = Problem {
+                    element: match element {
+                        ElementType::BF16 => Element::Bf16,
+                        _ => Element::F32,
+                    },
+                    ..routed(p, tokens, [3, 1], source)
                 };
                 let weights = Weights::new(&p);
                 let sorted = Sorted::new(&vec![1; tokens], 3, 1);
@@ -320,7 +310,7 @@ fn a_row_does_not_depend_on_where_it_lies() {
                     sorted.offsets(),
                     weights.bias,
                 ];
-                call(&Call::Fp8Linear(p), &inputs).remove(0).bytes
+                call(Product::Fp8Linear(p), &inputs).remove(0).bytes
             };
             let (alone, many) = (result(1), result(300));
             for (row, bytes) in many.chunks(alone.len()).enumerate() {

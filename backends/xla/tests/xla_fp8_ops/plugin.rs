@@ -1,8 +1,9 @@
 //! One operation on the CPU plugin.
 
 use crate::cpu::{Cpu, spec};
+use moebius_ops::Operation;
 use moebius_xla::ElementType;
-use moebius_xla::custom::Call;
+use moebius_xla::custom;
 use moebius_xla::pjrt::{Buffer, Donate};
 use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
 use std::sync::OnceLock;
@@ -108,16 +109,19 @@ pub(crate) fn run(program: &Program, inputs: &[Host]) -> Vec<Host> {
     results.collect()
 }
 
-/// The results of an operation, whose descriptor goes through its scalars first.
-pub(crate) fn call(call: &Call, inputs: &[Host]) -> Vec<Host> {
-    let unpacked = Call::unpack(&call.pack()).expect("a descriptor survives its scalars");
-    assert_eq!(&unpacked, call);
+/// The results of an operation, whose description goes through its scalars first.
+pub(crate) fn call(operation: impl Into<Operation>, inputs: &[Host]) -> Vec<Host> {
+    let operation = operation.into();
+    let unpacked = custom::unpack(&custom::pack(&operation));
+    let unpacked = unpacked.expect("a description survives its scalars");
+    assert_eq!(unpacked, operation);
     let types: Vec<TensorType> = inputs.iter().map(|input| input.ty.clone()).collect();
     let mut b = Builder::new();
     let arguments: Vec<Value> = types.iter().map(|ty| b.argument(ty.clone())).collect();
-    let results = unpacked.lower(&mut b, &arguments);
+    let results = custom::lower(&unpacked, &mut b, &arguments);
     let results = results.unwrap_or_else(|error| panic!("{error}"));
     let program = b.finish(&results);
-    assert_eq!(call.outputs(&types).as_deref(), Ok(&program.outputs[..]));
+    let described = custom::outputs(&operation, &types);
+    assert_eq!(described.as_deref(), Ok(&program.outputs[..]));
     run(&program, inputs)
 }

@@ -2,10 +2,11 @@
 
 use crate::codec::{Encoder, FORMATS, decode, pack_rows};
 use crate::plugin::{Host, call};
+use moebius_ops::fp8::{Fp8Format as Format, Overflow};
+use moebius_ops::quantize::Problem;
+use moebius_ops::scaling::Granularity;
+use moebius_ops::{Element, Quantization};
 use moebius_xla::ElementType;
-use moebius_xla::custom::Call;
-use moebius_xla::custom::fp8::{Format, Overflow};
-use moebius_xla::custom::quantize::{Granularity, Quantize, Scaling};
 
 const BLOCK: Granularity = Granularity::Block {
     rows: 3,
@@ -22,14 +23,9 @@ const GRANULARITIES: [Granularity; 5] = [
     Granularity::Mx,
 ];
 
-fn scaling(shape: [usize; 3], granularity: Granularity, format: Format, margin: i32) -> Scaling {
-    Scaling {
-        shape,
-        granularity,
-        format,
-        overflow: Overflow::Saturate,
-        margin,
-    }
+fn scaling(shape: [usize; 3], granularity: Granularity, format: Format, margin: i32) -> Problem {
+    let problem = Problem::new(shape, Element::F32, granularity, format).unwrap();
+    problem.with_margin(margin).unwrap()
 }
 
 /// The value of an E8M0 byte.
@@ -57,17 +53,13 @@ fn as_if_normal(amax: f64) -> f64 {
 }
 
 /// Where a value has its scale.
-fn place(s: &Scaling, [matrix, row, column]: [usize; 3]) -> usize {
-    let [_, rows, columns] = s.shape;
-    let ([r, c], [down, across]) = (
-        s.granularity.block(rows, columns),
-        s.granularity.blocks(rows, columns),
-    );
+fn place(s: &Problem, [matrix, row, column]: [usize; 3]) -> usize {
+    let ([r, c], [down, across]) = (s.block(), s.blocks());
     (matrix * down + row / r) * across + column / c
 }
 
-fn places(s: &Scaling) -> Vec<usize> {
-    let [matrices, rows, columns] = s.shape;
+fn places(s: &Problem) -> Vec<usize> {
+    let [matrices, rows, columns] = s.shape();
     let index = |i: usize| [i / columns / rows, i / columns % rows, i % columns];
     (0..matrices * rows * columns)
         .map(|i| place(s, index(i)))
@@ -75,15 +67,15 @@ fn places(s: &Scaling) -> Vec<usize> {
 }
 
 /// The oracle of scales: in f64, rounded once.
-fn scales_of(s: &Scaling, x: &[f32]) -> Scales {
-    let [down, across] = s.granularity.blocks(s.shape[1], s.shape[2]);
-    let mut amax = vec![0.0f64; s.shape[0] * down * across];
+fn scales_of(s: &Problem, x: &[f32]) -> Scales {
+    let [down, across] = s.blocks();
+    let mut amax = vec![0.0f64; s.shape()[0] * down * across];
     for (at, x) in places(s).into_iter().zip(x) {
         if x.is_finite() {
             amax[at] = amax[at].max(f64::from(x.abs()));
         }
     }
-    let wanted = |amax: &f64| amax * f64::from(s.margin).exp2() / f64::from(s.format.max());
+    let wanted = |amax: &f64| amax * f64::from(s.margin()).exp2() / f64::from(s.format().max());
     let byte = |amax: &f64| match *amax {
         0.0 => 127,
         _ => (1..=254)
@@ -91,7 +83,7 @@ fn scales_of(s: &Scaling, x: &[f32]) -> Scales {
             .unwrap_or(254),
     };
     let bytes: Vec<u8> = amax.iter().map(byte).collect();
-    let value = |(amax, byte): (&f64, &u8)| match (s.granularity, *amax) {
+    let value = |(amax, byte): (&f64, &u8)| match (s.granularity(), *amax) {
         (Granularity::Mx, _) => power(*byte),
         (_, 0.0) => 1.0,
         _ => f64::from((wanted(amax) as f32).clamp(f32::MIN_POSITIVE, f32::MAX)),
@@ -105,9 +97,9 @@ fn scales_of(s: &Scaling, x: &[f32]) -> Scales {
 }
 
 impl Scales {
-    fn host(&self, s: &Scaling) -> Host {
-        let shape = [s.shape[0], self.down, self.across];
-        match s.granularity {
+    fn host(&self, s: &Problem) -> Host {
+        let shape = [s.shape()[0], self.down, self.across];
+        match s.granularity() {
             Granularity::Mx => {
                 let words = pack_rows(&self.bytes, self.across);
                 Host::ints(&[shape[0], shape[1], shape[2].div_ceil(4)], &words)
@@ -121,14 +113,14 @@ impl Scales {
 }
 
 /// The codes of x; a quotient is rounded to f32 first, as a division does.
-fn codes_of(s: &Scaling, x: &[f32], scales: &Scales) -> Vec<u8> {
-    let encoder = Encoder::new(s.format, s.overflow);
+fn codes_of(s: &Problem, x: &[f32], scales: &Scales) -> Vec<u8> {
+    let encoder = Encoder::new(s.format(), s.overflow());
     let code = |(at, x): (usize, &f32)| encoder.encode((f64::from(*x) / scales.values[at]) as f32);
     places(s).into_iter().zip(x).map(code).collect()
 }
 
-fn values_of(s: &Scaling, codes: &[u8], scales: &Scales) -> Vec<f32> {
-    let value = |(at, code): (usize, &u8)| (decode(*code, s.format) * scales.values[at]) as f32;
+fn values_of(s: &Problem, codes: &[u8], scales: &Scales) -> Vec<f32> {
+    let value = |(at, code): (usize, &u8)| (decode(*code, s.format()) * scales.values[at]) as f32;
     places(s).into_iter().zip(codes).map(value).collect()
 }
 
@@ -169,30 +161,28 @@ fn codes_and_scales_to_the_last_bit() {
 }
 
 /// Every operation on codes and scales of one matrix.
-fn check(s: &Scaling) {
-    let (what, shape) = (format!("{s:?}"), s.shape);
+fn check(s: &Problem) {
+    let (what, shape) = (format!("{s:?}"), s.shape());
     let x = matrix(shape.iter().product(), shape[2]);
     let scales = scales_of(s, &x);
     let codes = codes_of(s, &x, &scales);
     let words = pack_rows(&codes, shape[2]);
     let tensor = Host::f32s(&shape, &x);
-    let run = |quantize: Quantize, inputs: &[Host]| call(&Call::Quantize(quantize), inputs);
 
-    let got = run(Quantize::Codes(s.clone()), std::slice::from_ref(&tensor));
+    let got = call(Quantization::Quantize(*s), std::slice::from_ref(&tensor));
     assert!(got[1] == scales.host(s), "scales, {what}");
     assert_eq!(got[0].words(), words, "{what}");
     let inputs = [tensor, scales.host(s)];
-    let got = run(Quantize::CodesBy(s.clone()), &inputs);
+    let got = call(Quantization::QuantizeBy(*s), &inputs);
     assert_eq!(got[0].words(), words, "given scales, {what}");
 
     let want = values_of(s, &codes, &scales);
     let packed = Host::ints(&[shape[0], shape[1], shape[2].div_ceil(4)], &words);
-    let back = Quantize::Values(s.clone(), ElementType::F32);
-    let got = run(back, &[packed, scales.host(s)]);
+    let got = call(Quantization::Dequantize(*s), &[packed, scales.host(s)]);
     assert_values(&got[0].floats(), &want, &what);
-    let got = run(Quantize::Rounded(s.clone()), &inputs[..1]);
+    let got = call(Quantization::FakeQuantize(*s), &inputs[..1]);
     assert_values(&got[0].floats(), &want, &what);
-    let got = run(Quantize::RoundedBy(s.clone()), &inputs);
+    let got = call(Quantization::FakeQuantizeBy(*s), &inputs);
     assert_values(&got[0].floats(), &want, &what);
 }
 
@@ -208,8 +198,8 @@ fn scales_of_every_magnitude_are_rounded_once() {
         for margin in [0, -3, 64, -64] {
             for granularity in [Granularity::Row, Granularity::Mx] {
                 let s = scaling([1, amax.len(), 1], granularity, format, margin);
-                let x = Host::f32s(&s.shape, &amax);
-                let got = call(&Call::Quantize(Quantize::Codes(s.clone())), &[x]);
+                let x = Host::f32s(&s.shape(), &amax);
+                let got = call(Quantization::Quantize(s), &[x]);
                 let (got, want) = (got[1].words(), scales_of(&s, &amax).host(&s).words());
                 for (i, (got, want)) in got.iter().zip(&want).enumerate() {
                     assert_eq!(
@@ -250,32 +240,32 @@ fn given_bytes_of_every_size() {
             .collect();
         let codes = codes_of(&s, &x, &scales);
         let words = pack_rows(&codes, 32);
-        let by = Call::Quantize(Quantize::CodesBy(s.clone()));
-        let got = call(&by, &[Host::f32s(&s.shape, &x), scales.host(&s)]);
+        let by = Quantization::QuantizeBy(s);
+        let got = call(by, &[Host::f32s(&s.shape(), &x), scales.host(&s)]);
         assert_eq!(got[0].words(), words);
-        let back = Call::Quantize(Quantize::Values(s.clone(), ElementType::F32));
-        let got = call(&back, &[Host::ints(&[1, 255, 8], &words), scales.host(&s)]);
+        let back = Quantization::Dequantize(s);
+        let got = call(back, &[Host::ints(&[1, 255, 8], &words), scales.host(&s)]);
         assert_values(&got[0].floats(), &values_of(&s, &codes, &scales), "bytes");
     }
 }
 
 #[test]
 fn sixteen_bits_stay_sixteen_bits() {
-    let s = scaling([1, 4, 37], BLOCK, Format::E4M3, 0);
+    let s = Problem::new([1, 4, 37], Element::Bf16, BLOCK, Format::E4M3).unwrap();
     let x: Vec<half::bf16> = matrix(148, 37)
         .into_iter()
         .map(half::bf16::from_f32)
         .collect();
     let wide: Vec<f32> = x.iter().map(|x| x.to_f32()).collect();
     let bits: Vec<u16> = x.iter().map(|x| x.to_bits()).collect();
-    let tensor = Host::halves(ElementType::BF16, &bits).reshaped(&s.shape);
+    let tensor = Host::halves(ElementType::BF16, &bits).reshaped(&s.shape());
     let scales = scales_of(&s, &wide);
     let want = values_of(&s, &codes_of(&s, &wide, &scales), &scales);
     let want: Vec<f32> = want
         .iter()
         .map(|x| half::bf16::from_f32(*x).to_f32())
         .collect();
-    let got = call(&Call::Quantize(Quantize::Rounded(s.clone())), &[tensor]);
+    let got = call(Quantization::FakeQuantize(s), &[tensor]);
     let got: Vec<f32> = got[0]
         .halves_of()
         .map(|bits| half::bf16::from_bits(bits).to_f32())
@@ -286,10 +276,7 @@ fn sixteen_bits_stay_sixteen_bits() {
 #[test]
 fn overflow_without_saturation() {
     for format in FORMATS {
-        let s = Scaling {
-            overflow: Overflow::Ieee,
-            ..scaling([1, 1, 6], Granularity::Tensor, format, 0)
-        };
+        let s = scaling([1, 1, 6], Granularity::Tensor, format, 0).with_overflow(Overflow::Ieee);
         let x = [1e9, -1e9, 464.0, 465.0, 61439.0, f32::NEG_INFINITY];
         let scales = Scales {
             values: vec![1.0],
@@ -298,8 +285,8 @@ fn overflow_without_saturation() {
             across: 1,
         };
         let words = pack_rows(&codes_of(&s, &x, &scales), 6);
-        let by = Call::Quantize(Quantize::CodesBy(s.clone()));
-        let got = call(&by, &[Host::f32s(&s.shape, &x), scales.host(&s)]);
+        let by = Quantization::QuantizeBy(s);
+        let got = call(by, &[Host::f32s(&s.shape(), &x), scales.host(&s)]);
         assert_eq!(got[0].words(), words);
     }
 }
@@ -307,11 +294,11 @@ fn overflow_without_saturation() {
 #[test]
 fn the_largest_finite_magnitude() {
     let amax = |x: &[f32]| {
-        call(
-            &Call::Quantize(Quantize::Amax(vec![x.len()])),
-            &[Host::f32s(&[x.len()], x)],
-        )[0]
-        .floats()
+        let amax = Quantization::Amax {
+            shape: vec![x.len()],
+            element: Element::F32,
+        };
+        call(amax, &[Host::f32s(&[x.len()], x)])[0].floats()
     };
     assert_eq!(amax(&[1.0, -3.0, f32::NAN, f32::INFINITY, 2.0]), [3.0]);
     assert_eq!(amax(&[f32::NAN, -0.0]), [0.0]);
@@ -326,10 +313,7 @@ fn no_values_have_no_codes() {
         ([2, 3, 0], Granularity::Row),
     ] {
         let s = scaling(shape, granularity, Format::E4M3, 0);
-        let got = call(
-            &Call::Quantize(Quantize::Codes(s.clone())),
-            &[Host::f32s(&shape, &[])],
-        );
+        let got = call(Quantization::Quantize(s), &[Host::f32s(&shape, &[])]);
         assert!(got[0].words().is_empty());
         assert!(got[1] == scales_of(&s, &[]).host(&s));
     }

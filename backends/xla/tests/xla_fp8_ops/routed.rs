@@ -1,33 +1,23 @@
 //! A routing on the host: slots sorted by expert, some of them nowhere.
 
 use crate::plugin::Host;
+use moebius_ops::{permute, routing};
 
 /// A stable sort of slots by expert.
 pub(crate) struct Sorted {
     pub(crate) experts: usize,
     pub(crate) top_k: usize,
-    pub(crate) order: Vec<u32>,
-    pub(crate) offsets: Vec<u32>,
-    pub(crate) positions: Vec<u32>,
+    pub(crate) words: permute::Sorted,
 }
 
 impl Sorted {
     /// Of the experts of all slots; `experts` stands for none.
     pub(crate) fn new(keys: &[usize], experts: usize, top_k: usize) -> Self {
-        let mut order: Vec<u32> = (0..keys.len() as u32).collect();
-        order.sort_by_key(|slot| keys[*slot as usize]);
-        let below = |e: usize| keys.iter().filter(|key| **key < e).count() as u32;
-        let offsets: Vec<u32> = (0..=experts).map(below).collect();
-        let mut positions = vec![u32::MAX; keys.len()];
-        for (row, slot) in order.iter().enumerate().take(offsets[experts] as usize) {
-            positions[*slot as usize] = row as u32;
-        }
+        let keys: Vec<u32> = keys.iter().map(|key| *key as u32).collect();
         Self {
             experts,
             top_k,
-            order,
-            offsets,
-            positions,
+            words: permute::reference(&keys, experts),
         }
     }
 
@@ -42,25 +32,31 @@ impl Sorted {
     }
 
     pub(crate) fn slots(&self) -> usize {
-        self.order.len()
+        self.words.order.len()
     }
 
     pub(crate) fn tokens(&self) -> usize {
         self.slots() / self.top_k
     }
 
+    /// Tokens, experts and choices.
+    pub(crate) fn routing(&self) -> routing::Problem {
+        routing::Problem::new(self.tokens(), self.experts, self.top_k).unwrap()
+    }
+
     /// Rows that have an expert.
     pub(crate) fn rows(&self) -> usize {
-        self.offsets[self.experts] as usize
+        self.words.offsets[self.experts] as usize
     }
 
     pub(crate) fn token(&self, row: usize) -> usize {
-        self.order[row] as usize / self.top_k
+        self.words.order[row] as usize / self.top_k
     }
 
     pub(crate) fn expert(&self, row: usize) -> Option<usize> {
         let mut experts = 0..self.experts;
-        experts.find(|e| (self.offsets[*e]..self.offsets[e + 1]).contains(&(row as u32)))
+        experts
+            .find(|e| (self.words.offsets[*e]..self.words.offsets[e + 1]).contains(&(row as u32)))
     }
 
     /// Whether two rows are of one expert and one sequence of `sequence` tokens.
@@ -71,15 +67,15 @@ impl Sorted {
     }
 
     pub(crate) fn order(&self) -> Host {
-        Host::ints(&[self.slots()], &self.order)
+        Host::ints(&[self.slots()], &self.words.order)
     }
 
     pub(crate) fn offsets(&self) -> Host {
-        Host::ints(&[self.experts + 1], &self.offsets)
+        Host::ints(&[self.experts + 1], &self.words.offsets)
     }
 
     pub(crate) fn positions(&self) -> Host {
-        Host::ints(&[self.slots()], &self.positions)
+        Host::ints(&[self.slots()], &self.words.positions)
     }
 }
 

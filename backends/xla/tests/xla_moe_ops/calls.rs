@@ -1,57 +1,62 @@
-//! What isn't a call, or doesn't fit one, is refused with the numbers.
+//! What is no description, or doesn't fit one, is refused with the numbers.
 
+use moebius_ops::grouped_gemm::{self, Source};
+use moebius_ops::{Element, Operation, Product, Routing, routing};
 use moebius_xla::ElementType::F32;
-use moebius_xla::custom::router::Logits;
-use moebius_xla::custom::{Call, CallError};
+use moebius_xla::custom::{CallError, outputs, pack, unpack};
 use moebius_xla::stablehlo::TensorType;
+
+fn logits(tokens: usize, hidden: usize, experts: usize) -> Operation {
+    let logits = Routing::Logits {
+        problem: routing::Problem::new(tokens, experts, 1).unwrap(),
+        hidden,
+        element: Element::F32,
+        backward: false,
+    };
+    logits.into()
+}
 
 #[test]
 fn operands_are_counted_and_their_shapes_compared() {
-    let call = Call::Logits(Logits {
-        tokens: 4,
-        hidden: 8,
-        experts: 2,
-    });
+    let call = logits(4, 8, 2);
     let x = TensorType::new([4, 8], F32);
-    let error = call.outputs(std::slice::from_ref(&x)).unwrap_err();
+    let error = outputs(&call, std::slice::from_ref(&x)).unwrap_err();
     assert_eq!(
         error.to_string(),
         "router logits expected 2 operands, got 1"
     );
-    let error = call.outputs(&[x.clone(), x.clone()]).unwrap_err();
+    let error = outputs(&call, &[x.clone(), x.clone()]).unwrap_err();
     assert_eq!(
         error,
-        CallError::Shape {
-            operation: "router logits".to_owned(),
-            operand: 1,
-            expected: vec![2, 8],
-            got: vec![4, 8],
+        CallError::Tensor {
+            operation: "router logits",
+            tensor: "Wg",
+            expected: TensorType::new([2, 8], F32),
+            got: TensorType::new([4, 8], F32),
         }
     );
-    let logits = call.outputs(&[x, TensorType::new([2, 8], F32)]).unwrap();
+    let logits = outputs(&call, &[x, TensorType::new([2, 8], F32)]).unwrap();
     assert_eq!(logits, [TensorType::new([4, 2], F32)]);
 }
 
 #[test]
 fn words_that_are_no_call_are_refused() {
-    assert_eq!(
-        Call::unpack(&[]).unwrap_err(),
-        CallError::Length { words: 0 }
-    );
-    let mut words = Call::Logits(Logits {
-        tokens: 1,
-        hidden: 1,
-        experts: 1,
-    })
-    .pack();
+    assert_eq!(unpack(&[]).unwrap_err(), CallError::Length { words: 0 });
+    let mut words = pack(&logits(1, 1, 1));
     words[1] ^= 1;
-    assert!(matches!(
-        Call::unpack(&words),
-        Err(CallError::Syntax { .. })
-    ));
+    assert!(matches!(unpack(&words), Err(CallError::Syntax { .. })));
     words.pop();
-    assert!(matches!(
-        Call::unpack(&words),
-        Err(CallError::Length { .. })
-    ));
+    assert!(matches!(unpack(&words), Err(CallError::Length { .. })));
+}
+
+/// Sizes that no constructor takes would overflow where they are multiplied.
+#[test]
+fn descriptions_that_no_constructor_makes_are_refused() {
+    let problem = grouped_gemm::Problem {
+        rows: Source::Sorted,
+        n: usize::MAX,
+        ..grouped_gemm::Problem::new(4, 2, 1, 3, 5).unwrap()
+    };
+    let words = pack(&Product::Linear(problem).into());
+    assert!(matches!(unpack(&words), Err(CallError::Sizes(_))));
 }

@@ -1,43 +1,39 @@
 //! What the products cost, counted.
 
-use crate::experts_oracle::sorted;
-use crate::run::{Host, f32s, i32s, noise, program};
-use moebius_xla::custom::Call;
-use moebius_xla::custom::experts::{Activation, Backward, Experts, Forward};
-use moebius_xla::custom::linear::{Linear, LinearBackward};
+use crate::experts::problem;
+use crate::experts_oracle::{sorted, words};
+use crate::run::{Host, f32s, noise, program};
+use moebius_ops::Product;
+use moebius_ops::grouped_gemm::{self, Activation, Source};
+use moebius_ops::moe::Problem;
 
 /// The most that padding may cost where experts have rows enough.
 const MOST: f64 = 1.3;
 
-fn benchmark(tokens: usize, experts: usize, gated: bool) -> Experts {
-    Experts {
-        tokens,
-        top_k: 2,
-        experts,
-        hidden: 512,
-        inter: 2048,
-        row_bound: 2 * tokens,
+fn benchmark(tokens: usize, experts: usize, gated: bool) -> Problem {
+    Problem {
+        hidden: 64,
+        inter: 96,
         activation: Activation::Relu,
         gated,
-        bias: false,
+        ..problem(tokens, experts.min(2), experts)
     }
 }
 
 /// Inputs of a forward pass, the slots dealt out at random.
-fn inputs(p: &Experts) -> Vec<Host> {
-    let (t, h, f, e) = (p.tokens, p.hidden, p.inter, p.experts);
-    let slots = t * p.top_k;
-    let columns = f * if p.gated { 2 } else { 1 };
+fn inputs(p: &Problem) -> Vec<Host> {
+    let (t, k, e) = (p.routing.tokens(), p.routing.top_k(), p.routing.experts());
+    let (h, f, slots, columns) = (p.hidden, p.inter, t * k, p.columns_in());
     let keys = noise(slots, 1)
         .into_iter()
         .map(|n| ((n + 1.0) / 2.0 * e as f32) as usize);
     let sorted = sorted(&keys.collect::<Vec<_>>(), e);
     vec![
         f32s(&[t, h], &noise(t * h, 2)),
-        f32s(&[t, p.top_k], &vec![0.5; slots]),
-        i32s(&[slots], &sorted.order),
-        i32s(&[e + 1], &sorted.offsets),
-        i32s(&[slots], &sorted.positions),
+        f32s(&[t, k], &vec![0.5; slots]),
+        words(&sorted.order),
+        words(&sorted.offsets),
+        words(&sorted.positions),
         f32s(&[e, columns, h], &noise(e * columns * h, 3)),
         f32s(&[e, h, f], &noise(e * h * f, 4)),
     ]
@@ -64,39 +60,33 @@ fn padding_costs_little_where_experts_have_rows_enough() {
         (4096, 8),
         (2048, 8),
         (3000, 5),
-        (256, 1),
+        (512, 1),
         (16384, 64),
         (4096, 16),
     ];
     for (tokens, experts) in sizes {
         for gated in [false, true] {
-            let p = Experts {
-                hidden: 64,
-                inter: 96,
-                ..benchmark(tokens, experts, gated)
-            };
+            let p = benchmark(tokens, experts, gated);
             let products = if gated { 3 } else { 2 };
             let one = 2 * p.row_bound * p.hidden * p.inter;
             let what = format!("{tokens} tokens, {experts} experts, {products} products");
             let mut operands = inputs(&p);
-            let forward = Call::Experts(Forward {
-                experts: p,
+            let forward = Product::Experts {
+                problem: p,
                 keep: false,
-            });
-            bounded(&what, program(&forward, &operands).flops, products * one);
-            let backward = |x, weights| {
-                Call::ExpertsBackward(Backward {
-                    experts: p,
-                    pre: false,
-                    x,
-                    weights,
-                })
+            };
+            bounded(&what, program(forward, &operands).flops, products * one);
+            let backward = |x, weights| Product::ExpertsBackward {
+                problem: p,
+                pre: false,
+                x,
+                weights,
             };
             operands.insert(0, zeros(&[tokens, p.hidden]));
             // The first product again, dhidden, and of what is needed once more each.
-            let all = program(&backward(true, true), &operands).flops;
+            let all = program(backward(true, true), &operands).flops;
             bounded(&format!("{what}, backward"), all, (3 * products - 1) * one);
-            let router = program(&backward(false, false), &operands).flops;
+            let router = program(backward(false, false), &operands).flops;
             bounded(
                 &format!("{what}, router's gradient"),
                 router,
@@ -108,32 +98,28 @@ fn padding_costs_little_where_experts_have_rows_enough() {
 
 #[test]
 fn a_product_per_expert_costs_little_more() {
-    let linear = Linear {
-        row_bound: 8192,
-        experts: 8,
-        n: 512,
-        k: 256,
-        bias: false,
-        dense: false,
+    let problem = grouped_gemm::Problem {
+        rows: Source::Sorted,
+        ..grouped_gemm::Problem::new(8192, 8, 1, 512, 256).unwrap()
     };
     let one = 2 * 8192 * 512 * 256;
     let (rows, w) = (zeros(&[8192, 256]), zeros(&[8, 512, 256]));
-    let offsets = i32s(&[9], &[0; 9]);
+    let offsets = words(&[0; 9]);
     let forward = program(
-        &Call::Linear(linear),
+        Product::Linear(problem),
         &[rows.clone(), w.clone(), offsets.clone()],
     );
     bounded("linear", forward.flops, one);
-    let backward = Call::LinearBackward(LinearBackward {
-        linear,
+    let backward = Product::LinearBackward {
+        problem,
         rows: true,
         w: true,
-        dbias: false,
-    });
+        bias: false,
+    };
     let inputs = [zeros(&[8192, 512]), rows, w, offsets];
     bounded(
         "linear, backward",
-        program(&backward, &inputs).flops,
+        program(backward, &inputs).flops,
         2 * one,
     );
 }

@@ -1,10 +1,11 @@
 //! Feed-forward experts, forward.
 
-use crate::experts_oracle::{Batch, results};
+use crate::experts_oracle::{Batch, resized, results};
 use crate::run::{Host, close, floats, run};
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::moe::Problem;
+use moebius_ops::{Element, Product, routing};
 use moebius_xla::ElementType::{BF16, F16, F32};
-use moebius_xla::custom::Call;
-use moebius_xla::custom::experts::{Activation, Experts, Forward};
 
 /// Activation, gated, biases.
 pub(crate) const VARIANTS: [(Activation, bool, bool); 6] = [
@@ -16,17 +17,17 @@ pub(crate) const VARIANTS: [(Activation, bool, bool); 6] = [
     (Activation::Mish, true, false),
 ];
 
-pub(crate) fn problem(tokens: usize, top_k: usize, experts: usize) -> Experts {
-    Experts {
-        tokens,
-        top_k,
-        experts,
+pub(crate) fn problem(tokens: usize, top_k: usize, experts: usize) -> Problem {
+    Problem {
+        routing: routing::Problem::new(tokens, experts, top_k).unwrap(),
         hidden: 24,
         inter: 20,
-        row_bound: tokens * top_k,
-        activation: Activation::Silu,
+        element: Element::F32,
         gated: false,
+        activation: Activation::Silu,
         bias: false,
+        capacity: None,
+        row_bound: tokens * top_k,
     }
 }
 
@@ -44,12 +45,12 @@ pub(crate) fn dealt(slots: usize, loads: &[usize]) -> Vec<usize> {
 }
 
 pub(crate) fn forward(batch: &Batch, keep: bool) -> Vec<Host> {
-    let experts = batch.p;
-    run(&Call::Experts(Forward { experts, keep }), &batch.inputs())
+    let problem = batch.p;
+    run(Product::Experts { problem, keep }, &batch.inputs())
 }
 
 fn check(batch: &Batch, tolerance: f64) {
-    let want = results(batch, &vec![0.0; batch.p.tokens * batch.p.hidden]);
+    let want = results(batch, &vec![0.0; batch.p.routing.tokens() * batch.p.hidden]);
     let plain = forward(batch, false);
     let kept = forward(batch, true);
     close(
@@ -71,7 +72,7 @@ fn check(batch: &Batch, tolerance: f64) {
 fn every_activation_plain_and_gated_with_and_without_biases() {
     let keys = dealt(60, &[20, 0, 33, 5]);
     for (activation, gated, bias) in VARIANTS {
-        let p = Experts {
+        let p = Problem {
             activation,
             gated,
             bias,
@@ -86,7 +87,7 @@ fn half_precision_comes_and_goes_and_sums_are_f32() {
     let keys = dealt(60, &[20, 0, 33, 5]);
     for (element, tolerance) in [(F16, 4e-3), (BF16, 3e-2)] {
         for gated in [false, true] {
-            let p = Experts {
+            let p = Problem {
                 gated,
                 bias: true,
                 ..problem(30, 2, 4)
@@ -129,7 +130,7 @@ fn one_token_one_expert_and_many_experts() {
 
 #[test]
 fn rows_may_be_fewer_than_slots() {
-    let p = Experts {
+    let p = Problem {
         row_bound: 101,
         bias: true,
         ..problem(150, 2, 5)
@@ -181,7 +182,7 @@ fn equal_inputs_give_equal_bits() {
 /// the batch holds.
 #[test]
 fn a_token_has_the_same_output_in_another_batch() {
-    let p = Experts {
+    let p = Problem {
         hidden: 200,
         inter: 600,
         gated: true,
@@ -206,12 +207,7 @@ fn a_token_has_the_same_output_in_another_batch() {
             rows.copied().collect()
         };
         let count = chosen.len();
-        let p = Experts {
-            tokens: count,
-            row_bound: 2 * count,
-            ..p
-        };
-        let mut part = Batch::new(p, F32, &keys[..2 * count]);
+        let mut part = Batch::new(resized(p, count), F32, &keys[..2 * count]);
         part.keys = chosen
             .iter()
             .flat_map(|t| [keys[2 * t], keys[2 * t + 1]])

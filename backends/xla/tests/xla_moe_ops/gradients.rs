@@ -3,9 +3,9 @@
 use crate::experts::{VARIANTS, dealt, forward, problem};
 use crate::experts_oracle::{Batch, results};
 use crate::run::{Host, close, floats, noise, run};
+use moebius_ops::Product;
+use moebius_ops::moe::Problem;
 use moebius_xla::ElementType::{BF16, F16, F32};
-use moebius_xla::custom::Call;
-use moebius_xla::custom::experts::{Backward, Experts};
 
 pub(crate) fn backward(
     batch: &Batch,
@@ -14,8 +14,8 @@ pub(crate) fn backward(
     x: bool,
     weights: bool,
 ) -> Vec<Host> {
-    let call = Backward {
-        experts: batch.p,
+    let call = Product::ExpertsBackward {
+        problem: batch.p,
         pre: pre.is_some(),
         x,
         weights,
@@ -23,14 +23,14 @@ pub(crate) fn backward(
     let mut inputs = vec![dy.clone()];
     inputs.extend(batch.inputs());
     inputs.extend(pre);
-    run(&Call::ExpertsBackward(call), &inputs)
+    run(call, &inputs)
 }
 
 fn check(batch: &Batch, tolerance: f64) {
     let p = &batch.p;
     let element = batch.x.ty.element;
-    let shape = [p.tokens, p.hidden];
-    let dy = floats(element, &shape, &noise(p.tokens * p.hidden, 7));
+    let shape = [p.routing.tokens(), p.hidden];
+    let dy = floats(element, &shape, &noise(shape[0] * shape[1], 7));
     let want = results(batch, &dy.to_floats());
     let pre = forward(batch, true).remove(1);
     for pre in [None, Some(pre)] {
@@ -58,7 +58,7 @@ fn check(batch: &Batch, tolerance: f64) {
 fn every_activation_plain_and_gated_with_and_without_biases() {
     let keys = dealt(60, &[20, 0, 33, 5]);
     for (activation, gated, bias) in VARIANTS {
-        let p = Experts {
+        let p = Problem {
             activation,
             gated,
             bias,
@@ -78,13 +78,13 @@ fn every_load_around_the_edges_of_blocks() {
         &[0, 287, 0, 2, 0],
     ];
     for loads in loads {
-        let p = Experts {
+        let p = Problem {
             bias: true,
             ..problem(300, 2, 5)
         };
         check(&Batch::new(p, F32, &dealt(600, loads)), 1e-4);
     }
-    let p = Experts {
+    let p = Problem {
         row_bound: 101,
         ..problem(150, 2, 5)
     };
@@ -95,7 +95,7 @@ fn every_load_around_the_edges_of_blocks() {
 fn half_precision() {
     let keys = dealt(60, &[20, 0, 33, 5]);
     for (element, tolerance) in [(F16, 2e-3), (BF16, 2e-2)] {
-        let p = Experts {
+        let p = Problem {
             gated: true,
             bias: true,
             ..problem(30, 2, 4)

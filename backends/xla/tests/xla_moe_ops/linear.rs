@@ -1,18 +1,15 @@
 //! One product per expert, and its gradients.
 
-use crate::run::{Host, close, floats, i32s, noise, run};
+use crate::run::{Host, close, element, floats, i32s, noise, run};
+use moebius_ops::Product;
+use moebius_ops::grouped_gemm::{Problem, Source};
 use moebius_xla::ElementType::{self, BF16, F16, F32};
-use moebius_xla::custom::Call;
-use moebius_xla::custom::linear::{Linear, LinearBackward};
 
-fn problem(row_bound: usize, bias: bool) -> Linear {
-    Linear {
-        row_bound,
-        experts: 5,
-        n: 12,
-        k: 20,
+fn problem(rows: usize, bias: bool) -> Problem {
+    Problem {
+        rows: Source::Sorted,
         bias,
-        dense: false,
+        ..Problem::new(rows, 5, 1, 12, 20).unwrap()
     }
 }
 
@@ -32,7 +29,7 @@ fn rows(element: ElementType, count: usize, width: usize, used: usize, seed: u64
 type Products = [Vec<f64>; 4];
 
 /// Every sum in f64, of x \[R, k\], dy \[R, n\], w \[E, n, k\] and bias \[E, n\].
-fn oracle(p: Linear, loads: &[usize], [x, dy, w, bias]: [&Host; 4]) -> Products {
+fn oracle(p: Problem, loads: &[usize], [x, dy, w, bias]: [&Host; 4]) -> Products {
     let [x, dy, w, bias] = [x, dy, w, bias].map(|host| {
         let values = host.to_floats().into_iter();
         values.map(f64::from).collect::<Vec<f64>>()
@@ -58,38 +55,39 @@ fn oracle(p: Linear, loads: &[usize], [x, dy, w, bias]: [&Host; 4]) -> Products 
     [y, drows, dw, dbias]
 }
 
-fn check(p: Linear, element: ElementType, loads: &[usize], tolerance: f64) {
+fn check(p: Problem, of: ElementType, loads: &[usize], tolerance: f64) {
+    let p = Problem {
+        element: element(of),
+        ..p
+    };
     let used = loads.iter().sum();
     let (r, e, n, k) = (p.row_bound, p.experts, p.n, p.k);
-    let x = rows(element, r, k, used, 1);
-    let dy = rows(element, r, n, used, 2);
-    let w = floats(element, &[e, n, k], &noise(e * n * k, 3));
-    let bias = floats(element, &[e, n], &noise(e * n, 4));
+    let x = rows(of, r, k, used, 1);
+    let dy = rows(of, r, n, used, 2);
+    let w = floats(of, &[e, n, k], &noise(e * n * k, 3));
+    let bias = floats(of, &[e, n], &noise(e * n, 4));
     let ends = i32s(&[e + 1], &offsets(loads));
     let [y, drows, dw, dbias] = oracle(p, loads, [&x, &dy, &w, &bias]);
     let ends = (!p.dense).then_some(ends);
     let inputs = [x.clone(), w.clone()].into_iter().chain(ends.clone());
     let inputs: Vec<Host> = inputs.chain(p.bias.then_some(bias)).collect();
-    let got = run(&Call::Linear(p), &inputs);
+    let got = run(Product::Linear(p), &inputs);
     let what = format!("{p:?} {loads:?}");
     close(&what, &got[0].to_floats(), &y, tolerance);
-    let call = |rows, w, dbias| {
-        let linear = p;
-        Call::LinearBackward(LinearBackward {
-            linear,
-            rows,
-            w,
-            dbias,
-        })
+    let call = |rows, w, bias| Product::LinearBackward {
+        problem: p,
+        rows,
+        w,
+        bias,
     };
     let inputs: Vec<Host> = [dy, x, w].into_iter().chain(ends).collect();
-    let got = run(&call(true, true, true), &inputs);
+    let got = run(call(true, true, true), &inputs);
     for (got, want) in got.iter().zip([&drows, &dw, &dbias]) {
         close(&what, &got.to_floats(), want, tolerance);
-        assert_eq!(got.ty.element, element);
+        assert_eq!(got.ty.element, of);
     }
-    assert_eq!(run(&call(false, true, false), &inputs), got[1..2]);
-    let both = run(&call(true, false, true), &inputs);
+    assert_eq!(run(call(false, true, false), &inputs), got[1..2]);
+    let both = run(call(true, false, true), &inputs);
     assert_eq!(both, [got[0].clone(), got[2].clone()]);
 }
 
@@ -106,10 +104,9 @@ fn every_load_around_the_edges_of_blocks() {
         }
     }
     for rows in [0, 1, 143, 289] {
-        let dense = Linear {
-            experts: 1,
-            dense: true,
-            ..problem(rows, true)
+        let dense = Problem {
+            bias: true,
+            ..Problem::dense(rows, 12, 20).unwrap()
         };
         check(dense, F32, &[rows], 2e-5);
     }

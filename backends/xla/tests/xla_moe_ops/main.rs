@@ -18,6 +18,5 @@ mod hash;
 mod linear;
 mod positions;
 mod router;
-mod router_oracle;
 mod run;
 mod sort;

@@ -1,14 +1,13 @@
 //! A token gets the same bits wherever it lies: at every place of a block of rows, and alone.
 
 use crate::experts::problem;
-use crate::experts_oracle::Batch;
+use crate::experts_oracle::{Batch, resized};
 use crate::gradients::backward;
-use crate::run::{Host, f32s, floats, i32s, noise, run};
+use crate::run::{Host, element, f32s, floats, i32s, noise, run};
+use moebius_ops::grouped_gemm::{self, Source};
+use moebius_ops::moe::Problem;
+use moebius_ops::{Product, Routing, routing};
 use moebius_xla::ElementType::{self, BF16, F16, F32};
-use moebius_xla::custom::Call;
-use moebius_xla::custom::experts::{Experts, Forward};
-use moebius_xla::custom::linear::{Linear, LinearBackward};
-use moebius_xla::custom::router::{Logits, LogitsBackward};
 
 /// Batches: a token alone, and more than two blocks of it, of which the last is cut.
 const TOKENS: [usize; 2] = [1, 300];
@@ -38,43 +37,44 @@ fn alike(what: &str, of: impl Fn(usize) -> Vec<Host>) {
 
 #[test]
 fn router_logits_and_their_gradients() {
-    for (element, hidden, experts) in [
+    for (of, hidden, experts) in [
         (F32, LONG, 1),
         (F32, LONG, 3),
         (BF16, LONG, 8),
         (F32, 1, LONG),
         (F16, 8, LONG),
     ] {
-        let logits = |tokens| Logits {
-            tokens,
-            hidden,
-            experts,
-        };
-        let w = floats(element, &[experts, hidden], &noise(experts * hidden, 2));
-        let what = format!("{element}, {hidden} columns, {experts} experts");
+        let element = element(of);
+        let problem = |tokens| routing::Problem::new(tokens, experts, 1).unwrap();
+        let w = floats(of, &[experts, hidden], &noise(experts * hidden, 2));
+        let what = format!("{of}, {hidden} columns, {experts} experts");
         alike(&what, |tokens| {
-            let x = same(element, tokens, hidden, 1);
-            run(&Call::Logits(logits(tokens)), &[x, w.clone()])
+            let logits = Routing::Logits {
+                problem: problem(tokens),
+                hidden,
+                element,
+                backward: false,
+            };
+            let x = same(of, tokens, hidden, 1);
+            run(logits, &[x, w.clone()])
         });
         alike(&format!("dx, {what}"), |tokens| {
-            let call = Call::LogitsBackward(LogitsBackward {
-                logits: logits(tokens),
-            });
-            let x = same(element, tokens, hidden, 1);
+            let backward = Routing::Logits {
+                problem: problem(tokens),
+                hidden,
+                element,
+                backward: true,
+            };
+            let x = same(of, tokens, hidden, 1);
             let dlogits = same(F32, tokens, experts, 3);
-            run(&call, &[x, w.clone(), dlogits])[..1].to_vec()
+            run(backward, &[x, w.clone(), dlogits])[..1].to_vec()
         });
     }
 }
 
 /// All tokens choose the second of three experts.
-fn batch(p: Experts, element: ElementType, tokens: usize) -> Batch {
-    let p = Experts {
-        tokens,
-        row_bound: tokens,
-        ..p
-    };
-    let mut batch = Batch::new(p, element, &vec![1; tokens]);
+fn batch(p: Problem, element: ElementType, tokens: usize) -> Batch {
+    let mut batch = Batch::new(resized(p, tokens), element, &vec![1; tokens]);
     batch.x = same(element, tokens, p.hidden, 1);
     batch.weights = f32s(&[tokens, 1], &vec![0.7; tokens]);
     batch
@@ -90,7 +90,7 @@ fn experts_and_their_gradients() {
         (BF16, false, LONG, 8),
         (BF16, true, 8, LONG),
     ] {
-        let p = Experts {
+        let p = Problem {
             hidden,
             inter,
             gated,
@@ -100,8 +100,8 @@ fn experts_and_their_gradients() {
         let what = format!("{element}, gated {gated}, {hidden} and {inter} columns");
         alike(&what, |tokens| {
             let batch = batch(p, element, tokens);
-            let (experts, keep) = (batch.p, true);
-            run(&Call::Experts(Forward { experts, keep }), &batch.inputs())
+            let (problem, keep) = (batch.p, true);
+            run(Product::Experts { problem, keep }, &batch.inputs())
         });
         alike(&format!("gradients, {what}"), |tokens| {
             let dy = same(element, tokens, hidden, 9);
@@ -112,38 +112,35 @@ fn experts_and_their_gradients() {
 
 #[test]
 fn products_per_expert_and_their_gradients() {
-    for (element, n, k) in [
+    for (of, n, k) in [
         (F32, 8, LONG),
         (F32, LONG, 8),
         (F32, 1, LONG),
         (F32, LONG, 1),
         (F16, LONG, LONG),
     ] {
-        let linear = |tokens| Linear {
-            row_bound: tokens,
-            experts: 3,
-            n,
-            k,
-            bias: false,
-            dense: false,
+        let linear = |tokens| grouped_gemm::Problem {
+            element: element(of),
+            rows: Source::Sorted,
+            ..grouped_gemm::Problem::new(tokens, 3, 1, n, k).unwrap()
         };
-        let w = floats(element, &[3, n, k], &noise(3 * n * k, 2));
+        let w = floats(of, &[3, n, k], &noise(3 * n * k, 2));
         let offsets = |tokens| i32s(&[4], &[0, 0, tokens as i32, tokens as i32]);
-        let what = format!("{element}, {k} to {n} columns");
+        let what = format!("{of}, {k} to {n} columns");
         alike(&what, |tokens| {
-            let x = same(element, tokens, k, 1);
+            let x = same(of, tokens, k, 1);
             let inputs = [x, w.clone(), offsets(tokens)];
-            run(&Call::Linear(linear(tokens)), &inputs)
+            run(Product::Linear(linear(tokens)), &inputs)
         });
         alike(&format!("rows' gradient, {what}"), |tokens| {
-            let call = Call::LinearBackward(LinearBackward {
-                linear: linear(tokens),
+            let call = Product::LinearBackward {
+                problem: linear(tokens),
                 rows: true,
                 w: false,
-                dbias: false,
-            });
-            let [dy, x] = [(n, 3), (k, 1)].map(|(width, seed)| same(element, tokens, width, seed));
-            run(&call, &[dy, x, w.clone(), offsets(tokens)])
+                bias: false,
+            };
+            let [dy, x] = [(n, 3), (k, 1)].map(|(width, seed)| same(of, tokens, width, seed));
+            run(call, &[dy, x, w.clone(), offsets(tokens)])
         });
     }
 }

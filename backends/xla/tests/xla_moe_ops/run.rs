@@ -1,8 +1,9 @@
 //! Running a call on the CPU plugin.
 
 use crate::cpu::{Cpu, spec};
+use moebius_ops::{Element, Operation};
 use moebius_xla::ElementType;
-use moebius_xla::custom::Call;
+use moebius_xla::custom;
 use moebius_xla::pjrt::{Buffer, Donate};
 use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
 use std::sync::OnceLock;
@@ -80,23 +81,37 @@ fn cpu() -> &'static Cpu {
     CPU.get_or_init(|| Cpu::new(&[]))
 }
 
-/// The program of one call on tensors of these types.
-pub(crate) fn program(call: &Call, inputs: &[Host]) -> Program {
-    assert_eq!(&Call::unpack(&call.pack()).unwrap(), call);
+/// The name that descriptions have for a float type.
+pub(crate) fn element(element: ElementType) -> Element {
+    match element {
+        ElementType::F16 => Element::F16,
+        ElementType::BF16 => Element::Bf16,
+        ElementType::F32 => Element::F32,
+        other => panic!("{other}"),
+    }
+}
+
+/// The program of one operation on tensors of these types.
+pub(crate) fn program(operation: impl Into<Operation>, inputs: &[Host]) -> Program {
+    let operation = operation.into();
+    let unpacked = custom::unpack(&custom::pack(&operation)).unwrap();
+    assert_eq!(unpacked, operation);
     let mut b = Builder::new();
     let arguments: Vec<Value> = inputs
         .iter()
         .map(|host| b.argument(host.ty.clone()))
         .collect();
-    let results = call.lower(&mut b, &arguments).unwrap();
-    b.finish(&results)
+    let results = custom::lower(&operation, &mut b, &arguments).unwrap();
+    let types: Vec<TensorType> = inputs.iter().map(|host| host.ty.clone()).collect();
+    let program = b.finish(&results);
+    let described = custom::outputs(&operation, &types).unwrap();
+    assert_eq!(described, program.outputs);
+    program
 }
 
-/// The results of one call.
-pub(crate) fn run(call: &Call, inputs: &[Host]) -> Vec<Host> {
-    let program = program(call, inputs);
-    let types: Vec<TensorType> = inputs.iter().map(|host| host.ty.clone()).collect();
-    assert_eq!(call.outputs(&types).unwrap(), program.outputs);
+/// The results of one operation.
+pub(crate) fn run(operation: impl Into<Operation>, inputs: &[Host]) -> Vec<Host> {
+    let program = program(operation, inputs);
     let executable = cpu().compile(&program, 1);
     let executable = executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
     let device = cpu().client.device(0).unwrap();

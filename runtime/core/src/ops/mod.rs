@@ -6,8 +6,8 @@
 //! | `cube.rs` | launches kernels |
 //! | `flex.rs` | composes Burn's primitive operations and plain Rust; capacities and hash routing are the kernels' references |
 //! | `autodiff.rs` | records what the backward pass needs, and runs it |
-//! | `lazy.rs` | tells Burn's fusion the shapes of results that don't exist yet |
-//! | `xla.rs` | records a call for XLA, which lowers it when the graph runs |
+//! | `lazy.rs` | tells Burn's fusion the shapes of results that don't exist yet, as the operation is described |
+//! | `xla.rs` | records the description for XLA, which lowers it when the graph runs |
 //!
 //! A call carries a checked problem and, for CubeCL devices, its plan; the implementations can't
 //! fail. Operations that only a backward pass runs are traits of their own (`..Gradients`), which
@@ -32,6 +32,8 @@ mod buffers;
 mod graph;
 #[cfg(feature = "flex")]
 mod host;
+#[cfg(any(feature = "fusion", feature = "xla"))]
+mod results;
 #[cfg(feature = "xla")]
 mod xla;
 
@@ -67,6 +69,13 @@ impl<B: Backend> Maybe<B> {
 impl<B: Backend> From<Option<FloatTensor<B>>> for Maybe<B> {
     fn from(tensor: Option<FloatTensor<B>>) -> Self {
         tensor.map_or(Self::Absent, Self::Present)
+    }
+}
+
+#[cfg(feature = "fusion")]
+impl From<Option<burn::backend::fusion::custom::TensorSpec>> for MaybeMetadata {
+    fn from(spec: Option<burn::backend::fusion::custom::TensorSpec>) -> Self {
+        spec.map_or(Self::Absent, Self::Present)
     }
 }
 

@@ -1,9 +1,11 @@
 //! What the recorded calls of several families share.
 
 use super::Mask;
+use super::results::Results;
 use burn::backend::Backend;
 use burn::backend::tensor::IntTensor;
-use moebius_xla::{RouterChannel, RouterTensor, record};
+use moebius_ops::Operation;
+use moebius_xla::{RouterChannel, RouterTensor};
 
 impl<B: Backend> Mask<B> {
     /// The words; none for all experts.
@@ -18,26 +20,11 @@ impl<B: Backend> Mask<B> {
 /// A tensor of a router, of any kind.
 pub(super) type Recorded<C> = RouterTensor<<C as RouterChannel>::Client>;
 
-/// Results of a call, taken one after the other.
-pub(super) struct Results<C: RouterChannel>(std::vec::IntoIter<Recorded<C>>);
-
-impl<C: RouterChannel> Results<C> {
-    /// Records `call` on `inputs`, which the caller has checked.
-    pub(super) fn of(call: &moebius_xla::custom::Call, inputs: Vec<Recorded<C>>) -> Self {
-        let results = record(call, inputs);
-        let results = results.unwrap_or_else(|error| unreachable!("a checked call: {error}"));
-        Self(results.into_iter())
-    }
-
-    /// The next one.
-    pub(super) fn take(&mut self) -> Recorded<C> {
-        self.0
-            .next()
-            .unwrap_or_else(|| unreachable!("a call has the results of its descriptor"))
-    }
-
-    /// The next one if there is one by the descriptor.
-    pub(super) fn take_if(&mut self, present: bool) -> Option<Recorded<C>> {
-        present.then(|| self.take())
-    }
+/// Records `operation` on `inputs`, which the caller has checked.
+pub(super) fn record<C: RouterChannel>(
+    operation: impl Into<Operation>,
+    inputs: Vec<Recorded<C>>,
+) -> Results<Recorded<C>> {
+    let results = moebius_xla::record(&operation.into(), inputs);
+    Results::new(results.unwrap_or_else(|error| unreachable!("a checked call: {error}")))
 }

@@ -10,14 +10,15 @@
 use super::Problem;
 use crate::error::ShapeError;
 use crate::fp8::{Fp8Format, LANES_PER_WORD, decode_host};
+use crate::quantize;
 use crate::scaling::{Granularity, e8m0_value};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Output columns of a panel.
 pub const PANEL: usize = 64;
 
 /// What the codes and scales of weights are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fp8Weights {
     /// The codes.
     pub format: Fp8Format,
@@ -44,6 +45,18 @@ impl Fp8Weights {
             format!("{rows} x {columns}"),
         ))
     }
+}
+
+/// The codes of one expert's weights as a matrix \[n or 2n, k\] with its scales.
+///
+/// # Errors
+/// [`ShapeError`] without codes, and for more of them than 31 bits count.
+pub fn matrix(problem: &Problem) -> Result<quantize::Problem, ShapeError> {
+    let Some(weights) = problem.fp8 else {
+        return Err(ShapeError::new("weights", "FP8 codes", "floats"));
+    };
+    let shape = [1, problem.n * problem.parts(), problem.k];
+    quantize::Problem::new(shape, problem.element, weights.granularity, weights.format)
 }
 
 /// Words of one expert's panels.

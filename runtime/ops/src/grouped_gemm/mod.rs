@@ -28,9 +28,11 @@ pub use fp8::Fp8Weights;
 
 use crate::element::Element;
 use crate::error::ShapeError;
+use crate::permute::check_row_bound;
+use serde::{Deserialize, Serialize};
 
 /// Which rows of a buffer belong to the slots of an expert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Source {
     /// One row per token: slot s reads row s / K.
     Tokens,
@@ -39,7 +41,7 @@ pub enum Source {
 }
 
 /// How the weights of an expert lie in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum WeightLayout {
     /// \[n or 2n, k\]: out = x · Wᵀ.
     #[default]
@@ -49,7 +51,7 @@ pub enum WeightLayout {
 }
 
 /// One grouped GEMM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// Slots S.
     pub slots: usize,
@@ -154,6 +156,21 @@ impl Problem {
             dense: false,
             fp8: None,
         })
+    }
+
+    /// Checks the sizes, of a problem whose fields were set one by one.
+    ///
+    /// # Errors
+    /// As [`Problem::new`], and for rows that aren't the slots', a dense product that isn't one expert's, and scale blocks
+    /// that words straddle.
+    pub fn check(&self) -> Result<(), ShapeError> {
+        Self::new(self.slots, self.experts, self.top_k, self.n, self.k)?;
+        check_row_bound(self.row_bound, self.slots)?;
+        if self.dense {
+            ShapeError::check("experts of a dense product", 1, self.experts)?;
+            ShapeError::check("rows of a dense product", self.slots, self.input_rows())?;
+        }
+        self.fp8.map_or(Ok(()), |weights| weights.check(self.k))
     }
 
     /// Weight matrices per expert: 2 when gated.

@@ -15,9 +15,10 @@ use crate::error::ShapeError;
 use crate::grouped_gemm::{self, Activation, Source};
 use crate::permute::{Capacity, RowsProblem};
 use crate::routing;
+use serde::{Deserialize, Serialize};
 
 /// The shape of a layer's experts and of one batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
     /// Tokens, experts, choices per token.
     pub routing: routing::Problem,
@@ -34,6 +35,7 @@ pub struct Problem {
     /// Whether the experts have biases.
     pub bias: bool,
     /// Slots an expert takes; `None` never drops.
+    #[serde(with = "crate::permute::capacity::exact")]
     pub capacity: Option<Capacity>,
     /// The most slots that reach an expert R; S unless a capacity is known here.
     pub row_bound: usize,

@@ -3,12 +3,13 @@
 use crate::error::ShapeError;
 use crate::permute::Capacity;
 use crate::routing;
+use serde::{Deserialize, Serialize};
 
-/// The sort of `slots` slots into `experts` segments.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The sort of the slots of a choice by expert.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    slots: usize,
-    experts: usize,
+    routing: routing::Problem,
+    #[serde(with = "crate::permute::capacity::exact")]
     capacity: Option<Capacity>,
     factors: bool,
 }
@@ -32,21 +33,36 @@ impl Problem {
             return Err(ShapeError::new("capacity factors", expected, "no capacity"));
         }
         Ok(Self {
-            slots: routing.slots(),
-            experts: routing.experts(),
+            routing: *routing,
             capacity,
             factors,
         })
     }
 
+    /// Checks what the constructor does, of a problem that was read.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        self.routing.check()?;
+        Self::new(&self.routing, self.capacity, self.factors).map(drop)
+    }
+
+    /// Tokens, experts and choices per token.
+    pub fn routing(&self) -> routing::Problem {
+        self.routing
+    }
+
+    /// Whether every expert has a capacity factor of its own, on the device.
+    pub fn factors(&self) -> bool {
+        self.factors
+    }
+
     /// Slots S.
     pub fn slots(&self) -> usize {
-        self.slots
+        self.routing.slots()
     }
 
     /// Experts E.
     pub fn experts(&self) -> usize {
-        self.experts
+        self.routing.experts()
     }
 
     /// The rule that drops slots.
@@ -58,10 +74,11 @@ impl Problem {
     pub fn row_bound(&self) -> usize {
         match self.capacity {
             Some(capacity) if !self.factors => {
-                let each = capacity.slots_per_expert(self.slots, self.experts);
-                each.saturating_mul(self.experts).min(self.slots)
+                let (slots, experts) = (self.slots(), self.experts());
+                let each = capacity.slots_per_expert(slots, experts);
+                each.saturating_mul(experts).min(slots)
             }
-            _ => self.slots,
+            _ => self.slots(),
         }
     }
 

@@ -40,6 +40,32 @@ impl Capacity {
     }
 }
 
+/// A capacity in a description: the factor by its bits, because parsers of text may round its last one, and one slot more
+/// or less is another operation.
+pub(crate) mod exact {
+    use super::Capacity;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        capacity: &Option<Capacity>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let bits = capacity.map(|capacity| (capacity.factor.to_bits(), capacity.min));
+        bits.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Capacity>, D::Error> {
+        let bits = Option::<(u64, usize)>::deserialize(deserializer)?;
+        let capacity = |(factor, min)| Capacity {
+            factor: f64::from_bits(factor),
+            min,
+        };
+        Ok(bits.map(capacity))
+    }
+}
+
 /// The oracle: the keys after dropping, for router weights \[S\] and capacities \[E\].
 pub fn reference(indices: &[u32], weights: &[f32], capacities: &[u32]) -> Vec<u32> {
     let mut keys = indices.to_vec();

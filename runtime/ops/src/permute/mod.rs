@@ -26,12 +26,13 @@ pub use rows::RowsProblem;
 pub use shares::capacities_reference;
 
 use crate::error::ShapeError;
+use serde::{Deserialize, Serialize};
 
 /// The position of a slot that no expert has.
 pub const NOWHERE: u32 = u32::MAX;
 
 /// A sort of `slots` slots into `experts` segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     slots: usize,
     experts: usize,
@@ -79,6 +80,12 @@ impl Problem {
             row_bound: rows,
             ..self
         })
+    }
+
+    /// Checks what the constructors do, of a problem that was read.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        let all = Self::new(self.slots, self.experts, self.tile_rows)?;
+        all.with_row_bound(self.row_bound).map(drop)
     }
 
     /// The most tiles such a routing can need: every expert's last tile may be partial.

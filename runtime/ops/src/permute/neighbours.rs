@@ -11,12 +11,13 @@
 //! 2·R·n backward; bytes 4·R·n elements.
 
 use crate::error::ShapeError;
+use serde::{Deserialize, Serialize};
 
 /// Rows side by side: the kernel size of a convolution over them.
 pub const PLACES: usize = 3;
 
 /// Rows and the sequences they belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     sort: super::Problem,
     width: usize,
@@ -62,6 +63,19 @@ impl Problem {
             sequence,
             causal,
         })
+    }
+
+    /// Checks what the constructor does, of a problem that was read.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        self.sort.check()?;
+        Self::new(
+            self.sort,
+            self.width,
+            self.top_k,
+            self.sequence,
+            self.causal,
+        )
+        .map(drop)
     }
 
     /// Rows of a sorted buffer R.

@@ -3,9 +3,10 @@
 use crate::element::Element;
 use crate::error::ShapeError;
 use crate::routing;
+use serde::{Deserialize, Serialize};
 
 /// Rows of `width` elements: \[T, width\] in the order of tokens, \[R, width\] sorted by expert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowsProblem {
     tokens: usize,
     experts: usize,
@@ -43,6 +44,12 @@ impl RowsProblem {
             width,
             element,
         })
+    }
+
+    /// Checks what the constructor does, of a problem that was read.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        let routing = routing::Problem::new(self.tokens, self.experts, self.top_k)?;
+        Self::new(&routing, self.row_bound, self.width, self.element).map(drop)
     }
 
     /// Tokens T.

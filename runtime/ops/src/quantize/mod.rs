@@ -23,12 +23,13 @@ use crate::element::Element;
 use crate::error::ShapeError;
 use crate::fp8::{Fp8Format, LANES_PER_WORD, Overflow};
 use crate::scaling::Granularity;
+use serde::{Deserialize, Serialize};
 
 /// The largest margin either way, in powers of two.
 pub const MARGIN_MAX: i32 = 64;
 
 /// A stack of matrices and how its values are scaled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     shape: [usize; 3],
     element: Element,
@@ -82,6 +83,12 @@ impl Problem {
     pub fn with_margin(self, margin: i32) -> Result<Self, ShapeError> {
         check_margin(margin)?;
         Ok(Self { margin, ..self })
+    }
+
+    /// Checks what the constructor does, of a problem that was read.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        Self::new(self.shape, self.element, self.granularity, self.format)?;
+        check_margin(self.margin)
     }
 
     /// \[M, rows, columns\].

@@ -39,11 +39,14 @@ pub fn reference_with_bias(
             }
         };
         let masked: Vec<f64> = (0..row.len()).map(logit).collect();
-        let probs = match problem.score {
+        let mut probs = match problem.score {
             _ if !(0..row.len()).any(|e| available(&e)) => vec![0.0; row.len()],
             Score::Softmax => softmax(&masked),
             Score::Sigmoid => masked.iter().map(|l| 1.0 / (1.0 + (-l).exp())).collect(),
         };
+        // Whatever the other logits are: a NaN among them makes all their shares NaN.
+        let unavailable = (0..row.len()).filter(|e| !available(e));
+        unavailable.for_each(|e| probs[e] = 0.0);
         let biased = |e: usize| probs[e] + bias.map_or(0.0, |bias| f64::from(bias[e]));
         let key = |e: usize| match bias {
             Some(_) => biased(e),
@@ -283,6 +286,11 @@ mod tests {
         let half: Vec<bool> = (0..8).map(|e| e < 4).collect();
         let routed = reference(&problem, &[0.0; 8], Some(&half));
         close(&routed.lse, &[1.386_294_361_119_890_6]);
+        let mut logits = [0.0; 8];
+        logits[0] = f32::NAN;
+        let routed = reference(&problem, &logits, Some(&half));
+        assert!(routed.probs[..4].iter().all(|p| p.is_nan()));
+        assert_eq!(routed.probs[4..], [0.0; 4]);
         let none = reference(&problem, &[0.0; 8], Some(&[false; 8]));
         assert_eq!(none.lse, [f64::NEG_INFINITY]);
         assert_eq!((none.indices[0], none.weights[0]), (8, 0.0));

@@ -16,8 +16,10 @@
 //!
 //! FLOPs: T·E·(K + 4) at most. Bytes: 4·T·(3·E + 3·K) at most.
 
+use serde::{Deserialize, Serialize};
+
 /// Which output of the choice the incoming gradient is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TopkGradient {
     /// Weights \[T,K\].
     Weights,

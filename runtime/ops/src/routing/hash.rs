@@ -15,6 +15,7 @@
 use super::Problem;
 use crate::element::Element;
 use crate::error::ShapeError;
+use serde::{Deserialize, Serialize};
 
 /// 2³² divided by the golden ratio.
 pub const PHI: u32 = 0x9E37_79B9;
@@ -29,7 +30,7 @@ pub const SMALLEST_NORMAL: u32 = 0x0080_0000;
 const MAX_TOP_K: usize = 1024;
 
 /// What is hashed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HashKey {
     /// The position of the token in its sequence.
     Position {
@@ -46,7 +47,7 @@ pub enum HashKey {
 }
 
 /// A choice by hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashProblem {
     routing: Problem,
     key: HashKey,
@@ -78,6 +79,12 @@ impl HashProblem {
             }
         }
         Ok(Self { routing, key })
+    }
+
+    /// Checks what the constructor does, of a problem that was read.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        self.routing.check()?;
+        Self::new(self.routing, self.key).map(drop)
     }
 
     /// Elements of a row of x; 0 where the position is hashed.

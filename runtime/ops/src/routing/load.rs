@@ -7,9 +7,10 @@
 
 use super::Problem;
 use crate::error::ShapeError;
+use serde::{Deserialize, Serialize};
 
 /// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadProblem {
     routing: Problem,
     groups: usize,
@@ -44,6 +45,12 @@ impl LoadProblem {
             first_only: true,
             ..self
         }
+    }
+
+    /// Checks what the constructor does, of a problem that was read.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        self.routing.check()?;
+        Self::new(self.routing, self.groups).map(drop)
     }
 
     /// Counts, G·E.

@@ -52,7 +52,7 @@ pub struct Groups {
 const MAX_GROUPS: usize = 1024;
 
 /// The choice of experts for `tokens` tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
     tokens: usize,
     experts: usize,
@@ -142,6 +142,14 @@ impl Problem {
             return Err(ShapeError::new("routed scale", "a finite number", scale));
         }
         Ok(Self { scale, ..self })
+    }
+
+    /// Checks what the constructors do, of a problem that was read.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        Self::new(self.tokens, self.experts, self.top_k)?
+            .with_groups(self.groups)?
+            .with_scale(self.scale)
+            .map(drop)
     }
 
     /// Tokens T.

@@ -25,12 +25,13 @@ pub use segments::{Segments, reference_segments};
 
 use crate::element::Element;
 use crate::error::ShapeError;
+use serde::{Deserialize, Serialize};
 
 /// The largest head: a unit keeps up to three rows of it.
 pub const MAX_HEAD_DIM: usize = 128;
 
 /// Attention of some heads over [`Segments`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     segments: Segments,
     heads: usize,
@@ -82,6 +83,12 @@ impl Problem {
     /// The same, causal or not.
     pub fn with_causal(self, causal: bool) -> Self {
         Self { causal, ..self }
+    }
+
+    /// Checks what the constructors do, of a problem that was read.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        self.segments.check()?;
+        Self::new(self.segments, self.heads, self.head_dim).map(drop)
     }
 
     /// Sorted rows R.

@@ -2,9 +2,10 @@
 
 use crate::error::ShapeError;
 use crate::permute::{Sorted, check_row_bound};
+use serde::{Deserialize, Serialize};
 
 /// Which rows belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segments {
     slots: usize,
     row_bound: usize,
@@ -62,6 +63,12 @@ impl Segments {
             row_bound: rows,
             ..self
         })
+    }
+
+    /// Checks what the constructors do, of segments that were read.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+        let all = Self::new(self.slots, self.experts, 1, self.sequence_slots)?;
+        all.with_row_bound(self.row_bound).map(drop)
     }
 
     /// Sorted rows R.

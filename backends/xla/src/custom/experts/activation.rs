@@ -1,22 +1,9 @@
 //! Activations in f32, and their slopes.
 
-use super::Experts;
 use crate::stablehlo::{Binary, Builder, Compare, Unary, Value};
-use serde::{Deserialize, Serialize};
+use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::moe::Problem;
 use std::f64::consts;
-
-/// The non-linearity between the two products of an expert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Activation {
-    /// max(x, 0); NaN stays NaN.
-    Relu,
-    /// x/2 · (1 + erf(x/√2)).
-    Gelu,
-    /// x / (1 + exp(−x)).
-    Silu,
-    /// x · tanh(ln(1 + exp(x))).
-    Mish,
-}
 
 /// exp(−x) + 1.
 fn exp_below(b: &mut Builder, x: Value) -> Value {
@@ -51,64 +38,62 @@ fn at_most(b: &mut Builder, x: Value, most: f64) -> Value {
     b.select(above, most, x)
 }
 
-impl Activation {
-    /// act(x).
-    pub(in crate::custom) fn value(self, b: &mut Builder, x: Value) -> Value {
-        match self {
-            Self::Relu => {
-                let below = b.compare_scalar(Compare::Lt, x, 0.0);
-                let zero = b.splat_like(0.0, x);
-                b.select(below, zero, x)
-            }
-            Self::Gelu => {
-                let erf = erf_above(b, x);
-                let half = b.binary_scalar(Binary::Multiply, x, 0.5);
-                b.mul(half, erf)
-            }
-            Self::Silu => {
-                let below = exp_below(b, x);
-                b.div(x, below)
-            }
-            Self::Mish => {
-                let [_, squares] = mish_terms(b, x);
-                let above = b.mul(x, squares);
-                let below = b.binary_scalar(Binary::Add, squares, 2.0);
-                b.div(above, below)
-            }
+/// act(x).
+pub(in crate::custom) fn value(b: &mut Builder, activation: Activation, x: Value) -> Value {
+    match activation {
+        Activation::Relu => {
+            let below = b.compare_scalar(Compare::Lt, x, 0.0);
+            let zero = b.splat_like(0.0, x);
+            b.select(below, zero, x)
+        }
+        Activation::Gelu => {
+            let erf = erf_above(b, x);
+            let half = b.binary_scalar(Binary::Multiply, x, 0.5);
+            b.mul(half, erf)
+        }
+        Activation::Silu => {
+            let below = exp_below(b, x);
+            b.div(x, below)
+        }
+        Activation::Mish => {
+            let [_, squares] = mish_terms(b, x);
+            let above = b.mul(x, squares);
+            let below = b.binary_scalar(Binary::Add, squares, 2.0);
+            b.div(above, below)
         }
     }
+}
 
-    /// d act(x) / dx; relu's is 0 at 0.
-    pub(super) fn slope(self, b: &mut Builder, x: Value) -> Value {
-        match self {
-            Self::Relu => {
-                let above = b.compare_scalar(Compare::Gt, x, 0.0);
-                let element = b.element(x);
-                b.convert(above, element)
-            }
-            Self::Gelu => {
-                let erf = erf_above(b, x);
-                let share = b.binary_scalar(Binary::Multiply, erf, 0.5);
-                let square = b.mul(x, x);
-                let square = b.binary_scalar(Binary::Multiply, square, -0.5);
-                let exp = b.unary(Unary::Exponential, square);
-                let height = consts::FRAC_1_SQRT_2 / consts::PI.sqrt();
-                let density = b.binary_scalar(Binary::Multiply, exp, height);
-                let rest = b.mul(x, density);
-                b.add(share, rest)
-            }
-            Self::Silu => {
-                // s · (1 + x · (1 − s)), where 1 − s = s · exp(−x) may be 0 · ∞.
-                let below = exp_below(b, x);
-                let one = b.splat_like(1.0, x);
-                let s = b.div(one, below);
-                let rest = b.sub(one, s);
-                let rest = b.mul(x, rest);
-                let rest = b.add(one, rest);
-                b.mul(s, rest)
-            }
-            Self::Mish => mish_slope(b, x),
+/// d act(x) / dx; relu's is 0 at 0.
+fn slope(b: &mut Builder, activation: Activation, x: Value) -> Value {
+    match activation {
+        Activation::Relu => {
+            let above = b.compare_scalar(Compare::Gt, x, 0.0);
+            let element = b.element(x);
+            b.convert(above, element)
         }
+        Activation::Gelu => {
+            let erf = erf_above(b, x);
+            let share = b.binary_scalar(Binary::Multiply, erf, 0.5);
+            let square = b.mul(x, x);
+            let square = b.binary_scalar(Binary::Multiply, square, -0.5);
+            let exp = b.unary(Unary::Exponential, square);
+            let height = consts::FRAC_1_SQRT_2 / consts::PI.sqrt();
+            let density = b.binary_scalar(Binary::Multiply, exp, height);
+            let rest = b.mul(x, density);
+            b.add(share, rest)
+        }
+        Activation::Silu => {
+            // s · (1 + x · (1 − s)), where 1 − s = s · exp(−x) may be 0 · ∞.
+            let below = exp_below(b, x);
+            let one = b.splat_like(1.0, x);
+            let s = b.div(one, below);
+            let rest = b.sub(one, s);
+            let rest = b.mul(x, rest);
+            let rest = b.add(one, rest);
+            b.mul(s, rest)
+        }
+        Activation::Mish => mish_slope(b, x),
     }
 }
 
@@ -128,7 +113,7 @@ fn mish_slope(b: &mut Builder, x: Value) -> Value {
 }
 
 /// Gate and up columns of the first product; the gate alone without gating.
-fn parts(b: &mut Builder, p: &Experts, pre: Value) -> (Value, Option<Value>) {
+fn parts(b: &mut Builder, p: &Problem, pre: Value) -> (Value, Option<Value>) {
     if !p.gated {
         return (pre, None);
     }
@@ -137,9 +122,9 @@ fn parts(b: &mut Builder, p: &Experts, pre: Value) -> (Value, Option<Value>) {
 }
 
 /// The hidden rows \[B,F\] of the first product: act(pre), or act(gate) ∘ up.
-pub(super) fn hidden(b: &mut Builder, p: &Experts, pre: Value) -> Value {
+pub(super) fn hidden(b: &mut Builder, p: &Problem, pre: Value) -> Value {
     let (gate, up) = parts(b, p, pre);
-    let act = p.activation.value(b, gate);
+    let act = value(b, p.activation, gate);
     match up {
         Some(up) => b.mul(act, up),
         None => act,
@@ -147,13 +132,13 @@ pub(super) fn hidden(b: &mut Builder, p: &Experts, pre: Value) -> Value {
 }
 
 /// The first product's gradient from the hidden rows'.
-pub(super) fn through(b: &mut Builder, p: &Experts, pre: Value, dhidden: Value) -> Value {
+pub(super) fn through(b: &mut Builder, p: &Problem, pre: Value, dhidden: Value) -> Value {
     let (gate, up) = parts(b, p, pre);
-    let slope = p.activation.slope(b, gate);
+    let slope = slope(b, p.activation, gate);
     let Some(up) = up else {
         return b.mul(dhidden, slope);
     };
-    let act = p.activation.value(b, gate);
+    let act = value(b, p.activation, gate);
     let dup = b.mul(dhidden, act);
     let dgate = b.mul(dhidden, up);
     let dgate = b.mul(dgate, slope);

@@ -12,30 +12,18 @@
 //! | dx | Σ_k W_inᵀ · dpre_(t,k) |
 
 use super::activation::{hidden, through};
-use super::{Experts, Inputs, product, slots_and_tokens, taken};
+use super::{Inputs, product, slots_and_tokens, taken};
 use crate::ElementType;
-use crate::custom::Lower;
 use crate::custom::grouped::{self, Block, Pass, Segments, combine, row_of};
 use crate::custom::{along, rows_where};
 use crate::stablehlo::{Builder, DotDims, Reduction, TensorType, Value};
-use serde::{Deserialize, Serialize};
+use moebius_ops::moe::Problem;
 
-/// The backward pass.
-///
-/// Operands: dy, then those of the forward pass, then pre \[R, F or 2F\] if the forward kept it. Results: dx
-/// \[T,H\] if it is needed, the gradient of the router weights f32 \[T,K\], and if those of the experts are
-/// needed those of w_in, w_out, and b_in, b_out if there are biases; all but the second are of the type
-/// of x.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Backward {
-    /// The experts.
-    pub experts: Experts,
-    /// Whether the forward kept its first product; it is computed again otherwise.
-    pub pre: bool,
-    /// Whether dx is needed.
-    pub x: bool,
-    /// Whether gradients of the experts' weights and biases are needed.
-    pub weights: bool,
+/// The pass, and which gradients are needed beside that of the router weights.
+struct Backward<'a> {
+    p: &'a Problem,
+    x: bool,
+    weights: bool,
 }
 
 /// A block's rows in f32 or the type of x, 0 where they aren't the expert's.
@@ -48,9 +36,9 @@ struct Rows {
     pre: Option<Value>,
 }
 
-impl Backward {
+impl Backward<'_> {
     fn row_types(&self) -> Vec<TensorType> {
-        let p = &self.experts;
+        let p = self.p;
         let mut rows = vec![TensorType::new([p.row_bound], ElementType::F32)];
         if self.x {
             rows.push(TensorType::new([p.row_bound, p.hidden], ElementType::F32));
@@ -59,12 +47,12 @@ impl Backward {
     }
 
     fn sum_types(&self) -> Vec<TensorType> {
-        let p = &self.experts;
+        let p = self.p;
         let mut shapes = Vec::new();
         if self.weights {
-            shapes.extend([vec![p.columns(), p.hidden], vec![p.hidden, p.inter]]);
+            shapes.extend([vec![p.columns_in(), p.hidden], vec![p.hidden, p.inter]]);
             if p.bias {
-                shapes.extend([vec![p.columns()], vec![p.hidden]]);
+                shapes.extend([vec![p.columns_in()], vec![p.hidden]]);
             }
         }
         let shapes = shapes.into_iter();
@@ -75,7 +63,7 @@ impl Backward {
 
     /// Dots of the router weights' gradient, dx rows, and the sums, of one block.
     fn block(&self, b: &mut Builder, rows: &Rows, matrices: &[Value]) -> Vec<Value> {
-        let p = &self.experts;
+        let p = self.p;
         let dtype = b.element(rows.x);
         let (w_in, w_out) = (matrices[0], matrices[1]);
         let pre = match rows.pre {
@@ -122,64 +110,55 @@ impl Backward {
     }
 }
 
-impl Lower for Backward {
-    fn name(&self) -> &'static str {
-        "experts backward"
-    }
-
-    fn operands(&self) -> Vec<Vec<usize>> {
-        let p = &self.experts;
-        let mut shapes = vec![vec![p.tokens, p.hidden]];
-        shapes.extend(p.operands());
-        if self.pre {
-            shapes.push(vec![p.row_bound, p.columns()]);
-        }
-        shapes
-    }
-
-    fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        let p = &self.experts;
-        let stacks = if p.bias { 4 } else { 2 };
-        let forward = Inputs::of(&inputs[1..6 + stacks]);
-        let (dy, pre) = (inputs[0], inputs.get(6 + stacks).copied());
-        let dtype = b.element(forward.x);
-        let segments = Segments::new(b, p.row_bound, forward.offsets);
-        let [slots, tokens] = slots_and_tokens(b, &segments, forward.order, p.top_k);
-        let weights = b.convert(forward.weights, ElementType::F32);
-        let weights = b.reshape(weights, &[p.slots()]);
-        let (row_types, sum_types) = (self.row_types(), self.sum_types());
-        let pass = Pass {
-            stacks: forward.stacks,
-            rows: &row_types,
-            sums: &sum_types,
+/// Gradients of what `x` and `weights` say and of the router weights, from dy, the operands of the forward pass, and
+/// its first product if it was kept.
+pub(in crate::custom) fn backward(
+    b: &mut Builder,
+    p: &Problem,
+    (x, weights): (bool, bool),
+    inputs: &[Value],
+) -> Vec<Value> {
+    let this = Backward { p, x, weights };
+    let stacks = if p.bias { 4 } else { 2 };
+    let forward = Inputs::of(&inputs[1..6 + stacks]);
+    let (dy, pre) = (inputs[0], inputs.get(6 + stacks).copied());
+    let dtype = b.element(forward.x);
+    let segments = Segments::new(b, p.row_bound, forward.offsets);
+    let [slots, tokens] = slots_and_tokens(b, &segments, forward.order, p.routing.top_k());
+    let weights = b.convert(forward.weights, ElementType::F32);
+    let weights = b.reshape(weights, &[p.routing.slots()]);
+    let (row_types, sum_types) = (this.row_types(), this.sum_types());
+    let pass = Pass {
+        stacks: forward.stacks,
+        rows: &row_types,
+        sums: &sum_types,
+    };
+    let results = segments.walk(b, &pass, |b, block: &Block, matrices| {
+        let masked = |b: &mut Builder, x, index| {
+            let rows = taken(b, block, x, index);
+            block.masked(b, rows)
         };
-        let results = segments.walk(b, &pass, |b, block: &Block, matrices| {
-            let masked = |b: &mut Builder, x, index| {
-                let rows = taken(b, block, x, index);
+        let rows = Rows {
+            x: masked(b, forward.x, tokens),
+            dy: masked(b, dy, tokens),
+            weight: masked(b, weights, slots),
+            pre: pre.map(|pre| {
+                let rows = block.rows(b, pre);
                 block.masked(b, rows)
-            };
-            let rows = Rows {
-                x: masked(b, forward.x, tokens),
-                dy: masked(b, dy, tokens),
-                weight: masked(b, weights, slots),
-                pre: pre.map(|pre| {
-                    let rows = block.rows(b, pre);
-                    block.masked(b, rows)
-                }),
-            };
-            self.block(b, &rows, matrices)
-        });
-        let (rows, sums) = results.split_at(row_types.len());
-        let shape = [p.tokens, p.top_k];
-        let mut gradients = Vec::new();
-        if let Some(dx) = rows.get(1) {
-            let dx = combine(b, *dx, forward.positions, None, shape);
-            gradients.push(b.convert(dx, dtype));
-        }
-        gradients.push(to_slots(b, rows[0], forward.positions, shape));
-        gradients.extend(sums.iter().map(|sum| b.convert(*sum, dtype)));
-        gradients
+            }),
+        };
+        this.block(b, &rows, matrices)
+    });
+    let (rows, sums) = results.split_at(row_types.len());
+    let shape = [p.routing.tokens(), p.routing.top_k()];
+    let mut gradients = Vec::new();
+    if let Some(dx) = rows.get(1) {
+        let dx = combine(b, *dx, forward.positions, None, shape);
+        gradients.push(b.convert(dx, dtype));
     }
+    gradients.push(to_slots(b, rows[0], forward.positions, shape));
+    gradients.extend(sums.iter().map(|sum| b.convert(*sum, dtype)));
+    gradients
 }
 
 /// \[T,K\]: the rows' values by slot, 0 for slots without a row.

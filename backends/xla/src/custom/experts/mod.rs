@@ -1,88 +1,17 @@
-//! Feed-forward experts: W_out · act(W_in · x + b_in) + b_out of every slot, and the weighted sum of
-//! a token's slots.
+//! Feed-forward experts and their gradients: [`moebius_ops::moe`].
 //!
-//! Shapes: x, y and dy \[T,H\], router weights f32 \[T,K\], w_in \[E, F or 2F (gate rows, then up rows), H\],
-//! w_out \[E,H,F\], b_in \[E, F or 2F\], b_out \[E,H\]; of a sort order and positions \[S\] and offsets
-//! \[E+1\]. x, weights, biases and y are f32, f16 or bf16; products sum in f32, and their operands have
-//! the type of x. A block of rows goes through both products before the next one, so that its hidden
-//! rows never leave the cache, but for what a backward pass wants kept.
+//! Products sum in f32, and their operands have the type of x. A block of rows goes through both products before the
+//! next one, so that its hidden rows never leave the cache, but for what a backward pass wants kept.
 
-mod activation;
+pub(super) mod activation;
 mod backward;
 
-pub use activation::Activation;
-pub use backward::Backward;
+pub(super) use backward::backward;
 
-use super::Lower;
 use super::grouped::{self, Block, Pass, Segments, combine};
 use crate::ElementType;
 use crate::stablehlo::{Binary, Builder, DotDims, TensorType, Value};
-use serde::{Deserialize, Serialize};
-
-/// The experts of a layer and one batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Experts {
-    /// Tokens T.
-    pub tokens: usize,
-    /// Slots of a token K.
-    pub top_k: usize,
-    /// Experts E.
-    pub experts: usize,
-    /// Width of a token H.
-    pub hidden: usize,
-    /// Width of an expert F.
-    pub inter: usize,
-    /// The most sorted rows R that a routing has.
-    pub row_bound: usize,
-    /// Between the two products.
-    pub activation: Activation,
-    /// Gate and up projections instead of one.
-    pub gated: bool,
-    /// Whether there are biases.
-    pub bias: bool,
-}
-
-impl Experts {
-    fn columns(&self) -> usize {
-        self.inter * if self.gated { 2 } else { 1 }
-    }
-
-    fn slots(&self) -> usize {
-        self.tokens * self.top_k
-    }
-
-    /// x, router weights, order, offsets, positions, w_in, w_out, and b_in, b_out if there are biases.
-    fn operands(&self) -> Vec<Vec<usize>> {
-        let (t, h, f, e) = (self.tokens, self.hidden, self.inter, self.experts);
-        let (slots, columns) = (self.slots(), self.columns());
-        let mut shapes = vec![
-            vec![t, h],
-            vec![t, self.top_k],
-            vec![slots],
-            vec![e + 1],
-            vec![slots],
-            vec![e, columns, h],
-            vec![e, h, f],
-        ];
-        if self.bias {
-            shapes.extend([vec![e, columns], vec![e, h]]);
-        }
-        shapes
-    }
-}
-
-/// The forward pass: y, and with `keep` what the backward pass reads.
-///
-/// Operands: x, router weights, order, offsets, positions, w_in, w_out, and b_in, b_out if there are
-/// biases. Results: y, and pre \[R, F or 2F\] with `keep`, the first product before its activation, 0 past
-/// the last expert's rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Forward {
-    /// The experts.
-    pub experts: Experts,
-    /// Whether the first product is a result, too.
-    pub keep: bool,
-}
+use moebius_ops::moe::Problem;
 
 /// Operands of both passes.
 struct Inputs<'a> {
@@ -141,52 +70,37 @@ pub(super) fn product(b: &mut Builder, rows: Value, w: Value, bias: Option<Value
     b.add(product, bias)
 }
 
-impl Lower for Forward {
-    fn name(&self) -> &'static str {
-        "experts"
+/// y, and with `keep` what the backward pass reads: the first product before its activation, 0 past the last
+/// expert's rows.
+pub(super) fn forward(b: &mut Builder, p: &Problem, keep: bool, inputs: &[Value]) -> Vec<Value> {
+    let operands = Inputs::of(inputs);
+    let dtype = b.element(operands.x);
+    let segments = Segments::new(b, p.row_bound, operands.offsets);
+    let [_, tokens] = slots_and_tokens(b, &segments, operands.order, p.routing.top_k());
+    let mut rows = vec![TensorType::new([p.row_bound, p.hidden], ElementType::F32)];
+    if keep {
+        rows.push(TensorType::new([p.row_bound, p.columns_in()], dtype));
     }
-
-    fn operands(&self) -> Vec<Vec<usize>> {
-        self.experts.operands()
-    }
-
-    fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        let p = &self.experts;
-        let operands = Inputs::of(inputs);
-        let dtype = b.element(operands.x);
-        let segments = Segments::new(b, p.row_bound, operands.offsets);
-        let [_, tokens] = slots_and_tokens(b, &segments, operands.order, p.top_k);
-        let mut rows = vec![TensorType::new([p.row_bound, p.hidden], ElementType::F32)];
-        if self.keep {
-            rows.push(TensorType::new([p.row_bound, p.columns()], dtype));
+    let pass = Pass {
+        stacks: operands.stacks,
+        rows: &rows,
+        sums: &[],
+    };
+    let mut results = segments.walk(b, &pass, |b, block, matrices| {
+        let (w_in, w_out) = (matrices[0], matrices[1]);
+        let x = taken(b, block, operands.x, tokens);
+        let pre = product(b, x, w_in, matrices.get(2).copied());
+        let hidden = activation::hidden(b, p, pre);
+        let hidden = b.convert(hidden, dtype);
+        let mut results = vec![product(b, hidden, w_out, matrices.get(3).copied())];
+        if keep {
+            results.push(b.convert(pre, dtype));
         }
-        let pass = Pass {
-            stacks: operands.stacks,
-            rows: &rows,
-            sums: &[],
-        };
-        let results = segments.walk(b, &pass, |b, block, matrices| {
-            let (w_in, w_out) = (matrices[0], matrices[1]);
-            let x = taken(b, block, operands.x, tokens);
-            let pre = product(b, x, w_in, matrices.get(2).copied());
-            let hidden = activation::hidden(b, p, pre);
-            let hidden = b.convert(hidden, dtype);
-            let mut results = vec![product(b, hidden, w_out, matrices.get(3).copied())];
-            if self.keep {
-                results.push(b.convert(pre, dtype));
-            }
-            results
-        });
-        let shape = [p.tokens, p.top_k];
-        let y = combine(
-            b,
-            results[0],
-            operands.positions,
-            Some(operands.weights),
-            shape,
-        );
-        let mut results = results;
-        results[0] = b.convert(y, dtype);
         results
-    }
+    });
+    let shape = [p.routing.tokens(), p.routing.top_k()];
+    let (positions, weights) = (operands.positions, operands.weights);
+    let y = combine(b, results[0], positions, Some(weights), shape);
+    results[0] = b.convert(y, dtype);
+    results
 }

@@ -1,44 +1,11 @@
-//! Gradients of the logits, from that of the weights, the probabilities or the logsumexp.
-//!
-//! The chosen indices are constants. With u = w / scale, and d the incoming gradient,
-//!
-//! | of | softmax | sigmoid |
-//! |---|---|---|
-//! | weights, raw | p_e · (scale·d_e − Σ_k d_k·w_k), d_e = 0 unless chosen | scale · d_e · σ'(l_e) |
-//! | weights, renormalised | w_e · (d_e − Σ_k d_k·u_k) for the chosen | the same · σ(−l_e) |
-//! | probs | p_e · (d_e − Σ_j d_j·p_j) | d_e · σ'(l_e) |
-//! | lse | d · exp(l_e − lse) | the same |
-//!
-//! What is masked, or has 0 as a factor, gets 0 whatever the incoming gradient.
+//! Gradients of the logits, from that of the weights, the probabilities or the logsumexp, by the formulas of
+//! [`moebius_ops::routing::TopkGradient`].
 
-use super::choose::{Route, Score, available, sigmoid};
+use super::choose::{available, shape, sigmoid};
 use crate::ElementType;
-use crate::custom::{Lower, along, words};
+use crate::custom::{along, words};
 use crate::stablehlo::{Binary, Builder, Compare, Reduction, TensorType, Unary, Value};
-use serde::{Deserialize, Serialize};
-
-/// Which output of the choice a gradient is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RouteOutput {
-    /// Weights \[T,K\].
-    Weights,
-    /// Probabilities \[T,E\].
-    Probs,
-    /// Logsumexp \[T\].
-    Lse,
-}
-
-/// The logits' gradient through one output of the choice.
-///
-/// Operands: the incoming gradient, logits, the mask if there is one, indices, weights, probs, lse. Result:
-/// dlogits \[T,E\].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RouteBackward {
-    /// The choice.
-    pub route: Route,
-    /// The output.
-    pub of: RouteOutput,
-}
+use moebius_ops::routing::{Problem, Score, TopkGradient};
 
 /// What the choice read and wrote, and the incoming gradient.
 struct Operands {
@@ -65,80 +32,77 @@ fn where_possible(b: &mut Builder, factor: Value, values: Value) -> Value {
     b.select(some, values, zero)
 }
 
-impl RouteBackward {
-    fn through_weights(&self, b: &mut Builder, at: &Operands) -> Value {
-        let p = &self.route;
-        let (shape, scale) = (p.shape(), f64::from(p.scale));
-        let indices = words(b, at.indices);
-        let found = b.compare_scalar(Compare::Lt, indices, p.experts as f64);
-        let product = b.mul(at.weights, at.gradient);
-        let zero = b.splat_like(0.0, product);
-        let product = b.select(found, product, zero);
-        let dot = b.reduce(Reduction::Sum, product, &[1]);
-        let of_experts = [at.weights, at.gradient].map(|x| by_expert(b, indices, x, p.experts));
-        let [weight, gradient] = of_experts;
-        let mut dot = along(b, dot, &shape, 0);
-        if p.renormalize {
-            // Weights that are all 0 have no gradient, rather than 0 / 0.
-            let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };
-            dot = b.binary_scalar(Binary::Multiply, dot, inverse);
-            let centred = b.sub(gradient, dot);
-            let slope = match p.score {
-                Score::Softmax => weight,
-                Score::Sigmoid => {
-                    let negative = b.unary(Unary::Negate, at.logits);
-                    let below = sigmoid(b, negative);
-                    b.mul(weight, below)
-                }
-            };
-            let values = b.mul(slope, centred);
-            return where_possible(b, weight, values);
-        }
-        let scaled = b.binary_scalar(Binary::Multiply, gradient, scale);
-        match p.score {
-            Score::Softmax => {
-                let centred = b.sub(scaled, dot);
-                let values = b.mul(at.probs, centred);
-                where_possible(b, at.probs, values)
-            }
+fn through_weights(b: &mut Builder, p: &Problem, at: &Operands) -> Value {
+    let (shape, scale) = (shape(p), f64::from(p.scale()));
+    let indices = words(b, at.indices);
+    let found = b.compare_scalar(Compare::Lt, indices, p.experts() as f64);
+    let product = b.mul(at.weights, at.gradient);
+    let zero = b.splat_like(0.0, product);
+    let product = b.select(found, product, zero);
+    let dot = b.reduce(Reduction::Sum, product, &[1]);
+    let of_experts = [at.weights, at.gradient].map(|x| by_expert(b, indices, x, p.experts()));
+    let [weight, gradient] = of_experts;
+    let mut dot = along(b, dot, &shape, 0);
+    if p.renormalize() {
+        // Weights that are all 0 have no gradient, rather than 0 / 0.
+        let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };
+        dot = b.binary_scalar(Binary::Multiply, dot, inverse);
+        let centred = b.sub(gradient, dot);
+        let slope = match p.score() {
+            Score::Softmax => weight,
             Score::Sigmoid => {
-                let slope = sigmoid_slope(b, at.logits);
-                let values = b.mul(slope, scaled);
-                where_possible(b, gradient, values)
-            }
-        }
-    }
-
-    fn through_probs(&self, b: &mut Builder, at: &Operands) -> Value {
-        let values = match self.route.score {
-            Score::Softmax => {
-                let product = b.mul(at.probs, at.gradient);
-                let product = where_possible(b, at.probs, product);
-                let dot = b.reduce(Reduction::Sum, product, &[1]);
-                let dot = along(b, dot, &self.route.shape(), 0);
-                let centred = b.sub(at.gradient, dot);
-                b.mul(at.probs, centred)
-            }
-            Score::Sigmoid => {
-                let slope = sigmoid_slope(b, at.logits);
-                b.mul(slope, at.gradient)
+                let negative = b.unary(Unary::Negate, at.logits);
+                let below = sigmoid(b, negative);
+                b.mul(weight, below)
             }
         };
-        where_possible(b, at.probs, values)
+        let values = b.mul(slope, centred);
+        return where_possible(b, weight, values);
     }
+    let scaled = b.binary_scalar(Binary::Multiply, gradient, scale);
+    match p.score() {
+        Score::Softmax => {
+            let centred = b.sub(scaled, dot);
+            let values = b.mul(at.probs, centred);
+            where_possible(b, at.probs, values)
+        }
+        Score::Sigmoid => {
+            let slope = sigmoid_slope(b, at.logits);
+            let values = b.mul(slope, scaled);
+            where_possible(b, gradient, values)
+        }
+    }
+}
 
-    fn through_lse(&self, b: &mut Builder, at: &Operands) -> Value {
-        let shape = self.route.shape();
-        let [lse, gradient] = [at.lse, at.gradient].map(|x| along(b, x, &shape, 0));
-        let below = b.sub(at.logits, lse);
-        let share = b.unary(Unary::Exponential, below);
-        let values = b.mul(share, gradient);
-        let Some(mask) = at.mask else {
-            return values;
-        };
-        let zero = b.splat_like(0.0, values);
-        b.select(mask, values, zero)
-    }
+fn through_probs(b: &mut Builder, p: &Problem, at: &Operands) -> Value {
+    let values = match p.score() {
+        Score::Softmax => {
+            let product = b.mul(at.probs, at.gradient);
+            let product = where_possible(b, at.probs, product);
+            let dot = b.reduce(Reduction::Sum, product, &[1]);
+            let dot = along(b, dot, &shape(p), 0);
+            let centred = b.sub(at.gradient, dot);
+            b.mul(at.probs, centred)
+        }
+        Score::Sigmoid => {
+            let slope = sigmoid_slope(b, at.logits);
+            b.mul(slope, at.gradient)
+        }
+    };
+    where_possible(b, at.probs, values)
+}
+
+fn through_lse(b: &mut Builder, p: &Problem, at: &Operands) -> Value {
+    let shape = shape(p);
+    let [lse, gradient] = [at.lse, at.gradient].map(|x| along(b, x, &shape, 0));
+    let below = b.sub(at.logits, lse);
+    let share = b.unary(Unary::Exponential, below);
+    let values = b.mul(share, gradient);
+    let Some(mask) = at.mask else {
+        return values;
+    };
+    let zero = b.splat_like(0.0, values);
+    b.select(mask, values, zero)
 }
 
 /// \[T,E\]: the values \[T,K\] of the chosen experts, 0 for the others.
@@ -154,42 +118,26 @@ fn by_expert(b: &mut Builder, indices: Value, values: Value, experts: usize) -> 
     b.reduce(Reduction::Sum, values, &[1])
 }
 
-impl Lower for RouteBackward {
-    fn name(&self) -> &'static str {
-        "route backward"
-    }
-
-    fn operands(&self) -> Vec<Vec<usize>> {
-        let p = &self.route;
-        let (all, chosen) = (p.shape().to_vec(), vec![p.tokens, p.top_k]);
-        let gradient = match self.of {
-            RouteOutput::Weights => chosen.clone(),
-            RouteOutput::Probs => all.clone(),
-            RouteOutput::Lse => vec![p.tokens],
-        };
-        let mut shapes = vec![gradient, all.clone()];
-        shapes.extend(p.mask.then(|| vec![p.experts]));
-        shapes.extend([chosen.clone(), chosen, all, vec![p.tokens]]);
-        shapes
-    }
-
-    fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        let mask = self.route.mask;
-        let shape = self.route.shape();
-        let rest = &inputs[2 + usize::from(mask)..];
-        let at = Operands {
-            gradient: inputs[0],
-            logits: inputs[1],
-            mask: mask.then(|| available(b, inputs[2], &shape)),
-            indices: rest[0],
-            weights: rest[1],
-            probs: rest[2],
-            lse: rest[3],
-        };
-        vec![match self.of {
-            RouteOutput::Weights => self.through_weights(b, &at),
-            RouteOutput::Probs => self.through_probs(b, &at),
-            RouteOutput::Lse => self.through_lse(b, &at),
-        }]
+/// dlogits \[T,E\] of the incoming gradient, logits, the mask if there is one, indices, weights, probs and lse.
+pub(super) fn through(
+    b: &mut Builder,
+    p: &Problem,
+    (mask, of): (bool, TopkGradient),
+    inputs: &[Value],
+) -> Value {
+    let rest = &inputs[2 + usize::from(mask)..];
+    let at = Operands {
+        gradient: inputs[0],
+        logits: inputs[1],
+        mask: mask.then(|| available(b, inputs[2], &shape(p))),
+        indices: rest[0],
+        weights: rest[1],
+        probs: rest[2],
+        lse: rest[3],
+    };
+    match of {
+        TopkGradient::Weights => through_weights(b, p, &at),
+        TopkGradient::Probs => through_probs(b, p, &at),
+        TopkGradient::Lse => through_lse(b, p, &at),
     }
 }

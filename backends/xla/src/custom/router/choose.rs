@@ -1,59 +1,16 @@
 //! The choice of experts: the K largest keys of every token, ties to the lowest index.
 //!
-//! The key is the logit, or score + bias with a bias; weights come from the score alone. With groups only
-//! the experts of the groups with the largest sum of their two best keys (score + bias) can be chosen,
-//! ties to the lowest group. A NaN key ranks below every number. Keys are compared as integers, by
-//! sorting the rows: on the CPU plugin (2 cores) 4096 tokens take 0.2 ms for 2 of 8 experts and 2.7 ms
-//! for 8 of 64; a round of reductions per choice takes 0.1 ms and 3.2 ms.
+//! Keys are compared as integers, by sorting the rows: on the CPU plugin (2 cores) 4096 tokens take 0.2 ms for 2 of
+//! 8 experts and 2.7 ms for 8 of 64; a round of reductions per choice takes 0.1 ms and 3.2 ms.
 
 use super::best::{best, keys};
 use crate::ElementType;
-use crate::custom::{Lower, along, words};
+use crate::custom::{along, words};
 use crate::stablehlo::{Binary, Builder, Compare, Reduction, TensorType, Unary, Value};
-use serde::{Deserialize, Serialize};
+use moebius_ops::routing::{Groups, Problem, Score};
 
-/// How a logit becomes a score.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Score {
-    /// exp(l) / Σ exp(l) over the available experts.
-    Softmax,
-    /// 1 / (1 + exp(−l)).
-    Sigmoid,
-}
-
-/// A choice limited to the best groups of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Groups {
-    /// Groups of E / `count` neighbouring experts each.
-    pub count: usize,
-    /// Groups whose experts may be chosen.
-    pub chosen: usize,
-}
-
-/// The choice of experts.
-///
-/// Operands: logits, and mask and bias if there are any. Results: indices, weights, probs, and lse
-/// = ln Σ exp(l) over the available experts, −∞ without any.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Route {
-    /// Tokens T.
-    pub tokens: usize,
-    /// Experts E.
-    pub experts: usize,
-    /// Choices of a token K.
-    pub top_k: usize,
-    /// How a logit becomes a score.
-    pub score: Score,
-    /// Divide the chosen scores by their sum.
-    pub renormalize: bool,
-    /// Groups that the choice is limited to.
-    pub groups: Option<Groups>,
-    /// What the weights are multiplied by.
-    pub scale: f32,
-    /// Whether there is a mask.
-    pub mask: bool,
-    /// Whether there is a bias.
-    pub bias: bool,
+pub(super) fn shape(p: &Problem) -> [usize; 2] {
+    [p.tokens(), p.experts()]
 }
 
 /// 1 / (1 + exp(−x)), accurate far below 0 and without overflow.
@@ -84,71 +41,70 @@ fn masked(b: &mut Builder, mask: Option<Value>, values: Value, other: f64) -> Va
     b.select(mask, values, other)
 }
 
-impl Route {
-    pub(super) fn shape(&self) -> [usize; 2] {
-        [self.tokens, self.experts]
-    }
+/// Scores of all experts, and lse.
+fn scores(b: &mut Builder, p: &Problem, logits: Value, mask: Option<Value>) -> [Value; 2] {
+    let shape = shape(p);
+    // A finite start, so that −∞ alone gives exp(−∞) and not NaN.
+    let lowest = f64::from(f32::MIN);
+    let candidates = masked(b, mask, logits, lowest);
+    let largest = b.reduce(Reduction::Max, candidates, &[1]);
+    let largest = b.binary_scalar(Binary::Maximum, largest, lowest);
+    let largest_along = along(b, largest, &shape, 0);
+    let below = b.sub(logits, largest_along);
+    let exp = b.unary(Unary::Exponential, below);
+    let exp = masked(b, mask, exp, 0.0);
+    let sum = b.reduce(Reduction::Sum, exp, &[1]);
+    let scores = match p.score() {
+        Score::Softmax => {
+            let sum = along(b, sum, &shape, 0);
+            b.div(exp, sum)
+        }
+        Score::Sigmoid => sigmoid(b, logits),
+    };
+    let log = b.unary(Unary::Log, sum);
+    let lse = b.add(largest, log);
+    [masked(b, mask, scores, 0.0), lse]
+}
 
-    /// Scores of all experts, and lse.
-    fn scores(&self, b: &mut Builder, logits: Value, mask: Option<Value>) -> [Value; 2] {
-        let shape = self.shape();
-        // A finite start, so that −∞ alone gives exp(−∞) and not NaN.
-        let lowest = f64::from(f32::MIN);
-        let candidates = masked(b, mask, logits, lowest);
-        let largest = b.reduce(Reduction::Max, candidates, &[1]);
-        let largest = b.binary_scalar(Binary::Maximum, largest, lowest);
-        let largest_along = along(b, largest, &shape, 0);
-        let below = b.sub(logits, largest_along);
-        let exp = b.unary(Unary::Exponential, below);
-        let exp = masked(b, mask, exp, 0.0);
-        let sum = b.reduce(Reduction::Sum, exp, &[1]);
-        let scores = match self.score {
-            Score::Softmax => {
-                let sum = along(b, sum, &shape, 0);
-                b.div(exp, sum)
-            }
-            Score::Sigmoid => sigmoid(b, logits),
-        };
-        let log = b.unary(Unary::Log, sum);
-        let lse = b.add(largest, log);
-        [masked(b, mask, scores, 0.0), lse]
-    }
+/// Booleans \[T,E\]: the experts of the best groups, by the biased scores and their keys.
+fn in_best_groups(
+    b: &mut Builder,
+    p: &Problem,
+    groups: Groups,
+    [key, biased]: [Value; 2],
+) -> Value {
+    let size = p.experts() / groups.count;
+    let by_group = [p.tokens() * groups.count, size];
+    let (keys_of, values) = (b.reshape(key, &by_group), b.reshape(biased, &by_group));
+    let two = best(b, keys_of, values, size.min(2));
+    let strength = b.reduce(Reduction::Sum, two.values, &[1]);
+    let some = b.reduce(Reduction::Or, two.found, &[1]);
+    let key = keys(b, strength);
+    let zero = b.splat_like(0.0, key);
+    let key = b.select(some, key, zero);
+    let key = b.reshape(key, &[p.tokens(), groups.count]);
+    let strength = b.reshape(strength, &[p.tokens(), groups.count]);
+    let chosen = best(b, key, strength, groups.chosen);
+    let shape = [p.tokens(), groups.chosen, p.experts()];
+    let expert = b.iota(TensorType::new(shape, ElementType::S32), 2);
+    let group = b.binary_scalar(Binary::Divide, expert, size as f64);
+    let chosen = b.broadcast(chosen.places, &shape, &[0, 1]);
+    let here = b.compare(Compare::Eq, group, chosen);
+    b.reduce(Reduction::Or, here, &[1])
+}
 
-    /// Booleans \[T,E\]: the experts of the best groups, by the biased scores and their keys.
-    fn in_best_groups(&self, b: &mut Builder, groups: Groups, key: Value, biased: Value) -> Value {
-        let size = self.experts / groups.count;
-        let by_group = [self.tokens * groups.count, size];
-        let (keys_of, values) = (b.reshape(key, &by_group), b.reshape(biased, &by_group));
-        let two = best(b, keys_of, values, size.min(2));
-        let strength = b.reduce(Reduction::Sum, two.values, &[1]);
-        let some = b.reduce(Reduction::Or, two.found, &[1]);
-        let key = keys(b, strength);
-        let zero = b.splat_like(0.0, key);
-        let key = b.select(some, key, zero);
-        let key = b.reshape(key, &[self.tokens, groups.count]);
-        let strength = b.reshape(strength, &[self.tokens, groups.count]);
-        let chosen = best(b, key, strength, groups.chosen);
-        let shape = [self.tokens, groups.chosen, self.experts];
-        let expert = b.iota(TensorType::new(shape, ElementType::S32), 2);
-        let group = b.binary_scalar(Binary::Divide, expert, size as f64);
-        let chosen = b.broadcast(chosen.places, &shape, &[0, 1]);
-        let here = b.compare(Compare::Eq, group, chosen);
-        b.reduce(Reduction::Or, here, &[1])
-    }
-
-    /// ln of the score's numerator: softmax over these is the renormalised score.
-    fn log_score(&self, b: &mut Builder, logits: Value) -> Value {
-        match self.score {
-            Score::Softmax => logits,
-            Score::Sigmoid => {
-                let zero = b.splat_like(0.0, logits);
-                let most = b.min(logits, zero);
-                let abs = b.unary(Unary::Abs, logits);
-                let negative = b.unary(Unary::Negate, abs);
-                let small = b.unary(Unary::Exponential, negative);
-                let log = b.unary(Unary::LogPlusOne, small);
-                b.sub(most, log)
-            }
+/// ln of the score's numerator: softmax over these is the renormalised score.
+fn log_score(b: &mut Builder, score: Score, logits: Value) -> Value {
+    match score {
+        Score::Softmax => logits,
+        Score::Sigmoid => {
+            let zero = b.splat_like(0.0, logits);
+            let most = b.min(logits, zero);
+            let abs = b.unary(Unary::Abs, logits);
+            let negative = b.unary(Unary::Negate, abs);
+            let small = b.unary(Unary::Exponential, negative);
+            let log = b.unary(Unary::LogPlusOne, small);
+            b.sub(most, log)
         }
     }
 }
@@ -168,49 +124,42 @@ fn renormalized(b: &mut Builder, logs: Value, found: Value) -> Value {
     b.div(exp, sum)
 }
 
-impl Lower for Route {
-    fn name(&self) -> &'static str {
-        "route"
-    }
-
-    fn operands(&self) -> Vec<Vec<usize>> {
-        let mut shapes = vec![self.shape().to_vec()];
-        let vectors = usize::from(self.mask) + usize::from(self.bias);
-        shapes.extend(vec![vec![self.experts]; vectors]);
-        shapes
-    }
-
-    fn lower(&self, b: &mut Builder, inputs: &[Value]) -> Vec<Value> {
-        let (logits, shape) = (inputs[0], self.shape());
-        let mask = self.mask.then(|| available(b, inputs[1], &shape));
-        let [probs, lse] = self.scores(b, logits, mask);
-        let biased = match self.bias {
-            true => {
-                let bias = along(b, inputs[inputs.len() - 1], &shape, 1);
-                b.add(probs, bias)
-            }
-            false => probs,
-        };
-        // Both scores grow with the logit, whose order is exact.
-        let key = keys(b, if self.bias { biased } else { logits });
-        let mut key = masked(b, mask, key, 0.0);
-        if let Some(groups) = self.groups {
-            let of_groups = keys(b, biased);
-            let of_groups = masked(b, mask, of_groups, 0.0);
-            let open = self.in_best_groups(b, groups, of_groups, biased);
-            key = masked(b, Some(open), key, 0.0);
+/// Indices, weights, probs and lse of logits, and of a mask and a bias where there are any.
+pub(super) fn route(
+    b: &mut Builder,
+    p: &Problem,
+    (mask, bias): (bool, bool),
+    inputs: &[Value],
+) -> Vec<Value> {
+    let (logits, shape) = (inputs[0], shape(p));
+    let mask = mask.then(|| available(b, inputs[1], &shape));
+    let [probs, lse] = scores(b, p, logits, mask);
+    let biased = match bias {
+        true => {
+            let bias = along(b, inputs[inputs.len() - 1], &shape, 1);
+            b.add(probs, bias)
         }
-        let values = match self.renormalize {
-            true => self.log_score(b, logits),
-            false => probs,
-        };
-        let chosen = best(b, key, values, self.top_k);
-        let weights = match self.renormalize {
-            true => renormalized(b, chosen.values, chosen.found),
-            false => chosen.values,
-        };
-        let weights = b.binary_scalar(Binary::Multiply, weights, f64::from(self.scale));
-        let weights = masked(b, Some(chosen.found), weights, 0.0);
-        vec![chosen.places, weights, probs, lse]
+        false => probs,
+    };
+    // Both scores grow with the logit, whose order is exact.
+    let key = keys(b, if bias { biased } else { logits });
+    let mut key = masked(b, mask, key, 0.0);
+    if let Some(groups) = p.groups() {
+        let of_groups = keys(b, biased);
+        let of_groups = masked(b, mask, of_groups, 0.0);
+        let open = in_best_groups(b, p, groups, [of_groups, biased]);
+        key = masked(b, Some(open), key, 0.0);
     }
+    let values = match p.renormalize() {
+        true => log_score(b, p.score(), logits),
+        false => probs,
+    };
+    let chosen = best(b, key, values, p.top_k());
+    let weights = match p.renormalize() {
+        true => renormalized(b, chosen.values, chosen.found),
+        false => chosen.values,
+    };
+    let weights = b.binary_scalar(Binary::Multiply, weights, f64::from(p.scale()));
+    let weights = masked(b, Some(chosen.found), weights, 0.0);
+    vec![chosen.places, weights, probs, lse]
 }

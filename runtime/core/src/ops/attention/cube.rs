@@ -34,10 +34,13 @@ impl SegmentAttentionOps for CubeBackend {
         let attended: Attended<Self> = Attended {
             o: empty_like(
                 &q,
-                [call.segments.rows(), call.heads * call.head_dim],
+                [
+                    call.problem.rows(),
+                    call.problem.heads() * call.problem.head_dim(),
+                ],
                 q.dtype,
             ),
-            lse: empty_like(&q, [call.segments.rows(), call.heads], DType::F32),
+            lse: empty_like(&q, [call.problem.rows(), call.problem.heads()], DType::F32),
         };
         let segments = segments(&q, grouping, &plan);
         let buffers = ForwardBuffers {
@@ -69,7 +72,10 @@ impl SegmentAttentionGradients for CubeBackend {
         let like = |t: &CubeTensor| {
             empty_like(
                 t,
-                [call.segments.rows(), call.heads * call.head_dim],
+                [
+                    call.problem.rows(),
+                    call.problem.heads() * call.problem.head_dim(),
+                ],
                 t.dtype,
             )
         };

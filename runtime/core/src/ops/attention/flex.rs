@@ -29,19 +29,19 @@ impl<'a> Host<'a> {
             q: floats(projections.q),
             k: floats(projections.k),
             v: floats(projections.v),
-            seen: seen(call, &Segments::grouped(grouping, call.segments.rows())),
+            seen: seen(call, &Segments::grouped(grouping, call.problem.rows())),
         }
     }
 
     /// Head `head` of row `row` of a \[R, heads·D\] matrix.
     fn head<'m>(&self, matrix: &'m [f32], row: usize, head: usize) -> &'m [f32] {
-        let d = self.call.head_dim;
-        &matrix[(row * self.call.heads + head) * d..][..d]
+        let d = self.call.problem.head_dim();
+        &matrix[(row * self.call.problem.heads() + head) * d..][..d]
     }
 
     /// The probabilities of a row's keys, and their log-sum-exp.
     fn probabilities(&self, row: usize, head: usize) -> (Vec<f32>, f32) {
-        let scale = 1.0 / (self.call.head_dim as f32).sqrt();
+        let scale = 1.0 / (self.call.problem.head_dim() as f32).sqrt();
         let q = self.head(&self.q, row, head);
         let score = |j| dot(q, self.head(&self.k, j, head)) * scale;
         let scores: Vec<f32> = self.seen[row].clone().map(score).collect();
@@ -65,13 +65,14 @@ fn add(to: &mut [f32], factor: f32, values: &[f32]) {
 /// The rows of the same expert and sequence, up to the row itself when causal.
 fn seen(call: &AttentionCall, segments: &Segments) -> Vec<Range<usize>> {
     let experts = segments.expert_of_rows();
-    let sequence = |row: usize| segments.order[row] as usize / call.segments.sequence_slots();
+    let sequence =
+        |row: usize| segments.order[row] as usize / call.problem.segments().sequence_slots();
     let same = |a: usize, b: usize| experts[a] == experts[b] && sequence(a) == sequence(b);
     let rows = 0..experts.len();
     rows.map(|row| {
         let first = (0..=row).rev().take_while(|r| same(*r, row)).last();
         let last = (row..experts.len()).take_while(|r| same(*r, row)).last();
-        let end = if call.causal {
+        let end = if call.problem.causal {
             row
         } else {
             last.unwrap_or(row)
@@ -88,10 +89,10 @@ impl SegmentAttentionOps for Flex {
         call: AttentionCall,
     ) -> Attended<Self> {
         let dtype = projections.q.dtype();
-        let (heads, d) = (call.heads, call.head_dim);
+        let (heads, d) = (call.problem.heads(), call.problem.head_dim());
         let host = Host::new(&call, projections, grouping);
-        let mut o = vec![0.0; call.segments.rows() * heads * d];
-        let mut lse = vec![0.0; call.segments.rows() * heads];
+        let mut o = vec![0.0; call.problem.rows() * heads * d];
+        let mut lse = vec![0.0; call.problem.rows() * heads];
         for row in 0..host.seen.len() {
             for head in 0..heads {
                 let (p, sum) = host.probabilities(row, head);
@@ -103,8 +104,8 @@ impl SegmentAttentionOps for Flex {
             }
         }
         Attended {
-            o: cast_like(float_tensor(o, &[call.segments.rows(), heads * d]), dtype),
-            lse: float_tensor(lse, &[call.segments.rows(), heads]),
+            o: cast_like(float_tensor(o, &[call.problem.rows(), heads * d]), dtype),
+            lse: float_tensor(lse, &[call.problem.rows(), heads]),
         }
     }
 }
@@ -118,11 +119,11 @@ impl SegmentAttentionGradients for Flex {
         call: AttentionCall,
     ) -> Projections<Self> {
         let dtype = gradient.dtype();
-        let (heads, d) = (call.heads, call.head_dim);
+        let (heads, d) = (call.problem.heads(), call.problem.head_dim());
         let host = Host::new(&call, projections, grouping);
         let (gradient, o) = (floats(gradient), floats(attended.o));
         let scale = 1.0 / (d as f32).sqrt();
-        let mut out = [(); 3].map(|()| vec![0.0; call.segments.rows() * heads * d]);
+        let mut out = [(); 3].map(|()| vec![0.0; call.problem.rows() * heads * d]);
         let at = |row: usize, head: usize| (row * heads + head) * d..(row * heads + head + 1) * d;
         for row in 0..host.seen.len() {
             for head in 0..heads {
@@ -139,7 +140,7 @@ impl SegmentAttentionGradients for Flex {
         }
         let [q, k, v] = out.map(|values| {
             cast_like(
-                float_tensor(values, &[call.segments.rows(), heads * d]),
+                float_tensor(values, &[call.problem.rows(), heads * d]),
                 dtype,
             )
         });

@@ -1,18 +1,20 @@
 //! Shapes of an attention.
 
 use super::{AttendedMetadata, AttentionCall, ProjectionsMetadata};
+use crate::ops::results::specs;
 use crate::ops::sort::GroupingMetadata;
 use burn::backend::fusion::custom::TensorSpec;
-use burn::tensor::{DType, Shape};
 
 pub(super) fn attended(
-    projections: &ProjectionsMetadata,
-    _grouping: &GroupingMetadata,
+    _projections: &ProjectionsMetadata,
+    grouping: &GroupingMetadata,
     call: &AttentionCall,
 ) -> AttendedMetadata {
+    let dense = matches!(grouping, GroupingMetadata::Dense);
+    let mut results = specs(call.operation(dense, false));
     AttendedMetadata {
-        o: projections.q.clone(),
-        lse: TensorSpec::new(Shape::from([call.segments.rows(), call.heads]), DType::F32),
+        o: results.take(),
+        lse: results.take(),
     }
 }
 

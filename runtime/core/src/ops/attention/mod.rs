@@ -40,20 +40,13 @@ pub(crate) fn run(
         let expected = format!("a divisor of {width} (the width)");
         return Err(ShapeError::new("attention heads", expected, heads).into());
     }
-    let head_dim = width / heads;
-    let problem = Problem::new(segments, heads, head_dim)?
+    let problem = Problem::new(segments, heads, width / heads)?
         .with_element(element(q.dtype())?)
         .with_causal(causal);
     let plan = device::plan(&q.device(), |device| {
         segment_attention::plan(problem, device)
     })?;
-    let call = AttentionCall {
-        segments,
-        heads,
-        head_dim,
-        causal,
-        plan,
-    };
+    let call = AttentionCall { problem, plan };
     let projections = Projections {
         q: q.into_dispatch(),
         k: k.into_dispatch(),
@@ -83,11 +76,19 @@ impl Assignment {
 /// Attention within segments.
 #[derive(Clone, Debug)]
 pub(crate) struct AttentionCall {
-    pub(crate) segments: Segments,
-    pub(crate) heads: usize,
-    pub(crate) head_dim: usize,
-    pub(crate) causal: bool,
+    pub(crate) problem: moebius_ops::segment_attention::Problem,
     pub(crate) plan: Option<segment_attention::Plan>,
+}
+
+#[cfg(any(feature = "fusion", feature = "xla"))]
+impl AttentionCall {
+    fn operation(&self, dense: bool, backward: bool) -> moebius_ops::Rows {
+        moebius_ops::Rows::Attention {
+            problem: self.problem,
+            dense,
+            backward,
+        }
+    }
 }
 
 /// Queries, keys and values \[R, heads·D\].

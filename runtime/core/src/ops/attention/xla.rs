@@ -2,32 +2,9 @@
 
 use super::{Attended, AttentionCall, Projections, SegmentAttentionGradients, SegmentAttentionOps};
 use crate::ops::Grouping;
-use crate::ops::xla::{Recorded, Results};
+use crate::ops::xla::{Recorded, record};
 use burn::backend::tensor::FloatTensor;
-use moebius_xla::custom::Call;
-use moebius_xla::custom::attention::Attention;
-use moebius_xla::custom::neighbours::Sequences;
 use moebius_xla::{BackendRouter, RouterChannel};
-
-fn attention<C: RouterChannel>(
-    grouping: &Grouping<BackendRouter<C>>,
-    call: &AttentionCall,
-    backward: bool,
-) -> Call {
-    Call::Attention(Attention {
-        sequences: Sequences {
-            slots: call.segments.slots(),
-            experts: call.segments.experts(),
-            row_bound: call.segments.rows(),
-            sequence_slots: call.segments.sequence_slots(),
-        },
-        heads: call.heads,
-        head_dim: call.head_dim,
-        causal: call.causal,
-        backward,
-        dense: matches!(grouping, Grouping::Dense),
-    })
-}
 
 /// The operands of either direction, but those of the backward pass alone.
 fn operands<C: RouterChannel>(
@@ -47,8 +24,8 @@ impl<C: RouterChannel> SegmentAttentionOps for BackendRouter<C> {
         grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Attended<Self> {
-        let call = attention(&grouping, &call, false);
-        let mut results = Results::<C>::of(&call, operands(projections, grouping));
+        let attention = call.operation(matches!(grouping, Grouping::Dense), false);
+        let mut results = record::<C>(attention, operands(projections, grouping));
         Attended {
             o: results.take(),
             lse: results.take(),
@@ -64,10 +41,10 @@ impl<C: RouterChannel> SegmentAttentionGradients for BackendRouter<C> {
         grouping: Grouping<Self>,
         call: AttentionCall,
     ) -> Projections<Self> {
-        let call = attention(&grouping, &call, true);
+        let attention = call.operation(matches!(grouping, Grouping::Dense), true);
         let mut inputs = operands(projections, grouping);
         inputs.extend([attended.o, attended.lse, gradient]);
-        let mut results = Results::<C>::of(&call, inputs);
+        let mut results = record::<C>(attention, inputs);
         Projections {
             q: results.take(),
             k: results.take(),

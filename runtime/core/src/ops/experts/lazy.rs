@@ -5,31 +5,31 @@ use super::{
     TrainedMetadata,
 };
 use crate::ops::MaybeMetadata;
+use crate::ops::results::specs;
 use crate::ops::sort::SortedMetadata;
 use burn::backend::fusion::custom::TensorSpec;
-use burn::tensor::Shape;
 
 pub(super) fn output(
-    x: &TensorSpec,
+    _x: &TensorSpec,
     _weights: &TensorSpec,
     _sorted: &SortedMetadata,
     _experts: &ExpertWeightsMetadata,
-    _call: &ExpertsCall,
+    call: &ExpertsCall,
 ) -> TensorSpec {
-    x.clone()
+    specs(call.forward(false)).take()
 }
 
 pub(super) fn trained(
-    x: &TensorSpec,
+    _x: &TensorSpec,
     _weights: &TensorSpec,
     _sorted: &SortedMetadata,
     _experts: &ExpertWeightsMetadata,
     call: &ExpertsCall,
 ) -> TrainedMetadata {
-    let p = &call.problem;
+    let mut results = specs(call.forward(true));
     TrainedMetadata {
-        y: x.clone(),
-        pre: TensorSpec::new(Shape::from([p.row_bound, p.columns_in()]), x.dtype),
+        y: results.take(),
+        pre: results.take(),
     }
 }
 
@@ -37,23 +37,17 @@ pub(super) fn gradients(
     _dy: &TensorSpec,
     forward: &ForwardMetadata,
     needs: &Needs,
-    _call: &ExpertsCall,
+    call: &ExpertsCall,
 ) -> ExpertGradientsMetadata {
-    let of = |needed: bool, spec: &TensorSpec| match needed {
-        true => MaybeMetadata::Present(spec.clone()),
-        false => MaybeMetadata::Absent,
-    };
-    let bias = |bias: &MaybeMetadata| match (needs.experts, bias) {
-        (true, MaybeMetadata::Present(spec)) => MaybeMetadata::Present(spec.clone()),
-        _ => MaybeMetadata::Absent,
-    };
-    let experts = &forward.experts;
+    let pre = matches!(forward.pre, MaybeMetadata::Present(_));
+    let mut results = specs(call.backward(pre, *needs));
+    let biases = needs.experts && call.problem.bias;
     ExpertGradientsMetadata {
-        x: of(needs.x, &forward.x),
-        weights: forward.weights.clone(),
-        w_in: of(needs.experts, &experts.w_in),
-        w_out: of(needs.experts, &experts.w_out),
-        b_in: bias(&experts.b_in),
-        b_out: bias(&experts.b_out),
+        x: results.take_if(needs.x).into(),
+        weights: results.take(),
+        w_in: results.take_if(needs.experts).into(),
+        w_out: results.take_if(needs.experts).into(),
+        b_in: results.take_if(biases).into(),
+        b_out: results.take_if(biases).into(),
     }
 }

@@ -10,7 +10,7 @@ pub(in crate::ops) mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
 #[cfg(feature = "xla")]
-pub(super) mod xla;
+mod xla;
 
 use super::{Assignment, Maybe, Sorted};
 use crate::{Error, device};
@@ -18,6 +18,8 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::{Device, Tensor};
+#[cfg(any(feature = "fusion", feature = "xla"))]
+use moebius_ops::Product;
 use moebius_shaders::PlanError;
 use moebius_shaders::grouped_gemm::{Choice, Variant};
 use moebius_shaders::moe;
@@ -120,6 +122,25 @@ pub(crate) struct ExpertsCall {
     /// How the backward pass runs; present on a recording CubeCL device.
     pub(crate) training: Option<moe::TrainingPlan>,
     pub(crate) run: Run,
+}
+
+#[cfg(any(feature = "fusion", feature = "xla"))]
+impl ExpertsCall {
+    /// The forward pass, and whether it returns its first product.
+    fn forward(&self, keep: bool) -> Product {
+        let problem = self.problem;
+        Product::Experts { problem, keep }
+    }
+
+    /// The backward pass, and whether the forward kept its first product.
+    fn backward(&self, pre: bool, needs: Needs) -> Product {
+        Product::ExpertsBackward {
+            problem: self.problem,
+            pre,
+            x: needs.x,
+            weights: needs.experts,
+        }
+    }
 }
 
 /// When the stages of one call ended.

@@ -5,40 +5,13 @@ use super::{
     Trained,
 };
 use crate::ops::Sorted;
-use crate::ops::xla::{Recorded, Results};
+use crate::ops::xla::{Recorded, record};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, TensorMetadata};
-use moebius_ops::grouped_gemm::Activation;
-use moebius_ops::moe::Problem;
 use moebius_shaders::moe::Stage;
-use moebius_xla::custom::{Call, experts};
 use moebius_xla::{BackendRouter, RouterChannel};
 
-/// The activation as the descriptors have it.
-pub(in crate::ops) fn activation(activation: Activation) -> experts::Activation {
-    match activation {
-        Activation::Relu => experts::Activation::Relu,
-        Activation::Gelu => experts::Activation::Gelu,
-        Activation::Silu => experts::Activation::Silu,
-        Activation::Mish => experts::Activation::Mish,
-    }
-}
-
-fn descriptor(problem: &Problem) -> experts::Experts {
-    experts::Experts {
-        tokens: problem.routing.tokens(),
-        top_k: problem.routing.top_k(),
-        experts: problem.routing.experts(),
-        hidden: problem.hidden,
-        inter: problem.inter,
-        row_bound: problem.row_bound,
-        activation: activation(problem.activation),
-        gated: problem.gated,
-        bias: problem.bias,
-    }
-}
-
-/// The operands of the forward pass, in the descriptor's order.
+/// The operands of the forward pass, in the description's order.
 fn operands<C: RouterChannel>(
     x: Recorded<C>,
     weights: Recorded<C>,
@@ -75,12 +48,8 @@ impl<C: RouterChannel> ExpertsOps for BackendRouter<C> {
         experts: ExpertWeights<Self>,
         call: ExpertsCall,
     ) -> FloatTensor<Self> {
-        let forward = Call::Experts(experts::Forward {
-            experts: descriptor(&call.problem),
-            keep: false,
-        });
         let operands = operands::<C>(x, weights, sorted, experts);
-        let y = Results::<C>::of(&forward, operands).take();
+        let y = record::<C>(call.forward(false), operands).take();
         mark::<C>(&call, &y);
         y
     }
@@ -94,12 +63,8 @@ impl<C: RouterChannel> ExpertsGradients for BackendRouter<C> {
         experts: ExpertWeights<Self>,
         call: ExpertsCall,
     ) -> Trained<Self> {
-        let forward = Call::Experts(experts::Forward {
-            experts: descriptor(&call.problem),
-            keep: true,
-        });
         let operands = operands::<C>(x, weights, sorted, experts);
-        let mut results = Results::<C>::of(&forward, operands);
+        let mut results = record::<C>(call.forward(true), operands);
         let y = results.take();
         mark::<C>(&call, &y);
         Trained {
@@ -122,24 +87,19 @@ impl<C: RouterChannel> ExpertsGradients for BackendRouter<C> {
             pre,
         } = forward;
         let pre = pre.into_option();
-        let (experts_of, bias) = (descriptor(&call.problem), call.problem.bias);
-        let call = Call::ExpertsBackward(experts::Backward {
-            experts: experts_of,
-            pre: pre.is_some(),
-            x: needs.x,
-            weights: needs.experts,
-        });
+        let backward = call.backward(pre.is_some(), needs);
+        let biases = needs.experts && call.problem.bias;
         let mut inputs = vec![dy];
         inputs.extend(operands::<C>(x, weights, sorted, experts));
         inputs.extend(pre);
-        let mut results = Results::<C>::of(&call, inputs);
+        let mut results = record::<C>(backward, inputs);
         ExpertGradients {
             x: results.take_if(needs.x).into(),
             weights: results.take(),
             w_in: results.take_if(needs.experts).into(),
             w_out: results.take_if(needs.experts).into(),
-            b_in: results.take_if(needs.experts && bias).into(),
-            b_out: results.take_if(needs.experts && bias).into(),
+            b_in: results.take_if(biases).into(),
+            b_out: results.take_if(biases).into(),
         }
     }
 }

@@ -14,11 +14,7 @@ impl Fp8Ops for CubeBackend {
         call: Fp8Cast,
         overflow: moebius_ops::fp8::Overflow,
     ) -> CubeTensor {
-        let words = empty_like(
-            &x,
-            [call.len.div_ceil(moebius_ops::fp8::LANES_PER_WORD)],
-            DType::I32,
-        );
+        let words = empty_like(&x, [call.problem.words()], DType::I32);
         let client = x.client.clone();
         let (plan, out) = (planned(call.plan), words.handle.clone());
         checked(&client, &[&words.handle], || {
@@ -28,7 +24,7 @@ impl Fp8Ops for CubeBackend {
     }
 
     fn fp8_decode(words: CubeTensor, call: Fp8Cast) -> CubeTensor {
-        let y = empty_like(&words, [call.len], DType::F32);
+        let y = empty_like(&words, [call.problem.len()], DType::F32);
         let client = words.client.clone();
         let (plan, out) = (planned(call.plan), y.handle.clone());
         checked(&client, &[&y.handle], || {

@@ -7,7 +7,7 @@ mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
 #[cfg(feature = "xla")]
-pub(super) mod xla;
+mod xla;
 
 use crate::{Error, device};
 use burn::backend::Dispatch;
@@ -53,15 +53,14 @@ impl Fp8Cast {
     fn new([len, words]: [usize; 2], format: Fp8Format, device: &Device) -> Result<Self, Error> {
         let problem = Problem::new(len, words, format)?;
         let plan = device::plan(device, |device| fp8::plan(problem, device))?;
-        Ok(Self { len, format, plan })
+        Ok(Self { problem, plan })
     }
 }
 
 /// A cast between f32 and FP8.
 #[derive(Clone, Debug)]
 pub(crate) struct Fp8Cast {
-    pub(crate) len: usize,
-    pub(crate) format: moebius_ops::fp8::Fp8Format,
+    pub(crate) problem: moebius_ops::fp8::Problem,
     pub(crate) plan: Option<fp8::Plan>,
 }
 

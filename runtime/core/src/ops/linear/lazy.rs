@@ -2,38 +2,33 @@
 
 use super::{LinearCall, LinearGradientsMetadata, Needs};
 use crate::ops::MaybeMetadata;
+use crate::ops::results::specs;
 use crate::ops::sort::GroupingMetadata;
 use burn::backend::fusion::custom::TensorSpec;
-use burn::tensor::Shape;
+use moebius_ops::Product;
 
 pub(super) fn output(
-    rows: &TensorSpec,
+    _rows: &TensorSpec,
     _w: &TensorSpec,
     _bias: &MaybeMetadata,
     _grouping: &GroupingMetadata,
     call: &LinearCall,
 ) -> TensorSpec {
-    let p = &call.problem;
-    TensorSpec::new(Shape::from([p.row_bound, p.n]), rows.dtype)
+    specs(Product::Linear(call.problem)).take()
 }
 
 pub(super) fn gradients(
     _dy: &TensorSpec,
-    rows: &TensorSpec,
-    w: &TensorSpec,
+    _rows: &TensorSpec,
+    _w: &TensorSpec,
     _grouping: &GroupingMetadata,
     needs: &Needs,
     call: &LinearCall,
 ) -> LinearGradientsMetadata {
-    let of = |needed: bool, spec: TensorSpec| match needed {
-        true => MaybeMetadata::Present(spec),
-        false => MaybeMetadata::Absent,
-    };
-    let p = &call.problem;
-    let bias = TensorSpec::new(Shape::from([p.experts, p.n]), w.dtype);
+    let mut results = specs(call.backward(*needs));
     LinearGradientsMetadata {
-        rows: of(needs.rows, rows.clone()),
-        w: of(needs.w, w.clone()),
-        bias: of(needs.bias, bias),
+        rows: results.take_if(needs.rows).into(),
+        w: results.take_if(needs.w).into(),
+        bias: results.take_if(needs.bias).into(),
     }
 }

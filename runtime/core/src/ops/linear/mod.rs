@@ -19,6 +19,8 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::{DType, Tensor};
+#[cfg(any(feature = "fusion", feature = "xla"))]
+use moebius_ops::Product;
 use moebius_ops::ShapeError;
 use moebius_ops::grouped_gemm::{self, Problem};
 use moebius_shaders::grouped_gemm::Variant;
@@ -88,6 +90,19 @@ impl Assignment {
 pub(crate) struct LinearCall {
     pub(crate) problem: grouped_gemm::Problem,
     pub(crate) plan: Option<linear::Plan>,
+}
+
+#[cfg(any(feature = "fusion", feature = "xla"))]
+impl LinearCall {
+    /// The backward pass.
+    fn backward(&self, needs: Needs) -> Product {
+        Product::LinearBackward {
+            problem: self.problem,
+            rows: needs.rows,
+            w: needs.w,
+            bias: needs.bias,
+        }
+    }
 }
 
 /// Gradients of a product; absent where they aren't wanted.

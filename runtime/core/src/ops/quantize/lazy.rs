@@ -1,29 +1,27 @@
 //! Shapes of codes, scales and values.
 
-use super::{AmaxCall, QuantizeCall, ScaledCodesMetadata, dtype};
+use super::{AmaxCall, QuantizeCall, ScaledCodesMetadata};
 use crate::ops::ScalesMetadata;
+use crate::ops::results::specs;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::tensor::{DType, Shape};
+use moebius_ops::Quantization;
 use moebius_ops::scaling::ScaleType;
 
 pub(super) fn quantized(_x: &TensorSpec, call: &QuantizeCall) -> ScaledCodesMetadata {
-    let shape = Shape::from(call.problem.scales_shape());
-    let scales = match call.problem.granularity().scale_type() {
-        ScaleType::F32 => ScalesMetadata::F32(TensorSpec::new(shape, DType::F32)),
-        ScaleType::E8M0 => ScalesMetadata::E8M0(TensorSpec::new(shape, DType::I32)),
-    };
+    let mut results = specs(Quantization::Quantize(call.problem));
+    let (words, scales) = (results.take(), results.take());
     ScaledCodesMetadata {
-        words: words_of(call),
-        scales,
+        words,
+        scales: match call.problem.granularity().scale_type() {
+            ScaleType::F32 => ScalesMetadata::F32(scales),
+            ScaleType::E8M0 => ScalesMetadata::E8M0(scales),
+        },
     }
 }
 
-fn words_of(call: &QuantizeCall) -> TensorSpec {
-    TensorSpec::new(Shape::from(call.problem.words_shape()), DType::I32)
-}
-
 pub(super) fn words(_x: &TensorSpec, _scales: &ScalesMetadata, call: &QuantizeCall) -> TensorSpec {
-    words_of(call)
+    specs(Quantization::QuantizeBy(call.problem)).take()
 }
 
 pub(super) fn values(
@@ -31,8 +29,7 @@ pub(super) fn values(
     _scales: &ScalesMetadata,
     call: &QuantizeCall,
 ) -> TensorSpec {
-    let dtype = dtype(call.problem.element());
-    TensorSpec::new(Shape::from(call.problem.shape()), dtype)
+    specs(Quantization::Dequantize(call.problem)).take()
 }
 
 pub(super) fn amax(_x: &TensorSpec, _call: &AmaxCall) -> TensorSpec {

@@ -12,7 +12,7 @@ mod flex;
 #[cfg(feature = "fusion")]
 mod lazy;
 #[cfg(feature = "xla")]
-pub(super) mod xla;
+mod xla;
 
 use super::Scales;
 use crate::check::element;
@@ -116,7 +116,8 @@ impl AmaxCall {
     pub(super) fn new(len: usize, dtype: DType, device: &Device) -> Result<Self, Error> {
         let problem = AmaxProblem::new(len, element(dtype)?)?;
         let plan = device::plan(device, |device| quantize::plan_amax(problem, device))?;
-        Ok(Self { plan })
+        let element = problem.element();
+        Ok(Self { element, plan })
     }
 }
 
@@ -130,6 +131,8 @@ pub(crate) struct QuantizeCall {
 /// A largest magnitude.
 #[derive(Clone, Debug)]
 pub(crate) struct AmaxCall {
+    /// Type of the values.
+    pub(crate) element: Element,
     pub(crate) plan: Option<quantize::AmaxPlan>,
 }
 
@@ -191,7 +194,7 @@ pub(crate) trait QuantizeOps: Backend {
 
 /// The dtype of an element type.
 #[cfg(any(feature = "cube", feature = "flex", feature = "xla"))]
-fn dtype(element: Element) -> DType {
+pub(super) fn dtype(element: Element) -> DType {
     match element {
         Element::F32 => DType::F32,
         Element::F16 => DType::F16,

@@ -1,36 +1,13 @@
 //! Quantisation recorded for XLA.
 
-use super::{AmaxCall, QuantizeCall, QuantizeOps, ScaledCodes, dtype};
+use super::{AmaxCall, QuantizeCall, QuantizeOps, ScaledCodes};
 use crate::ops::Scales;
-use crate::ops::fp8::xla::{format, overflow};
-use crate::ops::xla::{Recorded, Results};
+use crate::ops::xla::{Recorded, record};
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use moebius_ops::quantize::Problem;
-use moebius_ops::scaling::{self, ScaleType};
-use moebius_xla::custom::Call;
-use moebius_xla::custom::quantize::{Granularity, Quantize, Scaling};
-use moebius_xla::{BackendRouter, RouterChannel, element};
-
-/// The granularity as the descriptors have it.
-pub(in crate::ops) fn granularity(granularity: scaling::Granularity) -> Granularity {
-    match granularity {
-        scaling::Granularity::Tensor => Granularity::Tensor,
-        scaling::Granularity::Row => Granularity::Row,
-        scaling::Granularity::Block { rows, columns } => Granularity::Block { rows, columns },
-        scaling::Granularity::Mx => Granularity::Mx,
-    }
-}
-
-fn scaling(problem: &Problem) -> Scaling {
-    Scaling {
-        shape: problem.shape(),
-        granularity: granularity(problem.granularity()),
-        format: format(problem.format()),
-        overflow: overflow(problem.overflow()),
-        margin: problem.margin(),
-    }
-}
+use moebius_ops::Quantization;
+use moebius_ops::scaling::ScaleType;
+use moebius_xla::{BackendRouter, RouterChannel};
 
 impl<C: RouterChannel> Scales<BackendRouter<C>> {
     /// The tensor, whatever it holds.
@@ -43,8 +20,7 @@ impl<C: RouterChannel> Scales<BackendRouter<C>> {
 
 impl<C: RouterChannel> QuantizeOps for BackendRouter<C> {
     fn fp8_quantize(x: FloatTensor<Self>, call: QuantizeCall) -> ScaledCodes<Self> {
-        let of = Call::Quantize(Quantize::Codes(scaling(&call.problem)));
-        let mut results = Results::<C>::of(&of, vec![x]);
+        let mut results = record::<C>(Quantization::Quantize(call.problem), vec![x]);
         let (words, scales) = (results.take(), results.take());
         ScaledCodes {
             words,
@@ -60,8 +36,8 @@ impl<C: RouterChannel> QuantizeOps for BackendRouter<C> {
         scales: Scales<Self>,
         call: QuantizeCall,
     ) -> IntTensor<Self> {
-        let call = Call::Quantize(Quantize::CodesBy(scaling(&call.problem)));
-        Results::<C>::of(&call, vec![x, scales.into_tensor()]).take()
+        let call = Quantization::QuantizeBy(call.problem);
+        record::<C>(call, vec![x, scales.into_tensor()]).take()
     }
 
     fn fp8_dequantize(
@@ -69,21 +45,21 @@ impl<C: RouterChannel> QuantizeOps for BackendRouter<C> {
         scales: Scales<Self>,
         call: QuantizeCall,
     ) -> FloatTensor<Self> {
-        let Some(element) = element(dtype(call.problem.element())) else {
-            unreachable!("values are plain floats");
-        };
-        let call = Call::Quantize(Quantize::Values(scaling(&call.problem), element));
-        Results::<C>::of(&call, vec![words, scales.into_tensor()]).take()
+        let call = Quantization::Dequantize(call.problem);
+        record::<C>(call, vec![words, scales.into_tensor()]).take()
     }
 
-    fn fp8_amax(x: FloatTensor<Self>, _call: AmaxCall) -> FloatTensor<Self> {
-        let call = Call::Quantize(Quantize::Amax(x.shape().to_vec()));
-        Results::<C>::of(&call, vec![x]).take()
+    fn fp8_amax(x: FloatTensor<Self>, call: AmaxCall) -> FloatTensor<Self> {
+        let call = Quantization::Amax {
+            shape: x.shape().to_vec(),
+            element: call.element,
+        };
+        record::<C>(call, vec![x]).take()
     }
 
     fn fp8_fake_quantize(x: FloatTensor<Self>, call: QuantizeCall) -> FloatTensor<Self> {
-        let call = Call::Quantize(Quantize::Rounded(scaling(&call.problem)));
-        Results::<C>::of(&call, vec![x]).take()
+        let call = Quantization::FakeQuantize(call.problem);
+        record::<C>(call, vec![x]).take()
     }
 
     fn fp8_fake_quantize_by(
@@ -91,7 +67,7 @@ impl<C: RouterChannel> QuantizeOps for BackendRouter<C> {
         scales: Scales<Self>,
         call: QuantizeCall,
     ) -> FloatTensor<Self> {
-        let call = Call::Quantize(Quantize::RoundedBy(scaling(&call.problem)));
-        Results::<C>::of(&call, vec![x, scales.into_tensor()]).take()
+        let call = Quantization::FakeQuantizeBy(call.problem);
+        record::<C>(call, vec![x, scales.into_tensor()]).take()
     }
 }

@@ -58,14 +58,15 @@ impl RouterOps for CubeBackend {
     }
 
     fn moe_hash(x: CubeTensor, mask: Mask<Self>, call: HashCall) -> Hashed<Self> {
-        let shape = [call.routing.tokens(), call.routing.top_k()];
+        let sizes = call.problem.routing();
+        let shape = [sizes.tokens(), sizes.top_k()];
         let hashed: Hashed<Self> = Hashed {
             indices: empty_like(&x, shape, DType::I32),
             weights: empty_like(&x, shape, DType::F32),
         };
         let client = x.client.clone();
         let buffers = routing::HashBuffers {
-            x: matches!(call.key, HashKey::Content { .. }).then(|| handle(x)),
+            x: matches!(call.problem.key(), HashKey::Content { .. }).then(|| handle(x)),
             mask: mask_handle(mask),
             indices: hashed.indices.handle.clone(),
             weights: hashed.weights.handle.clone(),
@@ -78,7 +79,11 @@ impl RouterOps for CubeBackend {
     }
 
     fn moe_load(indices: CubeTensor, call: LoadCall) -> CubeTensor {
-        let counts = empty_like(&indices, [call.groups, call.routing.experts()], DType::I32);
+        let counts = empty_like(
+            &indices,
+            [call.problem.groups(), call.problem.routing().experts()],
+            DType::I32,
+        );
         let client = indices.client.clone();
         let out = counts.handle.clone();
         checked(&client, &[&counts.handle], || {

@@ -61,10 +61,11 @@ impl RouterOps for Flex {
     }
 
     fn moe_hash(x: FloatTensor<Self>, mask: Mask<Self>, call: HashCall) -> Hashed<Self> {
-        let available = available(mask, call.routing.experts());
+        let sizes = call.problem.routing();
+        let available = available(mask, sizes.experts());
         let (indices, weights) =
             routing::hash_reference(&call.problem, call.seed, &floats(x), Some(&available));
-        let shape = [call.routing.tokens(), call.routing.top_k()];
+        let shape = [sizes.tokens(), sizes.top_k()];
         Hashed {
             indices: int_tensor(&indices, &shape),
             weights: float_tensor(weights, &shape),
@@ -72,7 +73,7 @@ impl RouterOps for Flex {
     }
 
     fn moe_load(indices: IntTensor<Self>, call: LoadCall) -> IntTensor<Self> {
-        let (groups, experts) = (call.groups, call.routing.experts());
+        let (groups, experts) = (call.problem.groups(), call.problem.routing().experts());
         let mut counts = vec![0; groups * experts];
         let indices = words(indices);
         let per_group = (indices.len() / groups).max(1);

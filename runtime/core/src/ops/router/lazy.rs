@@ -4,54 +4,56 @@ use super::{
     ChoicesMetadata, HashCall, HashedMetadata, LoadCall, LogitsCall, LogitsGradientsMetadata,
     RouteCall, RoutedMetadata,
 };
-use crate::ops::MaskMetadata;
+use crate::ops::results::specs;
+use crate::ops::{MaskMetadata, MaybeMetadata};
 use burn::backend::fusion::custom::TensorSpec;
-use burn::tensor::{DType, Shape};
+use moebius_ops::Routing;
 use moebius_ops::routing::TopkGradient;
 
-fn spec<const D: usize>(shape: [usize; D], dtype: DType) -> TensorSpec {
-    TensorSpec::new(Shape::from(shape), dtype)
-}
-
 pub(super) fn logits(_x: &TensorSpec, _w: &TensorSpec, call: &LogitsCall) -> TensorSpec {
-    spec([call.problem.tokens(), call.problem.experts()], DType::F32)
+    specs(call.operation(false)).take()
 }
 
 pub(super) fn routed(
     _logits: &TensorSpec,
-    _choices: &ChoicesMetadata,
+    choices: &ChoicesMetadata,
     call: &RouteCall,
 ) -> RoutedMetadata {
-    let p = &call.problem;
+    let mut results = specs(Routing::Route {
+        problem: call.problem,
+        mask: matches!(choices.mask, MaskMetadata::Only(_)),
+        bias: matches!(choices.bias, MaybeMetadata::Present(_)),
+    });
     RoutedMetadata {
-        indices: spec([p.tokens(), p.top_k()], DType::I32),
-        weights: spec([p.tokens(), p.top_k()], DType::F32),
-        probs: spec([p.tokens(), p.experts()], DType::F32),
-        lse: spec([p.tokens()], DType::F32),
+        indices: results.take(),
+        weights: results.take(),
+        probs: results.take(),
+        lse: results.take(),
     }
 }
 
-pub(super) fn hashed(_x: &TensorSpec, _mask: &MaskMetadata, call: &HashCall) -> HashedMetadata {
-    let p = &call.routing;
+pub(super) fn hashed(_x: &TensorSpec, mask: &MaskMetadata, call: &HashCall) -> HashedMetadata {
+    let mut results = specs(call.operation(matches!(mask, MaskMetadata::Only(_))));
     HashedMetadata {
-        indices: spec([p.tokens(), p.top_k()], DType::I32),
-        weights: spec([p.tokens(), p.top_k()], DType::F32),
+        indices: results.take(),
+        weights: results.take(),
     }
 }
 
 pub(super) fn load(_indices: &TensorSpec, call: &LoadCall) -> TensorSpec {
-    spec([call.groups, call.routing.experts()], DType::I32)
+    specs(Routing::Load(call.problem)).take()
 }
 
 pub(super) fn logits_gradients(
-    x: &TensorSpec,
-    w: &TensorSpec,
+    _x: &TensorSpec,
+    _w: &TensorSpec,
     _dlogits: &TensorSpec,
-    _call: &LogitsCall,
+    call: &LogitsCall,
 ) -> LogitsGradientsMetadata {
+    let mut results = specs(call.operation(true));
     LogitsGradientsMetadata {
-        dx: x.clone(),
-        dw: w.clone(),
+        dx: results.take(),
+        dw: results.take(),
     }
 }
 

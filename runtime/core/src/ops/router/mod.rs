@@ -19,6 +19,9 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::{Bool, DType, Int, Tensor};
+use moebius_ops::Element;
+#[cfg(any(feature = "fusion", feature = "xla"))]
+use moebius_ops::Routing;
 use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, TopkGradient};
 use moebius_shaders::Unsupported;
 use moebius_shaders::routing;
@@ -40,6 +43,8 @@ pub(crate) fn logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
     let (plan, backward) = plans?.unzip();
     let call = LogitsCall {
         problem,
+        hidden,
+        element,
         plan,
         backward: backward.flatten(),
     };
@@ -115,9 +120,9 @@ pub(crate) fn hash(
     let problem = HashProblem::new(routing, key)?;
     let plan = device::plan(&x.device(), |device| routing::plan_hash(problem, device))?;
     let call = HashCall {
-        routing,
         problem,
-        key,
+        hidden: x.dims()[1],
+        element: element(x.dtype())?,
         seed,
         plan,
     };
@@ -147,11 +152,7 @@ pub(crate) fn load(
     let plan = device::plan(&choices.device(), |device| {
         routing::plan_load(problem, device)
     })?;
-    let call = LoadCall {
-        routing,
-        groups,
-        plan,
-    };
+    let call = LoadCall { problem, plan };
     let choices = choices.cast(DType::I32).into_dispatch();
     Ok(Tensor::from_dispatch(Dispatch::moe_load(choices, call)))
 }
@@ -160,6 +161,10 @@ pub(crate) fn load(
 #[derive(Clone, Debug)]
 pub(crate) struct LogitsCall {
     pub(crate) problem: moebius_ops::routing::Problem,
+    /// Columns of x and Wg.
+    pub(crate) hidden: usize,
+    /// Their type.
+    pub(crate) element: Element,
     pub(crate) plan: Option<routing::LogitsPlan>,
     /// Present on a recording CubeCL device.
     pub(crate) backward: Option<routing::LogitsBackwardPlan>,
@@ -177,9 +182,11 @@ pub(crate) struct RouteCall {
 /// A choice of experts by hash.
 #[derive(Clone, Debug)]
 pub(crate) struct HashCall {
-    pub(crate) routing: moebius_ops::routing::Problem,
     pub(crate) problem: moebius_ops::routing::HashProblem,
-    pub(crate) key: moebius_ops::routing::HashKey,
+    /// Columns of x.
+    pub(crate) hidden: usize,
+    /// Its type.
+    pub(crate) element: Element,
     pub(crate) seed: u32,
     pub(crate) plan: Option<routing::HashPlan>,
 }
@@ -187,10 +194,33 @@ pub(crate) struct HashCall {
 /// A count of choices.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadCall {
-    pub(crate) routing: moebius_ops::routing::Problem,
-    /// Groups of tokens that are counted by themselves.
-    pub(crate) groups: usize,
+    pub(crate) problem: moebius_ops::routing::LoadProblem,
     pub(crate) plan: Option<routing::LoadPlan>,
+}
+
+#[cfg(any(feature = "fusion", feature = "xla"))]
+impl LogitsCall {
+    fn operation(&self, backward: bool) -> Routing {
+        Routing::Logits {
+            problem: self.problem,
+            hidden: self.hidden,
+            element: self.element,
+            backward,
+        }
+    }
+}
+
+#[cfg(any(feature = "fusion", feature = "xla"))]
+impl HashCall {
+    fn operation(&self, mask: bool) -> Routing {
+        Routing::Hash {
+            problem: self.problem,
+            hidden: self.hidden,
+            element: self.element,
+            seed: self.seed,
+            mask,
+        }
+    }
 }
 
 /// What restricts and biases a choice.

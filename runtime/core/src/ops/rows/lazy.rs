@@ -2,52 +2,51 @@
 
 use super::{CombineGradientsMetadata, NeighboursCall, RowsCall};
 use crate::ops::MaybeMetadata;
+use crate::ops::results::specs;
 use crate::ops::sort::SortedMetadata;
 use burn::backend::fusion::custom::TensorSpec;
-use burn::tensor::Shape;
+use moebius_ops::Rows;
 
-fn rows(like: &TensorSpec, rows: usize, width: usize) -> TensorSpec {
-    TensorSpec::new(Shape::from([rows, width]), like.dtype)
-}
-
-pub(super) fn gathered(x: &TensorSpec, _sorted: &SortedMetadata, call: &RowsCall) -> TensorSpec {
-    rows(x, call.problem.row_bound(), call.problem.width())
+pub(super) fn gathered(_x: &TensorSpec, _sorted: &SortedMetadata, call: &RowsCall) -> TensorSpec {
+    specs(Rows::Gather(call.problem)).take()
 }
 
 pub(super) fn combined(
-    input: &TensorSpec,
-    _weights: &MaybeMetadata,
+    _rows: &TensorSpec,
+    weights: &MaybeMetadata,
     _sorted: &SortedMetadata,
     call: &RowsCall,
 ) -> TensorSpec {
-    rows(input, call.problem.tokens(), call.problem.width())
+    let (problem, weighted) = (call.problem, matches!(weights, MaybeMetadata::Present(_)));
+    specs(Rows::Combine { problem, weighted }).take()
 }
 
 pub(super) fn combine_gradients(
     _dy: &TensorSpec,
-    rows: &TensorSpec,
-    weights: &TensorSpec,
+    _rows: &TensorSpec,
+    _weights: &TensorSpec,
     _sorted: &SortedMetadata,
-    _call: &RowsCall,
+    call: &RowsCall,
 ) -> CombineGradientsMetadata {
+    let mut results = specs(Rows::CombineBackward(call.problem));
     CombineGradientsMetadata {
-        rows: rows.clone(),
-        weights: weights.clone(),
+        rows: results.take(),
+        weights: results.take(),
     }
 }
 
 pub(super) fn neighbours(
-    input: &TensorSpec,
+    _rows: &TensorSpec,
     _sorted: &SortedMetadata,
     call: &NeighboursCall,
 ) -> TensorSpec {
-    rows(input, call.problem.row_bound(), 3 * call.problem.width())
+    specs(call.operation(false)).take()
 }
 
 pub(super) fn neighbours_gradient(
-    dy: &TensorSpec,
+    _dy: &TensorSpec,
     _sorted: &SortedMetadata,
     call: &NeighboursCall,
 ) -> TensorSpec {
-    rows(dy, call.problem.row_bound(), call.problem.width())
+    specs(call.operation(true)).take()
 }

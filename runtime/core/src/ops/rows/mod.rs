@@ -21,6 +21,7 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::Tensor;
+use moebius_ops::Element;
 use moebius_ops::permute::RowsProblem;
 use moebius_shaders::permute::{self, neighbours};
 
@@ -68,7 +69,11 @@ impl Assignment {
         let element = element(rows.dtype())?;
         let plan = |device: &_| neighbours::plan(problem, element, device);
         let plan = device::plan(&rows.device(), plan)?;
-        let call = NeighboursCall { problem, plan };
+        let call = NeighboursCall {
+            problem,
+            element,
+            plan,
+        };
         let rows = Dispatch::moe_neighbours(rows.into_dispatch(), self.sorted.clone(), call);
         Ok(Tensor::from_dispatch(rows))
     }
@@ -85,7 +90,20 @@ pub(crate) struct RowsCall {
 #[derive(Clone, Debug)]
 pub(crate) struct NeighboursCall {
     pub(crate) problem: moebius_ops::permute::neighbours::Problem,
+    pub(crate) element: Element,
     pub(crate) plan: Option<neighbours::Plan>,
+}
+
+#[cfg(any(feature = "fusion", feature = "xla"))]
+impl NeighboursCall {
+    /// The move, or its gradient.
+    fn operation(&self, backward: bool) -> moebius_ops::Rows {
+        moebius_ops::Rows::Neighbours {
+            problem: self.problem,
+            element: self.element,
+            backward,
+        }
+    }
 }
 
 /// Gradients of a combination.

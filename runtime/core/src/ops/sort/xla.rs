@@ -1,10 +1,9 @@
 //! The sort recorded for XLA.
 
 use super::{Grouping, Limits, SortCall, SortOps, Sorted};
-use crate::ops::xla::{Recorded, Results};
-use burn::backend::TensorMetadata;
+use crate::ops::xla::{Recorded, record};
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use moebius_xla::custom::{Call, sort};
+use moebius_ops::Routing;
 use moebius_xla::{BackendRouter, RouterChannel};
 
 impl<C: RouterChannel> SortOps for BackendRouter<C> {
@@ -14,24 +13,13 @@ impl<C: RouterChannel> SortOps for BackendRouter<C> {
         limits: Limits<Self>,
         call: SortCall,
     ) -> Sorted<Self> {
-        let problem = &call.problem;
-        let (slots, experts) = (problem.slots(), problem.experts());
-        let capacity = problem.capacity().map(|capacity| sort::Capacity {
-            even: capacity.slots_per_expert(slots, experts),
-            least: capacity.min.min(slots),
-        });
         let (mask, factors) = (limits.mask.into_option(), limits.factors.into_option());
-        let [tokens, top_k] = indices.shape().dims();
-        let call = Call::Sort(sort::Sort {
-            tokens,
-            top_k,
-            experts,
-            capacity,
+        let sort = Routing::Sort {
+            problem: call.problem,
             mask: mask.is_some(),
-            factors: factors.is_some(),
-        });
+        };
         let inputs = [weights, indices].into_iter().chain(mask).chain(factors);
-        let mut results = Results::<C>::of(&call, inputs.collect());
+        let mut results = record::<C>(sort, inputs.collect());
         let (order, offsets) = (results.take(), results.take());
         Sorted {
             order,

@@ -1,0 +1,172 @@
+//! Products per expert, dense ones too, and feed-forward experts.
+
+use super::quantization::scale_scalar;
+use super::routing::sizes;
+use super::{Signature, table};
+use crate::error::ShapeError;
+use crate::fp8::LANES_PER_WORD;
+use crate::grouped_gemm::{Problem, Source, WeightLayout, fp8};
+use crate::moe;
+use crate::permute::check_row_bound;
+use serde::{Deserialize, Serialize};
+
+/// An operation of [`crate::grouped_gemm`] or [`crate::moe`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Product {
+    /// rows · W_eᵀ + b_e of sorted rows, or of all rows in a dense product; without gate or activation.
+    Linear(Problem),
+    /// Gradients of such a product: of the rows dy · W_e, of W Σ_r dy_r ⊗ rows_r, of the bias Σ_r dy_r.
+    LinearBackward {
+        /// The product.
+        problem: Problem,
+        /// Whether the rows' gradient is needed.
+        rows: bool,
+        /// Whether that of W is.
+        w: bool,
+        /// Whether that of the bias is.
+        bias: bool,
+    },
+    /// act(x · W_eᵀ + b_e), gated too, with weights as FP8 codes ([`fp8`]).
+    Fp8Linear(Problem),
+    /// Feed-forward experts.
+    Experts {
+        /// The experts and the batch.
+        problem: moe::Problem,
+        /// Whether the first product before its activation is a result, too.
+        keep: bool,
+    },
+    /// Gradients of feed-forward experts.
+    ExpertsBackward {
+        /// The experts and the batch.
+        problem: moe::Problem,
+        /// Whether the forward kept its first product; it is computed again otherwise.
+        pre: bool,
+        /// Whether the gradient of x is needed.
+        x: bool,
+        /// Whether those of the weights and biases are.
+        weights: bool,
+    },
+}
+
+impl Product {
+    pub(super) fn signature(&self) -> Signature {
+        match self {
+            Self::Linear(p) => {
+                let reads = "rows Rk, W Enk, offsets B w, b En";
+                multiplied(p, ["grouped linear", reads, "y Rn"]).with(&["b"], p.bias)
+            }
+            Self::LinearBackward {
+                problem,
+                rows,
+                w,
+                bias,
+            } => {
+                let reads = "dy Rn, rows Rk, W Enk, offsets B w";
+                let of = ["grouped linear backward", reads, "drows Rk, dW Enk, db En"];
+                let signature = multiplied(problem, of).with(&["drows"], *rows);
+                signature.with(&["dW"], *w).with(&["db"], *bias)
+            }
+            Self::Fp8Linear(p) => fp8_linear(p),
+            Self::Experts { problem: p, keep } => {
+                let reads = "x TH, weights TK f, order S w, offsets B w, positions S w, \
+                             w_in ECH, w_out EHF, b_in EC, b_out EH";
+                experts(p, ["experts", reads, "y TH, pre RC"])
+                    .with(&["pre"], *keep)
+                    .with(&["b_in", "b_out"], p.bias)
+            }
+            Self::ExpertsBackward {
+                problem: p,
+                pre,
+                x,
+                weights,
+            } => {
+                let reads = "dy TH, x TH, weights TK f, order S w, offsets B w, positions S w, \
+                             w_in ECH, w_out EHF, b_in EC, b_out EH, pre RC";
+                let writes = "dx TH, dweights TK f, dw_in ECH, dw_out EHF, db_in EC, db_out EH";
+                experts(p, ["experts backward", reads, writes])
+                    .with(&["pre"], *pre)
+                    .with(&["dx"], *x)
+                    .with(&["b_in", "b_out", "db_in", "db_out"], p.bias)
+                    .with(&["dw_in", "dw_out", "db_in", "db_out"], *weights)
+            }
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ShapeError> {
+        match self {
+            Self::Linear(p) | Self::LinearBackward { problem: p, .. } => {
+                p.check()?;
+                let plain = !p.gated && p.activation.is_none() && p.fp8.is_none();
+                if plain && p.layout == WeightLayout::OutIn && p.rows == Source::Sorted {
+                    return Ok(());
+                }
+                let expected = "a plain product of sorted rows and [E, n, k]";
+                Err(ShapeError::new(
+                    "grouped linear",
+                    expected,
+                    format!("{p:?}"),
+                ))
+            }
+            Self::Fp8Linear(p) => {
+                p.check()?;
+                fp8::matrix(p)?;
+                if p.layout == WeightLayout::OutIn {
+                    return Ok(());
+                }
+                let expected = "codes of [E, n, k]";
+                Err(ShapeError::new("fp8 linear", expected, format!("{p:?}")))
+            }
+            Self::Experts { problem: p, .. } | Self::ExpertsBackward { problem: p, .. } => {
+                p.routing.check()?;
+                check_row_bound(p.row_bound, p.routing.slots())?;
+                p.check()
+            }
+        }
+    }
+}
+
+/// Sorted rows R, or all in a dense product, which has no sort.
+fn multiplied(p: &Problem, of: [&'static str; 3]) -> Signature {
+    let [down, across] = fp8::scale_shape(p);
+    let sizes = [
+        ('R', p.row_bound),
+        ('E', p.experts),
+        ('n', p.n),
+        ('k', p.k),
+        ('B', p.experts + 1),
+        ('S', p.slots),
+        ('m', p.input_rows()),
+        ('c', p.n * p.parts()),
+        ('P', p.experts * p.parts() * p.n.div_ceil(fp8::PANEL)),
+        ('q', p.k.div_ceil(LANES_PER_WORD)),
+        ('p', fp8::PANEL),
+        ('d', down),
+        ('a', across),
+    ];
+    table(p.element, &sizes, of).with(&["order", "offsets"], !p.dense)
+}
+
+fn fp8_linear(p: &Problem) -> Signature {
+    let name = match p.dense {
+        true => "fp8 linear",
+        false => "grouped fp8 linear",
+    };
+    let reads = "x mk, codes Pqp w, scales Eda f, order S w, offsets B w, b Ec";
+    let mut signature = multiplied(p, [name, reads, "y Rn"]).with(&["b"], p.bias);
+    if let Some(weights) = p.fp8 {
+        signature.operands[2].scalar = scale_scalar(weights.granularity);
+    }
+    signature
+}
+
+fn experts(p: &moe::Problem, of: [&'static str; 3]) -> Signature {
+    let [t, e, k, s, b] = sizes(&p.routing);
+    let widths = [
+        ('H', p.hidden),
+        ('F', p.inter),
+        ('C', p.columns_in()),
+        ('R', p.row_bound),
+    ];
+    let [h, f, c, r] = widths;
+    table(p.element, &[t, e, k, s, b, h, f, c, r], of)
+}

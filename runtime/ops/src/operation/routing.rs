@@ -1,0 +1,165 @@
+//! Router logits, the choice of experts, and the sort of its slots.
+
+use super::{Signature, table};
+use crate::element::Element;
+use crate::error::ShapeError;
+use crate::moe::sorting;
+use crate::routing::{HashKey, HashProblem, LoadProblem, Problem, TopkGradient};
+use serde::{Deserialize, Serialize};
+
+/// An operation of [`crate::routing`], or the sort of [`crate::permute`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Routing {
+    /// x · Wgᵀ in f32.
+    Logits {
+        /// Tokens and experts.
+        problem: Problem,
+        /// Width of a token H.
+        hidden: usize,
+        /// Type of x and Wg.
+        element: Element,
+        /// The gradients of x and Wg instead.
+        backward: bool,
+    },
+    /// The choice of experts.
+    Route {
+        /// The choice.
+        problem: Problem,
+        /// Whether a mask says who may be chosen.
+        mask: bool,
+        /// Whether a bias is added to the scores for the choice.
+        bias: bool,
+    },
+    /// The logits' gradient through one output of the choice.
+    RouteBackward {
+        /// The choice.
+        problem: Problem,
+        /// Whether a mask said who might be chosen.
+        mask: bool,
+        /// The output.
+        of: TopkGradient,
+    },
+    /// The choice of experts by hash.
+    Hash {
+        /// The choice.
+        problem: HashProblem,
+        /// Columns of x, which is an operand even where only the position is hashed: it says on which device.
+        hidden: usize,
+        /// Type of x.
+        element: Element,
+        /// Makes one choice differ from another.
+        seed: u32,
+        /// Whether a mask says who may be chosen.
+        mask: bool,
+    },
+    /// Counts of choices.
+    Load(LoadProblem),
+    /// Slots sorted by expert.
+    Sort {
+        /// The sort.
+        problem: sorting::Problem,
+        /// Whether a mask says who takes any.
+        mask: bool,
+    },
+}
+
+impl Routing {
+    pub(super) fn signature(&self) -> Signature {
+        let f32s = |p: &Problem, of| table(Element::F32, &sizes(p), of);
+        match *self {
+            Self::Logits {
+                problem,
+                hidden,
+                element,
+                backward,
+            } => {
+                let (forward, back) = ("router logits", "router logits backward");
+                let of = match backward {
+                    false => [forward, "x TH, Wg EH", "logits TE f"],
+                    true => [back, "x TH, Wg EH, dlogits TE f", "dx TH, dWg EH"],
+                };
+                table(element, &wide(&problem, hidden), of)
+            }
+            Self::Route {
+                problem,
+                mask,
+                bias,
+            } => {
+                let reads = "logits TE, mask E w, bias E";
+                let writes = "indices TK w, weights TK, probs TE, lse T";
+                let signature = f32s(&problem, ["route", reads, writes]);
+                signature.with(&["mask"], mask).with(&["bias"], bias)
+            }
+            Self::RouteBackward { problem, mask, of } => {
+                let reads = "dweights TK, dprobs TE, dlse T, logits TE, mask E w, \
+                             indices TK w, weights TK, probs TE, lse T";
+                f32s(&problem, ["route backward", reads, "dlogits TE"])
+                    .with(&["dweights"], of == TopkGradient::Weights)
+                    .with(&["dprobs"], of == TopkGradient::Probs)
+                    .with(&["dlse"], of == TopkGradient::Lse)
+                    .with(&["mask"], mask)
+            }
+            Self::Hash {
+                problem,
+                hidden,
+                element,
+                mask,
+                ..
+            } => {
+                let of = ["hash", "x TH, mask E w", "indices TK w, weights TK f"];
+                table(element, &wide(&problem.routing(), hidden), of).with(&["mask"], mask)
+            }
+            Self::Load(p) => {
+                let [t, e, k, ..] = sizes(&p.routing());
+                let of = ["load", "indices TK w", "counts GE w"];
+                table(Element::F32, &[t, e, k, ('G', p.groups())], of)
+            }
+            Self::Sort { problem, mask } => {
+                let reads = "weights TK, indices TK w, mask E w, factors E";
+                let writes = "order S w, offsets B w, positions S w, dropped 1 w";
+                let signature = f32s(&problem.routing(), ["sort", reads, writes]);
+                let factors = problem.factors();
+                signature.with(&["mask"], mask).with(&["factors"], factors)
+            }
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ShapeError> {
+        match self {
+            Self::Logits { problem, .. }
+            | Self::Route { problem, .. }
+            | Self::RouteBackward { problem, .. } => problem.check(),
+            Self::Hash {
+                problem, hidden, ..
+            } => {
+                problem.check()?;
+                match problem.key() {
+                    HashKey::Content { hidden: hashed, .. } => {
+                        ShapeError::check("hashed columns", *hidden, hashed)
+                    }
+                    HashKey::Position { .. } => Ok(()),
+                }
+            }
+            Self::Load(problem) => problem.check(),
+            Self::Sort { problem, .. } => problem.check(),
+        }
+    }
+}
+
+/// Tokens, experts, choices of a token, slots, and where the rows of the experts begin and end.
+pub(super) fn sizes(p: &Problem) -> [(char, usize); 5] {
+    let (tokens, experts) = (p.tokens(), p.experts());
+    [
+        ('T', tokens),
+        ('E', experts),
+        ('K', p.top_k()),
+        ('S', p.slots()),
+        ('B', experts + 1),
+    ]
+}
+
+/// The same, and columns.
+fn wide(p: &Problem, hidden: usize) -> [(char, usize); 6] {
+    let [t, e, k, s, b] = sizes(p);
+    [t, e, k, s, b, ('H', hidden)]
+}
