@@ -1,6 +1,6 @@
 //! The backward pass: one cube (a CPU: one unit) per sorted row and slot, and the gradient alone.
 
-use super::{Form, Plan, Problem, activate, activation_gradient, row_sum};
+use super::{Form, Plan, activate, activation_gradient, row_sum};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -220,7 +220,7 @@ pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
 }
 
 #[cfg(feature = "emit")]
-fn backward_entry(problem: Problem) -> crate::emit::KernelEntry {
+fn backward_entry(problem: super::Problem) -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = move |at: &Machine| -> Planned {
         let plan = super::plan(problem, &at.capability)?;
@@ -253,7 +253,7 @@ fn backward_entry(problem: Problem) -> crate::emit::KernelEntry {
 }
 
 #[cfg(feature = "emit")]
-fn gradient_entry(problem: Problem) -> crate::emit::KernelEntry {
+fn gradient_entry(problem: super::Problem) -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = move |at: &Machine| -> Planned {
         let plan = super::plan(problem, &at.capability)?;

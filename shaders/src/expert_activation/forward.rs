@@ -1,6 +1,6 @@
 //! hidden = act(pre), or act(gate) · up.
 
-use super::{Form, Plan, Problem, activate};
+use super::{Form, Plan, activate};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -94,7 +94,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
 #[cfg(feature = "emit")]
 pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let entry = |problem: Problem| {
+    let entry = |problem: super::Problem| {
         let build = move |at: &Machine| -> Planned {
             let plan = super::plan(problem, &at.capability)?;
             let (settings, device, target) = at.parts(plan.vectors.dim());

@@ -14,6 +14,7 @@ use crate::grouped_gemm::activation::{activate, activation_gradient};
 use crate::launched;
 use cubecl::prelude::*;
 use moebius_device::Capability;
+#[cfg(feature = "emit")]
 use moebius_ops::Element;
 use moebius_ops::expert_activation::Problem;
 use moebius_ops::grouped_gemm::Activation;

@@ -9,6 +9,7 @@ use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+#[cfg(feature = "emit")]
 use moebius_ops::Element;
 use moebius_ops::expert_activation::output_bias::Problem;
 

@@ -1,4 +1,5 @@
 use super::*;
+use moebius_ops::Element;
 
 use moebius_device::profiles;
 

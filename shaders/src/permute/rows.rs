@@ -8,6 +8,7 @@ use cubecl::prelude::*;
 use moebius_device::Capability;
 use moebius_ops::Element;
 use moebius_ops::permute::RowsProblem;
+#[cfg(feature = "emit")]
 use moebius_ops::routing;
 
 /// A [`RowsProblem`] this device can run, in either direction.

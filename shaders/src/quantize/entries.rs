@@ -4,12 +4,13 @@ use super::amax::{Finish, fp8_amax_blocks, fp8_amax_parts};
 use super::apply::{fp8_dequantize, fp8_quantize_by};
 use super::block::fp8_quantize;
 use super::plan::Variant;
-use super::{AmaxProblem, Plan, Problem, SizesCompilationArg, plan, plan_amax};
+use super::{Plan, Problem, SizesCompilationArg, plan, plan_amax};
 use crate::element::DeviceElement;
 use crate::emit::{KernelEntry, Machine, Planned, buffer, valid};
 use crate::error::PlanError;
 use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, Overflow};
+use moebius_ops::quantize::AmaxProblem;
 use moebius_ops::scaling::Granularity;
 
 const BLOCK: Granularity = Granularity::Block {

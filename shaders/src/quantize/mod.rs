@@ -24,7 +24,7 @@ pub use plan::{Plan, check_kept, plan};
 use crate::launched;
 use cubecl::prelude::*;
 use moebius_ops::fp8::{LANES_PER_WORD, Overflow};
-use moebius_ops::quantize::{AmaxProblem, Problem};
+use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::Granularity;
 
 const KERNEL: &str = "fp8_quantize";

@@ -1,5 +1,6 @@
 //! How CubeCL computes [`moebius_ops::routing::hash_reference`].
 
+#[cfg(feature = "emit")]
 use super::Problem;
 use super::selection::lane_indices;
 use crate::bound::{bind, bind_words};
@@ -10,6 +11,7 @@ use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+#[cfg(feature = "emit")]
 use moebius_ops::Element;
 use moebius_ops::routing::{HashKey, HashProblem};
 use moebius_ops::routing::{INFINITY, PHI, SMALLEST_NORMAL};

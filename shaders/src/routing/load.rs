@@ -3,6 +3,7 @@
 //! Two launches: the counts of blocks of [`BLOCK`] tokens, then their sum; one where a group is a single block. On a GPU a unit counts
 //! one expert of a block, T·K·E compares; on a CPU it counts them all, T·K + T·E/[`BLOCK`] increments.
 
+#[cfg(feature = "emit")]
 use super::Problem;
 use crate::bound::bind_words;
 use crate::error::Unsupported;

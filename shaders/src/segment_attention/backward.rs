@@ -4,7 +4,7 @@
 //! what they meet, so nothing is added to by two units.
 
 use super::head::{accumulate, dot, load_head, store_head, zero_head};
-use super::{Form, Plan, Problem, Side, partners};
+use super::{Form, Plan, Side, partners};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -249,7 +249,7 @@ pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
 }
 
 #[cfg(feature = "emit")]
-fn statistics_entry(problem: Problem) -> crate::emit::KernelEntry {
+fn statistics_entry(problem: super::Problem) -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = move |at: &Machine| -> Planned {
         let plan = super::plan(problem, &at.capability)?;
@@ -266,7 +266,7 @@ fn statistics_entry(problem: Problem) -> crate::emit::KernelEntry {
 }
 
 #[cfg(feature = "emit")]
-fn score_gradient_entry(problem: Problem, side: Side) -> crate::emit::KernelEntry {
+fn score_gradient_entry(problem: super::Problem, side: Side) -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = move |at: &Machine| -> Planned {
         let plan = super::plan(problem, &at.capability)?;
@@ -305,7 +305,7 @@ fn score_gradient_entry(problem: Problem, side: Side) -> crate::emit::KernelEntr
 }
 
 #[cfg(feature = "emit")]
-fn value_gradient_entry(problem: Problem) -> crate::emit::KernelEntry {
+fn value_gradient_entry(problem: super::Problem) -> crate::emit::KernelEntry {
     use crate::emit::{KernelEntry, Machine, Planned, buffer};
     let build = move |at: &Machine| -> Planned {
         let plan = super::plan(problem, &at.capability)?;

@@ -19,8 +19,11 @@ use crate::grid::{Grid, lanes};
 use crate::launched;
 use cubecl::prelude::*;
 use moebius_device::Capability;
+#[cfg(feature = "emit")]
 use moebius_ops::Element;
-use moebius_ops::segment_attention::{Problem, Segments};
+use moebius_ops::segment_attention::Problem;
+#[cfg(feature = "emit")]
+use moebius_ops::segment_attention::Segments;
 
 /// What one of the kernels is called for `problem`.
 fn name(problem: &Problem, kernel: &str) -> String {
@@ -155,6 +158,8 @@ fn emitted() -> [Problem; 4] {
 mod tests {
     use super::*;
     use moebius_device::profiles;
+    use moebius_ops::Element;
+    use moebius_ops::segment_attention::Segments;
 
     #[test]
     fn a_plan_refuses_what_the_device_lacks() {
