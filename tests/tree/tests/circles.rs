@@ -32,7 +32,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if path.is_dir() && name != "tests" {
             found.extend(sources(&path));
-        } else if name.ends_with(".rs") && name != "tests.rs" {
+        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
             found.push(path);
         }
     }

@@ -79,39 +79,5 @@ fn erf(x: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reference_values() {
-        // Φ from tables; silu and relu from their definitions.
-        assert!((Activation::Gelu.reference(1.0) - 0.841_344_746_068_542_9).abs() < 1e-15);
-        assert!((Activation::Gelu.reference(-5.0) + 5.0 * 2.866_515_718_791_939e-7).abs() < 1e-15);
-        assert!((Activation::Silu.reference(0.0)).abs() < 1e-300);
-        assert_eq!(Activation::Relu.reference(-3.0), 0.0);
-        assert!(Activation::Relu.reference(f64::NAN).is_nan());
-        // ln 2 = softplus(0), so mish'(0) = tanh(ln 2) = 3/5.
-        assert_eq!(Activation::Mish.reference(0.0), 0.0);
-        assert!((Activation::Mish.reference_gradient(0.0) - 0.6).abs() < 1e-15);
-        assert!((Activation::Mish.reference(1.0) - 0.865_098_388_267_310_3).abs() < 1e-15);
-        assert_eq!(Activation::Mish.reference(1e4), 1e4);
-    }
-
-    #[test]
-    fn gradients_are_those_of_finite_differences() {
-        const STEP: f64 = 1e-5;
-        for activation in Activation::ALL {
-            for i in -60..=60 {
-                // Never 0, where relu has no derivative.
-                let x = f64::from(i) * 0.21 + 0.005;
-                let rise = activation.reference(x + STEP) - activation.reference(x - STEP);
-                let (got, want) = (activation.reference_gradient(x), rise / (2.0 * STEP));
-                assert!(
-                    (got - want).abs() < 1e-8,
-                    "{activation}'({x}): {got}, {want}"
-                );
-            }
-        }
-        assert_eq!(Activation::Relu.reference_gradient(0.0), 0.0);
-    }
-}
+#[path = "activation_tests.rs"]
+mod tests;

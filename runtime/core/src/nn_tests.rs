@@ -1,0 +1,65 @@
+use super::{attention, linear};
+use crate::ErrorKind;
+use burn::tensor::{Device, Tensor};
+
+fn floats(tensor: Tensor<2>) -> Vec<f32> {
+    tensor.into_data().iter().collect()
+}
+
+#[test]
+fn a_linear_layer_is_a_product_with_the_transposed_weights() {
+    let device = Device::flex();
+    let x = Tensor::<2>::from_floats([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], &device);
+    let w = Tensor::from_floats([[1.0, 0.0], [0.0, 10.0], [1.0, 1.0], [0.0, 0.0]], &device);
+    let y = linear(x.clone(), w.clone(), None).unwrap();
+    assert_eq!(floats(y), floats(x.clone().matmul(w.clone().transpose())));
+    let bias = Tensor::<1>::from_floats([1.0, 2.0, 3.0, 4.0], &device);
+    let y = linear(x.clone(), w.clone(), Some(bias.clone())).unwrap();
+    let want = x.matmul(w.transpose()) + bias.unsqueeze();
+    assert_eq!(floats(y), floats(want));
+}
+
+#[test]
+fn attention_stays_in_its_sequence_and_sees_nothing_later() {
+    let device = Device::flex();
+    // Equal keys: every token's result is the mean of the values it sees.
+    let keys = Tensor::<2>::zeros([4, 2], &device);
+    let values = [[1.0, 10.0], [3.0, 30.0], [5.0, 50.0], [9.0, 90.0]];
+    let values = Tensor::<2>::from_floats(values, &device);
+    let attend = |causal| {
+        let inputs = [keys.clone(), keys.clone(), values.clone()];
+        floats(attention(inputs, 2, 2, causal).unwrap())
+    };
+    assert_eq!(attend(true), [1.0, 10.0, 2.0, 20.0, 5.0, 50.0, 7.0, 70.0]);
+    assert_eq!(attend(false), [2.0, 20.0, 2.0, 20.0, 7.0, 70.0, 7.0, 70.0]);
+}
+
+#[test]
+fn wrong_shapes_are_refused() {
+    let device = Device::flex();
+    let x = Tensor::<2>::zeros([4, 6], &device);
+    let product = linear(x.clone(), Tensor::zeros([2, 5], &device), None);
+    let bias = Tensor::zeros([3], &device);
+    let bias = linear(x.clone(), Tensor::zeros([2, 6], &device), Some(bias));
+    let heads = attention([x.clone(), x.clone(), x.clone()], 4, 2, true);
+    let keys = attention(
+        [x.clone(), x.clone().narrow(1, 0, 3), x.clone()],
+        2,
+        2,
+        true,
+    );
+    let sequence = attention([x.clone(), x.clone(), x], 2, 0, true);
+    for error in [product, bias, heads, keys, sequence].map(Result::err) {
+        assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Shape));
+    }
+}
+
+#[test]
+fn no_rows_are_no_rows() {
+    let device = Device::flex();
+    let x = Tensor::<2>::zeros([0, 6], &device);
+    let y = linear(x.clone(), Tensor::zeros([2, 6], &device), None).unwrap();
+    assert_eq!(y.dims(), [0, 2]);
+    let y = attention([x.clone(), x.clone(), x], 2, 3, true).unwrap();
+    assert_eq!(y.dims(), [0, 6]);
+}

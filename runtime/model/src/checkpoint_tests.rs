@@ -1,0 +1,173 @@
+use super::{Checkpoint, FILE, Manifest, PART};
+use crate::config::{DecoderConfig, TrainConfig};
+use crate::error::CheckpointError;
+use crate::text::Text;
+use crate::train::Trainer;
+use std::fs;
+use std::path::Path;
+
+fn config() -> TrainConfig {
+    TrainConfig {
+        decoder: DecoderConfig {
+            sequence: 8,
+            layers: 1,
+            ..DecoderConfig::default().with_hidden(16)
+        },
+        batch: 1,
+        ..TrainConfig::default()
+    }
+}
+
+fn trainer() -> Trainer {
+    let device = moebius::open(&moebius::Device::Flex).unwrap();
+    Trainer::new(config(), Text::bundled(), &device).unwrap()
+}
+
+fn resume(checkpoint: Checkpoint) -> Trainer {
+    let device = moebius::open(&moebius::Device::Flex).unwrap();
+    Trainer::resume(checkpoint, Text::bundled(), &device).unwrap()
+}
+
+/// A folder with the checkpoint of a training of one step, and the training.
+fn written() -> (tempfile::TempDir, Trainer) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trainer = trainer();
+    trainer.step().unwrap();
+    trainer.report().unwrap();
+    trainer.checkpoint().unwrap().write(folder.path()).unwrap();
+    (folder, trainer)
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// [`names`] up to the stamp.
+fn steps(folder: &Path) -> Vec<String> {
+    let short = |name: String| match name.rsplit_once('-') {
+        Some((step, _)) => step.to_owned(),
+        None => name,
+    };
+    names(folder).into_iter().map(short).collect()
+}
+
+#[test]
+fn a_folder_holds_one_checkpoint_and_the_next_replaces_it() {
+    let (folder, mut trainer) = written();
+    let folder = folder.path();
+    assert_eq!(steps(folder), [FILE, "model-1", "optimizer-1"]);
+    trainer.step().unwrap();
+    trainer.checkpoint().unwrap().write(folder).unwrap();
+    assert_eq!(steps(folder), [FILE, "model-2", "optimizer-2"]);
+    let read = Checkpoint::read(folder).unwrap();
+    assert_eq!((read.step(), *read.config()), (2, config()));
+    // Read and written again, before any step, it is the same.
+    let stamp = || Manifest::read(folder).unwrap().model;
+    let before = stamp();
+    resume(read).checkpoint().unwrap().write(folder).unwrap();
+    assert_eq!(stamp(), before);
+    assert_eq!(resume(Checkpoint::read(folder).unwrap()).steps_done(), 2);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_leaves_the_one_before() {
+    let (folder, mut trainer) = written();
+    trainer.step().unwrap();
+    fs::create_dir(folder.path().join(PART)).unwrap();
+    let error = trainer
+        .checkpoint()
+        .unwrap()
+        .write(folder.path())
+        .unwrap_err();
+    assert!(matches!(error, CheckpointError::Write { .. }), "{error}");
+    assert_eq!(Checkpoint::read(folder.path()).unwrap().step(), 1);
+}
+
+#[test]
+fn an_untrained_decoder_has_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("a/b");
+    trainer().checkpoint().unwrap().write(&inner).unwrap();
+    assert_eq!(resume(Checkpoint::read(&inner).unwrap()).steps_done(), 0);
+}
+
+#[test]
+fn what_is_missing_or_damaged_is_named() {
+    let empty = tempfile::tempdir().unwrap();
+    let error = Checkpoint::read(empty.path()).unwrap_err();
+    assert!(matches!(error, CheckpointError::Missing { .. }), "{error}");
+    assert!(!Checkpoint::exists(empty.path()));
+
+    for which in [1, 2] {
+        let (folder, _) = written();
+        let file = &names(folder.path())[which];
+        let path = folder.path().join(file);
+        let whole = fs::read(&path).unwrap();
+        let mut flipped = whole.clone();
+        flipped[whole.len() / 2] ^= 1;
+        for bytes in [&whole[..whole.len() - 1], &[], &flipped] {
+            fs::write(&path, bytes).unwrap();
+            let error = Checkpoint::read(folder.path()).unwrap_err();
+            assert!(matches!(error, CheckpointError::Damaged { .. }), "{error}");
+            assert!(error.to_string().contains(file), "{error}");
+        }
+        fs::remove_file(&path).unwrap();
+        let error = Checkpoint::read(folder.path()).unwrap_err();
+        assert!(matches!(error, CheckpointError::Read { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_foreign_file_is_neither_read_nor_replaced() {
+    let (folder, trainer) = written();
+    let path = folder.path().join(FILE);
+    let ours = fs::read_to_string(&path).unwrap();
+    let later = ours.replace("\"version\": 1", "\"version\": 2");
+    let short = ours.replace("\"batch\"", "\"batches\"");
+    for text in [
+        "",
+        "{}",
+        "[1, 2]",
+        "{\"format\": 1}",
+        &ours[..60],
+        &later,
+        &short,
+    ] {
+        fs::write(&path, text).unwrap();
+        let read = Checkpoint::read(folder.path()).unwrap_err();
+        let write = trainer
+            .checkpoint()
+            .unwrap()
+            .write(folder.path())
+            .unwrap_err();
+        for error in [read, write] {
+            assert!(matches!(error, CheckpointError::Foreign { .. }), "{error}");
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[test]
+fn another_training_is_told_from_this_one() {
+    let (folder, _) = written();
+    let checkpoint = Checkpoint::read(folder.path()).unwrap();
+    checkpoint.check_config(&config()).unwrap();
+    let other = TrainConfig {
+        batch: 2,
+        ..config()
+    };
+    let error = checkpoint.check_config(&other).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the checkpoint is of another training: batch was 1, not 2"
+    );
+    let text = Text::new(b"Call me Ishmael.".to_vec());
+    let device = moebius::open(&moebius::Device::Flex).unwrap();
+    let error = Trainer::resume(checkpoint, text, &device).err().unwrap();
+    assert!(error.to_string().contains("text was"), "{error}");
+}
