@@ -1,9 +1,11 @@
 //! Attention within sequences.
 
 use crate::plugin::{Host, call};
-use crate::routed::{Sorted, assert_close, poisoned, wave};
+use crate::routed::{Sorted, assert_close, poisoned, wave, wide};
 use moebius_ops::Rows;
-use moebius_ops::segment_attention::{Problem, Segments};
+use moebius_ops::segment_attention::{
+    Inputs, Problem, Segments, reference, reference_backward, reference_segments,
+};
 
 const HEADS: usize = 2;
 const D: usize = 3;
@@ -52,97 +54,11 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The oracle: row by row, in f64.
-struct Oracle<'a> {
-    case: &'a Case,
-    q: Vec<f32>,
-    k: Vec<f32>,
-    v: Vec<f32>,
-}
-
-impl<'a> Oracle<'a> {
-    fn new(case: &'a Case) -> Self {
-        let rows = case.sorted.rows();
-        let wave = |phase| poisoned(wave(case.bound * WIDTH, phase), WIDTH, rows);
-        Self {
-            case,
-            q: wave(0.1),
-            k: wave(0.7),
-            v: wave(1.9),
-        }
-    }
-
-    /// The rows that a row attends to.
-    fn seen(&self, row: usize) -> Vec<usize> {
-        let sorted = &self.case.sorted;
-        let last = if self.case.causal {
-            row + 1
-        } else {
-            sorted.rows()
-        };
-        let together = |other: &usize| sorted.together(row, *other, self.case.sequence);
-        (0..last).filter(together).collect()
-    }
-
-    fn dot(a: &[f32], i: usize, b: &[f32], j: usize, head: usize) -> f64 {
-        let at = |row: usize| row * WIDTH + head * D..row * WIDTH + (head + 1) * D;
-        let pairs = a[at(i)].iter().zip(&b[at(j)]);
-        pairs.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
-    }
-
-    /// Probabilities of the rows that a row attends to, and their log-sum-exp.
-    fn probabilities(&self, row: usize, head: usize) -> (Vec<(usize, f64)>, f64) {
-        let score = |j: usize| Self::dot(&self.q, row, &self.k, j, head) / (D as f64).sqrt();
-        let seen = self.seen(row);
-        let lse = seen.iter().map(|j| score(*j).exp()).sum::<f64>().ln();
-        (
-            seen.into_iter()
-                .map(|j| (j, (score(j) - lse).exp()))
-                .collect(),
-            lse,
-        )
-    }
-
-    fn attended(&self) -> (Vec<f64>, Vec<f64>) {
-        let mut o = vec![0.0; self.case.bound * WIDTH];
-        let mut lse = vec![0.0; self.case.bound * HEADS];
-        for row in 0..self.case.sorted.rows() {
-            for head in 0..HEADS {
-                let (p, sum) = self.probabilities(row, head);
-                lse[row * HEADS + head] = sum;
-                for ((j, p), i) in p.iter().flat_map(|p| (0..D).map(move |i| (p, i))) {
-                    o[row * WIDTH + head * D + i] +=
-                        p * f64::from(self.v[j * WIDTH + head * D + i]);
-                }
-            }
-        }
-        (o, lse)
-    }
-
-    fn gradients(&self, gradient: &[f32], o: &[f32]) -> [Vec<f64>; 3] {
-        let mut out = [(); 3].map(|()| vec![0.0; self.case.bound * WIDTH]);
-        let scale = 1.0 / (D as f64).sqrt();
-        for row in 0..self.case.sorted.rows() {
-            for head in 0..HEADS {
-                let delta = Self::dot(gradient, row, o, row, head);
-                for (j, p) in self.probabilities(row, head).0 {
-                    let ds = p * (Self::dot(gradient, row, &self.v, j, head) - delta) * scale;
-                    for i in head * D..(head + 1) * D {
-                        out[0][row * WIDTH + i] += ds * f64::from(self.k[j * WIDTH + i]);
-                        out[1][j * WIDTH + i] += ds * f64::from(self.q[row * WIDTH + i]);
-                        out[2][j * WIDTH + i] += p * f64::from(gradient[row * WIDTH + i]);
-                    }
-                }
-            }
-        }
-        out
-    }
-}
-
 #[test]
 fn rows_attend_to_their_sequence() {
     for case in cases() {
-        let oracle = Oracle::new(&case);
+        let operand = |phase| poisoned(wave(case.bound * WIDTH, phase), WIDTH, case.sorted.rows());
+        let [q, k, v, gradient] = [0.1, 0.7, 1.9, 2.3].map(operand);
         let host = |x: &[f32]| Host::f32s(&[case.bound, WIDTH], x);
         let sorted = &case.sorted;
         let (slots, experts, top_k) = (sorted.slots(), sorted.experts, sorted.top_k);
@@ -154,24 +70,29 @@ fn rows_attend_to_their_sequence() {
             backward,
         };
         let mut inputs = vec![
-            host(&oracle.q),
-            host(&oracle.k),
-            host(&oracle.v),
+            host(&q),
+            host(&k),
+            host(&v),
             case.sorted.order(),
             case.sorted.offsets(),
         ];
         let what = format!("{problem:?}");
         let got = call(attention(false), &inputs);
-        let (o, lse) = oracle.attended();
-        assert_close(&got[0].floats(), &o, 3e-6, &what);
-        assert_close(&got[1].floats(), &lse, 3e-6, &what);
+        let [q, k, v, d_o] = [&q, &k, &v, &gradient].map(|x| wide(x));
+        let wanted = Inputs {
+            q: &q,
+            k: &k,
+            v: &v,
+        };
+        let found = reference_segments(&problem.segments(), &sorted.words);
+        let want = reference(&problem, &found, &wanted);
+        assert_close(&got[0].floats(), &want.o, 3e-6, &what);
+        assert_close(&got[1].floats(), &want.lse, 3e-6, &what);
 
-        let wave = wave(case.bound * WIDTH, 2.3);
-        let gradient = poisoned(wave, WIDTH, case.sorted.rows());
         inputs.extend([got[0].clone(), got[1].clone(), host(&gradient)]);
-        let want = oracle.gradients(&gradient, &got[0].floats());
+        let want = reference_backward(&problem, &found, &wanted, &d_o);
         let got = call(attention(true), &inputs);
-        for (got, want) in got.iter().zip(want) {
+        for (got, want) in got.iter().zip([want.dq, want.dk, want.dv]) {
             assert_close(&got.floats(), &want, 1e-5, &what);
         }
     }

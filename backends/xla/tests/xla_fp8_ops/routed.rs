@@ -59,13 +59,6 @@ impl Sorted {
             .find(|e| (self.words.offsets[*e]..self.words.offsets[e + 1]).contains(&(row as u32)))
     }
 
-    /// Whether two rows are of one expert and one sequence of `sequence` tokens.
-    pub(crate) fn together(&self, a: usize, b: usize, sequence: usize) -> bool {
-        let expert = self.expert(a);
-        let same = self.token(a) / sequence == self.token(b) / sequence;
-        expert.is_some() && expert == self.expert(b) && same
-    }
-
     pub(crate) fn order(&self) -> Host {
         Host::ints(&[self.slots()], &self.words.order)
     }
@@ -83,6 +76,11 @@ impl Sorted {
 pub(crate) fn wave(len: usize, phase: f64) -> Vec<f32> {
     let value = |i: usize| (2.0 * (1.37 * i as f64 + phase).sin()) as f32;
     (0..len).map(value).collect()
+}
+
+/// As f64s.
+pub(crate) fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|value| f64::from(*value)).collect()
 }
 
 /// `rows` rows of x, of which those from `from` on are NaN.

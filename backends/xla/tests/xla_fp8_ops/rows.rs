@@ -1,7 +1,7 @@
 //! Moved rows.
 
 use crate::plugin::{Host, call};
-use crate::routed::{Sorted, assert_close, poisoned, wave};
+use crate::routed::{Sorted, assert_close, poisoned, wave, wide};
 use moebius_ops::permute::{self, RowsProblem, combine, dispatch, neighbours, weights_gradient};
 use moebius_ops::{Element, Rows, routing};
 use moebius_xla::ElementType;
@@ -29,10 +29,6 @@ fn routings() -> Vec<(Sorted, usize)> {
 
 fn problem(sorted: &Sorted, row_bound: usize) -> RowsProblem {
     RowsProblem::new(&sorted.routing(), row_bound, WIDTH, Element::F32).unwrap()
-}
-
-fn wide(values: &[f32]) -> Vec<f64> {
-    values.iter().map(|value| f64::from(*value)).collect()
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! One product per expert, and its gradients.
 
 use crate::run::{Host, close, element, floats, i32s, noise, run};
-use moebius_ops::Product;
-use moebius_ops::grouped_gemm::{Problem, Source};
+use moebius_ops::grouped_gemm::{
+    self, Problem, Source, WeightLayout, bias_gradient, weight_gradient,
+};
+use moebius_ops::{Product, permute};
 use moebius_xla::ElementType::{self, BF16, F16, F32};
 
 fn problem(rows: usize, bias: bool) -> Problem {
@@ -25,34 +27,31 @@ fn rows(element: ElementType, count: usize, width: usize, used: usize, seed: u64
     floats(element, &[count, width], &values)
 }
 
-/// Results of [`oracle`]: y, and the gradients of rows, weights and bias.
-type Products = [Vec<f64>; 4];
-
-/// Every sum in f64, of x \[R, k\], dy \[R, n\], w \[E, n, k\] and bias \[E, n\].
-fn oracle(p: Problem, loads: &[usize], [x, dy, w, bias]: [&Host; 4]) -> Products {
-    let [x, dy, w, bias] = [x, dy, w, bias].map(|host| {
-        let values = host.to_floats().into_iter();
-        values.map(f64::from).collect::<Vec<f64>>()
-    });
-    let (r, e, n, k) = (p.row_bound, p.experts, p.n, p.k);
-    let (mut y, mut drows) = (vec![0.0; r * n], vec![0.0; r * k]);
-    let (mut dw, mut dbias) = (vec![0.0; e * n * k], vec![0.0; e * n]);
+/// y, and the gradients of rows, weights and bias, of x \[R, k\], dy \[R, n\], w \[E, n, k\] and bias \[E, n\].
+fn oracle(p: Problem, loads: &[usize], [x, dy, w, bias]: [&Host; 4]) -> [Vec<f64>; 4] {
+    let wide = |host: &Host| -> Vec<f64> { host.to_floats().into_iter().map(f64::from).collect() };
+    let ([x, dy], [w, bias]) = ([x, dy].map(wide), [w, bias].map(Host::to_floats));
     let experts = loads.iter().enumerate();
-    let of_rows = experts.flat_map(|(e, load)| vec![e; *load]);
-    for (row, e) in of_rows.enumerate() {
-        for i in 0..n {
-            let (at, d) = (row * n + i, dy[row * n + i]);
-            y[at] += if p.bias { bias[e * n + i] } else { 0.0 };
-            dbias[e * n + i] += d;
-            for j in 0..k {
-                let weight = (e * n + i) * k + j;
-                y[at] += w[weight] * x[row * k + j];
-                drows[row * k + j] += w[weight] * d;
-                dw[weight] += d * x[row * k + j];
-            }
-        }
-    }
-    [y, drows, dw, dbias]
+    let mut keys: Vec<u32> = experts
+        .flat_map(|(e, load)| vec![e as u32; *load])
+        .collect();
+    keys.resize(p.slots, p.experts as u32);
+    let sorted = permute::reference(&keys, p.experts);
+    let back = Problem {
+        layout: WeightLayout::InOut,
+        n: p.k,
+        k: p.n,
+        ..p
+    };
+    let (r, e, n, k) = (p.slots, p.experts, p.n, p.k);
+    let of_w = weight_gradient::Problem::new(r, e, 1, n, k).unwrap();
+    let of_bias = bias_gradient::Problem::new(r, e, 1, n).unwrap();
+    [
+        grouped_gemm::reference(&p, &sorted, &x, &w, p.bias.then_some(&bias)),
+        grouped_gemm::reference(&back, &sorted, &dy, &w, None),
+        weight_gradient::reference(&of_w, &sorted, &dy, &x),
+        bias_gradient::reference(&of_bias, &sorted, &dy, None),
+    ]
 }
 
 fn check(p: Problem, of: ElementType, loads: &[usize], tolerance: f64) {
