@@ -137,7 +137,7 @@ fn encode_name(format: Fp8Format, overflow: Overflow) -> String {
 /// Enqueues words = encode(x).
 pub fn launch_encode(client: &Client, plan: &Plan, overflow: Overflow, x: Handle, words: Handle) {
     let Plan { problem, grid } = *plan;
-    if problem.len() == 0 {
+    if problem.is_empty() {
         return;
     }
     // SAFETY: `Problem::new` ties the lengths of both buffers; units past the last word return.
@@ -159,7 +159,7 @@ pub fn launch_encode(client: &Client, plan: &Plan, overflow: Overflow, x: Handle
 /// Enqueues y = decode(words).
 pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
     let Plan { problem, grid } = *plan;
-    if problem.len() == 0 {
+    if problem.is_empty() {
         return;
     }
     // SAFETY: `Problem::new` ties the lengths of both buffers; units past the last word return.

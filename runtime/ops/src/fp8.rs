@@ -199,6 +199,11 @@ impl Problem {
     pub fn len(&self) -> usize {
         self.len
     }
+
+    /// Whether there are no values; then nothing is launched.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
 }
 
 #[cfg(test)]

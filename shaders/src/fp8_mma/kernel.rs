@@ -339,7 +339,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
     // instructions, bindings and cube counts. Tiles hold rows of their expert only, words and rows
     // past the end are not loaded, and rows and columns past the end are not stored.
     unsafe {
-        launched::note(|| super::name(&problem));
+        launched::note(|| super::name(problem));
         fp8_gemm_mma::launch_unchecked(
             client,
             CubeCount::Static(tiles_x as u32, panels as u32, 1),

@@ -144,7 +144,7 @@ impl SortBuffers {
         let words = |len: usize| client.empty(len.max(1) * 4);
         Self {
             keys,
-            counts: words(counts(&problem)),
+            counts: words(counts(problem)),
             offsets: words(problem.experts() + 1),
             dropped: words(1),
             order: words(problem.slots()),
@@ -172,7 +172,7 @@ fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     // SAFETY: the buffers hold what is planned; blocks end at the last slot, and
     // `Problem::counts` is enough for the blocks of any plan.
     unsafe {
-        let counts = bind_words(buffers.counts.clone(), counts(&problem));
+        let counts = bind_words(buffers.counts.clone(), counts(problem));
         match plan.walk {
             Walk::PerExpert { lanes } => {
                 let keys = bind(keys, problem.slots() / lanes, 4 * lanes);
@@ -210,7 +210,7 @@ fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.scan_units as u32),
-            bind_words(buffers.counts.clone(), counts(&problem)),
+            bind_words(buffers.counts.clone(), counts(problem)),
             bind_words(buffers.offsets.clone(), problem.experts() + 1),
             bind_words(buffers.dropped.clone(), 1),
             plan.sizes(),
@@ -228,7 +228,7 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     // SAFETY: starts come from the scan of the same keys, so positions are a permutation of the
     // slots, and no tile is written past the end of the list.
     unsafe {
-        let starts = bind_words(buffers.counts.clone(), counts(&problem));
+        let starts = bind_words(buffers.counts.clone(), counts(problem));
         let offsets = bind_words(buffers.offsets.clone(), problem.experts() + 1);
         let order = bind_words(buffers.order.clone(), problem.slots());
         let positions = bind_words(buffers.positions.clone(), problem.slots());

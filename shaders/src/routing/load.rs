@@ -127,11 +127,11 @@ fn load_sum(partial: &[u32], counts: &mut [u32], experts: usize, blocks: usize) 
 /// Enqueues the counts \[G,E\] of `indices` \[T,K\]: at most two launches; zeros without tokens.
 pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Handle) {
     let problem = &plan.problem;
-    if blocks(&problem) == 1 {
+    if blocks(problem) == 1 {
         launch_blocks(client, plan, indices, counts);
         return;
     }
-    let words = problem.counts() * blocks(&problem);
+    let words = problem.counts() * blocks(problem);
     let partial = client.empty(words.max(1) * 4);
     if words > 0 {
         launch_blocks(client, plan, indices, partial.clone());
@@ -146,7 +146,7 @@ pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Ha
             bind_words(partial, words.max(1)),
             bind_words(counts, problem.counts()),
             problem.routing().experts(),
-            blocks(&problem),
+            blocks(problem),
         );
     }
 }
@@ -163,14 +163,14 @@ fn launch_blocks(client: &Client, plan: &LoadPlan, indices: Handle, counts: Hand
             plan.blocks.count(),
             plan.blocks.dim(),
             bind_words(indices, problem.routing().slots()),
-            bind_words(counts, problem.counts() * blocks(&problem)),
+            bind_words(counts, problem.counts() * blocks(problem)),
             SizesLaunch::new(
                 experts,
                 top_k,
                 problem.choices(),
                 problem.tokens(),
-                blocks(&problem),
-                problem.groups() * blocks(&problem),
+                blocks(problem),
+                problem.groups() * blocks(problem),
             ),
             plan.all_experts,
         );

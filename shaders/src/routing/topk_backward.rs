@@ -227,7 +227,7 @@ fn launch_weights(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwar
         launched::note(|| {
             format!(
                 "route_backward_weights_{}",
-                super::topk::score_name(&problem)
+                super::topk::score_name(problem)
             )
         });
         route_backward_weights::launch_unchecked(
