@@ -137,7 +137,7 @@ impl Linear {
         let weight = weight.into();
         if let Some(bias) = &bias {
             let [out, _] = weight.dims();
-            ShapeError::check("bias [out]", out, bias.dims()[0])?;
+            ShapeError::check("bias [out]", out, bias.lazy_shape()[0])?;
         }
         Ok(Self {
             weight,

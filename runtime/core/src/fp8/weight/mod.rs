@@ -112,7 +112,7 @@ pub(crate) enum Operand<'a, const D: usize> {
 
 impl<const D: usize> From<Param<Tensor<D>>> for Weight<D> {
     fn from(values: Param<Tensor<D>>) -> Self {
-        Self::of(values, Form::float(1))
+        Self::of_parts(values, 1)
     }
 }
 
@@ -156,10 +156,18 @@ impl<const D: usize> Weight<D> {
         Ok(Self::of(placeholder(&device), form))
     }
 
+    /// Of `parts` projections each, whose values are drawn at their first use where the parameter is lazy.
+    pub(crate) fn of_parts(values: Param<Tensor<D>>, parts: usize) -> Self {
+        Self::of(values, Form::float(parts))
+    }
+
     /// A copy whose matrices are `parts` projections each, whose rows lie one after the other: 2 for a
     /// gate and what it gates. Codes need to know.
     #[must_use]
     pub fn with_parts(self, parts: usize) -> Self {
+        if parts == self.parts() {
+            return self;
+        }
         let form = Form {
             product: self.product().cloned(),
             ..Form::float(parts)
@@ -335,7 +343,8 @@ impl<const D: usize> Weight<D> {
         match self.codes() {
             // A matrix is the one of its stack.
             Some(codes) => std::array::from_fn(|at| codes.layout().shape[3 - D + at]),
-            None => self.0.dims(),
+            // Not dims(), which draws the values of a lazy parameter.
+            None => self.0.lazy_shape().dims(),
         }
     }
 

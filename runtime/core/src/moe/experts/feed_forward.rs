@@ -79,7 +79,7 @@ impl FeedForwardShape {
     pub(in crate::moe) fn init(&self, experts: usize, device: &Device) -> FeedForwardExperts {
         let (h, f, columns) = (self.hidden, self.inter, self.columns_in());
         FeedForwardExperts {
-            w_in: Weight::from(stacked([experts, columns, h], device)).with_parts(self.parts()),
+            w_in: Weight::of_parts(stacked([experts, columns, h], device), self.parts()),
             b_in: biases(self.bias, [experts, columns], h, device),
             w_out: stacked([experts, h, f], device).into(),
             b_out: biases(self.bias, [experts, h], f, device),
