@@ -272,5 +272,12 @@ fn main() {
             trials.push(Trial::test(label, move || run(name, *case, target)));
         }
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // A driver that still works while the process ends may crash it (SwiftShader).
+    for target in Target::all() {
+        if let Err(error) = target.burn().sync() {
+            eprintln!("{} doesn't come to an end: {error}", target.name);
+        }
+    }
+    conclusion.exit();
 }
