@@ -8,11 +8,7 @@ use cubecl::server::Handle;
 /// # Panics
 /// Where the buffer holds fewer.
 pub(crate) fn bind(buffer: Handle, len: usize, bytes: usize) -> BufferArg {
-    let (planned, held) = ((len * bytes) as u64, buffer.size_in_used());
-    assert!(
-        planned <= held,
-        "expected a buffer of at least {planned} bytes, as planned, got {held}"
-    );
+    check(&buffer, len * bytes);
     // SAFETY: the buffer holds the values.
     unsafe { BufferArg::from_raw_parts(buffer, len) }
 }
@@ -30,10 +26,14 @@ pub(crate) fn bind_words(buffer: Handle, len: usize) -> BufferArg {
 /// # Panics
 /// Where the buffer holds fewer.
 pub(crate) fn part(buffer: Handle, [before, after]: [usize; 2]) -> Handle {
-    let (planned, held) = ((before + after) as u64, buffer.size_in_used());
+    check(&buffer, before + after);
+    buffer.offset_start(before as u64).offset_end(after as u64)
+}
+
+fn check(buffer: &Handle, planned: usize) {
+    let held = buffer.size_in_used();
     assert!(
-        planned <= held,
+        planned as u64 <= held,
         "expected a buffer of at least {planned} bytes, as planned, got {held}"
     );
-    buffer.offset_start(before as u64).offset_end(after as u64)
 }

@@ -277,7 +277,7 @@ fn times(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<Times, 
     })
 }
 
-/// Ends a step whose loss nobody reads. XLA's devices would record it together with the next.
+/// Ends a step of a training that reads no loss: XLA's devices would record it together with the next.
 #[cfg(feature = "xla")]
 fn end_step(name: &Name) -> Result<(), BenchError> {
     use moebius_device::Platform as Of;

@@ -2,8 +2,8 @@
 
 use super::Problem;
 use crate::fp8::{LANES_PER_WORD, decode_host};
+use crate::grouped_gemm::Fp8Weights;
 use crate::grouped_gemm::fp8::{PANEL, expert_words};
-use crate::grouped_gemm::{Fp8Weights, Source};
 use crate::permute::Sorted;
 
 /// The oracle: codes multiplied in f64, sums under one pair of scales times both; rows that no slot
@@ -49,10 +49,7 @@ pub fn reference(
     for expert in 0..p.experts {
         let rows = sorted.offsets[expert] as usize..sorted.offsets[expert + 1] as usize;
         for sorted_row in rows {
-            let row = match p.rows {
-                Source::Tokens => sorted.order[sorted_row] as usize / p.top_k,
-                Source::Sorted => sorted_row,
-            };
+            let row = p.rows.row(sorted_row, sorted, p.top_k);
             for column in 0..p.n {
                 out[sorted_row * p.n + column] = product(expert, row, column);
             }

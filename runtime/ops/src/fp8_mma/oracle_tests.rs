@@ -1,5 +1,6 @@
 use super::*;
 use crate::fp8::{Fp8Format, pack};
+use crate::grouped_gemm::Source;
 use crate::grouped_gemm::{self, fp8};
 use crate::permute;
 use crate::scaling::Granularity;

@@ -65,10 +65,7 @@ impl Problem {
 
     /// Rows of the operand.
     pub fn input_rows(&self) -> usize {
-        match self.rows {
-            Source::Tokens => self.slots / self.top_k,
-            Source::Sorted => self.row_bound,
-        }
+        self.rows.rows(self.slots, self.top_k, self.row_bound)
     }
 }
 
@@ -84,10 +81,7 @@ pub fn reference(
     for (e, out) in out.chunks_mut(n).enumerate() {
         for row in sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize {
             let slot = sorted.order[row] as usize;
-            let from = match problem.rows {
-                Source::Tokens => slot / problem.top_k,
-                Source::Sorted => row,
-            };
+            let from = problem.rows.row(row, sorted, problem.top_k);
             let weight = weights.map_or(1.0, |weights| f64::from(weights[slot]));
             let values = &rows[from * n..][..n];
             out.iter_mut()
@@ -102,7 +96,7 @@ pub fn reference(
 mod tests {
     use super::*;
 
-    /// Two tokens, two experts each; expert 1 gets slots 0 and 3, expert 0 slot 1, nobody slot 2.
+    /// Two tokens, two experts each; expert 1 gets slots 0 and 3, expert 0 slot 1; slot 2 has no expert.
     #[test]
     fn reference_sums_the_rows_of_an_expert() {
         let sorted = crate::permute::reference(&[1, 0, 3, 1], 3);

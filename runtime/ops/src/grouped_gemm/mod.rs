@@ -28,7 +28,7 @@ pub use fp8::Fp8Weights;
 
 use crate::element::Element;
 use crate::error::ShapeError;
-use crate::permute::check_row_bound;
+use crate::permute::{Sorted, check_row_bound};
 use serde::{Deserialize, Serialize};
 
 /// Which rows of a buffer belong to the slots of an expert.
@@ -38,6 +38,24 @@ pub enum Source {
     Tokens,
     /// One row per sorted row.
     Sorted,
+}
+
+impl Source {
+    /// Rows of such a buffer.
+    fn rows(self, slots: usize, top_k: usize, row_bound: usize) -> usize {
+        match self {
+            Self::Tokens => slots / top_k,
+            Self::Sorted => row_bound,
+        }
+    }
+
+    /// The buffer's row that sorted row `row` reads.
+    pub(crate) fn row(self, row: usize, sorted: &Sorted, top_k: usize) -> usize {
+        match self {
+            Self::Tokens => sorted.order[row] as usize / top_k,
+            Self::Sorted => row,
+        }
+    }
 }
 
 /// How the weights of an expert lie in memory.
@@ -199,10 +217,7 @@ impl Problem {
 
     /// Rows of x.
     pub fn input_rows(&self) -> usize {
-        match self.rows {
-            Source::Tokens => self.slots / self.top_k,
-            Source::Sorted => self.row_bound,
-        }
+        self.rows.rows(self.slots, self.top_k, self.row_bound)
     }
 }
 
@@ -221,12 +236,8 @@ pub fn reference(
     let mut out = vec![0.0; problem.row_bound * n];
     for e in 0..problem.experts {
         let rows = sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize;
-        for (sorted_row, slot) in rows.clone().zip(&sorted.order[rows]) {
-            let slot = *slot as usize;
-            let from = match problem.rows {
-                Source::Tokens => slot / problem.top_k,
-                Source::Sorted => sorted_row,
-            };
+        for sorted_row in rows {
+            let from = problem.rows.row(sorted_row, sorted, problem.top_k);
             let weight = |column: usize, kk: usize| match problem.layout {
                 WeightLayout::OutIn => weights[(e * columns + column) * k + kk],
                 WeightLayout::InOut => weights[(e * k + kk) * columns + column],

@@ -82,10 +82,7 @@ impl Problem {
 
     /// Rows of an operand.
     pub fn rows(&self, source: Source) -> usize {
-        match source {
-            Source::Tokens => self.slots / self.top_k,
-            Source::Sorted => self.row_bound,
-        }
+        source.rows(self.slots, self.top_k, self.row_bound)
     }
 
     /// Floating-point operations when every sorted row has an expert.
@@ -105,10 +102,7 @@ pub fn reference(
     let mut out = vec![0.0; problem.experts * m * n];
     for (e, out) in out.chunks_mut(m * n).enumerate() {
         for row in sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize {
-            let at = |source: Source| match source {
-                Source::Tokens => sorted.order[row] as usize / top_k,
-                Source::Sorted => row,
-            };
+            let at = |source: Source| source.row(row, sorted, top_k);
             let b = &b[at(problem.b) * n..][..n];
             for (out, a) in out.chunks_mut(n).zip(&a[at(problem.a) * m..][..m]) {
                 out.iter_mut().zip(b).for_each(|(out, b)| *out += a * b);
@@ -122,7 +116,7 @@ pub fn reference(
 mod tests {
     use super::*;
 
-    /// Two tokens, two experts each; expert 1 gets slots 0 and 3, expert 0 slot 1, nobody slot 2.
+    /// Two tokens, two experts each; expert 1 gets slots 0 and 3, expert 0 slot 1; slot 2 has no expert.
     #[test]
     fn reference_sums_the_rows_of_an_expert() {
         let sorted = crate::permute::reference(&[1, 0, 3, 1], 3);

@@ -2,7 +2,7 @@ use super::{Capacity, capacities_reference};
 
 #[test]
 fn masked_experts_leave_their_capacity_to_the_others() {
-    // ⌈100 · 1.25 / 8⌉ = 16; two masked leave 32 to six: 5 each, and 2 to nobody.
+    // ⌈100 · 1.25 / 8⌉ = 16; two masked leave 32 to six: 5 each, and 2 are left over.
     let capacity = Capacity::new(1.25, 4).unwrap();
     let all = capacities_reference(&capacity, 100, 8, None, None);
     assert_eq!(all, [16; 8]);

@@ -116,8 +116,7 @@ impl AmaxCall {
     pub(super) fn new(len: usize, dtype: DType, device: &Device) -> Result<Self, Error> {
         let problem = AmaxProblem::new(len, element(dtype)?)?;
         let plan = device::plan(device, |device| quantize::plan_amax(problem, device))?;
-        let element = problem.element();
-        Ok(Self { element, plan })
+        Ok(Self { plan })
     }
 }
 
@@ -131,8 +130,6 @@ pub(crate) struct QuantizeCall {
 /// A largest magnitude.
 #[derive(Clone, Debug)]
 pub(crate) struct AmaxCall {
-    /// Type of the values.
-    pub(crate) element: Element,
     pub(crate) plan: Option<quantize::AmaxPlan>,
 }
 

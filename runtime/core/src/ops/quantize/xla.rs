@@ -1,6 +1,7 @@
 //! Quantisation recorded for XLA.
 
 use super::{AmaxCall, QuantizeCall, QuantizeOps, ScaledCodes};
+use crate::check::element;
 use crate::ops::Scales;
 use crate::ops::xla::{Recorded, record};
 use burn::backend::TensorMetadata;
@@ -49,10 +50,11 @@ impl<C: RouterChannel> QuantizeOps for BackendRouter<C> {
         record::<C>(call, vec![words, scales.into_tensor()]).take()
     }
 
-    fn fp8_amax(x: FloatTensor<Self>, call: AmaxCall) -> FloatTensor<Self> {
+    fn fp8_amax(x: FloatTensor<Self>, _call: AmaxCall) -> FloatTensor<Self> {
+        let element = element(x.dtype());
         let call = Quantization::Amax {
             shape: x.shape().to_vec(),
-            element: call.element,
+            element: element.unwrap_or_else(|error| unreachable!("a checked call: {error}")),
         };
         record::<C>(call, vec![x]).take()
     }
