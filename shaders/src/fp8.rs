@@ -180,41 +180,25 @@ pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
 /// Encoders of every format and overflow mode, and decoders of every format.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use crate::emit::{KernelEntry, Machine, buffer};
-    let planned = |at: &Machine, format| {
-        plan(Problem::new(4096, 1024, format)?, &at.capability)
-            .map_err(crate::error::PlanError::from)
+    use crate::emit::{KernelEntry, Machine};
+    use crate::error::PlanError;
+    let planned = |at: &Machine, format| -> Result<Plan, PlanError> {
+        Ok(plan(Problem::new(4096, 1024, format)?, &at.capability)?)
     };
     let mut entries = Vec::new();
     for format in [Fp8Format::E4M3, Fp8Format::E5M2] {
         for overflow in [Overflow::Saturate, Overflow::Ieee] {
             let name = encode_name(format, overflow);
             entries.push(KernelEntry::new(("fp8", "encode"), name, move |at| {
-                let (settings, device, target) = at.parts(planned(at, format)?.grid.dim());
-                Ok(Box::new(fp8_encode::Fp8Encode::new(
-                    settings,
-                    device,
-                    target,
-                    buffer(),
-                    buffer(),
-                    (),
-                    format,
-                    overflow,
-                )))
+                let plan = planned(at, format)?;
+                launch_encode(at.client(), &plan, overflow, at.buffer(), at.buffer());
+                Ok(())
             }));
         }
         let name = format!("fp8_decode_{}", format.name());
         entries.push(KernelEntry::new(("fp8", "decode"), name, move |at| {
-            let (settings, device, target) = at.parts(planned(at, format)?.grid.dim());
-            Ok(Box::new(fp8_decode::Fp8Decode::new(
-                settings,
-                device,
-                target,
-                buffer(),
-                buffer(),
-                (),
-                format,
-            )))
+            launch_decode(at.client(), &planned(at, format)?, at.buffer(), at.buffer());
+            Ok(())
         }));
     }
     entries

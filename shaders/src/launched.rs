@@ -6,13 +6,25 @@
 #[cfg(feature = "emit")]
 pub use listener::listen;
 #[cfg(feature = "emit")]
-pub(crate) use listener::note;
+pub(crate) use listener::{note, record};
 
 #[cfg(feature = "emit")]
 mod listener {
+    use std::cell::RefCell;
     use std::sync::OnceLock;
 
     static LISTENER: OnceLock<fn(String)> = OnceLock::new();
+
+    thread_local! {
+        static RECORD: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    }
+
+    /// What `launch` returns, and the names of the kernels that it launches on this thread; the listener doesn't hear of them.
+    pub(crate) fn record<T>(launch: impl FnOnce() -> T) -> (T, Vec<String>) {
+        RECORD.set(Some(Vec::new()));
+        let result = launch();
+        (result, RECORD.take().unwrap_or_default())
+    }
 
     /// Calls `listener` with the name of every kernel of this crate from now on, on the thread that launches it and just
     /// before CubeCL's own observers hear of the launch. Returns whether it is the first of this process: there is one, and it
@@ -21,9 +33,13 @@ mod listener {
         LISTENER.set(listener).is_ok()
     }
 
-    /// Tells the listener, if there is one.
+    /// Tells the record of this thread or the listener, if there is one.
     pub(crate) fn note<N: Into<String>>(name: impl FnOnce() -> N) {
-        if let Some(listener) = LISTENER.get() {
+        let recorded = RECORD.with_borrow(Option::is_some);
+        if recorded {
+            let name = name().into();
+            RECORD.with_borrow_mut(|names| names.get_or_insert_default().push(name));
+        } else if let Some(listener) = LISTENER.get() {
             listener(name().into());
         }
     }

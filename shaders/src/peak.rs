@@ -110,19 +110,8 @@ pub fn launch(client: &Client, plan: &Plan, out: Handle) {
 /// The multiply-adds.
 #[cfg(feature = "emit")]
 pub(crate) fn entry() -> crate::emit::KernelEntry {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let build = |at: &Machine| -> Planned {
-        let plan = plan(&at.capability);
-        let (settings, device, target) = at.parts(plan.grid.dim());
-        Ok(Box::new(multiply_adds::MultiplyAdds::new(
-            settings,
-            device,
-            target,
-            buffer(),
-            (),
-            (),
-            plan.lanes,
-        )))
-    };
-    KernelEntry::new(("peak", "multiply-adds"), "multiply_adds".to_owned(), build)
+    crate::emit::KernelEntry::new(("peak", "multiply-adds"), "multiply_adds", |at| {
+        launch(at.client(), &plan(&at.capability), at.buffer());
+        Ok(())
+    })
 }

@@ -3,16 +3,21 @@
 //! Types and matrix shapes are those that CubeCL's runtime registers for such a device; limits are
 //! WebGPU's defaults for WGSL and SPIR-V, and the least hardware of the target elsewhere.
 
-use super::Target;
+use super::recorder::{Kernels, Recorder};
+use super::{Planned, Target};
+use crate::error::PlanError;
+use crate::launched;
 use cubecl::ir::features::{AtomicUsage, Features, Plane, TypeUsage};
 use cubecl::ir::{
     DeviceIdentity, ElemType, FloatKind, HardwareProperties, IntKind, MemoryDeviceProperties, Type,
     UIntKind,
 };
 use cubecl::prelude::*;
+use cubecl::server::Handle;
 use moebius_device::{Capability, Limits};
 use moebius_ops::Element;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// Bytes that workgroup memory holds on any GPU of a native target.
 const NATIVE_SHARED: usize = 48 * 1024;
@@ -20,39 +25,54 @@ const NATIVE_SHARED: usize = 48 * 1024;
 /// The architecture of the PTX target.
 const PTX_SM: u32 = 90;
 
+/// Bytes of a buffer without memory behind it, more than any kernel reads.
+const BUFFER: usize = 1 << 40;
+
 /// A device that isn't there.
 pub(crate) struct Machine {
     /// What plans read.
     pub(crate) capability: Capability,
-    properties: Arc<DeviceProperties>,
-    target: Arc<TargetProperties>,
-}
-
-/// The compilation argument of a buffer.
-pub(crate) fn buffer() -> BufferCompilationArg {
-    BufferCompilationArg { inplace: None }
+    recorder: Recorder,
 }
 
 impl Machine {
-    /// A device of `target` that stores `element`, if any of its kind does; on CUDA of architecture
-    /// `sm` or, as PTX, of the target's.
-    pub(super) fn of(target: Target, element: Option<Element>, sm: u32) -> Self {
-        let properties = properties(target, element, sm);
-        Self {
-            capability: Capability::from_properties(target.runtime(), &properties),
-            properties: Arc::new(properties),
-            target: Arc::new(TargetProperties::default()),
-        }
+    /// The device of `target` that stores `element`, if any of its kind does; on CUDA of architecture `sm` or, as PTX, of
+    /// the target's. There is one of a kind, for each has a thread.
+    pub(super) fn of(target: Target, element: Option<Element>, sm: u32) -> Arc<Self> {
+        type Machines = HashMap<(Target, Option<Element>, u32), Arc<Machine>>;
+        static MACHINES: LazyLock<Mutex<Machines>> = LazyLock::new(Mutex::default);
+        let mut machines = MACHINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let machine = machines.entry((target, element, sm)).or_insert_with(|| {
+            let properties = properties(target, element, sm);
+            Arc::new(Self {
+                capability: Capability::from_properties(target.runtime(), &properties),
+                recorder: Recorder::new(properties),
+            })
+        });
+        machine.clone()
     }
 
-    /// The first three arguments of a kernel of `dim` units per cube.
-    pub(crate) fn parts(
+    /// What kernels are launched on.
+    pub(crate) fn client(&self) -> &Client {
+        &self.recorder.client
+    }
+
+    /// A buffer large enough for any operand.
+    pub(crate) fn buffer(&self) -> Handle {
+        self.recorder.client.empty(BUFFER)
+    }
+
+    /// What `launch` launches: the names, and the kernels in the same order.
+    pub(super) fn record(
         &self,
-        dim: CubeDim,
-    ) -> (KernelSettings, Arc<DeviceProperties>, Arc<TargetProperties>) {
-        // As `launch_unchecked` has it: plans prove the bounds.
-        let settings = KernelSettings::new(dim.into(), ExecutionMode::Unchecked, AddressType::U32);
-        (settings, self.properties.clone(), self.target.clone())
+        launch: impl FnOnce(&Self) -> Planned,
+    ) -> Result<(Vec<String>, Kernels), PlanError> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        // What a launch that panicked left behind.
+        drop(self.recorder.take());
+        let (planned, names) = launched::record(|| launch(self));
+        planned.map(|()| (names, self.recorder.take()))
     }
 }
 

@@ -1,19 +1,19 @@
 //! Compilation without a device: kernel × target → source text or object code.
 //!
-//! A [`KernelEntry`] is one variant of one kernel, specialised as its `launch` would for a device
-//! of the target: the entry runs the family's own `plan` on the hand-written properties of such a
-//! device (`machine.rs`) and expands the kernel with the workgroup sizes and vector widths
-//! that the plan chose. What a plan refuses is [`EmitError::NotAvailable`]. Sizes that a kernel reads at
-//! launch don't matter here; shapes only need to be ones the plan accepts.
+//! A [`KernelEntry`] is one variant of one kernel: the family's own `plan` reads the hand-written properties of a device of
+//! the target (`machine.rs`), and its `launch` runs on a server that only keeps the kernels it is sent (`recorder.rs`). So
+//! what is compiled here is what such a device would be given. What a plan refuses is [`EmitError::NotAvailable`]. Sizes that
+//! a kernel reads at launch don't matter here; shapes only need to be ones the plan accepts.
 //!
 //! The text of a kernel names its entry point like the entry; in SPIR-V and AMDGPU objects it
 //! keeps CubeCL's name, which ends in a hash ([`Artifact::entry_point`]).
 
 mod compile;
 mod machine;
+mod recorder;
 mod target;
 
-pub(crate) use machine::{Machine, buffer};
+pub(crate) use machine::Machine;
 pub use target::{ParseTargetError, Target};
 
 use crate::error::PlanError;
@@ -26,8 +26,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The oldest CUDA architecture that kernels are compiled for, but for those that need a newer one.
 const OLDEST_SM: u32 = 80;
 
-/// What an entry builds for a machine.
-pub(crate) type Planned = Result<Box<dyn CubeKernel>, PlanError>;
+/// Whether a plan accepted the machine that an entry was launched on.
+pub(crate) type Planned = Result<(), PlanError>;
 
 /// One variant of one kernel, ready to be compiled for any target.
 pub struct KernelEntry {
@@ -43,32 +43,49 @@ pub struct KernelEntry {
     pub sm: u32,
     /// Whether its way of computing has run somewhere and passed conformance; see [unproven](crate#unproven).
     pub proven: bool,
-    build: Box<dyn Fn(&Machine) -> Planned + Send + Sync>,
+    launch: Box<dyn Fn(&Machine) -> Planned + Send + Sync>,
 }
 
 impl KernelEntry {
-    /// The entry `name` of `variant`, built by `build`.
+    /// The entry `name` of `variant`, which `launch` launches, be it with others.
     pub(crate) fn new(
         (family, variant): (&'static str, &'static str),
-        name: String,
-        build: impl Fn(&Machine) -> Planned + Send + Sync + 'static,
+        name: impl Into<String>,
+        launch: impl Fn(&Machine) -> Planned + Send + Sync + 'static,
     ) -> Self {
         Self {
-            name,
+            name: name.into(),
             family,
             variant,
             element: None,
             sm: OLDEST_SM,
             proven: true,
-            build: Box::new(build),
+            launch: Box::new(launch),
         }
     }
 
     /// The path of the Rust type of the kernel that it compiles for `target`, as CubeCL tells observers of launches;
     /// `None` where its plan refuses the target.
     pub fn type_name(&self, target: Target) -> Option<&'static str> {
-        let kernel = (self.build)(&Machine::of(target, self.element, self.sm)).ok()?;
+        let kernel = self.kernel(target).ok()?;
         Some(kernel.name())
+    }
+
+    /// The kernel as it is launched on a device of `target`.
+    fn kernel(&self, target: Target) -> Result<Box<dyn CubeKernel>, EmitError> {
+        let machine = Machine::of(target, self.element, self.sm);
+        let launched = machine.record(&self.launch);
+        let (names, kernels) = launched.map_err(|refusal| EmitError::NotAvailable {
+            target,
+            reason: refusal.to_string(),
+        })?;
+        let at = names.iter().position(|name| *name == self.name);
+        let kernel = at.and_then(|at| kernels.into_iter().nth(at));
+        kernel.ok_or_else(|| EmitError::Failed {
+            kernel: self.name.clone(),
+            target,
+            reason: format!("its launch enqueues {names:?}"),
+        })
     }
 
     /// A copy with inputs of `element`.
@@ -158,14 +175,7 @@ pub enum EmitError {
 /// [`EmitError`]: the target can't run the kernel, this build can't compile for the target, or the
 /// compiler failed. A panic inside the compiler is a [`EmitError::Failed`], too.
 pub fn emit(entry: &KernelEntry, target: Target) -> Result<Artifact, EmitError> {
-    let machine = Machine::of(target, entry.element, entry.sm);
-    let compile = || {
-        let kernel = (entry.build)(&machine).map_err(|refusal| EmitError::NotAvailable {
-            target,
-            reason: refusal.to_string(),
-        })?;
-        compile::compile(&*kernel, &entry.name, target)
-    };
+    let compile = || compile::compile(&*entry.kernel(target)?, &entry.name, target);
     // CubeCL's compilers panic on what they don't know; the context of a compilation is its own,
     // so nothing broken is left behind.
     catch_unwind(AssertUnwindSafe(compile)).unwrap_or_else(|payload| {

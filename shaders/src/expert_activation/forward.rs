@@ -89,31 +89,3 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
         );
     }
 }
-
-/// The forward pass of every type, and of every activation.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let entry = |problem: super::Problem| {
-        let build = move |at: &Machine| -> Planned {
-            let plan = super::plan(problem, &at.capability)?;
-            let (settings, device, target) = at.parts(plan.vectors.dim());
-            Ok(Box::new(expert_activation::ExpertActivation::new(
-                settings,
-                device,
-                target,
-                buffer(),
-                buffer(),
-                buffer(),
-                (),
-                (),
-                plan.lanes,
-                super::form(&problem),
-                problem.element.elem_type(),
-            )))
-        };
-        let name = super::name(&problem, "expert_activation");
-        KernelEntry::new(("expert_activation", "forward"), name, build).of(problem.element)
-    };
-    super::emitted().into_iter().map(entry).collect()
-}

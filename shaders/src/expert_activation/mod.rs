@@ -1,10 +1,14 @@
 //! How CubeCL computes [`moebius_ops::expert_activation`].
 
 mod backward;
+#[cfg(feature = "emit")]
+mod entries;
 mod forward;
 pub mod output_bias;
 
 pub use backward::{BackwardBuffers, GradientBuffers, launch_backward, launch_gradient};
+#[cfg(feature = "emit")]
+pub(crate) use entries::entries;
 pub use forward::{ForwardBuffers, launch};
 
 use crate::element::DeviceElement;
@@ -14,8 +18,6 @@ use crate::grouped_gemm::activation::{activate, activation_gradient};
 use crate::launched;
 use cubecl::prelude::*;
 use moebius_device::Capability;
-#[cfg(feature = "emit")]
-use moebius_ops::Element;
 use moebius_ops::expert_activation::Problem;
 use moebius_ops::grouped_gemm::Activation;
 
@@ -135,30 +137,6 @@ pub(crate) fn expert_of(offsets: &[u32], row: usize, experts: usize) -> usize {
         }
     }
     expert
-}
-
-/// Every kernel of the family.
-#[cfg(feature = "emit")]
-pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
-    let mut entries = forward::entries();
-    entries.extend(backward::entries());
-    entries.extend(output_bias::entries());
-    entries
-}
-
-/// What is compiled: every type gated with silu, as most models have it, and the other activations in f32.
-#[cfg(feature = "emit")]
-fn emitted() -> Vec<Problem> {
-    let problem = |element, gated, activation| {
-        let problem = crate::emit::valid(Problem::new(2048, 8, 512));
-        problem
-            .with_element(element)
-            .with_activation(Some(activation), gated)
-    };
-    let gated = Element::ALL.map(|element| problem(element, true, Activation::Silu));
-    let plain = [Activation::Relu, Activation::Gelu, Activation::Mish]
-        .map(|activation| problem(Element::F32, false, activation));
-    gated.into_iter().chain(plain).collect()
 }
 
 #[cfg(test)]

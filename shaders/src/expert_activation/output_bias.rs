@@ -9,8 +9,6 @@ use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
-#[cfg(feature = "emit")]
-use moebius_ops::Element;
 use moebius_ops::expert_activation::output_bias::Problem;
 
 /// A [`Problem`] this device can run.
@@ -124,35 +122,4 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
             p.element.elem_type(),
         );
     }
-}
-
-/// The products of every type.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> [crate::emit::KernelEntry; 3] {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    Element::ALL.map(|element| {
-        let build = move |at: &Machine| -> Planned {
-            let problem = Problem::new(2048, 8, 2, 512)?.with_element(element);
-            let plan = plan(problem, &at.capability)?;
-            let (settings, device, target) = at.parts(plan.per_slot.grid.dim());
-            Ok(Box::new(output_bias_weights::OutputBiasWeights::new(
-                settings,
-                device,
-                target,
-                buffer(),
-                buffer(),
-                buffer(),
-                buffer(),
-                buffer(),
-                (),
-                (),
-                (),
-                plan.lanes,
-                plan.per_slot.units,
-                element.elem_type(),
-            )))
-        };
-        let name = format!("output_bias_weights_{element}");
-        KernelEntry::new(("expert_activation", "output-bias"), name, build).of(element)
-    })
 }

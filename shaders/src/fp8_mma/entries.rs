@@ -1,7 +1,8 @@
 //! What is compiled for every target that has the instructions.
 
-use super::{Problem, kernel, plan};
+use super::{Operands, Problem, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned};
+use crate::grouped_gemm::Segments;
 use moebius_ops::ShapeError;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::{self, Fp8Weights, Source};
@@ -46,7 +47,16 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
             problem(case).map_or_else(|error| error.to_string(), |problem| super::name(&problem));
         let build = move |at: &Machine| -> Planned {
             let plan = plan(problem(case)?, &at.capability, true)?;
-            Ok(kernel::kernel(at, &plan))
+            let operands = Operands {
+                x: at.buffer(),
+                x_scales: at.buffer(),
+                segments: Segments::unless(plan.problem.product.dense, at),
+                weights: at.buffer(),
+                w_scales: at.buffer(),
+                out: at.buffer(),
+            };
+            launch(at.client(), &plan, &operands);
+            Ok(())
         };
         KernelEntry::new(("fp8_gemm", "mma"), name, build)
             .since_sm(SM)

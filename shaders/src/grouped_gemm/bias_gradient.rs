@@ -9,9 +9,10 @@ use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+use moebius_ops::grouped_gemm::bias_gradient::Problem;
+
 #[cfg(feature = "emit")]
 use moebius_ops::Element;
-use moebius_ops::grouped_gemm::bias_gradient::Problem;
 
 const KERNEL: &str = "bias_gradient";
 
@@ -147,8 +148,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
 /// Weighted token rows of every element type, plain sorted rows, and dense ones.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use super::optional;
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
+    use crate::emit::{KernelEntry, Machine, Planned};
     let cases = [
         (Element::F32, false, false),
         (Element::F32, true, false),
@@ -172,28 +172,18 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
             weighted,
             dense,
         };
-        let build = move |at: &Machine| -> Planned {
-            let plan = plan(problem, &at.capability)?;
-            let (settings, device, target) = at.parts(plan.grid.dim());
-            Ok(Box::new(bias_gradient::BiasGradient::new(
-                settings,
-                device,
-                target,
-                buffer(),
-                optional(!dense),
-                optional(!dense),
-                optional(weighted),
-                buffer(),
-                (),
-                (),
-                (),
-                plan.lanes,
-                problem.rows,
-                element.elem_type(),
-            )))
+        let gradient = move |at: &Machine| -> Planned {
+            let operands = Operands {
+                rows: at.buffer(),
+                segments: Segments::unless(dense, at),
+                weights: weighted.then(|| at.buffer()),
+                out: at.buffer(),
+            };
+            launch(at.client(), &plan(problem, &at.capability)?, operands);
+            Ok(())
         };
         let name = name(&problem);
-        KernelEntry::new(("grouped_gemm", "bias_gradient"), name, build).of(element)
+        KernelEntry::new(("grouped_gemm", "bias_gradient"), name, gradient).of(element)
     };
     cases.map(entry).into()
 }

@@ -300,31 +300,3 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         );
     }
 }
-
-/// The kernel that [`launch`] would enqueue.
-#[cfg(feature = "emit")]
-pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
-    use crate::emit::buffer;
-    let p = &plan.problem;
-    let (settings, device, target) = at.parts(CubeDim::new_1d(plan.cores as u32));
-    let spec = Spec::of(plan);
-    Box::new(grouped_gemm_cpu_fp8::GroupedGemmCpuFp8::new(
-        settings,
-        device,
-        target,
-        buffer(),
-        super::optional(!p.dense),
-        super::optional(!p.dense),
-        buffer(),
-        buffer(),
-        super::optional(p.bias),
-        buffer(),
-        buffer(),
-        super::sizes_argument(),
-        (),
-        plan.lanes,
-        spec.out_lanes(plan),
-        spec,
-        p.element.elem_type(),
-    ))
-}

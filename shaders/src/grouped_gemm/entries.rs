@@ -1,7 +1,7 @@
 //! Which variants of the grouped GEMM are compiled for every target.
 
-use super::{Activation, Choice, Fp8Weights, Problem, Source, Variant, WeightLayout};
-use super::{cpu, cpu_fp8, naive, plan, tensor_core, tile};
+use super::{Activation, Choice, Fp8Weights, Operands, Problem, Segments, Source, Variant};
+use super::{WeightLayout, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned};
 use moebius_ops::Element;
 use moebius_ops::fp8::Fp8Format;
@@ -185,8 +185,8 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
             };
             let problem = case.problem(element);
             let name = super::name(&problem, variant);
-            let build = move |at: &Machine| build(at, variant, problem);
-            let entry = KernelEntry::new((family, variant.name()), name, build).of(element);
+            let launch = move |at: &Machine| product(at, variant, problem);
+            let entry = KernelEntry::new((family, variant.name()), name, launch).of(element);
             entries.push(entry.proven(variant != Variant::TensorCore));
         }
     }
@@ -220,17 +220,31 @@ impl Case {
     }
 }
 
-fn build(at: &Machine, variant: Variant, problem: Problem) -> Planned {
+fn product(at: &Machine, variant: Variant, problem: Problem) -> Planned {
     let choice = Choice {
         variant: Some(variant),
         allow_unproven: true,
     };
     let plan = plan(problem, &at.capability, choice)?;
-    Ok(match variant {
-        Variant::Unit | Variant::Gemv => tile::kernel(at, &plan),
-        Variant::Naive => naive::kernel(at, &plan),
-        Variant::Cpu if problem.fp8.is_some() => cpu_fp8::kernel(at, &plan),
-        Variant::Cpu => cpu::kernel(at, &plan),
-        Variant::TensorCore => tensor_core::kernel(at, &plan),
-    })
+    let operands = Operands {
+        x: at.buffer(),
+        segments: Segments::unless(problem.dense, at),
+        weights: at.buffer(),
+        scales: problem.fp8.map(|_| at.buffer()),
+        bias: problem.bias.then(|| at.buffer()),
+        out: at.buffer(),
+    };
+    launch(at.client(), &plan, &operands);
+    Ok(())
+}
+
+impl Segments {
+    /// The segments of several experts.
+    pub(crate) fn unless(dense: bool, at: &Machine) -> Option<Self> {
+        (!dense).then(|| Self {
+            order: at.buffer(),
+            offsets: at.buffer(),
+            tiles: at.buffer(),
+        })
+    }
 }

@@ -124,32 +124,6 @@ fn sizes(plan: &Plan, slab: &Slab) -> SizesLaunch {
     SizesLaunch::new(p.n, p.k, p.top_k, p.row_bound, down, across, first, last)
 }
 
-#[cfg(feature = "emit")]
-fn sizes_argument() -> SizesCompilationArg {
-    SizesCompilationArg {
-        n: (),
-        k: (),
-        top_k: (),
-        rows: (),
-        scales_down: (),
-        scales_across: (),
-        slab_first: (),
-        slab_last: (),
-    }
-}
-
-/// A buffer that a problem may lack.
-#[cfg(feature = "emit")]
-pub(crate) fn optional<B: CubePrimitive>(
-    present: bool,
-) -> ComptimeOptionCompilationArg<&'static [B]> {
-    if present {
-        ComptimeOptionCompilationArg::Some(crate::emit::buffer())
-    } else {
-        ComptimeOptionCompilationArg::None
-    }
-}
-
 /// One weight column's sum with its bias.
 #[cube]
 fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32 {

@@ -171,28 +171,3 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         );
     }
 }
-
-/// The kernel that [`launch`] would enqueue.
-#[cfg(feature = "emit")]
-pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
-    use crate::emit::buffer;
-    let p = &plan.problem;
-    let (settings, device, target) = at.parts(CubeDim::new_1d(UNITS));
-    let spec = Spec::of(plan);
-    Box::new(grouped_gemm_naive::GroupedGemmNaive::new(
-        settings,
-        device,
-        target,
-        buffer(),
-        super::optional(!p.dense),
-        super::optional(!p.dense),
-        super::optional(p.fp8.is_none()),
-        super::optional(p.fp8.is_some()),
-        super::optional(p.fp8.is_some()),
-        super::optional(p.bias),
-        buffer(),
-        super::sizes_argument(),
-        spec,
-        p.element.elem_type(),
-    ))
-}

@@ -330,26 +330,3 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         );
     }
 }
-
-/// The kernel that [`launch`] would enqueue.
-#[cfg(feature = "emit")]
-pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
-    use crate::emit::buffer;
-    let p = &plan.problem;
-    let (settings, device, target) = at.parts(CubeDim::new_2d(plan.plane, PLANES as u32));
-    let spec = Spec::of(plan);
-    Box::new(grouped_gemm_tensor_core::GroupedGemmTensorCore::new(
-        settings,
-        device,
-        target,
-        buffer(),
-        super::optional(!p.dense),
-        super::optional(!p.dense),
-        buffer(),
-        super::optional(p.bias),
-        buffer(),
-        super::sizes_argument(),
-        spec,
-        p.element.elem_type(),
-    ))
-}

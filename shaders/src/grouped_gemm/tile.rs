@@ -427,31 +427,3 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         );
     }
 }
-
-/// The kernel that [`launch`] would enqueue.
-#[cfg(feature = "emit")]
-pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
-    use crate::emit::buffer;
-    let p = &plan.problem;
-    let dim = CubeDim::new_2d(plan.tile.units_n as u32, plan.tile.units_m as u32);
-    let (settings, device, target) = at.parts(dim);
-    let spec = Spec::of(plan);
-    Box::new(grouped_gemm_tile::GroupedGemmTile::new(
-        settings,
-        device,
-        target,
-        buffer(),
-        super::optional(!p.dense),
-        super::optional(!p.dense),
-        super::optional(p.fp8.is_none()),
-        super::optional(p.fp8.is_some()),
-        super::optional(p.fp8.is_some()),
-        super::optional(p.bias),
-        buffer(),
-        super::sizes_argument(),
-        plan.lanes,
-        spec.weight_lanes(plan),
-        spec,
-        p.element.elem_type(),
-    ))
-}

@@ -84,32 +84,3 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: CombineBuffers) {
         );
     }
 }
-
-/// The combination of every element type, weighted and not.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use super::rows::{sample, variants, weights_argument};
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let entry = |(name, element, weighted): (String, moebius_ops::Element, bool)| {
-        let build = move |at: &Machine| -> Planned {
-            let plan = sample(element, &at.capability)?;
-            let (settings, device, target) = at.parts(plan.tokens.dim());
-            Ok(Box::new(combine::Combine::new(
-                settings,
-                device,
-                target,
-                buffer(),
-                weights_argument(weighted),
-                buffer(),
-                buffer(),
-                (),
-                (),
-                (),
-                plan.lanes,
-                element.elem_type(),
-            )))
-        };
-        KernelEntry::new(("permute", "combine"), name, build).of(element)
-    };
-    variants("combine").into_iter().map(entry).collect()
-}

@@ -84,33 +84,3 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: DispatchBuffers) {
         );
     }
 }
-
-/// The dispatch of every element type, weighted and not.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use super::rows::{sample, variants, weights_argument};
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let entry = |(name, element, weighted): (String, moebius_ops::Element, bool)| {
-        let build = move |at: &Machine| -> Planned {
-            let plan = sample(element, &at.capability)?;
-            let (settings, device, target) = at.parts(plan.rows.dim());
-            Ok(Box::new(dispatch::Dispatch::new(
-                settings,
-                device,
-                target,
-                buffer(),
-                buffer(),
-                weights_argument(weighted),
-                buffer(),
-                buffer(),
-                (),
-                (),
-                (),
-                plan.lanes,
-                element.elem_type(),
-            )))
-        };
-        KernelEntry::new(("permute", "dispatch"), name, build).of(element)
-    };
-    variants("dispatch").into_iter().map(entry).collect()
-}

@@ -8,12 +8,16 @@
 pub mod capacity;
 pub mod combine;
 pub mod dispatch;
+#[cfg(feature = "emit")]
+mod entries;
 pub mod neighbours;
 mod rows;
 mod sort;
 pub mod weights_gradient;
 
 pub use capacity::{CapacitiesPlan, CapacityPlan};
+#[cfg(feature = "emit")]
+pub(crate) use entries::entries;
 pub use rows::{RowsPlan, plan_rows};
 
 use crate::bound::{bind, bind_words};
@@ -269,55 +273,4 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
             }
         }
     }
-}
-
-/// The sort, the drop rule, and the moves of rows of every element type.
-#[cfg(feature = "emit")]
-pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
-    let mut entries = sort_entries();
-    entries.extend(capacity::entries());
-    entries.extend(combine::entries());
-    entries.extend(dispatch::entries());
-    entries.extend(weights_gradient::entries());
-    entries.extend(neighbours::entries());
-    entries
-}
-
-/// The three launches of a sort on a GPU.
-#[cfg(feature = "emit")]
-fn sort_entries() -> Vec<crate::emit::KernelEntry> {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    use sort::{sort_histogram::SortHistogram, sort_scan::SortScan, sort_scatter::SortScatter};
-    type Build = fn(&Machine, Plan) -> Box<dyn CubeKernel>;
-    let launches: [(&str, Build); 3] = [
-        ("sort_histogram", |at, plan| {
-            let (settings, device, target) = at.parts(plan.grid.dim());
-            let [a, b] = [(); 2].map(|()| buffer());
-            let sizes = sort::sizes_argument();
-            Box::new(SortHistogram::new(settings, device, target, a, b, sizes, 4))
-        }),
-        ("sort_scan", |at, plan| {
-            let units = plan.scan_units;
-            let (settings, device, target) = at.parts(CubeDim::new_1d(units as u32));
-            let [a, b, c] = [(); 3].map(|()| buffer());
-            let (sizes, strides) = (sort::sizes_argument(), sort::strides_argument());
-            let kernel = SortScan::new(settings, device, target, a, b, c, sizes, strides, units);
-            Box::new(kernel)
-        }),
-        ("sort_scatter", |at, plan| {
-            let (settings, device, target) = at.parts(plan.grid.dim());
-            let [a, b, c, d, e, f] = [(); 6].map(|()| buffer());
-            let sizes = sort::sizes_argument();
-            let kernel = SortScatter::new(settings, device, target, a, b, c, d, e, f, sizes, 4, 64);
-            Box::new(kernel)
-        }),
-    ];
-    let entry = |(name, kernel): (&str, Build)| {
-        let build = move |at: &Machine| -> Planned {
-            let plan = plan(Problem::new(2048, 8, 64)?, &at.capability)?;
-            Ok(kernel(at, plan))
-        };
-        KernelEntry::new(("permute", "sort"), name.to_owned(), build)
-    };
-    launches.map(entry).into()
 }

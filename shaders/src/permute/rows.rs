@@ -8,8 +8,6 @@ use cubecl::prelude::*;
 use moebius_device::Capability;
 use moebius_ops::Element;
 use moebius_ops::permute::RowsProblem;
-#[cfg(feature = "emit")]
-use moebius_ops::routing;
 
 /// A [`RowsProblem`] this device can run, in either direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,39 +81,10 @@ pub(super) fn weight_of(weights: &ComptimeOption<&[f32]>, slot: usize) -> f32 {
     }
 }
 
-/// The compilation argument of weights that are there or not.
-#[cfg(feature = "emit")]
-pub(super) fn weights_argument(present: bool) -> ComptimeOptionCompilationArg<&'static [f32]> {
-    if present {
-        ComptimeOptionCompilationArg::Some(crate::emit::buffer())
-    } else {
-        ComptimeOptionCompilationArg::None
-    }
-}
-
 /// What a kernel with weights or without is called.
 pub(super) fn name(kernel: &str, element: Element, weighted: bool) -> String {
     let weighted = launched::suffix(weighted, "_weighted");
     format!("{kernel}_{element}{weighted}")
-}
-
-/// Every element type, with weights and without: what an entry is called, and what it is for.
-#[cfg(feature = "emit")]
-pub(super) fn variants(kernel: &str) -> Vec<(String, Element, bool)> {
-    let both = |element| [(element, true), (element, false)];
-    let named = |(element, weighted)| (name(kernel, element, weighted), element, weighted);
-    Element::ALL.into_iter().flat_map(both).map(named).collect()
-}
-
-/// The plan that entries are compiled for: 1024 tokens, 2 of 8 experts, 512 elements.
-#[cfg(feature = "emit")]
-pub(super) fn sample(
-    element: Element,
-    device: &Capability,
-) -> Result<RowsPlan, crate::error::PlanError> {
-    let routing = routing::Problem::new(1024, 8, 2)?;
-    let problem = RowsProblem::new(&routing, routing.slots(), 512, element)?;
-    Ok(plan_rows(problem, device)?)
 }
 
 #[cfg(test)]

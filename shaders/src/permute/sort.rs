@@ -255,20 +255,3 @@ fn write_tile(
         tiles[first + 2] = 0u32;
     }
 }
-
-/// The compilation argument of [`Sizes`].
-#[cfg(feature = "emit")]
-pub(super) fn sizes_argument() -> SizesCompilationArg {
-    SizesCompilationArg {
-        slots: (),
-        bins: (),
-        blocks: (),
-        block: (),
-    }
-}
-
-/// The compilation argument of [`Strides`].
-#[cfg(feature = "emit")]
-pub(super) fn strides_argument() -> StridesCompilationArg {
-    StridesCompilationArg { bin: (), block: () }
-}

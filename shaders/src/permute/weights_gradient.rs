@@ -116,34 +116,3 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: WeightsGradientBuffers)
         );
     }
 }
-
-/// The gradient of every element type.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> [crate::emit::KernelEntry; 3] {
-    use super::rows::sample;
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    moebius_ops::Element::ALL.map(|element| {
-        let build = move |at: &Machine| -> Planned {
-            let plan = sample(element, &at.capability)?;
-            let (settings, device, target) = at.parts(plan.slots.dim());
-            let kernel = combine_weights_gradient::CombineWeightsGradient::new(
-                settings,
-                device,
-                target,
-                buffer(),
-                buffer(),
-                buffer(),
-                buffer(),
-                (),
-                (),
-                (),
-                plan.lanes,
-                plan.slots.units,
-                element.elem_type(),
-            );
-            Ok(Box::new(kernel))
-        };
-        let name = format!("combine_weights_gradient_{element}");
-        KernelEntry::new(("permute", "weights gradient"), name, build).of(element)
-    })
-}

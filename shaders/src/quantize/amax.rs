@@ -155,21 +155,6 @@ pub(super) struct Sizes {
     part: usize,
 }
 
-/// The compilation argument of [`Sizes`].
-#[cfg(feature = "emit")]
-pub(super) fn sizes_argument() -> SizesCompilationArg {
-    SizesCompilationArg {
-        rows: (),
-        columns: (),
-        block_rows: (),
-        block_columns: (),
-        down: (),
-        across: (),
-        parts: (),
-        part: (),
-    }
-}
-
 /// The largest of the values of the units along x, for all of them; `along` is a power of two.
 #[cube]
 pub(super) fn row_max(value: u32, #[comptime] along: usize, #[comptime] beside: usize) -> u32 {

@@ -1,12 +1,9 @@
 //! Kernels of quantisation for emission: every format, kind of scale and element type.
 
-use super::amax::{Finish, fp8_amax_blocks, fp8_amax_parts};
-use super::apply::{fp8_dequantize, fp8_quantize_by};
-use super::block::fp8_quantize;
-use super::plan::Variant;
-use super::{Plan, Problem, SizesCompilationArg, plan, plan_amax};
-use crate::element::DeviceElement;
-use crate::emit::{KernelEntry, Machine, Planned, buffer, valid};
+use super::amax::Finish;
+use super::plan_amax;
+use super::{Buffers, Plan, Problem, launch, launch_amax, launch_by, launch_dequantize, plan};
+use crate::emit::{KernelEntry, Machine, Planned, valid};
 use crate::error::PlanError;
 use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, Overflow};
@@ -28,21 +25,6 @@ const GROUP: Granularity = Granularity::Block {
     rows: 1,
     columns: 128,
 };
-
-fn sizes() -> SizesCompilationArg {
-    SizesCompilationArg {
-        rows: (),
-        columns: (),
-        row_words: (),
-        block_rows: (),
-        block_columns: (),
-        block_words: (),
-        down: (),
-        across: (),
-        padded: (),
-        lines: (),
-    }
-}
 
 /// What an entry quantises: 512 rows of 1024.
 #[derive(Clone, Copy)]
@@ -84,112 +66,65 @@ fn samples(granularity: Granularity) -> Vec<Sample> {
 /// The two kinds of scales.
 const KINDS: [Granularity; 2] = [GROUP, Granularity::Mx];
 
-fn quantize(sample: Sample) -> KernelEntry {
-    let build = move |at: &Machine| -> Planned {
-        let plan = sample.plan(at)?;
-        let Variant::Cube(grid) = plan.variant else {
-            unreachable!("no target is a CPU runtime");
-        };
-        let (settings, device, target) = at.parts(grid.dim());
-        Ok(Box::new(fp8_quantize::Fp8Quantize::new(
-            settings,
-            device,
-            target,
-            buffer(),
-            buffer(),
-            buffer(),
-            sizes(),
-            (),
-            plan.lanes,
-            plan.block_spec(grid.units),
-            sample.element.elem_type(),
-        )))
+fn quantize(at: &Machine, plan: &Plan) {
+    let buffers = Buffers {
+        x: at.buffer(),
+        words: at.buffer(),
+        scales: at.buffer(),
     };
-    let name = super::quantize_name(&sample.problem());
-    KernelEntry::new(("fp8", "quantize"), name, build).of(sample.element)
+    launch(at.client(), plan, buffers);
 }
 
-fn quantize_by(sample: Sample) -> KernelEntry {
-    let build = move |at: &Machine| -> Planned {
-        let plan = sample.plan(at)?;
-        let (settings, device, target) = at.parts(plan.words.dim());
-        Ok(Box::new(fp8_quantize_by::Fp8QuantizeBy::new(
-            settings,
-            device,
-            target,
-            buffer(),
-            buffer(),
-            buffer(),
-            sizes(),
-            plan.lanes,
-            plan.apply_spec(),
-            sample.element.elem_type(),
-        )))
-    };
-    let name = super::quantize_by_name(&sample.problem());
-    KernelEntry::new(("fp8", "quantize by scales"), name, build).of(sample.element)
+fn quantize_by(at: &Machine, sample: Sample) -> Planned {
+    launch_by(
+        at.client(),
+        &sample.plan(at)?,
+        at.buffer(),
+        at.buffer(),
+        at.buffer(),
+    );
+    Ok(())
 }
 
-fn dequantize(sample: Sample) -> KernelEntry {
-    let build = move |at: &Machine| -> Planned {
-        let plan = sample.plan(at)?;
-        let (settings, device, target) = at.parts(plan.words.dim());
-        Ok(Box::new(fp8_dequantize::Fp8Dequantize::new(
-            settings,
-            device,
-            target,
-            buffer(),
-            buffer(),
-            buffer(),
-            sizes(),
-            plan.lanes,
-            plan.apply_spec(),
-            sample.element.elem_type(),
-        )))
-    };
-    let name = super::dequantize_name(&sample.problem());
-    KernelEntry::new(("fp8", "dequantize"), name, build).of(sample.element)
+fn dequantize(at: &Machine, sample: Sample) -> Planned {
+    launch_dequantize(
+        at.client(),
+        &sample.plan(at)?,
+        at.buffer(),
+        at.buffer(),
+        at.buffer(),
+    );
+    Ok(())
 }
 
-fn amax_parts(element: Element) -> KernelEntry {
-    let build = move |at: &Machine| -> Planned {
-        let plan = plan_amax(AmaxProblem::new(1 << 20, element)?, &at.capability)?.reduction;
-        let (settings, device, target) = at.parts(plan.of_parts.dim());
-        Ok(Box::new(fp8_amax_parts::Fp8AmaxParts::new(
-            settings,
-            device,
-            target,
-            buffer(),
-            buffer(),
-            super::amax::sizes_argument(),
-            (),
-            4,
-            Finish::Magnitude,
-            plan.of_parts.units,
-            element.elem_type(),
-        )))
+fn entry(sample: Sample, kernel: &'static str) -> KernelEntry {
+    type Name = fn(&Problem) -> String;
+    type Launch = fn(&Machine, Sample) -> Planned;
+    let (name, launch): (Name, Launch) = match kernel {
+        "quantize" => (super::quantize_name, |at, sample| {
+            quantize(at, &sample.plan(at)?);
+            Ok(())
+        }),
+        "quantize by scales" => (super::quantize_by_name, quantize_by),
+        _ => (super::dequantize_name, dequantize),
     };
-    KernelEntry::new(("fp8", "amax"), format!("fp8_amax_parts_{element}"), build).of(element)
+    let name = name(&sample.problem());
+    KernelEntry::new(("fp8", kernel), name, move |at| launch(at, sample)).of(sample.element)
 }
 
-fn amax_blocks(finish: Finish) -> KernelEntry {
-    let build = move |at: &Machine| -> Planned {
-        let problem = AmaxProblem::new(1 << 20, Element::F32)?;
-        let plan = plan_amax(problem, &at.capability)?.reduction;
-        let (settings, device, target) = at.parts(plan.of_blocks.dim());
-        Ok(Box::new(fp8_amax_blocks::Fp8AmaxBlocks::new(
-            settings,
-            device,
-            target,
-            buffer(),
-            buffer(),
-            (),
-            (),
-            finish,
-            plan.of_blocks.units,
-        )))
-    };
-    KernelEntry::new(("fp8", "amax"), finish.name(), build)
+/// Of so many values that they are taken in parts.
+fn amax(at: &Machine, element: Element) -> Planned {
+    let plan = plan_amax(AmaxProblem::new(1 << 20, element)?, &at.capability)?;
+    launch_amax(at.client(), &plan, at.buffer(), at.buffer());
+    Ok(())
+}
+
+/// The scale of a matrix so large that it is a launch of its own.
+fn scale(at: &Machine) -> Planned {
+    let shape = [1, 1024, 1024];
+    let problem = Problem::new(shape, Element::F32, Granularity::Tensor, Fp8Format::E4M3)?;
+    quantize(at, &plan(problem, &at.capability)?);
+    Ok(())
 }
 
 /// Quantisers and dequantisers with both kinds of scales, largest magnitudes of every element type.
@@ -197,24 +132,38 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     for granularity in KINDS {
         let samples = samples(granularity);
-        entries.extend(samples.iter().map(|sample| quantize(*sample)));
-        entries.extend(samples.iter().map(|sample| quantize_by(*sample)));
+        entries.extend(samples.iter().map(|sample| entry(*sample, "quantize")));
+        entries.extend(
+            samples
+                .iter()
+                .map(|sample| entry(*sample, "quantize by scales")),
+        );
         let decoded = samples.iter().filter(|s| s.overflow == Overflow::Saturate);
-        entries.extend(decoded.map(|sample| dequantize(*sample)));
+        entries.extend(decoded.map(|sample| entry(*sample, "dequantize")));
     }
     let whole = Sample {
         granularity: BLOCK,
         ..samples(BLOCK)[0]
     };
-    entries.push(quantize(whole));
+    entries.push(entry(whole, "quantize"));
     let cut = Sample {
         granularity: CUT,
         ..whole
     };
-    entries.push(quantize_by(cut));
-    entries.push(dequantize(cut));
-    entries.extend(Element::ALL.map(amax_parts));
-    entries.push(amax_blocks(Finish::Magnitude));
-    entries.push(amax_blocks(Finish::Scale(Fp8Format::E4M3)));
+    entries.push(entry(cut, "quantize by scales"));
+    entries.push(entry(cut, "dequantize"));
+    for element in Element::ALL {
+        let name = format!("fp8_amax_parts_{element}");
+        let launch = move |at: &Machine| amax(at, element);
+        entries.push(KernelEntry::new(("fp8", "amax"), name, launch).of(element));
+    }
+    let blocks = |at: &Machine| amax(at, Element::F32);
+    entries.push(KernelEntry::new(
+        ("fp8", "amax"),
+        Finish::Magnitude.name(),
+        blocks,
+    ));
+    let name = Finish::Scale(Fp8Format::E4M3).name();
+    entries.push(KernelEntry::new(("fp8", "amax"), name, scale));
     entries
 }

@@ -1,7 +1,5 @@
 //! How CubeCL computes [`moebius_ops::routing::hash_reference`].
 
-#[cfg(feature = "emit")]
-use super::Problem;
 use super::selection::lane_indices;
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -11,8 +9,6 @@ use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
-#[cfg(feature = "emit")]
-use moebius_ops::Element;
 use moebius_ops::routing::{HashKey, HashProblem};
 use moebius_ops::routing::{INFINITY, PHI, SMALLEST_NORMAL};
 
@@ -253,53 +249,10 @@ pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuf
     }
 }
 
-fn name(key: HashKey, masked: bool) -> String {
+pub(super) fn name(key: HashKey, masked: bool) -> String {
     let masked = launched::suffix(masked, "_masked");
     match key {
         HashKey::Position { .. } => format!("hash_route_position{masked}"),
         HashKey::Content { element, .. } => format!("hash_route_content_{element}{masked}"),
     }
-}
-
-/// Both keys, of every element type, and a mask.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let content = Element::ALL.map(|element| {
-        let key = HashKey::Content {
-            hidden: 512,
-            element,
-        };
-        (key, false)
-    });
-    let position = [false, true].map(|masked| (HashKey::Position { sequence: 128 }, masked));
-    let entry = |(key, masked): (HashKey, bool)| {
-        let build = move |at: &Machine| -> Planned {
-            let problem = HashProblem::new(Problem::new(1024, 8, 2)?, key)?;
-            let plan = plan_hash(problem, &at.capability)?;
-            let (settings, device, target) = at.parts(plan.grid.dim());
-            Ok(Box::new(hash_route::HashRoute::new(
-                settings,
-                device,
-                target,
-                super::optional_argument(problem.hidden() > 0),
-                super::optional_argument(masked),
-                buffer(),
-                buffer(),
-                (),
-                (),
-                (),
-                (),
-                plan.lanes,
-                problem.routing().top_k(),
-                problem.element().elem_type(),
-            )))
-        };
-        let entry = KernelEntry::new(("routing", "hash"), name(key, masked), build);
-        match key {
-            HashKey::Position { .. } => entry,
-            HashKey::Content { element, .. } => entry.of(element),
-        }
-    };
-    content.into_iter().chain(position).map(entry).collect()
 }

@@ -3,8 +3,6 @@
 //! Two launches: the counts of blocks of [`BLOCK`] tokens, then their sum; one where a group is a single block. On a GPU a unit counts
 //! one expert of a block, T·K·E compares; on a CPU it counts them all, T·K + T·E/[`BLOCK`] increments.
 
-#[cfg(feature = "emit")]
-use super::Problem;
 use crate::bound::bind_words;
 use crate::error::Unsupported;
 use crate::grid::Grid;
@@ -175,39 +173,4 @@ fn launch_blocks(client: &Client, plan: &LoadPlan, indices: Handle, counts: Hand
             plan.all_experts,
         );
     }
-}
-
-/// The counts of blocks and their sum.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> [crate::emit::KernelEntry; 2] {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let plan_of = |at: &Machine| -> Result<LoadPlan, crate::error::PlanError> {
-        let problem = LoadProblem::new(Problem::new(1024, 8, 2)?, 2)?;
-        Ok(plan_load(problem, &at.capability)?)
-    };
-    let blocks = move |at: &Machine| -> Planned {
-        let plan = plan_of(at)?;
-        let (settings, device, target) = at.parts(plan.blocks.dim());
-        let sizes = SizesCompilationArg {
-            experts: (),
-            top_k: (),
-            choices: (),
-            tokens: (),
-            blocks: (),
-            all_blocks: (),
-        };
-        let (a, b, all) = (buffer(), buffer(), plan.all_experts);
-        let kernel = load_blocks::LoadBlocks::new(settings, device, target, a, b, sizes, all);
-        Ok(Box::new(kernel))
-    };
-    let sum = move |at: &Machine| -> Planned {
-        let (settings, device, target) = at.parts(plan_of(at)?.sum.dim());
-        let (a, b) = (buffer(), buffer());
-        let kernel = load_sum::LoadSum::new(settings, device, target, a, b, (), ());
-        Ok(Box::new(kernel))
-    };
-    [
-        KernelEntry::new(("routing", "load"), "load_blocks".to_owned(), blocks),
-        KernelEntry::new(("routing", "load"), "load_sum".to_owned(), sum),
-    ]
 }

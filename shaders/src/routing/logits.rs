@@ -285,38 +285,6 @@ pub fn launch_logits(client: &Client, plan: &LogitsPlan, x: Handle, w: Handle, l
     }
 }
 
-/// Router logits of every element type.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> [crate::emit::KernelEntry; 3] {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    Element::ALL.map(|element| {
-        let build = move |at: &Machine| -> Planned {
-            let plan = plan_logits(Problem::new(1024, 8, 2)?, 512, element, &at.capability)?;
-            let Variant::Split(tiles) = plan.variant else {
-                unreachable!("no target is a CPU runtime");
-            };
-            let (settings, device, target) = at.parts(plan.grid.dim());
-            Ok(Box::new(router_logits::RouterLogits::new(
-                settings,
-                device,
-                target,
-                buffer(),
-                buffer(),
-                buffer(),
-                (),
-                (),
-                (),
-                plan.lanes,
-                plan.tile,
-                tiles,
-                element.elem_type(),
-            )))
-        };
-        let name = format!("router_logits_{element}");
-        KernelEntry::new(("routing", "logits"), name, build).of(element)
-    })
-}
-
 #[cfg(test)]
 #[path = "logits_tests.rs"]
 mod tests;

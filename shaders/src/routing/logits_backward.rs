@@ -7,8 +7,6 @@
 use super::Problem;
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
-#[cfg(feature = "emit")]
-use crate::emit::{Machine, Planned, buffer};
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
@@ -384,83 +382,6 @@ fn launch_sum(client: &Client, plan: &LogitsBackwardPlan, partial: Handle, dw: H
             plan.blocks,
         );
     }
-}
-
-/// Both gradients of every element type, and the sum over blocks.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use crate::emit::KernelEntry;
-    let entry = |name: String, element: Element, kernel: Kernel| {
-        let build = move |at: &Machine| -> Planned {
-            let problem = Problem::new(1024, 8, 2)?;
-            let plan = plan_logits_backward(problem, 512, element, &at.capability)?;
-            Ok(kernel(at, &plan))
-        };
-        KernelEntry::new(("routing", "logits backward"), name, build)
-    };
-    let mut entries = Vec::new();
-    for element in Element::ALL {
-        entries.push(entry(format!("router_dx_{element}"), element, dx_kernel).of(element));
-        entries.push(entry(format!("router_dw_{element}"), element, dw_kernel).of(element));
-    }
-    entries.push(entry("router_dw_sum".to_owned(), Element::F32, sum_kernel));
-    entries
-}
-
-/// Builds a kernel for a machine.
-#[cfg(feature = "emit")]
-type Kernel = fn(&Machine, &LogitsBackwardPlan) -> Box<dyn CubeKernel>;
-
-#[cfg(feature = "emit")]
-fn dx_kernel(at: &Machine, plan: &LogitsBackwardPlan) -> Box<dyn CubeKernel> {
-    let (settings, device, target) = at.parts(plan.dx.dim());
-    let [a, b, c] = [(); 3].map(|()| buffer());
-    let (lanes, tile, of) = (plan.lanes, plan.tile, plan.element.elem_type());
-    Box::new(router_dx::RouterDx::new(
-        settings,
-        device,
-        target,
-        a,
-        b,
-        c,
-        (),
-        (),
-        (),
-        lanes,
-        tile,
-        of,
-    ))
-}
-
-#[cfg(feature = "emit")]
-fn dw_kernel(at: &Machine, plan: &LogitsBackwardPlan) -> Box<dyn CubeKernel> {
-    let (settings, device, target) = at.parts(plan.partial.dim());
-    let [a, b, c] = [(); 3].map(|()| buffer());
-    let (lanes, tile, of) = (plan.lanes, plan.tile, plan.element.elem_type());
-    Box::new(router_dw::RouterDw::new(
-        settings,
-        device,
-        target,
-        a,
-        b,
-        c,
-        (),
-        (),
-        (),
-        (),
-        lanes,
-        tile,
-        plan.experts_first,
-        of,
-    ))
-}
-
-#[cfg(feature = "emit")]
-fn sum_kernel(at: &Machine, plan: &LogitsBackwardPlan) -> Box<dyn CubeKernel> {
-    let (settings, device, target) = at.parts(plan.sum.dim());
-    let (a, b) = (buffer(), buffer());
-    let kernel = router_dw_sum::RouterDwSum::new(settings, device, target, a, b, (), plan.lanes);
-    Box::new(kernel)
 }
 
 #[cfg(test)]

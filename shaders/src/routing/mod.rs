@@ -7,6 +7,8 @@
 //! | [`plan_hash`] | a choice that reads no logits |
 //! | [`plan_load`] | how many rows chose every expert |
 
+#[cfg(feature = "emit")]
+mod entries;
 mod hash;
 mod load;
 mod logits;
@@ -15,6 +17,8 @@ mod selection;
 mod topk;
 mod topk_backward;
 
+#[cfg(feature = "emit")]
+pub(crate) use entries::entries;
 pub use hash::{HashBuffers, HashPlan, launch_hash, plan_hash};
 pub use load::{LoadPlan, launch_load, plan_load};
 pub use logits::{LogitsPlan, launch_logits, plan_logits};
@@ -27,28 +31,3 @@ pub use topk_backward::{
 };
 
 use moebius_ops::routing::{Groups, Problem, Score};
-
-/// Every kernel of the family.
-#[cfg(feature = "emit")]
-pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
-    let mut entries: Vec<_> = logits::entries().into();
-    entries.extend(topk::entries());
-    entries.extend(logits_backward::entries());
-    entries.extend(topk_backward::entries());
-    entries.extend(hash::entries());
-    entries.extend(load::entries());
-    entries
-}
-
-/// The compilation argument of a buffer that may be absent.
-#[cfg(feature = "emit")]
-fn optional_argument<B: cubecl::prelude::CubePrimitive>(
-    present: bool,
-) -> cubecl::prelude::ComptimeOptionCompilationArg<&'static [B]> {
-    use cubecl::prelude::ComptimeOptionCompilationArg::{None, Some};
-    if present {
-        Some(crate::emit::buffer())
-    } else {
-        None
-    }
-}

@@ -227,7 +227,7 @@ pub struct RouteBuffers {
     pub lse: Handle,
 }
 
-fn name(problem: &Problem, masked: bool, biased: bool) -> String {
+pub(super) fn name(problem: &Problem, masked: bool, biased: bool) -> String {
     let score = score_name(problem);
     let biased = launched::suffix(biased, "_bias");
     let groups = launched::suffix(problem.groups().is_some(), "_groups");
@@ -279,51 +279,4 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
             plan.spec(),
         );
     }
-}
-
-/// The choice of experts in every score, under a mask, and with a bias in groups.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> impl IntoIterator<Item = crate::emit::KernelEntry> {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer, valid};
-    let groups = Some(Groups {
-        count: 8,
-        chosen: 4,
-    });
-    let choices = [
-        (Score::Softmax, true, None, [false, false]),
-        (Score::Softmax, false, None, [false, false]),
-        (Score::Sigmoid, true, None, [false, false]),
-        (Score::Sigmoid, false, None, [false, false]),
-        (Score::Softmax, true, None, [true, false]),
-        (Score::Sigmoid, true, None, [false, true]),
-        (Score::Sigmoid, true, groups, [false, true]),
-        (Score::Softmax, false, groups, [true, false]),
-    ];
-    choices.map(|(score, renormalize, groups, [mask, bias])| {
-        let problem = valid(Problem::new(1024, 64, 2)).with_score(score, renormalize);
-        let problem = valid(problem.with_groups(groups));
-        let build = move |at: &Machine| -> Planned {
-            let plan = plan(problem, &at.capability)?;
-            let (settings, device, target) = at.parts(plan.grid.dim());
-            Ok(Box::new(route_topk::RouteTopk::new(
-                settings,
-                device,
-                target,
-                buffer(),
-                super::optional_argument(mask),
-                super::optional_argument(bias),
-                buffer(),
-                buffer(),
-                buffer(),
-                buffer(),
-                (),
-                (),
-                (),
-                (),
-                plan.lanes,
-                plan.spec(),
-            )))
-        };
-        KernelEntry::new(("routing", "top-k"), name(&problem, mask, bias), build)
-    })
 }

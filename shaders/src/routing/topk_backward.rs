@@ -8,8 +8,6 @@ use super::selection::{lane_indices, masked};
 use super::topk::sigmoid;
 use super::{Problem, Score};
 use crate::bound::{bind, bind_words};
-#[cfg(feature = "emit")]
-use crate::emit::{Machine, Planned};
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
@@ -293,113 +291,5 @@ fn launch_lse(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuf
             bind(buffers.dlogits, problem.tokens() * row, 4 * plan.lanes),
             row,
         );
-    }
-}
-
-/// Every formula, and the logsumexp under a mask.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use crate::emit::KernelEntry;
-    use TopkGradient::{Lse, Probs, Weights};
-    let softmax = Spec {
-        score: Score::Softmax,
-        renormalize: true,
-        masked: false,
-    };
-    let sigmoid = Spec {
-        score: Score::Sigmoid,
-        ..softmax
-    };
-    let raw = |spec| Spec {
-        renormalize: false,
-        ..spec
-    };
-    let masked = Spec {
-        masked: true,
-        ..softmax
-    };
-    let cases = [
-        ("weights_softmax", Weights, softmax),
-        ("weights_softmax_raw", Weights, raw(softmax)),
-        ("weights_sigmoid", Weights, sigmoid),
-        ("weights_sigmoid_raw", Weights, raw(sigmoid)),
-        ("probs_softmax", Probs, softmax),
-        ("probs_sigmoid", Probs, sigmoid),
-        ("lse", Lse, softmax),
-        ("lse_masked", Lse, masked),
-    ];
-    let entry = |(suffix, of, spec): (&str, TopkGradient, Spec)| {
-        let build = move |at: &Machine| -> Planned {
-            let plan = plan_topk_backward(Problem::new(1024, 8, 2)?, of, &at.capability)?;
-            Ok(kernel(at, &plan, spec))
-        };
-        let name = format!("route_backward_{suffix}");
-        KernelEntry::new(("routing", "top-k backward"), name, build)
-    };
-    cases.into_iter().map(entry).collect()
-}
-
-/// The options of a compiled kernel.
-#[cfg(feature = "emit")]
-#[derive(Clone, Copy)]
-struct Spec {
-    score: Score,
-    renormalize: bool,
-    masked: bool,
-}
-
-#[cfg(feature = "emit")]
-fn kernel(at: &Machine, plan: &TopkBackwardPlan, spec: Spec) -> Box<dyn CubeKernel> {
-    use crate::emit::buffer;
-    let (settings, device, target) = at.parts(plan.grid.dim());
-    let [a, b, c, d, e, f] = [(); 6].map(|()| buffer());
-    let (lanes, score) = (plan.lanes, spec.score);
-    match plan.of {
-        TopkGradient::Weights => Box::new(route_backward_weights::RouteBackwardWeights::new(
-            settings,
-            device,
-            target,
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            (),
-            (),
-            (),
-            (),
-            lanes,
-            score,
-            spec.renormalize,
-        )),
-        TopkGradient::Probs => Box::new(route_backward_probs::RouteBackwardProbs::new(
-            settings,
-            device,
-            target,
-            a,
-            b,
-            c,
-            d,
-            (),
-            (),
-            lanes,
-            score,
-        )),
-        TopkGradient::Lse => {
-            let mask = super::optional_argument(spec.masked);
-            Box::new(route_backward_lse::RouteBackwardLse::new(
-                settings,
-                device,
-                target,
-                a,
-                mask,
-                b,
-                c,
-                d,
-                (),
-                lanes,
-            ))
-        }
     }
 }

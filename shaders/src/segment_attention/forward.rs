@@ -105,34 +105,3 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
         );
     }
 }
-
-/// The forward pass of every type, and causal.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> [crate::emit::KernelEntry; 4] {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    super::emitted().map(|problem| {
-        let build = move |at: &Machine| -> Planned {
-            let plan = super::plan(problem, &at.capability)?;
-            let (settings, device, target) = at.parts(plan.per_head.dim());
-            let [q, k, v, segments, o, lse] = [(); 6].map(|()| buffer());
-            Ok(Box::new(segment_attention::SegmentAttention::new(
-                settings,
-                device,
-                target,
-                q,
-                k,
-                v,
-                segments,
-                o,
-                lse,
-                (),
-                (),
-                plan.lanes,
-                plan.form(),
-                problem.element.elem_type(),
-            )))
-        };
-        let name = super::name(&problem, "segment_attention");
-        KernelEntry::new(("segment_attention", "forward"), name, build).of(problem.element)
-    })
-}

@@ -5,11 +5,15 @@
 //! 2022).
 
 mod backward;
+#[cfg(feature = "emit")]
+mod entries;
 mod forward;
 mod head;
 mod segments;
 
 pub use backward::{BackwardBuffers, launch_backward};
+#[cfg(feature = "emit")]
+pub(crate) use entries::entries;
 pub use forward::{ForwardBuffers, launch};
 pub use segments::{launch_segments, launch_sequences};
 
@@ -19,11 +23,7 @@ use crate::grid::{Grid, lanes};
 use crate::launched;
 use cubecl::prelude::*;
 use moebius_device::Capability;
-#[cfg(feature = "emit")]
-use moebius_ops::Element;
 use moebius_ops::segment_attention::Problem;
-#[cfg(feature = "emit")]
-use moebius_ops::segment_attention::Segments;
 
 /// What one of the kernels is called for `problem`.
 fn name(problem: &Problem, kernel: &str) -> String {
@@ -129,29 +129,6 @@ fn partners(
     } else {
         (min(end, row), end)
     }
-}
-
-/// Every kernel of the family.
-#[cfg(feature = "emit")]
-pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
-    let mut entries = Vec::from(segments::entries());
-    entries.extend(forward::entries());
-    entries.extend(backward::entries());
-    entries
-}
-
-/// What is compiled: every type, and causal in f32.
-#[cfg(feature = "emit")]
-fn emitted() -> [Problem; 4] {
-    use crate::emit::valid;
-    let problem = |element, causal| {
-        // 1024 tokens of 4 sequences, top-2 of 8.
-        let segments = valid(Segments::new(2048, 8, 2, 256));
-        let problem = valid(Problem::new(segments, 8, 64));
-        problem.with_element(element).with_causal(causal)
-    };
-    let [f32, f16, bf16] = Element::ALL.map(|element| problem(element, false));
-    [f32, f16, bf16, problem(Element::F32, true)]
 }
 
 #[cfg(test)]

@@ -305,41 +305,6 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     }
 }
 
-/// The kernel that [`launch`] would enqueue.
-#[cfg(feature = "emit")]
-pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
-    use crate::{emit::buffer, grouped_gemm::optional};
-    let (settings, device, target) = at.parts(CubeDim::new_1d(plan.cores as u32));
-    let spec = Spec::of(plan);
-    let sizes = SizesCompilationArg {
-        m: (),
-        n: (),
-        top_k: (),
-        rows: (),
-        tasks_m: (),
-        tasks_n: (),
-        slab_first: (),
-        slab_last: (),
-    };
-    Box::new(weight_gradient_cpu::WeightGradientCpu::new(
-        settings,
-        device,
-        target,
-        buffer(),
-        buffer(),
-        optional(!plan.problem.dense),
-        optional(!plan.problem.dense),
-        buffer(),
-        buffer(),
-        buffer(),
-        sizes,
-        plan.lanes[1],
-        spec.lanes(plan),
-        spec,
-        plan.problem.element.elem_type(),
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Choice, Problem, plan};

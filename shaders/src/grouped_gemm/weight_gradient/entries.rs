@@ -1,6 +1,6 @@
 //! Which variants of the weight gradient are compiled for every target.
 
-use super::{Choice, Problem, Source, Variant, cpu, naive, plan, tile};
+use super::{Choice, Operands, Problem, Segments, Source, Variant, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned};
 use moebius_ops::Element;
 
@@ -50,22 +50,25 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
             b,
             dense,
         };
-        let build = move |at: &Machine| build(at, variant, problem);
+        let launch = move |at: &Machine| gradient(at, variant, problem);
         let name = super::name(&problem, variant);
-        KernelEntry::new(("weight_gradient", variant.name()), name, build).of(element)
+        KernelEntry::new(("weight_gradient", variant.name()), name, launch).of(element)
     };
     CASES.map(entry).into()
 }
 
-fn build(at: &Machine, variant: Variant, problem: Problem) -> Planned {
+fn gradient(at: &Machine, variant: Variant, problem: Problem) -> Planned {
     let choice = Choice {
         variant: Some(variant),
         ..Choice::default()
     };
     let plan = plan(problem, &at.capability, choice)?;
-    Ok(match variant {
-        Variant::Cpu => cpu::kernel(at, &plan),
-        Variant::Naive => naive::kernel(at, &plan),
-        _ => tile::kernel(at, &plan),
-    })
+    let operands = Operands {
+        a: at.buffer(),
+        b: at.buffer(),
+        segments: Segments::unless(problem.dense, at),
+        out: at.buffer(),
+    };
+    launch(at.client(), &plan, &operands);
+    Ok(())
 }

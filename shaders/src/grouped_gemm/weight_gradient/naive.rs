@@ -64,27 +64,3 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         );
     }
 }
-
-/// The kernel that [`launch`] would enqueue.
-#[cfg(feature = "emit")]
-pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
-    use crate::{emit::buffer, grouped_gemm::optional};
-    let (settings, device, target) = at.parts(CubeDim::new_1d(UNITS));
-    Box::new(weight_gradient_naive::WeightGradientNaive::new(
-        settings,
-        device,
-        target,
-        buffer(),
-        buffer(),
-        optional(!plan.problem.dense),
-        optional(!plan.problem.dense),
-        buffer(),
-        (),
-        (),
-        (),
-        (),
-        (),
-        Spec::of(&plan.problem),
-        plan.problem.element.elem_type(),
-    ))
-}

@@ -170,34 +170,3 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         );
     }
 }
-
-/// The kernel that [`launch`] would enqueue.
-#[cfg(feature = "emit")]
-pub(super) fn kernel(at: &crate::emit::Machine, plan: &Plan) -> Box<dyn CubeKernel> {
-    use crate::{emit::buffer, grouped_gemm::optional};
-    let dim = CubeDim::new_2d(VECTORS as u32, VECTORS as u32);
-    let (settings, device, target) = at.parts(dim);
-    let sizes = SizesCompilationArg {
-        m: (),
-        n: (),
-        top_k: (),
-        rows: (),
-        slab_first: (),
-    };
-    let [a_lanes, b_lanes] = plan.lanes;
-    Box::new(weight_gradient_tile::WeightGradientTile::new(
-        settings,
-        device,
-        target,
-        buffer(),
-        buffer(),
-        optional(!plan.problem.dense),
-        optional(!plan.problem.dense),
-        buffer(),
-        sizes,
-        a_lanes,
-        b_lanes,
-        Spec::of(&plan.problem),
-        plan.problem.element.elem_type(),
-    ))
-}

@@ -7,6 +7,8 @@
 
 mod shares;
 
+#[cfg(feature = "emit")]
+pub(super) use shares::capacities_name;
 pub use shares::{CapacitiesBuffers, CapacitiesPlan, launch_capacities, plan_capacities};
 
 use super::Problem;
@@ -207,31 +209,4 @@ pub fn launch(client: &Client, plan: &CapacityPlan, buffers: CapacityBuffers) {
             plan.grid.units[1] as usize,
         );
     }
-}
-
-/// The drop rule and the capacities.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    let build = |at: &Machine| -> Planned {
-        let plan = plan(Problem::new(2048, 8, 64)?, &at.capability)?;
-        let (settings, device, target) = at.parts(plan.grid.dim());
-        Ok(Box::new(drop_over_capacity::DropOverCapacity::new(
-            settings,
-            device,
-            target,
-            buffer(),
-            buffer(),
-            buffer(),
-            buffer(),
-            buffer(),
-            (),
-            (),
-            plan.grid.units[0] as usize,
-            plan.grid.units[1] as usize,
-        )))
-    };
-    let name = "drop_over_capacity".to_owned();
-    let rule = KernelEntry::new(("permute", "capacity"), name, build);
-    std::iter::once(rule).chain(shares::entries()).collect()
 }

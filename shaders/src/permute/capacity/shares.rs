@@ -112,7 +112,7 @@ pub struct CapacitiesBuffers {
     pub capacities: Handle,
 }
 
-fn name(masked: bool, factors: bool) -> String {
+pub(in crate::permute) fn capacities_name(masked: bool, factors: bool) -> String {
     let masked = launched::suffix(masked, "_masked");
     format!(
         "expert_capacities{masked}{}",
@@ -129,7 +129,7 @@ pub fn launch_capacities(client: &Client, plan: &CapacitiesPlan, buffers: Capaci
         even as u32,
         plan.capacity.min.min(slots) as u32,
     );
-    launched::note(|| name(buffers.mask.is_some(), buffers.factors.is_some()));
+    launched::note(|| capacities_name(buffers.mask.is_some(), buffers.factors.is_some()));
     // SAFETY: the caller's buffers have one entry per expert.
     unsafe {
         let argument = |buffer| bind_words(buffer, experts);
@@ -144,44 +144,4 @@ pub fn launch_capacities(client: &Client, plan: &CapacitiesPlan, buffers: Capaci
             plan.units,
         );
     }
-}
-
-/// The capacities, one for all and with a mask and factors.
-#[cfg(feature = "emit")]
-pub(super) fn entries() -> [crate::emit::KernelEntry; 2] {
-    use crate::emit::{KernelEntry, Machine, Planned, buffer};
-    [false, true].map(|present| {
-        let build = move |at: &Machine| -> Planned {
-            let problem = Problem::new(2048, 8, 64)?;
-            let plan = plan_capacities(problem, Capacity::new(1.25, 4)?, &at.capability)?;
-            let (settings, device, target) = at.parts(CubeDim::new_1d(plan.units as u32));
-            let (mask, factors) = if present {
-                (
-                    ComptimeOptionCompilationArg::Some(buffer()),
-                    ComptimeOptionCompilationArg::Some(buffer()),
-                )
-            } else {
-                (
-                    ComptimeOptionCompilationArg::None,
-                    ComptimeOptionCompilationArg::None,
-                )
-            };
-            let rule = RuleCompilationArg {
-                slots: (),
-                even: (),
-                least: (),
-            };
-            Ok(Box::new(expert_capacities::ExpertCapacities::new(
-                settings,
-                device,
-                target,
-                mask,
-                factors,
-                buffer(),
-                rule,
-                plan.units,
-            )))
-        };
-        KernelEntry::new(("permute", "capacity"), name(present, present), build)
-    })
 }

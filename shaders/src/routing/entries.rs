@@ -1,0 +1,188 @@
+//! What is compiled of the router.
+
+use super::*;
+use crate::emit::{KernelEntry, Machine, Planned, valid};
+use moebius_ops::Element;
+use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, TopkGradient};
+
+/// 1024 tokens, 2 of 8 experts.
+fn problem() -> Problem {
+    valid(Problem::new(1024, 8, 2))
+}
+
+/// Columns of a token.
+const HIDDEN: usize = 512;
+
+fn logits(at: &Machine, element: Element) -> Planned {
+    let plan = plan_logits(problem(), HIDDEN, element, &at.capability)?;
+    launch_logits(at.client(), &plan, at.buffer(), at.buffer(), at.buffer());
+    Ok(())
+}
+
+fn logits_backward(at: &Machine, element: Element) -> Planned {
+    let plan = plan_logits_backward(problem(), HIDDEN, element, &at.capability)?;
+    let buffers = LogitsBackwardBuffers {
+        dlogits: at.buffer(),
+        x: at.buffer(),
+        w: at.buffer(),
+        dx: Some(at.buffer()),
+        dw: Some(at.buffer()),
+    };
+    launch_logits_backward(at.client(), &plan, buffers);
+    Ok(())
+}
+
+fn topk(at: &Machine, problem: Problem, [mask, bias]: [bool; 2]) -> Planned {
+    let buffers = RouteBuffers {
+        logits: at.buffer(),
+        mask: mask.then(|| at.buffer()),
+        bias: bias.then(|| at.buffer()),
+        indices: at.buffer(),
+        weights: at.buffer(),
+        probs: at.buffer(),
+        lse: at.buffer(),
+    };
+    launch(at.client(), &plan(problem, &at.capability)?, buffers);
+    Ok(())
+}
+
+fn topk_backward(at: &Machine, problem: Problem, of: TopkGradient, masked: bool) -> Planned {
+    let buffers = TopkBackwardBuffers {
+        logits: at.buffer(),
+        mask: masked.then(|| at.buffer()),
+        indices: at.buffer(),
+        weights: at.buffer(),
+        probs: at.buffer(),
+        lse: at.buffer(),
+        gradient: at.buffer(),
+        dlogits: at.buffer(),
+    };
+    let plan = plan_topk_backward(problem, of, &at.capability)?;
+    launch_topk_backward(at.client(), &plan, buffers);
+    Ok(())
+}
+
+fn hash(at: &Machine, key: HashKey, masked: bool) -> Planned {
+    let problem = HashProblem::new(problem(), key)?;
+    let buffers = HashBuffers {
+        x: (problem.hidden() > 0).then(|| at.buffer()),
+        mask: masked.then(|| at.buffer()),
+        indices: at.buffer(),
+        weights: at.buffer(),
+    };
+    launch_hash(
+        at.client(),
+        &plan_hash(problem, &at.capability)?,
+        0,
+        buffers,
+    );
+    Ok(())
+}
+
+fn load(at: &Machine) -> Planned {
+    let plan = plan_load(LoadProblem::new(problem(), 2)?, &at.capability)?;
+    launch_load(at.client(), &plan, at.buffer(), at.buffer());
+    Ok(())
+}
+
+/// The choice of experts in every score, under a mask, and with a bias in groups.
+fn topk_entries() -> impl Iterator<Item = KernelEntry> {
+    let groups = Some(Groups {
+        count: 8,
+        chosen: 4,
+    });
+    let choices = [
+        (Score::Softmax, true, None, [false, false]),
+        (Score::Softmax, false, None, [false, false]),
+        (Score::Sigmoid, true, None, [false, false]),
+        (Score::Sigmoid, false, None, [false, false]),
+        (Score::Softmax, true, None, [true, false]),
+        (Score::Sigmoid, true, None, [false, true]),
+        (Score::Sigmoid, true, groups, [false, true]),
+        (Score::Softmax, false, groups, [true, false]),
+    ];
+    choices
+        .into_iter()
+        .map(|(score, renormalize, groups, given)| {
+            let problem = valid(Problem::new(1024, 64, 2)).with_score(score, renormalize);
+            let problem = valid(problem.with_groups(groups));
+            let name = topk::name(&problem, given[0], given[1]);
+            KernelEntry::new(("routing", "top-k"), name, move |at| {
+                topk(at, problem, given)
+            })
+        })
+}
+
+/// Every formula, and the logsumexp under a mask.
+fn topk_backward_entries() -> impl Iterator<Item = KernelEntry> {
+    use Score::{Sigmoid, Softmax};
+    use TopkGradient::{Lse, Probs, Weights};
+    let cases = [
+        ("weights_softmax", Weights, Softmax, true, false),
+        ("weights_softmax_raw", Weights, Softmax, false, false),
+        ("weights_sigmoid", Weights, Sigmoid, true, false),
+        ("weights_sigmoid_raw", Weights, Sigmoid, false, false),
+        ("probs_softmax", Probs, Softmax, true, false),
+        ("probs_sigmoid", Probs, Sigmoid, true, false),
+        ("lse", Lse, Softmax, true, false),
+        ("lse_masked", Lse, Softmax, true, true),
+    ];
+    cases
+        .into_iter()
+        .map(|(suffix, of, score, renormalize, masked)| {
+            let problem = problem().with_score(score, renormalize);
+            let launch = move |at: &Machine| topk_backward(at, problem, of, masked);
+            KernelEntry::new(
+                ("routing", "top-k backward"),
+                format!("route_backward_{suffix}"),
+                launch,
+            )
+        })
+}
+
+/// Both keys, of every element type, and a mask.
+fn hash_entries() -> impl Iterator<Item = KernelEntry> {
+    let content = Element::ALL.map(|element| {
+        (
+            HashKey::Content {
+                hidden: HIDDEN,
+                element,
+            },
+            false,
+        )
+    });
+    let position = [false, true].map(|masked| (HashKey::Position { sequence: 128 }, masked));
+    content.into_iter().chain(position).map(|(key, masked)| {
+        let name = hash::name(key, masked);
+        let entry = KernelEntry::new(("routing", "hash"), name, move |at| hash(at, key, masked));
+        match key {
+            HashKey::Position { .. } => entry,
+            HashKey::Content { element, .. } => entry.of(element),
+        }
+    })
+}
+
+pub(crate) fn entries() -> Vec<KernelEntry> {
+    let mut entries = Vec::new();
+    for element in Element::ALL {
+        let launch = move |at: &Machine| logits(at, element);
+        let name = format!("router_logits_{element}");
+        entries.push(KernelEntry::new(("routing", "logits"), name, launch).of(element));
+    }
+    entries.extend(topk_entries());
+    let backward = ("routing", "logits backward");
+    for element in Element::ALL {
+        for kernel in ["router_dx", "router_dw"] {
+            let launch = move |at: &Machine| logits_backward(at, element);
+            let name = format!("{kernel}_{element}");
+            entries.push(KernelEntry::new(backward, name, launch).of(element));
+        }
+    }
+    let sum = |at: &Machine| logits_backward(at, Element::F32);
+    entries.push(KernelEntry::new(backward, "router_dw_sum", sum));
+    entries.extend(topk_backward_entries());
+    entries.extend(hash_entries());
+    let loads = ["load_blocks", "load_sum"];
+    entries.extend(loads.map(|name| KernelEntry::new(("routing", "load"), name, load)));
+    entries
+}

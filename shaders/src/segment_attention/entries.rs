@@ -1,0 +1,81 @@
+//! What is compiled of attention within segments: every type, and causal in f32.
+
+use super::*;
+use crate::emit::{KernelEntry, Machine, Planned, valid};
+use moebius_ops::Element;
+use moebius_ops::segment_attention::Segments;
+
+fn problems() -> [Problem; 4] {
+    let problem = |element, causal| {
+        // 1024 tokens of 4 sequences, top-2 of 8.
+        let segments = valid(Segments::new(2048, 8, 2, 256));
+        let problem = valid(Problem::new(segments, 8, 64));
+        problem.with_element(element).with_causal(causal)
+    };
+    let [f32, f16, bf16] = Element::ALL.map(|element| problem(element, false));
+    [f32, f16, bf16, problem(Element::F32, true)]
+}
+
+fn segments(at: &Machine) -> Planned {
+    let plan = plan(problems()[0], &at.capability)?;
+    launch_segments(at.client(), &plan, at.buffer(), at.buffer(), at.buffer());
+    launch_sequences(at.client(), &plan, at.buffer());
+    Ok(())
+}
+
+fn forward(at: &Machine, problem: Problem) -> Planned {
+    let buffers = ForwardBuffers {
+        q: at.buffer(),
+        k: at.buffer(),
+        v: at.buffer(),
+        segments: at.buffer(),
+        o: at.buffer(),
+        lse: at.buffer(),
+    };
+    launch(at.client(), &plan(problem, &at.capability)?, buffers);
+    Ok(())
+}
+
+fn backward(at: &Machine, problem: Problem) -> Planned {
+    let buffers = BackwardBuffers {
+        q: at.buffer(),
+        k: at.buffer(),
+        v: at.buffer(),
+        o: at.buffer(),
+        lse: at.buffer(),
+        segments: at.buffer(),
+        d_o: at.buffer(),
+        dq: at.buffer(),
+        dk: at.buffer(),
+        dv: at.buffer(),
+    };
+    launch_backward(at.client(), &plan(problem, &at.capability)?, buffers);
+    Ok(())
+}
+
+pub(crate) fn entries() -> Vec<KernelEntry> {
+    let names = ["attention_segments", "attention_sequences"];
+    let mut entries = Vec::from(
+        names.map(|name| KernelEntry::new(("segment_attention", "segments"), name, segments)),
+    );
+    let entry = |variant, name, problem: Problem, launch: fn(&Machine, Problem) -> Planned| {
+        let launch = move |at: &Machine| launch(at, problem);
+        KernelEntry::new(("segment_attention", variant), name, launch).of(problem.element)
+    };
+    let of = |kernel: &str, problem| name(&problem, kernel);
+    entries.extend(problems().map(|p| entry("forward", of("segment_attention", p), p, forward)));
+    let [f32, f16, bf16, _causal] = problems();
+    for problem in [f32, f16, bf16] {
+        let name = format!("attention_statistics_{}", problem.element);
+        entries.push(entry("backward", name, problem, backward));
+    }
+    let gradients = [
+        Side::Query.kernel(),
+        Side::Key.kernel(),
+        "attention_value_gradient",
+    ];
+    for kernel in gradients {
+        entries.extend(problems().map(|p| entry("backward", of(kernel, p), p, backward)));
+    }
+    entries
+}
