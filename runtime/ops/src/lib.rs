@@ -35,5 +35,5 @@ pub mod segment_attention;
 pub use element::Element;
 pub use error::ShapeError;
 pub use operation::{
-    Operation, Product, Quantization, Routing, Rows, Scalar, Signature, TensorInfo,
+    Gradient, Operation, Product, Quantization, Routing, Rows, Scalar, Signature, TensorInfo,
 };

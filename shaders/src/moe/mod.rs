@@ -19,7 +19,7 @@ pub mod training;
 pub use training::{TrainingPlan, plan_training};
 
 use crate::error::PlanError;
-use crate::grouped_gemm::{self, Choice, Operands};
+use crate::grouped_gemm::{self, Choice, Operands, Segments};
 use crate::permute::{self, RowsPlan, combine};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -27,7 +27,6 @@ use moebius_device::Capability;
 use moebius_ops::ShapeError;
 use moebius_ops::moe::Problem;
 use moebius_ops::permute::RowsProblem;
-use sorting::Sorted;
 
 /// A [`Problem`] this device can run.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,7 +142,9 @@ pub struct Buffers {
     /// \[T,K\] f32, read.
     pub weights: Handle,
     /// Read.
-    pub sorted: Sorted,
+    pub segments: Segments,
+    /// \[S\] u32, read: the sorted row of a slot.
+    pub positions: Handle,
     /// Read.
     pub experts: Weights,
     /// \[T,H\], written.
@@ -160,7 +161,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers, done: &mut dyn FnM
     let experts = &buffers.experts;
     let operands = Operands {
         x: buffers.x.clone(),
-        segments: Some(buffers.sorted.segments()),
+        segments: Some(buffers.segments.clone()),
         weights: experts.w_in.clone(),
         scales: None,
         bias: experts.b_in.clone(),
@@ -183,7 +184,7 @@ fn launch_down(
     let rows = client.empty(problem.row_bound * problem.hidden * problem.element.bytes());
     let operands = Operands {
         x: hidden,
-        segments: Some(buffers.sorted.segments()),
+        segments: Some(buffers.segments.clone()),
         weights: buffers.experts.w_out,
         scales: None,
         bias: buffers.experts.b_out,
@@ -192,7 +193,7 @@ fn launch_down(
     grouped_gemm::launch(client, &plan.down, &operands);
     done(Stage::Gemm2);
     let combined = combine::CombineBuffers {
-        positions: buffers.sorted.positions,
+        positions: buffers.positions,
         weights: Some(buffers.weights),
         rows,
         y: buffers.y,

@@ -6,7 +6,6 @@
 //! | capacities, drop rule, sort of what is left; under a capacity | 5 | [`permute::capacity`] |
 
 use crate::error::PlanError;
-use crate::grouped_gemm::Segments;
 use crate::permute::{self, capacity};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -73,17 +72,6 @@ pub struct Sorted {
     pub positions: Handle,
     /// \[1\]: slots that reach no expert.
     pub dropped: Handle,
-}
-
-impl Sorted {
-    /// What products over the sorted rows read of it.
-    pub fn segments(&self) -> Segments {
-        Segments {
-            order: self.order.clone(),
-            offsets: self.offsets.clone(),
-            tiles: self.tiles.clone(),
-        }
-    }
 }
 
 /// Buffers of a sort.

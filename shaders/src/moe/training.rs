@@ -175,7 +175,7 @@ fn bias_plans(p: &Problem, device: &Capability) -> Result<BiasPlans, PlanError> 
 fn launch_pre(client: &Client, plan: &TrainingPlan, buffers: &Buffers, out: Handle) {
     let operands = Operands {
         x: buffers.x.clone(),
-        segments: Some(buffers.sorted.segments()),
+        segments: Some(buffers.segments.clone()),
         weights: buffers.experts.w_in.clone(),
         scales: None,
         bias: buffers.experts.b_in.clone(),
@@ -200,7 +200,7 @@ pub fn launch_keeping(
     let hidden = client.empty(problem.row_bound * problem.inter * problem.element.bytes());
     let activated = expert_activation::ForwardBuffers {
         pre,
-        offsets: buffers.sorted.offsets.clone(),
+        offsets: buffers.segments.offsets.clone(),
         hidden: hidden.clone(),
     };
     expert_activation::launch(client, &training.activation, activated);
@@ -252,10 +252,10 @@ pub fn launch_backward(
     });
     // The unweighted gradient of the hidden rows; the activation's step leaves w · h in it.
     let hidden = rows(problem.inter);
-    let sorted = &buffers.sorted;
+    let sorted = &buffers.segments;
     let operands = Operands {
         x: buffers.y.clone(),
-        segments: Some(sorted.segments()),
+        segments: Some(buffers.segments.clone()),
         weights: buffers.experts.w_out.clone(),
         scales: None,
         bias: None,
@@ -287,11 +287,10 @@ pub fn launch_backward(
 /// The input's gradient: the rows through `w_in`, then each token's sum of its rows.
 fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Handle, dx: Handle) {
     let problem = &plan.problem;
-    let sorted = &buffers.sorted;
     let bytes = problem.row_bound * problem.hidden * problem.element.bytes();
     let operands = Operands {
         x: dpre,
-        segments: Some(sorted.segments()),
+        segments: Some(buffers.segments.clone()),
         weights: buffers.experts.w_in.clone(),
         scales: None,
         bias: None,
@@ -299,7 +298,7 @@ fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Hand
     };
     grouped_gemm::launch(client, &plan.drows, &operands);
     let combined = combine::CombineBuffers {
-        positions: sorted.positions.clone(),
+        positions: buffers.positions.clone(),
         weights: None,
         rows: operands.out,
         y: dx,
@@ -315,8 +314,8 @@ fn launch_bias_dots(client: &Client, plans: &BiasPlans, buffers: &Buffers, dweig
     let dots = output_bias::Buffers {
         dy: buffers.y.clone(),
         bias,
-        order: buffers.sorted.order.clone(),
-        offsets: buffers.sorted.offsets.clone(),
+        order: buffers.segments.order.clone(),
+        offsets: buffers.segments.offsets.clone(),
         dweights,
     };
     output_bias::launch(client, &plans.dots, dots);
@@ -330,7 +329,7 @@ fn launch_weights(
     (hidden, dpre): (Handle, Handle),
     gradients: WeightGradients,
 ) {
-    let segments = Some(buffers.sorted.segments());
+    let segments = Some(buffers.segments.clone());
     let outer = |plan, a: &Handle, b: &Handle, out| {
         let operands = weight_gradient::Operands {
             a: a.clone(),

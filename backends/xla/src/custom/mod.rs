@@ -56,6 +56,12 @@ pub enum CallError {
     /// The description is of nothing that can be computed.
     #[error(transparent)]
     Sizes(#[from] ShapeError),
+    /// Nothing here computes it.
+    #[error("expected an operation that XLA computes, got {operation}")]
+    NotLowered {
+        /// The operation.
+        operation: &'static str,
+    },
     /// The operation has other operands.
     #[error("{operation} expected {expected} operands, got {got}")]
     Operands {
@@ -121,6 +127,11 @@ pub fn unpack(words: &[u64]) -> Result<Operation, CallError> {
 pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<TensorType>, CallError> {
     operation.check()?;
     let signature = operation.signature();
+    if let Operation::Product(Product::Fp8Codes(_)) = operation {
+        return Err(CallError::NotLowered {
+            operation: signature.name,
+        });
+    }
     if inputs.len() != signature.operands.len() {
         return Err(CallError::Operands {
             operation: signature.name,
@@ -209,6 +220,7 @@ fn multiplied(b: &mut Builder, operation: &Product, inputs: &[Value]) -> Vec<Val
             bias,
         } => linear::backward(b, problem, [*rows, *w, *bias], inputs),
         Product::Fp8Linear(problem) => vec![fp8_linear::forward(b, problem, inputs)],
+        Product::Fp8Codes(_) => unreachable!("refused before it is lowered"),
         Product::Experts { problem, keep } => experts::forward(b, problem, *keep, inputs),
         Product::ExpertsBackward {
             problem,

@@ -67,7 +67,7 @@ impl Codes {
         let x = self.activations.apply(x)?;
         let bias = bias.map(|bias| bias.cast(x.dtype()).unsqueeze());
         let weights = self.matrices.coded(bias);
-        let y = fp8_linear::run(x, weights, Grouping::Dense, (problem, None))?;
+        let y = fp8_linear::run(x, weights, &Grouping::Dense, (problem, None))?;
         Ok(y.cast(dtype))
     }
 }

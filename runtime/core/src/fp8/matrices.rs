@@ -3,7 +3,7 @@
 use super::codes::inner;
 use super::tensor::{Fp8Layout, Fp8Scales, Fp8Tensor};
 use crate::Error;
-use crate::ops::{CodedWeights, DeviceWeights};
+use crate::ops::CodedWeights;
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_ops::ShapeError;
@@ -161,11 +161,11 @@ impl Fp8Matrices {
     }
 
     /// The weights for the seam, with a bias \[E, n\].
-    pub(crate) fn coded(&self, bias: Option<Tensor<2>>) -> DeviceWeights {
+    pub(crate) fn coded(&self, bias: Option<Tensor<2>>) -> CodedWeights {
         CodedWeights {
-            codes: self.panels.val().into_dispatch(),
-            scales: self.scales.val().into_dispatch(),
-            bias: bias.map(Tensor::into_dispatch).into(),
+            codes: self.panels.val(),
+            scales: self.scales.val().into_value(),
+            bias,
         }
     }
 }

@@ -129,6 +129,6 @@ pub fn fake_quantize<const D: usize>(
     if problem.is_empty() {
         return Ok(x.reshape(shape));
     }
-    let scales = scales.cloned().map(Fp8Scales::into_dispatch);
+    let scales = scales.cloned().map(Fp8Scales::into_value);
     Ok(quantize::fake_quantize(x, scales, problem)?.reshape(shape))
 }

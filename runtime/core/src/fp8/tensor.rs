@@ -3,7 +3,7 @@
 use super::host_scales::HostScales;
 use super::quantizer::{Quantizer, amax, stacked};
 use crate::Error;
-use crate::ops::{DeviceScales, Scales, quantize};
+use crate::ops::{DeviceValue, quantize};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD, pack};
 use moebius_ops::quantize::Problem;
@@ -134,17 +134,17 @@ impl Fp8Scales {
     }
 
     /// The same for the seam.
-    pub(crate) fn into_dispatch(self) -> DeviceScales {
+    pub(crate) fn into_value(self) -> DeviceValue {
         match self {
-            Self::F32(scales) => Scales::F32(scales.into_dispatch()),
-            Self::E8M0(words) => Scales::E8M0(words.into_dispatch()),
+            Self::F32(scales) => scales.into(),
+            Self::E8M0(words) => words.into(),
         }
     }
 
-    fn from_dispatch(scales: DeviceScales) -> Self {
+    fn from_value(scales: DeviceValue) -> Self {
         match scales {
-            Scales::F32(scales) => Self::F32(Tensor::from_dispatch(scales)),
-            Scales::E8M0(words) => Self::E8M0(Tensor::from_dispatch(words)),
+            DeviceValue::Float(_) => Self::F32(scales.floats()),
+            DeviceValue::Word(_) => Self::E8M0(scales.words()),
         }
     }
 
@@ -203,7 +203,7 @@ impl Fp8Tensor {
             return Ok(Self::empty(layout, &device));
         }
         let (words, scales) = quantize::quantize(x, problem)?;
-        let scales = Fp8Scales::from_dispatch(scales);
+        let scales = Fp8Scales::from_value(scales);
         Ok(Self {
             layout,
             words,
@@ -228,7 +228,7 @@ impl Fp8Tensor {
         if problem.is_empty() {
             return Ok(Self::empty(layout, &x.device()));
         }
-        let words = quantize::quantize_by(x, scales.clone().into_dispatch(), problem)?;
+        let words = quantize::quantize_by(x, scales.clone().into_value(), problem)?;
         Ok(Self {
             layout,
             words,
@@ -421,7 +421,7 @@ impl Fp8Tensor {
         if problem.is_empty() {
             return Ok(Tensor::zeros(shape, (&device, dtype)));
         }
-        let scales = self.scales.clone().into_dispatch();
+        let scales = self.scales.clone().into_value();
         quantize::dequantize(self.words.clone(), scales, problem)
     }
 

@@ -7,7 +7,6 @@
 
 use super::{Grouping, Sorted};
 use crate::Error;
-use burn::backend::Dispatch;
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::permute::Capacity;
 use moebius_ops::routing;
@@ -27,7 +26,7 @@ pub(crate) struct CapacityRule {
 /// Slots sorted by expert.
 #[derive(Clone, Debug)]
 pub(crate) struct Assignment {
-    pub(super) sorted: Sorted<Dispatch>,
+    pub(super) sorted: Sorted,
     pub(super) routing: routing::Problem,
     pub(super) row_bound: usize,
     /// What all products share, because it decides the tiles; absent without kernels.
@@ -50,19 +49,19 @@ impl Assignment {
 
     /// \[1\]: slots that reach no expert.
     pub(crate) fn dropped(&self) -> Tensor<1, Int> {
-        Tensor::from_dispatch(self.sorted.dropped.clone())
+        self.sorted.dropped.clone().words()
     }
 
     /// \[T,K\]: the sorted row of every slot, −1 for a slot that reaches no expert.
     pub(crate) fn positions(&self) -> Tensor<2, Int> {
-        let positions = Tensor::<1, Int>::from_dispatch(self.sorted.positions.clone());
+        let positions = self.sorted.positions.clone().words::<1>();
         positions.reshape([self.routing.tokens(), self.routing.top_k()])
     }
 
     /// The same rows \[R, width\] with zeros past the last expert's, and so are their gradients.
     pub(crate) fn defined(&self, rows: Tensor<2>) -> Tensor<2> {
         let ([count, _], experts) = (rows.dims(), self.routing.experts());
-        let offsets = Tensor::<1, Int>::from_dispatch(self.sorted.offsets.clone());
+        let offsets = self.sorted.offsets.clone().words::<1>();
         let used = offsets.narrow(0, experts, 1).expand([count]);
         let row = Tensor::<1, Int>::arange(0..count as i64, &rows.device()).cast(used.dtype());
         let undefined = row.greater_equal(used).reshape([count, 1]);
@@ -70,7 +69,7 @@ impl Assignment {
         rows.mask_fill(undefined.expand(shape), 0.0)
     }
 
-    pub(super) fn grouping(&self) -> Grouping<Dispatch> {
+    pub(super) fn grouping(&self) -> Grouping {
         Grouping::Sorted(self.sorted.clone())
     }
 }

@@ -1,10 +1,32 @@
 //! Flex's tensors as slices, and the products its operations are made of.
 
+use super::tensors::{Named, Value};
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::ops::IntTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::{DType, FloatDType, Shape, Slice, TensorData};
+
+/// The operands of a call by their names.
+pub(super) type Operands = Named<Value<Flex>>;
+
+impl Operands {
+    pub(super) fn float(&mut self, name: &str) -> FloatTensor<Flex> {
+        self.take(name).float()
+    }
+
+    pub(super) fn word(&mut self, name: &str) -> IntTensor<Flex> {
+        self.take(name).word()
+    }
+
+    pub(super) fn maybe_float(&mut self, name: &str) -> Option<FloatTensor<Flex>> {
+        self.maybe(name).map(Value::float)
+    }
+
+    pub(super) fn maybe_word(&mut self, name: &str) -> Option<IntTensor<Flex>> {
+        self.maybe(name).map(Value::word)
+    }
+}
 
 /// The f32 values of a tensor.
 pub(super) fn floats(tensor: FloatTensor<Flex>) -> Vec<f32> {

@@ -1,17 +1,24 @@
-//! The one seam to Burn: our operations as backend extensions, a folder per family.
+//! The one seam to Burn: every operation of `moebius-ops` on whatever device holds its tensors.
 //!
-//! | file of a family | what it does |
+//! A call is the description of an operation, its operands, and on CubeCL devices its kernels as they were planned. It goes
+//! through [`run::Run`], which each backend implements once:
+//!
+//! | file | what it does with a call |
 //! |---|---|
-//! | `mod.rs` | functions of ordinary tensors, which plan and dispatch: the only way in; the operations and their types |
-//! | `cube.rs` | launches kernels |
-//! | `flex.rs` | composes Burn's primitive operations and plain Rust; capacities and hash routing are the kernels' references |
-//! | `autodiff.rs` | records what the backward pass needs, and runs it |
-//! | `lazy.rs` | tells Burn's fusion the shapes of results that don't exist yet, as the operation is described |
-//! | `xla.rs` | records the description for XLA, which lowers it when the graph runs |
+//! | `run.rs` | makes it: the only way in |
+//! | `cube.rs` | allocates the results that are described, and launches the kernels |
+//! | `flex.rs` | runs the family's portable body |
+//! | `autodiff.rs` | keeps what the backward pass reads, and runs the operation that the gradient is |
+//! | `fusion.rs` | tells Burn's fusion the results that are described |
+//! | `xla.rs` | records the description, which XLA lowers when the graph runs |
 //!
-//! A call carries a checked problem and, for CubeCL devices, its plan; the implementations can't
-//! fail. Operations that only a backward pass runs are traits of their own (`..Gradients`), which
-//! autodiff doesn't implement: there are no second derivatives.
+//! A family is a folder:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `mod.rs` | functions of ordinary tensors, which check, plan and call |
+//! | `kernels.rs` | plans the kernels of a call, and says which buffer is which |
+//! | `flex.rs` | the portable body: Burn's primitive operations and plain Rust; capacities and hash routing are the kernels' references |
 
 mod assignment;
 pub(crate) mod attention;
@@ -24,92 +31,38 @@ pub(crate) mod linear;
 pub(crate) mod quantize;
 pub(crate) mod router;
 mod rows;
+mod run;
 mod sort;
+mod tensors;
 
-#[cfg(feature = "cube")]
-mod buffers;
 #[cfg(feature = "autodiff")]
-mod graph;
+mod autodiff;
+#[cfg(feature = "cube")]
+mod cube;
+#[cfg(feature = "flex")]
+mod flex;
+#[cfg(feature = "fusion")]
+mod fusion;
 #[cfg(feature = "flex")]
 mod host;
-#[cfg(any(feature = "fusion", feature = "xla"))]
-mod results;
 #[cfg(feature = "xla")]
 mod xla;
 
 pub(crate) use assignment::{Assignment, CapacityRule};
 pub(crate) use experts::{FeedForward, Run, StageClock};
 pub(crate) use fp8_linear::CodedWeights;
-pub(crate) use quantize::QuantizeOps;
 pub(crate) use sort::{Grouping, Sorted};
+pub(crate) use tensors::DeviceValue;
 
-use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, Dispatch, ExtensionType};
-use burn::tensor::{Bool, DType, Tensor};
-
-/// A float tensor that may be missing: Burn's extensions have no `Option`.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) enum Maybe<B: Backend> {
-    /// There is none.
-    Absent,
-    /// There is one.
-    Present(FloatTensor<B>),
-}
-
-impl<B: Backend> Maybe<B> {
-    pub(crate) fn into_option(self) -> Option<FloatTensor<B>> {
-        match self {
-            Self::Absent => None,
-            Self::Present(tensor) => Some(tensor),
-        }
+/// The dtype of what is described.
+#[cfg(any(feature = "cube", feature = "flex"))]
+fn dtype(scalar: moebius_ops::Scalar) -> burn::tensor::DType {
+    use burn::tensor::DType;
+    use moebius_ops::{Element, Scalar};
+    match scalar {
+        Scalar::Float(Element::F32) => DType::F32,
+        Scalar::Float(Element::F16) => DType::F16,
+        Scalar::Float(Element::Bf16) => DType::BF16,
+        Scalar::Word => DType::I32,
     }
-}
-
-impl<B: Backend> From<Option<FloatTensor<B>>> for Maybe<B> {
-    fn from(tensor: Option<FloatTensor<B>>) -> Self {
-        tensor.map_or(Self::Absent, Self::Present)
-    }
-}
-
-#[cfg(feature = "fusion")]
-impl From<Option<burn::backend::fusion::custom::TensorSpec>> for MaybeMetadata {
-    fn from(spec: Option<burn::backend::fusion::custom::TensorSpec>) -> Self {
-        spec.map_or(Self::Absent, Self::Present)
-    }
-}
-
-/// Which experts may be chosen.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) enum Mask<B: Backend> {
-    /// All of them.
-    All,
-    /// Those whose entry of \[E\] isn't 0.
-    Only(IntTensor<B>),
-}
-
-impl Mask<Dispatch> {
-    /// 32-bit words, whatever integers the device is configured for.
-    pub(crate) fn of(mask: Option<Tensor<1, Bool>>) -> Self {
-        match mask {
-            None => Self::All,
-            Some(mask) => Self::Only(mask.int().cast(DType::I32).into_dispatch()),
-        }
-    }
-}
-
-/// Scales of an ordinary tensor.
-pub(crate) type DeviceScales = Scales<Dispatch>;
-/// Weights of an ordinary tensor.
-pub(crate) type DeviceWeights = CodedWeights<Dispatch>;
-
-/// FP8 scales: f32s, or words of four E8M0 bytes.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) enum Scales<B: Backend> {
-    /// An f32 for each block.
-    F32(FloatTensor<B>),
-    /// Four E8M0 bytes to a word.
-    E8M0(IntTensor<B>),
 }

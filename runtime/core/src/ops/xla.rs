@@ -1,30 +1,32 @@
-//! What the recorded calls of several families share.
+//! Calls recorded for XLA, which lowers their descriptions when the graph runs.
 
-use super::Mask;
-use super::results::Results;
-use burn::backend::Backend;
-use burn::backend::tensor::IntTensor;
-use moebius_ops::Operation;
-use moebius_xla::{RouterChannel, RouterTensor};
+use super::run::{Call, Run};
+use super::tensors::{Tensors, Value};
+use burn::backend::{Backend, TensorMetadata};
+use moebius_ops::Scalar;
+use moebius_shaders::moe::Stage;
+use moebius_xla::{BackendRouter, RouterChannel};
 
-impl<B: Backend> Mask<B> {
-    /// The words; none for all experts.
-    pub(super) fn into_option(self) -> Option<IntTensor<B>> {
-        match self {
-            Self::All => None,
-            Self::Only(mask) => Some(mask),
+impl<C: RouterChannel> Run for BackendRouter<C> {
+    fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
+        let signature = call.operation.signature();
+        let described = operands.0.into_iter().take(signature.operands.len());
+        let operands = described.map(|value| match value {
+            Value::Float(tensor) | Value::Word(tensor) => tensor,
+        });
+        let results = moebius_xla::record(&call.operation, operands.collect());
+        let results = results.unwrap_or_else(|error| unreachable!("a checked call: {error}"));
+        if let (Some(clock), Some(first)) = (&call.clock, results.first()) {
+            // Both products and the sum are one loop. A device error shows at the caller's next read; the clock only
+            // needs the wait.
+            let _ = Self::sync(&first.device());
+            clock.mark(Stage::Experts);
         }
+        let described = signature.results.iter().zip(results);
+        let value = described.map(|(info, tensor)| match info.scalar {
+            Scalar::Float(_) => Value::Float(tensor),
+            Scalar::Word => Value::Word(tensor),
+        });
+        Tensors(value.collect())
     }
-}
-
-/// A tensor of a router, of any kind.
-pub(super) type Recorded<C> = RouterTensor<<C as RouterChannel>::Client>;
-
-/// Records `operation` on `inputs`, which the caller has checked.
-pub(super) fn record<C: RouterChannel>(
-    operation: impl Into<Operation>,
-    inputs: Vec<Recorded<C>>,
-) -> Results<Recorded<C>> {
-    let results = moebius_xla::record(&operation.into(), inputs);
-    Results::new(results.unwrap_or_else(|error| unreachable!("a checked call: {error}")))
 }

@@ -24,6 +24,7 @@ use crate::error::ShapeError;
 use crate::fp8::LANES_PER_WORD;
 use crate::grouped_gemm::{self, Fp8Weights, WeightLayout};
 use crate::scaling::Granularity;
+use serde::{Deserialize, Serialize};
 
 /// Inner columns of one instruction.
 pub const STEP: usize = 32;
@@ -32,7 +33,7 @@ pub const STEP: usize = 32;
 pub const PROMOTED: usize = 128;
 
 /// One product of codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// Rows, experts and sizes, and what the codes of W are.
     pub product: grouped_gemm::Problem,

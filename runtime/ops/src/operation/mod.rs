@@ -10,12 +10,15 @@
 //! | `routing.rs` | logits, the choice of experts, hashes, loads, and the sort of the slots |
 //! | `rows.rs` | rows in and out of the order of their experts, beside their neighbours, attention |
 //! | `products.rs` | products per expert, dense ones too, and feed-forward experts |
+//! | `gradient.rs` | which operation computes the gradients of another |
 
+mod gradient;
 mod products;
 mod quantization;
 mod routing;
 mod rows;
 
+pub use gradient::Gradient;
 pub use products::Product;
 pub use quantization::Quantization;
 pub use routing::Routing;

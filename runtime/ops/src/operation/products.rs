@@ -5,6 +5,7 @@ use super::routing::sizes;
 use super::{Signature, table};
 use crate::error::ShapeError;
 use crate::fp8::LANES_PER_WORD;
+use crate::fp8_mma;
 use crate::grouped_gemm::{Problem, Source, WeightLayout, fp8};
 use crate::moe;
 use crate::permute::check_row_bound;
@@ -28,6 +29,8 @@ pub enum Product {
     },
     /// act(x · W_eᵀ + b_e), gated too, with weights as FP8 codes ([`fp8`]).
     Fp8Linear(Problem),
+    /// y \[m, n\] f32 of codes of x and of weights ([`fp8_mma`]), in a dense product. Only matrix instructions compute it.
+    Fp8Codes(fp8_mma::Problem),
     /// Feed-forward experts.
     Experts {
         /// The experts and the batch.
@@ -67,6 +70,7 @@ impl Product {
                 signature.with(&["dW"], *w).with(&["db"], *bias)
             }
             Self::Fp8Linear(p) => fp8_linear(p),
+            Self::Fp8Codes(p) => fp8_codes(p),
             Self::Experts { problem: p, keep } => {
                 let reads = "x TH, weights TK f, order S w, offsets B w, positions S w, \
                              w_in ECH, w_out EHF, b_in EC, b_out EH";
@@ -116,6 +120,7 @@ impl Product {
                 let expected = "codes of [E, n, k]";
                 Err(ShapeError::new("fp8 linear", expected, format!("{p:?}")))
             }
+            Self::Fp8Codes(p) => fp8_mma::Problem::new(p.product, p.x).map(drop),
             Self::Experts { problem: p, .. } | Self::ExpertsBackward { problem: p, .. } => {
                 p.routing.check()?;
                 check_row_bound(p.row_bound, p.routing.slots())?;
@@ -156,6 +161,15 @@ fn fp8_linear(p: &Problem) -> Signature {
     if let Some(weights) = p.fp8 {
         signature.operands[2].scalar = scale_scalar(weights.granularity);
     }
+    signature
+}
+
+fn fp8_codes(p: &fp8_mma::Problem) -> Signature {
+    let [down, across] = p.x_scale_shape();
+    let reads = "x mq w, x_scales xX f, codes Pqp w, scales Eda f";
+    let of = ["fp8 product of codes", reads, "y Rn f"];
+    let mut signature = multiplied(&p.product, of);
+    signature.operands[1].shape = vec![down, across];
     signature
 }
 

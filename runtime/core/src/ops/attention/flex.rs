@@ -1,16 +1,16 @@
 //! Attention within segments on the host, row by row.
 
-use super::{Attended, AttentionCall, Projections, SegmentAttentionGradients, SegmentAttentionOps};
-use crate::ops::Grouping;
-use crate::ops::host::{cast_like, float_tensor, floats};
+use crate::ops::host::{Operands, cast_like, float_tensor, floats};
 use crate::ops::rows::host::Segments;
+use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
+use moebius_ops::segment_attention::Problem;
 use std::ops::Range;
 
 /// Host copies of the inputs, and where everything lies.
 struct Host<'a> {
-    call: &'a AttentionCall,
+    problem: &'a Problem,
     q: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
@@ -19,29 +19,25 @@ struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn new(
-        call: &'a AttentionCall,
-        projections: Projections<Flex>,
-        grouping: Grouping<Flex>,
-    ) -> Self {
+    fn new(problem: &'a Problem, b: &mut Operands) -> Self {
         Self {
-            call,
-            q: floats(projections.q),
-            k: floats(projections.k),
-            v: floats(projections.v),
-            seen: seen(call, &Segments::grouped(grouping, call.problem.rows())),
+            problem,
+            q: floats(b.float("q")),
+            k: floats(b.float("k")),
+            v: floats(b.float("v")),
+            seen: seen(problem, &Segments::of(b, problem.rows())),
         }
     }
 
     /// Head `head` of row `row` of a \[R, heads·D\] matrix.
     fn head<'m>(&self, matrix: &'m [f32], row: usize, head: usize) -> &'m [f32] {
-        let d = self.call.problem.head_dim();
-        &matrix[(row * self.call.problem.heads() + head) * d..][..d]
+        let d = self.problem.head_dim();
+        &matrix[(row * self.problem.heads() + head) * d..][..d]
     }
 
     /// The probabilities of a row's keys, and their log-sum-exp.
     fn probabilities(&self, row: usize, head: usize) -> (Vec<f32>, f32) {
-        let scale = 1.0 / (self.call.problem.head_dim() as f32).sqrt();
+        let scale = 1.0 / (self.problem.head_dim() as f32).sqrt();
         let q = self.head(&self.q, row, head);
         let score = |j| dot(q, self.head(&self.k, j, head)) * scale;
         let scores: Vec<f32> = self.seen[row].clone().map(score).collect();
@@ -63,16 +59,15 @@ fn add(to: &mut [f32], factor: f32, values: &[f32]) {
 }
 
 /// The rows of the same expert and sequence, up to the row itself when causal.
-fn seen(call: &AttentionCall, segments: &Segments) -> Vec<Range<usize>> {
+fn seen(problem: &Problem, segments: &Segments) -> Vec<Range<usize>> {
     let experts = segments.expert_of_rows();
-    let sequence =
-        |row: usize| segments.order[row] as usize / call.problem.segments().sequence_slots();
+    let sequence = |row: usize| segments.order[row] as usize / problem.segments().sequence_slots();
     let same = |a: usize, b: usize| experts[a] == experts[b] && sequence(a) == sequence(b);
     let rows = 0..experts.len();
     rows.map(|row| {
         let first = (0..=row).rev().take_while(|r| same(*r, row)).last();
         let last = (row..experts.len()).take_while(|r| same(*r, row)).last();
-        let end = if call.problem.causal {
+        let end = if problem.causal {
             row
         } else {
             last.unwrap_or(row)
@@ -82,68 +77,57 @@ fn seen(call: &AttentionCall, segments: &Segments) -> Vec<Range<usize>> {
     .collect()
 }
 
-impl SegmentAttentionOps for Flex {
-    fn moe_segment_attention(
-        projections: Projections<Self>,
-        grouping: Grouping<Self>,
-        call: AttentionCall,
-    ) -> Attended<Self> {
-        let dtype = projections.q.dtype();
-        let (heads, d) = (call.problem.heads(), call.problem.head_dim());
-        let host = Host::new(&call, projections, grouping);
-        let mut o = vec![0.0; call.problem.rows() * heads * d];
-        let mut lse = vec![0.0; call.problem.rows() * heads];
-        for row in 0..host.seen.len() {
-            for head in 0..heads {
-                let (p, sum) = host.probabilities(row, head);
-                lse[row * heads + head] = sum;
-                for (j, p) in host.seen[row].clone().zip(p) {
-                    let to = &mut o[(row * heads + head) * d..][..d];
-                    add(to, p, host.head(&host.v, j, head));
-                }
-            }
-        }
-        Attended {
-            o: cast_like(float_tensor(o, &[call.problem.rows(), heads * d]), dtype),
-            lse: float_tensor(lse, &[call.problem.rows(), heads]),
-        }
-    }
+/// o and its log-sum-exp, or the gradients of q, k and v.
+pub(in crate::ops) fn run(problem: &Problem, backward: bool, mut b: Operands) -> Vec<Value<Flex>> {
+    let results = match backward {
+        false => forward(problem, &mut b),
+        true => gradients(problem, &mut b),
+    };
+    results.into_iter().map(Value::Float).collect()
 }
 
-impl SegmentAttentionGradients for Flex {
-    fn moe_segment_attention_backward(
-        gradient: FloatTensor<Self>,
-        projections: Projections<Self>,
-        attended: Attended<Self>,
-        grouping: Grouping<Self>,
-        call: AttentionCall,
-    ) -> Projections<Self> {
-        let dtype = gradient.dtype();
-        let (heads, d) = (call.problem.heads(), call.problem.head_dim());
-        let host = Host::new(&call, projections, grouping);
-        let (gradient, o) = (floats(gradient), floats(attended.o));
-        let scale = 1.0 / (d as f32).sqrt();
-        let mut out = [(); 3].map(|()| vec![0.0; call.problem.rows() * heads * d]);
-        let at = |row: usize, head: usize| (row * heads + head) * d..(row * heads + head + 1) * d;
-        for row in 0..host.seen.len() {
-            for head in 0..heads {
-                let (p, _) = host.probabilities(row, head);
-                let of = host.head(&gradient, row, head);
-                let delta = dot(of, host.head(&o, row, head));
-                for (j, p) in host.seen[row].clone().zip(p) {
-                    let ds = p * (dot(of, host.head(&host.v, j, head)) - delta) * scale;
-                    add(&mut out[0][at(row, head)], ds, host.head(&host.k, j, head));
-                    add(&mut out[1][at(j, head)], ds, host.head(&host.q, row, head));
-                    add(&mut out[2][at(j, head)], p, of);
-                }
+fn forward(problem: &Problem, b: &mut Operands) -> Vec<FloatTensor<Flex>> {
+    let dtype = b.get("q").float().dtype();
+    let (rows, heads, d) = (problem.rows(), problem.heads(), problem.head_dim());
+    let host = Host::new(problem, b);
+    let mut o = vec![0.0; rows * heads * d];
+    let mut lse = vec![0.0; rows * heads];
+    for row in 0..host.seen.len() {
+        for head in 0..heads {
+            let (p, sum) = host.probabilities(row, head);
+            lse[row * heads + head] = sum;
+            for (j, p) in host.seen[row].clone().zip(p) {
+                let to = &mut o[(row * heads + head) * d..][..d];
+                add(to, p, host.head(&host.v, j, head));
             }
         }
-        let [q, k, v] = out.map(|values| {
-            cast_like(
-                float_tensor(values, &[call.problem.rows(), heads * d]),
-                dtype,
-            )
-        });
-        Projections { q, k, v }
     }
+    let o = float_tensor(o, &[rows, heads * d]);
+    vec![cast_like(o, dtype), float_tensor(lse, &[rows, heads])]
+}
+
+fn gradients(problem: &Problem, b: &mut Operands) -> Vec<FloatTensor<Flex>> {
+    let (rows, heads, d) = (problem.rows(), problem.heads(), problem.head_dim());
+    let gradient = b.float("do");
+    let dtype = gradient.dtype();
+    let (gradient, o) = (floats(gradient), floats(b.float("o")));
+    let host = Host::new(problem, b);
+    let scale = 1.0 / (d as f32).sqrt();
+    let mut out = [(); 3].map(|()| vec![0.0; rows * heads * d]);
+    let at = |row: usize, head: usize| (row * heads + head) * d..(row * heads + head + 1) * d;
+    for row in 0..host.seen.len() {
+        for head in 0..heads {
+            let (p, _) = host.probabilities(row, head);
+            let of = host.head(&gradient, row, head);
+            let delta = dot(of, host.head(&o, row, head));
+            for (j, p) in host.seen[row].clone().zip(p) {
+                let ds = p * (dot(of, host.head(&host.v, j, head)) - delta) * scale;
+                add(&mut out[0][at(row, head)], ds, host.head(&host.k, j, head));
+                add(&mut out[1][at(j, head)], ds, host.head(&host.q, row, head));
+                add(&mut out[2][at(j, head)], p, of);
+            }
+        }
+    }
+    let tensor = |values| cast_like(float_tensor(values, &[rows, heads * d]), dtype);
+    out.map(tensor).into()
 }

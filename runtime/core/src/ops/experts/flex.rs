@@ -1,15 +1,12 @@
 //! The experts on Flex: a loop over the experts that have slots, on Burn's matmul.
 
-use super::{
-    ExpertGradients, ExpertWeights, ExpertsCall, ExpertsGradients, ExpertsOps, Forward, Needs,
-    Trained,
-};
+use super::StageClock;
 use crate::ops::host::{
-    add_bias, cast_like, columns_of, expert, expert_row, float_tensor, floats, matmul,
+    Operands, add_bias, cast_like, columns_of, expert, expert_row, float_tensor, floats, matmul,
     matmul_transposed, rows_of, select_rows, to_f32,
 };
 use crate::ops::rows::host::{Segments, combined, gathered, joined, row_dots};
-use crate::ops::{Maybe, Sorted};
+use crate::ops::tensors::Value;
 use burn::backend::ops::{ActivationOps, FloatTensorOps};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
@@ -21,113 +18,110 @@ use std::ops::Range;
 
 type Rows = FloatTensor<Flex>;
 
-impl ExpertsOps for Flex {
-    fn moe_experts(
-        x: Rows,
-        weights: Rows,
-        sorted: Sorted<Self>,
-        experts: ExpertWeights<Self>,
-        call: ExpertsCall,
-    ) -> Rows {
-        let segments = Segments::of(sorted);
-        let pre = first_product(&to_f32(x.clone()), &segments, &experts, &call.problem);
-        second_product(pre, (x.dtype(), weights), &segments, &experts, &call)
+/// Weights and biases of the experts.
+struct Experts {
+    w_in: Rows,
+    w_out: Rows,
+    b_in: Option<Rows>,
+    b_out: Option<Rows>,
+}
+
+impl Experts {
+    fn of(b: &mut Operands) -> Self {
+        Self {
+            w_in: b.float("w_in"),
+            w_out: b.float("w_out"),
+            b_in: b.maybe_float("b_in"),
+            b_out: b.maybe_float("b_out"),
+        }
     }
 }
 
-impl ExpertsGradients for Flex {
-    fn moe_experts_keeping(
-        x: Rows,
-        weights: Rows,
-        sorted: Sorted<Self>,
-        experts: ExpertWeights<Self>,
-        call: ExpertsCall,
-    ) -> Trained<Self> {
-        let dtype = x.dtype();
-        let segments = Segments::of(sorted);
-        let problem = &call.problem;
-        let pieces = first_product(&to_f32(x), &segments, &experts, problem);
+/// y, and the first product before its activation where it is kept.
+pub(in crate::ops) fn run(
+    problem: &Problem,
+    keep: bool,
+    clock: Option<&StageClock>,
+    mut b: Operands,
+) -> Vec<Value<Flex>> {
+    let (segments, experts) = (Segments::of(&mut b, 0), Experts::of(&mut b));
+    let (x, weights) = (b.float("x"), b.float("weights"));
+    let dtype = x.dtype();
+    let pieces = first_product(&to_f32(x), &segments, &experts, problem);
+    let pre = keep.then(|| {
         let columns = problem.columns_in();
-        let pre = segments.padded(joined(pieces.clone(), columns), problem.row_bound, columns);
-        Trained {
-            y: second_product(pieces, (dtype, weights), &segments, &experts, &call),
-            pre: cast_like(pre, dtype),
-        }
-    }
+        let pre = joined(pieces.clone(), columns);
+        cast_like(segments.padded(pre, problem.row_bound, columns), dtype)
+    });
+    let done = |stage| clock.iter().for_each(|clock| clock.mark(stage));
+    let y = second_product(pieces, &weights, &segments, (&experts, problem), done);
+    let y = cast_like(y, dtype);
+    [y].into_iter().chain(pre).map(Value::Float).collect()
+}
 
-    fn moe_experts_backward(
-        dy: Rows,
-        forward: Forward<Self>,
-        needs: Needs,
-        call: ExpertsCall,
-    ) -> ExpertGradients<Self> {
-        let dtype = forward.x.dtype();
-        let segments = Segments::of(forward.sorted);
-        let problem = &call.problem;
-        let top_k = problem.routing.top_k();
-        let x = to_f32(forward.x);
-        let pre = match forward.pre {
-            Maybe::Present(pre) => segments.unpadded(to_f32(pre)),
-            Maybe::Absent => joined(
-                first_product(&x, &segments, &forward.experts, problem),
-                problem.columns_in(),
-            ),
-        };
-        let pass = Pass {
-            problem,
-            segments: &segments,
-            experts: &forward.experts,
-            dy: gathered(&to_f32(dy), &segments, top_k),
-            weights: segments.of_rows(&floats(forward.weights)),
-            x,
-        };
-        pass.run(pre, needs, dtype)
-    }
+/// Gradients of x where it is needed, the router weights, and of weights and biases where they are.
+pub(in crate::ops) fn gradients(
+    problem: &Problem,
+    needs: [bool; 2],
+    mut b: Operands,
+) -> Vec<Value<Flex>> {
+    let (segments, experts) = (Segments::of(&mut b, 0), Experts::of(&mut b));
+    let x = b.float("x");
+    let dtype = x.dtype();
+    let x = to_f32(x);
+    let pre = match b.maybe_float("pre") {
+        Some(pre) => segments.unpadded(to_f32(pre)),
+        None => joined(
+            first_product(&x, &segments, &experts, problem),
+            problem.columns_in(),
+        ),
+    };
+    let pass = Pass {
+        problem,
+        segments: &segments,
+        experts: &experts,
+        dy: gathered(&to_f32(b.float("dy")), &segments, problem.routing.top_k()),
+        weights: segments.of_rows(&floats(b.float("weights"))),
+        x,
+    };
+    let gradients = pass.run(pre, needs, dtype).into_iter();
+    gradients.map(Value::Float).collect()
 }
 
 /// x · W_inᵀ + b_in of the sorted rows of every expert that has any.
-fn first_product(
-    x: &Rows,
-    segments: &Segments,
-    experts: &ExpertWeights<Flex>,
-    problem: &Problem,
-) -> Vec<Rows> {
-    let b_in = experts.b_in.clone().into_option();
+fn first_product(x: &Rows, segments: &Segments, experts: &Experts, problem: &Problem) -> Vec<Rows> {
     let top_k = problem.routing.top_k() as u32;
     let product = |e: usize| {
         let slots = &segments.order[segments.rows(e)];
         let tokens: Vec<u32> = slots.iter().map(|s| s / top_k).collect();
         let rows = select_rows(x.clone(), &tokens);
         let product = matmul_transposed(rows, expert(experts.w_in.clone(), e));
-        add_bias(product, expert_row(&b_in, e))
+        add_bias(product, expert_row(&experts.b_in, e))
     };
     segments.occupied().map(product).collect()
 }
 
-/// y of `dtype` from the first product, with router weights \[T,K\].
+/// y in f32 from the first product, with router weights \[T,K\].
 fn second_product(
     pre: Vec<Rows>,
-    (dtype, weights): (DType, Rows),
+    weights: &Rows,
     segments: &Segments,
-    experts: &ExpertWeights<Flex>,
-    call: &ExpertsCall,
+    (experts, problem): (&Experts, &Problem),
+    done: impl Fn(Stage),
 ) -> Rows {
-    let problem = &call.problem;
-    let done = |stage| call.run.clock.iter().for_each(|clock| clock.mark(stage));
     // Each alone, so that it is changed in place.
     let hidden: Vec<Rows> = pre.into_iter().map(|pre| activated(problem, pre)).collect();
     done(Stage::Gemm1);
-    let b_out = experts.b_out.clone().into_option();
     let product = |(e, hidden)| {
         let product = matmul_transposed(hidden, expert(experts.w_out.clone(), e));
-        add_bias(product, expert_row(&b_out, e))
+        add_bias(product, expert_row(&experts.b_out, e))
     };
     let rows: Vec<Rows> = segments.occupied().zip(hidden).map(product).collect();
     done(Stage::Gemm2);
     let shape = [problem.routing.top_k(), problem.hidden];
-    let y = combined(&rows, Some(&floats(weights)), segments, shape);
+    let y = combined(&rows, Some(&floats(weights.clone())), segments, shape);
     done(Stage::Combine);
-    cast_like(y, dtype)
+    y
 }
 
 /// Gate and up columns of the first product; the gate alone without gating.
@@ -206,7 +200,7 @@ fn slopes(activation: Activation, x: &Rows) -> Rows {
 struct Pass<'a> {
     problem: &'a Problem,
     segments: &'a Segments,
-    experts: &'a ExpertWeights<Flex>,
+    experts: &'a Experts,
     dy: Rows,
     /// Router weights as a column.
     weights: Rows,
@@ -214,7 +208,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn run(self, pre: Rows, needs: Needs, dtype: DType) -> ExpertGradients<Flex> {
+    fn run(self, pre: Rows, [of_x, of_experts]: [bool; 2], dtype: DType) -> Vec<Rows> {
         let (problem, segments) = (self.problem, self.segments);
         let top_k = problem.routing.top_k();
         let hidden = activated(problem, pre.clone());
@@ -225,7 +219,7 @@ impl Pass<'_> {
         });
         // ⟨dy, W h + b⟩ = ⟨Wᵀ dy, h⟩ + ⟨dy, b⟩: the answers themselves aren't needed.
         let mut dots = row_dots(&dhidden, &hidden);
-        if let Maybe::Present(b_out) = &self.experts.b_out {
+        if let Some(b_out) = &self.experts.b_out {
             let biases = segments.repeated(&to_f32(b_out.clone()));
             let more = row_dots(&self.dy, &biases);
             dots.iter_mut()
@@ -236,35 +230,27 @@ impl Pass<'_> {
         let dpre = self.through_activation(&pre, Flex::float_mul(dhidden, self.weights.clone()));
         let weighted = Flex::float_mul(self.dy.clone(), self.weights.clone());
         let x_rows = gathered(&self.x, segments, top_k);
-        let (mut w_in, mut w_out, mut b_in, mut b_out) = (None, None, None, None);
-        if needs.experts {
-            w_in = Some(cast_like(segments.outer(&dpre, &x_rows), dtype));
-            w_out = Some(cast_like(segments.outer(&weighted, &hidden), dtype));
+        let mut of_weights = Vec::new();
+        if of_experts {
+            of_weights.push(segments.outer(&dpre, &x_rows));
+            of_weights.push(segments.outer(&weighted, &hidden));
             if problem.bias {
-                b_in = Some(cast_like(segments.sums(&dpre), dtype));
-                b_out = Some(cast_like(segments.sums(&weighted), dtype));
+                of_weights.push(segments.sums(&dpre));
+                of_weights.push(segments.sums(&weighted));
             }
         }
-        let x = needs.x.then(|| {
+        let of_weights = of_weights.into_iter().map(|sum| cast_like(sum, dtype));
+        let x = of_x.then(|| {
             let product = |e: usize| {
                 let Range { start, end } = segments.rows(e);
                 let dpre = rows_of(dpre.clone(), start, end);
                 matmul(dpre, expert(self.experts.w_in.clone(), e))
             };
             let rows: Vec<Rows> = segments.occupied().map(product).collect();
-            cast_like(
-                combined(&rows, None, segments, [top_k, problem.hidden]),
-                dtype,
-            )
+            let shape = [top_k, problem.hidden];
+            cast_like(combined(&rows, None, segments, shape), dtype)
         });
-        ExpertGradients {
-            x: x.into(),
-            weights,
-            w_in: w_in.into(),
-            w_out: w_out.into(),
-            b_in: b_in.into(),
-            b_out: b_out.into(),
-        }
+        x.into_iter().chain([weights]).chain(of_weights).collect()
     }
 
     /// The first product's gradient from the hidden activations'.

@@ -1,26 +1,16 @@
 //! Feed-forward experts, fused: two products per slot and the weighted sum of a token's slots;
-//! shapes as in [`moebius_shaders::moe`].
+//! shapes as in [`moebius_ops::moe`].
 
-#[cfg(feature = "autodiff")]
-mod autodiff;
-#[cfg(feature = "cube")]
-mod cube;
 #[cfg(feature = "flex")]
 pub(in crate::ops) mod flex;
-#[cfg(feature = "fusion")]
-mod lazy;
-#[cfg(feature = "xla")]
-mod xla;
+mod kernels;
 
-use super::{Assignment, Maybe, Sorted};
+use super::run::Request;
+use super::{Assignment, Sorted};
 use crate::{Error, device};
-use burn::backend::Dispatch;
-use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::{Device, Tensor};
-#[cfg(any(feature = "fusion", feature = "xla"))]
 use moebius_ops::Product;
-use moebius_shaders::PlanError;
+use moebius_ops::moe::{Keep, Problem};
 use moebius_shaders::grouped_gemm::{Choice, Variant};
 use moebius_shaders::moe;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,7 +29,7 @@ pub(crate) struct FeedForward {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     /// What it keeps for the backward pass.
-    pub(crate) keep: moebius_ops::moe::Keep,
+    pub(crate) keep: Keep,
     /// Where to note the time after every stage; the device is waited for.
     pub(crate) clock: Option<StageClock>,
 }
@@ -50,7 +40,7 @@ pub(crate) struct Run {
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for sizes that don't fit,
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
 pub(crate) fn plan(
-    problem: moebius_ops::moe::Problem,
+    problem: Problem,
     variant: Option<Variant>,
     device: &Device,
 ) -> Result<Option<moe::Plan>, Error> {
@@ -72,74 +62,41 @@ impl Assignment {
         &self,
         [x, weights]: [Tensor<2>; 2],
         experts: FeedForward,
-        shape: moebius_ops::moe::Problem,
+        shape: Problem,
         run: Run,
     ) -> Result<Tensor<2>, Error> {
-        let problem = moebius_ops::moe::Problem {
+        let problem = Problem {
             routing: self.routing,
             row_bound: self.row_bound,
             ..shape
         };
         problem.check()?;
-        let records = x.device().is_autodiff();
-        let plans = device::plan(&x.device(), |device| -> Result<_, PlanError> {
+        let device = x.device();
+        let plan = |capability: &_| {
             let (rows, experts) = (problem.row_bound, problem.routing.experts());
-            let portable = || Variant::portable(rows, experts, device);
+            let portable = || Variant::portable(rows, experts, capability);
             let variant = self.variant.unwrap_or_else(portable);
-            let choice = Choice {
-                variant: Some(variant),
-                allow_unproven: true,
-            };
-            let training = || moe::plan_training(problem, variant, device);
-            let training = records.then(training).transpose()?;
-            Ok((moe::plan(problem, device, choice)?, training))
-        });
-        let (plan, training) = plans?.unzip();
-        let call = ExpertsCall {
-            problem,
-            plan,
-            training: training.flatten(),
-            run,
+            let how = (device.is_autodiff(), run.clock.clone());
+            kernels::experts(problem, variant, how, capability)
         };
-        let bias = |bias: Option<Tensor<2>>| bias.map(Tensor::into_dispatch).into();
-        let experts = ExpertWeights {
-            w_in: experts.w_in.into_dispatch(),
-            w_out: experts.w_out.into_dispatch(),
-            b_in: bias(experts.b_in),
-            b_out: bias(experts.b_out),
+        let forward = |keep| Product::Experts { problem, keep };
+        let call = Request::plan(forward(false), &device, plan)?.timed(run.clock);
+        let call = match run.keep {
+            Keep::Inputs => call,
+            Keep::FirstProduct => call.recorded_as(forward(true)),
         };
-        let (x, weights) = (x.into_dispatch(), weights.into_dispatch());
-        let y = Dispatch::moe_experts(x, weights, self.sorted.clone(), experts, call);
-        Ok(Tensor::from_dispatch(y))
-    }
-}
-
-/// The experts of a layer.
-#[derive(Clone, Debug)]
-pub(crate) struct ExpertsCall {
-    pub(crate) problem: moebius_ops::moe::Problem,
-    pub(crate) plan: Option<moe::Plan>,
-    /// How the backward pass runs; present on a recording CubeCL device.
-    pub(crate) training: Option<moe::TrainingPlan>,
-    pub(crate) run: Run,
-}
-
-#[cfg(any(feature = "fusion", feature = "xla"))]
-impl ExpertsCall {
-    /// The forward pass, and whether it returns its first product.
-    fn forward(&self, keep: bool) -> Product {
-        let problem = self.problem;
-        Product::Experts { problem, keep }
-    }
-
-    /// The backward pass, and whether the forward kept its first product.
-    fn backward(&self, pre: bool, needs: Needs) -> Product {
-        Product::ExpertsBackward {
-            problem: self.problem,
-            pre,
-            x: needs.x,
-            weights: needs.experts,
-        }
+        let Sorted {
+            order,
+            offsets,
+            positions,
+            ..
+        } = &self.sorted;
+        let call = call.reads([x, weights]).reads([order, offsets, positions]);
+        let call = call
+            .reads([experts.w_in, experts.w_out])
+            .reads(experts.b_in);
+        let call = call.reads(experts.b_out).beside(self.sorted.tiles());
+        Ok(call.run().floats())
     }
 }
 
@@ -163,111 +120,4 @@ impl StageClock {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
-}
-
-/// Weights of the experts, shapes as in [`moe::Buffers`].
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) struct ExpertWeights<B: Backend> {
-    pub(crate) w_in: FloatTensor<B>,
-    pub(crate) w_out: FloatTensor<B>,
-    #[extension_type]
-    pub(crate) b_in: Maybe<B>,
-    #[extension_type]
-    pub(crate) b_out: Maybe<B>,
-}
-
-/// Result of a forward whose backward pass will run.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) struct Trained<B: Backend> {
-    pub(crate) y: FloatTensor<B>,
-    /// \[R, F or 2F\]: the first product before its activation.
-    pub(crate) pre: FloatTensor<B>,
-}
-
-/// Which gradients a backward pass must compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Needs {
-    pub(crate) x: bool,
-    pub(crate) experts: bool,
-}
-
-/// Gradients of a forward; absent where they aren't wanted.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) struct ExpertGradients<B: Backend> {
-    #[extension_type]
-    pub(crate) x: Maybe<B>,
-    pub(crate) weights: FloatTensor<B>,
-    #[extension_type]
-    pub(crate) w_in: Maybe<B>,
-    #[extension_type]
-    pub(crate) w_out: Maybe<B>,
-    #[extension_type]
-    pub(crate) b_in: Maybe<B>,
-    #[extension_type]
-    pub(crate) b_out: Maybe<B>,
-}
-
-#[backend_extension(
-    Cube: cfg(feature = "cube"),
-    Flex: cfg(feature = "flex"),
-    Remote: cfg(feature = "xla"),
-    Capture: cfg(feature = "xla"),
-    Fusion: cfg(feature = "fusion"),
-    Autodiff: cfg(feature = "autodiff"),
-)]
-pub(crate) trait ExpertsOps: Backend {
-    #[fusion(meta = lazy::output)]
-    fn moe_experts(
-        x: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-        #[extension_type] sorted: Sorted<Self>,
-        #[extension_type] experts: ExpertWeights<Self>,
-        call: ExpertsCall,
-    ) -> FloatTensor<Self>;
-}
-
-/// What only training runs.
-#[backend_extension(
-    Cube: cfg(feature = "cube"),
-    Flex: cfg(feature = "flex"),
-    Remote: cfg(feature = "xla"),
-    Capture: cfg(feature = "xla"),
-    Fusion: cfg(feature = "fusion"),
-)]
-pub(crate) trait ExpertsGradients: Backend {
-    /// The forward, and the first product before its activation.
-    #[fusion(meta = lazy::trained)]
-    fn moe_experts_keeping(
-        x: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-        #[extension_type] sorted: Sorted<Self>,
-        #[extension_type] experts: ExpertWeights<Self>,
-        call: ExpertsCall,
-    ) -> Trained<Self>;
-
-    /// `pre` is what the forward kept; it is computed again when absent.
-    #[fusion(meta = lazy::gradients)]
-    fn moe_experts_backward(
-        dy: FloatTensor<Self>,
-        #[extension_type] forward: Forward<Self>,
-        needs: Needs,
-        call: ExpertsCall,
-    ) -> ExpertGradients<Self>;
-}
-
-/// What a backward pass knows of its forward.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) struct Forward<B: Backend> {
-    pub(crate) x: FloatTensor<B>,
-    pub(crate) weights: FloatTensor<B>,
-    #[extension_type]
-    pub(crate) sorted: Sorted<B>,
-    #[extension_type]
-    pub(crate) experts: ExpertWeights<B>,
-    #[extension_type]
-    pub(crate) pre: Maybe<B>,
 }

@@ -1,26 +1,26 @@
 //! FP8 casts on the host, by the codec's host functions, which the committed case files check.
 
-use super::{Fp8Cast, Fp8Ops};
-use crate::ops::host::{float_tensor, floats, int_tensor, words};
+use crate::ops::host::{Operands, float_tensor, floats, int_tensor, words};
+use crate::ops::tensors::Value;
 use burn::backend::Flex;
-use burn::backend::tensor::{FloatTensor, IntTensor};
+use moebius_ops::Quantization;
 use moebius_ops::fp8;
 
-impl Fp8Ops for Flex {
-    fn fp8_encode(x: FloatTensor<Self>, call: Fp8Cast, overflow: fp8::Overflow) -> IntTensor<Self> {
-        let codes: Vec<u8> = floats(x)
-            .iter()
-            .map(|value| fp8::encode_host(*value, call.problem.format(), overflow))
-            .collect();
-        let words = fp8::pack(&codes);
-        int_tensor(&words, &[words.len()])
-    }
-
-    fn fp8_decode(packed: IntTensor<Self>, call: Fp8Cast) -> FloatTensor<Self> {
-        let codes = fp8::unpack(&words(packed), call.problem.len());
-        let values = codes
-            .iter()
-            .map(|code| fp8::decode_host(*code, call.problem.format()));
-        float_tensor(values.collect(), &[call.problem.len()])
-    }
+/// The codes of values, or the values of codes.
+pub(in crate::ops) fn run(operation: &Quantization, mut b: Operands) -> Vec<Value<Flex>> {
+    vec![match operation {
+        Quantization::Encode { problem, overflow } => {
+            let values = floats(b.float("x")).into_iter();
+            let code = |value| fp8::encode_host(value, problem.format(), *overflow);
+            let words = fp8::pack(&values.map(code).collect::<Vec<u8>>());
+            Value::Word(int_tensor(&words, &[words.len()]))
+        }
+        Quantization::Decode(problem) => {
+            let codes = fp8::unpack(&words(b.word("codes")), problem.len());
+            let value = |code: &u8| fp8::decode_host(*code, problem.format());
+            let values = codes.iter().map(value).collect();
+            Value::Float(float_tensor(values, &[problem.len()]))
+        }
+        _ => unreachable!("quantisation has a folder of its own"),
+    }]
 }

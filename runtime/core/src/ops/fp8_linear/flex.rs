@@ -1,65 +1,42 @@
 //! Products with FP8 weights on the host.
 
 use super::host::Coded;
-use super::{CodedWeights, Fp8LinearCall, Fp8LinearOps};
 use crate::ops::experts::flex::apply;
-use crate::ops::host::{cast_like, columns_of, float_tensor, floats, words};
+use crate::ops::host::{Operands, cast_like, columns_of, float_tensor, floats, words};
 use crate::ops::rows::host::Segments;
-use crate::ops::{Grouping, Scales};
+use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
-use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::tensor::IntTensor;
 use burn::tensor::DType;
 use moebius_ops::grouped_gemm::{Problem, Source};
 use moebius_ops::scaling::e8m0_value;
 use std::borrow::Cow;
 
-impl Scales<Flex> {
-    /// f32s; of E8M0 bytes as many to a row as there are, padding included.
-    fn into_values(self) -> Vec<f32> {
-        match self {
-            Self::F32(scales) => floats(scales),
-            Self::E8M0(bytes) => words(bytes)
-                .iter()
-                .flat_map(|word| word.to_le_bytes().map(e8m0_value))
-                .collect(),
-        }
+/// Scales as f32s; of E8M0 bytes as many to a row as there are, padding included.
+fn values(scales: Value<Flex>) -> Vec<f32> {
+    match scales {
+        Value::Float(scales) => floats(scales),
+        Value::Word(bytes) => words(bytes)
+            .iter()
+            .flat_map(|word| word.to_le_bytes().map(e8m0_value))
+            .collect(),
     }
 }
 
-impl Fp8LinearOps for Flex {
-    fn fp8_linear(
-        x: FloatTensor<Self>,
-        weights: CodedWeights<Self>,
-        grouping: Grouping<Self>,
-        call: Fp8LinearCall,
-    ) -> FloatTensor<Self> {
-        let (dtype, p) = (x.dtype(), &call.problem);
-        let (experts, x) = (Experts::new(p, weights), floats(x));
-        let sorted = match grouping {
-            Grouping::Sorted(sorted) => sorted,
-            Grouping::Dense => {
-                let y = float_tensor(experts.multiply(0, &x), &[p.row_bound, p.n]);
-                return cast_like(y, dtype);
-            }
-        };
-        let segments = Segments::of(sorted);
-        let row = |r: usize| {
-            let from = match p.rows {
-                Source::Tokens => segments.order[r] as usize / p.top_k,
-                Source::Sorted => r,
-            };
-            &x[from * p.k..][..p.k]
-        };
-        let mut y = Vec::with_capacity(p.row_bound * p.n);
-        for e in segments.occupied() {
-            let rows: Vec<f32> = segments.rows(e).flat_map(row).copied().collect();
-            y.extend(experts.multiply(e, &rows));
-        }
-        // Rows that no slot is sorted to.
-        y.resize(p.row_bound * p.n, 0.0);
-        cast_like(float_tensor(y, &[p.row_bound, p.n]), dtype)
-    }
+/// y of x and the coded weights.
+pub(in crate::ops) fn run(p: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
+    let x = b.float("x");
+    let (dtype, x) = (x.dtype(), floats(x));
+    let experts = Experts::new(p, &mut b);
+    let y = match p.dense {
+        true => experts.multiply(0, &x),
+        false => experts.multiply_sorted(&x, &Segments::of(&mut b, 0)),
+    };
+    vec![Value::Float(cast_like(
+        float_tensor(y, &[p.row_bound, p.n]),
+        dtype,
+    ))]
 }
 
 /// The weights of a product, on the host.
@@ -72,13 +49,32 @@ struct Experts<'a> {
 }
 
 impl<'a> Experts<'a> {
-    fn new(problem: &'a Problem, weights: CodedWeights<Flex>) -> Self {
+    fn new(problem: &'a Problem, b: &mut Operands) -> Self {
         Self {
             problem,
-            panels: weights.codes.to_contiguous(),
-            scales: weights.scales.into_values(),
-            bias: weights.bias.into_option().map(floats),
+            panels: b.word("codes").to_contiguous(),
+            scales: values(b.take("scales")),
+            bias: b.maybe_float("b").map(floats),
         }
+    }
+
+    /// \[R, n\]: the products of all experts, and zeros for rows that no slot is sorted to.
+    fn multiply_sorted(&self, x: &[f32], segments: &Segments) -> Vec<f32> {
+        let p = self.problem;
+        let row = |r: usize| {
+            let from = match p.rows {
+                Source::Tokens => segments.order[r] as usize / p.top_k,
+                Source::Sorted => r,
+            };
+            &x[from * p.k..][..p.k]
+        };
+        let mut y = Vec::with_capacity(p.row_bound * p.n);
+        for e in segments.occupied() {
+            let rows: Vec<f32> = segments.rows(e).flat_map(row).copied().collect();
+            y.extend(self.multiply(e, &rows));
+        }
+        y.resize(p.row_bound * p.n, 0.0);
+        y
     }
 
     /// \[rows, n\]: the product of expert `e`, with bias, activation and gate.

@@ -1,8 +1,8 @@
 //! What the casts do to gradients.
 
 use super::{Fp8TrainOps, RoundCall, Rounded, round};
-use crate::ops::graph::register;
-use crate::ops::{Maybe, QuantizeOps};
+use crate::ops::run::Run;
+use crate::ops::tensors::Tensors;
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -18,8 +18,9 @@ impl<B: Fp8TrainOps> Backward<B, 1> for StraightThrough {
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
         let dy = grads.consume::<B>(&ops.node);
-        let [x] = ops.parents.map(|parent| parent.map(|node| node.id));
-        register::<B>(grads, x, Some(dy));
+        if let [Some(x)] = ops.parents {
+            grads.register::<B>(x.id, dy);
+        }
     }
 }
 
@@ -27,23 +28,25 @@ impl<B: Fp8TrainOps> Backward<B, 1> for StraightThrough {
 #[derive(Debug)]
 struct RoundGradient;
 
-impl<B: Fp8TrainOps + QuantizeOps> Backward<B, 2> for RoundGradient {
-    type State = (Maybe<B>, RoundCall);
+impl<B: Fp8TrainOps + Run> Backward<B, 2> for RoundGradient {
+    type State = (Option<FloatTensor<B>>, RoundCall);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         let dy = grads.consume::<B>(&ops.node);
         let (scale, call) = ops.state;
-        let Rounded { y, amax } = round::<B>(dy, scale.into_option(), &call);
-        let [x, slot] = ops.parents.map(|parent| parent.map(|node| node.id));
-        register::<B>(grads, x, Some(y));
-        register::<B>(grads, slot, amax);
+        let Rounded { y, amax } = round::<B>(dy, scale, &call);
+        let [x, slot] = ops.parents;
+        for (parent, gradient) in [(x, Some(y)), (slot, amax)] {
+            if let (Some(parent), Some(gradient)) = (parent, gradient) {
+                grads.register::<B>(parent.id, gradient);
+            }
+        }
     }
 }
 
-impl<B: Fp8TrainOps + QuantizeOps, C: CheckpointStrategy> Fp8TrainOps for Autodiff<B, C> {
+impl<B: Fp8TrainOps + Run, C: CheckpointStrategy> Fp8TrainOps for Autodiff<B, C> {
     fn fp8_straight_through(x: FloatTensor<Self>, rounded: FloatTensor<Self>) -> FloatTensor<Self> {
-        let ((x, node), (rounded, _)) = (x.into_parts(), rounded.into_parts());
-        let y = B::fp8_straight_through(x, rounded);
+        let ((_, node), (y, _)) = (x.into_parts(), rounded.into_parts());
         let step = StraightThrough.prepare::<C>([node]).compute_bound();
         match step.stateful() {
             OpsKind::Tracked(step) => step.finish((), y),
@@ -54,12 +57,15 @@ impl<B: Fp8TrainOps + QuantizeOps, C: CheckpointStrategy> Fp8TrainOps for Autodi
     fn fp8_round_gradient(
         x: FloatTensor<Self>,
         slot: FloatTensor<Self>,
-        scale: Maybe<Self>,
+        scale: Tensors<Self>,
         call: RoundCall,
     ) -> FloatTensor<Self> {
         let ((x, node), (slot, slot_node)) = (x.into_parts(), slot.into_parts());
-        let scale = scale.map(|scale| scale.into_parts().0);
-        let y = B::fp8_round_gradient(x, slot, scale.clone(), call.clone());
+        let scale = scale.0.into_iter().next();
+        let scale = scale.map(|scale| scale.float().into_primitive());
+        // The value passes: only its gradient is rounded.
+        drop(slot);
+        let y = x;
         let step = RoundGradient.prepare::<C>([node, slot_node]);
         match step.compute_bound().stateful() {
             OpsKind::Tracked(step) => step.finish((scale, call), y),

@@ -3,20 +3,13 @@
 
 #[cfg(feature = "autodiff")]
 mod autodiff;
-#[cfg(feature = "cube")]
-mod cube;
-#[cfg(feature = "flex")]
-mod flex;
-#[cfg(feature = "fusion")]
-mod lazy;
 mod round;
-#[cfg(feature = "xla")]
-mod xla;
 
 use round::{Rounded, round};
 
-use super::Maybe;
-use super::quantize::{AmaxCall, QuantizeCall};
+use super::quantize;
+use super::run::Call;
+use super::tensors::{DeviceValue, Tensors};
 use crate::Error;
 use crate::check::element;
 use burn::backend::Dispatch;
@@ -38,10 +31,10 @@ pub(crate) fn round_values<const D: usize>(
     scale: Option<Tensor<1>>,
     (format, margin): (Fp8Format, i32),
 ) -> Result<(Tensor<D>, Option<Tensor<1>>), Error> {
-    let call = RoundCall::new(&x, format, margin)?;
+    let inner = x.clone().without_autodiff();
+    let call = RoundCall::new(&inner, scale.is_some(), (format, margin))?;
     let scale = scale.map(Tensor::into_dispatch);
-    let inner = x.clone().without_autodiff().into_dispatch();
-    let Rounded { y, amax } = round::<Dispatch>(inner, scale, &call);
+    let Rounded { y, amax } = round::<Dispatch>(inner.into_dispatch(), scale, &call);
     let y = Tensor::<D>::from_dispatch(y);
     let amax = amax.map(Tensor::from_dispatch);
     if !x.is_autodiff() {
@@ -61,16 +54,20 @@ pub(crate) fn round_gradient<const D: usize>(
     scale: Option<Tensor<1>>,
     (format, margin): (Fp8Format, i32),
 ) -> Result<Tensor<D>, Error> {
-    let call = RoundCall::new(&x, format, margin)?;
-    let scale = scale.map(|scale| scale.autodiff().into_dispatch()).into();
+    let call = RoundCall::new(&x, scale.is_some(), (format, margin))?;
+    let scale = scale.map(|scale| DeviceValue::from(scale.autodiff()));
     let (x, slot) = (x.into_dispatch(), slot.into_dispatch());
-    let y = Dispatch::fp8_round_gradient(x, slot, scale, call);
+    let y = Dispatch::fp8_round_gradient(x, slot, Tensors(scale.into_iter().collect()), call);
     Ok(Tensor::from_dispatch(y))
 }
 
 impl RoundCall {
-    /// x as a matrix of one scale.
-    fn new<const D: usize>(x: &Tensor<D>, format: Fp8Format, margin: i32) -> Result<Self, Error> {
+    /// x as a matrix of one scale, which is `given` or follows from x.
+    fn new<const D: usize>(
+        x: &Tensor<D>,
+        given: bool,
+        (format, margin): (Fp8Format, i32),
+    ) -> Result<Self, Error> {
         let (len, dims, device) = (x.shape().num_elements(), x.dims(), x.device());
         let columns = dims.last().copied().unwrap_or(1).max(1);
         let (shape, element) = ([1, len / columns, columns], element(x.dtype())?);
@@ -78,9 +75,11 @@ impl RoundCall {
         let problem = problem
             .with_overflow(Overflow::Saturate)
             .with_margin(margin)?;
+        let amax = || quantize::amax_call(shape.to_vec(), element, &device);
         Ok(Self {
-            quantize: QuantizeCall::new(problem, &device)?,
-            amax: AmaxCall::new(len, x.dtype(), &device)?,
+            shape,
+            quantize: quantize::fake_quantize_call(problem, given, &device)?,
+            amax: given.then(amax).transpose()?,
         })
     }
 }
@@ -88,10 +87,14 @@ impl RoundCall {
 /// How a tensor is rounded.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundCall {
-    pub(crate) quantize: QuantizeCall,
-    pub(crate) amax: AmaxCall,
+    /// The tensor as a matrix.
+    shape: [usize; 3],
+    quantize: Call,
+    /// Present where the scale is given.
+    amax: Option<Call>,
 }
 
+/// Without gradients a cast hands on what it got.
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
@@ -102,16 +105,31 @@ pub(crate) struct RoundCall {
 )]
 pub(crate) trait Fp8TrainOps: Backend {
     /// `rounded`; its gradient is that of x.
-    #[fusion(meta = lazy::rounded)]
-    fn fp8_straight_through(x: FloatTensor<Self>, rounded: FloatTensor<Self>) -> FloatTensor<Self>;
+    #[fusion(default)]
+    fn fp8_straight_through(x: FloatTensor<Self>, rounded: FloatTensor<Self>) -> FloatTensor<Self> {
+        drop(x);
+        rounded
+    }
 
     /// x; its gradient dy is rounded with the scale \[1\], or one from its own amax. With a scale,
     /// the gradient of `slot` \[1\] is the amax of dy: nothing else gets out of a backward pass.
-    #[fusion(meta = lazy::passed)]
+    #[fusion(default)]
     fn fp8_round_gradient(
         x: FloatTensor<Self>,
         slot: FloatTensor<Self>,
-        #[extension_type] scale: Maybe<Self>,
+        #[extension_type] scale: Tensors<Self>,
         call: RoundCall,
-    ) -> FloatTensor<Self>;
+    ) -> FloatTensor<Self> {
+        drop((slot, scale, call));
+        x
+    }
 }
+
+#[cfg(feature = "cube")]
+impl Fp8TrainOps for burn_cubecl::CubeBackend {}
+
+#[cfg(feature = "flex")]
+impl Fp8TrainOps for burn::backend::Flex {}
+
+#[cfg(feature = "xla")]
+impl<C: moebius_xla::RouterChannel> Fp8TrainOps for moebius_xla::BackendRouter<C> {}

@@ -1,59 +1,44 @@
 //! Products on Flex: Burn's matmul, expert by expert.
 
-use super::{LinearCall, LinearGradientOps, LinearGradients, LinearOps, Needs};
-use crate::ops::host::{cast_like, expert, matmul, rows_of, to_f32};
+use crate::ops::host::{Operands, cast_like, expert, matmul, rows_of, to_f32};
 use crate::ops::rows::host::Segments;
-use crate::ops::{Grouping, Maybe};
+use crate::ops::tensors::Value;
 use burn::backend::Flex;
-use burn::backend::tensor::FloatTensor;
+use moebius_ops::grouped_gemm::Problem;
 
-type Rows = FloatTensor<Flex>;
-
-impl LinearOps for Flex {
-    fn moe_grouped_linear(
-        rows: Rows,
-        w: Rows,
-        bias: Maybe<Self>,
-        grouping: Grouping<Self>,
-        call: LinearCall,
-    ) -> Rows {
-        let segments = Segments::grouped(grouping, call.problem.row_bound);
-        let dtype = rows.dtype();
-        let rows = segments.unpadded(to_f32(rows));
-        let y = segments.products(&rows, &w, &bias.into_option());
-        let problem = &call.problem;
-        cast_like(segments.padded(y, problem.row_bound, problem.n), dtype)
-    }
+/// y of the rows, weights and biases.
+pub(in crate::ops) fn run(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
+    let segments = Segments::of(&mut b, problem.row_bound);
+    let (rows, w) = (b.float("rows"), b.float("W"));
+    let dtype = rows.dtype();
+    let rows = segments.unpadded(to_f32(rows));
+    let y = segments.products(&rows, &w, &b.maybe_float("b"));
+    let y = segments.padded(y, problem.row_bound, problem.n);
+    vec![Value::Float(cast_like(y, dtype))]
 }
 
-impl LinearGradientOps for Flex {
-    fn moe_grouped_linear_backward(
-        dy: Rows,
-        rows: Rows,
-        w: Rows,
-        grouping: Grouping<Self>,
-        needs: Needs,
-        call: LinearCall,
-    ) -> LinearGradients<Self> {
-        let segments = Segments::grouped(grouping, call.problem.row_bound);
-        let (dtype, problem) = (rows.dtype(), &call.problem);
-        let dy = segments.unpadded(to_f32(dy));
-        let rows = segments.unpadded(to_f32(rows));
-        let drows = needs.rows.then(|| {
-            let drows = segments.each(problem.k, |e, range| {
-                let dy = rows_of(dy.clone(), range.start, range.end);
-                matmul(dy, expert(w.clone(), e))
-            });
-            cast_like(segments.padded(drows, problem.row_bound, problem.k), dtype)
+/// The gradients that are needed: of the rows, the weights and the biases.
+pub(in crate::ops) fn gradients(
+    problem: &Problem,
+    [of_rows, of_w, of_bias]: [bool; 3],
+    mut b: Operands,
+) -> Vec<Value<Flex>> {
+    let segments = Segments::of(&mut b, problem.row_bound);
+    let (rows, w) = (b.float("rows"), b.float("W"));
+    let dtype = rows.dtype();
+    let dy = segments.unpadded(to_f32(b.float("dy")));
+    let rows = segments.unpadded(to_f32(rows));
+    let drows = of_rows.then(|| {
+        let drows = segments.each(problem.k, |e, range| {
+            let dy = rows_of(dy.clone(), range.start, range.end);
+            matmul(dy, expert(w.clone(), e))
         });
-        let dw = needs
-            .w
-            .then(|| cast_like(segments.outer(&dy, &rows), dtype));
-        let dbias = needs.bias.then(|| cast_like(segments.sums(&dy), dtype));
-        LinearGradients {
-            rows: drows.into(),
-            w: dw.into(),
-            bias: dbias.into(),
-        }
-    }
+        segments.padded(drows, problem.row_bound, problem.k)
+    });
+    let dw = of_w.then(|| segments.outer(&dy, &rows));
+    let dbias = of_bias.then(|| segments.sums(&dy));
+    let gradients = [drows, dw, dbias].into_iter().flatten();
+    gradients
+        .map(|gradient| Value::Float(cast_like(gradient, dtype)))
+        .collect()
 }

@@ -1,15 +1,16 @@
 //! Quantisation on the host, by the host codec; rows are spread over threads.
 
-use super::{AmaxCall, QuantizeCall, QuantizeOps, ScaledCodes, dtype};
-use crate::ops::Scales;
-use crate::ops::host::{cast_like, float_tensor, floats, int_tensor, words};
+use crate::ops::dtype;
+use crate::ops::host::{Operands, cast_like, float_tensor, floats, int_tensor, words};
 use crate::ops::rows::host::each_row;
+use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::DType;
 use moebius_ops::fp8::{LANES_PER_WORD, decode_host, encode_host, pack, unpack};
 use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::{ScaleType, e8m0_host, e8m0_value, scale_host};
+use moebius_ops::{Quantization, Scalar};
 
 /// A scale for each block, rows of blocks as long as matrices need them.
 struct Blocks {
@@ -74,11 +75,11 @@ impl Blocks {
         blocks
     }
 
-    fn given(problem: &Problem, scales: Scales<Flex>) -> Self {
+    fn given(problem: &Problem, scales: Value<Flex>) -> Self {
         let blocks = Self::new(problem);
         let scales = match scales {
-            Scales::F32(scales) => floats(scales),
-            Scales::E8M0(packed) => {
+            Value::Float(scales) => floats(scales),
+            Value::Word(packed) => {
                 let packed = words(packed);
                 let across = blocks.blocks[1];
                 let line = packed.chunks(across.div_ceil(LANES_PER_WORD).max(1));
@@ -90,17 +91,17 @@ impl Blocks {
     }
 
     /// The scales as they cross the seam.
-    fn into_scales(self, problem: &Problem) -> Scales<Flex> {
+    fn into_scales(self, problem: &Problem) -> Value<Flex> {
         let shape = problem.scales_shape();
         match problem.granularity().scale_type() {
-            ScaleType::F32 => Scales::F32(float_tensor(self.scales, &shape)),
+            ScaleType::F32 => Value::Float(float_tensor(self.scales, &shape)),
             ScaleType::E8M0 => {
                 let byte = |scale: &f32| (scale.to_bits() >> 23) as u8;
                 let line = self.scales.chunks(self.blocks[1].max(1));
                 let words: Vec<u32> = line
                     .flat_map(|line| pack(&line.iter().map(byte).collect::<Vec<u8>>()))
                     .collect();
-                Scales::E8M0(int_tensor(&words, &shape))
+                Value::Word(int_tensor(&words, &shape))
             }
         }
     }
@@ -143,53 +144,43 @@ impl Blocks {
     }
 }
 
-impl QuantizeOps for Flex {
-    fn fp8_quantize(x: FloatTensor<Self>, call: QuantizeCall) -> ScaledCodes<Self> {
-        let x = floats(x);
-        let blocks = Blocks::dynamic(&call.problem, &x);
-        ScaledCodes {
-            words: blocks.encode(&call.problem, &x),
-            scales: blocks.into_scales(&call.problem),
+/// The results of a quantisation.
+pub(in crate::ops) fn run(operation: &Quantization, mut b: Operands) -> Vec<Value<Flex>> {
+    let result = match operation {
+        Quantization::Quantize(p) => {
+            let x = floats(b.float("x"));
+            let blocks = Blocks::dynamic(p, &x);
+            let codes = Value::Word(blocks.encode(p, &x));
+            return vec![codes, blocks.into_scales(p)];
         }
-    }
-
-    fn fp8_quantize_by(
-        x: FloatTensor<Self>,
-        scales: Scales<Self>,
-        call: QuantizeCall,
-    ) -> IntTensor<Self> {
-        Blocks::given(&call.problem, scales).encode(&call.problem, &floats(x))
-    }
-
-    fn fp8_dequantize(
-        packed: IntTensor<Self>,
-        scales: Scales<Self>,
-        call: QuantizeCall,
-    ) -> FloatTensor<Self> {
-        let p = &call.problem;
-        let values = Blocks::given(p, scales).decode(p, &words(packed));
-        cast_like(float_tensor(values, &p.shape()), dtype(p.element()))
-    }
-
-    fn fp8_amax(x: FloatTensor<Self>, _call: AmaxCall) -> FloatTensor<Self> {
-        float_tensor(vec![amax_of(&floats(x))], &[1])
-    }
-
-    fn fp8_fake_quantize(x: FloatTensor<Self>, call: QuantizeCall) -> FloatTensor<Self> {
-        let dtype = x.dtype();
-        let (p, x) = (&call.problem, floats(x));
-        fake(&Blocks::dynamic(p, &x), p, x, dtype)
-    }
-
-    fn fp8_fake_quantize_by(
-        x: FloatTensor<Self>,
-        scales: Scales<Self>,
-        call: QuantizeCall,
-    ) -> FloatTensor<Self> {
-        let dtype = x.dtype();
-        let p = &call.problem;
-        fake(&Blocks::given(p, scales), p, floats(x), dtype)
-    }
+        Quantization::QuantizeBy(p) => {
+            let blocks = Blocks::given(p, b.take("scales"));
+            Value::Word(blocks.encode(p, &floats(b.float("x"))))
+        }
+        Quantization::Dequantize(p) => {
+            let blocks = Blocks::given(p, b.take("scales"));
+            let values = blocks.decode(p, &words(b.word("codes")));
+            let dtype = dtype(Scalar::Float(p.element()));
+            Value::Float(cast_like(float_tensor(values, &p.shape()), dtype))
+        }
+        Quantization::FakeQuantize(p) | Quantization::FakeQuantizeBy(p) => {
+            let x = b.float("x");
+            let (dtype, x) = (x.dtype(), floats(x));
+            let blocks = match b.maybe("scales") {
+                Some(scales) => Blocks::given(p, scales),
+                None => Blocks::dynamic(p, &x),
+            };
+            Value::Float(fake(&blocks, p, x, dtype))
+        }
+        Quantization::Amax { .. } => {
+            let amax = amax_of(&floats(b.float("x")));
+            Value::Float(float_tensor(vec![amax], &[1]))
+        }
+        Quantization::Encode { .. } | Quantization::Decode(_) => {
+            unreachable!("casts have a folder of their own")
+        }
+    };
+    vec![result]
 }
 
 /// x as its codes have it, without the codes.

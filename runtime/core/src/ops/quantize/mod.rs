@@ -1,29 +1,21 @@
 //! FP8 codes and scales of a stack of matrices, and back; shapes as in
-//! [`moebius_shaders::quantize`]. Scales are constants to autodiff, and so are codes: what a
-//! recording device gets has no derivative, but for `fp8_fake_quantize`, whose gradient passes
+//! [`moebius_ops::quantize`]. Scales are constants to autodiff, and so are codes: what a
+//! recording device gets has no derivative, but for fake quantisation, whose gradient passes
 //! straight through.
 
-#[cfg(feature = "autodiff")]
-mod autodiff;
-#[cfg(feature = "cube")]
-mod cube;
 #[cfg(feature = "flex")]
-mod flex;
-#[cfg(feature = "fusion")]
-mod lazy;
-#[cfg(feature = "xla")]
-mod xla;
+pub(super) mod flex;
+mod kernels;
 
-use super::Scales;
+use super::DeviceValue;
+use super::run::{Call, Kernels, Request};
 use crate::check::element;
 use crate::{Error, device};
-use burn::backend::Dispatch;
-use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, ExtensionType, backend_extension};
-use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_ops::Element;
+use burn::tensor::{Device, Int, Tensor};
+use moebius_device::Capability;
 use moebius_ops::quantize::{AmaxProblem, Problem};
-use moebius_shaders::quantize;
+use moebius_ops::{Element, Quantization};
+use moebius_shaders::{Unsupported, quantize};
 
 /// Words and scales of x, which has the shape and dtype of `problem` and at least one value.
 ///
@@ -33,10 +25,10 @@ use moebius_shaders::quantize;
 pub(crate) fn quantize(
     x: Tensor<3>,
     problem: Problem,
-) -> Result<(Tensor<3, Int>, Scales<Dispatch>), Error> {
-    let call = QuantizeCall::new(problem, &x.device())?;
-    let coded = Dispatch::fp8_quantize(x.into_dispatch(), call);
-    Ok((Tensor::from_dispatch(coded.words), coded.scales))
+) -> Result<(Tensor<3, Int>, DeviceValue), Error> {
+    let call = request(Quantization::Quantize(problem), problem, &x.device())?;
+    let mut results = call.reads([x]).run();
+    Ok((results.words(), results.value()))
 }
 
 /// The words of x under scales that fit it.
@@ -45,12 +37,11 @@ pub(crate) fn quantize(
 /// As [`quantize`].
 pub(crate) fn quantize_by(
     x: Tensor<3>,
-    scales: Scales<Dispatch>,
+    scales: DeviceValue,
     problem: Problem,
 ) -> Result<Tensor<3, Int>, Error> {
-    let call = QuantizeCall::new(problem, &x.device())?;
-    let words = Dispatch::fp8_quantize_by(x.into_dispatch(), scales, call);
-    Ok(Tensor::from_dispatch(words))
+    let call = request(Quantization::QuantizeBy(problem), problem, &x.device())?;
+    Ok(call.reads([x]).reads([scales]).run().words())
 }
 
 /// The values of words and scales that fit the problem.
@@ -59,12 +50,11 @@ pub(crate) fn quantize_by(
 /// As [`quantize`].
 pub(crate) fn dequantize(
     words: Tensor<3, Int>,
-    scales: Scales<Dispatch>,
+    scales: DeviceValue,
     problem: Problem,
 ) -> Result<Tensor<3>, Error> {
-    let call = QuantizeCall::new(problem, &words.device())?;
-    let y = Dispatch::fp8_dequantize(words.into_dispatch(), scales, call);
-    Ok(Tensor::from_dispatch(y))
+    let call = request(Quantization::Dequantize(problem), problem, &words.device())?;
+    Ok(call.reads([words]).reads([scales]).run().floats())
 }
 
 /// x as its codes have it, under its own scales or given ones; the gradient passes.
@@ -73,15 +63,28 @@ pub(crate) fn dequantize(
 /// As [`quantize`].
 pub(crate) fn fake_quantize(
     x: Tensor<3>,
-    scales: Option<Scales<Dispatch>>,
+    scales: Option<DeviceValue>,
     problem: Problem,
 ) -> Result<Tensor<3>, Error> {
-    let call = QuantizeCall::new(problem, &x.device())?;
-    let x = x.into_dispatch();
-    Ok(Tensor::from_dispatch(match scales {
-        None => Dispatch::fp8_fake_quantize(x, call),
-        Some(scales) => Dispatch::fp8_fake_quantize_by(x, scales, call),
-    }))
+    let call = fake_quantize_request(problem, scales.is_some(), &x.device())?;
+    Ok(call.reads([x]).reads(scales).run().floats())
+}
+
+fn fake_quantize_request(problem: Problem, given: bool, device: &Device) -> Result<Request, Error> {
+    let operation = match given {
+        false => Quantization::FakeQuantize(problem),
+        true => Quantization::FakeQuantizeBy(problem),
+    };
+    request(operation, problem, device)
+}
+
+/// The call of [`fake_quantize`], under `given` scales or x's own, for a backend that runs it in a backward pass.
+pub(super) fn fake_quantize_call(
+    problem: Problem,
+    given: bool,
+    device: &Device,
+) -> Result<Call, Error> {
+    Ok(fake_quantize_request(problem, given, device)?.into_call())
 }
 
 /// The largest finite magnitude \[1\] of x, which isn't empty.
@@ -89,11 +92,30 @@ pub(crate) fn fake_quantize(
 /// # Errors
 /// As [`quantize`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16.
 pub(crate) fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
-    let call = AmaxCall::new(x.shape().num_elements(), x.dtype(), &x.device())?;
-    Ok(Tensor::from_dispatch(Dispatch::fp8_amax(
-        x.into_dispatch(),
-        call,
-    )))
+    let call = amax_request(x.shape().to_vec(), element(x.dtype())?, &x.device())?;
+    Ok(call.reads([x]).run().floats())
+}
+
+fn amax_request(shape: Vec<usize>, element: Element, device: &Device) -> Result<Request, Error> {
+    let problem = AmaxProblem::new(shape.iter().product(), element)?;
+    let plan = |device: &_| kernels::amax(problem, device);
+    Request::plan(Quantization::Amax { shape, element }, device, plan)
+}
+
+/// The call of [`amax`] for a backend that runs it in a backward pass.
+pub(super) fn amax_call(
+    shape: Vec<usize>,
+    element: Element,
+    device: &Device,
+) -> Result<Call, Error> {
+    Ok(amax_request(shape, element, device)?.into_call())
+}
+
+fn request(operation: Quantization, problem: Problem, device: &Device) -> Result<Request, Error> {
+    let plan = |device: &Capability| -> Result<Kernels, Unsupported> {
+        kernels::matrices(&operation, problem, device)
+    };
+    Request::plan(operation.clone(), device, plan)
 }
 
 /// Checks that a device can hold `matrices` matrices like that of `one`.
@@ -103,98 +125,4 @@ pub(crate) fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
 pub(crate) fn check_kept(one: &Problem, matrices: usize, device: &Device) -> Result<(), Error> {
     device::plan(device, |device| quantize::check_kept(one, matrices, device))?;
     Ok(())
-}
-
-impl QuantizeCall {
-    pub(super) fn new(problem: Problem, device: &Device) -> Result<Self, Error> {
-        let plan = device::plan(device, |device| quantize::plan(problem, device))?;
-        Ok(Self { problem, plan })
-    }
-}
-
-impl AmaxCall {
-    pub(super) fn new(len: usize, dtype: DType, device: &Device) -> Result<Self, Error> {
-        let problem = AmaxProblem::new(len, element(dtype)?)?;
-        let plan = device::plan(device, |device| quantize::plan_amax(problem, device))?;
-        Ok(Self { plan })
-    }
-}
-
-/// A quantisation, or its inverse.
-#[derive(Clone, Debug)]
-pub(crate) struct QuantizeCall {
-    pub(crate) problem: moebius_ops::quantize::Problem,
-    pub(crate) plan: Option<quantize::Plan>,
-}
-
-/// A largest magnitude.
-#[derive(Clone, Debug)]
-pub(crate) struct AmaxCall {
-    pub(crate) plan: Option<quantize::AmaxPlan>,
-}
-
-/// Codes and scales.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) struct ScaledCodes<B: Backend> {
-    /// \[M, rows, ⌈columns/4⌉\].
-    pub(crate) words: IntTensor<B>,
-    #[extension_type]
-    pub(crate) scales: Scales<B>,
-}
-
-#[backend_extension(
-    Cube: cfg(feature = "cube"),
-    Flex: cfg(feature = "flex"),
-    Remote: cfg(feature = "xla"),
-    Capture: cfg(feature = "xla"),
-    Fusion: cfg(feature = "fusion"),
-    Autodiff: cfg(feature = "autodiff"),
-)]
-pub(crate) trait QuantizeOps: Backend {
-    /// Scales that follow from x \[M, rows, columns\], and the codes.
-    #[fusion(meta = lazy::quantized)]
-    fn fp8_quantize(x: FloatTensor<Self>, call: QuantizeCall) -> ScaledCodes<Self>;
-
-    /// \[M, rows, ⌈columns/4⌉\]: codes under given scales.
-    #[fusion(meta = lazy::words)]
-    fn fp8_quantize_by(
-        x: FloatTensor<Self>,
-        #[extension_type] scales: Scales<Self>,
-        call: QuantizeCall,
-    ) -> IntTensor<Self>;
-
-    /// \[M, rows, columns\] of the problem's element type.
-    #[fusion(meta = lazy::values)]
-    fn fp8_dequantize(
-        words: IntTensor<Self>,
-        #[extension_type] scales: Scales<Self>,
-        call: QuantizeCall,
-    ) -> FloatTensor<Self>;
-
-    /// \[1\] f32: the largest finite magnitude of any tensor.
-    #[fusion(meta = lazy::amax)]
-    fn fp8_amax(x: FloatTensor<Self>, call: AmaxCall) -> FloatTensor<Self>;
-
-    /// x \[M, rows, columns\] as its codes have it.
-    #[fusion(meta = lazy::faked)]
-    fn fp8_fake_quantize(x: FloatTensor<Self>, call: QuantizeCall) -> FloatTensor<Self>;
-
-    /// The same under given scales.
-    #[fusion(meta = lazy::faked_by)]
-    fn fp8_fake_quantize_by(
-        x: FloatTensor<Self>,
-        #[extension_type] scales: Scales<Self>,
-        call: QuantizeCall,
-    ) -> FloatTensor<Self>;
-}
-
-/// The dtype of an element type.
-#[cfg(any(feature = "cube", feature = "flex", feature = "xla"))]
-pub(super) fn dtype(element: Element) -> DType {
-    match element {
-        Element::F32 => DType::F32,
-        Element::F16 => DType::F16,
-        Element::Bf16 => DType::BF16,
-    }
 }

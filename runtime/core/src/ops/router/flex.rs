@@ -1,140 +1,129 @@
 //! The router on the host, in plain Rust: an oracle that shares no code with the kernels, but for
 //! the hash, which is an integer function with one definition.
 
-use super::{
-    Choices, HashCall, Hashed, LoadCall, LogitsCall, LogitsGradients, RouteCall, Routed,
-    RouterGradients, RouterOps,
-};
-use crate::ops::Mask;
 use crate::ops::host::{
-    cast_like, float_tensor, floats, int_tensor, matmul, matmul_transposed, to_f32, transpose,
-    words,
+    Operands, cast_like, float_tensor, floats, int_tensor, matmul, matmul_transposed, to_f32,
+    transpose, words,
 };
+use crate::ops::tensors::Value;
 use burn::backend::Flex;
-use burn::backend::tensor::{FloatTensor, IntTensor};
-use moebius_ops::routing::{self, Score, TopkGradient};
+use burn::backend::tensor::IntTensor;
+use moebius_ops::Routing;
+use moebius_ops::routing::{self, HashProblem, LoadProblem, Problem, Score, TopkGradient};
 use std::cmp::Reverse;
 
+/// The results of a routing.
+pub(in crate::ops) fn run(operation: &Routing, mut b: Operands) -> Vec<Value<Flex>> {
+    match operation {
+        Routing::Logits {
+            backward: false, ..
+        } => {
+            let logits = matmul_transposed(to_f32(b.float("x")), to_f32(b.float("Wg")));
+            vec![Value::Float(logits)]
+        }
+        Routing::Logits { .. } => logits_backward(b),
+        Routing::Route { problem, .. } => route(problem, b),
+        Routing::RouteBackward { problem, of, .. } => route_backward(problem, *of, b),
+        Routing::Hash { problem, seed, .. } => hash(problem, *seed, b),
+        Routing::Load(problem) => vec![Value::Word(load(problem, &words(b.word("indices"))))],
+        Routing::Sort { .. } => unreachable!("the sort has a folder of its own"),
+    }
+}
+
 /// The mask's entries as booleans; everything is available without one.
-fn available(mask: Mask<Flex>, experts: usize) -> Vec<bool> {
-    match mask {
-        Mask::All => vec![true; experts],
-        Mask::Only(mask) => words(mask).iter().map(|word| *word != 0).collect(),
+fn available(b: &mut Operands, experts: usize) -> Vec<bool> {
+    match b.maybe_word("mask").map(words) {
+        None => vec![true; experts],
+        Some(mask) => mask.iter().map(|word| *word != 0).collect(),
     }
 }
 
-impl RouterOps for Flex {
-    fn moe_router_logits(
-        x: FloatTensor<Self>,
-        w: FloatTensor<Self>,
-        _: LogitsCall,
-    ) -> FloatTensor<Self> {
-        matmul_transposed(to_f32(x), to_f32(w))
-    }
+fn logits_backward(mut b: Operands) -> Vec<Value<Flex>> {
+    let (x, w, dlogits) = (b.float("x"), b.float("Wg"), b.float("dlogits"));
+    let (dtype_x, dtype_w) = (x.dtype(), w.dtype());
+    let dx = cast_like(matmul(dlogits.clone(), to_f32(w)), dtype_x);
+    let dw = cast_like(matmul(transpose(dlogits), to_f32(x)), dtype_w);
+    vec![Value::Float(dx), Value::Float(dw)]
+}
 
-    fn moe_route(
-        logits: FloatTensor<Self>,
-        choices: Choices<Self>,
-        call: RouteCall,
-    ) -> Routed<Self> {
-        let problem = &call.problem;
-        let logits = floats(logits);
-        let available = available(choices.mask, problem.experts());
-        let bias = choices.bias.into_option().map(floats);
-        let (mut indices, mut weights) = (Vec::new(), Vec::new());
-        let (mut probs, mut lse) = (Vec::with_capacity(logits.len()), Vec::new());
-        for row in logits.chunks(problem.experts()) {
-            let (scores, sum) = scored(row, &available, problem.score());
-            let (experts, chosen) = choose(problem, row, &available, &scores, bias.as_deref());
-            indices.extend(experts);
-            weights.extend(chosen);
-            probs.extend(scores);
-            lse.push(sum);
-        }
-        let (t, k, e) = (problem.tokens(), problem.top_k(), problem.experts());
-        Routed {
-            indices: int_tensor(&indices, &[t, k]),
-            weights: float_tensor(weights, &[t, k]),
-            probs: float_tensor(probs, &[t, e]),
-            lse: float_tensor(lse, &[t]),
+fn route(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
+    let logits = floats(b.float("logits"));
+    let available = available(&mut b, problem.experts());
+    let bias = b.maybe_float("bias").map(floats);
+    let (mut indices, mut weights) = (Vec::new(), Vec::new());
+    let (mut probs, mut lse) = (Vec::with_capacity(logits.len()), Vec::new());
+    for row in logits.chunks(problem.experts()) {
+        let (scores, sum) = scored(row, &available, problem.score());
+        let (experts, chosen) = choose(problem, row, &available, &scores, bias.as_deref());
+        indices.extend(experts);
+        weights.extend(chosen);
+        probs.extend(scores);
+        lse.push(sum);
+    }
+    let (t, k, e) = (problem.tokens(), problem.top_k(), problem.experts());
+    vec![
+        Value::Word(int_tensor(&indices, &[t, k])),
+        Value::Float(float_tensor(weights, &[t, k])),
+        Value::Float(float_tensor(probs, &[t, e])),
+        Value::Float(float_tensor(lse, &[t])),
+    ]
+}
+
+fn hash(problem: &HashProblem, seed: u32, mut b: Operands) -> Vec<Value<Flex>> {
+    let sizes = problem.routing();
+    let available = available(&mut b, sizes.experts());
+    let x = floats(b.float("x"));
+    let (indices, weights) = routing::hash_reference(problem, seed, &x, Some(&available));
+    let shape = [sizes.tokens(), sizes.top_k()];
+    let (indices, weights) = (int_tensor(&indices, &shape), float_tensor(weights, &shape));
+    vec![Value::Word(indices), Value::Float(weights)]
+}
+
+fn load(problem: &LoadProblem, indices: &[u32]) -> IntTensor<Flex> {
+    let (groups, experts) = (problem.groups(), problem.routing().experts());
+    let mut counts = vec![0; groups * experts];
+    let per_group = (indices.len() / groups).max(1);
+    for (at, expert) in indices.iter().enumerate() {
+        if (*expert as usize) < experts {
+            counts[at / per_group * experts + *expert as usize] += 1;
         }
     }
+    int_tensor(&counts, &[groups, experts])
+}
 
-    fn moe_hash(x: FloatTensor<Self>, mask: Mask<Self>, call: HashCall) -> Hashed<Self> {
-        let sizes = call.problem.routing();
-        let available = available(mask, sizes.experts());
-        let (indices, weights) =
-            routing::hash_reference(&call.problem, call.seed, &floats(x), Some(&available));
-        let shape = [sizes.tokens(), sizes.top_k()];
-        Hashed {
-            indices: int_tensor(&indices, &shape),
-            weights: float_tensor(weights, &shape),
-        }
-    }
-
-    fn moe_load(indices: IntTensor<Self>, call: LoadCall) -> IntTensor<Self> {
-        let (groups, experts) = (call.problem.groups(), call.problem.routing().experts());
-        let mut counts = vec![0; groups * experts];
-        let indices = words(indices);
-        let per_group = (indices.len() / groups).max(1);
-        for (at, expert) in indices.iter().enumerate() {
-            if (*expert as usize) < experts {
-                counts[at / per_group * experts + *expert as usize] += 1;
+fn route_backward(problem: &Problem, of: TopkGradient, mut b: Operands) -> Vec<Value<Flex>> {
+    let (experts, top_k) = (problem.experts(), problem.top_k());
+    let available = available(&mut b, experts);
+    let gradient = floats(b.float(match of {
+        TopkGradient::Weights => "dweights",
+        TopkGradient::Probs => "dprobs",
+        TopkGradient::Lse => "dlse",
+    }));
+    let logits = floats(b.float("logits"));
+    let (indices, weights) = (words(b.word("indices")), floats(b.float("weights")));
+    let mut dlogits = Vec::with_capacity(logits.len());
+    for (t, row) in logits.chunks(experts).enumerate() {
+        let slots = t * top_k..(t + 1) * top_k;
+        let row_gradient = match of {
+            TopkGradient::Weights => {
+                let chosen = (&indices[slots.clone()], &weights[slots.clone()]);
+                weights_gradient(problem, (row, &available), chosen, &gradient[slots])
             }
-        }
-        int_tensor(&counts, &[groups, experts])
+            TopkGradient::Probs => {
+                let gradient = &gradient[t * experts..(t + 1) * experts];
+                probs_gradient(row, &available, problem.score(), gradient)
+            }
+            TopkGradient::Lse => {
+                let softmax = scores(row, &available, Score::Softmax);
+                softmax.iter().map(|p| p * gradient[t]).collect()
+            }
+        };
+        dlogits.extend(row_gradient);
     }
-}
-
-impl RouterGradients for Flex {
-    fn moe_router_logits_backward(
-        x: FloatTensor<Self>,
-        w: FloatTensor<Self>,
-        dlogits: FloatTensor<Self>,
-        _: LogitsCall,
-    ) -> LogitsGradients<Self> {
-        let (dtype_x, dtype_w) = (x.dtype(), w.dtype());
-        LogitsGradients {
-            dx: cast_like(matmul(dlogits.clone(), to_f32(w)), dtype_x),
-            dw: cast_like(matmul(transpose(dlogits), to_f32(x)), dtype_w),
-        }
-    }
-
-    fn moe_route_backward(
-        gradient: FloatTensor<Self>,
-        logits: FloatTensor<Self>,
-        mask: Mask<Self>,
-        routed: Routed<Self>,
-        output: TopkGradient,
-        call: RouteCall,
-    ) -> FloatTensor<Self> {
-        let problem = &call.problem;
-        let (experts, top_k) = (problem.experts(), problem.top_k());
-        let available = available(mask, experts);
-        let (gradient, logits) = (floats(gradient), floats(logits));
-        let (indices, weights) = (words(routed.indices), floats(routed.weights));
-        let mut dlogits = Vec::with_capacity(logits.len());
-        for (t, row) in logits.chunks(experts).enumerate() {
-            let chosen = &indices[t * top_k..(t + 1) * top_k];
-            let row_gradient = match output {
-                TopkGradient::Weights => {
-                    let slots = t * top_k..(t + 1) * top_k;
-                    let (weights, gradient) = (&weights[slots.clone()], &gradient[slots]);
-                    weights_gradient(problem, (row, &available), (chosen, weights), gradient)
-                }
-                TopkGradient::Probs => {
-                    let gradient = &gradient[t * experts..(t + 1) * experts];
-                    probs_gradient(row, &available, problem.score(), gradient)
-                }
-                TopkGradient::Lse => {
-                    let softmax = scores(row, &available, Score::Softmax);
-                    softmax.iter().map(|p| p * gradient[t]).collect()
-                }
-            };
-            dlogits.extend(row_gradient);
-        }
-        float_tensor(dlogits, &[problem.tokens(), experts])
-    }
+    vec![Value::Float(float_tensor(
+        dlogits,
+        &[problem.tokens(), experts],
+    ))]
 }
 
 /// Scores of one token; 0 for experts that aren't available.

@@ -1,9 +1,9 @@
 //! Sorted rows on the host: Flex's operations walk the experts' segments.
 
 use crate::ops::host::{
-    add_bias, expert, float_tensor, floats, matmul, rows_of, select_rows, transpose, words,
+    Operands, add_bias, expert, float_tensor, floats, matmul, rows_of, select_rows, transpose,
+    words,
 };
-use crate::ops::{Grouping, Sorted};
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
 use burn::backend::ops::FloatTensorOps;
@@ -32,26 +32,18 @@ pub(in crate::ops) struct Segments {
 }
 
 impl Segments {
-    pub(in crate::ops) fn of(sorted: Sorted<Flex>) -> Self {
-        let offsets: Vec<usize> = words(sorted.offsets).iter().map(|o| *o as usize).collect();
-        let mut order = words(sorted.order);
+    /// Those of a call, or the one segment of `rows` rows where it has no sort.
+    pub(in crate::ops) fn of(operands: &mut Operands, rows: usize) -> Self {
+        let mut words = |name| operands.maybe_word(name).map(words);
+        let all = || (0..rows as u32).collect();
+        let offsets = words("offsets").unwrap_or_else(|| vec![0, rows as u32]);
+        let offsets: Vec<usize> = offsets.iter().map(|offset| *offset as usize).collect();
+        let mut order = words("order").unwrap_or_else(all);
         order.truncate(offsets[offsets.len() - 1]);
         Self {
             order,
             offsets,
-            positions: words(sorted.positions),
-        }
-    }
-
-    /// Those of `rows` rows.
-    pub(in crate::ops) fn grouped(grouping: Grouping<Flex>, rows: usize) -> Self {
-        match grouping {
-            Grouping::Sorted(sorted) => Self::of(sorted),
-            Grouping::Dense => Self {
-                order: (0..rows as u32).collect(),
-                offsets: vec![0, rows],
-                positions: (0..rows as u32).collect(),
-            },
+            positions: words("positions").unwrap_or_else(all),
         }
     }
 

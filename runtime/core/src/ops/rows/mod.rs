@@ -1,43 +1,35 @@
-//! Rows of tokens in and out of the order of their experts; shapes as in
-//! [`moebius_shaders::permute`].
+//! Rows of tokens in and out of the order of their experts; shapes as in [`moebius_ops::permute`].
 
-#[cfg(feature = "autodiff")]
-mod autodiff;
-#[cfg(feature = "cube")]
-mod cube;
 #[cfg(feature = "flex")]
-mod flex;
+pub(super) mod flex;
 #[cfg(feature = "flex")]
 pub(super) mod host;
-#[cfg(feature = "fusion")]
-mod lazy;
-#[cfg(feature = "xla")]
-mod xla;
+mod kernels;
 
-use super::{Assignment, Maybe, Sorted};
+use super::Assignment;
+use super::run::Request;
+use crate::Error;
 use crate::check::element;
-use crate::{Error, device};
-use burn::backend::Dispatch;
-use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, ExtensionType, backend_extension};
 use burn::tensor::Tensor;
-use moebius_ops::Element;
-use moebius_ops::permute::RowsProblem;
-use moebius_shaders::permute::{self, neighbours};
+use moebius_ops::permute::{self, RowsProblem, neighbours};
+use moebius_ops::{Rows, ShapeError};
 
 impl Assignment {
-    fn rows_call(&self, rows: &Tensor<2>) -> Result<RowsCall, Error> {
-        let (width, element, device) = (rows.dims()[1], element(rows.dtype())?, &rows.device());
-        let problem = RowsProblem::new(&self.routing, self.row_bound, width, element)?;
-        let plan = device::plan(device, |device| permute::plan_rows(problem, device))?;
-        Ok(RowsCall { problem, plan })
+    fn rows(&self, rows: &Tensor<2>) -> Result<RowsProblem, ShapeError> {
+        let (width, element) = (rows.dims()[1], element(rows.dtype())?);
+        RowsProblem::new(&self.routing, self.row_bound, width, element)
     }
 
     /// \[R, width\]: the token of every sorted row of x \[T, width\].
     pub(crate) fn gather(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        let call = self.rows_call(&x)?;
-        let rows = Dispatch::moe_gather(x.into_dispatch(), self.sorted.clone(), call);
-        Ok(Tensor::from_dispatch(rows))
+        let (problem, sorted) = (self.rows(&x)?, &self.sorted);
+        let plan = |device: &_| kernels::gather(problem, device);
+        let call = Request::plan(Rows::Gather(problem), &x.device(), plan)?.reads([x]);
+        let call = call.reads([&sorted.order, &sorted.offsets]);
+        Ok(call
+            .beside([("positions", sorted.positions.clone())])
+            .run()
+            .floats())
     }
 
     /// \[T, width\]: Σ_k w_tk · row of slot (t,k), in slot order; weights of 1 when `None`.
@@ -46,10 +38,13 @@ impl Assignment {
         rows: Tensor<2>,
         weights: Option<Tensor<2>>,
     ) -> Result<Tensor<2>, Error> {
-        let call = self.rows_call(&rows)?;
-        let weights = weights.map(Tensor::into_dispatch).into();
-        let y = Dispatch::moe_combine(rows.into_dispatch(), weights, self.sorted.clone(), call);
-        Ok(Tensor::from_dispatch(y))
+        let (problem, sorted) = (self.rows(&rows)?, &self.sorted);
+        let weighted = weights.is_some();
+        let combine = Rows::Combine { problem, weighted };
+        let plan = |device: &_| kernels::combine(problem, weighted, device);
+        let call = Request::plan(combine, &rows.device(), plan)?.reads([rows]);
+        let call = call.reads([&sorted.positions]).reads(weights);
+        Ok(call.beside(sorted.order_and_offsets()).run().floats())
     }
 
     /// \[R, 3·width\]: every row between its neighbours in its expert and its sequence of
@@ -60,117 +55,19 @@ impl Assignment {
         sequence: usize,
         causal: bool,
     ) -> Result<Tensor<2>, Error> {
-        let (slots, experts) = (self.routing.slots(), self.routing.experts());
-        let sort = moebius_ops::permute::Problem::new(slots, experts, 1)?
-            .with_row_bound(self.row_bound)?;
-        let (width, top_k) = (rows.dims()[1], self.routing.top_k());
-        let problem =
-            moebius_ops::permute::neighbours::Problem::new(sort, width, top_k, sequence, causal)?;
+        let (r, sorted) = (&self.routing, &self.sorted);
+        let sort = permute::Problem::new(r.slots(), r.experts(), 1)?;
+        let sort = sort.with_row_bound(self.row_bound)?;
+        let width = rows.dims()[1];
+        let problem = neighbours::Problem::new(sort, width, r.top_k(), sequence, causal)?;
         let element = element(rows.dtype())?;
-        let plan = |device: &_| neighbours::plan(problem, element, device);
-        let plan = device::plan(&rows.device(), plan)?;
-        let call = NeighboursCall {
+        let neighbours = Rows::Neighbours {
             problem,
             element,
-            plan,
+            backward: false,
         };
-        let rows = Dispatch::moe_neighbours(rows.into_dispatch(), self.sorted.clone(), call);
-        Ok(Tensor::from_dispatch(rows))
+        let plan = |device: &_| kernels::neighbours(problem, element, device);
+        let call = Request::plan(neighbours, &rows.device(), plan)?.reads([rows]);
+        Ok(call.reads([&sorted.order, &sorted.offsets]).run().floats())
     }
-}
-
-/// A move of rows of `width` elements.
-#[derive(Clone, Debug)]
-pub(crate) struct RowsCall {
-    pub(crate) problem: moebius_ops::permute::RowsProblem,
-    pub(crate) plan: Option<permute::RowsPlan>,
-}
-
-/// Rows beside their neighbours in the sequence of their expert.
-#[derive(Clone, Debug)]
-pub(crate) struct NeighboursCall {
-    pub(crate) problem: moebius_ops::permute::neighbours::Problem,
-    pub(crate) element: Element,
-    pub(crate) plan: Option<neighbours::Plan>,
-}
-
-#[cfg(any(feature = "fusion", feature = "xla"))]
-impl NeighboursCall {
-    /// The move, or its gradient.
-    fn operation(&self, backward: bool) -> moebius_ops::Rows {
-        moebius_ops::Rows::Neighbours {
-            problem: self.problem,
-            element: self.element,
-            backward,
-        }
-    }
-}
-
-/// Gradients of a combination.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) struct CombineGradients<B: Backend> {
-    pub(crate) rows: FloatTensor<B>,
-    pub(crate) weights: FloatTensor<B>,
-}
-
-#[backend_extension(
-    Cube: cfg(feature = "cube"),
-    Flex: cfg(feature = "flex"),
-    Remote: cfg(feature = "xla"),
-    Capture: cfg(feature = "xla"),
-    Fusion: cfg(feature = "fusion"),
-    Autodiff: cfg(feature = "autodiff"),
-)]
-pub(crate) trait RowsOps: Backend {
-    /// \[R, width\]: the token of every sorted row.
-    #[fusion(meta = lazy::gathered)]
-    fn moe_gather(
-        x: FloatTensor<Self>,
-        #[extension_type] sorted: Sorted<Self>,
-        call: RowsCall,
-    ) -> FloatTensor<Self>;
-
-    /// \[T, width\]: the weighted sum of a token's rows; weights of 1 when absent.
-    #[fusion(meta = lazy::combined)]
-    fn moe_combine(
-        rows: FloatTensor<Self>,
-        #[extension_type] weights: Maybe<Self>,
-        #[extension_type] sorted: Sorted<Self>,
-        call: RowsCall,
-    ) -> FloatTensor<Self>;
-
-    /// \[R, 3·width\].
-    #[fusion(meta = lazy::neighbours)]
-    fn moe_neighbours(
-        rows: FloatTensor<Self>,
-        #[extension_type] sorted: Sorted<Self>,
-        call: NeighboursCall,
-    ) -> FloatTensor<Self>;
-}
-
-/// What only a backward pass runs.
-#[backend_extension(
-    Cube: cfg(feature = "cube"),
-    Flex: cfg(feature = "flex"),
-    Remote: cfg(feature = "xla"),
-    Capture: cfg(feature = "xla"),
-    Fusion: cfg(feature = "fusion"),
-)]
-pub(crate) trait RowsGradients: Backend {
-    #[fusion(meta = lazy::combine_gradients)]
-    fn moe_combine_backward(
-        dy: FloatTensor<Self>,
-        rows: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-        #[extension_type] sorted: Sorted<Self>,
-        call: RowsCall,
-    ) -> CombineGradients<Self>;
-
-    #[fusion(meta = lazy::neighbours_gradient)]
-    fn moe_neighbours_backward(
-        dy: FloatTensor<Self>,
-        #[extension_type] sorted: Sorted<Self>,
-        call: NeighboursCall,
-    ) -> FloatTensor<Self>;
 }

@@ -1,32 +1,19 @@
 //! The sort of slots by expert, after the capacity has dropped some; shapes as in
-//! [`moebius_shaders::permute`]. Integers have no gradient.
+//! [`moebius_ops::permute`].
 
-#![allow(
-    clippy::large_enum_variant,
-    reason = "handles of tensors that are far larger, moved once a call, by what is derived, too"
-)]
-
-#[cfg(feature = "autodiff")]
-mod autodiff;
-#[cfg(feature = "cube")]
-mod cube;
 #[cfg(feature = "flex")]
-mod flex;
-#[cfg(feature = "fusion")]
-mod lazy;
-#[cfg(feature = "xla")]
-mod xla;
+pub(super) mod flex;
+mod kernels;
 
-use super::{Assignment, CapacityRule, Mask, Maybe};
+pub(super) use kernels::segments;
+
+use super::run::Request;
+use super::{Assignment, CapacityRule, DeviceValue};
 use crate::{Error, device};
-use burn::backend::Dispatch;
-use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, ExtensionType, backend_extension};
-use burn::tensor::{DType, Int, Tensor};
-use moebius_ops::routing;
-use moebius_shaders::PlanError;
+use burn::tensor::{Int, Tensor};
+use moebius_ops::moe::sorting::Problem;
+use moebius_ops::{Routing, routing};
 use moebius_shaders::grouped_gemm::Variant;
-use moebius_shaders::moe::sorting;
 
 impl Assignment {
     /// Sorts the slots of `indices` \[T,K\] with router weights \[T,K\].
@@ -37,98 +24,80 @@ impl Assignment {
         rule: CapacityRule,
         variant: Option<Variant>,
     ) -> Result<Self, Error> {
-        let [tokens, top_k] = indices.dims();
+        let ([tokens, top_k], device) = (indices.dims(), weights.device());
         let routing = routing::Problem::new(tokens, experts, top_k)?;
-        let problem = moebius_ops::moe::sorting::Problem::new(
-            &routing,
-            rule.capacity,
-            rule.factors.is_some(),
-        )?;
-        let plan = device::plan(&weights.device(), |device| -> Result<_, PlanError> {
-            let portable = || Variant::portable(problem.row_bound(), experts, device);
-            let variant = variant.unwrap_or_else(portable);
-            let plan = sorting::plan(problem, variant.tile_rows(), device)?;
-            Ok((variant, plan))
-        });
-        let (variant, plan) = plan?.unzip();
-        let limits = Limits {
-            mask: Mask::of(rule.mask),
-            factors: rule.factors.map(Tensor::into_dispatch).into(),
+        let problem = Problem::new(&routing, rule.capacity, rule.factors.is_some())?;
+        let rows = problem.row_bound();
+        let portable = |device: &_| Ok(Variant::portable(rows, experts, device));
+        let variant = device::plan(&device, |device| match variant {
+            Some(variant) => Ok::<_, Error>(variant),
+            None => portable(device),
+        })?;
+        let tile_rows = variant.map_or(1, Variant::tile_rows);
+        let mask = rule.mask.is_some();
+        let plan = |device: &_| kernels::sort(problem, tile_rows, device);
+        let call = Request::plan(Routing::Sort { problem, mask }, &device, plan)?;
+        let call = call.reads([weights]).reads([indices]).reads(rule.mask);
+        let mut results = call.reads(rule.factors).run();
+        let sorted = Sorted {
+            order: results.value(),
+            offsets: results.value(),
+            positions: results.value(),
+            dropped: results.value(),
+            tiles: results.next(),
         };
-        let sorted = Dispatch::moe_sort(
-            weights.into_dispatch(),
-            indices.cast(DType::I32).into_dispatch(),
-            limits,
-            SortCall { problem, plan },
-        );
         Ok(Self {
             sorted,
             routing,
-            row_bound: problem.row_bound(),
+            row_bound: rows,
             variant,
         })
     }
 }
 
-/// A sort.
-#[derive(Clone, Debug)]
-pub(crate) struct SortCall {
-    pub(crate) problem: moebius_ops::moe::sorting::Problem,
-    pub(crate) plan: Option<sorting::Plan>,
-}
-
-/// What decides how many slots an expert takes.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) struct Limits<B: Backend> {
-    /// Experts that take any.
-    #[extension_type]
-    pub(crate) mask: Mask<B>,
-    /// \[E\] f32: capacity factors, instead of one for all.
-    #[extension_type]
-    pub(crate) factors: Maybe<B>,
-}
-
 /// Slots sorted by expert.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) struct Sorted<B: Backend> {
+#[derive(Clone, Debug)]
+pub(crate) struct Sorted {
     /// \[S\]: the slot of a sorted row.
-    pub(crate) order: IntTensor<B>,
+    pub(crate) order: DeviceValue,
     /// \[E+1\].
-    pub(crate) offsets: IntTensor<B>,
-    /// \[3·max_tiles\].
-    pub(crate) tiles: IntTensor<B>,
+    pub(crate) offsets: DeviceValue,
     /// \[S\]: the sorted row of a slot, −1 for none.
-    pub(crate) positions: IntTensor<B>,
+    pub(crate) positions: DeviceValue,
     /// \[1\]: slots that reach no expert.
-    pub(crate) dropped: IntTensor<B>,
+    pub(crate) dropped: DeviceValue,
+    /// \[3·max_tiles\]: how kernels walk the segments; there where kernels run.
+    pub(crate) tiles: Option<DeviceValue>,
+}
+
+impl Sorted {
+    pub(super) fn order_and_offsets(&self) -> [(&'static str, DeviceValue); 2] {
+        [
+            ("order", self.order.clone()),
+            ("offsets", self.offsets.clone()),
+        ]
+    }
+
+    /// What kernels read beside the segments.
+    pub(super) fn tiles(&self) -> Option<(&'static str, DeviceValue)> {
+        self.tiles.clone().map(|tiles| ("tiles", tiles))
+    }
 }
 
 /// Which rows belong to which expert.
-#[derive(ExtensionType, Clone, Debug)]
-#[extension_type(fusion: cfg(feature = "fusion"))]
-pub(crate) enum Grouping<B: Backend> {
+#[derive(Clone, Debug)]
+pub(crate) enum Grouping {
     /// All rows are one expert's, in their order: an ordinary product.
     Dense,
     /// Rows are sorted by expert.
-    Sorted(#[extension_type] Sorted<B>),
+    Sorted(Sorted),
 }
 
-#[backend_extension(
-    Cube: cfg(feature = "cube"),
-    Flex: cfg(feature = "flex"),
-    Remote: cfg(feature = "xla"),
-    Capture: cfg(feature = "xla"),
-    Fusion: cfg(feature = "fusion"),
-    Autodiff: cfg(feature = "autodiff"),
-)]
-pub(crate) trait SortOps: Backend {
-    #[fusion(meta = lazy::sorted)]
-    fn moe_sort(
-        weights: FloatTensor<Self>,
-        indices: IntTensor<Self>,
-        #[extension_type] limits: Limits<Self>,
-        call: SortCall,
-    ) -> Sorted<Self>;
+impl Grouping {
+    pub(super) fn sorted(&self) -> Option<&Sorted> {
+        match self {
+            Self::Dense => None,
+            Self::Sorted(sorted) => Some(sorted),
+        }
+    }
 }

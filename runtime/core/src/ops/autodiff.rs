@@ -1,0 +1,237 @@
+//! Calls on a device that records: what the backward pass reads is kept, and the gradients are the operation that
+//! [`Operation::gradient`](moebius_ops::Operation::gradient) names.
+
+use super::run::{Call, Kernels, Run};
+use super::tensors::{Named, Tensors, Value};
+use burn::backend::autodiff::NodeId;
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Autodiff, AutodiffBackend, Backend};
+use moebius_ops::Gradient;
+
+/// The most operands that have a gradient.
+const MOST: usize = 6;
+
+impl<B: Run, C: CheckpointStrategy> Run for Autodiff<B, C> {
+    fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
+        let names = call.operands();
+        let parents = parents(&operands, &names, &call);
+        let plain = Tensors(operands.0.into_iter().map(without_graph).collect());
+        match parents.len() {
+            0 => constants(B::moebius_run(plain, call)),
+            1 => record::<B, C, 1>(parents, plain, call),
+            2 => record::<B, C, 2>(parents, plain, call),
+            3 => record::<B, C, 3>(parents, plain, call),
+            4 => record::<B, C, 4>(parents, plain, call),
+            5 => record::<B, C, 5>(parents, plain, call),
+            MOST => record::<B, C, MOST>(parents, plain, call),
+            more => unreachable!("{more} operands with gradients"),
+        }
+    }
+}
+
+type Parent<B, C> = (&'static str, FloatTensor<Autodiff<B, C>>);
+
+/// The operands that may have a gradient.
+fn parents<B: Backend, C: CheckpointStrategy>(
+    operands: &Tensors<Autodiff<B, C>>,
+    names: &[&'static str],
+    call: &Call,
+) -> Vec<Parent<B, C>> {
+    let through = call.operation.differentiable().first();
+    let gradients = through.map_or_else(Vec::new, |result| gradients(call, result, |_| true));
+    let operands = names.iter().zip(&operands.0);
+    let parents = operands.filter_map(|(name, operand)| match operand {
+        Value::Float(tensor) if gradients.contains(name) => Some((*name, tensor.clone())),
+        _ => None,
+    });
+    parents.collect()
+}
+
+/// The operands whose gradients the backward pass through `result` gives.
+fn gradients(call: &Call, result: &str, needs: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    match call.operation.gradient(result, needs) {
+        None => Vec::new(),
+        Some(Gradient::Same) => call.operands().into_iter().take(1).collect(),
+        Some(Gradient::By { operation, names }) => {
+            let results = operation.signature().results.into_iter();
+            let of = results.map(|result| called(result.name, names));
+            of.filter_map(|name| name.strip_prefix('d')).collect()
+        }
+    }
+}
+
+/// What the forward calls a tensor of its backward pass.
+fn called(name: &'static str, names: &[(&'static str, &'static str)]) -> &'static str {
+    let other = names.iter().find(|(its, _)| *its == name);
+    other.map_or(name, |(_, forward)| *forward)
+}
+
+fn without_graph<B: Backend, C: CheckpointStrategy>(value: Value<Autodiff<B, C>>) -> Value<B> {
+    match value {
+        Value::Float(tensor) => Value::Float(tensor.into_primitive()),
+        Value::Word(tensor) => Value::Word(tensor),
+    }
+}
+
+fn constant<B: Backend, C: CheckpointStrategy>(value: Value<B>) -> Value<Autodiff<B, C>> {
+    match value {
+        Value::Float(tensor) => Value::Float(Autodiff::<B, C>::from_inner(tensor)),
+        Value::Word(tensor) => Value::Word(tensor),
+    }
+}
+
+fn constants<B: Backend, C: CheckpointStrategy>(values: Tensors<B>) -> Tensors<Autodiff<B, C>> {
+    Tensors(values.0.into_iter().map(constant).collect())
+}
+
+/// What a backward pass knows of its forward.
+#[derive(Clone, Debug)]
+struct Saved<B: Backend> {
+    call: Call,
+    /// The result whose gradient comes in.
+    through: &'static str,
+    parents: Vec<&'static str>,
+    /// Operands and results of the forward.
+    tensors: Named<Value<B>>,
+}
+
+#[derive(Debug)]
+struct Step;
+
+impl<B: Run, const N: usize> Backward<B, N> for Step {
+    type State = Saved<B>;
+
+    fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = grads.consume::<B>(&ops.node);
+        let saved = ops.state;
+        let parents = saved.parents.iter().zip(&ops.parents);
+        let parents = parents.filter_map(|(name, node)| node.as_ref().map(|node| (*name, node.id)));
+        let parents: Vec<(&str, NodeId)> = parents.collect();
+        let needs = |name: &str| parents.iter().any(|(parent, _)| *parent == name);
+        for (name, gradient) in saved.gradients(gradient, needs) {
+            if let Some((_, id)) = parents.iter().find(|(parent, _)| *parent == name) {
+                grads.register::<B>(*id, gradient);
+            }
+        }
+    }
+}
+
+impl<B: Run> Saved<B> {
+    /// The gradients of operands from that of the result.
+    fn gradients(
+        self,
+        gradient: FloatTensor<B>,
+        needs: impl Fn(&str) -> bool,
+    ) -> Vec<(&'static str, FloatTensor<B>)> {
+        let Self {
+            call,
+            through,
+            parents,
+            tensors,
+        } = self;
+        let (operation, names) = match call.operation.gradient(through, needs) {
+            Some(Gradient::By { operation, names }) => (operation, names),
+            Some(Gradient::Same) => return parents.into_iter().zip([gradient]).collect(),
+            None => unreachable!("{through} has a gradient"),
+        };
+        let signature = operation.signature();
+        let described = signature
+            .operands
+            .iter()
+            .map(|operand| called(operand.name, names));
+        let operands = described.chain(call.beside.iter().copied()).map(|name| {
+            match name.strip_prefix('d') == Some(through) {
+                true => Value::Float(gradient.clone()),
+                false => tensors.get(name),
+            }
+        });
+        let operands = Tensors(operands.collect());
+        let kernels = call.kernels.map(|kernels| Kernels {
+            forward: kernels
+                .backward
+                .unwrap_or_else(|| unreachable!("a recording device plans its backward pass")),
+            backward: None,
+            tiles: None,
+        });
+        let backward = Call {
+            operation,
+            kernels,
+            recorded: None,
+            clock: None,
+            beside: call.beside,
+        };
+        let results = B::moebius_run(operands, backward).0.into_iter();
+        let results = signature.results.iter().zip(results);
+        let of = |name| called(name, names).strip_prefix('d');
+        results
+            .filter_map(|(info, value)| Some((of(info.name)?, value.float())))
+            .collect()
+    }
+}
+
+/// Runs the forward, and records it when a parent wants a gradient.
+fn record<B: Run, C: CheckpointStrategy, const N: usize>(
+    parents: Vec<Parent<B, C>>,
+    plain: Tensors<B>,
+    mut call: Call,
+) -> Tensors<Autodiff<B, C>> {
+    let through = call.operation.differentiable();
+    let prepare = || {
+        let nodes = std::array::from_fn(|at| parents[at].1.node());
+        Backward::<B, N>::prepare::<C>(Step, nodes)
+            .compute_bound()
+            .stateful()
+    };
+    if let OpsKind::UnTracked(_) = prepare() {
+        return constants(B::moebius_run(plain, call));
+    }
+    let returned = call.results().len();
+    if let Some(operation) = call.recorded.take() {
+        call.operation = operation;
+    }
+    let infos = call.results();
+    let results = B::moebius_run(plain.clone(), call.clone()).0;
+    let names = call
+        .operands()
+        .into_iter()
+        .chain(infos.iter().map(|info| info.name));
+    let tensors = Named::new(names, plain.0.into_iter().chain(results.iter().cloned()));
+    let tensors = tensors.only(&read(&call));
+    let recorded = infos
+        .iter()
+        .zip(results)
+        .take(returned)
+        .map(|(info, value)| {
+            if !through.contains(&info.name) {
+                return constant(value);
+            }
+            let saved = Saved {
+                call: call.clone(),
+                through: info.name,
+                parents: parents.iter().map(|(name, _)| *name).collect(),
+                tensors: tensors.clone(),
+            };
+            Value::Float(match prepare() {
+                OpsKind::Tracked(step) => step.finish(saved, value.float()),
+                OpsKind::UnTracked(step) => step.finish(value.float()),
+            })
+        });
+    Tensors(recorded.collect())
+}
+
+/// What the backward passes read of the forward.
+fn read(call: &Call) -> Vec<&'static str> {
+    let mut read = call.beside.clone();
+    for through in call.operation.differentiable() {
+        if let Some(Gradient::By { operation, names }) = call.operation.gradient(through, |_| true)
+        {
+            let operands = operation.signature().operands.into_iter();
+            read.extend(operands.map(|operand| called(operand.name, names)));
+        }
+    }
+    read
+}

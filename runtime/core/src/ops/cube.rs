@@ -1,0 +1,70 @@
+//! Calls as launches of kernels.
+
+use super::dtype;
+use super::run::{Buffers, Call, Run};
+use super::tensors::{Tensors, Value};
+use burn::tensor::{DType, Shape};
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
+use burn_cubecl::tensor::CubeTensor;
+use moebius_ops::{Scalar, TensorInfo};
+use moebius_shaders::checked;
+
+/// Gradients of weights, which kernels sum in f32 whatever the weights are.
+const SUMS: [&str; 7] = ["dW", "db", "dWg", "dw_in", "dw_out", "db_in", "db_out"];
+
+impl Run for CubeBackend {
+    fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
+        let (names, results) = (call.operands(), call.results());
+        let Some(kernels) = call.kernels else {
+            unreachable!("a call on a CubeCL device carries its kernels");
+        };
+        let tensors: Vec<CubeTensor> = operands.0.into_iter().map(tensor).collect();
+        let Some(like) = tensors.first() else {
+            unreachable!("an operation has an operand");
+        };
+        let (client, device) = (like.client.clone(), like.device.clone());
+        let empty = |result: &TensorInfo| {
+            let shape = Shape::from(result.shape.clone());
+            empty_device_contiguous_dtype(client.clone(), device.clone(), shape, written(result))
+        };
+        let out: Vec<CubeTensor> = results.iter().map(empty).collect();
+        let outputs: Vec<_> = out.iter().map(|tensor| &tensor.handle).collect();
+        let names = names
+            .into_iter()
+            .chain(results.iter().map(|result| result.name));
+        let read = tensors
+            .into_iter()
+            .map(|tensor| into_contiguous(tensor).handle);
+        let written = outputs.iter().map(|handle| (*handle).clone());
+        let buffers = Buffers::new(names, read.chain(written));
+        checked(&client, &outputs, || kernels.forward.run(&client, &buffers));
+        let value = |(tensor, result): (CubeTensor, &TensorInfo)| match result.scalar {
+            Scalar::Word => Value::Word(tensor),
+            Scalar::Float(_) => Value::Float(cast(tensor, dtype(result.scalar))),
+        };
+        Tensors(out.into_iter().zip(&results).map(value).collect())
+    }
+}
+
+fn tensor(value: Value<CubeBackend>) -> CubeTensor {
+    match value {
+        Value::Float(tensor) | Value::Word(tensor) => tensor,
+    }
+}
+
+/// The type of what kernels write.
+fn written(result: &TensorInfo) -> DType {
+    if SUMS.contains(&result.name) {
+        return DType::F32;
+    }
+    dtype(result.scalar)
+}
+
+fn cast(tensor: CubeTensor, dtype: DType) -> CubeTensor {
+    if tensor.dtype == dtype {
+        return tensor;
+    }
+    burn_cubecl::kernel::cast(tensor, dtype)
+}

@@ -1,0 +1,50 @@
+//! Calls on Flex: the portable body of each family.
+
+use super::host::Operands;
+use super::run::{Call, Run};
+use super::tensors::Tensors;
+use super::{attention, experts, fp8, fp8_linear, linear, quantize, router, rows, sort};
+use burn::backend::Flex;
+use moebius_ops::{Operation, Product, Quantization, Routing, Rows};
+
+impl Run for Flex {
+    fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
+        let b = Operands::new(call.operands(), operands.0);
+        Tensors(match &call.operation {
+            Operation::Quantization(
+                operation @ (Quantization::Encode { .. } | Quantization::Decode(_)),
+            ) => fp8::flex::run(operation, b),
+            Operation::Quantization(operation) => quantize::flex::run(operation, b),
+            Operation::Routing(Routing::Sort { problem, .. }) => sort::flex::run(problem, b),
+            Operation::Routing(operation) => router::flex::run(operation, b),
+            Operation::Rows(Rows::Attention {
+                problem, backward, ..
+            }) => attention::flex::run(problem, *backward, b),
+            Operation::Rows(operation) => rows::flex::run(operation, b),
+            Operation::Product(product) => multiplied(product, &call, b),
+        })
+    }
+}
+
+fn multiplied(product: &Product, call: &Call, b: Operands) -> Vec<super::tensors::Value<Flex>> {
+    match product {
+        Product::Linear(problem) => linear::flex::run(problem, b),
+        Product::LinearBackward {
+            problem,
+            rows,
+            w,
+            bias,
+        } => linear::flex::gradients(problem, [*rows, *w, *bias], b),
+        Product::Fp8Linear(problem) => fp8_linear::flex::run(problem, b),
+        Product::Experts { problem, keep } => {
+            experts::flex::run(problem, *keep, call.clock.as_ref(), b)
+        }
+        Product::ExpertsBackward {
+            problem,
+            x,
+            weights,
+            ..
+        } => experts::flex::gradients(problem, [*x, *weights], b),
+        Product::Fp8Codes(_) => unreachable!("a product of codes needs matrix instructions"),
+    }
+}

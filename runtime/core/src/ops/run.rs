@@ -1,0 +1,227 @@
+//! The one way into a device: an operation, its kernels where the device runs kernels, and its operands.
+
+use super::StageClock;
+use super::tensors::{DeviceValue, Tensors};
+use crate::Error;
+use burn::backend::{Backend, Dispatch, backend_extension};
+use burn::tensor::{Device, Int, Tensor};
+use cubecl::client::Client;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+use moebius_ops::{Operation, Scalar, TensorInfo};
+use std::fmt;
+use std::sync::Arc;
+
+/// The buffers of a launch by the names of the description.
+pub(crate) type Buffers = super::tensors::Named<Handle>;
+
+/// Enqueues the kernels of one operation, as they were planned.
+#[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "nothing launches"))]
+#[derive(Clone)]
+pub(crate) struct Launch(Arc<dyn Fn(&Client, &Buffers) + Send + Sync>);
+
+impl Launch {
+    pub(crate) fn new(launch: impl Fn(&Client, &Buffers) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(launch))
+    }
+
+    #[cfg(feature = "cube")]
+    pub(super) fn run(&self, client: &Client, buffers: &Buffers) {
+        (self.0)(client, buffers);
+    }
+}
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Launch")
+    }
+}
+
+/// How a CubeCL device runs a call.
+#[cfg_attr(
+    not(all(feature = "cube", feature = "autodiff")),
+    allow(dead_code, reason = "nothing launches or records")
+)]
+#[derive(Clone, Debug)]
+pub(crate) struct Kernels {
+    pub(crate) forward: Launch,
+    /// Of the gradients; present where the device records.
+    pub(crate) backward: Option<Launch>,
+    /// Words of the list of tiles that a sort writes beside the results of its description.
+    pub(crate) tiles: Option<usize>,
+}
+
+impl Kernels {
+    pub(crate) fn new(launch: impl Fn(&Client, &Buffers) + Send + Sync + 'static) -> Self {
+        Self {
+            forward: Launch::new(launch),
+            backward: None,
+            tiles: None,
+        }
+    }
+
+    /// The same, and the gradients.
+    pub(crate) fn with_backward(
+        self,
+        launch: impl Fn(&Client, &Buffers) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            backward: Some(Launch::new(launch)),
+            ..self
+        }
+    }
+}
+
+/// All of a call but its tensors.
+#[cfg_attr(
+    not(all(feature = "autodiff", feature = "flex")),
+    allow(dead_code, reason = "nothing records or is timed")
+)]
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) operation: Operation,
+    /// The operation that a recording device runs instead: its further results are kept for the backward pass.
+    pub(crate) recorded: Option<Operation>,
+    /// Operands after those of the description: what only kernels and backward passes read.
+    pub(crate) beside: Vec<&'static str>,
+    /// Present on a CubeCL device.
+    pub(crate) kernels: Option<Kernels>,
+    /// Where to note the time after every stage; the device is waited for.
+    pub(crate) clock: Option<StageClock>,
+}
+
+impl Call {
+    /// The names of the operands.
+    pub(super) fn operands(&self) -> Vec<&'static str> {
+        let described = self.operation.signature().operands;
+        let described = described.iter().map(|operand| operand.name);
+        described.chain(self.beside.iter().copied()).collect()
+    }
+
+    /// The results, and the list of tiles where kernels write one.
+    #[cfg(any(feature = "cube", feature = "autodiff"))]
+    pub(super) fn results(&self) -> Vec<TensorInfo> {
+        let mut results = self.operation.signature().results;
+        results.extend(
+            self.kernels
+                .as_ref()
+                .and_then(|k| k.tiles)
+                .map(|words| TensorInfo {
+                    name: "tiles",
+                    shape: vec![words],
+                    scalar: Scalar::Word,
+                }),
+        );
+        results
+    }
+}
+
+#[backend_extension(
+    Cube: cfg(feature = "cube"),
+    Flex: cfg(feature = "flex"),
+    Remote: cfg(feature = "xla"),
+    Capture: cfg(feature = "xla"),
+    Fusion: cfg(feature = "fusion"),
+    Autodiff: cfg(feature = "autodiff"),
+)]
+pub(crate) trait Run: Backend {
+    /// The results of a call, whose sizes, types and plan the caller has checked.
+    #[fusion(meta = super::fusion::results)]
+    fn moebius_run(#[extension_type] operands: Tensors<Self>, call: Call) -> Tensors<Self>;
+}
+
+/// A call with its operands.
+pub(crate) struct Request {
+    call: Call,
+    operands: Vec<DeviceValue>,
+}
+
+impl Request {
+    /// A call of `operation`, with the kernels that `plan` makes of what the device can do, if it runs kernels.
+    ///
+    /// # Errors
+    /// What `plan` says, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without an
+    /// implementation of ours.
+    pub(crate) fn plan<E: Into<Error>>(
+        operation: impl Into<Operation>,
+        device: &Device,
+        plan: impl FnOnce(&Capability) -> Result<Kernels, E>,
+    ) -> Result<Self, Error> {
+        let call = Call {
+            operation: operation.into(),
+            recorded: None,
+            beside: Vec::new(),
+            kernels: crate::device::plan(device, plan)?,
+            clock: None,
+        };
+        let operands = Vec::new();
+        Ok(Self { call, operands })
+    }
+
+    /// The same with more operands, in the order of the description.
+    pub(crate) fn reads<V: Into<DeviceValue>>(
+        mut self,
+        operands: impl IntoIterator<Item = V>,
+    ) -> Self {
+        self.operands.extend(operands.into_iter().map(Into::into));
+        self
+    }
+
+    /// The same with operands that the description doesn't have.
+    pub(crate) fn beside(
+        mut self,
+        operands: impl IntoIterator<Item = (&'static str, DeviceValue)>,
+    ) -> Self {
+        for (name, operand) in operands {
+            self.call.beside.push(name);
+            self.operands.push(operand);
+        }
+        self
+    }
+
+    /// The same; a recording device runs `operation` instead.
+    pub(crate) fn recorded_as(mut self, operation: impl Into<Operation>) -> Self {
+        self.call.recorded = Some(operation.into());
+        self
+    }
+
+    /// The same, timed.
+    pub(crate) fn timed(mut self, clock: Option<StageClock>) -> Self {
+        self.call.clock = clock;
+        self
+    }
+
+    /// The call without its operands.
+    pub(crate) fn into_call(self) -> Call {
+        self.call
+    }
+
+    /// The results in the order of the description.
+    pub(crate) fn run(self) -> Results {
+        let results = Dispatch::moebius_run(Tensors(self.operands), self.call);
+        Results(results.0.into_iter())
+    }
+}
+
+/// Results, taken one after the other.
+pub(crate) struct Results(std::vec::IntoIter<DeviceValue>);
+
+impl Results {
+    /// The next one if there is one.
+    pub(crate) fn next(&mut self) -> Option<DeviceValue> {
+        self.0.next()
+    }
+
+    pub(crate) fn value(&mut self) -> DeviceValue {
+        let next = self.next();
+        next.unwrap_or_else(|| unreachable!("an operation has the results of its description"))
+    }
+
+    pub(crate) fn floats<const D: usize>(&mut self) -> Tensor<D> {
+        self.value().floats()
+    }
+
+    pub(crate) fn words<const D: usize>(&mut self) -> Tensor<D, Int> {
+        self.value().words()
+    }
+}

@@ -1,0 +1,138 @@
+//! Which operation computes an operation's gradients.
+
+use super::{Operation, Product, Quantization, Routing, Rows};
+use crate::routing::TopkGradient;
+
+/// How the gradients of an operation's operands follow from that of one of its results.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Gradient {
+    /// The first operand's is the result's.
+    Same,
+    /// By an operation of its own. It calls the forward's tensors as the forward does, the gradient of a tensor by a `d`
+    /// before its name.
+    By {
+        /// The operation.
+        operation: Operation,
+        /// Tensors that it calls otherwise: its name, and what the forward calls the same tensor.
+        names: &'static [(&'static str, &'static str)],
+    },
+}
+
+impl Operation {
+    /// The results that have a gradient.
+    pub fn differentiable(&self) -> &'static [&'static str] {
+        match self {
+            Self::Quantization(Quantization::FakeQuantize(_) | Quantization::FakeQuantizeBy(_)) => {
+                &["y"]
+            }
+            Self::Routing(Routing::Logits {
+                backward: false, ..
+            }) => &["logits"],
+            Self::Routing(Routing::Route { .. }) => &["weights", "probs", "lse"],
+            Self::Rows(Rows::Gather(_)) => &["rows"],
+            Self::Rows(Rows::Combine { .. }) => &["y"],
+            Self::Rows(Rows::Neighbours {
+                backward: false, ..
+            }) => &["out"],
+            Self::Rows(Rows::Attention {
+                backward: false, ..
+            }) => &["o"],
+            Self::Product(Product::Linear(_) | Product::Experts { .. }) => &["y"],
+            _ => &[],
+        }
+    }
+
+    /// The gradients through `result`, of the operands that `needs` names where there is a choice; `None` where there are none.
+    pub fn gradient(&self, result: &str, needs: impl Fn(&str) -> bool) -> Option<Gradient> {
+        if !self.differentiable().contains(&result) {
+            return None;
+        }
+        let mut names: &'static [(&'static str, &'static str)] = &[];
+        let operation = match *self {
+            Self::Quantization(_) => return Some(Gradient::Same),
+            Self::Routing(routing) => through_routing(routing, result)?.into(),
+            Self::Rows(Rows::Gather(problem)) => {
+                names = &[("rows", "drows"), ("y", "dx")];
+                let weighted = false;
+                Rows::Combine { problem, weighted }.into()
+            }
+            Self::Rows(Rows::Combine {
+                problem,
+                weighted: false,
+            }) => {
+                names = &[("x", "dy"), ("rows", "drows")];
+                Rows::Gather(problem).into()
+            }
+            Self::Rows(rows) => through_rows(rows).into(),
+            Self::Product(product) => through_product(product, needs)?.into(),
+        };
+        Some(Gradient::By { operation, names })
+    }
+}
+
+fn through_routing(routing: Routing, result: &str) -> Option<Routing> {
+    match routing {
+        Routing::Logits {
+            problem,
+            hidden,
+            element,
+            ..
+        } => Some(Routing::Logits {
+            problem,
+            hidden,
+            element,
+            backward: true,
+        }),
+        Routing::Route { problem, mask, .. } => {
+            let of = match result {
+                "weights" => TopkGradient::Weights,
+                "probs" => TopkGradient::Probs,
+                _ => TopkGradient::Lse,
+            };
+            Some(Routing::RouteBackward { problem, mask, of })
+        }
+        _ => None,
+    }
+}
+
+fn through_rows(rows: Rows) -> Rows {
+    let backward = true;
+    match rows {
+        Rows::Combine { problem, .. } => Rows::CombineBackward(problem),
+        Rows::Neighbours {
+            problem, element, ..
+        } => Rows::Neighbours {
+            problem,
+            element,
+            backward,
+        },
+        Rows::Attention { problem, dense, .. } => Rows::Attention {
+            problem,
+            dense,
+            backward,
+        },
+        other @ (Rows::Gather(_) | Rows::CombineBackward(_)) => other,
+    }
+}
+
+fn through_product(product: Product, needs: impl Fn(&str) -> bool) -> Option<Product> {
+    match product {
+        Product::Linear(problem) => Some(Product::LinearBackward {
+            problem,
+            rows: needs("rows"),
+            w: needs("W"),
+            bias: needs("b"),
+        }),
+        Product::Experts { problem, keep } => Some(Product::ExpertsBackward {
+            problem,
+            pre: keep,
+            x: needs("x"),
+            weights: ["w_in", "w_out", "b_in", "b_out"].into_iter().any(needs),
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "gradient_tests.rs"]
+mod tests;

@@ -1,0 +1,104 @@
+use super::*;
+use crate::element::Element;
+use crate::permute::RowsProblem;
+use crate::{grouped_gemm, moe, routing};
+
+/// Every name that a backward pass reads or writes is one of the forward's, or the gradient of one.
+#[test]
+fn a_gradient_names_the_tensors_of_its_forward() {
+    for (operation, beside) in operations() {
+        let forward = operation.signature();
+        let known: Vec<_> = forward.operands.iter().chain(&forward.results).collect();
+        let known = |name: &str| beside.contains(&name) || known.iter().any(|t| t.name == name);
+        for result in operation.differentiable() {
+            let Some(Gradient::By { operation, names }) = operation.gradient(result, |_| true)
+            else {
+                panic!("no gradient of {result}");
+            };
+            let called = |name: &'static str| {
+                let other = names.iter().find(|(its, _)| *its == name);
+                other.map_or(name, |(_, forward)| *forward)
+            };
+            let backward = operation.signature();
+            for operand in &backward.operands {
+                let name = called(operand.name);
+                let of_result = name.strip_prefix('d') == Some(result);
+                assert!(of_result || known(name), "{}: {name}", backward.name);
+            }
+            for written in &backward.results {
+                let of = called(written.name).strip_prefix('d').expect("a gradient");
+                let of = forward.operands.iter().find(|t| t.name == of);
+                let of = of.unwrap_or_else(|| panic!("{}: {}", backward.name, written.name));
+                assert_eq!(of.shape, written.shape, "{}: {}", backward.name, of.name);
+            }
+        }
+    }
+}
+
+/// Operations with gradients, and what their backward passes read besides.
+fn operations() -> Vec<(Operation, &'static [&'static str])> {
+    let routing = routing::Problem::new(6, 4, 2).unwrap();
+    let rows = RowsProblem::new(&routing, routing.slots(), 8, Element::F32).unwrap();
+    let product = grouped_gemm::Problem::new(12, 4, 2, 8, 8).unwrap();
+    let product = grouped_gemm::Problem {
+        rows: grouped_gemm::Source::Sorted,
+        bias: true,
+        ..product
+    };
+    let experts = moe::Problem {
+        routing,
+        hidden: 8,
+        inter: 16,
+        element: Element::F32,
+        gated: true,
+        activation: grouped_gemm::Activation::Silu,
+        bias: true,
+        capacity: None,
+        row_bound: routing.slots(),
+    };
+    let sort: &[_] = &["order", "offsets", "positions"];
+    let logits = Routing::Logits {
+        problem: routing,
+        hidden: 8,
+        element: Element::F32,
+        backward: false,
+    };
+    let route = Routing::Route {
+        problem: routing,
+        mask: true,
+        bias: true,
+    };
+    let combine = |weighted| Rows::Combine {
+        problem: rows,
+        weighted,
+    };
+    let keep = |keep| Product::Experts {
+        problem: experts,
+        keep,
+    };
+    vec![
+        (logits.into(), &[]),
+        (route.into(), &[]),
+        (Rows::Gather(rows).into(), sort),
+        (combine(true).into(), sort),
+        (combine(false).into(), sort),
+        (Product::Linear(product).into(), sort),
+        (keep(true).into(), &[]),
+        (keep(false).into(), &[]),
+    ]
+}
+
+#[test]
+fn what_rounds_passes_its_gradient_and_what_encodes_has_none() {
+    let matrix = crate::quantize::Problem::new(
+        [1, 4, 4],
+        Element::F32,
+        crate::scaling::Granularity::Tensor,
+        crate::fp8::Fp8Format::E4M3,
+    );
+    let matrix = matrix.unwrap();
+    let faked = Operation::from(Quantization::FakeQuantize(matrix));
+    assert_eq!(faked.gradient("y", |_| true), Some(Gradient::Same));
+    let coded = Operation::from(Quantization::Quantize(matrix));
+    assert_eq!(coded.gradient("codes", |_| true), None);
+}
