@@ -3,7 +3,7 @@
 use super::{Segments, Source, input_row, segment};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
-use crate::error::Unsupported;
+use crate::error::{PlanError, Unsupported};
 use crate::grid::{Grid, lanes};
 use crate::launched;
 use cubecl::prelude::*;
@@ -35,8 +35,9 @@ pub struct Plan {
 /// Plans `problem` on `device`.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
-pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
+/// [`PlanError`] for sizes that are wrong, an element type the device lacks, or more than a binding or a grid holds.
+pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, PlanError> {
+    problem.check()?;
     let Problem { experts, n, .. } = problem;
     problem.element.supported(KERNEL, device)?;
     let bytes = problem.element.bytes();

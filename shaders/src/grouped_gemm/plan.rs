@@ -3,7 +3,7 @@
 use super::tile::TileShape;
 use super::{Problem, WeightLayout, cpu};
 use crate::element::DeviceElement;
-use crate::error::Unsupported;
+use crate::error::{PlanError, Unsupported};
 use crate::grid::lanes;
 use moebius_device::Capability;
 use moebius_ops::permute;
@@ -154,10 +154,11 @@ const GEMV_ROWS_PER_EXPERT: usize = 4;
 /// Plans `problem` on `device`.
 ///
 /// # Errors
-/// [`Unsupported`] with what the variant needs and what the device has: element type, workgroup
+/// [`PlanError`] with the size that is wrong, or what the variant needs and what the device has: element type, workgroup
 /// size and memory, bindings, a single expert larger than a binding, or gated weights of
 /// [`WeightLayout::InOut`].
-pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, Unsupported> {
+pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, PlanError> {
+    problem.check()?;
     problem.element.supported(KERNEL, device)?;
     let variant = match choice.variant {
         Some(variant) => variant,

@@ -63,6 +63,22 @@ impl Problem {
         })
     }
 
+    /// Checks the sizes, of a problem whose fields were set one by one.
+    ///
+    /// # Errors
+    /// As [`Problem::new`], for more sorted rows than slots, and for a dense product that isn't one expert's.
+    pub fn check(&self) -> Result<(), ShapeError> {
+        let product = super::Problem::new(self.slots, self.experts, self.top_k, self.n, 1)?;
+        let (row_bound, dense) = (self.row_bound, self.dense);
+        let product = super::Problem {
+            row_bound,
+            dense,
+            rows: self.rows,
+            ..product
+        };
+        product.check()
+    }
+
     /// Rows of the operand.
     pub fn input_rows(&self) -> usize {
         self.rows.rows(self.slots, self.top_k, self.row_bound)

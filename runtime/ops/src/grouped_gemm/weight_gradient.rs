@@ -80,6 +80,23 @@ impl Problem {
         })
     }
 
+    /// Checks the sizes, of a problem whose fields were set one by one.
+    ///
+    /// # Errors
+    /// As [`Problem::new`], for more sorted rows than slots, and for a dense product that isn't one expert's.
+    pub fn check(&self) -> Result<(), ShapeError> {
+        let (m, n) = (self.m, self.n);
+        let product = super::Problem::new(self.slots, self.experts, self.top_k, m, n)?;
+        let (row_bound, dense) = (self.row_bound, self.dense);
+        let product = super::Problem {
+            row_bound,
+            dense,
+            rows: self.a,
+            ..product
+        };
+        product.check()
+    }
+
     /// Rows of an operand.
     pub fn rows(&self, source: Source) -> usize {
         source.rows(self.slots, self.top_k, self.row_bound)

@@ -12,7 +12,7 @@ pub(crate) use entries::entries;
 use super::{Choice, Segments, Slab, Source, Variant, plan::slabs};
 use crate::bound::{bind, bind_words, part};
 use crate::element::DeviceElement;
-use crate::error::Unsupported;
+use crate::error::{PlanError, Unsupported};
 use crate::grid::lanes;
 use crate::launched;
 use cubecl::prelude::*;
@@ -60,10 +60,11 @@ impl Plan {
 /// Plans `problem` on `device`.
 ///
 /// # Errors
-/// [`Unsupported`] with what the variant needs and what the device has: element type, workgroup
+/// [`PlanError`] with the size that is wrong, or what the variant needs and what the device has: element type, workgroup
 /// size and memory, bindings, cube counts, or a single expert larger than a binding. There is no
 /// `Gemv` and no `TensorCore` variant.
-pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, Unsupported> {
+pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, PlanError> {
+    problem.check()?;
     problem.element.supported(KERNEL, device)?;
     let variant = choice.variant.unwrap_or(match device.cpu_cores {
         Some(_) => Variant::Cpu,

@@ -29,3 +29,27 @@ fn gradients_beyond_a_binding_are_split() {
     assert_eq!(slabs(2048).len(), 1);
     assert_eq!(slabs(4096).len(), 2);
 }
+
+#[test]
+fn a_plan_refuses_sizes_that_no_constructor_takes() {
+    let device = moebius_device::profiles::webgpu_default();
+    let problem = Problem::new(4, 3, 2, 8, 8).unwrap();
+    for wrong in [
+        Problem { m: 0, ..problem },
+        Problem {
+            row_bound: 5,
+            ..problem
+        },
+        Problem {
+            dense: true,
+            ..problem
+        },
+        Problem {
+            slots: 3,
+            ..problem
+        },
+    ] {
+        let error = plan(wrong, &device, Choice::default());
+        assert!(matches!(error, Err(PlanError::Shape(_))), "{wrong:?}");
+    }
+}
