@@ -3,7 +3,7 @@
 use super::{Segments, Source, input_row, segment};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
-use crate::error::{PlanError, Unsupported};
+use crate::error::PlanError;
 use crate::grid::{Grid, lanes};
 use crate::launched;
 use cubecl::prelude::*;

@@ -11,14 +11,14 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, AutodiffBackend, Backend};
 use moebius_ops::Gradient;
+use std::sync::Arc;
 
 /// The most operands that have a gradient.
 const MOST: usize = 6;
 
 impl<B: Run, C: CheckpointStrategy> Run for Autodiff<B, C> {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
-        let names = call.operands();
-        let parents = parents(&operands, &names, &call);
+        let parents = parents(&operands, &call);
         let plain = Tensors(operands.0.into_iter().map(without_graph).collect());
         match parents.len() {
             0 => constants(B::moebius_run(plain, call)),
@@ -38,14 +38,13 @@ type Parent<B, C> = (&'static str, FloatTensor<Autodiff<B, C>>);
 /// The operands that may have a gradient.
 fn parents<B: Backend, C: CheckpointStrategy>(
     operands: &Tensors<Autodiff<B, C>>,
-    names: &[&'static str],
     call: &Call,
 ) -> Vec<Parent<B, C>> {
     let through = call.operation.differentiable().first();
     let gradients = through.map_or_else(Vec::new, |result| gradients(call, result, |_| true));
-    let operands = names.iter().zip(&operands.0);
+    let operands = call.operands().zip(&operands.0);
     let parents = operands.filter_map(|(name, operand)| match operand {
-        Value::Float(tensor) if gradients.contains(name) => Some((*name, tensor.clone())),
+        Value::Float(tensor) if gradients.contains(&name) => Some((name, tensor.clone())),
         _ => None,
     });
     parents.collect()
@@ -55,7 +54,7 @@ fn parents<B: Backend, C: CheckpointStrategy>(
 fn gradients(call: &Call, result: &str, needs: impl Fn(&str) -> bool) -> Vec<&'static str> {
     match call.operation.gradient(result, needs) {
         None => Vec::new(),
-        Some(Gradient::Same) => call.operands().into_iter().take(1).collect(),
+        Some(Gradient::Same) => call.operands().take(1).collect(),
         Some(Gradient::By { operation, names }) => {
             let results = operation.signature().results.into_iter();
             let of = results.map(|result| called(result.name, names));
@@ -138,7 +137,7 @@ impl<B: Run> Saved<B> {
             Some(Gradient::Same) => return parents.into_iter().zip([gradient]).collect(),
             None => unreachable!("{through} has a gradient"),
         };
-        let signature = operation.signature();
+        let signature = Arc::new(operation.signature());
         let described = signature
             .operands
             .iter()
@@ -159,6 +158,7 @@ impl<B: Run> Saved<B> {
         });
         let backward = Call {
             operation,
+            signature: signature.clone(),
             kernels,
             recorded: None,
             clock: None,
@@ -189,16 +189,14 @@ fn record<B: Run, C: CheckpointStrategy, const N: usize>(
     if let OpsKind::UnTracked(_) = prepare() {
         return constants(B::moebius_run(plain, call));
     }
-    let returned = call.results().len();
+    let returned = call.results().count();
     if let Some(operation) = call.recorded.take() {
+        call.signature = Arc::new(operation.signature());
         call.operation = operation;
     }
-    let infos = call.results();
+    let infos: Vec<_> = call.results().collect();
     let results = B::moebius_run(plain.clone(), call.clone()).0;
-    let names = call
-        .operands()
-        .into_iter()
-        .chain(infos.iter().map(|info| info.name));
+    let names = call.operands().chain(infos.iter().map(|info| info.name));
     let tensors = Named::new(names, plain.0.into_iter().chain(results.iter().cloned()));
     let tensors = tensors.only(&read(&call));
     let recorded = infos

@@ -16,8 +16,8 @@ const SUMS: [&str; 7] = ["dW", "db", "dWg", "dw_in", "dw_out", "db_in", "db_out"
 
 impl Run for CubeBackend {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
-        let (names, results) = (call.operands(), call.results());
-        let Some(kernels) = call.kernels else {
+        let results: Vec<TensorInfo> = call.results().collect();
+        let Some(kernels) = &call.kernels else {
             unreachable!("a call on a CubeCL device carries its kernels");
         };
         let tensors: Vec<CubeTensor> = operands.0.into_iter().map(tensor).collect();
@@ -31,8 +31,8 @@ impl Run for CubeBackend {
         };
         let out: Vec<CubeTensor> = results.iter().map(empty).collect();
         let outputs: Vec<_> = out.iter().map(|tensor| &tensor.handle).collect();
-        let names = names
-            .into_iter()
+        let names = call
+            .operands()
             .chain(results.iter().map(|result| result.name));
         let read = tensors
             .into_iter()

@@ -9,7 +9,7 @@ use moebius_ops::Scalar;
 
 /// The results of `call`.
 pub(super) fn results(_operands: &Vec<ValueMetadata>, call: &Call) -> Vec<ValueMetadata> {
-    let described = call.results().into_iter();
+    let described = call.results();
     let spec = described.map(|result| {
         let dtype = super::dtype(result.scalar);
         let spec = TensorSpec::new(Shape::from(result.shape), dtype);

@@ -8,7 +8,7 @@ use burn::tensor::{Device, Int, Tensor};
 use cubecl::client::Client;
 use cubecl::server::Handle;
 use moebius_device::Capability;
-use moebius_ops::{Operation, Scalar, TensorInfo};
+use moebius_ops::{Operation, Scalar, Signature, TensorInfo};
 use std::fmt;
 use std::sync::Arc;
 
@@ -80,6 +80,8 @@ impl Kernels {
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) operation: Operation,
+    /// That of the operation.
+    pub(crate) signature: Arc<Signature>,
     /// The operation that a recording device runs instead: its further results are kept for the backward pass.
     pub(crate) recorded: Option<Operation>,
     /// Operands after those of the description: what only kernels and backward passes read.
@@ -92,27 +94,21 @@ pub(crate) struct Call {
 
 impl Call {
     /// The names of the operands.
-    pub(super) fn operands(&self) -> Vec<&'static str> {
-        let described = self.operation.signature().operands;
-        let described = described.iter().map(|operand| operand.name);
-        described.chain(self.beside.iter().copied()).collect()
+    pub(super) fn operands(&self) -> impl Iterator<Item = &'static str> {
+        let described = self.signature.operands.iter().map(|operand| operand.name);
+        described.chain(self.beside.iter().copied())
     }
 
     /// The results, and the list of tiles where kernels write one.
     #[cfg(any(feature = "cube", feature = "autodiff"))]
-    pub(super) fn results(&self) -> Vec<TensorInfo> {
-        let mut results = self.operation.signature().results;
-        results.extend(
-            self.kernels
-                .as_ref()
-                .and_then(|k| k.tiles)
-                .map(|words| TensorInfo {
-                    name: "tiles",
-                    shape: vec![words],
-                    scalar: Scalar::Word,
-                }),
-        );
-        results
+    pub(super) fn results(&self) -> impl Iterator<Item = TensorInfo> {
+        let tiles = self.kernels.as_ref().and_then(|kernels| kernels.tiles);
+        let tiles = tiles.map(|words| TensorInfo {
+            name: "tiles",
+            shape: vec![words],
+            scalar: Scalar::Word,
+        });
+        self.signature.results.iter().cloned().chain(tiles)
     }
 }
 
@@ -147,8 +143,10 @@ impl Request {
         device: &Device,
         plan: impl FnOnce(&Capability) -> Result<Kernels, E>,
     ) -> Result<Self, Error> {
+        let operation = operation.into();
         let call = Call {
-            operation: operation.into(),
+            signature: Arc::new(operation.signature()),
+            operation,
             recorded: None,
             beside: Vec::new(),
             kernels: crate::device::plan(device, plan)?,

@@ -9,7 +9,7 @@ use moebius_xla::{BackendRouter, RouterChannel};
 
 impl<C: RouterChannel> Run for BackendRouter<C> {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
-        let signature = call.operation.signature();
+        let signature = &call.signature;
         let described = operands.0.into_iter().take(signature.operands.len());
         let operands = described.map(|value| match value {
             Value::Float(tensor) | Value::Word(tensor) => tensor,
