@@ -10,7 +10,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, AutodiffBackend, Backend};
-use moebius_ops::Gradient;
+use moebius_ops::{Gradient, Signature, TensorInfo};
 use std::sync::Arc;
 
 /// The most operands that have a gradient.
@@ -18,16 +18,21 @@ const MOST: usize = 6;
 
 impl<B: Run, C: CheckpointStrategy> Run for Autodiff<B, C> {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
-        let parents = parents(&operands, &call);
+        let through = call.operation.differentiable().first();
+        let through = through.map(|result| Through::of(&call, result));
+        let parents = parents(&operands, &call, through.as_ref());
         let plain = Tensors(operands.0.into_iter().map(without_graph).collect());
+        let Some(through) = through else {
+            return constants(B::moebius_run(plain, call));
+        };
         match parents.len() {
             0 => constants(B::moebius_run(plain, call)),
-            1 => record::<B, C, 1>(parents, plain, call),
-            2 => record::<B, C, 2>(parents, plain, call),
-            3 => record::<B, C, 3>(parents, plain, call),
-            4 => record::<B, C, 4>(parents, plain, call),
-            5 => record::<B, C, 5>(parents, plain, call),
-            MOST => record::<B, C, MOST>(parents, plain, call),
+            1 => record::<B, C, 1>(parents, plain, call, through),
+            2 => record::<B, C, 2>(parents, plain, call, through),
+            3 => record::<B, C, 3>(parents, plain, call, through),
+            4 => record::<B, C, 4>(parents, plain, call, through),
+            5 => record::<B, C, 5>(parents, plain, call, through),
+            MOST => record::<B, C, MOST>(parents, plain, call, through),
             more => unreachable!("{more} operands with gradients"),
         }
     }
@@ -39,26 +44,46 @@ type Parent<B, C> = (&'static str, FloatTensor<Autodiff<B, C>>);
 fn parents<B: Backend, C: CheckpointStrategy>(
     operands: &Tensors<Autodiff<B, C>>,
     call: &Call,
+    through: Option<&Through>,
 ) -> Vec<Parent<B, C>> {
-    let through = call.operation.differentiable().first();
-    let gradients = through.map_or_else(Vec::new, |result| gradients(call, result, |_| true));
+    let Some(Through { parents, .. }) = through else {
+        return Vec::new();
+    };
     let operands = call.operands().zip(&operands.0);
     let parents = operands.filter_map(|(name, operand)| match operand {
-        Value::Float(tensor) if gradients.contains(&name) => Some((name, tensor.clone())),
+        Value::Float(tensor) if parents.contains(&name) => Some((name, tensor.clone())),
         _ => None,
     });
     parents.collect()
 }
 
-/// The operands whose gradients the backward pass through `result` gives.
-fn gradients(call: &Call, result: &str, needs: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    match call.operation.gradient(result, needs) {
-        None => Vec::new(),
-        Some(Gradient::Same) => call.operands().take(1).collect(),
-        Some(Gradient::By { operation, names }) => {
-            let results = operation.signature().results.into_iter();
-            let of = results.map(|result| called(result.name, names));
-            of.filter_map(|name| name.strip_prefix('d')).collect()
+/// The backward pass through one result, by the forward's names.
+struct Through {
+    /// The operands whose gradients it gives.
+    parents: Vec<&'static str>,
+    /// What it reads of the forward.
+    reads: Vec<&'static str>,
+}
+
+impl Through {
+    fn of(call: &Call, result: &str) -> Self {
+        let (operation, names) = match call.operation.gradient(result, |_| true) {
+            Some(Gradient::By { operation, names }) => (operation, names),
+            Some(Gradient::Same) | None => {
+                let (parents, reads) = (call.operands().take(1).collect(), Vec::new());
+                return Self { parents, reads };
+            }
+        };
+        let Signature {
+            operands, results, ..
+        } = operation.signature();
+        let of = |result: &TensorInfo| called(result.name, names).strip_prefix('d');
+        Self {
+            parents: results.iter().filter_map(of).collect(),
+            reads: operands
+                .iter()
+                .map(|operand| called(operand.name, names))
+                .collect(),
         }
     }
 }
@@ -178,6 +203,7 @@ fn record<B: Run, C: CheckpointStrategy, const N: usize>(
     parents: Vec<Parent<B, C>>,
     plain: Tensors<B>,
     mut call: Call,
+    Through { mut reads, .. }: Through,
 ) -> Tensors<Autodiff<B, C>> {
     let through = call.operation.differentiable();
     let prepare = || {
@@ -193,12 +219,17 @@ fn record<B: Run, C: CheckpointStrategy, const N: usize>(
     if let Some(operation) = call.recorded.take() {
         call.signature = Arc::new(operation.signature());
         call.operation = operation;
+        reads = Through::of(&call, through[0]).reads;
     }
+    for more in &through[1..] {
+        reads.extend(Through::of(&call, more).reads);
+    }
+    reads.extend(&call.beside);
     let infos: Vec<_> = call.results().collect();
     let results = B::moebius_run(plain.clone(), call.clone()).0;
     let names = call.operands().chain(infos.iter().map(|info| info.name));
     let tensors = Named::new(names, plain.0.into_iter().chain(results.iter().cloned()));
-    let tensors = tensors.only(&read(&call));
+    let tensors = tensors.only(&reads);
     let recorded = infos
         .iter()
         .zip(results)
@@ -219,17 +250,4 @@ fn record<B: Run, C: CheckpointStrategy, const N: usize>(
             })
         });
     Tensors(recorded.collect())
-}
-
-/// What the backward passes read of the forward.
-fn read(call: &Call) -> Vec<&'static str> {
-    let mut read = call.beside.clone();
-    for through in call.operation.differentiable() {
-        if let Some(Gradient::By { operation, names }) = call.operation.gradient(through, |_| true)
-        {
-            let operands = operation.signature().operands.into_iter();
-            read.extend(operands.map(|operand| called(operand.name, names)));
-        }
-    }
-    read
 }
