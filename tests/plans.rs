@@ -6,10 +6,11 @@ use moebius_device::{Capability, Limits, profiles};
 use moebius_ops::grouped_gemm::{Activation, Problem, Source, WeightLayout};
 use moebius_ops::permute::Capacity;
 use moebius_ops::{Element, routing};
-use moebius_shaders::PlanError;
 use moebius_shaders::fp8;
 use moebius_shaders::grouped_gemm::{Choice, Variant, plan};
 use moebius_shaders::moe;
+use moebius_shaders::{PlanError, Unsupported};
+use std::fmt::Debug;
 
 /// 4096 tokens, top-2 of 8, hidden 1024, inter 4096: the larger size of the main job.
 fn many() -> Problem {
@@ -19,6 +20,14 @@ fn many() -> Problem {
 /// Four tokens, top-2 of 8.
 fn few() -> Problem {
     Problem::new(8, 8, 2, 4096, 1024).unwrap()
+}
+
+/// What the device lacks.
+fn refusal<T: Debug>(planned: Result<T, PlanError>) -> Unsupported {
+    match planned.unwrap_err() {
+        PlanError::Unsupported(unsupported) => unsupported,
+        PlanError::Shape(error) => Unsupported::new("plan", "other sizes", error),
+    }
 }
 
 fn variant(problem: Problem, device: &Capability) -> Variant {
@@ -107,7 +116,7 @@ fn an_unproven_variant_is_never_the_default() {
             element: Element::F32,
             ..many()
         };
-        let refused = plan(half, &device, forced).unwrap_err();
+        let refused = refusal(plan(half, &device, forced));
         assert!(refused.needs.contains("matrix instructions"), "{refused}");
     }
 }
@@ -129,14 +138,14 @@ fn weights_by_input_columns_are_planned_without_matrix_instructions() {
     let automatic = plan(transposed, &device, choice(None)).unwrap();
     assert_eq!(automatic.variant, Variant::Unit);
     let forced = choice(Some(Variant::TensorCore));
-    let error = plan(transposed, &device, forced).unwrap_err();
+    let error = refusal(plan(transposed, &device, forced));
     assert!(error.have.contains("[E, k, n]"), "{error}");
     let gated = Problem {
         gated: true,
         ..transposed
     };
     for device in gpus().iter().chain(&cpus()).filter(|device| device.f16) {
-        let error = plan(gated, device, choice(None)).unwrap_err();
+        let error = refusal(plan(gated, device, choice(None)));
         assert!(error.needs.contains("gated"), "{}: {error}", device.name);
     }
 }
@@ -171,7 +180,11 @@ fn a_type_the_device_lacks_is_refused_by_name() {
         (profiles::swiftshader(), Element::F16, "f16"),
         (profiles::apple_m(), Element::Bf16, "bf16"),
     ] {
-        let error = plan(Problem { element, ..few() }, &device, Choice::default()).unwrap_err();
+        let error = refusal(plan(
+            Problem { element, ..few() },
+            &device,
+            Choice::default(),
+        ));
         assert_eq!(
             error.needs,
             format!("{word} storage buffers"),
@@ -240,7 +253,7 @@ fn workgroups_stay_within_the_default_limits() {
     }
     let mut small = profiles::webgpu_default();
     small.limits.max_shared_memory = 8 * 1024;
-    let error = plan(many(), &small, Choice::default()).unwrap_err();
+    let error = refusal(plan(many(), &small, Choice::default()));
     assert!(error.needs.contains("bytes of workgroup memory"), "{error}");
 }
 

@@ -206,7 +206,7 @@ fn product(
     batch: &Batch,
     (problem, x): (Problem, &[f32]),
 ) -> Result<(f64, Vec<f32>), BenchError> {
-    let plan = grouped_gemm::plan(problem, device, Choice::default()).map_err(PlanError::from)?;
+    let plan = grouped_gemm::plan(problem, device, Choice::default())?;
     let sorted = batch.sort(client, device, plan.tile_rows())?;
     let len = problem.row_bound * problem.n;
     let operands = grouped_gemm::Operands {
@@ -235,8 +235,7 @@ fn weights(
     batch: &Batch,
     problem: moebius_ops::grouped_gemm::weight_gradient::Problem,
 ) -> Result<(f64, Vec<f32>), BenchError> {
-    let plan = weight_gradient::plan(problem, device, Choice::default());
-    let plan = plan.map_err(PlanError::from)?;
+    let plan = weight_gradient::plan(problem, device, Choice::default())?;
     let sorted = batch.sort(client, device, 1)?;
     let len = problem.experts * problem.m * problem.n;
     let operands = weight_gradient::Operands {

@@ -108,7 +108,7 @@ pub fn compare(
             allow_unproven: false,
         };
         let plan = grouped_gemm::plan(product.problem, &opened.capability, choice);
-        let plan = plan.map_err(PlanError::from)?;
+        let plan = plan?;
         let operands = product.operands(&client, &opened.capability, plan.tile_rows())?;
         let seconds = median(|| {
             grouped_gemm::launch(&client, &plan, &operands);

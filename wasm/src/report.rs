@@ -7,6 +7,7 @@ use moebius_ops::Element;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
 use moebius_ops::scaling::Granularity;
+use moebius_shaders::PlanError;
 use moebius_shaders::grouped_gemm::{Choice, plan};
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
@@ -110,7 +111,10 @@ fn kernel(
         ..problem
     };
     let plan = plan(problem, capability, Choice::default());
-    let plan = plan.map_err(|error| format!("it needs {}", error.needs));
+    let plan = plan.map_err(|error| match error {
+        PlanError::Unsupported(error) => format!("it needs {}", error.needs),
+        PlanError::Shape(error) => error.to_string(),
+    });
     Ok(plan?.variant.name())
 }
 

@@ -10,7 +10,6 @@ mod linear;
 pub use linear::{Linear, LinearConfig};
 
 use crate::check::{check_device, check_same, element};
-use crate::ops::Grouping;
 use crate::{Error, ops};
 use burn::tensor::Tensor;
 use moebius_ops::grouped_gemm::Problem;
@@ -43,7 +42,7 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
         return Ok(Tensor::empty([0, n], (&x.device(), x.dtype())));
     }
     let (w, bias) = (w.unsqueeze(), bias.map(Tensor::unsqueeze));
-    ops::linear::run(x, w, bias, &Grouping::Dense, (problem, None))
+    ops::linear::run(x, w, bias, None, (problem, None))
 }
 
 /// \[T, heads·D\]: in every sequence of `sequence` tokens, each token attends to all of them, or
@@ -67,7 +66,7 @@ pub fn attention(
     if tokens == 0 {
         return Ok(q);
     }
-    ops::attention::run([q, k, v], &Grouping::Dense, segments, (heads, causal))
+    ops::attention::run([q, k, v], None, segments, (heads, causal))
 }
 
 #[cfg(test)]

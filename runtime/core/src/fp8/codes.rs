@@ -5,7 +5,7 @@ use super::instructions;
 use super::matrices::Fp8Matrices;
 use crate::Error;
 use crate::check::element;
-use crate::ops::{Grouping, fp8_linear};
+use crate::ops::fp8_linear;
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::Problem;
@@ -67,7 +67,7 @@ impl Codes {
         let x = self.activations.apply(x)?;
         let bias = bias.map(|bias| bias.cast(x.dtype()).unsqueeze());
         let weights = self.matrices.coded(bias);
-        let y = fp8_linear::run(x, weights, &Grouping::Dense, (problem, None))?;
+        let y = fp8_linear::run(x, weights, None, (problem, None))?;
         Ok(y.cast(dtype))
     }
 }

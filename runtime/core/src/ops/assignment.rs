@@ -5,7 +5,7 @@
 //! folder of its family. Rows are \[R, width\] in the order of their experts; those past the last expert's
 //! are undefined and never reach a token.
 
-use super::{Grouping, Sorted};
+use super::Sorted;
 use crate::Error;
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::permute::Capacity;
@@ -67,9 +67,5 @@ impl Assignment {
         let undefined = row.greater_equal(used).reshape([count, 1]);
         let shape = rows.dims();
         rows.mask_fill(undefined.expand(shape), 0.0)
-    }
-
-    pub(super) fn grouping(&self) -> Grouping {
-        Grouping::Sorted(self.sorted.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! Calls on a device that records: what the backward pass reads is kept, and the gradients are the operation that
 //! [`Operation::gradient`](moebius_ops::Operation::gradient) names.
 
-use super::run::{Call, Kernels, Run};
+use super::call::{Call, Kernels, Operations};
 use super::tensors::{Named, Tensors, Value};
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The most operands that have a gradient.
 const MOST: usize = 6;
 
-impl<B: Run, C: CheckpointStrategy> Run for Autodiff<B, C> {
+impl<B: Operations, C: CheckpointStrategy> Operations for Autodiff<B, C> {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
         let through = call.operation.differentiable().first();
         let through = through.map(|result| Through::of(&call, result));
@@ -126,7 +126,7 @@ struct Saved<B: Backend> {
 #[derive(Debug)]
 struct Step;
 
-impl<B: Run, const N: usize> Backward<B, N> for Step {
+impl<B: Operations, const N: usize> Backward<B, N> for Step {
     type State = Saved<B>;
 
     fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _: &mut Checkpointer) {
@@ -144,7 +144,7 @@ impl<B: Run, const N: usize> Backward<B, N> for Step {
     }
 }
 
-impl<B: Run> Saved<B> {
+impl<B: Operations> Saved<B> {
     /// The gradients of operands from that of the result.
     fn gradients(
         self,
@@ -199,7 +199,7 @@ impl<B: Run> Saved<B> {
 }
 
 /// Runs the forward, and records it when a parent wants a gradient.
-fn record<B: Run, C: CheckpointStrategy, const N: usize>(
+fn record<B: Operations, C: CheckpointStrategy, const N: usize>(
     parents: Vec<Parent<B, C>>,
     plain: Tensors<B>,
     mut call: Call,

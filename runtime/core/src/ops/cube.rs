@@ -1,7 +1,7 @@
 //! Calls as launches of kernels.
 
+use super::call::{Buffers, Call, Operations};
 use super::dtype;
-use super::run::{Buffers, Call, Run};
 use super::tensors::{Tensors, Value};
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
@@ -14,7 +14,7 @@ use moebius_shaders::checked;
 /// Gradients of weights, which kernels sum in f32 whatever the weights are.
 const SUMS: [&str; 7] = ["dW", "db", "dWg", "dw_in", "dw_out", "db_in", "db_out"];
 
-impl Run for CubeBackend {
+impl Operations for CubeBackend {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
         let results: Vec<TensorInfo> = call.results().collect();
         let Some(kernels) = &call.kernels else {

@@ -1,13 +1,13 @@
 //! Calls on Flex: the portable body of each family.
 
+use super::call::{Call, Operations};
 use super::host::Operands;
-use super::run::{Call, Run};
 use super::tensors::Tensors;
 use super::{attention, experts, fp8, fp8_linear, linear, quantize, router, rows, sort};
 use burn::backend::Flex;
 use moebius_ops::{Operation, Product, Quantization, Routing, Rows};
 
-impl Run for Flex {
+impl Operations for Flex {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
         let b = Operands::new(call.operands(), operands.0);
         Tensors(match &call.operation {

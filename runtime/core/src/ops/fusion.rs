@@ -1,6 +1,6 @@
 //! What Burn's fusion is told of results that don't exist yet: shapes and types as the operation is described.
 
-use super::run::Call;
+use super::call::Call;
 use super::tensors::{Tensors, Value, ValueMetadata};
 use burn::backend::fusion::custom::{FusionValueAdapter, HandleContainer, TensorIr, TensorSpec};
 use burn::backend::fusion::{ExecutionError, Fusion, FusionBackend, FusionRuntime, FusionTensor};

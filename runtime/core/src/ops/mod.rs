@@ -1,11 +1,11 @@
 //! The one seam to Burn: every operation of `moebius-ops` on whatever device holds its tensors.
 //!
 //! A call is the description of an operation, its operands, and on CubeCL devices its kernels as they were planned. It goes
-//! through [`run::Run`], which each backend implements once:
+//! through [`call::Operations`], which each backend implements once:
 //!
 //! | file | what it does with a call |
 //! |---|---|
-//! | `run.rs` | makes it: the only way in |
+//! | `call.rs` | what it is, and the only way to make one |
 //! | `cube.rs` | allocates the results that are described, and launches the kernels |
 //! | `flex.rs` | runs the family's portable body |
 //! | `autodiff.rs` | keeps what the backward pass reads, and runs the operation that the gradient is |
@@ -22,6 +22,7 @@
 
 mod assignment;
 pub(crate) mod attention;
+mod call;
 pub(crate) mod experts;
 pub(crate) mod fp8;
 pub(crate) mod fp8_linear;
@@ -31,7 +32,6 @@ pub(crate) mod linear;
 pub(crate) mod quantize;
 pub(crate) mod router;
 mod rows;
-mod run;
 mod sort;
 mod tensors;
 
@@ -51,7 +51,7 @@ mod xla;
 pub(crate) use assignment::{Assignment, CapacityRule};
 pub(crate) use experts::{FeedForward, Run, StageClock};
 pub(crate) use fp8_linear::CodedWeights;
-pub(crate) use sort::{Grouping, Sorted};
+pub(crate) use sort::Sorted;
 pub(crate) use tensors::DeviceValue;
 
 /// The dtype of what is described.

@@ -1,13 +1,13 @@
 //! Calls recorded for XLA, which lowers their descriptions when the graph runs.
 
-use super::run::{Call, Run};
+use super::call::{Call, Operations};
 use super::tensors::{Tensors, Value};
 use burn::backend::{Backend, TensorMetadata};
 use moebius_ops::Scalar;
 use moebius_shaders::moe::Stage;
 use moebius_xla::{BackendRouter, RouterChannel};
 
-impl<C: RouterChannel> Run for BackendRouter<C> {
+impl<C: RouterChannel> Operations for BackendRouter<C> {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
         let signature = &call.signature;
         let described = operands.0.into_iter().take(signature.operands.len());

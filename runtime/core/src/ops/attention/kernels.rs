@@ -1,6 +1,6 @@
 //! Kernels of attention within segments.
 
-use crate::ops::run::{Buffers, Kernels};
+use crate::ops::call::{Buffers, Kernels};
 use cubecl::client::Client;
 use cubecl::server::Handle;
 use moebius_device::Capability;

@@ -5,8 +5,8 @@
 pub(super) mod flex;
 mod kernels;
 
-use super::run::Request;
-use super::{Assignment, Grouping};
+use super::call::Request;
+use super::{Assignment, Sorted};
 use crate::Error;
 use crate::check::element;
 use burn::tensor::Tensor;
@@ -21,7 +21,7 @@ use moebius_ops::{Rows, ShapeError};
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
 pub(crate) fn run(
     [q, k, v]: [Tensor<2>; 3],
-    grouping: &Grouping,
+    sorted: Option<&Sorted>,
     segments: Segments,
     (heads, causal): (usize, bool),
 ) -> Result<Tensor<2>, Error> {
@@ -33,7 +33,6 @@ pub(crate) fn run(
     let problem = Problem::new(segments, heads, width / heads)?
         .with_element(element(q.dtype())?)
         .with_causal(causal);
-    let sorted = grouping.sorted();
     let attention = Rows::Attention {
         problem,
         dense: sorted.is_none(),
@@ -60,6 +59,6 @@ impl Assignment {
         let r = &self.routing;
         let segments = Segments::new(r.slots(), r.experts(), r.top_k(), sequence)?;
         let segments = segments.with_row_bound(self.row_bound)?;
-        run([q, k, v], &self.grouping(), segments, (heads, causal))
+        run([q, k, v], Some(&self.sorted), segments, (heads, causal))
     }
 }

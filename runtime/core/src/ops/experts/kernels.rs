@@ -1,7 +1,7 @@
 //! Kernels of feed-forward experts.
 
 use super::StageClock;
-use crate::ops::run::{Buffers, Kernels};
+use crate::ops::call::{Buffers, Kernels};
 use cubecl::client::Client;
 use moebius_device::Capability;
 use moebius_ops::moe::Problem;

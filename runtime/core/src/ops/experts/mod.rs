@@ -5,7 +5,7 @@
 pub(in crate::ops) mod flex;
 mod kernels;
 
-use super::run::Request;
+use super::call::Request;
 use super::{Assignment, Sorted};
 use crate::{Error, device};
 use burn::tensor::{Device, Tensor};

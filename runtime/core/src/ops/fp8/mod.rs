@@ -3,7 +3,7 @@
 #[cfg(feature = "flex")]
 pub(super) mod flex;
 
-use super::run::{Kernels, Request};
+use super::call::{Kernels, Request};
 use crate::Error;
 use burn::tensor::{Device, Int, Tensor};
 use moebius_device::Capability;

@@ -6,9 +6,9 @@ pub(super) mod flex;
 #[cfg(feature = "flex")]
 mod host;
 
-use super::run::{Kernels, Request};
+use super::call::{Kernels, Request};
 use super::sort::{Sorted, segments};
-use super::{Assignment, DeviceValue, Grouping};
+use super::{Assignment, DeviceValue};
 use crate::Error;
 use burn::tensor::{Int, Tensor};
 use moebius_device::Capability;
@@ -35,7 +35,7 @@ pub(crate) struct CodedWeights {
 pub(crate) fn run(
     x: Tensor<2>,
     weights: CodedWeights,
-    grouping: &Grouping,
+    sorted: Option<&Sorted>,
     (problem, variant): (Problem, Option<Variant>),
 ) -> Result<Tensor<2>, Error> {
     let choice = Choice {
@@ -45,7 +45,6 @@ pub(crate) fn run(
     let plan = |device: &Capability| kernels(problem, choice, device);
     let call = Request::plan(Product::Fp8Linear(problem), &x.device(), plan)?.reads([x]);
     let call = call.reads([weights.codes]).reads([weights.scales]);
-    let sorted = grouping.sorted();
     let sort = sorted
         .into_iter()
         .flat_map(|sorted| [&sorted.order, &sorted.offsets]);
@@ -76,6 +75,6 @@ impl Assignment {
         weights: CodedWeights,
         problem: Problem,
     ) -> Result<Tensor<2>, Error> {
-        run(x, weights, &self.grouping(), (problem, self.variant))
+        run(x, weights, Some(&self.sorted), (problem, self.variant))
     }
 }

@@ -1,7 +1,7 @@
 //! Products of FP8 codes by matrix instructions; shapes as in [`moebius_ops::fp8_mma`]. Only
 //! CubeCL devices can have them, and they have no derivative.
 
-use super::run::{Kernels, Request};
+use super::call::{Kernels, Request};
 use super::{CodedWeights, quantize};
 use crate::{Error, device};
 use burn::tensor::Tensor;

@@ -1,7 +1,7 @@
 //! What the casts do to gradients.
 
 use super::{Fp8TrainOps, RoundCall, Rounded, round};
-use crate::ops::run::Run;
+use crate::ops::call::Operations;
 use crate::ops::tensors::Tensors;
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -28,7 +28,7 @@ impl<B: Fp8TrainOps> Backward<B, 1> for StraightThrough {
 #[derive(Debug)]
 struct RoundGradient;
 
-impl<B: Fp8TrainOps + Run> Backward<B, 2> for RoundGradient {
+impl<B: Fp8TrainOps + Operations> Backward<B, 2> for RoundGradient {
     type State = (Option<FloatTensor<B>>, RoundCall);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
@@ -44,7 +44,7 @@ impl<B: Fp8TrainOps + Run> Backward<B, 2> for RoundGradient {
     }
 }
 
-impl<B: Fp8TrainOps + Run, C: CheckpointStrategy> Fp8TrainOps for Autodiff<B, C> {
+impl<B: Fp8TrainOps + Operations, C: CheckpointStrategy> Fp8TrainOps for Autodiff<B, C> {
     fn fp8_straight_through(x: FloatTensor<Self>, rounded: FloatTensor<Self>) -> FloatTensor<Self> {
         let ((_, node), (y, _)) = (x.into_parts(), rounded.into_parts());
         let step = StraightThrough.prepare::<C>([node]).compute_bound();

@@ -7,8 +7,8 @@ mod round;
 
 use round::{Rounded, round};
 
+use super::call::Call;
 use super::quantize;
-use super::run::Call;
 use super::tensors::{DeviceValue, Tensors};
 use crate::Error;
 use crate::check::element;

@@ -1,7 +1,7 @@
 //! Values to the nearest of a format and back, with one scale for all of them.
 
 use super::RoundCall;
-use crate::ops::run::{Call, Run};
+use crate::ops::call::{Call, Operations};
 use crate::ops::tensors::{Tensors, Value};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, TensorMetadata, get_device_settings};
@@ -17,7 +17,7 @@ pub(crate) struct Rounded<B: Backend> {
 
 /// decode(encode(x / s)) · s with the scale \[1\] that is given, or the one of x's own amax. What is
 /// infinite stays so: the largest value in its place would hide an overflow from loss scaling.
-pub(crate) fn round<B: Run>(
+pub(crate) fn round<B: Operations>(
     x: FloatTensor<B>,
     scale: Option<FloatTensor<B>>,
     call: &RoundCall,

@@ -1,6 +1,6 @@
 //! Kernels of products per expert.
 
-use crate::ops::run::Kernels;
+use crate::ops::call::Kernels;
 use crate::ops::sort::segments;
 use moebius_device::Capability;
 use moebius_ops::grouped_gemm::Problem;

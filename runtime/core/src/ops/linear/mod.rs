@@ -5,8 +5,8 @@
 pub(super) mod flex;
 mod kernels;
 
-use super::run::Request;
-use super::{Assignment, Grouping, Sorted};
+use super::call::Request;
+use super::{Assignment, Sorted};
 use crate::Error;
 use crate::check::element;
 use burn::tensor::{DType, Tensor};
@@ -23,7 +23,7 @@ pub(crate) fn run(
     rows: Tensor<2>,
     w: Tensor<3>,
     bias: Option<Tensor<2>>,
-    grouping: &Grouping,
+    sorted: Option<&Sorted>,
     (problem, variant): (Problem, Option<Variant>),
 ) -> Result<Tensor<2>, Error> {
     let device = rows.device();
@@ -37,7 +37,7 @@ pub(crate) fn run(
         kernels::linear(problem, variant, device.is_autodiff(), capability)
     };
     let call = Request::plan(Product::Linear(problem), &device, plan)?.reads([rows]);
-    let (call, sorted) = (call.reads([w]), grouping.sorted());
+    let call = call.reads([w]);
     let call = call.reads(sorted.map(|sorted| &sorted.offsets)).reads(bias);
     let order = sorted.map(|sorted| ("order", sorted.order.clone()));
     let call = call.beside(order).beside(sorted.and_then(Sorted::tiles));
@@ -54,7 +54,7 @@ impl Assignment {
     ) -> Result<Tensor<2>, Error> {
         let [_, n, k] = w.dims();
         let problem = self.product([n, k], rows.dtype())?;
-        run(rows, w, bias, &self.grouping(), (problem, self.variant))
+        run(rows, w, bias, Some(&self.sorted), (problem, self.variant))
     }
 
     /// A product of the sorted rows \[R,k\] and \[n,k\]ᵀ per expert.

@@ -8,7 +8,7 @@ pub(super) mod flex;
 mod kernels;
 
 use super::DeviceValue;
-use super::run::{Call, Kernels, Request};
+use super::call::{Call, Kernels, Request};
 use crate::check::element;
 use crate::{Error, device};
 use burn::tensor::{Device, Int, Tensor};

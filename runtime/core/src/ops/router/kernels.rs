@@ -1,6 +1,6 @@
 //! Kernels of the router.
 
-use crate::ops::run::{Buffers, Kernels};
+use crate::ops::call::{Buffers, Kernels};
 use cubecl::client::Client;
 use moebius_device::Capability;
 use moebius_ops::Element;

@@ -5,7 +5,7 @@
 pub(super) mod flex;
 mod kernels;
 
-use super::run::Request;
+use super::call::Request;
 use crate::Error;
 use crate::check::element;
 use burn::tensor::{Bool, Int, Tensor};

@@ -1,6 +1,6 @@
 //! Kernels of moved rows: what is gathered forward is summed backward, and the reverse.
 
-use crate::ops::run::{Buffers, Kernels};
+use crate::ops::call::{Buffers, Kernels};
 use cubecl::client::Client;
 use moebius_device::Capability;
 use moebius_ops::Element;

@@ -7,7 +7,7 @@ pub(super) mod host;
 mod kernels;
 
 use super::Assignment;
-use super::run::Request;
+use super::call::Request;
 use crate::Error;
 use crate::check::element;
 use burn::tensor::Tensor;

@@ -1,6 +1,6 @@
 //! Kernels of a sort.
 
-use crate::ops::run::{Buffers, Kernels};
+use crate::ops::call::{Buffers, Kernels};
 use moebius_device::Capability;
 use moebius_ops::moe::sorting::Problem;
 use moebius_shaders::PlanError;

@@ -7,7 +7,7 @@ mod kernels;
 
 pub(super) use kernels::segments;
 
-use super::run::Request;
+use super::call::Request;
 use super::{Assignment, CapacityRule, DeviceValue};
 use crate::{Error, device};
 use burn::tensor::{Int, Tensor};
@@ -81,23 +81,5 @@ impl Sorted {
     /// What kernels read beside the segments.
     pub(super) fn tiles(&self) -> Option<(&'static str, DeviceValue)> {
         self.tiles.clone().map(|tiles| ("tiles", tiles))
-    }
-}
-
-/// Which rows belong to which expert.
-#[derive(Clone, Debug)]
-pub(crate) enum Grouping {
-    /// All rows are one expert's, in their order: an ordinary product.
-    Dense,
-    /// Rows are sorted by expert.
-    Sorted(Sorted),
-}
-
-impl Grouping {
-    pub(super) fn sorted(&self) -> Option<&Sorted> {
-        match self {
-            Self::Dense => None,
-            Self::Sorted(sorted) => Some(sorted),
-        }
     }
 }

@@ -18,7 +18,9 @@ pub(crate) type Buffers = super::tensors::Named<Handle>;
 /// Enqueues the kernels of one operation, as they were planned.
 #[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "nothing launches"))]
 #[derive(Clone)]
-pub(crate) struct Launch(Arc<dyn Fn(&Client, &Buffers) + Send + Sync>);
+pub(crate) struct Launch(Arc<Enqueue>);
+
+type Enqueue = dyn Fn(&Client, &Buffers) + Send + Sync;
 
 impl Launch {
     pub(crate) fn new(launch: impl Fn(&Client, &Buffers) + Send + Sync + 'static) -> Self {
@@ -120,7 +122,7 @@ impl Call {
     Fusion: cfg(feature = "fusion"),
     Autodiff: cfg(feature = "autodiff"),
 )]
-pub(crate) trait Run: Backend {
+pub(crate) trait Operations: Backend {
     /// The results of a call, whose sizes, types and plan the caller has checked.
     #[fusion(meta = super::fusion::results)]
     fn moebius_run(#[extension_type] operands: Tensors<Self>, call: Call) -> Tensors<Self>;
