@@ -301,16 +301,23 @@ impl MoeLayer {
         (weights, sequence): (Tensor<2>, usize),
         clock: Option<StageClock>,
     ) -> Result<Tensor<2>, Error> {
+        let config = &self.config;
         let slots = Slots {
             x,
             weights,
             sequence,
         };
-        let run = Run {
-            keep: self.config.keep,
-            clock,
-        };
-        self.experts.forward(assignment, slots, &self.config, run)
+        match &self.experts {
+            Experts::FeedForward(experts) => {
+                let keep = config.keep;
+                let run = Run { keep, clock };
+                let (x, weights) = (slots.x, slots.weights);
+                experts.forward(assignment, [x, weights], &config.feed_forward(), run)
+            }
+            Experts::Convolutional(experts) => experts.forward(assignment, slots, config),
+            Experts::Attention(experts) => experts.forward(assignment, slots, config),
+            Experts::ParameterEfficient(experts) => experts.forward(assignment, slots, config),
+        }
     }
 
     /// The output for no tokens; Burn can't reshape an empty tensor to another rank.

@@ -49,7 +49,7 @@ impl AttentionExperts {
         }
     }
 
-    pub(super) fn forward(
+    pub(in crate::moe) fn forward(
         &self,
         assignment: &Assignment,
         slots: Slots,

@@ -41,7 +41,7 @@ impl ConvolutionalExperts {
         }
     }
 
-    pub(super) fn forward(
+    pub(in crate::moe) fn forward(
         &self,
         assignment: &Assignment,
         slots: Slots,

@@ -26,7 +26,6 @@ use super::config::MoeConfig;
 use crate::Error;
 use crate::fp8::Precision;
 use crate::initial::uniform;
-use crate::ops::{Assignment, Run};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
 use moebius_ops::ShapeError;
@@ -184,25 +183,6 @@ impl Experts {
             Some(recipe) => experts.in_fp8(recipe)?,
             None => experts,
         }))
-    }
-
-    /// y \[T,H\].
-    pub(super) fn forward(
-        &self,
-        assignment: &Assignment,
-        slots: Slots,
-        config: &MoeConfig,
-        run: Run,
-    ) -> Result<Tensor<2>, Error> {
-        match self {
-            Self::FeedForward(experts) => {
-                let (x, weights) = (slots.x, slots.weights);
-                experts.forward(assignment, [x, weights], &config.feed_forward(), run)
-            }
-            Self::Convolutional(experts) => experts.forward(assignment, slots, config),
-            Self::Attention(experts) => experts.forward(assignment, slots, config),
-            Self::ParameterEfficient(experts) => experts.forward(assignment, slots, config),
-        }
     }
 
     pub(super) fn name(&self) -> &'static str {

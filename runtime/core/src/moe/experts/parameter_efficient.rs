@@ -75,7 +75,7 @@ impl ParameterEfficientExperts {
         }
     }
 
-    pub(super) fn forward(
+    pub(in crate::moe) fn forward(
         &self,
         assignment: &Assignment,
         slots: Slots,
