@@ -28,10 +28,8 @@ impl Assignment {
         let routing = routing::Problem::new(tokens, experts, top_k)?;
         let problem = Problem::new(&routing, rule.capacity, rule.factors.is_some())?;
         let rows = problem.row_bound();
-        let portable = |device: &_| Ok(Variant::portable(rows, experts, device));
-        let variant = device::plan(&device, |device| match variant {
-            Some(variant) => Ok::<_, Error>(variant),
-            None => portable(device),
+        let variant = device::plan(&device, |device| -> Result<_, Error> {
+            Ok(variant.unwrap_or_else(|| Variant::portable(rows, experts, device)))
         })?;
         let tile_rows = variant.map_or(1, Variant::tile_rows);
         let mask = rule.mask.is_some();
