@@ -32,7 +32,7 @@ async function aPackedPackageIsWhole() {
     fs.writeFileSync(path.join(folder, 'program.mjs'), program);
     assert.equal(run(process.execPath, ['program.mjs'], folder), 'function MoeLayer\n');
     const compiler = createRequire(import.meta.url).resolve('typescript/bin/tsc');
-    const options = ['--noEmit', '--strict', '--target', 'es2022', '--module', 'nodenext', '--types', ''];
+    const options = ['--noEmit', '--strict', '--target', 'es2022', '--module', 'nodenext'];
     const libraries = ['--lib', 'es2022,dom,esnext.disposable'];
     run(process.execPath, [compiler, ...options, ...libraries, 'program.mts'], folder);
   } finally {
