@@ -238,6 +238,8 @@ impl Subject {
 
 /// Live bytes on the device, after all work.
 async fn live(gpu: &Gpu) -> Result<f64, Failure> {
+    // By the second wait what the uploads before the first were staged in is given back.
+    gpu.memory().await?;
     Ok(gpu.memory().await?.in_use as f64)
 }
 
