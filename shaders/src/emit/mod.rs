@@ -47,7 +47,7 @@ pub struct KernelEntry {
 }
 
 impl KernelEntry {
-    /// The entry `name` of `variant`, which `launch` launches, be it with others.
+    /// The entry `name` of `variant`, which is among the kernels that `launch` launches.
     pub(crate) fn new(
         (family, variant): (&'static str, &'static str),
         name: impl Into<String>,

@@ -44,7 +44,7 @@ impl Recorder {
             properties,
             TargetProperties::default(),
             Arc::new(ServerLogger::default()),
-            Contiguous,
+            Sizes,
         );
         let launched = Launched::default();
         let server = Server {
@@ -64,10 +64,10 @@ impl Recorder {
     }
 }
 
-/// Buffers one after the other, without memory behind them.
-struct Contiguous;
+/// Buffers of the sizes asked for, without memory behind them.
+struct Sizes;
 
-impl MemoryLayoutPolicy for Contiguous {
+impl MemoryLayoutPolicy for Sizes {
     fn apply(
         &self,
         service: ServiceId,

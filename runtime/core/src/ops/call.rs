@@ -158,7 +158,7 @@ impl Request {
         Ok(Self { call, operands })
     }
 
-    /// The same with more operands, in the order of the description.
+    /// Adds operands, in the order of the description.
     pub(crate) fn reads<V: Into<DeviceValue>>(
         mut self,
         operands: impl IntoIterator<Item = V>,
@@ -167,7 +167,7 @@ impl Request {
         self
     }
 
-    /// The same with operands that the description doesn't have.
+    /// Adds operands that the description doesn't name.
     pub(crate) fn beside(
         mut self,
         operands: impl IntoIterator<Item = (&'static str, DeviceValue)>,

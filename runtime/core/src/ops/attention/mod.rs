@@ -40,9 +40,7 @@ pub(crate) fn run(
     };
     let plan = |device: &_| kernels::attention(problem, device);
     let call = Request::plan(attention, &q.device(), plan)?.reads([q, k, v]);
-    let sort = sorted
-        .into_iter()
-        .flat_map(|sorted| [&sorted.order, &sorted.offsets]);
+    let sort = sorted.into_iter().flat_map(Sorted::segments);
     Ok(call.reads(sort).run().floats())
 }
 

@@ -45,9 +45,7 @@ pub(crate) fn run(
     let plan = |device: &Capability| kernels(problem, choice, device);
     let call = Request::plan(Product::Fp8Linear(problem), &x.device(), plan)?.reads([x]);
     let call = call.reads([weights.codes]).reads([weights.scales]);
-    let sort = sorted
-        .into_iter()
-        .flat_map(|sorted| [&sorted.order, &sorted.offsets]);
+    let sort = sorted.into_iter().flat_map(Sorted::segments);
     let call = call.reads(sort).reads(weights.bias);
     Ok(call.beside(sorted.and_then(Sorted::tiles)).run().floats())
 }

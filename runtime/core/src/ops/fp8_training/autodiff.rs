@@ -60,12 +60,10 @@ impl<B: Fp8TrainOps + Operations, C: CheckpointStrategy> Fp8TrainOps for Autodif
         scale: Tensors<Self>,
         call: RoundCall,
     ) -> FloatTensor<Self> {
-        let ((x, node), (slot, slot_node)) = (x.into_parts(), slot.into_parts());
+        // The value passes: only its gradient is rounded.
+        let ((y, node), (_, slot_node)) = (x.into_parts(), slot.into_parts());
         let scale = scale.0.into_iter().next();
         let scale = scale.map(|scale| scale.float().into_primitive());
-        // The value passes: only its gradient is rounded.
-        drop(slot);
-        let y = x;
         let step = RoundGradient.prepare::<C>([node, slot_node]);
         match step.compute_bound().stateful() {
             OpsKind::Tracked(step) => step.finish((scale, call), y),

@@ -21,11 +21,7 @@ pub(super) fn matrices(
         Quantization::Dequantize(_) => Kernels::new(move |client, b| {
             quantize::launch_dequantize(client, &plan, b.get("codes"), b.get("scales"), b.get("y"));
         }),
-        _ => {
-            let kernels = Kernels::new(move |client, b| faked(client, &plan, b));
-            // The gradient passes: nothing is launched for it.
-            kernels.with_backward(|_, _| {})
-        }
+        _ => Kernels::new(move |client, b| faked(client, &plan, b)),
     })
 }
 
@@ -48,22 +44,19 @@ fn faked(client: &Client, plan: &Plan, b: &Buffers) {
     let words = |len: usize| client.empty(4 * len.max(1));
     let p = &plan.problem;
     let codes = words(p.words());
-    let scales = match b.maybe("scales") {
-        Some(scales) => {
-            quantize::launch_by(client, plan, b.get("x"), scales.clone(), codes.clone());
-            scales
-        }
+    let given = b.maybe("scales");
+    let scales = given.clone().unwrap_or_else(|| words(p.scales()));
+    match given {
+        Some(scales) => quantize::launch_by(client, plan, b.get("x"), scales, codes.clone()),
         None => {
             let buffers = quantize::Buffers {
                 x: b.get("x"),
                 words: codes.clone(),
-                scales: words(p.scales()),
+                scales: scales.clone(),
             };
-            let scales = buffers.scales.clone();
             quantize::launch(client, plan, buffers);
-            scales
         }
-    };
+    }
     quantize::launch_dequantize(client, plan, codes, scales, b.get("y"));
 }
 

@@ -25,7 +25,7 @@ impl Assignment {
         let (problem, sorted) = (self.rows(&x)?, &self.sorted);
         let plan = |device: &_| kernels::gather(problem, device);
         let call = Request::plan(Rows::Gather(problem), &x.device(), plan)?.reads([x]);
-        let call = call.reads([&sorted.order, &sorted.offsets]);
+        let call = call.reads(sorted.segments());
         Ok(call
             .beside([("positions", sorted.positions.clone())])
             .run()
@@ -68,6 +68,6 @@ impl Assignment {
         };
         let plan = |device: &_| kernels::neighbours(problem, element, device);
         let call = Request::plan(neighbours, &rows.device(), plan)?.reads([rows]);
-        Ok(call.reads([&sorted.order, &sorted.offsets]).run().floats())
+        Ok(call.reads(sorted.segments()).run().floats())
     }
 }

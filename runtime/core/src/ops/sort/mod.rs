@@ -69,6 +69,11 @@ pub(crate) struct Sorted {
 }
 
 impl Sorted {
+    /// The order and the offsets, as most descriptions have them.
+    pub(super) fn segments(&self) -> [&DeviceValue; 2] {
+        [&self.order, &self.offsets]
+    }
+
     pub(super) fn order_and_offsets(&self) -> [(&'static str, DeviceValue); 2] {
         [
             ("order", self.order.clone()),
