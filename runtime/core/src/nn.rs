@@ -66,7 +66,7 @@ pub fn attention(
     if tokens == 0 {
         return Ok(q);
     }
-    ops::attention::run([q, k, v], None, segments, (heads, causal))
+    ops::segment_attention::run([q, k, v], None, segments, (heads, causal))
 }
 
 #[cfg(test)]

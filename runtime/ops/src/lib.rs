@@ -11,13 +11,15 @@
 //! | [`grouped_gemm`] | a product per expert, dense ones too, with weights in floats or FP8 |
 //! | [`expert_activation`] | the activation of sorted rows and its gradient |
 //! | [`moe`] | feed-forward experts as a whole |
-//! | [`segment_attention`] | attention within a sequence |
+//! | [`attention`] | attention of queries to keys under score rules |
+//! | [`segment_attention`] | attention among the rows of one expert and one sequence |
 //! | [`fp8`], [`scaling`], [`quantize`] | the FP8 codec, its scales, codes and scales of matrices |
 //! | [`fp8_mma`] | codes times codes |
 //!
 //! [`Operation`] describes each of them with its operands and results, for devices that take a description instead of a
 //! launch, and for those that compute later.
 
+pub mod attention;
 mod element;
 mod error;
 pub mod expert_activation;
@@ -35,5 +37,6 @@ pub mod segment_attention;
 pub use element::Element;
 pub use error::ShapeError;
 pub use operation::{
-    Gradient, Operation, Product, Quantization, Routing, Rows, Scalar, Signature, TensorInfo,
+    Attention, AttentionPass, Gradient, Operation, Product, Quantization, Routing, Rows, Scalar,
+    Signature, TableGradients, TensorInfo,
 };

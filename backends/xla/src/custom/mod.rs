@@ -12,12 +12,11 @@
 //! | `linear.rs` | one product per expert and its gradients |
 //! | `rows.rs` | rows of tokens in and out of the order of their experts |
 //! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
-//! | `attention.rs` | attention within a sequence |
+//! | `segment_attention.rs` | attention within a sequence |
 //! | `fp8.rs` | what every operation on FP8 codes shares |
 //! | `quantize.rs` | casts, codes and scales of matrices, and back |
 //! | `fp8_linear.rs` | products with FP8 weights |
 
-mod attention;
 mod experts;
 mod fp8;
 mod fp8_linear;
@@ -27,6 +26,7 @@ mod neighbours;
 mod quantize;
 mod router;
 mod rows;
+mod segment_attention;
 mod sort;
 
 use crate::ElementType;
@@ -205,8 +205,10 @@ fn moved(b: &mut Builder, operation: &Rows, inputs: &[Value]) -> Vec<Value> {
             problem,
             dense,
             backward: false,
-        } => attention::forward(b, problem, *dense, inputs),
-        Rows::Attention { problem, dense, .. } => attention::backward(b, problem, *dense, inputs),
+        } => segment_attention::forward(b, problem, *dense, inputs),
+        Rows::Attention { problem, dense, .. } => {
+            segment_attention::backward(b, problem, *dense, inputs)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::call::{Call, Operations};
 use super::host::Operands;
 use super::tensors::Tensors;
-use super::{attention, experts, fp8, fp8_linear, linear, quantize, router, rows, sort};
+use super::{experts, fp8, fp8_linear, linear, quantize, router, rows, segment_attention, sort};
 use burn::backend::Flex;
 use moebius_ops::{Operation, Product, Quantization, Routing, Rows};
 
@@ -19,7 +19,7 @@ impl Operations for Flex {
             Operation::Routing(operation) => router::flex::run(operation, b),
             Operation::Rows(Rows::Attention {
                 problem, backward, ..
-            }) => attention::flex::run(problem, *backward, b),
+            }) => segment_attention::flex::run(problem, *backward, b),
             Operation::Rows(operation) => rows::flex::run(operation, b),
             Operation::Product(product) => multiplied(product, &call, b),
         })

@@ -21,7 +21,6 @@
 //! | `flex.rs` | the portable body: Burn's primitive operations and plain Rust; capacities and hash routing are the kernels' references |
 
 mod assignment;
-pub(crate) mod attention;
 mod call;
 pub(crate) mod experts;
 pub(crate) mod fp8;
@@ -32,6 +31,7 @@ pub(crate) mod linear;
 pub(crate) mod quantize;
 pub(crate) mod router;
 mod rows;
+pub(crate) mod segment_attention;
 mod sort;
 mod tensors;
 

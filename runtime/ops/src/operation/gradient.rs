@@ -1,6 +1,6 @@
 //! Which operation computes an operation's gradients.
 
-use super::{Operation, Product, Quantization, Routing, Rows};
+use super::{Attention, AttentionPass, Operation, Product, Quantization, Routing, Rows};
 use crate::routing::TopkGradient;
 
 /// How the gradients of an operation's operands follow from that of one of its results.
@@ -38,6 +38,10 @@ impl Operation {
                 backward: false, ..
             }) => &["o"],
             Self::Product(Product::Linear(_) | Product::Experts { .. }) => &["y"],
+            Self::Attention(Attention {
+                pass: AttentionPass::Forward,
+                ..
+            }) => &["o", "lse"],
             _ => &[],
         }
     }
@@ -65,6 +69,7 @@ impl Operation {
             }
             Self::Rows(rows) => through_rows(rows).into(),
             Self::Product(product) => through_product(product, needs)?.into(),
+            Self::Attention(attention) => attention.gradient(result, needs).into(),
         };
         Some(Gradient::By { operation, names })
     }

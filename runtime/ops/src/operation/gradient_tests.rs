@@ -1,5 +1,7 @@
 use super::*;
+use crate::attention::{Pattern, Problem, Rule, Rules, Sizes};
 use crate::element::Element;
+use crate::operation::{AttentionPass, TableGradients};
 use crate::permute::RowsProblem;
 use crate::{grouped_gemm, moe, routing};
 
@@ -85,7 +87,68 @@ fn operations() -> Vec<(Operation, &'static [&'static str])> {
         (Product::Linear(product).into(), sort),
         (keep(true).into(), &[]),
         (keep(false).into(), &[]),
+        (attention(&[], false).into(), &[]),
+        (attention(&every_table(), true).into(), &[]),
     ]
+}
+
+fn attention(rules: &[Rule], sinks: bool) -> Attention {
+    let sizes = Sizes {
+        batch: 2,
+        heads: 4,
+        kv_heads: 2,
+        queries: 3,
+        keys: 5,
+        head_dim: 8,
+        value_dim: 16,
+    };
+    let rules = Rules::new(rules.iter().copied()).unwrap();
+    let problem = Problem::new(sizes).unwrap().with_rules(rules).unwrap();
+    Attention {
+        problem: problem.with_sinks(sinks),
+        pass: AttentionPass::Forward,
+    }
+}
+
+fn every_table() -> [Rule; 6] {
+    let [batch, heads] = [true, false];
+    let pattern = Pattern { batch, heads };
+    [
+        Rule::Documents,
+        Rule::Blocks(2),
+        Rule::Mask(pattern),
+        Rule::Alibi,
+        Rule::Bias(pattern),
+        Rule::Relative(3),
+    ]
+}
+
+#[test]
+fn attention_returns_the_gradients_of_tables_that_want_one() {
+    let forward = attention(&every_table(), true);
+    let names = |result, wanted: &[&str]| {
+        let gradient = Operation::from(forward).gradient(result, |name| wanted.contains(&name));
+        let Some(Gradient::By { operation, .. }) = gradient else {
+            panic!("no gradient of {result}");
+        };
+        operation.check().unwrap();
+        let results = operation.signature().results;
+        results.iter().map(|info| info.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("o", &["q", "sinks"]), ["dq", "dk", "dv", "dsinks"]);
+    assert_eq!(names("lse", &["bias"]), ["dq", "dk", "dbias"]);
+    let tables = TableGradients {
+        bias: true,
+        relative: false,
+        sinks: false,
+    };
+    let pass = AttentionPass::Output(tables);
+    let without = attention(&[], false);
+    assert!(
+        Operation::from(Attention { pass, ..without })
+            .check()
+            .is_err()
+    );
 }
 
 #[test]

@@ -8,16 +8,19 @@
 //! |---|---|
 //! | `quantization.rs` | casts to FP8 and back, codes and scales of matrices |
 //! | `routing.rs` | logits, the choice of experts, hashes, loads, and the sort of the slots |
-//! | `rows.rs` | rows in and out of the order of their experts, beside their neighbours, attention |
+//! | `rows.rs` | rows in and out of the order of their experts, beside their neighbours, attention within a sequence |
 //! | `products.rs` | products per expert, dense ones too, and feed-forward experts |
+//! | `attention.rs` | attention under score rules |
 //! | `gradient.rs` | which operation computes the gradients of another |
 
+mod attention;
 mod gradient;
 mod products;
 mod quantization;
 mod routing;
 mod rows;
 
+pub use attention::{Attention, AttentionPass, TableGradients};
 pub use gradient::Gradient;
 pub use products::Product;
 pub use quantization::Quantization;
@@ -70,6 +73,8 @@ pub enum Operation {
     Rows(Rows),
     /// Products.
     Product(Product),
+    /// Attention under score rules.
+    Attention(Attention),
 }
 
 impl Operation {
@@ -80,6 +85,7 @@ impl Operation {
             Self::Routing(operation) => operation.signature(),
             Self::Rows(operation) => operation.signature(),
             Self::Product(operation) => operation.signature(),
+            Self::Attention(operation) => operation.signature(),
         }
     }
 
@@ -93,6 +99,7 @@ impl Operation {
             Self::Routing(operation) => operation.check(),
             Self::Rows(operation) => operation.check(),
             Self::Product(operation) => operation.check(),
+            Self::Attention(operation) => operation.check(),
         }
     }
 }
@@ -107,7 +114,7 @@ macro_rules! families {
     )*};
 }
 
-families!(Quantization, Routing, Rows, Product);
+families!(Quantization, Routing, Rows, Product, Attention);
 
 /// A signature as a table: the operation's name, what it reads, what it writes. A tensor is its name, a letter of `sizes` for
 /// each dimension, and `f` for f32s or `w` for words; without either it is of type `element`.

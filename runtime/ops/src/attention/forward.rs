@@ -1,0 +1,89 @@
+//! o and lse in f64, pair by pair.
+
+use super::{Problem, Site, Tables};
+
+/// What the oracles read.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// \[B, Hq, Sq, D\].
+    pub q: &'a [f64],
+    /// \[B, Hkv, Skv, D\].
+    pub k: &'a [f64],
+    /// \[B, Hkv, Skv, Dv\].
+    pub v: &'a [f64],
+    /// What the rules read.
+    pub tables: Tables<'a>,
+}
+
+/// What [`reference()`] returns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attended {
+    /// \[B, Hq, Sq, Dv\].
+    pub o: Vec<f64>,
+    /// \[B, Hq, Sq\].
+    pub lse: Vec<f64>,
+}
+
+/// ⟨a, b⟩.
+pub(super) fn product(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The sites that query row `row` of \[B, Hq, Sq\] sees, with the rows of their keys in \[B, Hkv, Skv\].
+pub(super) fn sites(problem: &Problem, tables: &Tables<'_>, row: usize) -> Vec<(Site, usize)> {
+    let s = *problem.sizes();
+    let (batch, head, query) = (
+        row / s.queries / s.heads,
+        row / s.queries % s.heads,
+        row % s.queries,
+    );
+    let key_row = (batch * s.kv_heads + head / problem.group()) * s.keys;
+    let site = |key| Site {
+        batch,
+        head,
+        query,
+        key,
+    };
+    let seen = |key: &usize| problem.rules().seen(&s, tables, site(*key));
+    let seen = (0..s.keys).filter(seen);
+    seen.map(|key| (site(key), key_row + key)).collect()
+}
+
+/// scale · ⟨q, k⟩ of a row of queries and one of keys.
+pub(super) fn raw_score(problem: &Problem, inputs: &Inputs<'_>, row: usize, key: usize) -> f64 {
+    let dim = problem.sizes().head_dim;
+    let (q, k) = (&inputs.q[row * dim..][..dim], &inputs.k[key * dim..][..dim]);
+    f64::from(problem.scale()) * product(q, k)
+}
+
+/// The oracle, in f64.
+pub fn reference(problem: &Problem, inputs: &Inputs<'_>) -> Attended {
+    let s = *problem.sizes();
+    let dim = s.value_dim;
+    let mut o = vec![0.0; problem.query_rows() * dim];
+    let mut lse = vec![f64::from(f32::MIN); problem.query_rows()];
+    for (row, lse) in lse.iter_mut().enumerate() {
+        let sites = sites(problem, &inputs.tables, row);
+        let score = |(site, key): &(Site, usize)| {
+            let s_ij = raw_score(problem, inputs, row, *key);
+            problem.rules().score(&s, &inputs.tables, *site, s_ij)
+        };
+        let scores: Vec<f64> = sites.iter().map(score).collect();
+        let head = row / s.queries % s.heads;
+        let sink = problem.sinks().then(|| inputs.tables.sinks[head]);
+        let terms = || scores.iter().copied().chain(sink);
+        if terms().next().is_none() {
+            continue;
+        }
+        let largest = terms().fold(f64::NEG_INFINITY, f64::max);
+        *lse = largest + terms().map(|s| (s - largest).exp()).sum::<f64>().ln();
+        for ((_, key), score) in sites.iter().zip(&scores) {
+            let p = (score - *lse).exp();
+            let values = &inputs.v[key * dim..][..dim];
+            for (sum, value) in o[row * dim..][..dim].iter_mut().zip(values) {
+                *sum += p * value;
+            }
+        }
+    }
+    Attended { o, lse }
+}

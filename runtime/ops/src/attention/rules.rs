@@ -1,0 +1,481 @@
+//! What changes scores, and which keys a query sees.
+
+use super::{Sizes, few_elements};
+use crate::error::ShapeError;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// The most rules of an attention.
+pub const MAX_RULES: usize = 8;
+
+/// One rule. Query i is at position p = i + Skv − Sq, so that queries and keys end together.
+///
+/// | rule | changes s, or lets query i see key j where | reads |
+/// |---|---|---|
+/// | `Causal` | j ≤ p | |
+/// | `CausalTopLeft` | j ≤ i | |
+/// | `Window(w)` | 0 ≤ p − j < w | |
+/// | `SymmetricWindow(w)` | \|p − j\| < w | |
+/// | `Prefix(n)` | j < n or j ≤ p | |
+/// | `Global { tokens, window }` | \|p − j\| < window, j < tokens or p < tokens | |
+/// | `Dilated(d)` | p − j is a multiple of d | |
+/// | `Documents` | the ids of both are the same | query_documents u32 \[B, Sq\], key_documents u32 \[B, Skv\] |
+/// | `Blocks(n)` | blocks\[i / n, j / n\] isn't 0 | blocks u32 \[⌈Sq / n⌉, ⌈Skv / n⌉\] |
+/// | `Mask(pattern)` | mask\[b, h, i, j\] isn't 0 | mask u32 \[B or 1, Hq or 1, Sq, Skv\] |
+/// | `Alibi` | s + slope_h · (j − p) | slopes f32 \[Hq\] |
+/// | `Softcap(c)` | c · tanh(s / c) | |
+/// | `Bias(pattern)` | s + bias\[b, h, i, j\] | bias f32 \[B or 1, Hq or 1, Sq, Skv\] |
+/// | `Relative(n)` | s + relative\[h, clamp(j − p, −n, n) + n\] | relative f32 \[Hq, 2n + 1\] |
+///
+/// Sources: ALiBi Press et al. 2021; softcap Gemma 2, 2024; relative bias Shaw et al. 2018 and T5, 2019; windows and patterns
+/// Longformer 2020 and Sparse Transformers 2019.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Rule {
+    /// No later keys, where the last query is beside the last key.
+    Causal,
+    /// No later keys, where the first query is beside the first key.
+    CausalTopLeft,
+    /// The last keys, the query's own among them.
+    Window(u32),
+    /// Keys nearby on both sides.
+    SymmetricWindow(u32),
+    /// The first keys, and no later ones beyond them.
+    Prefix(u32),
+    /// Keys nearby on both sides, and the first tokens: they see all keys, and all queries see them.
+    Global {
+        /// How many of the first tokens.
+        tokens: u32,
+        /// See [`Rule::SymmetricWindow`].
+        window: u32,
+    },
+    /// Every so many keys.
+    Dilated(u32),
+    /// Keys of the same document.
+    Documents,
+    /// Blocks of queries see blocks of keys.
+    Blocks(u32),
+    /// A mask of every pair.
+    Mask(Pattern),
+    /// Linear biases.
+    Alibi,
+    /// A bound for scores.
+    Softcap(f32),
+    /// A bias of every pair.
+    Bias(Pattern),
+    /// A bias by distance.
+    Relative(u32),
+}
+
+/// Which dimensions a dense table has; it is the same for all of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Pattern {
+    /// One for each sequence.
+    pub batch: bool,
+    /// One for each query head.
+    pub heads: bool,
+}
+
+impl Pattern {
+    /// \[B or 1, Hq or 1, Sq, Skv\].
+    pub fn shape(self, sizes: &Sizes) -> [usize; 4] {
+        let or_one = |has: bool, size| if has { size } else { 1 };
+        [
+            or_one(self.batch, sizes.batch),
+            or_one(self.heads, sizes.heads),
+            sizes.queries,
+            sizes.keys,
+        ]
+    }
+
+    /// Where `site`'s element lies.
+    pub(super) fn index(self, sizes: &Sizes, site: Site) -> usize {
+        let heads = if self.heads { sizes.heads } else { 1 };
+        let b = if self.batch { site.batch } else { 0 };
+        let h = if self.heads { site.head } else { 0 };
+        ((b * heads + h) * sizes.queries + site.query) * sizes.keys + site.key
+    }
+}
+
+/// What rules read. Tables of rules that aren't there are empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tables<'a> {
+    /// \[B, Sq\].
+    pub query_documents: &'a [u32],
+    /// \[B, Skv\].
+    pub key_documents: &'a [u32],
+    /// \[⌈Sq / n⌉, ⌈Skv / n⌉\].
+    pub blocks: &'a [u32],
+    /// \[B or 1, Hq or 1, Sq, Skv\].
+    pub mask: &'a [u32],
+    /// \[Hq\].
+    pub slopes: &'a [f64],
+    /// \[B or 1, Hq or 1, Sq, Skv\].
+    pub bias: &'a [f64],
+    /// \[Hq, 2n + 1\].
+    pub relative: &'a [f64],
+    /// \[Hq\]: of the softmax, not of a rule.
+    pub sinks: &'a [f64],
+}
+
+/// A query and a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The sequence.
+    pub batch: usize,
+    /// The query head.
+    pub head: usize,
+    /// The query i.
+    pub query: usize,
+    /// The key j.
+    pub key: usize,
+}
+
+/// How many pairs of a tile are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tile {
+    /// None.
+    Empty,
+    /// Some, perhaps.
+    Part,
+    /// All.
+    Full,
+}
+
+/// Rules in the order in which they change scores; a kind occurs once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rules([Option<Rule>; MAX_RULES]);
+
+impl Rules {
+    /// These rules, in this order.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for more than eight, one kind twice, a window, dilation or block of 0, or a cap that isn't positive
+    /// and finite.
+    pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, ShapeError> {
+        let mut all = [None; MAX_RULES];
+        for (count, rule) in rules.into_iter().enumerate() {
+            rule.check()?;
+            let same =
+                |other: &Rule| std::mem::discriminant(other) == std::mem::discriminant(&rule);
+            if all.iter().flatten().any(same) {
+                let got = format!("{} twice", rule.name());
+                return Err(ShapeError::new("score rules", "each kind once", got));
+            }
+            let Some(free) = all.get_mut(count) else {
+                let expected = format!("at most {MAX_RULES}");
+                return Err(ShapeError::new("score rules", expected, count + 1));
+            };
+            *free = Some(rule);
+        }
+        Ok(Self(all))
+    }
+
+    /// The rules in their order.
+    pub fn iter(&self) -> impl Iterator<Item = Rule> {
+        self.0.iter().flatten().copied()
+    }
+
+    /// The dense mask's dimensions, if there is one.
+    pub fn mask(&self) -> Option<Pattern> {
+        self.iter().find_map(|rule| match rule {
+            Rule::Mask(pattern) => Some(pattern),
+            _ => None,
+        })
+    }
+
+    /// The dense bias's dimensions, if there is one.
+    pub fn bias(&self) -> Option<Pattern> {
+        self.iter().find_map(|rule| match rule {
+            Rule::Bias(pattern) => Some(pattern),
+            _ => None,
+        })
+    }
+
+    /// How far biases by distance reach, if there are any.
+    pub fn relative(&self) -> Option<usize> {
+        self.iter().find_map(|rule| match rule {
+            Rule::Relative(reach) => Some(reach as usize),
+            _ => None,
+        })
+    }
+
+    /// The size of a block of the pattern, if there is one.
+    pub fn blocks(&self) -> Option<usize> {
+        self.iter().find_map(|rule| match rule {
+            Rule::Blocks(size) => Some(size as usize),
+            _ => None,
+        })
+    }
+
+    /// Whether `rule` is one of them.
+    pub fn has(&self, rule: Rule) -> bool {
+        self.iter().any(|other| other == rule)
+    }
+
+    pub(super) fn check(&self, sizes: &Sizes) -> Result<(), ShapeError> {
+        for rule in self.iter() {
+            match rule {
+                Rule::Mask(pattern) => few_elements("mask", &pattern.shape(sizes))?,
+                Rule::Bias(pattern) => few_elements("bias", &pattern.shape(sizes))?,
+                Rule::Relative(n) => {
+                    few_elements("relative bias", &[sizes.heads, 2 * n as usize + 1])?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every rule lets the query see the key.
+    pub fn seen(&self, sizes: &Sizes, tables: &Tables<'_>, site: Site) -> bool {
+        let position = position(sizes, site.query);
+        let back = position - site.key as i64;
+        self.iter().all(|rule| match rule {
+            Rule::Causal => back >= 0,
+            Rule::CausalTopLeft => site.key <= site.query,
+            Rule::Window(w) => (0..i64::from(w)).contains(&back),
+            Rule::SymmetricWindow(w) => back.abs() < i64::from(w),
+            Rule::Prefix(n) => site.key < n as usize || back >= 0,
+            Rule::Global { tokens, window } => {
+                let first = (site.key as i64).min(position);
+                back.abs() < i64::from(window) || first < i64::from(tokens)
+            }
+            Rule::Dilated(d) => back.rem_euclid(i64::from(d)) == 0,
+            Rule::Documents => {
+                tables.query_documents[site.batch * sizes.queries + site.query]
+                    == tables.key_documents[site.batch * sizes.keys + site.key]
+            }
+            Rule::Blocks(n) => {
+                let n = n as usize;
+                tables.blocks[site.query / n * sizes.keys.div_ceil(n) + site.key / n] != 0
+            }
+            Rule::Mask(pattern) => tables.mask[pattern.index(sizes, site)] != 0,
+            Rule::Alibi | Rule::Softcap(_) | Rule::Bias(_) | Rule::Relative(_) => true,
+        })
+    }
+
+    /// A seen score, and by each rule that has one its slope there.
+    fn trace(&self, sizes: &Sizes, tables: &Tables<'_>, site: Site, s: f64) -> (f64, Vec<f64>) {
+        let ahead = site.key as i64 - position(sizes, site.query);
+        let mut slopes = Vec::new();
+        let score = self.iter().fold(s, |s, rule| {
+            let (next, slope) = match rule {
+                Rule::Alibi => (s + tables.slopes[site.head] * ahead as f64, 1.0),
+                Rule::Softcap(cap) => {
+                    let cap = f64::from(cap);
+                    let t = (s / cap).tanh();
+                    (cap * t, 1.0 - t * t)
+                }
+                Rule::Bias(pattern) => (s + tables.bias[pattern.index(sizes, site)], 1.0),
+                Rule::Relative(n) => {
+                    let at = relative_index(n, ahead);
+                    let row = site.head * (2 * n as usize + 1);
+                    (s + tables.relative[row + at], 1.0)
+                }
+                _ => (s, 1.0),
+            };
+            slopes.push(slope);
+            next
+        });
+        (score, slopes)
+    }
+
+    /// What the rules make of the score `s`.
+    pub fn score(&self, sizes: &Sizes, tables: &Tables<'_>, site: Site, s: f64) -> f64 {
+        self.trace(sizes, tables, site, s).0
+    }
+
+    /// The slope of what the rules from place `from` on make of it: of all of them from 0.
+    pub fn slope(
+        &self,
+        sizes: &Sizes,
+        tables: &Tables<'_>,
+        (site, s): (Site, f64),
+        from: usize,
+    ) -> f64 {
+        self.trace(sizes, tables, site, s).1[from..]
+            .iter()
+            .product()
+    }
+
+    /// See [`super::Problem::keys_of`].
+    pub(super) fn keys_of(&self, sizes: &Sizes, queries: Range<usize>) -> Range<usize> {
+        let (mut first, mut end) = (0, sizes.keys as i64);
+        if queries.is_empty() {
+            return 0..0;
+        }
+        let low = position(sizes, queries.start);
+        let high = position(sizes, queries.end - 1);
+        for rule in self.iter() {
+            match rule {
+                Rule::Causal => end = end.min(high + 1),
+                Rule::CausalTopLeft => end = end.min(queries.end as i64),
+                Rule::Window(w) => {
+                    first = first.max(low - i64::from(w) + 1);
+                    end = end.min(high + 1);
+                }
+                Rule::SymmetricWindow(w) => {
+                    first = first.max(low - i64::from(w) + 1);
+                    end = end.min(high + i64::from(w));
+                }
+                Rule::Prefix(n) => end = end.min((high + 1).max(i64::from(n))),
+                _ => {}
+            }
+        }
+        range(first, end)
+    }
+
+    /// See [`super::Problem::queries_of`].
+    pub(super) fn queries_of(&self, sizes: &Sizes, keys: Range<usize>) -> Range<usize> {
+        let (mut first, mut end) = (0, sizes.queries as i64);
+        if keys.is_empty() {
+            return 0..0;
+        }
+        let shift = position(sizes, 0);
+        let (low, high) = (keys.start as i64 - shift, keys.end as i64 - 1 - shift);
+        for rule in self.iter() {
+            match rule {
+                Rule::Causal => first = first.max(low),
+                Rule::CausalTopLeft => first = first.max(keys.start as i64),
+                Rule::Window(w) => {
+                    first = first.max(low);
+                    end = end.min(high + i64::from(w));
+                }
+                Rule::SymmetricWindow(w) => {
+                    first = first.max(low - i64::from(w) + 1);
+                    end = end.min(high + i64::from(w));
+                }
+                Rule::Prefix(n) if keys.start >= n as usize => first = first.max(low),
+                _ => {}
+            }
+        }
+        range(first, end)
+    }
+
+    /// How many pairs of `queries` × `keys`, neither of them empty, the rules without tables let see; tables can only take more
+    /// away. `Full` only without rules that read a table.
+    pub fn tile(&self, sizes: &Sizes, queries: Range<usize>, keys: Range<usize>) -> Tile {
+        let low = position(sizes, queries.start);
+        let high = position(sizes, queries.end - 1);
+        let (first, last) = (keys.start as i64, keys.end as i64 - 1);
+        // How far behind its query a key of the tile is, at least and at most.
+        let (near, far) = (low - last, high - first);
+        let of = |some: bool, all: bool| match (some, all) {
+            (false, _) => Tile::Empty,
+            (true, false) => Tile::Part,
+            (true, true) => Tile::Full,
+        };
+        let each = self.iter().map(|rule| match rule {
+            Rule::Causal => of(far >= 0, near >= 0),
+            Rule::CausalTopLeft => {
+                let (near, far) = (queries.start as i64 - last, queries.end as i64 - 1 - first);
+                of(far >= 0, near >= 0)
+            }
+            Rule::Window(w) => {
+                let w = i64::from(w);
+                of(far >= 0 && near < w, near >= 0 && far < w)
+            }
+            Rule::SymmetricWindow(w) => {
+                let w = i64::from(w);
+                of(far > -w && near < w, near > -w && far < w)
+            }
+            Rule::Prefix(n) => {
+                let n = i64::from(n);
+                of(first < n || far >= 0, last < n || near >= 0)
+            }
+            Rule::Global { tokens, window } => {
+                let (n, w) = (i64::from(tokens), i64::from(window));
+                let near_some = far > -w && near < w;
+                let near_all = near > -w && far < w;
+                of(
+                    near_some || first < n || low < n,
+                    near_all || last < n || high < n,
+                )
+            }
+            Rule::Dilated(d) => {
+                let d = i64::from(d);
+                of(far.div_euclid(d) * d >= near, d == 1)
+            }
+            Rule::Documents | Rule::Blocks(_) | Rule::Mask(_) => Tile::Part,
+            Rule::Alibi | Rule::Softcap(_) | Rule::Bias(_) | Rule::Relative(_) => Tile::Full,
+        });
+        each.min().unwrap_or(Tile::Full)
+    }
+}
+
+impl Rule {
+    /// Its name in errors and in the names of kernels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Causal => "causal",
+            Self::CausalTopLeft => "causal_top_left",
+            Self::Window(_) => "window",
+            Self::SymmetricWindow(_) => "symmetric_window",
+            Self::Prefix(_) => "prefix",
+            Self::Global { .. } => "global",
+            Self::Dilated(_) => "dilated",
+            Self::Documents => "documents",
+            Self::Blocks(_) => "blocks",
+            Self::Mask(_) => "mask",
+            Self::Alibi => "alibi",
+            Self::Softcap(_) => "softcap",
+            Self::Bias(_) => "bias",
+            Self::Relative(_) => "relative",
+        }
+    }
+
+    fn check(self) -> Result<(), ShapeError> {
+        match self {
+            Self::Window(n)
+            | Self::SymmetricWindow(n)
+            | Self::Global { window: n, .. }
+            | Self::Dilated(n)
+            | Self::Blocks(n)
+                if n == 0 || n >= 1 << 30 =>
+            {
+                Err(ShapeError::new(self.name(), "1 to 2^30 - 1", n))
+            }
+            Self::Prefix(n) | Self::Relative(n) | Self::Global { tokens: n, .. }
+                if n >= 1 << 30 =>
+            {
+                Err(ShapeError::new(self.name(), "fewer than 2^30", n))
+            }
+            Self::Softcap(cap) if !(cap.is_finite() && cap > 0.0) => {
+                Err(ShapeError::new("softcap", "a positive, finite number", cap))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The slopes of ALiBi \[heads\]: 2^(−8(h + 1)/n) for a power of two n of heads; for other numbers those of the power below, then
+/// every second one of the power above (Press et al. 2021).
+pub fn alibi_slopes(heads: usize) -> Vec<f32> {
+    let of_power = |n: usize, h: usize| (-8.0 * (h + 1) as f64 / n as f64).exp2() as f32;
+    let below = match heads.checked_ilog2() {
+        Some(log) => 1 << log,
+        None => return Vec::new(),
+    };
+    let first = (0..below).map(|h| of_power(below, h));
+    let rest = (0..heads - below).map(|h| of_power(2 * below, 2 * h));
+    first.chain(rest).collect()
+}
+
+/// Where the bias of a key so far ahead of its query lies in its head's row.
+pub(super) fn relative_index(reach: u32, ahead: i64) -> usize {
+    let reach = i64::from(reach);
+    (ahead.clamp(-reach, reach) + reach) as usize
+}
+
+fn position(sizes: &Sizes, query: usize) -> i64 {
+    query as i64 + sizes.keys as i64 - sizes.queries as i64
+}
+
+/// The numbers from `first` to `end`, none where they cross.
+fn range(first: i64, end: i64) -> Range<usize> {
+    let (first, end) = (first.max(0), end.max(0));
+    match first < end {
+        true => first as usize..end as usize,
+        false => 0..0,
+    }
+}

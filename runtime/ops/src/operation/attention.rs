@@ -1,0 +1,138 @@
+//! Attention under score rules.
+
+use super::{Signature, table};
+use crate::attention::{Pattern, Problem, Rule};
+use crate::error::ShapeError;
+use serde::{Deserialize, Serialize};
+
+/// An operation of [`crate::attention`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attention {
+    /// The attention.
+    pub problem: Problem,
+    /// What of it.
+    pub pass: AttentionPass,
+}
+
+/// Forward, or the gradients through one of its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AttentionPass {
+    /// o and its log-sum-exp.
+    Forward,
+    /// Gradients from that of o.
+    Output(TableGradients),
+    /// Gradients from that of the log-sum-exp; there is none of v.
+    LogSumExp(TableGradients),
+}
+
+/// Which gradients beside those of q, k and v are wanted, of tables that the problem has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableGradients {
+    /// Of the dense bias.
+    pub bias: bool,
+    /// Of the biases by distance.
+    pub relative: bool,
+    /// Of the sinks.
+    pub sinks: bool,
+}
+
+impl Attention {
+    pub(super) fn signature(&self) -> Signature {
+        let p = &self.problem;
+        let forward = "q BHQD, k BGKD, v BGKE, query_documents BQ w, key_documents BK w, blocks xy w, mask mnQK w, \
+                       slopes H f, bias bhQK f, relative Hr f, sinks H f";
+        let back = "q BHQD, k BGKD, v BGKE, query_documents BQ w, key_documents BK w, blocks xy w, mask mnQK w, \
+                    slopes H f, bias bhQK f, relative Hr f, sinks H f, o BHQE, lse BHQ f, do BHQE, dlse BHQ f";
+        let gradients = "dq BHQD, dk BGKD, dv BGKE, dbias bhQK f, drelative Hr f, dsinks H f";
+        let of = match self.pass {
+            AttentionPass::Forward => ["attention", forward, "o BHQE, lse BHQ f"],
+            AttentionPass::Output(_) => ["attention backward", back, gradients],
+            AttentionPass::LogSumExp(_) => ["attention backward of lse", back, gradients],
+        };
+        let rules = p.rules();
+        let signature = table(p.element(), &self.letters(), of)
+            .with(
+                &["query_documents", "key_documents"],
+                rules.has(Rule::Documents),
+            )
+            .with(&["blocks"], rules.blocks().is_some())
+            .with(&["mask"], rules.mask().is_some())
+            .with(&["slopes"], rules.has(Rule::Alibi))
+            .with(&["bias"], rules.bias().is_some())
+            .with(&["relative"], rules.relative().is_some())
+            .with(&["sinks"], p.sinks());
+        let through_lse = matches!(self.pass, AttentionPass::LogSumExp(_));
+        match self.pass {
+            AttentionPass::Forward => signature,
+            AttentionPass::Output(tables) | AttentionPass::LogSumExp(tables) => signature
+                .with(&["dlse"], through_lse)
+                .with(&["o", "do", "dv"], !through_lse)
+                .with(&["dbias"], tables.bias)
+                .with(&["drelative"], tables.relative)
+                .with(&["dsinks"], tables.sinks),
+        }
+    }
+
+    /// The sizes by their letters.
+    fn letters(&self) -> [(char, usize); 14] {
+        let (p, s) = (&self.problem, self.problem.sizes());
+        let none = Pattern {
+            batch: false,
+            heads: false,
+        };
+        let rules = p.rules();
+        let [bias, mask] = [rules.bias(), rules.mask()].map(|table| table.unwrap_or(none).shape(s));
+        let block = rules.blocks().unwrap_or(1);
+        [
+            ('B', s.batch),
+            ('H', s.heads),
+            ('G', s.kv_heads),
+            ('Q', s.queries),
+            ('K', s.keys),
+            ('D', s.head_dim),
+            ('E', s.value_dim),
+            ('b', bias[0]),
+            ('h', bias[1]),
+            ('m', mask[0]),
+            ('n', mask[1]),
+            ('x', s.queries.div_ceil(block)),
+            ('y', s.keys.div_ceil(block)),
+            ('r', 2 * rules.relative().unwrap_or(0) + 1),
+        ]
+    }
+
+    pub(super) fn check(&self) -> Result<(), ShapeError> {
+        self.problem.check()?;
+        let tables = match self.pass {
+            AttentionPass::Forward => return Ok(()),
+            AttentionPass::Output(tables) | AttentionPass::LogSumExp(tables) => tables,
+        };
+        let rules = self.problem.rules();
+        let wanted = [
+            ("bias", tables.bias, rules.bias().is_some()),
+            ("relative", tables.relative, rules.relative().is_some()),
+            ("sinks", tables.sinks, self.problem.sinks()),
+        ];
+        for (what, wanted, there) in wanted {
+            if wanted && !there {
+                return Err(ShapeError::new(what, "a table of the attention", "none"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Its gradients through `result`.
+    pub(super) fn gradient(self, result: &str, needs: impl Fn(&str) -> bool) -> Self {
+        let rules = self.problem.rules();
+        let tables = TableGradients {
+            bias: needs("bias") && rules.bias().is_some(),
+            relative: needs("relative") && rules.relative().is_some(),
+            sinks: needs("sinks") && self.problem.sinks(),
+        };
+        let pass = match result {
+            "lse" => AttentionPass::LogSumExp(tables),
+            _ => AttentionPass::Output(tables),
+        };
+        Self { pass, ..self }
+    }
+}
