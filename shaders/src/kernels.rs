@@ -15,6 +15,7 @@ pub fn kernels() -> Vec<KernelEntry> {
         crate::grouped_gemm::bias_gradient::entries(),
         crate::expert_activation::entries(),
         crate::segment_attention::entries(),
+        crate::attention::entries(),
         vec![crate::peak::entry()],
     ]
     .into_iter()

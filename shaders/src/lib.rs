@@ -15,6 +15,7 @@
     reason = "kernels are launched without checks of every index; each launch says why none leaves its buffer"
 )]
 
+pub mod attention;
 mod bound;
 mod checked;
 mod element;

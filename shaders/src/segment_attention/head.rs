@@ -4,7 +4,7 @@ use cubecl::prelude::*;
 
 /// One head's values from vector `at` on, times `factor`.
 #[cube]
-pub(super) fn load_head<F: Float, N: Size>(
+pub(crate) fn load_head<F: Float, N: Size>(
     from: &[Vector<F, N>],
     at: usize,
     #[comptime] factor: f32,
@@ -20,7 +20,7 @@ pub(super) fn load_head<F: Float, N: Size>(
 
 /// ⟨head, from\[at..\]⟩, summed lane by lane, then over the lanes.
 #[cube]
-pub(super) fn dot<F: Float, N: Size>(
+pub(crate) fn dot<F: Float, N: Size>(
     head: &Array<Vector<f32, N>>,
     from: &[Vector<F, N>],
     at: usize,
@@ -36,7 +36,7 @@ pub(super) fn dot<F: Float, N: Size>(
 
 /// sums += factor · from\[at..\].
 #[cube]
-pub(super) fn accumulate<F: Float, N: Size>(
+pub(crate) fn accumulate<F: Float, N: Size>(
     sums: &mut Array<Vector<f32, N>>,
     factor: f32,
     from: &[Vector<F, N>],
@@ -52,7 +52,7 @@ pub(super) fn accumulate<F: Float, N: Size>(
 
 /// to\[at..\] = sums · factor.
 #[cube]
-pub(super) fn store_head<F: Float, N: Size>(
+pub(crate) fn store_head<F: Float, N: Size>(
     sums: &Array<Vector<f32, N>>,
     factor: f32,
     to: &mut [Vector<F, N>],
@@ -67,7 +67,7 @@ pub(super) fn store_head<F: Float, N: Size>(
 
 /// A head of zeros.
 #[cube]
-pub(super) fn zero_head<N: Size>(#[comptime] vectors: usize) -> Array<Vector<f32, N>> {
+pub(crate) fn zero_head<N: Size>(#[comptime] vectors: usize) -> Array<Vector<f32, N>> {
     let mut head = Array::<Vector<f32, N>>::new(vectors);
     #[unroll]
     for i in 0..vectors {

@@ -8,7 +8,7 @@ mod backward;
 #[cfg(feature = "emit")]
 mod entries;
 mod forward;
-mod head;
+pub(crate) mod head;
 mod segments;
 
 pub use backward::{BackwardBuffers, launch_backward};

@@ -1,0 +1,446 @@
+//! Gradients of queries, keys and values: sums in ascending order, without atomics.
+//!
+//! Two passes compute the scores anew: a unit per query sums dq over the keys it sees, and a unit per key sums dk and dv
+//! over the queries that see it, the heads of its group one after the other. lse and Δ of a query come in one binding, and
+//! dk and dv leave by their own launches: WebGPU grants seven buffers.
+
+use super::rules::{Scalars, Site, keys_of, queries_of, scalars, seen, trace};
+use super::tables::{self, Offsets, TableBuffers};
+use super::unit::site_of;
+use super::{Form, Plan, backward_tables};
+use crate::bound::{bind, bind_words};
+use crate::element::DeviceElement;
+use crate::launched;
+use crate::segment_attention::head::{accumulate, dot, load_head, store_head, zero_head};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// statistics\[row\] = (lse, Δ): Δ = ⟨do, o⟩, or −dlse where the gradient comes through the log-sum-exp.
+#[cube(launch_unchecked)]
+fn attention_statistics<F: Float, N: Size>(
+    o: ComptimeOption<&[Vector<F, N>]>,
+    d_o: ComptimeOption<&[Vector<F, N>]>,
+    lse: &[f32],
+    d_lse: ComptimeOption<&[f32]>,
+    statistics: &mut [f32],
+    #[comptime] vectors: usize,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < lse.len() {
+        let at = ABSOLUTE_POS * vectors;
+        let mut delta = 0.0f32;
+        #[comptime]
+        if let ComptimeOption::Some(d_lse) = d_lse {
+            delta -= d_lse[ABSOLUTE_POS];
+        }
+        #[comptime]
+        if let ComptimeOption::Some(o) = o {
+            #[comptime]
+            if let ComptimeOption::Some(d_o) = d_o {
+                let head = load_head::<F, N>(o, at, 1.0f32, vectors);
+                delta += dot::<F, N>(&head, d_o, at, vectors);
+            }
+        }
+        statistics[2 * ABSOLUTE_POS] = lse[ABSOLUTE_POS];
+        statistics[2 * ABSOLUTE_POS + 1] = delta;
+    }
+}
+
+/// ⟨do, v⟩ of a query and a key, 0 where the gradient comes through the log-sum-exp.
+#[cube]
+pub(super) fn value_product<F: Float, N: Size>(
+    d_row: &Array<Vector<f32, N>>,
+    v: &[Vector<F, N>],
+    at: usize,
+    #[comptime] form: Form,
+    #[comptime] through_lse: bool,
+) -> f32 {
+    if comptime!(through_lse) {
+        0.0f32.runtime()
+    } else {
+        dot::<F, N>(d_row, v, at, form.value_vectors)
+    }
+}
+
+/// p and ds of a seen pair, ds before the slope of the rules, and that slope from place `from` on.
+#[cube]
+pub(super) fn pair(
+    products: (f32, f32),
+    statistics: (f32, f32),
+    site: &Site<Const<1>>,
+    scalars: &Scalars,
+    tables: &[u32],
+    #[comptime] form: Form,
+    #[comptime] from: usize,
+) -> (f32, f32, f32) {
+    let raw = Vector::<f32, Const<1>>::new(products.0 * scalars.scale);
+    let (score, slope) = trace::<Const<1>>(raw, site, scalars, tables, form.kinds, from);
+    let p = (score.extract(0usize) - statistics.0).exp();
+    let ds = p * (products.1 - statistics.1);
+    (p, ds, slope.extract(0usize))
+}
+
+/// dq\[i\] = scale · Σ_j ds_ij · k\[j\].
+#[cube(launch_unchecked)]
+fn attention_query_gradient_unit<F: Float, N: Size>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    d_o: &[Vector<F, N>],
+    statistics: &[f32],
+    tables: &[u32],
+    dq: &mut [Vector<F, N>],
+    scalars: Scalars,
+    rows: usize,
+    #[comptime] form: Form,
+    #[comptime] through_lse: bool,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < rows {
+        let row = ABSOLUTE_POS;
+        let vectors = comptime!(form.vectors);
+        let value_vectors = comptime!(if through_lse { 1 } else { form.value_vectors });
+        let mut site = site_of(row, &scalars);
+        let query = load_head::<F, N>(q, row * vectors, 1.0f32, vectors);
+        let d_row = load_head::<F, N>(d_o, row * value_vectors, 1.0f32, value_vectors);
+        let statistic = (statistics[2 * row], statistics[2 * row + 1]);
+        let mut sums = zero_head::<N>(vectors);
+        let keys = (site.batch * scalars.kv_heads + site.head / scalars.group) * scalars.keys;
+        let (first, end) = keys_of(site.query, site.query, &scalars, form.kinds);
+        for key in first..end {
+            site.key = key;
+            if seen::<Const<1>>(&site, &scalars, tables, form.kinds).extract(0usize) {
+                let at = keys + key;
+                let products = (
+                    dot::<F, N>(&query, k, at * vectors, vectors),
+                    value_product::<F, N>(
+                        &d_row,
+                        v,
+                        at * comptime!(form.value_vectors),
+                        form,
+                        through_lse,
+                    ),
+                );
+                let (_, ds, slope) =
+                    pair(products, statistic, &site, &scalars, tables, form, 0usize);
+                accumulate::<F, N>(&mut sums, ds * slope, k, at * vectors, vectors);
+            }
+        }
+        scaled::<N>(&mut sums, scalars.scale, vectors);
+        store_head::<F, N>(&sums, 1.0f32, dq, row * vectors, vectors);
+    }
+}
+
+#[cube]
+fn scaled<N: Size>(head: &mut Array<Vector<f32, N>>, factor: f32, #[comptime] vectors: usize) {
+    #[unroll]
+    for i in 0..vectors {
+        head[i] *= Vector::<f32, N>::new(factor);
+    }
+}
+
+/// dk\[j\] = scale · Σ_i ds_ij · q\[i\], or dv\[j\] = Σ_i p_ij · do\[i\], over the queries of all heads of the group.
+#[cube(launch_unchecked)]
+fn attention_key_gradient_unit<F: Float, N: Size>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    d_o: &[Vector<F, N>],
+    statistics: &[f32],
+    tables: &[u32],
+    out: &mut [Vector<F, N>],
+    scalars: Scalars,
+    rows: usize,
+    #[comptime] form: Form,
+    #[comptime] of: Of,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < rows {
+        let row = ABSOLUTE_POS;
+        let vectors = comptime!(form.vectors);
+        let value_vectors = comptime!(form.value_vectors);
+        let written = comptime!(if of == Of::Values {
+            value_vectors
+        } else {
+            vectors
+        });
+        let read = comptime!(if of == Of::Keys { value_vectors } else { 1 });
+        let key = row % scalars.keys;
+        let kv_head = row / scalars.keys % scalars.kv_heads;
+        let batch = row / scalars.keys / scalars.kv_heads;
+        let own = load_head::<F, N>(k, row * vectors, 1.0f32, vectors);
+        let value = load_head::<F, N>(v, row * value_vectors, 1.0f32, read);
+        let mut sums = zero_head::<N>(written);
+        let (first, end) = queries_of(key, key, &scalars, form.kinds);
+        for member in 0..scalars.group {
+            let head = kv_head * scalars.group + member;
+            let queries = (batch * scalars.heads + head) * scalars.queries;
+            let mut site = site_of(queries, &scalars);
+            site.key = key;
+            for query in first..end {
+                site.query = query;
+                if seen::<Const<1>>(&site, &scalars, tables, form.kinds).extract(0usize) {
+                    let at = queries + query;
+                    let statistic = (statistics[2 * at], statistics[2 * at + 1]);
+                    let score = dot::<F, N>(&own, q, at * vectors, vectors);
+                    let mut weighed = 0.0f32;
+                    if comptime!(of == Of::Keys) {
+                        weighed = dot::<F, N>(&value, d_o, at * value_vectors, value_vectors);
+                    }
+                    let products = (score, weighed);
+                    let (p, ds, slope) =
+                        pair(products, statistic, &site, &scalars, tables, form, 0usize);
+                    if comptime!(of == Of::Values) {
+                        accumulate::<F, N>(&mut sums, p, d_o, at * value_vectors, value_vectors);
+                    } else {
+                        accumulate::<F, N>(&mut sums, ds * slope, q, at * vectors, vectors);
+                    }
+                }
+            }
+        }
+        if comptime!(of != Of::Values) {
+            scaled::<N>(&mut sums, scalars.scale, vectors);
+        }
+        store_head::<F, N>(&sums, 1.0f32, out, row * written, written);
+    }
+}
+
+/// Which gradient a unit of a key sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Of {
+    Keys,
+    /// That of the keys through the log-sum-exp, where no values take part.
+    KeysOfLse,
+    Values,
+}
+
+impl Of {
+    fn kernel(self) -> &'static str {
+        match self {
+            Self::Keys => "attention_key_gradient_unit",
+            Self::KeysOfLse => "attention_key_gradient_of_lse_unit",
+            Self::Values => "attention_value_gradient_unit",
+        }
+    }
+}
+
+/// Buffers of the backward pass; shapes as in [`moebius_ops::attention`]. Either `o` and `d_o` are there, or `d_lse`.
+#[derive(Clone)]
+pub struct BackwardBuffers {
+    /// Read.
+    pub q: Handle,
+    /// Read.
+    pub k: Handle,
+    /// Read.
+    pub v: Handle,
+    /// Read.
+    pub tables: TableBuffers,
+    /// f32, read: what the forward pass wrote.
+    pub lse: Handle,
+    /// Where the gradient comes from.
+    pub through: Through,
+    /// Written.
+    pub dq: Handle,
+    /// Written.
+    pub dk: Handle,
+    /// Of the dense bias f32, written if it is there.
+    pub d_bias: Option<Handle>,
+    /// Of the biases by distance f32, written if it is there.
+    pub d_relative: Option<Handle>,
+    /// Of the sinks f32, written if it is there.
+    pub d_sinks: Option<Handle>,
+}
+
+/// The result whose gradient comes in.
+#[derive(Clone)]
+pub enum Through {
+    /// o.
+    Output {
+        /// Read: what the forward pass wrote.
+        o: Handle,
+        /// Gradient of o, read.
+        d_o: Handle,
+        /// Written.
+        dv: Handle,
+    },
+    /// The log-sum-exp; the gradient of v is 0.
+    LogSumExp {
+        /// Gradient of lse f32, read.
+        d_lse: Handle,
+    },
+}
+
+/// What the launches of a backward pass share.
+pub(super) struct Backward<'a> {
+    pub(super) client: &'a Client,
+    pub(super) plan: &'a Plan,
+    pub(super) buffers: &'a BackwardBuffers,
+    pub(super) tables: Handle,
+    /// f32 \[B, Hq, Sq, 2\].
+    pub(super) statistics: Handle,
+}
+
+impl Backward<'_> {
+    /// A matrix of so many rows of `dim` elements; one without rows isn't read, and something else is bound.
+    pub(super) fn bind(&self, buffer: &Handle, rows: usize, dim: usize) -> BufferArg {
+        if rows == 0 {
+            return bind(self.statistics.clone(), 1, self.plan.bytes());
+        }
+        bind(
+            buffer.clone(),
+            self.plan.vectors(rows, dim),
+            self.plan.bytes(),
+        )
+    }
+
+    pub(super) fn through_lse(&self) -> bool {
+        matches!(self.buffers.through, Through::LogSumExp { .. })
+    }
+
+    /// do, or q where the gradient comes through the log-sum-exp and nothing reads it.
+    pub(super) fn d_o(&self) -> BufferArg {
+        let (p, s) = (&self.plan.problem, self.plan.problem.sizes());
+        match &self.buffers.through {
+            Through::Output { d_o, .. } => self.bind(d_o, p.query_rows(), s.value_dim),
+            Through::LogSumExp { .. } => self.bind(&self.buffers.q, p.query_rows(), s.head_dim),
+        }
+    }
+
+    pub(super) fn statistics(&self) -> BufferArg {
+        let words = 2 * self.plan.problem.query_rows();
+        bind_words(self.statistics.clone(), words.max(1))
+    }
+
+    pub(super) fn tables(&self) -> BufferArg {
+        let words = Offsets::of(&self.plan.problem).words;
+        bind_words(self.tables.clone(), words.max(1))
+    }
+}
+
+/// Enqueues the backward pass: four launches or fewer, one more for each table's gradient, and one per table where there
+/// are several.
+///
+/// # Panics
+/// Where a buffer holds less than is planned, or a table of a rule is missing.
+pub fn launch_backward(client: &Client, plan: &Plan, buffers: &BackwardBuffers) {
+    let p = &plan.problem;
+    let backward = Backward {
+        client,
+        plan,
+        buffers,
+        tables: tables::gather(client, plan, &buffers.tables),
+        statistics: client.empty((p.query_rows() * 8).max(plan.bytes())),
+    };
+    if p.query_rows() > 0 {
+        launch_statistics(&backward);
+        launch_query_gradient(&backward);
+    }
+    if p.key_rows() > 0 {
+        match &buffers.through {
+            Through::Output { dv, .. } => {
+                launch_key_gradient(&backward, Of::Keys, &buffers.dk);
+                launch_key_gradient(&backward, Of::Values, dv);
+            }
+            Through::LogSumExp { .. } => {
+                launch_key_gradient(&backward, Of::KeysOfLse, &buffers.dk);
+            }
+        }
+    }
+    backward_tables::launch(&backward);
+}
+
+fn launch_statistics(backward: &Backward<'_>) {
+    let (plan, buffers) = (backward.plan, backward.buffers);
+    let (p, s) = (&plan.problem, plan.problem.sizes());
+    let rows = p.query_rows();
+    let (o, d_o, d_lse) = match &buffers.through {
+        Through::Output { o, d_o, .. } => (
+            Some(backward.bind(o, rows, s.value_dim)),
+            Some(backward.bind(d_o, rows, s.value_dim)),
+            None,
+        ),
+        Through::LogSumExp { d_lse } => (None, None, Some(bind_words(d_lse.clone(), rows))),
+    };
+    // SAFETY: the buffers hold what is planned; units past the last query return.
+    unsafe {
+        launched::note(|| {
+            let of = launched::suffix(backward.through_lse(), "_of_lse");
+            format!("attention_statistics{of}_unit_{}", p.element())
+        });
+        attention_statistics::launch_unchecked(
+            backward.client,
+            plan.per_query.count(),
+            plan.per_query.dim(),
+            plan.lanes,
+            o.into(),
+            d_o.into(),
+            bind_words(buffers.lse.clone(), rows),
+            d_lse.into(),
+            backward.statistics(),
+            plan.form().value_vectors,
+            p.element().elem_type(),
+        );
+    }
+}
+
+fn launch_query_gradient(backward: &Backward<'_>) {
+    let (plan, b) = (backward.plan, backward.buffers);
+    let (p, s) = (&plan.problem, plan.problem.sizes());
+    // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; units past the last query return.
+    unsafe {
+        launched::note(|| {
+            let of = launched::suffix(backward.through_lse(), "_of_lse");
+            super::name(p, &format!("attention_query_gradient{of}_unit"))
+        });
+        attention_query_gradient_unit::launch_unchecked(
+            backward.client,
+            plan.per_query.count(),
+            plan.per_query.dim(),
+            plan.lanes,
+            backward.bind(&b.q, p.query_rows(), s.head_dim),
+            backward.bind(&b.k, p.key_rows(), s.head_dim),
+            backward.bind(&b.v, p.key_rows(), s.value_dim),
+            backward.d_o(),
+            backward.statistics(),
+            backward.tables(),
+            backward.bind(&b.dq, p.query_rows(), s.head_dim),
+            scalars(p, &Offsets::of(p)),
+            p.query_rows(),
+            plan.form(),
+            backward.through_lse(),
+            p.element().elem_type(),
+        );
+    }
+}
+
+fn launch_key_gradient(backward: &Backward<'_>, of: Of, out: &Handle) {
+    let (plan, b) = (backward.plan, backward.buffers);
+    let (p, s) = (&plan.problem, plan.problem.sizes());
+    let dim = if of == Of::Values {
+        s.value_dim
+    } else {
+        s.head_dim
+    };
+    // SAFETY: the buffers hold what is planned; queries and table entries lie inside of them; units past the last key return.
+    unsafe {
+        launched::note(|| super::name(p, of.kernel()));
+        attention_key_gradient_unit::launch_unchecked(
+            backward.client,
+            plan.per_key.count(),
+            plan.per_key.dim(),
+            plan.lanes,
+            backward.bind(&b.q, p.query_rows(), s.head_dim),
+            backward.bind(&b.k, p.key_rows(), s.head_dim),
+            backward.bind(&b.v, p.key_rows(), s.value_dim),
+            backward.d_o(),
+            backward.statistics(),
+            backward.tables(),
+            backward.bind(out, p.key_rows(), dim),
+            scalars(p, &Offsets::of(p)),
+            p.key_rows(),
+            plan.form(),
+            of,
+            p.element().elem_type(),
+        );
+    }
+}

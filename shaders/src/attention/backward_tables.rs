@@ -1,0 +1,279 @@
+//! Gradients of tables: a unit per element sums over the pairs that read it, in ascending order.
+
+use super::Form;
+use super::backward::{Backward, pair, value_product};
+use super::rules::{Kind, Scalars, Site, scalars, seen};
+use super::tables::Offsets;
+use super::unit::site_of;
+use crate::bound::bind_words;
+use crate::element::DeviceElement;
+use crate::launched;
+use crate::segment_attention::head::{dot, load_head};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// What every kernel here reads of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Spec {
+    form: Form,
+    through_lse: bool,
+    /// The place of the first rule after the table's.
+    after: usize,
+}
+
+/// The gradient of the rule's result at a seen pair, 0 at one that isn't.
+#[cube]
+fn of_pair<F: Float, N: Size>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    d_o: &[Vector<F, N>],
+    statistics: &[f32],
+    tables: &[u32],
+    site: &Site<Const<1>>,
+    scalars: &Scalars,
+    #[comptime] spec: Spec,
+) -> f32 {
+    let form = comptime!(spec.form);
+    let vectors = comptime!(form.vectors);
+    let value_vectors = comptime!(if spec.through_lse {
+        1
+    } else {
+        form.value_vectors
+    });
+    let mut gradient = 0.0f32;
+    if seen::<Const<1>>(site, scalars, tables, form.kinds).extract(0usize) {
+        let row = (site.batch * scalars.heads + site.head) * scalars.queries + site.query;
+        let kv_head = site.batch * scalars.kv_heads + site.head / scalars.group;
+        let at = kv_head * scalars.keys + site.key;
+        let query = load_head::<F, N>(q, row * vectors, 1.0f32, vectors);
+        let d_row = load_head::<F, N>(d_o, row * value_vectors, 1.0f32, value_vectors);
+        let products = (
+            dot::<F, N>(&query, k, at * vectors, vectors),
+            value_product::<F, N>(
+                &d_row,
+                v,
+                at * comptime!(form.value_vectors),
+                form,
+                spec.through_lse,
+            ),
+        );
+        let statistic = (statistics[2 * row], statistics[2 * row + 1]);
+        let (_, ds, slope) = pair(products, statistic, site, scalars, tables, form, spec.after);
+        gradient = ds * slope;
+    }
+    gradient
+}
+
+/// dbias\[b, h, i, j\], summed over the sequences and heads that share it.
+#[cube(launch_unchecked)]
+fn attention_bias_gradient<F: Float, N: Size>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    d_o: &[Vector<F, N>],
+    statistics: &[f32],
+    tables: &[u32],
+    d_bias: &mut [f32],
+    scalars: Scalars,
+    // Sequences and heads of the table, and those that share an element of it.
+    heads: usize,
+    batches_each: usize,
+    heads_each: usize,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < d_bias.len() {
+        let pairs = scalars.queries * scalars.keys;
+        let matrix = ABSOLUTE_POS / pairs;
+        let mut site = site_of(0usize.runtime(), &scalars);
+        site.query = ABSOLUTE_POS % pairs / scalars.keys;
+        site.key = ABSOLUTE_POS % scalars.keys;
+        let mut sum = 0.0f32;
+        for batch in 0..batches_each {
+            for head in 0..heads_each {
+                site.batch = matrix / heads + batch;
+                site.head = matrix % heads + head;
+                sum += of_pair::<F, N>(q, k, v, d_o, statistics, tables, &site, &scalars, spec);
+            }
+        }
+        d_bias[ABSOLUTE_POS] = sum;
+    }
+}
+
+/// drelative\[h, r\]: a diagonal of pairs for every sequence, and all beyond it at both ends.
+#[cube(launch_unchecked)]
+fn attention_relative_gradient<F: Float, N: Size>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    d_o: &[Vector<F, N>],
+    statistics: &[f32],
+    tables: &[u32],
+    d_relative: &mut [f32],
+    scalars: Scalars,
+    batch: usize,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < d_relative.len() {
+        let places = 2 * scalars.reach + 1;
+        let ahead = (ABSOLUTE_POS % places as usize) as i32 - scalars.reach;
+        let mut site = site_of(0usize.runtime(), &scalars);
+        site.head = ABSOLUTE_POS / places as usize;
+        let mut sum = 0.0f32;
+        for sequence in 0..batch {
+            site.batch = sequence;
+            for query in 0..scalars.queries {
+                site.query = query;
+                let on = query as i32 + scalars.shift + ahead;
+                let keys = scalars.keys as i32;
+                let mut first = on;
+                let mut end = on + 1;
+                if ahead == -scalars.reach {
+                    first = 0i32.runtime();
+                }
+                if ahead == scalars.reach {
+                    end = keys;
+                }
+                let first = min(max(first, 0), keys) as usize;
+                let end = min(max(end, 0), keys) as usize;
+                for key in first..end {
+                    site.key = key;
+                    sum += of_pair::<F, N>(q, k, v, d_o, statistics, tables, &site, &scalars, spec);
+                }
+            }
+        }
+        d_relative[ABSOLUTE_POS] = sum;
+    }
+}
+
+/// dsinks\[h\] = −Σ_(b, i) exp(sink − lse) · Δ.
+#[cube(launch_unchecked)]
+fn attention_sink_gradient(
+    statistics: &[f32],
+    tables: &[u32],
+    d_sinks: &mut [f32],
+    scalars: Scalars,
+    batch: usize,
+) {
+    if ABSOLUTE_POS < d_sinks.len() {
+        let sink = f32::reinterpret(tables[scalars.sinks + ABSOLUTE_POS]);
+        let mut sum = 0.0f32;
+        for sequence in 0..batch {
+            let first = (sequence * scalars.heads + ABSOLUTE_POS) * scalars.queries;
+            for row in first..first + scalars.queries {
+                sum -= (sink - statistics[2 * row]).exp() * statistics[2 * row + 1];
+            }
+        }
+        d_sinks[ABSOLUTE_POS] = sum;
+    }
+}
+
+/// Enqueues the gradients of the tables whose buffers are there.
+pub(super) fn launch(backward: &Backward<'_>) {
+    let buffers = backward.buffers;
+    if let Some(d_bias) = &buffers.d_bias {
+        launch_bias(backward, d_bias);
+    }
+    if let Some(d_relative) = &buffers.d_relative {
+        launch_relative(backward, d_relative);
+    }
+    if let Some(d_sinks) = &buffers.d_sinks {
+        launch_sinks(backward, d_sinks);
+    }
+}
+
+fn spec(backward: &Backward<'_>, kind: Kind) -> Spec {
+    let form = backward.plan.form();
+    Spec {
+        form,
+        through_lse: backward.through_lse(),
+        after: form.kinds.place(kind) + 1,
+    }
+}
+
+fn launch_bias(backward: &Backward<'_>, d_bias: &Handle) {
+    let (plan, b) = (backward.plan, backward.buffers);
+    let (p, s) = (&plan.problem, plan.problem.sizes());
+    let Some(pattern) = p.rules().bias() else {
+        return;
+    };
+    let shape = pattern.shape(s);
+    let elements = shape.iter().product();
+    if elements == 0 {
+        return;
+    }
+    let each = |has: bool, size: usize| if has { 1 } else { size };
+    // SAFETY: the buffers hold what is planned; pairs lie inside of them; units past the last element return.
+    unsafe {
+        launched::note(|| super::name(p, "attention_bias_gradient"));
+        attention_bias_gradient::launch_unchecked(
+            backward.client,
+            plan.table_grid.count(),
+            plan.table_grid.dim(),
+            plan.lanes,
+            backward.bind(&b.q, p.query_rows(), s.head_dim),
+            backward.bind(&b.k, p.key_rows(), s.head_dim),
+            backward.bind(&b.v, p.key_rows(), s.value_dim),
+            backward.d_o(),
+            backward.statistics(),
+            backward.tables(),
+            bind_words(d_bias.clone(), elements),
+            scalars(p, &Offsets::of(p)),
+            shape[1],
+            each(pattern.batch, s.batch),
+            each(pattern.heads, s.heads),
+            spec(backward, Kind::Bias),
+            p.element().elem_type(),
+        );
+    }
+}
+
+fn launch_relative(backward: &Backward<'_>, d_relative: &Handle) {
+    let (plan, b) = (backward.plan, backward.buffers);
+    let (p, s) = (&plan.problem, plan.problem.sizes());
+    let Some(reach) = p.rules().relative() else {
+        return;
+    };
+    // SAFETY: the buffers hold what is planned; pairs lie inside of them; units past the last element return.
+    unsafe {
+        launched::note(|| super::name(p, "attention_relative_gradient"));
+        attention_relative_gradient::launch_unchecked(
+            backward.client,
+            plan.table_grid.count(),
+            plan.table_grid.dim(),
+            plan.lanes,
+            backward.bind(&b.q, p.query_rows(), s.head_dim),
+            backward.bind(&b.k, p.key_rows(), s.head_dim),
+            backward.bind(&b.v, p.key_rows(), s.value_dim),
+            backward.d_o(),
+            backward.statistics(),
+            backward.tables(),
+            bind_words(d_relative.clone(), s.heads * (2 * reach + 1)),
+            scalars(p, &Offsets::of(p)),
+            s.batch,
+            spec(backward, Kind::Relative),
+            p.element().elem_type(),
+        );
+    }
+}
+
+fn launch_sinks(backward: &Backward<'_>, d_sinks: &Handle) {
+    let (plan, p) = (backward.plan, &backward.plan.problem);
+    let s = p.sizes();
+    // SAFETY: the buffers hold what is planned; rows lie inside of them; units past the last head return.
+    unsafe {
+        launched::note(|| "attention_sink_gradient");
+        attention_sink_gradient::launch_unchecked(
+            backward.client,
+            plan.table_grid.count(),
+            plan.table_grid.dim(),
+            backward.statistics(),
+            backward.tables(),
+            bind_words(d_sinks.clone(), s.heads),
+            scalars(p, &Offsets::of(p)),
+            s.batch,
+        );
+    }
+}

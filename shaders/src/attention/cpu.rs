@@ -1,0 +1,556 @@
+//! The `cpu` variant: one task per core, no barriers, no workgroup memory.
+//!
+//! A first launch packs the keys of every key head into panels of two registers (Kᵀ, as the grouped GEMM packs weights), and
+//! values to f32 where they aren't. A task then takes every `cores`-th block of [`ROWS`] query rows of a key head, the heads
+//! of its group side by side, and walks over tiles of keys at absolute boundaries. In a tile it goes down its rows in strips
+//! of [`STRIP`]: scores into scratch, rules and the softmax row by row, then probabilities times values; both products are
+//! [`STRIP`] × 2 registers, as fast as the grouped GEMM's. A strip and a tile that the rules part are skipped.
+//! A row's sums take its keys in ascending order, whatever rows are beside it.
+
+use super::exponential::exp2;
+use super::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
+use super::tables::Offsets;
+use super::{Form, ForwardBuffers, Plan};
+use crate::bound::{bind, bind_words};
+use crate::element::DeviceElement;
+use crate::launched;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// Query rows of a block: enough for a tile of keys and values to pay for its way into the cache.
+const ROWS: usize = 96;
+
+/// Rows of the register tile, as in the grouped GEMM.
+const STRIP: usize = 6;
+
+const LOG2_E: f32 = std::f32::consts::LOG2_E;
+const LN_2: f32 = std::f32::consts::LN_2;
+
+/// What the kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Spec {
+    form: Form,
+    head_dim: usize,
+    value_dim: usize,
+    /// Values of a head, up to whole pairs of registers.
+    padded: usize,
+    /// Keys of a tile: with their values they fit the nearest cache.
+    tile: usize,
+}
+
+impl Spec {
+    fn of(plan: &Plan) -> Self {
+        let s = plan.problem.sizes();
+        Self {
+            form: plan.form(),
+            head_dim: s.head_dim,
+            value_dim: s.value_dim,
+            padded: s.value_dim.next_multiple_of(2 * plan.register),
+            tile: if s.head_dim.max(s.value_dim) <= 64 {
+                64
+            } else {
+                32
+            },
+        }
+    }
+
+    /// f32s of a task's scratch: queries, sums, lane sums and largest scores of a block, and the scores of a strip.
+    const fn scratch(self, width: usize) -> usize {
+        self.scores(width) + STRIP * self.tile
+    }
+
+    const fn sums(self, width: usize) -> usize {
+        (ROWS * self.head_dim).next_multiple_of(width)
+    }
+
+    const fn totals(self, width: usize) -> usize {
+        self.sums(width) + ROWS * self.padded
+    }
+
+    const fn largest(self, width: usize) -> usize {
+        self.totals(width) + ROWS * width
+    }
+
+    const fn scores(self, width: usize) -> usize {
+        self.largest(width) + ROWS.next_multiple_of(width)
+    }
+}
+
+/// packed\[key head\]\[panel\]\[d\]\[2\] = the keys of the panel at inner column d; keys past the last repeat it.
+#[cube(launch_unchecked)]
+fn attention_pack_keys<F: Float, N: Size>(
+    k: &[F],
+    packed: &mut [Vector<f32, N>],
+    keys: usize,
+    heads: usize,
+    cores: usize,
+    #[comptime] head_dim: usize,
+    #[define(F)] _element: ElemType,
+) {
+    let width = N::value();
+    let panels = keys.div_ceil(comptime!(2 * width));
+    for at in range_stepped(ABSOLUTE_POS, panels * heads, cores) {
+        let first = at % panels * comptime!(2 * width);
+        let row = at / panels * keys;
+        for d in 0..head_dim {
+            #[unroll]
+            for half in 0..2usize {
+                let mut column = Vector::<f32, N>::new(0.0f32);
+                #[unroll]
+                for lane in 0..width {
+                    let key = min(first + half * width + lane, keys - 1);
+                    column.insert(lane, f32::cast_from(k[(row + key) * head_dim + d]));
+                }
+                packed[(at * head_dim + d) * 2 + half] = column;
+            }
+        }
+    }
+}
+
+/// Values in f32, their rows filled up with zeros to `padded`.
+#[cube(launch_unchecked)]
+fn attention_pack_values<F: Float>(
+    v: &[F],
+    packed: &mut [f32],
+    rows: usize,
+    cores: usize,
+    #[comptime] value_dim: usize,
+    #[comptime] padded: usize,
+    #[define(F)] _element: ElemType,
+) {
+    for row in range_stepped(ABSOLUTE_POS, rows, cores) {
+        for d in 0..value_dim {
+            packed[row * padded + d] = f32::cast_from(v[row * value_dim + d]);
+        }
+        for d in value_dim..padded {
+            packed[row * padded + d] = 0.0f32;
+        }
+    }
+}
+
+/// sums += left · right: [`STRIP`] rows of scalars by two registers for each of `steps` steps.
+#[cube]
+fn multiply<N: Size>(
+    sums: &mut Array<Vector<f32, N>>,
+    left: &mut [Vector<f32, Const<1>>],
+    right: &[Vector<f32, N>],
+    at: (usize, usize),
+    steps: usize,
+    #[comptime] strides: (usize, usize),
+) {
+    for step in 0..steps {
+        let first = right[at.1 + step * comptime!(strides.1)];
+        let second = right[at.1 + step * comptime!(strides.1) + 1];
+        #[unroll]
+        for i in 0..comptime!(STRIP) {
+            let a =
+                Vector::<f32, N>::new(left[at.0 + i * comptime!(strides.0) + step].extract(0usize));
+            sums[2 * i] = fma(a, first, sums[2 * i]);
+            sums[2 * i + 1] = fma(a, second, sums[2 * i + 1]);
+        }
+    }
+}
+
+/// A block of query rows of one key head: row r is query r / group of head r % group of the group.
+#[derive(CubeType, Clone, Copy)]
+struct Block {
+    batch: usize,
+    kv_head: usize,
+    /// The first row, and one past the last.
+    first: usize,
+    end: usize,
+    /// Where the scratch of the task begins.
+    base: usize,
+}
+
+#[cube]
+fn site_of<N: Size>(row: usize, block: &Block, scalars: &Scalars) -> Site<N> {
+    let head = block.kv_head * scalars.group + row % scalars.group;
+    site::<N>(block.batch, head, row / scalars.group)
+}
+
+/// The row of q, o and lse.
+#[cube]
+fn tensor_row<N: Size>(site: &Site<N>, scalars: &Scalars) -> usize {
+    (site.batch * scalars.heads + site.head) * scalars.queries + site.query
+}
+
+/// Scaled queries, and an empty softmax. Scores without rules that change them are powers of two from here on.
+#[cube]
+fn begin<F: Float, N: Size>(
+    q: &[F],
+    scratch: &mut [Vector<f32, Const<1>>],
+    block: &Block,
+    scalars: &Scalars,
+    #[comptime] spec: Spec,
+) {
+    let width = N::value();
+    let dim = comptime!(spec.head_dim);
+    let mut scale = scalars.scale;
+    if comptime!(!spec.form.kinds.change_scores(0)) {
+        scale *= LOG2_E;
+    }
+    for row in 0..comptime!(ROWS) {
+        // Rows past the last repeat it.
+        let site = site_of::<Const<1>>(min(block.first + row, block.end - 1), block, scalars);
+        let from = tensor_row::<Const<1>>(&site, scalars) * dim;
+        for d in 0..dim {
+            scratch[block.base + row * dim + d] = Vector::new(f32::cast_from(q[from + d]) * scale);
+        }
+        for d in 0..comptime!(spec.padded) {
+            scratch[block.base + comptime!(spec.sums(width)) + row * comptime!(spec.padded) + d] =
+                Vector::new(0.0f32);
+        }
+        for lane in 0..width {
+            scratch[block.base + comptime!(spec.totals(width)) + row * width + lane] =
+                Vector::new(0.0f32);
+        }
+        scratch[block.base + comptime!(spec.largest(width)) + row] = Vector::min_value();
+    }
+}
+
+/// Scores of a strip that starts at row `row` of the block with the keys of the tile from `key` on, into scratch.
+#[cube]
+fn score<N: Size>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    packed: &[Vector<f32, N>],
+    at: (usize, usize),
+    panel: usize,
+    #[comptime] spec: Spec,
+) {
+    let width = N::value();
+    let (base, row) = at;
+    let dim = comptime!(spec.head_dim);
+    #[unroll]
+    for pair in 0..comptime!(spec.tile / (2 * width)) {
+        let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * STRIP));
+        #[unroll]
+        for i in 0..comptime!(2 * STRIP) {
+            sums[i] = Vector::new(0.0f32);
+        }
+        let from = (
+            base + row * dim,
+            (panel + pair) * comptime!(2 * spec.head_dim),
+        );
+        multiply::<N>(&mut sums, scratch, packed, from, dim.runtime(), (dim, 2));
+        let to = (base + comptime!(spec.scores(width))) / width + pair * 2;
+        let registers = scratch.with_vector_size_mut::<N>();
+        #[unroll]
+        for i in 0..comptime!(STRIP) {
+            registers[to + i * comptime!(spec.tile / width)] = sums[2 * i];
+            registers[to + i * comptime!(spec.tile / width) + 1] = sums[2 * i + 1];
+        }
+    }
+}
+
+/// One row of a strip: its scores become probabilities; returns what its sums so far must be multiplied by.
+#[cube]
+fn soften<N: Size>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    tables: &[u32],
+    block: &Block,
+    scalars: &Scalars,
+    at: (usize, usize, usize),
+    full: bool,
+    #[comptime] spec: Spec,
+) -> f32 {
+    let width = N::value();
+    let registers = comptime!(spec.tile / width);
+    let kinds = comptime!(spec.form.kinds);
+    let (row, strip_row, first) = at;
+    let base = block.base;
+    let query_row = min(block.first + row, block.end - 1);
+    let mut site = site_of::<N>(query_row, block, scalars);
+    let from = (base + comptime!(spec.scores(width))) / width + strip_row * registers;
+    let state = base + comptime!(spec.largest(width)) + row;
+    let before = scratch[state].extract(0usize);
+    let lowest = Vector::<f32, N>::min_value();
+    let mut scores = Array::<Vector<f32, N>>::new(registers);
+    let mut largest = lowest;
+    let view = scratch.with_vector_size_mut::<N>();
+    #[unroll]
+    for i in 0..registers {
+        let mut s = view[from + i];
+        site.key = first + i * width;
+        if comptime!(kinds.change_scores(0)) {
+            let (changed, _) = trace::<N>(s, &site, scalars, tables, kinds, 0usize);
+            s = changed * Vector::new(LOG2_E);
+        }
+        if !full {
+            let last = Vector::<i32, N>::new(scalars.keys as i32 - site.key as i32);
+            let seen =
+                seen::<N>(&site, scalars, tables, kinds).vec_and(site.lanes.less_than(&last));
+            // What isn't seen is marked by a number that no exponential tells from −∞.
+            s = select_many(seen, s, Vector::new(f32::min_value()));
+        }
+        scores[i] = s;
+        largest = largest.max(s);
+    }
+    let mut top = before;
+    #[unroll]
+    for lane in 0..width {
+        top = max(top, largest.extract(lane));
+    }
+    let mut total = Vector::<f32, N>::new(0.0f32);
+    let floor = Vector::<f32, N>::new(f32::min_value());
+    #[unroll]
+    for i in 0..registers {
+        let mut p = exp2::<N>(scores[i] - Vector::new(top));
+        if !full {
+            p = select_many(scores[i].equal(&floor), Vector::new(0.0f32), p);
+        }
+        view[from + i] = p;
+        total += p;
+    }
+    let shrink = exp2::<Const<1>>(Vector::new(before - top)).extract(0usize);
+    let sum = (base + comptime!(spec.totals(width))) / width + row;
+    view[sum] = fma(view[sum], Vector::new(shrink), total);
+    scratch[state] = Vector::new(top);
+    shrink
+}
+
+/// Adds probabilities times values of a strip's keys to its sums, which shrink first.
+#[cube]
+fn weigh<N: Size>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    v: &[Vector<f32, N>],
+    at: (usize, usize),
+    shrink: &Array<f32>,
+    keys: (usize, usize),
+    #[comptime] spec: Spec,
+) {
+    let width = N::value();
+    let (base, row) = at;
+    let across = comptime!(spec.padded / width);
+    for pair in 0..comptime!(spec.padded / (2 * width)) {
+        let to = (base + comptime!(spec.sums(width))) / width + row * across + 2 * pair;
+        let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * STRIP));
+        let view = scratch.with_vector_size_mut::<N>();
+        #[unroll]
+        for i in 0..comptime!(STRIP) {
+            let factor = Vector::<f32, N>::new(shrink[i]);
+            sums[2 * i] = view[to + i * across] * factor;
+            sums[2 * i + 1] = view[to + i * across + 1] * factor;
+        }
+        let from = (
+            base + comptime!(spec.scores(width)),
+            keys.0 * across + 2 * pair,
+        );
+        multiply::<N>(
+            &mut sums,
+            scratch,
+            v,
+            from,
+            keys.1,
+            comptime!((spec.tile, spec.padded / width)),
+        );
+        let view = scratch.with_vector_size_mut::<N>();
+        #[unroll]
+        for i in 0..comptime!(STRIP) {
+            view[to + i * across] = sums[2 * i];
+            view[to + i * across + 1] = sums[2 * i + 1];
+        }
+    }
+}
+
+/// Writes o and lse of a block.
+#[cube]
+fn finish<F: Float, N: Size>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    tables: &[u32],
+    o: &mut [F],
+    lse: &mut [f32],
+    block: &Block,
+    scalars: &Scalars,
+    #[comptime] spec: Spec,
+) {
+    let width = N::value();
+    let dim = comptime!(spec.value_dim);
+    for row in 0..block.end - block.first {
+        let site = site_of::<Const<1>>(block.first + row, block, scalars);
+        let to = tensor_row::<Const<1>>(&site, scalars);
+        let mut top = scratch[block.base + comptime!(spec.largest(width)) + row].extract(0usize);
+        let sums = block.base + comptime!(spec.totals(width)) + row * width;
+        let mut total = 0.0f32;
+        for lane in 0..width {
+            total += scratch[sums + lane].extract(0usize);
+        }
+        let mut shrink = 1.0f32;
+        if comptime!(spec.form.sinks) {
+            let sink = f32::reinterpret(tables[scalars.sinks + site.head]) * LOG2_E;
+            let raised = max(top, sink);
+            shrink = exp2::<Const<1>>(Vector::new(top - raised)).extract(0usize);
+            let own = exp2::<Const<1>>(Vector::new(sink - raised)).extract(0usize);
+            total = total * shrink + own;
+            top = raised;
+        }
+        let mut share = 0.0f32;
+        let mut log = f32::min_value();
+        // Not `> 0`: a NaN must show.
+        if total != 0.0f32 {
+            share = shrink / total;
+            log = top * LN_2 + total.ln();
+        }
+        lse[to] = log;
+        let from = block.base + comptime!(spec.sums(width)) + row * comptime!(spec.padded);
+        for d in 0..dim {
+            o[to * dim + d] = F::cast_from(scratch[from + d].extract(0usize) * share);
+        }
+    }
+}
+
+#[cube(launch_unchecked)]
+fn attention_cpu<F: Float, N: Size>(
+    q: &[F],
+    packed: &[Vector<f32, N>],
+    v: &[Vector<f32, N>],
+    tables: &[u32],
+    scratch: &mut [Vector<f32, Const<1>>],
+    o: &mut [F],
+    lse: &mut [f32],
+    scalars: Scalars,
+    blocks: usize,
+    cores: usize,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let width = N::value();
+    let rows = scalars.queries * scalars.group;
+    let of_head = rows.div_ceil(comptime!(ROWS));
+    let heads = blocks / of_head;
+    let tile = comptime!(spec.tile);
+    let panels = scalars.keys.div_ceil(comptime!(2 * width));
+    for item in range_stepped(ABSOLUTE_POS, blocks, cores) {
+        // Later queries, which see more keys where a rule is causal, come first.
+        let head = item % heads;
+        let first = (of_head - 1 - item / heads) * comptime!(ROWS);
+        let block = Block {
+            batch: head / scalars.kv_heads,
+            kv_head: head % scalars.kv_heads,
+            first,
+            end: min(first + comptime!(ROWS), rows),
+            base: ABSOLUTE_POS * comptime!(spec.scratch(width)),
+        };
+        begin::<F, N>(q, scratch, &block, &scalars, spec);
+        let last = (block.end - 1) / scalars.group;
+        let (near, far) = keys_of(block.first / scalars.group, last, &scalars, spec.form.kinds);
+        for at in near / tile..far.div_ceil(tile) {
+            let key = at * tile;
+            let count = min(tile, scalars.keys - key);
+            for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
+                let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
+                let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
+                let keys = (key, key + count - 1);
+                let met = tile_of(queries, keys, &scalars, spec.form.kinds);
+                if met > 0 {
+                    let panel = head * panels + key / comptime!(2 * width);
+                    score::<N>(scratch, packed, (block.base, row), panel, spec);
+                    let full = met == 2 && count == tile;
+                    let mut shrink = Array::<f32>::new(comptime!(STRIP));
+                    for i in 0..comptime!(STRIP) {
+                        let at = (row + i, i, key);
+                        shrink[i] = soften::<N>(scratch, tables, &block, &scalars, at, full, spec);
+                    }
+                    let values = (head * scalars.keys + key, count);
+                    weigh::<N>(scratch, v, (block.base, row), &shrink, values, spec);
+                }
+            }
+        }
+        finish::<F, N>(scratch, tables, o, lse, &block, &scalars, spec);
+    }
+}
+
+/// Enqueues the forward: the keys packed, the values too where they aren't registers of f32s, and the attention.
+pub(super) fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers, tables: Handle) {
+    let (p, spec) = (&plan.problem, Spec::of(plan));
+    let (s, offsets, width) = (p.sizes(), Offsets::of(p), plan.register);
+    let bytes = p.element().bytes();
+    let blocks = s.batch * s.kv_heads * (s.queries * p.group()).div_ceil(ROWS);
+    let packed_keys = pack_keys(client, plan, buffers.k, &spec);
+    let values = match p.element() == moebius_ops::Element::F32 && spec.padded == s.value_dim {
+        true => buffers.v,
+        false => pack_values(client, plan, buffers.v, &spec),
+    };
+    let scratch = client.empty(plan.cores * spec.scratch(width) * 4);
+    // Without keys none is read, and something else is bound.
+    let keys = |buffer: Handle, rows: usize| match rows {
+        0 => bind(scratch.clone(), 1, 4 * width),
+        rows => bind(buffer, rows / width, 4 * width),
+    };
+    let panels = s.keys.div_ceil(2 * width) * 2 * width;
+    // SAFETY: the buffers hold what is planned and packed; blocks, tiles and table entries lie inside of them, and a task's
+    // blocks and scratch are its own.
+    unsafe {
+        launched::note(|| super::name(p, "attention_unit"));
+        attention_cpu::launch_unchecked(
+            client,
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(plan.cores as u32),
+            width,
+            bind(buffers.q, p.query_rows() * s.head_dim, bytes),
+            keys(packed_keys, s.batch * s.kv_heads * panels * s.head_dim),
+            keys(values, p.key_rows() * spec.padded),
+            bind_words(tables, offsets.words.max(1)),
+            bind_words(scratch.clone(), plan.cores * spec.scratch(width)),
+            bind(buffers.o, p.query_rows() * s.value_dim, bytes),
+            bind_words(buffers.lse, p.query_rows()),
+            scalars(p, &offsets),
+            blocks,
+            plan.cores,
+            spec,
+            p.element().elem_type(),
+        );
+    }
+}
+
+fn pack_keys(client: &Client, plan: &Plan, k: Handle, spec: &Spec) -> Handle {
+    let (p, s, width) = (&plan.problem, plan.problem.sizes(), plan.register);
+    let heads = s.batch * s.kv_heads;
+    let registers = heads * s.keys.div_ceil(2 * width) * s.head_dim * 2;
+    let packed = client.empty((registers * width * 4).max(4));
+    if registers == 0 {
+        return packed;
+    }
+    // SAFETY: the buffers hold the keys and their panels; keys past the last repeat it.
+    unsafe {
+        attention_pack_keys::launch_unchecked(
+            client,
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(plan.cores as u32),
+            width,
+            bind(k, p.key_rows() * s.head_dim, p.element().bytes()),
+            bind(packed.clone(), registers, 4 * width),
+            s.keys,
+            heads,
+            plan.cores,
+            spec.head_dim,
+            p.element().elem_type(),
+        );
+    }
+    packed
+}
+
+fn pack_values(client: &Client, plan: &Plan, v: Handle, spec: &Spec) -> Handle {
+    let (p, s) = (&plan.problem, plan.problem.sizes());
+    let words = p.key_rows() * spec.padded;
+    let packed = client.empty((words * 4).max(4));
+    if words == 0 {
+        return packed;
+    }
+    // SAFETY: the buffers hold the values, as they are and filled up.
+    unsafe {
+        attention_pack_values::launch_unchecked(
+            client,
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(plan.cores as u32),
+            bind(v, p.key_rows() * s.value_dim, p.element().bytes()),
+            bind_words(packed.clone(), words),
+            p.key_rows(),
+            plan.cores,
+            s.value_dim,
+            spec.padded,
+            p.element().elem_type(),
+        );
+    }
+    packed
+}

@@ -1,0 +1,155 @@
+//! What is compiled of attention: every type, and rules in f32 alone and together.
+
+use super::*;
+use crate::emit::{KernelEntry, Machine, Planned, valid};
+use moebius_ops::Element;
+use moebius_ops::attention::{Pattern, Rule, Rules, Sizes};
+
+const SIZES: Sizes = Sizes {
+    batch: 2,
+    heads: 8,
+    kv_heads: 2,
+    queries: 512,
+    keys: 512,
+    head_dim: 64,
+    value_dim: 64,
+};
+
+fn problem(rules: &[Rule]) -> Problem {
+    let rules = valid(Rules::new(rules.iter().copied()));
+    valid(valid(Problem::new(SIZES)).with_rules(rules))
+}
+
+/// Every type without rules, causal, rules that change scores, and those that read tables.
+fn problems() -> [Problem; 6] {
+    let [f32, f16, bf16] = Element::ALL.map(|element| problem(&[]).with_element(element));
+    let causal = problem(&[Rule::Causal]);
+    let scores = problem(&[Rule::Alibi, Rule::Softcap(30.0), Rule::Window(256)]);
+    let pattern = Pattern {
+        batch: false,
+        heads: true,
+    };
+    let tables = [
+        Rule::Bias(pattern),
+        Rule::Relative(16),
+        Rule::Documents,
+        Rule::Blocks(64),
+        Rule::Mask(pattern),
+    ];
+    [
+        f32,
+        f16,
+        bf16,
+        causal,
+        scores,
+        problem(&tables).with_sinks(true),
+    ]
+}
+
+/// All that a problem may read.
+fn tables_of(at: &Machine) -> TableBuffers {
+    TableBuffers {
+        query_documents: Some(at.buffer()),
+        key_documents: Some(at.buffer()),
+        blocks: Some(at.buffer()),
+        mask: Some(at.buffer()),
+        slopes: Some(at.buffer()),
+        bias: Some(at.buffer()),
+        relative: Some(at.buffer()),
+        sinks: Some(at.buffer()),
+    }
+}
+
+fn forward(at: &Machine, problem: Problem) -> Planned {
+    let buffers = ForwardBuffers {
+        q: at.buffer(),
+        k: at.buffer(),
+        v: at.buffer(),
+        tables: tables_of(at),
+        o: at.buffer(),
+        lse: at.buffer(),
+    };
+    launch(at.client(), &plan(problem, None, &at.capability)?, buffers);
+    Ok(())
+}
+
+fn backward(at: &Machine, problem: Problem, through: Through) -> Planned {
+    let wants = |there: bool| there.then(|| at.buffer());
+    let buffers = BackwardBuffers {
+        q: at.buffer(),
+        k: at.buffer(),
+        v: at.buffer(),
+        tables: tables_of(at),
+        lse: at.buffer(),
+        through,
+        dq: at.buffer(),
+        dk: at.buffer(),
+        d_bias: wants(problem.rules().bias().is_some()),
+        d_relative: wants(problem.rules().relative().is_some()),
+        d_sinks: wants(problem.sinks()),
+    };
+    launch_backward(at.client(), &plan(problem, None, &at.capability)?, &buffers);
+    Ok(())
+}
+
+fn through_output(at: &Machine, problem: Problem) -> Planned {
+    let output = Through::Output {
+        o: at.buffer(),
+        d_o: at.buffer(),
+        dv: at.buffer(),
+    };
+    backward(at, problem, output)
+}
+
+fn through_lse(at: &Machine, problem: Problem) -> Planned {
+    let d_lse = at.buffer();
+    backward(at, problem, Through::LogSumExp { d_lse })
+}
+
+pub(crate) fn entries() -> Vec<KernelEntry> {
+    let entry = |variant, name: String, p: Problem, launch: fn(&Machine, Problem) -> Planned| {
+        let launch = move |at: &Machine| launch(at, p);
+        KernelEntry::new(("attention", variant), name, launch).of(p.element())
+    };
+    let of = |kernel: &str, p| name(&p, kernel);
+    let all = problems();
+    let [f32, f16, bf16, _, _, tables] = all;
+    let mut entries = vec![
+        entry("tables", "attention_table".to_owned(), tables, forward),
+        entry(
+            "backward",
+            "attention_sink_gradient".to_owned(),
+            tables,
+            through_output,
+        ),
+    ];
+    entries.extend(all.map(|p| entry("unit", of("attention_unit", p), p, forward)));
+    for p in [f32, f16, bf16] {
+        let name = format!("attention_statistics_unit_{}", p.element());
+        entries.push(entry("backward", name, p, through_output));
+    }
+    let gradients = [
+        "attention_query_gradient_unit",
+        "attention_key_gradient_unit",
+        "attention_value_gradient_unit",
+    ];
+    for kernel in gradients {
+        entries.extend(all.map(|p| entry("backward", of(kernel, p), p, through_output)));
+    }
+    for kernel in ["attention_bias_gradient", "attention_relative_gradient"] {
+        entries.push(entry(
+            "backward",
+            of(kernel, tables),
+            tables,
+            through_output,
+        ));
+    }
+    let of_lse = [
+        "attention_query_gradient_of_lse_unit",
+        "attention_key_gradient_of_lse_unit",
+    ];
+    entries.extend(of_lse.map(|kernel| entry("backward", of(kernel, f32), f32, through_lse)));
+    let name = format!("attention_statistics_of_lse_unit_{}", f32.element());
+    entries.push(entry("backward", name, f32, through_lse));
+    entries
+}

@@ -1,0 +1,47 @@
+//! 2ˣ for numbers that are at most 0, or NaN.
+
+use cubecl::prelude::*;
+
+/// 1.5 · 2²³: added to a small number, its last bits are that number rounded to an integer.
+const ROUND: f32 = 12_582_912.0;
+
+// Degree-six fit of 2^f for |f| ≤ 1/2, to 2e-8: that of exp by CubeCL, in powers of ln 2.
+const C1: f32 = std::f32::consts::LN_2;
+const C2: f32 = 0.240_226_46;
+const C3: f32 = 0.055_503_286;
+const C4: f32 = 0.009_618_488;
+const C5: f32 = 0.001_339_993_1;
+const C6: f32 = 0.000_153_458_12;
+
+/// 2ˣ to 2e-7, 0 below 2⁻¹²⁶; the exact 1 for 0.
+#[cube]
+pub(super) fn exp2<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
+    let round = Vector::<f32, N>::new(ROUND);
+    let low = x.max(Vector::new(-127.0f32));
+    let shifted = low + round;
+    let f = low - (shifted - round);
+    let mut series = fma(Vector::new(C6), f, Vector::new(C5));
+    series = fma(series, f, Vector::new(C4));
+    series = fma(series, f, Vector::new(C3));
+    series = fma(series, f, Vector::new(C2));
+    series = fma(series, f, Vector::new(C1));
+    series = fma(series, f, Vector::new(1.0f32));
+    let exponent = Vector::<u32, N>::reinterpret(shifted) + Vector::new(127u32);
+    let power = Vector::<f32, N>::reinterpret(exponent << Vector::new(23u32));
+    select_many(x.equal(&x), series * power, x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_series_fits_the_power() {
+        for i in 0..=20_000 {
+            let f = f64::from(i) / 20_000.0 - 0.5;
+            let coefficients = [C6, C5, C4, C3, C2, C1, 1.0];
+            let series = coefficients.iter().fold(0.0, |s, c| s * f + f64::from(*c));
+            assert!((series / f.exp2() - 1.0).abs() < 3e-8, "{f}");
+        }
+    }
+}

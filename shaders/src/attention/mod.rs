@@ -1,0 +1,191 @@
+//! How CubeCL computes [`moebius_ops::attention`].
+//!
+//! | variant | how |
+//! |---|---|
+//! | `unit` | one unit per query, or per key backward, which walks over what it meets; WebGPU's default limits |
+//! | `cpu` | one task per core: packed keys, register tiles over tiles of keys, no barriers |
+//!
+//! Sums are f32 in ascending order without atomics, so that the same inputs give the same bits, and those of a query depend
+//! on its own sequence alone. Keys that the rules exclude by their place are never visited.
+
+mod backward;
+mod backward_tables;
+mod cpu;
+#[cfg(feature = "emit")]
+mod entries;
+mod exponential;
+mod rules;
+mod tables;
+mod unit;
+
+pub use backward::{BackwardBuffers, Through, launch_backward};
+#[cfg(feature = "emit")]
+pub(crate) use entries::entries;
+pub use tables::TableBuffers;
+
+use crate::element::DeviceElement;
+use crate::error::Unsupported;
+use crate::grid::{Grid, lanes};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+use moebius_ops::attention::Problem;
+use rules::Kinds;
+use tables::Offsets;
+
+const KERNEL: &str = "attention";
+
+/// What one of the kernels is called for `problem`.
+fn name(problem: &Problem, kernel: &str) -> String {
+    let rules = problem
+        .rules()
+        .iter()
+        .map(|rule| format!("_{}", rule.name()));
+    let sinks = crate::launched::suffix(problem.sinks(), "_sinks");
+    format!(
+        "{kernel}_{}{}{sinks}",
+        problem.element(),
+        rules.collect::<String>()
+    )
+}
+
+/// How the forward pass is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// One unit per query; WebGPU's default limits suffice.
+    Unit,
+    /// One task per core, for processors.
+    Cpu,
+}
+
+/// A [`Problem`] this device can run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// What is computed.
+    pub problem: Problem,
+    /// How.
+    pub variant: Variant,
+    lanes: usize,
+    /// f32s of a register, and tasks, of the `Cpu` variant.
+    register: usize,
+    cores: usize,
+    /// A unit per query and head.
+    per_query: Grid,
+    /// A unit per key and key head.
+    per_key: Grid,
+    /// A unit per word of the longest table.
+    table_grid: Grid,
+}
+
+/// Plans the attention and its backward pass; the forward by `variant`, or by what suits the device.
+///
+/// # Errors
+/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds,
+/// and for [`Variant::Cpu`] elsewhere than on a CPU runtime.
+pub fn plan(
+    problem: Problem,
+    variant: Option<Variant>,
+    device: &Capability,
+) -> Result<Plan, Unsupported> {
+    let (s, bytes) = (problem.sizes(), problem.element().bytes());
+    problem.element().supported(KERNEL, device)?;
+    let words = Offsets::of(&problem).words;
+    let largest = [
+        problem.query_rows() * s.head_dim.max(s.value_dim) * bytes,
+        problem.key_rows() * s.head_dim.max(s.value_dim) * bytes,
+        problem.query_rows() * 8,
+        words * 4,
+    ];
+    for bytes in largest {
+        crate::fits_binding(KERNEL, bytes, device)?;
+    }
+    let longest = tables::lengths(&problem).into_iter().max().unwrap_or(0);
+    let best = match device.cpu_cores {
+        Some(_) => Variant::Cpu,
+        None => Variant::Unit,
+    };
+    let variant = variant.unwrap_or(best);
+    if variant == Variant::Cpu && best != Variant::Cpu {
+        let needs = "a CPU runtime for the cpu variant";
+        return Err(Unsupported::new(KERNEL, needs, &device.name));
+    }
+    let lanes = lanes(s.head_dim, bytes, device).min(lanes(s.value_dim, bytes, device));
+    Ok(Plan {
+        problem,
+        variant,
+        lanes,
+        register: (device.load_width_bits as usize / 32).max(1),
+        cores: device.cpu_cores.unwrap_or(1) as usize,
+        per_query: Grid::elementwise(KERNEL, problem.query_rows(), device)?,
+        per_key: Grid::elementwise(KERNEL, problem.key_rows(), device)?,
+        table_grid: Grid::elementwise(KERNEL, longest, device)?,
+    })
+}
+
+impl Plan {
+    fn form(&self) -> Form {
+        let s = self.problem.sizes();
+        Form {
+            kinds: Kinds::of(&self.problem),
+            vectors: s.head_dim / self.lanes,
+            value_vectors: s.value_dim / self.lanes,
+            sinks: self.problem.sinks(),
+        }
+    }
+
+    /// Vectors of so many rows of `dim` elements.
+    fn vectors(&self, rows: usize, dim: usize) -> usize {
+        rows * dim / self.lanes
+    }
+
+    /// Bytes of a vector.
+    fn bytes(&self) -> usize {
+        self.problem.element().bytes() * self.lanes
+    }
+}
+
+/// What the kernels are specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Form {
+    kinds: Kinds,
+    /// Vectors of a query or key head.
+    vectors: usize,
+    /// Vectors of a value head.
+    value_vectors: usize,
+    sinks: bool,
+}
+
+/// Buffers of the forward pass; shapes as in [`moebius_ops::attention`].
+#[derive(Clone)]
+pub struct ForwardBuffers {
+    /// \[B, Hq, Sq, D\], read.
+    pub q: Handle,
+    /// \[B, Hkv, Skv, D\], read.
+    pub k: Handle,
+    /// \[B, Hkv, Skv, Dv\], read.
+    pub v: Handle,
+    /// Read.
+    pub tables: TableBuffers,
+    /// \[B, Hq, Sq, Dv\], written.
+    pub o: Handle,
+    /// \[B, Hq, Sq\] f32, written.
+    pub lse: Handle,
+}
+
+/// Enqueues the attention: one launch, and one per table where there are several.
+///
+/// # Panics
+/// Where a buffer holds less than is planned, or a table of a rule is missing.
+pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
+    if plan.problem.query_rows() == 0 {
+        return;
+    }
+    let tables = tables::gather(client, plan, &buffers.tables);
+    match plan.variant {
+        Variant::Unit => unit::launch(client, plan, buffers, tables),
+        Variant::Cpu => cpu::launch(client, plan, buffers, tables),
+    }
+}
+
+#[cfg(test)]
+mod tests;

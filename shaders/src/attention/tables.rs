@@ -1,0 +1,153 @@
+//! What rules read, in one binding.
+//!
+//! WebGPU grants seven buffers, and q, k, v, o and lse take five. One table is bound as it is; several are copied behind
+//! each other, floats as their bits.
+
+use super::Plan;
+use crate::bound::bind_words;
+use crate::launched;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_ops::attention::{Problem, Rule};
+
+/// Tables of the rules that there are; see [`Rule`].
+#[derive(Clone, Default)]
+pub struct TableBuffers {
+    /// u32 \[B, Sq\].
+    pub query_documents: Option<Handle>,
+    /// u32 \[B, Skv\].
+    pub key_documents: Option<Handle>,
+    /// u32 \[⌈Sq / n⌉, ⌈Skv / n⌉\].
+    pub blocks: Option<Handle>,
+    /// u32 \[B or 1, Hq or 1, Sq, Skv\].
+    pub mask: Option<Handle>,
+    /// f32 \[Hq\].
+    pub slopes: Option<Handle>,
+    /// f32 \[B or 1, Hq or 1, Sq, Skv\].
+    pub bias: Option<Handle>,
+    /// f32 \[Hq, 2n + 1\].
+    pub relative: Option<Handle>,
+    /// f32 \[Hq\].
+    pub sinks: Option<Handle>,
+}
+
+/// Where each table begins in the binding, in words, and how long all are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Offsets {
+    pub(super) query_documents: usize,
+    pub(super) key_documents: usize,
+    pub(super) blocks: usize,
+    pub(super) mask: usize,
+    pub(super) slopes: usize,
+    pub(super) bias: usize,
+    pub(super) relative: usize,
+    pub(super) sinks: usize,
+    pub(super) words: usize,
+}
+
+/// Words of each table, in the order of [`TableBuffers`]; 0 for those that aren't there.
+pub(super) fn lengths(problem: &Problem) -> [usize; 8] {
+    let (s, rules) = (problem.sizes(), problem.rules());
+    let when = |there: bool, words: usize| if there { words } else { 0 };
+    let documents = rules.has(Rule::Documents);
+    let pairs = |shape: [usize; 4]| shape.iter().product();
+    [
+        when(documents, s.batch * s.queries),
+        when(documents, s.batch * s.keys),
+        rules
+            .blocks()
+            .map_or(0, |n| s.queries.div_ceil(n) * s.keys.div_ceil(n)),
+        rules.mask().map_or(0, |pattern| pairs(pattern.shape(s))),
+        when(rules.has(Rule::Alibi), s.heads),
+        rules.bias().map_or(0, |pattern| pairs(pattern.shape(s))),
+        rules.relative().map_or(0, |n| s.heads * (2 * n + 1)),
+        when(problem.sinks(), s.heads),
+    ]
+}
+
+impl Offsets {
+    pub(super) fn of(problem: &Problem) -> Self {
+        let mut words = 0;
+        let offsets = lengths(problem).map(|length| {
+            words += length;
+            words - length
+        });
+        let [
+            query_documents,
+            key_documents,
+            blocks,
+            mask,
+            slopes,
+            bias,
+            relative,
+            sinks,
+        ] = offsets;
+        Self {
+            query_documents,
+            key_documents,
+            blocks,
+            mask,
+            slopes,
+            bias,
+            relative,
+            sinks,
+            words,
+        }
+    }
+}
+
+#[cube(launch_unchecked)]
+fn attention_table(table: &[u32], tables: &mut [u32], first: usize, words: usize) {
+    if ABSOLUTE_POS < words {
+        tables[first + ABSOLUTE_POS] = table[ABSOLUTE_POS];
+    }
+}
+
+/// The binding of all tables, a word where there is none.
+pub(super) fn gather(client: &Client, plan: &Plan, buffers: &TableBuffers) -> Handle {
+    let b = buffers.clone();
+    let all = [
+        b.query_documents,
+        b.key_documents,
+        b.blocks,
+        b.mask,
+        b.slopes,
+        b.bias,
+        b.relative,
+        b.sinks,
+    ];
+    let lengths = lengths(&plan.problem);
+    let tables = all.into_iter().zip(lengths).filter(|(_, words)| *words > 0);
+    let tables: Vec<(Handle, usize)> = tables
+        .map(|(table, words)| {
+            (
+                table.unwrap_or_else(|| panic!("expected the tables of all rules of the plan")),
+                words,
+            )
+        })
+        .collect();
+    if let [(table, _)] = &tables[..] {
+        return table.clone();
+    }
+    let total: usize = lengths.iter().sum();
+    let gathered = client.empty(4 * total.max(1));
+    let mut first = 0;
+    for (table, words) in tables {
+        let grid = plan.table_grid;
+        // SAFETY: a table holds its words, all of them together the gathered ones; units past the last return.
+        unsafe {
+            launched::note(|| "attention_table");
+            attention_table::launch_unchecked(
+                client,
+                grid.count(),
+                grid.dim(),
+                bind_words(table, words),
+                bind_words(gathered.clone(), total),
+                first,
+                words,
+            );
+        }
+        first += words;
+    }
+    gathered
+}

@@ -1,0 +1,139 @@
+//! The `unit` variant: one unit per query and head, in one pass over the keys it sees.
+
+use super::rules::{Scalars, Site, keys_of, scalars, seen, site, trace};
+use super::tables::Offsets;
+use super::{Form, ForwardBuffers, Plan};
+use crate::bound::{bind, bind_words};
+use crate::element::DeviceElement;
+use crate::launched;
+use crate::segment_attention::head::{accumulate, dot, load_head, store_head, zero_head};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// The softmax of a query so far: its largest score, the sum of exponentials, and whether it has seen a key.
+#[derive(CubeType, Clone, Copy)]
+struct Softmax {
+    largest: f32,
+    total: f32,
+    any: bool,
+}
+
+/// Units with neighbouring queries of one head, so that most of them read the same key at once.
+#[cube(launch_unchecked)]
+fn attention_unit<F: Float, N: Size>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    tables: &[u32],
+    o: &mut [Vector<F, N>],
+    lse: &mut [f32],
+    scalars: Scalars,
+    #[comptime] form: Form,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < lse.len() {
+        let vectors = comptime!(form.vectors);
+        let value_vectors = comptime!(form.value_vectors);
+        let mut site = site_of(ABSOLUTE_POS, &scalars);
+        let query = load_head::<F, N>(q, ABSOLUTE_POS * vectors, 1.0f32, vectors);
+        let mut sums = zero_head::<N>(value_vectors);
+        let mut softmax = Softmax {
+            largest: f32::min_value(),
+            total: 0.0f32.runtime(),
+            any: false.runtime(),
+        };
+        let keys = (site.batch * scalars.kv_heads + site.head / scalars.group) * scalars.keys;
+        let (first, end) = keys_of(site.query, site.query, &scalars, form.kinds);
+        for key in first..end {
+            site.key = key;
+            if seen::<Const<1>>(&site, &scalars, tables, form.kinds).extract(0usize) {
+                let raw = scalars.scale * dot::<F, N>(&query, k, (keys + key) * vectors, vectors);
+                let raw = Vector::<f32, Const<1>>::new(raw);
+                let (score, _) =
+                    trace::<Const<1>>(raw, &site, &scalars, tables, form.kinds, 0usize);
+                let p = raised::<N>(
+                    &mut softmax,
+                    &mut sums,
+                    score.extract(0usize),
+                    value_vectors,
+                );
+                accumulate::<F, N>(&mut sums, p, v, (keys + key) * value_vectors, value_vectors);
+            }
+        }
+        if comptime!(form.sinks) {
+            let sink = f32::reinterpret(tables[scalars.sinks + site.head]);
+            raised::<N>(&mut softmax, &mut sums, sink, value_vectors);
+        }
+        let mut share = 0.0f32;
+        let mut log = f32::min_value();
+        if softmax.any {
+            share = 1.0f32 / softmax.total;
+            log = softmax.largest + softmax.total.ln();
+        }
+        store_head::<F, N>(&sums, share, o, ABSOLUTE_POS * value_vectors, value_vectors);
+        lse[ABSOLUTE_POS] = log;
+    }
+}
+
+/// The sequence, head and query of a row of queries; the first key.
+#[cube]
+pub(super) fn site_of(row: usize, scalars: &Scalars) -> Site<Const<1>> {
+    site::<Const<1>>(
+        row / scalars.queries / scalars.heads,
+        row / scalars.queries % scalars.heads,
+        row % scalars.queries,
+    )
+}
+
+/// The exponential of a further score, which the softmax now counts; sums shrink where it is the largest so far.
+#[cube]
+fn raised<N: Size>(
+    softmax: &mut Softmax,
+    sums: &mut Array<Vector<f32, N>>,
+    score: f32,
+    #[comptime] vectors: usize,
+) -> f32 {
+    if score > softmax.largest {
+        let shrink = (softmax.largest - score).exp();
+        softmax.largest = score;
+        softmax.total *= shrink;
+        #[unroll]
+        for i in 0..vectors {
+            sums[i] *= Vector::<f32, N>::new(shrink);
+        }
+    }
+    let p = (score - softmax.largest).exp();
+    softmax.total += p;
+    softmax.any = true;
+    p
+}
+
+pub(super) fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers, tables: Handle) {
+    let p = &plan.problem;
+    let (s, offsets) = (p.sizes(), Offsets::of(p));
+    let of = |buffer, rows, dim| bind(buffer, plan.vectors(rows, dim), plan.bytes());
+    // Without keys none is read, and something else is bound.
+    let key = |buffer, dim| match p.key_rows() {
+        0 => bind(client.empty(plan.bytes()), 1, plan.bytes()),
+        rows => of(buffer, rows, dim),
+    };
+    // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; units past the last query return.
+    unsafe {
+        launched::note(|| super::name(p, "attention_unit"));
+        attention_unit::launch_unchecked(
+            client,
+            plan.per_query.count(),
+            plan.per_query.dim(),
+            plan.lanes,
+            of(buffers.q, p.query_rows(), s.head_dim),
+            key(buffers.k, s.head_dim),
+            key(buffers.v, s.value_dim),
+            bind_words(tables, offsets.words.max(1)),
+            of(buffers.o, p.query_rows(), s.value_dim),
+            bind_words(buffers.lse, p.query_rows()),
+            scalars(p, &offsets),
+            plan.form(),
+            p.element().elem_type(),
+        );
+    }
+}
