@@ -7,7 +7,7 @@
 use super::rules::{Scalars, Site, keys_of, queries_of, scalars, seen, trace};
 use super::tables::{self, Offsets, TableBuffers};
 use super::unit::site_of;
-use super::{Form, Plan, backward_tables};
+use super::{Form, Plan, Variant, backward_tables, cpu};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -333,20 +333,30 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: &BackwardBuffers) 
     };
     if p.query_rows() > 0 {
         launch_statistics(&backward);
-        launch_query_gradient(&backward);
+    }
+    match plan.variant {
+        Variant::Cpu if p.query_rows() > 0 => cpu::launch_backward(&backward),
+        _ => launch_units(&backward),
+    }
+    backward_tables::launch(&backward);
+}
+
+fn launch_units(backward: &Backward<'_>) {
+    let (p, buffers) = (&backward.plan.problem, backward.buffers);
+    if p.query_rows() > 0 {
+        launch_query_gradient(backward);
     }
     if p.key_rows() > 0 {
         match &buffers.through {
             Through::Output { dv, .. } => {
-                launch_key_gradient(&backward, Of::Keys, &buffers.dk);
-                launch_key_gradient(&backward, Of::Values, dv);
+                launch_key_gradient(backward, Of::Keys, &buffers.dk);
+                launch_key_gradient(backward, Of::Values, dv);
             }
             Through::LogSumExp { .. } => {
-                launch_key_gradient(&backward, Of::KeysOfLse, &buffers.dk);
+                launch_key_gradient(backward, Of::KeysOfLse, &buffers.dk);
             }
         }
     }
-    backward_tables::launch(&backward);
 }
 
 fn launch_statistics(backward: &Backward<'_>) {

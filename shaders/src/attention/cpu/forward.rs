@@ -1,59 +1,25 @@
-//! The `cpu` variant: one task per core, no barriers, no workgroup memory.
+//! o and lse.
 //!
-//! A first launch packs the keys of every key head into panels of two registers (Kᵀ, as the grouped GEMM packs weights), and
-//! values to f32 where they aren't. A task then takes every `cores`-th block of [`ROWS`] query rows of a key head, the heads
-//! of its group side by side, and walks over tiles of keys at absolute boundaries. In a tile it goes down its rows in strips
-//! of [`STRIP`]: scores into scratch, rules and the softmax row by row, then probabilities times values; both products are
-//! [`STRIP`] × 2 registers, as fast as the grouped GEMM's. A strip and a tile that the rules part are skipped.
-//! A row's sums take its keys in ascending order, whatever rows are beside it.
+//! A task takes every `cores`-th block of [`ROWS`] query rows of a key head, the heads of its group side by side, and walks over
+//! tiles of keys at absolute boundaries. In a tile it goes down its rows in strips of [`STRIP`]: scores into scratch, rules and
+//! the softmax row by row, then probabilities times values. A strip and a tile that the rules part are skipped.
 
-use super::exponential::exp2;
-use super::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
-use super::tables::Offsets;
-use super::{Form, ForwardBuffers, Plan};
+use super::packed::{panel_words, panels, rows};
+use super::product::{any_infinite, multiply};
+use super::{LOG2_E, ROWS, STRIP, Spec};
+use crate::attention::exponential::exp2;
+use crate::attention::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
+use crate::attention::tables::Offsets;
+use crate::attention::{ForwardBuffers, Plan, name};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
-/// Query rows of a block: enough for a tile of keys and values to pay for its way into the cache.
-const ROWS: usize = 96;
-
-/// Rows of the register tile, as in the grouped GEMM.
-const STRIP: usize = 6;
-
-const LOG2_E: f32 = std::f32::consts::LOG2_E;
 const LN_2: f32 = std::f32::consts::LN_2;
 
-/// What the kernel is specialised on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Spec {
-    form: Form,
-    head_dim: usize,
-    value_dim: usize,
-    /// Values of a head, up to whole pairs of registers.
-    padded: usize,
-    /// Keys of a tile: with their values they fit the nearest cache.
-    tile: usize,
-}
-
 impl Spec {
-    fn of(plan: &Plan) -> Self {
-        let s = plan.problem.sizes();
-        Self {
-            form: plan.form(),
-            head_dim: s.head_dim,
-            value_dim: s.value_dim,
-            padded: s.value_dim.next_multiple_of(2 * plan.register),
-            tile: if s.head_dim.max(s.value_dim) <= 64 {
-                64
-            } else {
-                32
-            },
-        }
-    }
-
     /// f32s of a task's scratch: queries, sums, lane sums and largest scores of a block, and the scores of a strip.
     const fn scratch(self, width: usize) -> usize {
         self.scores(width) + STRIP * self.tile
@@ -64,7 +30,7 @@ impl Spec {
     }
 
     const fn totals(self, width: usize) -> usize {
-        self.sums(width) + ROWS * self.padded
+        self.sums(width) + ROWS * self.padded_value
     }
 
     const fn largest(self, width: usize) -> usize {
@@ -76,102 +42,27 @@ impl Spec {
     }
 }
 
-/// packed\[key head\]\[panel\]\[d\]\[2\] = the keys of the panel at inner column d; keys past the last repeat it.
-#[cube(launch_unchecked)]
-fn attention_pack_keys<F: Float, N: Size>(
-    k: &[F],
-    packed: &mut [Vector<f32, N>],
-    keys: usize,
-    heads: usize,
-    cores: usize,
-    #[comptime] head_dim: usize,
-    #[define(F)] _element: ElemType,
-) {
-    let width = N::value();
-    let panels = keys.div_ceil(comptime!(2 * width));
-    for at in range_stepped(ABSOLUTE_POS, panels * heads, cores) {
-        let first = at % panels * comptime!(2 * width);
-        let row = at / panels * keys;
-        for d in 0..head_dim {
-            #[unroll]
-            for half in 0..2usize {
-                let mut column = Vector::<f32, N>::new(0.0f32);
-                #[unroll]
-                for lane in 0..width {
-                    let key = min(first + half * width + lane, keys - 1);
-                    column.insert(lane, f32::cast_from(k[(row + key) * head_dim + d]));
-                }
-                packed[(at * head_dim + d) * 2 + half] = column;
-            }
-        }
-    }
-}
-
-/// Values in f32, their rows filled up with zeros to `padded`.
-#[cube(launch_unchecked)]
-fn attention_pack_values<F: Float>(
-    v: &[F],
-    packed: &mut [f32],
-    rows: usize,
-    cores: usize,
-    #[comptime] value_dim: usize,
-    #[comptime] padded: usize,
-    #[define(F)] _element: ElemType,
-) {
-    for row in range_stepped(ABSOLUTE_POS, rows, cores) {
-        for d in 0..value_dim {
-            packed[row * padded + d] = f32::cast_from(v[row * value_dim + d]);
-        }
-        for d in value_dim..padded {
-            packed[row * padded + d] = 0.0f32;
-        }
-    }
-}
-
-/// sums += left · right: [`STRIP`] rows of scalars by two registers for each of `steps` steps.
-#[cube]
-fn multiply<N: Size>(
-    sums: &mut Array<Vector<f32, N>>,
-    left: &mut [Vector<f32, Const<1>>],
-    right: &[Vector<f32, N>],
-    at: (usize, usize),
-    steps: usize,
-    #[comptime] strides: (usize, usize),
-) {
-    for step in 0..steps {
-        let first = right[at.1 + step * comptime!(strides.1)];
-        let second = right[at.1 + step * comptime!(strides.1) + 1];
-        #[unroll]
-        for i in 0..comptime!(STRIP) {
-            let a =
-                Vector::<f32, N>::new(left[at.0 + i * comptime!(strides.0) + step].extract(0usize));
-            sums[2 * i] = fma(a, first, sums[2 * i]);
-            sums[2 * i + 1] = fma(a, second, sums[2 * i + 1]);
-        }
-    }
-}
-
 /// A block of query rows of one key head: row r is query r / group of head r % group of the group.
 #[derive(CubeType, Clone, Copy)]
-struct Block {
-    batch: usize,
-    kv_head: usize,
+pub(super) struct Block {
+    pub(super) batch: usize,
+    pub(super) kv_head: usize,
     /// The first row, and one past the last.
-    first: usize,
-    end: usize,
+    pub(super) first: usize,
+    pub(super) end: usize,
     /// Where the scratch of the task begins.
-    base: usize,
+    pub(super) base: usize,
 }
 
 #[cube]
-fn site_of<N: Size>(row: usize, block: &Block, scalars: &Scalars) -> Site<N> {
+pub(super) fn site_of<N: Size>(row: usize, block: &Block, scalars: &Scalars) -> Site<N> {
     let head = block.kv_head * scalars.group + row % scalars.group;
     site::<N>(block.batch, head, row / scalars.group)
 }
 
 /// The row of q, o and lse.
 #[cube]
-fn tensor_row<N: Size>(site: &Site<N>, scalars: &Scalars) -> usize {
+pub(super) fn tensor_row<N: Size>(site: &Site<N>, scalars: &Scalars) -> usize {
     (site.batch * scalars.heads + site.head) * scalars.queries + site.query
 }
 
@@ -197,9 +88,11 @@ fn begin<F: Float, N: Size>(
         for d in 0..dim {
             scratch[block.base + row * dim + d] = Vector::new(f32::cast_from(q[from + d]) * scale);
         }
-        for d in 0..comptime!(spec.padded) {
-            scratch[block.base + comptime!(spec.sums(width)) + row * comptime!(spec.padded) + d] =
-                Vector::new(0.0f32);
+        for d in 0..comptime!(spec.padded_value) {
+            scratch[block.base
+                + comptime!(spec.sums(width))
+                + row * comptime!(spec.padded_value)
+                + d] = Vector::new(0.0f32);
         }
         for lane in 0..width {
             scratch[block.base + comptime!(spec.totals(width)) + row * width + lane] =
@@ -232,7 +125,15 @@ fn score<N: Size>(
             base + row * dim,
             (panel + pair) * comptime!(2 * spec.head_dim),
         );
-        multiply::<N>(&mut sums, scratch, packed, from, dim.runtime(), (dim, 2));
+        multiply::<N>(
+            &mut sums,
+            scratch.with_vector_size::<Const<1>>(),
+            packed,
+            from,
+            dim.runtime(),
+            false.runtime(),
+            (dim, 1, 2),
+        );
         let to = (base + comptime!(spec.scores(width))) / width + pair * 2;
         let registers = scratch.with_vector_size_mut::<N>();
         #[unroll]
@@ -317,12 +218,13 @@ fn weigh<N: Size>(
     at: (usize, usize),
     shrink: &Array<f32>,
     keys: (usize, usize),
+    careful: bool,
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
     let (base, row) = at;
-    let across = comptime!(spec.padded / width);
-    for pair in 0..comptime!(spec.padded / (2 * width)) {
+    let across = comptime!(spec.padded_value / width);
+    for pair in 0..comptime!(spec.padded_value / (2 * width)) {
         let to = (base + comptime!(spec.sums(width))) / width + row * across + 2 * pair;
         let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * STRIP));
         let view = scratch.with_vector_size_mut::<N>();
@@ -338,11 +240,12 @@ fn weigh<N: Size>(
         );
         multiply::<N>(
             &mut sums,
-            scratch,
+            scratch.with_vector_size::<Const<1>>(),
             v,
             from,
             keys.1,
-            comptime!((spec.tile, spec.padded / width)),
+            careful,
+            comptime!((spec.tile, 1, spec.padded_value / width)),
         );
         let view = scratch.with_vector_size_mut::<N>();
         #[unroll]
@@ -392,7 +295,7 @@ fn finish<F: Float, N: Size>(
             log = top * LN_2 + total.ln();
         }
         lse[to] = log;
-        let from = block.base + comptime!(spec.sums(width)) + row * comptime!(spec.padded);
+        let from = block.base + comptime!(spec.sums(width)) + row * comptime!(spec.padded_value);
         for d in 0..dim {
             o[to * dim + d] = F::cast_from(scratch[from + d].extract(0usize) * share);
         }
@@ -437,6 +340,9 @@ fn attention_cpu<F: Float, N: Size>(
         for at in near / tile..far.div_ceil(tile) {
             let key = at * tile;
             let count = min(tile, scalars.keys - key);
+            let values = (head * scalars.keys + key, count);
+            let registers = comptime!(spec.padded_value / width);
+            let odd = any_infinite::<N>(v, values.0 * registers, count * registers);
             for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
                 let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
                 let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
@@ -451,8 +357,8 @@ fn attention_cpu<F: Float, N: Size>(
                         let at = (row + i, i, key);
                         shrink[i] = soften::<N>(scratch, tables, &block, &scalars, at, full, spec);
                     }
-                    let values = (head * scalars.keys + key, count);
-                    weigh::<N>(scratch, v, (block.base, row), &shrink, values, spec);
+                    let at = (block.base, row);
+                    weigh::<N>(scratch, v, at, &shrink, values, odd && !full, spec);
                 }
             }
         }
@@ -461,35 +367,36 @@ fn attention_cpu<F: Float, N: Size>(
 }
 
 /// Enqueues the forward: the keys packed, the values too where they aren't registers of f32s, and the attention.
-pub(super) fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers, tables: Handle) {
+pub(in crate::attention) fn launch(
+    client: &Client,
+    plan: &Plan,
+    buffers: ForwardBuffers,
+    tables: Handle,
+) {
     let (p, spec) = (&plan.problem, Spec::of(plan));
     let (s, offsets, width) = (p.sizes(), Offsets::of(p), plan.register);
     let bytes = p.element().bytes();
     let blocks = s.batch * s.kv_heads * (s.queries * p.group()).div_ceil(ROWS);
-    let packed_keys = pack_keys(client, plan, buffers.k, &spec);
-    let values = match p.element() == moebius_ops::Element::F32 && spec.padded == s.value_dim {
-        true => buffers.v,
-        false => pack_values(client, plan, buffers.v, &spec),
-    };
+    let keys = panels(client, plan, buffers.k, s.head_dim);
+    let values = rows(client, plan, buffers.v, (s.value_dim, spec.padded_value));
     let scratch = client.empty(plan.cores * spec.scratch(width) * 4);
     // Without keys none is read, and something else is bound.
-    let keys = |buffer: Handle, rows: usize| match rows {
+    let registers = |buffer: Handle, words: usize| match words {
         0 => bind(scratch.clone(), 1, 4 * width),
-        rows => bind(buffer, rows / width, 4 * width),
+        words => bind(buffer, words / width, 4 * width),
     };
-    let panels = s.keys.div_ceil(2 * width) * 2 * width;
     // SAFETY: the buffers hold what is planned and packed; blocks, tiles and table entries lie inside of them, and a task's
     // blocks and scratch are its own.
     unsafe {
-        launched::note(|| super::name(p, "attention_unit"));
+        launched::note(|| name(p, "attention_unit"));
         attention_cpu::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.cores as u32),
             width,
             bind(buffers.q, p.query_rows() * s.head_dim, bytes),
-            keys(packed_keys, s.batch * s.kv_heads * panels * s.head_dim),
-            keys(values, p.key_rows() * spec.padded),
+            registers(keys, panel_words(plan, s.head_dim)),
+            registers(values, p.key_rows() * spec.padded_value),
             bind_words(tables, offsets.words.max(1)),
             bind_words(scratch.clone(), plan.cores * spec.scratch(width)),
             bind(buffers.o, p.query_rows() * s.value_dim, bytes),
@@ -501,56 +408,4 @@ pub(super) fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers, tabl
             p.element().elem_type(),
         );
     }
-}
-
-fn pack_keys(client: &Client, plan: &Plan, k: Handle, spec: &Spec) -> Handle {
-    let (p, s, width) = (&plan.problem, plan.problem.sizes(), plan.register);
-    let heads = s.batch * s.kv_heads;
-    let registers = heads * s.keys.div_ceil(2 * width) * s.head_dim * 2;
-    let packed = client.empty((registers * width * 4).max(4));
-    if registers == 0 {
-        return packed;
-    }
-    // SAFETY: the buffers hold the keys and their panels; keys past the last repeat it.
-    unsafe {
-        attention_pack_keys::launch_unchecked(
-            client,
-            CubeCount::Static(1, 1, 1),
-            CubeDim::new_1d(plan.cores as u32),
-            width,
-            bind(k, p.key_rows() * s.head_dim, p.element().bytes()),
-            bind(packed.clone(), registers, 4 * width),
-            s.keys,
-            heads,
-            plan.cores,
-            spec.head_dim,
-            p.element().elem_type(),
-        );
-    }
-    packed
-}
-
-fn pack_values(client: &Client, plan: &Plan, v: Handle, spec: &Spec) -> Handle {
-    let (p, s) = (&plan.problem, plan.problem.sizes());
-    let words = p.key_rows() * spec.padded;
-    let packed = client.empty((words * 4).max(4));
-    if words == 0 {
-        return packed;
-    }
-    // SAFETY: the buffers hold the values, as they are and filled up.
-    unsafe {
-        attention_pack_values::launch_unchecked(
-            client,
-            CubeCount::Static(1, 1, 1),
-            CubeDim::new_1d(plan.cores as u32),
-            bind(v, p.key_rows() * s.value_dim, p.element().bytes()),
-            bind_words(packed.clone(), words),
-            p.key_rows(),
-            plan.cores,
-            s.value_dim,
-            spec.padded,
-            p.element().elem_type(),
-        );
-    }
-    packed
 }

@@ -1,0 +1,519 @@
+//! dq, dk and dv in one pass over the pairs, so that scores are computed once more and not twice.
+//!
+//! A task takes every `cores`-th key head and walks over its tiles of keys; for each over the blocks of [`ROWS`] query rows that
+//! see it. Strips of a block become probabilities and their gradients, in scratch, and add to their rows' dq; then the block adds
+//! to dk and dv of the tile. So dq takes keys, and dk and dv take queries, in ascending order.
+
+use super::forward::{Block, site_of, tensor_row};
+use super::packed::{panel_words, panels, rows};
+use super::product::{any_infinite, multiply};
+use super::{LOG2_E, ROWS, STRIP, Spec};
+use crate::attention::backward::{Backward, Through};
+use crate::attention::exponential::exp2;
+use crate::attention::name;
+use crate::attention::rules::{Scalars, queries_of, scalars, seen, tile_of, trace};
+use crate::attention::tables::Offsets;
+use crate::bound::{bind, bind_words};
+use crate::element::DeviceElement;
+use crate::launched;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// Rows of a tile in whole strips.
+const fn tile_rows(spec: Spec) -> usize {
+    spec.tile.next_multiple_of(STRIP)
+}
+
+/// Where the parts of a task's scratch begin, in f32s: dk and dv of a tile, probabilities and their gradients of a block (the
+/// last strip of a tile reads a row's end beyond it), and dq of the head.
+impl Spec {
+    const fn value_sums(self) -> usize {
+        tile_rows(self) * self.padded_head
+    }
+
+    const fn weights(self) -> usize {
+        self.value_sums() + tile_rows(self) * self.padded_value
+    }
+
+    const fn gradients(self) -> usize {
+        self.weights() + (ROWS + 1) * self.tile
+    }
+
+    const fn query_sums(self) -> usize {
+        self.gradients() + (ROWS + 1) * self.tile
+    }
+
+    /// f32s of the rows of a block: queries, then the gradients of their outputs.
+    const fn block(self) -> usize {
+        ROWS * (self.padded_head + self.padded_value)
+    }
+}
+
+/// What the kernel is specialised on beside [`Spec`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Pass {
+    spec: Spec,
+    through_lse: bool,
+}
+
+/// Sets `count` f32s from `first` on to 0.
+#[cube]
+fn clear<N: Size>(scratch: &mut [Vector<f32, Const<1>>], first: usize, count: usize) {
+    let width = N::value();
+    let view = scratch.with_vector_size_mut::<N>();
+    for i in first / width..(first + count) / width {
+        view[i] = Vector::new(0.0f32);
+    }
+}
+
+/// Copies the queries of a block and the gradients of their outputs; rows past the last are 0.
+#[cube]
+fn load<F: Float>(
+    q: &[F],
+    d_o: &[F],
+    block_rows: &mut [Vector<f32, Const<1>>],
+    block: &Block,
+    scalars: &Scalars,
+    #[comptime] pass: Pass,
+) {
+    let spec = comptime!(pass.spec);
+    let values = block.base + comptime!(ROWS * spec.padded_head);
+    for row in 0..comptime!(ROWS) {
+        let inside = block.first + row < block.end;
+        let site = site_of::<Const<1>>(min(block.first + row, block.end - 1), block, scalars);
+        let from = tensor_row::<Const<1>>(&site, scalars);
+        for d in 0..comptime!(spec.padded_head) {
+            let mut value = 0.0f32;
+            if inside && d < comptime!(spec.head_dim) {
+                value = f32::cast_from(q[from * comptime!(spec.head_dim) + d]);
+            }
+            block_rows[block.base + row * comptime!(spec.padded_head) + d] = Vector::new(value);
+        }
+        if comptime!(!pass.through_lse) {
+            for d in 0..comptime!(spec.padded_value) {
+                let mut value = 0.0f32;
+                if inside && d < comptime!(spec.value_dim) {
+                    value = f32::cast_from(d_o[from * comptime!(spec.value_dim) + d]);
+                }
+                block_rows[values + row * comptime!(spec.padded_value) + d] = Vector::new(value);
+            }
+        }
+    }
+}
+
+/// A strip's rows at `at.0` times the panels at `at.1`, to `at.2` in scratch.
+#[cube]
+fn score<N: Size>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    block_rows: &mut [Vector<f32, Const<1>>],
+    packed: &[Vector<f32, N>],
+    at: (usize, usize, usize),
+    #[comptime] sizes: (usize, usize, usize),
+) {
+    let width = N::value();
+    let (dim, stride, tile) = comptime!(sizes);
+    #[unroll]
+    for pair in 0..comptime!(tile / (2 * width)) {
+        let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * STRIP));
+        #[unroll]
+        for i in 0..comptime!(2 * STRIP) {
+            sums[i] = Vector::new(0.0f32);
+        }
+        multiply::<N>(
+            &mut sums,
+            block_rows.with_vector_size::<Const<1>>(),
+            packed,
+            (at.0, (at.1 + pair) * comptime!(2 * dim)),
+            dim.runtime(),
+            false.runtime(),
+            (stride, 1, 2),
+        );
+        let to = at.2 / width + pair * 2;
+        let view = scratch.with_vector_size_mut::<N>();
+        #[unroll]
+        for i in 0..comptime!(STRIP) {
+            view[to + i * comptime!(tile / width)] = sums[2 * i];
+            view[to + i * comptime!(tile / width) + 1] = sums[2 * i + 1];
+        }
+    }
+}
+
+/// One row of a strip: raw scores become probabilities, and products with values the gradients of scores before their scale.
+#[cube]
+fn soften<N: Size>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    statistics: &[f32],
+    tables: &[u32],
+    block: &Block,
+    scalars: &Scalars,
+    // The row of the block, where its scratch begins, and the first key.
+    at: (usize, usize, usize),
+    full: bool,
+    #[comptime] pass: Pass,
+) {
+    let width = N::value();
+    let spec = comptime!(pass.spec);
+    let kinds = comptime!(spec.form.kinds);
+    let (row, base, first) = at;
+    let query_row = min(block.first + row, block.end - 1);
+    let mut site = site_of::<N>(query_row, block, scalars);
+    let statistic = 2 * tensor_row::<N>(&site, scalars);
+    let lse = Vector::<f32, N>::new(statistics[statistic] * LOG2_E);
+    let delta = Vector::<f32, N>::new(statistics[statistic + 1]);
+    let zero = Vector::<f32, N>::new(0.0f32);
+    let weights = (base + comptime!(spec.weights()) + row * comptime!(spec.tile)) / width;
+    let gradients = (base + comptime!(spec.gradients()) + row * comptime!(spec.tile)) / width;
+    // A row past the last sees nothing.
+    let keys = select(block.first + row < block.end, scalars.keys as i32, 0i32);
+    let view = scratch.with_vector_size_mut::<N>();
+    #[unroll]
+    for i in 0..comptime!(spec.tile / width) {
+        site.key = first + i * width;
+        let mut s = view[weights + i] * Vector::new(scalars.scale);
+        let mut slope = Vector::<f32, N>::new(1.0f32);
+        if comptime!(kinds.change_scores(0)) {
+            let (changed, slopes) = trace::<N>(s, &site, scalars, tables, kinds, 0usize);
+            s = changed;
+            slope = slopes;
+        }
+        let mut p = exp2::<N>(s * Vector::new(LOG2_E) - lse);
+        let mut ds = -delta;
+        if comptime!(!pass.through_lse) {
+            ds = view[gradients + i] - delta;
+        }
+        ds = p * ds * slope;
+        if !full {
+            let last = Vector::<i32, N>::new(keys - site.key as i32);
+            let seen =
+                seen::<N>(&site, scalars, tables, kinds).vec_and(site.lanes.less_than(&last));
+            p = select_many(seen, p, zero);
+            ds = select_many(seen, ds, zero);
+        }
+        view[weights + i] = p;
+        view[gradients + i] = ds;
+    }
+}
+
+/// sums\[rows\] += left · right, by strips of rows; `at` is where sums, left and right begin.
+#[cube]
+fn add_product<N: Size>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    right: &[Vector<f32, N>],
+    at: (usize, usize, usize),
+    steps: usize,
+    careful: bool,
+    // Rows, f32s of a row of sums, and the strides on the left.
+    #[comptime] sizes: (usize, usize, usize, usize),
+) {
+    let width = N::value();
+    let (rows, padded, row_stride, step_stride) = comptime!(sizes);
+    let across = comptime!(padded / width);
+    for strip in 0..comptime!(rows.div_ceil(STRIP)) {
+        for pair in 0..comptime!(across / 2) {
+            let to = at.0 / width + strip * comptime!(STRIP * across) + 2 * pair;
+            let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * STRIP));
+            let view = scratch.with_vector_size_mut::<N>();
+            #[unroll]
+            for i in 0..comptime!(STRIP) {
+                sums[2 * i] = view[to + i * across];
+                sums[2 * i + 1] = view[to + i * across + 1];
+            }
+            multiply::<N>(
+                &mut sums,
+                scratch.with_vector_size::<Const<1>>(),
+                right,
+                (
+                    at.1 + strip * comptime!(STRIP * row_stride),
+                    at.2 + 2 * pair,
+                ),
+                steps,
+                careful,
+                comptime!((row_stride, step_stride, padded / width)),
+            );
+            let view = scratch.with_vector_size_mut::<N>();
+            #[unroll]
+            for i in 0..comptime!(STRIP) {
+                view[to + i * across] = sums[2 * i];
+                view[to + i * across + 1] = sums[2 * i + 1];
+            }
+        }
+    }
+}
+
+/// One block of query rows and one tile of keys.
+#[cube]
+fn meet<F: Float, N: Size>(
+    inputs: (&[F], &[F]),
+    packed: (&[Vector<f32, N>], &[Vector<f32, N>], &[Vector<f32, N>]),
+    read: (&[f32], &[u32]),
+    scratch: &mut [Vector<f32, Const<1>>],
+    block_rows: &mut [Vector<f32, Const<1>>],
+    block: &Block,
+    scalars: &Scalars,
+    // Where the task's scratch begins, and the first key.
+    at: (usize, usize),
+    #[comptime] pass: Pass,
+) {
+    let width = N::value();
+    let spec = comptime!(pass.spec);
+    let tile = comptime!(spec.tile);
+    let (base, key) = at;
+    let head = block.batch * scalars.kv_heads + block.kv_head;
+    let count = min(tile, scalars.keys - key);
+    let panel = head * scalars.keys.div_ceil(comptime!(2 * width)) + key / comptime!(2 * width);
+    let key_rows = (head * scalars.keys + key) * comptime!(spec.padded_head / width);
+    let infinite_keys = any_infinite::<N>(
+        packed.2,
+        key_rows,
+        count * comptime!(spec.padded_head / width),
+    );
+    let values = block.base + comptime!(ROWS * spec.padded_head);
+    load::<F>(inputs.0, inputs.1, block_rows, block, scalars, pass);
+    for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
+        let weights = base + comptime!(spec.weights()) + row * tile;
+        let gradients = base + comptime!(spec.gradients()) + row * tile;
+        let mut met = 0u32;
+        let mut whole = false.runtime();
+        if block.first + row < block.end {
+            let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
+            let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
+            met = tile_of(queries, (key, key + count - 1), scalars, spec.form.kinds);
+            whole = block.first + row + comptime!(STRIP) <= block.end;
+        }
+        if met > 0 {
+            let full = met == 2 && count == tile && whole;
+            let from = block.base + row * comptime!(spec.padded_head);
+            let sizes = comptime!((spec.head_dim, spec.padded_head, spec.tile));
+            score::<N>(scratch, block_rows, packed.0, (from, panel, weights), sizes);
+            if comptime!(!pass.through_lse) {
+                let from = values + row * comptime!(spec.padded_value);
+                let sizes = comptime!((spec.value_dim, spec.padded_value, spec.tile));
+                score::<N>(
+                    scratch,
+                    block_rows,
+                    packed.1,
+                    (from, panel, gradients),
+                    sizes,
+                );
+            }
+            for i in 0..comptime!(STRIP) {
+                let at = (row + i, base, key);
+                soften::<N>(scratch, read.0, read.1, block, scalars, at, full, pass);
+            }
+            let to = base
+                + comptime!(spec.query_sums())
+                + (block.first + row) * comptime!(spec.padded_head);
+            let sizes = comptime!((STRIP, spec.padded_head, spec.tile, 1));
+            let careful = infinite_keys && !full;
+            add_product::<N>(
+                scratch,
+                packed.2,
+                (to, gradients, key_rows),
+                count,
+                careful,
+                sizes,
+            );
+        } else {
+            clear::<N>(scratch, weights, comptime!(STRIP * spec.tile));
+            clear::<N>(scratch, gradients, comptime!(STRIP * spec.tile));
+        }
+    }
+    let view = block_rows.with_vector_size::<N>();
+    let careful = any_infinite::<N>(view, block.base / width, comptime!(spec.block() / width));
+    let rows = comptime!(tile_rows(spec));
+    if comptime!(!pass.through_lse) {
+        let at = (
+            base + comptime!(spec.value_sums()),
+            base + comptime!(spec.weights()),
+            values / width,
+        );
+        let sizes = comptime!((rows, spec.padded_value, 1, spec.tile));
+        add_product::<N>(scratch, view, at, comptime!(ROWS).runtime(), careful, sizes);
+    }
+    let at = (base, base + comptime!(spec.gradients()), block.base / width);
+    let sizes = comptime!((rows, spec.padded_head, 1, spec.tile));
+    add_product::<N>(scratch, view, at, comptime!(ROWS).runtime(), careful, sizes);
+}
+
+/// `count` rows of sums from `from` on, times `factor`, to row `to` of `out`.
+#[cube]
+fn write<F: Float>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    out: &mut [F],
+    at: (usize, usize),
+    count: usize,
+    factor: f32,
+    #[comptime] dims: (usize, usize),
+) {
+    let (dim, padded) = comptime!(dims);
+    for row in 0..count {
+        for d in 0..dim {
+            let sum = scratch[at.0 + row * padded + d].extract(0usize);
+            out[(at.1 + row) * dim + d] = F::cast_from(sum * factor);
+        }
+    }
+}
+
+#[cube(launch_unchecked)]
+fn attention_gradients_cpu<F: Float, N: Size>(
+    q: &[F],
+    d_o: &[F],
+    key_panels: &[Vector<f32, N>],
+    value_panels: &[Vector<f32, N>],
+    key_rows: &[Vector<f32, N>],
+    statistics: &[f32],
+    tables: &[u32],
+    scratch: &mut [Vector<f32, Const<1>>],
+    block_rows: &mut [Vector<f32, Const<1>>],
+    dq: &mut [F],
+    dk: &mut [F],
+    dv: &mut [F],
+    scalars: Scalars,
+    heads: usize,
+    cores: usize,
+    // f32s of a task's scratch.
+    words: usize,
+    #[comptime] pass: Pass,
+    #[define(F)] _element: ElemType,
+) {
+    let spec = comptime!(pass.spec);
+    let tile = comptime!(spec.tile);
+    let base = ABSOLUTE_POS * words;
+    let rows = scalars.queries * scalars.group;
+    for head in range_stepped(ABSOLUTE_POS, heads, cores) {
+        let batch = head / scalars.kv_heads;
+        let kv_head = head % scalars.kv_heads;
+        let all = rows.div_ceil(comptime!(ROWS)) * comptime!(ROWS * spec.padded_head);
+        clear::<N>(scratch, base + comptime!(spec.query_sums()), all);
+        for at in 0..scalars.keys.div_ceil(tile) {
+            let key = at * tile;
+            let count = min(tile, scalars.keys - key);
+            clear::<N>(scratch, base, comptime!(spec.weights()));
+            let (near, far) = queries_of(key, key + count - 1, &scalars, spec.form.kinds);
+            let blocks = (far * scalars.group).div_ceil(comptime!(ROWS));
+            for block in near * scalars.group / comptime!(ROWS)..blocks {
+                let first = block * comptime!(ROWS);
+                let block = Block {
+                    batch,
+                    kv_head,
+                    first,
+                    end: min(first + comptime!(ROWS), rows),
+                    base: ABSOLUTE_POS * comptime!(spec.block()),
+                };
+                meet::<F, N>(
+                    (q, d_o),
+                    (key_panels, value_panels, key_rows),
+                    (statistics, tables),
+                    scratch,
+                    block_rows,
+                    &block,
+                    &scalars,
+                    (base, key),
+                    pass,
+                );
+            }
+            let to = head * scalars.keys + key;
+            let dims = comptime!((spec.head_dim, spec.padded_head));
+            write::<F>(scratch, dk, (base, to), count, scalars.scale, dims);
+            if comptime!(!pass.through_lse) {
+                let from = base + comptime!(spec.value_sums());
+                let dims = comptime!((spec.value_dim, spec.padded_value));
+                write::<F>(scratch, dv, (from, to), count, 1.0f32.runtime(), dims);
+            }
+        }
+        for row in 0..rows {
+            let block = Block {
+                batch,
+                kv_head,
+                first: 0usize.runtime(),
+                end: rows,
+                base,
+            };
+            let site = site_of::<Const<1>>(row, &block, &scalars);
+            let to = tensor_row::<Const<1>>(&site, &scalars);
+            let from = base + comptime!(spec.query_sums()) + row * comptime!(spec.padded_head);
+            let dims = comptime!((spec.head_dim, spec.padded_head));
+            write::<F>(
+                scratch,
+                dq,
+                (from, to),
+                1usize.runtime(),
+                scalars.scale,
+                dims,
+            );
+        }
+    }
+}
+
+/// Enqueues the gradients of queries, keys and values: what the pass reads packed, and the pass. There are queries.
+pub(in crate::attention) fn launch(backward: &Backward<'_>) {
+    let (client, plan, b) = (backward.client, backward.plan, backward.buffers);
+    let (p, spec, width) = (&plan.problem, Spec::of(plan), plan.register);
+    let s = p.sizes();
+    let bytes = p.element().bytes();
+    let rows_of_head = (s.queries * p.group()).next_multiple_of(ROWS);
+    let words = spec.query_sums() + rows_of_head * spec.padded_head;
+    let scratch = client.empty(plan.cores * words * 4);
+    let blocks = client.empty(plan.cores * spec.block() * 4);
+    let registers = |buffer: Handle, words: usize| match words {
+        // Without keys none is read, and something else is bound.
+        0 => bind(scratch.clone(), 1, 4 * width),
+        words => bind(buffer, words / width, 4 * width),
+    };
+    let key_panels = panels(client, plan, b.k.clone(), s.head_dim);
+    let key_rows = rows(client, plan, b.k.clone(), (s.head_dim, spec.padded_head));
+    let matrix = |buffer: &Handle, rows: usize, dim: usize| match rows {
+        0 => bind(scratch.clone(), 1, bytes),
+        rows => bind(buffer.clone(), rows * dim, bytes),
+    };
+    let none = (&b.q, p.query_rows() * s.head_dim, &b.dk, s.head_dim);
+    let (d_o, value_panels, dv) = match &b.through {
+        Through::Output { d_o, dv, .. } => (
+            matrix(d_o, p.query_rows(), s.value_dim),
+            registers(
+                panels(client, plan, b.v.clone(), s.value_dim),
+                panel_words(plan, s.value_dim),
+            ),
+            matrix(dv, p.key_rows(), s.value_dim),
+        ),
+        // No values take part: what is bound in their places isn't used.
+        Through::LogSumExp { .. } => (
+            bind(none.0.clone(), none.1, bytes),
+            registers(scratch.clone(), width),
+            matrix(none.2, p.key_rows(), none.3),
+        ),
+    };
+    let pass = Pass {
+        spec,
+        through_lse: backward.through_lse(),
+    };
+    // SAFETY: the buffers hold what is planned and packed; blocks, tiles and table entries lie inside of them, and a task's heads
+    // and scratch are its own.
+    unsafe {
+        launched::note(|| name(p, "attention_query_gradient_unit"));
+        attention_gradients_cpu::launch_unchecked(
+            client,
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(plan.cores as u32),
+            width,
+            matrix(&b.q, p.query_rows(), s.head_dim),
+            d_o,
+            registers(key_panels, panel_words(plan, s.head_dim)),
+            value_panels,
+            registers(key_rows, p.key_rows() * spec.padded_head),
+            backward.statistics(),
+            backward.tables(),
+            bind_words(scratch.clone(), plan.cores * words),
+            bind_words(blocks, plan.cores * spec.block()),
+            matrix(&b.dq, p.query_rows(), s.head_dim),
+            matrix(&b.dk, p.key_rows(), s.head_dim),
+            dv,
+            scalars(p, &Offsets::of(p)),
+            s.batch * s.kv_heads,
+            plan.cores,
+            words,
+            pass,
+            p.element().elem_type(),
+        );
+    }
+}
