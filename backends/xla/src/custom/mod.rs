@@ -12,11 +12,13 @@
 //! | `linear.rs` | one product per expert and its gradients |
 //! | `rows.rs` | rows of tokens in and out of the order of their experts |
 //! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
+//! | `attention/` | attention under score rules, and its gradients |
 //! | `segment_attention.rs` | attention within a sequence |
 //! | `fp8.rs` | what every operation on FP8 codes shares |
 //! | `quantize.rs` | casts, codes and scales of matrices, and back |
 //! | `fp8_linear.rs` | products with FP8 weights |
 
+pub(crate) mod attention;
 mod experts;
 mod fp8;
 mod fp8_linear;
@@ -28,6 +30,8 @@ mod router;
 mod rows;
 mod segment_attention;
 mod sort;
+
+pub use attention::Tiling;
 
 use crate::ElementType;
 use crate::stablehlo::{Builder, TensorType, Value};
@@ -168,6 +172,20 @@ pub fn lower(
     b: &mut Builder,
     inputs: &[Value],
 ) -> Result<Vec<Value>, CallError> {
+    lower_tiled(operation, b, inputs, Tiling::default())
+}
+
+/// As [`lower`], with the parts in which attention under score rules is computed.
+///
+/// # Errors
+///
+/// As [`lower`].
+pub fn lower_tiled(
+    operation: &Operation,
+    b: &mut Builder,
+    inputs: &[Value],
+    tiling: Tiling,
+) -> Result<Vec<Value>, CallError> {
     let types: Vec<TensorType> = inputs.iter().map(|value| b.ty(*value).clone()).collect();
     let expected = outputs(operation, &types)?;
     let results = match operation {
@@ -175,6 +193,7 @@ pub fn lower(
         Operation::Routing(operation) => router::lower(b, operation, inputs),
         Operation::Rows(operation) => moved(b, operation, inputs),
         Operation::Product(operation) => multiplied(b, operation, inputs),
+        Operation::Attention(operation) => attention::lower(b, operation, inputs, tiling),
     };
     let signature = operation.signature();
     debug_assert_eq!(results.len(), expected.len(), "{}", signature.name);

@@ -140,6 +140,11 @@ impl Builder {
         self.exchanged
     }
 
+    /// Counts so many floating-point operations and bytes that each device sends in all.
+    pub(super) fn set_counts(&mut self, flops: u64, exchanged: u64) {
+        (self.flops, self.exchanged) = (flops, exchanged);
+    }
+
     /// Adds to the count of bytes that each device sends.
     pub(super) fn count_exchanged(&mut self, bytes: u64) {
         self.exchanged += bytes;

@@ -48,8 +48,7 @@ impl Builder {
         let before = (self.flops(), self.exchanged());
         let result = append(self);
         let (flops, bytes) = (self.flops() - before.0, self.exchanged() - before.1);
-        self.count_flops(flops * rounds.saturating_sub(1));
-        self.count_exchanged(bytes * rounds.saturating_sub(1));
+        self.set_counts(before.0 + flops * rounds, before.1 + bytes * rounds);
         result
     }
 }
