@@ -127,7 +127,7 @@ pub fn unpack(words: &[u64]) -> Result<Operation, CallError> {
 pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<TensorType>, CallError> {
     operation.check()?;
     let signature = operation.signature();
-    if let Operation::Product(Product::Fp8Codes(_)) = operation {
+    if let Operation::Product(Product::Fp8Codes(_)) | Operation::Attention(_) = operation {
         return Err(CallError::NotLowered {
             operation: signature.name,
         });
@@ -175,6 +175,11 @@ pub fn lower(
         Operation::Routing(operation) => router::lower(b, operation, inputs),
         Operation::Rows(operation) => moved(b, operation, inputs),
         Operation::Product(operation) => multiplied(b, operation, inputs),
+        Operation::Attention(_) => {
+            return Err(CallError::NotLowered {
+                operation: operation.signature().name,
+            });
+        }
     };
     let signature = operation.signature();
     debug_assert_eq!(results.len(), expected.len(), "{}", signature.name);
