@@ -37,6 +37,9 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     if without_kernels && (kernels_only || memory.contains(&case)) {
         return Some("no CubeCL kernels there, and no allocator of CubeCL's");
     }
+    if case.starts_with("attention::") && capability.runtime != Runtime::Flex {
+        return Some("neither kernels nor a lowering of it yet");
+    }
     let fp8_instructions = capability.runtime == Runtime::Cuda && capability.fp8_mma;
     let needs_them = case.starts_with("fp8_mma::") || case == "fp8_linear::unproven_instructions";
     if needs_them && !fp8_instructions {
