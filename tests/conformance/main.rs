@@ -12,6 +12,7 @@
 )]
 
 mod activation_dropout;
+mod attention;
 mod capacity;
 mod cases;
 mod casts;
@@ -114,6 +115,9 @@ const CASES: &[(&str, Case)] = cases! {
     expert_activation: sizes, activations, far_out, uneven_experts, many_rows, output_bias, empty_batch, f16, bf16;
     segment_attention: head_sizes, sequences, uneven_experts, row_bound, large_scores,
         segments_are_apart, empty_batch, f16, bf16;
+    attention: rules, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long, sinks, through_lse,
+        large_scores, unseen_values, seen_values, wide_windows, independent_of_the_batch, repeats_bit_for_bit,
+        parts, f16, bf16;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
         launches_are_fixed, training_launches_are_fixed, refuses_wrong_input;

@@ -10,8 +10,26 @@ macro_rules! cases {
     };
 }
 
-/// Name and bytes of every bundled case, 7.2 MB in all.
+/// Name and bytes of every bundled case, 9.7 MB in all.
 const CASES: &[(&str, &[u8])] = cases![
+    "attention_alibi",
+    "attention_backward_alibi",
+    "attention_backward_causal",
+    "attention_backward_cross",
+    "attention_backward_document",
+    "attention_backward_full",
+    "attention_backward_prefix",
+    "attention_backward_softcap",
+    "attention_backward_softcap_window_alibi",
+    "attention_backward_window",
+    "attention_causal",
+    "attention_cross",
+    "attention_document",
+    "attention_full",
+    "attention_prefix",
+    "attention_softcap",
+    "attention_softcap_window_alibi",
+    "attention_window",
     "balance_losses",
     "fp8_cast_e4m3_ieee",
     "fp8_cast_e4m3_sat",

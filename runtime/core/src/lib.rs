@@ -26,6 +26,7 @@ mod documents {
     struct Fp8;
 }
 
+pub mod attention;
 mod check;
 mod device;
 mod error;

@@ -9,6 +9,7 @@ use moebius_tree::root;
 /// Files whose `pub use` is the public surface, and those whose public functions are.
 const REEXPORTS: &[&str] = &[
     "lib.rs",
+    "attention/mod.rs",
     "moe/mod.rs",
     "moe/experts/mod.rs",
     "moe/routers/mod.rs",
@@ -17,7 +18,7 @@ const REEXPORTS: &[&str] = &[
     "fp8/training/mod.rs",
     "nn.rs",
 ];
-const FUNCTIONS: &[&str] = &["nn.rs"];
+const FUNCTIONS: &[&str] = &["attention/mod.rs", "nn.rs"];
 
 /// Types that are written where they are public, in no `pub use`.
 const WRITTEN: &[&str] = &["SwitchedExperts", "RouterLinear"];
@@ -70,7 +71,16 @@ fn the_page_lists_what_is_public() {
     let missing: Vec<_> = public.difference(&listed).collect();
     assert!(missing.is_empty(), "docs/api.md lacks {missing:?}");
     let known = [
-        "moebius", "auto", "wgpu", "vulkan", "cuda", "rocm", "cpu", "flex", "Result",
+        "MultiHeadAttention",
+        "moebius",
+        "auto",
+        "wgpu",
+        "vulkan",
+        "cuda",
+        "rocm",
+        "cpu",
+        "flex",
+        "Result",
     ];
     let others = listed.difference(&public);
     let others: Vec<_> = others

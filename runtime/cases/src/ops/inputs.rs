@@ -87,6 +87,11 @@ impl Input<'_> {
         Ok(self.view.to_f32()?)
     }
 
+    /// The elements of an integer tensor.
+    pub(crate) fn ints(&self) -> Result<Vec<i64>, OpError> {
+        Ok(self.view.ints()?.collect())
+    }
+
     /// The elements as truth values.
     pub(crate) fn bools(&self) -> Result<Vec<bool>, OpError> {
         Ok(self.view.to_bool()?)

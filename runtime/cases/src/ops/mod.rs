@@ -1,5 +1,6 @@
 //! The operations a case file can ask for: checked on the host, computed on the device.
 
+mod attention;
 mod balance_losses;
 mod fp8_cast;
 mod fp8_linear;
@@ -154,6 +155,8 @@ impl OpError {
 /// Anything wrong with parameters, inputs or shapes, before the first launch; then the device's errors.
 pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     match case.op() {
+        "attention" => attention::forward(case, device).await,
+        "attention_backward" => attention::backward(case, device).await,
         "balance_losses" => balance_losses::run(case, device).await,
         "fp8_cast" => fp8_cast::run(case, device).await,
         "fp8_linear" => fp8_linear::run(case, device).await,

@@ -50,8 +50,8 @@ const LAYER: &str = r#"{"top_k":1,"activation":"relu","renormalize":true,"gated"
 #[test]
 fn other_operations_and_routers_are_named() {
     assert_eq!(
-        refusal("attention", "{}", &[]),
-        "op `attention` is not supported by this version"
+        refusal("convolution", "{}", &[]),
+        "op `convolution` is not supported by this version"
     );
     let answer = refusal("route", r#"{"kind":"hash","seed":1}"#, &[]);
     assert_eq!(

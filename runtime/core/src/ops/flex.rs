@@ -3,7 +3,9 @@
 use super::call::{Call, Operations};
 use super::host::Operands;
 use super::tensors::Tensors;
-use super::{experts, fp8, fp8_linear, linear, quantize, router, rows, segment_attention, sort};
+use super::{
+    attention, experts, fp8, fp8_linear, linear, quantize, router, rows, segment_attention, sort,
+};
 use burn::backend::Flex;
 use moebius_ops::{Operation, Product, Quantization, Routing, Rows};
 
@@ -22,6 +24,7 @@ impl Operations for Flex {
             }) => segment_attention::flex::run(problem, *backward, b),
             Operation::Rows(operation) => rows::flex::run(operation, b),
             Operation::Product(product) => multiplied(product, &call, b),
+            Operation::Attention(operation) => attention::flex::run(operation, b),
         })
     }
 }

@@ -21,6 +21,7 @@
 //! | `flex.rs` | the portable body: Burn's primitive operations and plain Rust; capacities and hash routing are the kernels' references |
 
 mod assignment;
+pub(crate) mod attention;
 mod call;
 pub(crate) mod experts;
 pub(crate) mod fp8;

@@ -1,9 +1,10 @@
 //! Keys and values as the register tile reads them: keys in panels of two registers (their transpose, as the grouped GEMM packs
 //! weights), rows as f32s up to whole pairs of registers.
 
-use crate::attention::Plan;
+use crate::attention::{Plan, name};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
+use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_ops::Element;
@@ -77,6 +78,7 @@ pub(super) fn panels(client: &Client, plan: &Plan, x: Handle, dim: usize) -> Han
     }
     // SAFETY: the buffers hold the rows and their panels; rows past the last repeat it.
     unsafe {
+        launched::note(|| name(p, "attention_unit"));
         attention_pack_panels::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
@@ -112,6 +114,7 @@ pub(super) fn rows(
     }
     // SAFETY: the buffers hold the rows, as they are and filled up.
     unsafe {
+        launched::note(|| name(p, "attention_unit"));
         attention_pack_rows::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),

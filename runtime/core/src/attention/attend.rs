@@ -1,0 +1,282 @@
+//! What an attention is, and its forward pass.
+
+use super::tables::Tables;
+use crate::check::{check_device, check_same, element};
+use crate::{Error, ops};
+use burn::tensor::{Bool, DType, Int, Tensor};
+use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
+
+/// Attention of queries to keys: o_i = Σ_j p_ij · v_j, where p_ij = exp(s_ij − lse_i) of the keys j that every rule lets query i
+/// see, s_ij = rules(scale · ⟨q_i, k_j⟩), and lse_i = ln Σ_j exp(s_ij).
+///
+/// Rules that change scores do so in the order in which they are given; each kind may be given once, eight in all. Query i is
+/// at position p = i + Skv − Sq, so that queries and keys end together, as when the last tokens of a sequence are computed.
+///
+/// | rule | changes a score s, or lets query i see key j where | source |
+/// |---|---|---|
+/// | [`causal`](Self::causal) | j ≤ p | |
+/// | [`causal_top_left`](Self::causal_top_left) | j ≤ i, as PyTorch's `is_causal` | |
+/// | [`window`](Self::window) | 0 ≤ p − j < w | Longformer 2020 |
+/// | [`symmetric_window`](Self::symmetric_window) | \|p − j\| < w | Longformer 2020 |
+/// | [`prefix`](Self::prefix) | j < n or j ≤ p | T5 2019 |
+/// | [`global`](Self::global) | \|p − j\| < w, j < tokens or p < tokens | Longformer 2020 |
+/// | [`dilated`](Self::dilated) | p − j is a multiple of d | Sparse Transformers 2019 |
+/// | [`documents`](Self::documents) | both are of the same document | |
+/// | [`blocks`](Self::blocks) | the pattern is true at \[i / n, j / n\] | Sparse Transformers 2019 |
+/// | [`mask`](Self::mask) | the mask isn't true | |
+/// | [`alibi`](Self::alibi), [`alibi_slopes`](Self::alibi_slopes) | s + slope_h · (j − p) | Press et al. 2021 |
+/// | [`softcap`](Self::softcap) | c · tanh(s / c) | Gemma 2, 2024 |
+/// | [`bias`](Self::bias) | s + bias | |
+/// | [`relative`](Self::relative) | s + table\[h, clamp(j − p, −n, n) + n\] | Shaw et al. 2018, T5 2019 |
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use moebius::attention::Attend;
+///
+/// # fn main() -> Result<(), moebius::Error> {
+/// # #[cfg(feature = "flex")] {
+/// let device = moebius::open(&moebius::Device::Flex)?;
+/// let x = Tensor::<4>::random([1, 4, 32, 16], Distribution::Default, &device);
+/// // Scores are capped after the slopes are added, in this order.
+/// let attend = Attend::new().alibi().softcap(30.0).causal();
+/// let out = attend.forward(x.clone(), x.clone(), x)?;
+/// assert_eq!(out.lse.dims(), [1, 4, 32]);
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Attend {
+    rules: Vec<Given>,
+    sinks: Option<Tensor<1>>,
+    scale: Option<f32>,
+}
+
+/// A rule, and the table that it reads.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    Plain(Rule),
+    Documents(Tensor<2, Int>, Tensor<2, Int>),
+    Blocks(usize, Tensor<2, Bool>),
+    Mask(Tensor<4, Bool>),
+    Alibi(Option<Tensor<1>>),
+    Bias(Tensor<4>),
+    Relative(Tensor<2>),
+}
+
+/// What [`Attend::forward`] returns.
+#[derive(Clone, Debug)]
+pub struct Attended {
+    /// \[B, Hq, Sq, Dv\] in the dtype of q; 0 for queries that see no key.
+    pub o: Tensor<4>,
+    /// The logarithm of the sum of each query's exponentials \[B, Hq, Sq\], f32; `f32::MIN` for queries that see no key, unless
+    /// there are sinks. It has a gradient, too.
+    pub lse: Tensor<3>,
+}
+
+/// A count as rules have it; what is too large stays too large.
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+impl Attend {
+    /// Every query sees every key.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn with(mut self, rule: Given) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    fn with_plain(self, rule: Rule) -> Self {
+        self.with(Given::Plain(rule))
+    }
+
+    /// No later keys; the last query is beside the last key.
+    #[must_use]
+    pub fn causal(self) -> Self {
+        self.with_plain(Rule::Causal)
+    }
+
+    /// No later keys; the first query is beside the first key.
+    #[must_use]
+    pub fn causal_top_left(self) -> Self {
+        self.with_plain(Rule::CausalTopLeft)
+    }
+
+    /// The last `keys` keys, the query's own among them; no later ones.
+    #[must_use]
+    pub fn window(self, keys: usize) -> Self {
+        self.with_plain(Rule::Window(count(keys)))
+    }
+
+    /// Fewer than `keys` keys away, on both sides.
+    #[must_use]
+    pub fn symmetric_window(self, keys: usize) -> Self {
+        self.with_plain(Rule::SymmetricWindow(count(keys)))
+    }
+
+    /// The first `keys` keys, and beyond them no later ones.
+    #[must_use]
+    pub fn prefix(self, keys: usize) -> Self {
+        self.with_plain(Rule::Prefix(count(keys)))
+    }
+
+    /// Fewer than `window` keys away, on both sides; the first `tokens` tokens see all keys, and all queries see them.
+    #[must_use]
+    pub fn global(self, tokens: usize, window: usize) -> Self {
+        let (tokens, window) = (count(tokens), count(window));
+        self.with_plain(Rule::Global { tokens, window })
+    }
+
+    /// Every `distance`-th key, counted from the query.
+    #[must_use]
+    pub fn dilated(self, distance: usize) -> Self {
+        self.with_plain(Rule::Dilated(count(distance)))
+    }
+
+    /// Keys whose document in `keys` \[B, Skv\] is the query's in `queries` \[B, Sq\]: any numbers of 32 bits, in any order.
+    #[must_use]
+    pub fn documents(self, queries: Tensor<2, Int>, keys: Tensor<2, Int>) -> Self {
+        self.with(Given::Documents(queries, keys))
+    }
+
+    /// Blocks of `size` queries see blocks of `size` keys where `seen` \[⌈Sq / size⌉, ⌈Skv / size⌉\] is true.
+    #[must_use]
+    pub fn blocks(self, size: usize, seen: Tensor<2, Bool>) -> Self {
+        self.with(Given::Blocks(size, seen))
+    }
+
+    /// Hides keys where `hidden` \[B or 1, Hq or 1, Sq, Skv\] is true, as Burn's masks do.
+    #[must_use]
+    pub fn mask(self, hidden: Tensor<4, Bool>) -> Self {
+        self.with(Given::Mask(hidden))
+    }
+
+    /// Linear biases with the slopes 2^(−8(h + 1)/Hq), where Hq is a power of two; otherwise those of the power below, and every
+    /// second of the power above.
+    #[must_use]
+    pub fn alibi(self) -> Self {
+        self.with(Given::Alibi(None))
+    }
+
+    /// Linear biases with slopes \[Hq\], which have no gradient.
+    #[must_use]
+    pub fn alibi_slopes(self, slopes: Tensor<1>) -> Self {
+        self.with(Given::Alibi(Some(slopes)))
+    }
+
+    /// Keeps scores between −`cap` and `cap`.
+    #[must_use]
+    pub fn softcap(self, cap: f32) -> Self {
+        self.with_plain(Rule::Softcap(cap))
+    }
+
+    /// Adds `bias` \[B or 1, Hq or 1, Sq, Skv\], which has a gradient. −∞ hides a key.
+    #[must_use]
+    pub fn bias(self, bias: Tensor<4>) -> Self {
+        self.with(Given::Bias(bias))
+    }
+
+    /// Adds a bias by distance of `table` \[Hq, 2n + 1\], which has a gradient: element n is that of a query's own position, the
+    /// last that of all keys n or more ahead.
+    #[must_use]
+    pub fn relative(self, table: Tensor<2>) -> Self {
+        self.with(Given::Relative(table))
+    }
+
+    /// Adds exp(`sinks`_h) to the sum of head h's exponentials: attention that goes to no key. `sinks` \[Hq\] has a gradient.
+    #[must_use]
+    pub fn sinks(self, sinks: Tensor<1>) -> Self {
+        let sinks = Some(sinks);
+        Self { sinks, ..self }
+    }
+
+    /// What ⟨q, k⟩ is multiplied by; 1/√D unless this is called.
+    #[must_use]
+    pub fn scale(self, scale: f32) -> Self {
+        let scale = Some(scale);
+        Self { scale, ..self }
+    }
+
+    /// o and its log-sum-exp of q \[B, Hq, Sq, D\], k \[B, Hkv, Skv, D\] and v \[B, Hkv, Skv, Dv\] of one dtype: f32, f16 or bf16.
+    /// Hkv divides Hq, D and Dv are at most 256; head h of the queries has key head h / (Hq / Hkv). Sums are f32.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices, a rule given twice, more than eight, or one
+    /// whose numbers or table don't fit, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that
+    /// can't compute it.
+    pub fn forward(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Result<Attended, Error> {
+        let sizes = sizes(&q, &k, &v)?;
+        let problem = Problem::new(sizes)?
+            .with_element(element(q.dtype())?)
+            .with_sinks(self.sinks.is_some());
+        let problem = match self.scale {
+            Some(scale) => problem.with_scale(scale)?,
+            None => problem,
+        };
+        let mut tables = Tables::new(&sizes, q.device());
+        let rules: Result<Vec<Rule>, Error> =
+            self.rules.iter().map(|rule| tables.rule(rule)).collect();
+        let problem = problem.with_rules(Rules::new(rules?)?)?;
+        if let Some(sinks) = &self.sinks {
+            tables.sinks(sinks)?;
+        }
+        let rows = sizes.batch * sizes.queries;
+        if rows == 0 || sizes.keys == 0 {
+            return self.without_keys(&q, &sizes);
+        }
+        let (o, lse) = ops::attention::run([q, k, v], tables.into_values(), problem)?;
+        Ok(Attended { o, lse })
+    }
+
+    /// What queries without any keys have.
+    fn without_keys(&self, q: &Tensor<4>, sizes: &Sizes) -> Result<Attended, Error> {
+        let &Sizes {
+            batch,
+            heads,
+            queries,
+            ..
+        } = sizes;
+        let o = [batch, heads, queries, sizes.value_dim];
+        let o = Tensor::zeros(o, (&q.device(), q.dtype()));
+        let rows = [batch, heads, queries];
+        let lse = match &self.sinks {
+            Some(sinks) if batch * queries > 0 => {
+                let sinks = sinks.clone().cast(DType::F32);
+                sinks.reshape([1, heads, 1]).expand(rows)
+            }
+            _ => Tensor::full(rows, f32::MIN, (&q.device(), DType::F32)),
+        };
+        Ok(Attended { o, lse })
+    }
+}
+
+/// The sizes of q, k and v that fit each other.
+fn sizes(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>) -> Result<Sizes, Error> {
+    let [batch, heads, queries, head_dim] = q.dims();
+    let [_, kv_heads, keys, _] = k.dims();
+    let [_, _, _, value_dim] = v.dims();
+    let shape = [batch, kv_heads, keys, head_dim];
+    check_same("k [B, Hkv, Skv, D]", k.dims(), shape)?;
+    let shape = [batch, kv_heads, keys, value_dim];
+    check_same("v [B, Hkv, Skv, Dv]", v.dims(), shape)?;
+    for (dtype, device, other) in [
+        ("dtype of k", "device of k", k),
+        ("dtype of v", "device of v", v),
+    ] {
+        check_same(dtype, other.dtype(), q.dtype())?;
+        check_device(device, other.device(), &q.device())?;
+    }
+    Ok(Sizes {
+        batch,
+        heads,
+        kv_heads,
+        queries,
+        keys,
+        head_dim,
+        value_dim,
+    })
+}

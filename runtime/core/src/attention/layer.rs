@@ -1,0 +1,128 @@
+//! The layer: projections, attention in heads, and a projection of what they found.
+
+use super::Attend;
+use crate::Error;
+use crate::check::{check_device, check_same};
+use burn::module::Module;
+use burn::nn::Linear;
+use burn::nn::attention::MultiHeadAttention;
+use burn::tensor::Tensor;
+use moebius_ops::ShapeError;
+
+/// Attention of heads with projections before and after, Vaswani et al. 2017.
+///
+/// The projections have the names and shapes of Burn's `MultiHeadAttention`, whose records it loads; `From` takes the layer
+/// itself. Dropout and the quiet softmax of Burn's layer aren't there (a sink of 0 per head, [`Attend::sinks`], is that
+/// softmax), and what hides keys is an [`Attend`]: hidden keys have no weight at all, where Burn's layer gives a row that
+/// sees no key the mean of all.
+///
+/// ```
+/// use burn::nn::attention::MultiHeadAttentionConfig;
+/// use burn::tensor::{Distribution, Tensor};
+/// use moebius::attention::{Attend, Attention};
+///
+/// # fn main() -> Result<(), moebius::Error> {
+/// # #[cfg(feature = "flex")] {
+/// let device = moebius::open(&moebius::Device::Flex)?;
+/// let layer = Attention::from(MultiHeadAttentionConfig::new(64, 4).init(&device));
+/// let x = Tensor::<3>::random([2, 10, 64], Distribution::Default, &device);
+/// assert_eq!(layer.forward(x, &Attend::new().causal())?.dims(), [2, 10, 64]);
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Module, Debug)]
+pub struct Attention {
+    /// d_model values to the query heads.
+    pub query: Linear,
+    /// d_model values to the key heads.
+    pub key: Linear,
+    /// d_model values to the value heads, as many as key heads.
+    pub value: Linear,
+    /// What the heads found, one after the other, to d_model values.
+    pub output: Linear,
+    /// Query heads.
+    pub n_heads: usize,
+    /// Key and value heads, a divisor of the query heads.
+    pub n_kv_heads: usize,
+}
+
+impl From<MultiHeadAttention> for Attention {
+    fn from(layer: MultiHeadAttention) -> Self {
+        Self {
+            query: layer.query,
+            key: layer.key,
+            value: layer.value,
+            output: layer.output,
+            n_heads: layer.n_heads,
+            n_kv_heads: layer.n_heads,
+        }
+    }
+}
+
+impl Attention {
+    /// Self-attention: \[B, S, d_model\] of x \[B, S, d_model\].
+    ///
+    /// # Errors
+    /// As [`Attention::forward_cross`].
+    pub fn forward(&self, x: Tensor<3>, attend: &Attend) -> Result<Tensor<3>, Error> {
+        self.forward_cross([x.clone(), x.clone(), x], attend)
+    }
+
+    /// \[B, Sq, d_model\] of queries \[B, Sq, d_model\], keys and values \[B, Skv, d_model\].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, or heads that don't divide what the projections
+    /// return, and what [`Attend::forward`] says.
+    pub fn forward_cross(
+        &self,
+        [query, key, value]: [Tensor<3>; 3],
+        attend: &Attend,
+    ) -> Result<Tensor<3>, Error> {
+        let [b, s, _] = query.dims();
+        let [_, keys, _] = key.dims();
+        check_same("sequences of the keys", key.dims()[0], b)?;
+        let of_values = [value.dims()[0], value.dims()[1]];
+        check_same("sequences and tokens of the values", of_values, [b, keys])?;
+        let q = heads("query", &self.query, query, self.n_heads)?;
+        let k = heads("key", &self.key, key, self.n_kv_heads)?;
+        let v = heads("value", &self.value, value, self.n_kv_heads)?;
+        let o = attend.forward(q, k, v)?.o;
+        let [_, heads, _, width] = o.dims();
+        let [rows, _] = self.output.weight.dims();
+        check_same("inputs of the output projection", rows, heads * width)?;
+        if b * s == 0 {
+            let [_, columns] = self.output.weight.dims();
+            return Ok(Tensor::zeros([b, s, columns], (&o.device(), o.dtype())));
+        }
+        let joined = o.swap_dims(1, 2).reshape([b, s, heads * width]);
+        Ok(self.output.forward(joined))
+    }
+}
+
+/// \[B, heads, S, width\] of x \[B, S, d_model\].
+fn heads(
+    what: &'static str,
+    projection: &Linear,
+    x: Tensor<3>,
+    heads: usize,
+) -> Result<Tensor<4>, Error> {
+    let ([b, s, width], [inputs, outputs]) = (x.dims(), projection.weight.dims());
+    if width != inputs {
+        let expected = format!("[.., {inputs}]");
+        return Err(ShapeError::new(what, expected, format!("[.., {width}]")).into());
+    }
+    if heads == 0 || !outputs.is_multiple_of(heads) {
+        let expected = format!("a divisor of {outputs} (the outputs of {what})");
+        return Err(ShapeError::new("heads", expected, heads).into());
+    }
+    let weight = projection.weight.val();
+    check_same("dtype of x", x.dtype(), weight.dtype())?;
+    check_device("device of x", x.device(), &weight.device())?;
+    let shape = [b, s, heads, outputs / heads];
+    if b * s == 0 {
+        let shape = [b, heads, s, outputs / heads];
+        return Ok(Tensor::zeros(shape, (&x.device(), x.dtype())));
+    }
+    Ok(projection.forward(x).reshape(shape).swap_dims(1, 2))
+}

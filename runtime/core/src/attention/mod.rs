@@ -1,0 +1,78 @@
+//! Attention under composable score rules, as one operation forward and one backward that keeps no matrix of scores.
+//!
+//! [`Attend`] says what changes the scores and which keys a query sees; [`Attend::forward`] takes heads, queries and keys of
+//! any numbers. [`attention`] has the parameters of Burn's function of that name, [`merge`] joins attentions over parts
+//! of the keys, and [`Attention`] is the layer around it.
+//!
+//! ```
+//! use burn::tensor::{Distribution, Tensor};
+//! use moebius::attention::Attend;
+//!
+//! # fn main() -> Result<(), moebius::Error> {
+//! # #[cfg(feature = "flex")] {
+//! let device = moebius::open(&moebius::Device::Flex)?;
+//! let random = |heads, tokens| {
+//!     Tensor::<4>::random([2, heads, tokens, 64], Distribution::Default, &device)
+//! };
+//! // Eight query heads share two key heads; a query sees the last 256 keys.
+//! let (q, k, v) = (random(8, 300), random(2, 300), random(2, 300));
+//! let out = Attend::new().softcap(50.0).window(256).forward(q, k, v)?;
+//! assert_eq!(out.o.dims(), [2, 8, 300, 64]);
+//! assert_eq!(out.lse.dims(), [2, 8, 300]);
+//! # }
+//! # Ok(())
+//! # }
+//! ```
+
+mod attend;
+mod layer;
+mod merge;
+mod tables;
+
+pub use attend::{Attend, Attended};
+pub use layer::Attention;
+pub use merge::merge;
+
+use crate::Error;
+use burn::tensor::ops::AttentionModuleOptions;
+use burn::tensor::{Bool, Tensor};
+
+/// o \[B, Hq, Sq, Dv\]: attention with the parameters of `burn::tensor::module::attention` and its order of rules: scores of
+/// q \[B, Hq, Sq, D\] and k \[B, Hkv, Skv, D\] times `scale` (1/√D unless it is given), the cap, the mask (true hides), causal
+/// with both ends together, and then the bias; v is \[B, Hkv, Skv, Dv\]. Queries that see no key have 0.
+///
+/// It differs from Burn's where that panics (what doesn't fit is an error), in that Hkv may be a divisor of Hq, and in that mask
+/// and bias \[B or 1, Hq or 1, Sq, Skv\] may have one sequence or head for all.
+///
+/// # Errors
+/// As [`Attend::forward`].
+pub fn attention(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    mask: Option<Tensor<4, Bool>>,
+    attn_bias: Option<Tensor<4>>,
+    options: AttentionModuleOptions,
+) -> Result<Tensor<4>, Error> {
+    let mut attend = Attend::new();
+    if let Some(scale) = options.scale {
+        attend = attend.scale(scale as f32);
+    }
+    if let Some(cap) = options.softcap {
+        attend = attend.softcap(cap as f32);
+    }
+    if let Some(mask) = mask {
+        attend = attend.mask(mask);
+    }
+    if options.is_causal {
+        attend = attend.causal();
+    }
+    if let Some(bias) = attn_bias {
+        attend = attend.bias(bias);
+    }
+    Ok(attend.forward(query, key, value)?.o)
+}
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+mod tests;

@@ -1,0 +1,170 @@
+//! The tables of rules: checked, and in the form in which the operation reads them.
+
+use super::attend::Given;
+use crate::Error;
+use crate::check::{check_device, check_same, element};
+use crate::ops::DeviceValue;
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
+use moebius_ops::ShapeError;
+use moebius_ops::attention::{Pattern, Rule, Sizes, alibi_slopes};
+
+/// The tables in the order of the operation's description.
+const ORDER: [&str; 8] = [
+    "query_documents",
+    "key_documents",
+    "blocks",
+    "mask",
+    "slopes",
+    "bias",
+    "relative",
+    "sinks",
+];
+
+/// Those of an attention.
+pub(super) struct Tables<'a> {
+    sizes: &'a Sizes,
+    /// That of the queries.
+    device: Device,
+    found: Vec<(&'static str, DeviceValue)>,
+}
+
+impl<'a> Tables<'a> {
+    pub(super) fn new(sizes: &'a Sizes, device: Device) -> Self {
+        Self {
+            sizes,
+            device,
+            found: Vec::new(),
+        }
+    }
+
+    /// The rule that was given; keeps its table.
+    pub(super) fn rule(&mut self, given: &Given) -> Result<Rule, Error> {
+        match given {
+            Given::Plain(rule) => Ok(*rule),
+            Given::Documents(queries, keys) => self.documents(queries, keys),
+            Given::Blocks(size, seen) => self.blocks(*size, seen),
+            Given::Mask(hidden) => {
+                let pattern = self.pattern("mask [B or 1, Hq or 1, Sq, Skv]", hidden.dims())?;
+                self.words("device of the mask", hidden.device())?;
+                let seen = hidden.clone().bool_not();
+                self.found.push(("mask", seen.into()));
+                Ok(Rule::Mask(pattern))
+            }
+            Given::Alibi(slopes) => {
+                let slopes = match slopes {
+                    Some(slopes) => slopes.clone().detach(),
+                    None => self.standard_slopes(),
+                };
+                check_same("slopes [Hq]", slopes.dims(), [self.sizes.heads])?;
+                self.floats("slopes", "device of the slopes", slopes)?;
+                Ok(Rule::Alibi)
+            }
+            Given::Bias(bias) => {
+                let pattern = self.pattern("bias [B or 1, Hq or 1, Sq, Skv]", bias.dims())?;
+                self.floats("bias", "device of the bias", bias.clone())?;
+                Ok(Rule::Bias(pattern))
+            }
+            Given::Relative(table) => self.relative(table),
+        }
+    }
+
+    /// Keeps the sinks.
+    pub(super) fn sinks(&mut self, sinks: &Tensor<1>) -> Result<(), Error> {
+        check_same("sinks [Hq]", sinks.dims(), [self.sizes.heads])?;
+        self.floats("sinks", "device of the sinks", sinks.clone())
+    }
+
+    /// The tables, in order.
+    pub(super) fn into_values(mut self) -> Vec<DeviceValue> {
+        let place = |name: &str| ORDER.iter().position(|other| *other == name);
+        self.found.sort_by_key(|(name, _)| place(name));
+        self.found.into_iter().map(|(_, table)| table).collect()
+    }
+
+    fn documents(
+        &mut self,
+        queries: &Tensor<2, Int>,
+        keys: &Tensor<2, Int>,
+    ) -> Result<Rule, Error> {
+        let Sizes {
+            batch,
+            queries: rows,
+            keys: columns,
+            ..
+        } = *self.sizes;
+        check_same(
+            "documents of the queries [B, Sq]",
+            queries.dims(),
+            [batch, rows],
+        )?;
+        check_same(
+            "documents of the keys [B, Skv]",
+            keys.dims(),
+            [batch, columns],
+        )?;
+        for (name, ids) in [("query_documents", queries), ("key_documents", keys)] {
+            self.words("device of the documents", ids.device())?;
+            self.found.push((name, ids.clone().into()));
+        }
+        Ok(Rule::Documents)
+    }
+
+    fn blocks(&mut self, size: usize, seen: &Tensor<2, Bool>) -> Result<Rule, Error> {
+        let Ok(words) = u32::try_from(size) else {
+            return Err(ShapeError::new("blocks", "1 to 2^30 - 1", size).into());
+        };
+        // A size of 0 is refused with the rule.
+        let blocks = |n: usize| n.div_ceil(size.max(1));
+        let expected = [blocks(self.sizes.queries), blocks(self.sizes.keys)];
+        check_same("blocks [⌈Sq / n⌉, ⌈Skv / n⌉]", seen.dims(), expected)?;
+        self.words("device of the blocks", seen.device())?;
+        self.found.push(("blocks", seen.clone().into()));
+        Ok(Rule::Blocks(words))
+    }
+
+    fn relative(&mut self, table: &Tensor<2>) -> Result<Rule, Error> {
+        let [heads, width] = table.dims();
+        if heads != self.sizes.heads || width % 2 == 0 {
+            let expected = format!("[{}, an odd number]", self.sizes.heads);
+            let got = format!("{:?}", table.dims());
+            return Err(ShapeError::new("relative [Hq, 2n + 1]", expected, got).into());
+        }
+        let reach = u32::try_from(width / 2).unwrap_or(u32::MAX);
+        self.floats("relative", "device of the relative biases", table.clone())?;
+        Ok(Rule::Relative(reach))
+    }
+
+    /// Which dimensions a dense table has.
+    fn pattern(&self, what: &'static str, shape: [usize; 4]) -> Result<Pattern, ShapeError> {
+        let s = self.sizes;
+        let pattern = Pattern {
+            batch: shape[0] != 1,
+            heads: shape[1] != 1,
+        };
+        check_same(what, shape, pattern.shape(s))?;
+        Ok(pattern)
+    }
+
+    /// Keeps a table of floats, in f32.
+    fn floats<const D: usize>(
+        &mut self,
+        name: &'static str,
+        device: &'static str,
+        table: Tensor<D>,
+    ) -> Result<(), Error> {
+        element(table.dtype())?;
+        check_device(device, table.device(), &self.device)?;
+        self.found.push((name, table.cast(DType::F32).into()));
+        Ok(())
+    }
+
+    /// Checks the device of a table of words, which records nothing.
+    fn words(&self, what: &'static str, device: Device) -> Result<(), ShapeError> {
+        check_same(what, device.inner(), self.device.clone().inner())
+    }
+
+    fn standard_slopes(&self) -> Tensor<1> {
+        let slopes = alibi_slopes(self.sizes.heads);
+        Tensor::from_data(slopes.as_slice(), (&self.device, DType::F32))
+    }
+}

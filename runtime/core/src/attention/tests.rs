@@ -1,0 +1,244 @@
+use super::{Attend, Attended, Attention, attention, merge};
+use crate::{Error, ErrorKind};
+use burn::module::Module;
+use burn::nn::attention::{MhaInput, MultiHeadAttentionConfig};
+use burn::tensor::module::attention_fallback;
+use burn::tensor::ops::AttentionModuleOptions;
+use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
+
+fn random<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
+}
+
+fn largest<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> f32 {
+    (a - b).abs().max().into_scalar::<f32>()
+}
+
+fn refused(result: Result<Attended, Error>) -> String {
+    let error = result.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    error.to_string()
+}
+
+/// Every choice of Burn's function, for sizes with more keys than queries.
+#[test]
+fn it_is_what_burns_attention_is() {
+    let device = Device::flex();
+    let [q, k, v] = [[2, 3, 17, 8], [2, 3, 30, 8], [2, 3, 30, 5]].map(|s| random(s, &device));
+    let hidden = random([2, 3, 17, 30], &device).greater_elem(1.0);
+    let bias = random([2, 3, 17, 30], &device);
+    for choice in 0..32 {
+        let on = |bit: usize| choice >> bit & 1 == 1;
+        let options = AttentionModuleOptions {
+            scale: on(0).then_some(0.7),
+            softcap: on(1).then_some(1.5),
+            is_causal: on(2),
+        };
+        let (mask, bias) = (on(3).then(|| hidden.clone()), on(4).then(|| bias.clone()));
+        let [q, k, v] = [&q, &k, &v].map(Tensor::clone);
+        let want = attention_fallback(
+            q.clone(),
+            k.clone(),
+            v.clone(),
+            mask.clone(),
+            bias.clone(),
+            options,
+        );
+        let got = attention(q, k, v, mask, bias, options).unwrap();
+        assert!(largest(got, want) < 1e-5, "{options:?}");
+    }
+}
+
+#[test]
+fn the_layer_is_burns_with_the_same_weights() {
+    let device = Device::flex();
+    let config = MultiHeadAttentionConfig::new(24, 3).with_dropout(0.0);
+    let burns = config.init(&device);
+    let layer = Attention::from(burns.clone());
+    let loaded = Attention::from(config.init(&device)).load_record(burns.clone().into_record());
+    let [x, y] = [[2, 9, 24], [2, 13, 24]].map(|shape| random(shape, &device));
+    let causal: Tensor<3, Bool> = Tensor::<2, Bool>::tril_mask([9, 9], 0, &device)
+        .unsqueeze::<3>()
+        .expand([2, 9, 9]);
+    let want = burns.forward(MhaInput::self_attn(x.clone()).mask_attn(causal));
+    for layer in [&layer, &loaded] {
+        let got = layer.forward(x.clone(), &Attend::new().causal()).unwrap();
+        assert!(largest(got, want.context.clone()) < 1e-5);
+    }
+    let want = burns.forward(MhaInput::new(x.clone(), y.clone(), y.clone()));
+    let got = layer.forward_cross([x.clone(), y.clone(), y], &Attend::new());
+    assert!(largest(got.unwrap(), want.context) < 1e-5);
+    let empty = layer.forward(x.clone().narrow(1, 0, 0), &Attend::new());
+    assert_eq!(empty.unwrap().dims(), [2, 0, 24]);
+    let narrow = x.narrow(2, 0, 23);
+    let error = layer.forward(narrow, &Attend::new()).unwrap_err();
+    assert_eq!(error.to_string(), "query: expected [.., 24], got [.., 23]");
+}
+
+#[test]
+fn a_quiet_softmax_is_a_sink_of_zero() {
+    let device = Device::flex();
+    let config = MultiHeadAttentionConfig::new(16, 2)
+        .with_dropout(0.0)
+        .with_quiet_softmax(true);
+    let burns = config.init(&device);
+    let x = random([1, 6, 16], &device);
+    let want = burns.forward(MhaInput::self_attn(x.clone())).context;
+    let sinks = Attend::new().sinks(Tensor::zeros([2], &device));
+    let got = Attention::from(burns).forward(x, &sinks).unwrap();
+    assert!(largest(got, want) < 1e-5);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let device = Device::flex();
+    let zeros = |shape: [usize; 4]| Tensor::<4>::zeros(shape, &device);
+    let (q, k, v) = ([2, 4, 6, 8], [2, 2, 9, 8], [2, 2, 9, 5]);
+    let of = |attend: &Attend| refused(attend.forward(zeros(q), zeros(k), zeros(v)));
+    let shapes = |q, k, v| refused(Attend::new().forward(zeros(q), zeros(k), zeros(v)));
+    let got = [
+        shapes(q, [2, 3, 9, 8], [2, 3, 9, 5]),
+        shapes(q, [1, 2, 9, 8], v),
+        shapes(q, [2, 2, 9, 7], v),
+        shapes(q, k, [2, 2, 8, 5]),
+        shapes([2, 4, 6, 257], [2, 2, 9, 257], v),
+        shapes([2, 4, 6, 0], [2, 2, 9, 0], v),
+    ];
+    let want = [
+        "key heads: expected a divisor of the 4 query heads, got 3",
+        "k [B, Hkv, Skv, D]: expected [2, 2, 9, 8], got [1, 2, 9, 8]",
+        "k [B, Hkv, Skv, D]: expected [2, 2, 9, 8], got [2, 2, 9, 7]",
+        "v [B, Hkv, Skv, Dv]: expected [2, 2, 9, 5], got [2, 2, 8, 5]",
+        "head size: expected 1 to 256, got 257",
+        "head size: expected 1 to 256, got 0",
+    ];
+    assert_eq!(got, want);
+    let bools = |shape: [usize; 4]| Tensor::<4, Bool>::full(shape, true, &device);
+    let ids = |shape: [usize; 2]| Tensor::<2, Int>::zeros(shape, &device);
+    let ones = |shape: [usize; 1]| Tensor::<1>::ones(shape, &device);
+    let blocks = |shape: [usize; 2]| Tensor::<2, Bool>::full(shape, true, &device);
+    let new = Attend::new;
+    let wrong = [
+        new().window(0),
+        new().symmetric_window(0),
+        new().global(1, 0),
+        new().dilated(0),
+        new().blocks(0, blocks([6, 9])),
+        new().window(usize::MAX),
+        new().softcap(0.0),
+        new().softcap(-1.0),
+        new().softcap(f32::NAN),
+        new().softcap(f32::INFINITY),
+        new().scale(f32::NAN),
+        new().causal().causal(),
+        new().mask(bools([2, 4, 9, 6])),
+        new().mask(bools([2, 2, 6, 9])),
+        new().bias(zeros([2, 1, 6, 8])),
+        new().blocks(4, blocks([2, 2])),
+        new().documents(ids([2, 9]), ids([2, 9])),
+        new().documents(ids([2, 6]), ids([1, 9])),
+        new().alibi_slopes(ones([2])),
+        new().sinks(ones([2])),
+        new().relative(Tensor::zeros([4, 6], &device)),
+        new().relative(Tensor::zeros([2, 7], &device)),
+        new().relative(Tensor::zeros([4, 0], &device)),
+    ];
+    for attend in &wrong {
+        assert!(of(attend).contains("expected"), "{attend:?}");
+    }
+    let message = of(&new().softcap(f32::NAN));
+    assert_eq!(
+        message,
+        "softcap: expected a positive, finite number, got NaN"
+    );
+    let many = new()
+        .causal()
+        .causal_top_left()
+        .window(1)
+        .prefix(1)
+        .dilated(1)
+        .alibi();
+    let many = many.softcap(1.0).symmetric_window(1).global(1, 1);
+    assert_eq!(of(&many), "score rules: expected at most 8, got 9");
+}
+
+#[test]
+fn other_dtypes_and_devices_are_refused() {
+    let device = Device::flex();
+    let x = Tensor::<4>::zeros([1, 1, 2, 4], &device);
+    let half = x.clone().cast(DType::F16);
+    let other = refused(Attend::new().forward(x.clone(), half, x.clone()));
+    assert!(other.starts_with("dtype of k"), "{other}");
+    let double = x.clone().cast(DType::F64);
+    let double = refused(Attend::new().forward(double.clone(), double.clone(), double));
+    assert!(double.contains("f32, f16 or bf16"), "{double}");
+    let recording = Tensor::<4>::zeros([1, 1, 2, 4], &device.clone().autodiff());
+    let recording = refused(Attend::new().forward(x.clone(), recording, x.clone()));
+    assert!(recording.starts_with("device of k"), "{recording}");
+    let bias = Tensor::<4>::zeros([1, 1, 2, 2], &device.autodiff());
+    let bias = refused(Attend::new().bias(bias).forward(x.clone(), x.clone(), x));
+    assert!(bias.starts_with("device of the bias"), "{bias}");
+}
+
+/// −∞ in a bias hides a key, also all of a query's.
+#[test]
+fn infinite_biases_hide() {
+    let device = Device::flex();
+    let [q, k, v] = [[1, 2, 5, 4]; 3].map(|shape| random(shape, &device));
+    let hidden = Tensor::<2, Bool>::tril_mask([5, 5], -1, &device).unsqueeze::<4>();
+    let bias =
+        Tensor::<4>::zeros([1, 1, 5, 5], &device).mask_fill(hidden.clone(), f32::NEG_INFINITY);
+    let [by_bias, by_mask] = [Attend::new().bias(bias), Attend::new().mask(hidden)].map(|attend| {
+        let [q, k, v] = [&q, &k, &v].map(Tensor::clone);
+        attend.forward(q, k, v).unwrap()
+    });
+    assert_eq!(largest(by_bias.o.clone(), by_mask.o), 0.0);
+    assert_eq!(
+        by_bias.o.narrow(2, 0, 1).abs().max().into_scalar::<f32>(),
+        0.0
+    );
+    assert_eq!(
+        by_bias.lse.narrow(2, 0, 1).max().into_scalar::<f32>(),
+        f32::MIN
+    );
+}
+
+#[test]
+fn no_queries_and_no_keys() {
+    let device = Device::flex();
+    for sizes in [[0, 3, 4], [2, 0, 4], [2, 3, 0], [0, 0, 0]] {
+        let [b, queries, keys] = sizes;
+        let [q, k, v] = [[b, 4, queries, 8], [b, 2, keys, 8], [b, 2, keys, 6]]
+            .map(|shape| Tensor::<4>::ones(shape, &device));
+        let sinks = Tensor::<1>::from_floats([1.0, 2.0, 3.0, 4.0], &device);
+        for sinks in [None, Some(sinks)] {
+            let attend = match sinks.clone() {
+                Some(sinks) => Attend::new().causal().sinks(sinks),
+                None => Attend::new().causal(),
+            };
+            let out = attend.forward(q.clone(), k.clone(), v.clone()).unwrap();
+            assert_eq!(
+                (out.o.dims(), out.lse.dims()),
+                ([b, 4, queries, 6], [b, 4, queries])
+            );
+            if keys == 0 && b * queries > 0 {
+                let lse: Vec<f32> = out.lse.clone().into_data().iter().collect();
+                let first = if sinks.is_some() { 1.0 } else { f32::MIN };
+                assert_eq!(lse[0], first);
+                assert_eq!(out.o.clone().abs().max().into_scalar::<f32>(), 0.0);
+            }
+            merge(&[out.clone(), out]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn parts_must_be_alike() {
+    let device = Device::flex();
+    assert!(refused(merge(&[])).contains("at least 1"));
+    let part = |queries| {
+        let x = Tensor::<4>::ones([1, 1, queries, 4], &device);
+        Attend::new().forward(x.clone(), x.clone(), x).unwrap()
+    };
+    assert!(refused(merge(&[part(2), part(3)])).contains("o of a part"));
+}

@@ -1,0 +1,187 @@
+//! Matrices in panels of columns, and products with them in register tiles.
+//!
+//! Sums run over the inner dimension in order, and a row's result depends on no other row.
+
+use pulp::Simd;
+use std::ops::Range;
+
+/// Columns of a panel: two registers of AVX-512.
+pub(super) const PANEL: usize = 32;
+/// Rows of a register tile.
+const ROWS: usize = 6;
+/// Registers of a row of it: with those of a line and a broadcast value, 15 of AVX2's 16 registers.
+const REGISTERS: usize = 2;
+
+/// Columns of a panel in one row.
+pub(super) type Line = [f32; PANEL];
+
+/// \[rows, columns\] as \[⌈columns / 32⌉, rows, 32\], zeros past the last column.
+pub(super) struct Panels {
+    rows: usize,
+    columns: usize,
+    lines: Vec<Line>,
+}
+
+impl Panels {
+    /// Those of a row-major matrix with `columns` columns, each value times `factor`.
+    pub(super) fn of(values: &[f32], columns: usize, factor: f32) -> Self {
+        let rows = values.len() / columns;
+        let mut lines = vec![[0.0; PANEL]; columns.div_ceil(PANEL) * rows];
+        for (row, values) in values.chunks_exact(columns).enumerate() {
+            for (panel, values) in values.chunks(PANEL).enumerate() {
+                let line = &mut lines[panel * rows + row];
+                for (to, value) in line.iter_mut().zip(values) {
+                    *to = value * factor;
+                }
+            }
+        }
+        Self {
+            rows,
+            columns,
+            lines,
+        }
+    }
+
+    /// Those of the transpose of a row-major matrix of rows of `rows` values.
+    pub(super) fn transposed(values: &[f32], rows: usize) -> Self {
+        let columns = values.len() / rows;
+        let mut lines = vec![[0.0; PANEL]; columns.div_ceil(PANEL) * rows];
+        let panels = values.chunks(PANEL * rows).zip(lines.chunks_mut(rows));
+        for (values, lines) in panels {
+            for (lane, values) in values.chunks_exact(rows).enumerate() {
+                for (line, value) in lines.iter_mut().zip(values) {
+                    line[lane] = *value;
+                }
+            }
+        }
+        Self {
+            rows,
+            columns,
+            lines,
+        }
+    }
+
+    /// How many panels.
+    pub(super) fn count(&self) -> usize {
+        self.columns.div_ceil(PANEL)
+    }
+
+    /// Columns of a panel that aren't padding.
+    fn used(&self, panel: usize) -> usize {
+        (self.columns - panel * PANEL).min(PANEL)
+    }
+
+    /// Rows of a panel.
+    fn lines(&self, panel: usize, rows: Range<usize>) -> &[Line] {
+        &self.lines[panel * self.rows..][..self.rows][rows]
+    }
+
+    /// Row `row`, a panel's columns after the other.
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &Line> {
+        self.lines.iter().skip(row).step_by(self.rows.max(1))
+    }
+}
+
+/// The left side of a product.
+#[derive(Clone, Copy)]
+pub(super) enum Left<'a> {
+    /// A matrix with so many values from row to row.
+    Rows(&'a [f32], usize),
+    /// The transpose of one.
+    Columns(&'a [f32], usize),
+}
+
+/// Adds left · right to `sums` \[rows, panels\]: `rows` rows of the left, the rows `inner` and panels `panels` of the right.
+#[inline(always)]
+pub(super) fn add_product<S: Simd>(
+    simd: S,
+    (left, rows): (Left<'_>, usize),
+    (right, inner, panels): (&Panels, Range<usize>, Range<usize>),
+    sums: &mut [Line],
+) {
+    let across = panels.len();
+    for (at, panel) in panels.enumerate() {
+        let lines = right.lines(panel, inner.clone());
+        let used = right.used(panel);
+        for first in (0..rows).step_by(ROWS) {
+            let sums = &mut sums[first * across + at..];
+            let tile = (left, first);
+            match rows - first {
+                1 => multiply::<S, 1>(simd, tile, (lines, used), sums, across),
+                2 => multiply::<S, 2>(simd, tile, (lines, used), sums, across),
+                3 => multiply::<S, 3>(simd, tile, (lines, used), sums, across),
+                4 => multiply::<S, 4>(simd, tile, (lines, used), sums, across),
+                5 => multiply::<S, 5>(simd, tile, (lines, used), sums, across),
+                _ => multiply::<S, ROWS>(simd, tile, (lines, used), sums, across),
+            }
+        }
+    }
+}
+
+/// R rows from `first` on times the lines of a panel.
+#[inline(always)]
+fn multiply<S: Simd, const R: usize>(
+    simd: S,
+    (left, first): (Left<'_>, usize),
+    (lines, used): (&[Line], usize),
+    sums: &mut [Line],
+    across: usize,
+) {
+    let depth = lines.len();
+    match left {
+        Left::Rows(values, stride) => {
+            let rows: [&[f32]; R] =
+                std::array::from_fn(|r| &values[(first + r) * stride..][..depth]);
+            tile(
+                simd,
+                |k| rows.map(|row| row[k]),
+                (lines, used),
+                sums,
+                across,
+            );
+        }
+        Left::Columns(values, stride) => {
+            let column = |k: usize| -> [f32; R] {
+                let column = &values[k * stride + first..][..R];
+                std::array::from_fn(|r| column[r])
+            };
+            tile(simd, column, (lines, used), sums, across);
+        }
+    }
+}
+
+/// A tile of R rows × two registers at a time, whose sums stay in registers.
+#[inline(always)]
+fn tile<S: Simd, const R: usize>(
+    simd: S,
+    left: impl Fn(usize) -> [f32; R],
+    (lines, used): (&[Line], usize),
+    sums: &mut [Line],
+    across: usize,
+) {
+    for first in (0..PANEL / S::F32_LANES).step_by(REGISTERS) {
+        if first * S::F32_LANES >= used {
+            break;
+        }
+        let mut tile = [[simd.splat_f32s(0.0); REGISTERS]; R];
+        for (r, tile) in tile.iter_mut().enumerate() {
+            let sums = &S::as_simd_f32s(&sums[r * across]).0[first..first + REGISTERS];
+            tile.copy_from_slice(sums);
+        }
+        for (k, line) in lines.iter().enumerate() {
+            let line = &S::as_simd_f32s(line).0[first..first + REGISTERS];
+            let left = left(k);
+            for r in 0..R {
+                let a = simd.splat_f32s(left[r]);
+                for c in 0..REGISTERS {
+                    tile[r][c] = simd.mul_add_e_f32s(a, line[c], tile[r][c]);
+                }
+            }
+        }
+        for (r, tile) in tile.iter().enumerate() {
+            let sums = &mut S::as_mut_simd_f32s(&mut sums[r * across]).0[first..first + REGISTERS];
+            sums.copy_from_slice(tile);
+        }
+    }
+}

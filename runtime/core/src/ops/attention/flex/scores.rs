@@ -1,0 +1,295 @@
+//! What the rules make of a block of scores, and which blocks have any to make.
+
+use moebius_ops::attention::{Pattern, Problem, Rule, Tile};
+use pulp::Simd;
+use std::ops::Range;
+
+use super::vector::tanh;
+
+/// Queries of a block.
+pub(super) const QUERIES: usize = 48;
+/// Keys of a block, whose first is a multiple of it whatever the queries: a block of which a query sees nothing then
+/// changes no bit of it.
+pub(super) const KEYS: usize = 128;
+
+/// What a call reads, in f32, and its tables by their names in [`moebius_ops::attention::Tables`]; those that aren't there
+/// are empty.
+pub(super) struct Host<'a> {
+    pub(super) problem: &'a Problem,
+    pub(super) q: &'a [f32],
+    pub(super) k: &'a [f32],
+    pub(super) v: &'a [f32],
+    pub(super) slopes: &'a [f32],
+    pub(super) bias: &'a [f32],
+    pub(super) relative: &'a [f32],
+    pub(super) sinks: &'a [f32],
+    pub(super) query_documents: Vec<u32>,
+    pub(super) key_documents: Vec<u32>,
+    pub(super) blocks: Vec<u32>,
+    pub(super) mask: Vec<u32>,
+}
+
+/// Queries of heads of one sequence with one key head: some of one head's, or all of several heads'.
+#[derive(Clone)]
+pub(super) struct Block {
+    pub(super) batch: usize,
+    pub(super) heads: Range<usize>,
+    pub(super) queries: Range<usize>,
+}
+
+impl Block {
+    pub(super) fn rows(&self) -> usize {
+        self.heads.len() * self.queries.len()
+    }
+
+    /// Sequence, head and query of a row.
+    fn site(&self, row: usize) -> [usize; 3] {
+        let (head, query) = (row / self.queries.len(), row % self.queries.len());
+        [
+            self.batch,
+            self.heads.start + head,
+            self.queries.start + query,
+        ]
+    }
+}
+
+impl Host<'_> {
+    /// The blocks of queries, in the order of their rows in q.
+    pub(super) fn query_blocks(&self) -> Vec<Block> {
+        let s = self.problem.sizes();
+        let group = self.problem.group();
+        if s.queries == 0 {
+            return Vec::new();
+        }
+        // A few queries of a head alone would load all keys for each head anew.
+        let together = (QUERIES / s.queries).clamp(1, group);
+        let mut blocks = Vec::new();
+        for batch in 0..s.batch {
+            for first_of_group in (0..s.heads).step_by(group) {
+                let end = first_of_group + group;
+                for head in (first_of_group..end).step_by(together) {
+                    let heads = head..(head + together).min(end);
+                    for query in (0..s.queries).step_by(QUERIES) {
+                        blocks.push(Block {
+                            batch,
+                            heads: heads.clone(),
+                            queries: query..(query + QUERIES).min(s.queries),
+                        });
+                    }
+                }
+            }
+        }
+        blocks
+    }
+
+    /// The blocks of keys of which these queries may see some, each with whether they see all of it.
+    pub(super) fn key_blocks(&self, block: &Block) -> impl Iterator<Item = (Range<usize>, bool)> {
+        let keys = self.problem.keys_of(block.queries.clone());
+        let first = keys.start / KEYS * KEYS;
+        let blocks = (first..keys.end).step_by(KEYS);
+        blocks.filter_map(move |first| {
+            let keys = first..(first + KEYS).min(self.problem.sizes().keys);
+            let rules = self.problem.rules();
+            let tile = rules.tile(self.problem.sizes(), block.queries.clone(), keys.clone());
+            let visited = tile != Tile::Empty && self.tables_show(block, &keys);
+            visited.then_some((keys, tile == Tile::Full))
+        })
+    }
+
+    /// Whether the tables of documents and blocks may let a query see a key.
+    fn tables_show(&self, block: &Block, keys: &Range<usize>) -> bool {
+        let s = self.problem.sizes();
+        let rules = self.problem.rules();
+        if rules.has(Rule::Documents) {
+            let queries = &self.query_documents[block.batch * s.queries..][block.queries.clone()];
+            let keys = &self.key_documents[block.batch * s.keys..][keys.clone()];
+            // Documents are usually in order; where they aren't, this only skips less.
+            let (least, most) = bounds(queries);
+            let (first, last) = bounds(keys);
+            if last < least || most < first {
+                return false;
+            }
+        }
+        let Some(n) = rules.blocks() else {
+            return true;
+        };
+        let across = s.keys.div_ceil(n);
+        let mut cells = block.queries.start / n..=(block.queries.end - 1) / n;
+        cells.any(|row| {
+            let row = &self.blocks[row * across..][keys.start / n..=(keys.end - 1) / n];
+            row.iter().any(|cell| *cell != 0)
+        })
+    }
+
+    /// Where the pairs of a row and keys from `key` on lie in a dense table.
+    pub(super) fn dense(&self, pattern: Pattern, [b, h, i]: [usize; 3], key: usize) -> usize {
+        let [batches, heads, queries, keys] = pattern.shape(self.problem.sizes());
+        let (b, h) = (b.min(batches - 1), h.min(heads - 1));
+        ((b * heads + h) * queries + i) * keys + key
+    }
+
+    /// Scores of the pairs of row `row` of a block and `keys` become what the rules make of them: −∞ where the key isn't
+    /// seen, and past the last key. The slopes of a cap go to `slopes`. Skips what hides keys where all are seen.
+    #[inline(always)]
+    pub(super) fn apply<S: Simd>(
+        &self,
+        simd: S,
+        (block, row): (&Block, usize),
+        (keys, full): (&Range<usize>, bool),
+        scores: &mut [f32],
+        slopes: &mut [f32],
+    ) {
+        let site = block.site(row);
+        for rule in self.problem.rules().iter() {
+            match rule {
+                Rule::Softcap(cap) => softcap(simd, cap, scores, slopes),
+                Rule::Alibi | Rule::Bias(_) | Rule::Relative(_) => {
+                    self.add(rule, site, keys, scores);
+                }
+                _ => {}
+            }
+        }
+        let (seen, beyond) = scores.split_at_mut(keys.len());
+        beyond.fill(f32::NEG_INFINITY);
+        if full {
+            return;
+        }
+        for rule in self.problem.rules().iter() {
+            self.hide(rule, site, keys, seen);
+        }
+    }
+
+    /// Adds what a rule adds to the scores of a row.
+    #[inline(always)]
+    fn add(&self, rule: Rule, site: [usize; 3], keys: &Range<usize>, scores: &mut [f32]) {
+        let [_, head, query] = site;
+        // How far the first key is ahead of the query.
+        let ahead = keys.start as i64 - self.problem.position(query);
+        match rule {
+            Rule::Alibi => {
+                let slope = self.slopes[head];
+                for (lane, score) in scores.iter_mut().enumerate() {
+                    *score += slope * (ahead as i32 + lane as i32) as f32;
+                }
+            }
+            Rule::Bias(pattern) => {
+                let bias = &self.bias[self.dense(pattern, site, keys.start)..][..keys.len()];
+                for (score, bias) in scores.iter_mut().zip(bias) {
+                    *score += bias;
+                }
+            }
+            Rule::Relative(reach) => {
+                let reach = i64::from(reach);
+                let row = &self.relative[head * (2 * reach as usize + 1)..];
+                for (lane, score) in scores.iter_mut().enumerate() {
+                    let at = (ahead + lane as i64).clamp(-reach, reach) + reach;
+                    *score += row[at as usize];
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Hides the keys that a rule hides from a query.
+    #[inline(always)]
+    fn hide(&self, rule: Rule, site: [usize; 3], keys: &Range<usize>, scores: &mut [f32]) {
+        let [batch, _, query] = site;
+        let s = self.problem.sizes();
+        let position = self.problem.position(query);
+        match rule {
+            Rule::Causal => only(keys, scores, i64::MIN, position + 1),
+            Rule::CausalTopLeft => only(keys, scores, i64::MIN, query as i64 + 1),
+            Rule::Window(w) => only(keys, scores, position - i64::from(w) + 1, position + 1),
+            Rule::SymmetricWindow(w) => {
+                let w = i64::from(w);
+                only(keys, scores, position - w + 1, position + w);
+            }
+            Rule::Prefix(n) => only(keys, scores, i64::MIN, (position + 1).max(i64::from(n))),
+            Rule::Global { tokens, window } => {
+                let (tokens, w) = (i64::from(tokens), i64::from(window));
+                if position < tokens {
+                    return;
+                }
+                for (key, score) in (keys.start as i64..).zip(scores) {
+                    if key >= tokens && (position - key).abs() >= w {
+                        *score = f32::NEG_INFINITY;
+                    }
+                }
+            }
+            Rule::Dilated(d) => {
+                let d = i64::from(d);
+                let mut next = (position - keys.start as i64).rem_euclid(d);
+                for (lane, score) in (0..).zip(scores) {
+                    match lane == next {
+                        true => next += d,
+                        false => *score = f32::NEG_INFINITY,
+                    }
+                }
+            }
+            Rule::Documents => {
+                let own = self.query_documents[batch * s.queries + query];
+                let documents = &self.key_documents[batch * s.keys..][keys.clone()];
+                keep(scores, documents, |document| document == own);
+            }
+            Rule::Blocks(n) => {
+                let n = n as usize;
+                let row = &self.blocks[query / n * s.keys.div_ceil(n)..];
+                for (key, score) in keys.clone().zip(scores) {
+                    if row[key / n] == 0 {
+                        *score = f32::NEG_INFINITY;
+                    }
+                }
+            }
+            Rule::Mask(pattern) => {
+                let mask = &self.mask[self.dense(pattern, site, keys.start)..];
+                keep(scores, mask, |shown| shown != 0);
+            }
+            Rule::Alibi | Rule::Softcap(_) | Rule::Bias(_) | Rule::Relative(_) => {}
+        }
+    }
+}
+
+/// cap · tanh(s / cap), and the slopes there.
+#[inline(always)]
+fn softcap<S: Simd>(simd: S, cap: f32, scores: &mut [f32], slopes: &mut [f32]) {
+    let (by, one) = (simd.splat_f32s(cap), simd.splat_f32s(1.0));
+    let scores = S::as_mut_simd_f32s(scores).0.iter_mut();
+    // A forward pass has no room for slopes.
+    let mut slopes = S::as_mut_simd_f32s(slopes).0.iter_mut();
+    for score in scores {
+        let t = tanh(simd, simd.div_f32s(*score, by));
+        *score = simd.mul_f32s(by, t);
+        if let Some(slope) = slopes.next() {
+            *slope = simd.negate_mul_add_e_f32s(t, t, one);
+        }
+    }
+}
+
+/// Hides the keys outside of `from..end`.
+#[inline(always)]
+fn only(keys: &Range<usize>, scores: &mut [f32], from: i64, end: i64) {
+    let lane = |key: i64| {
+        key.saturating_sub(keys.start as i64)
+            .clamp(0, keys.len() as i64)
+    };
+    let (from, end) = (lane(from) as usize, lane(end) as usize);
+    scores[..from].fill(f32::NEG_INFINITY);
+    scores[end.max(from)..].fill(f32::NEG_INFINITY);
+}
+
+/// Hides the keys whose word doesn't satisfy `seen`.
+#[inline(always)]
+fn keep(scores: &mut [f32], words: &[u32], seen: impl Fn(u32) -> bool) {
+    for (score, word) in scores.iter_mut().zip(words) {
+        *score = match seen(*word) {
+            true => *score,
+            false => f32::NEG_INFINITY,
+        };
+    }
+}
+
+/// The least and the largest.
+fn bounds(ids: &[u32]) -> (u32, u32) {
+    let least = ids.iter().copied().min().unwrap_or(u32::MAX);
+    (least, ids.iter().copied().max().unwrap_or(0))
+}

@@ -1,0 +1,341 @@
+//! One attention with all it reads, on a device and by the oracle.
+
+use crate::Outcome;
+use burn::tensor::{Bool, DType, Gradients, Int, Tensor, TensorData};
+use moebius::attention::{Attend, Attended};
+use moebius::{Error, ErrorKind};
+use moebius_ops::Element;
+use moebius_ops::attention::{
+    Inputs, Pattern, Problem, Rule, Rules, Sizes, Tables, reference, reference_backward,
+};
+use moebius_tests::data::{Rng, rounded};
+use moebius_tests::elements::exact;
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
+
+/// An attention with all it reads, and the gradients that come in.
+#[derive(Clone)]
+pub(super) struct Case {
+    pub(super) problem: Problem,
+    pub(super) q: Vec<f32>,
+    pub(super) k: Vec<f32>,
+    pub(super) v: Vec<f32>,
+    pub(super) d_o: Vec<f32>,
+    pub(super) d_lse: Vec<f32>,
+    pub(super) query_documents: Vec<u32>,
+    pub(super) key_documents: Vec<u32>,
+    pub(super) blocks: Vec<u32>,
+    pub(super) mask: Vec<u32>,
+    pub(super) slopes: Vec<f32>,
+    pub(super) bias: Vec<f32>,
+    pub(super) relative: Vec<f32>,
+    pub(super) sinks: Vec<f32>,
+}
+
+/// B, Hq, Hkv, Sq, Skv, D, Dv.
+pub(super) fn sizes(
+    [batch, heads, kv_heads, queries, keys, head_dim, value_dim]: [usize; 7],
+) -> Sizes {
+    Sizes {
+        batch,
+        heads,
+        kv_heads,
+        queries,
+        keys,
+        head_dim,
+        value_dim,
+    }
+}
+
+/// Two sequences of four heads on two, with more keys than queries.
+pub(super) const USUAL: [usize; 7] = [2, 4, 2, 37, 70, 12, 10];
+
+pub(super) fn problem(of: [usize; 7], rules: &[Rule]) -> Problem {
+    let rules = Rules::new(rules.iter().copied()).unwrap();
+    Problem::new(sizes(of)).unwrap().with_rules(rules).unwrap()
+}
+
+impl Case {
+    /// Random inputs, rounded to the problem's element.
+    pub(super) fn new(problem: Problem) -> Self {
+        let (s, rules) = (*problem.sizes(), *problem.rules());
+        let mut rng = Rng::new((s.queries * 131 + s.keys * 7 + s.head_dim) as u64);
+        let mut values = |len: usize, bound: f32| -> Vec<f32> {
+            let values = rng.vec(len, bound).into_iter();
+            values.map(|v| rounded(v, problem.element())).collect()
+        };
+        let pairs = |pattern: Option<Pattern>| {
+            pattern.map_or(0, |pattern| pattern.shape(&s).iter().product())
+        };
+        let (q, k) = (
+            values(problem.query_rows() * s.head_dim, 2.0),
+            values(problem.key_rows() * s.head_dim, 2.0),
+        );
+        let v = values(problem.key_rows() * s.value_dim, 1.0);
+        let d_o = values(problem.query_rows() * s.value_dim, 1.0);
+        let relative = rules.relative().map_or(0, |n| s.heads * (2 * n + 1));
+        let has = |rule| if rules.has(rule) { s.heads } else { 0 };
+        let tables = [
+            (problem.query_rows(), 1.0),
+            (has(Rule::Alibi), 0.1),
+            (pairs(rules.bias()), 2.0),
+            (relative, 2.0),
+            (if problem.sinks() { s.heads } else { 0 }, 2.0),
+        ];
+        let [d_lse, slopes, bias, relative, sinks] = tables.map(|(len, bound)| values(len, bound));
+        let mut words = |len: usize, below: usize| -> Vec<u32> {
+            (0..len).map(|_| rng.below(below) as u32).collect()
+        };
+        let block = rules.blocks().unwrap_or(1);
+        let cells = s.queries.div_ceil(block) * s.keys.div_ceil(block);
+        Self {
+            blocks: words(if rules.blocks().is_some() { cells } else { 0 }, 3),
+            mask: words(pairs(rules.mask()), 4),
+            query_documents: words(s.batch * s.queries, 4),
+            // One more document than queries have.
+            key_documents: words(s.batch * s.keys, 5),
+            problem,
+            q,
+            k,
+            v,
+            d_o,
+            d_lse,
+            slopes,
+            bias,
+            relative,
+            sinks,
+        }
+    }
+
+    pub(super) fn of(of: [usize; 7], rules: &[Rule]) -> Self {
+        Self::new(problem(of, rules))
+    }
+
+    /// The oracle's results and gradients.
+    pub(super) fn want(
+        &self,
+    ) -> (
+        moebius_ops::attention::Attended,
+        moebius_ops::attention::Gradients,
+    ) {
+        let [q, k, v, d_o, d_lse, slopes, bias, relative, sinks] = [
+            &self.q,
+            &self.k,
+            &self.v,
+            &self.d_o,
+            &self.d_lse,
+            &self.slopes,
+            &self.bias,
+            &self.relative,
+            &self.sinks,
+        ]
+        .map(|values| exact(values));
+        let tables = Tables {
+            query_documents: &self.query_documents,
+            key_documents: &self.key_documents,
+            blocks: &self.blocks,
+            mask: &self.mask,
+            slopes: &slopes,
+            bias: &bias,
+            relative: &relative,
+            sinks: &sinks,
+        };
+        let inputs = Inputs {
+            q: &q,
+            k: &k,
+            v: &v,
+            tables,
+        };
+        let forward = reference(&self.problem, &inputs);
+        let gradients = reference_backward(&self.problem, &inputs, &d_o, &d_lse);
+        (forward, gradients)
+    }
+
+    pub(super) fn check(&self, target: &Target) -> Outcome {
+        outcome(self.compare(target))
+    }
+
+    /// Compares results and gradients with the oracle's.
+    fn compare(&self, target: &Target) -> Result<(), Error> {
+        let p = &self.problem;
+        let what = format!("{p:?} on {}", target.name);
+        let run = Run::new(target, self)?;
+        let (want, gradients) = self.want();
+        let element = p.element();
+        assert_close(&what, &floats(&run.out.o), &want.o, rel_l2(element));
+        let lse = floats(&run.out.lse);
+        let nothing = f64::from(f32::MIN);
+        let seen = |lse: f64| if lse == nothing { 0.0 } else { lse };
+        for (got, want) in lse.iter().zip(&want.lse) {
+            assert_eq!(
+                f64::from(*got) == nothing,
+                *want == nothing,
+                "{what}: {got}"
+            );
+        }
+        let got: Vec<f32> = lse.iter().map(|lse| seen(f64::from(*lse)) as f32).collect();
+        let want: Vec<f64> = want.lse.iter().map(|lse| seen(*lse)).collect();
+        // Of f16 and bf16, too: scores are summed in f32.
+        assert_close(&what, &got, &want, rel_l2(Element::F32));
+        let s = p.sizes();
+        if s.batch * s.queries * s.keys == 0 {
+            return Ok(());
+        }
+        let found = run.backward(self);
+        let check = |name: &str, got: &[f32], want: &[f64]| {
+            assert_gradient(&format!("d{name} of {what}"), got, want, element);
+        };
+        let of = |tensor: &Tensor<4>| floats(&tensor.grad(&found).unwrap());
+        check("q", &of(&run.q), &gradients.dq);
+        check("k", &of(&run.k), &gradients.dk);
+        check("v", &of(&run.v), &gradients.dv);
+        if let Some(bias) = &run.bias {
+            check("bias", &of(bias), &gradients.dbias);
+        }
+        if let Some(relative) = &run.relative {
+            let got = floats(&relative.grad(&found).unwrap());
+            check("relative", &got, &gradients.drelative);
+        }
+        if let Some(sinks) = &run.sinks {
+            let got = floats(&sinks.grad(&found).unwrap());
+            check("sinks", &got, &gradients.dsinks);
+        }
+        Ok(())
+    }
+}
+
+/// What a device said: that it ran, or that it can't.
+pub(super) fn outcome(result: Result<(), Error>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Ran,
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            Outcome::Unsupported(error.to_string())
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+pub(super) fn floats<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
+    let tensor = tensor.clone().cast(DType::F32);
+    tensor.into_data().iter().collect()
+}
+
+/// A case on a device that records.
+pub(super) struct Run {
+    pub(super) q: Tensor<4>,
+    pub(super) k: Tensor<4>,
+    pub(super) v: Tensor<4>,
+    pub(super) bias: Option<Tensor<4>>,
+    pub(super) relative: Option<Tensor<2>>,
+    pub(super) sinks: Option<Tensor<1>>,
+    pub(super) out: Attended,
+}
+
+impl Run {
+    pub(super) fn new(target: &Target, case: &Case) -> Result<Self, Error> {
+        let (p, s) = (&case.problem, *case.problem.sizes());
+        let device = target.burn().autodiff();
+        let dtype = match p.element() {
+            Element::F32 => DType::F32,
+            Element::F16 => DType::F16,
+            Element::Bf16 => DType::BF16,
+        };
+        let put = |values: &[f32], shape: [usize; 4]| {
+            let data = TensorData::new(values.to_vec(), shape);
+            Tensor::<4>::from_data(data, (&device, dtype)).require_grad()
+        };
+        let q = put(&case.q, [s.batch, s.heads, s.queries, s.head_dim]);
+        let k = put(&case.k, [s.batch, s.kv_heads, s.keys, s.head_dim]);
+        let v = put(&case.v, [s.batch, s.kv_heads, s.keys, s.value_dim]);
+        let mut run = Self {
+            q,
+            k,
+            v,
+            bias: None,
+            relative: None,
+            sinks: None,
+            out: Attended {
+                o: Tensor::empty([0; 4], &device),
+                lse: Tensor::empty([0; 3], &device),
+            },
+        };
+        let mut attend = Attend::new().scale(p.scale());
+        for rule in p.rules().iter() {
+            attend = run.rule(case, attend, rule, &device);
+        }
+        if p.sinks() {
+            let sinks = Tensor::<1>::from_floats(&case.sinks[..], &device).require_grad();
+            run.sinks = Some(sinks.clone());
+            attend = attend.sinks(sinks);
+        }
+        run.out = attend.forward(run.q.clone(), run.k.clone(), run.v.clone())?;
+        Ok(run)
+    }
+
+    fn rule(
+        &mut self,
+        case: &Case,
+        attend: Attend,
+        rule: Rule,
+        device: &burn::tensor::Device,
+    ) -> Attend {
+        let s = *case.problem.sizes();
+        let ids = |ids: &[u32], tokens: usize| {
+            let ids: Vec<i32> = ids.iter().map(|id| *id as i32).collect();
+            Tensor::<2, Int>::from_data(TensorData::new(ids, [s.batch, tokens]), device)
+        };
+        let bools = |words: &[u32], hidden: bool| -> Vec<bool> {
+            words.iter().map(|word| (*word == 0) == hidden).collect()
+        };
+        let n = |n: u32| n as usize;
+        match rule {
+            Rule::Causal => attend.causal(),
+            Rule::CausalTopLeft => attend.causal_top_left(),
+            Rule::Window(w) => attend.window(n(w)),
+            Rule::SymmetricWindow(w) => attend.symmetric_window(n(w)),
+            Rule::Prefix(keys) => attend.prefix(n(keys)),
+            Rule::Global { tokens, window } => attend.global(n(tokens), n(window)),
+            Rule::Dilated(d) => attend.dilated(n(d)),
+            Rule::Documents => attend.documents(
+                ids(&case.query_documents, s.queries),
+                ids(&case.key_documents, s.keys),
+            ),
+            Rule::Blocks(size) => {
+                let shape = [s.queries.div_ceil(n(size)), s.keys.div_ceil(n(size))];
+                let seen = TensorData::new(bools(&case.blocks, false), shape);
+                attend.blocks(n(size), Tensor::<2, Bool>::from_data(seen, device))
+            }
+            Rule::Mask(pattern) => {
+                let hidden = TensorData::new(bools(&case.mask, true), pattern.shape(&s));
+                attend.mask(Tensor::<4, Bool>::from_data(hidden, device))
+            }
+            Rule::Alibi => attend.alibi_slopes(Tensor::from_floats(&case.slopes[..], device)),
+            Rule::Softcap(cap) => attend.softcap(cap),
+            Rule::Bias(pattern) => {
+                let bias = TensorData::new(case.bias.clone(), pattern.shape(&s));
+                let bias = Tensor::<4>::from_data(bias, device).require_grad();
+                self.bias = Some(bias.clone());
+                attend.bias(bias)
+            }
+            Rule::Relative(reach) => {
+                let shape = [s.heads, 2 * n(reach) + 1];
+                let table = TensorData::new(case.relative.clone(), shape);
+                let table = Tensor::<2>::from_data(table, device).require_grad();
+                self.relative = Some(table.clone());
+                attend.relative(table)
+            }
+        }
+    }
+
+    /// The gradients of Σ o ∘ do + Σ lse ∘ dlse.
+    pub(super) fn backward(&self, case: &Case) -> Gradients {
+        let put = |values: &[f32], shape: Vec<usize>| TensorData::new(values.to_vec(), shape);
+        let (o, lse) = (&self.out.o, &self.out.lse);
+        let d_o = put(&case.d_o, o.dims().to_vec());
+        let d_o = Tensor::<4>::from_data(d_o, (&o.device(), o.dtype()));
+        let d_lse = put(&case.d_lse, lse.dims().to_vec());
+        let d_lse = Tensor::<3>::from_data(d_lse, &lse.device());
+        let through_o = (o.clone() * d_o).cast(DType::F32).sum();
+        (through_o + (lse.clone() * d_lse).sum()).backward()
+    }
+}
