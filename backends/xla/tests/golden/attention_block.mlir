@@ -15,31 +15,62 @@ module @moebius attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1
     %17 = stablehlo.dot_general %0, %16, contracting_dims = [2] x [0], precision = [HIGHEST, HIGHEST] : (tensor<1x3x4xf32>, tensor<4x4xf32>) -> tensor<1x3x4xf32>
     %18 = stablehlo.reshape %17 : (tensor<1x3x4xf32>) -> tensor<1x3x2x2xf32>
     %19 = stablehlo.transpose %18, dims = [0, 2, 1, 3] : (tensor<1x3x2x2xf32>) -> tensor<1x2x3x2xf32>
-    %20 = stablehlo.dot_general %9, %14, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3], precision = [HIGHEST, HIGHEST] : (tensor<1x2x3x2xf32>, tensor<1x2x3x2xf32>) -> tensor<1x2x3x3xf32>
-    %21 = stablehlo.constant dense<7.071067811865475e-1> : tensor<1x2x3x3xf32>
-    %22 = stablehlo.multiply %20, %21 : tensor<1x2x3x3xf32>
-    %23 = stablehlo.constant dense<0xFF800000> : tensor<f32>
-    %24 = stablehlo.reduce(%22 init: %23) applies stablehlo.maximum across dimensions = [3] : (tensor<1x2x3x3xf32>, tensor<f32>) -> tensor<1x2x3xf32>
-    %25 = stablehlo.reshape %24 : (tensor<1x2x3xf32>) -> tensor<1x2x3x1xf32>
-    %26 = stablehlo.constant dense<-3.4028234663852886e38> : tensor<1x2x3x1xf32>
-    %27 = stablehlo.maximum %25, %26 : tensor<1x2x3x1xf32>
-    %28 = stablehlo.broadcast_in_dim %27, dims = [0, 1, 2, 3] : (tensor<1x2x3x1xf32>) -> tensor<1x2x3x3xf32>
-    %29 = stablehlo.subtract %22, %28 : tensor<1x2x3x3xf32>
-    %30 = stablehlo.exponential %29 : tensor<1x2x3x3xf32>
-    %31 = stablehlo.constant dense<0.0e0> : tensor<f32>
-    %32 = stablehlo.reduce(%30 init: %31) applies stablehlo.add across dimensions = [3] : (tensor<1x2x3x3xf32>, tensor<f32>) -> tensor<1x2x3xf32>
-    %33 = stablehlo.reshape %32 : (tensor<1x2x3xf32>) -> tensor<1x2x3x1xf32>
-    %34 = stablehlo.constant dense<1.1754943508222875e-38> : tensor<1x2x3x1xf32>
-    %35 = stablehlo.maximum %33, %34 : tensor<1x2x3x1xf32>
-    %36 = stablehlo.broadcast_in_dim %35, dims = [0, 1, 2, 3] : (tensor<1x2x3x1xf32>) -> tensor<1x2x3x3xf32>
-    %37 = stablehlo.divide %30, %36 : tensor<1x2x3x3xf32>
-    %38 = stablehlo.dot_general %37, %19, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [2], precision = [HIGHEST, HIGHEST] : (tensor<1x2x3x3xf32>, tensor<1x2x3x2xf32>) -> tensor<1x2x3x2xf32>
-    %39 = stablehlo.transpose %38, dims = [0, 2, 1, 3] : (tensor<1x2x3x2xf32>) -> tensor<1x3x2x2xf32>
-    %40 = stablehlo.reshape %39 : (tensor<1x3x2x2xf32>) -> tensor<1x3x4xf32>
-    %41 = stablehlo.reshape %4 : (tensor<4x4xf32>) -> tensor<1x4x4xf32>
-    %42 = stablehlo.reshape %41 : (tensor<1x4x4xf32>) -> tensor<4x4xf32>
-    %43 = stablehlo.dot_general %40, %42, contracting_dims = [2] x [0], precision = [HIGHEST, HIGHEST] : (tensor<1x3x4xf32>, tensor<4x4xf32>) -> tensor<1x3x4xf32>
-    %44 = stablehlo.add %0, %43 : tensor<1x3x4xf32>
-    return %44 : tensor<1x3x4xf32>
+    %20 = stablehlo.constant dense<0.0e0> : tensor<f32>
+    %21 = stablehlo.constant dense<0.0e0> : tensor<f32>
+    %22 = stablehlo.reshape %14 : (tensor<1x2x3x2xf32>) -> tensor<2x3x2xf32>
+    %23 = stablehlo.constant dense<0.0e0> : tensor<f32>
+    %24 = stablehlo.reshape %19 : (tensor<1x2x3x2xf32>) -> tensor<2x3x2xf32>
+    %25 = stablehlo.constant dense<0.0e0> : tensor<1x2x3x2xf32>
+    %26 = stablehlo.constant dense<0.0e0> : tensor<1x2x3xf32>
+    %27 = stablehlo.constant dense<0> : tensor<i32>
+    %28 = stablehlo.reshape %9 : (tensor<1x2x3x2xf32>) -> tensor<2x3x2xf32>
+    %29 = stablehlo.constant dense<0.0e0> : tensor<1x2x3x2xf32>
+    %30 = stablehlo.constant dense<0xFF800000> : tensor<1x2x3xf32>
+    %31 = stablehlo.constant dense<0.0e0> : tensor<1x2x3xf32>
+    %32 = stablehlo.constant dense<0> : tensor<i32>
+    %33 = stablehlo.dot_general %28, %22, batching_dims = [0] x [0], contracting_dims = [2] x [2], precision = [HIGHEST, HIGHEST] : (tensor<2x3x2xf32>, tensor<2x3x2xf32>) -> tensor<2x3x3xf32>
+    %34 = stablehlo.reshape %33 : (tensor<2x3x3xf32>) -> tensor<1x2x3x3xf32>
+    %35 = stablehlo.constant dense<7.071067811865475e-1> : tensor<1x2x3x3xf32>
+    %36 = stablehlo.multiply %34, %35 : tensor<1x2x3x3xf32>
+    %37 = stablehlo.constant dense<0xFF800000> : tensor<1x2x3x3xf32>
+    %38 = stablehlo.constant dense<0xFF800000> : tensor<f32>
+    %39 = stablehlo.reduce(%36 init: %38) applies stablehlo.maximum across dimensions = [3] : (tensor<1x2x3x3xf32>, tensor<f32>) -> tensor<1x2x3xf32>
+    %40 = stablehlo.maximum %30, %39 : tensor<1x2x3xf32>
+    %41 = stablehlo.constant dense<0xFF800000> : tensor<1x2x3xf32>
+    %42 = stablehlo.compare EQ, %40, %41, FLOAT : (tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<1x2x3xi1>
+    %43 = stablehlo.constant dense<0.0e0> : tensor<1x2x3xf32>
+    %44 = stablehlo.select %42, %43, %40 : tensor<1x2x3xi1>, tensor<1x2x3xf32>
+    %45 = stablehlo.broadcast_in_dim %44, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x3xf32>
+    %46 = stablehlo.subtract %36, %45 : tensor<1x2x3x3xf32>
+    %47 = stablehlo.exponential %46 : tensor<1x2x3x3xf32>
+    %48 = stablehlo.subtract %30, %44 : tensor<1x2x3xf32>
+    %49 = stablehlo.exponential %48 : tensor<1x2x3xf32>
+    %50 = stablehlo.constant dense<0.0e0> : tensor<f32>
+    %51 = stablehlo.reduce(%47 init: %50) applies stablehlo.add across dimensions = [3] : (tensor<1x2x3x3xf32>, tensor<f32>) -> tensor<1x2x3xf32>
+    %52 = stablehlo.multiply %31, %49 : tensor<1x2x3xf32>
+    %53 = stablehlo.add %52, %51 : tensor<1x2x3xf32>
+    %54 = stablehlo.broadcast_in_dim %49, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x2xf32>
+    %55 = stablehlo.multiply %29, %54 : tensor<1x2x3x2xf32>
+    %56 = stablehlo.reshape %47 : (tensor<1x2x3x3xf32>) -> tensor<2x3x3xf32>
+    %57 = stablehlo.dot_general %56, %24, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [HIGHEST, HIGHEST] : (tensor<2x3x3xf32>, tensor<2x3x2xf32>) -> tensor<2x3x2xf32>
+    %58 = stablehlo.reshape %57 : (tensor<2x3x2xf32>) -> tensor<1x2x3x2xf32>
+    %59 = stablehlo.add %55, %58 : tensor<1x2x3x2xf32>
+    %60 = stablehlo.constant dense<0.0e0> : tensor<1x2x3xf32>
+    %61 = stablehlo.compare EQ, %53, %60, FLOAT : (tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<1x2x3xi1>
+    %62 = stablehlo.constant dense<1.0e0> : tensor<1x2x3xf32>
+    %63 = stablehlo.select %61, %62, %53 : tensor<1x2x3xi1>, tensor<1x2x3xf32>
+    %64 = stablehlo.broadcast_in_dim %63, dims = [0, 1, 2] : (tensor<1x2x3xf32>) -> tensor<1x2x3x2xf32>
+    %65 = stablehlo.divide %59, %64 : tensor<1x2x3x2xf32>
+    %66 = stablehlo.log %63 : tensor<1x2x3xf32>
+    %67 = stablehlo.add %40, %66 : tensor<1x2x3xf32>
+    %68 = stablehlo.constant dense<-3.4028234663852886e38> : tensor<1x2x3xf32>
+    %69 = stablehlo.select %61, %68, %67 : tensor<1x2x3xi1>, tensor<1x2x3xf32>
+    %70 = stablehlo.transpose %65, dims = [0, 2, 1, 3] : (tensor<1x2x3x2xf32>) -> tensor<1x3x2x2xf32>
+    %71 = stablehlo.reshape %70 : (tensor<1x3x2x2xf32>) -> tensor<1x3x4xf32>
+    %72 = stablehlo.reshape %4 : (tensor<4x4xf32>) -> tensor<1x4x4xf32>
+    %73 = stablehlo.reshape %72 : (tensor<1x4x4xf32>) -> tensor<4x4xf32>
+    %74 = stablehlo.dot_general %71, %73, contracting_dims = [2] x [0], precision = [HIGHEST, HIGHEST] : (tensor<1x3x4xf32>, tensor<4x4xf32>) -> tensor<1x3x4xf32>
+    %75 = stablehlo.add %0, %74 : tensor<1x3x4xf32>
+    return %75 : tensor<1x3x4xf32>
   }
 }

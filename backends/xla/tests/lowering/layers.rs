@@ -187,6 +187,18 @@ fn attention() -> Vec<Case> {
             io.out(module::attention(q, k, v, Some(mask), Some(bias), options));
         })
         .slack(4.0),
+        // More scores than are computed at once.
+        case("attention in blocks", |io| {
+            let (q, k) = (io.float([1, 2, 2900, 4]), io.float([1, 2, 2900, 4]));
+            let v = io.float([1, 2, 2900, 3]);
+            let options = AttentionModuleOptions {
+                scale: None,
+                softcap: Some(1.5),
+                is_causal: true,
+            };
+            io.out(module::attention(q, k, v, None, None, options));
+        })
+        .slack(4.0),
         case("attention to nothing", move |io| {
             let (q, k, v) = qkv(io);
             let mask = io.bool([2, 3, 5, 7]).mask_fill(io.bool([2, 3, 5, 7]), true);

@@ -135,7 +135,10 @@ impl Data {
         let (d_o, d_lse) = (&self.floats["do"], &self.floats["dlse"]);
         let none = |like: &[f64]| vec![0.0; like.len()];
         let output = reference_backward(p, &inputs, d_o, &none(d_lse));
-        let of_lse = reference_backward(p, &inputs, &none(d_o), d_lse);
+        // No value takes part: 0 · NaN would be NaN.
+        let v = none(inputs.v);
+        let without = Inputs { v: &v, ..inputs };
+        let of_lse = reference_backward(p, &without, &none(d_o), d_lse);
         let mut results = Results::from([
             ("o".to_owned(), forward.o),
             ("lse".to_owned(), forward.lse),
