@@ -67,8 +67,9 @@ pub(crate) enum Command {
     /// Run case files on a device and compare with the outputs they expect
     ///
     /// A case file is a safetensors file with the metadata `op`, `params` (JSON) and `tol` (JSON),
-    /// inputs `in.<name>` and expected outputs `out.<name>`. Operations: balance_losses, fp8_cast,
-    /// fp8_linear, fp8_quantize, moe_layer, moe_layer_backward, route.
+    /// inputs `in.<name>` and expected outputs `out.<name>`. Operations: attention,
+    /// attention_backward, balance_losses, fp8_cast, fp8_linear, fp8_quantize, moe_layer,
+    /// moe_layer_backward, route.
     #[command(verbatim_doc_comment)]
     Verify(VerifyArgs),
     /// Write a kernel's source for a target; needs no device.

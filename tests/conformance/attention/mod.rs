@@ -165,6 +165,27 @@ pub(crate) fn long(target: &Target) -> Outcome {
     }))
 }
 
+/// As while tokens are generated.
+pub(crate) fn few_queries(target: &Target) -> Outcome {
+    let rules: [&[Rule]; 3] = [
+        &[Rule::Causal],
+        &[Rule::Alibi, Rule::Softcap(2.0), Rule::Window(100)],
+        &[Rule::Documents],
+    ];
+    let sizes = [
+        [2, 8, 2, 1, 300, 40, 24],
+        [1, 4, 4, 3, 130, 8, 8],
+        [1, 4, 1, 2, 5, 7, 9],
+    ];
+    let all = rules
+        .into_iter()
+        .flat_map(|rules| sizes.map(|of| (rules, of)));
+    Outcome::of(all.map(|(rules, of)| {
+        let problem = problem(of, rules);
+        Outcome::of([false, true].map(|sinks| Case::new(problem.with_sinks(sinks)).check(target)))
+    }))
+}
+
 pub(crate) fn sinks(target: &Target) -> Outcome {
     let rules: [&[Rule]; 3] = [&[], &[Rule::Causal], &[Rule::Softcap(2.0), Rule::Window(4)]];
     let all = rules

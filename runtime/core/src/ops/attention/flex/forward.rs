@@ -1,5 +1,6 @@
 //! o and its log-sum-exp, a block of queries by a block of keys at a time (Milakov & Gimelshein 2018, Dao 2022).
 
+use super::few;
 use super::panels::{Left, Line, PANEL, Panels, add_product};
 use super::scores::{Block, Host, KEYS};
 use super::vector::{exp, vectorized};
@@ -24,6 +25,10 @@ pub(super) fn run(host: &Host<'_>) -> [Vec<f32>; 2] {
     let width = s.value_dim;
     let mut o = vec![0.0; problem.query_rows() * width];
     let mut lse = vec![f32::MIN; problem.query_rows()];
+    if s.queries * problem.group() <= few::ROWS {
+        few::run(host, &mut o, &mut lse);
+        return [o, lse];
+    }
     let packed: Vec<Packed> = (0..s.batch * s.kv_heads)
         .into_par_iter()
         .map(|head| {
@@ -74,7 +79,7 @@ struct Task<'a> {
 
 /// The largest score of a row so far, and the sum of the others' exponentials by it.
 #[derive(Clone, Copy)]
-struct Running {
+pub(super) struct Running {
     largest: f32,
     sum: f32,
 }
@@ -148,7 +153,7 @@ impl Task<'_> {
 }
 
 impl Running {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             largest: f32::NEG_INFINITY,
             sum: 0.0,
@@ -157,7 +162,7 @@ impl Running {
 
     /// Scores become exponentials by the largest so far; what came before shrinks by the factor that is returned.
     #[inline(always)]
-    fn add<S: Simd>(&mut self, simd: S, scores: &mut [f32]) -> f32 {
+    pub(super) fn add<S: Simd>(&mut self, simd: S, scores: &mut [f32]) -> f32 {
         let scores = S::as_mut_simd_f32s(scores).0;
         let mut largest = simd.splat_f32s(f32::NEG_INFINITY);
         for score in scores.iter() {
@@ -186,7 +191,7 @@ impl Running {
 
     /// The log-sum-exp, and what the row of sums is multiplied by; `None` where nothing is seen and there is no sink.
     #[inline(always)]
-    fn finish(self, sink: Option<f32>) -> Option<(f32, f32)> {
+    pub(super) fn finish(self, sink: Option<f32>) -> Option<(f32, f32)> {
         let Some(sink) = sink else {
             // Not `> 0`: a NaN that is seen stays.
             let empty = self.sum == 0.0;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `scores.rs` | the rules, on a block of scores, and which blocks are computed |
 //! | `forward.rs` | o and its log-sum-exp |
+//! | `few.rs` | the same of few queries |
 //! | `backward.rs` | the gradients of queries, keys, values and biases by distance |
 //! | `tables.rs` | those of dense biases and of sinks |
 //! | `panels.rs` | products, in registers |
@@ -12,6 +13,7 @@
 //! A score of −∞ counts as unseen, as in Burn, and so does a probability below 2⁻¹²⁶.
 
 mod backward;
+mod few;
 mod forward;
 mod panels;
 mod scores;

@@ -1,0 +1,105 @@
+//! o and its log-sum-exp where a key head has few rows of queries, as while tokens are generated: keys and values are read
+//! once and as they lie, because packing them would take longer than the products.
+
+use super::forward::Running;
+use super::scores::{Block, Host, KEYS};
+use super::vector::vectorized;
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+/// The most rows of a key head; from there on, packed keys and values pay off.
+pub(super) const ROWS: usize = 8;
+
+/// Fills o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\], which holds `f32::MIN`.
+pub(super) fn run(host: &Host<'_>, o: &mut [f32], lse: &mut [f32]) {
+    let width = host.problem.sizes().value_dim;
+    let blocks = host.query_blocks();
+    let Some(rows) = blocks.first().map(Block::rows) else {
+        return;
+    };
+    // All queries of a key head are in one block.
+    let out = o.par_chunks_mut(rows * width).zip(lse.par_chunks_mut(rows));
+    let tasks = blocks.into_par_iter().zip(out);
+    tasks.for_each(|(block, out)| vectorized(Task { host, block, out }));
+}
+
+/// The queries of a key head.
+struct Task<'a> {
+    host: &'a Host<'a>,
+    block: Block,
+    /// Its rows of o and lse.
+    out: (&'a mut [f32], &'a mut [f32]),
+}
+
+impl WithSimd for Task<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (host, block) = (self.host, &self.block);
+        let (s, rows) = (*host.problem.sizes(), block.rows());
+        let (dim, width) = (s.head_dim, s.value_dim);
+        let head = block.batch * s.kv_heads + block.heads.start / host.problem.group();
+        let k = &host.k[head * s.keys * dim..][..s.keys * dim];
+        let v = &host.v[head * s.keys * width..][..s.keys * width];
+        let q = host.scaled_queries(block);
+        let (o, lse) = self.out;
+        let mut running = vec![Running::new(); rows];
+        let mut scores = [0.0; KEYS];
+        for (keys, full) in host.key_blocks(block) {
+            let k = &k[keys.start * dim..keys.end * dim];
+            let v = &v[keys.start * width..keys.end * width];
+            let rows = q.chunks_exact(dim).zip(o.chunks_exact_mut(width));
+            for (row, (q, o)) in rows.enumerate() {
+                for (score, k) in scores.iter_mut().zip(k.chunks_exact(dim)) {
+                    *score = dot(simd, q, k);
+                }
+                host.apply(simd, (block, row), (&keys, full), &mut scores, &mut []);
+                let shrink = running[row].add(simd, &mut scores);
+                if shrink != 1.0 {
+                    o.iter_mut().for_each(|o| *o *= shrink);
+                }
+                for (p, v) in scores.iter().zip(v.chunks_exact(width)) {
+                    // Not with a probability of 0: 0 times a NaN would not be 0.
+                    if *p != 0.0 {
+                        add(simd, *p, v, o);
+                    }
+                }
+            }
+        }
+        for (row, o) in o.chunks_exact_mut(width).enumerate() {
+            let head = block.heads.start + row / block.queries.len();
+            let sink = host.sinks.get(head).copied();
+            if let Some((found, factor)) = running[row].finish(sink) {
+                lse[row] = found;
+                o.iter_mut().for_each(|o| *o *= factor);
+            }
+        }
+    }
+}
+
+/// ⟨a, b⟩.
+#[inline(always)]
+fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
+    let mut sum = simd.splat_f32s(0.0);
+    for (a, b) in a.iter().zip(b) {
+        sum = simd.mul_add_e_f32s(*a, *b, sum);
+    }
+    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| a * b);
+    simd.reduce_sum_f32s(sum) + rest.sum::<f32>()
+}
+
+/// Adds factor · values.
+#[inline(always)]
+fn add<S: Simd>(simd: S, factor: f32, values: &[f32], to: &mut [f32]) {
+    let by = simd.splat_f32s(factor);
+    let (values, values_rest) = S::as_simd_f32s(values);
+    let (to, to_rest) = S::as_mut_simd_f32s(to);
+    for (to, value) in to.iter_mut().zip(values) {
+        *to = simd.mul_add_e_f32s(by, *value, *to);
+    }
+    for (to, value) in to_rest.iter_mut().zip(values_rest) {
+        *to += factor * value;
+    }
+}
