@@ -11,7 +11,9 @@ use super::{Form, Plan, Variant, backward_tables, cpu};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
-use crate::segment_attention::head::{accumulate, dot, load_head, store_head, zero_head};
+use crate::segment_attention::head::{
+    accumulate, dot, load_head, scale_head, store_head, zero_head,
+};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -126,16 +128,8 @@ fn attention_query_gradient_unit<F: Float, N: Size>(
                 accumulate::<F, N>(&mut sums, ds * slope, k, at * vectors, vectors);
             }
         }
-        scaled::<N>(&mut sums, scalars.scale, vectors);
+        scale_head::<N>(&mut sums, scalars.scale, vectors);
         store_head::<F, N>(&sums, 1.0f32, dq, row * vectors, vectors);
-    }
-}
-
-#[cube]
-fn scaled<N: Size>(head: &mut Array<Vector<f32, N>>, factor: f32, #[comptime] vectors: usize) {
-    #[unroll]
-    for i in 0..vectors {
-        head[i] *= Vector::<f32, N>::new(factor);
     }
 }
 
@@ -199,7 +193,7 @@ fn attention_key_gradient_unit<F: Float, N: Size>(
             }
         }
         if comptime!(of != Of::Values) {
-            scaled::<N>(&mut sums, scalars.scale, vectors);
+            scale_head::<N>(&mut sums, scalars.scale, vectors);
         }
         store_head::<F, N>(&sums, 1.0f32, out, row * written, written);
     }

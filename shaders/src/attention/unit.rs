@@ -6,7 +6,9 @@ use super::{Form, ForwardBuffers, Plan};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
-use crate::segment_attention::head::{accumulate, dot, load_head, store_head, zero_head};
+use crate::segment_attention::head::{
+    accumulate, dot, load_head, scale_head, store_head, zero_head,
+};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -97,10 +99,7 @@ fn raised<N: Size>(
         let shrink = (softmax.largest - score).exp();
         softmax.largest = score;
         softmax.total *= shrink;
-        #[unroll]
-        for i in 0..vectors {
-            sums[i] *= Vector::<f32, N>::new(shrink);
-        }
+        scale_head::<N>(sums, shrink, vectors);
     }
     let p = (score - softmax.largest).exp();
     softmax.total += p;

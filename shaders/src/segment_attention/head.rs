@@ -2,6 +2,9 @@
 
 use cubecl::prelude::*;
 
+/// Loops over longer heads stay loops: drivers take long to compile hundreds of copies.
+const MOST_UNROLLED: usize = 32;
+
 /// One head's values from vector `at` on, times `factor`.
 #[cube]
 pub(crate) fn load_head<F: Float, N: Size>(
@@ -11,7 +14,7 @@ pub(crate) fn load_head<F: Float, N: Size>(
     #[comptime] vectors: usize,
 ) -> Array<Vector<f32, N>> {
     let mut head = Array::<Vector<f32, N>>::new(vectors);
-    #[unroll]
+    #[unroll(vectors <= MOST_UNROLLED)]
     for i in 0..vectors {
         head[i] = Vector::<f32, N>::cast_from(from[at + i]) * Vector::new(factor);
     }
@@ -27,7 +30,7 @@ pub(crate) fn dot<F: Float, N: Size>(
     #[comptime] vectors: usize,
 ) -> f32 {
     let mut sum = Vector::<f32, N>::new(0.0f32);
-    #[unroll]
+    #[unroll(vectors <= MOST_UNROLLED)]
     for i in 0..vectors {
         sum = fma(head[i], Vector::<f32, N>::cast_from(from[at + i]), sum);
     }
@@ -44,7 +47,7 @@ pub(crate) fn accumulate<F: Float, N: Size>(
     #[comptime] vectors: usize,
 ) {
     let factor = Vector::<f32, N>::new(factor);
-    #[unroll]
+    #[unroll(vectors <= MOST_UNROLLED)]
     for i in 0..vectors {
         sums[i] = fma(factor, Vector::<f32, N>::cast_from(from[at + i]), sums[i]);
     }
@@ -59,7 +62,7 @@ pub(crate) fn store_head<F: Float, N: Size>(
     at: usize,
     #[comptime] vectors: usize,
 ) {
-    #[unroll]
+    #[unroll(vectors <= MOST_UNROLLED)]
     for i in 0..vectors {
         to[at + i] = Vector::cast_from(sums[i] * Vector::<f32, N>::new(factor));
     }
@@ -69,9 +72,22 @@ pub(crate) fn store_head<F: Float, N: Size>(
 #[cube]
 pub(crate) fn zero_head<N: Size>(#[comptime] vectors: usize) -> Array<Vector<f32, N>> {
     let mut head = Array::<Vector<f32, N>>::new(vectors);
-    #[unroll]
+    #[unroll(vectors <= MOST_UNROLLED)]
     for i in 0..vectors {
         head[i] = Vector::new(0.0f32);
     }
     head
+}
+
+/// head · factor.
+#[cube]
+pub(crate) fn scale_head<N: Size>(
+    head: &mut Array<Vector<f32, N>>,
+    factor: f32,
+    #[comptime] vectors: usize,
+) {
+    #[unroll(vectors <= MOST_UNROLLED)]
+    for i in 0..vectors {
+        head[i] *= Vector::<f32, N>::new(factor);
+    }
 }

@@ -158,7 +158,7 @@ fn soften<N: Size>(
     let query_row = min(block.first + row, block.end - 1);
     let mut site = site_of::<N>(query_row, block, scalars);
     let statistic = 2 * tensor_row::<N>(&site, scalars);
-    let lse = Vector::<f32, N>::new(statistics[statistic] * LOG2_E);
+    let lse = Vector::<f32, N>::new(statistics[statistic]);
     let delta = Vector::<f32, N>::new(statistics[statistic + 1]);
     let zero = Vector::<f32, N>::new(0.0f32);
     let weights = (base + comptime!(spec.weights()) + row * comptime!(spec.tile)) / width;
@@ -176,7 +176,7 @@ fn soften<N: Size>(
             s = changed;
             slope = slopes;
         }
-        let mut p = exp2::<N>(s * Vector::new(LOG2_E) - lse);
+        let mut p = exp2::<N>((s - lse) * Vector::new(LOG2_E));
         let mut ds = -delta;
         if comptime!(!pass.through_lse) {
             ds = view[gradients + i] - delta;
