@@ -49,10 +49,11 @@ impl Walk {
         let scores = pairs.iter().fold(1_usize, |n, d| n.saturating_mul(*d));
         let total = [s.queries, s.keys];
         if scores <= tiling.whole || scores == 0 {
+            let blocks = 0..usize::from(scores > 0);
             return Self {
                 queries: s.queries,
                 keys: s.keys,
-                ranges: vec![0..usize::from(scores > 0)],
+                ranges: vec![blocks],
                 total,
             };
         }
