@@ -128,26 +128,52 @@ fn multiply<S: Simd, const R: usize>(
     sums: &mut [Line],
     across: usize,
 ) {
-    let depth = lines.len();
     match left {
         Left::Rows(values, stride) => {
-            let rows: [&[f32]; R] =
-                std::array::from_fn(|r| &values[(first + r) * stride..][..depth]);
-            tile(
-                simd,
-                |k| rows.map(|row| row[k]),
-                (lines, used),
-                sums,
-                across,
-            );
+            let row = |r: usize| &values[(first + r) * stride..][..lines.len()];
+            let rows: [&[f32]; R] = std::array::from_fn(row);
+            tile(simd, Rows(rows), (lines, used), sums, across);
         }
         Left::Columns(values, stride) => {
-            let column = |k: usize| -> [f32; R] {
-                let column = &values[k * stride + first..][..R];
-                std::array::from_fn(|r| column[r])
-            };
-            tile(simd, column, (lines, used), sums, across);
+            let columns = Columns(&values[first..], stride);
+            tile(simd, columns, (lines, used), sums, across);
         }
+    }
+}
+
+/// What R rows have at one place of the inner dimension.
+trait Factors<const R: usize>: Copy {
+    fn at(self, k: usize) -> [f32; R];
+}
+
+/// R rows of a matrix.
+#[derive(Clone, Copy)]
+struct Rows<'a, const R: usize>([&'a [f32]; R]);
+
+impl<const R: usize> Factors<R> for Rows<'_, R> {
+    #[inline(always)]
+    fn at(self, k: usize) -> [f32; R] {
+        let mut values = [0.0; R];
+        for r in 0..R {
+            values[r] = self.0[r][k];
+        }
+        values
+    }
+}
+
+/// The first columns of a matrix with so many values from row to row.
+#[derive(Clone, Copy)]
+struct Columns<'a>(&'a [f32], usize);
+
+impl<const R: usize> Factors<R> for Columns<'_> {
+    #[inline(always)]
+    fn at(self, k: usize) -> [f32; R] {
+        let row = &self.0[k * self.1..][..R];
+        let mut values = [0.0; R];
+        for r in 0..R {
+            values[r] = row[r];
+        }
+        values
     }
 }
 
@@ -155,7 +181,7 @@ fn multiply<S: Simd, const R: usize>(
 #[inline(always)]
 fn tile<S: Simd, const R: usize>(
     simd: S,
-    left: impl Fn(usize) -> [f32; R],
+    left: impl Factors<R>,
     (lines, used): (&[Line], usize),
     sums: &mut [Line],
     across: usize,
@@ -171,7 +197,7 @@ fn tile<S: Simd, const R: usize>(
         }
         for (k, line) in lines.iter().enumerate() {
             let line = &S::as_simd_f32s(line).0[first..first + REGISTERS];
-            let left = left(k);
+            let left = left.at(k);
             for r in 0..R {
                 let a = simd.splat_f32s(left[r]);
                 for c in 0..REGISTERS {
