@@ -115,7 +115,7 @@ const CASES: &[(&str, Case)] = cases! {
     expert_activation: sizes, activations, far_out, uneven_experts, many_rows, output_bias, empty_batch, f16, bf16;
     segment_attention: head_sizes, sequences, uneven_experts, row_bound, large_scores,
         segments_are_apart, empty_batch, f16, bf16;
-    attention: rules, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long, few_queries, sinks, through_lse,
+    attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long, few_queries, sinks, through_lse,
         large_scores, unseen_values, seen_values, wide_windows, independent_of_the_batch, repeats_bit_for_bit,
         parts, f16, bf16;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,

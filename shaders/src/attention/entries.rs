@@ -134,7 +134,7 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         "attention_value_gradient_unit",
     ];
     for kernel in gradients {
-        entries.extend(all.map(|p| entry("backward", of(kernel, p), p, through_output)));
+        entries.extend(all.map(|p| entry("unit", of(kernel, p), p, through_output)));
     }
     for kernel in ["attention_bias_gradient", "attention_relative_gradient"] {
         entries.push(entry(
@@ -148,7 +148,7 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         "attention_query_gradient_of_lse_unit",
         "attention_key_gradient_of_lse_unit",
     ];
-    entries.extend(of_lse.map(|kernel| entry("backward", of(kernel, f32), f32, through_lse)));
+    entries.extend(of_lse.map(|kernel| entry("unit", of(kernel, f32), f32, through_lse)));
     let name = format!("attention_statistics_of_lse_unit_{}", f32.element());
     entries.push(entry("backward", name, f32, through_lse));
     entries

@@ -45,6 +45,26 @@ pub(crate) fn rules(target: &Target) -> Outcome {
     Outcome::of(all.map(|rules| Case::of(USUAL, &rules).check(target)))
 }
 
+/// The rules that kernels are emitted with, in the same order.
+pub(crate) fn as_emitted(target: &Target) -> Outcome {
+    let pattern = Pattern {
+        batch: false,
+        heads: true,
+    };
+    let tables = [
+        Rule::Bias(pattern),
+        Rule::Relative(4),
+        Rule::Documents,
+        Rule::Blocks(16),
+        Rule::Mask(pattern),
+    ];
+    let scores = [Rule::Alibi, Rule::Softcap(2.0), Rule::Window(9)];
+    Outcome::of([
+        Case::of(USUAL, &scores).check(target),
+        Case::new(problem(USUAL, &tables).with_sinks(true)).check(target),
+    ])
+}
+
 /// What a cap comes after, and rules that hide together.
 pub(crate) fn orders(target: &Target) -> Outcome {
     let (cap, bias, near) = (Rule::Softcap(1.5), Rule::Bias(PER_HEAD), Rule::Relative(6));
@@ -455,11 +475,12 @@ fn halves(target: &Target, element: Element) -> Outcome {
     }
     let all = [
         (USUAL, vec![Rule::Causal, Rule::Softcap(3.0)]),
-        ([1, 2, 1, 40, 20, 64, 33], vec![Rule::Causal]),
+        (USUAL, Vec::new()),
         ([1, 2, 1, 33, 140, 128, 7], vec![Rule::Bias(PER_HEAD)]),
     ];
     Outcome::of(all.map(|(of, rules)| {
-        Case::new(problem(of, &rules).with_element(element).with_sinks(true)).check(target)
+        let sinks = !rules.is_empty();
+        Case::new(problem(of, &rules).with_element(element).with_sinks(sinks)).check(target)
     }))
 }
 

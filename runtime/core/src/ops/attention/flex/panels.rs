@@ -132,11 +132,11 @@ fn multiply<S: Simd, const R: usize>(
         Left::Rows(values, stride) => {
             let row = |r: usize| &values[(first + r) * stride..][..lines.len()];
             let rows: [&[f32]; R] = std::array::from_fn(row);
-            tile(simd, Rows(rows), (lines, used), sums, across);
+            tile::<S, R>(simd, Rows(rows), (lines, used), sums, across);
         }
         Left::Columns(values, stride) => {
             let columns = Columns(&values[first..], stride);
-            tile(simd, columns, (lines, used), sums, across);
+            tile::<S, R>(simd, columns, (lines, used), sums, across);
         }
     }
 }
