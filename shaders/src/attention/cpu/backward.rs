@@ -7,9 +7,9 @@
 use super::forward::{Block, site_of, tensor_row};
 use super::packed::{panel_words, panels, rows};
 use super::product::{any_infinite, multiply};
-use super::{LOG2_E, ROWS, STRIP, Spec};
+use super::{ROWS, STRIP, Spec};
 use crate::attention::backward::{Backward, Through};
-use crate::attention::exponential::exp2;
+use crate::attention::exponential::exp;
 use crate::attention::name;
 use crate::attention::rules::{Scalars, queries_of, scalars, seen, tile_of, trace};
 use crate::attention::tables::Offsets;
@@ -176,7 +176,7 @@ fn soften<N: Size>(
             s = changed;
             slope = slopes;
         }
-        let mut p = exp2::<N>((s - lse) * Vector::new(LOG2_E));
+        let mut p = exp::<N>(s - lse);
         let mut ds = -delta;
         if comptime!(!pass.through_lse) {
             ds = view[gradients + i] - delta;

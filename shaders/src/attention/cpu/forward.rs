@@ -6,8 +6,8 @@
 
 use super::packed::{panel_words, panels, rows};
 use super::product::{any_infinite, multiply};
-use super::{LOG2_E, ROWS, STRIP, Spec};
-use crate::attention::exponential::exp2;
+use super::{ROWS, STRIP, Spec};
+use crate::attention::exponential::exp;
 use crate::attention::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
 use crate::attention::tables::Offsets;
 use crate::attention::{ForwardBuffers, Plan, name};
@@ -16,8 +16,6 @@ use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
-
-const LN_2: f32 = std::f32::consts::LN_2;
 
 impl Spec {
     /// f32s of a task's scratch: queries, sums, lane sums and largest scores of a block, and the scores of a strip.
@@ -66,7 +64,7 @@ pub(super) fn tensor_row<N: Size>(site: &Site<N>, scalars: &Scalars) -> usize {
     (site.batch * scalars.heads + site.head) * scalars.queries + site.query
 }
 
-/// Scaled queries, and an empty softmax. Scores without rules that change them are powers of two from here on.
+/// Scaled queries, and an empty softmax.
 #[cube]
 fn begin<F: Float, N: Size>(
     q: &[F],
@@ -77,16 +75,13 @@ fn begin<F: Float, N: Size>(
 ) {
     let width = N::value();
     let dim = comptime!(spec.head_dim);
-    let mut scale = scalars.scale;
-    if comptime!(!spec.form.kinds.change_scores(0)) {
-        scale *= LOG2_E;
-    }
     for row in 0..comptime!(ROWS) {
         // Rows past the last repeat it.
         let site = site_of::<Const<1>>(min(block.first + row, block.end - 1), block, scalars);
         let from = tensor_row::<Const<1>>(&site, scalars) * dim;
         for d in 0..dim {
-            scratch[block.base + row * dim + d] = Vector::new(f32::cast_from(q[from + d]) * scale);
+            scratch[block.base + row * dim + d] =
+                Vector::new(f32::cast_from(q[from + d]) * scalars.scale);
         }
         for d in 0..comptime!(spec.padded_value) {
             scratch[block.base
@@ -175,7 +170,7 @@ fn soften<N: Size>(
         site.key = first + i * width;
         if comptime!(kinds.change_scores(0)) {
             let (changed, _) = trace::<N>(s, &site, scalars, tables, kinds, 0usize);
-            s = changed * Vector::new(LOG2_E);
+            s = changed;
         }
         if !full {
             let last = Vector::<i32, N>::new(scalars.keys as i32 - site.key as i32);
@@ -196,14 +191,14 @@ fn soften<N: Size>(
     let floor = Vector::<f32, N>::new(f32::min_value());
     #[unroll]
     for i in 0..registers {
-        let mut p = exp2::<N>(scores[i] - Vector::new(top));
+        let mut p = exp::<N>(scores[i] - Vector::new(top));
         if !full {
             p = select_many(scores[i].equal(&floor), Vector::new(0.0f32), p);
         }
         view[from + i] = p;
         total += p;
     }
-    let shrink = exp2::<Const<1>>(Vector::new(before - top)).extract(0usize);
+    let shrink = exp::<Const<1>>(Vector::new(before - top)).extract(0usize);
     let sum = (base + comptime!(spec.totals(width))) / width + row;
     view[sum] = fma(view[sum], Vector::new(shrink), total);
     scratch[state] = Vector::new(top);
@@ -280,10 +275,10 @@ fn finish<F: Float, N: Size>(
         }
         let mut shrink = 1.0f32;
         if comptime!(spec.form.sinks) {
-            let sink = f32::reinterpret(tables[scalars.sinks + site.head]) * LOG2_E;
+            let sink = f32::reinterpret(tables[scalars.sinks + site.head]);
             let raised = max(top, sink);
-            shrink = exp2::<Const<1>>(Vector::new(top - raised)).extract(0usize);
-            let own = exp2::<Const<1>>(Vector::new(sink - raised)).extract(0usize);
+            shrink = exp::<Const<1>>(Vector::new(top - raised)).extract(0usize);
+            let own = exp::<Const<1>>(Vector::new(sink - raised)).extract(0usize);
             total = total * shrink + own;
             top = raised;
         }
@@ -292,7 +287,7 @@ fn finish<F: Float, N: Size>(
         // Not `> 0`: a NaN must show.
         if total != 0.0f32 {
             share = shrink / total;
-            log = top * LN_2 + total.ln();
+            log = top + total.ln();
         }
         lse[to] = log;
         let from = block.base + comptime!(spec.sums(width)) + row * comptime!(spec.padded_value);

@@ -25,8 +25,6 @@ const ROWS: usize = 96;
 /// Rows of the register tile, as in the grouped GEMM.
 const STRIP: usize = 6;
 
-const LOG2_E: f32 = std::f32::consts::LOG2_E;
-
 /// What the kernels are specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
