@@ -209,7 +209,7 @@ fn wanted(name: &str, target: &Target) -> bool {
     let Ok(families) = std::env::var("MOEBIUS_TEST_FAMILIES") else {
         // XLA compiles a program for each problem. Of these families `xla_fp8_ops` and `xla_attention` compare as many through
         // the same lowering; what is left of attention's shows that calls, gradients and halves get there.
-        let through_the_seam = ["heads", "through_lse", "halves", "f16", "partition"];
+        let through_the_seam = ["heads", "through_lse", "f16", "parts"];
         let case = name.split("::").nth(1).unwrap_or_default();
         let compared_elsewhere = match family {
             Some("quantize") => true,

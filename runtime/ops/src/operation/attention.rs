@@ -1,6 +1,6 @@
 //! Attention under score rules.
 
-use super::{Signature, table};
+use super::{Signature, signature};
 use crate::attention::{Pattern, Problem, Rule};
 use crate::error::ShapeError;
 use serde::{Deserialize, Serialize};
@@ -38,19 +38,13 @@ pub struct TableGradients {
 
 impl Attention {
     pub(super) fn signature(&self) -> Signature {
-        let p = &self.problem;
-        let forward = "q BHQD, k BGKD, v BGKE, query_documents BQ w, key_documents BK w, blocks xy w, mask mnQK w, \
-                       slopes H f, bias bhQK f, relative Hr f, sinks H f";
-        let back = "q BHQD, k BGKD, v BGKE, query_documents BQ w, key_documents BK w, blocks xy w, mask mnQK w, \
-                    slopes H f, bias bhQK f, relative Hr f, sinks H f, o BHQE, lse BHQ f, do BHQE, dlse BHQ f";
-        let gradients = "dq BHQD, dk BGKD, dv BGKE, dbias bhQK f, drelative Hr f, dsinks H f";
-        let of = match self.pass {
-            AttentionPass::Forward => ["attention", forward, "o BHQE, lse BHQ f"],
-            AttentionPass::Output(_) => ["attention backward", back, gradients],
-            AttentionPass::LogSumExp(_) => ["attention backward of lse", back, gradients],
+        let (p, rules) = (&self.problem, self.problem.rules());
+        let name = match self.pass {
+            AttentionPass::Forward => "attention",
+            AttentionPass::Output(_) => "attention backward",
+            AttentionPass::LogSumExp(_) => "attention backward of lse",
         };
-        let rules = p.rules();
-        let signature = table(p.element(), &self.letters(), of)
+        let signature = signature(name, p.element(), &self.letters())
             .with(
                 &["query_documents", "key_documents"],
                 rules.has(Rule::Documents),
@@ -61,12 +55,9 @@ impl Attention {
             .with(&["bias"], rules.bias().is_some())
             .with(&["relative"], rules.relative().is_some())
             .with(&["sinks"], p.sinks());
-        let through_lse = matches!(self.pass, AttentionPass::LogSumExp(_));
         match self.pass {
             AttentionPass::Forward => signature,
             AttentionPass::Output(tables) | AttentionPass::LogSumExp(tables) => signature
-                .with(&["dlse"], through_lse)
-                .with(&["o", "do", "dv"], !through_lse)
                 .with(&["dbias"], tables.bias)
                 .with(&["drelative"], tables.relative)
                 .with(&["dsinks"], tables.sinks),
