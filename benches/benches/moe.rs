@@ -1,7 +1,6 @@
 //! `cargo bench --bench moe [-- DEVICE... [--peer-torch]]`: the two sizes of the main job on every device, forward and
 //! backward, and many small experts against few large ones.
 
-use burn::tensor::DType;
 use moebius::moe::Keep;
 use moebius_benches::devices;
 use moebius_benches::moe::{MoeBench, backward, fine, run};
@@ -10,16 +9,8 @@ fn main() {
     for device in devices::asked_for() {
         for hidden in [512, 1024] {
             let bench = MoeBench {
-                hidden,
-                inter: 4 * hidden,
-                experts: 8,
-                top_k: 2,
-                batch: 32,
-                seq: 128,
-                dtype: DType::F32,
-                gated: false,
-                device,
                 peer_torch: devices::has(devices::PEER_TORCH),
+                ..MoeBench::standard(hidden, device)
             };
             print_forward(&bench);
             print_backward(&bench);

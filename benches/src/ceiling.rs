@@ -9,14 +9,12 @@ use moebius_shaders::peak;
 
 /// Waits for everything enqueued on `client`.
 pub(crate) fn wait(client: &Client) -> Result<(), BenchError> {
-    cubecl::future::block_on(client.sync()).map_err(|error| BenchError::Device(error.to_string()))
+    cubecl::future::block_on(client.sync()).map_err(BenchError::device)
 }
 
 /// Waits for everything enqueued on a Burn device.
 pub(crate) fn finish(device: &Device) -> Result<(), BenchError> {
-    device
-        .sync()
-        .map_err(|error| BenchError::Device(format!("{error:?}")))
+    device.sync().map_err(BenchError::device)
 }
 
 /// [`finish`] for what gives `results`, which are held until then: a device that records operations leaves

@@ -2,10 +2,9 @@
 
 mod ceiling;
 pub mod devices;
-pub mod gradient;
+pub mod grouped_gemm;
 pub mod linear;
 pub mod moe;
-pub mod naive;
 mod oracle;
 mod peer;
 pub mod timing;
@@ -29,4 +28,10 @@ pub enum BenchError {
     /// The peer couldn't be run.
     #[error(transparent)]
     Peer(#[from] PeerError),
+}
+
+impl BenchError {
+    fn device(error: impl ToString) -> Self {
+        Self::Device(error.to_string())
+    }
 }

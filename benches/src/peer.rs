@@ -49,15 +49,6 @@ pub enum PeerError {
     Data(String),
 }
 
-/// What a peer is timed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pass {
-    /// A forward without a graph.
-    Forward,
-    /// A forward and the gradients of x and all weights.
-    Backward,
-}
-
 /// What the script prints.
 #[derive(Clone, Deserialize)]
 pub(crate) struct Figures {
@@ -77,20 +68,29 @@ impl Figures {
         self.median_ms / 1e3
     }
 
-    /// The peer's result beside our FLOP/s.
-    pub(crate) fn compared_with(self, our_rate: f64) -> Peer {
+    /// The peer's result beside our GFLOP/s.
+    pub(crate) fn compared_with(self, ours: f64) -> Peer {
         Peer {
             name: self.name(),
             median_ms: self.median_ms,
             gflops: self.gflops,
-            ratio: our_rate / 1e9 / self.gflops,
+            ratio: ours / self.gflops,
         }
     }
 }
 
-/// Runs a script on PyTorch, on the CPU.
-pub(crate) fn torch(script: &str, args: &[String]) -> Result<Figures, PeerError> {
-    run(&TORCH, script, args)
+/// Runs a script with its arguments on PyTorch, on the CPU, where that is `wanted`.
+pub(crate) fn torch(
+    wanted: bool,
+    progress: &mut dyn FnMut(&str),
+    script: impl FnOnce() -> (&'static str, Vec<String>),
+) -> Result<Option<Figures>, PeerError> {
+    if !wanted {
+        return Ok(None);
+    }
+    progress("measuring PyTorch");
+    let (script, args) = script();
+    run(&TORCH, script, &args).map(Some)
 }
 
 /// What the script of the training prints.

@@ -34,12 +34,8 @@ pub type Run<'a> = &'a mut dyn FnMut() -> Result<(), BenchError>;
 /// # Errors
 /// The first error of a run.
 pub fn medians<const N: usize>(mut runs: [Run; N]) -> Result<[f64; N], BenchError> {
-    let mut medians = [0.0; N];
-    let seconds = samples(&mut runs)?;
-    for (median, mut seconds) in medians.iter_mut().zip(seconds) {
-        *median = middle(&mut seconds);
-    }
-    Ok(medians)
+    let medians = medians_of(&mut runs)?;
+    Ok(std::array::from_fn(|run| medians[run]))
 }
 
 /// [`medians`] of as many as there are.

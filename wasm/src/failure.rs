@@ -8,32 +8,18 @@ use wasm_bindgen::{JsCast, JsValue};
 
 /// What a caller can tell errors apart by; the names are those of `ErrorCode` in `types.d.ts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
-    NoWebGpu,
-    DeviceLost,
-    OutOfMemory,
-    BadFile,
-    Shape,
-    Unsupported,
-    Cancelled,
-    Disposed,
-    Device,
-}
+pub(crate) struct Code(&'static str);
 
 impl Code {
-    fn name(self) -> &'static str {
-        match self {
-            Self::NoWebGpu => "no-webgpu",
-            Self::DeviceLost => "device-lost",
-            Self::OutOfMemory => "out-of-memory",
-            Self::BadFile => "bad-file",
-            Self::Shape => "shape",
-            Self::Unsupported => "unsupported",
-            Self::Cancelled => "cancelled",
-            Self::Disposed => "disposed",
-            Self::Device => "device",
-        }
-    }
+    pub(crate) const NO_WEBGPU: Self = Self("no-webgpu");
+    pub(crate) const DEVICE_LOST: Self = Self("device-lost");
+    pub(crate) const OUT_OF_MEMORY: Self = Self("out-of-memory");
+    pub(crate) const BAD_FILE: Self = Self("bad-file");
+    pub(crate) const SHAPE: Self = Self("shape");
+    pub(crate) const UNSUPPORTED: Self = Self("unsupported");
+    pub(crate) const CANCELLED: Self = Self("cancelled");
+    pub(crate) const DISPOSED: Self = Self("disposed");
+    pub(crate) const DEVICE: Self = Self("device");
 }
 
 /// An error on its way to JavaScript.
@@ -55,22 +41,22 @@ impl Failure {
     pub(crate) fn expected(what: &str, expected: impl ToString, got: impl ToString) -> Self {
         let (expected, got) = (expected.to_string(), got.to_string());
         Self::new(
-            Code::Shape,
+            Code::SHAPE,
             format!("{what}: expected {expected}, got {got}"),
         )
     }
 
     pub(crate) fn cancelled() -> Self {
-        Self::new(Code::Cancelled, "cancelled by its signal")
+        Self::new(Code::CANCELLED, "cancelled by its signal")
     }
 }
 
 impl From<moebius::Error> for Failure {
     fn from(error: moebius::Error) -> Self {
         let code = match error.kind() {
-            ErrorKind::Shape => Code::Shape,
-            ErrorKind::Unsupported => Code::Unsupported,
-            _ => Code::Device,
+            ErrorKind::Shape => Code::SHAPE,
+            ErrorKind::Unsupported => Code::UNSUPPORTED,
+            _ => Code::DEVICE,
         };
         Self::new(code, error)
     }
@@ -80,8 +66,8 @@ impl From<moebius_model::Error> for Failure {
     fn from(error: moebius_model::Error) -> Self {
         match error {
             moebius_model::Error::Moebius(error) => error.into(),
-            moebius_model::Error::Config { .. } => Self::new(Code::Shape, error),
-            other => Self::new(Code::Device, other),
+            moebius_model::Error::Config { .. } => Self::new(Code::SHAPE, error),
+            other => Self::new(Code::DEVICE, other),
         }
     }
 }
@@ -89,9 +75,9 @@ impl From<moebius_model::Error> for Failure {
 impl From<moebius_cases::Error> for Failure {
     fn from(error: moebius_cases::Error) -> Self {
         let code = if error.is_file() {
-            Code::BadFile
+            Code::BAD_FILE
         } else {
-            Code::Device
+            Code::DEVICE
         };
         Self::new(code, error)
     }
@@ -100,8 +86,8 @@ impl From<moebius_cases::Error> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let code = match error {
-            OpenError::NoDriver { .. } => Code::NoWebGpu,
-            _ => Code::Device,
+            OpenError::NoDriver { .. } => Code::NO_WEBGPU,
+            _ => Code::DEVICE,
         };
         Self::new(code, error)
     }
@@ -110,9 +96,9 @@ impl From<OpenError> for Failure {
 impl From<DeviceFailure> for Failure {
     fn from(failure: DeviceFailure) -> Self {
         let code = match failure {
-            DeviceFailure::Lost(_) => Code::DeviceLost,
-            DeviceFailure::OutOfMemory(_) => Code::OutOfMemory,
-            _ => Code::Device,
+            DeviceFailure::Lost(_) => Code::DEVICE_LOST,
+            DeviceFailure::OutOfMemory(_) => Code::OUT_OF_MEMORY,
+            _ => Code::DEVICE,
         };
         Self::new(code, failure)
     }
@@ -124,7 +110,7 @@ impl From<Failure> for JsValue {
         error.set_name("MoebiusError");
         let error: JsValue = error.unchecked_into();
         // An error is an ordinary object: nothing keeps it from taking a property.
-        let _ = Reflect::set(&error, &"code".into(), &failure.code.name().into());
+        let _ = Reflect::set(&error, &"code".into(), &failure.code.0.into());
         error
     }
 }

@@ -11,8 +11,8 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::moe::numbers;
 use crate::options::{Options, floats, given};
+use crate::record::numbers;
 use crate::work::{Gpu, Held, Signal, promise};
 
 /// y = x · Wᵀ + b with W kept as FP8 codes and scales: a quarter of the memory of f32.
@@ -135,9 +135,10 @@ pub struct Matmul(Held<Product>);
 /// The factors of a product.
 pub(crate) struct Product {
     pub(crate) gpu: Rc<Gpu>,
-    a: Tensor<2>,
-    /// bᵀ, as layers keep their weights.
-    w: Tensor<2>,
+    /// \[m,k\].
+    pub(crate) a: Tensor<2>,
+    /// bᵀ \[n,k\], as layers keep their weights.
+    pub(crate) w: Tensor<2>,
 }
 
 #[wasm_bindgen]
@@ -158,8 +159,7 @@ impl Matmul {
         let a = exactly("a", floats("a", &a)?, [m, k], &gpu)?;
         // Laid out once: a product of a turned matrix copies it every time.
         let w = b.transpose().reshape([n * k]).reshape([n, k]);
-        let product = Product::new(gpu, a, w)?;
-        Ok(Self(Held::new("product", product)))
+        Ok(Self(Held::new("product", Product { gpu, a, w })))
     }
 
     /// a · b [m, n].
@@ -181,16 +181,6 @@ impl Matmul {
 }
 
 impl Product {
-    /// Of a \[m,k\] and w \[n,k\].
-    pub(crate) fn new(gpu: Rc<Gpu>, a: Tensor<2>, w: Tensor<2>) -> Result<Self, Failure> {
-        Ok(Self { gpu, a, w })
-    }
-
-    /// w \[n,k\].
-    pub(crate) fn weight(&self) -> Tensor<2> {
-        self.w.clone()
-    }
-
     /// a · wᵀ, not waited for.
     pub(crate) fn launch(&self) -> Result<Tensor<2>, Failure> {
         self.gpu.alive()?;
@@ -199,7 +189,12 @@ impl Product {
 }
 
 /// Rows of `columns` numbers.
-fn matrix(what: &str, values: Vec<f32>, columns: usize, gpu: &Gpu) -> Result<Tensor<2>, Failure> {
+pub(crate) fn matrix(
+    what: &str,
+    values: Vec<f32>,
+    columns: usize,
+    gpu: &Gpu,
+) -> Result<Tensor<2>, Failure> {
     if values.is_empty() || !values.len().is_multiple_of(columns) {
         let expected = format!("a multiple of {columns} numbers");
         return Err(Failure::expected(what, expected, values.len()));

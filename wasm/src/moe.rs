@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use burn::module::Param;
-use burn::tensor::{Tensor, TensorData, Transaction};
-use js_sys::{Float32Array, Int32Array, Promise, Uint32Array};
+use burn::tensor::{Tensor, Transaction};
+use js_sys::{Int32Array, Promise};
 use moebius::fp8::{Fp8Tensor, Weight};
 use moebius::moe::experts::FeedForwardExperts;
 use moebius::moe::{Experts, MoeConfig, MoeOutput, MoeWeights, RouterConfig};
@@ -14,9 +14,10 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
 use crate::failure::{Code, Failure};
+use crate::linear::matrix;
 use crate::moe_options::{MoeOptions, Precision, weights};
 use crate::options::{floats, given};
-use crate::record::Record;
+use crate::record::{Record, counts, number, numbers};
 use crate::work::{Gpu, Held, Signal, promise};
 
 /// One mixture-of-experts layer on a device.
@@ -55,15 +56,7 @@ impl MoeLayer {
         #[wasm_bindgen(unchecked_param_type = "Float32Array")] x: JsValue,
         #[wasm_bindgen(unchecked_optional_param_type = "RunOptions")] options: JsValue,
     ) -> Promise {
-        let layer = self.0.get();
-        promise(async move {
-            let (layer, signal) = (layer?, Signal::only(options)?);
-            signal.check()?;
-            let output = layer.forward(floats("x", &x)?)?;
-            let read = layer.read(output).await?;
-            signal.check()?;
-            Ok(read)
-        })
+        self.run(x, options, async |layer, output| layer.read(output).await)
     }
 
     /// As `forward`, for y alone: less to read back.
@@ -76,15 +69,9 @@ impl MoeLayer {
         #[wasm_bindgen(unchecked_param_type = "Float32Array")] x: JsValue,
         #[wasm_bindgen(unchecked_optional_param_type = "RunOptions")] options: JsValue,
     ) -> Promise {
-        let layer = self.0.get();
-        promise(async move {
-            let (layer, signal) = (layer?, Signal::only(options)?);
-            signal.check()?;
-            let output = layer.forward(floats("x", &x)?)?;
+        self.run(x, options, async |layer, output| {
             let read = layer.gpu.read(Transaction::default().register(output.y));
-            let y = numbers(&read.await?, 0);
-            signal.check()?;
-            Ok(y)
+            Ok(numbers(&read.await?, 0))
         })
     }
 
@@ -97,6 +84,26 @@ impl MoeLayer {
     /// Gives the weights' memory back; calls fail with the code 'disposed' from then on.
     pub fn dispose(&self) {
         self.0.dispose();
+    }
+}
+
+impl MoeLayer {
+    /// Sends x through the layer, and promises what `read` reads of the output.
+    fn run<T: Into<JsValue> + 'static>(
+        &self,
+        x: JsValue,
+        options: JsValue,
+        read: impl AsyncFnOnce(&Layer, MoeOutput<2>) -> Result<T, Failure> + 'static,
+    ) -> Promise {
+        let layer = self.0.get();
+        promise(async move {
+            let (layer, signal) = (layer?, Signal::only(options)?);
+            signal.check()?;
+            let output = layer.forward(floats("x", &x)?)?;
+            let read = read(&layer, output).await?;
+            signal.check()?;
+            Ok(read)
+        })
     }
 }
 
@@ -125,14 +132,8 @@ impl Layer {
 
     /// y and the routing of x \[tokens, hidden\], on the device.
     pub(crate) fn forward(&self, x: Vec<f32>) -> Result<MoeOutput<2>, Failure> {
-        let hidden = self.moe.config().hidden;
-        if x.is_empty() || !x.len().is_multiple_of(hidden) {
-            let expected = format!("a multiple of {hidden} numbers (hidden)");
-            return Err(Failure::expected("x", expected, x.len()));
-        }
         self.gpu.alive()?;
-        let tokens = x.len() / hidden;
-        let x = Tensor::from_data(TensorData::new(x, [tokens, hidden]), &self.gpu.burn);
+        let x = matrix("x", x, self.moe.config().hidden, &self.gpu)?;
         Ok(self.moe.forward(x)?)
     }
 
@@ -188,23 +189,6 @@ impl Layer {
     }
 }
 
-/// The f32s of one tensor of a read.
-pub(crate) fn numbers(data: &[TensorData], at: usize) -> Float32Array {
-    let values: Vec<f32> = data[at].iter().collect();
-    Float32Array::from(values.as_slice())
-}
-
-/// The one number of a tensor of a read.
-pub(crate) fn number(data: &[TensorData], at: usize) -> f64 {
-    data[at].iter().next().unwrap_or(f64::NAN)
-}
-
-/// The counts of one tensor of a read.
-pub(crate) fn counts(data: &[TensorData], at: usize) -> Uint32Array {
-    let values: Vec<u32> = data[at].iter().collect();
-    Uint32Array::from(values.as_slice())
-}
-
 /// Refuses weights before memory is asked for: each of the two stacks is one buffer.
 fn check_size(config: &MoeConfig, gpu: &Gpu) -> Result<(), Failure> {
     let columns = if config.gated { 2 } else { 1 };
@@ -221,7 +205,7 @@ fn check_size(config: &MoeConfig, gpu: &Gpu) -> Result<(), Failure> {
                 "expert weights: expected at most {most} bytes, got \
                  {experts} × {columns} × {inter} × {hidden} f32s"
             );
-            Err(Failure::new(Code::OutOfMemory, message))
+            Err(Failure::new(Code::OUT_OF_MEMORY, message))
         }
     }
 }

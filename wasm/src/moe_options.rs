@@ -147,21 +147,18 @@ pub(crate) fn weights(
     let w_out = take("wOut", e * h * f, true)?;
     let b_out = take("bOut", e * h, config.bias)?;
     given.finish()?;
-    let of = |values: Option<Vec<f32>>| values.unwrap_or_default();
-    let matrix = |values: Vec<f32>, shape: [usize; 2]| {
-        Tensor::<2>::from_data(TensorData::new(values, shape), device)
+    let matrix = |values: Vec<f32>, width| {
+        Tensor::<2>::from_data(TensorData::new(values, [e, width]), device)
     };
-    let stack = |values: Vec<f32>, shape: [usize; 3]| {
-        Tensor::<3>::from_data(TensorData::new(values, shape), device)
+    let stack = |values: Option<Vec<f32>>, [rows, width]: [usize; 2]| {
+        let data = TensorData::new(values.unwrap_or_default(), [e, rows, width]);
+        Tensor::<3>::from_data(data, device)
     };
     Ok(MoeWeights {
-        router: match router {
-            Some(router) => matrix(router, [e, h]),
-            None => Tensor::zeros([e, h], device),
-        },
-        w_in: stack(of(w_in), [e, columns, h]),
-        b_in: b_in.map(|values| matrix(values, [e, columns])),
-        w_out: stack(of(w_out), [e, h, f]),
-        b_out: b_out.map(|values| matrix(values, [e, h])),
+        router: router.map_or_else(|| Tensor::zeros([e, h], device), |own| matrix(own, h)),
+        w_in: stack(w_in, [columns, h]),
+        b_in: b_in.map(|values| matrix(values, columns)),
+        w_out: stack(w_out, [h, f]),
+        b_out: b_out.map(|values| matrix(values, h)),
     })
 }

@@ -34,21 +34,36 @@ impl Options {
         given(Reflect::get(&self.object, &key.into()).ok()?)
     }
 
+    /// What `take` makes of a value; one that it makes nothing of is refused.
+    fn read<T>(
+        &mut self,
+        key: &'static str,
+        expected: impl ToString,
+        take: impl FnOnce(&JsValue) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let taken = take(&value).ok_or_else(|| self.refuse(key, expected, &value));
+        taken.map(Some)
+    }
+
     /// A whole number of at least `least`.
     pub(crate) fn count(
         &mut self,
         key: &'static str,
         least: u32,
     ) -> Result<Option<usize>, Failure> {
-        let Some(value) = self.value(key) else {
-            return Ok(None);
-        };
         let fits =
             |n: &f64| n.fract() == 0.0 && (f64::from(least)..=f64::from(u32::MAX)).contains(n);
-        match value.as_f64().filter(fits) {
-            Some(number) => Ok(Some(number as usize)),
-            None => Err(self.refuse(key, format!("a whole number from {least}"), &value)),
-        }
+        self.read(key, format!("a whole number from {least}"), |value| {
+            Some(value.as_f64().filter(fits)? as usize)
+        })
+    }
+
+    /// [`Options::count`] of at least 1, or `default`.
+    pub(crate) fn count_or(&mut self, key: &'static str, default: usize) -> Result<usize, Failure> {
+        Ok(self.count(key, 1)?.unwrap_or(default))
     }
 
     /// [`Options::count`] of a property that must be there.
@@ -60,24 +75,13 @@ impl Options {
 
     /// A finite number.
     pub(crate) fn number(&mut self, key: &'static str) -> Result<Option<f64>, Failure> {
-        let Some(value) = self.value(key) else {
-            return Ok(None);
-        };
-        match value.as_f64().filter(|number| number.is_finite()) {
-            Some(number) => Ok(Some(number)),
-            None => Err(self.refuse(key, "a finite number", &value)),
-        }
+        let finite = |value: &JsValue| value.as_f64().filter(|number| number.is_finite());
+        self.read(key, "a finite number", finite)
     }
 
     /// A truth value.
     pub(crate) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Failure> {
-        let Some(value) = self.value(key) else {
-            return Ok(None);
-        };
-        match value.as_bool() {
-            Some(flag) => Ok(Some(flag)),
-            None => Err(self.refuse(key, "true or false", &value)),
-        }
+        self.read(key, "true or false", JsValue::as_bool)
     }
 
     /// One of some names, with what it stands for; the first where there is none.
@@ -86,36 +90,21 @@ impl Options {
         key: &'static str,
         choices: &[(&str, T)],
     ) -> Result<T, Failure> {
-        let value = self.value(key);
-        let name = match &value {
-            None => return Ok(choices[0].1),
-            Some(value) => value.as_string(),
-        };
-        let found = choices
+        let names: Vec<_> = choices
             .iter()
-            .find(|(choice, _)| name.as_deref() == Some(choice));
-        match found {
-            Some((_, choice)) => Ok(*choice),
-            None => {
-                let names: Vec<_> = choices
-                    .iter()
-                    .map(|(name, _)| format!("'{name}'"))
-                    .collect();
-                let got = value.unwrap_or(JsValue::UNDEFINED);
-                Err(self.refuse(key, format!("one of {}", names.join(", ")), &got))
-            }
-        }
+            .map(|(name, _)| format!("'{name}'"))
+            .collect();
+        let chosen = self.read(key, format!("one of {}", names.join(", ")), |value| {
+            let given = value.as_string()?;
+            let found = choices.iter().find(|(name, _)| *name == given);
+            found.map(|(_, choice)| *choice)
+        })?;
+        Ok(chosen.unwrap_or(choices[0].1))
     }
 
     /// A function.
     pub(crate) fn function(&mut self, key: &'static str) -> Result<Option<Function>, Failure> {
-        let Some(value) = self.value(key) else {
-            return Ok(None);
-        };
-        match value.dyn_into() {
-            Ok(function) => Ok(Some(function)),
-            Err(value) => Err(self.refuse(key, "a function", &value)),
-        }
+        self.read(key, "a function", |value| value.dyn_ref().cloned())
     }
 
     /// Numbers, where they are there.
@@ -150,26 +139,20 @@ pub(crate) fn given(value: JsValue) -> Option<JsValue> {
 
 /// The numbers of a `Float32Array`.
 pub(crate) fn floats(what: &str, value: &JsValue) -> Result<Vec<f32>, Failure> {
-    match value.dyn_ref::<Float32Array>() {
-        Some(array) => Ok(array.to_vec()),
-        None => Err(Failure::expected(what, "a Float32Array", shown(value))),
-    }
+    let array = value.dyn_ref().map(Float32Array::to_vec);
+    array.ok_or_else(|| Failure::expected(what, "a Float32Array", shown(value)))
 }
 
 /// The numbers of a `Uint32Array`.
 pub(crate) fn whole(what: &str, value: &JsValue) -> Result<Vec<u32>, Failure> {
-    match value.dyn_ref::<Uint32Array>() {
-        Some(array) => Ok(array.to_vec()),
-        None => Err(Failure::expected(what, "a Uint32Array", shown(value))),
-    }
+    let array = value.dyn_ref().map(Uint32Array::to_vec);
+    array.ok_or_else(|| Failure::expected(what, "a Uint32Array", shown(value)))
 }
 
 /// The bytes of a `Uint8Array`.
 pub(crate) fn bytes(what: &str, value: &JsValue) -> Result<Vec<u8>, Failure> {
-    match value.dyn_ref::<Uint8Array>() {
-        Some(array) => Ok(array.to_vec()),
-        None => Err(Failure::expected(what, "a Uint8Array", shown(value))),
-    }
+    let array = value.dyn_ref().map(Uint8Array::to_vec);
+    array.ok_or_else(|| Failure::expected(what, "a Uint8Array", shown(value)))
 }
 
 /// A short name of a value for an error.

@@ -11,9 +11,8 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::moe::{counts, number, numbers};
 use crate::options::{Options, floats, given, whole};
-use crate::record::Record;
+use crate::record::{Record, counts, number, numbers};
 use crate::work::{Gpu, Held, Signal, now, promise};
 
 /// A small mixture of experts that learns to tell classes of points apart.
@@ -43,14 +42,12 @@ impl MoeTraining {
         };
         let gpu = device.gpu()?;
         let trainer = ClassifierTrainer::new(config, samples, &gpu.burn).map_err(Failure::from)?;
-        Ok(Self(Held::new(
-            "training",
-            Training {
-                gpu,
-                trainer: RefCell::new(trainer),
-                classes: config.classes,
-            },
-        )))
+        let training = Training {
+            gpu,
+            trainer: RefCell::new(trainer),
+            classes: config.classes,
+        };
+        Ok(Self(Held::new("training", training)))
     }
 
     /// Learns from all points `count` times, once if it isn't said; reports the last.
@@ -156,10 +153,10 @@ fn config(options: JsValue) -> Result<ClassifierConfig, Failure> {
     let default = ClassifierConfig::default();
     let config = ClassifierConfig {
         classes: options.size("classes")?,
-        experts: options.count("experts", 1)?.unwrap_or(default.experts),
-        top_k: options.count("topK", 1)?.unwrap_or(default.top_k),
-        hidden: options.count("hidden", 1)?.unwrap_or(default.hidden),
-        inter: options.count("inter", 1)?.unwrap_or(default.inter),
+        experts: options.count_or("experts", default.experts)?,
+        top_k: options.count_or("topK", default.top_k)?,
+        hidden: options.count_or("hidden", default.hidden)?,
+        inter: options.count_or("inter", default.inter)?,
         learning_rate: options
             .number("learningRate")?
             .unwrap_or(default.learning_rate),

@@ -29,7 +29,7 @@ impl Gpu {
     /// Refuses to begin anything on a device that is gone.
     pub(crate) fn alive(&self) -> Result<(), Failure> {
         match self.browser.loss() {
-            Some(loss) => Err(Failure::new(Code::DeviceLost, loss)),
+            Some(loss) => Err(Failure::new(Code::DEVICE_LOST, loss)),
             None => Ok(()),
         }
     }
@@ -62,7 +62,7 @@ impl Gpu {
                 return Poll::Ready(outcome);
             }
             let lost = lost.as_mut().poll(context);
-            lost.map(|loss| Err(Failure::new(Code::DeviceLost, loss)))
+            lost.map(|loss| Err(Failure::new(Code::DEVICE_LOST, loss)))
         })
         .await;
         self.settle(outcome).await
@@ -72,7 +72,7 @@ impl Gpu {
     pub(crate) async fn read(&self, tensors: Transaction) -> Result<Vec<TensorData>, Failure> {
         let read = async {
             let data = tensors.execute_async().await;
-            data.map_err(|error| Failure::new(Code::Device, format!("{error:?}")))
+            data.map_err(|error| Failure::new(Code::DEVICE, format!("{error:?}")))
         };
         self.run(read).await
     }
@@ -85,7 +85,7 @@ impl Gpu {
                 Some(client) => client
                     .sync()
                     .await
-                    .map_err(|error| Failure::new(Code::Device, error)),
+                    .map_err(|error| Failure::new(Code::DEVICE, error)),
                 None => Ok(()),
             }
         };
@@ -115,7 +115,7 @@ impl<T> Held<T> {
     /// Shares it: work that has begun ends, whatever becomes of the holder.
     pub(crate) fn get(&self) -> Result<Rc<T>, Failure> {
         let what = self.what;
-        let gone = || Failure::new(Code::Disposed, format!("this {what} was disposed of"));
+        let gone = || Failure::new(Code::DISPOSED, format!("this {what} was disposed of"));
         self.value.borrow().clone().ok_or_else(gone)
     }
 

@@ -2,7 +2,6 @@
 
 use super::LinearBench;
 use super::data::HostData;
-use super::setup::device_error;
 use crate::BenchError;
 use crate::oracle::{distance, spread, tolerance};
 use burn::tensor::{Int, Tensor};
@@ -42,9 +41,9 @@ impl Oracle {
 
     /// Relative L2 error of the sampled outputs of a float layer with `weights` \[n, k\].
     pub(super) fn float_error(&self, x: &[f32], weights: &[f32], y: &[f32]) -> f64 {
-        let wide = |values: Vec<&f32>| values.into_iter().map(|value| f64::from(*value)).collect();
-        let x: Vec<f64> = wide(lines(x, self.k, &self.rows));
-        let weights: Vec<f64> = wide(lines(weights, self.k, &self.columns));
+        let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect::<Vec<f64>>();
+        let x = wide(lines(x, self.k, &self.rows));
+        let weights = wide(lines(weights, self.k, &self.columns));
         self.error(&x, &weights, y)
     }
 
@@ -57,13 +56,10 @@ impl Oracle {
         y: &[f32],
     ) -> Result<[f64; 2], BenchError> {
         let decoded = decoded(weight)?;
-        let columns: Vec<f64> = lines(&decoded, self.k, &self.columns)
-            .into_iter()
-            .copied()
-            .collect();
-        let x = lines(&data.x, self.k, &self.rows).into_iter().copied();
+        let columns = lines(&decoded, self.k, &self.columns);
+        let x = lines(&data.x, self.k, &self.rows);
         let source = weight.activations().map(ActivationScaling::source);
-        let x = activations(source.unwrap_or_default(), x.collect(), self.k)?;
+        let x = activations(source.unwrap_or_default(), x, self.k)?;
         Ok([
             self.error(&x, &columns, y),
             rounding(&decoded, &data.weights),
@@ -97,15 +93,15 @@ fn rounding(decoded: &[f64], weights: &[f32]) -> f64 {
 }
 
 /// The values of some lines of `k`.
-fn lines<'a, T>(values: &'a [T], k: usize, picked: &[usize]) -> Vec<&'a T> {
+fn lines<T: Copy>(values: &[T], k: usize, picked: &[usize]) -> Vec<T> {
     let lines = picked.iter().flat_map(|line| &values[line * k..][..k]);
-    lines.collect()
+    lines.copied().collect()
 }
 
 /// W \[n, k\] as codes and scales have it, decoded on the host.
 fn decoded(weight: &Weight<2>) -> Result<Vec<f64>, BenchError> {
     let codes = weight.codes();
-    let codes = codes.ok_or_else(|| BenchError::Device("no codes".to_string()))?;
+    let codes = codes.ok_or_else(|| BenchError::device("no codes"))?;
     let weights = codes.to_tensor()?;
     let layout = weights.layout();
     let problem = Problem::new(
@@ -118,7 +114,7 @@ fn decoded(weight: &Weight<2>) -> Result<Vec<f64>, BenchError> {
     let scales = match weights.scales() {
         Fp8Scales::F32(scales) => {
             let scales = scales.clone().try_into_vec_as::<f32>();
-            Scales::F32(scales.map_err(device_error)?)
+            Scales::F32(scales.map_err(BenchError::device)?)
         }
         Fp8Scales::E8M0(bytes) => Scales::E8M0(words(bytes)?),
     };
@@ -128,7 +124,7 @@ fn decoded(weight: &Weight<2>) -> Result<Vec<f64>, BenchError> {
 
 fn words(tensor: &Tensor<3, Int>) -> Result<Vec<u32>, BenchError> {
     let words = tensor.clone().try_into_vec_as::<i64>();
-    let words = words.map_err(device_error)?.into_iter();
+    let words = words.map_err(BenchError::device)?.into_iter();
     Ok(words.map(|word| word as u32).collect())
 }
 

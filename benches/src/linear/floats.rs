@@ -1,24 +1,23 @@
 //! The float layers that an FP8 layer is compared with.
 
 use super::LinearBench;
-use super::data::{HostData, rounded};
-use super::setup::{Setup, device_error, float_problem, input};
+use super::data::HostData;
+use super::setup::{Setup, float_problem, input};
 use crate::BenchError;
 use crate::ceiling::{finish_with, wait};
 use burn::module::Param;
 use burn::nn;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use cubecl::client::Client;
-use moebius::Error;
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan};
 
 /// A float layer with the same weights, before they were FP8.
 pub(super) struct FloatPath {
     pub(super) name: String,
-    layer: Box<dyn FloatLayer>,
+    pub(super) layer: Box<dyn FloatLayer>,
 }
 
-trait FloatLayer {
+pub(super) trait FloatLayer {
     /// One product, and a wait for it.
     fn run(&self) -> Result<(), BenchError>;
 
@@ -73,8 +72,7 @@ impl FloatPath {
         client: Client,
     ) -> Result<Self, BenchError> {
         let problem = float_problem(bench)?;
-        let plan = grouped_gemm::plan(problem, &setup.opened.capability, Choice::default());
-        let plan = plan.map_err(Error::from)?;
+        let plan = grouped_gemm::plan(problem, &setup.opened.capability, Choice::default())?;
         let buffer = |values: &[f32]| {
             let data = TensorData::new(values.to_vec(), [values.len()]);
             client.create_from_slice(data.convert_dtype(bench.dtype).as_bytes())
@@ -114,16 +112,6 @@ impl FloatPath {
             }),
         }
     }
-
-    /// One product, and a wait for it.
-    pub(super) fn run(&self) -> Result<(), BenchError> {
-        self.layer.run()
-    }
-
-    /// y \[m, n\] of one product.
-    pub(super) fn output(&self) -> Result<Vec<f32>, BenchError> {
-        self.layer.output()
-    }
 }
 
 impl FloatLayer for Kernel {
@@ -135,7 +123,7 @@ impl FloatLayer for Kernel {
     fn output(&self) -> Result<Vec<f32>, BenchError> {
         self.run()?;
         let bytes = self.client.read_one(self.operands.out.clone());
-        let bytes = bytes.map_err(device_error)?;
+        let bytes = bytes.map_err(BenchError::device)?;
         let (len, dtype) = self.out;
         let bytes = bytes[..len * dtype.size()].to_vec();
         let y = TensorData::from_bytes_vec(bytes, [len], dtype);
@@ -151,11 +139,6 @@ impl FloatLayer for Burn {
 
     fn output(&self) -> Result<Vec<f32>, BenchError> {
         let y = self.layer.forward(self.x.clone());
-        y.try_into_vec_as::<f32>().map_err(device_error)
+        y.try_into_vec_as::<f32>().map_err(BenchError::device)
     }
-}
-
-/// The weights as the float layers have them.
-pub(super) fn float_weights(bench: &LinearBench, data: &HostData) -> Vec<f32> {
-    rounded(data.weights.clone(), bench.dtype)
 }

@@ -13,8 +13,8 @@ use crate::peer::{self, Figures};
 use crate::timing::{Run, medians_of};
 use burn::tensor::DType;
 use check::{Oracle, largest_error};
-use data::HostData;
-use floats::{FloatPath, float_weights};
+use data::{HostData, rounded};
+use floats::FloatPath;
 use moebius::Device;
 use moebius::fp8::{Activations, Fp8Format, Granularity};
 use serde::Serialize;
@@ -93,13 +93,6 @@ pub struct LinearReport {
     pub flops: u64,
 }
 
-/// Layers whose outputs have been compared with the oracle's.
-struct Checked {
-    error: f64,
-    weights_error: f64,
-    first_ms: f64,
-}
-
 /// Verifies, then measures; `progress` is told what is being done.
 ///
 /// # Errors
@@ -110,28 +103,31 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<LinearReport, BenchError> {
     float_problem(bench)?;
-    // First, so that a missing peer costs no minutes, and before a runtime has started its threads.
-    let peer = measure_peer(bench, progress)?;
+    // First, so that a missing peer costs no minutes, and before a runtime has started its threads. It takes
+    // the same product, in f32 whatever ours is in.
+    let peer = peer::torch(bench.peer_torch, progress, || {
+        let sizes = peer::texts(&[bench.m, bench.n, bench.k]);
+        (include_str!("../../peers/torch_linear.py"), sizes)
+    })?;
     progress("making the layers");
     let data = HostData::new(bench);
     let setup = Setup::new(bench, &data)?;
     let floats = FloatPath::all(bench, &setup, &data)?;
     progress("verifying");
-    let checked = check(bench, (&setup, &floats), &data)?;
+    let [max_rel_l2, weights_rel_l2, first_ms] = check(bench, (&setup, &floats), &data)?;
     progress("measuring");
-    let times = Times::new(bench, (&setup, &floats), peer)?;
-    let own = times.own.iter().map(|path| path.ratio);
+    let (fp8, own, peer) = times(bench, (&setup, &floats), peer)?;
     Ok(LinearReport {
         device: setup.name(),
         adapter: setup.opened.capability.name.clone(),
-        verified: checked.error <= largest_error(bench),
-        max_rel_l2: checked.error,
-        weights_rel_l2: checked.weights_error,
-        first_ms: checked.first_ms,
-        ratio_to_best_own: own.reduce(f64::min),
-        fp8: times.fp8,
-        own: times.own,
-        peer: times.peer,
+        verified: max_rel_l2 <= largest_error(bench),
+        max_rel_l2,
+        weights_rel_l2,
+        first_ms,
+        ratio_to_best_own: own.iter().map(|path| path.ratio).reduce(f64::min),
+        fp8,
+        own,
+        peer,
         layer_bytes: setup.bytes,
         floor_bytes: setup.code_bytes(bench) + (bench.m * bench.k * bench.dtype.size()) as u64,
         flops: flops(bench),
@@ -143,22 +139,12 @@ fn flops(bench: &LinearBench) -> u64 {
     2 * bench.m as u64 * weights(bench)
 }
 
-fn measure_peer(
-    bench: &LinearBench,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Option<Figures>, BenchError> {
-    if !bench.peer_torch {
-        return Ok(None);
-    }
-    progress("measuring PyTorch");
-    Ok(Some(torch(bench)?))
-}
-
+/// The largest error of an output, that of the FP8 weights, and the milliseconds of the first forward.
 fn check(
     bench: &LinearBench,
     (setup, floats): (&Setup, &[FloatPath]),
     data: &HostData,
-) -> Result<Checked, BenchError> {
+) -> Result<[f64; 3], BenchError> {
     finish(&setup.device)?;
     let start = Instant::now();
     setup.forward()?;
@@ -166,70 +152,49 @@ fn check(
     let oracle = Oracle::new(bench);
     let [mut error, weights_error] =
         oracle.fp8_errors(&setup.layer.weight, data, &setup.output()?)?;
-    let weights = float_weights(bench, data);
+    let weights = rounded(data.weights.clone(), bench.dtype);
     for path in floats {
-        error = error.max(oracle.float_error(&data.x, &weights, &path.output()?));
+        error = error.max(oracle.float_error(&data.x, &weights, &path.layer.output()?));
     }
-    Ok(Checked {
-        error,
-        weights_error,
-        first_ms,
-    })
+    Ok([error, weights_error, first_ms])
 }
 
-/// What took how long.
-struct Times {
-    fp8: PathTime,
-    own: Vec<PathTime>,
-    peer: Option<PathTime>,
-}
-
-impl Times {
-    fn new(
-        bench: &LinearBench,
-        (setup, floats): (&Setup, &[FloatPath]),
-        peer: Option<Figures>,
-    ) -> Result<Self, BenchError> {
-        let (fp8, own) = measure(setup, floats)?;
-        let time = |name: String, seconds: f64, weight_bytes: u64| PathTime {
-            name,
-            median_ms: seconds * 1e3,
-            gflops: flops(bench) as f64 / seconds / 1e9,
-            weights_gb_per_s: weight_bytes as f64 / seconds / 1e9,
-            ratio: seconds / fp8,
-        };
-        let float_bytes = bench.dtype.size() as u64 * weights(bench);
-        let own = floats.iter().zip(own);
-        Ok(Self {
-            fp8: time(
-                format!("FP8 ({})", setup.variant),
-                fp8,
-                setup.code_bytes(bench),
-            ),
-            own: own
-                .map(|(path, seconds)| time(path.name.clone(), seconds, float_bytes))
-                .collect(),
-            peer: peer.map(|peer| {
-                let name = format!("{} in f32", peer.name());
-                time(name, peer.seconds(), 4 * weights(bench))
-            }),
-        })
-    }
+/// What took how long: the FP8 layer, the float layers and the peer.
+fn times(
+    bench: &LinearBench,
+    (setup, floats): (&Setup, &[FloatPath]),
+    peer: Option<Figures>,
+) -> Result<(PathTime, Vec<PathTime>, Option<PathTime>), BenchError> {
+    let (fp8, own) = measure(setup, floats)?;
+    let time = |name: String, seconds: f64, weight_bytes: u64| PathTime {
+        name,
+        median_ms: seconds * 1e3,
+        gflops: flops(bench) as f64 / seconds / 1e9,
+        weights_gb_per_s: weight_bytes as f64 / seconds / 1e9,
+        ratio: seconds / fp8,
+    };
+    let float_bytes = bench.dtype.size() as u64 * weights(bench);
+    let own = floats.iter().zip(own);
+    let own = own.map(|(path, seconds)| time(path.name.clone(), seconds, float_bytes));
+    let peer = peer.map(|peer| {
+        let name = format!("{} in f32", peer.name());
+        time(name, peer.seconds(), 4 * weights(bench))
+    });
+    let name = format!("FP8 ({})", setup.variant);
+    Ok((
+        time(name, fp8, setup.code_bytes(bench)),
+        own.collect(),
+        peer,
+    ))
 }
 
 /// Median seconds of the FP8 layer and of the float layers, in turns.
 fn measure(setup: &Setup, floats: &[FloatPath]) -> Result<(f64, Vec<f64>), BenchError> {
     let mut fp8 = || setup.forward();
-    let mut floats: Vec<_> = floats.iter().map(|path| || path.run()).collect();
+    let mut floats: Vec<_> = floats.iter().map(|path| || path.layer.run()).collect();
     let mut runs: Vec<Run> = vec![&mut fp8];
     runs.extend(floats.iter_mut().map(|run| run as Run));
     let mut seconds = medians_of(&mut runs)?;
     let floats = seconds.split_off(1);
     Ok((seconds[0], floats))
-}
-
-/// Runs the same product in PyTorch on the CPU, in f32 whatever ours is in.
-fn torch(bench: &LinearBench) -> Result<Figures, peer::PeerError> {
-    let sizes = peer::texts(&[bench.m, bench.n, bench.k]);
-    peer::torch(include_str!("../../peers/torch_linear.py"), &sizes)
 }

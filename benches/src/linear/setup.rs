@@ -14,7 +14,6 @@ use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
 use moebius_ops::{Element, ShapeError};
 use moebius_shaders::grouped_gemm::{self, Choice};
 use serde::Serialize;
-use std::fmt::Display;
 
 /// Where figures of memory come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -104,7 +103,7 @@ impl Setup {
     /// y \[m, n\] of one forward.
     pub(super) fn output(&self) -> Result<Vec<f32>, BenchError> {
         let y = self.layer.forward(self.x.clone())?;
-        y.try_into_vec_as::<f32>().map_err(device_error)
+        y.try_into_vec_as::<f32>().map_err(BenchError::device)
     }
 
     /// Bytes of codes and scales without padding.
@@ -167,8 +166,4 @@ fn variant(bench: &LinearBench, opened: &Opened) -> Result<String, Error> {
     let plan = |problem| grouped_gemm::plan(problem, &opened.capability, Choice::default());
     plan(floats)?;
     Ok(plan(problem)?.variant.name().to_string())
-}
-
-pub(super) fn device_error(error: impl Display) -> BenchError {
-    BenchError::Device(error.to_string())
 }

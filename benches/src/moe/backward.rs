@@ -1,11 +1,11 @@
 //! Forward and backward of one layer.
 
-use super::setup::{Purpose, Setup, random, tokens};
+use super::setup::{Setup, random, tokens};
 use super::{MoeBench, measure_peer};
 use crate::BenchError;
 use crate::ceiling::{finish, finish_with};
 use crate::oracle::{self, GradientOracle, Gradients, tolerance};
-use crate::peer::{Figures, Pass, Peer};
+use crate::peer::Peer;
 use crate::timing::medians;
 use burn::tensor::Tensor;
 use moebius::Error;
@@ -77,13 +77,13 @@ pub fn run(
     keeps: &[Keep],
     progress: &mut dyn FnMut(&str),
 ) -> Result<BackwardReport, BenchError> {
-    let peer = measure_peer(bench, Pass::Backward, progress)?;
+    let peer = measure_peer(bench, "backward", progress)?;
     let mut report: Option<BackwardReport> = None;
     let mut held_before = None;
     for keep in keeps {
         progress("making the layer");
-        let setup = Setup::new(bench, Purpose::Training(*keep))?.counting_from(held_before);
-        held_before = setup.held_before();
+        let setup = Setup::new(bench, Some(*keep))?.counting_from(held_before);
+        held_before = setup.held_before;
         let report = match &mut report {
             Some(report) => report,
             none => {
@@ -94,7 +94,7 @@ pub fn run(
         let run = measure(bench, *keep, &setup, progress)?;
         report.runs.push(TrainingRun {
             peak_share: run.gflops / report.peak_gflops,
-            peer: peer.as_ref().map(|peer| compared(peer, run.gflops)),
+            peer: peer.clone().map(|peer| peer.compared_with(run.gflops)),
             ..run
         });
     }
@@ -102,10 +102,6 @@ pub fn run(
         let error = ShapeError::new("balances of memory and time", "at least 1", 0);
         Error::from(error).into()
     })
-}
-
-fn compared(peer: &Figures, gflops: f64) -> Peer {
-    peer.clone().compared_with(gflops * 1e9)
 }
 
 fn heading(setup: &Setup) -> Result<BackwardReport, BenchError> {
@@ -189,7 +185,7 @@ fn pass(
 ) -> Result<(MoeOutput<2>, Gradients), BenchError> {
     let out = layer.forward(x.clone())?;
     let gradients = (out.y.clone() * dy.clone()).sum().backward();
-    let missing = || BenchError::Device("the backward pass leaves out a gradient".to_string());
+    let missing = || BenchError::device("the backward pass leaves out a gradient");
     let weights = layer.weights().ok_or_else(missing)?;
     let gradients = Gradients {
         x: x.grad(&gradients).ok_or_else(missing)?,

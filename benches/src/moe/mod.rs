@@ -6,14 +6,14 @@ mod setup;
 
 use crate::ceiling::{finish, finish_with};
 use crate::oracle::tolerance;
-use crate::peer::{self, Figures, Pass, Peer};
+use crate::peer::{self, Figures, Peer, PeerError};
 use crate::timing::{median, middle};
 use crate::{BenchError, oracle};
 use burn::tensor::{DType, Tensor};
 use moebius::moe::{MoeLayer, Stage};
 use moebius::{Device, Error};
 use serde::Serialize;
-use setup::{Purpose, Setup, tokens};
+use setup::{Setup, tokens};
 use std::time::Instant;
 
 /// What is measured.
@@ -39,6 +39,24 @@ pub struct MoeBench {
     pub device: Device,
     /// Whether PyTorch's per-expert loop is measured in the same run.
     pub peer_torch: bool,
+}
+
+impl MoeBench {
+    /// The main job's at one width: 8 experts, top-2, 32 × 128 tokens, relu, f32, dropless.
+    pub fn standard(hidden: usize, device: Device) -> Self {
+        Self {
+            hidden,
+            inter: 4 * hidden,
+            experts: 8,
+            top_k: 2,
+            batch: 32,
+            seq: 128,
+            dtype: DType::F32,
+            gated: false,
+            device,
+            peer_torch: false,
+        }
+    }
 }
 
 /// One stage of the forward, timed with a wait after every stage.
@@ -105,7 +123,7 @@ struct Prepared {
 impl Prepared {
     fn new(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<Self, BenchError> {
         progress("making the layer");
-        let setup = Setup::new(bench, Purpose::Inference)?;
+        let setup = Setup::new(bench, None)?;
         progress("verifying");
         let start = Instant::now();
         let out = setup.layer.forward(setup.x.clone())?;
@@ -171,7 +189,7 @@ impl Prepared {
 /// [`BenchError`] when the device refuses or fails, or the peer can't be run.
 pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport, BenchError> {
     // First, so that a missing peer costs no minutes.
-    let peer = measure_peer(bench, Pass::Forward, progress)?;
+    let peer = measure_peer(bench, "forward", progress)?;
     let prepared = Prepared::new(bench, progress)?;
     progress("measuring");
     let seconds = median(|| prepared.forward())?;
@@ -180,66 +198,59 @@ pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport
     progress("measuring the stages");
     let report = prepared.report(bench, seconds, peak)?;
     Ok(MoeReport {
-        peer: peer.map(|figures| figures.compared_with(report.gflops * 1e9)),
+        peer: peer.map(|figures| figures.compared_with(report.gflops)),
         ..report
     })
 }
 
+/// The same layer in PyTorch, as a loop over experts, where that is asked for; `pass` is `forward`, without a
+/// graph, or `backward`, with the gradients of x and all weights.
 fn measure_peer(
     bench: &MoeBench,
-    pass: Pass,
+    pass: &str,
     progress: &mut dyn FnMut(&str),
-) -> Result<Option<Figures>, BenchError> {
-    if !bench.peer_torch {
-        return Ok(None);
-    }
-    progress("measuring PyTorch");
-    Ok(Some(torch(bench, pass)?))
+) -> Result<Option<Figures>, PeerError> {
+    peer::torch(bench.peer_torch, progress, || {
+        let dtype = match bench.dtype {
+            DType::F16 => "float16",
+            DType::BF16 => "bfloat16",
+            _ => "float32",
+        };
+        let tokens = bench.batch.saturating_mul(bench.seq);
+        let sizes = [
+            bench.hidden,
+            bench.inter,
+            bench.experts,
+            bench.top_k,
+            tokens,
+        ];
+        let gated = if bench.gated { "gated" } else { "plain" };
+        let mut args = peer::texts(&sizes);
+        args.extend([dtype, gated, pass].map(str::to_string));
+        (include_str!("../../peers/torch_moe.py"), args)
+    })
 }
 
 fn stages(layer: &MoeLayer, x: &Tensor<2>) -> Result<Vec<StageTime>, Error> {
     const REPEATS: usize = 5;
-    let mut times: Vec<Vec<f64>> = vec![Vec::new(); Stage::ALL.len()];
-    for _ in 0..REPEATS {
-        for (stage, time) in layer.profile(x.clone())? {
-            let at = Stage::ALL.iter().position(|s| *s == stage).unwrap_or(0);
-            times[at].push(time.as_secs_f64() * 1e3);
+    let runs = (0..REPEATS).map(|_| layer.profile(x.clone()));
+    let runs = runs.collect::<Result<Vec<_>, _>>()?;
+    let mut stages: Vec<StageTime> = Vec::new();
+    for stage in Stage::ALL {
+        let times = runs.iter().flatten().filter(|(of, _)| *of == stage);
+        let mut times: Vec<f64> = times.map(|(_, time)| time.as_secs_f64() * 1e3).collect();
+        // Not every device has every stage.
+        if !times.is_empty() {
+            stages.push(StageTime {
+                name: stage.name().to_string(),
+                median_ms: middle(&mut times),
+                share: 0.0,
+            });
         }
     }
-    let medians: Vec<f64> = times.iter_mut().map(|times| middle(times)).collect();
-    let sum: f64 = medians.iter().sum();
-    let time = |(stage, median_ms): (Stage, f64)| StageTime {
-        name: stage.name().to_string(),
-        median_ms,
-        share: median_ms / sum,
-    };
-    let timed = Stage::ALL.into_iter().zip(medians).zip(times);
-    // Not every device has every stage.
-    let timed = timed.filter(|(_, times)| !times.is_empty());
-    Ok(timed.map(|(median, _)| time(median)).collect())
-}
-
-/// Runs the same layer in PyTorch on the CPU, as a loop over experts.
-fn torch(bench: &MoeBench, pass: Pass) -> Result<Figures, peer::PeerError> {
-    let dtype = match bench.dtype {
-        DType::F16 => "float16",
-        DType::BF16 => "bfloat16",
-        _ => "float32",
-    };
-    let tokens = bench.batch.saturating_mul(bench.seq);
-    let MoeBench {
-        hidden,
-        inter,
-        experts,
-        top_k,
-        ..
-    } = *bench;
-    let mut args = peer::texts(&[hidden, inter, experts, top_k, tokens]);
-    let gated = if bench.gated { "gated" } else { "plain" };
-    let pass = match pass {
-        Pass::Forward => "forward",
-        Pass::Backward => "backward",
-    };
-    args.extend([dtype, gated, pass].map(str::to_string));
-    peer::torch(include_str!("../../peers/torch_moe.py"), &args)
+    let sum: f64 = stages.iter().map(|stage| stage.median_ms).sum();
+    for stage in &mut stages {
+        stage.share = stage.median_ms / sum;
+    }
+    Ok(stages)
 }

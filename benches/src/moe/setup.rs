@@ -10,15 +10,6 @@ use moebius_device::{Device, Opened, memory_in_use, process_memory};
 use moebius_ops::ShapeError;
 use moebius_shaders::moe;
 
-/// What the layer is made for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Purpose {
-    /// Forward passes.
-    Inference,
-    /// Forward and backward passes.
-    Training(Keep),
-}
-
 /// The layer under measurement.
 pub(super) struct Setup {
     pub(super) opened: Opened,
@@ -28,24 +19,24 @@ pub(super) struct Setup {
     pub(super) plan: Option<moe::Plan>,
     /// \[T,H\].
     pub(super) x: Tensor<2>,
-    held_before: Option<u64>,
+    /// Bytes held before this was made, where the device says.
+    pub(super) held_before: Option<u64>,
 }
 
 impl Setup {
-    pub(super) fn new(bench: &MoeBench, purpose: Purpose) -> Result<Self, BenchError> {
+    /// For forward passes; with what they keep, for backward passes as well.
+    pub(super) fn new(bench: &MoeBench, keep: Option<Keep>) -> Result<Self, BenchError> {
         let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
         let device = moebius::open(&opened.device)?;
         if let Some(client) = opened.client() {
             // Pages that an earlier benchmark left for reuse would hide what this one takes.
-            client
-                .memory_cleanup()
-                .map_err(|error| BenchError::Device(error.to_string()))?;
+            client.memory_cleanup().map_err(BenchError::device)?;
         }
         let held_before = held_at_start(&opened);
         let mut config = config(bench);
-        let on = match purpose {
-            Purpose::Inference => device.clone(),
-            Purpose::Training(keep) => {
+        let on = match keep {
+            None => device.clone(),
+            Some(keep) => {
                 config = config.with_keep(keep);
                 device.clone().autodiff()
             }
@@ -75,11 +66,6 @@ impl Setup {
             held_before,
             ..self
         }
-    }
-
-    /// Bytes held before this was made, where the device says.
-    pub(super) fn held_before(&self) -> Option<u64> {
-        self.held_before
     }
 
     /// Bytes taken from the device since then; the most at any time. `None` where the device doesn't say.

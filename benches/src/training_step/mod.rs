@@ -130,19 +130,19 @@ pub fn run(name: &Name, sizes: &Sizes, peer: bool) -> Result<TrainingReport, Ben
     let expected = Training::new(&start, &batches, &Device::flex()).losses()?;
     let begin = Instant::now();
     let mut training = Training::new(&start, &batches, &device);
-    let first = training.step().into_scalar_checked()?;
+    let first = number(training.step())?;
     let first_ms = begin.elapsed().as_secs_f64() * 1e3;
     let mut losses = vec![first];
-    losses.extend(training.losses_until(COMPARED)?);
+    losses.extend(training.losses()?);
     let others = peer.iter().map(|peer| &peer.losses);
     let differences = others
         .chain([&expected])
         .map(|other| difference(&losses, other));
     let largest_difference = differences.fold(0.0, f32::max);
-    let times = times(&mut |look| {
+    let [median_ms, best_ms, host_ms] = times(&mut |look| {
         let loss = training.step();
         match look {
-            true => loss.into_scalar_checked().map(drop),
+            true => number(loss).map(drop),
             false => end_step(name),
         }
     })?;
@@ -152,15 +152,15 @@ pub fn run(name: &Name, sizes: &Sizes, peer: bool) -> Result<TrainingReport, Ben
         verified: largest_difference <= TOLERANCE,
         largest_difference,
         losses: [first, losses[COMPARED - 1]],
-        median_ms: times.median_ms,
-        best_ms: times.best_ms,
-        host_ms: times.host_ms,
+        median_ms,
+        best_ms,
+        host_ms,
         first_ms,
         peer: peer.map(|peer| TrainingPeer {
             name: peer.name(),
             median_ms: peer.median_ms,
             best_ms: peer.best_ms,
-            ratio: times.median_ms / peer.median_ms,
+            ratio: median_ms / peer.median_ms,
         }),
     })
 }
@@ -210,12 +210,6 @@ struct Training<'a> {
     steps: usize,
 }
 
-struct Times {
-    median_ms: f64,
-    best_ms: f64,
-    host_ms: f64,
-}
-
 impl<'a> Training<'a> {
     fn new(start: &Network, batches: &'a [Batch], device: &Device) -> Self {
         let device = device.clone().autodiff();
@@ -229,7 +223,7 @@ impl<'a> Training<'a> {
     }
 
     /// Learns from the next batch; the loss is on the device.
-    fn step(&mut self) -> Loss {
+    fn step(&mut self) -> Tensor<1> {
         let batch = &self.batches[self.steps % self.batches.len()];
         let tokens = Tensor::<2, Int>::from_data(batch.tokens.clone(), &self.device);
         let classes = Tensor::<1, Int>::from_data(batch.classes.clone(), &self.device);
@@ -237,23 +231,20 @@ impl<'a> Training<'a> {
         let gradients = GradientsParams::from_grads(loss.backward(), &self.network);
         self.network = self.optimizer.step(RATE, self.network.clone(), gradients);
         self.steps += 1;
-        Loss(loss.inner())
+        loss.inner()
     }
 
-    /// The losses of the first steps.
+    /// The losses of the first steps, but for those done.
     fn losses(&mut self) -> Result<Vec<f32>, BenchError> {
-        self.losses_until(COMPARED)
-    }
-
-    fn losses_until(&mut self, step: usize) -> Result<Vec<f32>, BenchError> {
-        (self.steps..step)
-            .map(|_| self.step().into_scalar_checked())
+        (self.steps..COMPARED)
+            .map(|_| number(self.step()))
             .collect()
     }
 }
 
-/// Rounds of steps that end with a look at the last loss; `step` is told whether it looks.
-fn times(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<Times, BenchError> {
+/// Rounds of steps that end with a look at the last loss; `step` is told whether it looks. Milliseconds of a
+/// step: the median, the best, and the host's alone.
+fn times(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<[f64; 3], BenchError> {
     let (mut seconds, mut host) = (Vec::new(), Vec::new());
     // The first two compile the program of steps whose losses aren't read.
     for round in 0..ROUNDS + 2 {
@@ -270,11 +261,11 @@ fn times(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<Times, 
     }
     let a_step = |seconds: f64, steps: usize| seconds * 1e3 / steps as f64;
     let best = seconds.iter().copied().fold(f64::INFINITY, f64::min);
-    Ok(Times {
-        median_ms: a_step(middle(&mut seconds), READ_EVERY),
-        best_ms: a_step(best, READ_EVERY),
-        host_ms: a_step(middle(&mut host), READ_EVERY - 1),
-    })
+    Ok([
+        a_step(middle(&mut seconds), READ_EVERY),
+        a_step(best, READ_EVERY),
+        a_step(middle(&mut host), READ_EVERY - 1),
+    ])
 }
 
 /// Ends a step of a training that reads no loss: XLA's devices would record it together with the next.
@@ -291,7 +282,7 @@ fn end_step(name: &Name) -> Result<(), BenchError> {
         Of::Cuda => Platform::Cuda,
     };
     let marked = mark_step(platform, index.unwrap_or(0) as usize);
-    marked.map_err(|error| BenchError::Device(error.to_string()))
+    marked.map_err(BenchError::device)
 }
 
 #[cfg(not(feature = "xla"))]
@@ -300,17 +291,11 @@ fn end_step(_: &Name) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A loss on its device.
-struct Loss(Tensor<1>);
-
-impl Loss {
-    fn into_scalar_checked(self) -> Result<f32, BenchError> {
-        let data = self.0.try_into_data();
-        let data = data.map_err(|error| BenchError::Device(format!("{error:?}")))?;
-        data.iter::<f32>()
-            .next()
-            .ok_or_else(|| BenchError::Device("a loss without a number".into()))
-    }
+/// A loss, read from its device.
+fn number(loss: Tensor<1>) -> Result<f32, BenchError> {
+    let data = loss.try_into_data().map_err(BenchError::device)?;
+    let loss = data.iter::<f32>().next();
+    loss.ok_or_else(|| BenchError::device("a loss without a number"))
 }
 
 /// JAX's training from the same numbers.

@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 
+use burn::tensor::DType;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use moebius::fp8::training::LossScaling;
-use moebius::fp8::{Fp8Format, Granularity};
+use moebius::fp8::training::{Fp8Recipe, LossScaling};
+use moebius::fp8::{Activations, Fp8Format, Granularity};
+use moebius::moe::Keep;
 use moebius_device::Device;
+use moebius_model::Precision;
 
 use crate::screen::Color;
 
@@ -198,8 +202,8 @@ pub(crate) struct BenchMoeArgs {
     pub(crate) seq: usize,
 
     /// Element type of activations and weights; sums are f32.
-    #[arg(long, value_name = "T", default_value = "f32")]
-    pub(crate) dtype: BenchDtype,
+    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(DTYPES))]
+    pub(crate) dtype: DType,
 
     /// Gated experts (SwiGLU) in place of two plain layers with relu.
     #[arg(long)]
@@ -218,33 +222,12 @@ pub(crate) struct BenchMoeArgs {
     pub(crate) backward: bool,
 
     /// What the forward keeps for the backward pass [default: one run of each].
-    #[arg(long, value_name = "K", requires = "backward")]
-    pub(crate) keep: Option<BenchKeep>,
+    #[arg(long, value_name = "K", requires = "backward", value_parser = named(KEEPS))]
+    pub(crate) keep: Option<Keep>,
 
     /// Measure 64 experts of hidden/2, 8 per token, against 8 of 2 × hidden, 2 per token.
     #[arg(long, conflicts_with_all = ["backward", "peer", "inter", "experts", "top_k"])]
     pub(crate) compare_fine: bool,
-}
-
-impl BenchMoeArgs {
-    /// The main job's benchmark at one width: 8 experts, top-2, 32 × 128 tokens, relu, f32, dropless.
-    pub(crate) fn standard(hidden: usize, device: Device) -> Self {
-        Self {
-            hidden,
-            inter: None,
-            experts: 8,
-            top_k: 2,
-            batch: 32,
-            seq: 128,
-            dtype: BenchDtype::F32,
-            gated: false,
-            device,
-            peer: None,
-            backward: false,
-            keep: None,
-            compare_fine: false,
-        }
-    }
 }
 
 /// `bench linear`.
@@ -269,20 +252,20 @@ pub(crate) struct BenchLinearArgs {
     pub(crate) k: usize,
 
     /// Format of the codes.
-    #[arg(long, value_name = "F", default_value = "e4m3")]
-    pub(crate) format: BenchFormat,
+    #[arg(long, value_name = "F", default_value = "e4m3", value_parser = named(FORMATS))]
+    pub(crate) format: Fp8Format,
 
     /// Weights that share a scale: all, an output's, 128 × 128, or 32 of an output's (a power of two).
-    #[arg(long, value_name = "G", default_value = "row")]
-    pub(crate) granularity: BenchGranularity,
+    #[arg(long, value_name = "G", default_value = "row", value_parser = named(GRANULARITIES))]
+    pub(crate) granularity: Granularity,
 
     /// Element type of activations, and of the float layers; sums are f32.
-    #[arg(long, value_name = "T", default_value = "f32")]
-    pub(crate) dtype: BenchDtype,
+    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(DTYPES))]
+    pub(crate) dtype: DType,
 
     /// What the FP8 layer makes of activations: nothing, or E4M3 codes with a scale per token.
-    #[arg(long, value_name = "A", default_value = "float")]
-    pub(crate) activations: BenchActivations,
+    #[arg(long, value_name = "A", default_value = "float", value_parser = named(ACTIVATIONS))]
+    pub(crate) activations: Activations,
 
     /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
@@ -293,55 +276,92 @@ pub(crate) struct BenchLinearArgs {
     pub(crate) peer: Option<BenchPeer>,
 }
 
-/// FP8 formats of `bench linear`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BenchFormat {
-    /// 3 bits of mantissa.
-    E4m3,
-    /// 2 bits of mantissa.
-    E5m2,
-}
+/// Formats of FP8 codes.
+const FORMATS: [Named<Fp8Format>; 2] = [
+    ("e4m3", "3 bits of mantissa", Fp8Format::E4M3),
+    ("e5m2", "2 bits of mantissa", Fp8Format::E5M2),
+];
 
 /// Granularities of `bench linear`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BenchGranularity {
-    /// One scale.
-    Tensor,
-    /// One for each output.
-    Row,
-    /// One for each 128 × 128.
-    Block128,
-    /// One for each 32 inputs of an output, a power of two.
-    Mx,
-}
+const GRANULARITIES: [Named<Granularity>; 4] = [
+    ("tensor", "One scale", Granularity::Tensor),
+    ("row", "One for each output", Granularity::Row),
+    (
+        "block128",
+        "One for each 128 × 128",
+        Granularity::Block {
+            rows: 128,
+            columns: 128,
+        },
+    ),
+    (
+        "mx",
+        "One for each 32 inputs of an output, a power of two",
+        Granularity::Mx,
+    ),
+];
 
 /// Activations of `bench linear`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BenchActivations {
-    /// As they come.
-    Float,
-    /// E4M3 codes with a scale for each token.
-    DynamicRow,
-}
+const ACTIVATIONS: [Named<Activations>; 2] = [
+    ("float", "As they come", Activations::Float),
+    (
+        "dynamic-row",
+        "E4M3 codes with a scale for each token",
+        Activations::Dynamic(Granularity::Row),
+    ),
+];
 
 /// Element types of `bench`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BenchDtype {
-    /// 32-bit float.
-    F32,
-    /// IEEE half.
-    F16,
-    /// bfloat16.
-    Bf16,
-}
+const DTYPES: [Named<DType>; 3] = [
+    ("f32", "32-bit float", DType::F32),
+    ("f16", "IEEE half", DType::F16),
+    ("bf16", "bfloat16", DType::BF16),
+];
 
 /// Balances of memory and time of `bench --backward`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BenchKeep {
-    /// The first product of every slot.
-    FirstProduct,
-    /// The inputs alone; the first product is computed again.
-    Inputs,
+const KEEPS: [Named<Keep>; 2] = [
+    (
+        "first-product",
+        "The first product of every slot",
+        Keep::FirstProduct,
+    ),
+    (
+        "inputs",
+        "The inputs alone; the first product is computed again",
+        Keep::Inputs,
+    ),
+];
+
+/// The precisions of a training.
+fn precisions() -> [Named<Precision>; 3] {
+    let (delayed, current) = (Fp8Recipe::delayed(), Fp8Recipe::current());
+    [
+        ("f32", "Everything in f32", Precision::F32),
+        (
+            "fp8-delayed",
+            "E4M3 forward and E5M2 backward, scales from the steps before",
+            Precision::Fp8(delayed),
+        ),
+        (
+            "fp8-current",
+            "The same, scales from the tensors themselves",
+            Precision::Fp8(current),
+        ),
+    ]
+}
+
+/// A word of the command line, its help, and what it stands for.
+type Named<T> = (&'static str, &'static str, T);
+
+/// Reads one of these words.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    words: [Named<T>; N],
+) -> impl TypedValueParser<Value = T> {
+    let values = words.map(|(word, help, _)| PossibleValue::new(word).help(help));
+    PossibleValuesParser::new(values).map(move |given| {
+        let named = words.iter().find(|(word, ..)| *word == given);
+        named.unwrap_or(&words[0]).2
+    })
 }
 
 /// Implementations to measure beside ours.
@@ -391,8 +411,8 @@ pub(crate) struct TrainArgs {
 
     /// What products are computed from: FP8 rounds the linear layers of attention and experts, with
     /// loss scaling [default: f32].
-    #[arg(long, value_name = "P", value_enum)]
-    pub(crate) precision: Option<TrainPrecision>,
+    #[arg(long, value_name = "P", value_parser = named(precisions()))]
+    pub(crate) precision: Option<Precision>,
 
     /// Factor of the loss in the backward pass: dynamic, off or a number [default: dynamic with FP8,
     /// off without].
@@ -426,17 +446,6 @@ pub(crate) struct TrainArgs {
     /// Stop after this many steps of this run, before the last of all.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) stop_after: Option<usize>,
-}
-
-/// The precisions of a training.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum TrainPrecision {
-    /// Everything in f32.
-    F32,
-    /// E4M3 forward and E5M2 backward, scales from the steps before.
-    Fp8Delayed,
-    /// The same, scales from the tensors themselves.
-    Fp8Current,
 }
 
 const TRAIN_EXAMPLES: &str = "\
@@ -473,8 +482,8 @@ pub(crate) struct ConvertArgs {
     pub(crate) out: PathBuf,
 
     /// Format of the codes.
-    #[arg(long, value_name = "F", default_value = "e4m3")]
-    pub(crate) format: ConvertFormat,
+    #[arg(long, value_name = "F", default_value = "e4m3", value_parser = named(FORMATS))]
+    pub(crate) format: Fp8Format,
 
     /// Values that share a scale: tensor, row, block128, RxC (rows by columns) or mx.
     #[arg(long, value_name = "G", default_value = "block128", value_parser = granularity)]
@@ -505,24 +514,6 @@ Examples:
 
 The target appears when all of it is written. Exit codes: 0 converted, 1 nothing was in FP8 or a weight
 held NaN or infinities, 2 an error.";
-
-/// Formats of `convert`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ConvertFormat {
-    /// 4 bits of exponent, 3 of mantissa.
-    E4m3,
-    /// 5 bits of exponent, 2 of mantissa.
-    E5m2,
-}
-
-impl From<ConvertFormat> for Fp8Format {
-    fn from(format: ConvertFormat) -> Self {
-        match format {
-            ConvertFormat::E4m3 => Self::E4M3,
-            ConvertFormat::E5m2 => Self::E5M2,
-        }
-    }
-}
 
 fn granularity(text: &str) -> Result<Granularity, String> {
     let block = match text {

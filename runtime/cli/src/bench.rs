@@ -1,10 +1,12 @@
 //! `moebius bench`.
 
-use crate::args::{BenchArgs, BenchCommand, BenchLinearArgs, BenchMoeArgs};
+use moebius::moe::Keep;
+use moebius_benches::linear::{self, LinearBench};
+use moebius_benches::moe::{self, MoeBench, backward, fine};
+
+use crate::args::{BenchArgs, BenchCommand, BenchLinearArgs, BenchMoeArgs, BenchPeer};
 use crate::error::CliError;
-use crate::measure;
-use crate::measure::{backward, fine, linear};
-use crate::progress::Progress;
+use crate::measure::show;
 use crate::resolve::resolve;
 use crate::screen::{Outcome, Screen};
 
@@ -17,46 +19,52 @@ pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliE
 }
 
 fn linear(args: &BenchLinearArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let args = &BenchLinearArgs {
+    let bench = LinearBench {
+        m: args.m,
+        n: args.n,
+        k: args.k,
+        format: args.format,
+        granularity: args.granularity,
+        dtype: args.dtype,
+        activations: args.activations,
         device: resolve(args.device, screen)?,
-        ..args.clone()
+        peer_torch: args.peer == Some(BenchPeer::Torch),
     };
-    let report = watched(screen, |say| linear::measure(args, say))?;
-    linear::print(args, &report, screen)?;
-    screen.object(&linear::figures(&report)?)?;
-    Ok(linear::outcome(&report))
+    show(&bench, screen, linear::run)
 }
 
 fn moe(args: &BenchMoeArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let args = &BenchMoeArgs {
-        device: resolve(args.device, screen)?,
-        ..args.clone()
+    let device = resolve(args.device, screen)?;
+    if args.top_k > args.experts {
+        let (most, got) = (args.experts, args.top_k);
+        let message = format!("--top-k: expected at most {most} (--experts), got {got}");
+        return Err(CliError::usage(message, None));
+    }
+    let inter = args.inter.or_else(|| args.hidden.checked_mul(4));
+    let too_large = || format!("--hidden: {} is too large", args.hidden);
+    let bench = MoeBench {
+        hidden: args.hidden,
+        inter: inter.ok_or_else(|| CliError::usage(too_large(), None))?,
+        experts: args.experts,
+        top_k: args.top_k,
+        batch: args.batch,
+        seq: args.seq,
+        dtype: args.dtype,
+        gated: args.gated,
+        device,
+        peer_torch: args.peer == Some(BenchPeer::Torch),
     };
     if args.compare_fine {
-        let report = watched(screen, |say| fine::measure(args, say))?;
-        fine::print(args, &report, screen)?;
-        screen.object(&fine::figures(&report)?)?;
-        Ok(fine::outcome(&report))
-    } else if args.backward {
-        let report = watched(screen, |say| backward::measure(args, say))?;
-        backward::print(args, &report, screen)?;
-        screen.object(&backward::figures(&report)?)?;
-        Ok(backward::outcome(&report))
-    } else {
-        let report = watched(screen, |say| measure::moe(args, say))?;
-        measure::print(args, &report, screen)?;
-        screen.object(&measure::figures(&report)?)?;
-        Ok(measure::outcome(&report))
+        return show(&bench, screen, fine::compare);
     }
-}
-
-/// Shows what `measure` says it is doing while it runs.
-fn watched<T>(
-    screen: &Screen,
-    measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<T, CliError>,
-) -> Result<T, CliError> {
-    let progress = Progress::spinner(screen);
-    let result = measure(&mut |stage| progress.say(stage));
-    progress.clear();
-    result
+    if args.backward {
+        // The smaller first: what is left of a larger one would count as its memory.
+        let both = [Keep::Inputs, Keep::FirstProduct];
+        let keeps = args.keep.as_slice();
+        let keeps = if keeps.is_empty() { &both[..] } else { keeps };
+        return show(&bench, screen, |bench, say| {
+            backward::run(bench, keeps, say)
+        });
+    }
+    show(&bench, screen, moe::run)
 }

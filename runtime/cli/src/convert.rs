@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::args::ConvertArgs;
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::progress::Progress;
-use crate::screen::{BAD, DIM, GOOD, HEADING, Outcome, Screen};
+use crate::progress;
+use crate::screen::{BAD, DIM, GOOD, Outcome, Screen};
 use crate::table::Table;
 
 /// Runs `moebius convert`.
@@ -23,23 +23,21 @@ pub(crate) fn run(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, Cl
         args.out.display(),
         options.scheme
     );
-    screen.line(&format!("\n{}", screen.paint(HEADING, &title)))?;
-    let progress = Progress::steps(screen, "tensors", source.tensors().count());
+    screen.heading(&title)?;
+    let bar = progress::steps(screen, "tensors", source.tensors().count());
     let mut quantize = host_quantizer(options.scheme);
     let mut say = |name: &str, number: usize, _of: usize| {
-        progress.say(&crate::screen::one_line(name));
-        if number > 0 {
-            progress.step();
-        }
+        bar.set_message(crate::screen::one_line(name));
+        bar.inc(u64::from(number > 0));
     };
     let report = convert(&source, &args.out, &options, &mut quantize, &mut say);
-    progress.clear();
+    bar.finish_and_clear();
     result(args, &options, &report?, screen)
 }
 
 fn options(args: &ConvertArgs) -> ConvertOptions {
     let mut options = ConvertOptions::new(Fp8Scheme {
-        format: args.format.into(),
+        format: args.format,
         granularity: args.granularity,
     });
     if args.no_default_skips {
@@ -96,11 +94,7 @@ fn result(
         object.extend(more);
     }
     screen.object(&object)?;
-    Ok(if good {
-        Outcome::Good
-    } else {
-        Outcome::Negative
-    })
+    Ok(Outcome::of(good))
 }
 
 /// The weight that moved furthest.

@@ -1,5 +1,6 @@
 //! `moebius devices`.
 
+use anstyle::Style;
 use moebius::discover;
 use moebius_device::{Capability, Choice, Device, Found, OpenError, choose};
 use serde::Serialize;
@@ -52,29 +53,21 @@ impl Survey {
             Err(e) => (None, e.to_string()),
         };
         let entry = |Found { device, status }: Found| {
-            let auto = Some(device) == chosen;
-            match status {
-                Ok(capability) => Entry {
-                    device,
-                    available: true,
-                    auto,
-                    verdict: match trust.known(device, &capability) {
-                        Known::Trusted => None,
-                        Known::Unchecked => Some("unchecked".to_owned()),
-                        Known::Checked(Verdict::Passed) => Some("passed".to_owned()),
-                        Known::Checked(Verdict::Failed(reason)) => Some(reason),
-                    },
-                    capability: Some(capability),
-                    error: None,
+            let known = status.as_ref().ok();
+            let known = known.map(|capability| trust.known(device, capability));
+            let error = status.as_ref().err().map(ToString::to_string);
+            Entry {
+                device,
+                available: status.is_ok(),
+                auto: Some(device) == chosen,
+                verdict: match known {
+                    None | Some(Known::Trusted) => None,
+                    Some(Known::Unchecked) => Some("unchecked".to_owned()),
+                    Some(Known::Checked(Verdict::Passed)) => Some("passed".to_owned()),
+                    Some(Known::Checked(Verdict::Failed(reason))) => Some(reason),
                 },
-                Err(e) => Entry {
-                    device,
-                    available: false,
-                    auto,
-                    verdict: None,
-                    capability: None,
-                    error: Some(e.to_string()),
-                },
+                capability: status.ok(),
+                error,
             }
         };
         Self {
@@ -88,15 +81,9 @@ impl Survey {
     pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
         let mut table = Table::new(&["", "device", "name", "memory", "features"]).right(&[3]);
         for entry in &self.devices {
-            let mark = if entry.auto { "*" } else { "" }.to_owned();
-            let device = entry.device.to_string();
+            let (mark, device, style) = entry.heading();
             match &entry.capability {
                 Some(c) => {
-                    let style = if entry.auto {
-                        GOOD
-                    } else {
-                        anstyle::Style::new()
-                    };
                     let verdict = entry.verdict.as_ref();
                     let verdict = verdict.map(|verdict| format!("; cases: {verdict}"));
                     let features = features(c) + &verdict.unwrap_or_default();
@@ -111,9 +98,7 @@ impl Survey {
         table.print(screen)?;
         screen.line(&format!("\nauto: {}", self.reason))
     }
-}
 
-impl Survey {
     /// Writes the devices that can be opened, a line each, and the choice.
     pub(crate) fn print_available(&self, screen: &mut Screen) -> Result<(), CliError> {
         let title = screen.paint(HEADING, "Devices");
@@ -125,16 +110,8 @@ impl Survey {
                 missing.push(entry.device.to_string());
                 continue;
             };
-            let (mark, style) = match entry.auto {
-                true => ("*", GOOD),
-                false => ("", anstyle::Style::new()),
-            };
-            let cells = [
-                mark.to_owned(),
-                entry.device.to_string(),
-                capability.name.clone(),
-                features(capability),
-            ];
+            let (mark, device, style) = entry.heading();
+            let cells = [mark, device, capability.name.clone(), features(capability)];
             table.row(cells, style);
         }
         table.print(screen)?;
@@ -145,6 +122,17 @@ impl Survey {
         let text = format!("\nnot here: {missing} (`moebius devices` says why)");
         let text = screen.paint(DIM, &text);
         screen.line(&text)
+    }
+}
+
+impl Entry {
+    /// The mark of the choice, the name, and how a row of it is painted.
+    fn heading(&self) -> (String, String, Style) {
+        let (mark, style) = match self.auto {
+            true => ("*", GOOD),
+            false => ("", Style::new()),
+        };
+        (mark.to_owned(), self.device.to_string(), style)
     }
 }
 
@@ -171,12 +159,9 @@ fn features(capability: &Capability) -> String {
     let mut features = Vec::new();
     features.extend(capability.architecture.clone());
     features.extend(capability.cpu_cores.map(|n| format!("{n} cores")));
-    features.extend(capability.subgroup.map(|(min, max)| {
-        if min == max {
-            format!("subgroups {min}")
-        } else {
-            format!("subgroups {min}-{max}")
-        }
+    features.extend(capability.subgroup.map(|(min, max)| match min == max {
+        true => format!("subgroups {min}"),
+        false => format!("subgroups {min}-{max}"),
     }));
     let flags = [
         (capability.f16, "f16"),
@@ -185,12 +170,8 @@ fn features(capability: &Capability) -> String {
         (capability.fp8_conversion, "fp8"),
         (capability.fp8_mma, "fp8 mma"),
     ];
-    features.extend(
-        flags
-            .iter()
-            .filter(|(has, _)| *has)
-            .map(|(_, name)| (*name).to_owned()),
-    );
+    let flags = flags.into_iter().filter(|(has, _)| *has);
+    features.extend(flags.map(|(_, name)| name.to_owned()));
     if features.is_empty() {
         "baseline".to_owned()
     } else {

@@ -1,10 +1,10 @@
 //! `moebius emit`: a kernel's source for a target, without a device.
 
 use crate::args::EmitArgs;
-use crate::emit_kernel::{self, Source};
 use crate::error::CliError;
 use crate::screen::{Outcome, Screen};
 use crate::table::Table;
+use moebius_shaders::emit::{self, Artifact, Target};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -12,26 +12,33 @@ use std::path::Path;
 /// Runs `moebius emit`.
 pub(crate) fn run(args: &EmitArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // clap asks for all three unless `--list` is given.
-    let (Some(kernel), Some(target), Some(out)) = (&args.kernel, &args.target, &args.out) else {
-        return list(screen);
-    };
-    write(kernel, target, out, screen)
+    match (&args.kernel, &args.target, &args.out) {
+        (Some(kernel), Some(target), Some(out)) => write(kernel, target, out, screen)?,
+        _ => list(screen)?,
+    }
+    Ok(Outcome::Good)
 }
 
-fn list(screen: &mut Screen) -> Result<Outcome, CliError> {
-    let (kernels, targets) = (emit_kernel::kernels(), emit_kernel::targets());
+fn kernels() -> Vec<String> {
+    let kernels = moebius_shaders::kernels().into_iter();
+    kernels.map(|kernel| kernel.name.to_string()).collect()
+}
+
+fn list(screen: &mut Screen) -> Result<(), CliError> {
+    let (kernels, targets) = (kernels(), Target::ALL.map(Target::name));
     let mut table = Table::new(&["kernel"]);
     for kernel in &kernels {
         table.row([kernel.clone()], anstyle::Style::new());
     }
     table.print(screen)?;
     screen.line(&format!("\ntargets: {}", targets.join(", ")))?;
-    screen.object(&json!({ "kernels": kernels, "targets": targets }))?;
-    Ok(Outcome::Good)
+    screen.object(&json!({ "kernels": kernels, "targets": targets }))
 }
 
-fn write(kernel: &str, target: &str, out: &Path, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let Source { bytes, extension } = emit_kernel::emit(kernel, target)?;
+fn write(kernel: &str, target: &str, out: &Path, screen: &mut Screen) -> Result<(), CliError> {
+    let Artifact {
+        bytes, extension, ..
+    } = compiled(kernel, target)?;
     // Several targets share an ending (two GPUs, one object format); most are their own.
     let path = if extension == target {
         out.join(format!("{kernel}.{extension}"))
@@ -46,8 +53,21 @@ fn write(kernel: &str, target: &str, out: &Path, screen: &mut Screen) -> Result<
     fs::write(&path, &bytes).map_err(failed(&path))?;
     let shown = path.display().to_string();
     screen.line(&format!("{shown}  {} bytes", bytes.len()))?;
-    screen.object(
-        &json!({ "kernel": kernel, "target": target, "file": shown, "bytes": bytes.len() }),
-    )?;
-    Ok(Outcome::Good)
+    screen
+        .object(&json!({ "kernel": kernel, "target": target, "file": shown, "bytes": bytes.len() }))
+}
+
+fn compiled(kernel: &str, target: &str) -> Result<Artifact, CliError> {
+    let parsed = target.parse::<Target>();
+    let parsed = parsed.map_err(|_| unknown("target", target, &Target::ALL.map(Target::name)))?;
+    let entries = moebius_shaders::kernels();
+    let entry = entries.iter().find(|entry| entry.name == kernel);
+    let entry = entry.ok_or_else(|| unknown("kernel", kernel, &kernels()))?;
+    emit::emit(entry, parsed).map_err(|e| CliError::Emit(format!("{kernel} for {target}: {e}")))
+}
+
+fn unknown(what: &str, got: &str, known: &[impl AsRef<str>]) -> CliError {
+    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+    let hint = format!("known: {}", known.join(", "));
+    CliError::usage(format!("unknown {what} `{got}`"), Some(&hint))
 }

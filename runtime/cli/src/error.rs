@@ -51,25 +51,33 @@ pub(crate) enum CliError {
 }
 
 impl CliError {
+    /// A command line that does not make sense, and what to write instead.
+    pub(crate) fn usage(message: impl Into<String>, hint: Option<&str>) -> Self {
+        Self::Usage {
+            message: message.into(),
+            hint: hint.map(str::to_owned),
+        }
+    }
+
     /// What the user can do, where there is something.
     pub(crate) fn hint(&self) -> Option<String> {
-        match self {
-            Self::Output(_) | Self::Json(_) | Self::Bench(_) | Self::Launch(_) => None,
-            Self::WriteFile { .. } => None,
-            Self::Train(e) => train_hint(e),
-            Self::Weights(e) => weights_hint(e),
-            Self::Emit(_) => Some("`moebius emit --list` shows every kernel and target".to_owned()),
-            Self::Usage { hint, .. } => hint.clone(),
-            Self::Device(_) | Self::NoDevice(_) => Some(
-                "`moebius devices` shows what can be used here, and why the rest cannot".to_owned(),
-            ),
-        }
+        let hint = match self {
+            Self::Usage { hint, .. } => return hint.clone(),
+            Self::Train(e) => train_hint(e)?,
+            Self::Weights(e) => weights_hint(e)?,
+            Self::Emit(_) => "`moebius emit --list` shows every kernel and target",
+            Self::Device(_) | Self::NoDevice(_) => {
+                "`moebius devices` shows what can be used here, and why the rest cannot"
+            }
+            _ => return None,
+        };
+        Some(hint.to_owned())
     }
 }
 
-fn train_hint(error: &moebius_model::Error) -> Option<String> {
+fn train_hint(error: &moebius_model::Error) -> Option<&'static str> {
     use moebius_model::{CheckpointError, Error};
-    let hint = match error {
+    Some(match error {
         Error::Checkpoint(CheckpointError::Missing { .. }) => {
             "leave --resume out to begin a training there"
         }
@@ -81,13 +89,12 @@ fn train_hint(error: &moebius_model::Error) -> Option<String> {
             "`moebius train --help` shows the sizes, `moebius devices` the devices"
         }
         _ => return None,
-    };
-    Some(hint.to_owned())
+    })
 }
 
-fn weights_hint(error: &moebius_model::weights::WeightsError) -> Option<String> {
+fn weights_hint(error: &moebius_model::weights::WeightsError) -> Option<&'static str> {
     use moebius_model::weights::WeightsError;
-    let hint = match error {
+    Some(match error {
         WeightsError::MissingScale { .. } => {
             "--assume-scale-one takes the codes for the values, if that is what they are"
         }
@@ -99,6 +106,5 @@ fn weights_hint(error: &moebius_model::weights::WeightsError) -> Option<String> 
             "convert it as well, or ask for the format and granularity that it has"
         }
         _ => return None,
-    };
-    Some(hint.to_owned())
+    })
 }

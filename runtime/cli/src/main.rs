@@ -7,12 +7,10 @@ mod convert;
 mod devices;
 mod drivers;
 mod emit;
-mod emit_kernel;
 mod error;
 mod failures;
 mod main_job;
 mod measure;
-mod opened;
 mod progress;
 mod report;
 mod resolve;
@@ -57,18 +55,18 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         return main_job::run(cli.device, cli.verbose, screen);
     };
     if cli.verbose {
-        return Err(CliError::Usage {
-            message: "--verbose before a command has no effect".to_owned(),
-            hint: Some("commands show all they have".to_owned()),
-        });
+        let message = "--verbose before a command has no effect";
+        return Err(CliError::usage(
+            message,
+            Some("commands show all they have"),
+        ));
     }
     if let Some(device) = cli.device {
-        return Err(CliError::Usage {
-            message: "--device before a command has no effect".to_owned(),
-            hint: Some(format!(
-                "verify, bench and train take it themselves: moebius verify FILE --device {device}"
-            )),
-        });
+        let message = "--device before a command has no effect";
+        let hint = format!(
+            "verify, bench and train take it themselves: moebius verify FILE --device {device}"
+        );
+        return Err(CliError::usage(message, Some(&hint)));
     }
     match command {
         Command::Devices => devices::run(screen),
@@ -108,12 +106,6 @@ fn usage(e: &clap::Error) -> ExitCode {
         tips.join("; ")
     };
     let json = std::env::args_os().any(|a| a == OsStr::new("--json"));
-    report_error(
-        &CliError::Usage {
-            message: message.join(" "),
-            hint: Some(hint),
-        },
-        Color::Auto,
-        json,
-    )
+    let error = CliError::usage(message.join(" "), Some(&hint));
+    report_error(&error, Color::Auto, json)
 }

@@ -1,18 +1,17 @@
 //! `moebius` alone: devices, bundled cases, then the benchmark.
 
+use moebius_benches::moe::{self, MoeBench};
 use moebius_device::Device;
 use serde::Serialize;
 
-use crate::args::BenchMoeArgs;
 use crate::bundled;
 use crate::devices::Survey;
 use crate::error::CliError;
-use crate::measure;
-use crate::opened::Opened;
-use crate::progress::Progress;
+use crate::measure::{Measured, print_short, watched};
+use crate::progress;
 use crate::report::Report;
 use crate::resolve::resolve;
-use crate::screen::{HEADING, Outcome, Screen};
+use crate::screen::{Outcome, Screen};
 
 /// Widths of the benchmark.
 const WIDTHS: [usize; 2] = [512, 1024];
@@ -44,18 +43,18 @@ pub(crate) fn run(
         false => survey.print_available(screen)?,
     }
     let device = resolved?;
-    let opened = Opened::named(device)?;
-    heading(screen, &format!("Bundled cases on {}", opened.name))?;
-    let progress = Progress::steps(screen, "cases", bundled::count());
-    let verify = Report::run(&opened, bundled::cases(), &progress);
-    progress.clear();
+    let opened = moebius::open(&device)?;
+    screen.heading(&format!("Bundled cases on {device}"))?;
+    screen.line("")?;
+    let bar = progress::steps(screen, "cases", bundled::count());
+    let verify = Report::run((device, &opened), bundled::cases(), &bar);
     match verbose {
         true => verify.print(screen)?,
         false => verify.print_operations(screen)?,
     }
     let mut job = MainJob {
         survey,
-        device: opened.name,
+        device: device.to_string(),
         bench: Vec::new(),
         verify,
     };
@@ -74,27 +73,22 @@ fn measure(
     verbose: bool,
     screen: &mut Screen,
 ) -> Result<Outcome, CliError> {
-    heading(screen, "Mixture-of-experts layer, forward")?;
+    screen.heading("Mixture-of-experts layer, forward")?;
+    screen.line("")?;
     let mut outcome = Outcome::Good;
     for hidden in WIDTHS {
-        let args = BenchMoeArgs::standard(hidden, device);
-        let progress = Progress::spinner(screen);
-        let report = measure::moe(&args, &mut |stage| {
-            progress.say(&format!("hidden {hidden}: {stage}"))
-        });
-        progress.clear();
-        let report = report?;
+        let bench = MoeBench::standard(hidden, device);
+        let report = watched(screen, |say| {
+            moe::run(&bench, &mut |stage| {
+                say(&format!("hidden {hidden}: {stage}"))
+            })
+        })?;
         match verbose {
-            true => measure::print(&args, &report, screen)?,
-            false => measure::print_short(&args, &report, screen)?,
+            true => report.print(&bench, screen)?,
+            false => print_short(&bench, &report, screen)?,
         }
-        outcome = outcome.max(measure::outcome(&report));
-        job.bench.push(measure::figures(&report)?);
+        outcome = outcome.max(Outcome::of(report.verified));
+        job.bench.push(report.figures()?);
     }
     Ok(outcome)
-}
-
-fn heading(screen: &mut Screen, text: &str) -> Result<(), CliError> {
-    let text = screen.paint(HEADING, text);
-    screen.line(&format!("\n{text}\n"))
 }

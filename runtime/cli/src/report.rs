@@ -7,12 +7,12 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Once;
 
+use indicatif::ProgressBar;
 use moebius_cases::{CaseError, CaseFile, OutputReport, Tolerance, Verdict};
+use moebius_device::Device;
 use serde::Serialize;
 
 use crate::error::CliError;
-use crate::opened::Opened;
-use crate::progress::Progress;
 use crate::screen::{BAD, GOOD, Outcome, Screen};
 use crate::table::Table;
 
@@ -69,37 +69,39 @@ enum CaseFailure {
 }
 
 impl Report {
-    /// Runs every case on `device`, one after another; an error in one does not stop the others.
+    /// Runs every case on the device of this name, one after another; an error in one does not stop the others.
     pub(crate) fn run(
-        opened: &Opened,
+        (name, device): (Device, &burn::tensor::Device),
         cases: impl Iterator<Item = (String, Result<CaseFile, CaseError>)>,
-        progress: &Progress,
+        bar: &ProgressBar,
     ) -> Self {
-        let mut report = Self {
-            device: opened.name.clone(),
-            files: Vec::new(),
-            passed: 0,
-            failed: 0,
-            errors: 0,
+        let run = |(file, case): (String, _)| {
+            bar.set_message(file.clone());
+            let report = FileReport::run(file, case, device);
+            bar.inc(1);
+            report
         };
-        for (file, case) in cases {
-            progress.say(&file);
-            let file = FileReport::run(file, case, &opened.handle);
-            match file.verdict {
-                FileVerdict::Pass => report.passed += 1,
-                FileVerdict::Fail => report.failed += 1,
-                FileVerdict::Error => report.errors += 1,
-            }
-            report.files.push(file);
-            progress.step();
+        let files: Vec<FileReport> = cases.map(run).collect();
+        bar.finish_and_clear();
+        let count = |verdict| files.iter().filter(|file| file.verdict == verdict).count();
+        Self {
+            device: name.to_string(),
+            passed: count(FileVerdict::Pass),
+            failed: count(FileVerdict::Fail),
+            errors: count(FileVerdict::Error),
+            files,
         }
-        report
+    }
+
+    /// The files that don't pass.
+    fn bad(&self) -> impl Iterator<Item = &FileReport> {
+        let files = self.files.iter();
+        files.filter(|file| file.verdict != FileVerdict::Pass)
     }
 
     /// How many files don't pass, and what is wrong with the first of them.
     pub(crate) fn first_problem(&self) -> Option<String> {
-        let bad = |file: &&FileReport| file.verdict != FileVerdict::Pass;
-        let first = self.files.iter().find(bad)?;
+        let first = self.bad().next()?;
         let failing = first.outputs.iter().find(|o| o.verdict != Verdict::Pass);
         let what = match (&first.error, failing) {
             (Some(error), _) => error.clone(),
@@ -133,27 +135,22 @@ impl Report {
         let headings = ["operation", "cases", "largest rel L2", "verdict"];
         let mut table = Table::new(&headings).right(&[1, 2]);
         for (op, files) in operations {
-            let passed = files
+            let bad = files
                 .iter()
-                .filter(|file| file.verdict == FileVerdict::Pass);
-            let passed = passed.count();
-            let outputs = files.iter().flat_map(|file| &file.outputs);
-            let worst = outputs.map(|output| output.rel_l2).fold(0.0, f64::max);
-            let (verdict, style) = match files.len() - passed {
+                .filter(|file| file.verdict != FileVerdict::Pass);
+            let (verdict, style) = match bad.count() {
                 0 => ("pass".to_owned(), GOOD),
                 bad => (format!("{bad} not passed"), BAD),
             };
+            let outputs = files.iter().flat_map(|file| &file.outputs);
+            let worst = outputs.map(|output| output.rel_l2).fold(0.0, f64::max);
             let count = files.len().to_string();
             table.row([op.to_owned(), count, figure(worst), verdict], style);
         }
         table.print(screen)?;
-        let bad = self.files.iter();
-        let mut bad = bad
-            .filter(|file| file.verdict != FileVerdict::Pass)
-            .peekable();
-        if bad.peek().is_some() {
+        if self.bad().next().is_some() {
             screen.line("")?;
-            table_of(bad).print(screen)?;
+            table_of(self.bad()).print(screen)?;
         }
         self.print_totals(screen)
     }
@@ -165,10 +162,9 @@ impl Report {
     }
 
     fn print_totals(&self, screen: &mut Screen) -> Result<(), CliError> {
-        let style = if self.outcome() == Outcome::Good {
-            GOOD
-        } else {
-            BAD
+        let style = match self.outcome() {
+            Outcome::Good => GOOD,
+            _ => BAD,
         };
         let totals = format!(
             "{} passed, {} failed, {} errors",
@@ -197,80 +193,48 @@ fn table_of<'a>(files: impl Iterator<Item = &'a FileReport>) -> Table {
 impl FileReport {
     fn run(file: String, case: Result<CaseFile, CaseError>, device: &burn::tensor::Device) -> Self {
         let op = case.as_ref().ok().map(|c| c.op().to_owned());
-        match case
-            .map_err(|e| CaseFailure::Case(e.into()))
-            .and_then(|case| judge(&case, device))
-        {
-            Ok(outputs) => {
-                let good = outputs.iter().all(|o| o.verdict == Verdict::Pass);
-                let verdict = if good {
-                    FileVerdict::Pass
-                } else {
-                    FileVerdict::Fail
-                };
-                Self {
-                    file,
-                    op,
-                    outputs,
-                    verdict,
-                    error: None,
-                }
+        let judged = case.map_err(|e| CaseFailure::Case(e.into()));
+        let judged = judged.and_then(|case| judge(&case, device));
+        let (outputs, verdict, error) = match judged {
+            Err(e) => (Vec::new(), FileVerdict::Error, Some(e.to_string())),
+            Ok(outputs) if outputs.iter().all(|o| o.verdict == Verdict::Pass) => {
+                (outputs, FileVerdict::Pass, None)
             }
-            Err(e) => Self {
-                file,
-                op,
-                outputs: Vec::new(),
-                verdict: FileVerdict::Error,
-                error: Some(e.to_string()),
-            },
+            Ok(outputs) => (outputs, FileVerdict::Fail, None),
+        };
+        Self {
+            file,
+            op,
+            outputs,
+            verdict,
+            error,
         }
     }
 
     fn add_rows(&self, table: &mut Table) {
-        let file = self
-            .file
-            .rsplit(['/', '\\'])
-            .next()
-            .unwrap_or(&self.file)
-            .to_owned();
+        let name = self.file.rsplit(['/', '\\']).next();
+        // The file's name stands once, on the first of its lines.
+        let mut file = name.unwrap_or(&self.file).to_owned();
         if let Some(error) = &self.error {
             let [output, max_abs, rel_l2, tolerance] = [const { String::new() }; 4];
-            table.row(
-                [
-                    file,
-                    output,
-                    max_abs,
-                    rel_l2,
-                    tolerance,
-                    format!("error: {error}"),
-                ],
-                BAD,
-            );
+            let error = format!("error: {error}");
+            table.row([file, output, max_abs, rel_l2, tolerance, error], BAD);
             return;
         }
-        for (index, output) in self.outputs.iter().enumerate() {
+        for output in &self.outputs {
             let (verdict, style) = match output.verdict {
                 Verdict::Pass => ("pass".to_owned(), GOOD),
                 Verdict::Fail => (failure(output), BAD),
             };
-            // The file's name stands once, on the first of its lines.
-            let file = if index == 0 {
-                file.clone()
-            } else {
-                String::new()
-            };
-            let (max_abs, rel_l2) = (figure(output.max_abs), figure(output.rel_l2));
-            table.row(
-                [
-                    file,
-                    output.name.clone(),
-                    max_abs,
-                    rel_l2,
-                    output.tolerance.to_string(),
-                    verdict,
-                ],
-                style,
-            );
+            let cells = [
+                std::mem::take(&mut file),
+                output.name.clone(),
+                figure(output.max_abs),
+                figure(output.rel_l2),
+                output.tolerance.to_string(),
+                verdict,
+            ];
+            table.row(cells, style);
         }
     }
 }

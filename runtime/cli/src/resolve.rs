@@ -5,16 +5,10 @@ use moebius_device::{Device, probe};
 
 use crate::bundled;
 use crate::error::CliError;
-use crate::opened::Opened;
-use crate::progress::Progress;
+use crate::progress;
 use crate::report::Report;
 use crate::screen::Screen;
 use crate::trust::{Trust, Verdict};
-
-/// Opens `requested`; `auto` is resolved first, so that reports name a device.
-pub(crate) fn open(requested: Device, screen: &Screen) -> Result<Opened, CliError> {
-    Opened::named(resolve(requested, screen)?)
-}
 
 /// The device `auto` stands for; any other is itself. A GPU that hasn't run these kernels is checked first, and what there is
 /// to say about it goes to standard error.
@@ -47,10 +41,9 @@ pub(crate) fn resolve(requested: Device, screen: &Screen) -> Result<Device, CliE
 
 /// Runs the bundled cases on `device`.
 fn check(device: Device, screen: &Screen) -> Result<Verdict, CliError> {
-    let opened = Opened::named(device)?;
-    let progress = Progress::steps(screen, "first use of this device", bundled::count());
-    let report = Report::run(&opened, bundled::cases(), &progress);
-    progress.clear();
+    let opened = moebius::open(&device)?;
+    let bar = progress::steps(screen, "first use of this device", bundled::count());
+    let report = Report::run((device, &opened), bundled::cases(), &bar);
     Ok(match report.first_problem() {
         None => Verdict::Passed,
         Some(problem) => Verdict::Failed(problem),

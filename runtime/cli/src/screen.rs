@@ -34,6 +34,13 @@ pub(crate) enum Outcome {
     Incomplete,
 }
 
+impl Outcome {
+    /// [`Outcome::Good`] where what was computed holds.
+    pub(crate) fn of(holds: bool) -> Self {
+        if holds { Self::Good } else { Self::Negative }
+    }
+}
+
 impl From<Outcome> for ExitCode {
     fn from(outcome: Outcome) -> Self {
         Self::from(match outcome {
@@ -105,6 +112,12 @@ impl Screen {
             }
         }
         Ok(())
+    }
+
+    /// Writes a heading after an empty line.
+    pub(crate) fn heading(&mut self, text: &str) -> Result<(), CliError> {
+        let text = self.paint(HEADING, text);
+        self.line(&format!("\n{text}"))
     }
 
     /// Writes a JSON object on a line of its own; nothing where text is wanted.

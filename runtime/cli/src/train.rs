@@ -3,17 +3,18 @@
 use std::path::Path;
 
 use anstyle::Style;
-use moebius::fp8::training::{Fp8Recipe, Fp8Scaling};
+use moebius::fp8::training::Fp8Scaling;
+use moebius_device::Device;
 use moebius_model::{
     Checkpoint, Fp8Report, LayerLoad, Precision, Report, Text, TrainConfig, Trainer,
 };
 use serde_json::json;
 
-use crate::args::{TrainArgs, TrainPrecision};
+use crate::args::TrainArgs;
 use crate::error::CliError;
-use crate::progress::Progress;
-use crate::resolve;
-use crate::screen::{BAD, GOOD, HEADING, Outcome, Screen};
+use crate::progress;
+use crate::resolve::resolve;
+use crate::screen::{BAD, GOOD, Outcome, Screen};
 use crate::table::Table;
 
 /// Runs `moebius train`.
@@ -24,20 +25,18 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
         Some(path) => Text::read(path)?,
         None => Text::bundled(),
     };
-    let opened = resolve::open(args.device, screen)?;
+    let name = resolve(args.device, screen)?;
+    let device = moebius::open(&name)?;
     let mut trainer = match checkpoint {
-        Some(checkpoint) => Trainer::resume(checkpoint, text, &opened.handle)?,
-        None => {
-            let config = config(args, TrainConfig::default());
-            Trainer::new(config, text, &opened.handle)?
-        }
+        Some(checkpoint) => Trainer::resume(checkpoint, text, &device)?,
+        None => Trainer::new(config(args, TrainConfig::default()), text, &device)?,
     };
-    title(&opened.name, &trainer, screen)?;
+    title(name, &trainer, screen)?;
     let done = trainer.steps_done();
     let (last, seconds) = steps(args, &mut trainer, screen)?;
     let tokens = (trainer.steps_done() - done) * trainer.config().tokens();
     let speed = tokens as f64 / seconds;
-    result(args, &opened.name, &trainer, (last, speed), screen)
+    result(args, name, &trainer, (last, speed), screen)
 }
 
 /// The checkpoint to go on from, if that is wanted; it must be of the training asked for.
@@ -53,10 +52,9 @@ fn checkpoint(args: &TrainArgs) -> Result<Option<Checkpoint>, CliError> {
         return Ok(Some(checkpoint));
     }
     if Checkpoint::exists(folder) {
-        return Err(CliError::Usage {
-            message: format!("{} holds a checkpoint already", folder.display()),
-            hint: Some("--resume goes on with it; to begin anew, name another folder".to_owned()),
-        });
+        let message = format!("{} holds a checkpoint already", folder.display());
+        let hint = "--resume goes on with it; to begin anew, name another folder";
+        return Err(CliError::usage(message, Some(hint)));
     }
     Ok(None)
 }
@@ -79,22 +77,12 @@ fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
         *number = wanted.unwrap_or(*number);
     }
     if let Some(precision) = args.precision {
-        config = config.with_precision(precision.into());
+        config = config.with_precision(precision);
     }
     config.loss_scaling = args.loss_scale.unwrap_or(config.loss_scaling);
     config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
     config.seed = args.seed.unwrap_or(config.seed);
     config
-}
-
-impl From<TrainPrecision> for Precision {
-    fn from(precision: TrainPrecision) -> Self {
-        match precision {
-            TrainPrecision::F32 => Self::F32,
-            TrainPrecision::Fp8Delayed => Self::Fp8(Fp8Recipe::delayed()),
-            TrainPrecision::Fp8Current => Self::Fp8(Fp8Recipe::current()),
-        }
-    }
 }
 
 /// What a precision is called in the title.
@@ -106,7 +94,7 @@ fn precision(precision: &Precision) -> &'static str {
     }
 }
 
-fn title(device: &str, trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
+fn title(device: Device, trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
     let (config, sizes) = (trainer.config(), &trainer.config().decoder);
     let title = format!(
         "Training on {device} in {} · {} layers of {}, {} experts, top-{} · {} parameters · {} steps of {} × {} bytes",
@@ -120,7 +108,7 @@ fn title(device: &str, trainer: &Trainer, screen: &mut Screen) -> Result<(), Cli
         config.batch,
         sizes.sequence,
     );
-    screen.line(&format!("\n{}", screen.paint(HEADING, &title)))?;
+    screen.heading(&title)?;
     match trainer.steps_done() {
         0 => Ok(()),
         step => screen.line(&format!("  goes on after step {step}")),
@@ -134,30 +122,30 @@ fn steps(
     trainer: &mut Trainer,
     screen: &mut Screen,
 ) -> Result<(Option<Report>, f64), CliError> {
-    let progress = Progress::steps(screen, "steps", trainer.config().steps);
-    progress.skip(trainer.steps_done());
+    let bar = progress::steps(screen, "steps", trainer.config().steps);
+    bar.inc(trainer.steps_done() as u64);
     let stop = args
         .stop_after
         .map(|n| trainer.steps_done().saturating_add(n));
     let (mut last, mut seconds) = (None, 0.0);
     while !trainer.is_finished() && stop.is_none_or(|stop| trainer.steps_done() < stop) {
         trainer.step()?;
-        progress.step();
+        bar.inc(1);
         let step = trainer.steps_done();
         let ends = trainer.is_finished() || Some(step) == stop;
         if !ends && !step.is_multiple_of(args.every) {
             continue;
         }
         let report = trainer.report()?;
-        progress.say(&format!("loss {:.3}", report.loss));
-        progress.above(|| say(trainer, &report, screen))?;
+        bar.set_message(format!("loss {:.3}", report.loss));
+        bar.suspend(|| say(trainer, &report, screen))?;
         if let Some(folder) = &args.checkpoint {
             save(trainer, folder)?;
         }
         seconds += report.seconds;
         last = Some(report);
     }
-    progress.clear();
+    bar.finish_and_clear();
     Ok((last, seconds))
 }
 
@@ -204,7 +192,7 @@ fn say_fp8(fp8: &Fp8Report, screen: &mut Screen) -> Result<(), CliError> {
 
 fn result(
     args: &TrainArgs,
-    device: &str,
+    device: Device,
     trainer: &Trainer,
     (last, speed): (Option<Report>, f64),
     screen: &mut Screen,
@@ -248,11 +236,7 @@ fn result(
         "fp8": last.fp8,
         "checkpoint": args.checkpoint,
     }))?;
-    Ok(if fell {
-        Outcome::Good
-    } else {
-        Outcome::Negative
-    })
+    Ok(Outcome::of(fell))
 }
 
 /// How the last report's tokens were shared out.

@@ -5,26 +5,25 @@ use moebius_device::Device;
 
 use crate::args::VerifyArgs;
 use crate::error::CliError;
-use crate::opened::Opened;
-use crate::progress::Progress;
+use crate::progress;
 use crate::report::Report;
-use crate::resolve;
+use crate::resolve::resolve;
 use crate::screen::{Outcome, Screen};
 
 /// Runs `moebius verify`.
 pub(crate) fn run(args: &VerifyArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // A named device is what is being verified, so nothing else is.
-    let opened = match args.device {
-        Device::Auto => resolve::open(Device::Auto, screen)?,
-        named => Opened::named(named)?,
+    let device = match args.device {
+        Device::Auto => resolve(Device::Auto, screen)?,
+        named => named,
     };
-    let progress = Progress::steps(screen, "verify", args.files.len());
+    let opened = moebius::open(&device)?;
+    let bar = progress::steps(screen, "verify", args.files.len());
     let cases = args
         .files
         .iter()
         .map(|path| (path.display().to_string(), CaseFile::read(path)));
-    let report = Report::run(&opened, cases, &progress);
-    progress.clear();
+    let report = Report::run((device, &opened), cases, &bar);
     report.print(screen)?;
     screen.object(&report)?;
     for file in &report.files {

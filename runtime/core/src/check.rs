@@ -1,6 +1,6 @@
 //! What every operation checks of its tensors.
 
-use burn::module::Param;
+use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::{Element, ShapeError};
 use std::fmt::Debug;
@@ -56,4 +56,53 @@ pub(crate) fn cast_param<const D: usize>(
         let trained = tensor.is_require_grad();
         tensor.cast(dtype).detach().set_require_grad(trained)
     })
+}
+
+/// A module with every parameter in another dtype. One with running state, which stays f32, is cast
+/// parameter by parameter.
+pub(crate) fn cast_all<M: Module>(module: M, dtype: DType) -> M {
+    struct Cast(DType);
+    impl ModuleMapper for Cast {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            cast_param(param, self.0)
+        }
+    }
+    module.map(&mut Cast(dtype))
+}
+
+/// Checks that a size is at least 1.
+pub(crate) fn check_positive(what: &'static str, size: usize) -> Result<(), ShapeError> {
+    if size == 0 {
+        return Err(ShapeError::new(what, "at least 1", size));
+    }
+    Ok(())
+}
+
+/// Checks that a size is in 1..=`most`.
+pub(crate) fn check_size(what: &'static str, size: usize, most: usize) -> Result<(), ShapeError> {
+    if (1..=most).contains(&size) {
+        return Ok(());
+    }
+    Err(ShapeError::new(what, format!("1 to {most}"), size))
+}
+
+/// Checks that a number lies in `from..=to`, both finite.
+pub(crate) fn check_within(
+    what: &'static str,
+    number: f64,
+    from: f64,
+    to: f64,
+) -> Result<(), ShapeError> {
+    if number >= from && number <= to {
+        return Ok(());
+    }
+    Err(ShapeError::new(what, format!("{from} to {to}"), number))
+}
+
+/// Checks a probability that must leave something.
+pub(crate) fn check_probability(what: &'static str, number: f64) -> Result<(), ShapeError> {
+    if (0.0..1.0).contains(&number) {
+        return Ok(());
+    }
+    Err(ShapeError::new(what, "0 or more, and below 1", number))
 }

@@ -35,6 +35,7 @@ mod initial;
 pub mod moe;
 pub mod nn;
 mod ops;
+mod state;
 #[cfg(feature = "xla")]
 mod xla;
 

@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::config::TrainConfig;
 use crate::error::CheckpointError;
 use crate::text::Text;
+use crate::weights::sync_folder;
 
 const FILE: &str = "checkpoint.json";
 /// Of a file that isn't complete.
@@ -311,18 +312,6 @@ fn remove_others(folder: &Path, keep: &[PathBuf]) {
             let _ = fs::remove_file(path);
         }
     }
-}
-
-/// Waits until the names in `folder` are on disk.
-#[cfg(unix)]
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    fs::File::open(folder)?.sync_all()
-}
-
-/// Elsewhere a folder can't be opened, and renames are written through.
-#[cfg(not(unix))]
-fn sync_folder(_folder: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 /// Writes under another name, waits for the disk, and renames.

@@ -93,27 +93,26 @@ impl ClassifierConfig {
             ("inter", self.inter, 1),
         ];
         for (what, size, least) in sizes {
-            if !(least..=MOST).contains(&size) {
-                let expected = format!("{least} to {MOST}");
-                return Err(Error::config(what, expected, size));
-            }
+            let range = least..=MOST;
+            Error::check(
+                range.contains(&size),
+                what,
+                format!("{least} to {MOST}"),
+                size,
+            )?;
         }
         let weights = self.experts.saturating_mul(self.hidden * self.inter);
-        if weights > MOST * MOST {
-            let expected = format!("at most {}", MOST * MOST);
-            return Err(Error::config("experts · hidden · inter", expected, weights));
-        }
-        if !(1..=self.experts).contains(&self.top_k) {
-            let expected = format!("1 to {}", self.experts);
-            return Err(Error::config("top_k", expected, self.top_k));
-        }
+        let (what, most) = ("experts · hidden · inter", MOST * MOST);
+        Error::check(weights <= most, what, format!("at most {most}"), weights)?;
+        let range = 1..=self.experts;
+        let expected = format!("1 to {}", self.experts);
+        Error::check(range.contains(&self.top_k), "top_k", expected, self.top_k)?;
         for (what, value) in [
             ("learning_rate", self.learning_rate),
             ("balance", self.balance),
         ] {
-            if !(value.is_finite() && value >= 0.0) {
-                return Err(Error::config(what, "finite and not negative", value));
-            }
+            let fits = value.is_finite() && value >= 0.0;
+            Error::check(fits, what, "finite and not negative", value)?;
         }
         Ok(())
     }
@@ -160,35 +159,26 @@ pub struct Samples {
 impl Samples {
     fn check(&self, classes: usize) -> Result<(), Error> {
         let points = count(&self.points)?;
-        if points != self.classes.len() {
-            let got = self.classes.len();
-            return Err(Error::config("classes of the points", points, got));
+        let got = self.classes.len();
+        Error::check(points == got, "classes of the points", points, got)?;
+        let expected = format!("below {classes}");
+        for class in &self.classes {
+            let fits = (*class as usize) < classes;
+            Error::check(fits, "class of a point", &expected, class)?;
         }
-        match self
-            .classes
-            .iter()
-            .find(|class| **class as usize >= classes)
-        {
-            Some(class) => Err(Error::config(
-                "class of a point",
-                format!("below {classes}"),
-                class,
-            )),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
 /// How many points there are; finite ones, and at least one.
 fn count(points: &[f32]) -> Result<usize, Error> {
-    if points.is_empty() || !points.len().is_multiple_of(PLANE) {
-        let expected = "two for every point, at least one point";
-        return Err(Error::config("coordinates", expected, points.len()));
+    let fits = !points.is_empty() && points.len().is_multiple_of(PLANE);
+    let expected = "two for every point, at least one point";
+    Error::check(fits, "coordinates", expected, points.len())?;
+    for value in points {
+        Error::check(value.is_finite(), "coordinate", "finite", value)?;
     }
-    match points.iter().find(|value| !value.is_finite()) {
-        Some(value) => Err(Error::config("coordinate", "finite", value)),
-        None => Ok(points.len() / PLANE),
-    }
+    Ok(points.len() / PLANE)
 }
 
 /// A classifier in training on all its samples at once.

@@ -21,7 +21,7 @@ const MAX_HEAD: usize = 128;
 const MAX_LAYERS: usize = 1024;
 
 /// What is initialised on the host, and held four times over (weights, gradients, two moments).
-const MAX_PARAMETERS: u128 = 1 << 28;
+const MAX_PARAMETERS: f64 = (1_u32 << 28) as f64;
 
 /// The sizes of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,48 +118,32 @@ impl DecoderConfig {
             ("top_k", self.top_k),
         ];
         for (what, size) in sizes {
-            if size == 0 {
-                return Err(Error::config(what, "at least 1", size));
-            }
+            Error::check(size > 0, what, "at least 1", size)?;
         }
         let bounds = [
             ("top_k", self.top_k, self.experts),
             ("layers", self.layers, MAX_LAYERS),
         ];
         for (what, size, most) in bounds {
-            if size > most {
-                return Err(Error::config(what, format!("at most {most}"), size));
-            }
+            Error::check(size <= most, what, format!("at most {most}"), size)?;
         }
-        if !self.hidden.is_multiple_of(self.heads) {
-            let expected = format!("a divisor of hidden {}", self.hidden);
-            return Err(Error::config("heads", expected, self.heads));
-        }
+        let divides = self.hidden.is_multiple_of(self.heads);
+        let expected = format!("a divisor of hidden {}", self.hidden);
+        Error::check(divides, "heads", expected, self.heads)?;
         if let Precision::Fp8(recipe) = &self.precision {
             recipe.check()?;
         }
         let head = self.hidden / self.heads;
-        if head > MAX_HEAD {
-            let expected = format!("at most {MAX_HEAD}");
-            return Err(Error::config("hidden / heads", expected, head));
-        }
-        let wide = |n: usize| n as u128;
-        // Its three matrices and its row of the router.
-        let rows = wide(self.inter).saturating_mul(3).saturating_add(1);
-        let expert = rows.saturating_mul(wide(self.hidden));
-        let attention = wide(self.hidden).saturating_mul(wide(self.hidden).saturating_mul(4));
-        let block = expert
-            .saturating_mul(wide(self.experts))
-            .saturating_add(attention);
-        let rows = wide(self.sequence).saturating_add(2 * wide(VOCABULARY));
-        let all = block
-            .saturating_mul(wide(self.layers))
-            .saturating_add(rows.saturating_mul(wide(self.hidden)));
-        if all > MAX_PARAMETERS {
-            let expected = format!("at most {MAX_PARAMETERS} parameters");
-            return Err(Error::config("decoder", expected, all));
-        }
-        Ok(())
+        let expected = format!("at most {MAX_HEAD}");
+        Error::check(head <= MAX_HEAD, "hidden / heads", expected, head)?;
+        // As floats, because products of sizes from elsewhere may exceed any whole number.
+        let [h, f, e] = [self.hidden, self.inter, self.experts].map(|n| n as f64);
+        // An expert's three matrices and its row of the router, and attention.
+        let block = (3.0 * f + 1.0) * h * e + 4.0 * h * h;
+        let rows = self.sequence as f64 + 2.0 * VOCABULARY as f64;
+        let all = block * self.layers as f64 + rows * h;
+        let expected = format!("at most {MAX_PARAMETERS} parameters");
+        Error::check(all <= MAX_PARAMETERS, "decoder", expected, all)
     }
 }
 
@@ -268,9 +252,7 @@ impl TrainConfig {
         self.decoder.check()?;
         self.loss_scaling.check()?;
         for (what, size) in [("batch", self.batch), ("steps", self.steps)] {
-            if size == 0 {
-                return Err(Error::config(what, "at least 1", size));
-            }
+            Error::check(size > 0, what, "at least 1", size)?;
         }
         // What a kernel counts its elements with.
         let bound = i32::MAX as usize;
@@ -279,18 +261,16 @@ impl TrainConfig {
         let elements = [self.batch, decoder.heads, decoder.sequence, scores]
             .iter()
             .try_fold(1usize, |product, &factor| product.checked_mul(factor));
-        if elements.is_none_or(|elements| elements > bound) {
-            let got = format!("{} sequences of {}", self.batch, decoder.sequence);
-            return Err(Error::config("batch", "fewer tokens", got));
-        }
+        let fits = elements.is_some_and(|elements| elements <= bound);
+        let got = format!("{} sequences of {}", self.batch, decoder.sequence);
+        Error::check(fits, "batch", "fewer tokens", got)?;
         let rates = [
             ("learning rate", self.learning_rate),
             ("clipping norm", self.clip_norm),
         ];
         for (what, rate) in rates {
-            if !(rate.is_finite() && rate > 0.0) {
-                return Err(Error::config(what, "a positive number", rate));
-            }
+            let fits = rate.is_finite() && rate > 0.0;
+            Error::check(fits, what, "a positive number", rate)?;
         }
         let weights = [
             ("weight decay", self.weight_decay),
@@ -298,9 +278,8 @@ impl TrainConfig {
             ("z", self.z),
         ];
         for (what, weight) in weights {
-            if !(weight.is_finite() && weight >= 0.0) {
-                return Err(Error::config(what, "a number of at least 0", weight));
-            }
+            let fits = weight.is_finite() && weight >= 0.0;
+            Error::check(fits, what, "a number of at least 0", weight)?;
         }
         Ok(())
     }

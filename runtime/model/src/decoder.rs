@@ -119,10 +119,8 @@ impl Decoder {
     pub fn forward(&self, bytes: Tensor<2, Int>) -> Result<DecoderOutput, Error> {
         let [batch, sequence] = bytes.dims();
         let [longest, hidden] = self.positions.dims();
-        if sequence > longest {
-            let expected = format!("at most {longest}");
-            return Err(Error::config("sequence", expected, sequence));
-        }
+        let expected = format!("at most {longest}");
+        Error::check(sequence <= longest, "sequence", expected, sequence)?;
         let tokens = self.embedding.val().select(0, bytes.flatten(0, 1));
         let places = self.positions.val().narrow(0, 0, sequence);
         let x = tokens.reshape([batch, sequence, hidden]) + places.unsqueeze();

@@ -41,12 +41,21 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn config(what: &'static str, expected: impl ToString, got: impl ToString) -> Self {
-        Self::Config {
+    /// Refuses a value that doesn't fit.
+    pub(crate) fn check(
+        fits: bool,
+        what: &'static str,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Result<(), Self> {
+        if fits {
+            return Ok(());
+        }
+        Err(Self::Config {
             what,
             expected: expected.to_string(),
             got: got.to_string(),
-        }
+        })
     }
 
     pub(crate) fn device(error: impl ToString) -> Self {

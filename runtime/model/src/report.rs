@@ -99,6 +99,7 @@ impl LayerLoad {
 }
 
 /// What is gathered on the device between two reports.
+#[derive(Default)]
 pub(crate) struct Window {
     since: Option<Instant>,
     losses: Vec<Tensor<1>>,
@@ -107,16 +108,6 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// An empty one.
-    pub(crate) fn begin() -> Self {
-        Self {
-            since: None,
-            losses: Vec::new(),
-            auxiliary: Vec::new(),
-            layers: Vec::new(),
-        }
-    }
-
     /// Starts the clock, if it isn't running.
     pub(crate) fn start(&mut self) {
         self.since.get_or_insert_with(Instant::now);

@@ -58,10 +58,8 @@ impl Text {
         sequence: usize,
     ) -> Result<Batch, Error> {
         let places = self.0.len().saturating_sub(sequence);
-        if places == 0 {
-            let expected = format!("more than {sequence} bytes");
-            return Err(Error::config("text", expected, self.0.len()));
-        }
+        let expected = format!("more than {sequence} bytes");
+        Error::check(places > 0, "text", expected, self.0.len())?;
         let mut random = Random::new(&[seed, step as u64]);
         let mut inputs = Vec::with_capacity(batch * sequence);
         let mut targets = Vec::with_capacity(batch * sequence);

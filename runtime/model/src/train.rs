@@ -2,7 +2,6 @@
 
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
-use burn::store::RecordError;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use moebius::fp8::training::{self, LossScaler, LossScaling, StepGuard};
@@ -12,7 +11,7 @@ use crate::checkpoint::{self, Checkpoint, Progress};
 use crate::clip::clip;
 use crate::config::TrainConfig;
 use crate::decoder::{Decoder, DecoderOutput};
-use crate::error::{CheckpointError, Error};
+use crate::error::Error;
 use crate::parameters::{check_readable, parameters};
 use crate::random::Random;
 use crate::report::{Fp8Report, Report, Window};
@@ -81,7 +80,7 @@ impl Trainer {
             optimizer: ModuleOptimizer::from(adam),
             scaled: Scaled::new(config.loss_scaling, (&progress, guard), &device)?,
             progress,
-            window: Window::begin(),
+            window: Window::default(),
             config,
             text,
             device,
@@ -100,10 +99,10 @@ impl Trainer {
         let progress = checkpoint.progress();
         let new = Self::at(progress, *checkpoint.config(), text, device)?;
         let (decoder, optimizer) = checkpoint.into_records();
-        let refused = |error: RecordError| CheckpointError::Record(error.to_string());
-        let decoder = new.decoder.try_load_record(decoder).map_err(refused)?;
+        let decoder = new.decoder.try_load_record(decoder);
+        let decoder = decoder.map_err(checkpoint::record)?;
         adam::check_record(&optimizer, &decoder, progress.step)?;
-        let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(refused)?;
+        let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(checkpoint::record)?;
         Ok(Self {
             decoder,
             optimizer: new.optimizer.load_record(optimizer),
@@ -202,7 +201,7 @@ impl Trainer {
     /// # Errors
     /// [`Error::Device`] when the device failed.
     pub fn report(&mut self) -> Result<Report, Error> {
-        let window = std::mem::replace(&mut self.window, Window::begin());
+        let window = std::mem::take(&mut self.window);
         let report = Error::guarded(|| {
             Ok(Report {
                 fp8: self.fp8()?,

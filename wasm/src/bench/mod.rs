@@ -50,7 +50,7 @@ struct Run {
 impl Run {
     fn take(options: &mut Options) -> Result<Self, Failure> {
         Ok(Self {
-            repeats: options.count("repeats", 1)?.unwrap_or(10),
+            repeats: options.count_or("repeats", 10)?,
             signal: Signal::take(options)?,
             progress: options.function("onProgress")?,
         })
@@ -67,7 +67,7 @@ impl Run {
         if error.is_nan() || error > TOLERANCE {
             let message =
                 format!("wrong result: expected an error below {TOLERANCE}, got {error:e}");
-            return Err(Failure::new(Code::Device, message));
+            return Err(Failure::new(Code::DEVICE, message));
         }
         for _ in 0..WARM_UP {
             self.time(gpu, subject).await?;
@@ -80,13 +80,13 @@ impl Run {
         self.step(self.repeats)?;
         let median = median(&times);
         Ok(Record::new()
-            .with("what", subject.what())
+            .with("what", subject.what)
             .with("precision", subject.precision())
-            .with("kernel", subject.kernel())
+            .with("kernel", subject.kernel)
             .with("medianMs", median)
             .with("timesMs", Float64Array::from(times.as_slice()))
-            .with("flops", subject.flops())
-            .with("gflops", subject.flops() / median / 1e6)
+            .with("flops", subject.flops)
+            .with("gflops", subject.flops / median / 1e6)
             .with("weightBytes", weight_bytes)
             .with("error", error))
     }
@@ -99,7 +99,7 @@ impl Run {
             progress
                 .call2(&JsValue::NULL, &done.into(), &of.into())
                 .map_err(|error| {
-                    Failure::new(Code::Device, format!("onProgress threw: {error:?}"))
+                    Failure::new(Code::DEVICE, format!("onProgress threw: {error:?}"))
                 })?;
         }
         Ok(())

@@ -20,19 +20,17 @@ use crate::work::Gpu;
 /// Rows of a result that are compared with the host's.
 const CHECKED: usize = 4;
 
-#[derive(Clone, Copy)]
-enum What {
-    Matmul,
-    Linear,
-    Moe,
-}
+/// What is measured where it is a layer of experts.
+const MOE: &str = "moe";
 
 /// Something to run again and again, with its input on the device.
 pub(super) struct Subject {
-    what: What,
+    /// `matmul`, `linear` or `moe`.
+    pub(super) what: &'static str,
     precision: Precision,
-    flops: f64,
-    kernel: &'static str,
+    /// Of a run's products.
+    pub(super) flops: f64,
+    pub(super) kernel: &'static str,
     /// The input, also on the host.
     x: (Tensor<2>, Vec<f32>),
     body: Body,
@@ -51,28 +49,24 @@ impl Subject {
         gpu: &Rc<Gpu>,
         mut options: Options,
     ) -> Result<(Self, f64), Failure> {
-        let whats = [
-            ("matmul", What::Matmul),
-            ("linear", What::Linear),
-            ("moe", What::Moe),
-        ];
+        let whats = ["matmul", "linear", MOE].map(|what| (what, what));
         let what = options.choice("what", &whats)?;
         let precision = options.choice("precision", &[("f32", Precision::F32), ("fp8", fp8())])?;
         match what {
-            What::Moe => Self::moe(gpu, precision, options).await,
+            MOE => Self::moe(gpu, precision, options).await,
             _ => Self::dense(gpu, (what, precision), options).await,
         }
     }
 
     async fn dense(
         gpu: &Rc<Gpu>,
-        (what, precision): (What, Precision),
+        (what, precision): (&'static str, Precision),
         mut options: Options,
     ) -> Result<(Self, f64), Failure> {
         let [m, n, k] = [
-            options.count("m", 1)?.unwrap_or(512),
-            options.count("n", 1)?.unwrap_or(512),
-            options.count("k", 1)?.unwrap_or(512),
+            options.count_or("m", 512)?,
+            options.count_or("n", 512)?,
+            options.count_or("k", 512)?,
         ];
         options.finish()?;
         let values = noise(m, k, 1)?;
@@ -80,9 +74,11 @@ impl Subject {
         let before = live(gpu).await?;
         let weight = exactly("weight", noise(n, k, 2)?, [n, k], gpu)?;
         let body = match precision {
-            Precision::F32 => {
-                Body::Product(Box::new(Product::new(gpu.clone(), x.clone(), weight)?))
-            }
+            Precision::F32 => Body::Product(Box::new(Product {
+                gpu: gpu.clone(),
+                a: x.clone(),
+                w: weight,
+            })),
             Precision::Fp8(quantizer) => {
                 let weight = Fp8Tensor::quantize(weight, &quantizer)?;
                 Body::Linear(Box::new(Linear::from_fp8(weight, None)?))
@@ -107,11 +103,11 @@ impl Subject {
         mut options: Options,
     ) -> Result<(Self, f64), Failure> {
         let [tokens, hidden, inter, experts, top_k] = [
-            options.count("tokens", 1)?.unwrap_or(512),
-            options.count("hidden", 1)?.unwrap_or(256),
-            options.count("inter", 1)?.unwrap_or(512),
-            options.count("experts", 1)?.unwrap_or(8),
-            options.count("topK", 1)?.unwrap_or(2),
+            options.count_or("tokens", 512)?,
+            options.count_or("hidden", 256)?,
+            options.count_or("inter", 512)?,
+            options.count_or("experts", 8)?,
+            options.count_or("topK", 2)?,
         ];
         options.finish()?;
         let options = MoeOptions {
@@ -124,7 +120,7 @@ impl Subject {
         let before = live(gpu).await?;
         let layer = Layer::of(gpu.clone(), options, JsValue::UNDEFINED)?;
         let subject = Self {
-            what: What::Moe,
+            what: MOE,
             precision,
             flops: 4.0 * (tokens * top_k) as f64 * (hidden * inter) as f64,
             kernel: kernel(gpu, tokens * top_k, experts),
@@ -135,28 +131,11 @@ impl Subject {
         Ok((subject, live(gpu).await? - before))
     }
 
-    pub(super) fn what(&self) -> &'static str {
-        match self.what {
-            What::Matmul => "matmul",
-            What::Linear => "linear",
-            What::Moe => "moe",
-        }
-    }
-
     pub(super) fn precision(&self) -> &'static str {
         match self.precision {
             Precision::F32 => "f32",
             Precision::Fp8(_) => "fp8",
         }
-    }
-
-    pub(super) fn kernel(&self) -> &'static str {
-        self.kernel
-    }
-
-    /// Of a run's products.
-    pub(super) fn flops(&self) -> f64 {
-        self.flops
     }
 
     /// One run, not waited for.
@@ -186,10 +165,10 @@ impl Subject {
     /// The weights as f32s, flat.
     fn weights(&self) -> Result<Vec<Tensor<1>>, Failure> {
         Ok(match &self.body {
-            Body::Product(product) => vec![product.weight().flatten(0, 1)],
+            Body::Product(product) => vec![product.w.clone().flatten(0, 1)],
             Body::Linear(linear) => vec![linear.weight.values()?.flatten(0, 1)],
             Body::Moe(layer) => {
-                let unknown = || Failure::new(Code::Unsupported, "no oracle for this layer");
+                let unknown = || Failure::new(Code::UNSUPPORTED, "no oracle for this layer");
                 let Experts::FeedForward(experts) = &layer.moe.experts else {
                     return Err(unknown());
                 };

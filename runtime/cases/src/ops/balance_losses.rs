@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::inputs::Inputs;
 use super::route::check_top_k;
-use super::{OpError, Produced, download, download_ints, upload};
+use super::{OpError, Produced, Values, download, download_ints};
 use crate::case_file::CaseFile;
 
 #[derive(Deserialize)]
@@ -28,8 +28,7 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
         top_k: params.top_k,
         ..RouteConfig::default()
     };
-    let logits = upload(logits.floats()?, [tokens, experts], device);
-    let routing = route(logits, None, &config)?;
+    let routing = route(logits.on(device)?, None, &config)?;
     let losses = routing.losses(1)?;
     let load = download_ints("utilization", routing.load()?).await?;
     let slots = (tokens * params.top_k) as f64;
@@ -38,7 +37,11 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
         download("switch", losses.switch).await?,
         download("gshard", losses.gshard).await?,
         download("entropy", losses.entropy).await?,
-        Produced::float("utilization", &[experts], utilization.collect()),
+        Produced::new(
+            "utilization",
+            &[experts],
+            Values::Float(utilization.collect()),
+        ),
     ];
     if let Some(z) = losses.z {
         produced.push(download("z", z).await?);

@@ -5,7 +5,7 @@ use moebius::fp8::{self, Fp8Format, Overflow};
 use serde::Deserialize;
 
 use super::inputs::Inputs;
-use super::{OpError, Produced, download, download_ints, upload};
+use super::{OpError, Produced, Values, download, download_ints, upload};
 use crate::case_file::CaseFile;
 
 #[derive(Deserialize)]
@@ -35,7 +35,10 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
         shape: x.shape().to_vec(),
         ..download("decoded", decoded).await?
     };
-    Ok(vec![Produced::int("codes", x.shape(), codes), decoded])
+    Ok(vec![
+        Produced::new("codes", x.shape(), Values::Int(codes)),
+        decoded,
+    ])
 }
 
 /// The four codes of each word, lane 0 in the low byte; the last word may hold fewer.

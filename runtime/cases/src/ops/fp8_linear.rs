@@ -5,7 +5,7 @@
 //! 128 × 128. `activations` is `none`, or `dynamic_row`, `dynamic_tensor` or `dynamic_block128` (1 × 128)
 //! where x is rounded to E4M3 or E5M2 as well.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use moebius::fp8::{
     ActivationScaling, Activations, Fp8Format, Fp8Layout, Fp8Tensor, Granularity, HostScales,
 };
@@ -13,7 +13,7 @@ use moebius::nn::Linear;
 use serde::Deserialize;
 
 use super::inputs::{Input, Inputs};
-use super::{OpError, Produced, download, upload};
+use super::{OpError, Produced, download};
 use crate::case_file::CaseFile;
 
 #[derive(Deserialize)]
@@ -73,7 +73,7 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
     let scale = inputs.required("weight_scale")?;
     let bias = inputs.optional("bias");
     inputs.finish()?;
-    let [m, k] = x.dims("[M,K]")?;
+    let [_, k] = x.dims("[M,K]")?;
     let [n, _] = codes.dims::<2>("[N,K]")?;
     codes.expect("[N,K]", &[n, k])?;
     codes.expect_positive("[N,K]", 0)?;
@@ -87,10 +87,9 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
     };
     let scales = HostScales::F32(scale.floats()?);
     let weight = Fp8Tensor::from_codes(&codes.bytes()?, &scales, layout, device)?;
-    let bias = bias.map(|bias| bias.floats()).transpose()?;
-    let bias = bias.map(|bias| upload(bias, [n], device));
+    let bias = bias.map(|bias| bias.on(device)).transpose()?;
     let activations = ActivationScaling::new(activations.source(), device).with_format(format);
     let linear = Linear::from_fp8(weight, bias)?.with_activations(activations)?;
-    let x: Tensor<2> = upload(x.floats()?, [m, k], device);
-    Ok(vec![download("y", linear.forward(x)?).await?])
+    let y = linear.forward(x.on::<2>(device)?)?;
+    Ok(vec![download("y", y).await?])
 }

@@ -4,11 +4,11 @@
 //! in the library, and are shown as f32.
 
 use burn::tensor::{Device, FloatDType};
-use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, HostScales, Quantizer};
+use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Quantizer};
 use serde::Deserialize;
 
 use super::inputs::Inputs;
-use super::{OpError, Produced, download, upload};
+use super::{OpError, Produced, Values, download};
 use crate::case_file::{CaseFile, quoted};
 
 #[derive(Deserialize)]
@@ -44,12 +44,13 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
     let x = inputs.required("x")?;
     inputs.finish()?;
     let [rows, columns] = x.dims("[R,C]")?;
-    let packed = Fp8Tensor::quantize(upload(x.floats()?, [rows, columns], device), &quantizer)?;
-    let scales = match packed.to_scales_async().await? {
-        HostScales::F32(scales) => scales,
-        HostScales::E8M0(bytes) => bytes.into_iter().map(power_of_two).collect(),
-    };
-    let scale = Produced::float("scale", &granularity.blocks(rows, columns), scales);
+    let packed = Fp8Tensor::quantize(x.on::<2>(device)?, &quantizer)?;
+    let scales = packed.to_scales_async().await?.to_f32();
+    let scale = Produced::new(
+        "scale",
+        &granularity.blocks(rows, columns),
+        Values::Float(scales),
+    );
     let dequantized = download("dequantized", packed.dequantize(FloatDType::F32)?).await?;
     Ok(vec![
         scale,
@@ -58,9 +59,4 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
             ..dequantized
         },
     ])
-}
-
-/// The value of an E8M0 byte the library makes, 1 to 254.
-fn power_of_two(byte: u8) -> f32 {
-    f32::from_bits(u32::from(byte) << 23)
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use burn::tensor::{Device, Tensor, TensorData};
+
 use super::OpError;
 use crate::case_file::{CaseFile, TensorView, quoted};
 
@@ -80,6 +82,12 @@ impl Input<'_> {
             return Ok(());
         }
         Err(self.shape_error(format!("{symbols} without a zero extent")))
+    }
+
+    /// The elements in f32 on a device, with the extents of a rank that was checked.
+    pub(crate) fn on<const D: usize>(&self, device: &Device) -> Result<Tensor<D>, OpError> {
+        let data = TensorData::new(self.floats()?, self.view.shape.to_vec());
+        Ok(Tensor::from_data(data, device))
     }
 
     /// The elements in f32.

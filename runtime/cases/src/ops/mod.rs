@@ -16,7 +16,7 @@ mod tests;
 
 use std::fmt::Display;
 
-use burn::tensor::{Bool, Device, Element, Int, Tensor, TensorData};
+use burn::tensor::{Device, Element, Int, Tensor, TensorData};
 use moebius::ErrorKind;
 
 use crate::case_file::{CaseError, CaseFile, quoted};
@@ -42,19 +42,11 @@ pub enum Values {
 }
 
 impl Produced {
-    fn float(name: &'static str, shape: &[usize], values: Vec<f32>) -> Self {
+    fn new(name: &'static str, shape: &[usize], values: Values) -> Self {
         Self {
             name,
             shape: shape.to_vec(),
-            values: Values::Float(values),
-        }
-    }
-
-    fn int(name: &'static str, shape: &[usize], values: Vec<i64>) -> Self {
-        Self {
-            name,
-            shape: shape.to_vec(),
-            values: Values::Int(values),
+            values,
         }
     }
 }
@@ -173,12 +165,6 @@ fn upload<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) 
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// Puts a mask on the device.
-fn upload_bool(values: Vec<bool>, device: &Device) -> Tensor<1, Bool> {
-    let len = values.len();
-    Tensor::from_data(TensorData::new(values, [len]), device)
-}
-
 /// Reads a float output.
 async fn download<const D: usize>(
     name: &'static str,
@@ -186,7 +172,7 @@ async fn download<const D: usize>(
 ) -> Result<Produced, OpError> {
     let shape = tensor.dims();
     let values = elements(name, tensor.into_data_async().await)?;
-    Ok(Produced::float(name, &shape, values))
+    Ok(Produced::new(name, &shape, Values::Float(values)))
 }
 
 /// Reads an integer tensor of whatever width the device keeps.

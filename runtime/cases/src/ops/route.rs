@@ -3,12 +3,12 @@
 //! Parameters a file leaves out are the library's defaults: softmax scores, renormalised, of all
 //! groups, times 1.
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor, TensorData};
 use moebius::moe::{Groups, RouteConfig, Score, route};
 use serde::Deserialize;
 
 use super::inputs::Inputs;
-use super::{OpError, Produced, download, download_ints, upload, upload_bool};
+use super::{OpError, Produced, Values, download, download_ints};
 use crate::case_file::{CaseFile, quoted};
 
 #[derive(Deserialize)]
@@ -68,28 +68,21 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
     let logits = inputs.required("logits")?;
     let mask = inputs.optional("expert_mask");
     inputs.finish()?;
-    let [tokens, experts] = logits.dims("[T,E]")?;
+    let [_, experts] = logits.dims("[T,E]")?;
     logits.expect_positive("[T,E]", 1)?;
     if let Some(mask) = mask {
         mask.expect("[E]", &[experts])?;
     }
     check_top_k(params.top_k, experts)?;
-    let mask = mask
-        .map(|m| m.bools())
-        .transpose()?
-        .map(|m| upload_bool(m, device));
-    let routing = route(
-        upload(logits.floats()?, [tokens, experts], device),
-        mask,
-        &params.config(),
-    )?;
+    let mask = mask.map(|mask| mask.bools()).transpose()?;
+    let mask = mask.map(|mask| Tensor::from_data(TensorData::new(mask, [experts]), device));
+    let routing = route(logits.on(device)?, mask, &params.config())?;
     let shape = routing.indices.dims();
-    let indices = Produced::int(
-        "indices",
-        &shape,
-        download_ints("indices", routing.indices).await?,
-    );
-    Ok(vec![indices, download("weights", routing.weights).await?])
+    let indices = download_ints("indices", routing.indices).await?;
+    Ok(vec![
+        Produced::new("indices", &shape, Values::Int(indices)),
+        download("weights", routing.weights).await?,
+    ])
 }
 
 /// A token goes to at least one expert and to none twice.

@@ -1,110 +1,62 @@
 //! `bench linear`.
 
 use anstyle::Style;
-use moebius::fp8::{Activations, Fp8Format, Granularity};
-use moebius_benches::linear::{self, BytesOf, LinearBench, LinearReport, PathTime};
+use moebius::fp8::{Activations, Granularity};
+use moebius_benches::linear::{BytesOf, LinearBench, LinearReport, PathTime};
 use serde_json::Value;
 
-use super::{dtype, dtype_name, outcome_of, without_unverified};
-use crate::args::{BenchActivations, BenchFormat, BenchGranularity, BenchLinearArgs, BenchPeer};
+use super::{ALWAYS, Measured, refuse, without_unverified};
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::screen::{BAD, HEADING, Outcome, Screen};
+use crate::screen::Screen;
 use crate::table::Table;
 
-/// Verifies and measures; `progress` is told what is being done.
-pub(crate) fn measure(
-    args: &BenchLinearArgs,
-    progress: &mut dyn FnMut(&str),
-) -> Result<LinearReport, CliError> {
-    Ok(linear::run(&bench(args), progress)?)
-}
+impl Measured for LinearReport {
+    type Bench = LinearBench;
 
-fn bench(args: &BenchLinearArgs) -> LinearBench {
-    LinearBench {
-        m: args.m,
-        n: args.n,
-        k: args.k,
-        format: match args.format {
-            BenchFormat::E4m3 => Fp8Format::E4M3,
-            BenchFormat::E5m2 => Fp8Format::E5M2,
-        },
-        granularity: match args.granularity {
-            BenchGranularity::Tensor => Granularity::Tensor,
-            BenchGranularity::Row => Granularity::Row,
-            BenchGranularity::Block128 => Granularity::Block {
-                rows: 128,
-                columns: 128,
-            },
-            BenchGranularity::Mx => Granularity::Mx,
-        },
-        dtype: dtype(args.dtype),
-        activations: match args.activations {
-            BenchActivations::Float => Activations::Float,
-            BenchActivations::DynamicRow => Activations::Dynamic(Granularity::Row),
-        },
-        device: args.device,
-        peer_torch: args.peer == Some(BenchPeer::Torch),
+    fn verified(&self) -> bool {
+        self.verified
     }
-}
 
-/// A result that did not verify is negative.
-pub(crate) fn outcome(report: &LinearReport) -> Outcome {
-    outcome_of(report.verified)
-}
-
-/// The report as JSON; where the result did not verify, everything measured is `null`.
-pub(crate) fn figures(report: &LinearReport) -> Result<Value, CliError> {
-    const ALWAYS: [&str; 4] = ["device", "variant", "verified", "max_rel_l2"];
-    Ok(without_unverified(serde_json::to_value(report)?, &ALWAYS))
-}
-
-/// Writes the figures; none where the result did not verify.
-pub(crate) fn print(
-    args: &BenchLinearArgs,
-    report: &LinearReport,
-    screen: &mut Screen,
-) -> Result<(), CliError> {
-    let title = format!("{} · {} ({})", subject(args), report.device, report.variant);
-    screen.line(&format!("\n{}", screen.paint(HEADING, &title)))?;
-    if !report.verified {
-        let verdict = screen.paint(BAD, "does not verify");
-        return screen.line(&format!(
-            "  {verdict}: relative L2 {:.2e}; no figures",
-            report.max_rel_l2
-        ));
+    fn figures(&self) -> Result<Value, CliError> {
+        Ok(without_unverified(serde_json::to_value(self)?, &ALWAYS))
     }
-    times(report, screen)?;
-    if let Some(ratio) = report.ratio_to_best_own {
+
+    fn print(&self, bench: &LinearBench, screen: &mut Screen) -> Result<(), CliError> {
+        let (subject, device) = (subject(bench), &self.device);
+        screen.heading(&format!("{subject} · {device} ({})", self.variant))?;
+        if !self.verified {
+            return refuse(self.max_rel_l2, screen);
+        }
+        times(self, screen)?;
+        if let Some(ratio) = self.ratio_to_best_own {
+            screen.line(&format!(
+                "  FP8 runs at {ratio:.2} × the speed of the best float layer of this device"
+            ))?;
+        }
         screen.line(&format!(
-            "  FP8 runs at {ratio:.2} × the speed of the best float layer of this device"
+            "  verified to {:.1e} · decoded weights differ from those quantised by {:.2e}",
+            self.max_rel_l2, self.weights_rel_l2
         ))?;
+        memory(self, screen)
     }
-    screen.line(&format!(
-        "  verified to {:.1e} · decoded weights differ from those quantised by {:.2e}",
-        report.max_rel_l2, report.weights_rel_l2
-    ))?;
-    memory(report, screen)
 }
 
-fn subject(args: &BenchLinearArgs) -> String {
-    let format = match args.format {
-        BenchFormat::E4m3 => "e4m3",
-        BenchFormat::E5m2 => "e5m2",
+fn subject(bench: &LinearBench) -> String {
+    let (format, dtype) = (bench.format.name(), bench.dtype.name());
+    let scales = match bench.granularity {
+        Granularity::Tensor => "one scale".to_owned(),
+        Granularity::Row => "scales per row".to_owned(),
+        Granularity::Block { rows, columns } => format!("scales per {rows} × {columns}"),
+        Granularity::Mx => "MX scales".to_owned(),
     };
-    let scales = match args.granularity {
-        BenchGranularity::Tensor => "one scale",
-        BenchGranularity::Row => "scales per row",
-        BenchGranularity::Block128 => "scales per 128 × 128",
-        BenchGranularity::Mx => "MX scales",
-    };
-    let activations = match args.activations {
-        BenchActivations::Float => dtype_name(args.dtype).to_owned(),
-        BenchActivations::DynamicRow => format!("{} rounded to e4m3", dtype_name(args.dtype)),
+    let rounded = match bench.activations {
+        Activations::Float => "",
+        _ => " rounded to e4m3",
     };
     format!(
-        "Linear {} → {} · {} tokens · weights {format}, {scales} · activations {activations}",
-        args.k, args.n, args.m
+        "Linear {} → {} · {} tokens · weights {format}, {scales} · activations {dtype}{rounded}",
+        bench.k, bench.n, bench.m
     )
 }
 

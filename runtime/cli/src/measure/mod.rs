@@ -1,74 +1,89 @@
 //! The benchmarks: asked for, and shown. Here: `bench moe`.
 
-pub(crate) mod backward;
-pub(crate) mod fine;
-pub(crate) mod linear;
+mod backward;
+mod fine;
+mod linear;
 
 use anstyle::Style;
-use burn::tensor::DType;
-use moebius_benches::Peer;
-use moebius_benches::moe::{self, MoeBench, MoeReport};
+use moebius_benches::moe::{MoeBench, MoeReport};
+use moebius_benches::{BenchError, Peer};
 use serde_json::Value;
 
-use crate::args::{BenchDtype, BenchMoeArgs, BenchPeer};
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::screen::{BAD, HEADING, Outcome, Screen};
+use crate::progress;
+use crate::screen::{BAD, Outcome, Screen};
 use crate::table::Table;
 
-/// Verifies and measures; `progress` is told what is being done.
-pub(crate) fn moe(
-    args: &BenchMoeArgs,
-    progress: &mut dyn FnMut(&str),
-) -> Result<MoeReport, CliError> {
-    Ok(moe::run(&bench(args)?, progress)?)
+/// What a benchmark measured, as the command shows it.
+pub(crate) trait Measured {
+    /// What was asked for.
+    type Bench;
+
+    /// Whether the result verified; one that did not is negative.
+    fn verified(&self) -> bool;
+
+    /// The report as JSON; where the result did not verify, everything measured in it is `null`.
+    fn figures(&self) -> Result<Value, CliError>;
+
+    /// Writes the figures; none of a result that did not verify.
+    fn print(&self, bench: &Self::Bench, screen: &mut Screen) -> Result<(), CliError>;
 }
 
-/// What the command line asks to measure.
-fn bench(args: &BenchMoeArgs) -> Result<MoeBench, CliError> {
-    if args.top_k > args.experts {
-        let message = format!(
-            "--top-k: expected at most {} (--experts), got {}",
-            args.experts, args.top_k
-        );
-        return Err(CliError::Usage {
-            message,
-            hint: None,
-        });
+/// Verifies, measures and shows the report; what `measure` says it is doing is shown while it runs.
+pub(crate) fn show<R: Measured>(
+    bench: &R::Bench,
+    screen: &mut Screen,
+    measure: impl FnOnce(&R::Bench, &mut dyn FnMut(&str)) -> Result<R, BenchError>,
+) -> Result<Outcome, CliError> {
+    let report = watched(screen, |say| measure(bench, say))?;
+    report.print(bench, screen)?;
+    screen.object(&report.figures()?)?;
+    Ok(Outcome::of(report.verified()))
+}
+
+/// What `measure` gives; what it says it is doing is shown while it runs.
+pub(crate) fn watched<T>(screen: &Screen, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
+    let bar = progress::spinner(screen);
+    let result = measure(&mut |stage| bar.set_message(stage.to_owned()));
+    bar.finish_and_clear();
+    result
+}
+
+impl Measured for MoeReport {
+    type Bench = MoeBench;
+
+    fn verified(&self) -> bool {
+        self.verified
     }
-    Ok(MoeBench {
-        hidden: args.hidden,
-        inter: inter(args)?,
-        experts: args.experts,
-        top_k: args.top_k,
-        batch: args.batch,
-        seq: args.seq,
-        dtype: dtype(args.dtype),
-        gated: args.gated,
-        device: args.device,
-        peer_torch: args.peer == Some(BenchPeer::Torch),
-    })
-}
 
-/// A result that did not verify is negative.
-fn outcome_of(verified: bool) -> Outcome {
-    if verified {
-        Outcome::Good
-    } else {
-        Outcome::Negative
+    fn figures(&self) -> Result<Value, CliError> {
+        Ok(without_unverified(serde_json::to_value(self)?, &ALWAYS))
+    }
+
+    fn print(&self, bench: &MoeBench, screen: &mut Screen) -> Result<(), CliError> {
+        print_short(bench, self, screen)?;
+        if !self.verified {
+            return Ok(());
+        }
+        let held = self.device_bytes;
+        let held = held.map(|held| format!("{} on the device, ", bytes(held)));
+        let launches = match self.launches {
+            0 => String::new(),
+            launches => format!(" · {launches} launches"),
+        };
+        screen.line(&format!(
+            "  {}{} needed at least{launches}",
+            held.unwrap_or_default(),
+            bytes(self.floor_bytes),
+        ))?;
+        stages(self, screen)?;
+        self.peer.as_ref().map_or(Ok(()), |p| peer(p, screen))
     }
 }
 
-/// A result that did not verify is negative.
-pub(crate) fn outcome(report: &MoeReport) -> Outcome {
-    outcome_of(report.verified)
-}
-
-/// The report as JSON; where the result did not verify, everything measured is `null`.
-pub(crate) fn figures(report: &MoeReport) -> Result<Value, CliError> {
-    const ALWAYS: [&str; 4] = ["device", "variant", "verified", "max_rel_l2"];
-    Ok(without_unverified(serde_json::to_value(report)?, &ALWAYS))
-}
+/// What is said of a result that did not verify.
+const ALWAYS: [&str; 4] = ["device", "variant", "verified", "max_rel_l2"];
 
 /// `report` with `null` for all but `always` where its `verified` is false.
 fn without_unverified(mut report: Value, always: &[&str]) -> Value {
@@ -84,55 +99,16 @@ fn without_unverified(mut report: Value, always: &[&str]) -> Value {
     report
 }
 
-/// Writes the figures; none where the result did not verify.
-pub(crate) fn print(
-    args: &BenchMoeArgs,
-    report: &MoeReport,
-    screen: &mut Screen,
-) -> Result<(), CliError> {
-    print_short(args, report, screen)?;
-    if !report.verified {
-        return Ok(());
-    }
-    screen.line(&format!(
-        "  {}{} needed at least{}",
-        report.device_bytes.map_or(String::new(), |held| format!(
-            "{} on the device, ",
-            bytes(held)
-        )),
-        bytes(report.floor_bytes),
-        match report.launches {
-            0 => String::new(),
-            launches => format!(" · {launches} launches"),
-        },
-    ))?;
-    stages(report, screen)?;
-    report.peer.as_ref().map_or(Ok(()), |p| peer(p, screen))
-}
-
 /// Writes what was measured, and how fast it is or that it is wrong.
 pub(crate) fn print_short(
-    args: &BenchMoeArgs,
+    bench: &MoeBench,
     report: &MoeReport,
     screen: &mut Screen,
 ) -> Result<(), CliError> {
-    let title = format!(
-        "MoE {} → {} · {} experts, top-{} · {} · {} ({})",
-        args.hidden,
-        inter(args)?,
-        args.experts,
-        args.top_k,
-        batch(args),
-        report.device,
-        report.variant,
-    );
-    screen.line(&format!("\n{}", screen.paint(HEADING, &title)))?;
+    let title = format!("{} · {} ({})", layer(bench), report.device, report.variant);
+    screen.heading(&title)?;
     if !report.verified {
-        let verdict = screen.paint(BAD, "does not verify");
-        return screen.line(&format!(
-            "  {verdict}: relative L2 {:.2e}; no figures",
-            report.max_rel_l2
-        ));
+        return refuse(report.max_rel_l2, screen);
     }
     screen.line(&format!(
         "  {:.2} ms · {:.0} tokens/s · {:.1} GFLOP/s, {:.0} % of the {:.1} measured here · verified to {:.1e}",
@@ -145,11 +121,40 @@ pub(crate) fn print_short(
     ))
 }
 
+/// Says that there are no figures, and why.
+fn refuse(max_rel_l2: f64, screen: &mut Screen) -> Result<(), CliError> {
+    let verdict = screen.paint(BAD, "does not verify");
+    screen.line(&format!(
+        "  {verdict}: relative L2 {max_rel_l2:.2e}; no figures"
+    ))
+}
+
+/// The row of a result that did not verify: its name, and in the last column why.
+fn refused<const N: usize>(name: String, max_rel_l2: f64) -> [String; N] {
+    let mut cells = [const { String::new() }; N];
+    cells[0] = name;
+    cells[N - 1] = format!("does not verify: relative L2 {max_rel_l2:.2e}");
+    cells
+}
+
+/// The layer in a title.
+fn layer(bench: &MoeBench) -> String {
+    let MoeBench {
+        hidden,
+        inter,
+        experts,
+        top_k,
+        ..
+    } = bench;
+    let batch = batch(bench);
+    format!("MoE {hidden} → {inter} · {experts} experts, top-{top_k} · {batch}")
+}
+
 /// The batch in a title.
-fn batch(args: &BenchMoeArgs) -> String {
-    let gated = if args.gated { ", gated" } else { "" };
-    let dtype = dtype_name(args.dtype);
-    format!("{} × {} tokens · {dtype}{gated}", args.batch, args.seq)
+fn batch(bench: &MoeBench) -> String {
+    let gated = if bench.gated { ", gated" } else { "" };
+    let dtype = bench.dtype.name();
+    format!("{} × {} tokens · {dtype}{gated}", bench.batch, bench.seq)
 }
 
 fn stages(report: &MoeReport, screen: &mut Screen) -> Result<(), CliError> {
@@ -173,29 +178,4 @@ fn peer(peer: &Peer, screen: &mut Screen) -> Result<(), CliError> {
         "  {}: {:.2} ms, {:.1} GFLOP/s; ours runs at {:.2} × its speed",
         peer.name, peer.median_ms, peer.gflops, peer.ratio,
     ))
-}
-
-fn inter(args: &BenchMoeArgs) -> Result<usize, CliError> {
-    args.inter
-        .or_else(|| args.hidden.checked_mul(4))
-        .ok_or_else(|| CliError::Usage {
-            message: format!("--hidden: {} is too large", args.hidden),
-            hint: None,
-        })
-}
-
-fn dtype(dtype: BenchDtype) -> DType {
-    match dtype {
-        BenchDtype::F32 => DType::F32,
-        BenchDtype::F16 => DType::F16,
-        BenchDtype::Bf16 => DType::BF16,
-    }
-}
-
-fn dtype_name(dtype: BenchDtype) -> &'static str {
-    match dtype {
-        BenchDtype::F32 => "f32",
-        BenchDtype::F16 => "f16",
-        BenchDtype::Bf16 => "bf16",
-    }
 }

@@ -3,6 +3,8 @@
 use super::quantizer::{Quantizer, amax, fake_quantize};
 use super::tensor::Fp8Scales;
 use crate::Error;
+use crate::check::check_size;
+use crate::state::{set, value};
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::ShapeError;
@@ -44,9 +46,8 @@ impl Activations {
     pub fn validate(&self) -> Result<(), Error> {
         match *self {
             Self::Dynamic(granularity) => Ok(check_granularity(granularity)?),
-            Self::Delayed { history } if !(1..=HISTORY_MAX).contains(&history) => {
-                let expected = format!("1 to {HISTORY_MAX}");
-                Err(ShapeError::new("history of activations", expected, history).into())
+            Self::Delayed { history } => {
+                Ok(check_size("history of activations", history, HISTORY_MAX)?)
             }
             _ => Ok(()),
         }
@@ -110,11 +111,8 @@ impl ActivationScaling {
     pub fn fixed(scale: f32, device: &Device) -> Result<Self, Error> {
         let scaling = Self::new(Activations::Static, device);
         check_scale(scale)?;
-        scaling.set(Tensor::full(
-            [1],
-            scale,
-            (&device.clone().inner(), DType::F32),
-        ));
+        let options = (&device.clone().inner(), DType::F32);
+        set(&scaling.state, Tensor::full([1], scale, options));
         Ok(Self {
             phase: Phase::Fixed,
             ..scaling
@@ -154,22 +152,12 @@ impl ActivationScaling {
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn fix(&mut self) -> Result<(), Error> {
         if self.source == Activations::Static {
-            let scale = self.value().try_into_vec_as::<f32>();
+            let scale = value(&self.state).try_into_vec_as::<f32>();
             let scale = scale.map_err(Error::device)?;
             check_scale(scale.first().copied().unwrap_or(0.0))?;
             self.phase = Phase::Fixed;
         }
         Ok(())
-    }
-
-    /// The state in f32, whatever a record held it in.
-    fn value(&self) -> Tensor<1> {
-        self.state.value_sync().detach().cast(DType::F32)
-    }
-
-    fn set(&self, state: Tensor<1>) {
-        self.state.update(state);
-        self.state.value_sync();
     }
 
     /// How x becomes codes, where scales are each batch's own.
@@ -201,10 +189,10 @@ impl ActivationScaling {
             }
             (Activations::Static, Phase::Observing) => {
                 let scale = amax(x.clone())? / self.format.max();
-                self.set(self.value().max_pair(scale));
+                set(&self.state, value(&self.state).max_pair(scale));
                 Ok(x)
             }
-            (Activations::Static, Phase::Fixed) => self.round(x, self.value()),
+            (Activations::Static, Phase::Fixed) => self.round(x, value(&self.state)),
             (Activations::Delayed { .. }, _) => {
                 let scale = self.remember(amax(x.clone())?);
                 self.round(x, scale)
@@ -226,7 +214,7 @@ impl ActivationScaling {
 
     /// The scale \[1\] for a batch with this amax \[1\]: of the batches before, which it joins.
     fn remember(&self, amax: Tensor<1>) -> Tensor<1> {
-        let history = self.value();
+        let history = value(&self.state);
         let before = history.clone().max();
         let known = before.clone().greater_scalar(0.0);
         let kept = history.dims()[0] - 1;
@@ -234,7 +222,7 @@ impl ActivationScaling {
         if kept > 0 {
             newest.push(history.narrow(0, 0, kept));
         }
-        self.set(Tensor::cat(newest, 0));
+        set(&self.state, Tensor::cat(newest, 0));
         let range = f64::from(f32::MIN_POSITIVE)..f64::from(f32::MAX);
         (amax.mask_where(known, before) / self.format.max()).clamp(range.start, range.end)
     }

@@ -1,15 +1,14 @@
 //! Weights that are FP8 codes and scales, and their ordinary product.
 
 use super::activations::{ActivationScaling, Activations};
-use super::instructions;
 use super::matrices::Fp8Matrices;
 use crate::Error;
 use crate::check::element;
-use crate::ops::fp8_linear;
+use crate::ops::{self, fp8_linear};
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::grouped_gemm::Problem;
-use moebius_ops::{Element, ShapeError};
+use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
+use moebius_ops::{Element, ShapeError, fp8_mma};
 
 /// Codes and scales in the place of values, and how what they are multiplied with is rounded.
 ///
@@ -57,7 +56,7 @@ impl Codes {
             ..Problem::dense(x.dims()[0], n, k)?
         };
         if instructions {
-            let y = instructions::multiply(x, &self.activations, &self.matrices)?;
+            let y = self.multiply(x)?;
             let y = match bias {
                 Some(bias) => y + bias.cast(DType::F32).unsqueeze(),
                 None => y,
@@ -70,12 +69,26 @@ impl Codes {
         let y = fp8_linear::run(x, weights, None, (problem, None))?;
         Ok(y.cast(dtype))
     }
-}
 
-/// The same values on the device that doesn't record.
-pub(super) fn inner<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
-    match tensor.device().is_autodiff() {
-        true => tensor.inner(),
-        false => tensor,
+    /// y \[rows, out\] f32 of x \[rows, in\], rounded to codes, by FP8 matrix instructions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for activations that aren't dynamic and for scales
+    /// the instructions can't follow, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where
+    /// there are no such instructions.
+    fn multiply(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        let quantizer = self.activations.dynamic()?;
+        let ([rows, columns], [_, n, k]) = (x.dims(), self.matrices.layout().shape);
+        let product = Problem {
+            fp8: Some(self.matrices.weights()),
+            ..Problem::dense(rows, n, k)?
+        };
+        let codes = Fp8Weights {
+            format: quantizer.format,
+            granularity: quantizer.granularity,
+        };
+        let problem = fp8_mma::Problem::new(product, codes)?;
+        let codes = quantizer.problem([1, rows, columns], x.dtype())?;
+        ops::fp8_mma::run(x.unsqueeze(), codes, self.matrices.coded(None), problem)
     }
 }

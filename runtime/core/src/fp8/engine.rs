@@ -166,9 +166,7 @@ impl<M: Module> InferenceEngine<M> {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) before a conversion,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn memory(&self) -> Result<MemoryReport, Error> {
-        let Some(report) = &self.conversion else {
-            return Err(ShapeError::new("engine", "a converted model", "none yet").into());
-        };
+        let report = self.conversion.as_ref().ok_or_else(not_converted)?;
         Ok(MemoryReport {
             weight_bytes: report.bytes(),
             device_bytes: report.device_bytes,
@@ -189,10 +187,8 @@ impl<M: Module> InferenceEngine<M> {
 
     /// Refuses a model without a weight in FP8.
     fn check_converted(&self) -> Result<(), Error> {
-        match scalings(&self.model).next() {
-            Some(_) => Ok(()),
-            None => Err(ShapeError::new("engine", "a converted model", "none yet").into()),
-        }
+        let first = scalings(&self.model).next();
+        Ok(first.map(drop).ok_or_else(not_converted)?)
     }
 
     /// Changes how each weight's activations are rounded.
@@ -207,6 +203,10 @@ impl<M: Module> InferenceEngine<M> {
         self.model = self.model.clone().map(&mut each);
         each.result
     }
+}
+
+fn not_converted() -> ShapeError {
+    ShapeError::new("engine", "a converted model", "none yet")
 }
 
 fn scalings<M: Module>(model: &M) -> impl Iterator<Item = ActivationScaling> {

@@ -1,8 +1,8 @@
 //! FP8 weights as products read them.
 
-use super::codes::inner;
 use super::tensor::{Fp8Layout, Fp8Scales, Fp8Tensor};
 use crate::Error;
+use crate::check::check_device;
 use crate::ops::CodedWeights;
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor};
@@ -40,9 +40,13 @@ impl ScaleParams {
     fn new(scales: Fp8Scales) -> Self {
         match scales {
             Fp8Scales::F32(scales) => {
-                Self::F32(Param::from_tensor(inner(scales)).set_require_grad(false))
+                let scales = Param::from_tensor(scales.without_autodiff());
+                Self::F32(scales.set_require_grad(false))
             }
-            Fp8Scales::E8M0(words) => Self::E8M0(Param::initialized(ParamId::new(), plain(words))),
+            Fp8Scales::E8M0(words) => {
+                let words = words.without_autodiff();
+                Self::E8M0(Param::initialized(ParamId::new(), words))
+            }
         }
     }
 
@@ -71,7 +75,8 @@ impl Fp8Matrices {
         }
         kept(&layout).check(k)?;
         let (rows, words) = (n / parts, k.div_ceil(LANES_PER_WORD));
-        let mut packed = plain(weights.words().clone()).reshape([experts * parts, rows, words]);
+        let mut packed = weights.words().clone().without_autodiff();
+        packed = packed.reshape([experts * parts, rows, words]);
         let missing = rows.next_multiple_of(PANEL) - rows;
         if missing > 0 {
             let zeros = Tensor::zeros(
@@ -141,11 +146,7 @@ impl Fp8Matrices {
             marker(self.layout.format),
             marked,
         )?;
-        let (own, given) = (self.device(), device.clone());
-        if own != given || own.is_autodiff() != given.is_autodiff() {
-            let (expected, got) = (format!("{given:?}"), format!("{own:?}"));
-            return Err(ShapeError::new("device of fp8 weights", expected, got).into());
-        }
+        check_device("device of fp8 weights", self.device(), device)?;
         let (shape, granularity) = (self.layout.scales_shape(), self.layout.granularity);
         self.scales.val().check(shape, granularity, device)
     }
@@ -183,14 +184,6 @@ fn kept(layout: &Fp8Layout) -> Fp8Weights {
     Fp8Weights {
         format: layout.format,
         granularity: layout.granularity,
-    }
-}
-
-/// The same words on the device that doesn't record.
-fn plain(words: Tensor<3, Int>) -> Tensor<3, Int> {
-    match words.device().is_autodiff() {
-        true => words.inner(),
-        false => words,
     }
 }
 

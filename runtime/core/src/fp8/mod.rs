@@ -16,7 +16,6 @@ mod codes;
 mod convert;
 mod engine;
 mod host_scales;
-mod instructions;
 mod matrices;
 mod pattern;
 mod quantizer;

@@ -3,6 +3,7 @@
 use super::host_scales::HostScales;
 use super::quantizer::{Quantizer, amax, stacked};
 use crate::Error;
+use crate::check::check_same;
 use crate::ops::{DeviceValue, quantize};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD, pack};
@@ -10,7 +11,6 @@ use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::{Granularity, ScaleType};
 use moebius_ops::{Element, ShapeError};
 use serde::{Deserialize, Serialize};
-use std::fmt::Debug;
 
 /// The shape of a stack of matrices, and how its values are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -69,14 +69,8 @@ pub enum Fp8Scales {
     E8M0(Tensor<3, Int>),
 }
 
-fn differs(what: &'static str, expected: impl Debug, got: impl Debug) -> Error {
-    ShapeError::new(what, format!("{expected:?}"), format!("{got:?}")).into()
-}
-
 fn check_words(what: &'static str, words: &Tensor<3, Int>, shape: [usize; 3]) -> Result<(), Error> {
-    if words.dims() != shape {
-        return Err(differs(what, shape, words.dims()));
-    }
+    check_same(what, words.dims(), shape)?;
     match words.dtype() {
         DType::I32 | DType::U32 => Ok(()),
         other => {
@@ -113,24 +107,17 @@ impl Fp8Scales {
             Self::F32(_) => ScaleType::F32,
             Self::E8M0(_) => ScaleType::E8M0,
         };
-        if kind != granularity.scale_type() {
-            return Err(differs("type of scales", granularity.scale_type(), kind));
-        }
+        check_same("type of scales", kind, granularity.scale_type())?;
         match self {
             Self::E8M0(words) => check_words("words of scales", words, shape)?,
-            Self::F32(scales) if scales.dims() != shape => {
-                return Err(differs("scales", shape, scales.dims()));
+            Self::F32(scales) => {
+                check_same("scales", scales.dims(), shape)?;
+                check_same("dtype of scales", scales.dtype(), DType::F32)?;
             }
-            Self::F32(scales) if scales.dtype() != DType::F32 => {
-                return Err(differs("dtype of scales", DType::F32, scales.dtype()));
-            }
-            Self::F32(_) => {}
         }
         // A recording device computes on the same buffers.
-        if self.device().inner() != device.clone().inner() {
-            return Err(differs("device of scales", device, self.device()));
-        }
-        Ok(())
+        let (own, given) = (self.device().inner(), device.clone().inner());
+        Ok(check_same("device of scales", own, given)?)
     }
 
     /// The same for the seam.
@@ -284,24 +271,20 @@ impl Fp8Tensor {
         let words = packed_rows(codes, columns);
         let data = TensorData::new(words, layout.words_shape());
         let words = Tensor::from_data(data, (device, DType::I32));
-        let scales = match (scales, layout.granularity.scale_type()) {
-            (HostScales::F32(scales), ScaleType::F32) => {
+        let kind = layout.granularity.scale_type();
+        check_same("type of scales", scales.scale_type(), kind)?;
+        let scales = match scales {
+            HostScales::F32(scales) => {
                 let shape = layout.scales_shape();
                 ShapeError::check("scales", shape.iter().product(), scales.len())?;
                 let data = TensorData::new(scales.clone(), shape);
                 Fp8Scales::F32(Tensor::from_data(data, (device, DType::F32)))
             }
-            (HostScales::E8M0(bytes), ScaleType::E8M0) => {
+            HostScales::E8M0(bytes) => {
                 let [rows, across] = layout.scale_bytes();
                 ShapeError::check("E8M0 scales", rows * across, bytes.len())?;
                 let data = TensorData::new(packed_rows(bytes, across), layout.scales_shape());
                 Fp8Scales::E8M0(Tensor::from_data(data, (device, DType::I32)))
-            }
-            (HostScales::F32(_), expected) => {
-                return Err(differs("type of scales", expected, ScaleType::F32));
-            }
-            (HostScales::E8M0(_), expected) => {
-                return Err(differs("type of scales", expected, ScaleType::E8M0));
             }
         };
         Ok(Self {
@@ -328,12 +311,8 @@ impl Fp8Tensor {
         for part in &parts {
             let mut alike = layout;
             alike.shape[0] = part.layout.shape[0];
-            if part.layout != alike {
-                return Err(differs("fp8 part", alike, part.layout));
-            }
-            if part.device() != device {
-                return Err(differs("device of an fp8 part", device, part.device()));
-            }
+            check_same("fp8 part", part.layout, alike)?;
+            check_same("device of an fp8 part", part.device(), device.clone())?;
         }
         layout.check(&device)?;
         let (mut words, mut floats, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
@@ -433,9 +412,7 @@ impl Fp8Tensor {
     /// [`Fp8Tensor::dequantize`].
     pub fn relative_error<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<1>, Error> {
         let x = stacked(x)?;
-        if x.dims() != self.layout.shape {
-            return Err(differs("source of fp8 codes", self.layout.shape, x.dims()));
-        }
+        check_same("source of fp8 codes", x.dims(), self.layout.shape)?;
         if x.shape().num_elements() == 0 {
             return Ok(Tensor::zeros([1], (&x.device(), DType::F32)));
         }

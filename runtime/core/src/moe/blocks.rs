@@ -2,14 +2,13 @@
 
 use super::config::MoeConfig;
 use super::experts::FeedForwardExperts;
-use super::layer::{MoeLayer, MoeOutput};
+use super::layer::MoeLayer;
 use super::route::Routing;
 use crate::Error;
-use crate::check::{check_device, check_same};
+use crate::check::check_positive;
 use crate::ops::{Assignment, Run};
 use burn::module::Module;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_ops::ShapeError;
 use serde::{Deserialize, Serialize};
 
 /// Alternating dense and mixture-of-experts blocks (Du et al. 2022).
@@ -43,7 +42,7 @@ impl GlamConfig {
     /// As [`MoeConfig::init`].
     pub fn init(&self, blocks: usize, device: &Device) -> Result<Vec<FeedForwardBlock>, Error> {
         self.moe.check()?;
-        super::check::check_positive("dense_inter", self.dense_inter)?;
+        check_positive("dense_inter", self.dense_inter)?;
         self.moe.check_size(self.dense_inter, 1)?;
         let block = |at: usize| -> Result<_, Error> {
             if at % 2 == 1 {
@@ -83,36 +82,13 @@ pub struct BlockOutput<const D: usize> {
     pub dropped_slots: Option<Tensor<1, Int>>,
 }
 
-impl<const D: usize> BlockOutput<D> {
-    fn dense(y: Tensor<D>) -> Self {
-        Self {
-            y,
-            routing: None,
-            dropped_slots: None,
-        }
-    }
-}
-
-impl<const D: usize> From<MoeOutput<D>> for BlockOutput<D> {
-    fn from(out: MoeOutput<D>) -> Self {
-        Self {
-            y: out.y,
-            routing: Some(out.routing),
-            dropped_slots: Some(out.dropped_slots),
-        }
-    }
-}
-
 impl FeedForwardBlock {
     /// y of x \[.., H\].
     ///
     /// # Errors
     /// As [`MoeLayer::forward`].
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<BlockOutput<D>, Error> {
-        match self {
-            Self::Dense(block) => block.forward(x).map(BlockOutput::dense),
-            Self::Moe(layer) => layer.forward(x).map(BlockOutput::from),
-        }
+        self.forward_where(x, None)
     }
 
     /// [`FeedForwardBlock::forward`] with only the experts for which `expert_mask` \[E\] is true; a
@@ -125,10 +101,26 @@ impl FeedForwardBlock {
         x: Tensor<D>,
         expert_mask: Tensor<1, Bool>,
     ) -> Result<BlockOutput<D>, Error> {
-        match self {
-            Self::Dense(block) => block.forward(x).map(BlockOutput::dense),
-            Self::Moe(layer) => layer.forward_masked(x, expert_mask).map(BlockOutput::from),
-        }
+        self.forward_where(x, Some(expert_mask))
+    }
+
+    fn forward_where<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        mask: Option<Tensor<1, Bool>>,
+    ) -> Result<BlockOutput<D>, Error> {
+        let (y, routing, dropped_slots) = match self {
+            Self::Dense(block) => (block.forward(x)?, None, None),
+            Self::Moe(layer) => {
+                let out = layer.forward_where(x, mask)?;
+                (out.y, Some(out.routing), Some(out.dropped_slots))
+            }
+        };
+        Ok(BlockOutput {
+            y,
+            routing,
+            dropped_slots,
+        })
     }
 
     /// The same block with weights of another dtype.
@@ -163,12 +155,10 @@ impl DenseBlock {
     /// As [`MoeLayer::forward`].
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
         let (shape, hidden) = (x.dims(), self.config.hidden);
-        ShapeError::check("last dimension of x", hidden, shape[D - 1])?;
         let like = self.experts.like()?;
         let feed_forward = self.config.feed_forward();
         self.experts.check(&like, &feed_forward, 1)?;
-        check_same("dtype of x", x.dtype(), like.dtype)?;
-        check_device("device of x", x.device(), &like.device)?;
+        like.check_input(&x, hidden)?;
         let tokens = shape.iter().product::<usize>() / hidden;
         if tokens == 0 {
             return Ok(x);

@@ -1,6 +1,5 @@
 //! What a layer checks before it computes.
 
-pub(super) use crate::check::cast_param;
 use crate::check::{check_device, check_same, element};
 use crate::fp8::Weight;
 use crate::fp8::training::Fp8Product;
@@ -18,11 +17,25 @@ pub(super) struct Like {
 impl Like {
     /// Those of `tensor`, which must have a dtype that kernels know.
     pub(super) fn of<const D: usize>(tensor: &Tensor<D>) -> Result<Self, ShapeError> {
-        element(tensor.dtype())?;
-        Ok(Self {
-            dtype: tensor.dtype(),
-            device: tensor.device(),
-        })
+        Self::new(tensor.dtype(), tensor.device())
+    }
+
+    /// These, of which kernels must know the dtype.
+    pub(super) fn new(dtype: DType, device: Device) -> Result<Self, ShapeError> {
+        element(dtype)?;
+        Ok(Self { dtype, device })
+    }
+
+    /// Checks x \[.., H\] of width `hidden`.
+    pub(super) fn check_input<const D: usize>(
+        &self,
+        x: &Tensor<D>,
+        hidden: usize,
+    ) -> Result<(), ShapeError> {
+        let last = x.dims().last().copied().unwrap_or(0);
+        ShapeError::check("last dimension of x", hidden, last)?;
+        check_same("dtype of x", x.dtype(), self.dtype)?;
+        check_device("device of x", x.device(), &self.device)
     }
 
     /// Checks shape, dtype and device of a weight.
@@ -36,15 +49,6 @@ impl Like {
         check_same(what, weight.dims(), shape)?;
         check_same(what, weight.dtype(), self.dtype)?;
         check_device(what, weight.device(), &self.device)
-    }
-
-    /// Those of a weight.
-    pub(super) fn of_weight(weight: &Weight<3>) -> Result<Self, ShapeError> {
-        element(weight.dtype())?;
-        Ok(Self {
-            dtype: weight.dtype(),
-            device: weight.device(),
-        })
     }
 
     /// Checks shape, dtype and device of a weight in any precision, and the scales it trains with.
@@ -77,41 +81,4 @@ impl Like {
             }
         }
     }
-}
-
-/// Checks that a size is at least 1.
-pub(super) fn check_positive(what: &'static str, size: usize) -> Result<(), ShapeError> {
-    if size == 0 {
-        return Err(ShapeError::new(what, "at least 1", size));
-    }
-    Ok(())
-}
-
-/// Checks that a size is in 1..=`most`.
-pub(super) fn check_size(what: &'static str, size: usize, most: usize) -> Result<(), ShapeError> {
-    if (1..=most).contains(&size) {
-        return Ok(());
-    }
-    Err(ShapeError::new(what, format!("1 to {most}"), size))
-}
-
-/// Checks that a number lies in `from..=to`, both finite.
-pub(super) fn check_within(
-    what: &'static str,
-    number: f64,
-    from: f64,
-    to: f64,
-) -> Result<(), ShapeError> {
-    if number >= from && number <= to {
-        return Ok(());
-    }
-    Err(ShapeError::new(what, format!("{from} to {to}"), number))
-}
-
-/// Checks a probability that must leave something.
-pub(super) fn check_probability(what: &'static str, number: f64) -> Result<(), ShapeError> {
-    if (0.0..1.0).contains(&number) {
-        return Ok(());
-    }
-    Err(ShapeError::new(what, "0 or more, and below 1", number))
 }

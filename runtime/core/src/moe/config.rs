@@ -1,14 +1,14 @@
 //! The configuration of a layer, and its weights.
 
-use super::check::{check_positive, check_probability, check_within};
 use super::experts::{ExpertKind, Experts, FeedForwardExperts, FeedForwardShape};
 use super::factors::{CapacityFactors, FactorsConfig};
-use super::layer::{MoeLayer, Parts};
+use super::layer::MoeLayer;
 use super::route::RouteConfig;
 use super::routers::{Router, RouterConfig, TopKConfig};
 use super::running::constant;
 use super::shared::SharedExpertConfig;
 use crate::Error;
+use crate::check::{check_positive, check_probability, check_within};
 use crate::fp8::Weight;
 use crate::fp8::training::Fp8Recipe;
 use burn::module::Param;
@@ -211,6 +211,11 @@ impl MoeConfig {
         self.feed_forward().columns_in()
     }
 
+    /// E, H, F and the columns of the first product.
+    pub(super) fn sizes(&self) -> (usize, usize, usize, usize) {
+        (self.experts, self.hidden, self.inter, self.columns_in())
+    }
+
     /// The shape of the layer's feed-forward experts.
     pub(super) fn feed_forward(&self) -> FeedForwardShape {
         FeedForwardShape {
@@ -344,16 +349,10 @@ impl MoeConfig {
     /// range, or an option that would have no effect.
     pub fn init(&self, device: &Device) -> Result<MoeLayer, Error> {
         self.check()?;
-        let (router, factors) = self.dispatcher(device)?;
-        Ok(MoeLayer::new(
-            *self,
-            Parts {
-                router,
-                experts: self.kind.init(self, device)?,
-                shared: self.shared.map(|shared| shared.init(self, device)),
-                factors,
-            },
-        ))
+        let dispatcher = self.dispatcher(device)?;
+        let experts = self.kind.init(self, device)?;
+        let shared = self.shared.map(|shared| shared.init(self, device));
+        Ok(MoeLayer::new(*self, dispatcher, experts, shared))
     }
 
     /// A layer with these weights; a shared expert is initialised like [`MoeConfig::init`]'s.
@@ -379,15 +378,10 @@ impl MoeConfig {
             w_out: Param::from_tensor(weights.w_out).into(),
             b_out: weights.b_out.map(Param::from_tensor),
         };
-        let layer = MoeLayer::new(
-            *self,
-            Parts {
-                router: router.with_matrix(weights.router)?,
-                experts: Experts::feed_forward(experts, self)?,
-                shared: shared.map(|shared| shared.cast(dtype)),
-                factors,
-            },
-        );
+        let experts = Experts::feed_forward(experts, self)?;
+        let router = router.with_matrix(weights.router)?;
+        let shared = shared.map(|shared| shared.cast(dtype));
+        let layer = MoeLayer::new(*self, (router, factors), experts, shared);
         layer.check()?;
         Ok(layer)
     }

@@ -1,9 +1,10 @@
 //! Capacity factors that change while a layer trains; dispatch obeys them.
 
-use super::check::{check_positive, check_within};
 use super::routers::RouterConfig;
-use super::running::{Follow, check_state, constant, follow, relative_load, value};
+use super::running::{Follow, check_state, constant, follow, relative_load};
 use crate::Error;
+use crate::check::{check_positive, check_within};
+use crate::state::value;
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_ops::ShapeError;

@@ -2,7 +2,7 @@
 
 use super::check::Like;
 use super::config::{MoeConfig, MoeWeights};
-use super::dispatch::{Dispatched, RouteStage};
+use super::dispatch::RouteStage;
 use super::experts::{Experts, Slots};
 use super::factors::CapacityFactors;
 use super::losses::Losses;
@@ -10,7 +10,7 @@ use super::route::{Routing, check_mask, router_logits};
 use super::routers::{Router, Sizes};
 use super::shared::SharedExpert;
 use crate::Error;
-use crate::check::{check_device, check_same};
+use crate::check::check_same;
 use crate::ops::{self, Assignment, Run, StageClock};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Int, Tensor};
@@ -42,14 +42,6 @@ pub struct MoeLayer {
     variant: Option<Variant>,
 }
 
-/// The modules of a layer.
-pub(super) struct Parts {
-    pub(super) router: Router,
-    pub(super) experts: Experts,
-    pub(super) shared: Option<SharedExpert>,
-    pub(super) factors: Option<CapacityFactors>,
-}
-
 /// What a forward returns; everything stays on the device.
 #[derive(Clone, Debug)]
 pub struct MoeOutput<const D: usize> {
@@ -73,12 +65,17 @@ impl<const D: usize> MoeOutput<D> {
 }
 
 impl MoeLayer {
-    pub(super) fn new(config: MoeConfig, parts: Parts) -> Self {
+    pub(super) fn new(
+        config: MoeConfig,
+        (router, factors): (Router, Option<CapacityFactors>),
+        experts: Experts,
+        shared: Option<SharedExpert>,
+    ) -> Self {
         Self {
-            router: parts.router,
-            experts: parts.experts,
-            shared: parts.shared,
-            factors: parts.factors,
+            router,
+            experts,
+            shared,
+            factors,
             config,
             variant: None,
         }
@@ -208,7 +205,7 @@ impl MoeLayer {
         self.forward_where(x, Some(expert_mask))
     }
 
-    fn forward_where<const D: usize>(
+    pub(super) fn forward_where<const D: usize>(
         &self,
         x: Tensor<D>,
         mask: Option<Tensor<1, Bool>>,
@@ -256,16 +253,6 @@ impl MoeLayer {
         Ok(times)
     }
 
-    /// What chooses experts and dispatches to them.
-    pub(super) fn route_stage(&self) -> RouteStage<'_> {
-        RouteStage {
-            router: &self.router,
-            factors: self.factors.as_ref(),
-            config: &self.config,
-            variant: self.variant,
-        }
-    }
-
     fn forward_tokens(
         &self,
         x: Tensor<2>,
@@ -273,40 +260,34 @@ impl MoeLayer {
         mask: Option<Tensor<1, Bool>>,
         clock: Option<StageClock>,
     ) -> Result<MoeOutput<2>, Error> {
-        let dispatched = self.route_stage().run(&x, mask, clock.as_ref())?;
-        let Dispatched {
-            routing,
-            assignment,
-            dropped,
-        } = dispatched;
-        let weights = routing.weights.clone();
-        let y = self.forward_slots(&assignment, x.clone(), (weights, sequence), clock)?;
-        let y = match (&self.shared, &self.config.shared) {
-            (Some(shared), Some(config)) => {
-                y + shared.forward(x, (config, &self.config), self.variant)?
-            }
-            _ => y,
+        let stage = RouteStage {
+            router: &self.router,
+            factors: self.factors.as_ref(),
+            config: &self.config,
+            variant: self.variant,
         };
+        let dispatched = stage.run(&x, mask, clock.as_ref())?;
+        let slots = Slots {
+            x: x.clone(),
+            weights: dispatched.routing.weights.clone(),
+            sequence,
+        };
+        let y = self.forward_slots(&dispatched.assignment, slots, clock)?;
+        let shared = self.shared.as_ref();
         Ok(MoeOutput {
-            y,
-            dropped_slots: dropped,
-            routing,
+            y: SharedExpert::beside(shared, y, x, (&self.config, self.variant))?,
+            dropped_slots: dispatched.dropped,
+            routing: dispatched.routing,
         })
     }
 
     fn forward_slots(
         &self,
         assignment: &Assignment,
-        x: Tensor<2>,
-        (weights, sequence): (Tensor<2>, usize),
+        slots: Slots,
         clock: Option<StageClock>,
     ) -> Result<Tensor<2>, Error> {
         let config = &self.config;
-        let slots = Slots {
-            x,
-            weights,
-            sequence,
-        };
         match &self.experts {
             Experts::FeedForward(experts) => {
                 let keep = config.keep;
@@ -336,43 +317,39 @@ impl MoeLayer {
     /// Checks x against the layer, and the layer's weights against its configuration: records and
     /// optimizers replace them.
     pub(super) fn check_input<const D: usize>(&self, x: &Tensor<D>) -> Result<(), Error> {
-        let hidden = x.dims().last().copied().unwrap_or(0);
-        ShapeError::check("last dimension of x", self.config.hidden, hidden)?;
-        let like = self.check()?;
-        check_same("dtype of x", x.dtype(), like.dtype)?;
-        check_device("device of x", x.device(), &like.device)?;
-        Ok(())
+        Ok(self.check()?.check_input(x, self.config.hidden)?)
     }
 
     /// Checks the weights; returns the dtype and device they share.
     pub(super) fn check(&self) -> Result<Like, ShapeError> {
-        let config = &self.config;
         let like = self.experts.like()?;
-        check_same("router", self.router.config(), config.router)?;
-        self.experts.check(&like, config)?;
-        check_factors(self.factors.as_ref(), config, &like.device)?;
-        let sizes = Sizes {
-            hidden: config.hidden,
-            experts: config.experts,
-        };
-        self.router.check(&like, sizes)?;
-        if let (Some(shared), Some(shape)) = (&self.shared, &config.shared) {
-            shared.check(&like, shape, config)?;
-        }
+        self.experts.check(&like, &self.config)?;
+        let (shared, factors) = (self.shared.as_ref(), self.factors.as_ref());
+        check_around((&self.router, shared, factors), &self.config, &like)?;
         Ok(like)
     }
 }
 
-/// Checks that there are capacity factors exactly where `config` wants them, and that they fit.
-pub(super) fn check_factors(
-    factors: Option<&CapacityFactors>,
+/// Checks what a layer has beside its chosen experts: the router, a shared expert and capacity factors, which
+/// are there exactly where `config` wants them.
+pub(super) fn check_around(
+    (router, shared, factors): (&Router, Option<&SharedExpert>, Option<&CapacityFactors>),
     config: &MoeConfig,
-    device: &burn::tensor::Device,
+    like: &Like,
 ) -> Result<(), ShapeError> {
-    check_same(
-        "capacity factors present",
-        factors.is_some(),
-        config.factors.is_some(),
-    )?;
-    factors.map_or(Ok(()), |factors| factors.check(config.experts, device))
+    check_same("router", router.config(), config.router)?;
+    let (what, wanted) = ("capacity factors present", config.factors.is_some());
+    check_same(what, factors.is_some(), wanted)?;
+    factors.map_or(Ok(()), |factors| {
+        factors.check(config.experts, &like.device)
+    })?;
+    let sizes = Sizes {
+        hidden: config.hidden,
+        experts: config.experts,
+    };
+    router.check(like, sizes)?;
+    match (shared, &config.shared) {
+        (Some(shared), Some(shape)) => shared.check(like, shape, config),
+        _ => Ok(()),
+    }
 }

@@ -1,7 +1,7 @@
 //! State that training forwards change; records hold it, optimizers don't touch it.
 
-use super::check::check_within;
-use crate::check::{check_device, check_same};
+use crate::check::{check_device, check_same, check_within};
+use crate::state::{set, value};
 use burn::module::RunningState;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 use moebius_ops::ShapeError;
@@ -37,11 +37,6 @@ pub(super) fn constant(value: f64, len: usize, device: &Device) -> RunningState<
     RunningState::new(Tensor::full([len], value, (device, DType::F32)))
 }
 
-/// The value in f32, whatever a record held it in, with the update of this thread.
-pub(super) fn value(state: &RunningState<Tensor<1>>) -> Tensor<1> {
-    state.value_sync().detach().cast(DType::F32)
-}
-
 /// Checks a state of `len` values, which records replace.
 pub(super) fn check_state(
     what: &'static str,
@@ -52,12 +47,6 @@ pub(super) fn check_state(
     let state = value(state);
     check_same(what, state.dims(), [len])?;
     check_device(what, state.device().inner(), &device.clone().inner())
-}
-
-/// Replaces the value at once: a record taken now holds it.
-pub(super) fn set(state: &RunningState<Tensor<1>>, value: Tensor<1>) {
-    state.update(value.detach());
-    state.value_sync();
 }
 
 /// value ← (1 − rate) · value + rate · `measured`, held within the bounds; what isn't a number, as in

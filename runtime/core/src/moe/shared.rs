@@ -1,10 +1,11 @@
 //! The expert that every token goes to (DeepSeekMoE, Qwen2-MoE).
 
-use super::check::{Like, cast_param, check_positive};
+use super::check::Like;
 use super::config::MoeConfig;
 use super::experts::{FeedForwardExperts, FeedForwardShape};
 use super::route::router_logits;
 use crate::Error;
+use crate::check::{cast_param, check_positive};
 use crate::initial::uniform;
 use crate::ops::{Assignment, CapacityRule, Run};
 use burn::module::{Module, Param};
@@ -69,8 +70,21 @@ pub struct SharedExpert {
 }
 
 impl SharedExpert {
+    /// y \[T,H\] with what a layer's shared expert, where it has one, gives for x.
+    pub(super) fn beside(
+        shared: Option<&Self>,
+        y: Tensor<2>,
+        x: Tensor<2>,
+        (config, variant): (&MoeConfig, Option<Variant>),
+    ) -> Result<Tensor<2>, Error> {
+        match (shared, &config.shared) {
+            (Some(shared), Some(own)) => Ok(y + shared.forward(x, (own, config), variant)?),
+            _ => Ok(y),
+        }
+    }
+
     /// Its part of y \[T,H\]: the fused path with one expert and the gate as router weight.
-    pub(super) fn forward(
+    fn forward(
         &self,
         x: Tensor<2>,
         config: (&SharedExpertConfig, &MoeConfig),

@@ -2,7 +2,7 @@
 
 use super::linear;
 use crate::Error;
-use crate::check::{check_device, check_same};
+use crate::check::{check_device, check_positive, check_same};
 use crate::fp8::training::{Fp8Product, Fp8Recipe};
 use crate::fp8::{ActivationScaling, Fp8Tensor, Operand, Quantizer, Weight};
 use crate::initial::uniform;
@@ -57,9 +57,7 @@ impl LinearConfig {
     /// [doesn't work](Fp8Recipe::check).
     pub fn init(&self, device: &Device) -> Result<Linear, Error> {
         for (what, width) in [("inputs", self.inputs), ("outputs", self.outputs)] {
-            if width == 0 {
-                return Err(ShapeError::new(what, "at least 1", width).into());
-            }
+            check_positive(what, width)?;
         }
         let weight = uniform([self.outputs, self.inputs], self.inputs, device);
         let bias = || uniform([self.outputs], self.inputs, device);

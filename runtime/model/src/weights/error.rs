@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
 
@@ -287,4 +287,20 @@ pub enum WeightsError {
         /// As many as there are.
         got: usize,
     },
+}
+
+/// That `path` can't be read, of what the system says.
+pub(super) fn read_error(path: &Path) -> impl Fn(io::Error) -> WeightsError + Copy {
+    move |source| WeightsError::Read {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// That `path` can't be written, of what the system says.
+pub(super) fn write_error(path: &Path) -> impl Fn(io::Error) -> WeightsError + Copy {
+    move |source| WeightsError::Write {
+        path: path.to_owned(),
+        source,
+    }
 }

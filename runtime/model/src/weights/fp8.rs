@@ -24,10 +24,7 @@ pub struct Fp8Scheme {
 
 impl fmt::Display for Fp8Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.format {
-            Fp8Format::E4M3 => "e4m3",
-            Fp8Format::E5M2 => "e5m2",
-        })?;
+        f.write_str(self.format.name())?;
         match self.granularity {
             Granularity::Tensor => f.write_str(" tensor"),
             Granularity::Row => f.write_str(" row"),
@@ -167,22 +164,15 @@ pub(super) struct Matrix {
 impl Matrix {
     /// Of a shape of rank 2 or 3, whose product the header has checked.
     pub(super) fn of(shape: &[usize]) -> Self {
-        match *shape {
-            [experts, rows, columns] => Self {
-                experts,
-                rows,
-                columns,
-            },
-            [rows, columns] => Self {
-                experts: 1,
-                rows,
-                columns,
-            },
-            _ => Self {
-                experts: 0,
-                rows: 0,
-                columns: 0,
-            },
+        let [experts, rows, columns] = match *shape {
+            [experts, rows, columns] => [experts, rows, columns],
+            [rows, columns] => [1, rows, columns],
+            _ => [0; 3],
+        };
+        Self {
+            experts,
+            rows,
+            columns,
         }
     }
 
@@ -442,15 +432,6 @@ impl Reader {
                 got: values[index],
             }),
             None => Ok(values),
-        }
-    }
-
-    fn wrong_dtype(&self, name: &str, expected: &'static str, got: Dtype) -> WeightsError {
-        WeightsError::WrongDtype {
-            path: self.path_of(name),
-            tensor: quoted(name),
-            expected,
-            got,
         }
     }
 

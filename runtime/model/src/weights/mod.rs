@@ -56,6 +56,7 @@ pub use quantize::{QuantizeError, Quantized, host_quantizer, quantize_host};
 pub use reader::{Reader, TensorInfo};
 pub use safetensors::Dtype;
 pub use selection::DEFAULT_SKIPS;
+pub(crate) use writer::sync_folder;
 pub use writer::{TensorSpec, Writer};
 
 /// Name of the file of a checkpoint that is one file.

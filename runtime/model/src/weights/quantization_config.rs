@@ -21,10 +21,7 @@ pub(super) fn quantization_config(
     calibrated: bool,
 ) -> Value {
     let activations = if calibrated { "static" } else { "dynamic" };
-    let fmt = match scheme.format {
-        Fp8Format::E4M3 => "e4m3",
-        Fp8Format::E5M2 => "e5m2",
-    };
+    let fmt = scheme.format.name();
     match (scheme.granularity, scheme.format) {
         (Granularity::Block { rows, columns }, _) => json!({
             "quant_method": "fp8",
@@ -45,41 +42,32 @@ pub(super) fn quantization_config(
 }
 
 fn compressed_tensors(granularity: Granularity, ignored: &[String], calibrated: bool) -> Value {
+    let mx = granularity == Granularity::Mx;
+    let format = if mx {
+        "mxfp8-quantized"
+    } else {
+        "float-quantized"
+    };
+    let (weights, inputs, dynamic) = match granularity {
+        Granularity::Tensor => ("tensor", "tensor", !calibrated),
+        Granularity::Mx => ("group", "group", true),
+        _ if calibrated => ("channel", "tensor", false),
+        _ => ("channel", "token", true),
+    };
     let numbers = |strategy: &str, dynamic: bool| {
-        json!({
+        let mut numbers = json!({
             "num_bits": 8,
             "type": "float",
             "symmetric": true,
             "strategy": strategy,
             "dynamic": dynamic,
-        })
-    };
-    let (format, mut weights, mut inputs) = match granularity {
-        Granularity::Tensor => {
-            let inputs = numbers("tensor", !calibrated);
-            ("float-quantized", numbers("tensor", false), inputs)
-        }
-        Granularity::Mx => {
-            let inputs = numbers("group", true);
-            ("mxfp8-quantized", numbers("group", false), inputs)
-        }
-        _ if calibrated => (
-            "float-quantized",
-            numbers("channel", false),
-            numbers("tensor", false),
-        ),
-        _ => (
-            "float-quantized",
-            numbers("channel", false),
-            numbers("token", true),
-        ),
-    };
-    if granularity == Granularity::Mx {
-        for numbers in [&mut weights, &mut inputs] {
+        });
+        if mx {
             numbers["group_size"] = json!(MX_BLOCK);
             numbers["scale_dtype"] = json!("torch.uint8");
         }
-    }
+        numbers
+    };
     json!({
         "quant_method": "compressed-tensors",
         "format": format,
@@ -89,8 +77,8 @@ fn compressed_tensors(granularity: Granularity, ignored: &[String], calibrated: 
             "group_0": {
                 "targets": ["Linear"],
                 "format": format,
-                "weights": weights,
-                "input_activations": inputs,
+                "weights": numbers(weights, false),
+                "input_activations": numbers(inputs, dynamic),
                 "output_activations": null,
             },
         },

@@ -12,9 +12,9 @@ use safetensors::Dtype;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::error::WeightsError;
+use super::error::{WeightsError, read_error};
 use super::header::{Header, UniqueMap, quoted};
-use super::source::Source;
+use super::source::{Source, parent};
 use super::{BLOCK_SIZE, CONFIG_FILE, INDEX_FILE, MODEL_FILE};
 
 /// Largest index or configuration: an index has some 100 bytes a tensor.
@@ -71,19 +71,13 @@ impl Reader {
     /// # Errors
     /// [`WeightsError`] for whatever is missing, malformed or contradicts itself.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
-        let about = path.metadata().map_err(|source| WeightsError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let about = path.metadata().map_err(read_error(path))?;
         let file = match about.is_dir() {
             true => file_of_folder(path)?,
             false => path.to_owned(),
         };
         let is_index = file.extension().is_some_and(|ending| ending == "json");
-        let place = match file.parent() {
-            Some(parent) if parent != Path::new("") => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
+        let place = parent(&file);
         let mut reader = if is_index {
             Self::open_index(&file, &place)?
         } else {
@@ -284,14 +278,7 @@ impl Reader {
         let size = match info.dtype {
             Dtype::F32 => 4,
             Dtype::F16 | Dtype::BF16 => 2,
-            got => {
-                return Err(WeightsError::WrongDtype {
-                    path: self.path(info).to_owned(),
-                    tensor: quoted(name),
-                    expected: "F32, F16 or BF16",
-                    got,
-                });
-            }
+            got => return Err(self.wrong_dtype(name, "F32, F16 or BF16", got)),
         };
         let count = range.end - range.start;
         let mut values = self.room(name, count)?;
@@ -326,14 +313,24 @@ impl Reader {
         })
     }
 
-    fn path(&self, info: &TensorInfo) -> &Path {
-        self.files[info.file].0.path()
-    }
-
     /// The file of a tensor, for an error.
     pub(super) fn path_of(&self, name: &str) -> PathBuf {
-        let info = self.tensors.get(name);
-        info.map_or_else(PathBuf::new, |info| self.path(info).to_owned())
+        let path = |info: &TensorInfo| self.files[info.file].0.path().to_owned();
+        self.tensors.get(name).map(path).unwrap_or_default()
+    }
+
+    pub(super) fn wrong_dtype(
+        &self,
+        name: &str,
+        expected: &'static str,
+        got: Dtype,
+    ) -> WeightsError {
+        WeightsError::WrongDtype {
+            path: self.path_of(name),
+            tensor: quoted(name),
+            expected,
+            got,
+        }
     }
 
     /// Rows and columns of a block, where `config.json` or else the tensor's file says so.
@@ -396,10 +393,7 @@ fn file_of_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
             return Ok(file);
         }
     }
-    let read = |source| WeightsError::Read {
-        path: folder.to_owned(),
-        source,
-    };
+    let read = read_error(folder);
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(read)? {
         let path = entry.map_err(read)?.path();
@@ -432,10 +426,7 @@ fn file_of_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
 
 /// A JSON file of at most [`MAX_JSON`] bytes.
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, WeightsError> {
-    let read = |source| WeightsError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let read = read_error(path);
     let about = path.metadata().map_err(read)?;
     if !about.is_file() {
         let path = path.to_owned();

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::error::WeightsError;
+use super::error::{WeightsError, read_error};
 use super::header::{Header, HeaderError, LENGTH_FIELD, header_length};
 
 /// Largest header: what the `safetensors` crate accepts. The largest published ones are some MB.
@@ -49,10 +49,7 @@ impl Bytes {
 impl Source {
     /// Opens a file and reads its header.
     pub(super) fn open(path: &Path) -> Result<(Self, Header), WeightsError> {
-        let read = |source| WeightsError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let read = read_error(path);
         // Looked at before it is opened: to open a pipe is to wait for its writer.
         if !path.metadata().map_err(read)?.is_file() {
             let path = path.to_owned();
@@ -74,10 +71,7 @@ impl Source {
             path: path.clone(),
             source,
         };
-        let read = |source| WeightsError::Read {
-            path: path.clone(),
-            source,
-        };
+        let read = read_error(&path);
         if len < LENGTH_FIELD as u64 {
             return Err(refuse(HeaderError::TooShort { got: len }));
         }
@@ -113,9 +107,14 @@ impl Source {
     /// Fills `out` from byte `at` of the data section, which the header has said is there.
     pub(super) fn read(&self, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
         let read = self.bytes.read_at(self.data + at, out);
-        read.map_err(|source| WeightsError::Read {
-            path: self.path.clone(),
-            source,
-        })
+        read.map_err(read_error(&self.path))
+    }
+}
+
+/// The folder of `path`.
+pub(super) fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
     }
 }

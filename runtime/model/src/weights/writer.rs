@@ -15,9 +15,10 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 use serde_json::{Map, Value, json};
 
-use super::error::WeightsError;
+use super::error::{WeightsError, write_error};
 use super::fp8::{Fp8Scheme, Fp8Weight, Matrix};
 use super::header::{Header, METADATA, byte_size, quoted};
+use super::source::parent;
 use super::{INDEX_FILE, MODEL_FILE};
 use moebius::fp8::{Fp8Format, Granularity};
 
@@ -330,7 +331,7 @@ impl Writer {
             write_whole(&path, format!("{index:#}\n").as_bytes())?;
             paths.push(path);
         }
-        sync_folder(&self.folder)?;
+        sync_folder(&self.folder).map_err(write_error(&self.folder))?;
         Ok(paths)
     }
 }
@@ -340,7 +341,7 @@ impl ShardFile {
         if self.open.is_none() && !self.head.is_empty() {
             let mut part = Part::create(&self.path)?;
             let wrote = part.file.write_all(&self.head);
-            wrote.map_err(|source| write_error(&part.path, source))?;
+            wrote.map_err(write_error(&part.path))?;
             self.open = Some(part);
             self.head = Vec::new();
         }
@@ -351,7 +352,7 @@ impl ShardFile {
             part.file.seek(SeekFrom::Start(at))?;
             part.file.write_all(bytes)
         };
-        write().map_err(|source| write_error(&part.path, source))?;
+        write().map_err(write_error(&part.path))?;
         self.missing = self.missing.saturating_sub(bytes.len() as u64);
         if self.missing == 0 {
             let part = self.open.take();
@@ -364,24 +365,18 @@ impl ShardFile {
 impl Part {
     fn create(target: &Path) -> Result<Self, WeightsError> {
         let path = part_of(target);
-        match File::create_new(&path) {
-            Ok(file) => Ok(Self {
-                file,
-                path,
-                finished: false,
-            }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(WeightsError::Busy { path })
-            }
-            Err(source) => Err(WeightsError::Write { path, source }),
-        }
+        Ok(Self {
+            file: begun(&path, File::create_new(&path))?,
+            path,
+            finished: false,
+        })
     }
 
     fn finish(mut self, target: &Path) -> Result<(), WeightsError> {
         let synced = self.file.sync_all();
         let renamed = synced.and_then(|()| fs::rename(&self.path, target));
         self.finished = renamed.is_ok();
-        renamed.map_err(|source| write_error(target, source))
+        renamed.map_err(write_error(target))
     }
 }
 
@@ -401,35 +396,29 @@ pub(super) fn part_of(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// The folder of `path`.
-pub(super) fn parent(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
+/// What was made anew at `path`, unless another run was there first.
+pub(super) fn begun<T>(path: &Path, made: io::Result<T>) -> Result<T, WeightsError> {
+    made.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => WeightsError::Busy {
+            path: path.to_owned(),
+        },
+        _ => write_error(path)(error),
+    })
 }
 
 /// Writes a small file under another name, waits for the disk, and renames.
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WeightsError> {
     let mut part = Part::create(path)?;
     let wrote = part.file.write_all(bytes);
-    wrote.map_err(|source| write_error(&part.path, source))?;
+    wrote.map_err(write_error(&part.path))?;
     part.finish(path)
 }
 
 /// Waits until the names in `folder` are on disk.
-pub(super) fn sync_folder(folder: &Path) -> Result<(), WeightsError> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     // Elsewhere a folder can't be opened, and renames are written through.
     if cfg!(unix) {
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|source| write_error(folder, source))?;
+        File::open(folder)?.sync_all()?;
     }
     Ok(())
-}
-
-pub(super) fn write_error(path: &Path, source: io::Error) -> WeightsError {
-    WeightsError::Write {
-        path: path.to_owned(),
-        source,
-    }
 }

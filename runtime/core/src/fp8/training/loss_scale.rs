@@ -2,6 +2,7 @@
 //! overflow are skipped.
 
 use crate::Error;
+use crate::state::{set, value};
 use burn::module::{Module, ModuleVisitor, Param, RunningState};
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
@@ -189,7 +190,7 @@ impl LossScaler {
     }
 
     fn numbers(&self) -> [Tensor<1>; 3] {
-        let state = self.state.value_sync().detach().cast(DType::F32);
+        let state = value(&self.state);
         [0, 1, 2].map(|at| state.clone().narrow(0, at, 1))
     }
 
@@ -239,9 +240,7 @@ impl LossScaler {
         };
         let [scale, clean] = state;
         let skipped = finite.choose(skipped.clone(), skipped.add_scalar(1.0));
-        self.state
-            .update(Tensor::cat(vec![scale, clean, skipped], 0));
-        self.state.value_sync();
+        set(&self.state, Tensor::cat(vec![scale, clean, skipped], 0));
     }
 
     /// Waits for the device and reads the numbers.
@@ -273,8 +272,7 @@ impl LossScaler {
             numbers.skipped_steps as f32,
         ];
         let device = self.state.value_sync().device();
-        self.state.update(Tensor::from_floats(state, &device));
-        self.state.value_sync();
+        set(&self.state, Tensor::from_floats(state, &device));
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! How a training rounds to FP8.
 
 use crate::Error;
+use crate::check::{check_size, check_within};
 use moebius_ops::ShapeError;
 use moebius_ops::fp8::Fp8Format;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 const MAX_HISTORY: usize = 1 << 16;
 
 /// The largest margin, either way: beyond it nothing of a tensor is left.
-const MAX_MARGIN: i32 = 32;
+const MAX_MARGIN: f64 = 32.0;
 
 /// Which formats a training multiplies in, and where their scales come from.
 ///
@@ -97,17 +98,11 @@ impl Fp8Recipe {
     }
 
     pub(crate) fn valid(&self) -> Result<(), ShapeError> {
-        if let Fp8Scaling::Delayed { history_len, .. } = self.scaling
-            && !(1..=MAX_HISTORY).contains(&history_len)
-        {
-            let expected = format!("1 to {MAX_HISTORY}");
-            return Err(ShapeError::new("amax history", expected, history_len));
+        if let Fp8Scaling::Delayed { history_len, .. } = self.scaling {
+            check_size("amax history", history_len, MAX_HISTORY)?;
         }
-        if !(-MAX_MARGIN..=MAX_MARGIN).contains(&self.margin) {
-            let expected = format!("-{MAX_MARGIN} to {MAX_MARGIN}");
-            return Err(ShapeError::new("fp8 margin", expected, self.margin));
-        }
-        Ok(())
+        let margin = f64::from(self.margin);
+        check_within("fp8 margin", margin, -MAX_MARGIN, MAX_MARGIN)
     }
 
     /// The formats of inputs, weights and gradients, in the order of all states.

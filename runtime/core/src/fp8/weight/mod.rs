@@ -1,7 +1,7 @@
 //! One weight in any precision.
 
 use super::activations::{ActivationScaling, Activations};
-use super::codes::{Codes, inner};
+use super::codes::Codes;
 use super::matrices::Fp8Matrices;
 use super::quantizer::{Quantizer, stacked};
 use super::tensor::Fp8Tensor;
@@ -207,7 +207,7 @@ impl<const D: usize> Weight<D> {
     /// # Errors
     /// As [`Fp8Tensor::quantize`] and [`Weight::from_fp8`].
     pub fn quantize(&self, quantizer: &Quantizer) -> Result<(Self, f32), Error> {
-        let values = inner(self.values()?);
+        let values = self.values()?.without_autodiff();
         let dtype = values.dtype();
         let (codes, error) = quantize_stack(stacked(values)?, quantizer)?;
         Ok((Self::from_fp8(codes, self.parts())?.cast(dtype), error))

@@ -2,12 +2,12 @@
 
 use super::{Slots, bias_of, biases, stacked};
 use crate::Error;
-use crate::moe::check::{Like, cast_param};
+use crate::moe::check::Like;
 use crate::moe::config::MoeConfig;
 use crate::moe::experts::ExpertKind;
 use crate::ops::Assignment;
 use burn::module::{Module, Param};
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use moebius_ops::ShapeError;
 
 /// expert(x) = W_o · attention(W_q x, W_k x, W_v x): softmax attention with scale 1/√D among the
@@ -84,20 +84,5 @@ impl AttentionExperts {
         }
         like.check("w_o [E,H,F]", &self.w_o, [e, h, f])?;
         like.check_optional("b_o [E,H]", &self.b_o, config.bias, [e, h])
-    }
-
-    pub(super) fn cast(self, dtype: DType) -> Self {
-        let weight = |weight: Param<Tensor<3>>| cast_param(weight, dtype);
-        let bias = |bias: Option<Param<Tensor<2>>>| bias.map(|bias| cast_param(bias, dtype));
-        Self {
-            w_q: weight(self.w_q),
-            w_k: weight(self.w_k),
-            w_v: weight(self.w_v),
-            w_o: weight(self.w_o),
-            b_q: bias(self.b_q),
-            b_k: bias(self.b_k),
-            b_v: bias(self.b_v),
-            b_o: bias(self.b_o),
-        }
     }
 }

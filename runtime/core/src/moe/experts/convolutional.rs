@@ -2,12 +2,12 @@
 
 use super::{Slots, activate, bias_of, biases, stacked};
 use crate::Error;
-use crate::moe::check::{Like, cast_param};
+use crate::moe::check::Like;
 use crate::moe::config::MoeConfig;
 use crate::moe::experts::ExpertKind;
 use crate::ops::Assignment;
 use burn::module::{Module, Param};
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use moebius_ops::ShapeError;
 
 /// Rows a convolution sees at once.
@@ -32,7 +32,7 @@ pub struct ConvolutionalExperts {
 
 impl ConvolutionalExperts {
     pub(super) fn new(config: &MoeConfig, device: &Device) -> Self {
-        let (e, h, f, columns) = sizes(config);
+        let (e, h, f, columns) = config.sizes();
         Self {
             w_in: stacked([e, columns, WIDTH * h], device),
             b_in: biases(config.bias, [e, columns], WIDTH * h, device),
@@ -57,29 +57,10 @@ impl ConvolutionalExperts {
     }
 
     pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
-        let (e, h, f, columns) = sizes(config);
+        let (e, h, f, columns) = config.sizes();
         like.check("w_in [E, F or 2F, 3H]", &self.w_in, [e, columns, WIDTH * h])?;
         like.check("w_out [E,H,3F]", &self.w_out, [e, h, WIDTH * f])?;
         like.check_optional("b_in", &self.b_in, config.bias, [e, columns])?;
         like.check_optional("b_out", &self.b_out, config.bias, [e, h])
     }
-
-    pub(super) fn cast(self, dtype: DType) -> Self {
-        let bias = |bias: Param<Tensor<2>>| cast_param(bias, dtype);
-        Self {
-            w_in: cast_param(self.w_in, dtype),
-            b_in: self.b_in.map(bias),
-            w_out: cast_param(self.w_out, dtype),
-            b_out: self.b_out.map(bias),
-        }
-    }
-}
-
-fn sizes(config: &MoeConfig) -> (usize, usize, usize, usize) {
-    (
-        config.experts,
-        config.hidden,
-        config.inter,
-        config.columns_in(),
-    )
 }

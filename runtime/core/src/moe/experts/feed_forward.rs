@@ -3,10 +3,10 @@
 
 use super::{activate, bias_of, biases, stacked};
 use crate::Error;
-use crate::check::element;
+use crate::check::{cast_param, element};
 use crate::fp8::training::Fp8Recipe;
 use crate::fp8::{Codes, Operand, Precision, Weight};
-use crate::moe::check::{Like, cast_param};
+use crate::moe::check::Like;
 use crate::ops::{Assignment, FeedForward, Run};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Tensor};
@@ -202,7 +202,7 @@ impl FeedForwardExperts {
 
     /// The dtype and the device of the first weight, which the others share.
     pub(in crate::moe) fn like(&self) -> Result<Like, ShapeError> {
-        Like::of_weight(&self.w_in)
+        Like::new(self.w_in.dtype(), self.w_in.device())
     }
 
     /// Whether both weights are in floating point, so that a forward is fused.

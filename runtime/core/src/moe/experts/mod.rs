@@ -21,9 +21,10 @@ pub use parameter_efficient::{Adaptation, AdapterWeights, LoraWeights, Parameter
 
 pub(super) use feed_forward::FeedForwardShape;
 
-use super::check::{Like, check_positive};
+use super::check::Like;
 use super::config::MoeConfig;
 use crate::Error;
+use crate::check::{cast_all, check_positive};
 use crate::fp8::Precision;
 use crate::initial::uniform;
 use burn::module::{Module, Param};
@@ -244,8 +245,8 @@ impl Experts {
     pub(super) fn cast(self, dtype: DType) -> Self {
         match self {
             Self::FeedForward(experts) => Self::FeedForward(experts.cast(dtype)),
-            Self::Convolutional(experts) => Self::Convolutional(experts.cast(dtype)),
-            Self::Attention(experts) => Self::Attention(experts.cast(dtype)),
+            Self::Convolutional(experts) => Self::Convolutional(cast_all(experts, dtype)),
+            Self::Attention(experts) => Self::Attention(cast_all(experts, dtype)),
             Self::ParameterEfficient(experts) => Self::ParameterEfficient(experts.cast(dtype)),
         }
     }

@@ -1,8 +1,9 @@
 //! Parameter-efficient experts: one frozen network, and little that is trained per expert.
 
 use super::{Adapted, FeedForwardExperts, Slots, activate, apply, bias_of, dropped, stacked};
+use crate::check::cast_all;
 use crate::initial::zeros;
-use crate::moe::check::{Like, cast_param};
+use crate::moe::check::Like;
 use crate::moe::config::MoeConfig;
 use crate::ops::{Assignment, Run};
 use crate::{Error, nn};
@@ -55,7 +56,7 @@ pub struct AdapterWeights {
 
 impl ParameterEfficientExperts {
     pub(super) fn new(config: &MoeConfig, (form, rank): (Adapted, usize), device: &Device) -> Self {
-        let (e, h, f, columns) = sizes(config);
+        let (e, h, f, columns) = config.sizes();
         let zeros = |shape: [usize; 3]| zeros(shape, device);
         let adaptation = match form {
             Adapted::Lora => Adaptation::Lora(LoraWeights {
@@ -131,7 +132,7 @@ impl ParameterEfficientExperts {
     }
 
     pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
-        let (e, h, f, columns) = sizes(config);
+        let (e, h, f, columns) = config.sizes();
         self.frozen.check(like, &config.feed_forward(), 1)?;
         match &self.adaptation {
             Adaptation::Lora(lora) => {
@@ -150,31 +151,9 @@ impl ParameterEfficientExperts {
     }
 
     pub(super) fn cast(self, dtype: DType) -> Self {
-        let weight = |weight: Param<Tensor<3>>| cast_param(weight, dtype);
-        let adaptation = match self.adaptation {
-            Adaptation::Lora(lora) => Adaptation::Lora(LoraWeights {
-                down_in: weight(lora.down_in),
-                up_in: weight(lora.up_in),
-                down_out: weight(lora.down_out),
-                up_out: weight(lora.up_out),
-            }),
-            Adaptation::Adapter(adapter) => Adaptation::Adapter(AdapterWeights {
-                down: weight(adapter.down),
-                up: weight(adapter.up),
-            }),
-        };
         Self {
             frozen: self.frozen.cast(dtype),
-            adaptation,
+            adaptation: cast_all(self.adaptation, dtype),
         }
     }
-}
-
-fn sizes(config: &MoeConfig) -> (usize, usize, usize, usize) {
-    (
-        config.experts,
-        config.hidden,
-        config.inter,
-        config.columns_in(),
-    )
 }

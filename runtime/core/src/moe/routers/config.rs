@@ -5,7 +5,7 @@ use super::{
     SwitchRouter, TopKRouter,
 };
 use crate::Error;
-use crate::moe::check::{check_positive, check_probability, check_size, check_within};
+use crate::check::{check_positive, check_probability, check_size, check_within};
 use crate::moe::route::RouteConfig;
 use crate::moe::running::Follow;
 use burn::tensor::Device;

@@ -3,9 +3,11 @@
 use super::learned::RouterLinear;
 use super::{Batch, DynamicConfig, MATRIX, Routed, Routes, Sizes, matrix};
 use crate::Error;
-use crate::moe::check::{Like, cast_param};
+use crate::check::{cast_all, cast_param};
+use crate::moe::check::Like;
 use crate::moe::route::{choose, router_logits};
-use crate::moe::running::{Follow, check_state, constant, follow, relative_load, value};
+use crate::moe::running::{Follow, check_state, constant, follow, relative_load};
+use crate::state::value;
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{DType, Device, Tensor};
@@ -34,7 +36,7 @@ pub struct DynamicRouter {
     #[module(skip)]
     pub(super) config: DynamicConfig,
     #[module(skip)]
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
 }
 
 impl DynamicRouter {
@@ -65,10 +67,6 @@ impl DynamicRouter {
 }
 
 impl Routes for DynamicRouter {
-    fn sizes(&self) -> Sizes {
-        self.sizes
-    }
-
     fn route(&self, batch: Batch) -> Result<Routed, Error> {
         let training = batch.training();
         let logits = router_logits(batch.x.clone(), self.weight.val())?;
@@ -88,18 +86,12 @@ impl Routes for DynamicRouter {
 
     fn check(&self, like: &Like) -> Result<(), ShapeError> {
         let Sizes { hidden, experts } = self.sizes;
-        check_state(
-            "usage of the router [E]",
-            &self.usage,
-            experts,
-            &like.device,
-        )?;
-        check_state(
-            "factors of the router [E]",
-            &self.factors,
-            experts,
-            &like.device,
-        )?;
+        for (what, state) in [
+            ("usage of the router [E]", &self.usage),
+            ("factors of the router [E]", &self.factors),
+        ] {
+            check_state(what, state, experts, &like.device)?;
+        }
         like.check(MATRIX, &self.weight, [experts, hidden])?;
         self.demand_in.check(like, [hidden.div_ceil(4), hidden])?;
         self.demand_out.check(like, [1, hidden.div_ceil(4)])
@@ -108,8 +100,8 @@ impl Routes for DynamicRouter {
     fn cast(self, dtype: DType) -> Self {
         Self {
             weight: cast_param(self.weight, dtype),
-            demand_in: self.demand_in.cast(dtype),
-            demand_out: self.demand_out.cast(dtype),
+            demand_in: cast_all(self.demand_in, dtype),
+            demand_out: cast_all(self.demand_out, dtype),
             ..self
         }
     }

@@ -1,12 +1,12 @@
 //! Experts choose their tokens: perfectly balanced, and nothing is dropped because it is late.
 
-use super::{Batch, ExpertChoiceConfig, MATRIX, Routed, Routes, Sizes, matrix};
+use super::{Batch, ExpertChoiceConfig, MATRIX, Routed, RouterConfig, Routes, Sizes, matrix};
 use crate::Error;
-use crate::moe::check::{Like, cast_param};
-use crate::moe::route::{RouteConfig, Routing, choose, router_logits};
+use crate::moe::check::Like;
+use crate::moe::route::{Routing, choose, router_logits};
 use crate::ops::{Assignment, CapacityRule};
 use burn::module::{Module, Param};
-use burn::tensor::{DType, Device, Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use moebius_ops::ShapeError;
 
 /// Every expert takes its C = min(T, ⌈T · factor / E⌉) most probable tokens; a token may get any
@@ -22,7 +22,7 @@ pub struct ExpertChoiceRouter {
     #[module(skip)]
     pub(super) config: ExpertChoiceConfig,
     #[module(skip)]
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
 }
 
 impl ExpertChoiceRouter {
@@ -51,19 +51,11 @@ impl ExpertChoiceRouter {
 }
 
 impl Routes for ExpertChoiceRouter {
-    fn sizes(&self) -> Sizes {
-        self.sizes
-    }
-
     fn route(&self, batch: Batch) -> Result<Routed, Error> {
         let (tokens, experts) = (batch.x.dims()[0], self.sizes.experts);
         let device = batch.x.device();
         let logits = router_logits(batch.x.clone(), self.weight.val())?;
-        let softmax = RouteConfig {
-            top_k: 1,
-            renormalize: false,
-            ..RouteConfig::default()
-        };
+        let softmax = RouterConfig::ExpertChoice(self.config).route();
         let scored = choose(logits, batch.mask.clone(), None, &softmax)?;
         let column = Tensor::<1, Int>::arange(0..experts as i64, &device);
         let column = column.unsqueeze::<2>().expand([tokens, experts]);
@@ -89,12 +81,5 @@ impl Routes for ExpertChoiceRouter {
     fn check(&self, like: &Like) -> Result<(), ShapeError> {
         let Sizes { hidden, experts } = self.sizes;
         like.check(MATRIX, &self.weight, [experts, hidden])
-    }
-
-    fn cast(self, dtype: DType) -> Self {
-        Self {
-            weight: cast_param(self.weight, dtype),
-            ..self
-        }
     }
 }

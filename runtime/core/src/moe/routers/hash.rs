@@ -18,7 +18,7 @@ pub struct HashRouter {
     #[module(skip)]
     pub(super) config: HashConfig,
     #[module(skip)]
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
 }
 
 impl HashRouter {
@@ -28,10 +28,6 @@ impl HashRouter {
 }
 
 impl Routes for HashRouter {
-    fn sizes(&self) -> Sizes {
-        self.sizes
-    }
-
     fn route(&self, batch: Batch) -> Result<Routed, Error> {
         let (tokens, experts) = (batch.x.dims()[0], self.sizes.experts);
         let device = batch.x.device();
@@ -56,9 +52,5 @@ impl Routes for HashRouter {
 
     fn check(&self, _: &Like) -> Result<(), ShapeError> {
         Ok(())
-    }
-
-    fn cast(self, _: DType) -> Self {
-        self
     }
 }

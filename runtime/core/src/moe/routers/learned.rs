@@ -2,12 +2,12 @@
 
 use super::{Batch, LearnedConfig, Routed, Routes, Sizes};
 use crate::initial::uniform;
-use crate::moe::check::{Like, cast_param};
+use crate::moe::check::Like;
 use crate::moe::route::{choose, router_logits};
 use crate::{Error, nn};
 use burn::module::{Module, Param};
 use burn::tensor::activation::relu;
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use moebius_ops::ShapeError;
 
 /// x · Wᵀ + b, computed like an expert's product: a row doesn't depend on the others.
@@ -35,13 +35,6 @@ impl RouterLinear {
         like.check("weight of a router layer [out, in]", &self.weight, shape)?;
         like.check("bias of a router layer [out]", &self.bias, [shape[0]])
     }
-
-    pub(super) fn cast(self, dtype: DType) -> Self {
-        Self {
-            weight: cast_param(self.weight, dtype),
-            bias: cast_param(self.bias, dtype),
-        }
-    }
 }
 
 /// logits = MLP(x): ReLU layers of width R, and a last product without bias; then top-k.
@@ -54,7 +47,7 @@ pub struct LearnedRouter {
     #[module(skip)]
     pub(super) config: LearnedConfig,
     #[module(skip)]
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
 }
 
 impl LearnedRouter {
@@ -76,10 +69,6 @@ fn shape(config: &LearnedConfig, sizes: Sizes, at: usize) -> [usize; 2] {
 }
 
 impl Routes for LearnedRouter {
-    fn sizes(&self) -> Sizes {
-        self.sizes
-    }
-
     fn route(&self, batch: Batch) -> Result<Routed, Error> {
         let mut x = batch.x;
         for layer in &self.layers {
@@ -97,14 +86,5 @@ impl Routes for LearnedRouter {
         }
         let last = [sizes.experts, config.width];
         like.check("last weight of the router [E,R]", &self.weight, last)
-    }
-
-    fn cast(self, dtype: DType) -> Self {
-        let layers = self.layers.into_iter().map(|layer| layer.cast(dtype));
-        Self {
-            layers: layers.collect(),
-            weight: cast_param(self.weight, dtype),
-            ..self
-        }
     }
 }

@@ -38,7 +38,7 @@ pub use top_k::TopKRouter;
 use super::check::Like;
 use super::route::{Routing, check_mask};
 use crate::Error;
-use crate::check::check_same;
+use crate::check::{cast_all, check_same};
 use crate::initial::uniform;
 use crate::ops::Assignment;
 use burn::module::{Module, Param};
@@ -107,15 +107,16 @@ impl From<Routing> for Routed {
 }
 
 /// What every router does.
-trait Routes: Sized {
-    fn sizes(&self) -> Sizes;
-
+trait Routes: Module {
     /// The choice; sizes, dtypes and devices are checked.
     fn route(&self, batch: Batch) -> Result<Routed, Error>;
 
     fn check(&self, like: &Like) -> Result<(), ShapeError>;
 
-    fn cast(self, dtype: DType) -> Self;
+    /// In another dtype; a router with running state leaves that as it is.
+    fn cast(self, dtype: DType) -> Self {
+        cast_all(self, dtype)
+    }
 }
 
 /// The same expression for whichever router it is.
@@ -227,7 +228,7 @@ impl Router {
     }
 
     fn sizes(&self) -> Sizes {
-        each!(self, router => router.sizes())
+        each!(self, router => router.sizes)
     }
 
     /// [`Router::forward`] of a checked batch.

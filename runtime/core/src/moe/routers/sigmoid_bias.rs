@@ -2,9 +2,11 @@
 
 use super::{Batch, MATRIX, Routed, Routes, SigmoidBiasConfig, Sizes, matrix};
 use crate::Error;
-use crate::moe::check::{Like, cast_param};
+use crate::check::cast_param;
+use crate::moe::check::Like;
 use crate::moe::route::{check_mask, choose, router_logits};
-use crate::moe::running::{check_state, constant, set, total, value};
+use crate::moe::running::{check_state, constant, total};
+use crate::state::{set, value};
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor};
 use moebius_ops::ShapeError;
@@ -20,7 +22,7 @@ pub struct SigmoidBiasRouter {
     #[module(skip)]
     pub(super) config: SigmoidBiasConfig,
     #[module(skip)]
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
 }
 
 impl SigmoidBiasRouter {
@@ -60,10 +62,6 @@ impl SigmoidBiasRouter {
 }
 
 impl Routes for SigmoidBiasRouter {
-    fn sizes(&self) -> Sizes {
-        self.sizes
-    }
-
     fn route(&self, batch: Batch) -> Result<Routed, Error> {
         let training = batch.training();
         let logits = router_logits(batch.x, self.weight.val())?;

@@ -1,13 +1,12 @@
 //! The largest logit (Switch Transformer).
 
-use super::{Batch, MATRIX, Routed, Routes, Sizes, SwitchConfig, matrix};
+use super::{Batch, MATRIX, Routed, RouterConfig, Routes, Sizes, SwitchConfig, matrix};
 use crate::Error;
-use crate::moe::check::{Like, cast_param};
-use crate::moe::route::{RouteConfig, choose, router_logits};
+use crate::moe::check::Like;
+use crate::moe::route::{choose, router_logits};
 use burn::module::{Module, Param};
-use burn::tensor::{DType, Device, Distribution, Tensor};
+use burn::tensor::{Device, Distribution, Tensor};
 use moebius_ops::ShapeError;
-use moebius_ops::routing::Score;
 
 /// The expert of the largest logit, weighted by its softmax probability, never renormalised: the
 /// router would get no gradient otherwise.
@@ -20,7 +19,7 @@ pub struct SwitchRouter {
     #[module(skip)]
     pub(super) config: SwitchConfig,
     #[module(skip)]
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
 }
 
 impl SwitchRouter {
@@ -34,10 +33,6 @@ impl SwitchRouter {
 }
 
 impl Routes for SwitchRouter {
-    fn sizes(&self) -> Sizes {
-        self.sizes
-    }
-
     fn route(&self, batch: Batch) -> Result<Routed, Error> {
         let (training, jitter) = (batch.training(), self.config.jitter);
         let mut logits = router_logits(batch.x, self.weight.val())?;
@@ -45,24 +40,12 @@ impl Routes for SwitchRouter {
             let uniform = Distribution::Uniform(1.0 - jitter, 1.0 + jitter);
             logits = logits.clone() * logits.random_like(uniform);
         }
-        let route = RouteConfig {
-            top_k: 1,
-            score: Score::Softmax,
-            renormalize: false,
-            ..RouteConfig::default()
-        };
+        let route = RouterConfig::Switch(self.config).route();
         Ok(choose(logits, batch.mask, None, &route)?.into())
     }
 
     fn check(&self, like: &Like) -> Result<(), ShapeError> {
         let Sizes { hidden, experts } = self.sizes;
         like.check(MATRIX, &self.weight, [experts, hidden])
-    }
-
-    fn cast(self, dtype: DType) -> Self {
-        Self {
-            weight: cast_param(self.weight, dtype),
-            ..self
-        }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Batch, MATRIX, Routed, Routes, Sizes, TopKConfig, matrix};
 use crate::Error;
 use crate::initial::uniform;
-use crate::moe::check::{Like, cast_param};
+use crate::moe::check::Like;
 use crate::moe::route::{choose, router_logits};
 use burn::module::{Module, Param};
 use burn::nn::{Dropout, DropoutConfig};
@@ -23,7 +23,7 @@ pub struct TopKRouter {
     #[module(skip)]
     pub(super) config: TopKConfig,
     #[module(skip)]
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
 }
 
 impl TopKRouter {
@@ -40,10 +40,6 @@ impl TopKRouter {
 }
 
 impl Routes for TopKRouter {
-    fn sizes(&self) -> Sizes {
-        self.sizes
-    }
-
     fn route(&self, batch: Batch) -> Result<Routed, Error> {
         let training = batch.training();
         let x = self.dropout.forward(batch.x);
@@ -62,13 +58,5 @@ impl Routes for TopKRouter {
         let Sizes { hidden, experts } = self.sizes;
         like.check(MATRIX, &self.weight, [experts, hidden])?;
         like.check_optional("router bias [E]", &self.bias, self.config.bias, [experts])
-    }
-
-    fn cast(self, dtype: DType) -> Self {
-        Self {
-            weight: cast_param(self.weight, dtype),
-            bias: self.bias.map(|bias| cast_param(bias, dtype)),
-            ..self
-        }
     }
 }

@@ -16,7 +16,7 @@ use moebius_ops::ShapeError;
 pub struct ExpertCache {
     experts: FeedForward,
     expert_bytes: u64,
-    residents: Residents,
+    pub(super) residents: Residents,
     statistics: CacheStatistics,
 }
 
@@ -35,7 +35,7 @@ pub struct CacheStatistics {
 
 /// Which expert has which place.
 #[derive(Clone, Debug)]
-struct Residents {
+pub(super) struct Residents {
     /// The expert of every place.
     experts: Vec<Option<usize>>,
     /// When each place was last used; 0 before that.
@@ -57,7 +57,7 @@ impl Residents {
     }
 
     /// Groups of experts that fit at once: those that are there come first.
-    fn waves(&self, needed: &[usize]) -> Vec<Vec<usize>> {
+    pub(super) fn waves(&self, needed: &[usize]) -> Vec<Vec<usize>> {
         let here = |expert: &usize| self.place_of(*expert).is_some();
         let (mut order, missing): (Vec<usize>, Vec<usize>) = needed.iter().copied().partition(here);
         order.extend(missing);
@@ -152,11 +152,6 @@ impl ExpertCache {
     /// The places as a stack of experts.
     pub(super) fn experts(&self) -> FeedForward {
         self.experts.clone()
-    }
-
-    /// `needed` in groups that fit, those that are there first.
-    pub(super) fn waves(&self, needed: &[usize]) -> Vec<Vec<usize>> {
-        self.residents.waves(needed)
     }
 
     /// \[E+1\]: the place of every expert of the wave, the number of places for all others.

@@ -17,15 +17,14 @@ pub use host::{HostExpert, HostLayer};
 
 use super::check::Like;
 use super::config::MoeConfig;
-use super::dispatch::{Dispatched, RouteStage};
+use super::dispatch::RouteStage;
 use super::factors::CapacityFactors;
-use super::layer::{MoeOutput, check_factors};
+use super::layer::{MoeOutput, check_around};
 use super::route::check_mask;
-use super::routers::{Router, Sizes};
+use super::routers::Router;
 use super::shared::SharedExpert;
 use super::statistics::LoadStatistics;
 use crate::Error;
-use crate::check::{check_device, check_same, element};
 use crate::ops::router;
 use crate::ops::{Assignment, CapacityRule, Run};
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
@@ -36,11 +35,7 @@ use moebius_shaders::grouped_gemm::Variant;
 /// needs them; see the [module](self).
 #[derive(Debug)]
 pub struct SwitchedExperts {
-    config: MoeConfig,
-    router: Router,
-    shared: Option<SharedExpert>,
-    factors: Option<CapacityFactors>,
-    experts: Vec<HostExpert>,
+    layer: HostLayer,
     cache: ExpertCache,
     variant: Option<Variant>,
 }
@@ -58,28 +53,12 @@ impl SwitchedExperts {
             let got = format!("{device:?}");
             return Err(ShapeError::new("device of switched experts", expected, got).into());
         }
-        let like = Like {
-            dtype: layer.check()?,
-            device: device.clone(),
-        };
-        element(like.dtype)?;
-        let sizes = Sizes {
-            hidden: layer.config.hidden,
-            experts: layer.config.experts,
-        };
-        layer.router.check(&like, sizes)?;
-        check_same("router", layer.router.config(), layer.config.router)?;
-        if let (Some(shared), Some(config)) = (&layer.shared, &layer.config.shared) {
-            shared.check(&like, config, &layer.config)?;
-        }
-        check_factors(layer.factors.as_ref(), &layer.config, device)?;
+        let like = Like::new(layer.check()?, device.clone())?;
+        let (shared, factors) = (layer.shared.as_ref(), layer.factors.as_ref());
+        check_around((&layer.router, shared, factors), &layer.config, &like)?;
         let cache = ExpertCache::new(&layer.config, like.dtype, budget_bytes, device)?;
         Ok(Self {
-            config: layer.config,
-            router: layer.router,
-            shared: layer.shared,
-            factors: layer.factors,
-            experts: layer.experts,
+            layer,
             cache,
             variant: None,
         })
@@ -94,12 +73,12 @@ impl SwitchedExperts {
 
     /// Chooses experts.
     pub fn router(&self) -> &Router {
-        &self.router
+        &self.layer.router
     }
 
     /// Capacity factors that change; when serving, a scheduler is told of the load here.
     pub fn factors(&self) -> Option<&CapacityFactors> {
-        self.factors.as_ref()
+        self.layer.factors.as_ref()
     }
 
     /// The experts on the device, and what moving them cost.
@@ -135,59 +114,53 @@ impl SwitchedExperts {
         x: Tensor<D>,
         mask: Option<Tensor<1, Bool>>,
     ) -> Result<MoeOutput<D>, Error> {
-        let (shape, hidden) = (x.dims(), self.config.hidden);
-        let last = shape.last().copied().unwrap_or(0);
-        ShapeError::check("last dimension of x", hidden, last)?;
-        let Like { dtype, device } = self.cache.like();
-        check_same("dtype of x", x.dtype(), dtype)?;
-        check_device("device of x", x.device(), &device)?;
-        check_mask(mask.as_ref(), self.config.experts, &device)?;
+        let (shape, hidden) = (x.dims(), self.layer.config.hidden);
+        let like = self.cache.like();
+        like.check_input(&x, hidden)?;
+        let device = like.device;
+        check_mask(mask.as_ref(), self.layer.config.experts, &device)?;
         let tokens = shape.iter().product::<usize>() / hidden;
         if tokens == 0 {
             return Ok(MoeOutput {
                 y: x,
-                routing: self.router.empty(&device),
+                routing: self.layer.router.empty(&device),
                 dropped_slots: Tensor::zeros([1], &device),
             });
         }
         let x = x.reshape([tokens, hidden]);
         let stage = RouteStage {
-            router: &self.router,
-            factors: self.factors.as_ref(),
-            config: &self.config,
+            router: &self.layer.router,
+            factors: self.layer.factors.as_ref(),
+            config: &self.layer.config,
             variant: self.variant,
         };
-        let Dispatched {
-            routing,
-            assignment,
-            dropped,
-        } = stage.run(&x, mask, None)?;
+        let dispatched = stage.run(&x, mask, None)?;
+        let routing = dispatched.routing;
         // Slots that the capacity dropped need no expert.
-        let experts = self.config.experts as i64;
-        let nowhere = assignment.positions().lower_elem(0);
+        let experts = self.layer.config.experts as i64;
+        let nowhere = dispatched.assignment.positions().lower_elem(0);
         let chosen = routing.indices.clone().mask_fill(nowhere.clone(), experts);
         let slots = self.slot_outputs(&x, chosen)?;
         let weights = routing.weights.clone().mask_fill(nowhere, 0.0);
         let y = combined(slots, weights, self.variant)?;
-        let y = match (&self.shared, &self.config.shared) {
-            (Some(shared), Some(config)) => {
-                y + shared.forward(x, (config, &self.config), self.variant)?
-            }
-            _ => y,
-        };
+        let shared = self.layer.shared.as_ref();
+        let y = SharedExpert::beside(shared, y, x, (&self.layer.config, self.variant))?;
         Ok(MoeOutput {
             y: y.reshape(shape),
             routing,
-            dropped_slots: dropped,
+            dropped_slots: dispatched.dropped,
         })
     }
 
     /// \[S,H\]: the output of every slot of `chosen` \[T,K\], 0 for those of no expert.
     fn slot_outputs(&mut self, x: &Tensor<2>, chosen: Tensor<2, Int>) -> Result<Tensor<2>, Error> {
-        let ([tokens, top_k], hidden) = (chosen.dims(), self.config.hidden);
+        let MoeConfig {
+            hidden, experts, ..
+        } = self.layer.config;
+        let [tokens, top_k] = chosen.dims();
         let count = tokens * top_k;
-        let load = router::load(chosen.clone(), self.config.experts, 1)?;
-        let load = LoadStatistics::read(load.reshape([self.config.experts]))?;
+        let load = router::load(chosen.clone(), experts, 1)?;
+        let load = LoadStatistics::read(load.reshape([experts]))?;
         let used = load.counts.iter().enumerate();
         let used: Vec<usize> = used.filter(|(_, n)| **n > 0).map(|(e, _)| e).collect();
         // Every slot is a token of its own, because its output must stay apart.
@@ -197,9 +170,9 @@ impl SwitchedExperts {
             .reshape([count, hidden]);
         let chosen = chosen.reshape([count]);
         let mut sum: Option<Tensor<2>> = None;
-        for wave in self.cache.waves(&used) {
-            self.cache.bring(&wave, &self.experts)?;
-            let places = self.cache.places_of(&wave, self.config.experts);
+        for wave in self.cache.residents.waves(&used) {
+            self.cache.bring(&wave, &self.layer.experts)?;
+            let places = self.cache.places_of(&wave, experts);
             let places = Tensor::<1, Int>::from_data(TensorData::from(&places[..]), &x.device());
             let places = places.select(0, chosen.clone()).reshape([count, 1]);
             let out = self.wave(rows.clone(), places)?;
@@ -219,7 +192,7 @@ impl SwitchedExperts {
         let rule = CapacityRule::default();
         let count = self.cache.places();
         let assignment = Assignment::new(places, ones.clone(), count, rule, self.variant)?;
-        let shape = self.config.feed_forward();
+        let shape = self.layer.config.feed_forward();
         let problem = shape.problem(assignment.routing(), rows.dtype())?;
         let experts = self.cache.experts();
         assignment.feed_forward([rows, ones], experts, problem, Run::default())

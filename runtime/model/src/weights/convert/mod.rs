@@ -91,7 +91,7 @@ pub struct ConvertedLayer {
 }
 
 /// What a conversion did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct ConvertReport {
     /// The weights in FP8, in the order of the files.
     pub layers: Vec<ConvertedLayer>,
@@ -142,14 +142,8 @@ pub fn convert(
         }
     };
     let mut report = ConvertReport {
-        layers: Vec::new(),
-        copied_tensors: 0,
-        copied_bytes: 0,
         bytes_before: source.file_bytes(),
-        bytes_after: 0,
-        files: Vec::new(),
-        copied_files: Vec::new(),
-        left_out: Vec::new(),
+        ..ConvertReport::default()
     };
     let of = plan.steps.len();
     for (number, step) in plan.steps.iter().enumerate() {

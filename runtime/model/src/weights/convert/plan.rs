@@ -41,7 +41,7 @@ impl Step {
 }
 
 /// All steps, and what they will have written.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) specs: Vec<TensorSpec>,
@@ -63,10 +63,7 @@ impl Plan {
             .into_iter()
             .map(|layout| (layout.name.clone(), layout))
             .collect();
-        let mut plan = Self {
-            steps: Vec::new(),
-            specs: Vec::new(),
-        };
+        let mut plan = Self::default();
         for name in source.names_in_order() {
             if scales.contains(name) {
                 continue; // Goes with its weight.

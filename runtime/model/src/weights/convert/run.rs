@@ -35,21 +35,12 @@ pub(super) fn step(
             run.quantize(name)?;
             (Action::Quantized, info.dtype.to_string(), info.bytes())
         }
-        Step::Carry(layout) => {
-            run.carry(layout)?;
-            (
-                Action::Carried,
-                layout.scheme.to_string(),
-                before(source, layout)?,
-            )
-        }
-        Step::Requantize(layout) => {
-            run.requantize(layout)?;
-            (
-                Action::Requantized,
-                layout.scheme.to_string(),
-                before(source, layout)?,
-            )
+        Step::Carry(layout) | Step::Requantize(layout) => {
+            let action = match step {
+                Step::Carry(_) => run.carry(layout).map(|()| Action::Carried),
+                _ => run.requantize(layout).map(|()| Action::Requantized),
+            };
+            (action?, layout.scheme.to_string(), before(source, layout)?)
         }
     };
     Ok(Some(ConvertedLayer {

@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::ConvertReport;
 use super::plan::Plan;
-use crate::weights::error::WeightsError;
+use crate::weights::error::{WeightsError, read_error, write_error};
 use crate::weights::fp8::Fp8Scheme;
 use crate::weights::quantization_config::quantization_config;
 use crate::weights::reader::Reader;
-use crate::weights::writer::{parent, part_of, sync_folder, write_error, write_whole};
+use crate::weights::source::parent;
+use crate::weights::writer::{begun, part_of, sync_folder, write_whole};
 use crate::weights::{CONFIG_FILE, INDEX_FILE};
 
 /// Endings of files with weights, ours and others': they are not copied.
@@ -73,14 +74,14 @@ impl Target {
             .is_some_and(|ending| ending == "safetensors");
         refuse_source(source, path)?;
         let above = parent(path);
-        fs::create_dir_all(&above).map_err(|source| write_error(&above, source))?;
+        fs::create_dir_all(&above).map_err(write_error(&above))?;
         if is_file {
             return Ok(Self::File(path.to_owned()));
         }
         let in_use = match fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(source) if path.is_dir() => return Err(write_error(path, source)),
+            Err(source) if path.is_dir() => return Err(write_error(path)(source)),
             Err(_) => true,
         };
         if in_use {
@@ -91,17 +92,12 @@ impl Target {
         // Whatever the path ends in, its name is that of the folder.
         let target = above.join(path.file_name().unwrap_or_default());
         let part = part_of(&target);
-        match fs::create_dir(&part) {
-            Ok(()) => Ok(Self::Folder(PartFolder {
-                part,
-                target,
-                finished: false,
-            })),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(WeightsError::Busy { path: part })
-            }
-            Err(source) => Err(write_error(&part, source)),
-        }
+        begun(&part, fs::create_dir(&part))?;
+        Ok(Self::Folder(PartFolder {
+            part,
+            target,
+            finished: false,
+        }))
     }
 
     /// Adds what is not weights, and puts the folder in its place.
@@ -126,15 +122,16 @@ impl Target {
                 write_config(source, &part.part, plan, scheme)?;
             }
         }
-        sync_folder(&part.part)?;
+        sync_folder(&part.part).map_err(write_error(&part.part))?;
         if part.target.is_dir() {
             // It was empty; if it no longer is, this fails and nothing is lost.
-            fs::remove_dir(&part.target).map_err(|source| write_error(&part.target, source))?;
+            fs::remove_dir(&part.target).map_err(write_error(&part.target))?;
         }
         let renamed = fs::rename(&part.part, &part.target);
-        renamed.map_err(|source| write_error(&part.target, source))?;
+        renamed.map_err(write_error(&part.target))?;
         part.finished = true;
-        sync_folder(&parent(&part.target))?;
+        let above = parent(&part.target);
+        sync_folder(&above).map_err(write_error(&above))?;
         let names = files.iter().filter_map(|file| file.file_name());
         report.files = names.map(|name| part.target.join(name)).collect();
         Ok(())
@@ -148,7 +145,7 @@ fn weight_bytes(files: &[PathBuf]) -> Result<u64, WeightsError> {
     let mut bytes = 0;
     for file in weights {
         let about = fs::metadata(file);
-        bytes += about.map_err(|source| write_error(file, source))?.len();
+        bytes += about.map_err(write_error(file))?.len();
     }
     Ok(bytes)
 }
@@ -174,13 +171,9 @@ fn copy_small_files(
     plan: &Plan,
     report: &mut ConvertReport,
 ) -> Result<(), WeightsError> {
-    let read = |path: &Path, source| WeightsError::Read {
-        path: path.to_owned(),
-        source,
-    };
     let mut names = Vec::new();
-    for entry in fs::read_dir(from).map_err(|source| read(from, source))? {
-        let path = entry.map_err(|source| read(from, source))?.path();
+    for entry in fs::read_dir(from).map_err(read_error(from))? {
+        let path = entry.map_err(read_error(from))?.path();
         if let (true, Some(name)) = (path.is_file(), path.file_name()) {
             names.push(name.to_owned());
         }
@@ -199,9 +192,9 @@ fn copy_small_files(
             continue;
         }
         let (from, to) = (from.join(&name), to.join(&name));
-        fs::copy(&from, &to).map_err(|source| write_error(&to, source))?;
+        fs::copy(&from, &to).map_err(write_error(&to))?;
         let synced = File::open(&to).and_then(|file| file.sync_all());
-        synced.map_err(|source| write_error(&to, source))?;
+        synced.map_err(write_error(&to))?;
         report.copied_files.push(text.into_owned());
     }
     Ok(())

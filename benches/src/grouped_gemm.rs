@@ -1,0 +1,263 @@
+//! Kernels of one grouped product of f32 rows, each against the first: its variants against the naive one, and
+//! its gradients, which have as many multiply-adds, against the product.
+
+use crate::BenchError;
+use crate::ceiling::wait;
+use crate::oracle::{distance, spread};
+use crate::timing::median;
+use cubecl::client::Client;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::{Capability, Device};
+use moebius_ops::grouped_gemm::{
+    Activation, Problem, Source, WeightLayout, reference, weight_gradient as gradient,
+};
+use moebius_ops::permute::reference as sorted;
+use moebius_shaders::grouped_gemm::{self, Choice, Operands, Segments, Variant, weight_gradient};
+use moebius_shaders::{PlanError, permute};
+use serde::Serialize;
+
+/// One kernel's result.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelTime {
+    /// Which: a variant's name, the product, or one of its gradients.
+    pub what: &'static str,
+    /// Whether it agrees with the oracle.
+    pub verified: bool,
+    /// Median milliseconds.
+    pub median_ms: f64,
+    /// GFLOP/s.
+    pub gflops: f64,
+    /// Speed over the first kernel's.
+    pub ratio: f64,
+}
+
+/// Columns of a gradient's operand that are checked, spread evenly.
+const SAMPLES: usize = 8;
+
+/// Measures `variants` and before them the naive one on `slots` rows of \[`n`\] by \[`m`, `n`\] per expert.
+///
+/// # Errors
+/// [`BenchError`] when the device has no kernels, refuses a variant or fails.
+pub fn variants(
+    device: &Device,
+    variants: &[Variant],
+    sizes: [usize; 4],
+) -> Result<Vec<KernelTime>, BenchError> {
+    let batch = Batch::new(device, sizes)?;
+    let problem = Problem {
+        activation: Some(Activation::Relu),
+        ..batch.problem()?
+    };
+    let time = |variant: &Variant| {
+        let choice = Choice {
+            variant: Some(*variant),
+            allow_unproven: false,
+        };
+        batch.product(variant.name(), (problem, choice), &batch.x, problem.n)
+    };
+    let times = [Variant::Naive].iter().chain(variants).map(time);
+    Ok(compared(times.collect::<Result<_, _>>()?))
+}
+
+/// Measures product, input gradient and weight gradient of `slots` rows, \[`n`\] by \[`m`, `n`\] per expert.
+///
+/// # Errors
+/// [`BenchError`] when the device has no kernels, refuses one or fails.
+pub fn gradients(device: &Device, sizes: [usize; 4]) -> Result<Vec<KernelTime>, BenchError> {
+    let batch = Batch::new(device, sizes)?;
+    let forward = Problem {
+        rows: Source::Sorted,
+        ..batch.problem()?
+    };
+    let input = Problem {
+        n: batch.n,
+        k: batch.m,
+        layout: WeightLayout::InOut,
+        ..forward
+    };
+    let any = Choice::default();
+    Ok(compared(vec![
+        batch.product("product", (forward, any), &batch.x, SAMPLES)?,
+        batch.product("input gradient", (input, any), &batch.dy, SAMPLES)?,
+        batch.weight_gradient()?,
+    ]))
+}
+
+fn time((what, flops): (&'static str, u64), seconds: f64, error: f64) -> KernelTime {
+    KernelTime {
+        what,
+        verified: error < 1e-5,
+        median_ms: seconds * 1e3,
+        gflops: flops as f64 / seconds / 1e9,
+        ratio: 1.0,
+    }
+}
+
+/// With the speed of each over the first's.
+fn compared(mut times: Vec<KernelTime>) -> Vec<KernelTime> {
+    let first = times[0].median_ms;
+    for time in &mut times {
+        time.ratio = first / time.median_ms;
+    }
+    times
+}
+
+/// Rows of a batch, balanced over the experts, and the operands of all kernels.
+struct Batch {
+    client: Client,
+    capability: Capability,
+    slots: usize,
+    experts: usize,
+    /// Output columns of the product.
+    m: usize,
+    /// Input columns of the product.
+    n: usize,
+    keys: Vec<u32>,
+    x: Vec<f32>,
+    dy: Vec<f32>,
+    weights: Vec<f32>,
+}
+
+impl Batch {
+    fn new(device: &Device, [slots, experts, m, n]: [usize; 4]) -> Result<Self, BenchError> {
+        let opened = moebius_device::open(device).map_err(moebius::Error::from)?;
+        let client = opened.client();
+        let none = || BenchError::device(format!("{device} has no kernels to compare"));
+        let wave = |len: usize, step: f32| (0..len).map(|i| (i as f32 * step).sin()).collect();
+        Ok(Self {
+            client: client.ok_or_else(none)?,
+            capability: opened.capability,
+            slots,
+            experts,
+            m,
+            n,
+            keys: (0..slots).map(|s| (s * 7 % experts) as u32).collect(),
+            x: wave(slots * n, 0.37),
+            dy: wave(slots * m, 0.23),
+            weights: wave(experts * m * n, 0.11),
+        })
+    }
+
+    fn problem(&self) -> Result<Problem, PlanError> {
+        Ok(Problem::new(self.slots, self.experts, 1, self.m, self.n)?)
+    }
+
+    fn buffer(&self, values: &[f32]) -> Handle {
+        self.client.create_from_slice(f32::as_bytes(values))
+    }
+
+    /// The sort of the slots on the device.
+    fn segments(&self, tile_rows: usize) -> Result<Segments, PlanError> {
+        let sort = moebius_ops::permute::Problem::new(self.slots, self.experts, tile_rows)?;
+        let keys = self.client.create_from_slice(u32::as_bytes(&self.keys));
+        let sorted = permute::SortBuffers::new(&self.client, &sort, keys);
+        let plan = permute::plan(sort, &self.capability)?;
+        permute::launch(&self.client, &plan, &sorted);
+        Ok(Segments {
+            order: sorted.order,
+            offsets: sorted.offsets,
+            tiles: sorted.tiles,
+        })
+    }
+
+    /// A product with rows `x`; of its result `checked` columns are compared.
+    fn product(
+        &self,
+        what: &'static str,
+        (problem, choice): (Problem, Choice),
+        x: &[f32],
+        checked: usize,
+    ) -> Result<KernelTime, BenchError> {
+        let plan = grouped_gemm::plan(problem, &self.capability, choice)?;
+        let len = problem.row_bound * problem.n;
+        let operands = Operands {
+            x: self.buffer(x),
+            segments: Some(self.segments(plan.tile_rows())?),
+            weights: self.buffer(&self.weights),
+            scales: None,
+            bias: None,
+            out: self.client.empty(len * 4),
+        };
+        let seconds = median(|| {
+            grouped_gemm::launch(&self.client, &plan, &operands);
+            wait(&self.client)
+        })?;
+        let picked: Vec<usize> = spread(checked, problem.n).collect();
+        let weights = match problem.layout {
+            WeightLayout::OutIn => lines(&self.weights, [problem.n, problem.k], &picked),
+            WeightLayout::InOut => columns(&self.weights, problem.n, &picked),
+        };
+        let sampled = Problem {
+            n: picked.len(),
+            ..problem
+        };
+        let sorted = sorted(&self.keys, self.experts);
+        let want = reference(&sampled, &sorted, &wide(x), &weights, None);
+        let got = columns(&self.read(operands.out, len)?, problem.n, &picked);
+        Ok(time(
+            (what, problem.flops()),
+            seconds,
+            distance(&got, &want),
+        ))
+    }
+
+    /// The weight gradient, of which the lines of sampled columns of dy are compared.
+    fn weight_gradient(&self) -> Result<KernelTime, BenchError> {
+        let problem = gradient::Problem::new(self.slots, self.experts, 1, self.m, self.n);
+        let problem = problem.map_err(PlanError::from)?;
+        let plan = weight_gradient::plan(problem, &self.capability, Choice::default())?;
+        let len = self.weights.len();
+        let operands = weight_gradient::Operands {
+            a: self.buffer(&self.dy),
+            b: self.buffer(&self.x),
+            segments: Some(self.segments(1)?),
+            out: self.client.empty(len * 4),
+        };
+        let seconds = median(|| {
+            weight_gradient::launch(&self.client, &plan, &operands);
+            wait(&self.client)
+        })?;
+        let picked: Vec<usize> = spread(SAMPLES, self.m).collect();
+        let sampled = gradient::Problem {
+            m: picked.len(),
+            ..problem
+        };
+        let sorted = sorted(&self.keys, self.experts);
+        let dy = wide(&columns(&self.dy, self.m, &picked));
+        let want = gradient::reference(&sampled, &sorted, &dy, &wide(&self.x));
+        let got = lines(&self.read(operands.out, len)?, [self.m, self.n], &picked);
+        let what = ("weight gradient", problem.flops());
+        Ok(time(what, seconds, distance(&got, &want)))
+    }
+
+    fn read(&self, buffer: Handle, len: usize) -> Result<Vec<f32>, BenchError> {
+        let bytes = self.client.read_one(buffer);
+        let bytes = bytes.map_err(BenchError::device)?;
+        Ok(f32::from_bytes(&bytes)[..len].to_vec())
+    }
+}
+
+fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|value| f64::from(*value)).collect()
+}
+
+/// The picked ones of `width` columns.
+fn columns(values: &[f32], width: usize, picked: &[usize]) -> Vec<f32> {
+    let rows = values.chunks(width);
+    rows.flat_map(|row| picked.iter().map(|column| row[*column]))
+        .collect()
+}
+
+/// The picked ones of each expert's `count` lines of `width` values.
+fn lines(values: &[f32], [count, width]: [usize; 2], picked: &[usize]) -> Vec<f32> {
+    let experts = values.chunks(count * width);
+    experts
+        .flat_map(|expert| {
+            picked
+                .iter()
+                .flat_map(|line| &expert[line * width..][..width])
+        })
+        .copied()
+        .collect()
+}
