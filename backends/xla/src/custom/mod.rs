@@ -131,7 +131,7 @@ pub fn unpack(words: &[u64]) -> Result<Operation, CallError> {
 pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<TensorType>, CallError> {
     operation.check()?;
     let signature = operation.signature();
-    if let Operation::Product(Product::Fp8Codes(_)) | Operation::Attention(_) = operation {
+    if let Operation::Product(Product::Fp8Codes(_)) = operation {
         return Err(CallError::NotLowered {
             operation: signature.name,
         });
