@@ -80,9 +80,9 @@ fn fp8(element: ElementType) -> Program {
         TensorType::new([1, 2048, 1], ElementType::F32),
         TensorType::new([1, 2048], element),
     ];
-    let mut b = Builder::new();
+    let b = Builder::new();
     let operands: Vec<Value> = types.into_iter().map(|ty| b.argument(ty)).collect();
-    let results = custom::lower(&linear.into(), &mut b, &operands);
+    let results = custom::lower(&linear.into(), &b, &operands);
     let results = results.unwrap_or_else(|error| panic!("{error}"));
     b.finish(&results)
 }

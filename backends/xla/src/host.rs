@@ -6,26 +6,31 @@ use crate::record::element;
 use crate::stablehlo::TensorType;
 use burn_backend::{BoolStore, DType, Shape, TensorData};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 
-/// A buffer with these values.
-pub(crate) fn upload(machine: &Machine, data: &TensorData) -> Result<Buffer, RunError> {
+/// A buffer with these values on the machine's device, to call an [`Executable`](crate::Executable)
+/// with.
+///
+/// # Errors
+///
+/// The plugin's, and [`RunError::Quantised`].
+pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunError> {
     let dtype = data.dtype();
     let element = element(dtype).ok_or_else(|| RunError::Quantised {
         dtype: format!("{dtype:?}"),
     })?;
     let ty = TensorType::new(data.shape().to_vec(), element);
     let bytes = data.as_bytes();
-    match dtype {
+    let buffer = match dtype {
         // A word each; a buffer has a byte.
         DType::Bool(BoolStore::U32) => {
-            let bytes: Vec<u8> = bytes
-                .chunks(4)
-                .map(|word| u8::from(word != [0; 4]))
-                .collect();
+            let words = bytes.chunks(4);
+            let bytes: Vec<u8> = words.map(|word| u8::from(word != [0; 4])).collect();
             machine.upload(&ty, &bytes)
         }
         _ => machine.upload(&ty, bytes),
-    }
+    };
+    buffer.map(Arc::new)
 }
 
 /// The values of a buffer, as Burn's `dtype`.
@@ -42,7 +47,7 @@ pub(crate) fn read(buffer: &Buffer, dtype: DType) -> Result<TensorData, RunError
 }
 
 /// The state of a random number generator that starts with `seed`.
-pub(crate) fn random_state(machine: &Machine, seed: u64) -> Result<Buffer, RunError> {
+pub(crate) fn random_state(machine: &Machine, seed: u64) -> Result<Arc<Buffer>, RunError> {
     upload(machine, &TensorData::new(vec![seed, 0], [2]))
 }
 

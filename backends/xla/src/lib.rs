@@ -29,7 +29,8 @@ mod step;
 
 pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use element::ElementType;
-pub use executable::{Arguments, CompileError, Executable, Spec, download, upload};
+pub use executable::{Arguments, CompileError, Executable, Spec, download};
+pub use host::upload;
 pub use machine::{Machine, Program, RunError};
 pub use open::{OpenError, activity, client, open, programs};
 pub use record::{RecordError, dtype, element, record};

@@ -129,11 +129,8 @@ fn opened(platform: Platform) -> Result<Opened, OpenError> {
     let cache = DiskCache::of(&environment)?;
     let client = Client::new(Plugin::open(platform, &environment)?, &[])?;
     let recorder = |device| {
-        let machine = Machine::new(device)?;
-        let machine = match &cache {
-            Some(cache) => machine.with_cache(cache.clone()),
-            None => machine,
-        };
+        let caches = cache.iter().cloned();
+        let machine = caches.fold(Machine::new(device)?, Machine::with_cache);
         Ok(Arc::new(Recorder::new(machine)))
     };
     let recorders = client.devices().into_iter().map(recorder);

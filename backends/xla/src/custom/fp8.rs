@@ -7,7 +7,7 @@
 
 use super::words;
 use crate::ElementType;
-use crate::stablehlo::{Binary, Builder, Compare, Value};
+use crate::stablehlo::{Builder, Value};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD as LANES, Overflow};
 
 /// The element type of a format's codes.
@@ -22,26 +22,20 @@ pub(super) const fn element(format: Fp8Format) -> ElementType {
 ///
 /// NaN is made of x's sign: which of E5M2's comes out of a conversion, and with which sign, depends on
 /// the type that XLA in the end converts from.
-pub(super) fn encode(b: &mut Builder, x: Value, format: Fp8Format, overflow: Overflow) -> Value {
+pub(super) fn encode(b: &Builder, x: Value, format: Fp8Format, overflow: Overflow) -> Value {
     let max = f64::from(format.max());
     let clamped = match overflow {
         Overflow::Saturate => b.clamp(-max, x, max),
         Overflow::Ieee => x,
     };
-    let codes = b.convert(clamped, element(format));
-    let codes = b.bitcast(codes, ElementType::U8);
-    let bits = b.bitcast(x, ElementType::U32);
-    let top = b.binary_scalar(Binary::ShiftRightLogical, bits, 24.0);
-    let sign = b.binary_scalar(Binary::And, top, 128.0);
-    let nan = b.binary_scalar(Binary::Or, sign, f64::from(format.nan_code()));
-    let nan = b.convert(nan, ElementType::U8);
-    let number = b.compare(Compare::Eq, x, x);
-    let codes = b.select(number, codes, nan);
-    b.bitcast(codes, element(format))
+    let codes = b.bitcast(b.convert(clamped, element(format)), ElementType::U8);
+    let sign = b.and(b.shift_right(b.bitcast(x, ElementType::U32), 24.0), 128.0);
+    let nan = b.convert(b.or(sign, f64::from(format.nan_code())), ElementType::U8);
+    b.bitcast(b.select(b.eq(x, x), codes, nan), element(format))
 }
 
 /// i32 words \[.., ⌈n/4⌉\] of bytes \[.., n\], with zeros where a word isn't full.
-pub(super) fn pack(b: &mut Builder, bytes: Value) -> Value {
+pub(super) fn pack(b: &Builder, bytes: Value) -> Value {
     let bytes = match b.element(bytes) {
         ElementType::U8 => bytes,
         _ => b.bitcast(bytes, ElementType::U8),
@@ -54,29 +48,26 @@ pub(super) fn pack(b: &mut Builder, bytes: Value) -> Value {
     let bytes = pad_end(b, bytes, zero, rank - 1, padded - n);
     shape[rank - 1] = padded / LANES;
     shape.push(LANES);
-    let lanes = b.reshape(bytes, &shape);
-    b.bitcast(lanes, ElementType::S32)
+    b.bitcast(b.reshape(bytes, &shape), ElementType::S32)
 }
 
 /// Bytes \[.., `n`\] of type `element` from words \[.., ⌈n/4⌉\].
-pub(super) fn unpack(b: &mut Builder, packed: Value, n: usize, element: ElementType) -> Value {
+pub(super) fn unpack(b: &Builder, packed: Value, n: usize, element: ElementType) -> Value {
     let packed = words(b, packed);
     let mut shape = b.shape(packed);
     let last = shape.len() - 1;
     let lanes = b.bitcast(packed, element);
     shape[last] *= LANES;
-    let bytes = b.reshape(lanes, &shape);
-    b.slice_dim(bytes, last, 0..n)
+    b.slice_dim(b.reshape(lanes, &shape), last, 0..n)
 }
 
 /// x with `count` times the scalar `value` after the end of dimension `dim`.
-pub(super) fn pad_end(b: &mut Builder, x: Value, value: Value, dim: usize, count: usize) -> Value {
+pub(super) fn pad_end(b: &Builder, x: Value, value: Value, dim: usize, count: usize) -> Value {
     if count == 0 {
         return x;
     }
-    let none = vec![0; b.ty(x).rank()];
-    let (low, interior) = (vec![0; none.len()], none);
-    let mut high = low.clone();
+    let rank = b.ty(x).rank();
+    let mut high = vec![0; rank];
     high[dim] = count as i64;
-    b.pad(x, value, &low, &high, &interior)
+    b.pad(x, value, &vec![0; rank], &high, &vec![0; rank])
 }

@@ -10,11 +10,11 @@
 
 use super::experts::activation::value;
 use super::fp8;
-use super::grouped::{Pass, Segments, product};
+use super::grouped::{Segments, product};
 use super::quantize::{decode, given};
-use super::{along, words};
-use crate::ElementType;
-use crate::stablehlo::{Binary, Builder, DotDims, TensorType, Value};
+use super::words;
+use crate::ElementType::{self, F32};
+use crate::stablehlo::{Along, Builder, DotDims, TensorType, Value};
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::fp8::{PANEL, matrix};
 use moebius_ops::grouped_gemm::{Problem, Source};
@@ -44,41 +44,27 @@ impl Coded<'_> {
 
 /// y of x, words, scales, order and offsets unless the product is dense, and b if there is a bias; 0 past the last
 /// expert's rows.
-pub(super) fn forward(b: &mut Builder, product: &Problem, inputs: &[Value]) -> Value {
-    let matrix = matrix(product);
-    let matrix = matrix.unwrap_or_else(|error| unreachable!("a checked product: {error}"));
+pub(super) fn forward(b: &Builder, product: &Problem, inputs: &[Value]) -> Value {
+    let matrix = matrix(product).unwrap_or_else(|error| unreachable!("a checked product: {error}"));
     let p = &Coded { product, matrix };
     let (x, element) = (inputs[0], b.element(inputs[0]));
-    let panels = b.reshape(inputs[1], &p.panels());
-    let mut stacks = vec![panels, inputs[2]];
+    let mut stacks = vec![b.reshape(inputs[1], &p.panels()), inputs[2]];
     if product.dense {
         stacks.extend(&inputs[3..]);
-        let matrices = stacks.into_iter().map(|stack| {
-            let shape = b.shape(stack);
-            b.reshape(stack, &shape[1..])
-        });
-        let matrices = matrices.collect();
-        let weights = prepared(b, p, element, matrices);
-        return multiply(b, p, x, &weights);
+        let only = |stack| b.reshape(stack, &b.shape(stack)[1..]);
+        let matrices = stacks.into_iter().map(only).collect();
+        return multiply(b, p, x, &prepared(b, p, element, matrices));
     }
     stacks.extend(&inputs[5..]);
     let segments = Segments::new(b, product.row_bound, inputs[4]);
-    let slots = segments.of_rows(b, inputs[3]);
-    let slots = words(b, slots);
-    let tokens = b.binary_scalar(Binary::Divide, slots, product.top_k as f64);
-    let pass = Pass {
-        stacks: &stacks,
-        rows: &[TensorType::new([product.row_bound, product.n], element)],
-        sums: &[],
-    };
-    let prepare = |b: &mut Builder, matrices| prepared(b, p, element, matrices);
-    let results = segments.walk_prepared(b, &pass, prepare, |b, block, weights| {
+    let slots = words(b, b.slice_dim(inputs[3], 0, 0..product.row_bound));
+    let tokens = b.div(slots, product.top_k as f64);
+    let row_types = [TensorType::new([product.row_bound, product.n], element)];
+    let prepare = |matrices| prepared(b, p, element, matrices);
+    let results = segments.walk_prepared(&stacks, (&row_types, &[]), prepare, |block, weights| {
         let x = match product.rows {
-            Source::Tokens => {
-                let tokens = block.rows(b, tokens);
-                b.take(x, tokens)
-            }
-            Source::Sorted => block.rows(b, x),
+            Source::Tokens => b.take(x, block.rows(tokens)),
+            Source::Sorted => block.rows(x),
         };
         vec![multiply(b, p, x, weights)]
     });
@@ -86,15 +72,13 @@ pub(super) fn forward(b: &mut Builder, product: &Problem, inputs: &[Value]) -> V
 }
 
 /// Codes \[P·n, k\] of one expert's panels.
-fn codes(b: &mut Builder, p: &Coded, panels: Value) -> Value {
+fn codes(b: &Builder, p: &Coded, panels: Value) -> Value {
     let [_, count, inner, _] = p.panels();
-    let panels = words(b, panels);
-    let codes = b.bitcast(panels, fp8::element(p.matrix.format()));
+    let codes = b.bitcast(words(b, panels), fp8::element(p.matrix.format()));
     let codes = b.transpose(codes, &[0, 2, 1, 3]);
     let rows = count / p.product.parts() * PANEL;
     let codes = b.reshape(codes, &[p.product.parts(), rows, inner * LANES_PER_WORD]);
-    let codes = b.slice_dim(codes, 1, 0..p.product.n);
-    let codes = b.slice_dim(codes, 2, 0..p.product.k);
+    let codes = b.slice_dim(b.slice_dim(codes, 1, 0..p.product.n), 2, 0..p.product.k);
     b.reshape(codes, &[p.columns(), p.product.k])
 }
 
@@ -108,62 +92,46 @@ fn scales_sums(p: &Coded, element: ElementType) -> bool {
 }
 
 /// Weights \[P·n, k\] for rows of `element`, f32 factors of the sums \[P·n\], and the bias if there is one.
-fn prepared(b: &mut Builder, p: &Coded, element: ElementType, matrices: Vec<Value>) -> Vec<Value> {
+fn prepared(b: &Builder, p: &Coded, element: ElementType, matrices: Vec<Value>) -> Vec<Value> {
     let [panels, scales, bias @ ..] = matrices.as_slice() else {
         unreachable!("the operands are counted")
     };
     let codes = codes(b, p, *panels);
     let columns = p.columns();
     let (weights, factors) = if scales_sums(p, element) {
-        let scales = b.convert(*scales, ElementType::F32);
-        let count = b.ty(scales).elements();
-        let scales = b.reshape(scales, &[count]);
-        let factors = b.broadcast_to(scales, &[columns]);
+        let scales = b.convert(*scales, F32);
+        let factors = b.broadcast_to(b.reshape(scales, &[b.ty(scales).elements()]), &[columns]);
         (b.convert(codes, element), factors)
     } else {
         let shape = [&[1], b.shape(*scales).as_slice()].concat();
-        let scales = b.reshape(*scales, &shape);
-        let scales = given(b, &p.matrix, scales);
+        let scales = given(b, &p.matrix, b.reshape(*scales, &shape));
         let codes = b.reshape(codes, &[1, columns, p.product.k]);
         let weights = decode(b, &p.matrix, codes, scales);
-        let ones = b.splat(1.0, TensorType::new([columns], ElementType::F32));
+        let ones = b.splat(1.0, TensorType::new([columns], F32));
         (b.reshape(weights, &[columns, p.product.k]), ones)
     };
     [&[weights, factors], bias].concat()
 }
 
 /// \[rows, n\] of x and prepared weights.
-fn multiply(b: &mut Builder, p: &Coded, x: Value, weights: &[Value]) -> Value {
+fn multiply(b: &Builder, p: &Coded, x: Value, weights: &[Value]) -> Value {
     let element = b.element(x);
     let [weights, factors, bias @ ..] = weights else {
         unreachable!("weights are prepared")
     };
     let x = b.convert(x, b.element(*weights));
     let mut y = product(b, x, *weights, &DotDims::matmul_transposed(0));
-    let shape = b.shape(y);
     if scales_sums(p, element) {
-        let factors = along(b, *factors, &shape, 1);
-        y = b.mul(y, factors);
+        y = b.mul(y, Along(*factors, [1]));
     }
     for bias in bias {
-        let bias = b.convert(*bias, ElementType::F32);
-        let bias = along(b, bias, &shape, 1);
-        y = b.add(y, bias);
+        y = b.add(y, Along(b.convert(*bias, F32), [1]));
     }
-    let gate = match p.product.gated {
-        true => b.slice_dim(y, 1, 0..p.product.n),
-        false => y,
-    };
-    let gate = match p.product.activation {
-        Some(activation) => value(b, activation, gate),
-        None => gate,
-    };
+    let (n, act) = (p.product.n, p.product.activation);
+    let act = |x| act.map_or(x, |act| value(b, act, x));
     let y = match p.product.gated {
-        true => {
-            let up = b.slice_dim(y, 1, p.product.n..2 * p.product.n);
-            b.mul(gate, up)
-        }
-        false => gate,
+        true => b.mul(act(b.slice_dim(y, 1, 0..n)), b.slice_dim(y, 1, n..2 * n)),
+        false => act(y),
     };
     b.convert(y, element)
 }

@@ -33,7 +33,7 @@ mod sort;
 
 pub use attention::Tiling;
 
-use crate::ElementType;
+use crate::ElementType::{self, S32, U32};
 use crate::stablehlo::{Builder, TensorType, Value};
 use moebius_ops::{Element, Operation, Product, Rows, Scalar, ShapeError, TensorInfo};
 
@@ -169,7 +169,7 @@ pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<Tenso
 /// As [`outputs`], and where operands that decide the type of a result have another than the description says.
 pub fn lower(
     operation: &Operation,
-    b: &mut Builder,
+    b: &Builder,
     inputs: &[Value],
 ) -> Result<Vec<Value>, CallError> {
     lower_tiled(operation, b, inputs, Tiling::default())
@@ -182,12 +182,11 @@ pub fn lower(
 /// As [`lower`].
 pub fn lower_tiled(
     operation: &Operation,
-    b: &mut Builder,
+    b: &Builder,
     inputs: &[Value],
     tiling: Tiling,
 ) -> Result<Vec<Value>, CallError> {
-    let types: Vec<TensorType> = inputs.iter().map(|value| b.ty(*value).clone()).collect();
-    let expected = outputs(operation, &types)?;
+    let expected = outputs(operation, &b.types(inputs))?;
     let results = match operation {
         Operation::Quantization(operation) => quantize::lower(b, operation, inputs),
         Operation::Routing(operation) => router::lower(b, operation, inputs),
@@ -200,19 +199,19 @@ pub fn lower_tiled(
     let described = signature.results.iter().zip(expected);
     for ((info, expected), result) in described.zip(&results) {
         let got = b.ty(*result);
-        if *got != expected {
+        if got != expected {
             return Err(CallError::Tensor {
                 operation: signature.name,
                 tensor: info.name,
                 expected,
-                got: got.clone(),
+                got,
             });
         }
     }
     Ok(results)
 }
 
-fn moved(b: &mut Builder, operation: &Rows, inputs: &[Value]) -> Vec<Value> {
+fn moved(b: &Builder, operation: &Rows, inputs: &[Value]) -> Vec<Value> {
     match operation {
         Rows::Gather(p) => vec![rows::gathered(b, p, inputs[0], (inputs[1], inputs[2])).0],
         Rows::Combine { problem, .. } => vec![rows::combined(b, problem, inputs)],
@@ -231,7 +230,7 @@ fn moved(b: &mut Builder, operation: &Rows, inputs: &[Value]) -> Vec<Value> {
     }
 }
 
-fn multiplied(b: &mut Builder, operation: &Product, inputs: &[Value]) -> Vec<Value> {
+fn multiplied(b: &Builder, operation: &Product, inputs: &[Value]) -> Vec<Value> {
     match operation {
         Product::Linear(problem) => linear::forward(b, problem, inputs),
         Product::LinearBackward {
@@ -265,28 +264,25 @@ pub(crate) fn float(element: Element) -> ElementType {
 fn type_of(tensor: &TensorInfo) -> TensorType {
     let element = match tensor.scalar {
         Scalar::Float(element) => float(element),
-        Scalar::Word => ElementType::S32,
+        Scalar::Word => S32,
     };
     TensorType::new(tensor.shape.clone(), element)
 }
 
 /// An integer tensor's values as ui32.
-pub(crate) fn words(b: &mut Builder, x: Value) -> Value {
+pub(crate) fn words(b: &Builder, x: Value) -> Value {
     match b.element(x) {
-        ElementType::S32 => b.bitcast(x, ElementType::U32),
-        _ => b.convert(x, ElementType::U32),
+        S32 => b.bitcast(x, U32),
+        _ => b.convert(x, U32),
     }
 }
 
 /// A vector's values along dimension `dim` of `shape`.
-pub(crate) fn along(b: &mut Builder, x: Value, shape: &[usize], dim: usize) -> Value {
+pub(crate) fn along(b: &Builder, x: Value, shape: &[usize], dim: usize) -> Value {
     b.broadcast(x, shape, &[dim])
 }
 
 /// `yes` where `condition` holds, and 0 elsewhere; the condition is a vector along dimension 0.
-pub(crate) fn rows_where(b: &mut Builder, condition: Value, yes: Value) -> Value {
-    let shape = b.shape(yes);
-    let condition = along(b, condition, &shape, 0);
-    let zero = b.splat_like(0.0, yes);
-    b.select(condition, yes, zero)
+pub(crate) fn rows_where(b: &Builder, condition: Value, yes: Value) -> Value {
+    b.select(along(b, condition, &b.shape(yes), 0), yes, 0.0)
 }

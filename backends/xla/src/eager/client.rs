@@ -33,18 +33,16 @@ impl RouterChannel for XlaChannel {
 
     fn init_client(device: &XlaDevice) -> XlaClient {
         let recorder = device.recorder();
+        let unopened = || unreachable!("devices are opened before they are named");
         XlaClient {
             device: *device,
-            recorder: recorder
-                .unwrap_or_else(|| unreachable!("devices are opened before they are named")),
+            recorder: recorder.unwrap_or_else(unopened),
         }
     }
 
     fn get_tensor_handle(tensor: &TensorIr, client: &XlaClient) -> Result<TensorData, String> {
-        client
-            .recorder
-            .read(tensor)
-            .map_err(|error| error.to_string())
+        let data = client.recorder.read(tensor);
+        data.map_err(|error| error.to_string())
     }
 
     fn register_tensor(
@@ -146,22 +144,15 @@ impl RouterClient for XlaClient {
         operations: Vec<OperationIr>,
         bindings: GraphBindings,
     ) {
-        let graph = Graph::new(operations);
-        let bound = graph.bind(bindings);
-        self.recorder.keep_graph(id, graph);
-        bound
-            .operations
-            .into_iter()
-            .for_each(|op| self.recorder.record(op));
+        self.recorder.keep_graph(id, Graph::new(operations));
+        self.execute_graph(id, bindings);
     }
 
     fn execute_graph(&self, id: GraphId, bindings: GraphBindings) {
         if let Some(graph) = self.recorder.graph(id) {
-            let bound = graph.bind(bindings);
-            bound
-                .operations
-                .into_iter()
-                .for_each(|op| self.recorder.record(op));
+            for operation in graph.bind(bindings).operations {
+                self.recorder.record(operation);
+            }
         }
     }
 

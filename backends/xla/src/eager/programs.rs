@@ -195,7 +195,7 @@ impl Compiled {
         if !scalars.is_empty() {
             let shape = [scalars.len()];
             let data = TensorData::new(scalars.to_vec(), shape).convert_dtype(self.scalars);
-            inputs.push(Arc::new(crate::host::upload(machine, &data)?));
+            inputs.push(crate::host::upload(machine, &data)?);
         }
         let mut results = self.program.run(inputs)?;
         let random = if self.random { results.pop() } else { None };

@@ -26,7 +26,7 @@ fn tripled(programs: &mut Programs, machine: &Machine, size: usize) {
     let x: Vec<f32> = (0..size).map(|i| i as f32).collect();
     let x = host::upload(machine, &TensorData::new(x, [size])).unwrap();
     let random = host::random_state(machine, 1).unwrap();
-    let arguments = (vec![Arc::new(x)], Arc::new(random));
+    let arguments = (vec![x], random);
     let (results, _) = program.run(machine, arguments, &canonical.scalars).unwrap();
     let y = host::read(&results[0], DType::F32).unwrap();
     let expected: Vec<f32> = (0..size).map(|i| 3.0 * i as f32).collect();

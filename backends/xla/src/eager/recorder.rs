@@ -62,7 +62,7 @@ impl Recorder {
             slots: ById::default(),
             programs: Programs::default(),
             graphs: HashMap::new(),
-            random: host::random_state(&machine, host::entropy()).map(Arc::new),
+            random: host::random_state(&machine, host::entropy()),
             unfinished: Vec::new(),
             runs: 0,
         };
@@ -83,7 +83,7 @@ impl Recorder {
 
     /// A tensor with these values.
     pub(super) fn upload(&self, data: TensorData) -> TensorId {
-        let buffer = host::upload(&self.machine, &data).map(Arc::new);
+        let buffer = host::upload(&self.machine, &data);
         let id = self.new_id();
         self.state().slots.insert(id, buffer);
         id
@@ -158,7 +158,7 @@ impl Recorder {
         let mut state = self.state();
         // What was recorded before must not see the seed. Whose it is isn't said.
         state.run_those(&self.machine, |_| true);
-        state.random = host::random_state(&self.machine, seed).map(Arc::new);
+        state.random = host::random_state(&self.machine, seed);
     }
 
     pub(super) fn alias(&self, new: TensorId, source: TensorId) {

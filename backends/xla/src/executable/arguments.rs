@@ -33,11 +33,8 @@ pub trait Arguments: Sized {
     /// Tensors of these shapes on the capturing device.
     fn placeholders(specs: &Self::Specs, device: &Device) -> Self;
 
-    /// Names in the graph of those that are in it.
-    fn ids(&self) -> Vec<TensorId>;
-
-    /// How many tensors.
-    fn count(&self) -> usize;
+    /// Their names in the graph, of those that are in it.
+    fn ids(&self) -> Vec<Option<TensorId>>;
 }
 
 impl<const D: usize, K: Basic> Arguments for Tensor<D, K> {
@@ -50,16 +47,12 @@ impl<const D: usize, K: Basic> Arguments for Tensor<D, K> {
         Self::from_data(zeros, (device, spec.dtype))
     }
 
-    fn ids(&self) -> Vec<TensorId> {
+    fn ids(&self) -> Vec<Option<TensorId>> {
         use BackendTensor::{Bool, Float, Int};
-        match self.clone().into_dispatch().kind {
-            DispatchTensorKind::Capture(Float(t) | Int(t) | Bool(t)) => vec![t.id()],
-            _ => Vec::new(),
-        }
-    }
-
-    fn count(&self) -> usize {
-        1
+        vec![match self.clone().into_dispatch().kind {
+            DispatchTensorKind::Capture(Float(t) | Int(t) | Bool(t)) => Some(t.id()),
+            _ => None,
+        }]
     }
 }
 
@@ -73,12 +66,8 @@ impl<A: Arguments> Arguments for Vec<A> {
             .collect()
     }
 
-    fn ids(&self) -> Vec<TensorId> {
+    fn ids(&self) -> Vec<Option<TensorId>> {
         self.iter().flat_map(A::ids).collect()
-    }
-
-    fn count(&self) -> usize {
-        self.iter().map(A::count).sum()
     }
 }
 
@@ -91,12 +80,8 @@ macro_rules! tuples {
                 ($($name::placeholders(&specs.$index, device),)+)
             }
 
-            fn ids(&self) -> Vec<TensorId> {
+            fn ids(&self) -> Vec<Option<TensorId>> {
                 [$(self.$index.ids()),+].concat()
-            }
-
-            fn count(&self) -> usize {
-                [$(self.$index.count()),+].iter().sum()
             }
         }
     };

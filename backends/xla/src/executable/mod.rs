@@ -103,14 +103,14 @@ impl Executable {
         let parameters = lowered.constants.iter().map(|id| {
             let data = captured.values.get(id);
             let data = data.ok_or(RunError::Unknown { id: *id })?;
-            host::upload(machine, data).map(Arc::new)
+            host::upload(machine, data)
         });
         let random = lowered
             .random
             .then(|| host::random_state(machine, host::entropy()));
         Ok(Self {
             parameters: parameters.collect::<Result<_, RunError>>()?,
-            random: random.transpose()?.map(|state| Mutex::new(Arc::new(state))),
+            random: random.transpose()?.map(Mutex::new),
             program: machine.compile(&lowered.program)?,
             machine: machine.clone(),
             inputs: captured.graph.inputs.len(),
@@ -130,7 +130,7 @@ impl Executable {
     /// The plugin's.
     pub fn seed(&self, seed: u64) -> Result<(), RunError> {
         if let Some(state) = &self.random {
-            let fresh = Arc::new(host::random_state(&self.machine, seed)?);
+            let fresh = host::random_state(&self.machine, seed)?;
             *state.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
         Ok(())
@@ -167,20 +167,11 @@ impl Executable {
     ///
     /// As [`Self::run`].
     pub fn call(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>, RunError> {
-        let inputs = inputs.iter().map(|data| upload(&self.machine, data));
+        let inputs = inputs.iter().map(|data| host::upload(&self.machine, data));
         let results = self.run(inputs.collect::<Result<_, _>>()?)?;
         let read = |(buffer, dtype): (&Arc<Buffer>, &DType)| host::read(buffer, *dtype);
         results.iter().zip(&self.outputs).map(read).collect()
     }
-}
-
-/// A buffer with these values on the machine's device, to call an [`Executable`] with.
-///
-/// # Errors
-///
-/// The plugin's, and [`RunError::Quantised`].
-pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunError> {
-    host::upload(machine, data).map(Arc::new)
 }
 
 /// The values of a buffer; waits for them.
@@ -207,11 +198,11 @@ fn capture<I: Arguments, O: Arguments>(
     let captured = catch_unwind(AssertUnwindSafe(|| {
         device.capture_scope(|scope| {
             let inputs = I::placeholders(specs, &device);
-            let names = inputs.ids();
+            let names = inputs.ids().into_iter().flatten();
             let outputs = function(&device, inputs);
-            expected = outputs.count();
-            let outputs = outputs.ids();
-            scope.complete(names, outputs)
+            let made = outputs.ids();
+            expected = made.len();
+            scope.complete(names, made.into_iter().flatten())
         })
     }));
     let captured = captured.map_err(|panic| CompileError::Function {

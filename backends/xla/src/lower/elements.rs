@@ -1,16 +1,15 @@
 //! Elements in their places: comparison, masks, creation, booleans.
 
-use super::{LowerError, Lowering, tensor_type};
+use super::{Lowering, Result, tensor_type};
 use crate::ElementType;
-use crate::stablehlo::{Binary, Compare, Reduction, Unary, Value};
+use crate::stablehlo::{Binary, Builder, Compare, Reduction, Value};
 use burn_ir::{
-    BaseOperationIr, BinaryOpIr, BoolOperationIr, CreationOpIr, MaskFillOpIr, MaskWhereOpIr,
-    ScalarOpIr, TensorIr,
+    BaseOperationIr, BinaryOpIr, BoolOperationIr, MaskFillOpIr, MaskWhereOpIr, ScalarOpIr, TensorIr,
 };
 
 impl Lowering<'_> {
     /// What is the same for floats, integers and booleans.
-    pub(super) fn elements(&mut self, op: &BaseOperationIr) -> Result<(), LowerError> {
+    pub(super) fn elements(&self, op: &BaseOperationIr) -> Result<Value> {
         use BaseOperationIr as Op;
         match op {
             Op::Equal(d) => self.compare(d, Compare::Eq),
@@ -19,15 +18,18 @@ impl Lowering<'_> {
             Op::NotEqualElem(d) => self.compare_scalar(d, Compare::Ne),
             Op::MaskWhere(d) => self.mask_where(d),
             Op::MaskFill(d) => self.mask_fill(d),
-            Op::Cast(d) => self.convert(&d.input, &d.out),
+            Op::Cast(d) => self.get(&d.input),
             // What is in an empty tensor isn't said: zeros, so that a program's results are always the same.
-            Op::Empty(d) | Op::Zeros(d) => self.creation(d, 0.0),
-            Op::Ones(d) => self.creation(d, 1.0),
-            Op::All(d) => self.logical(&d.input, &d.out, None, Reduction::And),
-            Op::Any(d) => self.logical(&d.input, &d.out, None, Reduction::Or),
-            Op::AllDim(d) => self.logical(&d.input, &d.out, Some(d.axis), Reduction::And),
-            Op::AnyDim(d) => self.logical(&d.input, &d.out, Some(d.axis), Reduction::Or),
-            Op::Select(d) => self.select_indices(d),
+            Op::Empty(d) | Op::Zeros(d) => Ok(self.b.splat(0.0, tensor_type(&d.out)?)),
+            Op::Ones(d) => Ok(self.b.splat(1.0, tensor_type(&d.out)?)),
+            Op::All(d) => self.over(&d.input, None, Builder::all),
+            Op::Any(d) => self.over(&d.input, None, Builder::any),
+            Op::AllDim(d) => self.over(&d.input, Some(&[d.axis]), Builder::all),
+            Op::AnyDim(d) => self.over(&d.input, Some(&[d.axis]), Builder::any),
+            Op::Select(d) => {
+                let (x, at) = (self.get(&d.tensor)?, self.get(&d.indices)?);
+                Ok(self.b.take_along(x, at, d.dim))
+            }
             Op::SelectAssign(d) => self.select_assign(d),
             Op::Gather(d) => self.gather(d),
             Op::Scatter(d) => self.scatter(d),
@@ -38,11 +40,11 @@ impl Lowering<'_> {
     }
 
     /// What only booleans have.
-    pub(super) fn boolean(&mut self, op: &BoolOperationIr) -> Result<(), LowerError> {
+    pub(super) fn boolean(&self, op: &BoolOperationIr) -> Result<Value> {
         use BoolOperationIr as Op;
         match op {
-            Op::IntoFloat(d) | Op::IntoInt(d) => self.convert(&d.input, &d.out),
-            Op::Not(d) => self.map(&d.input, &d.out, |l, x| l.b.unary(Unary::Not, x)),
+            Op::IntoFloat(d) | Op::IntoInt(d) => self.get(&d.input),
+            Op::Not(d) => self.map(&d.input, |b, x| b.not(x)),
             Op::And(d) => self.binary(d, Binary::And),
             Op::Or(d) => self.binary(d, Binary::Or),
             Op::Xor(d) => self.binary(d, Binary::Xor),
@@ -51,98 +53,71 @@ impl Lowering<'_> {
 
     /// `out` = f(`input`)
     pub(super) fn map(
-        &mut self,
+        &self,
         input: &TensorIr,
-        out: &TensorIr,
-        f: impl FnOnce(&mut Self, Value) -> Value,
-    ) -> Result<(), LowerError> {
-        let x = self.get(input)?;
-        let y = f(self, x);
-        self.finish(out, y)
-    }
-
-    /// The elements as the output's type.
-    pub(super) fn convert(&mut self, input: &TensorIr, out: &TensorIr) -> Result<(), LowerError> {
-        self.map(input, out, |_, x| x)
+        f: impl FnOnce(&Builder, Value) -> Value,
+    ) -> Result<Value> {
+        Ok(f(self.b, self.get(input)?))
     }
 
     /// `out` = f(`lhs`, `rhs`), of tensors repeated to its shape.
     pub(super) fn map_two(
-        &mut self,
+        &self,
         d: &BinaryOpIr,
-        f: impl FnOnce(&mut Self, Value, Value) -> Value,
-    ) -> Result<(), LowerError> {
+        f: impl FnOnce(&Builder, Value, Value) -> Value,
+    ) -> Result<Value> {
         let (x, y) = self.pair(&d.lhs, &d.rhs, &d.out.shape)?;
-        let z = f(self, x, y);
-        self.finish(&d.out, z)
+        Ok(f(self.b, x, y))
     }
 
     /// `out` = f(`lhs`, `rhs`), of a tensor and a number.
     pub(super) fn map_scalar(
-        &mut self,
+        &self,
         d: &ScalarOpIr,
-        f: impl FnOnce(&mut Self, Value, Value) -> Value,
-    ) -> Result<(), LowerError> {
-        self.map(&d.lhs, &d.out, |l, x| {
-            let y = l.scalar(d.rhs, l.b.ty(x).clone());
-            f(l, x, y)
-        })
+        f: impl FnOnce(&Builder, Value, Value) -> Value,
+    ) -> Result<Value> {
+        self.map(&d.lhs, |b, x| f(b, x, self.scalar(d.rhs, b.ty(x))))
     }
 
     /// An operation on two tensors.
-    pub(super) fn binary(&mut self, d: &BinaryOpIr, op: Binary) -> Result<(), LowerError> {
-        self.map_two(d, |l, x, y| l.b.binary(op, x, y))
+    pub(super) fn binary(&self, d: &BinaryOpIr, op: Binary) -> Result<Value> {
+        self.map_two(d, |b, x, y| b.binary(op, x, y))
     }
 
     /// An operation on a tensor and a number.
-    pub(super) fn binary_scalar(&mut self, d: &ScalarOpIr, op: Binary) -> Result<(), LowerError> {
-        self.map_scalar(d, |l, x, y| l.b.binary(op, x, y))
+    pub(super) fn binary_scalar(&self, d: &ScalarOpIr, op: Binary) -> Result<Value> {
+        self.map_scalar(d, |b, x, y| b.binary(op, x, y))
     }
 
-    pub(super) fn compare(&mut self, d: &BinaryOpIr, op: Compare) -> Result<(), LowerError> {
-        self.map_two(d, |l, x, y| l.b.compare(op, x, y))
+    pub(super) fn compare(&self, d: &BinaryOpIr, op: Compare) -> Result<Value> {
+        self.map_two(d, |b, x, y| b.compare(op, x, y))
     }
 
-    pub(super) fn compare_scalar(&mut self, d: &ScalarOpIr, op: Compare) -> Result<(), LowerError> {
-        self.map_scalar(d, |l, x, y| l.b.compare(op, x, y))
+    pub(super) fn compare_scalar(&self, d: &ScalarOpIr, op: Compare) -> Result<Value> {
+        self.map_scalar(d, |b, x, y| b.compare(op, x, y))
     }
 
-    fn mask_where(&mut self, d: &MaskWhereOpIr) -> Result<(), LowerError> {
+    fn mask_where(&self, d: &MaskWhereOpIr) -> Result<Value> {
         let (x, y) = self.pair(&d.tensor, &d.value, &d.out.shape)?;
-        let mask = self.get(&d.mask)?;
-        let mask = self.b.broadcast_to(mask, &d.out.shape);
-        let z = self.b.select(mask, y, x);
-        self.finish(&d.out, z)
+        let mask = self.b.broadcast_to(self.get(&d.mask)?, &d.out.shape);
+        Ok(self.b.select(mask, y, x))
     }
 
-    fn mask_fill(&mut self, d: &MaskFillOpIr) -> Result<(), LowerError> {
-        let x = self.get(&d.tensor)?;
-        let x = self.b.broadcast_to(x, &d.out.shape);
-        let mask = self.get(&d.mask)?;
-        let mask = self.b.broadcast_to(mask, &d.out.shape);
-        let ty = self.b.ty(x).clone();
-        let y = self.scalar(d.value, ty);
-        let z = self.b.select(mask, y, x);
-        self.finish(&d.out, z)
+    fn mask_fill(&self, d: &MaskFillOpIr) -> Result<Value> {
+        let x = self.b.broadcast_to(self.get(&d.tensor)?, &d.out.shape);
+        let mask = self.b.broadcast_to(self.get(&d.mask)?, &d.out.shape);
+        Ok(self.b.select(mask, self.scalar(d.value, self.b.ty(x)), x))
+    }
+}
+
+impl Builder {
+    /// Whether all elements aren't 0.
+    fn all(&self, x: Value, dims: &[usize]) -> Value {
+        self.reduce(Reduction::And, self.cast(x, ElementType::Pred), dims)
     }
 
-    fn creation(&mut self, d: &CreationOpIr, number: f64) -> Result<(), LowerError> {
-        let value = self.b.splat(number, tensor_type(&d.out)?);
-        self.finish(&d.out, value)
-    }
-
-    /// Whether all elements, or any of them, aren't 0; of the whole tensor or along one dimension.
-    fn logical(
-        &mut self,
-        input: &TensorIr,
-        out: &TensorIr,
-        axis: Option<usize>,
-        kind: Reduction,
-    ) -> Result<(), LowerError> {
-        let x = self.get(input)?;
-        let x = self.cast(x, ElementType::Pred);
-        let dims = axis.map_or_else(|| (0..self.b.ty(x).rank()).collect(), |axis| vec![axis]);
-        let y = self.b.reduce(kind, x, &dims);
-        self.finish(out, y)
+    /// Whether any of them isn't 0.
+    fn any(&self, x: Value, dims: &[usize]) -> Value {
+        self.reduce(Reduction::Or, self.cast(x, ElementType::Pred), dims)
     }
 }

@@ -1,10 +1,9 @@
 //! Whole programs: of captured graphs, and of recordings.
 
-use super::{LowerError, Lowering, draws, tensor_type};
+use super::{LowerError, Lowering, draws, tensor_type, value_type};
 use crate::ElementType;
-use crate::record::element;
 use crate::stablehlo::{Builder, Program, TensorType, Value};
-use burn::tensor::{CapturedGraph, DType, Shape, TensorData};
+use burn::tensor::{CapturedGraph, TensorData};
 use burn_ir::{GraphIr, OperationIr, TensorId, TensorIr};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -46,20 +45,16 @@ pub(crate) struct Whole {
 impl Source<'_> {
     pub(crate) fn lower(self) -> Result<Whole, LowerError> {
         let random = self.operations.iter().any(draws);
-        let mut b = Builder::new();
-        let arguments = self
-            .inputs
-            .iter()
-            .map(|(id, ty)| (*id, b.argument(ty.clone())));
-        let arguments: Vec<(TensorId, Value)> = arguments.collect();
+        let b = Builder::new();
+        let mut lowering = Lowering::new(&b, None);
+        for (id, ty) in &self.inputs {
+            lowering.set(*id, b.argument(ty.clone()));
+        }
         let state = random.then(|| b.argument(TensorType::new([2], ElementType::U64)));
+        lowering.random.set(state);
         let (count, element) = self.scalars;
         let scalars = (count > 0).then(|| b.argument(TensorType::new([count], element)));
-        let mut lowering = Lowering::new(&mut b, state);
-        lowering.set_scalars(scalars);
-        for (id, value) in arguments {
-            lowering.set(id, value);
-        }
+        lowering.scalars = scalars;
         for operation in self.operations {
             lowering.operation(operation)?;
         }
@@ -70,7 +65,7 @@ impl Source<'_> {
         let mut unused = Vec::new();
         for index in self.donated {
             let ty = self.inputs.get(index).map(|(_, ty)| ty);
-            let fits = |output: &usize| ty == Some(b.ty(outputs[*output]));
+            let fits = |output: &usize| ty == Some(&b.ty(outputs[*output]));
             match free.iter().position(fits) {
                 Some(place) => b.donate(index, free.remove(place)),
                 None => unused.push(index),
@@ -142,13 +137,6 @@ fn types(
         types.insert(tensor.id, tensor_type(tensor)?);
     }
     Ok(types)
-}
-
-fn value_type(shape: &Shape, dtype: DType) -> Result<TensorType, LowerError> {
-    let element = element(dtype).ok_or_else(|| LowerError::Quantised {
-        dtype: format!("{dtype:?}"),
-    })?;
-    Ok(TensorType::new(shape.to_vec(), element))
 }
 
 /// Values that the graph reads, or gives back, without them being inputs.

@@ -1,14 +1,14 @@
 //! Bits of integers.
 
-use super::{LowerError, Lowering};
-use crate::stablehlo::{Binary, TensorType, Unary, Value};
+use super::{Lowering, Result};
+use crate::stablehlo::{Binary, Builder, Unary, Value};
 use burn_ir::{BinaryOpIr, IntOperationIr, ScalarIr, ScalarOpIr};
 
 impl Lowering<'_> {
-    pub(super) fn int(&mut self, op: &IntOperationIr) -> Result<(), LowerError> {
+    pub(super) fn int(&self, op: &IntOperationIr) -> Result<Value> {
         use IntOperationIr as Op;
         match op {
-            Op::IntoFloat(d) => self.convert(&d.input, &d.out),
+            Op::IntoFloat(d) => self.get(&d.input),
             Op::BitwiseAnd(d) => self.binary(d, Binary::And),
             Op::BitwiseOr(d) => self.binary(d, Binary::Or),
             Op::BitwiseXor(d) => self.binary(d, Binary::Xor),
@@ -24,34 +24,35 @@ impl Lowering<'_> {
         }
     }
 
-    fn shift(&mut self, d: &BinaryOpIr, left: bool) -> Result<(), LowerError> {
-        self.map_two(d, |l, x, by| {
+    fn shift(&self, d: &BinaryOpIr, left: bool) -> Result<Value> {
+        self.map_two(d, |b, x, by| {
             // As Rust's wrapping shifts, and as processors do it: only the low bits of the count matter.
-            let bits = 8 * l.b.element(x).bytes();
-            let by = l.b.binary_scalar(Binary::And, by, (bits - 1) as f64);
-            l.shifted(x, by, left)
+            let bits = 8 * b.element(x).bytes();
+            let by = b.and(by, (bits - 1) as f64);
+            b.shifted(x, by, left)
         })
     }
 
-    fn shift_scalar(&mut self, d: &ScalarOpIr, left: bool) -> Result<(), LowerError> {
+    fn shift_scalar(&self, d: &ScalarOpIr, left: bool) -> Result<Value> {
+        let b = self.b;
         let x = self.get(&d.lhs)?;
-        let ty: TensorType = self.b.ty(x).clone();
+        let ty = b.ty(x);
         let by: i64 = match d.rhs {
             ScalarIr::UInt(by) => by as i64,
             other => other.elem(),
         };
         let bits = 8 * ty.element.bytes() as i64;
-        let by = self.b.splat_int(i128::from(by & (bits - 1)), ty);
-        let y = self.shifted(x, by, left);
-        self.finish(&d.out, y)
+        Ok(b.shifted(x, b.splat_int(i128::from(by & (bits - 1)), ty), left))
     }
+}
 
-    fn shifted(&mut self, x: Value, by: Value, left: bool) -> Value {
+impl Builder {
+    fn shifted(&self, x: Value, by: Value, left: bool) -> Value {
         let op = match left {
             true => Binary::ShiftLeft,
-            false if self.b.element(x).is_unsigned() => Binary::ShiftRightLogical,
+            false if self.element(x).is_unsigned() => Binary::ShiftRightLogical,
             false => Binary::ShiftRightArithmetic,
         };
-        self.b.binary(op, x, by)
+        self.binary(op, x, by)
     }
 }

@@ -1,12 +1,10 @@
 //! Shapes, slices and copies.
 
-use super::{LowerError, Lowering};
-use crate::ElementType;
-use crate::stablehlo::{TensorType, Value};
+use super::{Lowering, Result};
+use crate::ElementType::{self, S32};
+use crate::stablehlo::{Builder, TensorType, Value};
 use burn_backend::Slice;
-use burn_ir::{
-    BaseOperationIr, CatOpIr, RepeatDimOpIr, ScalarIr, SliceAssignOpIr, SliceOpIr, UnfoldOpIr,
-};
+use burn_ir::{BaseOperationIr, CatOpIr, ScalarIr, SliceAssignOpIr, SliceOpIr, UnfoldOpIr};
 
 /// Where a slice of one dimension lies: elements `start`, `start` + `step`, …, `count` of them, in
 /// descending order if `reversed`.
@@ -52,136 +50,115 @@ impl Range {
 fn ranges(slices: &[Slice], shape: &[usize]) -> Vec<Range> {
     let all = Slice::new(0, None, 1);
     let slice = |d: usize| slices.get(d).copied().unwrap_or(all);
-    let ranges = shape
-        .iter()
-        .enumerate()
-        .map(|(d, n)| Range::new(slice(d), *n));
-    ranges.collect()
+    let shape = shape.iter().enumerate();
+    shape.map(|(d, n)| Range::new(slice(d), *n)).collect()
 }
 
 impl Lowering<'_> {
-    pub(super) fn layout(&mut self, op: &BaseOperationIr) -> Result<(), LowerError> {
+    pub(super) fn layout(&self, op: &BaseOperationIr) -> Result<Value> {
         use BaseOperationIr as Op;
         match op {
-            // `finish` gives the shape.
-            Op::Reshape(d) => self.convert(&d.input, &d.out),
-            Op::SwapDims(d) => self.map(&d.input, &d.out, |l, x| {
-                let mut permutation: Vec<usize> = (0..l.b.ty(x).rank()).collect();
-                permutation.swap(d.dim1, d.dim2);
-                l.b.transpose(x, &permutation)
-            }),
-            Op::Permute(d) => self.map(&d.input, &d.out, |l, x| l.b.transpose(x, &d.axes)),
-            Op::Flip(d) => self.map(&d.input, &d.out, |l, x| l.b.reverse(x, &d.axes)),
-            Op::Expand(d) => self.map(&d.input, &d.out, |l, x| l.b.broadcast_to(x, &d.out.shape)),
+            // `operation` gives the shape.
+            Op::Reshape(d) => self.get(&d.input),
+            Op::SwapDims(d) => self.map(&d.input, |b, x| b.swap_dims(x, d.dim1, d.dim2)),
+            Op::Permute(d) => self.map(&d.input, |b, x| b.transpose(x, &d.axes)),
+            Op::Flip(d) => self.map(&d.input, |b, x| b.reverse(x, &d.axes)),
+            Op::Expand(d) => self.map(&d.input, |b, x| b.broadcast_to(x, &d.out.shape)),
             Op::Unfold(d) => self.unfold(d),
             Op::Slice(d) => self.slice(d),
             Op::SliceAssign(d) => self.slice_assign(d),
-            Op::RepeatDim(d) => self.repeat_dim(d),
+            // [a, n, b] → [a, times, n, b]
+            Op::RepeatDim(d) => self.map(&d.tensor, |b, x| b.repeat_at(x, d.dim, d.times)),
             Op::Cat(d) => self.cat(d),
             other => unreachable!("{other:?} is lowered in elements.rs"),
         }
     }
 
-    fn repeat_dim(&mut self, d: &RepeatDimOpIr) -> Result<(), LowerError> {
-        let x = self.get(&d.tensor)?;
-        // [a, n, b] → [a, times, n, b]
-        let y = self.b.repeat_at(x, d.dim, d.times);
-        self.finish(&d.out, y)
-    }
-
-    fn cat(&mut self, d: &CatOpIr) -> Result<(), LowerError> {
+    fn cat(&self, d: &CatOpIr) -> Result<Value> {
         let values = d.tensors.iter().map(|tensor| self.get(tensor));
-        let values = values.collect::<Result<Vec<_>, _>>()?;
+        let values = values.collect::<Result<Vec<_>>>()?;
         let some = |value: &Value| self.b.ty(*value).shape[d.dim] > 0;
         let values: Vec<Value> = values.into_iter().filter(some).collect();
-        let y = self.b.concatenate(&values, d.dim);
-        self.finish(&d.out, y)
+        Ok(self.b.concatenate(&values, d.dim))
     }
 
-    fn slice(&mut self, d: &SliceOpIr) -> Result<(), LowerError> {
+    fn slice(&self, d: &SliceOpIr) -> Result<Value> {
+        let b = self.b;
         let x = self.get(&d.tensor)?;
-        let ranges = ranges(&d.ranges, &self.b.shape(x));
+        let ranges = ranges(&d.ranges, &b.shape(x));
         let start: Vec<usize> = ranges.iter().map(|r| r.start).collect();
         let limit: Vec<usize> = ranges.iter().map(Range::limit).collect();
         let step: Vec<usize> = ranges.iter().map(|r| r.step).collect();
-        let y = self.b.slice(x, &start, &limit, &step);
-        let y = self.reverse(y, &ranges);
-        self.finish(&d.out, y)
+        Ok(b.reversed(b.slice(x, &start, &limit, &step), &ranges))
     }
 
-    fn reverse(&mut self, x: Value, ranges: &[Range]) -> Value {
+    fn slice_assign(&self, d: &SliceAssignOpIr) -> Result<Value> {
+        let b = self.b;
+        let (x, value) = (self.get(&d.tensor)?, self.get(&d.value)?);
+        let ranges = ranges(&d.ranges, &b.shape(x));
+        let counts: Vec<usize> = ranges.iter().map(|r| r.count).collect();
+        if counts.contains(&0) {
+            return Ok(x);
+        }
+        let value = b.cast(value, b.element(x));
+        let value = b.reversed(b.broadcast_to(value, &counts), &ranges);
+        Ok(match ranges.iter().all(|r| r.step == 1 || r.count == 1) {
+            true => b.write_block(x, value, &ranges),
+            false => b.write_spread(x, value, &ranges),
+        })
+    }
+
+    /// Windows of `size` along a dimension, which become the last dimension.
+    fn unfold(&self, d: &UnfoldOpIr) -> Result<Value> {
+        let b = self.b;
+        let x = self.get(&d.input)?;
+        let count = d.out.shape[d.dim];
+        let y = b.take_along(x, self.windows(count, d.step, d.size), d.dim);
+        let mut shape = b.shape(x);
+        let rank = shape.len();
+        shape.splice(d.dim..=d.dim, [count, d.size]);
+        let y = b.reshape(y, &shape);
+        let mut permutation: Vec<usize> = (0..=rank).filter(|i| *i != d.dim + 1).collect();
+        permutation.push(d.dim + 1);
+        Ok(b.transpose(y, &permutation))
+    }
+
+    /// Places i · `step` + j for i < `count`, j < `size`: \[`count` · `size`\].
+    fn windows(&self, count: usize, step: usize, size: usize) -> Value {
+        let ty = TensorType::new([count, size], S32);
+        let (i, j) = (self.b.iota(ty.clone(), 0), self.b.iota(ty.clone(), 1));
+        let i = self.b.mul(i, self.scalar(ScalarIr::UInt(step as u64), ty));
+        self.b.reshape(self.b.add(i, j), &[count * size])
+    }
+}
+
+impl Builder {
+    fn reversed(&self, x: Value, ranges: &[Range]) -> Value {
         let reversed = (0..ranges.len()).filter(|d| ranges[*d].reversed);
         match reversed.collect::<Vec<_>>() {
             dims if dims.is_empty() => x,
-            dims => self.b.reverse(x, &dims),
+            dims => self.reverse(x, &dims),
         }
     }
 
-    fn slice_assign(&mut self, d: &SliceAssignOpIr) -> Result<(), LowerError> {
-        let (x, value) = (self.get(&d.tensor)?, self.get(&d.value)?);
-        let ranges = ranges(&d.ranges, &self.b.shape(x));
-        let counts: Vec<usize> = ranges.iter().map(|r| r.count).collect();
-        if counts.contains(&0) {
-            return self.finish(&d.out, x);
-        }
-        let value = self.cast(value, self.b.element(x));
-        let value = self.b.broadcast_to(value, &counts);
-        let value = self.reverse(value, &ranges);
-        let y = match ranges.iter().all(|r| r.step == 1 || r.count == 1) {
-            true => self.write_block(x, value, &ranges),
-            false => self.write_spread(x, value, &ranges),
-        };
-        self.finish(&d.out, y)
-    }
-
-    fn write_block(&mut self, x: Value, value: Value, ranges: &[Range]) -> Value {
-        let scalar = TensorType::scalar(ElementType::S32);
-        let starts = ranges
-            .iter()
-            .map(|r| self.b.splat_int(r.start as i128, scalar.clone()));
-        let starts: Vec<Value> = starts.collect();
-        self.b.dynamic_update_slice(x, value, &starts)
+    fn write_block(&self, x: Value, value: Value, ranges: &[Range]) -> Value {
+        let scalar = TensorType::scalar(S32);
+        let start = |r: &Range| self.splat_int(r.start as i128, scalar.clone());
+        let starts: Vec<Value> = ranges.iter().map(start).collect();
+        self.dynamic_update_slice(x, value, &starts)
     }
 
     /// Steps are zeros between the elements, in the values and in a mask of where they are.
-    fn write_spread(&mut self, x: Value, value: Value, ranges: &[Range]) -> Value {
-        let shape = self.b.shape(x);
+    fn write_spread(&self, x: Value, value: Value, ranges: &[Range]) -> Value {
+        let shape = self.shape(x);
         let low: Vec<i64> = ranges.iter().map(|r| r.start as i64).collect();
         let high = (0..shape.len()).map(|d| (shape[d] - ranges[d].limit()) as i64);
         let high: Vec<i64> = high.collect();
         let interior: Vec<usize> = ranges.iter().map(|r| r.step - 1).collect();
-        let zero = self.b.scalar(0.0, self.b.element(x));
-        let spread = self.b.pad(value, zero, &low, &high, &interior);
-        let ty = self.b.ty(value).with_element(ElementType::Pred);
-        let there = self.b.splat(1.0, ty);
-        let no = self.b.scalar(0.0, ElementType::Pred);
-        let mask = self.b.pad(there, no, &low, &high, &interior);
-        self.b.select(mask, spread, x)
-    }
-
-    /// Windows of `size` along a dimension, which become the last dimension.
-    fn unfold(&mut self, d: &UnfoldOpIr) -> Result<(), LowerError> {
-        let x = self.get(&d.input)?;
-        let count = d.out.shape[d.dim];
-        let at = self.windows(count, d.step, d.size);
-        let y = self.take_along(x, at, d.dim);
-        let mut shape = self.b.shape(x);
-        let rank = shape.len();
-        shape.splice(d.dim..=d.dim, [count, d.size]);
-        let y = self.b.reshape(y, &shape);
-        let mut permutation: Vec<usize> = (0..=rank).filter(|i| *i != d.dim + 1).collect();
-        permutation.push(d.dim + 1);
-        let y = self.b.transpose(y, &permutation);
-        self.finish(&d.out, y)
-    }
-
-    /// Places i · `step` + j for i < `count`, j < `size`: \[`count` · `size`\].
-    fn windows(&mut self, count: usize, step: usize, size: usize) -> Value {
-        let ty = TensorType::new([count, size], ElementType::S32);
-        let (i, j) = (self.b.iota(ty.clone(), 0), self.b.iota(ty.clone(), 1));
-        let step = self.scalar(ScalarIr::UInt(step as u64), ty);
-        let i = self.b.mul(i, step);
-        let at = self.b.add(i, j);
-        self.b.reshape(at, &[count * size])
+        let zero = self.scalar(0.0, self.element(x));
+        let spread = self.pad(value, zero, &low, &high, &interior);
+        let there = self.splat(1.0, self.ty(value).with_element(ElementType::Pred));
+        let no = self.scalar(0.0, ElementType::Pred);
+        self.select(self.pad(there, no, &low, &high, &interior), spread, x)
     }
 }

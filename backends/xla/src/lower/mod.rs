@@ -38,10 +38,12 @@ use crate::ElementType;
 use crate::custom::{self, CallError, ID};
 use crate::record::element;
 use crate::stablehlo::{Builder, TensorType, Value};
+use burn_backend::DType;
 use burn_ir::{
     BaseOperationIr, CustomOpIr, FloatOperationIr, NumericOperationIr, OperationIr, ScalarIr,
     TensorId, TensorIr,
 };
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// Why a graph has no StableHLO.
@@ -83,13 +85,16 @@ pub enum LowerError {
     Call(#[from] CallError),
 }
 
+type Result<T> = std::result::Result<T, LowerError>;
+
 /// A graph's values while it is lowered.
 pub struct Lowering<'a> {
     /// Where operations are appended.
-    pub b: &'a mut Builder,
+    pub b: &'a Builder,
     values: HashMap<TensorId, Value>,
-    random: Option<Value>,
-    /// The vector of float scalars that are arguments.
+    random: Cell<Option<Value>>,
+    /// A vector of floats that are arguments: the scalars of operations that [`takes_scalars`]
+    /// names are places in it.
     scalars: Option<Value>,
     /// Whether the scalars of the operation at hand are places in that vector.
     numbered: bool,
@@ -97,11 +102,11 @@ pub struct Lowering<'a> {
 
 impl<'a> Lowering<'a> {
     /// An empty graph. `random` is the state of the random number generator, ui64\[2\], if there is one.
-    pub fn new(b: &'a mut Builder, random: Option<Value>) -> Self {
+    pub fn new(b: &'a Builder, random: Option<Value>) -> Self {
         Self {
             b,
             values: HashMap::new(),
-            random,
+            random: Cell::new(random),
             scalars: None,
             numbered: false,
         }
@@ -109,7 +114,7 @@ impl<'a> Lowering<'a> {
 
     /// The state of the random number generator after the operations so far.
     pub fn random(&self) -> Option<Value> {
-        self.random
+        self.random.get()
     }
 
     /// Gives a tensor its value.
@@ -117,109 +122,93 @@ impl<'a> Lowering<'a> {
         self.values.insert(id, value);
     }
 
-    /// With `scalars`, a vector of floats, the scalars of operations that [`takes_scalars`] names are places in it.
-    fn set_scalars(&mut self, scalars: Option<Value>) {
-        self.scalars = scalars;
-    }
-
     /// The value of a tensor.
-    pub fn get(&self, tensor: &TensorIr) -> Result<Value, LowerError> {
+    pub fn get(&self, tensor: &TensorIr) -> Result<Value> {
         self.value(tensor.id)
     }
 
     /// The value of the tensor of this name.
-    pub fn value(&self, id: TensorId) -> Result<Value, LowerError> {
+    pub fn value(&self, id: TensorId) -> Result<Value> {
         let value = self.values.get(&id).copied();
         value.ok_or(LowerError::Unknown { id })
     }
 
     /// Appends one operation.
-    pub fn operation(&mut self, operation: &OperationIr) -> Result<(), LowerError> {
+    pub fn operation(&mut self, operation: &OperationIr) -> Result<()> {
         let leaf = leaf(operation);
         if !leaf.lowered {
             return Err(LowerError::Unsupported {
                 operation: leaf.to_string(),
             });
         }
-        if self.is_empty(operation)? {
-            return self.empty(operation);
-        }
         self.numbered = self.scalars.is_some() && takes_scalars(operation);
-        match operation {
-            OperationIr::BaseFloat(op) | OperationIr::BaseInt(op) | OperationIr::BaseBool(op) => {
-                self.elements(op)
-            }
-            OperationIr::NumericFloat(_, op) | OperationIr::NumericInt(_, op) => self.numeric(op),
-            OperationIr::Bool(op) => self.boolean(op),
-            OperationIr::Int(op) => self.int(op),
-            OperationIr::Float(_, op) => self.float(op),
-            OperationIr::Module(op) => self.module(op),
-            OperationIr::Init(ir) => self.get(&ir.out).map(|_| ()),
-            OperationIr::Custom(ir) => self.custom(ir),
-            OperationIr::Drop(tensor) => {
-                self.values.remove(&tensor.id);
-                Ok(())
-            }
-            OperationIr::Activation(op) => self.activation(op),
-            OperationIr::Distributed(_) => unreachable!("not listed as lowered"),
-        }
-    }
-
-    /// Whether an operation computes something, and all of it has no elements.
-    fn is_empty(&self, operation: &OperationIr) -> Result<bool, LowerError> {
-        if matches!(operation, OperationIr::Init(_) | OperationIr::Custom(_)) {
-            return Ok(false);
-        }
-        let (mut any, mut empty) = (false, true);
-        for tensor in operation.outputs() {
-            any = true;
-            empty &= tensor_type(tensor)?.elements() == 0;
-        }
-        Ok(any && empty)
-    }
-
-    fn empty(&mut self, operation: &OperationIr) -> Result<(), LowerError> {
-        for tensor in operation.inputs() {
-            self.get(tensor)?;
-        }
-        for tensor in operation.outputs() {
-            let value = self.b.splat(0.0, tensor_type(tensor)?);
+        let values = match self.zeros(operation)? {
+            Some(zeros) => zeros,
+            None => self.results(operation)?,
+        };
+        for (tensor, value) in operation.outputs().zip(values) {
+            let ty = tensor_type(tensor)?;
+            let value = self.b.reshape(self.b.cast(value, ty.element), &ty.shape);
             self.set(tensor.id, value);
         }
         Ok(())
     }
 
-    fn custom(&mut self, ir: &CustomOpIr) -> Result<(), LowerError> {
+    fn results(&mut self, operation: &OperationIr) -> Result<Vec<Value>> {
+        Ok(match operation {
+            OperationIr::BaseFloat(op) | OperationIr::BaseInt(op) | OperationIr::BaseBool(op) => {
+                vec![self.elements(op)?]
+            }
+            OperationIr::NumericFloat(_, op) | OperationIr::NumericInt(_, op) => {
+                self.numeric(op)?
+            }
+            OperationIr::Bool(op) => vec![self.boolean(op)?],
+            OperationIr::Int(op) => vec![self.int(op)?],
+            OperationIr::Float(_, op) => vec![self.float(op)?],
+            OperationIr::Module(op) => self.module(op)?,
+            OperationIr::Init(ir) => vec![self.get(&ir.out)?],
+            OperationIr::Custom(ir) => self.custom(ir)?,
+            OperationIr::Drop(tensor) => {
+                self.values.remove(&tensor.id);
+                Vec::new()
+            }
+            OperationIr::Activation(op) => vec![self.activation(op)?],
+            OperationIr::Distributed(_) => unreachable!("not listed as lowered"),
+        })
+    }
+
+    /// The results of an operation that computes something, if all of it has no elements.
+    fn zeros(&self, operation: &OperationIr) -> Result<Option<Vec<Value>>> {
+        let kept = matches!(operation, OperationIr::Init(_) | OperationIr::Custom(_));
+        let types = operation.outputs().map(tensor_type);
+        let types = types.collect::<Result<Vec<_>>>()?;
+        if kept || types.is_empty() || types.iter().any(|ty| ty.elements() > 0) {
+            return Ok(None);
+        }
+        for tensor in operation.inputs() {
+            self.get(tensor)?;
+        }
+        let zeros = types.into_iter().map(|ty| self.b.splat(0.0, ty));
+        Ok(Some(zeros.collect()))
+    }
+
+    fn custom(&self, ir: &CustomOpIr) -> Result<Vec<Value>> {
         if ir.id != ID {
             return Err(LowerError::Custom { got: ir.id.clone() });
         }
         let words: Vec<u64> = ir.scalars.iter().copied().map(ScalarIr::elem).collect();
         let operation = custom::unpack(&words)?;
         let inputs = ir.inputs.iter().map(|tensor| self.get(tensor));
-        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        let outputs = custom::lower(&operation, self.b, &inputs)?;
-        for (tensor, value) in ir.outputs.iter().zip(outputs) {
-            self.set(tensor.id, value);
-        }
-        Ok(())
-    }
-
-    /// Gives `out` its value, in its own shape and dtype.
-    fn finish(&mut self, out: &TensorIr, value: Value) -> Result<(), LowerError> {
-        let ty = tensor_type(out)?;
-        let value = self.cast(value, ty.element);
-        let value = self.b.reshape(value, &ty.shape);
-        self.set(out.id, value);
-        Ok(())
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        Ok(custom::lower(&operation, self.b, &inputs)?)
     }
 
     /// A scalar as a tensor of `ty`: numbers are converted as Rust's `as` does it.
-    fn scalar(&mut self, scalar: ScalarIr, ty: TensorType) -> Value {
+    fn scalar(&self, scalar: ScalarIr, ty: TensorType) -> Value {
         if let (true, ScalarIr::UInt(place), Some(all)) = (self.numbered, scalar, self.scalars) {
             let place = place as usize;
             let value = self.b.slice_dim(all, 0, place..place + 1);
-            let value = self.b.reshape(value, &[]);
-            let value = self.cast(value, ty.element);
+            let value = self.b.cast(self.b.reshape(value, &[]), ty.element);
             return self.b.broadcast(value, &ty.shape, &[]);
         }
         if ty.element.is_float() || ty.element == ElementType::Pred {
@@ -236,34 +225,33 @@ impl<'a> Lowering<'a> {
     }
 
     /// Two tensors, repeated to a common shape.
-    fn pair(
-        &mut self,
-        lhs: &TensorIr,
-        rhs: &TensorIr,
-        shape: &[usize],
-    ) -> Result<(Value, Value), LowerError> {
+    fn pair(&self, lhs: &TensorIr, rhs: &TensorIr, shape: &[usize]) -> Result<(Value, Value)> {
         let (x, y) = (self.get(lhs)?, self.get(rhs)?);
-        let y = self.cast(y, self.b.element(x));
-        let x = self.b.broadcast_to(x, shape);
-        let y = self.b.broadcast_to(y, shape);
-        Ok((x, y))
+        let y = self.b.cast(y, self.b.element(x));
+        Ok((self.b.broadcast_to(x, shape), self.b.broadcast_to(y, shape)))
     }
+}
 
+impl Builder {
     /// x in f32 if its type is narrower, for sums.
-    fn widen(&mut self, x: Value) -> Value {
-        match self.b.element(x) {
-            ElementType::F16 | ElementType::BF16 => self.b.convert(x, ElementType::F32),
+    fn widen(&self, x: Value) -> Value {
+        match self.element(x) {
+            ElementType::F16 | ElementType::BF16 => self.convert(x, ElementType::F32),
             _ => x,
         }
     }
 }
 
 /// The type of a Burn tensor.
-pub fn tensor_type(tensor: &TensorIr) -> Result<TensorType, LowerError> {
-    let element = element(tensor.dtype).ok_or_else(|| LowerError::Quantised {
-        dtype: format!("{:?}", tensor.dtype),
+pub fn tensor_type(tensor: &TensorIr) -> Result<TensorType> {
+    value_type(&tensor.shape, tensor.dtype)
+}
+
+fn value_type(shape: &[usize], dtype: DType) -> Result<TensorType> {
+    let element = element(dtype).ok_or_else(|| LowerError::Quantised {
+        dtype: format!("{dtype:?}"),
     })?;
-    Ok(TensorType::new(tensor.shape.to_vec(), element))
+    Ok(TensorType::new(shape, element))
 }
 
 /// Whether an operation draws random numbers.
@@ -271,9 +259,7 @@ pub(crate) fn draws(operation: &OperationIr) -> bool {
     matches!(
         operation,
         OperationIr::Float(_, FloatOperationIr::Random(_))
-    ) || matches!(
-        operation,
-        OperationIr::NumericInt(_, NumericOperationIr::IntRandom(_))
+            | OperationIr::NumericInt(_, NumericOperationIr::IntRandom(_))
     )
 }
 

@@ -1,32 +1,34 @@
 //! Reductions and cumulative sums.
 
-use super::{LowerError, Lowering, tensor_type};
+use super::{Lowering, Result, tensor_type};
 use crate::ElementType;
-use crate::stablehlo::{Binary, Reduction, Value};
-use burn_ir::{DimOpIr, NumericOperationIr, ReduceDimWithIndicesOpIr, TensorIr};
+use crate::stablehlo::{Builder, Reduction, Value};
+use burn_ir::{DimOpIr, NumericOperationIr, TensorIr};
 
 impl Lowering<'_> {
-    pub(super) fn reductions(&mut self, op: &NumericOperationIr) -> Result<(), LowerError> {
+    pub(super) fn reductions(&self, op: &NumericOperationIr) -> Result<Value> {
         use NumericOperationIr as Op;
         use Reduction::{Max, Min, Product, Sum};
         match op {
-            Op::Sum(d) => self.reduce(&d.input, &d.out, None, Sum),
-            Op::SumDim(d) => self.reduce(&d.input, &d.out, Some(&[d.axis]), Sum),
-            Op::SumDims(d) => self.reduce(&d.input, &d.out, Some(&d.axes), Sum),
-            Op::Prod(d) => self.reduce(&d.input, &d.out, None, Product),
-            Op::ProdDim(d) => self.reduce(&d.input, &d.out, Some(&[d.axis]), Product),
-            Op::Max(d) => self.reduce(&d.input, &d.out, None, Max),
-            Op::MaxDim(d) => self.reduce(&d.input, &d.out, Some(&[d.axis]), Max),
-            Op::Min(d) => self.reduce(&d.input, &d.out, None, Min),
-            Op::MinDim(d) => self.reduce(&d.input, &d.out, Some(&[d.axis]), Min),
-            Op::MaxAbs(d) => self.max_abs(&d.input, &d.out, None),
-            Op::MaxAbsDim(d) => self.max_abs(&d.input, &d.out, Some(&[d.axis])),
-            Op::Mean(d) => self.mean(&d.input, &d.out, None),
-            Op::MeanDim(d) => self.mean(&d.input, &d.out, Some(&[d.axis])),
-            Op::ArgMax(d) => self.map(&d.input, &d.out, |l, x| l.extreme(x, d.axis, true).1),
-            Op::ArgMin(d) => self.map(&d.input, &d.out, |l, x| l.extreme(x, d.axis, false).1),
-            Op::MaxDimWithIndices(d) => self.extreme_with_indices(d, true),
-            Op::MinDimWithIndices(d) => self.extreme_with_indices(d, false),
+            Op::Sum(d) => self.over(&d.input, None, Builder::total),
+            Op::SumDim(d) => self.over(&d.input, Some(&[d.axis]), Builder::total),
+            Op::SumDims(d) => self.over(&d.input, Some(&d.axes), Builder::total),
+            Op::Prod(d) => self.over(&d.input, None, Builder::product_of),
+            Op::ProdDim(d) => self.over(&d.input, Some(&[d.axis]), Builder::product_of),
+            Op::Max(d) => self.over(&d.input, None, |b, x, dims| b.reduce(Max, x, dims)),
+            Op::MaxDim(d) => self.over(&d.input, Some(&[d.axis]), |b, x, dims| {
+                b.reduce(Max, x, dims)
+            }),
+            Op::Min(d) => self.over(&d.input, None, |b, x, dims| b.reduce(Min, x, dims)),
+            Op::MinDim(d) => self.over(&d.input, Some(&[d.axis]), |b, x, dims| {
+                b.reduce(Min, x, dims)
+            }),
+            Op::MaxAbs(d) => self.over(&d.input, None, Builder::largest_absolute),
+            Op::MaxAbsDim(d) => self.over(&d.input, Some(&[d.axis]), Builder::largest_absolute),
+            Op::Mean(d) => self.over(&d.input, None, Builder::mean),
+            Op::MeanDim(d) => self.over(&d.input, Some(&[d.axis]), Builder::mean),
+            Op::ArgMax(d) => self.map(&d.input, |b, x| b.arg_extreme(true, x, d.axis)[1]),
+            Op::ArgMin(d) => self.map(&d.input, |b, x| b.arg_extreme(false, x, d.axis)[1]),
             Op::CumSum(d) => self.cumulative(d, Sum),
             Op::CumProd(d) => self.cumulative(d, Product),
             Op::CumMin(d) => self.cumulative(d, Min),
@@ -36,97 +38,64 @@ impl Lowering<'_> {
     }
 
     /// `out` = f(`input`, the dimensions that are named, or all)
-    fn over(
-        &mut self,
-        (input, out): (&TensorIr, &TensorIr),
-        axes: Option<&[usize]>,
-        f: impl FnOnce(&mut Self, Value, &[usize]) -> Value,
-    ) -> Result<(), LowerError> {
-        self.map(input, out, |l, x| {
-            let all: Vec<usize> = (0..l.b.ty(x).rank()).collect();
-            f(l, x, axes.unwrap_or(&all))
-        })
-    }
-
-    fn reduce(
-        &mut self,
+    pub(super) fn over(
+        &self,
         input: &TensorIr,
-        out: &TensorIr,
         axes: Option<&[usize]>,
-        kind: Reduction,
-    ) -> Result<(), LowerError> {
-        self.over((input, out), axes, |l, x, dims| {
-            let x = match kind {
-                Reduction::Sum | Reduction::Product => l.widen(x),
-                _ => x,
-            };
-            l.b.reduce(kind, x, dims)
+        f: impl FnOnce(&Builder, Value, &[usize]) -> Value,
+    ) -> Result<Value> {
+        self.map(input, |b, x| {
+            let all: Vec<usize> = (0..b.ty(x).rank()).collect();
+            f(b, x, axes.unwrap_or(&all))
         })
     }
 
-    fn max_abs(
-        &mut self,
-        input: &TensorIr,
-        out: &TensorIr,
-        axes: Option<&[usize]>,
-    ) -> Result<(), LowerError> {
-        self.over((input, out), axes, |l, x, dims| {
-            let x = l.absolute(x);
-            l.b.reduce(Reduction::Max, x, dims)
-        })
-    }
-
-    /// Integers are divided towards zero; their sums wrap in their own type.
-    fn mean(
-        &mut self,
-        input: &TensorIr,
-        out: &TensorIr,
-        axes: Option<&[usize]>,
-    ) -> Result<(), LowerError> {
-        self.over((input, out), axes, |l, x, dims| {
-            let count: usize = dims.iter().map(|d| l.b.ty(x).shape[*d]).product();
-            let x = l.widen(x);
-            let sum = l.b.reduce(Reduction::Sum, x, dims);
-            // The count may be larger than a narrow integer.
-            let sum = match l.b.element(sum) {
-                element if element.is_float() || element == ElementType::U64 => sum,
-                _ => l.b.convert(sum, ElementType::S64),
-            };
-            l.b.binary_scalar(Binary::Divide, sum, count as f64)
-        })
-    }
-
-    /// The largest or smallest elements along `dim`, and where they are.
-    fn extreme(&mut self, x: Value, dim: usize, max: bool) -> (Value, Value) {
-        self.b.arg_extreme(max, x, dim, ElementType::S32)
-    }
-
-    fn extreme_with_indices(
-        &mut self,
-        d: &ReduceDimWithIndicesOpIr,
-        max: bool,
-    ) -> Result<(), LowerError> {
-        let x = self.get(&d.tensor)?;
-        let (value, at) = self.extreme(x, d.dim, max);
-        self.finish(&d.out, value)?;
-        self.finish(&d.out_indices, at)
-    }
-
-    fn cumulative(&mut self, d: &DimOpIr, kind: Reduction) -> Result<(), LowerError> {
-        self.map_wide(&d.input, &d.out, |l, x| l.b.cumulative(kind, x, d.axis))
-    }
-
-    /// The mean of x over `dims`, which keep extent 1.
-    pub(super) fn mean_keep(&mut self, x: Value, dims: &[usize]) -> Value {
-        let count: usize = dims.iter().map(|d| self.b.ty(x).shape[*d]).product();
-        let sum = self.b.reduce_keep(Reduction::Sum, x, dims);
-        self.b.binary_scalar(Binary::Divide, sum, count as f64)
+    fn cumulative(&self, d: &DimOpIr, kind: Reduction) -> Result<Value> {
+        self.map_wide(&d.input, |b, x| b.cumulative(kind, x, d.axis))
     }
 
     /// x as f32 if the output is narrower, and as the output's type otherwise.
-    pub(super) fn get_wide(&mut self, tensor: &TensorIr) -> Result<Value, LowerError> {
+    pub(super) fn get_wide(&self, tensor: &TensorIr) -> Result<Value> {
         tensor_type(tensor)?;
-        let x = self.get(tensor)?;
-        Ok(self.widen(x))
+        Ok(self.b.widen(self.get(tensor)?))
+    }
+}
+
+impl Builder {
+    fn total(&self, x: Value, dims: &[usize]) -> Value {
+        self.sum(self.widen(x), dims)
+    }
+
+    fn product_of(&self, x: Value, dims: &[usize]) -> Value {
+        self.reduce(Reduction::Product, self.widen(x), dims)
+    }
+
+    fn largest_absolute(&self, x: Value, dims: &[usize]) -> Value {
+        self.reduce(Reduction::Max, self.absolute(x), dims)
+    }
+
+    /// Integers are divided towards zero; their sums wrap in their own type.
+    fn mean(&self, x: Value, dims: &[usize]) -> Value {
+        let sum = self.total(x, dims);
+        // The count may be larger than a narrow integer.
+        let sum = match self.element(sum) {
+            element if element.is_float() || element == ElementType::U64 => sum,
+            _ => self.convert(sum, ElementType::S64),
+        };
+        self.div(sum, self.count(x, dims))
+    }
+
+    /// How many elements of x are reduced to one.
+    fn count(&self, x: Value, dims: &[usize]) -> f64 {
+        let shape = self.shape(x);
+        dims.iter().map(|d| shape[*d]).product::<usize>() as f64
+    }
+
+    /// The mean of x over `dims`, which keep extent 1.
+    pub(super) fn mean_keep(&self, x: Value, dims: &[usize]) -> Value {
+        self.div(
+            self.reduce_keep(Reduction::Sum, x, dims),
+            self.count(x, dims),
+        )
     }
 }

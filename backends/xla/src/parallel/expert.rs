@@ -28,9 +28,9 @@
 use super::layer::{Gradients, Routed, Weights, checked, divides, lower};
 use super::passes::{self, Passes};
 use super::{Layer, LayerError};
-use crate::ElementType;
+use crate::ElementType::{F32, S32};
 use crate::custom::{along, rows_where};
-use crate::stablehlo::{Binary, Builder, Compare, Program, Reduction, TensorType, Value};
+use crate::stablehlo::{Builder, Program, Reduction, TensorType, Value};
 use moebius_ops::moe::sorting;
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::routing;
@@ -74,6 +74,7 @@ struct Plan {
 }
 
 /// The rows that the experts got in one round.
+#[derive(Clone, Copy)]
 struct Received {
     x: Value,
     order: Value,
@@ -158,28 +159,23 @@ impl Divided {
     }
 
     /// The first step of the exchange.
-    fn plan(&self, b: &mut Builder, offsets: Value) -> Plan {
+    fn plan(&self, b: &Builder, offsets: Value) -> Plan {
         let (p, e) = (self.devices, self.local_experts());
         let lower = b.slice_dim(offsets, 0, 0..p * e);
         let upper = b.slice_dim(offsets, 0, 1..p * e + 1);
-        let counts = b.sub(upper, lower);
-        let counts = b.reshape(counts, &[p, e]);
-        let coming = b.all_to_all(counts, 0, 0, &self.group());
+        let coming = b.all_to_all(b.reshape(b.sub(upper, lower), &[p, e]), 0, 0, &self.group());
         let upto = b.cumulative(Reduction::Sum, coming, 1);
         let shape = [p, self.rows, e];
         let upto = b.broadcast(upto, &shape, &[0, 2]);
         let [lower, upper] = [lower, upper].map(|edges| b.reshape(edges, &[p, e]));
-        let first = b.slice_dim(lower, 1, 0..1);
-        let first = b.reshape(first, &[p]);
-        let last = b.slice_dim(upper, 1, e - 1..e);
-        let last = b.reshape(last, &[p]);
+        let first = b.reshape(b.slice_dim(lower, 1, 0..1), &[p]);
+        let last = b.reshape(b.slice_dim(upper, 1, e - 1..e), &[p]);
         let (rounds, sent) = self.rounds(b, first, last);
         let (round, place) = self.places(b, first, last);
-        let square = TensorType::new(self.square(), ElementType::S32);
+        let square = TensorType::new(self.square(), S32);
         let j = b.iota(square.clone(), 1);
-        let first = along(b, first, &square.shape, 0);
         Plan {
-            rows: b.add(first, j),
+            rows: b.add(along(b, first, &square.shape, 0), j),
             last: along(b, last, &square.shape, 0),
             upto,
             round,
@@ -190,86 +186,70 @@ impl Divided {
     }
 
     /// The rounds that all devices take, and the rows that this one sends to others.
-    fn rounds(&self, b: &mut Builder, first: Value, last: Value) -> (Value, Value) {
+    fn rounds(&self, b: &Builder, first: Value, last: Value) -> (Value, Value) {
         let counts = b.sub(last, first);
-        let me = b.replica_id();
-        let me = b.convert(me, ElementType::S32);
-        let me = b.broadcast(me, &[self.devices], &[]);
-        let device = b.iota(TensorType::new([self.devices], ElementType::S32), 0);
-        let others = b.compare(Compare::Ne, device, me);
-        let sent = rows_where(b, others, counts);
-        let sent = b.reduce(Reduction::Sum, sent, &[0]);
+        let me = b.broadcast(b.convert(b.replica_id(), S32), &[self.devices], &[]);
+        let device = b.iota(TensorType::new([self.devices], S32), 0);
+        let sent = b.sum(rows_where(b, b.ne(device, me), counts), &[0]);
         if self.most_rounds() == 1 {
-            return (b.scalar(1.0, ElementType::S32), sent);
+            return (b.scalar(1.0, S32), sent);
         }
         let most = b.reduce(Reduction::Max, counts, &[0]);
         let most = b.all_reduce(Reduction::Max, most, &self.group());
-        let more = b.binary_scalar(Binary::Add, most, (self.rows - 1) as f64);
-        let rounds = b.binary_scalar(Binary::Divide, more, self.rows as f64);
-        (rounds, sent)
+        let more = b.add(most, (self.rows - 1) as f64);
+        (b.div(more, self.rows as f64), sent)
     }
 
     /// The round of every sorted row, and its place among the rows of the round.
-    fn places(&self, b: &mut Builder, first: Value, last: Value) -> (Value, Value) {
+    fn places(&self, b: &Builder, first: Value, last: Value) -> (Value, Value) {
         let slots = self.local().slots();
-        let row = b.iota(TensorType::new([slots], ElementType::S32), 0);
-        let table = TensorType::new([slots, self.devices], ElementType::S32);
+        let row = b.iota(TensorType::new([slots], S32), 0);
+        let table = TensorType::new([slots, self.devices], S32);
         let rows = along(b, row, &table.shape, 0);
-        let ends = along(b, last, &table.shape, 1);
-        let before = b.compare(Compare::Le, ends, rows);
-        let before = b.convert(before, ElementType::S32);
-        let device = b.reduce(Reduction::Sum, before, &[1]);
-        let owned = b.compare_scalar(Compare::Lt, device, self.devices as f64);
+        let before = b.le(along(b, last, &table.shape, 1), rows);
+        let device = b.sum(b.convert(before, S32), &[1]);
+        let owned = b.lt(device, self.devices as f64);
         // The gather moves the device P of rows without an expert inside.
-        let first = b.take(first, device);
-        let rank = b.sub(row, first);
-        let round = b.binary_scalar(Binary::Divide, rank, self.rows as f64);
+        let rank = b.sub(row, b.take(first, device));
+        let round = b.div(rank, self.rows as f64);
         let none = b.splat_like(-1.0, round);
-        let rest = b.binary_scalar(Binary::Remainder, rank, self.rows as f64);
-        let start = b.binary_scalar(Binary::Multiply, device, self.rows as f64);
+        let rest = b.rem(rank, self.rows as f64);
+        let start = b.mul(device, self.rows as f64);
         (b.select(owned, round, none), b.add(start, rest))
     }
 
     /// Which sorted rows go in round `i`, \[P·C\], and whether there is one at a place.
-    fn going(&self, b: &mut Builder, plan: &Plan, i: Value) -> (Value, Value) {
-        let before = b.binary_scalar(Binary::Multiply, i, self.rows as f64);
-        let before = b.broadcast(before, &self.square(), &[]);
+    fn going(&self, b: &Builder, plan: &Plan, i: Value) -> (Value, Value) {
+        let before = b.broadcast(b.mul(i, self.rows as f64), &self.square(), &[]);
         let rows = b.add(plan.rows, before);
-        let valid = b.compare(Compare::Lt, rows, plan.last);
+        let valid = b.lt(rows, plan.last);
         let flat = [self.together()];
         (b.reshape(rows, &flat), b.reshape(valid, &flat))
     }
 
     /// The device's `values` \[n, …\] at `index` \[P·C\], 0 where not `valid`, exchanged: \[P·C, …\].
-    fn send(&self, b: &mut Builder, values: Value, (index, valid): (Value, Value)) -> Value {
-        let taken = b.take(values, index);
-        let taken = rows_where(b, valid, taken);
-        self.exchange(b, taken)
+    fn send(&self, b: &Builder, values: Value, (index, valid): (Value, Value)) -> Value {
+        self.exchange(b, rows_where(b, valid, b.take(values, index)))
     }
 
     /// \[P·C, …\]: part q of every device goes to device q.
-    fn exchange(&self, b: &mut Builder, rows: Value) -> Value {
+    fn exchange(&self, b: &Builder, rows: Value) -> Value {
         b.all_to_all(rows, 0, 0, &self.group())
     }
 
     /// The order of the rows that come in round `i`, by expert.
-    fn arriving(&self, b: &mut Builder, plan: &Plan, x: Value, i: Value) -> Received {
+    fn arriving(&self, b: &Builder, plan: &Plan, x: Value, i: Value) -> Received {
         let (shape, experts) = (b.shape(plan.upto), self.local_experts());
-        let rank = b.iota(TensorType::new(shape.clone(), ElementType::S32), 1);
-        let before = b.binary_scalar(Binary::Multiply, i, self.rows as f64);
-        let before = b.broadcast(before, &shape, &[]);
-        let rank = b.add(rank, before);
-        let past = b.compare(Compare::Le, plan.upto, rank);
-        let past = b.convert(past, ElementType::S32);
-        let expert = b.reduce(Reduction::Sum, past, &[2]);
-        let expert = b.reshape(expert, &[self.together(), 1]);
+        let rank = b.iota(TensorType::new(shape.clone(), S32), 1);
+        let rank = b.add(rank, b.broadcast(b.mul(i, self.rows as f64), &shape, &[]));
+        let past = b.convert(b.le(plan.upto, rank), S32);
+        let expert = b.reshape(b.sum(past, &[2]), &[self.together(), 1]);
         let routing = checked(routing::Problem::new(self.together(), experts, 1));
         let sort = Routing::Sort {
             problem: checked(sorting::Problem::new(&routing, None, false)),
             mask: false,
         };
-        let ones = self.ones(b);
-        let sorted = lower(b, sort, &[ones, expert]);
+        let sorted = lower(b, sort, &[self.ones(b), expert]);
         Received {
             x,
             order: sorted[0],
@@ -280,35 +260,31 @@ impl Divided {
     }
 
     /// Router weights of rows that are weighted elsewhere.
-    fn ones(&self, b: &mut Builder) -> Value {
-        b.splat(1.0, TensorType::new([self.together(), 1], ElementType::F32))
+    fn ones(&self, b: &Builder) -> Value {
+        b.splat(1.0, TensorType::new([self.together(), 1], F32))
     }
 
     /// Runs `body` for every round. Its results are, in place of `state`, rows of a round \[P·C, …\] that replace
     /// the sorted rows that went in it, then `sums` values that are added.
     fn each_round(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         plan: &Plan,
         state: &[TensorType],
         sums: &[TensorType],
-        body: impl FnOnce(&mut Builder, Value) -> Vec<Value>,
+        body: impl FnOnce(&Builder, Value) -> Vec<Value>,
     ) -> Vec<Value> {
         let start = state.iter().chain(sums).map(|ty| b.splat(0.0, ty.clone()));
         let start: Vec<Value> = start.collect();
         let rows = state.len();
-        let round = |b: &mut Builder, i: Value, state: &[Value]| {
+        let round = |b: &Builder, i: Value, state: &[Value]| {
             let mut results = body(b, i);
-            let now = b.shape(plan.round);
-            let now = b.broadcast(i, &now, &[]);
-            let now = b.compare(Compare::Eq, plan.round, now);
+            let now = b.eq(plan.round, b.broadcast(i, &b.shape(plan.round), &[]));
             for (at, result) in results.iter_mut().enumerate() {
                 *result = match at < rows {
                     true => {
                         let taken = b.take(*result, plan.place);
-                        let shape = b.shape(taken);
-                        let now = along(b, now, &shape, 0);
-                        b.select(now, taken, state[at])
+                        b.select(along(b, now, &b.shape(taken), 0), taken, state[at])
                     }
                     false => b.add(state[at], *result),
                 };
@@ -316,8 +292,7 @@ impl Divided {
             results
         };
         if self.most_rounds() == 1 {
-            let first = b.scalar(0.0, ElementType::S32);
-            return round(b, first, &start);
+            return round(b, b.scalar(0.0, S32), &start);
         }
         b.counted(self.most_rounds() as u64, |b| {
             b.for_loop(plan.rounds, &start, round)
@@ -325,12 +300,11 @@ impl Divided {
     }
 
     /// The device's tokens at sorted rows.
-    fn tokens(&self, b: &mut Builder, order: Value, rows: Value) -> Value {
-        let slots = b.take(order, rows);
-        b.binary_scalar(Binary::Divide, slots, self.layer.top_k as f64)
+    fn tokens(&self, b: &Builder, order: Value, rows: Value) -> Value {
+        b.div(b.take(order, rows), self.layer.top_k as f64)
     }
 
-    fn combined(&self, b: &mut Builder, rows: Value, operands: &[Value]) -> Value {
+    fn combined(&self, b: &Builder, rows: Value, operands: &[Value]) -> Value {
         let local = self.local();
         let (routing, slots) = (checked(local.routing()), local.slots());
         let problem = RowsProblem::new(&routing, slots, local.hidden, local.float());
@@ -342,7 +316,7 @@ impl Divided {
     }
 
     /// Sorted rows \[S/P\] f32 as slots \[T/P,K\].
-    fn by_slot(&self, b: &mut Builder, rows: Value, positions: Value) -> Value {
+    fn by_slot(&self, b: &Builder, rows: Value, positions: Value) -> Value {
         let local = self.local();
         let slots = local.slots();
         let routing = checked(routing::Problem::new(slots, local.experts, 1));
@@ -350,48 +324,40 @@ impl Divided {
             problem: checked(RowsProblem::new(&routing, slots, 1, Element::F32)),
             weighted: false,
         };
-        let rows = b.reshape(rows, &[slots, 1]);
-        let slots = lower(b, combine, &[rows, positions])[0];
+        let slots = lower(b, combine, &[b.reshape(rows, &[slots, 1]), positions])[0];
         b.reshape(slots, &[local.tokens, local.top_k])
     }
 
     /// One round of the backward pass: rows of dx and of the router weights' gradient \[P·C\], back where their slots
     /// are, and gradients of the experts, f32.
-    fn round_back(&self, b: &mut Builder, of: &Backwards, i: Value) -> Vec<Value> {
+    fn round_back(&self, b: &Builder, of: &Backwards, i: Value) -> Vec<Value> {
         let going = self.going(b, &of.kept.plan, i);
-        let tokens = self.tokens(b, of.kept.routed.order, going.0);
-        let sending = (tokens, going.1);
-        let again;
-        let received = match &of.kept.received {
+        let sending = (self.tokens(b, of.kept.routed.order, going.0), going.1);
+        let r = match of.kept.received {
             Some(received) => received,
-            None => {
-                let x = self.send(b, of.x, sending);
-                again = self.arriving(b, &of.kept.plan, x, i);
-                &again
-            }
+            None => self.arriving(b, &of.kept.plan, self.send(b, of.x, sending), i),
         };
         let dy = self.send(b, of.dy, sending);
         let slots = b.take(of.kept.routed.order, going.0);
         let weights = self.send(b, of.slot_weights, (slots, going.1));
         let weights = b.reshape(weights, &[self.together(), 1]);
-        let layer = &self.layer;
+        let (experts, rows) = (self.local_experts(), self.together());
         let backward = Product::ExpertsBackward {
-            problem: checked(layer.some_experts(self.local_experts(), self.together())),
-            pre: received.pre.is_some(),
+            problem: checked(self.layer.some_experts(experts, rows)),
+            pre: r.pre.is_some(),
             x: true,
             weights: true,
         };
-        let r = received;
         let operands = [dy, r.x, weights, r.order, r.offsets, r.positions];
         let mut operands = [&operands, of.stacks].concat();
-        operands.extend(received.pre);
+        operands.extend(r.pre);
         let mut results = lower(b, backward, &operands);
         results[1] = b.reshape(results[1], &[self.together()]);
         for result in &mut results[..2] {
             *result = self.exchange(b, *result);
         }
         for result in &mut results[2..] {
-            *result = b.convert(*result, ElementType::F32);
+            *result = b.convert(*result, F32);
         }
         results
     }
@@ -435,7 +401,7 @@ impl Passes for Divided {
         Ok(experts.check()?)
     }
 
-    fn forward(&self, b: &mut Builder, x: Value, weights: &Weights) -> (Value, Kept) {
+    fn forward(&self, b: &Builder, x: Value, weights: &Weights) -> (Value, Kept) {
         let local = self.local();
         let routed = local.routed(b, x, weights.router);
         let plan = self.plan(b, routed.offsets);
@@ -444,24 +410,20 @@ impl Passes for Divided {
             problem: checked(local.some_experts(self.local_experts(), self.together())),
             keep,
         };
-        let mut kept = None;
+        let mut received = None;
         let rows = TensorType::new([local.slots(), local.hidden], local.element);
         let out = self.each_round(b, &plan, &[rows], &[], |b, i| {
             let (rows, valid) = self.going(b, &plan, i);
-            let tokens = self.tokens(b, routed.order, rows);
-            let x = self.send(b, x, (tokens, valid));
-            let mut received = self.arriving(b, &plan, x, i);
-            let r = &received;
-            let ones = self.ones(b);
-            let operands = [x, ones, r.order, r.offsets, r.positions];
+            let x = self.send(b, x, (self.tokens(b, routed.order, rows), valid));
+            let mut r = self.arriving(b, &plan, x, i);
+            let operands = [x, self.ones(b), r.order, r.offsets, r.positions];
             let operands = [&operands, weights.stacks.as_slice()].concat();
             let results = lower(b, forward, &operands);
-            received.pre = results.get(1).copied();
-            kept = keep.then_some(received);
+            r.pre = results.get(1).copied();
+            received = keep.then_some(r);
             vec![self.exchange(b, results[0])]
         });
         let y = self.combined(b, out[0], &[routed.positions, routed.weights]);
-        let received = kept;
         let kept = Kept {
             routed,
             plan,
@@ -472,7 +434,7 @@ impl Passes for Divided {
 
     fn backward(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         [x, dy]: [Value; 2],
         weights: &Weights,
         kept: Kept,
@@ -488,10 +450,10 @@ impl Passes for Divided {
         };
         let rows = [
             TensorType::new([slots, local.hidden], local.element),
-            TensorType::new([slots], ElementType::F32),
+            TensorType::new([slots], F32),
         ];
         let stacks = weights.stacks.iter();
-        let sums = stacks.map(|stack| b.ty(*stack).with_element(ElementType::F32));
+        let sums = stacks.map(|stack| b.ty(*stack).with_element(F32));
         let sums: Vec<TensorType> = sums.collect();
         let results = self.each_round(b, &kept.plan, &rows, &sums, |b, i| {
             self.round_back(b, &of, i)

@@ -1,6 +1,6 @@
 //! The layer itself: y_t = Σ_k w_tk · expert_(t,k)(x_t), and its gradients.
 
-use crate::ElementType;
+use crate::ElementType::{self, F32};
 use crate::custom;
 use crate::stablehlo::{Builder, TensorType, Value};
 use moebius_ops::grouped_gemm::Activation;
@@ -138,7 +138,7 @@ impl Layer {
             return Err(LayerError::Choices { top_k, experts });
         }
         let element = self.element;
-        if ![ElementType::F32, ElementType::BF16, ElementType::F16].contains(&element) {
+        if ![F32, ElementType::BF16, ElementType::F16].contains(&element) {
             return Err(LayerError::Element { element });
         }
         let slots = self.tokens.saturating_mul(self.top_k);
@@ -201,7 +201,7 @@ impl Layer {
     }
 
     /// The choice of experts and the slots by expert.
-    pub(super) fn routed(&self, b: &mut Builder, x: Value, router: Value) -> Routed {
+    pub(super) fn routed(&self, b: &Builder, x: Value, router: Value) -> Routed {
         let problem = checked(self.routing());
         let logits = Routing::Logits {
             problem,
@@ -243,7 +243,7 @@ impl Layer {
     /// Gradients through the router weights' gradient \[T,K\], f32: of x \[T,H\] and of the router \[E,H\].
     pub(super) fn router_backward(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         (x, router): (Value, Value),
         routed: &Routed,
         dweights: Value,
@@ -258,7 +258,7 @@ impl Layer {
         let operands = [dweights, r.logits, r.indices, r.weights, r.probs, r.lse];
         let dlogits = lower(b, backward, &operands)[0];
         // In f32, so that sums over devices are not of rounded numbers.
-        let [x, router] = [x, router].map(|value| b.convert(value, ElementType::F32));
+        let [x, router] = [x, router].map(|value| b.convert(value, F32));
         let logits = Routing::Logits {
             problem,
             hidden: self.hidden,
@@ -270,10 +270,8 @@ impl Layer {
     }
 
     /// The sum of two gradients of x, f32 and of its type.
-    pub(super) fn sum_x(&self, b: &mut Builder, router: Value, experts: Value) -> Value {
-        let experts = b.convert(experts, ElementType::F32);
-        let sum = b.add(experts, router);
-        b.convert(sum, self.element)
+    pub(super) fn sum_x(&self, b: &Builder, router: Value, experts: Value) -> Value {
+        b.convert(b.add(b.convert(experts, F32), router), self.element)
     }
 }
 
@@ -283,11 +281,7 @@ pub(super) fn checked<T>(problem: Result<T, ShapeError>) -> T {
 }
 
 /// The results of an operation of such a layer.
-pub(super) fn lower(
-    b: &mut Builder,
-    operation: impl Into<Operation>,
-    inputs: &[Value],
-) -> Vec<Value> {
+pub(super) fn lower(b: &Builder, operation: impl Into<Operation>, inputs: &[Value]) -> Vec<Value> {
     let results = custom::lower(&operation.into(), b, inputs);
     results.unwrap_or_else(|error| unreachable!("a checked layer: {error}"))
 }

@@ -22,12 +22,12 @@ pub(super) trait Passes {
     fn check(&self) -> Result<(), LayerError>;
 
     /// y \[T/P,H\].
-    fn forward(&self, b: &mut Builder, x: Value, weights: &Weights) -> (Value, Self::Kept);
+    fn forward(&self, b: &Builder, x: Value, weights: &Weights) -> (Value, Self::Kept);
 
     /// Gradients through those of y, for x and dy \[T/P,H\].
     fn backward(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         inputs: [Value; 2],
         weights: &Weights,
         kept: Self::Kept,
@@ -56,10 +56,9 @@ pub(super) trait Passes {
 /// Arguments x and the weights; results y and the report.
 pub(super) fn forward<P: Passes>(placement: &P) -> Result<Program, LayerError> {
     placement.check()?;
-    let mut b = Builder::new();
+    let b = Builder::new();
     let x = b.argument(placement.local().rows());
-    let weights = arguments(&mut b, placement);
-    let (y, kept) = placement.forward(&mut b, x, &weights);
+    let (y, kept) = placement.forward(&b, x, &arguments(&b, placement));
     let outputs = [&[y], placement.report(&kept).as_slice()].concat();
     Ok(b.finish_replicated(&outputs, placement.devices()))
 }
@@ -67,18 +66,18 @@ pub(super) fn forward<P: Passes>(placement: &P) -> Result<Program, LayerError> {
 /// Arguments x, dy and the weights; results y, dx, the weights' gradients and the report.
 pub(super) fn gradients<P: Passes>(placement: &P) -> Result<Program, LayerError> {
     placement.check()?;
-    let mut b = Builder::new();
+    let b = Builder::new();
     let rows = placement.local().rows();
     let (x, dy) = (b.argument(rows.clone()), b.argument(rows));
-    let weights = arguments(&mut b, placement);
-    let (y, kept) = placement.forward(&mut b, x, &weights);
+    let weights = arguments(&b, placement);
+    let (y, kept) = placement.forward(&b, x, &weights);
     let report = placement.report(&kept);
-    let gradients = placement.backward(&mut b, [x, dy], &weights, kept);
+    let gradients = placement.backward(&b, [x, dy], &weights, kept);
     let outputs = [&[y, gradients.x], gradients.weights.as_slice(), &report].concat();
     Ok(b.finish_replicated(&outputs, placement.devices()))
 }
 
-fn arguments<P: Passes>(b: &mut Builder, placement: &P) -> Weights {
+fn arguments<P: Passes>(b: &Builder, placement: &P) -> Weights {
     let types = placement.layer().weights(placement.local_experts());
     Weights::of(types.into_iter().map(|ty| b.argument(ty)).collect())
 }

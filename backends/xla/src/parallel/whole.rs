@@ -68,7 +68,7 @@ impl Passes for Whole {
         self.layer.check(self.devices)
     }
 
-    fn forward(&self, b: &mut Builder, x: Value, weights: &Weights) -> (Value, Kept) {
+    fn forward(&self, b: &Builder, x: Value, weights: &Weights) -> (Value, Kept) {
         let local = self.local();
         let routed = local.routed(b, x, weights.router);
         let forward = Product::Experts {
@@ -85,7 +85,7 @@ impl Passes for Whole {
 
     fn backward(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         [x, dy]: [Value; 2],
         weights: &Weights,
         Kept { routed, pre }: Kept,

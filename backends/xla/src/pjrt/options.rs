@@ -100,19 +100,17 @@ impl CompileOptions {
     /// The serialised `xla.CompileOptionsProto` of `xla/pjrt/proto/compile_options.proto`.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         // ExecutableBuildOptionsProto.
-        let mut build = Message::default();
-        build.number(4, self.replicas as u64);
-        build.number(5, self.partitions as u64);
+        let mut build = Message::default()
+            .number(4, self.replicas as u64)
+            .number(5, self.partitions as u64);
         if self.partitions > 1 {
             // The compiler itself cuts the program by its sharding.
-            build.number(6, 1);
+            build = build.number(6, 1);
         }
         if let Some(devices) = &self.devices {
-            build.message(9, &self.assignment(devices));
+            build = build.message(9, &self.assignment(devices));
         }
-        let mut options = Message::default();
-        options.message(3, &build);
-        options.bytes
+        Message::default().message(3, &build).bytes
     }
 
     /// [`Self::to_bytes`], with what the plugin needs so that programs mean what StableHLO's specification says: XLA's
@@ -121,32 +119,26 @@ impl CompileOptions {
         let mut bytes = self.to_bytes();
         if platform == Platform::Cpu {
             // CompileOptionsProto.env_option_overrides, a map to OptionOverrideProto { bool bool_field = 2 }.
-            let mut no = Message::default();
-            no.number(2, 0);
-            let mut entry = Message::default();
-            entry.text(1, "xla_cpu_enable_fast_min_max");
-            entry.message(2, &no);
-            let mut overrides = Message::default();
-            overrides.message(7, &entry);
-            bytes.extend(overrides.bytes);
+            let no = Message::default().number(2, 0);
+            let entry = Message::default().text(1, "xla_cpu_enable_fast_min_max");
+            let entry = entry.message(2, &no);
+            bytes.extend(Message::default().message(7, &entry).bytes);
         }
         bytes
     }
 
     /// `xla.DeviceAssignmentProto`, which lists the replicas of each partition.
     fn assignment(&self, devices: &[i32]) -> Message {
-        let mut assignment = Message::default();
-        assignment.number(1, self.replicas as u64);
-        assignment.number(2, self.partitions as u64);
+        let mut assignment = Message::default()
+            .number(1, self.replicas as u64)
+            .number(2, self.partitions as u64);
         for partition in 0..self.partitions {
             let mut ids = Message::default();
             for replica in 0..self.replicas {
                 // Ids are not negative, so that they are the same number unsigned.
                 ids.varint(devices[replica * self.partitions + partition] as u64);
             }
-            let mut computation = Message::default();
-            computation.message(1, &ids);
-            assignment.message(3, &computation);
+            assignment = assignment.message(3, &Message::default().message(1, &ids));
         }
         assignment
     }
@@ -167,24 +159,28 @@ impl Message {
         self.bytes.push(value as u8);
     }
 
-    /// A field of wire type 0.
-    fn number(&mut self, field: u64, value: u64) {
+    /// With a field of wire type 0.
+    fn number(mut self, field: u64, value: u64) -> Self {
         self.varint(field << 3);
         self.varint(value);
+        self
     }
 
-    /// A field of wire type 2: a string.
-    fn text(&mut self, field: u64, text: &str) {
-        self.varint(field << 3 | 2);
-        self.varint(text.len() as u64);
-        self.bytes.extend_from_slice(text.as_bytes());
+    /// With a field of wire type 2: a string.
+    fn text(self, field: u64, text: &str) -> Self {
+        self.delimited(field, text.as_bytes())
     }
 
-    /// A field of wire type 2: a message, or numbers packed.
-    fn message(&mut self, field: u64, message: &Self) {
+    /// With a field of wire type 2: a message, or numbers packed.
+    fn message(self, field: u64, message: &Self) -> Self {
+        self.delimited(field, &message.bytes)
+    }
+
+    fn delimited(mut self, field: u64, bytes: &[u8]) -> Self {
         self.varint(field << 3 | 2);
-        self.varint(message.bytes.len() as u64);
-        self.bytes.extend_from_slice(&message.bytes);
+        self.varint(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+        self
     }
 }
 

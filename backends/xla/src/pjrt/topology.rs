@@ -134,20 +134,21 @@ fn check_size(name: &str, options: &[(&str, Value)]) -> Result<(), Error> {
             reason,
         })
     };
-    let twists = ["_twisted", "_untwisted"];
-    let mut twists = twists.iter().filter_map(|twist| name.strip_suffix(twist));
-    let name = twists.next().unwrap_or(name);
+    let mut twists = ["_twisted", "_untwisted"].iter();
+    let name = twists
+        .find_map(|twist| name.strip_suffix(twist))
+        .unwrap_or(name);
     let Some((_, size)) = name.rsplit_once([':', '=', '_']) else {
         return refuse("is not of the form kind:size");
     };
     let extents = size
         .split('x')
         .map(|extent| extent.parse::<usize>().unwrap_or_default());
-    let mut slices = options.iter().filter_map(|(name, value)| match value {
+    let slices = options.iter().find_map(|(name, value)| match value {
         Value::Int(count) if *name == "num_slices" => Some(*count),
         _ => None,
     });
-    let slices = slices.next().unwrap_or(1);
+    let slices = slices.unwrap_or(1);
     if extents.clone().any(|extent| extent == 0) || slices < 1 {
         return refuse("the size is not whole numbers from 1, with x between them");
     }

@@ -1,6 +1,7 @@
 //! Values, arguments, regions, and the finished program.
 
 use super::TensorType;
+use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
 
 /// A result of an operation, or an argument.
@@ -21,14 +22,17 @@ struct Argument {
 /// One function in the making.
 ///
 /// A value belongs to the builder that returned it, and one made inside a region to that region.
+/// Operations are appended through shared references, in the order in which Rust evaluates
+/// expressions: `b.mul(b.exp(x), y)` appends the exponential, then the product.
 #[derive(Default)]
 pub struct Builder {
-    types: Vec<TensorType>,
-    arguments: Vec<Argument>,
-    text: String,
-    depth: usize,
-    flops: u64,
-    exchanged: u64,
+    types: RefCell<Vec<TensorType>>,
+    arguments: RefCell<Vec<Argument>>,
+    text: RefCell<String>,
+    depth: Cell<usize>,
+    /// Floating-point operations of the matrix products so far.
+    pub(super) flops: Cell<u64>,
+    pub(super) exchanged: Cell<u64>,
 }
 
 /// A finished module with one public function, `main`.
@@ -55,36 +59,36 @@ impl Builder {
     }
 
     /// The next argument of the function.
-    pub fn argument(&mut self, ty: TensorType) -> Value {
+    pub fn argument(&self, ty: TensorType) -> Value {
         let value = self.value(ty);
-        let aliased = None;
-        self.arguments.push(Argument { value, aliased });
+        let (mut arguments, aliased) = (self.arguments.borrow_mut(), None);
+        arguments.push(Argument { value, aliased });
         value
     }
 
     /// Gives argument `index` away: its memory holds output `output` afterwards.
-    pub fn donate(&mut self, index: usize, output: usize) {
-        self.arguments[index].aliased = Some(output);
+    pub fn donate(&self, index: usize, output: usize) {
+        self.arguments.borrow_mut()[index].aliased = Some(output);
     }
 
     /// The type of a value.
-    pub fn ty(&self, value: Value) -> &TensorType {
-        &self.types[value.0 as usize]
+    pub fn ty(&self, value: Value) -> TensorType {
+        self.types.borrow()[value.0 as usize].clone()
     }
 
     /// The types of values.
     pub fn types(&self, values: &[Value]) -> Vec<TensorType> {
-        values.iter().map(|value| self.ty(*value).clone()).collect()
+        values.iter().map(|value| self.ty(*value)).collect()
     }
 
     /// The extents of a value.
     pub fn shape(&self, value: Value) -> Vec<usize> {
-        self.ty(value).shape.clone()
+        self.ty(value).shape
     }
 
     /// The element type of a value.
     pub fn element(&self, value: Value) -> crate::ElementType {
-        self.ty(value).element
+        self.types.borrow()[value.0 as usize].element
     }
 
     /// The function with these results, on one device.
@@ -94,9 +98,10 @@ impl Builder {
 
     /// The function with these results, run by `replicas` devices.
     pub fn finish_replicated(self, outputs: &[Value], replicas: usize) -> Program {
-        let inputs: Vec<Value> = self.arguments.iter().map(|a| a.value).collect();
-        let (inputs, results) = (self.types(&inputs), self.types(outputs));
-        let arguments = self.arguments.iter().zip(&inputs);
+        let arguments = self.arguments.borrow();
+        let inputs: Vec<TensorType> = arguments.iter().map(|a| self.ty(a.value)).collect();
+        let results = self.types(outputs);
+        let arguments = arguments.iter().zip(&inputs);
         let arguments = arguments.map(|(Argument { value, aliased }, ty)| match aliased {
             Some(output) => format!("{value}: {ty} {{tf.aliasing_output = {output} : i32}}"),
             None => format!("{value}: {ty}"),
@@ -106,115 +111,95 @@ impl Builder {
              func.func public @main({}) -> ({}) {{\n{}    return{}\n  }}\n}}\n",
             arguments.collect::<Vec<_>>().join(", "),
             joined(&results),
-            self.text,
+            self.text.borrow(),
             operands_and_types(outputs, &results),
         );
         Program {
             text,
             inputs,
             outputs: results,
-            flops: self.flops,
-            exchanged_bytes: self.exchanged,
+            flops: self.flops.get(),
+            exchanged_bytes: self.exchanged.get(),
         }
     }
 
-    fn value(&mut self, ty: TensorType) -> Value {
-        self.types.push(ty);
-        Value((self.types.len() - 1) as u32)
-    }
-
-    /// Floating-point operations of the matrix products so far.
-    pub(super) fn flops(&self) -> u64 {
-        self.flops
-    }
-
-    /// Adds to the count of floating-point operations.
-    pub(super) fn count_flops(&mut self, flops: u64) {
-        self.flops += flops;
+    fn value(&self, ty: TensorType) -> Value {
+        let mut types = self.types.borrow_mut();
+        types.push(ty);
+        Value((types.len() - 1) as u32)
     }
 
     /// Bytes that each device sends to the others of its group in the collectives so far: of an all-to-all
     /// among n devices n − 1 of the n parts, of an all-reduce 2·(n − 1)/n of the tensor
     /// (a reduce-scatter, then an all-gather), which no algorithm undercuts.
     pub fn exchanged(&self) -> u64 {
-        self.exchanged
-    }
-
-    /// Counts so many floating-point operations and bytes that each device sends in all.
-    pub(super) fn set_counts(&mut self, flops: u64, exchanged: u64) {
-        (self.flops, self.exchanged) = (flops, exchanged);
-    }
-
-    /// Adds to the count of bytes that each device sends.
-    pub(super) fn count_exchanged(&mut self, bytes: u64) {
-        self.exchanged += bytes;
+        self.exchanged.get()
     }
 
     /// Appends `operation`, everything right of the equals sign.
-    pub(super) fn push(&mut self, operation: impl fmt::Display, result: TensorType) -> Value {
+    pub(super) fn push(&self, operation: impl fmt::Display, result: TensorType) -> Value {
         let value = self.value(result);
         self.line(format_args!("{value} = {operation}"));
         value
     }
 
     /// Appends an operation that is written with one type alone, that of its result.
-    pub(super) fn of_type(&mut self, operation: impl fmt::Display, ty: TensorType) -> Value {
+    pub(super) fn of_type(&self, operation: impl fmt::Display, ty: TensorType) -> Value {
         self.push(format!("{operation} : {ty}"), ty)
     }
 
     /// Appends an operation whose operands and result have the type of `x`.
-    pub(super) fn alike(&mut self, operation: impl fmt::Display, x: Value) -> Value {
-        self.of_type(operation, self.ty(x).clone())
+    pub(super) fn alike(&self, operation: impl fmt::Display, x: Value) -> Value {
+        self.of_type(operation, self.ty(x))
     }
 
     /// Appends an operation that is written with the types of its operands and its result.
     pub(super) fn typed(
-        &mut self,
+        &self,
         operation: impl fmt::Display,
         operands: &[Value],
         result: TensorType,
     ) -> Value {
-        let (_, types) = self.operands(operands);
+        let types = joined(self.types(operands));
         self.push(format!("{operation} : ({types}) -> {result}"), result)
     }
 
     /// As [`Builder::typed`], with several results.
     pub(super) fn typed_many(
-        &mut self,
+        &self,
         operation: impl fmt::Display,
         operands: &[Value],
         results: Vec<TensorType>,
     ) -> Vec<Value> {
-        let (_, types) = self.operands(operands);
+        let types = joined(self.types(operands));
         let operation = format!("{operation} : ({types}) -> ({})", joined(&results));
         let values: Vec<Value> = results.into_iter().map(|ty| self.value(ty)).collect();
         self.line(format_args!("{} = {operation}", joined(&values)));
         values
     }
 
-    fn line(&mut self, line: impl fmt::Display) {
-        let indent = 4 + 2 * self.depth;
-        let _ = writeln!(self.text, "{:indent$}{line}", "");
+    fn line(&self, line: impl fmt::Display) {
+        let indent = 4 + 2 * self.depth.get();
+        let _ = writeln!(self.text.borrow_mut(), "{:indent$}{line}", "");
     }
 
     /// The text of a region with arguments of `types`; `body` returns what the region returns.
     pub(super) fn region(
-        &mut self,
+        &self,
         types: &[TensorType],
-        body: impl FnOnce(&mut Self, &[Value]) -> Vec<Value>,
+        body: impl FnOnce(&Self, &[Value]) -> Vec<Value>,
     ) -> String {
-        let outer = std::mem::take(&mut self.text);
+        let outer = self.text.take();
         let arguments: Vec<Value> = types.iter().map(|ty| self.value(ty.clone())).collect();
-        self.depth += 1;
+        self.depth.update(|depth| depth + 1);
         let results = body(self, &arguments);
-        let types = self.types(&results);
         self.line(format_args!(
             "stablehlo.return{}",
-            operands_and_types(&results, &types)
+            operands_and_types(&results, &self.types(&results))
         ));
-        self.depth -= 1;
-        let inner = std::mem::replace(&mut self.text, outer);
-        let indent = 4 + 2 * self.depth;
+        self.depth.update(|depth| depth - 1);
+        let inner = self.text.replace(outer);
+        let indent = 4 + 2 * self.depth.get();
         let arguments = arguments.iter().map(|v| format!("{v}: {}", self.ty(*v)));
         let arguments = arguments.collect::<Vec<_>>().join(", ");
         format!(
@@ -224,25 +209,16 @@ impl Builder {
     }
 
     /// The region that makes one scalar of two.
-    pub(super) fn reducer(
-        &mut self,
-        kind: super::Reduction,
-        element: crate::ElementType,
-    ) -> String {
+    pub(super) fn reducer(&self, kind: super::Reduction, element: crate::ElementType) -> String {
         let scalar = TensorType::scalar(element);
         self.region(&[scalar.clone(), scalar], |b, args| {
             vec![b.binary(kind.binary(), args[0], args[1])]
         })
     }
-
-    /// `%1, %2` and `tensor<…>, tensor<…>` of operands in the generic form.
-    pub(super) fn operands(&self, values: &[Value]) -> (String, String) {
-        let types = values.iter().map(|value| self.ty(*value));
-        (joined(values), joined(types))
-    }
 }
 
-fn joined<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
+/// `%1, %2` of values, `tensor<…>, tensor<…>` of types.
+pub(super) fn joined<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
     let all: Vec<String> = all.into_iter().map(|one| one.to_string()).collect();
     all.join(", ")
 }

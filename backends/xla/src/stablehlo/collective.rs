@@ -35,10 +35,11 @@ impl fmt::Display for ReplicaGroups {
 
 impl Builder {
     /// The reduction of every device's x.
-    pub fn all_reduce(&mut self, kind: Reduction, x: Value, groups: &ReplicaGroups) -> Value {
-        let ty = self.ty(x).clone();
+    pub fn all_reduce(&self, kind: Reduction, x: Value, groups: &ReplicaGroups) -> Value {
+        let ty = self.ty(x);
         let count = groups.size();
-        self.count_exchanged((2 * (count - 1) * ty.bytes()).div_ceil(count) as u64);
+        let more = (2 * (count - 1) * ty.bytes()).div_ceil(count) as u64;
+        self.exchanged.update(|bytes| bytes + more);
         let region = self.reducer(kind, ty.element);
         let operation = format_args!(
             "\"stablehlo.all_reduce\"({x}) <{{replica_groups = {groups}}}> ({region})"
@@ -48,16 +49,11 @@ impl Builder {
 
     /// Cuts x into equal parts along dimension `split`, sends part i to device i of the group, and
     /// joins what comes along dimension `join`, in the order of the devices.
-    pub fn all_to_all(
-        &mut self,
-        x: Value,
-        split: usize,
-        join: usize,
-        groups: &ReplicaGroups,
-    ) -> Value {
-        let from = self.ty(x).clone();
+    pub fn all_to_all(&self, x: Value, split: usize, join: usize, groups: &ReplicaGroups) -> Value {
+        let from = self.ty(x);
         let count = groups.size();
-        self.count_exchanged((from.bytes() / count * (count - 1)) as u64);
+        let more = (from.bytes() / count * (count - 1)) as u64;
+        self.exchanged.update(|bytes| bytes + more);
         let mut shape = from.shape.clone();
         shape[split] /= count;
         shape[join] *= count;
@@ -70,8 +66,7 @@ impl Builder {
     }
 
     /// This device's number among the replicas: a ui32 scalar.
-    pub fn replica_id(&mut self) -> Value {
-        let ty = TensorType::scalar(ElementType::U32);
-        self.of_type("stablehlo.replica_id", ty)
+    pub fn replica_id(&self) -> Value {
+        self.of_type("stablehlo.replica_id", TensorType::scalar(ElementType::U32))
     }
 }

@@ -6,13 +6,13 @@ use crate::ElementType;
 impl Builder {
     /// A tensor of `ty` that holds `value` everywhere, rounded to the element type; booleans are
     /// true where it isn't 0.
-    pub fn splat(&mut self, value: f64, ty: TensorType) -> Value {
+    pub fn splat(&self, value: f64, ty: TensorType) -> Value {
         let literal = literal(value, ty.element);
         self.of_type(format_args!("stablehlo.constant dense<{literal}>"), ty)
     }
 
     /// A tensor of `ty` that holds an integer everywhere; unlike [`Builder::splat`], exact for 64 bits.
-    pub fn splat_int(&mut self, value: i128, ty: TensorType) -> Value {
+    pub fn splat_int(&self, value: i128, ty: TensorType) -> Value {
         if ty.element.is_float() || ty.element == ElementType::Pred {
             return self.splat(value as f64, ty);
         }
@@ -20,18 +20,17 @@ impl Builder {
     }
 
     /// A scalar.
-    pub fn scalar(&mut self, value: f64, element: ElementType) -> Value {
+    pub fn scalar(&self, value: f64, element: ElementType) -> Value {
         self.splat(value, TensorType::scalar(element))
     }
 
     /// A tensor like `value` that holds `number` everywhere.
-    pub fn splat_like(&mut self, number: f64, value: Value) -> Value {
-        let ty = self.ty(value).clone();
-        self.splat(number, ty)
+    pub fn splat_like(&self, number: f64, value: Value) -> Value {
+        self.splat(number, self.ty(value))
     }
 
     /// A vector of integers.
-    pub fn integers(&mut self, values: &[i64], element: ElementType) -> Value {
+    pub fn integers(&self, values: &[i64], element: ElementType) -> Value {
         let ty = TensorType::new([values.len()], element);
         let text = match values {
             [] => String::new(),
@@ -41,7 +40,7 @@ impl Builder {
     }
 
     /// 0, 1, 2, … along dimension `dim`.
-    pub fn iota(&mut self, ty: TensorType, dim: usize) -> Value {
+    pub fn iota(&self, ty: TensorType, dim: usize) -> Value {
         self.of_type(format_args!("stablehlo.iota dim = {dim}"), ty)
     }
 }

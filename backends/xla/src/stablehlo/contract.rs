@@ -58,34 +58,32 @@ pub struct Convolution {
 impl Builder {
     /// Sums of products over the contracted dimensions, as `element`. f32 is multiplied in full
     /// precision: the default of a TPU is bf16.
-    pub fn dot(&mut self, lhs: Value, rhs: Value, dims: &DotDims, element: ElementType) -> Value {
-        let (left, right) = (self.ty(lhs).clone(), self.ty(rhs).clone());
+    pub fn dot(&self, lhs: Value, rhs: Value, dims: &DotDims, element: ElementType) -> Value {
+        let (left, right) = (self.ty(lhs), self.ty(rhs));
         let to = TensorType::new(dot_shape(&left, &right, dims), element);
         let depth: usize = dims.lhs_contract.iter().map(|d| left.shape[*d]).product();
-        self.count_flops(2 * (to.elements() * depth) as u64);
-        let mut attributes = String::new();
-        if !dims.lhs_batch.is_empty() {
-            attributes += &format!(
-                "batching_dims = {} x {}, ",
-                list(&dims.lhs_batch),
-                list(&dims.rhs_batch)
-            );
-        }
-        attributes += &format!(
-            "contracting_dims = {} x {}",
-            list(&dims.lhs_contract),
-            list(&dims.rhs_contract)
+        let more = 2 * (to.elements() * depth) as u64;
+        self.flops.update(|flops| flops + more);
+        let (lhs_batch, rhs_batch) = (list(&dims.lhs_batch), list(&dims.rhs_batch));
+        let batch = match dims.lhs_batch.is_empty() {
+            true => String::new(),
+            false => format!("batching_dims = {lhs_batch} x {rhs_batch}, "),
+        };
+        let (contract, with) = (list(&dims.lhs_contract), list(&dims.rhs_contract));
+        let precision = match left.element {
+            ElementType::F32 => ", precision = [HIGHEST, HIGHEST]",
+            _ => "",
+        };
+        let operation = format_args!(
+            "stablehlo.dot_general {lhs}, {rhs}, {batch}contracting_dims = {contract} x {with}\
+             {precision}"
         );
-        if left.element == ElementType::F32 {
-            attributes += ", precision = [HIGHEST, HIGHEST]";
-        }
-        let operation = format_args!("stablehlo.dot_general {lhs}, {rhs}, {attributes}");
         self.typed(operation, &[lhs, rhs], to)
     }
 
     /// The convolution, with the element type of its input.
-    pub fn convolution(&mut self, x: Value, w: Value, conv: &Convolution) -> Value {
-        let (from, weights) = (self.ty(x).clone(), self.ty(w).clone());
+    pub fn convolution(&self, x: Value, w: Value, conv: &Convolution) -> Value {
+        let (from, weights) = (self.ty(x), self.ty(w));
         let spatial = from.rank() - 2;
         let extent = |d: usize| {
             let input = (from.shape[d + 2].saturating_sub(1) * conv.lhs_dilation[d]
@@ -98,7 +96,8 @@ impl Builder {
         shape.extend((0..spatial).map(extent));
         let to = from.with_shape(shape);
         let window: usize = weights.shape[1..].iter().product();
-        self.count_flops(2 * (to.elements() * window) as u64);
+        let more = 2 * (to.elements() * window) as u64;
+        self.flops.update(|flops| flops + more);
         let numbers = (0..spatial).map(|d| format!(", {d}")).collect::<String>();
         let (stride, pads) = (list(&conv.stride), conv.padding.iter());
         let pads = list(pads.map(|(low, high)| format!("[{low}, {high}]")));

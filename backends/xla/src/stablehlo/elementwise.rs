@@ -75,89 +75,130 @@ operations! {
     }
 }
 
+/// The second operand of an operation, or a choice: a value, or a number for all elements.
+pub trait Operand {
+    /// The value; a number as one like `like`.
+    fn value(self, b: &Builder, like: Value) -> Value;
+}
+
+impl Operand for Value {
+    fn value(self, _: &Builder, _: Value) -> Value {
+        self
+    }
+}
+
+impl Operand for f64 {
+    fn value(self, b: &Builder, like: Value) -> Value {
+        b.splat_like(self, like)
+    }
+}
+
+/// A value as second operand, repeated to the shape of the first as by [`Builder::broadcast`] with
+/// these dimensions.
+#[derive(Clone, Copy, Debug)]
+pub struct Along<const N: usize>(pub Value, pub [usize; N]);
+
+impl<const N: usize> Operand for Along<N> {
+    fn value(self, b: &Builder, like: Value) -> Value {
+        b.broadcast(self.0, &b.shape(like), &self.1)
+    }
+}
+
+/// A value as second operand, repeated to the shape of the first as by [`Builder::broadcast_to`].
+#[derive(Clone, Copy, Debug)]
+pub struct Repeated(pub Value);
+
+impl Operand for Repeated {
+    fn value(self, b: &Builder, like: Value) -> Value {
+        b.broadcast_to(self.0, &b.shape(like))
+    }
+}
+
+/// Methods of the operations that are used often.
+macro_rules! methods {
+    (unary: $($one:ident $unary:ident $of_one:literal)*) => {
+        impl Builder {$(
+            #[doc = $of_one]
+            pub fn $one(&self, x: Value) -> Value {
+                self.unary(Unary::$unary, x)
+            }
+        )*}
+    };
+    ($method:ident $kind:ident: $($two:ident $variant:ident $of_two:literal)*) => {
+        impl Builder {$(
+            #[doc = $of_two]
+            pub fn $two(&self, x: Value, y: impl Operand) -> Value {
+                self.$method($kind::$variant, x, y)
+            }
+        )*}
+    };
+}
+
+methods! { unary:
+    abs Abs "|x|"
+    ceil Ceil "⌈x⌉"
+    exp Exponential "exp(x)"
+    floor Floor "⌊x⌋"
+    log Log "ln(x)"
+    neg Negate "−x"
+    not Not "Not x; bits of integers."
+}
+
+methods! { binary Binary:
+    add Add "x + y"
+    sub Subtract "x − y"
+    mul Multiply "x · y"
+    div Divide "x / y"
+    rem Remainder "What is left of x after a division by y, with the sign of x."
+    max Maximum "The larger of x and y; NaN where either is."
+    min Minimum "The smaller of x and y; NaN where either is."
+    and And "x and y; bits of integers."
+    or Or "x or y; bits of integers."
+    xor Xor "x or y but not both; bits of integers."
+    shift_left ShiftLeft "x · 2^y of integers."
+    shift_right ShiftRightLogical "x / 2^y of integers without a sign."
+}
+
+methods! { compare Compare:
+    eq Eq "x = y"
+    ne Ne "x ≠ y; true where either is NaN."
+    lt Lt "x < y"
+    le Le "x ≤ y"
+    gt Gt "x > y"
+    ge Ge "x ≥ y"
+}
+
 impl Builder {
     /// An operation of one operand.
-    pub fn unary(&mut self, op: Unary, x: Value) -> Value {
+    pub fn unary(&self, op: Unary, x: Value) -> Value {
         self.alike(format_args!("{} {x}", op.name()), x)
     }
 
     /// One of CHLO's operations, such as `chlo.erf`, which XLA expands.
-    pub fn chlo(&mut self, name: &str, x: Value) -> Value {
-        let ty = self.ty(x).clone();
+    pub fn chlo(&self, name: &str, x: Value) -> Value {
+        let ty = self.ty(x);
         self.push(format!("chlo.{name} {x} : {ty} -> {ty}"), ty)
     }
 
     /// An operation of two operands of one type.
-    pub fn binary(&mut self, op: Binary, x: Value, y: Value) -> Value {
+    pub fn binary(&self, op: Binary, x: Value, y: impl Operand) -> Value {
+        let y = y.value(self, x);
         self.alike(format_args!("{} {x}, {y}", op.name()), x)
     }
 
-    /// x + y
-    pub fn add(&mut self, x: Value, y: Value) -> Value {
-        self.binary(Binary::Add, x, y)
-    }
-
-    /// x − y
-    pub fn sub(&mut self, x: Value, y: Value) -> Value {
-        self.binary(Binary::Subtract, x, y)
-    }
-
-    /// x · y
-    pub fn mul(&mut self, x: Value, y: Value) -> Value {
-        self.binary(Binary::Multiply, x, y)
-    }
-
-    /// x / y
-    pub fn div(&mut self, x: Value, y: Value) -> Value {
-        self.binary(Binary::Divide, x, y)
-    }
-
-    /// The larger of x and y; NaN where either is.
-    pub fn max(&mut self, x: Value, y: Value) -> Value {
-        self.binary(Binary::Maximum, x, y)
-    }
-
-    /// The smaller of x and y; NaN where either is.
-    pub fn min(&mut self, x: Value, y: Value) -> Value {
-        self.binary(Binary::Minimum, x, y)
-    }
-
-    /// x and y; bits of integers.
-    pub fn and(&mut self, x: Value, y: Value) -> Value {
-        self.binary(Binary::And, x, y)
-    }
-
-    /// x or y; bits of integers.
-    pub fn or(&mut self, x: Value, y: Value) -> Value {
-        self.binary(Binary::Or, x, y)
-    }
-
-    /// An operation with a constant as second operand.
-    pub fn binary_scalar(&mut self, op: Binary, x: Value, number: f64) -> Value {
-        let y = self.splat_like(number, x);
-        self.binary(op, x, y)
-    }
-
-    /// An operation of x and y, which is repeated to the shape of x as by [`Builder::broadcast_to`].
-    pub fn binary_broadcast(&mut self, op: Binary, x: Value, y: Value) -> Value {
-        let shape = self.shape(x);
-        let y = self.broadcast_to(y, &shape);
-        self.binary(op, x, y)
-    }
-
     /// Booleans of a comparison.
-    pub fn compare(&mut self, direction: Compare, x: Value, y: Value) -> Value {
-        self.compare_as(direction, x, y, "FLOAT")
+    pub fn compare(&self, direction: Compare, x: Value, y: impl Operand) -> Value {
+        self.compare_as(direction, x, y.value(self, x), "FLOAT")
     }
 
     /// Booleans of a comparison in which floats are in their total order, by sign and bits: −NaN, −∞, …,
     /// −0, 0, …, ∞, NaN.
-    pub fn compare_total(&mut self, direction: Compare, x: Value, y: Value) -> Value {
+    pub fn compare_total(&self, direction: Compare, x: Value, y: Value) -> Value {
         self.compare_as(direction, x, y, "TOTALORDER")
     }
 
     /// A comparison; floats are compared as `floats` says.
-    fn compare_as(&mut self, direction: Compare, x: Value, y: Value, floats: &str) -> Value {
+    fn compare_as(&self, direction: Compare, x: Value, y: Value, floats: &str) -> Value {
         let kind = match self.element(x) {
             element if element.is_float() => floats,
             element if element.is_unsigned() || element == ElementType::Pred => "UNSIGNED",
@@ -169,27 +210,20 @@ impl Builder {
         self.typed(operation, &[x, y], result)
     }
 
-    /// Booleans of a comparison with a constant.
-    pub fn compare_scalar(&mut self, direction: Compare, x: Value, number: f64) -> Value {
-        let y = self.splat_like(number, x);
-        self.compare(direction, x, y)
-    }
-
     /// `yes` where `condition` holds, and `no` elsewhere; `condition` has their shape.
-    pub fn select(&mut self, condition: Value, yes: Value, no: Value) -> Value {
-        let (of, ty) = (self.ty(condition).clone(), self.ty(yes).clone());
+    pub fn select(&self, condition: Value, yes: Value, no: impl Operand) -> Value {
+        let (of, ty, no) = (self.ty(condition), self.ty(yes), no.value(self, yes));
         let operation = format!("stablehlo.select {condition}, {yes}, {no} : {of}, {ty}");
         self.push(operation, ty)
     }
 
-    /// `x` where `condition` holds, and 0 elsewhere.
-    pub fn select_or_zero(&mut self, condition: Value, x: Value) -> Value {
-        let zero = self.splat_like(0.0, x);
-        self.select(condition, x, zero)
+    /// `number` where `condition` holds, and `x` elsewhere.
+    pub fn select_number(&self, condition: Value, number: f64, x: Value) -> Value {
+        self.select(condition, self.splat_like(number, x), x)
     }
 
     /// x between two constants; NaN stays.
-    pub fn clamp(&mut self, low: f64, x: Value, high: f64) -> Value {
+    pub fn clamp(&self, low: f64, x: Value, high: f64) -> Value {
         let low = self.splat_like(low, x);
         let high = self.splat_like(high, x);
         self.alike(format_args!("stablehlo.clamp {low}, {x}, {high}"), x)
@@ -197,8 +231,8 @@ impl Builder {
 
     /// The elements as another type: floats are rounded to the nearest, ties to even, and overflow
     /// as IEEE says (E4M3: to NaN); nothing is added if they have the type.
-    pub fn convert(&mut self, x: Value, element: ElementType) -> Value {
-        let from = self.ty(x).clone();
+    pub fn convert(&self, x: Value, element: ElementType) -> Value {
+        let from = self.ty(x);
         if from.element == element {
             return x;
         }
@@ -208,8 +242,8 @@ impl Builder {
 
     /// The same bits as another type. Of a narrower type there is a further, last dimension; a wider
     /// one takes the last dimension away. The lowest bits come first.
-    pub fn bitcast(&mut self, x: Value, element: ElementType) -> Value {
-        let from = self.ty(x).clone();
+    pub fn bitcast(&self, x: Value, element: ElementType) -> Value {
+        let from = self.ty(x);
         let mut shape = from.shape.clone();
         let (old, new) = (from.element.bytes(), element.bytes());
         if new < old {
@@ -222,7 +256,7 @@ impl Builder {
     }
 
     /// Whether an element is neither infinite nor NaN.
-    pub fn is_finite(&mut self, x: Value) -> Value {
+    pub fn is_finite(&self, x: Value) -> Value {
         let result = self.ty(x).with_element(ElementType::Pred);
         self.typed(format_args!("stablehlo.is_finite {x}"), &[x], result)
     }

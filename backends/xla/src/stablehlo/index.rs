@@ -1,5 +1,6 @@
 //! Elements by index, and sorting.
 
+use super::builder::joined;
 use super::types::{array, list};
 use super::{Builder, Reduction, TensorType, Value};
 
@@ -31,28 +32,23 @@ pub struct Scatter {
 
 impl Builder {
     /// Slices of x where `indices` say; indices are moved inside.
-    pub fn gather(&mut self, x: Value, indices: Value, g: &Gather) -> Value {
-        let to = self.ty(x).with_shape(gather_shape(self.ty(indices), g));
-        let mut numbers = format!(
-            "offset_dims = {}, collapsed_slice_dims = {}",
-            list(&g.offset_dims),
-            list(&g.collapsed_slice_dims)
-        );
-        if !g.operand_batching_dims.is_empty() {
-            numbers += &format!(
-                ", operand_batching_dims = {}, start_indices_batching_dims = {}",
-                list(&g.operand_batching_dims),
-                list(&g.start_indices_batching_dims)
-            );
-        }
-        numbers += &format!(
-            ", start_index_map = {}, index_vector_dim = {}",
-            list(&g.start_index_map),
-            g.index_vector_dim
-        );
+    pub fn gather(&self, x: Value, indices: Value, g: &Gather) -> Value {
+        let to = self.ty(x).with_shape(gather_shape(&self.ty(indices), g));
+        let numbers = numbers(&[
+            ("offset_dims", &g.offset_dims),
+            ("collapsed_slice_dims", &g.collapsed_slice_dims),
+            ("operand_batching_dims", &g.operand_batching_dims),
+            (
+                "start_indices_batching_dims",
+                &g.start_indices_batching_dims,
+            ),
+            ("start_index_map", &g.start_index_map),
+        ]);
+        let vector = g.index_vector_dim;
         let sizes = array(&g.slice_sizes);
         let operation = format_args!(
-            "\"stablehlo.gather\"({x}, {indices}) <{{dimension_numbers = #stablehlo.gather<{numbers}>, \
+            "\"stablehlo.gather\"({x}, {indices}) <{{dimension_numbers = \
+             #stablehlo.gather<{numbers}index_vector_dim = {vector}>, \
              indices_are_sorted = false, slice_sizes = {sizes}}}>"
         );
         self.typed(operation, &[x, indices], to)
@@ -61,50 +57,52 @@ impl Builder {
     /// x with `updates` combined into it where `indices` say; updates that end outside are left out.
     /// Without `kind` they replace what is there, and indices must be unique.
     pub fn scatter(
-        &mut self,
+        &self,
         (x, indices, updates): (Value, Value, Value),
         s: &Scatter,
         kind: Option<Reduction>,
     ) -> Value {
-        let to = self.ty(x).clone();
+        let to = self.ty(x);
         let scalar = TensorType::scalar(to.element);
         let region = match kind {
             Some(kind) => self.reducer(kind, to.element),
             None => self.region(&[scalar.clone(), scalar], |_, args| vec![args[1]]),
         };
-        let mut numbers = format!(
-            "update_window_dims = {}, inserted_window_dims = {}",
-            list(&s.update_window_dims),
-            list(&s.inserted_window_dims)
-        );
-        if !s.input_batching_dims.is_empty() {
-            numbers += &format!(
-                ", input_batching_dims = {}, scatter_indices_batching_dims = {}",
-                list(&s.input_batching_dims),
-                list(&s.scatter_indices_batching_dims)
-            );
-        }
-        numbers += &format!(
-            ", scatter_dims_to_operand_dims = {}, index_vector_dim = {}",
-            list(&s.scatter_dims_to_operand_dims),
-            s.index_vector_dim
-        );
-        let unique = s.unique_indices;
+        let numbers = numbers(&[
+            ("update_window_dims", &s.update_window_dims),
+            ("inserted_window_dims", &s.inserted_window_dims),
+            ("input_batching_dims", &s.input_batching_dims),
+            (
+                "scatter_indices_batching_dims",
+                &s.scatter_indices_batching_dims,
+            ),
+            (
+                "scatter_dims_to_operand_dims",
+                &s.scatter_dims_to_operand_dims,
+            ),
+        ]);
+        let (vector, unique) = (s.index_vector_dim, s.unique_indices);
         let operation = format_args!(
             "\"stablehlo.scatter\"({x}, {indices}, {updates}) <{{indices_are_sorted = false, \
-             scatter_dimension_numbers = #stablehlo.scatter<{numbers}>, unique_indices = {unique}}}> ({region})"
+             scatter_dimension_numbers = #stablehlo.scatter<{numbers}index_vector_dim = {vector}>, \
+             unique_indices = {unique}}}> ({region})"
         );
         self.typed(operation, &[x, indices, updates], to)
     }
 
     /// Slices of x along dimension 0 at `indices` \[n\]: \[n, …\]. Indices are moved inside.
-    pub fn take(&mut self, x: Value, indices: Value) -> Value {
+    pub fn take(&self, x: Value, indices: Value) -> Value {
+        self.take_along(x, indices, 0)
+    }
+
+    /// The same along dimension `dim`.
+    pub fn take_along(&self, x: Value, indices: Value, dim: usize) -> Value {
         let mut slice_sizes = self.shape(x);
-        slice_sizes[0] = 1;
+        slice_sizes[dim] = 1;
         let g = Gather {
-            offset_dims: (1..slice_sizes.len()).collect(),
-            collapsed_slice_dims: vec![0],
-            start_index_map: vec![0],
+            offset_dims: (0..slice_sizes.len()).filter(|d| *d != dim).collect(),
+            collapsed_slice_dims: vec![dim],
+            start_index_map: vec![dim],
             index_vector_dim: 1,
             slice_sizes,
             ..Gather::default()
@@ -114,13 +112,7 @@ impl Builder {
 
     /// x with slices of `updates` \[n, …\] combined into it along dimension 0 at `indices` \[n\]; those
     /// that lie outside are left out. Without `kind` they replace what is there, and indices must be unique.
-    pub fn put(
-        &mut self,
-        x: Value,
-        indices: Value,
-        updates: Value,
-        kind: Option<Reduction>,
-    ) -> Value {
+    pub fn put(&self, x: Value, indices: Value, updates: Value, kind: Option<Reduction>) -> Value {
         let s = Scatter {
             update_window_dims: (1..self.ty(x).rank()).collect(),
             inserted_window_dims: vec![0],
@@ -135,10 +127,10 @@ impl Builder {
     /// The values, of one shape, in the order that `less` gives along `dim`; equals keep their order.
     /// `less` sees a pair of elements of every value: the left ones, then the right ones, value by value.
     pub fn sort(
-        &mut self,
+        &self,
         values: &[Value],
         dim: usize,
-        less: impl FnOnce(&mut Self, &[Value]) -> Value,
+        less: impl FnOnce(&Self, &[Value]) -> Value,
     ) -> Vec<Value> {
         let types = self.types(values);
         let pairs = types.iter().flat_map(|ty| {
@@ -147,12 +139,20 @@ impl Builder {
         });
         let pairs: Vec<TensorType> = pairs.collect();
         let region = self.region(&pairs, |b, args| vec![less(b, args)]);
-        let (names, _) = self.operands(values);
+        let names = joined(values);
         let operation = format_args!(
             "\"stablehlo.sort\"({names}) <{{dimension = {dim} : i64, is_stable = true}}> ({region})"
         );
         self.typed_many(operation, values, types)
     }
+}
+
+/// Dimension numbers as attributes have them; those of a batch only where there is one.
+fn numbers(all: &[(&str, &[usize])]) -> String {
+    let said = all.iter();
+    let said = said.filter(|(name, dims)| !name.contains("batching") || !dims.is_empty());
+    said.map(|(name, dims)| format!("{name} = {}, ", list(*dims)))
+        .collect()
 }
 
 fn gather_shape(indices: &TensorType, g: &Gather) -> Vec<usize> {

@@ -31,7 +31,7 @@ mod types;
 pub use builder::{Builder, Program, Value};
 pub use collective::ReplicaGroups;
 pub use contract::{Convolution, DotDims};
-pub use elementwise::{Binary, Compare, Unary};
+pub use elementwise::{Along, Binary, Compare, Operand, Repeated, Unary};
 pub use index::{Gather, Scatter};
 pub use reduce::{Reduction, Window};
 pub use types::TensorType;

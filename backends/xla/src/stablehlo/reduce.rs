@@ -1,5 +1,6 @@
 //! Reductions and what is made of them.
 
+use super::builder::joined;
 use super::types::array;
 use super::{Binary, Builder, Compare, TensorType, Value};
 use crate::ElementType;
@@ -29,7 +30,7 @@ impl Reduction {
     }
 
     /// The neutral element.
-    fn start(self, b: &mut Builder, element: ElementType) -> Value {
+    fn start(self, b: &Builder, element: ElementType) -> Value {
         let ty = TensorType::scalar(element);
         match self {
             Self::Sum | Self::Or => b.splat(0.0, ty),
@@ -81,7 +82,7 @@ impl Window {
 
 impl Builder {
     /// The smallest value of a type: −∞ of floats, false of booleans.
-    pub fn lowest(&mut self, ty: TensorType) -> Value {
+    pub fn lowest(&self, ty: TensorType) -> Value {
         match ty.element {
             element if element.is_float() => self.splat(f64::NEG_INFINITY, ty),
             element if element.is_unsigned() || element == ElementType::Pred => self.splat(0.0, ty),
@@ -90,7 +91,7 @@ impl Builder {
     }
 
     /// The largest value of a type: ∞ of floats, true of booleans.
-    pub fn highest(&mut self, ty: TensorType) -> Value {
+    pub fn highest(&self, ty: TensorType) -> Value {
         match ty.element {
             element if element.is_float() => self.splat(f64::INFINITY, ty),
             ElementType::Pred => self.splat(1.0, ty),
@@ -99,11 +100,11 @@ impl Builder {
     }
 
     /// The elements along `dims` as one; these dimensions are gone.
-    pub fn reduce(&mut self, kind: Reduction, x: Value, dims: &[usize]) -> Value {
+    pub fn reduce(&self, kind: Reduction, x: Value, dims: &[usize]) -> Value {
         if dims.is_empty() {
             return x;
         }
-        let from = self.ty(x).clone();
+        let from = self.ty(x);
         let start = kind.start(self, from.element);
         let to = self.without(&from, dims);
         let (name, dims) = (kind.binary().name(), super::types::list(dims));
@@ -113,12 +114,16 @@ impl Builder {
         self.typed(operation, &[x, start], to)
     }
 
+    /// The sum along `dims`; these dimensions are gone.
+    pub fn sum(&self, x: Value, dims: &[usize]) -> Value {
+        self.reduce(Reduction::Sum, x, dims)
+    }
+
     /// As [`Builder::reduce`], with the dimensions kept at extent 1.
-    pub fn reduce_keep(&mut self, kind: Reduction, x: Value, dims: &[usize]) -> Value {
+    pub fn reduce_keep(&self, kind: Reduction, x: Value, dims: &[usize]) -> Value {
         let mut shape = self.shape(x);
         dims.iter().for_each(|d| shape[*d] = 1);
-        let reduced = self.reduce(kind, x, dims);
-        self.reshape(reduced, &shape)
+        self.reshape(self.reduce(kind, x, dims), &shape)
     }
 
     fn without(&self, from: &TensorType, dims: &[usize]) -> TensorType {
@@ -126,16 +131,10 @@ impl Builder {
         from.with_shape(kept.map(|d| from.shape[d]).collect::<Vec<_>>())
     }
 
-    /// The largest (or smallest) element along `dim` and its index of type `index`: the first of
-    /// equals, and the first NaN if there is one.
-    pub fn arg_extreme(
-        &mut self,
-        max: bool,
-        x: Value,
-        dim: usize,
-        index: ElementType,
-    ) -> (Value, Value) {
-        let from = self.ty(x).clone();
+    /// The largest (or smallest) element along `dim` and its index, i32: the first of equals, and
+    /// the first NaN if there is one.
+    pub fn arg_extreme(&self, max: bool, x: Value, dim: usize) -> Vec<Value> {
+        let (from, index) = (self.ty(x), ElementType::S32);
         let places = self.iota(from.with_element(index), dim);
         let scalar = TensorType::scalar(from.element);
         let start = match max {
@@ -143,45 +142,44 @@ impl Builder {
             false => self.highest(scalar.clone()),
         };
         let zero = self.splat(0.0, TensorType::scalar(index));
-        let pair = [scalar.clone(), TensorType::scalar(index)];
-        let types = [pair.clone(), pair].concat();
-        let region = self.region(&types, |b, args| {
-            let (x, at_x, y, at_y) = (args[0], args[1], args[2], args[3]);
-            let takes = b.wins(max, (x, at_x), (y, at_y));
-            vec![b.select(takes, x, y), b.select(takes, at_x, at_y)]
-        });
+        let region = self.winner(max, [scalar, TensorType::scalar(index)]);
         let operands = [x, places, start, zero];
-        let (names, _) = self.operands(&operands);
+        let names = joined(operands);
         let value = self.without(&from, &[dim]);
         let place = value.with_element(index);
         let dims = array(&[dim]);
         let operation =
             format_args!("\"stablehlo.reduce\"({names}) <{{dimensions = {dims}}}> ({region})");
-        let results = self.typed_many(operation, &operands, vec![value, place]);
-        (results[0], results[1])
+        self.typed_many(operation, &operands, vec![value, place])
+    }
+
+    /// The region that keeps one of two (value, index) pairs of these types.
+    fn winner(&self, max: bool, pair: [TensorType; 2]) -> String {
+        self.region(&[pair.clone(), pair].concat(), |b, args| {
+            let takes = b.wins(max, (args[0], args[1]), (args[2], args[3]));
+            vec![
+                b.select(takes, args[0], args[2]),
+                b.select(takes, args[1], args[3]),
+            ]
+        })
     }
 
     /// Whether the first of two (value, index) pairs is the one to keep. The neutral start has index
     /// 0 and loses to whatever isn't equal, or is index 0 itself.
-    fn wins(&mut self, max: bool, (x, at_x): (Value, Value), (y, at_y): (Value, Value)) -> Value {
+    fn wins(&self, max: bool, (x, at_x): (Value, Value), (y, at_y): (Value, Value)) -> Value {
         let direction = if max { Compare::Gt } else { Compare::Lt };
         let better = self.compare(direction, x, y);
-        let nan = self.compare(Compare::Ne, x, x);
-        let other_nan = self.compare(Compare::Ne, y, y);
-        let same = self.compare(Compare::Eq, x, y);
-        let both = self.and(nan, other_nan);
-        let tie = self.or(same, both);
-        let earlier = self.compare(Compare::Lt, at_x, at_y);
-        let first = self.and(tie, earlier);
-        let number = self.unary(super::Unary::Not, other_nan);
-        let only_x = self.and(nan, number);
-        let wins = self.or(better, first);
-        self.or(wins, only_x)
+        let nan = self.ne(x, x);
+        let other_nan = self.ne(y, y);
+        let tie = self.or(self.eq(x, y), self.and(nan, other_nan));
+        let first = self.and(tie, self.lt(at_x, at_y));
+        let only_x = self.and(nan, self.not(other_nan));
+        self.or(self.or(better, first), only_x)
     }
 
     /// The elements of every window as one.
-    pub fn reduce_window(&mut self, kind: Reduction, x: Value, window: &Window) -> Value {
-        let from = self.ty(x).clone();
+    pub fn reduce_window(&self, kind: Reduction, x: Value, window: &Window) -> Value {
+        let from = self.ty(x);
         let start = kind.start(self, from.element);
         let region = self.reducer(kind, from.element);
         let (to, attributes) = (window.result(&from), window.attributes());
@@ -193,33 +191,24 @@ impl Builder {
     /// The largest element of every window of x and what is at its place in `places`: of equals the
     /// smallest, and of a NaN if there is one. `start` are the scalars that an empty window gives.
     pub fn max_window(
-        &mut self,
+        &self,
         (x, places): (Value, Value),
         start: (Value, Value),
         window: &Window,
-    ) -> (Value, Value) {
-        let (of, at) = (self.ty(start.0).clone(), self.ty(start.1).clone());
-        let types = [of.clone(), at.clone(), of, at];
-        let region = self.region(&types, |b, args| {
-            let takes = b.wins(true, (args[0], args[1]), (args[2], args[3]));
-            vec![
-                b.select(takes, args[0], args[2]),
-                b.select(takes, args[1], args[3]),
-            ]
-        });
+    ) -> Vec<Value> {
+        let region = self.winner(true, [start.0, start.1].map(|start| self.ty(start)));
         let operands = [x, places, start.0, start.1];
-        let (names, _) = self.operands(&operands);
-        let results = [x, places].map(|v| window.result(self.ty(v)));
+        let names = joined(operands);
+        let results = [x, places].map(|v| window.result(&self.ty(v)));
         let attributes = window.attributes();
         let operation =
             format_args!("\"stablehlo.reduce_window\"({names}) <{{{attributes}}}> ({region})");
-        let results = self.typed_many(operation, &operands, results.to_vec());
-        (results[0], results[1])
+        self.typed_many(operation, &operands, results.to_vec())
     }
 
     /// Element i along `dim` is the reduction of elements 0 to i, in ⌈log₂ n⌉ passes over the tensor:
     /// a window per element would take n² steps on a processor.
-    pub fn cumulative(&mut self, kind: Reduction, x: Value, dim: usize) -> Value {
+    pub fn cumulative(&self, kind: Reduction, x: Value, dim: usize) -> Value {
         let (extent, rank) = (self.ty(x).shape[dim], self.ty(x).rank());
         let start = kind.start(self, self.element(x));
         let (mut sum, mut step) = (x, 1);

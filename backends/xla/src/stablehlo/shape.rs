@@ -1,12 +1,13 @@
 //! Operations that move elements, or repeat them.
 
+use super::builder::joined;
 use super::types::list;
 use super::{Builder, TensorType, Value};
 
 impl Builder {
     /// The elements in row-major order, in another shape.
-    pub fn reshape(&mut self, x: Value, shape: &[usize]) -> Value {
-        let from = self.ty(x).clone();
+    pub fn reshape(&self, x: Value, shape: &[usize]) -> Value {
+        let from = self.ty(x);
         if from.shape == shape {
             return x;
         }
@@ -15,8 +16,8 @@ impl Builder {
     }
 
     /// Dimension i of the result is dimension `permutation[i]` of x.
-    pub fn transpose(&mut self, x: Value, permutation: &[usize]) -> Value {
-        let from = self.ty(x).clone();
+    pub fn transpose(&self, x: Value, permutation: &[usize]) -> Value {
+        let from = self.ty(x);
         if permutation.iter().copied().eq(0..from.rank()) {
             return x;
         }
@@ -30,9 +31,16 @@ impl Builder {
         )
     }
 
+    /// x with two dimensions exchanged.
+    pub fn swap_dims(&self, x: Value, one: usize, other: usize) -> Value {
+        let mut permutation: Vec<usize> = (0..self.ty(x).rank()).collect();
+        permutation.swap(one, other);
+        self.transpose(x, &permutation)
+    }
+
     /// x repeated to `shape`: its dimension i becomes `dims[i]` of the result.
-    pub fn broadcast(&mut self, x: Value, shape: &[usize], dims: &[usize]) -> Value {
-        let from = self.ty(x).clone();
+    pub fn broadcast(&self, x: Value, shape: &[usize], dims: &[usize]) -> Value {
+        let from = self.ty(x);
         let to = from.with_shape(shape);
         if from == to && dims.iter().copied().eq(0..shape.len()) {
             return x;
@@ -43,14 +51,14 @@ impl Builder {
     }
 
     /// x repeated to `shape` as NumPy does it: dimensions are aligned at the last, and those of extent 1 repeat.
-    pub fn broadcast_to(&mut self, x: Value, shape: &[usize]) -> Value {
+    pub fn broadcast_to(&self, x: Value, shape: &[usize]) -> Value {
         let first = shape.len() - self.ty(x).rank();
         let dims: Vec<usize> = (first..shape.len()).collect();
         self.broadcast(x, shape, &dims)
     }
 
     /// x with a further dimension of extent `repeat` at `dim`, along which it repeats.
-    pub fn repeat_at(&mut self, x: Value, dim: usize, repeat: usize) -> Value {
+    pub fn repeat_at(&self, x: Value, dim: usize, repeat: usize) -> Value {
         let mut shape = self.shape(x);
         shape.insert(dim, repeat);
         let dims: Vec<usize> = (0..shape.len()).filter(|d| *d != dim).collect();
@@ -58,8 +66,8 @@ impl Builder {
     }
 
     /// Elements `start..limit` of every dimension, every `stride`-th.
-    pub fn slice(&mut self, x: Value, start: &[usize], limit: &[usize], stride: &[usize]) -> Value {
-        let from = self.ty(x).clone();
+    pub fn slice(&self, x: Value, start: &[usize], limit: &[usize], stride: &[usize]) -> Value {
+        let from = self.ty(x);
         let extents = (0..from.rank()).map(|d| (limit[d] - start[d]).div_ceil(stride[d]));
         let to = from.with_shape(extents.collect::<Vec<_>>());
         if to == from {
@@ -74,7 +82,7 @@ impl Builder {
     }
 
     /// Elements `range` of dimension `dim`, and all of the others.
-    pub fn slice_dim(&mut self, x: Value, dim: usize, range: std::ops::Range<usize>) -> Value {
+    pub fn slice_dim(&self, x: Value, dim: usize, range: std::ops::Range<usize>) -> Value {
         let mut start = vec![0; self.ty(x).rank()];
         let mut limit = self.shape(x);
         let stride = vec![1; start.len()];
@@ -83,32 +91,32 @@ impl Builder {
     }
 
     /// A slice of extents `sizes` that begins where `starts`, scalars, say; moved inside if it ends outside.
-    pub fn dynamic_slice(&mut self, x: Value, starts: &[Value], sizes: &[usize]) -> Value {
+    pub fn dynamic_slice(&self, x: Value, starts: &[Value], sizes: &[usize]) -> Value {
         let to = self.ty(x).with_shape(sizes);
         let operands = [&[x], starts].concat();
-        let ((names, _), sizes) = (self.operands(&operands), list(sizes));
+        let (names, sizes) = (joined(&operands), list(sizes));
         let operation = format_args!("stablehlo.dynamic_slice {names}, sizes = {sizes}");
         self.typed(operation, &operands, to)
     }
 
     /// x with `update` written where `starts`, scalars, say.
-    pub fn dynamic_update_slice(&mut self, x: Value, update: Value, starts: &[Value]) -> Value {
-        let to = self.ty(x).clone();
+    pub fn dynamic_update_slice(&self, x: Value, update: Value, starts: &[Value]) -> Value {
+        let to = self.ty(x);
         let operands = [&[x, update], starts].concat();
-        let (names, _) = self.operands(&operands);
+        let names = joined(&operands);
         let operation = format_args!("stablehlo.dynamic_update_slice {names}");
         self.typed(operation, &operands, to)
     }
 
     /// The values one after the other along `dim`.
-    pub fn concatenate(&mut self, values: &[Value], dim: usize) -> Value {
+    pub fn concatenate(&self, values: &[Value], dim: usize) -> Value {
         if let [one] = values {
             return *one;
         }
         let mut shape = self.shape(values[0]);
         shape[dim] = values.iter().map(|v| self.ty(*v).shape[dim]).sum();
         let to = self.ty(values[0]).with_shape(shape);
-        let (names, _) = self.operands(values);
+        let names = joined(values);
         let operation = format_args!("stablehlo.concatenate {names}, dim = {dim}");
         self.typed(operation, values, to)
     }
@@ -116,14 +124,14 @@ impl Builder {
     /// x with `low` and `high` elements of `value`, a scalar, before and after each dimension and
     /// `interior` between its elements. Negative numbers take elements away.
     pub fn pad(
-        &mut self,
+        &self,
         x: Value,
         value: Value,
         low: &[i64],
         high: &[i64],
         interior: &[usize],
     ) -> Value {
-        let from = self.ty(x).clone();
+        let from = self.ty(x);
         let extent = |d: usize| {
             let inner = from.shape[d] + from.shape[d].saturating_sub(1) * interior[d];
             (inner as i64 + low[d] + high[d]) as usize
@@ -137,14 +145,14 @@ impl Builder {
     }
 
     /// x with the order along `dims` reversed.
-    pub fn reverse(&mut self, x: Value, dims: &[usize]) -> Value {
+    pub fn reverse(&self, x: Value, dims: &[usize]) -> Value {
         let dims = list(dims);
         self.alike(format_args!("stablehlo.reverse {x}, dims = {dims}"), x)
     }
 
     /// Random bits from a counter-based generator: (new state, bits). `state` is ui64\[2\].
-    pub fn random_bits(&mut self, state: Value, ty: TensorType) -> (Value, Value) {
-        let of = self.ty(state).clone();
+    pub fn random_bits(&self, state: Value, ty: TensorType) -> (Value, Value) {
+        let of = self.ty(state);
         let operation = format_args!("stablehlo.rng_bit_generator {state}, algorithm = THREE_FRY");
         let results = self.typed_many(operation, &[state], vec![of, ty]);
         (results[0], results[1])

@@ -166,8 +166,8 @@ fn the_state_goes_from_operation_to_operation() {
 #[test]
 fn without_a_state_nothing_is_drawn() {
     let captured = captured(|device| vec![Tensor::random([4], Distribution::Default, device)]);
-    let mut b = Builder::new();
-    let mut lowering = Lowering::new(&mut b, None);
+    let b = Builder::new();
+    let mut lowering = Lowering::new(&b, None);
     let error = lowering
         .operation(&captured.graph.operations[0])
         .unwrap_err();

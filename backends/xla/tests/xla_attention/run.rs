@@ -82,14 +82,14 @@ pub(crate) fn program(
     ];
     let signatures = passes.each_ref().map(Operation::signature);
     let operands = given(&signatures);
-    let mut b = Builder::new();
+    let b = Builder::new();
     let arguments = operands.iter().map(|x| (x.name, b.argument(type_of(x))));
     let mut values: HashMap<&str, Value> = arguments.collect();
     let (mut results, mut names) = (Vec::new(), Vec::new());
     for ((operation, signature), suffix) in passes.iter().zip(&signatures).zip(["", "", " of lse"])
     {
         let inputs: Vec<Value> = signature.operands.iter().map(|x| values[x.name]).collect();
-        let lowered = lower_tiled(operation, &mut b, &inputs, tiling).unwrap();
+        let lowered = lower_tiled(operation, &b, &inputs, tiling).unwrap();
         for (info, value) in signature.results.iter().zip(lowered) {
             names.push(format!("{}{suffix}", info.name));
             results.push(value);

@@ -120,7 +120,7 @@ fn the_product_of_codes_is_that_of_decoded_weights() {
                 let largest = want.iter().fold(1.0f64, |a, x| a.max(x.abs()));
                 assert_close(&got, &want, 1e-6 * largest, &format!("{p:?}"));
 
-                let mut b = Builder::new();
+                let b = Builder::new();
                 let f32s = |shape: [usize; 2]| TensorType::new(shape, ElementType::F32);
                 let types = [f32s([rows, k]), f32s([n, k]), f32s([1, n])];
                 let [x, w, bias] = types.map(|ty| b.argument(ty));

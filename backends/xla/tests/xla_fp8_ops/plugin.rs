@@ -116,9 +116,9 @@ pub(crate) fn call(operation: impl Into<Operation>, inputs: &[Host]) -> Vec<Host
     let unpacked = unpacked.expect("a description survives its scalars");
     assert_eq!(unpacked, operation);
     let types: Vec<TensorType> = inputs.iter().map(|input| input.ty.clone()).collect();
-    let mut b = Builder::new();
+    let b = Builder::new();
     let arguments: Vec<Value> = types.iter().map(|ty| b.argument(ty.clone())).collect();
-    let results = custom::lower(&unpacked, &mut b, &arguments);
+    let results = custom::lower(&unpacked, &b, &arguments);
     let results = results.unwrap_or_else(|error| panic!("{error}"));
     let program = b.finish(&results);
     let described = custom::outputs(&operation, &types);

@@ -96,12 +96,12 @@ pub(crate) fn program(operation: impl Into<Operation>, inputs: &[Host]) -> Progr
     let operation = operation.into();
     let unpacked = custom::unpack(&custom::pack(&operation)).unwrap();
     assert_eq!(unpacked, operation);
-    let mut b = Builder::new();
+    let b = Builder::new();
     let arguments: Vec<Value> = inputs
         .iter()
         .map(|host| b.argument(host.ty.clone()))
         .collect();
-    let results = custom::lower(&operation, &mut b, &arguments).unwrap();
+    let results = custom::lower(&operation, &b, &arguments).unwrap();
     let types: Vec<TensorType> = inputs.iter().map(|host| host.ty.clone()).collect();
     let program = b.finish(&results);
     let described = custom::outputs(&operation, &types).unwrap();

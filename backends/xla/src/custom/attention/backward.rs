@@ -3,9 +3,9 @@
 use super::product::{Rows, by_key_head, stacked, zeros};
 use super::scores::{Scored, Scores};
 use super::walk::{Queries, Tile, Walk, write};
-use super::{Terms, Tiling, relative, sum_element};
+use super::{Terms, Tiling, relative};
 use crate::ElementType;
-use crate::stablehlo::{Binary, Builder, DotDims, Reduction, Unary, Value};
+use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
 use moebius_ops::TableGradients;
 use moebius_ops::attention::Rule;
 
@@ -20,13 +20,13 @@ pub(super) enum Of {
 
 /// dq, dk, dv of gradients of o, and the tables' that are wanted.
 pub(super) fn backward(
-    b: &mut Builder,
+    b: &Builder,
     terms: &Terms<'_>,
     [q, k, v]: [Value; 3],
     (lse, of): (Value, Of),
     (wanted, tiling): (TableGradients, Tiling),
 ) -> Vec<Value> {
-    let sums = sum_element(b, q);
+    let sums = b.sum_element(q);
     let delta = delta(b, of, sums);
     let walk = Walk::new(terms.problem, tiling);
     let scores = Scores::new(b, terms, &walk, sums);
@@ -35,16 +35,14 @@ pub(super) fn backward(
     let places = Places::new(b, &scores, wanted, &mut state);
     let mut results = walk.each_queries(b, &state, |b, queries, state| {
         let block = pass.block(b, queries);
-        let own = b.shape(block.q.x);
         let mut inner = state.to_vec();
-        inner[0] = zeros(b, &own, sums);
+        inner[0] = zeros(b, &b.shape(block.q.x), sums);
         let mut results = walk.each_keys(b, queries, &inner, |b, at, state| {
             pass.tile(b, &block, at, (state, &places))
         });
-        let dq = results[0];
         let mut shape = b.shape(state[0]);
         shape[2] = walk.queries;
-        let dq = b.reshape(dq, &shape);
+        let dq = b.reshape(results[0], &shape);
         results[0] = write(b, state[0], dq, &[(2, queries.start)]);
         results
     });
@@ -52,8 +50,7 @@ pub(super) fn backward(
     let element = b.element(q);
     results[0] = b.slice_dim(results[0], 2, 0..s.queries);
     for (result, like) in results[1..].iter_mut().zip([k, v]).take(places.first - 1) {
-        let all = b.slice_dim(*result, 1, 0..s.keys);
-        *result = b.reshape(all, &b.shape(like));
+        *result = b.reshape(b.slice_dim(*result, 1, 0..s.keys), &b.shape(like));
     }
     for result in &mut results[..places.first] {
         *result = b.convert(*result, element);
@@ -66,30 +63,22 @@ pub(super) fn backward(
 }
 
 /// Δ = ⟨do, o⟩ − dlse, \[B, Hq, Sq\].
-fn delta(b: &mut Builder, of: Of, element: ElementType) -> Value {
+fn delta(b: &Builder, of: Of, element: ElementType) -> Value {
     match of {
         Of::Output { o, gradient } => {
             let [o, gradient] = [o, gradient].map(|x| b.convert(x, element));
-            let products = b.mul(o, gradient);
-            b.reduce(Reduction::Sum, products, &[3])
+            b.sum(b.mul(o, gradient), &[3])
         }
-        Of::LogSumExp { gradient } => {
-            let gradient = b.convert(gradient, element);
-            b.unary(Unary::Negate, gradient)
-        }
+        Of::LogSumExp { gradient } => b.neg(b.convert(gradient, element)),
     }
 }
 
 /// −Σ exp(sink − lse) · Δ over sequences and queries, \[Hq\].
-fn of_sinks(b: &mut Builder, sinks: Value, (lse, delta): (Value, Value)) -> Value {
-    let lse = b.convert(lse, b.element(delta));
-    let sinks = b.convert(sinks, b.element(delta));
+fn of_sinks(b: &Builder, sinks: Value, (lse, delta): (Value, Value)) -> Value {
+    let [lse, sinks] = [lse, sinks].map(|x| b.convert(x, b.element(delta)));
     let sinks = b.broadcast(sinks, &b.shape(lse), &[1]);
-    let weight = b.sub(sinks, lse);
-    let weight = b.unary(Unary::Exponential, weight);
-    let products = b.mul(weight, delta);
-    let sum = b.reduce(Reduction::Sum, products, &[0, 2]);
-    b.unary(Unary::Negate, sum)
+    let weight = b.exp(b.sub(sinks, lse));
+    b.neg(b.sum(b.mul(weight, delta), &[0, 2]))
 }
 
 /// Where the tables' gradients lie in the state of the loops.
@@ -104,7 +93,7 @@ struct Places {
 
 impl Places {
     fn new(
-        b: &mut Builder,
+        b: &Builder,
         scores: &Scores<'_>,
         wanted: TableGradients,
         state: &mut Vec<Value>,
@@ -138,7 +127,7 @@ impl Places {
     /// Adds gradients of a tile's scores to those of the tables.
     fn add(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         scores: &Scores<'_>,
         (scored, ds, at): (&Scored, Value, Tile),
         state: &mut [Value],
@@ -156,11 +145,10 @@ impl Places {
     }
 
     /// The gradients as they leave.
-    fn finish(&self, b: &mut Builder, scores: &Scores<'_>, results: &mut [Value]) {
+    fn finish(&self, b: &Builder, scores: &Scores<'_>, results: &mut [Value]) {
         let [queries, keys] = scores.walk.total();
         if let Some((at, ..)) = self.bias {
-            let all = b.slice_dim(results[at], 2, 0..queries);
-            results[at] = b.slice_dim(all, 3, 0..keys);
+            results[at] = b.slice_dim(b.slice_dim(results[at], 2, 0..queries), 3, 0..keys);
         }
         if let Some((at, _)) = self.relative {
             results[at] = relative::gathered(b, scores.terms.problem, scores.walk, results[at]);
@@ -191,25 +179,19 @@ struct Block {
 
 impl<'a> Pass<'a> {
     fn new(
-        b: &mut Builder,
+        b: &Builder,
         scores: &'a Scores<'a>,
         [q, k, v]: [Value; 3],
         (lse, delta, of): (Value, Value, Of),
     ) -> Self {
         let walk = scores.walk;
-        let queries = |b: &mut Builder, x: Value| {
-            let x = walk.pad_queries(b, x, 2);
-            Rows::new(b, x, scores.hides())
-        };
-        let q = queries(b, q);
+        let queries = |x| Rows::new(b, walk.pad_queries(b, x, 2), scores.hides());
+        let q = queries(q);
         let gradient = match of {
-            Of::Output { gradient, .. } => Some(queries(b, gradient)),
+            Of::Output { gradient, .. } => Some(queries(gradient)),
             Of::LogSumExp { .. } => None,
         };
-        let [k, v] = [k, v].map(|x| {
-            let x = walk.pad_keys(b, x, 2);
-            stacked(b, x)
-        });
+        let [k, v] = [k, v].map(|x| stacked(b, walk.pad_keys(b, x, 2)));
         let lse = b.convert(lse, scores.element);
         let [lse, delta] = [lse, delta].map(|x| walk.pad_queries(b, x, 2));
         Self {
@@ -224,35 +206,29 @@ impl<'a> Pass<'a> {
     }
 
     /// Zeros for dq \[B, Hq, rows, D\], dk \[B · Hkv, rows, D\] and, of gradients of o, dv \[B · Hkv, rows, Dv\].
-    fn zeros(&self, b: &mut Builder) -> Vec<Value> {
+    fn zeros(&self, b: &Builder) -> Vec<Value> {
         let v = self.gradient.map(|_| self.v);
         let operands = [Some(self.q.x), Some(self.k.x), v];
-        let zeros = |x| {
-            let shape = b.shape(x);
-            zeros(b, &shape, self.scores.element)
-        };
+        let zeros = |x| zeros(b, &b.shape(x), self.scores.element);
         operands.into_iter().flatten().map(zeros).collect()
     }
 
-    fn block(&self, b: &mut Builder, queries: &Queries) -> Block {
+    fn block(&self, b: &Builder, queries: &Queries) -> Block {
         let (walk, group) = (self.scores.walk, self.scores.terms.problem.group());
-        let part = |b: &mut Builder, x: Value| walk.query_part(b, x, 2, queries.start);
-        let rows = |b: &mut Builder, rows: Rows| {
-            let own = part(b, rows.x);
-            rows.of(by_key_head(b, own, group))
-        };
+        let part = |x| walk.query_part(b, x, 2, queries.start);
+        let rows = |rows: Rows| rows.of(by_key_head(b, part(rows.x), group));
         Block {
-            q: rows(b, self.q),
-            gradient: self.gradient.map(|x| rows(b, x)),
-            lse: part(b, self.lse),
-            delta: part(b, self.delta),
+            q: rows(self.q),
+            gradient: self.gradient.map(rows),
+            lse: part(self.lse),
+            delta: part(self.delta),
         }
     }
 
     /// The state of the loops with what a tile adds.
     fn tile(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         block: &Block,
         at: Tile,
         (state, places): (&[Value], &Places),
@@ -263,45 +239,35 @@ impl<'a> Pass<'a> {
         let products = b.dot(block.q.x, k, &DotDims::matmul_transposed(1), scores.element);
         let seen = scores.seen(b, at);
         let scored = scores.scored(b, products, at).seen(b, seen);
-        let over_pairs = |b: &mut Builder, x: Value| b.broadcast(x, &shape, &[0, 1, 2]);
-        let seen_only = |b: &mut Builder, x: Value| match seen {
-            Some(seen) => b.select_or_zero(seen, x),
+        let seen_only = |x| match seen {
+            Some(seen) => b.select(seen, x, 0.0),
             None => x,
         };
-        let lse = over_pairs(b, block.lse);
-        let p = b.sub(scored.score, lse);
-        let p = b.unary(Unary::Exponential, p);
-        let p = seen_only(b, p);
-        let delta = over_pairs(b, block.delta);
+        let p = seen_only(b.exp(b.sub(scored.score, Along(block.lse, [0, 1, 2]))));
+        let delta = b.broadcast(block.delta, &shape, &[0, 1, 2]);
         let dp = match block.gradient {
             Some(gradient) => {
                 let dims = DotDims::matmul_transposed(1);
                 let dp = b.dot(gradient.x, v, &dims, scores.element);
-                let dp = b.reshape(dp, &shape);
-                b.sub(dp, delta)
+                b.sub(b.reshape(dp, &shape), delta)
             }
-            None => b.unary(Unary::Negate, delta),
+            None => b.neg(delta),
         };
-        let ds = b.mul(p, dp);
-        let ds = seen_only(b, ds);
+        let ds = seen_only(b.mul(p, dp));
         let mut results = state.to_vec();
         places.add(b, scores, (&scored, ds, at), &mut results);
-        let ds = scored.before(b, ds, 0);
-        let ds = b.binary_scalar(Binary::Multiply, ds, scores.terms.scale);
-        let by_group = b.shape(products);
-        let [ds, p] = [ds, p].map(|x| b.reshape(x, &by_group));
+        let ds = b.mul(scored.before(b, ds, 0), scores.terms.scale);
+        let [ds, p] = [ds, p].map(|x| b.reshape(x, &b.shape(products)));
+        let seen = || scores.seen(b, at);
         let by_query = (ds, &DotDims::matmul(1));
-        let dq = self.k.of(k).product(b, by_query, |b| scores.seen(b, at));
-        results[0] = b.add(results[0], dq);
+        results[0] = b.add(results[0], self.k.of(k).product(b, by_query, seen));
         // Sums over the queries of all heads of the group.
         let over_queries = DotDims::batched(1, 1, 1);
         let pairs = [Some((ds, block.q)), block.gradient.map(|x| (p, x))];
         for (place, (weights, rows)) in pairs.into_iter().flatten().enumerate() {
-            let weighted = (weights, &over_queries);
-            let sum = rows.product(b, weighted, |b| scores.seen(b, at));
+            let sum = rows.product(b, (weights, &over_queries), seen);
             let all = results[1 + place];
-            let before = walk.key_part(b, all, 1, at.key);
-            let after = b.add(before, sum);
+            let after = b.add(walk.key_part(b, all, 1, at.key), sum);
             results[1 + place] = write(b, all, after, &[(1, at.key)]);
         }
         results

@@ -3,25 +3,22 @@
 use super::product::{Rows, by_key_head, stacked, zeros};
 use super::scores::Scores;
 use super::walk::{Tile, Walk, write};
-use super::{Terms, Tiling, sum_element};
-use crate::stablehlo::{Builder, Compare, DotDims, Reduction, TensorType, Unary, Value};
+use super::{Terms, Tiling};
+use crate::stablehlo::{Along, Builder, DotDims, Reduction, TensorType, Value};
 
 /// o \[B, Hq, Sq, Dv\] of v's type and lse \[B, Hq, Sq\], in f32 for halves.
 pub(crate) fn forward(
-    b: &mut Builder,
+    b: &Builder,
     terms: &Terms<'_>,
     [q, k, v]: [Value; 3],
     tiling: Tiling,
 ) -> [Value; 2] {
     let s = terms.problem.sizes();
-    let (sums, own) = (sum_element(b, q), b.element(v));
+    let (sums, own) = (b.sum_element(q), b.element(v));
     let walk = Walk::new(terms.problem, tiling);
     let scores = Scores::new(b, terms, &walk, sums);
     let q = walk.pad_queries(b, q, 2);
-    let [k, v] = [k, v].map(|x| {
-        let x = walk.pad_keys(b, x, 2);
-        stacked(b, x)
-    });
+    let [k, v] = [k, v].map(|x| stacked(b, walk.pad_keys(b, x, 2)));
     let v = Rows::new(b, v, scores.hides());
     let rows = [s.batch, s.heads, walk.padded()[0]];
     let width = b.shape(v.x)[2];
@@ -34,16 +31,12 @@ pub(crate) fn forward(
         let q = by_key_head(b, q, terms.problem.group());
         let softmax = Softmax::new(b, &scores, width);
         let softmax = walk.each_keys(b, queries, &softmax.state(), |b, at, state| {
-            let [k, v_part] = [k, v.x].map(|x| walk.key_part(b, x, 1, at.key));
-            let keys = (k, v.of(v_part));
-            Softmax::of(state)
-                .with(b, &scores, (q, keys), at)
-                .state()
-                .to_vec()
+            let [k, of_v] = [k, v.x].map(|x| walk.key_part(b, x, 1, at.key));
+            let softmax = Softmax::of(state).with(b, &scores, (q, k, v.of(of_v)), at);
+            softmax.state().to_vec()
         });
         let [o, lse] = Softmax::of(&softmax).finished(b);
-        let o = b.convert(o, own);
-        [(state[0], o), (state[1], lse)]
+        [(state[0], b.convert(o, own)), (state[1], lse)]
             .map(|(all, part)| write(b, all, part, &[(2, queries.start)]))
             .to_vec()
     });
@@ -62,7 +55,7 @@ struct Softmax {
 
 impl Softmax {
     /// Before any key.
-    fn new(b: &mut Builder, scores: &Scores<'_>, width: usize) -> Self {
+    fn new(b: &Builder, scores: &Scores<'_>, width: usize) -> Self {
         let [batch, heads, queries, _] = scores.shape();
         let ty = TensorType::new([batch, heads, queries], scores.element);
         let o = zeros(b, &[batch, heads, queries, width], scores.element);
@@ -73,11 +66,9 @@ impl Softmax {
                 o,
             };
         };
-        let sinks = b.convert(sinks, scores.element);
-        let largest = b.broadcast(sinks, &ty.shape, &[1]);
-        let nothing = b.compare_scalar(Compare::Eq, largest, f64::NEG_INFINITY);
-        let (zero, one) = (b.splat(0.0, ty.clone()), b.splat(1.0, ty));
-        let sum = b.select(nothing, zero, one);
+        let largest = b.broadcast(b.convert(sinks, scores.element), &ty.shape, &[1]);
+        let nothing = b.eq(largest, f64::NEG_INFINITY);
+        let sum = b.select(nothing, b.splat(0.0, ty), 1.0);
         Self { largest, sum, o }
     }
 
@@ -96,53 +87,37 @@ impl Softmax {
     /// With a block of keys and values more, of queries by key head.
     fn with(
         self,
-        b: &mut Builder,
+        b: &Builder,
         scores: &Scores<'_>,
-        (q, (k, v)): (Value, (Value, Rows)),
+        (q, k, v): (Value, Value, Rows),
         at: Tile,
     ) -> Self {
-        let (shape, element) = (scores.shape(), scores.element);
-        let products = b.dot(q, k, &DotDims::matmul_transposed(1), element);
+        let products = b.dot(q, k, &DotDims::matmul_transposed(1), scores.element);
         let score = scores.scored(b, products, at).score;
-        let seen = scores.seen(b, at);
-        let never = b.lowest(b.ty(score).clone());
-        let score = seen.map_or(score, |seen| b.select(seen, score, never));
-        let here = b.reduce(Reduction::Max, score, &[3]);
-        let largest = b.max(self.largest, here);
+        let score = match scores.seen(b, at) {
+            Some(seen) => b.select(seen, score, f64::NEG_INFINITY),
+            None => score,
+        };
+        let largest = b.max(self.largest, b.reduce(Reduction::Max, score, &[3]));
         // Rows that have seen nothing yet: −∞ − −∞ would be NaN.
-        let nothing = b.compare_scalar(Compare::Eq, largest, f64::NEG_INFINITY);
-        let zero = b.splat_like(0.0, largest);
-        let from = b.select(nothing, zero, largest);
-        let all = b.broadcast(from, &shape, &[0, 1, 2]);
-        let p = b.sub(score, all);
-        let p = b.unary(Unary::Exponential, p);
-        let shrink = b.sub(self.largest, from);
-        let shrink = b.unary(Unary::Exponential, shrink);
-        let part = b.reduce(Reduction::Sum, p, &[3]);
-        let sum = b.mul(self.sum, shrink);
-        let sum = b.add(sum, part);
-        let of_o = b.shape(self.o);
-        let shrink = b.broadcast(shrink, &of_o, &[0, 1, 2]);
-        let o = b.mul(self.o, shrink);
-        let of_products = b.shape(products);
-        let p = b.reshape(p, &of_products);
-        let part = v.product(b, (p, &DotDims::matmul(1)), |b| scores.seen(b, at));
-        let part = b.reshape(part, &of_o);
-        let o = b.add(o, part);
+        let from = b.select_number(b.eq(largest, f64::NEG_INFINITY), 0.0, largest);
+        let p = b.exp(b.sub(score, Along(from, [0, 1, 2])));
+        let shrink = b.exp(b.sub(self.largest, from));
+        let part = b.sum(p, &[3]);
+        let sum = b.add(b.mul(self.sum, shrink), part);
+        let o = b.mul(self.o, Along(shrink, [0, 1, 2]));
+        let p = b.reshape(p, &b.shape(products));
+        let part = v.product(b, (p, &DotDims::matmul(1)), || scores.seen(b, at));
+        let o = b.add(o, b.reshape(part, &b.shape(o)));
         Self { largest, sum, o }
     }
 
     /// o and lse: 0 and the least finite f32 of rows that see nothing.
-    fn finished(self, b: &mut Builder) -> [Value; 2] {
-        let nothing = b.compare_scalar(Compare::Eq, self.sum, 0.0);
-        let one = b.splat_like(1.0, self.sum);
-        let sum = b.select(nothing, one, self.sum);
-        let shape = b.shape(self.o);
-        let sums = b.broadcast(sum, &shape, &[0, 1, 2]);
-        let o = b.div(self.o, sums);
-        let log = b.unary(Unary::Log, sum);
-        let lse = b.add(self.largest, log);
-        let least = b.splat_like(f64::from(f32::MIN), lse);
-        [o, b.select(nothing, least, lse)]
+    fn finished(self, b: &Builder) -> [Value; 2] {
+        let nothing = b.eq(self.sum, 0.0);
+        let sum = b.select_number(nothing, 1.0, self.sum);
+        let o = b.div(self.o, Along(sum, [0, 1, 2]));
+        let lse = b.add(self.largest, b.log(sum));
+        [o, b.select_number(nothing, f64::from(f32::MIN), lse)]
     }
 }

@@ -25,7 +25,6 @@ mod walk;
 pub(crate) use forward::forward;
 
 use super::float;
-use crate::ElementType;
 use crate::stablehlo::{Builder, Value};
 use backward::{Of, backward};
 use moebius_ops::attention::{Problem, Rule};
@@ -91,7 +90,7 @@ impl<'a> Terms<'a> {
 
 /// The results of the operation, of operands that were checked.
 pub(super) fn lower(
-    b: &mut Builder,
+    b: &Builder,
     operation: &Attention,
     inputs: &[Value],
     tiling: Tiling,
@@ -116,8 +115,8 @@ pub(super) fn lower(
     };
     let terms = Terms::new(&operation.problem, tables);
     let element = float(operation.problem.element());
-    let mut rows = |name: &str| b.convert(there(name), element);
-    let qkv = ["q", "k", "v"].map(&mut rows);
+    let rows = |name: &str| b.convert(there(name), element);
+    let qkv = ["q", "k", "v"].map(rows);
     let (of, wanted) = match operation.pass {
         AttentionPass::Forward => return forward(b, &terms, qkv, tiling).to_vec(),
         AttentionPass::Output(wanted) => {
@@ -130,12 +129,4 @@ pub(super) fn lower(
         }
     };
     backward(b, &terms, qkv, (there("lse"), of), (wanted, tiling))
-}
-
-/// The type that products of elements like those of x are summed in.
-fn sum_element(b: &Builder, x: Value) -> ElementType {
-    match b.element(x) {
-        ElementType::F64 => ElementType::F64,
-        _ => ElementType::F32,
-    }
 }

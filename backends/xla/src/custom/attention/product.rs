@@ -1,7 +1,7 @@
 //! Products in which a row with NaN or infinity reaches only those that see it.
 
-use crate::ElementType;
-use crate::stablehlo::{Binary, Builder, Compare, DotDims, Reduction, TensorType, Unary, Value};
+use crate::ElementType::{self, S32};
+use crate::stablehlo::{Builder, DotDims, Reduction, TensorType, Value};
 
 /// Rows that products take with weights that are 0 where a pair isn't seen.
 #[derive(Clone, Copy)]
@@ -14,13 +14,11 @@ pub(super) struct Rows {
 
 impl Rows {
     /// `hides` says whether some pair isn't seen.
-    pub(super) fn new(b: &mut Builder, x: Value, hides: bool) -> Self {
+    pub(super) fn new(b: &Builder, x: Value, hides: bool) -> Self {
         let wild = hides.then(|| {
-            let finite = b.is_finite(x);
-            let wild = b.unary(Unary::Not, finite);
             let dims: Vec<usize> = (0..b.ty(x).rank()).collect();
-            let any = b.reduce(Reduction::Or, wild, &dims);
-            b.convert(any, ElementType::S32)
+            let any = b.reduce(Reduction::Or, b.not(b.is_finite(x)), &dims);
+            b.convert(any, S32)
         });
         Self { x, wild }
     }
@@ -34,41 +32,32 @@ impl Rows {
     /// finite are left out of the product and, if there are any, then added where they are seen.
     pub(super) fn product(
         self,
-        b: &mut Builder,
+        b: &Builder,
         (weights, dims): (Value, &DotDims),
-        seen: impl FnOnce(&mut Builder) -> Option<Value>,
+        seen: impl FnOnce() -> Option<Value>,
     ) -> Value {
         let element = b.element(weights);
         let x = b.convert(self.x, element);
         let Some(wild) = self.wild else {
             return b.dot(weights, x, dims, element);
         };
-        let finite = b.is_finite(x);
-        let own = b.select_or_zero(finite, x);
-        let sum = b.dot(weights, own, dims, element);
-        let shape = b.shape(weights);
+        let finite = b.select(b.is_finite(x), x, 0.0);
+        let sum = b.dot(weights, finite, dims, element);
         // A loop of one round or none is what is left out where everything is finite. It tells anew what is seen, so that
         // nothing as large as the scores has to be kept for it.
         let results = b.counted(0, |b| {
             b.for_loop(wild, &[sum], |b, _, state| {
-                let seen = seen(b).map(|seen| b.reshape(seen, &shape));
-                let Some(seen) = seen else {
+                let Some(seen) = seen() else {
                     return state.to_vec();
                 };
-                let seen = b.convert(seen, element);
-                let infinite = [f64::INFINITY, f64::NEG_INFINITY].map(|infinity| {
-                    let same = b.compare_scalar(Compare::Eq, x, infinity);
-                    let nan = b.compare(Compare::Ne, x, x);
+                let seen = b.convert(b.reshape(seen, &b.shape(weights)), element);
+                let [above, below] = [f64::INFINITY, f64::NEG_INFINITY].map(|infinity| {
                     // NaN counts as both infinities, whose sum it is.
-                    let same = b.or(same, nan);
-                    let same = b.convert(same, element);
-                    let count = b.dot(seen, same, dims, element);
-                    let any = b.compare_scalar(Compare::Gt, count, 0.0);
-                    let infinity = b.splat_like(infinity, count);
-                    b.select_or_zero(any, infinity)
+                    let same = b.or(b.eq(x, infinity), b.ne(x, x));
+                    let count = b.dot(seen, b.convert(same, element), dims, element);
+                    b.select(b.gt(count, 0.0), b.splat_like(infinity, count), 0.0)
                 });
-                let wild = b.binary(Binary::Add, infinite[0], infinite[1]);
-                vec![b.add(state[0], wild)]
+                vec![b.add(state[0], b.add(above, below))]
             })
         });
         results[0]
@@ -76,18 +65,18 @@ impl Rows {
 }
 
 /// \[B · Hkv, rows of the group's heads, width\] of x \[B, Hq, rows, width\]: heads that share keys lie one below the other.
-pub(super) fn by_key_head(b: &mut Builder, x: Value, group: usize) -> Value {
+pub(super) fn by_key_head(b: &Builder, x: Value, group: usize) -> Value {
     let shape = b.shape(x);
     let heads = shape[0] * (shape[1] / group);
     b.reshape(x, &[heads, group * shape[2], shape[3]])
 }
 
 /// \[B · Hkv, rows, width\] of x \[B, Hkv, rows, width\].
-pub(super) fn stacked(b: &mut Builder, x: Value) -> Value {
+pub(super) fn stacked(b: &Builder, x: Value) -> Value {
     by_key_head(b, x, 1)
 }
 
 /// Zeros of this shape.
-pub(super) fn zeros(b: &mut Builder, shape: &[usize], element: ElementType) -> Value {
+pub(super) fn zeros(b: &Builder, shape: &[usize], element: ElementType) -> Value {
     b.splat(0.0, TensorType::new(shape, element))
 }

@@ -5,7 +5,7 @@
 
 use super::walk::{Tile, Walk, part, write};
 use crate::ElementType;
-use crate::stablehlo::{Binary, Builder, Reduction, TensorType, Value};
+use crate::stablehlo::{Builder, Reduction, TensorType, Value};
 use moebius_ops::attention::Problem;
 
 /// Diagonals of all whole blocks, and one that no pair is on.
@@ -14,68 +14,60 @@ fn count(walk: &Walk) -> usize {
 }
 
 /// i32 \[diagonals\]: which of `entries` biases each diagonal has.
-fn entries(b: &mut Builder, problem: &Problem, walk: &Walk, entries: usize) -> Value {
-    let ty = TensorType::new([count(walk)], ElementType::S32);
-    let diagonal = b.iota(ty, 0);
+fn entries(b: &Builder, problem: &Problem, walk: &Walk, entries: usize) -> Value {
+    let diagonal = b.iota(TensorType::new([count(walk)], ElementType::S32), 0);
     // The middle entry is that of a key beside its query.
     let beside = walk.padded()[0] as i64 - 1 + problem.position(0);
     let middle = entries as i64 / 2;
-    let entry = b.binary_scalar(Binary::Add, diagonal, (middle - beside) as f64);
+    let entry = b.add(diagonal, (middle - beside) as f64);
     b.clamp(0.0, entry, (entries - 1) as f64)
 }
 
 /// The biases \[Hq, diagonals\] as `element` of a table \[Hq, 2n + 1\].
 pub(super) fn diagonals(
-    b: &mut Builder,
+    b: &Builder,
     problem: &Problem,
     walk: &Walk,
     (table, element): (Value, ElementType),
 ) -> Value {
     let entry = entries(b, problem, walk, b.shape(table)[1]);
-    let table = b.convert(table, element);
-    let table = b.transpose(table, &[1, 0]);
-    let diagonals = b.take(table, entry);
-    b.transpose(diagonals, &[1, 0])
+    let table = b.transpose(b.convert(table, element), &[1, 0]);
+    b.transpose(b.take(table, entry), &[1, 0])
 }
 
 /// The first of a tile's diagonals, an i32 scalar.
-fn first(b: &mut Builder, walk: &Walk, at: Tile) -> Value {
-    let first = b.sub(at.key, at.query);
+fn first(b: &Builder, walk: &Walk, at: Tile) -> Value {
     let before = walk.padded()[0] - walk.queries;
-    b.binary_scalar(Binary::Add, first, before as f64)
+    b.add(b.sub(at.key, at.query), before as f64)
 }
 
 /// \[Hq, queries, keys\] of what [`diagonals`] returns.
-pub(super) fn biases(b: &mut Builder, walk: &Walk, diagonals: Value, at: Tile) -> Value {
+pub(super) fn biases(b: &Builder, walk: &Walk, diagonals: Value, at: Tile) -> Value {
     let (n, m, heads) = (walk.queries, walk.keys, b.shape(diagonals)[0]);
-    let first = first(b, walk, at);
-    let own = part(b, diagonals, &[(1, first, n + m)]);
+    let own = part(b, diagonals, &[(1, first(b, walk, at), n + m)]);
     // Rows that are shorter by one than what repeats begin one later each.
-    let all = b.broadcast(own, &[heads, n, n + m], &[0, 2]);
-    let all = b.reshape(all, &[heads, n * (n + m)]);
+    let all = b.reshape(b.repeat_at(own, 1, n), &[heads, n * (n + m)]);
     let all = b.slice_dim(all, 1, 0..n * (n + m - 1));
     let all = b.reshape(all, &[heads, n, n + m - 1]);
     b.slice_dim(all, 2, n - 1..n + m - 1)
 }
 
 /// Adds gradients of a tile's scores \[B, Hq, queries, keys\] to those of the diagonals \[Hq, diagonals\].
-pub(super) fn add(b: &mut Builder, walk: &Walk, sums: Value, (of, at): (Value, Tile)) -> Value {
-    let of = b.reduce(Reduction::Sum, of, &[0]);
+pub(super) fn add(b: &Builder, walk: &Walk, sums: Value, (of, at): (Value, Tile)) -> Value {
+    let of = b.sum(of, &[0]);
     let (n, m, heads) = (walk.queries, walk.keys, b.shape(of)[0]);
     let zero = b.scalar(0.0, b.element(of));
     let all = b.pad(of, zero, &[0, 0, n as i64 - 1], &[0; 3], &[0; 3]);
     let all = b.reshape(all, &[heads, n * (n + m - 1)]);
     let all = b.pad(all, zero, &[0, 0], &[0, n as i64], &[0; 2]);
-    let all = b.reshape(all, &[heads, n, n + m]);
-    let own = b.reduce(Reduction::Sum, all, &[1]);
+    let own = b.sum(b.reshape(all, &[heads, n, n + m]), &[1]);
     let first = first(b, walk, at);
-    let before = part(b, sums, &[(1, first, n + m)]);
-    let after = b.add(before, own);
+    let after = b.add(part(b, sums, &[(1, first, n + m)]), own);
     write(b, sums, after, &[(1, first)])
 }
 
 /// Zeros for [`add`].
-pub(super) fn sums(b: &mut Builder, problem: &Problem, walk: &Walk, element: ElementType) -> Value {
+pub(super) fn sums(b: &Builder, problem: &Problem, walk: &Walk, element: ElementType) -> Value {
     b.splat(
         0.0,
         TensorType::new([problem.sizes().heads, count(walk)], element),
@@ -83,12 +75,11 @@ pub(super) fn sums(b: &mut Builder, problem: &Problem, walk: &Walk, element: Ele
 }
 
 /// The gradients \[Hq, 2n + 1\] of the table, of those of the diagonals.
-pub(super) fn gathered(b: &mut Builder, problem: &Problem, walk: &Walk, sums: Value) -> Value {
+pub(super) fn gathered(b: &Builder, problem: &Problem, walk: &Walk, sums: Value) -> Value {
     let reach = problem.rules().relative().unwrap_or(0);
     let (size, heads) = (2 * reach + 1, b.shape(sums)[0]);
     let table = b.splat(0.0, TensorType::new([size, heads], b.element(sums)));
     let entry = entries(b, problem, walk, size);
     let sums = b.transpose(sums, &[1, 0]);
-    let table = b.put(table, entry, sums, Some(Reduction::Sum));
-    b.transpose(table, &[1, 0])
+    b.transpose(b.put(table, entry, sums, Some(Reduction::Sum)), &[1, 0])
 }

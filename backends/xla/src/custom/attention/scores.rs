@@ -5,7 +5,7 @@ use super::relative;
 use super::walk::{Tile, Walk, part};
 use super::{Tables, Terms};
 use crate::ElementType;
-use crate::stablehlo::{Binary, Builder, Compare, TensorType, Unary, Value};
+use crate::stablehlo::{Along, Builder, Repeated, TensorType, Unary, Value};
 use moebius_ops::attention::{Rule, Tile as Seen};
 
 /// How the scores of every tile are computed. Tensors of pairs are \[B, Hq, queries, keys\].
@@ -37,7 +37,7 @@ struct Places {
 
 impl<'a> Scores<'a> {
     pub(super) fn new(
-        b: &mut Builder,
+        b: &Builder,
         terms: &'a Terms<'a>,
         walk: &'a Walk,
         element: ElementType,
@@ -49,12 +49,11 @@ impl<'a> Scores<'a> {
             tile.tile(s, 0..s.queries, 0..s.keys) != Seen::Full
         };
         let hides = some && (walk.padded() != walk.total() || ruled());
-        let pairs = |b: &mut Builder, x: Value| {
+        let pairs = |x| {
             // Burn's tables may have one row or column for all.
             let shape = b.shape(x);
             let x = b.broadcast_to(x, &[shape[0], shape[1], s.queries, s.keys]);
-            let x = walk.pad_queries(b, x, 2);
-            walk.pad_keys(b, x, 3)
+            walk.pad_keys(b, walk.pad_queries(b, x, 2), 3)
         };
         let relative = given
             .relative
@@ -63,8 +62,8 @@ impl<'a> Scores<'a> {
         let tables = Tables {
             query_documents: given.query_documents.map(|x| walk.pad_queries(b, x, 1)),
             key_documents: given.key_documents.map(|x| walk.pad_keys(b, x, 1)),
-            mask: given.mask.map(|x| pairs(b, x)),
-            bias: given.bias.map(|x| pairs(b, x)),
+            mask: given.mask.map(pairs),
+            bias: given.bias.map(pairs),
             relative,
             ..*given
         };
@@ -88,15 +87,12 @@ impl<'a> Scores<'a> {
         [s.batch, s.heads, self.walk.queries, self.walk.keys]
     }
 
-    fn places(&self, b: &mut Builder, at: Tile) -> Places {
+    fn places(&self, b: &Builder, at: Tile) -> Places {
         let [_, _, queries, keys] = self.shape();
         let ty = TensorType::new([queries, keys], ElementType::S32);
-        let [query, key] = [(0, at.query), (1, at.key)].map(|(dim, start)| {
-            let place = b.iota(ty.clone(), dim);
-            let start = b.broadcast(start, &ty.shape, &[]);
-            b.add(place, start)
-        });
-        let position = b.binary_scalar(Binary::Add, query, self.terms.problem.position(0) as f64);
+        let [query, key] = [(0, at.query), (1, at.key)]
+            .map(|(dim, start)| b.add(b.iota(ty.clone(), dim), Along(start, [])));
+        let position = b.add(query, self.terms.problem.position(0) as f64);
         Places {
             query,
             key,
@@ -105,7 +101,7 @@ impl<'a> Scores<'a> {
     }
 
     /// Which pairs of a tile are seen; all where nothing is returned.
-    pub(super) fn seen(&self, b: &mut Builder, at: Tile) -> Option<Value> {
+    pub(super) fn seen(&self, b: &Builder, at: Tile) -> Option<Value> {
         if !self.hides {
             return None;
         }
@@ -113,126 +109,93 @@ impl<'a> Scores<'a> {
         let mut square = Vec::new();
         let [queries, keys] = self.walk.total();
         if self.walk.padded() != self.walk.total() {
-            square.push(b.compare_scalar(Compare::Lt, places.query, queries as f64));
-            square.push(b.compare_scalar(Compare::Lt, places.key, keys as f64));
+            square.push(b.lt(places.query, queries as f64));
+            square.push(b.lt(places.key, keys as f64));
         }
         let mut seen = Vec::new();
         for rule in self.terms.problem.rules().iter() {
             square.extend(self.by_place(b, rule, &places));
             seen.extend(self.by_table(b, rule, at));
         }
-        let shape = self.shape();
         if let Some(square) = all(b, &square) {
-            seen.push(b.broadcast(square, &shape, &[2, 3]));
+            seen.push(b.broadcast(square, &self.shape(), &[2, 3]));
         }
         all(b, &seen)
     }
 
     /// What a rule says that reads no table, \[queries, keys\].
-    fn by_place(&self, b: &mut Builder, rule: Rule, at: &Places) -> Option<Value> {
+    fn by_place(&self, b: &Builder, rule: Rule, at: &Places) -> Option<Value> {
         let back = at.back;
-        let near = |b: &mut Builder, window: u32| {
-            let distance = b.unary(Unary::Abs, back);
-            b.compare_scalar(Compare::Lt, distance, f64::from(window))
-        };
-        let before = |b: &mut Builder| b.compare_scalar(Compare::Ge, back, 0.0);
-        let first = |b: &mut Builder, place: Value, count: u32| {
-            b.compare_scalar(Compare::Lt, place, f64::from(count))
-        };
+        let near = |window: u32| b.lt(b.abs(back), f64::from(window));
+        let before = || b.ge(back, 0.0);
+        let first = |place, count: u32| b.lt(place, f64::from(count));
         Some(match rule {
-            Rule::Causal => before(b),
-            Rule::CausalTopLeft => b.compare(Compare::Le, at.key, at.query),
-            Rule::Window(window) => {
-                let (before, near) = (before(b), near(b, window));
-                b.and(before, near)
-            }
-            Rule::SymmetricWindow(window) => near(b, window),
-            Rule::Prefix(count) => {
-                let (first, before) = (first(b, at.key, count), before(b));
-                b.or(first, before)
-            }
+            Rule::Causal => before(),
+            Rule::CausalTopLeft => b.le(at.key, at.query),
+            Rule::Window(window) => b.and(before(), near(window)),
+            Rule::SymmetricWindow(window) => near(window),
+            Rule::Prefix(count) => b.or(first(at.key, count), before()),
             Rule::Global { tokens, window } => {
-                let position = b.add(at.key, back);
-                let place = b.min(at.key, position);
-                let (near, first) = (near(b, window), first(b, place, tokens));
-                b.or(near, first)
+                let place = b.min(at.key, b.add(at.key, back));
+                b.or(near(window), first(place, tokens))
             }
-            Rule::Dilated(step) => {
-                let rest = b.binary_scalar(Binary::Remainder, back, f64::from(step));
-                b.compare_scalar(Compare::Eq, rest, 0.0)
-            }
+            Rule::Dilated(step) => b.eq(b.rem(back, f64::from(step)), 0.0),
             _ => return None,
         })
     }
 
     /// What a rule says that reads a table, \[B, Hq, queries, keys\].
-    fn by_table(&self, b: &mut Builder, rule: Rule, at: Tile) -> Option<Value> {
+    fn by_table(&self, b: &Builder, rule: Rule, at: Tile) -> Option<Value> {
         let shape = self.shape();
         match rule {
             Rule::Documents => {
-                let query = self.tables.query_documents?;
+                let (query, key) = (self.tables.query_documents?, self.tables.key_documents?);
                 let query = self.walk.query_part(b, query, 1, at.query);
-                let key = self.tables.key_documents?;
                 let key = self.walk.key_part(b, key, 1, at.key);
-                let [query, key] = [(query, 2), (key, 3)].map(|(ids, dim)| {
-                    let ids = words(b, ids);
-                    b.broadcast(ids, &shape, &[0, dim])
-                });
-                Some(b.compare(Compare::Eq, query, key))
+                let query = b.broadcast(words(b, query), &shape, &[0, 2]);
+                Some(b.eq(query, Along(words(b, key), [0, 3])))
             }
             Rule::Blocks(size) => {
                 let table = self.tables.blocks?;
-                let seen = lines(b, (table, size), at.query, self.walk.queries);
-                let seen = b.transpose(seen, &[1, 0]);
-                let seen = lines(b, (seen, size), at.key, self.walk.keys);
-                let seen = b.transpose(seen, &[1, 0]);
-                let seen = nonzero(b, seen);
+                let rows = lines(b, (table, size), at.query, self.walk.queries);
+                let columns = b.transpose(rows, &[1, 0]);
+                let seen = lines(b, (columns, size), at.key, self.walk.keys);
+                let seen = nonzero(b, b.transpose(seen, &[1, 0]));
                 Some(b.broadcast(seen, &shape, &[2, 3]))
             }
             Rule::Mask(_) => {
                 let mask = self.walk.tile_part(b, self.tables.mask?, at);
-                let mask = nonzero(b, mask);
-                Some(b.broadcast_to(mask, &shape))
+                Some(b.broadcast_to(nonzero(b, mask), &shape))
             }
             _ => None,
         }
     }
 
     /// The scores of products ⟨q, k⟩ of any shape with these elements.
-    pub(super) fn scored(&self, b: &mut Builder, products: Value, at: Tile) -> Scored {
-        let shape = self.shape();
-        let products = b.reshape(products, &shape);
-        let mut score = b.binary_scalar(Binary::Multiply, products, self.terms.scale);
+    pub(super) fn scored(&self, b: &Builder, products: Value, at: Tile) -> Scored {
+        let mut score = b.mul(b.reshape(products, &self.shape()), self.terms.scale);
         let mut cap = None;
         for (place, rule) in self.terms.problem.rules().iter().enumerate() {
             if let Rule::Softcap(_) = rule {
-                let ratio = b.binary_scalar(Binary::Divide, score, self.terms.cap);
-                let bent = b.unary(Unary::Tanh, ratio);
-                score = b.binary_scalar(Binary::Multiply, bent, self.terms.cap);
+                let bent = b.unary(Unary::Tanh, b.div(score, self.terms.cap));
+                score = b.mul(bent, self.terms.cap);
                 let square = b.mul(bent, bent);
-                let one = b.splat_like(1.0, square);
-                cap = Some((place, b.sub(one, square)));
+                cap = Some((place, b.sub(b.splat_like(1.0, square), square)));
             } else if let Some(bias) = self.bias(b, rule, at) {
-                let bias = b.convert(bias, self.element);
-                let bias = b.broadcast_to(bias, &shape);
-                score = b.add(score, bias);
+                score = b.add(score, Repeated(b.convert(bias, self.element)));
             }
         }
         Scored { score, cap }
     }
 
     /// What a rule adds to scores.
-    fn bias(&self, b: &mut Builder, rule: Rule, at: Tile) -> Option<Value> {
-        let shape = self.shape();
+    fn bias(&self, b: &Builder, rule: Rule, at: Tile) -> Option<Value> {
         match rule {
             Rule::Alibi => {
-                let back = self.places(b, at).back;
-                let ahead = b.unary(Unary::Negate, back);
-                let ahead = b.convert(ahead, self.element);
-                let ahead = b.broadcast(ahead, &shape, &[2, 3]);
+                let ahead = b.convert(b.neg(self.places(b, at).back), self.element);
+                let ahead = b.broadcast(ahead, &self.shape(), &[2, 3]);
                 let slopes = b.convert(self.tables.slopes?, self.element);
-                let slopes = b.broadcast(slopes, &shape, &[1]);
-                Some(b.mul(slopes, ahead))
+                Some(b.mul(b.broadcast(slopes, &self.shape(), &[1]), ahead))
             }
             Rule::Bias(_) => Some(self.walk.tile_part(b, self.tables.bias?, at)),
             Rule::Relative(_) => Some(relative::biases(b, self.walk, self.tables.relative?, at)),
@@ -243,11 +206,10 @@ impl<'a> Scores<'a> {
 
 impl Scored {
     /// With no slope where a pair isn't seen: there it may be NaN.
-    pub(super) fn seen(self, b: &mut Builder, seen: Option<Value>) -> Self {
+    pub(super) fn seen(self, b: &Builder, seen: Option<Value>) -> Self {
         match (seen, self.cap) {
             (Some(seen), Some((place, slope))) => {
-                let slope = b.select_or_zero(seen, slope);
-                let cap = Some((place, slope));
+                let cap = Some((place, b.select(seen, slope, 0.0)));
                 Self { cap, ..self }
             }
             _ => self,
@@ -255,7 +217,7 @@ impl Scored {
     }
 
     /// Gradients of scores as those of what the rules from place `from` on read.
-    pub(super) fn before(&self, b: &mut Builder, gradients: Value, from: usize) -> Value {
+    pub(super) fn before(&self, b: &Builder, gradients: Value, from: usize) -> Value {
         match self.cap {
             Some((place, slope)) if place >= from => b.mul(gradients, slope),
             _ => gradients,
@@ -264,31 +226,26 @@ impl Scored {
 }
 
 /// Where all of the conditions hold; nothing without any.
-fn all(b: &mut Builder, conditions: &[Value]) -> Option<Value> {
+fn all(b: &Builder, conditions: &[Value]) -> Option<Value> {
     let (first, rest) = conditions.split_first()?;
     Some(rest.iter().fold(*first, |all, one| b.and(all, *one)))
 }
 
 /// Where a table's words, or booleans, aren't 0.
-fn nonzero(b: &mut Builder, x: Value) -> Value {
+fn nonzero(b: &Builder, x: Value) -> Value {
     match b.element(x) {
         ElementType::Pred => x,
-        _ => b.compare_scalar(Compare::Ne, x, 0.0),
+        _ => b.ne(x, 0.0),
     }
 }
 
 /// For `count` places from the i32 scalar `start` on the lines of a table that has one for every `size` places.
-fn lines(b: &mut Builder, (table, size): (Value, u32), start: Value, count: usize) -> Value {
+fn lines(b: &Builder, (table, size): (Value, u32), start: Value, count: usize) -> Value {
     let all = b.shape(table)[0];
     let most = (count.div_ceil(size as usize) + 1).min(all);
-    let first = b.binary_scalar(Binary::Divide, start, f64::from(size));
-    let first = b.binary_scalar(Binary::Minimum, first, (all - most) as f64);
+    let first = b.min(b.div(start, f64::from(size)), (all - most) as f64);
     let few = part(b, table, &[(0, first, most)]);
     let place = b.iota(TensorType::new([count], ElementType::S32), 0);
-    let start = b.broadcast(start, &[count], &[]);
-    let place = b.add(place, start);
-    let line = b.binary_scalar(Binary::Divide, place, f64::from(size));
-    let first = b.broadcast(first, &[count], &[]);
-    let line = b.sub(line, first);
-    b.take(few, line)
+    let line = b.div(b.add(place, Along(start, [])), f64::from(size));
+    b.take(few, b.sub(line, Along(first, [])))
 }

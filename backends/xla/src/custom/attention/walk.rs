@@ -3,8 +3,8 @@
 use super::super::fp8::pad_end;
 use super::super::grouped::element;
 use super::Tiling;
-use crate::ElementType;
-use crate::stablehlo::{Binary, Builder, TensorType, Value};
+use crate::ElementType::S32;
+use crate::stablehlo::{Builder, Value};
 use moebius_ops::attention::Problem;
 use std::ops::Range;
 
@@ -94,29 +94,29 @@ impl Walk {
     }
 
     /// `x` with zeros after the last query, which lies in dimension `dim`.
-    pub(super) fn pad_queries(&self, b: &mut Builder, x: Value, dim: usize) -> Value {
+    pub(super) fn pad_queries(&self, b: &Builder, x: Value, dim: usize) -> Value {
         pad(b, x, dim, self.padded()[0])
     }
 
     /// `x` with zeros after the last key, which lies in dimension `dim`.
-    pub(super) fn pad_keys(&self, b: &mut Builder, x: Value, dim: usize) -> Value {
+    pub(super) fn pad_keys(&self, b: &Builder, x: Value, dim: usize) -> Value {
         pad(b, x, dim, self.padded()[1])
     }
 
     /// Runs `body` on every block of queries.
     pub(super) fn each_queries(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         state: &[Value],
-        body: impl FnOnce(&mut Builder, &Queries, &[Value]) -> Vec<Value>,
+        body: impl FnOnce(&Builder, &Queries, &[Value]) -> Vec<Value>,
     ) -> Vec<Value> {
         if let [range] = self.ranges.as_slice() {
-            let start = b.scalar(0.0, ElementType::S32);
+            let start = b.scalar(0.0, S32);
             let keys = match self.keys >= self.total[1] {
                 true => Keys::Whole(!range.is_empty()),
                 false => {
                     let [first, count] =
-                        [range.start, range.len()].map(|n| b.scalar(n as f64, ElementType::S32));
+                        [range.start, range.len()].map(|n| b.scalar(n as f64, S32));
                     Keys::Blocks(first, count)
                 }
             };
@@ -125,13 +125,13 @@ impl Walk {
         let numbers = |of: fn(&Range<usize>) -> usize| -> Vec<i64> {
             self.ranges.iter().map(|range| of(range) as i64).collect()
         };
-        let firsts = b.integers(&numbers(|range| range.start), ElementType::S32);
-        let counts = b.integers(&numbers(Range::len), ElementType::S32);
+        let firsts = b.integers(&numbers(|range| range.start), S32);
+        let counts = b.integers(&numbers(Range::len), S32);
         let blocks = self.ranges.len();
-        let count = b.scalar(blocks as f64, ElementType::S32);
+        let count = b.scalar(blocks as f64, S32);
         b.counted(blocks as u64, |b| {
             b.for_loop(count, state, |b, at, state| {
-                let start = b.binary_scalar(Binary::Multiply, at, self.queries as f64);
+                let start = b.mul(at, self.queries as f64);
                 let [first, count] = [firsts, counts].map(|all| element(b, all, at));
                 let keys = Keys::Blocks(first, count);
                 body(b, &Queries { start, keys }, state)
@@ -142,16 +142,16 @@ impl Walk {
     /// Runs `body` on every block of keys that these queries may see.
     pub(super) fn each_keys(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         queries: &Queries,
         state: &[Value],
-        body: impl FnOnce(&mut Builder, Tile, &[Value]) -> Vec<Value>,
+        body: impl FnOnce(&Builder, Tile, &[Value]) -> Vec<Value>,
     ) -> Vec<Value> {
         let query = queries.start;
         match queries.keys {
             Keys::Whole(false) => state.to_vec(),
             Keys::Whole(true) => {
-                let key = b.scalar(0.0, ElementType::S32);
+                let key = b.scalar(0.0, S32);
                 body(b, Tile { query, key }, state)
             }
             Keys::Blocks(first, count) => {
@@ -159,8 +159,7 @@ impl Walk {
                 let rounds = all.div_ceil(self.ranges.len());
                 b.counted(rounds as u64, |b| {
                     b.for_loop(count, state, |b, at, state| {
-                        let at = b.add(first, at);
-                        let key = b.binary_scalar(Binary::Multiply, at, self.keys as f64);
+                        let key = b.mul(b.add(first, at), self.keys as f64);
                         body(b, Tile { query, key }, state)
                     })
                 })
@@ -169,17 +168,17 @@ impl Walk {
     }
 
     /// The queries' part of x along `dim`.
-    pub(super) fn query_part(&self, b: &mut Builder, x: Value, dim: usize, at: Value) -> Value {
+    pub(super) fn query_part(&self, b: &Builder, x: Value, dim: usize, at: Value) -> Value {
         part(b, x, &[(dim, at, self.queries)])
     }
 
     /// The keys' part of x along `dim`.
-    pub(super) fn key_part(&self, b: &mut Builder, x: Value, dim: usize, at: Value) -> Value {
+    pub(super) fn key_part(&self, b: &Builder, x: Value, dim: usize, at: Value) -> Value {
         part(b, x, &[(dim, at, self.keys)])
     }
 
     /// The part of `x` \[…, queries, keys\] that a tile has.
-    pub(super) fn tile_part(&self, b: &mut Builder, x: Value, at: Tile) -> Value {
+    pub(super) fn tile_part(&self, b: &Builder, x: Value, at: Tile) -> Value {
         let last = b.ty(x).rank() - 1;
         let dims = [
             (last - 1, at.query, self.queries),
@@ -190,19 +189,19 @@ impl Walk {
 }
 
 /// `x` with zeros up to `extent` along `dim`.
-fn pad(b: &mut Builder, x: Value, dim: usize, extent: usize) -> Value {
-    let zero = b.splat(0.0, TensorType::scalar(b.element(x)));
+fn pad(b: &Builder, x: Value, dim: usize, extent: usize) -> Value {
+    let zero = b.scalar(0.0, b.element(x));
     let missing = extent - b.shape(x)[dim];
     pad_end(b, x, zero, dim, missing)
 }
 
 /// So many elements of x from the i32 scalar on, in some of its dimensions.
-pub(super) fn part(b: &mut Builder, x: Value, dims: &[(usize, Value, usize)]) -> Value {
+pub(super) fn part(b: &Builder, x: Value, dims: &[(usize, Value, usize)]) -> Value {
     let mut sizes = b.shape(x);
     if dims.iter().all(|(dim, _, size)| sizes[*dim] == *size) {
         return x;
     }
-    let mut starts = vec![b.scalar(0.0, ElementType::S32); sizes.len()];
+    let mut starts = vec![b.scalar(0.0, S32); sizes.len()];
     for (dim, start, size) in dims {
         (starts[*dim], sizes[*dim]) = (*start, *size);
     }
@@ -210,12 +209,12 @@ pub(super) fn part(b: &mut Builder, x: Value, dims: &[(usize, Value, usize)]) ->
 }
 
 /// `whole` with `part` written where the i32 scalars say.
-pub(super) fn write(b: &mut Builder, whole: Value, part: Value, dims: &[(usize, Value)]) -> Value {
+pub(super) fn write(b: &Builder, whole: Value, part: Value, dims: &[(usize, Value)]) -> Value {
     let rank = b.ty(whole).rank();
     if b.shape(whole) == b.shape(part) {
         return part;
     }
-    let mut starts = vec![b.scalar(0.0, ElementType::S32); rank];
+    let mut starts = vec![b.scalar(0.0, S32); rank];
     for (dim, start) in dims {
         starts[*dim] = *start;
     }

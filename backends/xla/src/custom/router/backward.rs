@@ -4,7 +4,7 @@
 use super::choose::{available, shape, sigmoid};
 use crate::ElementType;
 use crate::custom::{along, words};
-use crate::stablehlo::{Binary, Builder, Compare, Reduction, TensorType, Unary, Value};
+use crate::stablehlo::{Along, Builder, TensorType, Value};
 use moebius_ops::routing::{Problem, Score, TopkGradient};
 
 /// What the choice read and wrote, and the incoming gradient.
@@ -19,108 +19,78 @@ struct Operands {
 }
 
 /// σ'(x) = σ(x)·σ(−x), without cancellation.
-fn sigmoid_slope(b: &mut Builder, x: Value) -> Value {
-    let negative = b.unary(Unary::Negate, x);
+fn sigmoid_slope(b: &Builder, x: Value) -> Value {
+    let negative = b.neg(x);
     let (above, below) = (sigmoid(b, x), sigmoid(b, negative));
     b.mul(above, below)
 }
 
 /// `values`, 0 where `factor` is 0.
-fn where_possible(b: &mut Builder, factor: Value, values: Value) -> Value {
-    let some = b.compare_scalar(Compare::Ne, factor, 0.0);
-    let zero = b.splat_like(0.0, values);
-    b.select(some, values, zero)
+fn where_possible(b: &Builder, factor: Value, values: Value) -> Value {
+    b.select(b.ne(factor, 0.0), values, 0.0)
 }
 
-fn through_weights(b: &mut Builder, p: &Problem, at: &Operands) -> Value {
+fn through_weights(b: &Builder, p: &Problem, at: &Operands) -> Value {
     let (shape, scale) = (shape(p), f64::from(p.scale()));
     let indices = words(b, at.indices);
-    let found = b.compare_scalar(Compare::Lt, indices, p.experts() as f64);
-    let product = b.mul(at.weights, at.gradient);
-    let zero = b.splat_like(0.0, product);
-    let product = b.select(found, product, zero);
-    let dot = b.reduce(Reduction::Sum, product, &[1]);
+    let found = b.lt(indices, p.experts() as f64);
+    let dot = b.sum(b.select(found, b.mul(at.weights, at.gradient), 0.0), &[1]);
     let of_experts = [at.weights, at.gradient].map(|x| by_expert(b, indices, x, p.experts()));
     let [weight, gradient] = of_experts;
     let mut dot = along(b, dot, &shape, 0);
     if p.renormalize() {
         // Weights that are all 0 have no gradient, rather than 0 / 0.
         let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };
-        dot = b.binary_scalar(Binary::Multiply, dot, inverse);
+        dot = b.mul(dot, inverse);
         let centred = b.sub(gradient, dot);
         let slope = match p.score() {
             Score::Softmax => weight,
-            Score::Sigmoid => {
-                let negative = b.unary(Unary::Negate, at.logits);
-                let below = sigmoid(b, negative);
-                b.mul(weight, below)
-            }
+            Score::Sigmoid => b.mul(weight, sigmoid(b, b.neg(at.logits))),
         };
-        let values = b.mul(slope, centred);
-        return where_possible(b, weight, values);
+        return where_possible(b, weight, b.mul(slope, centred));
     }
-    let scaled = b.binary_scalar(Binary::Multiply, gradient, scale);
+    let scaled = b.mul(gradient, scale);
     match p.score() {
-        Score::Softmax => {
-            let centred = b.sub(scaled, dot);
-            let values = b.mul(at.probs, centred);
-            where_possible(b, at.probs, values)
-        }
-        Score::Sigmoid => {
-            let slope = sigmoid_slope(b, at.logits);
-            let values = b.mul(slope, scaled);
-            where_possible(b, gradient, values)
-        }
+        Score::Softmax => where_possible(b, at.probs, b.mul(at.probs, b.sub(scaled, dot))),
+        Score::Sigmoid => where_possible(b, gradient, b.mul(sigmoid_slope(b, at.logits), scaled)),
     }
 }
 
-fn through_probs(b: &mut Builder, p: &Problem, at: &Operands) -> Value {
+fn through_probs(b: &Builder, p: &Problem, at: &Operands) -> Value {
     let values = match p.score() {
         Score::Softmax => {
-            let product = b.mul(at.probs, at.gradient);
-            let product = where_possible(b, at.probs, product);
-            let dot = b.reduce(Reduction::Sum, product, &[1]);
-            let dot = along(b, dot, &shape(p), 0);
-            let centred = b.sub(at.gradient, dot);
+            let product = where_possible(b, at.probs, b.mul(at.probs, at.gradient));
+            let centred = b.sub(at.gradient, Along(b.sum(product, &[1]), [0]));
             b.mul(at.probs, centred)
         }
-        Score::Sigmoid => {
-            let slope = sigmoid_slope(b, at.logits);
-            b.mul(slope, at.gradient)
-        }
+        Score::Sigmoid => b.mul(sigmoid_slope(b, at.logits), at.gradient),
     };
     where_possible(b, at.probs, values)
 }
 
-fn through_lse(b: &mut Builder, p: &Problem, at: &Operands) -> Value {
+fn through_lse(b: &Builder, p: &Problem, at: &Operands) -> Value {
     let shape = shape(p);
     let [lse, gradient] = [at.lse, at.gradient].map(|x| along(b, x, &shape, 0));
-    let below = b.sub(at.logits, lse);
-    let share = b.unary(Unary::Exponential, below);
-    let values = b.mul(share, gradient);
+    let values = b.mul(b.exp(b.sub(at.logits, lse)), gradient);
     let Some(mask) = at.mask else {
         return values;
     };
-    let zero = b.splat_like(0.0, values);
-    b.select(mask, values, zero)
+    b.select(mask, values, 0.0)
 }
 
 /// \[T,E\]: the values \[T,K\] of the chosen experts, 0 for the others.
-fn by_expert(b: &mut Builder, indices: Value, values: Value, experts: usize) -> Value {
+fn by_expert(b: &Builder, indices: Value, values: Value, experts: usize) -> Value {
     let mut shape = b.shape(indices);
     shape.push(experts);
     let expert = b.iota(TensorType::new(shape.clone(), ElementType::U32), 2);
-    let chosen = b.broadcast(indices, &shape, &[0, 1]);
-    let here = b.compare(Compare::Eq, chosen, expert);
-    let values = b.broadcast(values, &shape, &[0, 1]);
-    let zero = b.splat_like(0.0, values);
-    let values = b.select(here, values, zero);
-    b.reduce(Reduction::Sum, values, &[1])
+    let here = b.eq(b.broadcast(indices, &shape, &[0, 1]), expert);
+    let values = b.select(here, b.broadcast(values, &shape, &[0, 1]), 0.0);
+    b.sum(values, &[1])
 }
 
 /// dlogits \[T,E\] of the incoming gradient, logits, the mask if there is one, indices, weights, probs and lse.
 pub(super) fn through(
-    b: &mut Builder,
+    b: &Builder,
     p: &Problem,
     (mask, of): (bool, TopkGradient),
     inputs: &[Value],

@@ -6,7 +6,7 @@
 use super::best::{best, keys};
 use crate::ElementType;
 use crate::custom::{along, words};
-use crate::stablehlo::{Binary, Builder, Compare, Reduction, TensorType, Unary, Value};
+use crate::stablehlo::{Along, Builder, Reduction, TensorType, Unary, Value};
 use moebius_ops::routing::{Groups, Problem, Score};
 
 pub(super) fn shape(p: &Problem) -> [usize; 2] {
@@ -14,119 +14,86 @@ pub(super) fn shape(p: &Problem) -> [usize; 2] {
 }
 
 /// 1 / (1 + exp(−x)), accurate far below 0 and without overflow.
-pub(super) fn sigmoid(b: &mut Builder, x: Value) -> Value {
-    let abs = b.unary(Unary::Abs, x);
-    let negative = b.unary(Unary::Negate, abs);
-    let small = b.unary(Unary::Exponential, negative);
-    let below = b.compare_scalar(Compare::Lt, x, 0.0);
+pub(super) fn sigmoid(b: &Builder, x: Value) -> Value {
+    let small = b.exp(b.neg(b.abs(x)));
+    let below = b.lt(x, 0.0);
     let one = b.splat_like(1.0, x);
-    let above = b.select(below, small, one);
-    let sum = b.add(one, small);
-    b.div(above, sum)
+    b.div(b.select(below, small, one), b.add(one, small))
 }
 
 /// Booleans \[T,E\]: which experts are available.
-pub(super) fn available(b: &mut Builder, mask: Value, shape: &[usize]) -> Value {
-    let mask = words(b, mask);
-    let available = b.compare_scalar(Compare::Ne, mask, 0.0);
-    along(b, available, shape, 1)
+pub(super) fn available(b: &Builder, mask: Value, shape: &[usize]) -> Value {
+    along(b, b.ne(words(b, mask), 0.0), shape, 1)
 }
 
 /// `values` where a mask leaves them, and `other` elsewhere.
-fn masked(b: &mut Builder, mask: Option<Value>, values: Value, other: f64) -> Value {
+fn masked(b: &Builder, mask: Option<Value>, values: Value, other: f64) -> Value {
     let Some(mask) = mask else {
         return values;
     };
-    let other = b.splat_like(other, values);
     b.select(mask, values, other)
 }
 
 /// Scores of all experts, and lse.
-fn scores(b: &mut Builder, p: &Problem, logits: Value, mask: Option<Value>) -> [Value; 2] {
-    let shape = shape(p);
+fn scores(b: &Builder, p: &Problem, logits: Value, mask: Option<Value>) -> [Value; 2] {
     // A finite start, so that −∞ alone gives exp(−∞) and not NaN.
     let lowest = f64::from(f32::MIN);
-    let candidates = masked(b, mask, logits, lowest);
-    let largest = b.reduce(Reduction::Max, candidates, &[1]);
-    let largest = b.binary_scalar(Binary::Maximum, largest, lowest);
-    let largest_along = along(b, largest, &shape, 0);
-    let below = b.sub(logits, largest_along);
-    let exp = b.unary(Unary::Exponential, below);
+    let largest = b.reduce(Reduction::Max, masked(b, mask, logits, lowest), &[1]);
+    let largest = b.max(largest, lowest);
+    let exp = b.exp(b.sub(logits, Along(largest, [0])));
     let exp = masked(b, mask, exp, 0.0);
-    let sum = b.reduce(Reduction::Sum, exp, &[1]);
+    let sum = b.sum(exp, &[1]);
     let scores = match p.score() {
-        Score::Softmax => {
-            let sum = along(b, sum, &shape, 0);
-            b.div(exp, sum)
-        }
+        Score::Softmax => b.div(exp, Along(sum, [0])),
         Score::Sigmoid => sigmoid(b, logits),
     };
-    let log = b.unary(Unary::Log, sum);
-    let lse = b.add(largest, log);
+    let lse = b.add(largest, b.log(sum));
     [masked(b, mask, scores, 0.0), lse]
 }
 
 /// Booleans \[T,E\]: the experts of the best groups, by the biased scores and their keys.
-fn in_best_groups(
-    b: &mut Builder,
-    p: &Problem,
-    groups: Groups,
-    [key, biased]: [Value; 2],
-) -> Value {
+fn in_best_groups(b: &Builder, p: &Problem, groups: Groups, [key, biased]: [Value; 2]) -> Value {
     let size = p.experts() / groups.count;
     let by_group = [p.tokens() * groups.count, size];
     let (keys_of, values) = (b.reshape(key, &by_group), b.reshape(biased, &by_group));
     let two = best(b, keys_of, values, size.min(2));
-    let strength = b.reduce(Reduction::Sum, two.values, &[1]);
+    let strength = b.sum(two.values, &[1]);
     let some = b.reduce(Reduction::Or, two.found, &[1]);
-    let key = keys(b, strength);
-    let zero = b.splat_like(0.0, key);
-    let key = b.select(some, key, zero);
+    let key = b.select(some, keys(b, strength), 0.0);
     let key = b.reshape(key, &[p.tokens(), groups.count]);
     let strength = b.reshape(strength, &[p.tokens(), groups.count]);
     let chosen = best(b, key, strength, groups.chosen);
     let shape = [p.tokens(), groups.chosen, p.experts()];
     let expert = b.iota(TensorType::new(shape, ElementType::S32), 2);
-    let group = b.binary_scalar(Binary::Divide, expert, size as f64);
+    let group = b.div(expert, size as f64);
     let chosen = b.broadcast(chosen.places, &shape, &[0, 1]);
-    let here = b.compare(Compare::Eq, group, chosen);
-    b.reduce(Reduction::Or, here, &[1])
+    b.reduce(Reduction::Or, b.eq(group, chosen), &[1])
 }
 
 /// ln of the score's numerator: softmax over these is the renormalised score.
-fn log_score(b: &mut Builder, score: Score, logits: Value) -> Value {
+fn log_score(b: &Builder, score: Score, logits: Value) -> Value {
     match score {
         Score::Softmax => logits,
         Score::Sigmoid => {
-            let zero = b.splat_like(0.0, logits);
-            let most = b.min(logits, zero);
-            let abs = b.unary(Unary::Abs, logits);
-            let negative = b.unary(Unary::Negate, abs);
-            let small = b.unary(Unary::Exponential, negative);
-            let log = b.unary(Unary::LogPlusOne, small);
+            let most = b.min(logits, 0.0);
+            let log = b.unary(Unary::LogPlusOne, b.exp(b.neg(b.abs(logits))));
             b.sub(most, log)
         }
     }
 }
 
 /// Logarithms of scores \[T,K\] as shares of the sum of scores.
-fn renormalized(b: &mut Builder, logs: Value, found: Value) -> Value {
-    let shape = b.shape(logs);
-    let lowest = b.splat_like(f64::NEG_INFINITY, logs);
-    let candidates = b.select(found, logs, lowest);
+fn renormalized(b: &Builder, logs: Value, found: Value) -> Value {
+    let candidates = b.select(found, logs, f64::NEG_INFINITY);
     let largest = b.reduce(Reduction::Max, candidates, &[1]);
-    let largest = along(b, largest, &shape, 0);
-    let below = b.sub(logs, largest);
-    let exp = b.unary(Unary::Exponential, below);
+    let exp = b.exp(b.sub(logs, Along(largest, [0])));
     let exp = masked(b, Some(found), exp, 0.0);
-    let sum = b.reduce(Reduction::Sum, exp, &[1]);
-    let sum = along(b, sum, &shape, 0);
-    b.div(exp, sum)
+    b.div(exp, Along(b.sum(exp, &[1]), [0]))
 }
 
 /// Indices, weights, probs and lse of logits, and of a mask and a bias where there are any.
 pub(super) fn route(
-    b: &mut Builder,
+    b: &Builder,
     p: &Problem,
     (mask, bias): (bool, bool),
     inputs: &[Value],
@@ -135,18 +102,14 @@ pub(super) fn route(
     let mask = mask.then(|| available(b, inputs[1], &shape));
     let [probs, lse] = scores(b, p, logits, mask);
     let biased = match bias {
-        true => {
-            let bias = along(b, inputs[inputs.len() - 1], &shape, 1);
-            b.add(probs, bias)
-        }
+        true => b.add(probs, Along(inputs[inputs.len() - 1], [1])),
         false => probs,
     };
     // Both scores grow with the logit, whose order is exact.
     let key = keys(b, if bias { biased } else { logits });
     let mut key = masked(b, mask, key, 0.0);
     if let Some(groups) = p.groups() {
-        let of_groups = keys(b, biased);
-        let of_groups = masked(b, mask, of_groups, 0.0);
+        let of_groups = masked(b, mask, keys(b, biased), 0.0);
         let open = in_best_groups(b, p, groups, [of_groups, biased]);
         key = masked(b, Some(open), key, 0.0);
     }
@@ -159,7 +122,7 @@ pub(super) fn route(
         true => renormalized(b, chosen.values, chosen.found),
         false => chosen.values,
     };
-    let weights = b.binary_scalar(Binary::Multiply, weights, f64::from(p.scale()));
+    let weights = b.mul(weights, f64::from(p.scale()));
     let weights = masked(b, Some(chosen.found), weights, 0.0);
     vec![chosen.places, weights, probs, lse]
 }

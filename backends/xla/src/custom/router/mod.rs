@@ -5,15 +5,15 @@ mod best;
 mod choose;
 mod hash;
 
-use super::grouped::{self, Pass, Segments};
+use super::grouped::{self, Segments};
 use super::{sort, words};
-use crate::ElementType;
-use crate::stablehlo::{Builder, Compare, DotDims, Reduction, TensorType, Value};
+use crate::ElementType::{self, F32, S32};
+use crate::stablehlo::{Builder, DotDims, TensorType, Value};
 use moebius_ops::Routing;
 use moebius_ops::routing::LoadProblem;
 
 /// Appends the operation and returns its results.
-pub(super) fn lower(b: &mut Builder, operation: &Routing, inputs: &[Value]) -> Vec<Value> {
+pub(super) fn lower(b: &Builder, operation: &Routing, inputs: &[Value]) -> Vec<Value> {
     match operation {
         Routing::Logits {
             hidden,
@@ -41,44 +41,34 @@ pub(super) fn lower(b: &mut Builder, operation: &Routing, inputs: &[Value]) -> V
 
 /// A product of rows \[T,…\] and Wg \[E,H\], f32 \[T, `columns`\]: in blocks of one shape, as if all rows were of one
 /// expert, so that a token's don't depend on the others.
-fn product(b: &mut Builder, [rows, w]: [Value; 2], dims: &DotDims, columns: usize) -> Value {
+fn product(b: &Builder, [rows, w]: [Value; 2], dims: &DotDims, columns: usize) -> Value {
     let (tokens, shape) = (b.shape(rows)[0], b.shape(w));
     let w = b.reshape(w, &[&[1], shape.as_slice()].concat());
-    let all = b.integers(&[0, tokens as i64], ElementType::S32);
-    let pass = Pass {
-        stacks: &[w],
-        rows: &[TensorType::new([tokens, columns], ElementType::F32)],
-        sums: &[],
-    };
-    let segments = Segments::new(b, tokens, all);
-    let results = segments.walk(b, &pass, |b, block, matrices| {
-        let rows = block.rows(b, rows);
-        vec![grouped::product(b, rows, matrices[0], dims)]
+    let all = b.integers(&[0, tokens as i64], S32);
+    let (segments, ty) = (Segments::new(b, tokens, all), [tokens, columns]);
+    let results = segments.walk(&[w], &[TensorType::new(ty, F32)], &[], |block, matrices| {
+        vec![grouped::product(b, block.rows(rows), matrices[0], dims)]
     });
     results[0]
 }
 
-fn logits_backward(b: &mut Builder, hidden: usize, inputs: &[Value]) -> Vec<Value> {
+fn logits_backward(b: &Builder, hidden: usize, inputs: &[Value]) -> Vec<Value> {
     let (x, w, dlogits) = (inputs[0], inputs[1], inputs[2]);
     let types = [b.element(x), b.element(w)];
-    let [x, w] = [x, w].map(|value| b.convert(value, ElementType::F32));
+    let [x, w] = [x, w].map(|value| b.convert(value, F32));
     let dx = product(b, [dlogits, w], &DotDims::matmul(0), hidden);
-    let dw = b.dot(dlogits, x, &DotDims::batched(0, 0, 0), ElementType::F32);
+    let dw = b.dot(dlogits, x, &DotDims::batched(0, 0, 0), F32);
     vec![b.convert(dx, types[0]), b.convert(dw, types[1])]
 }
 
-fn load(b: &mut Builder, p: &LoadProblem, indices: Value) -> Value {
+fn load(b: &Builder, p: &LoadProblem, indices: Value) -> Value {
     let (groups, experts) = (p.groups(), p.routing().experts());
     let all = vec![groups, p.tokens() * p.choices(), experts];
     if all.contains(&0) {
-        return b.splat(0.0, TensorType::new([groups, experts], ElementType::S32));
+        return b.splat(0.0, TensorType::new([groups, experts], S32));
     }
-    let indices = words(b, indices);
-    let indices = b.slice_dim(indices, 1, 0..p.choices());
-    let indices = b.reshape(indices, &all[..2]);
+    let indices = b.reshape(b.slice_dim(words(b, indices), 1, 0..p.choices()), &all[..2]);
     let indices = b.broadcast(indices, &all, &[0, 1]);
     let expert = b.iota(TensorType::new(all, ElementType::U32), 2);
-    let here = b.compare(Compare::Eq, indices, expert);
-    let here = b.convert(here, ElementType::S32);
-    b.reduce(Reduction::Sum, here, &[1])
+    b.sum(b.convert(b.eq(indices, expert), S32), &[1])
 }

@@ -2,8 +2,8 @@
 //!
 //! How many zeros come after the input follows from the extents of the result, which descriptions have.
 
-use super::super::{LowerError, Lowering};
-use crate::stablehlo::{Convolution, Reduction, Value};
+use super::super::{Lowering, Result};
+use crate::stablehlo::{Builder, Convolution, Value};
 use burn_ir::{
     Conv1dOptionsIr, Conv2dOptionsIr, Conv3dOptionsIr, ConvTranspose1dOptionsIr,
     ConvTranspose2dOptionsIr, ConvTranspose3dOptionsIr, ModuleOperationIr, TensorIr,
@@ -42,26 +42,22 @@ settings! {
     ConvTranspose3dOptionsIr, |low| *low as i64;
 }
 
-/// A convolution or its transpose.
-macro_rules! forward {
-    ($self:ident.$method:ident, $d:ident) => {
-        $self.$method(
-            (&$d.x, &$d.weight, $d.bias.as_ref()),
-            &(&$d.options).into(),
-            &$d.out,
-        )
-    };
-}
-
-/// A gradient, of two tensors.
-macro_rules! gradient {
+/// What a convolution, its transpose or a gradient makes of two tensors.
+macro_rules! combined {
     ($self:ident.$method:ident, $d:ident, $x:ident, $y:ident) => {
         $self.$method(&$d.$x, &$d.$y, &(&$d.options).into(), &$d.out)
     };
 }
 
+/// The same with a bias.
+macro_rules! forward {
+    ($self:ident.$method:ident, $d:ident) => {
+        $self.with_bias(combined!($self.$method, $d, x, weight)?, $d.bias.as_ref())
+    };
+}
+
 impl Lowering<'_> {
-    pub(super) fn convolutions(&mut self, op: &ModuleOperationIr) -> Result<(), LowerError> {
+    pub(super) fn convolutions(&self, op: &ModuleOperationIr) -> Result<Value> {
         use ModuleOperationIr as Op;
         match op {
             Op::Conv1d(d) => forward!(self.conv, d),
@@ -70,39 +66,33 @@ impl Lowering<'_> {
             Op::ConvTranspose1d(d) => forward!(self.conv_transpose, d),
             Op::ConvTranspose2d(d) => forward!(self.conv_transpose, d),
             Op::ConvTranspose3d(d) => forward!(self.conv_transpose, d),
-            Op::Conv1dXBackward(d) => gradient!(self.spread_op, d, output_grad, weight),
-            Op::Conv2dXBackward(d) => gradient!(self.spread_op, d, output_grad, weight),
-            Op::Conv3dXBackward(d) => gradient!(self.spread_op, d, output_grad, weight),
-            other => self.weight_gradients(other),
-        }
-    }
-
-    fn weight_gradients(&mut self, op: &ModuleOperationIr) -> Result<(), LowerError> {
-        use ModuleOperationIr as Op;
-        match op {
-            Op::Conv1dWeightBackward(d) => gradient!(self.kernel, d, x, output_grad),
-            Op::Conv2dWeightBackward(d) => gradient!(self.kernel, d, x, output_grad),
-            Op::Conv3dWeightBackward(d) => gradient!(self.kernel, d, x, output_grad),
+            Op::Conv1dXBackward(d) => combined!(self.conv_transpose, d, output_grad, weight),
+            Op::Conv2dXBackward(d) => combined!(self.conv_transpose, d, output_grad, weight),
+            Op::Conv3dXBackward(d) => combined!(self.conv_transpose, d, output_grad, weight),
+            Op::Conv1dWeightBackward(d) => combined!(self.kernel, d, x, output_grad),
+            Op::Conv2dWeightBackward(d) => combined!(self.kernel, d, x, output_grad),
+            Op::Conv3dWeightBackward(d) => combined!(self.kernel, d, x, output_grad),
             // A transposed convolution is the gradient of a convolution: input and output change places.
-            Op::ConvTranspose1dWeightBackward(d) => gradient!(self.kernel, d, output_grad, x),
-            Op::ConvTranspose2dWeightBackward(d) => gradient!(self.kernel, d, output_grad, x),
-            Op::ConvTranspose3dWeightBackward(d) => gradient!(self.kernel, d, output_grad, x),
-            Op::Conv1dBiasBackward(d) => self.channel_sums(&d.output_grad, &d.out),
-            Op::Conv2dBiasBackward(d) => self.channel_sums(&d.output_grad, &d.out),
-            Op::Conv3dBiasBackward(d) => self.channel_sums(&d.output_grad, &d.out),
-            Op::ConvTranspose1dBiasBackward(d) => self.channel_sums(&d.output_grad, &d.out),
-            Op::ConvTranspose2dBiasBackward(d) => self.channel_sums(&d.output_grad, &d.out),
-            Op::ConvTranspose3dBiasBackward(d) => self.channel_sums(&d.output_grad, &d.out),
+            Op::ConvTranspose1dWeightBackward(d) => combined!(self.kernel, d, output_grad, x),
+            Op::ConvTranspose2dWeightBackward(d) => combined!(self.kernel, d, output_grad, x),
+            Op::ConvTranspose3dWeightBackward(d) => combined!(self.kernel, d, output_grad, x),
+            Op::Conv1dBiasBackward(d) => self.channel_sums(&d.output_grad),
+            Op::Conv2dBiasBackward(d) => self.channel_sums(&d.output_grad),
+            Op::Conv3dBiasBackward(d) => self.channel_sums(&d.output_grad),
+            Op::ConvTranspose1dBiasBackward(d) => self.channel_sums(&d.output_grad),
+            Op::ConvTranspose2dBiasBackward(d) => self.channel_sums(&d.output_grad),
+            Op::ConvTranspose3dBiasBackward(d) => self.channel_sums(&d.output_grad),
             other => self.pools(other),
         }
     }
 
     fn conv(
-        &mut self,
-        (x, weight, bias): (&TensorIr, &TensorIr, Option<&TensorIr>),
+        &self,
+        x: &TensorIr,
+        weight: &TensorIr,
         settings: &Settings,
         out: &TensorIr,
-    ) -> Result<(), LowerError> {
+    ) -> Result<Value> {
         let (x, w) = (self.get(x)?, self.get(weight)?);
         let (from, taps) = (self.b.shape(x), self.b.shape(w));
         let high = |d: usize| {
@@ -118,60 +108,39 @@ impl Lowering<'_> {
             rhs_dilation: settings.dilation.clone(),
             groups: settings.groups,
         };
-        let y = self.b.convolution(x, w, &conv);
-        self.with_bias(y, bias, out)
+        Ok(self.b.convolution(x, w, &conv))
     }
 
     /// Adds a number to each channel.
-    fn with_bias(
-        &mut self,
-        y: Value,
-        bias: Option<&TensorIr>,
-        out: &TensorIr,
-    ) -> Result<(), LowerError> {
+    fn with_bias(&self, y: Value, bias: Option<&TensorIr>) -> Result<Value> {
+        let b = self.b;
         let Some(bias) = bias else {
-            return self.finish(out, y);
+            return Ok(y);
         };
-        let bias = self.get(bias)?;
-        let bias = self.cast(bias, self.b.element(y));
-        let bias = self.b.broadcast(bias, &self.b.shape(y), &[1]);
-        let y = self.b.add(y, bias);
-        self.finish(out, y)
-    }
-
-    fn conv_transpose(
-        &mut self,
-        (x, weight, bias): (&TensorIr, &TensorIr, Option<&TensorIr>),
-        settings: &Settings,
-        out: &TensorIr,
-    ) -> Result<(), LowerError> {
-        let y = self.spread(self.get(x)?, self.get(weight)?, settings, &out.shape[2..]);
-        self.with_bias(y, bias, out)
-    }
-
-    fn spread_op(
-        &mut self,
-        x: &TensorIr,
-        weight: &TensorIr,
-        settings: &Settings,
-        out: &TensorIr,
-    ) -> Result<(), LowerError> {
-        self.conv_transpose((x, weight, None), settings, out)
+        let bias = b.cast(self.get(bias)?, b.element(y));
+        Ok(b.add(y, b.broadcast(bias, &b.shape(y), &[1])))
     }
 
     /// Every element of x \[batch, in, …\] adds its multiple of the kernel, weight
     /// \[in, out / groups, …\], to the result: a convolution of x with its strides as zeros between
     /// elements, and with the kernel reversed.
-    fn spread(&mut self, x: Value, weight: Value, s: &Settings, extents: &[usize]) -> Value {
-        let (from, taps) = (self.b.shape(x), self.b.shape(weight));
+    fn conv_transpose(
+        &self,
+        x: &TensorIr,
+        weight: &TensorIr,
+        s: &Settings,
+        out: &TensorIr,
+    ) -> Result<Value> {
+        let b = self.b;
+        let (x, weight) = (self.get(x)?, self.get(weight)?);
+        let (from, taps) = (b.shape(x), b.shape(weight));
         let spatial: Vec<usize> = (2..taps.len()).collect();
-        let kernel = self.b.reverse(weight, &spatial);
-        let kernel = self.exchange_channels(kernel, s.groups);
+        let kernel = b.exchange_channels(b.reverse(weight, &spatial), s.groups);
         let padding = (0..spatial.len()).map(|d| {
             let reach = (s.dilation[d] * (taps[d + 2] - 1)) as i64;
             let inner = ((from[d + 2] - 1) * s.stride[d] + 1) as i64;
             let low = reach - s.low[d];
-            (low, extents[d] as i64 + reach - inner - low)
+            (low, out.shape[d + 2] as i64 + reach - inner - low)
         });
         let conv = Convolution {
             stride: vec![1; spatial.len()],
@@ -180,32 +149,13 @@ impl Lowering<'_> {
             rhs_dilation: s.dilation.clone(),
             groups: s.groups,
         };
-        self.b.convolution(x, kernel, &conv)
-    }
-
-    /// \[in, out / groups, …\] → \[out, in / groups, …\]
-    fn exchange_channels(&mut self, weight: Value, groups: usize) -> Value {
-        let mut shape = self.b.shape(weight);
-        let (inputs, outputs) = (shape[0] / groups, shape[1]);
-        shape.splice(0..1, [groups, inputs]);
-        let split = self.b.reshape(weight, &shape);
-        let mut permutation: Vec<usize> = (0..shape.len()).collect();
-        permutation.swap(1, 2);
-        let swapped = self.b.transpose(split, &permutation);
-        shape.splice(0..3, [groups * outputs, inputs]);
-        self.b.reshape(swapped, &shape)
+        Ok(b.convolution(x, kernel, &conv))
     }
 
     /// The gradient of the weight \[out, in / groups, …\]: x \[batch, in, …\] convolved with the gradient
     /// \[batch, out, …\], where the batch is what channels are in a convolution, and strides and
     /// dilations change places.
-    fn kernel(
-        &mut self,
-        x: &TensorIr,
-        grad: &TensorIr,
-        s: &Settings,
-        out: &TensorIr,
-    ) -> Result<(), LowerError> {
+    fn kernel(&self, x: &TensorIr, grad: &TensorIr, s: &Settings, out: &TensorIr) -> Result<Value> {
         let (x, grad) = (self.get(x)?, self.get(grad)?);
         let (from, to) = (self.b.shape(x), self.b.shape(grad));
         let spatial = s.low.len();
@@ -226,25 +176,29 @@ impl Lowering<'_> {
         let (batch, inputs) = (from[0], from[1] / s.groups);
         let mut shape = from;
         shape.splice(1..2, [s.groups, inputs]);
-        let x = self.b.reshape(x, &shape);
-        let mut permutation: Vec<usize> = (0..shape.len()).collect();
-        permutation.swap(0, 2);
-        let x = self.b.transpose(x, &permutation);
+        let x = self.b.swap_dims(self.b.reshape(x, &shape), 0, 2);
         shape.splice(0..3, [inputs, s.groups * batch]);
         let x = self.b.reshape(x, &shape);
-        let mut permutation: Vec<usize> = (0..to.len()).collect();
-        permutation.swap(0, 1);
-        let grad = self.b.transpose(grad, &permutation);
-        let y = self.b.convolution(x, grad, &conv);
-        let y = self.b.transpose(y, &permutation);
-        self.finish(out, y)
+        let grad = self.b.swap_dims(grad, 0, 1);
+        Ok(self.b.swap_dims(self.b.convolution(x, grad, &conv), 0, 1))
     }
 
     /// The sum over everything but the channels.
-    fn channel_sums(&mut self, grad: &TensorIr, out: &TensorIr) -> Result<(), LowerError> {
+    fn channel_sums(&self, grad: &TensorIr) -> Result<Value> {
         let grad = self.get_wide(grad)?;
         let others: Vec<usize> = (0..self.b.ty(grad).rank()).filter(|d| *d != 1).collect();
-        let y = self.b.reduce(Reduction::Sum, grad, &others);
-        self.finish(out, y)
+        Ok(self.b.sum(grad, &others))
+    }
+}
+
+impl Builder {
+    /// \[in, out / groups, …\] → \[out, in / groups, …\]
+    fn exchange_channels(&self, weight: Value, groups: usize) -> Value {
+        let mut shape = self.shape(weight);
+        let (inputs, outputs) = (shape[0] / groups, shape[1]);
+        shape.splice(0..1, [groups, inputs]);
+        let swapped = self.swap_dims(self.reshape(weight, &shape), 1, 2);
+        shape.splice(0..3, [groups * outputs, inputs]);
+        self.reshape(swapped, &shape)
     }
 }

@@ -1,90 +1,67 @@
 //! Linear layers and embeddings.
 
-use super::super::{LowerError, Lowering};
-use crate::stablehlo::{Binary, DotDims, Reduction, Value};
+use super::super::{Lowering, Result};
+use crate::stablehlo::{Builder, DotDims, Reduction, Repeated, Value};
 use burn_ir::{
     EmbeddingBackwardOpIr, EmbeddingOpIr, LinearBiasBackwardOpIr, LinearOpIr,
-    LinearWeightBackwardOpIr, LinearXBackwardOpIr,
+    LinearWeightBackwardOpIr,
 };
 
 impl Lowering<'_> {
     /// \[…, in\] × \[in, out\] + \[out\]
-    pub(super) fn linear(&mut self, d: &LinearOpIr) -> Result<(), LowerError> {
+    pub(super) fn linear(&self, d: &LinearOpIr) -> Result<Value> {
         let (x, weight) = (self.get(&d.x)?, self.get(&d.weight)?);
-        let mut y = self.contract_last(x, weight, 0);
+        let mut y = self.b.contract_last(x, weight, 0);
         if let Some(bias) = &d.bias {
-            let bias = self.get(bias)?;
-            let bias = self.cast(bias, self.b.element(y));
-            y = self.b.binary_broadcast(Binary::Add, y, bias);
+            let bias = self.b.cast(self.get(bias)?, self.b.element(y));
+            y = self.b.add(y, Repeated(bias));
         }
-        self.finish(&d.out, y)
+        Ok(y)
     }
 
-    /// The last dimension of x times dimension `dim` of a matrix.
-    fn contract_last(&mut self, x: Value, matrix: Value, dim: usize) -> Value {
-        let matrix = self.cast(matrix, self.b.element(x));
-        let dims = DotDims {
-            lhs_contract: vec![self.b.ty(x).rank() - 1],
-            rhs_contract: vec![dim],
-            ..DotDims::default()
-        };
-        self.b.dot(x, matrix, &dims, self.sum_element(x))
-    }
-
-    pub(super) fn linear_x_backward(&mut self, d: &LinearXBackwardOpIr) -> Result<(), LowerError> {
-        let (grad, weight) = (self.get(&d.output_grad)?, self.get(&d.weight)?);
-        let y = self.contract_last(grad, weight, 1);
-        self.finish(&d.out, y)
-    }
-
-    pub(super) fn linear_weight_backward(
-        &mut self,
-        d: &LinearWeightBackwardOpIr,
-    ) -> Result<(), LowerError> {
+    pub(super) fn linear_weight_backward(&self, d: &LinearWeightBackwardOpIr) -> Result<Value> {
         let (x, grad) = (self.get(&d.x)?, self.get(&d.output_grad)?);
-        let grad = self.cast(grad, self.b.element(x));
+        let grad = self.b.cast(grad, self.b.element(x));
         let rows: Vec<usize> = (0..self.b.ty(x).rank() - 1).collect();
         let dims = DotDims {
             lhs_contract: rows.clone(),
             rhs_contract: rows,
             ..DotDims::default()
         };
-        let y = self.b.dot(x, grad, &dims, self.sum_element(x));
-        self.finish(&d.out, y)
+        Ok(self.b.dot(x, grad, &dims, self.b.sum_element(x)))
     }
 
-    pub(super) fn linear_bias_backward(
-        &mut self,
-        d: &LinearBiasBackwardOpIr,
-    ) -> Result<(), LowerError> {
+    pub(super) fn linear_bias_backward(&self, d: &LinearBiasBackwardOpIr) -> Result<Value> {
         let grad = self.get_wide(&d.output_grad)?;
         let rows: Vec<usize> = (0..self.b.ty(grad).rank() - 1).collect();
-        let y = self.b.reduce(Reduction::Sum, grad, &rows);
-        self.finish(&d.out, y)
+        Ok(self.b.sum(grad, &rows))
     }
 
-    pub(super) fn embedding(&mut self, d: &EmbeddingOpIr) -> Result<(), LowerError> {
+    pub(super) fn embedding(&self, d: &EmbeddingOpIr) -> Result<Value> {
         let (weights, at) = (self.get(&d.weights)?, self.get(&d.indices)?);
-        let count = self.b.ty(at).elements();
-        let at = self.b.reshape(at, &[count]);
-        let rows = self.b.take(weights, at);
-        self.finish(&d.out, rows)
+        let at = self.b.reshape(at, &[self.b.ty(at).elements()]);
+        Ok(self.b.take(weights, at))
     }
 
-    pub(super) fn embedding_backward(
-        &mut self,
-        d: &EmbeddingBackwardOpIr,
-    ) -> Result<(), LowerError> {
+    pub(super) fn embedding_backward(&self, d: &EmbeddingBackwardOpIr) -> Result<Value> {
         let (grad, at) = (self.get_wide(&d.out_grad)?, self.get(&d.indices)?);
         let count = self.b.ty(at).elements();
         let at = self.b.reshape(at, &[count]);
         let shape = d.out.shape.to_vec();
-        let ty = self.b.ty(grad).with_shape(shape.clone());
-        let mut y = self.b.splat(0.0, ty);
+        let mut y = self.b.splat(0.0, self.b.ty(grad).with_shape(shape.clone()));
         if count > 0 {
             let grad = self.b.reshape(grad, &[count, shape[1]]);
             y = self.b.put(y, at, grad, Some(Reduction::Sum));
         }
-        self.finish(&d.out, y)
+        Ok(y)
+    }
+}
+
+impl Builder {
+    /// The last dimension of x times dimension `dim` of a matrix.
+    pub(super) fn contract_last(&self, x: Value, matrix: Value, dim: usize) -> Value {
+        let matrix = self.cast(matrix, self.element(x));
+        let dims = DotDims::batched(0, self.ty(x).rank() - 1, dim);
+        self.dot(x, matrix, &dims, self.sum_element(x))
     }
 }

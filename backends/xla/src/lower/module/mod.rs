@@ -8,11 +8,13 @@ mod pool;
 mod resize;
 mod sample;
 
-use super::{LowerError, Lowering};
+use super::{Lowering, Result};
+use crate::stablehlo::Value;
 use burn_ir::ModuleOperationIr;
 
 impl Lowering<'_> {
-    pub(super) fn module(&mut self, op: &ModuleOperationIr) -> Result<(), LowerError> {
+    /// Operations with one result.
+    fn layer(&self, op: &ModuleOperationIr) -> Result<Value> {
         use ModuleOperationIr as Op;
         match op {
             Op::BatchNorm(d) => self.batch_norm(d),
@@ -20,7 +22,10 @@ impl Lowering<'_> {
             Op::Embedding(d) => self.embedding(d),
             Op::EmbeddingBackward(d) => self.embedding_backward(d),
             Op::Linear(d) => self.linear(d),
-            Op::LinearXBackward(d) => self.linear_x_backward(d),
+            Op::LinearXBackward(d) => {
+                let (grad, weight) = (self.get(&d.output_grad)?, self.get(&d.weight)?);
+                Ok(self.b.contract_last(grad, weight, 1))
+            }
             Op::LinearWeightBackward(d) => self.linear_weight_backward(d),
             Op::LinearBiasBackward(d) => self.linear_bias_backward(d),
             Op::Attention(d) => self.attention(d),

@@ -1,8 +1,8 @@
 //! Pooling. Windows and what they reach beyond the input follow from the extents of the result.
 
-use super::super::{LowerError, Lowering};
-use crate::ElementType;
-use crate::stablehlo::{Binary, Reduction, Scatter, TensorType, Value, Window};
+use super::super::{Lowering, Result};
+use crate::ElementType::S32;
+use crate::stablehlo::{Builder, Reduction, Repeated, Scatter, TensorType, Value, Window};
 use burn_ir::{ModuleOperationIr, TensorIr};
 
 /// Windows over the spatial dimensions, an entry for each.
@@ -35,23 +35,11 @@ impl Pool<'_> {
 
 /// A pool from the numbers of one dimension, or of two.
 macro_rules! pool {
-    ($d:ident, one) => {
-        pool!($d, [$d.kernel_size], [$d.stride], [$d.padding], [1])
+    ($d:ident, one, $dilation:expr) => {
+        pool!($d, [$d.kernel_size], [$d.stride], [$d.padding], [$dilation])
     };
-    ($d:ident, one dilated) => {
-        pool!(
-            $d,
-            [$d.kernel_size],
-            [$d.stride],
-            [$d.padding],
-            [$d.dilation]
-        )
-    };
-    ($d:ident, two) => {
-        pool!($d, $d.kernel_size, $d.stride, $d.padding, [1, 1])
-    };
-    ($d:ident, two dilated) => {
-        pool!($d, $d.kernel_size, $d.stride, $d.padding, $d.dilation)
+    ($d:ident, two, $dilation:expr) => {
+        pool!($d, $d.kernel_size, $d.stride, $d.padding, $dilation)
     };
     ($d:ident, $size:expr, $stride:expr, $padding:expr, $dilation:expr) => {
         &Pool {
@@ -64,25 +52,32 @@ macro_rules! pool {
 }
 
 impl Lowering<'_> {
-    pub(super) fn pools(&mut self, op: &ModuleOperationIr) -> Result<(), LowerError> {
+    pub(in super::super) fn module(&self, op: &ModuleOperationIr) -> Result<Vec<Value>> {
         use ModuleOperationIr as Op;
         match op {
-            Op::AvgPool1d(d) => self.avg(&d.x, &d.out, pool!(d, one), d.count_include_pad),
-            Op::AvgPool2d(d) => self.avg(&d.x, &d.out, pool!(d, two), d.count_include_pad),
-            Op::AvgPool1dBackward(d) => {
-                self.avg_backward(&d.grad, &d.out, pool!(d, one), d.count_include_pad)
-            }
-            Op::AvgPool2dBackward(d) => {
-                self.avg_backward(&d.grad, &d.out, pool!(d, two), d.count_include_pad)
-            }
-            Op::MaxPool1d(d) => self.max(&d.x, &d.out, pool!(d, one dilated)),
-            Op::MaxPool2d(d) => self.max(&d.x, &d.out, pool!(d, two dilated)),
             Op::MaxPool1dWithIndices(d) => {
-                self.max_with_indices(&d.x, (&d.out, &d.out_indices), pool!(d, one dilated))
+                self.max_with_indices(&d.x, &d.out, pool!(d, one, d.dilation))
             }
             Op::MaxPool2dWithIndices(d) => {
-                self.max_with_indices(&d.x, (&d.out, &d.out_indices), pool!(d, two dilated))
+                self.max_with_indices(&d.x, &d.out, pool!(d, two, d.dilation))
             }
+            other => Ok(vec![self.layer(other)?]),
+        }
+    }
+
+    pub(super) fn pools(&self, op: &ModuleOperationIr) -> Result<Value> {
+        use ModuleOperationIr as Op;
+        match op {
+            Op::AvgPool1d(d) => self.avg(&d.x, &d.out, pool!(d, one, 1), d.count_include_pad),
+            Op::AvgPool2d(d) => self.avg(&d.x, &d.out, pool!(d, two, [1, 1]), d.count_include_pad),
+            Op::AvgPool1dBackward(d) => {
+                self.avg_backward(&d.grad, &d.out, pool!(d, one, 1), d.count_include_pad)
+            }
+            Op::AvgPool2dBackward(d) => {
+                self.avg_backward(&d.grad, &d.out, pool!(d, two, [1, 1]), d.count_include_pad)
+            }
+            Op::MaxPool1d(d) => self.max(&d.x, &d.out, pool!(d, one, d.dilation)),
+            Op::MaxPool2d(d) => self.max(&d.x, &d.out, pool!(d, two, d.dilation)),
             Op::MaxPool1dWithIndicesBackward(d) => self.max_backward(&d.grad, &d.indices, &d.out),
             Op::MaxPool2dWithIndicesBackward(d) => self.max_backward(&d.grad, &d.indices, &d.out),
             Op::AdaptiveAvgPool1d(d) => self.adaptive(&d.x, &d.out),
@@ -95,79 +90,36 @@ impl Lowering<'_> {
         }
     }
 
-    /// x with `value` around it, as far as the windows of a result with these extents reach.
-    fn reached(&mut self, x: Value, value: Value, pool: &Pool<'_>, out: &[usize]) -> Value {
-        let shape = self.b.shape(x);
-        let (mut low, mut high) = (vec![0; 2], vec![0; 2]);
-        for d in 0..pool.size.len() {
-            low.push(pool.padding[d] as i64);
-            high.push(pool.beyond(d, shape[d + 2], out[d + 2]));
-        }
-        self.b.pad(x, value, &low, &high, &vec![0; shape.len()])
-    }
-
-    /// How many elements each window counts: \[1, 1, …\].
-    fn counts(
-        &mut self,
-        like: Value,
-        extents: &[usize],
-        pool: &Pool<'_>,
-        out: &[usize],
-        padding: bool,
-    ) -> Value {
-        let element = self.b.element(like);
-        let zero = self.b.scalar(0.0, element);
-        let mut shape = [&[1, 1], extents].concat();
-        let mut ones = Pool {
-            padding: pool.padding,
-            ..*pool
-        };
-        let none = vec![0; extents.len()];
-        if padding {
-            for d in 0..extents.len() {
-                shape[d + 2] += 2 * pool.padding[d];
-            }
-            ones.padding = &none;
-        }
-        let ty = TensorType::new(shape, element);
-        let counted = self.b.splat(1.0, ty);
-        let counted = self.reached(counted, zero, &ones, out);
-        let windows = pool.window();
-        let counts = self.b.reduce_window(Reduction::Sum, counted, &windows);
-        self.b.binary_scalar(Binary::Maximum, counts, 1.0)
-    }
-
     fn avg(
-        &mut self,
+        &self,
         x: &TensorIr,
         out: &TensorIr,
         pool: &Pool<'_>,
         include_padding: bool,
-    ) -> Result<(), LowerError> {
+    ) -> Result<Value> {
+        let b = self.b;
         let x = self.get_wide(x)?;
-        let zero = self.b.scalar(0.0, self.b.element(x));
-        let padded = self.reached(x, zero, pool, &out.shape);
-        let sums = self.b.reduce_window(Reduction::Sum, padded, &pool.window());
-        let extents = self.b.shape(x)[2..].to_vec();
-        let counts = self.counts(x, &extents, pool, &out.shape, include_padding);
-        let y = self.b.binary_broadcast(Binary::Divide, sums, counts);
-        self.finish(out, y)
+        let padded = b.reached(x, b.scalar(0.0, b.element(x)), pool, &out.shape);
+        let sums = b.reduce_window(Reduction::Sum, padded, &pool.window());
+        let counts = b.counts(x, &b.shape(x)[2..], pool, &out.shape, include_padding);
+        Ok(b.div(sums, Repeated(counts)))
     }
 
     /// Each window's gradient, divided by its count, for all elements of the window: sums over the
     /// windows that an element is in.
     fn avg_backward(
-        &mut self,
+        &self,
         grad: &TensorIr,
         out: &TensorIr,
         pool: &Pool<'_>,
         include_padding: bool,
-    ) -> Result<(), LowerError> {
+    ) -> Result<Value> {
+        let b = self.b;
         let grad = self.get_wide(grad)?;
-        let shape = self.b.shape(grad);
-        let counts = self.counts(grad, &out.shape[2..], pool, &shape, include_padding);
-        let grad = self.b.binary_broadcast(Binary::Divide, grad, counts);
-        let zero = self.b.scalar(0.0, self.b.element(grad));
+        let shape = b.shape(grad);
+        let counts = b.counts(grad, &out.shape[2..], pool, &shape, include_padding);
+        let grad = b.div(grad, Repeated(counts));
+        let zero = b.scalar(0.0, b.element(grad));
         let (mut low, mut high, mut interior) = (vec![0; 2], vec![0; 2], vec![0; 2]);
         for d in 0..pool.size.len() {
             let before = pool.size[d] as i64 - 1 - pool.padding[d] as i64;
@@ -176,53 +128,43 @@ impl Lowering<'_> {
             high.push((out.shape[d + 2] + pool.size[d] - 1) as i64 - before - spread as i64);
             interior.push(pool.stride[d] - 1);
         }
-        let spread = self.b.pad(grad, zero, &low, &high, &interior);
+        let spread = b.pad(grad, zero, &low, &high, &interior);
         let mut window = pool.window();
         window.stride.fill(1);
-        let y = self.b.reduce_window(Reduction::Sum, spread, &window);
-        self.finish(out, y)
+        Ok(b.reduce_window(Reduction::Sum, spread, &window))
     }
 
-    fn max(&mut self, x: &TensorIr, out: &TensorIr, pool: &Pool<'_>) -> Result<(), LowerError> {
+    fn max(&self, x: &TensorIr, out: &TensorIr, pool: &Pool<'_>) -> Result<Value> {
         let x = self.get(x)?;
         let lowest = self.b.scalar(f64::NEG_INFINITY, self.b.element(x));
-        let x = self.reached(x, lowest, pool, &out.shape);
-        let y = self.b.reduce_window(Reduction::Max, x, &pool.window());
-        self.finish(out, y)
+        let x = self.b.reached(x, lowest, pool, &out.shape);
+        Ok(self.b.reduce_window(Reduction::Max, x, &pool.window()))
     }
 
     /// Indices count the elements of a channel in row-major order.
     fn max_with_indices(
-        &mut self,
+        &self,
         x: &TensorIr,
-        (out, out_indices): (&TensorIr, &TensorIr),
+        out: &TensorIr,
         pool: &Pool<'_>,
-    ) -> Result<(), LowerError> {
+    ) -> Result<Vec<Value>> {
         let x = self.get(x)?;
         let shape = self.b.shape(x);
         let count: usize = shape[2..].iter().product();
         let flat = [&shape[..2], &[count]].concat();
-        let ty = self.b.ty(x).with_shape(flat).with_element(ElementType::S32);
-        let places = self.b.iota(ty, 2);
-        let places = self.b.reshape(places, &shape);
+        let ty = self.b.ty(x).with_shape(flat).with_element(S32);
+        let places = self.b.reshape(self.b.iota(ty, 2), &shape);
         let lowest = self.b.scalar(f64::NEG_INFINITY, self.b.element(x));
         // Outside of x: after every place in it, so that a window of −∞ alone still finds an element.
-        let nowhere = self.b.scalar(f64::from(i32::MAX), ElementType::S32);
-        let x = self.reached(x, lowest, pool, &out.shape);
-        let places = self.reached(places, nowhere, pool, &out.shape);
-        let windows = pool.window();
-        let (values, at) = self.b.max_window((x, places), (lowest, nowhere), &windows);
-        self.finish(out, values)?;
-        self.finish(out_indices, at)
+        let nowhere = self.b.scalar(f64::from(i32::MAX), S32);
+        let x = self.b.reached(x, lowest, pool, &out.shape);
+        let places = self.b.reached(places, nowhere, pool, &out.shape);
+        let starts = (lowest, nowhere);
+        Ok(self.b.max_window((x, places), starts, &pool.window()))
     }
 
     /// Each gradient to the element that was the largest of its window.
-    fn max_backward(
-        &mut self,
-        grad: &TensorIr,
-        indices: &TensorIr,
-        out: &TensorIr,
-    ) -> Result<(), LowerError> {
+    fn max_backward(&self, grad: &TensorIr, indices: &TensorIr, out: &TensorIr) -> Result<Value> {
         let (grad, at) = (self.get_wide(grad)?, self.get(indices)?);
         let shape = self.b.shape(grad);
         let count: usize = shape[2..].iter().product();
@@ -239,26 +181,64 @@ impl Lowering<'_> {
             index_vector_dim: 3,
             ..Scatter::default()
         };
-        let y = self.b.scatter((zeros, at, grad), &s, Some(Reduction::Sum));
-        self.finish(out, y)
+        Ok(self.b.scatter((zeros, at, grad), &s, Some(Reduction::Sum)))
     }
 
-    fn adaptive(&mut self, x: &TensorIr, out: &TensorIr) -> Result<(), LowerError> {
+    fn adaptive(&self, x: &TensorIr, out: &TensorIr) -> Result<Value> {
+        let b = self.b;
         let mut y = self.get_wide(x)?;
         for d in 2..out.shape.len() {
             // `contract` puts its dimension last, so that the next one is always dimension 2.
-            let weights = self.averages(self.b.ty(y).shape[2], out.shape[d], y);
-            y = self.contract(y, weights, 1);
+            y = b.contract(y, b.averages(b.ty(y).shape[2], out.shape[d], y), 1);
         }
-        self.finish(out, y)
+        Ok(y)
     }
 
-    fn adaptive_backward(&mut self, grad: &TensorIr, out: &TensorIr) -> Result<(), LowerError> {
+    fn adaptive_backward(&self, grad: &TensorIr, out: &TensorIr) -> Result<Value> {
+        let b = self.b;
         let mut y = self.get_wide(grad)?;
         for d in 2..out.shape.len() {
-            let weights = self.averages(out.shape[d], self.b.ty(y).shape[2], y);
-            y = self.contract(y, weights, 0);
+            y = b.contract(y, b.averages(out.shape[d], b.ty(y).shape[2], y), 0);
         }
-        self.finish(out, y)
+        Ok(y)
+    }
+}
+
+impl Builder {
+    /// x with `value` around it, as far as the windows of a result with these extents reach.
+    fn reached(&self, x: Value, value: Value, pool: &Pool<'_>, out: &[usize]) -> Value {
+        let shape = self.shape(x);
+        let (mut low, mut high) = (vec![0; 2], vec![0; 2]);
+        for d in 0..pool.size.len() {
+            low.push(pool.padding[d] as i64);
+            high.push(pool.beyond(d, shape[d + 2], out[d + 2]));
+        }
+        self.pad(x, value, &low, &high, &vec![0; shape.len()])
+    }
+
+    /// How many elements each window counts: \[1, 1, …\].
+    fn counts(
+        &self,
+        like: Value,
+        extents: &[usize],
+        pool: &Pool<'_>,
+        out: &[usize],
+        padding: bool,
+    ) -> Value {
+        let element = self.element(like);
+        let zero = self.scalar(0.0, element);
+        let mut shape = [&[1, 1], extents].concat();
+        let mut ones = Pool { ..*pool };
+        let none = vec![0; extents.len()];
+        if padding {
+            for d in 0..extents.len() {
+                shape[d + 2] += 2 * pool.padding[d];
+            }
+            ones.padding = &none;
+        }
+        let counted = self.splat(1.0, TensorType::new(shape, element));
+        let counted = self.reached(counted, zero, &ones, out);
+        let counts = self.reduce_window(Reduction::Sum, counted, &pool.window());
+        self.max(counts, 1.0)
     }
 }

@@ -1,99 +1,89 @@
 //! Images sampled at given places.
 
-use super::super::{LowerError, Lowering};
+use super::super::{LowerError, Lowering, Result};
 use crate::ElementType;
-use crate::stablehlo::{Binary, Compare, Gather, Unary, Value};
+use crate::stablehlo::{Builder, Gather, Unary, Value};
 use burn_ir::{GridSample2dOpIr, GridSampleOptionsIr, GridSamplePaddingModeIr, InterpolateModeIr};
 
 impl Lowering<'_> {
     /// \[n, c, h, w\] at a grid \[n, rows, columns, 2\] of (x, y) between −1 and 1.
-    pub(in super::super) fn grid_sample(&mut self, d: &GridSample2dOpIr) -> Result<(), LowerError> {
+    pub(in super::super) fn grid_sample(&self, d: &GridSample2dOpIr) -> Result<Value> {
         let (image, grid) = (self.get_wide(&d.tensor)?, self.get_wide(&d.grid)?);
-        let grid = self.cast(grid, self.b.element(image));
+        let grid = self.b.cast(grid, self.b.element(image));
         let shape = self.b.shape(image);
-        let x = self.coordinate(grid, 0, shape[3], &d.options);
-        let y = self.coordinate(grid, 1, shape[2], &d.options);
-        let sampled = match d.options.mode {
+        let x = self.b.coordinate(grid, 0, shape[3], &d.options);
+        let y = self.b.coordinate(grid, 1, shape[2], &d.options);
+        Ok(match d.options.mode {
             InterpolateModeIr::Nearest => {
                 let x = self.b.unary(Unary::RoundNearestEven, x);
-                let y = self.b.unary(Unary::RoundNearestEven, y);
-                self.sample_at(image, (x, y))
+                self.b
+                    .sample_at(image, (x, self.b.unary(Unary::RoundNearestEven, y)))
             }
-            InterpolateModeIr::Bilinear => self.bilinear(image, x, y),
+            InterpolateModeIr::Bilinear => self.b.bilinear(image, x, y),
             ref other => {
                 return Err(LowerError::Unsupported {
                     operation: format!("Float::GridSample2d with mode {other:?}"),
                 });
             }
-        };
-        self.finish(&d.out, sampled)
+        })
     }
+}
 
+impl Builder {
     /// Coordinate `part` of the grid in elements: \[n, rows, columns\].
     fn coordinate(
-        &mut self,
+        &self,
         grid: Value,
         part: usize,
         extent: usize,
         options: &GridSampleOptionsIr,
     ) -> Value {
-        let at = self.b.slice_dim(grid, 3, part..part + 1);
-        let shape = self.b.shape(at);
-        let at = self.b.reshape(at, &shape[..3]);
-        let at = self.b.binary_scalar(Binary::Add, at, 1.0);
+        let at = self.slice_dim(grid, 3, part..part + 1);
+        let at = self.add(self.reshape(at, &self.shape(at)[..3]), 1.0);
         let last = (extent - 1) as f64;
         let at = match options.align_corners {
-            true => self.b.binary_scalar(Binary::Multiply, at, last / 2.0),
+            true => self.mul(at, last / 2.0),
             false => {
                 let half = extent as f64 / 2.0;
-                let at = self.b.binary_scalar(Binary::Multiply, at, half);
-                self.b.binary_scalar(Binary::Subtract, at, 0.5)
+                self.sub(self.mul(at, half), 0.5)
             }
         };
         match options.padding_mode {
             GridSamplePaddingModeIr::Zeros => at,
             GridSamplePaddingModeIr::Border => {
-                let finite = self.b.is_finite(at);
-                let middle = self.b.splat_like(last / 2.0, at);
-                let inside = self.b.clamp(0.0, at, last);
-                self.b.select(finite, inside, middle)
+                let finite = self.is_finite(at);
+                let middle = self.splat_like(last / 2.0, at);
+                self.select(finite, self.clamp(0.0, at, last), middle)
             }
             GridSamplePaddingModeIr::Reflection => {
                 let (low, high) = match options.align_corners {
                     true => (0.0, last),
                     false => (-0.5, last + 0.5),
                 };
-                let at = self.reflected(at, low, high);
-                self.b.clamp(0.0, at, last)
+                self.clamp(0.0, self.reflected(at, low, high), last)
             }
         }
     }
 
     /// x mirrored at `low` and `high` until it lies between them.
-    fn reflected(&mut self, x: Value, low: f64, high: f64) -> Value {
+    fn reflected(&self, x: Value, low: f64, high: f64) -> Value {
         let span = high - low;
         if span <= 0.0 {
-            return self.b.splat_like(low, x);
+            return self.splat_like(low, x);
         }
-        let x = self.b.binary_scalar(Binary::Subtract, x, low);
-        let x = self.b.unary(Unary::Abs, x);
-        let periods = self.b.binary_scalar(Binary::Divide, x, 2.0 * span);
-        let periods = self.b.unary(Unary::Floor, periods);
-        let whole = self.b.binary_scalar(Binary::Multiply, periods, 2.0 * span);
-        let x = self.b.sub(x, whole);
-        let x = self.b.binary_scalar(Binary::Subtract, x, span);
-        let x = self.b.unary(Unary::Abs, x);
-        let top = self.b.splat_like(high, x);
-        self.b.sub(top, x)
+        let x = self.abs(self.sub(x, low));
+        let x = self.sub(x, self.mul(self.floor(self.div(x, 2.0 * span)), 2.0 * span));
+        let x = self.abs(self.sub(x, span));
+        self.sub(self.splat_like(high, x), x)
     }
 
-    fn bilinear(&mut self, image: Value, x: Value, y: Value) -> Value {
-        let (left, top) = (self.b.unary(Unary::Floor, x), self.b.unary(Unary::Floor, y));
-        let right = self.b.binary_scalar(Binary::Add, left, 1.0);
-        let bottom = self.b.binary_scalar(Binary::Add, top, 1.0);
-        let (to_right, to_bottom) = (self.b.sub(x, left), self.b.sub(y, top));
-        let one = self.b.splat_like(1.0, x);
-        let (to_left, to_top) = (self.b.sub(one, to_right), self.b.sub(one, to_bottom));
+    fn bilinear(&self, image: Value, x: Value, y: Value) -> Value {
+        let (left, top) = (self.floor(x), self.floor(y));
+        let right = self.add(left, 1.0);
+        let bottom = self.add(top, 1.0);
+        let (to_right, to_bottom) = (self.sub(x, left), self.sub(y, top));
+        let one = self.splat_like(1.0, x);
+        let (to_left, to_top) = (self.sub(one, to_right), self.sub(one, to_bottom));
         let corners = [
             (left, top, to_left, to_top),
             (left, bottom, to_left, to_bottom),
@@ -102,25 +92,20 @@ impl Lowering<'_> {
         ];
         let parts = corners.map(|(x, y, weight_x, weight_y)| {
             let value = self.sample_at(image, (x, y));
-            let weight = self.b.mul(weight_x, weight_y);
-            let weight = self.b.broadcast(weight, &self.b.shape(value), &[0, 2, 3]);
-            self.b.mul(value, weight)
+            let weight = self.mul(weight_x, weight_y);
+            let weight = self.broadcast(weight, &self.shape(value), &[0, 2, 3]);
+            self.mul(value, weight)
         });
-        let left = self.b.add(parts[0], parts[1]);
-        let right = self.b.add(parts[2], parts[3]);
-        self.b.add(left, right)
+        self.add(self.add(parts[0], parts[1]), self.add(parts[2], parts[3]))
     }
 
     /// Elements at whole places \[n, rows, columns\], zeros outside: \[n, c, rows, columns\].
-    fn sample_at(&mut self, image: Value, (x, y): (Value, Value)) -> Value {
-        let shape = self.b.shape(image);
+    fn sample_at(&self, image: Value, (x, y): (Value, Value)) -> Value {
+        let shape = self.shape(image);
         let (in_x, in_y) = (self.inside(x, shape[3]), self.inside(y, shape[2]));
-        let inside = self.b.and(in_x, in_y);
-        let [x, y] = [x, y].map(|at| {
-            let at = self.cast(at, ElementType::S32);
-            self.index_vectors(at)
-        });
-        let at = self.b.concatenate(&[y, x], 3);
+        let inside = self.and(in_x, in_y);
+        let [x, y] = [x, y].map(|at| self.index_vectors(self.cast(at, ElementType::S32)));
+        let at = self.concatenate(&[y, x], 3);
         let g = Gather {
             offset_dims: vec![1],
             collapsed_slice_dims: vec![2, 3],
@@ -130,14 +115,12 @@ impl Lowering<'_> {
             index_vector_dim: 3,
             slice_sizes: vec![1, shape[1], 1, 1],
         };
-        let values = self.b.gather(image, at, &g);
-        let inside = self.b.broadcast(inside, &self.b.shape(values), &[0, 2, 3]);
-        self.b.select_or_zero(inside, values)
+        let values = self.gather(image, at, &g);
+        let inside = self.broadcast(inside, &self.shape(values), &[0, 2, 3]);
+        self.select(inside, values, 0.0)
     }
 
-    fn inside(&mut self, x: Value, extent: usize) -> Value {
-        let after = self.b.compare_scalar(Compare::Ge, x, 0.0);
-        let before = self.b.compare_scalar(Compare::Lt, x, extent as f64);
-        self.b.and(after, before)
+    fn inside(&self, x: Value, extent: usize) -> Value {
+        self.and(self.ge(x, 0.0), self.lt(x, extent as f64))
     }
 }
