@@ -39,7 +39,7 @@ impl Batch {
         let live = sorted.offsets[experts] as usize;
         let mut rows = |len: usize| {
             let mut values = rounded(rng.vec(len, 4.0), problem.element);
-            values[live * len / problem.rows()..].fill(f32::NAN);
+            values[live * len / problem.row_bound()..].fill(f32::NAN);
             values
         };
         let (pre, dhidden) = (rows(problem.pre_len()), rows(problem.hidden_len()));

@@ -30,4 +30,41 @@ impl ShapeError {
             Err(Self::new(what, expected, got))
         }
     }
+
+    /// Checks that every size is at least 1.
+    pub(crate) fn positive(sizes: &[(&'static str, usize)]) -> Result<(), Self> {
+        match sizes.iter().find(|(_, size)| *size == 0) {
+            Some((what, size)) => Err(Self::new(what, "at least 1", size)),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that `slots` are those of tokens with `top_k` choices each.
+    pub(crate) fn of_tokens(slots: usize, top_k: usize) -> Result<(), Self> {
+        if slots.is_multiple_of(top_k) {
+            return Ok(());
+        }
+        let expected = format!("a multiple of top_k = {top_k}");
+        Err(Self::new("slots", expected, slots))
+    }
+
+    /// Checks that kernels can count to the product of `sizes`.
+    pub(crate) fn index(what: &'static str, sizes: &[usize]) -> Result<(), Self> {
+        if fits(sizes) {
+            return Ok(());
+        }
+        let sizes: Vec<String> = sizes.iter().map(usize::to_string).collect();
+        Err(Self::new(what, INDEX, sizes.join(" x ")))
+    }
+}
+
+/// What kernels count to.
+pub(crate) const INDEX: &str = "at most 2^31 - 1";
+
+/// Whether kernels can count to the product of `sizes`.
+pub(crate) fn fits(sizes: &[usize]) -> bool {
+    let product = sizes
+        .iter()
+        .try_fold(1usize, |product, size| product.checked_mul(*size));
+    product.is_some_and(|product| product <= i32::MAX as usize)
 }

@@ -18,6 +18,15 @@
 //! [`Operation`] describes each of them with its operands and results, for devices that take a description instead of a
 //! launch, and for those that compute later.
 
+/// Functions that read what a constructor has checked: one for each field, of its name.
+macro_rules! getters {
+    ($of:ident: $($(#[$documented:meta])* $field:ident: $type:ty,)*) => {
+        impl $of {
+            $($(#[$documented])* pub fn $field(&self) -> $type { self.$field })*
+        }
+    };
+}
+
 mod element;
 mod error;
 pub mod expert_activation;

@@ -24,7 +24,7 @@ pub use backward::{Gradients, reference_backward};
 pub use forward::reference;
 
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::{ShapeError, fits};
 use crate::grouped_gemm::Activation;
 use crate::permute::check_row_bound;
 
@@ -49,19 +49,10 @@ impl Problem {
     /// # Errors
     /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
     pub fn new(slots: usize, experts: usize, inter: usize) -> Result<Self, ShapeError> {
-        for (what, size) in [("experts", experts), ("hidden values", inter)] {
-            if size == 0 {
-                return Err(ShapeError::new(what, "at least 1", size));
-            }
-        }
-        let elements = slots.checked_mul(inter).and_then(|n| n.checked_mul(2));
-        if elements.is_none_or(|n| n > i32::MAX as usize) {
-            let got = format!("{slots} x {inter}");
-            return Err(ShapeError::new(
-                "slots x hidden values",
-                "fewer than 2^30",
-                got,
-            ));
+        ShapeError::positive(&[("experts", experts), ("hidden values", inter)])?;
+        if !fits(&[slots, inter, 2]) {
+            let (what, got) = ("slots x hidden values", format!("{slots} x {inter}"));
+            return Err(ShapeError::new(what, "fewer than 2^30", got));
         }
         Ok(Self {
             slots,
@@ -100,16 +91,6 @@ impl Problem {
         }
     }
 
-    /// Slots S.
-    pub fn slots(&self) -> usize {
-        self.slots
-    }
-
-    /// Sorted rows R.
-    pub fn rows(&self) -> usize {
-        self.row_bound
-    }
-
     /// Elements of `hidden`.
     pub fn hidden_len(&self) -> usize {
         self.row_bound * self.inter
@@ -124,21 +105,17 @@ impl Problem {
     pub fn pre_len(&self) -> usize {
         self.hidden_len() * self.parts()
     }
+}
 
+getters! { Problem:
+    /// Slots S.
+    slots: usize,
     /// Experts E.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
+    experts: usize,
     /// Hidden values F.
-    pub fn inter(&self) -> usize {
-        self.inter
-    }
-
+    inter: usize,
     /// The most sorted rows R.
-    pub fn row_bound(&self) -> usize {
-        self.row_bound
-    }
+    row_bound: usize,
 }
 
 #[cfg(test)]

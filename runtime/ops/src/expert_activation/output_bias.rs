@@ -6,7 +6,7 @@
 //! FLOPs 2·S·H; bytes 2·S·H elements, from cache if K > 1.
 
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::{ShapeError, fits};
 use crate::permute::Sorted;
 
 /// The products of gradients and biases of `hidden` values.
@@ -32,23 +32,12 @@ impl Problem {
         top_k: usize,
         hidden: usize,
     ) -> Result<Self, ShapeError> {
-        for (what, size) in [("experts", experts), ("top_k", top_k), ("hidden", hidden)] {
-            if size == 0 {
-                return Err(ShapeError::new(what, "at least 1", size));
-            }
-        }
-        if !slots.is_multiple_of(top_k) {
-            let expected = format!("a multiple of top_k = {top_k}");
-            return Err(ShapeError::new("slots", expected, slots));
-        }
-        let elements = slots.max(experts).checked_mul(hidden);
-        if elements.is_none_or(|n| n > i32::MAX as usize) {
+        ShapeError::positive(&[("experts", experts), ("top_k", top_k), ("hidden", hidden)])?;
+        ShapeError::of_tokens(slots, top_k)?;
+        if !fits(&[slots.max(experts), hidden]) {
+            let expected = "matrices of at most 2^31 - 1 elements";
             let got = format!("{slots} slots, {experts} experts, {hidden} values");
-            return Err(ShapeError::new(
-                "output bias",
-                "matrices of at most 2^31 - 1 elements",
-                got,
-            ));
+            return Err(ShapeError::new("output bias", expected, got));
         }
         Ok(Self {
             slots,
@@ -63,26 +52,17 @@ impl Problem {
     pub fn with_element(self, element: Element) -> Self {
         Self { element, ..self }
     }
+}
 
+getters! { Problem:
     /// Slots per token K.
-    pub fn top_k(&self) -> usize {
-        self.top_k
-    }
-
+    top_k: usize,
     /// Experts E.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
+    experts: usize,
     /// Slots S.
-    pub fn slots(&self) -> usize {
-        self.slots
-    }
-
+    slots: usize,
     /// Width H.
-    pub fn hidden(&self) -> usize {
-        self.hidden
-    }
+    hidden: usize,
 }
 
 /// The oracle, in f64: what is added to dweights \[S\].

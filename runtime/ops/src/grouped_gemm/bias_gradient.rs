@@ -38,10 +38,7 @@ impl Problem {
     /// # Errors
     /// As [`Problem::new`].
     pub fn dense(rows: usize, n: usize) -> Result<Self, ShapeError> {
-        Ok(Self {
-            dense: true,
-            ..Self::new(rows, 1, 1, n)?
-        })
+        Ok(Self::of(&super::Problem::dense(rows, n, 1)?))
     }
 
     /// The gradient of \[`experts`, `n`\] biases from sorted rows of `slots` = T·`top_k` slots.
@@ -50,17 +47,22 @@ impl Problem {
     /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
     pub fn new(slots: usize, experts: usize, top_k: usize, n: usize) -> Result<Self, ShapeError> {
         let product = super::Problem::new(slots, experts, top_k, n, 1)?;
-        Ok(Self {
-            slots,
-            row_bound: slots,
-            experts,
-            top_k,
-            n,
+        Ok(Self::of(&product))
+    }
+
+    /// The gradient of the bias of `product` from sorted rows, or from all rows of a dense one.
+    pub fn of(product: &super::Problem) -> Self {
+        Self {
+            slots: product.slots,
+            row_bound: product.row_bound,
+            experts: product.experts,
+            top_k: product.top_k,
+            n: product.n,
             element: product.element,
             rows: Source::Sorted,
             weighted: false,
-            dense: false,
-        })
+            dense: product.dense,
+        }
     }
 
     /// Checks the sizes, of a problem whose fields were set one by one.

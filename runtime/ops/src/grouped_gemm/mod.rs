@@ -27,7 +27,7 @@ pub use activation::Activation;
 pub use fp8::Fp8Weights;
 
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::{ShapeError, fits};
 use crate::permute::{Sorted, check_row_bound};
 use serde::{Deserialize, Serialize};
 
@@ -125,30 +125,13 @@ impl Problem {
         n: usize,
         k: usize,
     ) -> Result<Self, ShapeError> {
-        let sizes = [
+        ShapeError::positive(&[
             ("experts", experts),
             ("top_k", top_k),
             ("columns", n),
             ("inner columns", k),
-        ];
-        for (what, size) in sizes {
-            if size == 0 {
-                return Err(ShapeError::new(what, "at least 1", size));
-            }
-        }
-        if !slots.is_multiple_of(top_k) {
-            return Err(ShapeError::new(
-                "slots",
-                format!("a multiple of top_k = {top_k}"),
-                slots,
-            ));
-        }
-        let fits = |sizes: &[usize]| {
-            let product = sizes
-                .iter()
-                .try_fold(1usize, |product, size| product.checked_mul(*size));
-            product.is_some_and(|product| product <= i32::MAX as usize)
-        };
+        ])?;
+        ShapeError::of_tokens(slots, top_k)?;
         let matrices = [&[slots, n][..], &[slots, k], &[experts, n, 2], &[n, k, 2]];
         if !matrices.into_iter().all(fits) {
             let got = format!("{slots} slots, {experts} experts, {n} x {k}");

@@ -47,10 +47,7 @@ impl Problem {
     /// # Errors
     /// As [`Problem::new`].
     pub fn dense(rows: usize, m: usize, n: usize) -> Result<Self, ShapeError> {
-        Ok(Self {
-            dense: true,
-            ..Self::new(rows, 1, 1, m, n)?
-        })
+        Ok(Self::of(&super::Problem::dense(rows, m, n)?))
     }
 
     /// The gradient of \[`experts`, `m`, `n`\] weights from sorted rows of `slots` = T·`top_k` slots.
@@ -64,20 +61,24 @@ impl Problem {
         m: usize,
         n: usize,
     ) -> Result<Self, ShapeError> {
-        // The product whose weights these are.
         let product = super::Problem::new(slots, experts, top_k, m, n)?;
-        Ok(Self {
-            slots,
-            row_bound: slots,
-            experts,
-            top_k,
-            m,
-            n,
+        Ok(Self::of(&product))
+    }
+
+    /// The gradient of the weights of `product` from sorted rows, or from all rows of a dense one.
+    pub fn of(product: &super::Problem) -> Self {
+        Self {
+            slots: product.slots,
+            row_bound: product.row_bound,
+            experts: product.experts,
+            top_k: product.top_k,
+            m: product.n,
+            n: product.k,
             element: product.element,
             a: Source::Sorted,
             b: Source::Sorted,
-            dense: false,
-        })
+            dense: product.dense,
+        }
     }
 
     /// Checks the sizes, of a problem whose fields were set one by one.

@@ -48,71 +48,48 @@ impl Operation {
             return None;
         }
         let mut names: &'static [(&'static str, &'static str)] = &[];
-        let operation = match *self {
+        let mut operation = self.clone();
+        match &mut operation {
             Self::Quantization(_) => return Some(Gradient::Same),
-            Self::Routing(routing) => through_routing(routing, result)?.into(),
-            Self::Rows(Rows::Gather(problem)) => {
-                names = &[("rows", "drows"), ("y", "dx")];
-                let weighted = false;
-                Rows::Combine { problem, weighted }.into()
+            Self::Routing(Routing::Logits { backward, .. })
+            | Self::Rows(Rows::Neighbours { backward, .. } | Rows::Attention { backward, .. }) => {
+                *backward = true;
             }
-            Self::Rows(Rows::Combine {
-                problem,
-                weighted: false,
-            }) => {
-                names = &[("x", "dy"), ("rows", "drows")];
-                Rows::Gather(problem).into()
+            Self::Routing(routing) => *routing = through_choice(*routing, result)?,
+            Self::Rows(rows) => {
+                *rows = match *rows {
+                    Rows::Gather(problem) => {
+                        names = &[("rows", "drows"), ("y", "dx")];
+                        let weighted = false;
+                        Rows::Combine { problem, weighted }
+                    }
+                    Rows::Combine {
+                        problem,
+                        weighted: false,
+                    } => {
+                        names = &[("x", "dy"), ("rows", "drows")];
+                        Rows::Gather(problem)
+                    }
+                    Rows::Combine { problem, .. } => Rows::CombineBackward(problem),
+                    _ => return None,
+                }
             }
-            Self::Rows(rows) => through_rows(rows).into(),
-            Self::Product(product) => through_product(product, needs)?.into(),
-        };
+            Self::Product(product) => *product = through_product(*product, needs)?,
+        }
         Some(Gradient::By { operation, names })
     }
 }
 
-fn through_routing(routing: Routing, result: &str) -> Option<Routing> {
-    match routing {
-        Routing::Logits {
-            problem,
-            hidden,
-            element,
-            ..
-        } => Some(Routing::Logits {
-            problem,
-            hidden,
-            element,
-            backward: true,
-        }),
-        Routing::Route { problem, mask, .. } => {
-            let of = match result {
-                "weights" => TopkGradient::Weights,
-                "probs" => TopkGradient::Probs,
-                _ => TopkGradient::Lse,
-            };
-            Some(Routing::RouteBackward { problem, mask, of })
-        }
-        _ => None,
-    }
-}
-
-fn through_rows(rows: Rows) -> Rows {
-    let backward = true;
-    match rows {
-        Rows::Combine { problem, .. } => Rows::CombineBackward(problem),
-        Rows::Neighbours {
-            problem, element, ..
-        } => Rows::Neighbours {
-            problem,
-            element,
-            backward,
-        },
-        Rows::Attention { problem, dense, .. } => Rows::Attention {
-            problem,
-            dense,
-            backward,
-        },
-        other @ (Rows::Gather(_) | Rows::CombineBackward(_)) => other,
-    }
+fn through_choice(routing: Routing, result: &str) -> Option<Routing> {
+    let Routing::Route { problem, mask, .. } = routing else {
+        return None;
+    };
+    let of = match result {
+        "weights" => TopkGradient::Weights,
+        "probs" => TopkGradient::Probs,
+        _ => TopkGradient::Lse,
+    };
+    Some(Routing::RouteBackward { problem, mask, of })
 }
 
 fn through_product(product: Product, needs: impl Fn(&str) -> bool) -> Option<Product> {

@@ -27,6 +27,8 @@ pub use rows::Rows;
 use crate::element::Element;
 use crate::error::ShapeError;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,30 +111,99 @@ macro_rules! families {
 
 families!(Quantization, Routing, Rows, Product);
 
-/// A signature as a table: the operation's name, what it reads, what it writes. A tensor is its name, a letter of `sizes` for
-/// each dimension, and `f` for f32s or `w` for words; without either it is of type `element`.
-fn table(element: Element, sizes: &[(char, usize)], table: [&'static str; 3]) -> Signature {
+/// What operations read and write, as `name: reads -> writes`. A tensor is its name, a letter of the operation's sizes for
+/// each dimension, and `f` for f32s or `w` for words; without either it is of the operation's type.
+const SIGNATURES: &str = "\
+fp8 encode: x n f -> codes c w
+fp8 decode: codes c w -> y n f
+fp8 quantize: x Mmn -> codes Mmc w, scales Mda w
+fp8 quantize by scales: x Mmn, scales Mda w -> codes Mmc w
+fp8 dequantize: codes Mmc w, scales Mda w -> y Mmn
+fp8 fake quantize: x Mmn -> y Mmn
+fp8 fake quantize by scales: x Mmn, scales Mda w -> y Mmn
+fp8 amax: x n -> amax 1 f
+router logits: x TH, Wg EH -> logits TE f
+router logits backward: x TH, Wg EH, dlogits TE f -> dx TH, dWg EH
+route: logits TE, mask E w, bias E -> indices TK w, weights TK, probs TE, lse T
+route backward: dweights TK, dprobs TE, dlse T, logits TE, mask E w, indices TK w, weights TK, \
+    probs TE, lse T -> dlogits TE
+hash: x TH, mask E w -> indices TK w, weights TK f
+load: indices TK w -> counts GE w
+sort: weights TK, indices TK w, mask E w, factors E -> order S w, offsets B w, positions S w, \
+    dropped 1 w
+gather rows: x Tn, order S w, offsets B w -> rows Rn
+combine rows: rows Rn, positions S w, weights TK f -> y Tn
+combine rows backward: dy Tn, rows Rn, weights TK f, order S w, offsets B w, positions S w \
+    -> drows Rn, dweights TK f
+neighbours: x Rn, order S w, offsets B w -> out Rm
+neighbours backward: dout Rm, order S w, offsets B w -> dx Rn
+segment attention: q Rn, k Rn, v Rn, order S w, offsets B w -> o Rn, lse Rh f
+segment attention backward: q Rn, k Rn, v Rn, order S w, offsets B w, o Rn, lse Rh f, do Rn \
+    -> dq Rn, dk Rn, dv Rn
+grouped linear: rows Rk, W Enk, offsets B w, b En -> y Rn
+grouped linear backward: dy Rn, rows Rk, W Enk, offsets B w -> drows Rk, dW Enk, db En
+fp8 linear: x mk, codes Pqp w, scales Eda f, b Ec -> y Rn
+grouped fp8 linear: x mk, codes Pqp w, scales Eda f, order S w, offsets B w, b Ec -> y Rn
+fp8 product of codes: x mq w, x_scales xX f, codes Pqp w, scales Eda f -> y Rn f
+experts: x TH, weights TK f, order S w, offsets B w, positions S w, w_in ECH, w_out EHF, \
+    b_in EC, b_out EH -> y TH, pre RC
+experts backward: dy TH, x TH, weights TK f, order S w, offsets B w, positions S w, w_in ECH, \
+    w_out EHF, b_in EC, b_out EH, pre RC \
+    -> dx TH, dweights TK f, dw_in ECH, dw_out EHF, db_in EC, db_out EH
+";
+
+/// [`SIGNATURES`] by their names: what is read, what is written.
+static TABLES: LazyLock<HashMap<&str, [Vec<Entry>; 2]>> = LazyLock::new(|| {
+    let sides = |line: &'static str| {
+        let (name, tensors) = line.split_once(": ")?;
+        let (reads, writes) = tensors.split_once(" -> ")?;
+        let entries = |side: &'static str| side.split(", ").map(Entry::parse).collect();
+        Some((name, [reads, writes].map(entries)))
+    };
+    SIGNATURES.lines().filter_map(sides).collect()
+});
+
+/// A tensor of [`SIGNATURES`].
+struct Entry {
+    name: &'static str,
+    /// A letter for each dimension.
+    sizes: &'static str,
+    /// Absent where it is the operation's type.
+    scalar: Option<Scalar>,
+}
+
+impl Entry {
+    fn parse(text: &'static str) -> Self {
+        let mut parts = text.split(' ');
+        Self {
+            name: parts.next().unwrap_or_default(),
+            sizes: parts.next().unwrap_or_default(),
+            scalar: parts.next().map(|kind| match kind {
+                "w" => Scalar::Word,
+                _ => Scalar::Float(Element::F32),
+            }),
+        }
+    }
+}
+
+/// The signature of the operation `name` on tensors of type `element`.
+fn signature(name: &str, element: Element, sizes: &[(char, usize)]) -> Signature {
+    let Some((&name, [reads, writes])) = TABLES.get_key_value(name) else {
+        unreachable!("{name} is listed");
+    };
     let size = |letter| {
         let found = sizes.iter().find(|(name, _)| *name == letter);
         found.map_or(1, |(_, size)| *size)
     };
-    let tensor = |entry: &'static str| {
-        let mut parts = entry.split(' ');
-        TensorInfo {
-            name: parts.next().unwrap_or_default(),
-            shape: parts.next().unwrap_or_default().chars().map(size).collect(),
-            scalar: match parts.next() {
-                Some("w") => Scalar::Word,
-                Some(_) => Scalar::Float(Element::F32),
-                None => Scalar::Float(element),
-            },
-        }
+    let tensor = |entry: &Entry| TensorInfo {
+        name: entry.name,
+        shape: entry.sizes.chars().map(size).collect(),
+        scalar: entry.scalar.unwrap_or(Scalar::Float(element)),
     };
-    let [name, operands, results] = table;
     Signature {
         name,
-        operands: operands.split(", ").map(tensor).collect(),
-        results: results.split(", ").map(tensor).collect(),
+        operands: reads.iter().map(tensor).collect(),
+        results: writes.iter().map(tensor).collect(),
     }
 }
 

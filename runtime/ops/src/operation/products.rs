@@ -2,7 +2,7 @@
 
 use super::quantization::scale_scalar;
 use super::routing::sizes;
-use super::{Signature, table};
+use super::{Signature, signature};
 use crate::error::ShapeError;
 use crate::fp8::LANES_PER_WORD;
 use crate::fp8_mma;
@@ -54,45 +54,31 @@ pub enum Product {
 impl Product {
     pub(super) fn signature(&self) -> Signature {
         match self {
-            Self::Linear(p) => {
-                let reads = "rows Rk, W Enk, offsets B w, b En";
-                multiplied(p, ["grouped linear", reads, "y Rn"]).with(&["b"], p.bias)
-            }
+            Self::Linear(p) => multiplied("grouped linear", p).with(&["b"], p.bias),
             Self::LinearBackward {
                 problem,
                 rows,
                 w,
                 bias,
-            } => {
-                let reads = "dy Rn, rows Rk, W Enk, offsets B w";
-                let of = ["grouped linear backward", reads, "drows Rk, dW Enk, db En"];
-                let signature = multiplied(problem, of).with(&["drows"], *rows);
-                signature.with(&["dW"], *w).with(&["db"], *bias)
-            }
+            } => multiplied("grouped linear backward", problem)
+                .with(&["drows"], *rows)
+                .with(&["dW"], *w)
+                .with(&["db"], *bias),
             Self::Fp8Linear(p) => fp8_linear(p),
             Self::Fp8Codes(p) => fp8_codes(p),
-            Self::Experts { problem: p, keep } => {
-                let reads = "x TH, weights TK f, order S w, offsets B w, positions S w, \
-                             w_in ECH, w_out EHF, b_in EC, b_out EH";
-                experts(p, ["experts", reads, "y TH, pre RC"])
-                    .with(&["pre"], *keep)
-                    .with(&["b_in", "b_out"], p.bias)
-            }
+            Self::Experts { problem: p, keep } => experts("experts", p)
+                .with(&["pre"], *keep)
+                .with(&["b_in", "b_out"], p.bias),
             Self::ExpertsBackward {
                 problem: p,
                 pre,
                 x,
                 weights,
-            } => {
-                let reads = "dy TH, x TH, weights TK f, order S w, offsets B w, positions S w, \
-                             w_in ECH, w_out EHF, b_in EC, b_out EH, pre RC";
-                let writes = "dx TH, dweights TK f, dw_in ECH, dw_out EHF, db_in EC, db_out EH";
-                experts(p, ["experts backward", reads, writes])
-                    .with(&["pre"], *pre)
-                    .with(&["dx"], *x)
-                    .with(&["b_in", "b_out", "db_in", "db_out"], p.bias)
-                    .with(&["dw_in", "dw_out", "db_in", "db_out"], *weights)
-            }
+            } => experts("experts backward", p)
+                .with(&["pre"], *pre)
+                .with(&["dx"], *x)
+                .with(&["b_in", "b_out", "db_in", "db_out"], p.bias)
+                .with(&["dw_in", "dw_out", "db_in", "db_out"], *weights),
         }
     }
 
@@ -131,7 +117,7 @@ impl Product {
 }
 
 /// Sorted rows R, or all in a dense product, which has no sort.
-fn multiplied(p: &Problem, of: [&'static str; 3]) -> Signature {
+fn multiplied(name: &str, p: &Problem) -> Signature {
     let [down, across] = fp8::scale_shape(p);
     let sizes = [
         ('R', p.row_bound),
@@ -148,7 +134,7 @@ fn multiplied(p: &Problem, of: [&'static str; 3]) -> Signature {
         ('d', down),
         ('a', across),
     ];
-    table(p.element, &sizes, of).with(&["order", "offsets"], !p.dense)
+    signature(name, p.element, &sizes).with(&["order", "offsets"], !p.dense)
 }
 
 fn fp8_linear(p: &Problem) -> Signature {
@@ -156,8 +142,7 @@ fn fp8_linear(p: &Problem) -> Signature {
         true => "fp8 linear",
         false => "grouped fp8 linear",
     };
-    let reads = "x mk, codes Pqp w, scales Eda f, order S w, offsets B w, b Ec";
-    let mut signature = multiplied(p, [name, reads, "y Rn"]).with(&["b"], p.bias);
+    let mut signature = multiplied(name, p).with(&["b"], p.bias);
     if let Some(weights) = p.fp8 {
         signature.operands[2].scalar = scale_scalar(weights.granularity);
     }
@@ -165,22 +150,14 @@ fn fp8_linear(p: &Problem) -> Signature {
 }
 
 fn fp8_codes(p: &fp8_mma::Problem) -> Signature {
-    let [down, across] = p.x_scale_shape();
-    let reads = "x mq w, x_scales xX f, codes Pqp w, scales Eda f";
-    let of = ["fp8 product of codes", reads, "y Rn f"];
-    let mut signature = multiplied(&p.product, of);
-    signature.operands[1].shape = vec![down, across];
+    let mut signature = multiplied("fp8 product of codes", &p.product);
+    signature.operands[1].shape = p.x_scale_shape().to_vec();
     signature
 }
 
-fn experts(p: &moe::Problem, of: [&'static str; 3]) -> Signature {
+fn experts(name: &str, p: &moe::Problem) -> Signature {
     let [t, e, k, s, b] = sizes(&p.routing);
-    let widths = [
-        ('H', p.hidden),
-        ('F', p.inter),
-        ('C', p.columns_in()),
-        ('R', p.row_bound),
-    ];
-    let [h, f, c, r] = widths;
-    table(p.element, &[t, e, k, s, b, h, f, c, r], of)
+    let (h, f) = (('H', p.hidden), ('F', p.inter));
+    let (c, r) = (('C', p.columns_in()), ('R', p.row_bound));
+    signature(name, p.element, &[t, e, k, s, b, h, f, c, r])
 }

@@ -1,8 +1,8 @@
 //! Casts to FP8 and back, codes and scales of matrices.
 
-use super::{Scalar, Signature, table};
+use super::{Scalar, Signature, signature};
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::{INDEX, ShapeError, fits};
 use crate::fp8::{self, Overflow};
 use crate::quantize::Problem;
 use crate::scaling::{Granularity, ScaleType};
@@ -42,25 +42,15 @@ pub enum Quantization {
 impl Quantization {
     pub(super) fn signature(&self) -> Signature {
         match self {
-            Self::Encode { problem, .. } => flat(problem, ["fp8 encode", "x n f", "codes c w"]),
-            Self::Decode(problem) => flat(problem, ["fp8 decode", "codes c w", "y n f"]),
-            Self::Quantize(p) => {
-                matrices(p, "fp8 quantize", ["x Mmn", "codes Mmc w, scales Mda w"])
-            }
-            Self::QuantizeBy(p) => {
-                let io = ["x Mmn, scales Mda w", "codes Mmc w"];
-                matrices(p, "fp8 quantize by scales", io)
-            }
-            Self::Dequantize(p) => {
-                matrices(p, "fp8 dequantize", ["codes Mmc w, scales Mda w", "y Mmn"])
-            }
-            Self::FakeQuantize(p) => matrices(p, "fp8 fake quantize", ["x Mmn", "y Mmn"]),
-            Self::FakeQuantizeBy(p) => {
-                let io = ["x Mmn, scales Mda w", "y Mmn"];
-                matrices(p, "fp8 fake quantize by scales", io)
-            }
+            Self::Encode { problem, .. } => flat("fp8 encode", problem),
+            Self::Decode(problem) => flat("fp8 decode", problem),
+            Self::Quantize(p) => matrices("fp8 quantize", p),
+            Self::QuantizeBy(p) => matrices("fp8 quantize by scales", p),
+            Self::Dequantize(p) => matrices("fp8 dequantize", p),
+            Self::FakeQuantize(p) => matrices("fp8 fake quantize", p),
+            Self::FakeQuantizeBy(p) => matrices("fp8 fake quantize by scales", p),
             Self::Amax { shape, element } => {
-                let mut signature = table(*element, &[], ["fp8 amax", "x n", "amax 1 f"]);
+                let mut signature = signature("fp8 amax", *element, &[]);
                 signature.operands[0].shape.clone_from(shape);
                 signature
             }
@@ -75,33 +65,23 @@ impl Quantization {
             | Self::Dequantize(p)
             | Self::FakeQuantize(p)
             | Self::FakeQuantizeBy(p) => p.check(),
-            Self::Amax { shape, .. } => {
-                let values = shape
-                    .iter()
-                    .try_fold(1usize, |n, size| n.checked_mul(*size));
-                match values {
-                    Some(n) if n <= i32::MAX as usize => Ok(()),
-                    _ => {
-                        let got = format!("{shape:?}");
-                        Err(ShapeError::new(
-                            "values of an amax",
-                            "at most 2^31 - 1",
-                            got,
-                        ))
-                    }
-                }
-            }
+            Self::Amax { shape, .. } if fits(shape) => Ok(()),
+            Self::Amax { shape, .. } => Err(ShapeError::new(
+                "values of an amax",
+                INDEX,
+                format!("{shape:?}"),
+            )),
         }
     }
 }
 
 /// n values in c words.
-fn flat(p: &fp8::Problem, of: [&'static str; 3]) -> Signature {
-    table(Element::F32, &[('n', p.len()), ('c', p.words())], of)
+fn flat(name: &str, p: &fp8::Problem) -> Signature {
+    signature(name, Element::F32, &[('n', p.len()), ('c', p.words())])
 }
 
 /// M matrices of m · n values in m · c words, with d · a scales, which are f32s unless they are powers of two.
-fn matrices(p: &Problem, name: &'static str, [reads, writes]: [&'static str; 2]) -> Signature {
+fn matrices(name: &str, p: &Problem) -> Signature {
     let ([matrices, rows, columns], [_, down, across]) = (p.shape(), p.scales_shape());
     let sizes = [
         ('M', matrices),
@@ -111,7 +91,7 @@ fn matrices(p: &Problem, name: &'static str, [reads, writes]: [&'static str; 2])
         ('d', down),
         ('a', across),
     ];
-    let mut signature = table(p.element(), &sizes, [name, reads, writes]);
+    let mut signature = signature(name, p.element(), &sizes);
     let tensors = signature.operands.iter_mut().chain(&mut signature.results);
     for scales in tensors.filter(|tensor| tensor.name == "scales") {
         scales.scalar = scale_scalar(p.granularity());

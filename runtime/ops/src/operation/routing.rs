@@ -1,6 +1,6 @@
 //! Router logits, the choice of experts, and the sort of its slots.
 
-use super::{Signature, table};
+use super::{Signature, signature};
 use crate::element::Element;
 use crate::error::ShapeError;
 use crate::moe::sorting;
@@ -65,7 +65,7 @@ pub enum Routing {
 
 impl Routing {
     pub(super) fn signature(&self) -> Signature {
-        let f32s = |p: &Problem, of| table(Element::F32, &sizes(p), of);
+        let f32s = |name, p: &Problem| signature(name, Element::F32, &sizes(p));
         match *self {
             Self::Logits {
                 problem,
@@ -73,32 +73,25 @@ impl Routing {
                 element,
                 backward,
             } => {
-                let (forward, back) = ("router logits", "router logits backward");
-                let of = match backward {
-                    false => [forward, "x TH, Wg EH", "logits TE f"],
-                    true => [back, "x TH, Wg EH, dlogits TE f", "dx TH, dWg EH"],
+                let name = match backward {
+                    false => "router logits",
+                    true => "router logits backward",
                 };
-                table(element, &wide(&problem, hidden), of)
+                signature(name, element, &wide(&problem, hidden))
             }
             Self::Route {
                 problem,
                 mask,
                 bias,
             } => {
-                let reads = "logits TE, mask E w, bias E";
-                let writes = "indices TK w, weights TK, probs TE, lse T";
-                let signature = f32s(&problem, ["route", reads, writes]);
+                let signature = f32s("route", &problem);
                 signature.with(&["mask"], mask).with(&["bias"], bias)
             }
-            Self::RouteBackward { problem, mask, of } => {
-                let reads = "dweights TK, dprobs TE, dlse T, logits TE, mask E w, \
-                             indices TK w, weights TK, probs TE, lse T";
-                f32s(&problem, ["route backward", reads, "dlogits TE"])
-                    .with(&["dweights"], of == TopkGradient::Weights)
-                    .with(&["dprobs"], of == TopkGradient::Probs)
-                    .with(&["dlse"], of == TopkGradient::Lse)
-                    .with(&["mask"], mask)
-            }
+            Self::RouteBackward { problem, mask, of } => f32s("route backward", &problem)
+                .with(&["dweights"], of == TopkGradient::Weights)
+                .with(&["dprobs"], of == TopkGradient::Probs)
+                .with(&["dlse"], of == TopkGradient::Lse)
+                .with(&["mask"], mask),
             Self::Hash {
                 problem,
                 hidden,
@@ -106,18 +99,15 @@ impl Routing {
                 mask,
                 ..
             } => {
-                let of = ["hash", "x TH, mask E w", "indices TK w, weights TK f"];
-                table(element, &wide(&problem.routing(), hidden), of).with(&["mask"], mask)
+                let sizes = wide(&problem.routing(), hidden);
+                signature("hash", element, &sizes).with(&["mask"], mask)
             }
             Self::Load(p) => {
                 let [t, e, k, ..] = sizes(&p.routing());
-                let of = ["load", "indices TK w", "counts GE w"];
-                table(Element::F32, &[t, e, k, ('G', p.groups())], of)
+                signature("load", Element::F32, &[t, e, k, ('G', p.groups())])
             }
             Self::Sort { problem, mask } => {
-                let reads = "weights TK, indices TK w, mask E w, factors E";
-                let writes = "order S w, offsets B w, positions S w, dropped 1 w";
-                let signature = f32s(&problem.routing(), ["sort", reads, writes]);
+                let signature = f32s("sort", &problem.routing());
                 let factors = problem.factors();
                 signature.with(&["mask"], mask).with(&["factors"], factors)
             }

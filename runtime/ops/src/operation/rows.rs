@@ -1,6 +1,6 @@
 //! Rows in and out of the order of their experts, and what looks along a sequence.
 
-use super::{Signature, table};
+use super::{Signature, signature};
 use crate::element::Element;
 use crate::error::ShapeError;
 use crate::permute::{RowsProblem, neighbours};
@@ -44,32 +44,16 @@ pub enum Rows {
 impl Rows {
     pub(super) fn signature(&self) -> Signature {
         match self {
-            Self::Gather(p) => moved(
-                p,
-                ["gather rows", "x Tn, order S w, offsets B w", "rows Rn"],
-            ),
+            Self::Gather(p) => moved("gather rows", p),
             Self::Combine { problem, weighted } => {
-                let reads = "rows Rn, positions S w, weights TK f";
-                moved(problem, ["combine rows", reads, "y Tn"]).with(&["weights"], *weighted)
+                moved("combine rows", problem).with(&["weights"], *weighted)
             }
-            Self::CombineBackward(p) => {
-                let reads = "dy Tn, rows Rn, weights TK f, order S w, offsets B w, positions S w";
-                let writes = "drows Rn, dweights TK f";
-                moved(p, ["combine rows backward", reads, writes])
-            }
+            Self::CombineBackward(p) => moved("combine rows backward", p),
             Self::Neighbours {
                 problem: p,
                 element,
                 backward,
             } => {
-                let of = match backward {
-                    false => ["neighbours", "x Rn, order S w, offsets B w", "out Rm"],
-                    true => [
-                        "neighbours backward",
-                        "dout Rm, order S w, offsets B w",
-                        "dx Rn",
-                    ],
-                };
                 let sizes = [
                     ('R', p.row_bound()),
                     ('S', p.sort().slots()),
@@ -77,25 +61,17 @@ impl Rows {
                     ('n', p.width()),
                     ('m', neighbours::PLACES * p.width()),
                 ];
-                table(*element, &sizes, of)
+                let name = match backward {
+                    false => "neighbours",
+                    true => "neighbours backward",
+                };
+                signature(name, *element, &sizes)
             }
             Self::Attention {
                 problem,
                 dense,
                 backward,
-            } => {
-                let (forward, back) = ("segment attention", "segment attention backward");
-                let reads = "q Rn, k Rn, v Rn, order S w, offsets B w, o Rn, lse Rh f, do Rn";
-                let of = match backward {
-                    false => [
-                        forward,
-                        "q Rn, k Rn, v Rn, order S w, offsets B w",
-                        "o Rn, lse Rh f",
-                    ],
-                    true => [back, reads, "dq Rn, dk Rn, dv Rn"],
-                };
-                attention(problem, *dense, of)
-            }
+            } => attention(problem, *dense, *backward),
         }
     }
 
@@ -118,7 +94,7 @@ impl Rows {
     }
 }
 
-fn moved(p: &RowsProblem, of: [&'static str; 3]) -> Signature {
+fn moved(name: &str, p: &RowsProblem) -> Signature {
     let sizes = [
         ('T', p.tokens()),
         ('K', p.top_k()),
@@ -127,11 +103,11 @@ fn moved(p: &RowsProblem, of: [&'static str; 3]) -> Signature {
         ('R', p.row_bound()),
         ('n', p.width()),
     ];
-    table(p.element(), &sizes, of)
+    signature(name, p.element(), &sizes)
 }
 
 /// Of h heads; dense rows have no sort.
-fn attention(p: &segment_attention::Problem, dense: bool, of: [&'static str; 3]) -> Signature {
+fn attention(p: &segment_attention::Problem, dense: bool, backward: bool) -> Signature {
     let segments = p.segments();
     let sizes = [
         ('R', p.rows()),
@@ -140,5 +116,9 @@ fn attention(p: &segment_attention::Problem, dense: bool, of: [&'static str; 3])
         ('S', segments.slots()),
         ('B', segments.experts() + 1),
     ];
-    table(p.element, &sizes, of).with(&["order", "offsets"], !dense)
+    let name = match backward {
+        false => "segment attention",
+        true => "segment attention backward",
+    };
+    signature(name, p.element, &sizes).with(&["order", "offsets"], !dense)
 }

@@ -25,7 +25,7 @@ pub use capacity::Capacity;
 pub use rows::RowsProblem;
 pub use shares::capacities_reference;
 
-use crate::error::ShapeError;
+use crate::error::{ShapeError, fits};
 use serde::{Deserialize, Serialize};
 
 /// The position of a slot that no expert has.
@@ -46,21 +46,10 @@ impl Problem {
     /// # Errors
     /// [`ShapeError`] for no experts, no tile rows, or more slots than 31 bits count.
     pub fn new(slots: usize, experts: usize, tile_rows: usize) -> Result<Self, ShapeError> {
-        if experts == 0 {
-            return Err(ShapeError::new("experts", "at least 1", experts));
-        }
-        if tile_rows == 0 {
-            return Err(ShapeError::new("tile rows", "at least 1", tile_rows));
-        }
-        let largest = experts
-            .checked_add(1)
-            .and_then(|bins| slots.checked_mul(bins));
-        if largest.is_none_or(|n| n > i32::MAX as usize) {
-            return Err(ShapeError::new(
-                "slots",
-                "fewer than 2^31 / (experts + 1)",
-                slots,
-            ));
+        ShapeError::positive(&[("experts", experts), ("tile rows", tile_rows)])?;
+        if !fits(&[slots, experts.saturating_add(1)]) {
+            let expected = "fewer than 2^31 / (experts + 1)";
+            return Err(ShapeError::new("slots", expected, slots));
         }
         Ok(Self {
             slots,
@@ -93,26 +82,17 @@ impl Problem {
         let partial = self.experts * (self.tile_rows - 1);
         ((self.row_bound + partial) / self.tile_rows).min(self.row_bound)
     }
+}
 
+getters! { Problem:
     /// Slots S.
-    pub fn slots(&self) -> usize {
-        self.slots
-    }
-
+    slots: usize,
     /// Experts E.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
+    experts: usize,
     /// The most rows of a sorted buffer R.
-    pub fn row_bound(&self) -> usize {
-        self.row_bound
-    }
-
+    row_bound: usize,
     /// Rows of a tile.
-    pub fn tile_rows(&self) -> usize {
-        self.tile_rows
-    }
+    tile_rows: usize,
 }
 
 /// Checks that some of `slots` slots can have `rows` rows.

@@ -38,24 +38,9 @@ impl Problem {
         sequence: usize,
         causal: bool,
     ) -> Result<Self, ShapeError> {
-        for (what, size) in [("width", width), ("top_k", top_k), ("sequence", sequence)] {
-            if size == 0 {
-                return Err(ShapeError::new(what, "at least 1", size));
-            }
-        }
-        let fits = |a: usize, b: usize| a.checked_mul(b).is_some_and(|n| n <= i32::MAX as usize);
-        if !fits(sort.row_bound(), PLACES.saturating_mul(width)) {
-            let got = format!("{} x {PLACES} x {width}", sort.row_bound());
-            return Err(ShapeError::new(
-                "neighbours",
-                "at most 2^31 - 1 elements",
-                got,
-            ));
-        }
-        if !fits(sequence, top_k) {
-            let got = format!("{sequence} x {top_k}");
-            return Err(ShapeError::new("sequence x top_k", "at most 2^31 - 1", got));
-        }
+        ShapeError::positive(&[("width", width), ("top_k", top_k), ("sequence", sequence)])?;
+        ShapeError::index("elements of neighbours", &[sort.row_bound(), PLACES, width])?;
+        ShapeError::index("sequence x top_k", &[sequence, top_k])?;
         Ok(Self {
             sort,
             width,
@@ -83,35 +68,23 @@ impl Problem {
         self.sort.row_bound()
     }
 
-    /// Elements of a row n.
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
-    /// Slots per token K.
-    pub fn top_k(&self) -> usize {
-        self.top_k
-    }
-
-    /// Tokens of a sequence L.
-    pub fn sequence(&self) -> usize {
-        self.sequence
-    }
-
-    /// Whether no row sees one behind it.
-    pub fn causal(&self) -> bool {
-        self.causal
-    }
-
     /// Rows before a row that it sees; its first place is for the first of them.
     pub fn back(&self) -> usize {
         if self.causal { PLACES - 1 } else { PLACES / 2 }
     }
+}
 
+getters! { Problem:
+    /// Elements of a row n.
+    width: usize,
+    /// Slots per token K.
+    top_k: usize,
+    /// Tokens of a sequence L.
+    sequence: usize,
+    /// Whether no row sees one behind it.
+    causal: bool,
     /// The sort of the slots.
-    pub fn sort(&self) -> super::Problem {
-        self.sort
-    }
+    sort: super::Problem,
 }
 
 /// (row, place, the row it sees there), rows and places in order.

@@ -27,15 +27,9 @@ impl RowsProblem {
         width: usize,
         element: Element,
     ) -> Result<Self, ShapeError> {
-        if width == 0 {
-            return Err(ShapeError::new("width", "at least 1", width));
-        }
+        ShapeError::positive(&[("width", width)])?;
         super::check_row_bound(row_bound, routing.slots())?;
-        let elements = routing.slots().checked_mul(width);
-        if elements.is_none_or(|n| n > i32::MAX as usize) {
-            let got = format!("{} x {width}", routing.slots());
-            return Err(ShapeError::new("slots x width", "at most 2^31 - 1", got));
-        }
+        ShapeError::index("slots x width", &[routing.slots(), width])?;
         Ok(Self {
             tokens: routing.tokens(),
             experts: routing.experts(),
@@ -52,40 +46,25 @@ impl RowsProblem {
         Self::new(&routing, self.row_bound, self.width, self.element).map(drop)
     }
 
-    /// Tokens T.
-    pub fn tokens(&self) -> usize {
-        self.tokens
-    }
-
-    /// Experts E.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
-    /// Slots per token K.
-    pub fn top_k(&self) -> usize {
-        self.top_k
-    }
-
     /// Slots S = T·K.
     pub fn slots(&self) -> usize {
         self.tokens * self.top_k
     }
+}
 
+getters! { RowsProblem:
+    /// Tokens T.
+    tokens: usize,
+    /// Experts E.
+    experts: usize,
+    /// Slots per token K.
+    top_k: usize,
     /// Rows of a sorted buffer R.
-    pub fn row_bound(&self) -> usize {
-        self.row_bound
-    }
-
+    row_bound: usize,
     /// Elements of a row.
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
+    width: usize,
     /// Type of the rows.
-    pub fn element(&self) -> Element {
-        self.element
-    }
+    element: Element,
 }
 
 #[cfg(test)]

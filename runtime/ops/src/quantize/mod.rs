@@ -20,7 +20,7 @@ pub use amax::{AmaxProblem, amax_reference};
 pub use oracle::{Scales, dequantize_reference, encode_reference, scales_reference};
 
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::{INDEX, ShapeError, fits};
 use crate::fp8::{Fp8Format, LANES_PER_WORD, Overflow};
 use crate::scaling::Granularity;
 use serde::{Deserialize, Serialize};
@@ -54,12 +54,10 @@ impl Problem {
         let [matrices, rows, columns] = shape;
         // Padding a row to a word must not overflow either.
         let padded = columns.checked_next_multiple_of(LANES_PER_WORD * LANES_PER_WORD);
-        let values = padded
-            .and_then(|columns| columns.checked_mul(rows.max(1)))
-            .and_then(|values| values.checked_mul(matrices.max(1)));
-        if values.is_none_or(|values| values > i32::MAX as usize) {
+        let padded = padded.unwrap_or(usize::MAX);
+        if !fits(&[padded, rows.max(1), matrices.max(1)]) {
             let got = format!("{matrices} x {rows} x {columns}");
-            return Err(ShapeError::new("fp8 values", "at most 2^31 - 1", got));
+            return Err(ShapeError::new("fp8 values", INDEX, got));
         }
         Ok(Self {
             shape,
@@ -89,36 +87,6 @@ impl Problem {
     pub(crate) fn check(&self) -> Result<(), ShapeError> {
         Self::new(self.shape, self.element, self.granularity, self.format)?;
         check_margin(self.margin)
-    }
-
-    /// \[M, rows, columns\].
-    pub fn shape(&self) -> [usize; 3] {
-        self.shape
-    }
-
-    /// Type of x and y.
-    pub fn element(&self) -> Element {
-        self.element
-    }
-
-    /// Which values share a scale.
-    pub fn granularity(&self) -> Granularity {
-        self.granularity
-    }
-
-    /// Format of the codes.
-    pub fn format(&self) -> Fp8Format {
-        self.format
-    }
-
-    /// What becomes of magnitudes beyond the largest value.
-    pub fn overflow(&self) -> Overflow {
-        self.overflow
-    }
-
-    /// Powers of two that scales have to spare.
-    pub fn margin(&self) -> i32 {
-        self.margin
     }
 
     /// \[M, rows, ⌈columns/4⌉\].
@@ -173,6 +141,21 @@ impl Problem {
         let [_, across] = self.blocks();
         across > 1 && !self.block()[1].is_multiple_of(LANES_PER_WORD)
     }
+}
+
+getters! { Problem:
+    /// \[M, rows, columns\].
+    shape: [usize; 3],
+    /// Type of x and y.
+    element: Element,
+    /// Which values share a scale.
+    granularity: Granularity,
+    /// Format of the codes.
+    format: Fp8Format,
+    /// What becomes of magnitudes beyond the largest value.
+    overflow: Overflow,
+    /// Powers of two that scales have to spare.
+    margin: i32,
 }
 
 /// Checks that a block holds something.

@@ -72,11 +72,7 @@ impl HashProblem {
             return Err(ShapeError::new(what, "1 to 2^31 - 1", len));
         }
         if let HashKey::Content { hidden, .. } = key {
-            let elements = routing.tokens.checked_mul(hidden);
-            if elements.is_none_or(|n| n > i32::MAX as usize) {
-                let got = format!("{} x {hidden}", routing.tokens);
-                return Err(ShapeError::new("tokens x columns", "at most 2^31 - 1", got));
-            }
+            ShapeError::index("tokens x columns", &[routing.tokens, hidden])?;
         }
         Ok(Self { routing, key })
     }

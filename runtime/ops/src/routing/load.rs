@@ -27,11 +27,7 @@ impl LoadProblem {
             let expected = format!("a divisor of {} tokens", routing.tokens);
             return Err(ShapeError::new("groups of tokens", expected, groups));
         }
-        let counts = groups.checked_mul(routing.experts);
-        if counts.is_none_or(|n| n > i32::MAX as usize) {
-            let got = format!("{groups} x {}", routing.experts);
-            return Err(ShapeError::new("groups x experts", "at most 2^31 - 1", got));
-        }
+        ShapeError::index("groups x experts", &[groups, routing.experts])?;
         Ok(Self {
             routing,
             groups,

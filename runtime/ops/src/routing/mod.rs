@@ -72,20 +72,12 @@ impl Problem {
     /// # Errors
     /// [`ShapeError`] unless 1 ≤ `top_k` ≤ `experts` and every product of sizes fits 31 bits.
     pub fn new(tokens: usize, experts: usize, top_k: usize) -> Result<Self, ShapeError> {
-        if experts == 0 {
-            return Err(ShapeError::new("experts", "at least 1", experts));
-        }
+        ShapeError::positive(&[("experts", experts)])?;
         if top_k == 0 || top_k > experts {
             let expected = format!("1 to {experts} (the number of experts)");
             return Err(ShapeError::new("top_k", expected, top_k));
         }
-        let largest = tokens
-            .checked_mul(experts)
-            .filter(|n| *n <= i32::MAX as usize);
-        if largest.is_none() {
-            let got = format!("{tokens} x {experts}");
-            return Err(ShapeError::new("tokens x experts", "at most 2^31 - 1", got));
-        }
+        ShapeError::index("tokens x experts", &[tokens, experts])?;
         Ok(Self {
             tokens,
             experts,
@@ -122,12 +114,9 @@ impl Problem {
             }
             let within = chosen * (self.experts / count);
             if within < self.top_k {
+                let what = "experts of the chosen groups";
                 let expected = format!("at least top_k = {}", self.top_k);
-                return Err(ShapeError::new(
-                    "experts of the chosen groups",
-                    expected,
-                    within,
-                ));
+                return Err(ShapeError::new(what, expected, within));
             }
         }
         Ok(Self { groups, ..self })
@@ -152,43 +141,25 @@ impl Problem {
             .map(drop)
     }
 
-    /// Tokens T.
-    pub fn tokens(&self) -> usize {
-        self.tokens
-    }
-
-    /// Experts E.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
-    /// Experts per token K.
-    pub fn top_k(&self) -> usize {
-        self.top_k
-    }
-
-    /// How a logit becomes a score.
-    pub fn score(&self) -> Score {
-        self.score
-    }
-
-    /// Whether the chosen scores are divided by their sum.
-    pub fn renormalize(&self) -> bool {
-        self.renormalize
-    }
-
-    /// Groups the choice is limited to.
-    pub fn groups(&self) -> Option<Groups> {
-        self.groups
-    }
-
-    /// Factor on the weights.
-    pub fn scale(&self) -> f32 {
-        self.scale
-    }
-
     /// (token, choice) pairs S = T·K.
     pub fn slots(&self) -> usize {
         self.tokens * self.top_k
     }
+}
+
+getters! { Problem:
+    /// Tokens T.
+    tokens: usize,
+    /// Experts E.
+    experts: usize,
+    /// Experts per token K.
+    top_k: usize,
+    /// How a logit becomes a score.
+    score: Score,
+    /// Whether the chosen scores are divided by their sum.
+    renormalize: bool,
+    /// Groups the choice is limited to.
+    groups: Option<Groups>,
+    /// Factor on the weights.
+    scale: f32,
 }

@@ -24,7 +24,7 @@ pub use forward::{Attended, Inputs, reference};
 pub use segments::{Segments, reference_segments};
 
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::{ShapeError, fits};
 use serde::{Deserialize, Serialize};
 
 /// The largest head: a unit keeps up to three rows of it.
@@ -48,23 +48,15 @@ impl Problem {
     /// # Errors
     /// [`ShapeError`] when a size is 0, the head exceeds 128 or an index would not fit 31 bits.
     pub fn new(segments: Segments, heads: usize, head_dim: usize) -> Result<Self, ShapeError> {
-        if heads == 0 {
-            return Err(ShapeError::new("heads", "at least 1", heads));
-        }
+        ShapeError::positive(&[("heads", heads)])?;
         if head_dim == 0 || head_dim > MAX_HEAD_DIM {
             let expected = format!("1 to {MAX_HEAD_DIM}");
             return Err(ShapeError::new("head size", expected, head_dim));
         }
-        let elements = heads
-            .checked_mul(head_dim.max(2))
-            .and_then(|columns| columns.checked_mul(segments.rows()));
-        if elements.is_none_or(|n| n > i32::MAX as usize) {
+        if !fits(&[heads, head_dim.max(2), segments.rows()]) {
+            let expected = "matrices of at most 2^31 - 1 elements";
             let got = format!("{} rows, {heads} heads of {head_dim}", segments.rows());
-            return Err(ShapeError::new(
-                "segment attention",
-                "matrices of at most 2^31 - 1 elements",
-                got,
-            ));
+            return Err(ShapeError::new("segment attention", expected, got));
         }
         Ok(Self {
             segments,
@@ -105,21 +97,15 @@ impl Problem {
     pub fn heads_of_rows(&self) -> usize {
         self.rows() * self.heads
     }
+}
 
+getters! { Problem:
     /// Which rows belong together.
-    pub fn segments(&self) -> Segments {
-        self.segments
-    }
-
+    segments: Segments,
     /// Values of a head D.
-    pub fn head_dim(&self) -> usize {
-        self.head_dim
-    }
-
+    head_dim: usize,
     /// Heads.
-    pub fn heads(&self) -> usize {
-        self.heads
-    }
+    heads: usize,
 }
 
 #[cfg(test)]

@@ -27,20 +27,12 @@ impl Segments {
         top_k: usize,
         sequence: usize,
     ) -> Result<Self, ShapeError> {
-        let sizes = [
+        ShapeError::positive(&[
             ("experts", experts),
             ("top_k", top_k),
             ("sequence", sequence),
-        ];
-        for (what, size) in sizes {
-            if size == 0 {
-                return Err(ShapeError::new(what, "at least 1", size));
-            }
-        }
-        if !slots.is_multiple_of(top_k) {
-            let expected = format!("a multiple of top_k = {top_k}");
-            return Err(ShapeError::new("slots", expected, slots));
-        }
+        ])?;
+        ShapeError::of_tokens(slots, top_k)?;
         if slots >= 1 << 30 {
             return Err(ShapeError::new("slots", "fewer than 2^30", slots));
         }
@@ -75,21 +67,15 @@ impl Segments {
     pub fn rows(&self) -> usize {
         self.row_bound
     }
+}
 
+getters! { Segments:
     /// Slots S.
-    pub fn slots(&self) -> usize {
-        self.slots
-    }
-
+    slots: usize,
     /// Experts E.
-    pub fn experts(&self) -> usize {
-        self.experts
-    }
-
+    experts: usize,
     /// Slots of a sequence.
-    pub fn sequence_slots(&self) -> usize {
-        self.sequence_slots
-    }
+    sequence_slots: usize,
 }
 
 /// The oracle: (first row, one past the last) of every row's segment \[R,2\].
