@@ -79,6 +79,18 @@ impl Limits {
         max_buffer_bytes: 256 * 1024 * 1024,
         binding_alignment: 256,
     };
+
+    /// Of a device on which nothing of ours is launched: a single unit, and tensors of any size.
+    pub(crate) const NO_LAUNCH: Self = Self {
+        max_bindings: u32::MAX,
+        max_units_per_cube: 1,
+        max_cube_dim: [1; 3],
+        max_cube_count: [u32::MAX; 3],
+        max_shared_memory: 0,
+        max_binding_bytes: u64::MAX,
+        max_buffer_bytes: u64::MAX,
+        binding_alignment: 64,
+    };
 }
 
 /// Maker of a device.

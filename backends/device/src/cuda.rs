@@ -135,9 +135,6 @@ fn describe(ordinal: usize) -> Result<Capability, DriverError> {
         runtime: Runtime::Cuda,
         kind: kind(&context)?,
         limits: limits(&context, memory.total)?,
-        load_width_bits: 128,
-        vector_registers: None,
-        cpu_cores: None,
         subgroup: Some((warp, warp)),
         f16: true,
         bf16: true,
@@ -146,6 +143,7 @@ fn describe(ordinal: usize) -> Result<Capability, DriverError> {
         fp8_mma: fp8,
         driver: driver_module("nvidia"),
         memory: Some(memory),
+        ..crate::profiles::webgpu_default()
     })
 }
 

@@ -101,8 +101,18 @@ impl Device {
     /// Every form a device's name can take, for help texts.
     pub const EXPECTED: &'static str = "auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex, xla:cpu[:n], xla:tpu[:n], xla:cuda[:n]";
 
-    const NAMES: [&'static str; 10] = [
-        "auto", "wgpu", "vulkan", "cuda", "rocm", "cpu", "flex", "xla:cpu", "xla:tpu", "xla:cuda",
+    /// Every runtime.
+    const ALL: [Self; 10] = [
+        Self::Auto,
+        Self::Wgpu(None),
+        Self::Vulkan(None),
+        Self::Cuda(None),
+        Self::Rocm(None),
+        Self::Cpu,
+        Self::Flex,
+        Self::Xla(Platform::Cpu, None),
+        Self::Xla(Platform::Tpu, None),
+        Self::Xla(Platform::Cuda, None),
     ];
 
     /// Names other programs use, with ours; they are suggested, not accepted.
@@ -172,31 +182,15 @@ impl Device {
         }
     }
 
-    fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "auto" => Self::Auto,
-            "wgpu" => Self::Wgpu(None),
-            "vulkan" => Self::Vulkan(None),
-            "cuda" => Self::Cuda(None),
-            "rocm" => Self::Rocm(None),
-            "cpu" => Self::Cpu,
-            "flex" => Self::Flex,
-            "xla:cpu" => Self::Xla(Platform::Cpu, None),
-            "xla:tpu" => Self::Xla(Platform::Tpu, None),
-            "xla:cuda" => Self::Xla(Platform::Cuda, None),
-            _ => return None,
-        })
-    }
-
     /// The name closest to `got`: one other programs use, else one at most two edits away.
     fn nearest(got: &str) -> Option<&'static str> {
         let got = got.trim().to_ascii_lowercase();
         if let Some((_, ours)) = Self::SYNONYMS.iter().find(|(theirs, _)| *theirs == got) {
             return Some(ours);
         }
-        Self::NAMES
+        Self::ALL
             .into_iter()
-            .map(|name| (edit_distance(&got, name), name))
+            .map(|device| (edit_distance(&got, device.name()), device.name()))
             .filter(|&(distance, name)| distance <= 2 && distance < name.len())
             .min_by_key(|&(distance, _)| distance)
             .map(|(_, name)| name)
@@ -237,7 +231,9 @@ impl FromStr for Device {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, index) = split(text);
-        let device = Self::from_name(name).ok_or_else(|| ParseDeviceError::UnknownName {
+        let mut all = Self::ALL.into_iter();
+        let device = all.find(|device| device.name() == name);
+        let device = device.ok_or_else(|| ParseDeviceError::UnknownName {
             got: text.to_owned(),
             nearest: Self::nearest(name),
         })?;

@@ -33,13 +33,13 @@ pub(crate) fn locate_flex() -> Located {
     }
 }
 
-/// The processor for plain Rust code. No kernel is launched there, so the launch limits are those
-/// of a single unit and the memory is what bounds a tensor.
+/// The processor for plain Rust code, where the memory is what bounds a tensor.
 #[cfg(feature = "flex")]
 fn flex() -> Capability {
     use crate::{DeviceKind, Limits, Runtime, properties};
 
     let memory = host_memory();
+    let most = memory.map_or(u64::MAX, |memory| memory.total);
     let name = brand();
     let (load_width_bits, vector_registers) = vector_registers();
     Capability {
@@ -49,28 +49,19 @@ fn flex() -> Capability {
         runtime: Runtime::Flex,
         kind: DeviceKind::Cpu,
         limits: Limits {
-            max_bindings: u32::MAX,
-            max_units_per_cube: 1,
-            max_cube_dim: [1; 3],
-            max_cube_count: [u32::MAX; 3],
-            max_shared_memory: 0,
-            max_binding_bytes: memory.map_or(u64::MAX, |memory| memory.total),
-            max_buffer_bytes: memory.map_or(u64::MAX, |memory| memory.total),
-            binding_alignment: 64,
+            max_binding_bytes: most,
+            max_buffer_bytes: most,
+            ..Limits::NO_LAUNCH
         },
         load_width_bits,
         vector_registers,
         cpu_cores: std::thread::available_parallelism()
             .ok()
             .and_then(|cores| u32::try_from(cores.get()).ok()),
-        subgroup: None,
         f16: true,
         bf16: true,
-        mma: Vec::new(),
-        fp8_conversion: false,
-        fp8_mma: false,
-        driver: None,
         memory,
+        ..crate::profiles::webgpu_default()
     }
 }
 
