@@ -75,6 +75,12 @@ impl Grid {
     }
 }
 
+/// CubeCL's cube count of so many cubes along x, y, z, which a plan has checked.
+pub(crate) fn count(cubes: [usize; 3]) -> CubeCount {
+    let [x, y, z] = cubes.map(|cubes| cubes as u32);
+    CubeCount::Static(x, y, z)
+}
+
 /// Lanes of a vector load along a dimension of `len` elements of `bytes` each: the widest power of
 /// two that the device loads at once and that divides `len`.
 pub(crate) fn lanes(len: usize, bytes: usize, device: &Capability) -> usize {

@@ -30,6 +30,7 @@ pub mod grouped_gemm;
 mod kernels;
 pub mod launched;
 pub mod moe;
+mod named;
 pub mod peak;
 pub mod permute;
 pub mod quantize;
@@ -42,6 +43,7 @@ pub use error::{PlanError, Unsupported};
 pub use grid::Grid;
 #[cfg(feature = "emit")]
 pub use kernels::kernels;
+pub use named::{FromNames, Lookup};
 
 use moebius_device::Capability;
 
@@ -63,6 +65,42 @@ fn fits_binding(
         format!("a binding of {bytes} bytes"),
         format!("bindings of at most {limit} bytes"),
     ))
+}
+
+/// Checks that a cube can have `units` units and `memory` bytes of workgroup memory.
+fn fits_cube(
+    kernel: &'static str,
+    (units, memory): (u32, usize),
+    device: &Capability,
+) -> Result<(), Unsupported> {
+    let (most, largest) = (
+        device.limits.max_units_per_cube,
+        device.limits.max_shared_memory,
+    );
+    if units <= most && memory <= largest {
+        return Ok(());
+    }
+    let needs = format!("{units} units and {memory} bytes of workgroup memory");
+    let have = format!("{most} units and {largest} bytes");
+    Err(Unsupported::new(kernel, needs, have))
+}
+
+/// Checks that so many cubes can be launched.
+fn fits_grid(
+    kernel: &'static str,
+    cubes: [usize; 3],
+    device: &Capability,
+) -> Result<(), Unsupported> {
+    let most = device.limits.max_cube_count;
+    if cubes
+        .iter()
+        .zip(most)
+        .all(|(cubes, most)| *cubes <= most as usize)
+    {
+        return Ok(());
+    }
+    let have = format!("at most {most:?}");
+    Err(Unsupported::new(kernel, format!("{cubes:?} cubes"), have))
 }
 
 /// Checks that a tensor of `bytes` can exist.

@@ -42,13 +42,12 @@ pub(super) fn compile(
         target,
         reason,
     })?;
-    let (bytes, entry_point) = match String::from_utf8(bytes) {
-        Ok(text) if is_text(target) => (
-            text.replace(&kernel_name, name).into_bytes(),
-            name.to_owned(),
-        ),
-        Ok(text) => (text.into_bytes(), kernel_name),
-        Err(binary) => (binary.into_bytes(), kernel_name),
+    let (bytes, entry_point) = match str::from_utf8(&bytes) {
+        Ok(text) if is_text(target) => {
+            let text = text.replace(&kernel_name, name);
+            (text.into_bytes(), name.to_owned())
+        }
+        _ => (bytes, kernel_name),
     };
     Ok(Artifact {
         bytes,
@@ -137,10 +136,7 @@ where
 /// The architecture of an AMDGPU target.
 #[cfg(feature = "emit-llvm")]
 pub(super) fn gfx(target: Target) -> &'static str {
-    match target {
-        Target::AmdgpuGfx1201 => "gfx1201",
-        _ => "gfx942",
-    }
+    target.name().trim_start_matches("amdgpu-")
 }
 
 #[cfg(feature = "emit-llvm")]

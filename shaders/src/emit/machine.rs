@@ -7,6 +7,7 @@ use super::recorder::{Kernels, Recorder};
 use super::{Planned, Target};
 use crate::error::PlanError;
 use crate::launched;
+use crate::named::{FromNames, Lookup};
 use cubecl::ir::features::{AtomicUsage, Features, Plane, TypeUsage};
 use cubecl::ir::{
     DeviceIdentity, ElemType, FloatKind, HardwareProperties, IntKind, MemoryDeviceProperties, Type,
@@ -62,6 +63,18 @@ impl Machine {
         self.recorder.client.empty(BUFFER)
     }
 
+    /// Launches what is planned, with buffers of all names but those that are `given` not to be there.
+    pub(crate) fn launch<P, B: FromNames>(
+        &self,
+        given: &[(&str, bool)],
+        plan: Result<P, impl Into<PlanError>>,
+        launch: impl Fn(&Client, &P, B),
+    ) -> Planned {
+        let plan = plan.map_err(Into::into)?;
+        launch(self.client(), &plan, (self, given).fill());
+        Ok(())
+    }
+
     /// What `launch` launches: the names, and the kernels in the same order.
     pub(super) fn record(
         &self,
@@ -73,6 +86,14 @@ impl Machine {
         drop(self.recorder.take());
         let (planned, names) = launched::record(|| launch(self));
         planned.map(|()| (names, self.recorder.take()))
+    }
+}
+
+impl Lookup for (&Machine, &[(&str, bool)]) {
+    fn find(&self, name: &str) -> Option<Handle> {
+        let (machine, given) = self;
+        let absent = given.contains(&(name, false));
+        (!absent).then(|| machine.buffer())
     }
 }
 
@@ -94,8 +115,7 @@ fn properties(target: Target, element: Option<Element>, sm: u32) -> DeviceProper
         identity,
     );
     match target {
-        Target::Wgsl => register_wgsl(&mut properties, element),
-        Target::SpirV => register_spirv(&mut properties, element),
+        Target::Wgsl | Target::SpirV => register_words(&mut properties, target, element),
         _ => {
             cubecl_cpp::register_supported_types(&mut properties);
             properties.features.plane.insert(Plane::Ops);
@@ -135,10 +155,9 @@ fn hardware(target: Target) -> HardwareProperties {
         plane_size_min: plane(target),
         plane_size_max: plane(target),
         max_bindings: limits.max_bindings,
-        max_shared_memory_size: if native {
-            NATIVE_SHARED
-        } else {
-            limits.max_shared_memory
+        max_shared_memory_size: match native {
+            true => NATIVE_SHARED,
+            false => limits.max_shared_memory,
         },
         max_cube_count: (count_x, count_y, count_z),
         max_units_per_cube: limits.max_units_per_cube,
@@ -154,7 +173,7 @@ fn hardware(target: Target) -> HardwareProperties {
 }
 
 /// The types and atomics of both wgpu compilers.
-fn register_words(properties: &mut DeviceProperties) {
+fn register_words(properties: &mut DeviceProperties, target: Target, element: Option<Element>) {
     properties.register_address_type(AddressType::U32);
     let words = [ElemType::UInt(UIntKind::U32), ElemType::Int(IntKind::I32)];
     let others = [
@@ -169,27 +188,16 @@ fn register_words(properties: &mut DeviceProperties) {
         let usage = AtomicUsage::LoadStore | AtomicUsage::Exchange | AtomicUsage::Add;
         properties.register_atomic_type_usage(Type::atomic(kind), usage);
     }
-}
-
-fn register_wgsl(properties: &mut DeviceProperties, element: Option<Element>) {
-    register_words(properties);
-    if element == Some(Element::F16) {
-        properties.register_type_usage(ElemType::Float(FloatKind::F16), TypeUsage::all());
-    }
-}
-
-fn register_spirv(properties: &mut DeviceProperties, element: Option<Element>) {
-    register_words(properties);
     match element {
         Some(Element::F16) => {
             properties.register_type_usage(ElemType::Float(FloatKind::F16), TypeUsage::all());
         }
         // VK_KHR_shader_bfloat16 stores and converts; arithmetic is none of its business.
-        Some(Element::Bf16) => {
+        Some(Element::Bf16) if target == Target::SpirV => {
             let usage = TypeUsage::Conversion | TypeUsage::Buffer;
             properties.register_type_usage(ElemType::Float(FloatKind::BF16), usage);
         }
-        Some(Element::F32) | None => {}
+        _ => {}
     }
 }
 

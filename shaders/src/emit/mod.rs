@@ -179,14 +179,12 @@ pub fn emit(entry: &KernelEntry, target: Target) -> Result<Artifact, EmitError> 
     // CubeCL's compilers panic on what they don't know; the context of a compilation is its own,
     // so nothing broken is left behind.
     catch_unwind(AssertUnwindSafe(compile)).unwrap_or_else(|payload| {
-        let message = payload
-            .downcast_ref::<&str>()
-            .map(|message| (*message).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned());
+        let message = payload.downcast_ref::<&str>().copied();
+        let message = message.or(payload.downcast_ref::<String>().map(String::as_str));
         Err(EmitError::Failed {
             kernel: entry.name.clone(),
             target,
-            reason: message.unwrap_or_else(|| "a panic without a message".to_owned()),
+            reason: message.unwrap_or("a panic without a message").to_owned(),
         })
     })
 }

@@ -16,7 +16,7 @@ use cubecl_runtime::logging::ServerLogger;
 use cubecl_runtime::memory_management::{
     ManagedMemoryHandle, MemoryAllocationMode, StreamMemoryReport,
 };
-use cubecl_runtime::storage::{ComputeStorage, ManagedResource, StorageHandle, StorageId};
+use cubecl_runtime::storage::ManagedResource;
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -204,44 +204,15 @@ impl cubecl::server::Server for Server {
     fn allocation_mode(&mut self, _mode: MemoryAllocationMode, _stream: StreamId) {}
 }
 
-/// No memory.
-struct Nowhere;
-
-impl ComputeStorage for Nowhere {
-    type Resource = ();
-
-    fn alignment(&self) -> usize {
-        1
-    }
-
-    fn get(&mut self, _handle: &StorageHandle) -> Result<(), IoError> {
-        Ok(())
-    }
-
-    fn alloc(&mut self, size: u64) -> Result<StorageHandle, IoError> {
-        Err(IoError::BufferTooBig {
-            size,
-            backtrace: BackTrace::capture(),
-        })
-    }
-
-    fn dealloc(&mut self, _id: StorageId) {}
-
-    fn flush(&mut self) {}
-
-    fn bytes_allocated(&self) -> u64 {
-        0
-    }
-}
-
 impl ServerStorage for Server {
-    type Storage = Nowhere;
+    // Never made; the type only has to be one.
+    type Storage = cubecl_wgpu::WgpuStorage;
 
     fn get_resource(
         &mut self,
         _binding: BufferBinding,
         _stream: StreamId,
-    ) -> Result<ManagedResource<()>, ServerError> {
+    ) -> Result<ManagedResource<cubecl_wgpu::WgpuResource>, ServerError> {
         runs_nothing()
     }
 }

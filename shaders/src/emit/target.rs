@@ -45,46 +45,33 @@ impl Target {
         Self::Msl,
     ];
 
+    /// Its name, the ending of its files, and the runtime.
+    const fn row(self) -> (&'static str, &'static str, Runtime) {
+        match self {
+            Self::Wgsl => ("wgsl", "wgsl", Runtime::Wgpu),
+            Self::SpirV => ("spirv", "spv", Runtime::Vulkan),
+            Self::CudaCpp => ("cuda", "cu", Runtime::Cuda),
+            Self::Ptx => ("ptx-sm90", "ptx", Runtime::Cuda),
+            Self::HipCpp => ("hip", "hip", Runtime::Rocm),
+            Self::AmdgpuGfx942 => ("amdgpu-gfx942", "hsaco", Runtime::Rocm),
+            Self::AmdgpuGfx1201 => ("amdgpu-gfx1201", "hsaco", Runtime::Rocm),
+            Self::Msl => ("msl", "metal", Runtime::Wgpu),
+        }
+    }
+
     /// Its name, as it is displayed and parsed.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Wgsl => "wgsl",
-            Self::SpirV => "spirv",
-            Self::CudaCpp => "cuda",
-            Self::Ptx => "ptx-sm90",
-            Self::HipCpp => "hip",
-            Self::AmdgpuGfx942 => "amdgpu-gfx942",
-            Self::AmdgpuGfx1201 => "amdgpu-gfx1201",
-            Self::Msl => "msl",
-        }
+        self.row().0
     }
 
     /// Ending of a file that holds its output, without the dot.
     pub const fn extension(self) -> &'static str {
-        match self {
-            Self::Wgsl => "wgsl",
-            Self::SpirV => "spv",
-            Self::CudaCpp => "cu",
-            Self::Ptx => "ptx",
-            Self::HipCpp => "hip",
-            Self::AmdgpuGfx942 | Self::AmdgpuGfx1201 => "hsaco",
-            Self::Msl => "metal",
-        }
+        self.row().1
     }
 
     /// The runtime that would launch its output; Metal is reached through wgpu.
     pub const fn runtime(self) -> Runtime {
-        match self {
-            Self::Wgsl | Self::Msl => Runtime::Wgpu,
-            Self::SpirV => Runtime::Vulkan,
-            Self::CudaCpp | Self::Ptx => Runtime::Cuda,
-            Self::HipCpp | Self::AmdgpuGfx942 | Self::AmdgpuGfx1201 => Runtime::Rocm,
-        }
-    }
-
-    /// Whether it is compiled by LLVM, which only a build with the feature `emit-llvm` links.
-    pub const fn needs_llvm(self) -> bool {
-        matches!(self, Self::Ptx | Self::AmdgpuGfx942 | Self::AmdgpuGfx1201)
+        self.row().2
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Form, Plan, activate, activation_gradient, row_sum};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -112,23 +113,25 @@ fn expert_activation_gradient<F: Float, N: Size>(
     }
 }
 
-/// Buffers of the backward pass.
-#[derive(Clone)]
-pub struct BackwardBuffers {
-    /// \[R, F or 2F\], read.
-    pub pre: Handle,
-    /// \[R,F\], read as the gradient before the weights, and overwritten by w · hidden.
-    pub dhidden: Handle,
-    /// \[S\] u32, read.
-    pub order: Handle,
-    /// \[E+1\] u32, read.
-    pub offsets: Handle,
-    /// \[S\] f32, read.
-    pub weights: Handle,
-    /// \[R, F or 2F\], written.
-    pub dpre: Handle,
-    /// \[S\] f32, written.
-    pub dweights: Handle,
+buffers! {
+    /// Buffers of the backward pass.
+    #[derive(Clone)]
+    pub struct BackwardBuffers {
+        /// \[R, F or 2F\], read.
+        pub pre: Handle,
+        /// \[R,F\], read as the gradient before the weights, and overwritten by w · hidden.
+        pub dhidden: Handle,
+        /// \[S\] u32, read.
+        pub order: Handle,
+        /// \[E+1\] u32, read.
+        pub offsets: Handle,
+        /// \[S\] f32, read.
+        pub weights: Handle,
+        /// \[R, F or 2F\], written.
+        pub dpre: Handle,
+        /// \[S\] f32, written.
+        pub dweights: Handle,
+    }
 }
 
 /// Enqueues the backward pass: one launch.
@@ -166,17 +169,19 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     }
 }
 
-/// Buffers of the gradient alone.
-#[derive(Clone)]
-pub struct GradientBuffers {
-    /// \[R, F or 2F\], read.
-    pub pre: Handle,
-    /// \[R,F\], read.
-    pub dhidden: Handle,
-    /// \[E+1\] u32, read.
-    pub offsets: Handle,
-    /// \[R, F or 2F\], written.
-    pub dpre: Handle,
+buffers! {
+    /// Buffers of the gradient alone.
+    #[derive(Clone)]
+    pub struct GradientBuffers {
+        /// \[R, F or 2F\], read.
+        pub pre: Handle,
+        /// \[R,F\], read.
+        pub dhidden: Handle,
+        /// \[E+1\] u32, read.
+        pub offsets: Handle,
+        /// \[R, F or 2F\], written.
+        pub dpre: Handle,
+    }
 }
 
 /// Enqueues the gradient without weights: one launch.
@@ -186,6 +191,7 @@ pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
         return;
     }
     let pre = p.pre_len() / plan.lanes;
+    let bytes = p.element.bytes() * plan.lanes;
     // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
         launched::note(|| super::name(p, "expert_activation_gradient"));
@@ -194,14 +200,10 @@ pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
             plan.vectors.count(),
             plan.vectors.dim(),
             plan.lanes,
-            bind(buffers.pre, pre, p.element.bytes() * plan.lanes),
-            bind(
-                buffers.dhidden,
-                p.hidden_len() / plan.lanes,
-                p.element.bytes() * plan.lanes,
-            ),
+            bind(buffers.pre, pre, bytes),
+            bind(buffers.dhidden, p.hidden_len() / plan.lanes, bytes),
             bind_words(buffers.offsets, p.experts() + 1),
-            bind(buffers.dpre, pre, p.element.bytes() * plan.lanes),
+            bind(buffers.dpre, pre, bytes),
             p.experts(),
             p.inter() / plan.lanes,
             super::form(p),

@@ -4,6 +4,7 @@ use super::{Form, Plan, activate};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -46,15 +47,17 @@ fn expert_activation<F: Float, N: Size>(
     }
 }
 
-/// Buffers of the forward pass.
-#[derive(Clone)]
-pub struct ForwardBuffers {
-    /// \[R, F or 2F\], read.
-    pub pre: Handle,
-    /// \[E+1\] u32, read.
-    pub offsets: Handle,
-    /// \[R,F\], written.
-    pub hidden: Handle,
+buffers! {
+    /// Buffers of the forward pass.
+    #[derive(Clone)]
+    pub struct ForwardBuffers {
+        /// \[R, F or 2F\], read.
+        pub pre: Handle,
+        /// \[E+1\] u32, read.
+        pub offsets: Handle,
+        /// \[R,F\], written.
+        pub hidden: Handle,
+    }
 }
 
 /// Enqueues the activation: one launch.
@@ -63,6 +66,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     if p.slots() == 0 {
         return;
     }
+    let bytes = p.element.bytes() * plan.lanes;
     // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
         launched::note(|| super::name(p, "expert_activation"));
@@ -71,17 +75,9 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
             plan.vectors.count(),
             plan.vectors.dim(),
             plan.lanes,
-            bind(
-                buffers.pre,
-                p.pre_len() / plan.lanes,
-                p.element.bytes() * plan.lanes,
-            ),
+            bind(buffers.pre, p.pre_len() / plan.lanes, bytes),
             bind_words(buffers.offsets, p.experts() + 1),
-            bind(
-                buffers.hidden,
-                p.hidden_len() / plan.lanes,
-                p.element.bytes() * plan.lanes,
-            ),
+            bind(buffers.hidden, p.hidden_len() / plan.lanes, bytes),
             p.experts(),
             p.inter() / plan.lanes,
             super::form(p),

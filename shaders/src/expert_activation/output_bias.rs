@@ -6,6 +6,7 @@ use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::lanes;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -71,19 +72,21 @@ fn output_bias_weights<F: Float, N: Size>(
     }
 }
 
-/// Buffers of the products.
-#[derive(Clone)]
-pub struct Buffers {
-    /// \[T,H\], read.
-    pub dy: Handle,
-    /// \[E,H\], read.
-    pub bias: Handle,
-    /// \[S\] u32, read.
-    pub order: Handle,
-    /// \[E+1\] u32, read.
-    pub offsets: Handle,
-    /// \[S\] f32, added to.
-    pub dweights: Handle,
+buffers! {
+    /// Buffers of the products.
+    #[derive(Clone)]
+    pub struct Buffers {
+        /// \[T,H\], read.
+        pub dy: Handle,
+        /// \[E,H\], read.
+        pub bias: Handle,
+        /// \[S\] u32, read.
+        pub order: Handle,
+        /// \[E+1\] u32, read.
+        pub offsets: Handle,
+        /// \[S\] f32, added to.
+        pub dweights: Handle,
+    }
 }
 
 /// Enqueues the products: one launch.
@@ -93,6 +96,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         return;
     }
     let row = p.hidden() / plan.lanes;
+    let bytes = p.element.bytes() * plan.lanes;
     // SAFETY: the buffers hold what is planned; offsets[E] is at most S, and units
     // past it touch nothing.
     unsafe {
@@ -102,16 +106,8 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
             plan.per_slot.grid.count(),
             plan.per_slot.grid.dim(),
             plan.lanes,
-            bind(
-                buffers.dy,
-                p.slots() / p.top_k() * row,
-                p.element.bytes() * plan.lanes,
-            ),
-            bind(
-                buffers.bias,
-                p.experts() * row,
-                p.element.bytes() * plan.lanes,
-            ),
+            bind(buffers.dy, p.slots() / p.top_k() * row, bytes),
+            bind(buffers.bias, p.experts() * row, bytes),
             bind_words(buffers.order, p.slots()),
             bind_words(buffers.offsets, p.experts() + 1),
             bind_words(buffers.dweights, p.slots()),

@@ -1,8 +1,7 @@
 //! What is compiled for every target that has the instructions.
 
 use super::{Operands, Problem, launch, plan};
-use crate::emit::{KernelEntry, Machine, Planned};
-use crate::grouped_gemm::Segments;
+use crate::emit::{KernelEntry, Machine, valid};
 use moebius_ops::ShapeError;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::{self, Fp8Weights, Source};
@@ -42,21 +41,14 @@ const CASES: [Case; 4] = [
 
 pub(crate) fn entries() -> Vec<KernelEntry> {
     let entry = |case: Case| {
-        // A case that makes no sense has no name, and its plan says why.
-        let name =
-            problem(case).map_or_else(|error| error.to_string(), |problem| super::name(&problem));
-        let build = move |at: &Machine| -> Planned {
-            let plan = plan(problem(case)?, &at.capability, true)?;
-            let operands = Operands {
-                x: at.buffer(),
-                x_scales: at.buffer(),
-                segments: Segments::unless(plan.problem.product.dense, at),
-                weights: at.buffer(),
-                w_scales: at.buffer(),
-                out: at.buffer(),
-            };
-            launch(at.client(), &plan, &operands);
-            Ok(())
+        let problem = valid(problem(case));
+        let name = super::name(&problem);
+        let build = move |at: &Machine| {
+            let plan = plan(problem, &at.capability, true);
+            let given = [("offsets", !problem.product.dense)];
+            at.launch(&given, plan, |client, plan, operands: Operands| {
+                launch(client, plan, &operands);
+            })
         };
         KernelEntry::new(("fp8_gemm", "mma"), name, build)
             .since_sm(SM)

@@ -15,14 +15,13 @@ pub(crate) use entries::entries;
 pub use kernel::launch;
 
 use crate::error::Unsupported;
-use crate::grouped_gemm::Segments;
+use crate::grouped_gemm::{Segments, max_tiles, rows_name};
+use crate::named::buffers;
 use cubecl::server::Handle;
 use moebius_device::{Capability, Runtime};
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::fp8_mma::{Problem, STEP};
-use moebius_ops::grouped_gemm::Source;
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_words};
-use moebius_ops::permute;
 
 const KERNEL: &str = "fp8_mma";
 
@@ -36,19 +35,14 @@ const PLANE: u32 = 32;
 
 /// What the kernel of `problem` is called.
 fn name(problem: &Problem) -> String {
-    let (product, [x, w]) = (problem.product, [problem.x, problem.w]);
-    let [of_x, of_w] = [x, w].map(|codes| codes.format.name());
+    let [of_x, of_w] = [problem.x, problem.w].map(|codes| codes.format.name());
     let formats = if of_x == of_w {
         of_x.to_owned()
     } else {
         format!("{of_x}_{of_w}")
     };
-    let rows = match product.rows {
-        _ if product.dense => "dense",
-        Source::Tokens => "gather",
-        Source::Sorted => "sorted",
-    };
-    format!("fp8_gemm_mma_{formats}_{}_{rows}", w.granularity.name())
+    let (scales, rows) = (problem.w.granularity.name(), rows_name(&problem.product));
+    format!("fp8_gemm_mma_{formats}_{scales}_{rows}")
 }
 
 /// A [`Problem`] this device can run.
@@ -61,11 +55,7 @@ pub struct Plan {
 impl Plan {
     /// Tiles of the worst routing.
     pub fn max_tiles(&self) -> usize {
-        let p = &self.problem.product;
-        if p.dense {
-            return p.row_bound.div_ceil(TILE_ROWS);
-        }
-        permute::Problem::new(p.row_bound, p.experts, TILE_ROWS).map_or(0, |sort| sort.max_tiles())
+        max_tiles(&self.problem.product, TILE_ROWS)
     }
 
     /// Cubes along x and y: one tile of rows each, a panel of columns each.
@@ -74,21 +64,23 @@ impl Plan {
     }
 }
 
-/// Buffers of one product of codes.
-#[derive(Clone)]
-pub struct Operands {
-    /// Codes \[T or R, ⌈k/4⌉\], read.
-    pub x: Handle,
-    /// f32, read.
-    pub x_scales: Handle,
-    /// Read; absent in a dense product. Its tiles are of [`TILE_ROWS`] rows.
-    pub segments: Option<Segments>,
-    /// Panels of codes, read.
-    pub weights: Handle,
-    /// f32, read.
-    pub w_scales: Handle,
-    /// \[R, n\] f32, written.
-    pub out: Handle,
+buffers! {
+    /// Buffers of one product of codes.
+    #[derive(Clone)]
+    pub struct Operands {
+        /// Codes \[T or R, ⌈k/4⌉\], read.
+        pub x: Handle,
+        /// f32, read.
+        pub x_scales: Handle,
+        /// Read; absent in a dense product. Its tiles are of [`TILE_ROWS`] rows.
+        pub segments: Option<Segments> = "offsets",
+        /// Panels of codes, read.
+        pub weights: Handle = "codes",
+        /// f32, read.
+        pub w_scales: Handle = "scales",
+        /// \[R, n\] f32, written.
+        pub out: Handle = "y",
+    }
 }
 
 /// Plans `problem` on `device`.

@@ -6,6 +6,7 @@ use crate::element::DeviceElement;
 use crate::error::PlanError;
 use crate::grid::{Grid, lanes};
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -100,17 +101,19 @@ fn slot(order: &ComptimeOption<&[u32]>, row: usize) -> usize {
     }
 }
 
-/// Buffers of one bias gradient.
-#[derive(Clone)]
-pub struct Operands {
-    /// \[R,n\] or \[T,n\], read.
-    pub rows: Handle,
-    /// Read; absent in a dense product. Its tiles aren't used.
-    pub segments: Option<Segments>,
-    /// \[S\] f32, read; present when the problem is weighted.
-    pub weights: Option<Handle>,
-    /// \[E,n\] f32, written.
-    pub out: Handle,
+buffers! {
+    /// Buffers of one bias gradient.
+    #[derive(Clone)]
+    pub struct Operands {
+        /// \[R,n\] or \[T,n\], read.
+        pub rows: Handle,
+        /// Read; absent in a dense product. Its tiles aren't used.
+        pub segments: Option<Segments> = "offsets",
+        /// \[S\] f32, read; present when the problem is weighted.
+        pub weights: Option<Handle>,
+        /// \[E,n\] f32, written.
+        pub out: Handle,
+    }
 }
 
 /// Enqueues the gradient: one launch; none for a batch without slots, whose gradient of zeros is
@@ -121,6 +124,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         return;
     }
     let row_vectors = p.n / plan.lanes;
+    let bytes = p.element.bytes() * plan.lanes;
     // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
         let words = |buffer: Option<Handle>, len| buffer.map(|b| bind_words(b, len));
@@ -131,11 +135,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            bind(
-                operands.rows,
-                p.input_rows() * row_vectors,
-                p.element.bytes() * plan.lanes,
-            ),
+            bind(operands.rows, p.input_rows() * row_vectors, bytes),
             words(order, p.slots).into(),
             words(offsets, p.experts + 1).into(),
             words(operands.weights, p.slots).into(),
@@ -152,7 +152,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
 /// Weighted token rows of every element type, plain sorted rows, and dense ones.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use crate::emit::{KernelEntry, Machine, Planned};
+    use crate::emit::{KernelEntry, Machine, Planned, valid};
     let cases = [
         (Element::F32, false, false),
         (Element::F32, true, false),
@@ -161,30 +161,22 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
         (Element::F32, false, true),
     ];
     let entry = |(element, weighted, dense): (Element, bool, bool)| {
+        let all = match dense {
+            true => Problem::dense(2048, 512),
+            false => Problem::new(2048, 8, 2, 512),
+        };
         let problem = Problem {
-            slots: 2048,
-            row_bound: 2048,
-            experts: if dense { 1 } else { 8 },
-            top_k: if dense { 1 } else { 2 },
-            n: 512,
             element,
-            rows: if weighted {
-                Source::Tokens
-            } else {
-                Source::Sorted
+            rows: match weighted {
+                true => Source::Tokens,
+                false => Source::Sorted,
             },
             weighted,
-            dense,
+            ..valid(all)
         };
         let gradient = move |at: &Machine| -> Planned {
-            let operands = Operands {
-                rows: at.buffer(),
-                segments: Segments::unless(dense, at),
-                weights: weighted.then(|| at.buffer()),
-                out: at.buffer(),
-            };
-            launch(at.client(), &plan(problem, &at.capability)?, operands);
-            Ok(())
+            let given = [("offsets", !dense), ("weights", weighted)];
+            at.launch(&given, plan(problem, &at.capability), launch)
         };
         let name = name(&problem);
         KernelEntry::new(("grouped_gemm", "bias_gradient"), name, gradient).of(element)

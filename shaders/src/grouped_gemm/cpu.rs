@@ -308,7 +308,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let (weight_lanes, out_lanes) = (spec.weight_lanes(plan), spec.out_lanes(plan));
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [1, weight_lanes]);
+        let bound = Bindings::new(plan, slab, operands, [1, weight_lanes, out_lanes]);
         grouped_gemm_cpu::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
@@ -322,11 +322,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.weights,
             bound.bias.into(),
             bind(scratch, plan.cores * p.k * 2, 4 * width),
-            bind(
-                operands.out.clone(),
-                p.row_bound * p.n / out_lanes,
-                p.element.bytes() * out_lanes,
-            ),
+            bound.out,
             sizes(plan, slab),
             plan.cores,
             spec,

@@ -271,7 +271,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let out_lanes = spec.out_lanes(plan);
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [1, width]);
+        let bound = Bindings::new(plan, slab, operands, [1, width, out_lanes]);
         let Some(scales) = bound.scales else {
             unreachable!("a problem on codes comes with scales");
         };
@@ -288,11 +288,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             scales,
             bound.bias.into(),
             bind(scratch, packed, 4 * width),
-            bind(
-                operands.out.clone(),
-                p.row_bound * p.n / out_lanes,
-                p.element.bytes() * out_lanes,
-            ),
+            bound.out,
             sizes(plan, slab),
             plan.cores,
             spec,

@@ -23,11 +23,13 @@ pub use tile::TileShape;
 
 use crate::bound::{bind, bind_words, part};
 use crate::launched;
+use crate::named::buffers;
 use crate::permute::TILE_WORDS;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_ops::grouped_gemm::fp8::{scale_shape, scale_words};
 use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source, WeightLayout};
+use moebius_ops::permute;
 
 /// What the kernel of `variant` is called, by all that changes its code but sizes.
 fn name(problem: &Problem, variant: Variant) -> String {
@@ -36,11 +38,7 @@ fn name(problem: &Problem, variant: Variant) -> String {
     } else {
         "grouped_gemm"
     };
-    let rows = match problem.rows {
-        _ if problem.dense => "dense",
-        Source::Tokens => "gather",
-        Source::Sorted => "sorted",
-    };
+    let rows = rows_name(problem);
     let mut name = format!("{family}_{}_{}_{rows}", variant.name(), problem.element);
     name += launched::suffix(problem.layout == WeightLayout::InOut, "_in_out");
     name += launched::suffix(problem.gated, "_gated");
@@ -54,32 +52,55 @@ fn name(problem: &Problem, variant: Variant) -> String {
     name
 }
 
-/// Which rows belong to which expert: the result of a sort.
-#[derive(Clone)]
-pub struct Segments {
-    /// \[S\] u32: slots sorted by expert.
-    pub order: Handle,
-    /// \[E+1\] u32.
-    pub offsets: Handle,
-    /// Tiles of the sort.
-    pub tiles: Handle,
+/// What names of kernels have for the rows that a product reads.
+pub(crate) fn rows_name(problem: &Problem) -> &'static str {
+    match problem.rows {
+        _ if problem.dense => "dense",
+        Source::Tokens => "gather",
+        Source::Sorted => "sorted",
+    }
 }
 
-/// Buffers of one grouped GEMM.
-#[derive(Clone)]
-pub struct Operands {
-    /// \[T,k\] or \[R,k\], read.
-    pub x: Handle,
-    /// Read; absent in a dense product.
-    pub segments: Option<Segments>,
-    /// \[E, n or 2n, k\] or \[E, k, n\], or panels of codes ([`fp8`]), read.
-    pub weights: Handle,
-    /// Read; present when the weights are codes.
-    pub scales: Option<Handle>,
-    /// \[E, n or 2n\], read; present when the problem has a bias.
-    pub bias: Option<Handle>,
-    /// \[R,n\], written.
-    pub out: Handle,
+/// Tiles of `tile_rows` rows in the worst routing.
+pub(crate) fn max_tiles(problem: &Problem, tile_rows: usize) -> usize {
+    let rows = problem.row_bound;
+    if problem.dense {
+        return rows.div_ceil(tile_rows);
+    }
+    let sort = permute::Problem::new(rows, problem.experts, tile_rows);
+    sort.map_or(0, |sort| sort.max_tiles())
+}
+
+buffers! {
+    /// Which rows belong to which expert: the result of a sort.
+    #[derive(Clone)]
+    pub struct Segments {
+        /// \[S\] u32: slots sorted by expert.
+        pub order: Handle,
+        /// \[E+1\] u32.
+        pub offsets: Handle,
+        /// Tiles of the sort.
+        pub tiles: Handle,
+    }
+}
+
+buffers! {
+    /// Buffers of one grouped GEMM.
+    #[derive(Clone)]
+    pub struct Operands {
+        /// \[T,k\] or \[R,k\], read.
+        pub x: Handle,
+        /// Read; absent in a dense product.
+        pub segments: Option<Segments> = "offsets",
+        /// \[E, n or 2n, k\] or \[E, k, n\], or panels of codes ([`fp8`]), read.
+        pub weights: Handle = "codes",
+        /// Read; present when the weights are codes.
+        pub scales: Option<Handle>,
+        /// \[E, n or 2n\], read; present when the problem has a bias.
+        pub bias: Option<Handle> = "b",
+        /// \[R,n\], written.
+        pub out: Handle = "y",
+    }
 }
 
 /// Enqueues the product: one launch, or one per slab of weights.
@@ -200,10 +221,10 @@ struct Bindings {
 }
 
 impl Bindings {
-    /// Binds `operands` with so many elements of x and of W to a vector, and the weights of `slab`.
-    fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: [usize; 2]) -> Self {
+    /// Binds `operands` with so many elements of x, of W and of out to a vector, and the weights of `slab`.
+    fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: [usize; 3]) -> Self {
         let p = &plan.problem;
-        let [x_lanes, w_lanes] = lanes;
+        let [x_lanes, w_lanes, out_lanes] = lanes;
         let operands = operands.clone();
         let (columns, expert) = (p.n * p.parts(), p.expert_elements());
         let slab_elements = (slab.last - slab.first) as usize * expert.0;
@@ -222,7 +243,11 @@ impl Bindings {
             weights: bind(weights, slab_elements / w_lanes, expert.1 * w_lanes),
             scales: words(operands.scales, scale_words(p)),
             bias: operands.bias.map(|b| bind(b, p.experts * columns, bytes)),
-            out: bind(operands.out, p.row_bound * p.n, bytes),
+            out: bind(
+                operands.out,
+                p.row_bound * p.n / out_lanes,
+                bytes * out_lanes,
+            ),
         }
     }
 }

@@ -1,40 +1,19 @@
 //! The `naive` variant: one unit per output, the baseline of the benchmarks.
 
 use super::fp8::{block_words, scale_at};
+use super::tile::Spec;
 use super::{
-    Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
-    activation::activate, input_row, sizes, tile_at,
+    Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, WeightLayout, activation::activate,
+    input_row, sizes, tile_at,
 };
 use crate::element::DeviceElement;
 use crate::fp8::decode_bits;
+use crate::grid::count;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Units of a cube, one per column.
 pub(super) const UNITS: u32 = 64;
-
-/// What the kernel is specialised on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Spec {
-    rows: Source,
-    layout: WeightLayout,
-    parts: usize,
-    activation: Option<Activation>,
-    fp8: Option<Fp8Weights>,
-}
-
-impl Spec {
-    fn of(plan: &Plan) -> Self {
-        let p = &plan.problem;
-        Self {
-            rows: p.rows,
-            layout: p.layout,
-            parts: p.parts(),
-            activation: p.activation,
-            fp8: p.fp8,
-        }
-    }
-}
 
 #[cube(launch_unchecked)]
 fn grouped_gemm_naive<F: Float>(
@@ -137,25 +116,19 @@ fn dot_codes<F: Float>(
     sum
 }
 
-/// Cubes along x and y: one row each, a block of columns each.
-pub(super) fn cubes(plan: &Plan) -> [usize; 2] {
-    [plan.max_tiles(), plan.problem.n.div_ceil(UNITS as usize)]
-}
-
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
-    let [rows, columns] = cubes(plan);
     let spec = Spec::of(plan);
     // SAFETY: `plan` checked the shapes; rows come from tiles of one row, columns are guarded.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [1, 1]);
+        let bound = Bindings::new(plan, slab, operands, [1; 3]);
         let (w, codes) = match p.fp8 {
             Some(_) => (None, Some(bound.weights)),
             None => (Some(bound.weights), None),
         };
         grouped_gemm_naive::launch_unchecked(
             client,
-            CubeCount::Static(rows as u32, columns as u32, 1),
+            count(plan.cubes()),
             CubeDim::new_1d(UNITS),
             bound.x,
             bound.order.into(),

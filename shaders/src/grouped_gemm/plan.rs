@@ -1,12 +1,11 @@
 //! Which variant runs a grouped GEMM on which device, with what tiles.
 
 use super::tile::TileShape;
-use super::{Problem, WeightLayout, cpu};
+use super::{Problem, WeightLayout, cpu, naive, tensor_core};
 use crate::element::DeviceElement;
 use crate::error::{PlanError, Unsupported};
 use crate::grid::lanes;
 use moebius_device::Capability;
-use moebius_ops::permute;
 use serde::Serialize;
 
 const KERNEL: &str = "grouped_gemm";
@@ -54,9 +53,15 @@ impl Variant {
         Self::Unit
     }
 
-    /// Rows per tile the sort must cut segments into.
+    /// Rows per tile the sort must cut segments into; both products of an expert share one list of tiles.
     pub fn tile_rows(self) -> usize {
-        tile_rows(self)
+        match self {
+            Self::Unit => TileShape::UNIT.rows(),
+            Self::Gemv => TileShape::GEMV.rows(),
+            Self::Cpu => cpu::ROWS,
+            Self::TensorCore => tensor_core::ROWS,
+            Self::Naive => 1,
+        }
     }
 
     /// Its name in reports and snapshots.
@@ -78,6 +83,16 @@ pub struct Choice {
     pub variant: Option<Variant>,
     /// The plan may choose variants that are [unproven](crate#unproven).
     pub allow_unproven: bool,
+}
+
+impl Choice {
+    /// `variant`, or an error, unproven or not.
+    pub const fn of(variant: Variant) -> Self {
+        Self {
+            variant: Some(variant),
+            allow_unproven: true,
+        }
+    }
 }
 
 /// A range of experts whose weights are bound together.
@@ -111,20 +126,23 @@ pub struct Plan {
 impl Plan {
     /// Rows per tile the sort must cut segments into.
     pub fn tile_rows(&self) -> usize {
-        tile_rows(self.variant)
+        self.variant.tile_rows()
     }
 
     /// Tiles of the worst routing.
     pub fn max_tiles(&self) -> usize {
-        if self.problem.dense {
-            return self.problem.row_bound.div_ceil(self.tile_rows());
-        }
-        permute::Problem::new(
-            self.problem.row_bound,
-            self.problem.experts,
-            self.tile_rows(),
-        )
-        .map_or(0, |sort| sort.max_tiles())
+        super::max_tiles(&self.problem, self.tile_rows())
+    }
+
+    /// Cubes along x, of a tile of rows each, and along y, of a block of columns each.
+    pub(super) fn cubes(&self) -> [usize; 3] {
+        let columns = match self.variant {
+            Variant::Cpu => return [1; 3],
+            Variant::Unit | Variant::Gemv => self.tile.columns(),
+            Variant::TensorCore => tensor_core::COLUMNS,
+            Variant::Naive => naive::UNITS as usize,
+        };
+        [self.max_tiles(), self.problem.n.div_ceil(columns), 1]
     }
 
     /// Launches this plan enqueues.
@@ -134,17 +152,6 @@ impl Plan {
         } else {
             self.slabs.len()
         }
-    }
-}
-
-/// Rows per tile of a variant; both products of an expert share one list of tiles.
-fn tile_rows(variant: Variant) -> usize {
-    match variant {
-        Variant::Unit => TileShape::UNIT.rows(),
-        Variant::Gemv => TileShape::GEMV.rows(),
-        Variant::Cpu => cpu::ROWS,
-        Variant::TensorCore => super::tensor_core::ROWS,
-        Variant::Naive => 1,
     }
 }
 
@@ -190,14 +197,15 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         lanes,
         tile,
     };
-    check_grid(&plan, device)?;
+    crate::fits_grid(KERNEL, plan.cubes(), device)?;
     Ok(plan)
 }
 
 /// The fastest variant that is proven, or allowed, on this device.
 fn best_variant(problem: &Problem, device: &Capability, allow_unproven: bool) -> Variant {
-    let tensor_core = super::tensor_core::supported(problem, device).is_ok();
-    if tensor_core && (allow_unproven || Variant::TensorCore.proven()) {
+    if tensor_core::supported(problem, device).is_ok()
+        && (allow_unproven || Variant::TensorCore.proven())
+    {
         return Variant::TensorCore;
     }
     Variant::portable(problem.row_bound, problem.experts, device)
@@ -215,35 +223,19 @@ fn check_variant(
     }
     super::fp8::supported(problem, device)?;
     match variant {
-        Variant::TensorCore => super::tensor_core::supported(problem, device),
+        Variant::TensorCore => tensor_core::supported(problem, device),
         Variant::Cpu if device.cpu_cores.is_none() => Err(Unsupported::new(
             KERNEL,
             "a CPU runtime for the cpu variant",
             &device.name,
         )),
         Variant::Unit | Variant::Gemv => {
-            let (units, memory) = (tile.units(), tile.shared_bytes(problem.parts()));
-            let limits = &device.limits;
-            if units > limits.max_units_per_cube || memory > limits.max_shared_memory {
-                let have = format!(
-                    "{} units and {} bytes",
-                    limits.max_units_per_cube, limits.max_shared_memory
-                );
-                let needs = format!("{units} units and {memory} bytes of workgroup memory");
-                return Err(Unsupported::new(KERNEL, needs, have));
-            }
-            Ok(())
+            let memory = tile.shared_bytes(problem.parts());
+            crate::fits_cube(KERNEL, (tile.units(), memory), device)
         }
-        Variant::Naive
-            if super::naive::UNITS > device.limits.max_units_per_cube
-                && device.cpu_cores.is_none() =>
-        {
-            let needs = format!("{} units", super::naive::UNITS);
-            Err(Unsupported::new(
-                KERNEL,
-                needs,
-                device.limits.max_units_per_cube,
-            ))
+        // A CPU starts more tasks than it has cores.
+        Variant::Naive if device.cpu_cores.is_none() => {
+            crate::fits_cube(KERNEL, (naive::UNITS, 0), device)
         }
         Variant::Cpu | Variant::Naive => Ok(()),
     }
@@ -272,21 +264,17 @@ pub(super) fn slabs(
         (1..=most).rev().find(aligned)
     };
     let Some(per_slab) = per_slab else {
-        let (needs, have) = if most == 0 {
-            (
-                format!("a binding of {expert} bytes for the weights of one expert"),
-                format!("bindings of at most {} bytes", limits.max_binding_bytes),
-            )
-        } else {
-            (
-                format!(
-                    "bindings that start at multiples of {expert} bytes, the weights of one expert"
-                ),
-                format!(
-                    "bindings that start at multiples of {} bytes",
-                    limits.binding_alignment
-                ),
-            )
+        let (largest, step) = (limits.max_binding_bytes, limits.binding_alignment);
+        let of = "the weights of one expert";
+        let (needs, have) = match most {
+            0 => (
+                format!("a binding of {expert} bytes for {of}"),
+                format!("bindings of at most {largest} bytes"),
+            ),
+            _ => (
+                format!("bindings that start at multiples of {expert} bytes, {of}"),
+                format!("bindings that start at multiples of {step} bytes"),
+            ),
         };
         return Err(Unsupported::new(kernel, needs, have));
     };
@@ -295,26 +283,4 @@ pub(super) fn slabs(
         last: (first + per_slab).min(experts) as u32,
     };
     Ok((0..experts).step_by(per_slab as usize).map(slab).collect())
-}
-
-fn check_grid(plan: &Plan, device: &Capability) -> Result<(), Unsupported> {
-    let [x, y, _] = device.limits.max_cube_count;
-    let needs = match plan.variant {
-        Variant::Cpu => [1, 1],
-        Variant::Unit | Variant::Gemv => [
-            plan.max_tiles(),
-            plan.problem.n.div_ceil(plan.tile.columns()),
-        ],
-        Variant::TensorCore => super::tensor_core::cubes(plan),
-        Variant::Naive => super::naive::cubes(plan),
-    };
-    if needs[0] <= x as usize && needs[1] <= y as usize {
-        return Ok(());
-    }
-    let needs = format!("{} x {} cubes", needs[0], needs[1]);
-    Err(Unsupported::new(
-        KERNEL,
-        needs,
-        format!("at most {x} x {y}"),
-    ))
 }

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
+use crate::grid::count;
 use cubecl::cmma;
 use cubecl::prelude::*;
 use moebius_device::Capability;
@@ -20,7 +21,7 @@ use moebius_ops::Element;
 /// Rows and columns of a cube's tile.
 pub(super) const ROWS: usize = 64;
 
-const COLUMNS: usize = 64;
+pub(super) const COLUMNS: usize = 64;
 
 /// Edge of one fragment, and inner columns per step.
 const EDGE: usize = 16;
@@ -89,14 +90,8 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
             "inner columns that are a multiple of 4 for the tensor_core variant".to_string();
         return refuse(needs, format!("a problem with {}", problem.k));
     }
-    let (units, memory) = (plane * PLANES as u32, shared_bytes(problem.parts()));
-    let limits = &device.limits;
-    if units > limits.max_units_per_cube || memory > limits.max_shared_memory {
-        let needs = format!("{units} units and {memory} bytes of workgroup memory");
-        let (units, memory) = (limits.max_units_per_cube, limits.max_shared_memory);
-        return refuse(needs, format!("{units} units and {memory} bytes"));
-    }
-    Ok(())
+    let cube = (plane * PLANES as u32, shared_bytes(problem.parts()));
+    crate::fits_cube("grouped_gemm", cube, device)
 }
 
 /// Copies `lines` rows of `from`, a step of inner columns at `k0`, into workgroup memory.
@@ -301,22 +296,16 @@ fn store_staged<F: Float>(
     }
 }
 
-/// Cubes along x and y: one tile of rows each, a block of columns each.
-pub(super) fn cubes(plan: &Plan) -> [usize; 2] {
-    [plan.max_tiles(), plan.problem.n.div_ceil(COLUMNS)]
-}
-
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
-    let [rows, columns] = cubes(plan);
     let spec = Spec::of(plan);
     // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; tiles hold rows
     // of their expert only, and rows and columns past the end are not stored.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [4, 4]);
+        let bound = Bindings::new(plan, slab, operands, [4, 4, 1]);
         grouped_gemm_tensor_core::launch_unchecked(
             client,
-            CubeCount::Static(rows as u32, columns as u32, 1),
+            count(plan.cubes()),
             CubeDim::new_2d(plan.plane, PLANES as u32),
             bound.x,
             bound.order.into(),

@@ -14,6 +14,7 @@ use super::{
     activation::activate, input_row, sizes, tile_at, with_bias,
 };
 use crate::element::DeviceElement;
+use crate::grid::count;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 
@@ -73,19 +74,19 @@ impl TileShape {
     }
 }
 
-/// What the kernel is specialised on.
+/// What this kernel and the `naive` one are specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Spec {
+pub(super) struct Spec {
     shape: TileShape,
-    rows: Source,
-    layout: WeightLayout,
-    parts: usize,
-    activation: Option<Activation>,
-    fp8: Option<Fp8Weights>,
+    pub(super) rows: Source,
+    pub(super) layout: WeightLayout,
+    pub(super) parts: usize,
+    pub(super) activation: Option<Activation>,
+    pub(super) fp8: Option<Fp8Weights>,
 }
 
 impl Spec {
-    fn of(plan: &Plan) -> Self {
+    pub(super) fn of(plan: &Plan) -> Self {
         let p = &plan.problem;
         Self {
             shape: plan.tile,
@@ -396,20 +397,19 @@ fn store_tile<F: Float>(
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
     let tile = plan.tile;
-    let cubes_y = p.n.div_ceil(tile.columns()) as u32;
     let spec = Spec::of(plan);
     let weight_lanes = spec.weight_lanes(plan);
     // SAFETY: `plan` checked shapes, workgroup memory and cube counts; tiles hold rows of their
     // expert only, and rows and columns past the end are neither read nor stored.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [plan.lanes, weight_lanes]);
+        let bound = Bindings::new(plan, slab, operands, [plan.lanes, weight_lanes, 1]);
         let (w, codes) = match p.fp8 {
             Some(_) => (None, Some(bound.weights)),
             None => (Some(bound.weights), None),
         };
         grouped_gemm_tile::launch_unchecked(
             client,
-            CubeCount::Static(plan.max_tiles() as u32, cubes_y, 1),
+            count(plan.cubes()),
             CubeDim::new_2d(tile.units_n as u32, tile.units_m as u32),
             plan.lanes,
             weight_lanes,

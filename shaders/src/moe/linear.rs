@@ -9,11 +9,12 @@ use crate::error::PlanError;
 use crate::grouped_gemm::{
     self, Choice, Operands, Segments, Variant, bias_gradient, weight_gradient,
 };
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
-use moebius_ops::ShapeError;
 use moebius_ops::grouped_gemm::{Problem, Source, WeightLayout};
+use moebius_ops::grouped_gemm::{bias_gradient as sum, weight_gradient as outer};
 
 /// How the gradients are computed.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,15 +41,11 @@ pub fn plan(
     records: bool,
     device: &Capability,
 ) -> Result<Plan, PlanError> {
-    let choice = Choice {
-        variant: Some(variant),
-        allow_unproven: true,
-    };
+    let choice = Choice::of(variant);
     let gradient = records.then(|| -> Result<_, PlanError> {
-        let (_, n) = (problem.k, problem.n);
         let back = Problem {
             n: problem.k,
-            k: n,
+            k: problem.n,
             rows: Source::Sorted,
             layout: WeightLayout::InOut,
             bias: false,
@@ -56,8 +53,8 @@ pub fn plan(
         };
         Ok(Gradient {
             rows: grouped_gemm::plan(back, device, choice)?,
-            w: weight_gradient::plan(outer(&problem)?, device, Choice::default())?,
-            bias: bias_gradient::plan(sums(&problem)?, device)?,
+            w: weight_gradient::plan(outer::Problem::of(&problem), device, Choice::default())?,
+            bias: bias_gradient::plan(sum::Problem::of(&problem), device)?,
         })
     });
     Ok(Plan {
@@ -66,38 +63,20 @@ pub fn plan(
     })
 }
 
-fn outer(p: &Problem) -> Result<moebius_ops::grouped_gemm::weight_gradient::Problem, ShapeError> {
-    Ok(moebius_ops::grouped_gemm::weight_gradient::Problem {
-        element: p.element,
-        row_bound: p.row_bound,
-        dense: p.dense,
-        ..moebius_ops::grouped_gemm::weight_gradient::Problem::new(
-            p.slots, p.experts, p.top_k, p.n, p.k,
-        )?
-    })
-}
-
-fn sums(p: &Problem) -> Result<moebius_ops::grouped_gemm::bias_gradient::Problem, ShapeError> {
-    Ok(moebius_ops::grouped_gemm::bias_gradient::Problem {
-        element: p.element,
-        row_bound: p.row_bound,
-        dense: p.dense,
-        ..moebius_ops::grouped_gemm::bias_gradient::Problem::new(p.slots, p.experts, p.top_k, p.n)?
-    })
-}
-
-/// Buffers of a layer.
-pub struct Buffers {
-    /// \[R,k\], read.
-    pub rows: Handle,
-    /// \[E,n,k\], read.
-    pub w: Handle,
-    /// \[E,n\], read.
-    pub bias: Option<Handle>,
-    /// Read; absent in a dense layer.
-    pub segments: Option<Segments>,
-    /// \[R,n\], written.
-    pub y: Handle,
+buffers! {
+    /// Buffers of a layer.
+    pub struct Buffers {
+        /// \[R,k\], read.
+        pub rows: Handle,
+        /// \[E,n,k\], read.
+        pub w: Handle = "W",
+        /// \[E,n\], read.
+        pub bias: Option<Handle> = "b",
+        /// Read; absent in a dense layer.
+        pub segments: Option<Segments> = "offsets",
+        /// \[R,n\], written.
+        pub y: Handle,
+    }
 }
 
 /// Enqueues a layer.
@@ -113,22 +92,24 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     grouped_gemm::launch(client, &plan.forward, &operands);
 }
 
-/// Buffers of a layer's gradients; those that aren't wanted are left out.
-pub struct GradientBuffers {
-    /// \[R,n\], read.
-    pub dy: Handle,
-    /// \[R,k\], read.
-    pub rows: Handle,
-    /// \[E,n,k\], read.
-    pub w: Handle,
-    /// Read; absent in a dense layer.
-    pub segments: Option<Segments>,
-    /// \[R,k\], written.
-    pub drows: Option<Handle>,
-    /// \[E,n,k\] f32, written.
-    pub dw: Option<Handle>,
-    /// \[E,n\] f32, written.
-    pub dbias: Option<Handle>,
+buffers! {
+    /// Buffers of a layer's gradients; those that aren't wanted are left out.
+    pub struct GradientBuffers {
+        /// \[R,n\], read.
+        pub dy: Handle,
+        /// \[R,k\], read.
+        pub rows: Handle,
+        /// \[E,n,k\], read.
+        pub w: Handle = "W",
+        /// Read; absent in a dense layer.
+        pub segments: Option<Segments> = "offsets",
+        /// \[R,k\], written.
+        pub drows: Option<Handle>,
+        /// \[E,n,k\] f32, written.
+        pub dw: Option<Handle> = "dW",
+        /// \[E,n\] f32, written.
+        pub dbias: Option<Handle> = "db",
+    }
 }
 
 /// Enqueues a layer's gradients; nothing when they weren't planned.

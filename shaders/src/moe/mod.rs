@@ -20,13 +20,12 @@ pub use training::{TrainingPlan, plan_training};
 
 use crate::error::PlanError;
 use crate::grouped_gemm::{self, Choice, Operands, Segments};
+use crate::named::buffers;
 use crate::permute::{self, RowsPlan, combine};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
-use moebius_ops::ShapeError;
 use moebius_ops::moe::Problem;
-use moebius_ops::permute::RowsProblem;
 
 /// A [`Problem`] this device can run.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,14 +69,8 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         problem,
         down: grouped_gemm::plan(problem.down()?, device, same)?,
         up,
-        combine: permute::plan_rows(rows(&problem)?, device)?,
+        combine: permute::plan_rows(problem.output_rows()?, device)?,
     })
-}
-
-/// The rows of the second product.
-fn rows(problem: &Problem) -> Result<RowsProblem, ShapeError> {
-    let (r, bound) = (&problem.routing, problem.row_bound);
-    RowsProblem::new(r, bound, problem.hidden, problem.element)
 }
 
 /// A part of the forward that is timed by itself.
@@ -121,34 +114,38 @@ impl Stage {
     }
 }
 
-/// Weights and biases of the experts.
-#[derive(Clone)]
-pub struct Weights {
-    /// \[E, F or 2F, H\].
-    pub w_in: Handle,
-    /// \[E, F or 2F\].
-    pub b_in: Option<Handle>,
-    /// \[E,H,F\].
-    pub w_out: Handle,
-    /// \[E,H\].
-    pub b_out: Option<Handle>,
+buffers! {
+    /// Weights and biases of the experts.
+    #[derive(Clone)]
+    pub struct Weights {
+        /// \[E, F or 2F, H\].
+        pub w_in: Handle,
+        /// \[E, F or 2F\].
+        pub b_in: Option<Handle>,
+        /// \[E,H,F\].
+        pub w_out: Handle,
+        /// \[E,H\].
+        pub b_out: Option<Handle>,
+    }
 }
 
-/// Buffers of one call.
-#[derive(Clone)]
-pub struct Buffers {
-    /// \[T,H\], read.
-    pub x: Handle,
-    /// \[T,K\] f32, read.
-    pub weights: Handle,
-    /// Read.
-    pub segments: Segments,
-    /// \[S\] u32, read: the sorted row of a slot.
-    pub positions: Handle,
-    /// Read.
-    pub experts: Weights,
-    /// \[T,H\], written.
-    pub y: Handle,
+buffers! {
+    /// Buffers of one call.
+    #[derive(Clone)]
+    pub struct Buffers {
+        /// \[T,H\], read.
+        pub x: Handle,
+        /// \[T,K\] f32, read.
+        pub weights: Handle,
+        /// Read.
+        pub segments: Segments,
+        /// \[S\] u32, read: the sorted row of a slot.
+        pub positions: Handle,
+        /// Read.
+        pub experts: Weights,
+        /// \[T,H\], written.
+        pub y: Handle = "y" | "dy",
+    }
 }
 
 /// Enqueues the experts; calls `done` after the launches of every stage.
@@ -158,18 +155,29 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers, done: &mut dyn FnM
         return;
     }
     let hidden = client.empty(problem.row_bound * problem.inter * problem.element.bytes());
-    let experts = &buffers.experts;
-    let operands = Operands {
-        x: buffers.x.clone(),
-        segments: Some(buffers.segments.clone()),
-        weights: experts.w_in.clone(),
-        scales: None,
-        bias: experts.b_in.clone(),
-        out: hidden.clone(),
-    };
-    grouped_gemm::launch(client, &plan.up, &operands);
+    let tensors = [&buffers.x, &buffers.experts.w_in, &hidden];
+    launch_product(client, &plan.up, &buffers, tensors, &buffers.experts.b_in);
     done(Stage::Gemm1);
     launch_down(client, plan, buffers, hidden, done);
+}
+
+/// Enqueues a product of the rows of every expert: x, W and what is written.
+fn launch_product(
+    client: &Client,
+    plan: &grouped_gemm::Plan,
+    buffers: &Buffers,
+    [x, weights, out]: [&Handle; 3],
+    bias: &Option<Handle>,
+) {
+    let operands = Operands {
+        x: x.clone(),
+        segments: Some(buffers.segments.clone()),
+        weights: weights.clone(),
+        scales: None,
+        bias: bias.clone(),
+        out: out.clone(),
+    };
+    grouped_gemm::launch(client, plan, &operands);
 }
 
 /// Enqueues the second product and the weighted sum.
@@ -182,15 +190,8 @@ fn launch_down(
 ) {
     let problem = &plan.problem;
     let rows = client.empty(problem.row_bound * problem.hidden * problem.element.bytes());
-    let operands = Operands {
-        x: hidden,
-        segments: Some(buffers.segments.clone()),
-        weights: buffers.experts.w_out,
-        scales: None,
-        bias: buffers.experts.b_out,
-        out: rows.clone(),
-    };
-    grouped_gemm::launch(client, &plan.down, &operands);
+    let (experts, tensors) = (&buffers.experts, [&hidden, &buffers.experts.w_out, &rows]);
+    launch_product(client, &plan.down, &buffers, tensors, &experts.b_out);
     done(Stage::Gemm2);
     let combined = combine::CombineBuffers {
         positions: buffers.positions,

@@ -6,6 +6,7 @@
 //! | capacities, drop rule, sort of what is left; under a capacity | 5 | [`permute::capacity`] |
 
 use crate::error::PlanError;
+use crate::named::buffers;
 use crate::permute::{self, capacity};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -59,33 +60,37 @@ pub fn plan(problem: Problem, tile_rows: usize, device: &Capability) -> Result<P
     })
 }
 
-/// The result of a sort, all u32; see [`permute`].
-#[derive(Clone)]
-pub struct Sorted {
-    /// \[S\]: the slot of a sorted row.
-    pub order: Handle,
-    /// \[E+1\].
-    pub offsets: Handle,
-    /// \[3·max_tiles\].
-    pub tiles: Handle,
-    /// \[S\]: the sorted row of a slot.
-    pub positions: Handle,
-    /// \[1\]: slots that reach no expert.
-    pub dropped: Handle,
+buffers! {
+    /// The result of a sort, all u32; see [`permute`].
+    #[derive(Clone)]
+    pub struct Sorted {
+        /// \[S\]: the slot of a sorted row.
+        pub order: Handle,
+        /// \[E+1\].
+        pub offsets: Handle,
+        /// \[3·max_tiles\].
+        pub tiles: Handle,
+        /// \[S\]: the sorted row of a slot.
+        pub positions: Handle,
+        /// \[1\]: slots that reach no expert.
+        pub dropped: Handle,
+    }
 }
 
-/// Buffers of a sort.
-pub struct Buffers {
-    /// \[T,K\] u32, read.
-    pub indices: Handle,
-    /// \[T,K\] f32, read.
-    pub weights: Handle,
-    /// \[E\] u32, read: experts that take any.
-    pub mask: Option<Handle>,
-    /// \[E\] f32, read: capacity factors.
-    pub factors: Option<Handle>,
-    /// Written.
-    pub sorted: Sorted,
+buffers! {
+    /// Buffers of a sort.
+    pub struct Buffers {
+        /// \[T,K\] u32, read.
+        pub indices: Handle,
+        /// \[T,K\] f32, read.
+        pub weights: Handle,
+        /// \[E\] u32, read: experts that take any.
+        pub mask: Option<Handle>,
+        /// \[E\] f32, read: capacity factors.
+        pub factors: Option<Handle>,
+        /// Written.
+        pub sorted: Sorted,
+    }
 }
 
 /// Enqueues a sort.

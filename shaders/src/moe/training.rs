@@ -17,16 +17,19 @@
 //! ungated) to compute pre again. Beside the gradients a pass holds rows of 2F + H elements (3F + H
 //! gated), and pre where it was kept.
 
-use super::{Buffers, Plan, Problem, Stage, launch_down};
+use super::{Buffers, Plan, Problem, Stage, launch_down, launch_product};
 use crate::error::PlanError;
 use crate::expert_activation::{self, output_bias};
-use crate::grouped_gemm::{self, Choice, Operands, Variant, bias_gradient, weight_gradient};
+use crate::grouped_gemm::{self, Choice, Variant, bias_gradient, weight_gradient};
+use crate::named::buffers;
 use crate::permute::{self, RowsPlan, combine};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
 use moebius_ops::ShapeError;
-use moebius_ops::grouped_gemm::{Source, WeightLayout};
+use moebius_ops::expert_activation::{self as activation, output_bias as output};
+use moebius_ops::grouped_gemm::{self as product, Source, WeightLayout};
+use moebius_ops::grouped_gemm::{bias_gradient as sum, weight_gradient as outer};
 
 /// Plans of the biases' parts.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,129 +62,71 @@ pub fn plan_training(
     variant: Variant,
     device: &Capability,
 ) -> Result<TrainingPlan, PlanError> {
-    let choice = Choice {
-        variant: Some(variant),
-        allow_unproven: true,
-    };
-    let gemm = |problem| grouped_gemm::plan(problem, device, choice);
+    let p = &problem;
+    let gemm = |problem| grouped_gemm::plan(problem, device, Choice::of(variant));
     let gradient = |problem| weight_gradient::plan(problem, device, Choice::default());
-    let biases = problem.bias.then(|| bias_plans(&problem, device));
-    Ok(TrainingPlan {
-        problem,
-        pre: gemm(pre(&problem)?)?,
-        activation: expert_activation::plan(activation(&problem)?, device)?,
-        dhidden: gemm(dhidden(&problem)?)?,
-        dw_in: gradient(dw_in(&problem)?)?,
-        dw_out: gradient(dw_out(&problem)?)?,
-        drows: gemm(drows(&problem)?)?,
-        combine: permute::plan_rows(super::rows(&problem)?, device)?,
-        biases: biases.transpose()?,
-    })
-}
-
-/// The first product before its activation, gate and up columns side by side.
-fn pre(p: &Problem) -> Result<moebius_ops::grouped_gemm::Problem, ShapeError> {
-    Ok(moebius_ops::grouped_gemm::Problem {
-        rows: Source::Tokens,
-        bias: p.bias,
-        ..p.product(p.columns_in(), p.hidden)?
-    })
-}
-
-fn activation(p: &Problem) -> Result<moebius_ops::expert_activation::Problem, ShapeError> {
-    let (slots, experts) = (p.routing.slots(), p.routing.experts());
-    let problem = moebius_ops::expert_activation::Problem::new(slots, experts, p.inter)?;
-    Ok(problem
+    let (up, down) = products(p)?;
+    let biases = p.bias.then(|| bias_plans(p, device)).transpose()?;
+    let activation = activation::Problem::new(up.slots, up.experts, p.inter)?
         .with_row_bound(p.row_bound)?
         .with_element(p.element)
-        .with_activation(Some(p.activation), p.gated))
-}
-
-/// dy_t · W_out.
-fn dhidden(p: &Problem) -> Result<moebius_ops::grouped_gemm::Problem, ShapeError> {
-    Ok(moebius_ops::grouped_gemm::Problem {
-        rows: Source::Tokens,
-        layout: WeightLayout::InOut,
-        ..p.product(p.inter, p.hidden)?
+        .with_activation(Some(p.activation), p.gated);
+    Ok(TrainingPlan {
+        problem,
+        // Gate and up columns side by side.
+        pre: gemm(product::Problem {
+            rows: Source::Tokens,
+            bias: p.bias,
+            ..up
+        })?,
+        activation: expert_activation::plan(activation, device)?,
+        dhidden: gemm(product::Problem {
+            rows: Source::Tokens,
+            layout: WeightLayout::InOut,
+            ..p.product(p.inter, p.hidden)?
+        })?,
+        dw_in: gradient(outer::Problem {
+            b: Source::Tokens,
+            ..outer::Problem::of(&up)
+        })?,
+        dw_out: gradient(outer::Problem {
+            a: Source::Tokens,
+            ..outer::Problem::of(&down)
+        })?,
+        drows: gemm(product::Problem {
+            layout: WeightLayout::InOut,
+            ..p.product(p.hidden, p.columns_in())?
+        })?,
+        combine: permute::plan_rows(p.output_rows()?, device)?,
+        biases,
     })
 }
 
-/// dpre_r · W_in.
-fn drows(p: &Problem) -> Result<moebius_ops::grouped_gemm::Problem, ShapeError> {
-    Ok(moebius_ops::grouped_gemm::Problem {
-        layout: WeightLayout::InOut,
-        ..p.product(p.hidden, p.columns_in())?
-    })
-}
-
-fn outer(
-    p: &Problem,
-    m: usize,
-    n: usize,
-) -> Result<moebius_ops::grouped_gemm::weight_gradient::Problem, ShapeError> {
-    let r = &p.routing;
-    let problem = moebius_ops::grouped_gemm::weight_gradient::Problem::new(
-        r.slots(),
-        r.experts(),
-        r.top_k(),
-        m,
-        n,
-    )?;
-    Ok(moebius_ops::grouped_gemm::weight_gradient::Problem {
-        element: p.element,
-        row_bound: p.row_bound,
-        ..problem
-    })
-}
-
-fn dw_in(p: &Problem) -> Result<moebius_ops::grouped_gemm::weight_gradient::Problem, ShapeError> {
-    Ok(moebius_ops::grouped_gemm::weight_gradient::Problem {
-        b: Source::Tokens,
-        ..outer(p, p.columns_in(), p.hidden)?
-    })
-}
-
-fn dw_out(p: &Problem) -> Result<moebius_ops::grouped_gemm::weight_gradient::Problem, ShapeError> {
-    Ok(moebius_ops::grouped_gemm::weight_gradient::Problem {
-        a: Source::Tokens,
-        ..outer(p, p.hidden, p.inter)?
-    })
+/// Both products of sorted rows, without their activation.
+fn products(p: &Problem) -> Result<(product::Problem, product::Problem), ShapeError> {
+    let up = p.product(p.columns_in(), p.hidden)?;
+    Ok((up, p.product(p.hidden, p.inter)?))
 }
 
 fn bias_plans(p: &Problem, device: &Capability) -> Result<BiasPlans, PlanError> {
-    let (slots, experts, top_k) = (p.routing.slots(), p.routing.experts(), p.routing.top_k());
-    let sum = |n| -> Result<moebius_ops::grouped_gemm::bias_gradient::Problem, ShapeError> {
-        Ok(moebius_ops::grouped_gemm::bias_gradient::Problem {
-            element: p.element,
-            row_bound: p.row_bound,
-            ..moebius_ops::grouped_gemm::bias_gradient::Problem::new(slots, experts, top_k, n)?
-        })
-    };
-    let b_out = moebius_ops::grouped_gemm::bias_gradient::Problem {
+    let (up, down) = products(p)?;
+    let b_out = sum::Problem {
         rows: Source::Tokens,
         weighted: true,
-        ..sum(p.hidden)?
+        ..sum::Problem::of(&down)
     };
-    let dots =
-        moebius_ops::expert_activation::output_bias::Problem::new(slots, experts, top_k, p.hidden)?;
+    let dots = output::Problem::new(up.slots, up.experts, up.top_k, p.hidden)?;
     Ok(BiasPlans {
         dots: output_bias::plan(dots.with_element(p.element), device)?,
-        b_in: bias_gradient::plan(sum(p.columns_in())?, device)?,
+        b_in: bias_gradient::plan(sum::Problem::of(&up), device)?,
         b_out: bias_gradient::plan(b_out, device)?,
     })
 }
 
 /// Enqueues the first product of every row, before its activation, into `out` \[R, F or 2F\].
-fn launch_pre(client: &Client, plan: &TrainingPlan, buffers: &Buffers, out: Handle) {
-    let operands = Operands {
-        x: buffers.x.clone(),
-        segments: Some(buffers.segments.clone()),
-        weights: buffers.experts.w_in.clone(),
-        scales: None,
-        bias: buffers.experts.b_in.clone(),
-        out,
-    };
-    grouped_gemm::launch(client, &plan.pre, &operands);
+fn launch_pre(client: &Client, plan: &TrainingPlan, buffers: &Buffers, out: &Handle) {
+    let tensors = [&buffers.x, &buffers.experts.w_in, out];
+    launch_product(client, &plan.pre, buffers, tensors, &buffers.experts.b_in);
 }
 
 /// [`super::launch`] that also writes `pre` \[R, F or 2F\], what the backward pass reads.
@@ -196,7 +141,7 @@ pub fn launch_keeping(
     if problem.routing.slots() == 0 {
         return;
     }
-    launch_pre(client, training, &buffers, pre.clone());
+    launch_pre(client, training, &buffers, &pre);
     let hidden = client.empty(problem.row_bound * problem.inter * problem.element.bytes());
     let activated = expert_activation::ForwardBuffers {
         pre,
@@ -208,28 +153,32 @@ pub fn launch_keeping(
     launch_down(client, plan, buffers, hidden, done);
 }
 
-/// Gradients of the experts' weights, all f32.
-#[derive(Clone)]
-pub struct WeightGradients {
-    /// \[E, F or 2F, H\].
-    pub w_in: Handle,
-    /// \[E,H,F\].
-    pub w_out: Handle,
-    /// \[E, F or 2F\].
-    pub b_in: Option<Handle>,
-    /// \[E,H\].
-    pub b_out: Option<Handle>,
+buffers! {
+    /// Gradients of the experts' weights, all f32.
+    #[derive(Clone)]
+    pub struct WeightGradients {
+        /// \[E, F or 2F, H\].
+        pub w_in: Handle = "dw_in",
+        /// \[E,H,F\].
+        pub w_out: Handle = "dw_out",
+        /// \[E, F or 2F\].
+        pub b_in: Option<Handle> = "db_in",
+        /// \[E,H\].
+        pub b_out: Option<Handle> = "db_out",
+    }
 }
 
-/// Gradients a pass writes.
-#[derive(Clone)]
-pub struct Gradients {
-    /// \[T,H\] of the element type; left out when it isn't wanted.
-    pub x: Option<Handle>,
-    /// \[T,K\] f32, of the router weights.
-    pub weights: Handle,
-    /// Left out when the experts are frozen.
-    pub experts: Option<WeightGradients>,
+buffers! {
+    /// Gradients a pass writes.
+    #[derive(Clone)]
+    pub struct Gradients {
+        /// \[T,H\] of the element type; left out when it isn't wanted.
+        pub x: Option<Handle> = "dx",
+        /// \[T,K\] f32, of the router weights.
+        pub weights: Handle = "dweights",
+        /// Left out when the experts are frozen.
+        pub experts: Option<WeightGradients> = "dw_in",
+    }
 }
 
 /// Enqueues a backward pass: `buffers.y` holds dy, `pre` what the forward kept.
@@ -247,21 +196,14 @@ pub fn launch_backward(
     let rows = |width: usize| client.empty(problem.row_bound * width * problem.element.bytes());
     let pre = pre.unwrap_or_else(|| {
         let pre = rows(problem.columns_in());
-        launch_pre(client, plan, &buffers, pre.clone());
+        launch_pre(client, plan, &buffers, &pre);
         pre
     });
     // The unweighted gradient of the hidden rows; the activation's step leaves w · h in it.
     let hidden = rows(problem.inter);
     let sorted = &buffers.segments;
-    let operands = Operands {
-        x: buffers.y.clone(),
-        segments: Some(buffers.segments.clone()),
-        weights: buffers.experts.w_out.clone(),
-        scales: None,
-        bias: None,
-        out: hidden.clone(),
-    };
-    grouped_gemm::launch(client, &plan.dhidden, &operands);
+    let tensors = [&buffers.y, &buffers.experts.w_out, &hidden];
+    launch_product(client, &plan.dhidden, &buffers, tensors, &None);
     let dpre = rows(problem.columns_in());
     let activation = expert_activation::BackwardBuffers {
         pre,
@@ -288,19 +230,13 @@ pub fn launch_backward(
 fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Handle, dx: Handle) {
     let problem = &plan.problem;
     let bytes = problem.row_bound * problem.hidden * problem.element.bytes();
-    let operands = Operands {
-        x: dpre,
-        segments: Some(buffers.segments.clone()),
-        weights: buffers.experts.w_in.clone(),
-        scales: None,
-        bias: None,
-        out: client.empty(bytes),
-    };
-    grouped_gemm::launch(client, &plan.drows, &operands);
+    let rows = client.empty(bytes);
+    let tensors = [&dpre, &buffers.experts.w_in, &rows];
+    launch_product(client, &plan.drows, buffers, tensors, &None);
     let combined = combine::CombineBuffers {
         positions: buffers.positions.clone(),
         weights: None,
-        rows: operands.out,
+        rows,
         y: dx,
     };
     combine::launch(client, &plan.combine, combined);

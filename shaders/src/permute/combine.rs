@@ -4,6 +4,7 @@ use super::rows::{RowsPlan, weight_of};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -35,16 +36,18 @@ fn combine<F: Float, N: Size>(
     }
 }
 
-/// Buffers of a combination.
-pub struct CombineBuffers {
-    /// \[S\] u32, read.
-    pub positions: Handle,
-    /// \[S\] f32, read.
-    pub weights: Option<Handle>,
-    /// \[R,H\], read.
-    pub rows: Handle,
-    /// \[T,H\], written.
-    pub y: Handle,
+buffers! {
+    /// Buffers of a combination.
+    pub struct CombineBuffers {
+        /// \[S\] u32, read.
+        pub positions: Handle,
+        /// \[S\] f32, read.
+        pub weights: Option<Handle>,
+        /// \[R,H\], read.
+        pub rows: Handle,
+        /// \[T,H\], written.
+        pub y: Handle,
+    }
 }
 
 /// Enqueues a combination: one launch, or none for no tokens.
@@ -55,6 +58,7 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: CombineBuffers) {
         return;
     }
     let weighted = buffers.weights.is_some();
+    let bytes = p.element().bytes() * plan.lanes;
     // SAFETY: the buffers hold what is planned; units past the last vector return, and
     // no row past the bound is read.
     unsafe {
@@ -67,16 +71,8 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: CombineBuffers) {
             plan.lanes,
             bind_words(buffers.positions, slots),
             weights.into(),
-            bind(
-                buffers.rows,
-                p.row_bound() * vectors,
-                p.element().bytes() * plan.lanes,
-            ),
-            bind(
-                buffers.y,
-                p.tokens() * vectors,
-                p.element().bytes() * plan.lanes,
-            ),
+            bind(buffers.rows, p.row_bound() * vectors, bytes),
+            bind(buffers.y, p.tokens() * vectors, bytes),
             vectors,
             p.row_bound() as u32,
             p.top_k(),

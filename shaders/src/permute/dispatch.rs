@@ -4,6 +4,7 @@ use super::rows::{RowsPlan, weight_of};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -33,18 +34,20 @@ fn dispatch<F: Float, N: Size>(
     }
 }
 
-/// Buffers of a dispatch.
-pub struct DispatchBuffers {
-    /// \[S\] u32, read.
-    pub order: Handle,
-    /// \[E+1\] u32, read.
-    pub offsets: Handle,
-    /// \[S\] f32, read.
-    pub weights: Option<Handle>,
-    /// \[T,H\], read.
-    pub x: Handle,
-    /// \[R,H\], written.
-    pub rows: Handle,
+buffers! {
+    /// Buffers of a dispatch.
+    pub struct DispatchBuffers {
+        /// \[S\] u32, read.
+        pub order: Handle,
+        /// \[E+1\] u32, read.
+        pub offsets: Handle,
+        /// \[S\] f32, read.
+        pub weights: Option<Handle>,
+        /// \[T,H\], read.
+        pub x: Handle = "x" | "dy",
+        /// \[R,H\], written.
+        pub rows: Handle = "drows" | "rows",
+    }
 }
 
 /// Enqueues a dispatch: one launch, or none for no rows.
@@ -55,6 +58,7 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: DispatchBuffers) {
         return;
     }
     let weighted = buffers.weights.is_some();
+    let bytes = p.element().bytes() * plan.lanes;
     // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
         let weights = buffers.weights.map(|weights| bind_words(weights, slots));
@@ -67,16 +71,8 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: DispatchBuffers) {
             bind_words(buffers.order, slots),
             bind_words(buffers.offsets, p.experts() + 1),
             weights.into(),
-            bind(
-                buffers.x,
-                p.tokens() * vectors,
-                p.element().bytes() * plan.lanes,
-            ),
-            bind(
-                buffers.rows,
-                p.row_bound() * vectors,
-                p.element().bytes() * plan.lanes,
-            ),
+            bind(buffers.x, p.tokens() * vectors, bytes),
+            bind(buffers.rows, p.row_bound() * vectors, bytes),
             vectors,
             p.experts(),
             p.top_k(),

@@ -1,10 +1,11 @@
 //! What is compiled of the sort, the drop rule, and the moves of rows.
 
-use super::capacity::{self, CapacitiesBuffers, CapacityBuffers};
-use super::neighbours::{self, NeighboursBuffers};
-use super::{Problem, SortBuffers, combine, dispatch, rows, weights_gradient};
+use super::{Problem, RowsPlan, SortBuffers};
+use super::{capacity, combine, dispatch, neighbours, rows, weights_gradient};
 use crate::emit::{KernelEntry, Machine, Planned};
 use crate::error::PlanError;
+use crate::named::FromNames;
+use cubecl::client::Client;
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::permute::capacity::Capacity;
 use moebius_ops::permute::neighbours::Problem as Neighbours;
@@ -23,102 +24,46 @@ fn sort(at: &Machine) -> Planned {
 }
 
 fn drop_over_capacity(at: &Machine) -> Planned {
-    let plan = capacity::plan(problem()?, &at.capability)?;
-    let buffers = CapacityBuffers {
-        order: at.buffer(),
-        offsets: at.buffer(),
-        weights: at.buffer(),
-        capacities: at.buffer(),
-        keys: at.buffer(),
-    };
-    capacity::launch(at.client(), &plan, buffers);
-    Ok(())
+    let plan = capacity::plan(problem()?, &at.capability);
+    at.launch(&[], plan, capacity::launch)
 }
 
 fn capacities(at: &Machine, given: bool) -> Planned {
     let capacity = Capacity::new(1.25, 4)?;
-    let plan = capacity::plan_capacities(problem()?, capacity, &at.capability)?;
-    let buffers = CapacitiesBuffers {
-        mask: given.then(|| at.buffer()),
-        factors: given.then(|| at.buffer()),
-        capacities: at.buffer(),
-    };
-    capacity::launch_capacities(at.client(), &plan, buffers);
-    Ok(())
+    let plan = capacity::plan_capacities(problem()?, capacity, &at.capability);
+    let given = [("mask", given), ("factors", given)];
+    at.launch(&given, plan, capacity::launch_capacities)
 }
 
 /// Moves of rows of 512.
-fn plan_rows(at: &Machine, element: Element) -> Result<super::RowsPlan, PlanError> {
+fn plan_rows(at: &Machine, element: Element) -> Result<RowsPlan, PlanError> {
     let routing = routing::Problem::new(1024, 8, 2)?;
     let problem = RowsProblem::new(&routing, routing.slots(), 512, element)?;
     Ok(super::plan_rows(problem, &at.capability)?)
 }
 
-fn combine(at: &Machine, element: Element, weighted: bool) -> Planned {
-    let buffers = combine::CombineBuffers {
-        positions: at.buffer(),
-        weights: weighted.then(|| at.buffer()),
-        rows: at.buffer(),
-        y: at.buffer(),
-    };
-    combine::launch(at.client(), &plan_rows(at, element)?, buffers);
-    Ok(())
-}
-
-fn dispatch(at: &Machine, element: Element, weighted: bool) -> Planned {
-    let buffers = dispatch::DispatchBuffers {
-        order: at.buffer(),
-        offsets: at.buffer(),
-        weights: weighted.then(|| at.buffer()),
-        x: at.buffer(),
-        rows: at.buffer(),
-    };
-    dispatch::launch(at.client(), &plan_rows(at, element)?, buffers);
-    Ok(())
-}
-
-fn weights_gradient(at: &Machine, element: Element) -> Planned {
-    let buffers = weights_gradient::WeightsGradientBuffers {
-        positions: at.buffer(),
-        dy: at.buffer(),
-        rows: at.buffer(),
-        dweights: at.buffer(),
-    };
-    weights_gradient::launch(at.client(), &plan_rows(at, element)?, buffers);
-    Ok(())
-}
-
 /// Both directions, one after the other.
 fn neighbours(at: &Machine, element: Element, causal: bool) -> Planned {
     let problem = Neighbours::new(problem()?, 512, 2, 128, causal)?;
-    let plan = neighbours::plan(problem, element, &at.capability)?;
-    let buffers = || NeighboursBuffers {
-        order: at.buffer(),
-        offsets: at.buffer(),
-        narrow: at.buffer(),
-        wide: at.buffer(),
-    };
-    neighbours::launch(at.client(), &plan, buffers());
-    neighbours::launch_backward(at.client(), &plan, buffers());
-    Ok(())
+    let plan = || neighbours::plan(problem, element, &at.capability);
+    at.launch(&[], plan(), neighbours::launch)?;
+    at.launch(&[], plan(), neighbours::launch_backward)
 }
 
 /// Moves of every element type, weighted and not.
-fn moves(
+fn moves<B: FromNames + 'static>(
     kernel: &'static str,
-    launch: fn(&Machine, Element, bool) -> Planned,
+    launch: fn(&Client, &RowsPlan, B),
 ) -> impl Iterator<Item = KernelEntry> {
     let both = |element| [(element, true), (element, false)];
-    Element::ALL
-        .into_iter()
-        .flat_map(both)
-        .map(move |(element, weighted)| {
-            let name = rows::name(kernel, element, weighted);
-            let entry = KernelEntry::new(("permute", kernel), name, move |at| {
-                launch(at, element, weighted)
-            });
-            entry.of(element)
-        })
+    let all = Element::ALL.into_iter().flat_map(both);
+    all.map(move |(element, weighted)| {
+        let name = rows::name(kernel, element, weighted);
+        let entry = KernelEntry::new(("permute", kernel), name, move |at| {
+            at.launch(&[("weights", weighted)], plan_rows(at, element), launch)
+        });
+        entry.of(element)
+    })
 }
 
 pub(crate) fn entries() -> Vec<KernelEntry> {
@@ -126,22 +71,20 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
     let mut entries =
         Vec::from(sorts.map(|name| KernelEntry::new(("permute", "sort"), name, sort)));
     let capacity = ("permute", "capacity");
-    entries.push(KernelEntry::new(
-        capacity,
-        "drop_over_capacity",
-        drop_over_capacity,
-    ));
+    let drop = KernelEntry::new(capacity, "drop_over_capacity", drop_over_capacity);
+    entries.push(drop);
     for given in [false, true] {
         let name = capacity::capacities_name(given, given);
         entries.push(KernelEntry::new(capacity, name, move |at| {
             capacities(at, given)
         }));
     }
-    entries.extend(moves("combine", combine));
-    entries.extend(moves("dispatch", dispatch));
+    entries.extend(moves("combine", combine::launch));
+    entries.extend(moves("dispatch", dispatch::launch));
     for element in Element::ALL {
         let name = format!("combine_weights_gradient_{element}");
-        let launch = move |at: &Machine| weights_gradient(at, element);
+        let launch =
+            move |at: &Machine| at.launch(&[], plan_rows(at, element), weights_gradient::launch);
         entries.push(KernelEntry::new(("permute", "weights gradient"), name, launch).of(element));
     }
     let both = Element::ALL
@@ -149,12 +92,8 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         .flat_map(|e| [("neighbours", e, false), ("neighbours_backward", e, false)]);
     for (kernel, element, causal) in both.chain([("neighbours_causal", Element::F32, true)]) {
         let launch = move |at: &Machine| neighbours(at, element, causal);
-        let entry = KernelEntry::new(
-            ("permute", "neighbours"),
-            format!("{kernel}_{element}"),
-            launch,
-        );
-        entries.push(entry.of(element));
+        let name = format!("{kernel}_{element}");
+        entries.push(KernelEntry::new(("permute", "neighbours"), name, launch).of(element));
     }
     entries
 }

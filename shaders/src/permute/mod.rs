@@ -28,6 +28,7 @@ use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
 use moebius_ops::permute::{NOWHERE, Problem};
+use sort::{sort_histogram, sort_histogram_serial, sort_scan, sort_scatter, sort_scatter_serial};
 
 /// Words of a tile: its expert, its first row, one past its last.
 pub const TILE_WORDS: usize = 3;
@@ -76,11 +77,8 @@ pub struct Plan {
 /// [`Unsupported`] when the slots exceed one binding or the blocks one grid.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     let words = problem.slots().max(counts(&problem));
-    crate::fits_binding(
-        "sort",
-        words.max(TILE_WORDS * problem.max_tiles()) * 4,
-        device,
-    )?;
+    let words = words.max(TILE_WORDS * problem.max_tiles());
+    crate::fits_binding("sort", words * 4, device)?;
     let most_units = device.limits.max_units_per_cube.max(1);
     let Some(cores) = device.cpu_cores else {
         return Ok(Plan {
@@ -170,7 +168,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: &SortBuffers) {
 
 fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
-    let (count, dim) = (plan.grid.count(), plan.grid.dim());
+    let (count, dim, sizes) = (plan.grid.count(), plan.grid.dim(), plan.sizes());
     let keys = buffers.keys.clone();
     launched::note(|| "sort_histogram");
     // SAFETY: the buffers hold what is planned; blocks end at the last slot, and
@@ -180,26 +178,11 @@ fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
         match plan.walk {
             Walk::PerExpert { lanes } => {
                 let keys = bind(keys, problem.slots() / lanes, 4 * lanes);
-                sort::sort_histogram::launch_unchecked(
-                    client,
-                    count,
-                    dim,
-                    lanes,
-                    keys,
-                    counts,
-                    plan.sizes(),
-                );
+                sort_histogram::launch_unchecked(client, count, dim, lanes, keys, counts, sizes);
             }
             Walk::Serial => {
                 let keys = bind_words(keys, problem.slots());
-                sort::sort_histogram_serial::launch_unchecked(
-                    client,
-                    count,
-                    dim,
-                    keys,
-                    counts,
-                    plan.sizes(),
-                );
+                sort_histogram_serial::launch_unchecked(client, count, dim, keys, counts, sizes);
             }
         }
     }
@@ -210,7 +193,7 @@ fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     // SAFETY: the buffers hold what is planned; chunks end at the last count.
     unsafe {
         launched::note(|| "sort_scan");
-        sort::sort_scan::launch_unchecked(
+        sort_scan::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.scan_units as u32),
@@ -226,8 +209,8 @@ fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
 
 fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     let problem = &plan.problem;
-    let (count, dim) = (plan.grid.count(), plan.grid.dim());
-    let keys = buffers.keys.clone();
+    let (count, dim, sizes) = (plan.grid.count(), plan.grid.dim(), plan.sizes());
+    let (keys, tile_rows) = (buffers.keys.clone(), problem.tile_rows() as u32);
     launched::note(|| "sort_scatter");
     // SAFETY: starts come from the scan of the same keys, so positions are a permutation of the
     // slots, and no tile is written past the end of the list.
@@ -240,35 +223,16 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
         match plan.walk {
             Walk::PerExpert { lanes } => {
                 let keys = bind(keys, problem.slots() / lanes, 4 * lanes);
-                sort::sort_scatter::launch_unchecked(
-                    client,
-                    count,
-                    dim,
-                    lanes,
-                    keys,
-                    starts,
-                    offsets,
-                    order,
-                    positions,
-                    tiles,
-                    plan.sizes(),
-                    problem.tile_rows() as u32,
+                sort_scatter::launch_unchecked(
+                    client, count, dim, lanes, keys, starts, offsets, order, positions, tiles,
+                    sizes, tile_rows,
                 );
             }
             Walk::Serial => {
                 let keys = bind_words(keys, problem.slots());
-                sort::sort_scatter_serial::launch_unchecked(
-                    client,
-                    count,
-                    dim,
-                    keys,
-                    starts,
-                    offsets,
-                    order,
-                    positions,
-                    tiles,
-                    plan.sizes(),
-                    problem.tile_rows() as u32,
+                sort_scatter_serial::launch_unchecked(
+                    client, count, dim, keys, starts, offsets, order, positions, tiles, sizes,
+                    tile_rows,
                 );
             }
         }

@@ -5,6 +5,7 @@ use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -131,47 +132,17 @@ fn neighbours_backward<F: Float, N: Size>(
     }
 }
 
-/// Buffers of either direction.
-pub struct NeighboursBuffers {
-    /// \[S\] u32, read.
-    pub order: Handle,
-    /// \[E+1\] u32, read.
-    pub offsets: Handle,
-    /// \[R,n\]: x, read, or dx, written by the backward pass.
-    pub narrow: Handle,
-    /// \[R,3n\]: out, written, or dout, read by the backward pass.
-    pub wide: Handle,
-}
-
-/// The arguments of both kernels but `narrow` and `wide`, whose order differs.
-struct Bound {
-    order: BufferArg,
-    offsets: BufferArg,
-    narrow: BufferArg,
-    wide: BufferArg,
-    sizes: SizesLaunch,
-}
-
-impl Bound {
-    fn new(plan: &Plan, buffers: NeighboursBuffers) -> Self {
-        let p = &plan.problem;
-        let vectors = p.width() / plan.lanes;
-        let (rows, experts) = (p.row_bound(), p.sort().experts());
-        Self {
-            order: bind_words(buffers.order, p.sort().slots()),
-            offsets: bind_words(buffers.offsets, experts + 1),
-            narrow: bind(
-                buffers.narrow,
-                rows * vectors,
-                plan.element.bytes() * plan.lanes,
-            ),
-            wide: bind(
-                buffers.wide,
-                rows * PLACES * vectors,
-                plan.element.bytes() * plan.lanes,
-            ),
-            sizes: SizesLaunch::new(experts, vectors, (p.top_k() * p.sequence()) as u32),
-        }
+buffers! {
+    /// Buffers of either direction.
+    pub struct NeighboursBuffers {
+        /// \[S\] u32, read.
+        pub order: Handle,
+        /// \[E+1\] u32, read.
+        pub offsets: Handle,
+        /// \[R,n\]: x, read, or dx, written by the backward pass.
+        pub narrow: Handle = "x" | "dx",
+        /// \[R,3n\]: out, written, or dout, read by the backward pass.
+        pub wide: Handle = "out" | "dout",
     }
 }
 
@@ -182,51 +153,41 @@ fn name(kernel: &str, problem: &Problem, element: Element) -> String {
 
 /// Enqueues out = neighbours of x: one launch, or none for no rows.
 pub fn launch(client: &Client, plan: &Plan, buffers: NeighboursBuffers) {
-    if plan.problem.row_bound() == 0 {
-        return;
-    }
-    // SAFETY: the buffers hold what is planned; units past the last vector return, and
-    // only rows of the row's own segment are read.
-    unsafe {
-        let bound = Bound::new(plan, buffers);
-        launched::note(|| name("neighbours", &plan.problem, plan.element));
-        neighbours::launch_unchecked(
-            client,
-            plan.grid.count(),
-            plan.grid.dim(),
-            plan.lanes,
-            bound.order,
-            bound.offsets,
-            bound.narrow,
-            bound.wide,
-            bound.sizes,
-            plan.problem.back(),
-            plan.element.elem_type(),
-        );
-    }
+    enqueue(client, plan, buffers, false);
 }
 
 /// Enqueues the gradient for x: one launch, or none for no rows.
 pub fn launch_backward(client: &Client, plan: &Plan, buffers: NeighboursBuffers) {
-    if plan.problem.row_bound() == 0 {
+    enqueue(client, plan, buffers, true);
+}
+
+fn enqueue(client: &Client, plan: &Plan, buffers: NeighboursBuffers, backward: bool) {
+    let p = &plan.problem;
+    let (rows, experts, vectors) = (p.row_bound(), p.sort().experts(), p.width() / plan.lanes);
+    if rows == 0 {
         return;
     }
-    // SAFETY: as for `launch`.
+    let (count, dim, lanes) = (plan.grid.count(), plan.grid.dim(), plan.lanes);
+    let sizes = SizesLaunch::new(experts, vectors, (p.top_k() * p.sequence()) as u32);
+    let (back, element) = (p.back(), plan.element.elem_type());
+    let bytes = plan.element.bytes() * lanes;
+    // SAFETY: the buffers hold what is planned; units past the last vector return, and
+    // only rows of the row's own segment are read.
     unsafe {
-        let bound = Bound::new(plan, buffers);
-        launched::note(|| name("neighbours_backward", &plan.problem, plan.element));
-        neighbours_backward::launch_unchecked(
-            client,
-            plan.grid.count(),
-            plan.grid.dim(),
-            plan.lanes,
-            bound.order,
-            bound.offsets,
-            bound.wide,
-            bound.narrow,
-            bound.sizes,
-            plan.problem.back(),
-            plan.element.elem_type(),
-        );
+        let order = bind_words(buffers.order, p.sort().slots());
+        let offsets = bind_words(buffers.offsets, experts + 1);
+        let narrow = bind(buffers.narrow, rows * vectors, bytes);
+        let wide = bind(buffers.wide, rows * PLACES * vectors, bytes);
+        if backward {
+            launched::note(|| name("neighbours_backward", p, plan.element));
+            neighbours_backward::launch_unchecked(
+                client, count, dim, lanes, order, offsets, wide, narrow, sizes, back, element,
+            );
+        } else {
+            launched::note(|| name("neighbours", p, plan.element));
+            neighbours::launch_unchecked(
+                client, count, dim, lanes, order, offsets, narrow, wide, sizes, back, element,
+            );
+        }
     }
 }

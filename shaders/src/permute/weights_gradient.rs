@@ -7,6 +7,7 @@ use super::rows::RowsPlan;
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -68,16 +69,18 @@ fn row_sum(value: f32, #[comptime] along: usize, #[comptime] across: usize) -> f
     }
 }
 
-/// Buffers of a gradient for weights.
-pub struct WeightsGradientBuffers {
-    /// \[S\] u32, read.
-    pub positions: Handle,
-    /// \[T,H\], read.
-    pub dy: Handle,
-    /// \[R,H\], read.
-    pub rows: Handle,
-    /// \[S\] f32, written.
-    pub dweights: Handle,
+buffers! {
+    /// Buffers of a gradient for weights.
+    pub struct WeightsGradientBuffers {
+        /// \[S\] u32, read.
+        pub positions: Handle,
+        /// \[T,H\], read.
+        pub dy: Handle,
+        /// \[R,H\], read.
+        pub rows: Handle,
+        /// \[S\] f32, written.
+        pub dweights: Handle,
+    }
 }
 
 /// Enqueues the gradient: one launch, or none for no tokens.
@@ -87,6 +90,7 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: WeightsGradientBuffers)
     if slots == 0 {
         return;
     }
+    let bytes = p.element().bytes() * plan.lanes;
     // SAFETY: the buffers hold what is planned; no slot past the last is written, and
     // no row past the bound is read.
     unsafe {
@@ -97,16 +101,8 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: WeightsGradientBuffers)
             plan.slots.dim(),
             plan.lanes,
             bind_words(buffers.positions, slots),
-            bind(
-                buffers.dy,
-                p.tokens() * vectors,
-                p.element().bytes() * plan.lanes,
-            ),
-            bind(
-                buffers.rows,
-                p.row_bound() * vectors,
-                p.element().bytes() * plan.lanes,
-            ),
+            bind(buffers.dy, p.tokens() * vectors, bytes),
+            bind(buffers.rows, p.row_bound() * vectors, bytes),
             bind_words(buffers.dweights, slots),
             vectors,
             p.row_bound() as u32,

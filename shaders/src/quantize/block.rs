@@ -8,6 +8,7 @@ use super::{Plan, Sizes};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_ops::scaling::ScaleType;
@@ -190,14 +191,16 @@ pub(super) fn fp8_quantize_cpu<F: Float, N: Size>(
     }
 }
 
-/// Buffers of a quantisation.
-pub struct Buffers {
-    /// \[M, rows, columns\], read.
-    pub x: Handle,
-    /// \[M, rows, ⌈columns/4⌉\], written.
-    pub words: Handle,
-    /// As many as [`super::Problem::scales_shape`] says, written.
-    pub scales: Handle,
+buffers! {
+    /// Buffers of a quantisation.
+    pub struct Buffers {
+        /// \[M, rows, columns\], read.
+        pub x: Handle,
+        /// \[M, rows, ⌈columns/4⌉\], written.
+        pub words: Handle = "codes",
+        /// As many as [`super::Problem::scales_shape`] says, written.
+        pub scales: Handle,
+    }
 }
 
 /// Enqueues scales and codes of x: one launch, or at most three; none for no values.
@@ -217,40 +220,27 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         Variant::Unit(grid) => (grid, None),
     };
     let (count, dim, element) = (grid.count(), grid.dim(), p.element().elem_type());
+    let (lanes, sizes, margin) = (plan.lanes, super::sizes(p), p.margin());
     launched::note(|| super::quantize_name(p));
     // SAFETY: the buffers hold what is planned; blocks end with their matrix, and
     // those that only pad have no words.
     unsafe {
-        let x = bind(x, p.len() / plan.lanes, p.element().bytes() * plan.lanes);
+        let x = bind(x, p.len() / lanes, p.element().bytes() * lanes);
         let words = bind_words(words, p.words());
         let scales = bind_words(scales, p.scales());
         match units {
-            Some(units) => fp8_quantize::launch_unchecked(
-                client,
-                count,
-                dim,
-                plan.lanes,
-                x,
-                words,
-                scales,
-                super::sizes(p),
-                p.margin(),
-                plan.block_spec(units),
-                element,
-            ),
-            None => fp8_quantize_cpu::launch_unchecked(
-                client,
-                count,
-                dim,
-                plan.lanes,
-                x,
-                words,
-                scales,
-                super::sizes(p),
-                p.margin(),
-                plan.coding(),
-                element,
-            ),
+            Some(units) => {
+                let spec = plan.block_spec(units);
+                fp8_quantize::launch_unchecked(
+                    client, count, dim, lanes, x, words, scales, sizes, margin, spec, element,
+                );
+            }
+            None => {
+                let coding = plan.coding();
+                fp8_quantize_cpu::launch_unchecked(
+                    client, count, dim, lanes, x, words, scales, sizes, margin, coding, element,
+                );
+            }
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use super::amax::Finish;
 use super::plan_amax;
-use super::{Buffers, Plan, Problem, launch, launch_amax, launch_by, launch_dequantize, plan};
+use super::{Plan, Problem, launch, launch_amax, launch_by, launch_dequantize, plan};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
-use crate::error::PlanError;
+use cubecl::client::Client;
+use cubecl::server::Handle;
 use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::quantize::AmaxProblem;
@@ -26,34 +27,11 @@ const GROUP: Granularity = Granularity::Block {
     columns: 128,
 };
 
-/// What an entry quantises: 512 rows of 1024.
-#[derive(Clone, Copy)]
-struct Sample {
-    element: Element,
-    granularity: Granularity,
-    format: Fp8Format,
-    overflow: Overflow,
-}
-
-impl Sample {
-    fn problem(self) -> Problem {
-        let shape = [1, 512, 1024];
-        let problem = Problem::new(shape, self.element, self.granularity, self.format);
-        valid(problem).with_overflow(self.overflow)
-    }
-
-    fn plan(self, at: &Machine) -> Result<Plan, PlanError> {
-        Ok(plan(self.problem(), &at.capability)?)
-    }
-}
-
-/// Both formats saturating, and an overflow to NaN; element types of one of them.
-fn samples(granularity: Granularity) -> Vec<Sample> {
-    let of = |element, format, overflow| Sample {
-        element,
-        granularity,
-        format,
-        overflow,
+/// 512 rows of 1024: both formats saturating, and an overflow to NaN; element types of one of them.
+fn samples(granularity: Granularity) -> Vec<Problem> {
+    let of = |element, format, overflow| {
+        let problem = Problem::new([1, 512, 1024], element, granularity, format);
+        valid(problem).with_overflow(overflow)
     };
     let elements = Element::ALL.map(|element| of(element, Fp8Format::E4M3, Overflow::Saturate));
     let others = [
@@ -66,50 +44,34 @@ fn samples(granularity: Granularity) -> Vec<Sample> {
 /// The two kinds of scales.
 const KINDS: [Granularity; 2] = [GROUP, Granularity::Mx];
 
-fn quantize(at: &Machine, plan: &Plan) {
-    let buffers = Buffers {
-        x: at.buffer(),
-        words: at.buffer(),
-        scales: at.buffer(),
-    };
-    launch(at.client(), plan, buffers);
-}
-
-fn quantize_by(at: &Machine, sample: Sample) -> Planned {
-    launch_by(
-        at.client(),
-        &sample.plan(at)?,
-        at.buffer(),
-        at.buffer(),
-        at.buffer(),
-    );
+/// A launch under given scales.
+fn scaled(
+    at: &Machine,
+    sample: Problem,
+    launch: fn(&Client, &Plan, Handle, Handle, Handle),
+) -> Planned {
+    let [from, scales, to] = [(); 3].map(|()| at.buffer());
+    let plan = plan(sample, &at.capability)?;
+    launch(at.client(), &plan, from, scales, to);
     Ok(())
 }
 
-fn dequantize(at: &Machine, sample: Sample) -> Planned {
-    launch_dequantize(
-        at.client(),
-        &sample.plan(at)?,
-        at.buffer(),
-        at.buffer(),
-        at.buffer(),
-    );
-    Ok(())
-}
-
-fn entry(sample: Sample, kernel: &'static str) -> KernelEntry {
+fn entry(sample: Problem, kernel: &'static str) -> KernelEntry {
     type Name = fn(&Problem) -> String;
-    type Launch = fn(&Machine, Sample) -> Planned;
+    type Launch = fn(&Machine, Problem) -> Planned;
     let (name, launch): (Name, Launch) = match kernel {
         "quantize" => (super::quantize_name, |at, sample| {
-            quantize(at, &sample.plan(at)?);
-            Ok(())
+            at.launch(&[], plan(sample, &at.capability), launch)
         }),
-        "quantize by scales" => (super::quantize_by_name, quantize_by),
-        _ => (super::dequantize_name, dequantize),
+        "quantize by scales" => (super::quantize_by_name, |at, sample| {
+            scaled(at, sample, launch_by)
+        }),
+        _ => (super::dequantize_name, |at, sample| {
+            scaled(at, sample, launch_dequantize)
+        }),
     };
-    let name = name(&sample.problem());
-    KernelEntry::new(("fp8", kernel), name, move |at| launch(at, sample)).of(sample.element)
+    let name = name(&sample);
+    KernelEntry::new(("fp8", kernel), name, move |at| launch(at, sample)).of(sample.element())
 }
 
 /// Of so many values that they are taken in parts.
@@ -123,8 +85,7 @@ fn amax(at: &Machine, element: Element) -> Planned {
 fn scale(at: &Machine) -> Planned {
     let shape = [1, 1024, 1024];
     let problem = Problem::new(shape, Element::F32, Granularity::Tensor, Fp8Format::E4M3)?;
-    quantize(at, &plan(problem, &at.capability)?);
-    Ok(())
+    at.launch(&[], plan(problem, &at.capability), launch)
 }
 
 /// Quantisers and dequantisers with both kinds of scales, largest magnitudes of every element type.
@@ -132,24 +93,17 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     for granularity in KINDS {
         let samples = samples(granularity);
-        entries.extend(samples.iter().map(|sample| entry(*sample, "quantize")));
-        entries.extend(
-            samples
-                .iter()
-                .map(|sample| entry(*sample, "quantize by scales")),
-        );
-        let decoded = samples.iter().filter(|s| s.overflow == Overflow::Saturate);
+        for kernel in ["quantize", "quantize by scales"] {
+            entries.extend(samples.iter().map(|sample| entry(*sample, kernel)));
+        }
+        let decoded = samples
+            .iter()
+            .filter(|s| s.overflow() == Overflow::Saturate);
         entries.extend(decoded.map(|sample| entry(*sample, "dequantize")));
     }
-    let whole = Sample {
-        granularity: BLOCK,
-        ..samples(BLOCK)[0]
-    };
+    let whole = samples(BLOCK)[0];
     entries.push(entry(whole, "quantize"));
-    let cut = Sample {
-        granularity: CUT,
-        ..whole
-    };
+    let cut = samples(CUT)[0];
     entries.push(entry(cut, "quantize by scales"));
     entries.push(entry(cut, "dequantize"));
     for element in Element::ALL {
@@ -157,12 +111,10 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         let launch = move |at: &Machine| amax(at, element);
         entries.push(KernelEntry::new(("fp8", "amax"), name, launch).of(element));
     }
-    let blocks = |at: &Machine| amax(at, Element::F32);
-    entries.push(KernelEntry::new(
-        ("fp8", "amax"),
-        Finish::Magnitude.name(),
-        blocks,
-    ));
+    let (name, blocks) = (Finish::Magnitude.name(), |at: &Machine| {
+        amax(at, Element::F32)
+    });
+    entries.push(KernelEntry::new(("fp8", "amax"), name, blocks));
     let name = Finish::Scale(Fp8Format::E4M3).name();
     entries.push(KernelEntry::new(("fp8", "amax"), name, scale));
     entries

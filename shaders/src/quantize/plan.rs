@@ -141,12 +141,9 @@ fn variant(problem: &Problem, device: &Capability) -> Result<Variant, Unsupporte
     }
     let units = units_for(words, device);
     if !(units[1] as usize).is_multiple_of(problem.scales_per_word()) {
+        let most = device.limits.max_units_per_cube;
         let needs = format!("{} units in a cube", LANES_PER_WORD as u32 * units[0]);
-        return Err(Unsupported::new(
-            KERNEL,
-            needs,
-            device.limits.max_units_per_cube,
-        ));
+        return Err(Unsupported::new(KERNEL, needs, most));
     }
     let cubes = blocks.div_ceil(units[1] as usize);
     Ok(Variant::Cube(Grid::of_cubes(KERNEL, cubes, units, device)?))
@@ -155,10 +152,9 @@ fn variant(problem: &Problem, device: &Capability) -> Result<Variant, Unsupporte
 fn parts(problem: &Problem, device: &Capability) -> Result<Variant, Unsupported> {
     let [matrices, rows, columns] = problem.shape();
     let [block_rows, block_columns] = problem.block();
-    let lanes = if problem.cuts_words() {
-        1
-    } else {
-        lanes_of(columns)
+    let lanes = match problem.cuts_words() {
+        true => 1,
+        false => lanes_of(columns),
     };
     let of = Blocks {
         matrix: [rows, columns / lanes],

@@ -20,63 +20,15 @@ fn logits(at: &Machine, element: Element) -> Planned {
 }
 
 fn logits_backward(at: &Machine, element: Element) -> Planned {
-    let plan = plan_logits_backward(problem(), HIDDEN, element, &at.capability)?;
-    let buffers = LogitsBackwardBuffers {
-        dlogits: at.buffer(),
-        x: at.buffer(),
-        w: at.buffer(),
-        dx: Some(at.buffer()),
-        dw: Some(at.buffer()),
-    };
-    launch_logits_backward(at.client(), &plan, buffers);
-    Ok(())
-}
-
-fn topk(at: &Machine, problem: Problem, [mask, bias]: [bool; 2]) -> Planned {
-    let buffers = RouteBuffers {
-        logits: at.buffer(),
-        mask: mask.then(|| at.buffer()),
-        bias: bias.then(|| at.buffer()),
-        indices: at.buffer(),
-        weights: at.buffer(),
-        probs: at.buffer(),
-        lse: at.buffer(),
-    };
-    launch(at.client(), &plan(problem, &at.capability)?, buffers);
-    Ok(())
-}
-
-fn topk_backward(at: &Machine, problem: Problem, of: TopkGradient, masked: bool) -> Planned {
-    let buffers = TopkBackwardBuffers {
-        logits: at.buffer(),
-        mask: masked.then(|| at.buffer()),
-        indices: at.buffer(),
-        weights: at.buffer(),
-        probs: at.buffer(),
-        lse: at.buffer(),
-        gradient: at.buffer(),
-        dlogits: at.buffer(),
-    };
-    let plan = plan_topk_backward(problem, of, &at.capability)?;
-    launch_topk_backward(at.client(), &plan, buffers);
-    Ok(())
+    let plan = plan_logits_backward(problem(), HIDDEN, element, &at.capability);
+    at.launch(&[], plan, launch_logits_backward)
 }
 
 fn hash(at: &Machine, key: HashKey, masked: bool) -> Planned {
-    let problem = HashProblem::new(problem(), key)?;
-    let buffers = HashBuffers {
-        x: (problem.hidden() > 0).then(|| at.buffer()),
-        mask: masked.then(|| at.buffer()),
-        indices: at.buffer(),
-        weights: at.buffer(),
-    };
-    launch_hash(
-        at.client(),
-        &plan_hash(problem, &at.capability)?,
-        0,
-        buffers,
-    );
-    Ok(())
+    let plan = plan_hash(HashProblem::new(problem(), key)?, &at.capability);
+    at.launch(&[("mask", masked)], plan, |client, plan, buffers| {
+        launch_hash(client, plan, 0, buffers);
+    })
 }
 
 fn load(at: &Machine) -> Planned {
@@ -107,8 +59,9 @@ fn topk_entries() -> impl Iterator<Item = KernelEntry> {
             let problem = valid(Problem::new(1024, 64, 2)).with_score(score, renormalize);
             let problem = valid(problem.with_groups(groups));
             let name = topk::name(&problem, given[0], given[1]);
+            let given = [("mask", given[0]), ("bias", given[1])];
             KernelEntry::new(("routing", "top-k"), name, move |at| {
-                topk(at, problem, given)
+                at.launch(&given, plan(problem, &at.capability), launch)
             })
         })
 }
@@ -131,26 +84,18 @@ fn topk_backward_entries() -> impl Iterator<Item = KernelEntry> {
         .into_iter()
         .map(|(suffix, of, score, renormalize, masked)| {
             let problem = problem().with_score(score, renormalize);
-            let launch = move |at: &Machine| topk_backward(at, problem, of, masked);
-            KernelEntry::new(
-                ("routing", "top-k backward"),
-                format!("route_backward_{suffix}"),
-                launch,
-            )
+            let name = format!("route_backward_{suffix}");
+            KernelEntry::new(("routing", "top-k backward"), name, move |at| {
+                let plan = plan_topk_backward(problem, of, &at.capability);
+                at.launch(&[("mask", masked)], plan, launch_topk_backward)
+            })
         })
 }
 
 /// Both keys, of every element type, and a mask.
 fn hash_entries() -> impl Iterator<Item = KernelEntry> {
-    let content = Element::ALL.map(|element| {
-        (
-            HashKey::Content {
-                hidden: HIDDEN,
-                element,
-            },
-            false,
-        )
-    });
+    let hidden = HIDDEN;
+    let content = Element::ALL.map(|element| (HashKey::Content { hidden, element }, false));
     let position = [false, true].map(|masked| (HashKey::Position { sequence: 128 }, masked));
     content.into_iter().chain(position).map(|(key, masked)| {
         let name = hash::name(key, masked);

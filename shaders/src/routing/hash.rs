@@ -6,6 +6,7 @@ use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -33,10 +34,9 @@ pub fn plan_hash(problem: HashProblem, device: &Capability) -> Result<HashPlan, 
     crate::fits_binding(KERNEL, tokens * hidden * element.bytes(), device)?;
     Ok(HashPlan {
         problem,
-        lanes: if hidden == 0 {
-            1
-        } else {
-            lanes(hidden, 4, device)
+        lanes: match hidden {
+            0 => 1,
+            _ => lanes(hidden, 4, device),
         },
         grid: Grid::elementwise(KERNEL, tokens, device)?,
     })
@@ -185,16 +185,18 @@ fn hash_route<F: Float, N: Size>(
     }
 }
 
-/// Buffers of a choice by hash.
-pub struct HashBuffers {
-    /// \[T,H\], read; there if and only if the content is hashed.
-    pub x: Option<Handle>,
-    /// \[E\] u32, read.
-    pub mask: Option<Handle>,
-    /// \[T,K\] u32, written.
-    pub indices: Handle,
-    /// \[T,K\] f32, written.
-    pub weights: Handle,
+buffers! {
+    /// Buffers of a choice by hash.
+    pub struct HashBuffers {
+        /// \[T,H\], read; there where the content is hashed.
+        pub x: Option<Handle>,
+        /// \[E\] u32, read.
+        pub mask: Option<Handle>,
+        /// \[T,K\] u32, written.
+        pub indices: Handle,
+        /// \[T,K\] f32, written.
+        pub weights: Handle,
+    }
 }
 
 /// Enqueues the choice: one launch.
@@ -208,27 +210,16 @@ pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuf
     if routing.tokens() == 0 {
         return;
     }
-    let of_key = match problem.key() {
-        HashKey::Position { sequence } => sequence,
-        HashKey::Content { hidden, .. } => hidden / lanes,
+    let (of_key, x) = match (problem.key(), buffers.x) {
+        (HashKey::Position { sequence }, _) => (sequence, None),
+        (HashKey::Content { hidden, .. }, Some(x)) => (hidden / lanes, Some(x)),
+        _ => unreachable!("a hash of the content is launched with x"),
     };
-    let x = match problem.key() {
-        HashKey::Position { .. } => None,
-        HashKey::Content { .. } if buffers.x.is_none() => {
-            unreachable!("a hash of the content is launched with x")
-        }
-        HashKey::Content { .. } => buffers.x,
-    };
+    let bytes = problem.element().bytes() * lanes;
     launched::note(|| name(problem.key(), buffers.mask.is_some()));
     // SAFETY: the buffers hold what is planned; units past the last token return.
     unsafe {
-        let x = x.map(|x| {
-            bind(
-                x,
-                routing.tokens() * of_key,
-                problem.element().bytes() * lanes,
-            )
-        });
+        let x = x.map(|x| bind(x, routing.tokens() * of_key, bytes));
         let mask = buffers.mask.map(|mask| bind_words(mask, routing.experts()));
         hash_route::launch_unchecked(
             client,

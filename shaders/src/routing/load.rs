@@ -42,11 +42,7 @@ pub fn plan_load(problem: LoadProblem, device: &Capability) -> Result<LoadPlan, 
     crate::fits_binding(KERNEL, problem.routing().slots() * 4, device)?;
     crate::fits_binding(KERNEL, blocks.max(problem.groups()) * experts * 4, device)?;
     let all_experts = device.cpu_cores.is_some();
-    let units = if all_experts {
-        blocks
-    } else {
-        blocks * experts
-    };
+    let units = blocks * if all_experts { 1 } else { experts };
     Ok(LoadPlan {
         problem,
         all_experts,

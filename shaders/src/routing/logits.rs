@@ -120,17 +120,9 @@ pub fn plan_logits(
 /// Tiles of a cube of the split variant, if the device can run it.
 fn split(experts: usize, tile: Tile, device: &Capability) -> Result<usize, Unsupported> {
     let tiles = experts.min(TILES);
-    let (units, memory) = (tiles * SPLIT, shared_len(tile, tiles) * 4);
-    let limits = &device.limits;
-    if units <= limits.max_units_per_cube as usize && memory <= limits.max_shared_memory {
-        return Ok(tiles);
-    }
-    let needs = format!("{units} units and {memory} bytes of workgroup memory");
-    let have = format!(
-        "{} units and {} bytes",
-        limits.max_units_per_cube, limits.max_shared_memory
-    );
-    Err(Unsupported::new(KERNEL, needs, have))
+    let cube = ((tiles * SPLIT) as u32, shared_len(tile, tiles) * 4);
+    crate::fits_cube(KERNEL, cube, device)?;
+    Ok(tiles)
 }
 
 /// Words of workgroup memory; a row of sums is padded so that rows start in different banks.

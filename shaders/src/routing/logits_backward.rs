@@ -10,6 +10,7 @@ use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -272,19 +273,21 @@ fn router_dw_sum<N: Size>(partial: &[Vector<f32, N>], dw: &mut [Vector<f32, N>],
     }
 }
 
-/// Buffers of the gradients; an absent output isn't computed.
-#[derive(Clone)]
-pub struct LogitsBackwardBuffers {
-    /// \[T,E\] f32, read.
-    pub dlogits: Handle,
-    /// \[T,H\], read.
-    pub x: Handle,
-    /// \[E,H\], read.
-    pub w: Handle,
-    /// \[T,H\], written.
-    pub dx: Option<Handle>,
-    /// \[E,H\] f32, written; zeros without tokens.
-    pub dw: Option<Handle>,
+buffers! {
+    /// Buffers of the gradients; an absent output isn't computed.
+    #[derive(Clone)]
+    pub struct LogitsBackwardBuffers {
+        /// \[T,E\] f32, read.
+        pub dlogits: Handle,
+        /// \[T,H\], read.
+        pub x: Handle,
+        /// \[E,H\], read.
+        pub w: Handle = "Wg",
+        /// \[T,H\], written.
+        pub dx: Option<Handle>,
+        /// \[E,H\] f32, written; zeros without tokens.
+        pub dw: Option<Handle> = "dWg",
+    }
 }
 
 /// Enqueues the gradients: a launch for dx, at most two for dw.

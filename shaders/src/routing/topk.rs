@@ -10,6 +10,7 @@ use crate::bound::{bind, bind_words};
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -20,16 +21,6 @@ pub struct Plan {
     problem: Problem,
     lanes: usize,
     grid: Grid,
-}
-
-impl Plan {
-    fn spec(&self) -> Spec {
-        Spec {
-            score: self.problem.score(),
-            renormalize: self.problem.renormalize(),
-            groups: self.problem.groups(),
-        }
-    }
 }
 
 /// Plans the choice: one unit per token.
@@ -209,22 +200,24 @@ fn renormalize(
     }
 }
 
-/// Buffers of the choice; shapes as in the module's contract, `mask` u32 \[E\], non-zero = available.
-pub struct RouteBuffers {
-    /// \[T,E\] f32, read.
-    pub logits: Handle,
-    /// \[E\] u32, read.
-    pub mask: Option<Handle>,
-    /// \[E\] f32, read: added to the scores in the comparison only.
-    pub bias: Option<Handle>,
-    /// \[T,K\] u32, written.
-    pub indices: Handle,
-    /// \[T,K\] f32, written.
-    pub weights: Handle,
-    /// \[T,E\] f32, written.
-    pub probs: Handle,
-    /// \[T\] f32, written.
-    pub lse: Handle,
+buffers! {
+    /// Buffers of the choice; shapes as in the module's contract, `mask` u32 \[E\], non-zero = available.
+    pub struct RouteBuffers {
+        /// \[T,E\] f32, read.
+        pub logits: Handle,
+        /// \[E\] u32, read.
+        pub mask: Option<Handle>,
+        /// \[E\] f32, read: added to the scores in the comparison only.
+        pub bias: Option<Handle>,
+        /// \[T,K\] u32, written.
+        pub indices: Handle,
+        /// \[T,K\] f32, written.
+        pub weights: Handle,
+        /// \[T,E\] f32, written.
+        pub probs: Handle,
+        /// \[T\] f32, written.
+        pub lse: Handle,
+    }
 }
 
 pub(super) fn name(problem: &Problem, masked: bool, biased: bool) -> String {
@@ -255,6 +248,11 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
         return;
     }
     let row = problem.experts() / lanes;
+    let spec = Spec {
+        score: problem.score(),
+        renormalize: problem.renormalize(),
+        groups: problem.groups(),
+    };
     launched::note(|| name(&problem, buffers.mask.is_some(), buffers.bias.is_some()));
     // SAFETY: the buffers hold what is planned; units past the last token return.
     unsafe {
@@ -276,7 +274,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
             row,
             problem.top_k(),
             problem.scale(),
-            plan.spec(),
+            spec,
         );
     }
 }

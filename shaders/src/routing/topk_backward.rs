@@ -1,8 +1,4 @@
 //! How CubeCL computes [`moebius_ops::routing::topk_backward_reference`].
-//!
-//! Sums run over k in order, or over e lane by lane and then over the lanes.
-//!
-//! FLOPs: T·E·(K + 4) at most. Bytes: 4·T·(3·E + 3·K) at most.
 
 use super::selection::{lane_indices, masked};
 use super::topk::sigmoid;
@@ -11,6 +7,7 @@ use crate::bound::{bind, bind_words};
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -34,11 +31,8 @@ pub fn plan_topk_backward(
     of: TopkGradient,
     device: &Capability,
 ) -> Result<TopkBackwardPlan, Unsupported> {
-    crate::fits_binding(
-        "route_backward",
-        problem.tokens() * problem.experts() * 4,
-        device,
-    )?;
+    let bytes = problem.tokens() * problem.experts() * 4;
+    crate::fits_binding("route_backward", bytes, device)?;
     let lanes = lanes(problem.experts(), 4, device);
     let units = match of {
         TopkGradient::Probs => problem.tokens(),
@@ -173,26 +167,28 @@ fn route_backward_lse<N: Size>(
     }
 }
 
-/// Buffers of a gradient: what the choice read and wrote, and both gradients. A plan reads those
-/// its formula names.
-#[derive(Clone)]
-pub struct TopkBackwardBuffers {
-    /// \[T,E\], read.
-    pub logits: Handle,
-    /// \[E\] u32, read.
-    pub mask: Option<Handle>,
-    /// \[T,K\] u32, read.
-    pub indices: Handle,
-    /// \[T,K\], read.
-    pub weights: Handle,
-    /// \[T,E\], read.
-    pub probs: Handle,
-    /// \[T\], read.
-    pub lse: Handle,
-    /// \[T,K\], \[T,E\] or \[T\], read.
-    pub gradient: Handle,
-    /// \[T,E\], written.
-    pub dlogits: Handle,
+buffers! {
+    /// Buffers of a gradient: what the choice read and wrote, and both gradients. A plan reads those
+    /// its formula names.
+    #[derive(Clone)]
+    pub struct TopkBackwardBuffers {
+        /// \[T,E\], read.
+        pub logits: Handle,
+        /// \[E\] u32, read.
+        pub mask: Option<Handle>,
+        /// \[T,K\] u32, read.
+        pub indices: Handle,
+        /// \[T,K\], read.
+        pub weights: Handle,
+        /// \[T,E\], read.
+        pub probs: Handle,
+        /// \[T\], read.
+        pub lse: Handle,
+        /// \[T,K\], \[T,E\] or \[T\], read.
+        pub gradient: Handle = "dweights" | "dprobs" | "dlse",
+        /// \[T,E\], written.
+        pub dlogits: Handle,
+    }
 }
 
 /// Enqueues the gradient of the logits: one launch.
@@ -215,19 +211,14 @@ fn launch_weights(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwar
     let problem = &plan.problem;
     let row = problem.experts() / plan.lanes;
     // Weights that are all 0 have no gradient, rather than 0 / 0.
-    let inverse = if problem.scale() == 0.0 {
-        0.0
-    } else {
-        problem.scale().recip()
+    let inverse = match problem.scale() {
+        0.0 => 0.0,
+        scale => scale.recip(),
     };
     // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
-        launched::note(|| {
-            format!(
-                "route_backward_weights_{}",
-                super::topk::score_name(problem)
-            )
-        });
+        let score = || super::topk::score_name(problem);
+        launched::note(|| format!("route_backward_weights_{}", score()));
         route_backward_weights::launch_unchecked(
             client,
             plan.grid.count(),

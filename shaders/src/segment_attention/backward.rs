@@ -8,6 +8,7 @@ use super::{Form, Plan, Side, partners};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -104,29 +105,31 @@ fn attention_value_gradient<F: Float, N: Size>(
     }
 }
 
-/// Buffers of the backward pass.
-#[derive(Clone)]
-pub struct BackwardBuffers {
-    /// \[R, heads·D\], read.
-    pub q: Handle,
-    /// \[R, heads·D\], read.
-    pub k: Handle,
-    /// \[R, heads·D\], read.
-    pub v: Handle,
-    /// \[R, heads·D\], read: what the forward pass wrote.
-    pub o: Handle,
-    /// \[R, heads\] f32, read: what the forward pass wrote.
-    pub lse: Handle,
-    /// \[R,2\] u32, read.
-    pub segments: Handle,
-    /// Gradient of `o` \[R, heads·D\], read.
-    pub d_o: Handle,
-    /// \[R, heads·D\], written.
-    pub dq: Handle,
-    /// \[R, heads·D\], written.
-    pub dk: Handle,
-    /// \[R, heads·D\], written.
-    pub dv: Handle,
+buffers! {
+    /// Buffers of the backward pass.
+    #[derive(Clone)]
+    pub struct BackwardBuffers {
+        /// \[R, heads·D\], read.
+        pub q: Handle,
+        /// \[R, heads·D\], read.
+        pub k: Handle,
+        /// \[R, heads·D\], read.
+        pub v: Handle,
+        /// \[R, heads·D\], read: what the forward pass wrote.
+        pub o: Handle,
+        /// \[R, heads\] f32, read: what the forward pass wrote.
+        pub lse: Handle,
+        /// \[R,2\] u32, read.
+        pub segments: Handle,
+        /// Gradient of `o` \[R, heads·D\], read.
+        pub d_o: Handle = "do",
+        /// \[R, heads·D\], written.
+        pub dq: Handle,
+        /// \[R, heads·D\], written.
+        pub dk: Handle,
+        /// \[R, heads·D\], written.
+        pub dv: Handle,
+    }
 }
 
 /// Enqueues the backward pass: four launches.
@@ -136,15 +139,17 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     }
     let statistics = client.empty(plan.problem.heads_of_rows() * 8);
     launch_statistics(client, plan, &buffers, &statistics);
-    for side in [Side::Query, Side::Key] {
-        launch_score_gradient(client, plan, &buffers, &statistics, side);
-    }
-    launch_value_gradient(client, plan, &buffers, &statistics);
+    launch_gradients(client, plan, &buffers, &statistics);
+}
+
+/// A tensor \[R, heads·D\] as an argument.
+fn rows(plan: &Plan, buffer: &Handle) -> BufferArg {
+    let bytes = plan.problem.element.bytes() * plan.lanes;
+    bind(buffer.clone(), plan.vectors(), bytes)
 }
 
 fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, statistics: &Handle) {
     let p = &plan.problem;
-    let vectors = plan.vectors();
     // SAFETY: the buffers hold what is planned; units past the last head return.
     unsafe {
         launched::note(|| format!("attention_statistics_{}", p.element));
@@ -153,8 +158,8 @@ fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, st
             plan.per_head.count(),
             plan.per_head.dim(),
             plan.lanes,
-            bind(buffers.o.clone(), vectors, p.element.bytes() * plan.lanes),
-            bind(buffers.d_o.clone(), vectors, p.element.bytes() * plan.lanes),
+            rows(plan, &buffers.o),
+            rows(plan, &buffers.d_o),
             bind_words(buffers.lse.clone(), p.heads_of_rows()),
             bind_words(statistics.clone(), 2 * p.heads_of_rows()),
             plan.form(),
@@ -163,69 +168,49 @@ fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, st
     }
 }
 
-fn launch_score_gradient(
-    client: &Client,
-    plan: &Plan,
-    buffers: &BackwardBuffers,
-    statistics: &Handle,
-    side: Side,
-) {
+fn launch_gradients(client: &Client, plan: &Plan, buffers: &BackwardBuffers, statistics: &Handle) {
     let p = &plan.problem;
-    let vectors = plan.vectors();
-    let queries = (&buffers.q, &buffers.d_o);
-    let keys = (&buffers.k, &buffers.v);
-    let (own, other, out) = match side {
-        Side::Query => (queries, keys, &buffers.dq),
-        Side::Key => (keys, queries, &buffers.dk),
-    };
+    let (queries, keys) = ((&buffers.q, &buffers.d_o), (&buffers.k, &buffers.v));
+    let sides = [
+        (Side::Query, queries, keys, &buffers.dq),
+        (Side::Key, keys, queries, &buffers.dk),
+    ];
     // SAFETY: the buffers hold what is planned, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
-        launched::note(|| super::name(p, side.kernel()));
-        attention_score_gradient::launch_unchecked(
-            client,
-            plan.per_head.count(),
-            plan.per_head.dim(),
-            plan.lanes,
-            bind(own.0.clone(), vectors, p.element.bytes() * plan.lanes),
-            bind(own.1.clone(), vectors, p.element.bytes() * plan.lanes),
-            bind(other.0.clone(), vectors, p.element.bytes() * plan.lanes),
-            bind(other.1.clone(), vectors, p.element.bytes() * plan.lanes),
-            bind_words(statistics.clone(), 2 * p.heads_of_rows()),
-            bind_words(buffers.segments.clone(), 2 * p.rows()),
-            bind(out.clone(), vectors, p.element.bytes() * plan.lanes),
-            p.rows(),
-            p.heads(),
-            plan.form(),
-            side,
-            p.element.elem_type(),
-        );
-    }
-}
-
-fn launch_value_gradient(
-    client: &Client,
-    plan: &Plan,
-    buffers: &BackwardBuffers,
-    statistics: &Handle,
-) {
-    let p = &plan.problem;
-    let vectors = plan.vectors();
-    // SAFETY: the buffers hold what is planned, and segments lie inside the rows;
-    // units past the last head return.
-    unsafe {
+        for (side, own, other, out) in sides {
+            launched::note(|| super::name(p, side.kernel()));
+            attention_score_gradient::launch_unchecked(
+                client,
+                plan.per_head.count(),
+                plan.per_head.dim(),
+                plan.lanes,
+                rows(plan, own.0),
+                rows(plan, own.1),
+                rows(plan, other.0),
+                rows(plan, other.1),
+                bind_words(statistics.clone(), 2 * p.heads_of_rows()),
+                bind_words(buffers.segments.clone(), 2 * p.rows()),
+                rows(plan, out),
+                p.rows(),
+                p.heads(),
+                plan.form(),
+                side,
+                p.element.elem_type(),
+            );
+        }
         launched::note(|| super::name(p, "attention_value_gradient"));
         attention_value_gradient::launch_unchecked(
             client,
             plan.per_head.count(),
             plan.per_head.dim(),
             plan.lanes,
-            bind(buffers.q.clone(), vectors, p.element.bytes() * plan.lanes),
-            bind(buffers.k.clone(), vectors, p.element.bytes() * plan.lanes),
-            bind(buffers.d_o.clone(), vectors, p.element.bytes() * plan.lanes),
+            rows(plan, &buffers.q),
+            rows(plan, &buffers.k),
+            rows(plan, &buffers.d_o),
             bind_words(statistics.clone(), 2 * p.heads_of_rows()),
             bind_words(buffers.segments.clone(), 2 * p.rows()),
-            bind(buffers.dv.clone(), vectors, p.element.bytes() * plan.lanes),
+            rows(plan, &buffers.dv),
             p.rows(),
             p.heads(),
             plan.form(),

@@ -24,33 +24,11 @@ fn segments(at: &Machine) -> Planned {
 }
 
 fn forward(at: &Machine, problem: Problem) -> Planned {
-    let buffers = ForwardBuffers {
-        q: at.buffer(),
-        k: at.buffer(),
-        v: at.buffer(),
-        segments: at.buffer(),
-        o: at.buffer(),
-        lse: at.buffer(),
-    };
-    launch(at.client(), &plan(problem, &at.capability)?, buffers);
-    Ok(())
+    at.launch(&[], plan(problem, &at.capability), launch)
 }
 
 fn backward(at: &Machine, problem: Problem) -> Planned {
-    let buffers = BackwardBuffers {
-        q: at.buffer(),
-        k: at.buffer(),
-        v: at.buffer(),
-        o: at.buffer(),
-        lse: at.buffer(),
-        segments: at.buffer(),
-        d_o: at.buffer(),
-        dq: at.buffer(),
-        dk: at.buffer(),
-        dv: at.buffer(),
-    };
-    launch_backward(at.client(), &plan(problem, &at.capability)?, buffers);
-    Ok(())
+    at.launch(&[], plan(problem, &at.capability), launch_backward)
 }
 
 pub(crate) fn entries() -> Vec<KernelEntry> {

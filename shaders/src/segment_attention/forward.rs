@@ -5,6 +5,7 @@ use super::{Form, Plan, Side, partners};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
@@ -59,21 +60,23 @@ fn segment_attention<F: Float, N: Size>(
     }
 }
 
-/// Buffers of the forward pass.
-#[derive(Clone)]
-pub struct ForwardBuffers {
-    /// \[R, heads·D\], read.
-    pub q: Handle,
-    /// \[R, heads·D\], read.
-    pub k: Handle,
-    /// \[R, heads·D\], read.
-    pub v: Handle,
-    /// \[R,2\] u32, read.
-    pub segments: Handle,
-    /// \[R, heads·D\], written.
-    pub o: Handle,
-    /// \[R, heads\] f32, written.
-    pub lse: Handle,
+buffers! {
+    /// Buffers of the forward pass.
+    #[derive(Clone)]
+    pub struct ForwardBuffers {
+        /// \[R, heads·D\], read.
+        pub q: Handle,
+        /// \[R, heads·D\], read.
+        pub k: Handle,
+        /// \[R, heads·D\], read.
+        pub v: Handle,
+        /// \[R,2\] u32, read.
+        pub segments: Handle,
+        /// \[R, heads·D\], written.
+        pub o: Handle,
+        /// \[R, heads\] f32, written.
+        pub lse: Handle,
+    }
 }
 
 /// Enqueues the attention: one launch.

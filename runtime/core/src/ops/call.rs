@@ -9,11 +9,18 @@ use cubecl::client::Client;
 use cubecl::server::Handle;
 use moebius_device::Capability;
 use moebius_ops::{Operation, Scalar, Signature, TensorInfo};
+use moebius_shaders::{FromNames, Lookup};
 use std::fmt;
 use std::sync::Arc;
 
 /// The buffers of a launch by the names of the description.
 pub(crate) type Buffers = super::tensors::Named<Handle>;
+
+impl Lookup for Buffers {
+    fn find(&self, name: &str) -> Option<Handle> {
+        self.maybe(name)
+    }
+}
 
 /// Enqueues the kernels of one operation, as they were planned.
 #[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "nothing launches"))]
@@ -60,6 +67,14 @@ impl Kernels {
             backward: None,
             tiles: None,
         }
+    }
+
+    /// What `launch` enqueues of `plan`, given the buffers by their names.
+    pub(crate) fn of<P: Send + Sync + 'static, B: FromNames>(
+        plan: P,
+        launch: impl Fn(&Client, &P, B) + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(move |client, b| launch(client, &plan, b.fill()))
     }
 
     /// The same, and the gradients.

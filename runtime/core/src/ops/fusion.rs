@@ -50,19 +50,13 @@ impl<B: FusionBackend> FusionValueAdapter<B> for Tensors<B> {
     }
 
     fn append_input_ir(value: Self::Fused, inputs: &mut Vec<TensorIr>) -> Self::Input {
-        let values = value.0.into_iter();
-        values
-            .map(|value| One::<B>::append_input_ir(value, inputs))
-            .collect()
+        let input = |value| One::<B>::append_input_ir(value, inputs);
+        value.0.into_iter().map(input).collect()
     }
 
     fn resolve_inputs(input: &Self::Input, handles: &mut Handles<B>) -> Self {
-        let values = input.iter();
-        Self(
-            values
-                .map(|value| One::<B>::resolve_inputs(value, handles))
-                .collect(),
-        )
+        let value = |input| One::<B>::resolve_inputs(input, handles);
+        Self(input.iter().map(value).collect())
     }
 
     fn append_output_ir(
@@ -70,10 +64,8 @@ impl<B: FusionBackend> FusionValueAdapter<B> for Tensors<B> {
         out: &mut Vec<TensorIr>,
         create: &mut impl FnMut() -> burn::backend::fusion::custom::TensorId,
     ) -> Self::Output {
-        let values = meta.iter();
-        values
-            .map(|value| One::<B>::append_output_ir(value, out, create))
-            .collect()
+        let output = |value| One::<B>::append_output_ir(value, out, create);
+        meta.iter().map(output).collect()
     }
 
     fn validate_outputs(
@@ -95,11 +87,7 @@ impl<B: FusionBackend> FusionValueAdapter<B> for Tensors<B> {
         meta: &Self::Metadata,
         tensors: &mut std::vec::IntoIter<FusionTensor<B::FusionRuntime>>,
     ) -> Self::Fused {
-        let values = meta.iter();
-        Tensors(
-            values
-                .map(|value| One::<B>::build_fused_output(value, tensors))
-                .collect(),
-        )
+        let value = |value| One::<B>::build_fused_output(value, tensors);
+        Tensors(meta.iter().map(value).collect())
     }
 }

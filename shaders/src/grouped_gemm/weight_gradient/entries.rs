@@ -1,7 +1,7 @@
 //! Which variants of the weight gradient are compiled for every target.
 
-use super::{Choice, Operands, Problem, Segments, Source, Variant, launch, plan};
-use crate::emit::{KernelEntry, Machine, Planned};
+use super::{Choice, Operands, Problem, Source, Variant, launch, plan};
+use crate::emit::{KernelEntry, Machine, Planned, valid};
 use moebius_ops::Element;
 
 /// A variant, its element type, the columns of a and b, and their sources; none in a dense product.
@@ -36,19 +36,16 @@ const CASES: [Case; 16] = [
 /// Every variant, in the cases that compile to different code.
 pub(crate) fn entries() -> Vec<KernelEntry> {
     let entry = |(variant, element, [m, n], sources): Case| {
-        let dense = sources.is_none();
+        let all = match sources {
+            None => Problem::dense(2048, m, n),
+            Some(_) => Problem::new(2048, 8, 2, m, n),
+        };
         let [a, b] = sources.unwrap_or([Source::Sorted; 2]);
         let problem = Problem {
-            slots: 2048,
-            row_bound: 2048,
-            experts: if dense { 1 } else { 8 },
-            top_k: if dense { 1 } else { 2 },
-            m,
-            n,
             element,
             a,
             b,
-            dense,
+            ..valid(all)
         };
         let launch = move |at: &Machine| gradient(at, variant, problem);
         let name = super::name(&problem, variant);
@@ -58,17 +55,9 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
 }
 
 fn gradient(at: &Machine, variant: Variant, problem: Problem) -> Planned {
-    let choice = Choice {
-        variant: Some(variant),
-        ..Choice::default()
-    };
-    let plan = plan(problem, &at.capability, choice)?;
-    let operands = Operands {
-        a: at.buffer(),
-        b: at.buffer(),
-        segments: Segments::unless(problem.dense, at),
-        out: at.buffer(),
-    };
-    launch(at.client(), &plan, &operands);
-    Ok(())
+    let plan = plan(problem, &at.capability, Choice::of(variant));
+    let given = [("offsets", !problem.dense)];
+    at.launch(&given, plan, |client, plan, operands: Operands| {
+        launch(client, plan, &operands);
+    })
 }

@@ -15,6 +15,7 @@ use crate::element::DeviceElement;
 use crate::error::{PlanError, Unsupported};
 use crate::grid::lanes;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -92,13 +93,14 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         problem,
         variant,
     };
-    check_grid(&plan, device)?;
+    if let Some(first) = plan.slabs.first() {
+        crate::fits_grid(KERNEL, cubes(&plan, first), device)?;
+    }
     Ok(plan)
 }
 
 fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupported> {
-    let limits = &device.limits;
-    let (units, memory) = match variant {
+    let cube = match variant {
         Variant::Cpu if device.cpu_cores.is_none() => {
             let needs = "a CPU runtime for the cpu variant";
             return Err(Unsupported::new(KERNEL, needs, &device.name));
@@ -112,50 +114,33 @@ fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupporte
         Variant::Naive if device.cpu_cores.is_none() => (naive::UNITS, 0),
         Variant::Naive | Variant::Cpu => (0, 0),
     };
-    if units <= limits.max_units_per_cube && memory <= limits.max_shared_memory {
-        return Ok(());
-    }
-    let (most, largest) = (limits.max_units_per_cube, limits.max_shared_memory);
-    let needs = format!("{units} units and {memory} bytes of workgroup memory");
-    let have = format!("{most} units and {largest} bytes");
-    Err(Unsupported::new(KERNEL, needs, have))
+    crate::fits_cube(KERNEL, cube, device)
 }
 
 /// Cubes along m, n and the experts of a slab.
-fn cubes(plan: &Plan, slab: &Slab) -> [u32; 3] {
+fn cubes(plan: &Plan, slab: &Slab) -> [usize; 3] {
     let p = &plan.problem;
     let [m, n] = match plan.variant {
         Variant::Unit => [p.m.div_ceil(tile::EDGE), p.n.div_ceil(tile::EDGE)],
         Variant::Naive => [p.n.div_ceil(naive::UNITS as usize), p.m],
         _ => return [1; 3],
     };
-    [m as u32, n as u32, slab.last - slab.first]
+    [m, n, (slab.last - slab.first) as usize]
 }
 
-fn check_grid(plan: &Plan, device: &Capability) -> Result<(), Unsupported> {
-    let most = device.limits.max_cube_count;
-    let Some(first) = plan.slabs.first() else {
-        return Ok(());
-    };
-    let needs = cubes(plan, first);
-    if needs.iter().zip(most).all(|(needs, most)| *needs <= most) {
-        return Ok(());
+buffers! {
+    /// Buffers of one weight gradient.
+    #[derive(Clone)]
+    pub struct Operands {
+        /// \[T,m\] or \[R,m\], read.
+        pub a: Handle,
+        /// \[T,n\] or \[R,n\], read.
+        pub b: Handle,
+        /// Read; absent in a dense product. Its tiles aren't used.
+        pub segments: Option<Segments> = "offsets",
+        /// \[E,m,n\] f32, written.
+        pub out: Handle,
     }
-    let needs = format!("{needs:?} cubes");
-    Err(Unsupported::new(KERNEL, needs, format!("at most {most:?}")))
-}
-
-/// Buffers of one weight gradient.
-#[derive(Clone)]
-pub struct Operands {
-    /// \[T,m\] or \[R,m\], read.
-    pub a: Handle,
-    /// \[T,n\] or \[R,n\], read.
-    pub b: Handle,
-    /// Read; absent in a dense product. Its tiles aren't used.
-    pub segments: Option<Segments>,
-    /// \[E,m,n\] f32, written.
-    pub out: Handle,
 }
 
 /// Enqueues the gradient: one launch, or one per slab; none for a batch without slots, whose

@@ -2,6 +2,7 @@
 
 use super::{Bindings, Operands, Plan, Slab, Spec, cubes};
 use crate::element::DeviceElement;
+use crate::grid::count;
 use crate::grouped_gemm::{input_row, segment};
 use cubecl::prelude::*;
 
@@ -41,13 +42,12 @@ fn weight_gradient_naive<F: Float>(
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
-    let [x, y, z] = cubes(plan, slab);
     // SAFETY: `plan` checked the shapes; a cube's line and expert exist, columns are guarded.
     unsafe {
         let bound = Bindings::new(plan, slab, operands, [1; 3]);
         weight_gradient_naive::launch_unchecked(
             client,
-            CubeCount::Static(x, y, z),
+            count(cubes(plan, slab)),
             CubeDim::new_1d(UNITS),
             bound.a,
             bound.b,

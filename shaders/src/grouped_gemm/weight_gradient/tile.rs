@@ -7,6 +7,7 @@
 
 use super::{Bindings, Operands, Plan, Slab, Source, Spec, cubes};
 use crate::element::DeviceElement;
+use crate::grid::count;
 use crate::grouped_gemm::{input_row, segment, tile::load_four};
 use cubecl::prelude::*;
 
@@ -147,7 +148,6 @@ fn store_four<N: Size>(
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
-    let [x, y, z] = cubes(plan, slab);
     let [a_lanes, b_lanes] = plan.lanes;
     // SAFETY: `plan` checked shapes, workgroup memory and cube counts; rows past an expert's last
     // and elements past the last column are neither read nor stored.
@@ -155,7 +155,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         let bound = Bindings::new(plan, slab, operands, [a_lanes, b_lanes, b_lanes]);
         weight_gradient_tile::launch_unchecked(
             client,
-            CubeCount::Static(x, y, z),
+            count(cubes(plan, slab)),
             CubeDim::new_2d(VECTORS as u32, VECTORS as u32),
             a_lanes,
             b_lanes,

@@ -16,6 +16,7 @@ use crate::bound::bind_words;
 use crate::error::Unsupported;
 use crate::grid::Grid;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::Capability;
@@ -169,19 +170,21 @@ fn drop_over_capacity(
     }
 }
 
-/// Buffers of the drop rule, u32 but for the weights.
-#[derive(Clone)]
-pub struct CapacityBuffers {
-    /// \[S\], read: slots sorted by expert.
-    pub order: Handle,
-    /// \[E+1\], read.
-    pub offsets: Handle,
-    /// \[S\] f32, read: router weights, not negative.
-    pub weights: Handle,
-    /// \[E\], read.
-    pub capacities: Handle,
-    /// \[S\], written: the expert of every slot, E for a dropped one.
-    pub keys: Handle,
+buffers! {
+    /// Buffers of the drop rule, u32 but for the weights.
+    #[derive(Clone)]
+    pub struct CapacityBuffers {
+        /// \[S\], read: slots sorted by expert.
+        pub order: Handle,
+        /// \[E+1\], read.
+        pub offsets: Handle,
+        /// \[S\] f32, read: router weights, not negative.
+        pub weights: Handle,
+        /// \[E\], read.
+        pub capacities: Handle,
+        /// \[S\], written: the expert of every slot, E for a dropped one.
+        pub keys: Handle,
+    }
 }
 
 /// Enqueues the drop rule: one launch, or none for no slots.

@@ -4,6 +4,7 @@ use super::{Capacity, partial_len, sum_of_units};
 use crate::bound::bind_words;
 use crate::error::Unsupported;
 use crate::launched;
+use crate::named::buffers;
 use crate::permute::SCAN_UNITS;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -102,14 +103,16 @@ fn expert_capacities(
     }
 }
 
-/// Buffers of the capacities.
-pub struct CapacitiesBuffers {
-    /// \[E\] u32, read: non-zero = available; all without.
-    pub mask: Option<Handle>,
-    /// \[E\] f32, read: capacity factors, instead of one for all.
-    pub factors: Option<Handle>,
-    /// \[E\] u32, written.
-    pub capacities: Handle,
+buffers! {
+    /// Buffers of the capacities.
+    pub struct CapacitiesBuffers {
+        /// \[E\] u32, read: non-zero = available; all without.
+        pub mask: Option<Handle>,
+        /// \[E\] f32, read: capacity factors, instead of one for all.
+        pub factors: Option<Handle>,
+        /// \[E\] u32, written.
+        pub capacities: Handle,
+    }
 }
 
 pub(in crate::permute) fn capacities_name(masked: bool, factors: bool) -> String {

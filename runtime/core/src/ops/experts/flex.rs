@@ -2,8 +2,8 @@
 
 use super::StageClock;
 use crate::ops::host::{
-    Operands, add_bias, cast_like, columns_of, expert, expert_row, float_tensor, floats, matmul,
-    matmul_transposed, rows_of, select_rows, to_f32,
+    Operands, add_bias, cast_like, columns_of, expert, expert_row, float_tensor, floats,
+    matmul_transposed, select_rows, to_f32,
 };
 use crate::ops::rows::host::{Segments, combined, gathered, joined, row_dots};
 use crate::ops::tensors::Value;
@@ -14,7 +14,6 @@ use burn::tensor::DType;
 use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::moe::Problem;
 use moebius_shaders::moe::Stage;
-use std::ops::Range;
 
 type Rows = FloatTensor<Flex>;
 
@@ -71,10 +70,10 @@ pub(in crate::ops) fn gradients(
     let x = to_f32(x);
     let pre = match b.maybe_float("pre") {
         Some(pre) => segments.unpadded(to_f32(pre)),
-        None => joined(
-            first_product(&x, &segments, &experts, problem),
-            problem.columns_in(),
-        ),
+        None => {
+            let rows = gathered(&x, &segments, problem.routing.top_k());
+            segments.products(&rows, &experts.w_in, &experts.b_in)
+        }
     };
     let pass = Pass {
         problem,
@@ -213,10 +212,7 @@ impl Pass<'_> {
         let top_k = problem.routing.top_k();
         let hidden = activated(problem, pre.clone());
         // Of the hidden activations, before the router weight.
-        let dhidden = segments.each(problem.inter, |e, rows| {
-            let dy = rows_of(self.dy.clone(), rows.start, rows.end);
-            matmul(dy, expert(self.experts.w_out.clone(), e))
-        });
+        let dhidden = segments.products_back(&self.dy, &self.experts.w_out);
         // ⟨dy, W h + b⟩ = ⟨Wᵀ dy, h⟩ + ⟨dy, b⟩: the answers themselves aren't needed.
         let mut dots = row_dots(&dhidden, &hidden);
         if let Some(b_out) = &self.experts.b_out {
@@ -241,14 +237,9 @@ impl Pass<'_> {
         }
         let of_weights = of_weights.into_iter().map(|sum| cast_like(sum, dtype));
         let x = of_x.then(|| {
-            let product = |e: usize| {
-                let Range { start, end } = segments.rows(e);
-                let dpre = rows_of(dpre.clone(), start, end);
-                matmul(dpre, expert(self.experts.w_in.clone(), e))
-            };
-            let rows: Vec<Rows> = segments.occupied().map(product).collect();
+            let rows = segments.products_back(&dpre, &self.experts.w_in);
             let shape = [top_k, problem.hidden];
-            cast_like(combined(&rows, None, segments, shape), dtype)
+            cast_like(combined(&[rows], None, segments, shape), dtype)
         });
         x.into_iter().chain([weights]).chain(of_weights).collect()
     }

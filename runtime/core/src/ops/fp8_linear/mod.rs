@@ -7,7 +7,7 @@ pub(super) mod flex;
 mod host;
 
 use super::call::{Kernels, Request};
-use super::sort::{Sorted, segments};
+use super::sort::Sorted;
 use super::{Assignment, DeviceValue};
 use crate::Error;
 use burn::tensor::{Int, Tensor};
@@ -52,16 +52,8 @@ pub(crate) fn run(
 
 fn kernels(problem: Problem, choice: Choice, device: &Capability) -> Result<Kernels, PlanError> {
     let plan = grouped_gemm::plan(problem, device, choice)?;
-    Ok(Kernels::new(move |client, b| {
-        let operands = Operands {
-            x: b.get("x"),
-            segments: segments(b),
-            weights: b.get("codes"),
-            scales: Some(b.get("scales")),
-            bias: b.maybe("b"),
-            out: b.get("y"),
-        };
-        grouped_gemm::launch(client, &plan, &operands);
+    Ok(Kernels::of(plan, |client, plan, operands: Operands| {
+        grouped_gemm::launch(client, plan, &operands);
     }))
 }
 

@@ -29,16 +29,8 @@ pub(crate) fn run(
     }
     let plan = |device: &Capability| -> Result<Kernels, Unsupported> {
         let plan = fp8_mma::plan(problem, device, true)?;
-        Ok(Kernels::new(move |client, b| {
-            let operands = Operands {
-                x: b.get("x"),
-                x_scales: b.get("x scales"),
-                segments: None,
-                weights: b.get("codes"),
-                w_scales: b.get("scales"),
-                out: b.get("y"),
-            };
-            fp8_mma::launch(client, &plan, &operands);
+        Ok(Kernels::of(plan, |client, plan, operands: Operands| {
+            fp8_mma::launch(client, plan, &operands);
         }))
     };
     let call = Request::plan(Product::Fp8Codes(problem), &device, plan)?;

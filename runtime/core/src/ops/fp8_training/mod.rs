@@ -7,7 +7,7 @@ mod round;
 
 use round::{Rounded, round};
 
-use super::call::Call;
+use super::call::{Call, Request};
 use super::quantize;
 use super::tensors::{DeviceValue, Tensors};
 use crate::Error;
@@ -75,11 +75,12 @@ impl RoundCall {
         let problem = problem
             .with_overflow(Overflow::Saturate)
             .with_margin(margin)?;
-        let amax = || quantize::amax_call(shape.to_vec(), element, &device);
+        let quantize = quantize::fake_quantize_request(problem, given, &device)?;
+        let amax = || quantize::amax_request(shape.to_vec(), element, &device);
         Ok(Self {
             shape,
-            quantize: quantize::fake_quantize_call(problem, given, &device)?,
-            amax: given.then(amax).transpose()?,
+            quantize: quantize.into_call(),
+            amax: given.then(amax).transpose()?.map(Request::into_call),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Products on Flex: Burn's matmul, expert by expert.
 
-use crate::ops::host::{Operands, cast_like, expert, matmul, rows_of, to_f32};
+use crate::ops::host::{Operands, cast_like, to_f32};
 use crate::ops::rows::host::Segments;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
@@ -29,10 +29,7 @@ pub(in crate::ops) fn gradients(
     let dy = segments.unpadded(to_f32(b.float("dy")));
     let rows = segments.unpadded(to_f32(rows));
     let drows = of_rows.then(|| {
-        let drows = segments.each(problem.k, |e, range| {
-            let dy = rows_of(dy.clone(), range.start, range.end);
-            matmul(dy, expert(w.clone(), e))
-        });
+        let drows = segments.products_back(&dy, &w);
         segments.padded(drows, problem.row_bound, problem.k)
     });
     let dw = of_w.then(|| segments.outer(&dy, &rows));

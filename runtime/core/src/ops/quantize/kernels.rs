@@ -16,26 +16,15 @@ pub(super) fn matrices(
 ) -> Result<Kernels, Unsupported> {
     let plan = quantize::plan(problem, device)?;
     Ok(match operation {
-        Quantization::Quantize(_) => Kernels::new(move |client, b| codes(client, &plan, b)),
-        Quantization::QuantizeBy(_) => Kernels::new(move |client, b| codes_by(client, &plan, b)),
+        Quantization::Quantize(_) => Kernels::of(plan, quantize::launch),
+        Quantization::QuantizeBy(_) => Kernels::new(move |client, b| {
+            quantize::launch_by(client, &plan, b.get("x"), b.get("scales"), b.get("codes"));
+        }),
         Quantization::Dequantize(_) => Kernels::new(move |client, b| {
             quantize::launch_dequantize(client, &plan, b.get("codes"), b.get("scales"), b.get("y"));
         }),
         _ => Kernels::new(move |client, b| faked(client, &plan, b)),
     })
-}
-
-fn codes(client: &Client, plan: &Plan, b: &Buffers) {
-    let buffers = quantize::Buffers {
-        x: b.get("x"),
-        words: b.get("codes"),
-        scales: b.get("scales"),
-    };
-    quantize::launch(client, plan, buffers);
-}
-
-fn codes_by(client: &Client, plan: &Plan, b: &Buffers) {
-    quantize::launch_by(client, plan, b.get("x"), b.get("scales"), b.get("codes"));
 }
 
 /// x as its codes have it. A kernel of both halves would save the words, 2 bytes of 10 for each f32, and read as much

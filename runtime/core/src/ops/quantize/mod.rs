@@ -8,7 +8,7 @@ pub(super) mod flex;
 mod kernels;
 
 use super::DeviceValue;
-use super::call::{Call, Kernels, Request};
+use super::call::{Kernels, Request};
 use crate::check::element;
 use crate::{Error, device};
 use burn::tensor::{Device, Int, Tensor};
@@ -70,21 +70,17 @@ pub(crate) fn fake_quantize(
     Ok(call.reads([x]).reads(scales).run().floats())
 }
 
-fn fake_quantize_request(problem: Problem, given: bool, device: &Device) -> Result<Request, Error> {
+/// The call of [`fake_quantize`], under `given` scales or x's own, without its operands.
+pub(super) fn fake_quantize_request(
+    problem: Problem,
+    given: bool,
+    device: &Device,
+) -> Result<Request, Error> {
     let operation = match given {
         false => Quantization::FakeQuantize(problem),
         true => Quantization::FakeQuantizeBy(problem),
     };
     request(operation, problem, device)
-}
-
-/// The call of [`fake_quantize`], under `given` scales or x's own, for a backend that runs it in a backward pass.
-pub(super) fn fake_quantize_call(
-    problem: Problem,
-    given: bool,
-    device: &Device,
-) -> Result<Call, Error> {
-    Ok(fake_quantize_request(problem, given, device)?.into_call())
 }
 
 /// The largest finite magnitude \[1\] of x, which isn't empty.
@@ -96,19 +92,15 @@ pub(crate) fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
     Ok(call.reads([x]).run().floats())
 }
 
-fn amax_request(shape: Vec<usize>, element: Element, device: &Device) -> Result<Request, Error> {
-    let problem = AmaxProblem::new(shape.iter().product(), element)?;
-    let plan = |device: &_| kernels::amax(problem, device);
-    Request::plan(Quantization::Amax { shape, element }, device, plan)
-}
-
-/// The call of [`amax`] for a backend that runs it in a backward pass.
-pub(super) fn amax_call(
+/// The call of [`amax`] without its operand.
+pub(super) fn amax_request(
     shape: Vec<usize>,
     element: Element,
     device: &Device,
-) -> Result<Call, Error> {
-    Ok(amax_request(shape, element, device)?.into_call())
+) -> Result<Request, Error> {
+    let problem = AmaxProblem::new(shape.iter().product(), element)?;
+    let plan = |device: &_| kernels::amax(problem, device);
+    Request::plan(Quantization::Amax { shape, element }, device, plan)
 }
 
 fn request(operation: Quantization, problem: Problem, device: &Device) -> Result<Request, Error> {

@@ -5,8 +5,8 @@ use cubecl::client::Client;
 use moebius_device::Capability;
 use moebius_ops::Element;
 use moebius_ops::routing::{HashProblem, LoadProblem, Problem, TopkGradient};
-use moebius_shaders::Unsupported;
 use moebius_shaders::routing;
+use moebius_shaders::{Lookup, Unsupported};
 
 pub(super) fn logits(
     problem: Problem,
@@ -23,14 +23,7 @@ pub(super) fn logits(
     }
     let gradients = routing::plan_logits_backward(problem, hidden, element, device)?;
     Ok(kernels.with_backward(move |client, b| {
-        let buffers = routing::LogitsBackwardBuffers {
-            dlogits: b.get("dlogits"),
-            x: b.get("x"),
-            w: b.get("Wg"),
-            dx: Some(b.get("dx")),
-            dw: Some(b.get("dWg")),
-        };
-        routing::launch_logits_backward(client, &gradients, buffers);
+        routing::launch_logits_backward(client, &gradients, b.fill());
     }))
 }
 
@@ -38,19 +31,7 @@ pub(super) fn route(
     problem: Problem,
     (records, device): (bool, &Capability),
 ) -> Result<Kernels, Unsupported> {
-    let plan = routing::plan(problem, device)?;
-    let kernels = Kernels::new(move |client, b| {
-        let buffers = routing::RouteBuffers {
-            logits: b.get("logits"),
-            mask: b.maybe("mask"),
-            bias: b.maybe("bias"),
-            indices: b.get("indices"),
-            weights: b.get("weights"),
-            probs: b.get("probs"),
-            lse: b.get("lse"),
-        };
-        routing::launch(client, &plan, buffers);
-    });
+    let kernels = Kernels::of(routing::plan(problem, device)?, routing::launch);
     if !records {
         return Ok(kernels);
     }
@@ -61,23 +42,10 @@ pub(super) fn route(
         ("dlse", gradient(TopkGradient::Lse)?),
     ];
     let backward = move |client: &Client, b: &Buffers| {
-        let given = gradients
-            .iter()
-            .find_map(|(of, plan)| Some((plan, b.maybe(of)?)));
-        let Some((plan, gradient)) = given else {
-            return;
-        };
-        let buffers = routing::TopkBackwardBuffers {
-            logits: b.get("logits"),
-            mask: b.maybe("mask"),
-            indices: b.get("indices"),
-            weights: b.get("weights"),
-            probs: b.get("probs"),
-            lse: b.get("lse"),
-            gradient,
-            dlogits: b.get("dlogits"),
-        };
-        routing::launch_topk_backward(client, plan, buffers);
+        let given = gradients.iter().find(|(of, _)| b.maybe(of).is_some());
+        if let Some((_, plan)) = given {
+            routing::launch_topk_backward(client, plan, b.fill());
+        }
     };
     Ok(kernels.with_backward(backward))
 }
@@ -88,14 +56,8 @@ pub(super) fn hash(
     device: &Capability,
 ) -> Result<Kernels, Unsupported> {
     let plan = routing::plan_hash(problem, device)?;
-    Ok(Kernels::new(move |client, b| {
-        let buffers = routing::HashBuffers {
-            x: (problem.hidden() > 0).then(|| b.get("x")),
-            mask: b.maybe("mask"),
-            indices: b.get("indices"),
-            weights: b.get("weights"),
-        };
-        routing::launch_hash(client, &plan, seed, buffers);
+    Ok(Kernels::of(plan, move |client, plan, buffers| {
+        routing::launch_hash(client, plan, seed, buffers);
     }))
 }
 

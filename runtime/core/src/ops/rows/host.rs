@@ -159,6 +159,14 @@ impl Segments {
             add_bias(matmul(rows, w), crate::ops::host::expert_row(bias, e))
         })
     }
+
+    /// rows · W_e for the rows of every expert e.
+    pub(in crate::ops) fn products_back(&self, rows: &Rows, w: &Rows) -> Rows {
+        self.each(w.shape()[2], |e, range| {
+            let rows = rows_of(rows.clone(), range.start, range.end);
+            matmul(rows, expert(w.clone(), e))
+        })
+    }
 }
 
 /// The token of every row.

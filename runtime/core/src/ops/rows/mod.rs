@@ -6,8 +6,8 @@ pub(super) mod flex;
 pub(super) mod host;
 mod kernels;
 
-use super::Assignment;
 use super::call::Request;
+use super::{Assignment, DeviceValue};
 use crate::Error;
 use crate::check::element;
 use burn::tensor::Tensor;
@@ -26,10 +26,8 @@ impl Assignment {
         let plan = |device: &_| kernels::gather(problem, device);
         let call = Request::plan(Rows::Gather(problem), &x.device(), plan)?.reads([x]);
         let call = call.reads(sorted.segments());
-        Ok(call
-            .beside([("positions", sorted.positions.clone())])
-            .run()
-            .floats())
+        let positions = ("positions", sorted.positions.clone());
+        Ok(call.beside([positions]).run().floats())
     }
 
     /// \[T, width\]: Σ_k w_tk · row of slot (t,k), in slot order; weights of 1 when `None`.
@@ -44,7 +42,9 @@ impl Assignment {
         let plan = |device: &_| kernels::combine(problem, weighted, device);
         let call = Request::plan(combine, &rows.device(), plan)?.reads([rows]);
         let call = call.reads([&sorted.positions]).reads(weights);
-        Ok(call.beside(sorted.order_and_offsets()).run().floats())
+        let [order, offsets] = sorted.segments().map(DeviceValue::clone);
+        let beside = [("order", order), ("offsets", offsets)];
+        Ok(call.beside(beside).run().floats())
     }
 
     /// \[R, 3·width\]: every row between its neighbours in its expert and its sequence of

@@ -5,8 +5,6 @@
 pub(super) mod flex;
 mod kernels;
 
-pub(super) use kernels::segments;
-
 use super::call::Request;
 use super::{Assignment, CapacityRule, DeviceValue};
 use crate::{Error, device};
@@ -72,13 +70,6 @@ impl Sorted {
     /// The order and the offsets, as most descriptions have them.
     pub(super) fn segments(&self) -> [&DeviceValue; 2] {
         [&self.order, &self.offsets]
-    }
-
-    pub(super) fn order_and_offsets(&self) -> [(&'static str, DeviceValue); 2] {
-        [
-            ("order", self.order.clone()),
-            ("offsets", self.offsets.clone()),
-        ]
     }
 
     /// What kernels read beside the segments.

@@ -1,0 +1,85 @@
+//! The buffers of a launch by the names that descriptions ([`moebius_ops::Operation`]) give tensors.
+
+use cubecl::server::Handle;
+
+/// Buffers with names.
+pub trait Lookup {
+    /// The buffer of this name, if there is one.
+    fn find(&self, name: &str) -> Option<Handle>;
+
+    /// Those that a launch takes.
+    ///
+    /// # Panics
+    /// Where one is missing that isn't optional.
+    fn fill<B: FromNames>(&self) -> B
+    where
+        Self: Sized,
+    {
+        B::from_names(self, &[])
+    }
+}
+
+/// Some buffers and one more.
+impl<L: Lookup> Lookup for (&L, (&str, Handle)) {
+    fn find(&self, name: &str) -> Option<Handle> {
+        let (others, (own, buffer)) = self;
+        match name == *own {
+            true => Some(buffer.clone()),
+            false => others.find(name),
+        }
+    }
+}
+
+/// What is made of buffers with names.
+pub trait FromNames: Sized {
+    /// The first of `names` that is there; a structure of buffers reads those of its fields.
+    fn from_names(buffers: &impl Lookup, names: &[&str]) -> Self;
+}
+
+impl FromNames for Option<Handle> {
+    fn from_names(buffers: &impl Lookup, names: &[&str]) -> Self {
+        names.iter().find_map(|name| buffers.find(name))
+    }
+}
+
+impl FromNames for Handle {
+    fn from_names(buffers: &impl Lookup, names: &[&str]) -> Self {
+        let found = Option::<Self>::from_names(buffers, names);
+        found.unwrap_or_else(|| unreachable!("{names:?} is a tensor of the operation"))
+    }
+}
+
+/// Declares the buffers of a launch. A field is called like the tensor of a description unless it says how: `w: Handle = "Wg"`
+/// is the tensor Wg, and with several names the first that is there. An optional structure is there where its tensor is.
+macro_rules! buffers {
+    ($(#[$of_all:meta])* pub struct $all:ident {
+        $($(#[$of_one:meta])* pub $field:ident: $type:ty $(= $($name:literal)|+)?,)*
+    }) => {
+        $(#[$of_all])*
+        pub struct $all {
+            $($(#[$of_one])* pub $field: $type,)*
+        }
+
+        impl $crate::FromNames for $all {
+            fn from_names(buffers: &impl $crate::Lookup, _: &[&str]) -> Self {
+                Self {
+                    $($field: $crate::FromNames::from_names(
+                        buffers,
+                        $crate::named::buffers!(@ $field $($($name)+)?),
+                    ),)*
+                }
+            }
+        }
+
+        impl $crate::FromNames for Option<$all> {
+            fn from_names(buffers: &impl $crate::Lookup, names: &[&str]) -> Self {
+                let there = names.iter().any(|name| buffers.find(name).is_some());
+                there.then(|| $crate::Lookup::fill(buffers))
+            }
+        }
+    };
+    (@ $field:ident) => { &[stringify!($field)] };
+    (@ $field:ident $($name:literal)+) => { &[$($name),+] };
+}
+
+pub(crate) use buffers;
