@@ -86,27 +86,17 @@ pub(crate) fn architecture() -> String {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 fn extension() -> Option<&'static str> {
-    if std::arch::is_x86_feature_detected!("avx512f") {
-        Some("avx512")
-    } else if std::arch::is_x86_feature_detected!("avx2") {
-        Some("avx2")
-    } else if std::arch::is_x86_feature_detected!("avx") {
-        Some("avx")
-    } else {
-        None
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-fn extension() -> Option<&'static str> {
-    Some("neon")
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn extension() -> Option<&'static str> {
-    None
+    #[cfg(target_arch = "x86_64")]
+    let known = [
+        ("avx512", std::arch::is_x86_feature_detected!("avx512f")),
+        ("avx2", std::arch::is_x86_feature_detected!("avx2")),
+        ("avx", std::arch::is_x86_feature_detected!("avx")),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let known = [("neon", cfg!(target_arch = "aarch64"))];
+    let found = known.into_iter().find(|(_, has)| *has);
+    found.map(|(name, _)| name)
 }
 
 /// Bits of a vector register and how many there are.

@@ -218,8 +218,16 @@ pub fn launch_backward(
     if let Some(dx) = gradients.x {
         launch_dx(client, plan, &buffers, dpre.clone(), dx);
     }
-    if let Some(biases) = &plan.biases {
-        launch_bias_dots(client, biases, &buffers, gradients.weights);
+    if let (Some(plans), Some(bias)) = (&plan.biases, buffers.experts.b_out.clone()) {
+        // What the bias adds to the gradient of the router weights.
+        let dots = output_bias::Buffers {
+            dy: buffers.y.clone(),
+            bias,
+            order: sorted.order.clone(),
+            offsets: sorted.offsets.clone(),
+            dweights: gradients.weights,
+        };
+        output_bias::launch(client, &plans.dots, dots);
     }
     if let Some(experts) = gradients.experts {
         launch_weights(client, plan, &buffers, (hidden, dpre), experts);
@@ -240,21 +248,6 @@ fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Hand
         y: dx,
     };
     combine::launch(client, &plan.combine, combined);
-}
-
-/// Adds ⟨dy_t, b_out⟩ to the gradient of the router weights.
-fn launch_bias_dots(client: &Client, plans: &BiasPlans, buffers: &Buffers, dweights: Handle) {
-    let Some(bias) = buffers.experts.b_out.clone() else {
-        return;
-    };
-    let dots = output_bias::Buffers {
-        dy: buffers.y.clone(),
-        bias,
-        order: buffers.segments.order.clone(),
-        offsets: buffers.segments.offsets.clone(),
-        dweights,
-    };
-    output_bias::launch(client, &plans.dots, dots);
 }
 
 /// The experts' gradients from w · h and dpre.

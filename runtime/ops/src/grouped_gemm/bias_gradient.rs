@@ -70,13 +70,11 @@ impl Problem {
     /// # Errors
     /// As [`Problem::new`], for more sorted rows than slots, and for a dense product that isn't one expert's.
     pub fn check(&self) -> Result<(), ShapeError> {
-        let product = super::Problem::new(self.slots, self.experts, self.top_k, self.n, 1)?;
-        let (row_bound, dense) = (self.row_bound, self.dense);
         let product = super::Problem {
-            row_bound,
-            dense,
+            row_bound: self.row_bound,
+            dense: self.dense,
             rows: self.rows,
-            ..product
+            ..super::Problem::new(self.slots, self.experts, self.top_k, self.n, 1)?
         };
         product.check()
     }

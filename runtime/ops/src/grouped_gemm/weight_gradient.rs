@@ -86,14 +86,11 @@ impl Problem {
     /// # Errors
     /// As [`Problem::new`], for more sorted rows than slots, and for a dense product that isn't one expert's.
     pub fn check(&self) -> Result<(), ShapeError> {
-        let (m, n) = (self.m, self.n);
-        let product = super::Problem::new(self.slots, self.experts, self.top_k, m, n)?;
-        let (row_bound, dense) = (self.row_bound, self.dense);
         let product = super::Problem {
-            row_bound,
-            dense,
+            row_bound: self.row_bound,
+            dense: self.dense,
             rows: self.a,
-            ..product
+            ..super::Problem::new(self.slots, self.experts, self.top_k, self.m, self.n)?
         };
         product.check()
     }

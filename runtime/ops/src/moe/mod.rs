@@ -5,10 +5,8 @@
 
 mod oracle;
 pub mod sorting;
-mod training;
 
 pub use oracle::{ReferenceGradients, ReferenceInputs, reference, reference_backward};
-pub use training::Keep;
 
 use crate::element::Element;
 use crate::error::ShapeError;
@@ -39,6 +37,17 @@ pub struct Problem {
     pub capacity: Option<Capacity>,
     /// The most slots that reach an expert R; S unless a capacity is known here.
     pub row_bound: usize,
+}
+
+/// What a forward keeps for its backward pass, beside its inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// The first product before its activation: F or 2F elements a slot.
+    #[default]
+    FirstProduct,
+    /// Nothing: the first product is computed again.
+    Inputs,
 }
 
 impl Problem {

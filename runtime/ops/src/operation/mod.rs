@@ -191,13 +191,13 @@ fn signature(name: &str, element: Element, sizes: &[(char, usize)]) -> Signature
     let Some((&name, [reads, writes])) = TABLES.get_key_value(name) else {
         unreachable!("{name} is listed");
     };
-    let size = |letter| {
-        let found = sizes.iter().find(|(name, _)| *name == letter);
+    let size = |letter: u8| {
+        let found = sizes.iter().find(|(name, _)| *name == letter.into());
         found.map_or(1, |(_, size)| *size)
     };
     let tensor = |entry: &Entry| TensorInfo {
         name: entry.name,
-        shape: entry.sizes.chars().map(size).collect(),
+        shape: entry.sizes.bytes().map(size).collect(),
         scalar: entry.scalar.unwrap_or(Scalar::Float(element)),
     };
     Signature {

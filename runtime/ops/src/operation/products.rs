@@ -138,10 +138,7 @@ fn multiplied(name: &str, p: &Problem) -> Signature {
 }
 
 fn fp8_linear(p: &Problem) -> Signature {
-    let name = match p.dense {
-        true => "fp8 linear",
-        false => "grouped fp8 linear",
-    };
+    let name = ["grouped fp8 linear", "fp8 linear"][usize::from(p.dense)];
     let mut signature = multiplied(name, p).with(&["b"], p.bias);
     if let Some(weights) = p.fp8 {
         signature.operands[2].scalar = scale_scalar(weights.granularity);

@@ -73,11 +73,9 @@ impl Routing {
                 element,
                 backward,
             } => {
-                let name = match backward {
-                    false => "router logits",
-                    true => "router logits backward",
-                };
-                signature(name, element, &wide(&problem, hidden))
+                let names = ["router logits", "router logits backward"];
+                let sizes = wide(&problem, hidden);
+                signature(names[usize::from(backward)], element, &sizes)
             }
             Self::Route {
                 problem,

@@ -61,11 +61,8 @@ impl Rows {
                     ('n', p.width()),
                     ('m', neighbours::PLACES * p.width()),
                 ];
-                let name = match backward {
-                    false => "neighbours",
-                    true => "neighbours backward",
-                };
-                signature(name, *element, &sizes)
+                let names = ["neighbours", "neighbours backward"];
+                signature(names[usize::from(*backward)], *element, &sizes)
             }
             Self::Attention {
                 problem,
@@ -116,9 +113,6 @@ fn attention(p: &segment_attention::Problem, dense: bool, backward: bool) -> Sig
         ('S', segments.slots()),
         ('B', segments.experts() + 1),
     ];
-    let name = match backward {
-        false => "segment attention",
-        true => "segment attention backward",
-    };
-    signature(name, p.element, &sizes).with(&["order", "offsets"], !dense)
+    let names = ["segment attention", "segment attention backward"];
+    signature(names[usize::from(backward)], p.element, &sizes).with(&["order", "offsets"], !dense)
 }

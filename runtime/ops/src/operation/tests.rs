@@ -87,3 +87,15 @@ fn a_sort_has_the_operands_of_its_rule() {
     assert_eq!(names, ["weights", "indices", "mask", "factors"]);
     assert_eq!(sort.signature().results[2].shape, [12]);
 }
+
+#[test]
+fn every_line_of_the_list_is_a_signature() {
+    assert_eq!(TABLES.len(), SIGNATURES.lines().count());
+    for (name, sides) in TABLES.iter() {
+        let mut entries = sides.iter().flatten();
+        assert!(
+            entries.all(|e| !e.name.is_empty() && !e.sizes.is_empty()),
+            "{name}"
+        );
+    }
+}

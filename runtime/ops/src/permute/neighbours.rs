@@ -53,14 +53,8 @@ impl Problem {
     /// Checks what the constructor does, of a problem that was read.
     pub(crate) fn check(&self) -> Result<(), ShapeError> {
         self.sort.check()?;
-        Self::new(
-            self.sort,
-            self.width,
-            self.top_k,
-            self.sequence,
-            self.causal,
-        )
-        .map(drop)
+        let (top_k, sequence) = (self.top_k, self.sequence);
+        Self::new(self.sort, self.width, top_k, sequence, self.causal).map(drop)
     }
 
     /// Rows of a sorted buffer R.
