@@ -33,7 +33,7 @@ pub(crate) fn program(element: ElementType) -> Program {
         let y = block
             .fork(&device)
             .forward(TransformerEncoderInput::new(x.clone()));
-        scope.complete(x.ids(), y.ids())
+        scope.complete(x.ids().into_iter().flatten(), y.ids().into_iter().flatten())
     });
     let captured = captured.unwrap_or_else(|error| panic!("{error:?}"));
     let lowered = graph(&captured).unwrap_or_else(|error| panic!("{error}"));

@@ -81,6 +81,7 @@ impl Limits {
     };
 
     /// Of a device on which nothing of ours is launched: a single unit, and tensors of any size.
+    #[cfg(any(feature = "flex", feature = "xla"))]
     pub(crate) const NO_LAUNCH: Self = Self {
         max_bindings: u32::MAX,
         max_units_per_cube: 1,

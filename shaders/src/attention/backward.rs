@@ -48,19 +48,19 @@ fn attention_statistics<F: Float, N: Size>(
     }
 }
 
-/// ⟨do, v⟩ of a query and a key, 0 where the gradient comes through the log-sum-exp.
+/// ⟨do, v⟩ of a query and a key, one of them held by the unit; 0 where nothing reads it.
 #[cube]
 pub(super) fn value_product<F: Float, N: Size>(
-    d_row: &Array<Vector<f32, N>>,
-    v: &[Vector<F, N>],
+    held: &Array<Vector<f32, N>>,
+    other: &[Vector<F, N>],
     at: usize,
     #[comptime] form: Form,
-    #[comptime] through_lse: bool,
+    #[comptime] unread: bool,
 ) -> f32 {
-    if comptime!(through_lse) {
+    if comptime!(unread) {
         0.0f32.runtime()
     } else {
-        dot::<F, N>(d_row, v, at, form.value_vectors)
+        dot::<F, N>(held, other, at, form.value_vectors)
     }
 }
 
@@ -151,17 +151,15 @@ fn attention_key_gradient_unit<F: Float, N: Size>(
 ) {
     if ABSOLUTE_POS < rows {
         let row = ABSOLUTE_POS;
-        let vectors = comptime!(form.vectors);
-        let value_vectors = comptime!(form.value_vectors);
+        let (vectors, value_vectors) = comptime!((form.vectors, form.value_vectors));
         let written = comptime!(if of == Of::Values {
             value_vectors
         } else {
             vectors
         });
         let read = comptime!(if of == Of::Keys { value_vectors } else { 1 });
-        let key = row % scalars.keys;
-        let kv_head = row / scalars.keys % scalars.kv_heads;
-        let batch = row / scalars.keys / scalars.kv_heads;
+        let (key, head_row) = (row % scalars.keys, row / scalars.keys);
+        let (kv_head, batch) = (head_row % scalars.kv_heads, head_row / scalars.kv_heads);
         let own = load_head::<F, N>(k, row * vectors, 1.0f32, vectors);
         let value = load_head::<F, N>(v, row * value_vectors, 1.0f32, read);
         let mut sums = zero_head::<N>(written);
@@ -176,12 +174,11 @@ fn attention_key_gradient_unit<F: Float, N: Size>(
                 if seen::<Const<1>>(&site, &scalars, tables, form.kinds).extract(0usize) {
                     let at = queries + query;
                     let statistic = (statistics[2 * at], statistics[2 * at + 1]);
-                    let score = dot::<F, N>(&own, q, at * vectors, vectors);
-                    let mut weighed = 0.0f32;
-                    if comptime!(of == Of::Keys) {
-                        weighed = dot::<F, N>(&value, d_o, at * value_vectors, value_vectors);
-                    }
-                    let products = (score, weighed);
+                    let none = comptime!(of != Of::Keys);
+                    let products = (
+                        dot::<F, N>(&own, q, at * vectors, vectors),
+                        value_product::<F, N>(&value, d_o, at * value_vectors, form, none),
+                    );
                     let (p, ds, slope) =
                         pair(products, statistic, &site, &scalars, tables, form, 0usize);
                     if comptime!(of == Of::Values) {

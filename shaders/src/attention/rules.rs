@@ -261,6 +261,42 @@ pub(super) fn seen<N: Size>(
     tables: &[u32],
     #[comptime] kinds: Kinds,
 ) -> Vector<bool, N> {
+    let mut seen = seen_by_place::<N>(site, scalars, kinds);
+    #[unroll]
+    for place in 0..comptime!(MAX_RULES) {
+        match comptime!(kinds.at(place)) {
+            Kind::Documents => {
+                let own =
+                    tables[scalars.query_documents + site.batch * scalars.queries + site.query];
+                let row = scalars.key_documents + site.batch * scalars.keys;
+                let others = words_of::<N>(tables, row, site, scalars.keys);
+                seen = seen.vec_and(others.equal(&Vector::new(own)));
+            }
+            Kind::Blocks => {
+                let allowed = block_words::<N>(tables, site, scalars);
+                seen = seen.vec_and(allowed.not_equal(&Vector::new(0u32)));
+            }
+            Kind::Mask => {
+                let row = scalars.mask
+                    + site.batch * scalars.mask_batch
+                    + site.head * scalars.mask_head
+                    + site.query * scalars.keys;
+                let allowed = words_of::<N>(tables, row, site, scalars.keys);
+                seen = seen.vec_and(allowed.not_equal(&Vector::new(0u32)));
+            }
+            _ => {}
+        }
+    }
+    seen
+}
+
+/// Whether the rules without tables let the query see each key.
+#[cube]
+fn seen_by_place<N: Size>(
+    site: &Site<N>,
+    scalars: &Scalars,
+    #[comptime] kinds: Kinds,
+) -> Vector<bool, N> {
     let ahead = ahead::<N>(site, scalars);
     let zero = Vector::<i32, N>::new(0i32);
     let mut seen = Vector::<i32, N>::new(0i32).equal(&zero);
@@ -299,26 +335,7 @@ pub(super) fn seen<N: Size>(
                 let rest = ahead % Vector::new(scalars.dilation);
                 seen = seen.vec_and(rest.equal(&zero));
             }
-            Kind::Documents => {
-                let own =
-                    tables[scalars.query_documents + site.batch * scalars.queries + site.query];
-                let row = scalars.key_documents + site.batch * scalars.keys;
-                let others = words_of::<N>(tables, row, site, scalars.keys);
-                seen = seen.vec_and(others.equal(&Vector::new(own)));
-            }
-            Kind::Blocks => {
-                let allowed = block_words::<N>(tables, site, scalars);
-                seen = seen.vec_and(allowed.not_equal(&Vector::new(0u32)));
-            }
-            Kind::Mask => {
-                let row = scalars.mask
-                    + site.batch * scalars.mask_batch
-                    + site.head * scalars.mask_head
-                    + site.query * scalars.keys;
-                let allowed = words_of::<N>(tables, row, site, scalars.keys);
-                seen = seen.vec_and(allowed.not_equal(&Vector::new(0u32)));
-            }
-            Kind::None | Kind::Alibi | Kind::Softcap | Kind::Bias | Kind::Relative => {}
+            _ => {}
         }
     }
     seen

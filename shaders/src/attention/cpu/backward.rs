@@ -10,9 +10,9 @@ use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
 use crate::attention::backward::{Backward, Through};
 use crate::attention::exponential::exp;
-use crate::attention::name;
 use crate::attention::rules::{Scalars, queries_of, scalars, seen, tile_of, trace};
 use crate::attention::tables::Offsets;
+use crate::attention::{Plan, name};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -41,6 +41,12 @@ impl Spec {
 
     const fn query_sums(self) -> usize {
         self.gradients() + (ROWS + 1) * self.tile
+    }
+
+    /// f32s of a task's scratch.
+    fn words(self, plan: &Plan) -> usize {
+        let rows = plan.problem.sizes().queries * plan.problem.group();
+        self.query_sums() + rows.next_multiple_of(ROWS) * self.padded_head
     }
 
     /// f32s of the rows of a block: queries, then the gradients of their outputs.
@@ -240,99 +246,90 @@ fn add_product<N: Size>(
     }
 }
 
-/// One block of query rows and one tile of keys.
+/// A strip of a block's rows and a tile of keys: probabilities and gradients of scores, and what they add to dq. `at` is the
+/// strip's first row, where the task's scratch begins, and the first key; `odd` tells infinite keys in the tile.
 #[cube]
-fn meet<F: Float, N: Size>(
-    inputs: (&[F], &[F]),
+fn strip<N: Size>(
     packed: (&[Vector<f32, N>], &[Vector<f32, N>], &[Vector<f32, N>]),
     read: (&[f32], &[u32]),
     scratch: &mut [Vector<f32, Const<1>>],
     block_rows: &mut [Vector<f32, Const<1>>],
     block: &Block,
     scalars: &Scalars,
-    // Where the task's scratch begins, and the first key.
-    at: (usize, usize),
+    at: (usize, usize, usize),
+    odd: bool,
     #[comptime] pass: Pass,
 ) {
     let width = N::value();
     let spec = comptime!(pass.spec);
-    let tile = comptime!(spec.tile);
-    let (base, key) = at;
-    let head = block.batch * scalars.kv_heads + block.kv_head;
-    let count = min(tile, scalars.keys - key);
-    let panel = head * scalars.keys.div_ceil(comptime!(2 * width)) + key / comptime!(2 * width);
-    let key_rows = (head * scalars.keys + key) * comptime!(spec.padded_head / width);
-    let infinite_keys = any_infinite::<N>(
-        packed.2,
-        key_rows,
-        count * comptime!(spec.padded_head / width),
-    );
-    let values = block.base + comptime!(ROWS * spec.padded_head);
-    load::<F>(inputs.0, inputs.1, block_rows, block, scalars, pass);
-    for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
-        let weights = base + comptime!(spec.weights()) + row * tile;
-        let gradients = base + comptime!(spec.gradients()) + row * tile;
-        let mut met = 0u32;
-        let mut whole = false.runtime();
-        if block.first + row < block.end {
-            let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
-            let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
-            met = tile_of(queries, (key, key + count - 1), scalars, spec.form.kinds);
-            whole = block.first + row + comptime!(STRIP) <= block.end;
-        }
-        if met > 0 {
-            let full = met == 2 && count == tile && whole;
-            let from = block.base + row * comptime!(spec.padded_head);
-            let sizes = comptime!((spec.head_dim, spec.padded_head, spec.tile));
-            score::<N>(scratch, block_rows, packed.0, (from, panel, weights), sizes);
-            if comptime!(!pass.through_lse) {
-                let from = values + row * comptime!(spec.padded_value);
-                let sizes = comptime!((spec.value_dim, spec.padded_value, spec.tile));
-                score::<N>(
-                    scratch,
-                    block_rows,
-                    packed.1,
-                    (from, panel, gradients),
-                    sizes,
-                );
-            }
-            for i in 0..comptime!(STRIP) {
-                let at = (row + i, base, key);
-                soften::<N>(scratch, read.0, read.1, block, scalars, at, full, pass);
-            }
-            let to = base
-                + comptime!(spec.query_sums())
-                + (block.first + row) * comptime!(spec.padded_head);
-            let sizes = comptime!((STRIP, spec.padded_head, spec.tile, 1));
-            let careful = infinite_keys && !full;
-            add_product::<N>(
-                scratch,
-                packed.2,
-                (to, gradients, key_rows),
-                count,
-                careful,
-                sizes,
-            );
-        } else {
-            clear::<N>(scratch, weights, comptime!(STRIP * spec.tile));
-            clear::<N>(scratch, gradients, comptime!(STRIP * spec.tile));
-        }
+    let (row, base, key) = at;
+    let count = min(comptime!(spec.tile), scalars.keys - key);
+    let weights = base + comptime!(spec.weights()) + row * comptime!(spec.tile);
+    let gradients = base + comptime!(spec.gradients()) + row * comptime!(spec.tile);
+    let mut met = 0u32;
+    if block.first + row < block.end {
+        let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
+        let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
+        met = tile_of(queries, (key, key + count - 1), scalars, spec.form.kinds);
     }
-    let view = block_rows.with_vector_size::<N>();
-    let careful = any_infinite::<N>(view, block.base / width, comptime!(spec.block() / width));
+    if met > 0 {
+        let whole = block.first + row + comptime!(STRIP) <= block.end;
+        let full = met == 2 && count == comptime!(spec.tile) && whole;
+        let head = block.batch * scalars.kv_heads + block.kv_head;
+        let panels = scalars.keys.div_ceil(comptime!(2 * width));
+        let panel = head * panels + key / comptime!(2 * width);
+        let from = block.base + row * comptime!(spec.padded_head);
+        let sizes = comptime!((spec.head_dim, spec.padded_head, spec.tile));
+        score::<N>(scratch, block_rows, packed.0, (from, panel, weights), sizes);
+        if comptime!(!pass.through_lse) {
+            let rows = block.base + comptime!(ROWS * spec.padded_head);
+            let from = rows + row * comptime!(spec.padded_value);
+            let sizes = comptime!((spec.value_dim, spec.padded_value, spec.tile));
+            let at = (from, panel, gradients);
+            score::<N>(scratch, block_rows, packed.1, at, sizes);
+        }
+        for i in 0..comptime!(STRIP) {
+            let at = (row + i, base, key);
+            soften::<N>(scratch, read.0, read.1, block, scalars, at, full, pass);
+        }
+        let to = (block.first + row) * comptime!(spec.padded_head);
+        let to = base + comptime!(spec.query_sums()) + to;
+        let keys = (head * scalars.keys + key) * comptime!(spec.padded_head / width);
+        let sizes = comptime!((STRIP, spec.padded_head, spec.tile, 1));
+        let at = (to, gradients, keys);
+        add_product::<N>(scratch, packed.2, at, count, odd && !full, sizes);
+    } else {
+        clear::<N>(scratch, weights, comptime!(STRIP * spec.tile));
+        clear::<N>(scratch, gradients, comptime!(STRIP * spec.tile));
+    }
+}
+
+/// Adds what a block of rows gives to dk and dv of a tile; `base` is where the task's scratch begins.
+#[cube]
+fn add_to_keys<N: Size>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    block_rows: &mut [Vector<f32, Const<1>>],
+    block: &Block,
+    base: usize,
+    #[comptime] pass: Pass,
+) {
+    let width = N::value();
+    let spec = comptime!(pass.spec);
     let rows = comptime!(tile_rows(spec));
+    let view = block_rows.with_vector_size::<N>();
+    let odd = any_infinite::<N>(view, block.base / width, comptime!(spec.block() / width));
     if comptime!(!pass.through_lse) {
         let at = (
             base + comptime!(spec.value_sums()),
             base + comptime!(spec.weights()),
-            values / width,
+            (block.base + comptime!(ROWS * spec.padded_head)) / width,
         );
         let sizes = comptime!((rows, spec.padded_value, 1, spec.tile));
-        add_product::<N>(scratch, view, at, comptime!(ROWS).runtime(), careful, sizes);
+        add_product::<N>(scratch, view, at, comptime!(ROWS).runtime(), odd, sizes);
     }
     let at = (base, base + comptime!(spec.gradients()), block.base / width);
     let sizes = comptime!((rows, spec.padded_head, 1, spec.tile));
-    add_product::<N>(scratch, view, at, comptime!(ROWS).runtime(), careful, sizes);
+    add_product::<N>(scratch, view, at, comptime!(ROWS).runtime(), odd, sizes);
 }
 
 /// `count` rows of sums from `from` on, times `factor`, to row `to` of `out`.
@@ -351,6 +348,89 @@ fn write<F: Float>(
             let sum = scratch[at.0 + row * padded + d].extract(0usize);
             out[(at.1 + row) * dim + d] = F::cast_from(sum * factor);
         }
+    }
+}
+
+/// dq of a head, from its sums at `base`.
+#[cube]
+fn write_queries<F: Float>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    dq: &mut [F],
+    head: usize,
+    base: usize,
+    scalars: &Scalars,
+    #[comptime] spec: Spec,
+) {
+    let rows = scalars.queries * scalars.group;
+    let block = Block {
+        batch: head / scalars.kv_heads,
+        kv_head: head % scalars.kv_heads,
+        first: 0usize.runtime(),
+        end: rows,
+        base,
+    };
+    for row in 0..rows {
+        let site = site_of::<Const<1>>(row, &block, scalars);
+        let to = tensor_row::<Const<1>>(&site, scalars);
+        let from = base + comptime!(spec.query_sums()) + row * comptime!(spec.padded_head);
+        let dims = comptime!((spec.head_dim, spec.padded_head));
+        write::<F>(
+            scratch,
+            dq,
+            (from, to),
+            1usize.runtime(),
+            scalars.scale,
+            dims,
+        );
+    }
+}
+
+/// All blocks that see a tile of keys: dk and dv of the tile, in scratch. `at` is the key head, where the task's scratch begins, and
+/// the first key.
+#[cube]
+fn tile<F: Float, N: Size>(
+    inputs: (&[F], &[F]),
+    packed: (&[Vector<f32, N>], &[Vector<f32, N>], &[Vector<f32, N>]),
+    read: (&[f32], &[u32]),
+    scratch: &mut [Vector<f32, Const<1>>],
+    block_rows: &mut [Vector<f32, Const<1>>],
+    scalars: &Scalars,
+    at: (usize, usize, usize),
+    #[comptime] pass: Pass,
+) {
+    let spec = comptime!(pass.spec);
+    let (head, base, key) = at;
+    let count = min(comptime!(spec.tile), scalars.keys - key);
+    clear::<N>(scratch, base, comptime!(spec.weights()));
+    let across = comptime!(spec.padded_head / N::value());
+    let first = (head * scalars.keys + key) * across;
+    let odd = any_infinite::<N>(packed.2, first, count * across);
+    let rows = scalars.queries * scalars.group;
+    let (near, far) = queries_of(key, key + count - 1, scalars, spec.form.kinds);
+    let blocks = (far * scalars.group).div_ceil(comptime!(ROWS));
+    for block in near * scalars.group / comptime!(ROWS)..blocks {
+        let block = Block {
+            batch: head / scalars.kv_heads,
+            kv_head: head % scalars.kv_heads,
+            first: block * comptime!(ROWS),
+            end: min((block + 1) * comptime!(ROWS), rows),
+            base: ABSOLUTE_POS * comptime!(spec.block()),
+        };
+        load::<F>(inputs.0, inputs.1, block_rows, &block, scalars, pass);
+        for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
+            strip::<N>(
+                (packed.0, packed.1, packed.2),
+                (read.0, read.1),
+                scratch,
+                block_rows,
+                &block,
+                scalars,
+                (row, base, key),
+                odd,
+                pass,
+            );
+        }
+        add_to_keys::<N>(scratch, block_rows, &block, base, pass);
     }
 }
 
@@ -377,42 +457,20 @@ fn attention_gradients_cpu<F: Float, N: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let spec = comptime!(pass.spec);
-    let tile = comptime!(spec.tile);
     let base = ABSOLUTE_POS * words;
-    let rows = scalars.queries * scalars.group;
     for head in range_stepped(ABSOLUTE_POS, heads, cores) {
-        let batch = head / scalars.kv_heads;
-        let kv_head = head % scalars.kv_heads;
-        let all = rows.div_ceil(comptime!(ROWS)) * comptime!(ROWS * spec.padded_head);
-        clear::<N>(scratch, base + comptime!(spec.query_sums()), all);
-        for at in 0..scalars.keys.div_ceil(tile) {
-            let key = at * tile;
-            let count = min(tile, scalars.keys - key);
-            clear::<N>(scratch, base, comptime!(spec.weights()));
-            let (near, far) = queries_of(key, key + count - 1, &scalars, spec.form.kinds);
-            let blocks = (far * scalars.group).div_ceil(comptime!(ROWS));
-            for block in near * scalars.group / comptime!(ROWS)..blocks {
-                let first = block * comptime!(ROWS);
-                let block = Block {
-                    batch,
-                    kv_head,
-                    first,
-                    end: min(first + comptime!(ROWS), rows),
-                    base: ABSOLUTE_POS * comptime!(spec.block()),
-                };
-                meet::<F, N>(
-                    (q, d_o),
-                    (key_panels, value_panels, key_rows),
-                    (statistics, tables),
-                    scratch,
-                    block_rows,
-                    &block,
-                    &scalars,
-                    (base, key),
-                    pass,
-                );
-            }
+        let first = base + comptime!(spec.query_sums());
+        clear::<N>(scratch, first, words - comptime!(spec.query_sums()));
+        for key in range_stepped(0usize, scalars.keys, comptime!(spec.tile)) {
+            let inputs = (q, d_o);
+            let packed = (key_panels, value_panels, key_rows);
+            let read = (statistics, tables);
+            let at = (head, base, key);
+            tile::<F, N>(
+                inputs, packed, read, scratch, block_rows, &scalars, at, pass,
+            );
             let to = head * scalars.keys + key;
+            let count = min(comptime!(spec.tile), scalars.keys - key);
             let dims = comptime!((spec.head_dim, spec.padded_head));
             write::<F>(scratch, dk, (base, to), count, scalars.scale, dims);
             if comptime!(!pass.through_lse) {
@@ -421,27 +479,7 @@ fn attention_gradients_cpu<F: Float, N: Size>(
                 write::<F>(scratch, dv, (from, to), count, 1.0f32.runtime(), dims);
             }
         }
-        for row in 0..rows {
-            let block = Block {
-                batch,
-                kv_head,
-                first: 0usize.runtime(),
-                end: rows,
-                base,
-            };
-            let site = site_of::<Const<1>>(row, &block, &scalars);
-            let to = tensor_row::<Const<1>>(&site, &scalars);
-            let from = base + comptime!(spec.query_sums()) + row * comptime!(spec.padded_head);
-            let dims = comptime!((spec.head_dim, spec.padded_head));
-            write::<F>(
-                scratch,
-                dq,
-                (from, to),
-                1usize.runtime(),
-                scalars.scale,
-                dims,
-            );
-        }
+        write_queries::<F>(scratch, dq, head, base, &scalars, spec);
     }
 }
 
@@ -451,8 +489,7 @@ pub(in crate::attention) fn launch(backward: &Backward<'_>) {
     let (p, spec, width) = (&plan.problem, Spec::of(plan), plan.register);
     let s = p.sizes();
     let bytes = p.element().bytes();
-    let rows_of_head = (s.queries * p.group()).next_multiple_of(ROWS);
-    let words = spec.query_sums() + rows_of_head * spec.padded_head;
+    let words = spec.words(plan);
     let scratch = client.empty(plan.cores * words * 4);
     let blocks = client.empty(plan.cores * spec.block() * 4);
     let registers = |buffer: Handle, words: usize| match words {
@@ -466,23 +503,12 @@ pub(in crate::attention) fn launch(backward: &Backward<'_>) {
         0 => bind(scratch.clone(), 1, bytes),
         rows => bind(buffer.clone(), rows * dim, bytes),
     };
-    let none = (&b.q, p.query_rows() * s.head_dim, &b.dk, s.head_dim);
-    let (d_o, value_panels, dv) = match &b.through {
-        Through::Output { d_o, dv, .. } => (
-            matrix(d_o, p.query_rows(), s.value_dim),
-            registers(
-                panels(client, plan, b.v.clone(), s.value_dim),
-                panel_words(plan, s.value_dim),
-            ),
-            matrix(dv, p.key_rows(), s.value_dim),
-        ),
+    let (d_o, v, dv, value_dim) = match &b.through {
+        Through::Output { d_o, dv, .. } => (d_o, &b.v, dv, s.value_dim),
         // No values take part: what is bound in their places isn't used.
-        Through::LogSumExp { .. } => (
-            bind(none.0.clone(), none.1, bytes),
-            registers(scratch.clone(), width),
-            matrix(none.2, p.key_rows(), none.3),
-        ),
+        Through::LogSumExp { .. } => (&b.q, &b.k, &b.dk, s.head_dim),
     };
+    let value_panels = panels(client, plan, v.clone(), value_dim);
     let pass = Pass {
         spec,
         through_lse: backward.through_lse(),
@@ -497,9 +523,9 @@ pub(in crate::attention) fn launch(backward: &Backward<'_>) {
             CubeDim::new_1d(plan.cores as u32),
             width,
             matrix(&b.q, p.query_rows(), s.head_dim),
-            d_o,
+            matrix(d_o, p.query_rows(), value_dim),
             registers(key_panels, panel_words(plan, s.head_dim)),
-            value_panels,
+            registers(value_panels, panel_words(plan, value_dim)),
             registers(key_rows, p.key_rows() * spec.padded_head),
             backward.statistics(),
             backward.tables(),
@@ -507,7 +533,7 @@ pub(in crate::attention) fn launch(backward: &Backward<'_>) {
             bind_words(blocks, plan.cores * spec.block()),
             matrix(&b.dq, p.query_rows(), s.head_dim),
             matrix(&b.dk, p.key_rows(), s.head_dim),
-            dv,
+            matrix(dv, p.key_rows(), value_dim),
             scalars(p, &Offsets::of(p)),
             s.batch * s.kv_heads,
             plan.cores,

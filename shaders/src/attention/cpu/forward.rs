@@ -139,6 +139,17 @@ fn score<N: Size>(
     }
 }
 
+/// The largest of a number and a register's.
+#[cube]
+fn highest<N: Size>(register: Vector<f32, N>, number: f32) -> f32 {
+    let mut top = number;
+    #[unroll]
+    for lane in 0..N::value() {
+        top = max(top, register.extract(lane));
+    }
+    top
+}
+
 /// One row of a strip: its scores become probabilities; returns what its sums so far must be multiplied by.
 #[cube]
 fn soften<N: Size>(
@@ -182,11 +193,7 @@ fn soften<N: Size>(
         scores[i] = s;
         largest = largest.max(s);
     }
-    let mut top = before;
-    #[unroll]
-    for lane in 0..width {
-        top = max(top, largest.extract(lane));
-    }
+    let top = highest::<N>(largest, before);
     let mut total = Vector::<f32, N>::new(0.0f32);
     let floor = Vector::<f32, N>::new(f32::min_value());
     #[unroll]
@@ -297,6 +304,50 @@ fn finish<F: Float, N: Size>(
     }
 }
 
+/// A strip of a block's rows and a tile of keys: `at` is the strip's first row, the key head and the first key; `odd` tells
+/// infinite values in the tile.
+#[cube]
+fn strip<N: Size>(
+    packed: &[Vector<f32, N>],
+    v: &[Vector<f32, N>],
+    tables: &[u32],
+    scratch: &mut [Vector<f32, Const<1>>],
+    block: &Block,
+    scalars: &Scalars,
+    at: (usize, usize, usize),
+    odd: bool,
+    #[comptime] spec: Spec,
+) {
+    let width = N::value();
+    let (row, head, key) = at;
+    let count = min(comptime!(spec.tile), scalars.keys - key);
+    let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
+    let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
+    let met = tile_of(queries, (key, key + count - 1), scalars, spec.form.kinds);
+    if met > 0 {
+        let panels = scalars.keys.div_ceil(comptime!(2 * width));
+        let panel = head * panels + key / comptime!(2 * width);
+        score::<N>(scratch, packed, (block.base, row), panel, spec);
+        let full = met == 2 && count == comptime!(spec.tile);
+        let mut shrink = Array::<f32>::new(comptime!(STRIP));
+        for i in 0..comptime!(STRIP) {
+            let at = (row + i, i, key);
+            shrink[i] = soften::<N>(scratch, tables, block, scalars, at, full, spec);
+        }
+        let values = (head * scalars.keys + key, count);
+        let careful = odd && !full;
+        weigh::<N>(
+            scratch,
+            v,
+            (block.base, row),
+            &shrink,
+            values,
+            careful,
+            spec,
+        );
+    }
+}
+
 #[cube(launch_unchecked)]
 fn attention_cpu<F: Float, N: Size>(
     q: &[F],
@@ -317,7 +368,6 @@ fn attention_cpu<F: Float, N: Size>(
     let of_head = rows.div_ceil(comptime!(ROWS));
     let heads = blocks / of_head;
     let tile = comptime!(spec.tile);
-    let panels = scalars.keys.div_ceil(comptime!(2 * width));
     for item in range_stepped(ABSOLUTE_POS, blocks, cores) {
         // Later queries, which see more keys where a rule is causal, come first.
         let head = item % heads;
@@ -335,26 +385,12 @@ fn attention_cpu<F: Float, N: Size>(
         for at in near / tile..far.div_ceil(tile) {
             let key = at * tile;
             let count = min(tile, scalars.keys - key);
-            let values = (head * scalars.keys + key, count);
             let registers = comptime!(spec.padded_value / width);
-            let odd = any_infinite::<N>(v, values.0 * registers, count * registers);
+            let from = (head * scalars.keys + key) * registers;
+            let odd = any_infinite::<N>(v, from, count * registers);
             for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
-                let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
-                let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
-                let keys = (key, key + count - 1);
-                let met = tile_of(queries, keys, &scalars, spec.form.kinds);
-                if met > 0 {
-                    let panel = head * panels + key / comptime!(2 * width);
-                    score::<N>(scratch, packed, (block.base, row), panel, spec);
-                    let full = met == 2 && count == tile;
-                    let mut shrink = Array::<f32>::new(comptime!(STRIP));
-                    for i in 0..comptime!(STRIP) {
-                        let at = (row + i, i, key);
-                        shrink[i] = soften::<N>(scratch, tables, &block, &scalars, at, full, spec);
-                    }
-                    let at = (block.base, row);
-                    weigh::<N>(scratch, v, at, &shrink, values, odd && !full, spec);
-                }
+                let at = (row, head, key);
+                strip::<N>(packed, v, tables, scratch, &block, &scalars, at, odd, spec);
             }
         }
         finish::<F, N>(scratch, tables, o, lse, &block, &scalars, spec);
