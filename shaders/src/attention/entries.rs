@@ -61,6 +61,10 @@ fn tables_of(at: &Machine) -> TableBuffers {
 }
 
 fn forward(at: &Machine, problem: Problem) -> Planned {
+    forward_by(at, problem, None)
+}
+
+fn forward_by(at: &Machine, problem: Problem, variant: Option<Variant>) -> Planned {
     let buffers = ForwardBuffers {
         q: at.buffer(),
         k: at.buffer(),
@@ -69,7 +73,11 @@ fn forward(at: &Machine, problem: Problem) -> Planned {
         o: at.buffer(),
         lse: at.buffer(),
     };
-    launch(at.client(), &plan(problem, None, &at.capability)?, buffers);
+    launch(
+        at.client(),
+        &plan(problem, variant, &at.capability)?,
+        buffers,
+    );
     Ok(())
 }
 
@@ -114,6 +122,8 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
     let of = |kernel: &str, p| name(&p, kernel);
     let all = problems();
     let [f32, f16, bf16, _, _, tables] = all;
+    // No target but a processor's compiles these: what is emitted is the refusal.
+    let processor = |at: &Machine, p: Problem| forward_by(at, p, Some(Variant::Cpu));
     let mut entries = vec![
         entry("tables", "attention_table".to_owned(), tables, forward),
         entry(
@@ -124,6 +134,9 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         ),
     ];
     entries.extend(all.map(|p| entry("unit", of("attention_unit", p), p, forward)));
+    for kernel in ["attention_cpu", "attention_gradients_cpu"] {
+        entries.extend(all.map(|p| entry("cpu", of(kernel, p), p, processor)));
+    }
     for p in [f32, f16, bf16] {
         let name = format!("attention_statistics_unit_{}", p.element());
         entries.push(entry("backward", name, p, through_output));

@@ -516,7 +516,7 @@ pub(in crate::attention) fn launch(backward: &Backward<'_>) {
     // SAFETY: the buffers hold what is planned and packed; blocks, tiles and table entries lie inside of them, and a task's heads
     // and scratch are its own.
     unsafe {
-        launched::note(|| name(p, "attention_query_gradient_unit"));
+        launched::note(|| name(p, "attention_gradients_cpu"));
         attention_gradients_cpu::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),

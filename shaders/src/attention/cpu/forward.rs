@@ -419,7 +419,7 @@ pub(in crate::attention) fn launch(
     // SAFETY: the buffers hold what is planned and packed; blocks, tiles and table entries lie inside of them, and a task's
     // blocks and scratch are its own.
     unsafe {
-        launched::note(|| name(p, "attention_unit"));
+        launched::note(|| name(p, "attention_cpu"));
         attention_cpu::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),

@@ -78,7 +78,7 @@ pub(super) fn panels(client: &Client, plan: &Plan, x: Handle, dim: usize) -> Han
     }
     // SAFETY: the buffers hold the rows and their panels; rows past the last repeat it.
     unsafe {
-        launched::note(|| name(p, "attention_unit"));
+        launched::note(|| name(p, "attention_cpu"));
         attention_pack_panels::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
@@ -114,7 +114,7 @@ pub(super) fn rows(
     }
     // SAFETY: the buffers hold the rows, as they are and filled up.
     unsafe {
-        launched::note(|| name(p, "attention_unit"));
+        launched::note(|| name(p, "attention_cpu"));
         attention_pack_rows::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
