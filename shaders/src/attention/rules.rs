@@ -486,9 +486,8 @@ pub(super) fn queries_of(
                 end = min(end, high + scalars.symmetric);
             }
             Kind::Prefix => {
-                if first as i32 >= scalars.prefix {
-                    begin = max(begin, low);
-                }
+                let beyond = first as i32 >= scalars.prefix;
+                begin = select(beyond, max(begin, low), begin);
             }
             _ => {}
         }

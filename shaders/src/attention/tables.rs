@@ -118,14 +118,14 @@ pub(super) fn gather(client: &Client, plan: &Plan, buffers: &TableBuffers) -> Ha
     ];
     let lengths = lengths(&plan.problem);
     let tables = all.into_iter().zip(lengths).filter(|(_, words)| *words > 0);
-    let tables: Vec<(Handle, usize)> = tables
-        .map(|(table, words)| {
-            (
-                table.unwrap_or_else(|| panic!("expected the tables of all rules of the plan")),
-                words,
-            )
-        })
-        .collect();
+    let tables = tables.filter_map(|(table, words)| {
+        assert!(
+            table.is_some(),
+            "expected the tables of all rules of the plan"
+        );
+        table.map(|table| (table, words))
+    });
+    let tables: Vec<(Handle, usize)> = tables.collect();
     if let [(table, _)] = &tables[..] {
         return table.clone();
     }

@@ -56,7 +56,8 @@ pub struct Attend {
 #[derive(Clone, Debug)]
 pub(super) enum Given {
     Plain(Rule),
-    Documents(Tensor<2, Int>, Tensor<2, Int>),
+    /// Of queries, and of keys.
+    Documents(Box<[Tensor<2, Int>; 2]>),
     Blocks(usize, Tensor<2, Bool>),
     Mask(Tensor<4, Bool>),
     Alibi(Option<Tensor<1>>),
@@ -140,7 +141,7 @@ impl Attend {
     /// Keys whose document in `keys` \[B, Skv\] is the query's in `queries` \[B, Sq\]: any numbers of 32 bits, in any order.
     #[must_use]
     pub fn documents(self, queries: Tensor<2, Int>, keys: Tensor<2, Int>) -> Self {
-        self.with(Given::Documents(queries, keys))
+        self.with(Given::Documents(Box::new([queries, keys])))
     }
 
     /// Blocks of `size` queries see blocks of `size` keys where `seen` \[⌈Sq / size⌉, ⌈Skv / size⌉\] is true.

@@ -41,7 +41,10 @@ impl<'a> Tables<'a> {
     pub(super) fn rule(&mut self, given: &Given) -> Result<Rule, Error> {
         match given {
             Given::Plain(rule) => Ok(*rule),
-            Given::Documents(queries, keys) => self.documents(queries, keys),
+            Given::Documents(documents) => {
+                let [queries, keys] = documents.as_ref();
+                self.documents(queries, keys)
+            }
             Given::Blocks(size, seen) => self.blocks(*size, seen),
             Given::Mask(hidden) => {
                 let pattern = self.pattern("mask [B or 1, Hq or 1, Sq, Skv]", hidden.dims())?;

@@ -250,7 +250,9 @@ fn add_product<N: Size>(
 /// strip's first row, where the task's scratch begins, and the first key; `odd` tells infinite keys in the tile.
 #[cube]
 fn strip<N: Size>(
-    packed: (&[Vector<f32, N>], &[Vector<f32, N>], &[Vector<f32, N>]),
+    key_panels: &[Vector<f32, N>],
+    value_panels: &[Vector<f32, N>],
+    key_rows: &[Vector<f32, N>],
     read: (&[f32], &[u32]),
     scratch: &mut [Vector<f32, Const<1>>],
     block_rows: &mut [Vector<f32, Const<1>>],
@@ -276,17 +278,18 @@ fn strip<N: Size>(
         let whole = block.first + row + comptime!(STRIP) <= block.end;
         let full = met == 2 && count == comptime!(spec.tile) && whole;
         let head = block.batch * scalars.kv_heads + block.kv_head;
-        let panels = scalars.keys.div_ceil(comptime!(2 * width));
-        let panel = head * panels + key / comptime!(2 * width);
+        let of_head = scalars.keys.div_ceil(comptime!(2 * width));
+        let panel = head * of_head + key / comptime!(2 * width);
         let from = block.base + row * comptime!(spec.padded_head);
         let sizes = comptime!((spec.head_dim, spec.padded_head, spec.tile));
-        score::<N>(scratch, block_rows, packed.0, (from, panel, weights), sizes);
+        let at = (from, panel, weights);
+        score::<N>(scratch, block_rows, key_panels, at, sizes);
         if comptime!(!pass.through_lse) {
             let rows = block.base + comptime!(ROWS * spec.padded_head);
             let from = rows + row * comptime!(spec.padded_value);
             let sizes = comptime!((spec.value_dim, spec.padded_value, spec.tile));
             let at = (from, panel, gradients);
-            score::<N>(scratch, block_rows, packed.1, at, sizes);
+            score::<N>(scratch, block_rows, value_panels, at, sizes);
         }
         for i in 0..comptime!(STRIP) {
             let at = (row + i, base, key);
@@ -297,7 +300,7 @@ fn strip<N: Size>(
         let keys = (head * scalars.keys + key) * comptime!(spec.padded_head / width);
         let sizes = comptime!((STRIP, spec.padded_head, spec.tile, 1));
         let at = (to, gradients, keys);
-        add_product::<N>(scratch, packed.2, at, count, odd && !full, sizes);
+        add_product::<N>(scratch, key_rows, at, count, odd && !full, sizes);
     } else {
         clear::<N>(scratch, weights, comptime!(STRIP * spec.tile));
         clear::<N>(scratch, gradients, comptime!(STRIP * spec.tile));
@@ -390,7 +393,9 @@ fn write_queries<F: Float>(
 #[cube]
 fn tile<F: Float, N: Size>(
     inputs: (&[F], &[F]),
-    packed: (&[Vector<f32, N>], &[Vector<f32, N>], &[Vector<f32, N>]),
+    key_panels: &[Vector<f32, N>],
+    value_panels: &[Vector<f32, N>],
+    key_rows: &[Vector<f32, N>],
     read: (&[f32], &[u32]),
     scratch: &mut [Vector<f32, Const<1>>],
     block_rows: &mut [Vector<f32, Const<1>>],
@@ -404,7 +409,7 @@ fn tile<F: Float, N: Size>(
     clear::<N>(scratch, base, comptime!(spec.weights()));
     let across = comptime!(spec.padded_head / N::value());
     let first = (head * scalars.keys + key) * across;
-    let odd = any_infinite::<N>(packed.2, first, count * across);
+    let odd = any_infinite::<N>(key_rows, first, count * across);
     let rows = scalars.queries * scalars.group;
     let (near, far) = queries_of(key, key + count - 1, scalars, spec.form.kinds);
     let blocks = (far * scalars.group).div_ceil(comptime!(ROWS));
@@ -419,7 +424,9 @@ fn tile<F: Float, N: Size>(
         load::<F>(inputs.0, inputs.1, block_rows, &block, scalars, pass);
         for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
             strip::<N>(
-                (packed.0, packed.1, packed.2),
+                key_panels,
+                value_panels,
+                key_rows,
                 (read.0, read.1),
                 scratch,
                 block_rows,
@@ -463,11 +470,19 @@ fn attention_gradients_cpu<F: Float, N: Size>(
         clear::<N>(scratch, first, words - comptime!(spec.query_sums()));
         for key in range_stepped(0usize, scalars.keys, comptime!(spec.tile)) {
             let inputs = (q, d_o);
-            let packed = (key_panels, value_panels, key_rows);
             let read = (statistics, tables);
             let at = (head, base, key);
             tile::<F, N>(
-                inputs, packed, read, scratch, block_rows, &scalars, at, pass,
+                inputs,
+                key_panels,
+                value_panels,
+                key_rows,
+                read,
+                scratch,
+                block_rows,
+                &scalars,
+                at,
+                pass,
             );
             let to = head * scalars.keys + key;
             let count = min(comptime!(spec.tile), scalars.keys - key);

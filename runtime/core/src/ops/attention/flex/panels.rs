@@ -170,9 +170,7 @@ impl<const R: usize> Factors<R> for Columns<'_> {
     fn at(self, k: usize) -> [f32; R] {
         let row = &self.0[k * self.1..][..R];
         let mut values = [0.0; R];
-        for r in 0..R {
-            values[r] = row[r];
-        }
+        values.copy_from_slice(row);
         values
     }
 }

@@ -83,10 +83,10 @@ pub(super) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
         square,
         [
             -5.704_988_7e-3,
-            2.063_908_9e-2,
+            2.063_909e-2,
             -5.373_971_6e-2,
             1.333_144_2e-1,
-            -3.333_328_2e-1,
+            -3.333_328e-1,
         ],
     );
     let near = simd.mul_add_e_f32s(simd.mul_f32s(ratio, square), x, x);
