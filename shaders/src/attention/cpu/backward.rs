@@ -407,7 +407,8 @@ fn tile<F: Float, N: Size>(
     let (head, base, key) = at;
     let count = min(comptime!(spec.tile), scalars.keys - key);
     clear::<N>(scratch, base, comptime!(spec.weights()));
-    let across = comptime!(spec.padded_head / N::value());
+    let width = N::value();
+    let across = comptime!(spec.padded_head / width);
     let first = (head * scalars.keys + key) * across;
     let odd = any_infinite::<N>(key_rows, first, count * across);
     let rows = scalars.queries * scalars.group;
