@@ -5,7 +5,7 @@
 //! dk and dv leave by their own launches: WebGPU grants seven buffers.
 
 use super::rules::{Scalars, Site, keys_of, queries_of, scalars, seen, trace};
-use super::tables::{self, Offsets, TableBuffers};
+use super::tables::{self, TableBuffers};
 use super::unit::site_of;
 use super::{Form, Plan, Variant, backward_tables, cpu};
 use crate::bound::{bind, bind_words};
@@ -303,8 +303,21 @@ impl Backward<'_> {
     }
 
     pub(super) fn tables(&self) -> BufferArg {
-        let words = Offsets::of(&self.plan.problem).words;
-        bind_words(self.tables.clone(), words.max(1))
+        tables::bind(self.tables.clone(), &self.plan.problem)
+    }
+
+    /// q, k, v, do, statistics and tables: what every gradient of pairs reads, in this order.
+    pub(super) fn inputs(&self) -> [BufferArg; 6] {
+        let (p, b) = (&self.plan.problem, self.buffers);
+        let s = p.sizes();
+        [
+            self.bind(&b.q, p.query_rows(), s.head_dim),
+            self.bind(&b.k, p.key_rows(), s.head_dim),
+            self.bind(&b.v, p.key_rows(), s.value_dim),
+            self.d_o(),
+            self.statistics(),
+            self.tables(),
+        ]
     }
 }
 
@@ -387,6 +400,7 @@ fn launch_statistics(backward: &Backward<'_>) {
 fn launch_query_gradient(backward: &Backward<'_>) {
     let (plan, b) = (backward.plan, backward.buffers);
     let (p, s) = (&plan.problem, plan.problem.sizes());
+    let [q, k, v, d_o, statistics, tables] = backward.inputs();
     // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; units past the last query return.
     unsafe {
         launched::note(|| {
@@ -398,14 +412,14 @@ fn launch_query_gradient(backward: &Backward<'_>) {
             plan.per_query.count(),
             plan.per_query.dim(),
             plan.lanes,
-            backward.bind(&b.q, p.query_rows(), s.head_dim),
-            backward.bind(&b.k, p.key_rows(), s.head_dim),
-            backward.bind(&b.v, p.key_rows(), s.value_dim),
-            backward.d_o(),
-            backward.statistics(),
-            backward.tables(),
+            q,
+            k,
+            v,
+            d_o,
+            statistics,
+            tables,
             backward.bind(&b.dq, p.query_rows(), s.head_dim),
-            scalars(p, &Offsets::of(p)),
+            scalars(p),
             p.query_rows(),
             plan.form(),
             backward.through_lse(),
@@ -415,8 +429,9 @@ fn launch_query_gradient(backward: &Backward<'_>) {
 }
 
 fn launch_key_gradient(backward: &Backward<'_>, of: Of, out: &Handle) {
-    let (plan, b) = (backward.plan, backward.buffers);
+    let plan = backward.plan;
     let (p, s) = (&plan.problem, plan.problem.sizes());
+    let [q, k, v, d_o, statistics, tables] = backward.inputs();
     let dim = if of == Of::Values {
         s.value_dim
     } else {
@@ -430,14 +445,14 @@ fn launch_key_gradient(backward: &Backward<'_>, of: Of, out: &Handle) {
             plan.per_key.count(),
             plan.per_key.dim(),
             plan.lanes,
-            backward.bind(&b.q, p.query_rows(), s.head_dim),
-            backward.bind(&b.k, p.key_rows(), s.head_dim),
-            backward.bind(&b.v, p.key_rows(), s.value_dim),
-            backward.d_o(),
-            backward.statistics(),
-            backward.tables(),
+            q,
+            k,
+            v,
+            d_o,
+            statistics,
+            tables,
             backward.bind(out, p.key_rows(), dim),
-            scalars(p, &Offsets::of(p)),
+            scalars(p),
             p.key_rows(),
             plan.form(),
             of,

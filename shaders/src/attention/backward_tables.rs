@@ -3,7 +3,6 @@
 use super::Form;
 use super::backward::{Backward, pair, value_product};
 use super::rules::{Kind, Scalars, Site, scalars, seen};
-use super::tables::Offsets;
 use super::unit::site_of;
 use crate::bound::bind_words;
 use crate::element::DeviceElement;
@@ -194,8 +193,9 @@ fn spec(backward: &Backward<'_>, kind: Kind) -> Spec {
 }
 
 fn launch_bias(backward: &Backward<'_>, d_bias: &Handle) {
-    let (plan, b) = (backward.plan, backward.buffers);
+    let plan = backward.plan;
     let (p, s) = (&plan.problem, plan.problem.sizes());
+    let [q, k, v, d_o, statistics, tables] = backward.inputs();
     let Some(pattern) = p.rules().bias() else {
         return;
     };
@@ -213,14 +213,14 @@ fn launch_bias(backward: &Backward<'_>, d_bias: &Handle) {
             plan.table_grid.count(),
             plan.table_grid.dim(),
             plan.lanes,
-            backward.bind(&b.q, p.query_rows(), s.head_dim),
-            backward.bind(&b.k, p.key_rows(), s.head_dim),
-            backward.bind(&b.v, p.key_rows(), s.value_dim),
-            backward.d_o(),
-            backward.statistics(),
-            backward.tables(),
+            q,
+            k,
+            v,
+            d_o,
+            statistics,
+            tables,
             bind_words(d_bias.clone(), elements),
-            scalars(p, &Offsets::of(p)),
+            scalars(p),
             shape[1],
             each(pattern.batch, s.batch),
             each(pattern.heads, s.heads),
@@ -231,8 +231,9 @@ fn launch_bias(backward: &Backward<'_>, d_bias: &Handle) {
 }
 
 fn launch_relative(backward: &Backward<'_>, d_relative: &Handle) {
-    let (plan, b) = (backward.plan, backward.buffers);
+    let plan = backward.plan;
     let (p, s) = (&plan.problem, plan.problem.sizes());
+    let [q, k, v, d_o, statistics, tables] = backward.inputs();
     let Some(reach) = p.rules().relative() else {
         return;
     };
@@ -244,14 +245,14 @@ fn launch_relative(backward: &Backward<'_>, d_relative: &Handle) {
             plan.table_grid.count(),
             plan.table_grid.dim(),
             plan.lanes,
-            backward.bind(&b.q, p.query_rows(), s.head_dim),
-            backward.bind(&b.k, p.key_rows(), s.head_dim),
-            backward.bind(&b.v, p.key_rows(), s.value_dim),
-            backward.d_o(),
-            backward.statistics(),
-            backward.tables(),
+            q,
+            k,
+            v,
+            d_o,
+            statistics,
+            tables,
             bind_words(d_relative.clone(), s.heads * (2 * reach + 1)),
-            scalars(p, &Offsets::of(p)),
+            scalars(p),
             s.batch,
             spec(backward, Kind::Relative),
             p.element().elem_type(),
@@ -272,7 +273,7 @@ fn launch_sinks(backward: &Backward<'_>, d_sinks: &Handle) {
             backward.statistics(),
             backward.tables(),
             bind_words(d_sinks.clone(), s.heads),
-            scalars(p, &Offsets::of(p)),
+            scalars(p),
             s.batch,
         );
     }

@@ -31,7 +31,6 @@ use cubecl::server::Handle;
 use moebius_device::Capability;
 use moebius_ops::attention::Problem;
 use rules::Kinds;
-use tables::Offsets;
 
 const KERNEL: &str = "attention";
 
@@ -89,17 +88,17 @@ pub fn plan(
 ) -> Result<Plan, Unsupported> {
     let (s, bytes) = (problem.sizes(), problem.element().bytes());
     problem.element().supported(KERNEL, device)?;
-    let words = Offsets::of(&problem).words;
+    let tables = tables::lengths(&problem);
     let largest = [
         problem.query_rows() * s.head_dim.max(s.value_dim) * bytes,
         problem.key_rows() * s.head_dim.max(s.value_dim) * bytes,
         problem.query_rows() * 8,
-        words * 4,
+        tables.iter().sum::<usize>() * 4,
     ];
     for bytes in largest {
         crate::fits_binding(KERNEL, bytes, device)?;
     }
-    let longest = tables::lengths(&problem).into_iter().max().unwrap_or(0);
+    let longest = tables.into_iter().max().unwrap_or(0);
     let best = match device.cpu_cores {
         Some(_) => Variant::Cpu,
         None => Variant::Unit,

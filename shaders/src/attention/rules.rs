@@ -3,7 +3,7 @@
 //! Which rules there are is compiled in; their numbers come as scalars, so that another window or cap compiles nothing. A
 //! register of scores belongs to one query and to keys that follow each other.
 
-use super::tables::Offsets;
+use super::tables::offsets;
 use cubecl::prelude::*;
 use moebius_ops::attention::{MAX_RULES, Pattern, Problem, Rule};
 
@@ -67,12 +67,10 @@ impl Kinds {
             .unwrap_or(MAX_RULES)
     }
 
-    /// Whether a rule at place `from` or later changes scores.
-    pub(super) fn change_scores(self, from: usize) -> bool {
+    /// Whether a rule changes scores.
+    pub(super) fn change_scores(self) -> bool {
         let changes = [Kind::Alibi, Kind::Softcap, Kind::Bias, Kind::Relative];
-        self.0[from.min(MAX_RULES)..]
-            .iter()
-            .any(|kind| changes.contains(kind))
+        self.0.iter().any(|kind| changes.contains(kind))
     }
 }
 
@@ -113,9 +111,19 @@ pub(super) struct Scalars {
     bias_head: usize,
 }
 
-/// The scalars of a problem whose tables lie at `offsets`.
-pub(super) fn scalars(problem: &Problem, offsets: &Offsets) -> ScalarsLaunch {
+/// The scalars of a problem.
+pub(super) fn scalars(problem: &Problem) -> ScalarsLaunch {
     let s = problem.sizes();
+    let [
+        query_documents,
+        key_documents,
+        blocks,
+        mask_at,
+        slopes,
+        bias_at,
+        relative,
+        sinks,
+    ] = offsets(problem);
     let mut numbers = Numbers::default();
     for rule in problem.rules().iter() {
         numbers.add(rule);
@@ -149,14 +157,14 @@ pub(super) fn scalars(problem: &Problem, offsets: &Offsets) -> ScalarsLaunch {
         numbers.reach,
         numbers.block,
         numbers.cap,
-        offsets.query_documents,
-        offsets.key_documents,
-        offsets.blocks,
-        offsets.mask,
-        offsets.slopes,
-        offsets.bias,
-        offsets.relative,
-        offsets.sinks,
+        query_documents,
+        key_documents,
+        blocks,
+        mask_at,
+        slopes,
+        bias_at,
+        relative,
+        sinks,
         mask[0],
         mask[1],
         bias[0],

@@ -31,20 +31,6 @@ pub struct TableBuffers {
     pub sinks: Option<Handle>,
 }
 
-/// Where each table begins in the binding, in words, and how long all are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Offsets {
-    pub(super) query_documents: usize,
-    pub(super) key_documents: usize,
-    pub(super) blocks: usize,
-    pub(super) mask: usize,
-    pub(super) slopes: usize,
-    pub(super) bias: usize,
-    pub(super) relative: usize,
-    pub(super) sinks: usize,
-    pub(super) words: usize,
-}
-
 /// Words of each table, in the order of [`TableBuffers`]; 0 for those that aren't there.
 pub(super) fn lengths(problem: &Problem) -> [usize; 8] {
     let (s, rules) = (problem.sizes(), problem.rules());
@@ -65,35 +51,18 @@ pub(super) fn lengths(problem: &Problem) -> [usize; 8] {
     ]
 }
 
-impl Offsets {
-    pub(super) fn of(problem: &Problem) -> Self {
-        let mut words = 0;
-        let offsets = lengths(problem).map(|length| {
-            words += length;
-            words - length
-        });
-        let [
-            query_documents,
-            key_documents,
-            blocks,
-            mask,
-            slopes,
-            bias,
-            relative,
-            sinks,
-        ] = offsets;
-        Self {
-            query_documents,
-            key_documents,
-            blocks,
-            mask,
-            slopes,
-            bias,
-            relative,
-            sinks,
-            words,
-        }
-    }
+/// Where each table begins in the binding, in the same order.
+pub(super) fn offsets(problem: &Problem) -> [usize; 8] {
+    let mut words = 0;
+    lengths(problem).map(|length| {
+        words += length;
+        words - length
+    })
+}
+
+/// The binding of the tables of `problem`, which is never empty.
+pub(super) fn bind(tables: Handle, problem: &Problem) -> BufferArg {
+    bind_words(tables, lengths(problem).iter().sum::<usize>().max(1))
 }
 
 #[cube(launch_unchecked)]

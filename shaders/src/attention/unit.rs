@@ -1,8 +1,7 @@
 //! The `unit` variant: one unit per query and head, in one pass over the keys it sees.
 
 use super::rules::{Scalars, Site, keys_of, scalars, seen, site, trace};
-use super::tables::Offsets;
-use super::{Form, ForwardBuffers, Plan};
+use super::{Form, ForwardBuffers, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -109,7 +108,7 @@ fn raised<N: Size>(
 
 pub(super) fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers, tables: Handle) {
     let p = &plan.problem;
-    let (s, offsets) = (p.sizes(), Offsets::of(p));
+    let s = p.sizes();
     let of = |buffer, rows, dim| bind(buffer, plan.vectors(rows, dim), plan.bytes());
     // Without keys none is read, and something else is bound.
     let key = |buffer, dim| match p.key_rows() {
@@ -127,10 +126,10 @@ pub(super) fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers, tabl
             of(buffers.q, p.query_rows(), s.head_dim),
             key(buffers.k, s.head_dim),
             key(buffers.v, s.value_dim),
-            bind_words(tables, offsets.words.max(1)),
+            tables::bind(tables, p),
             of(buffers.o, p.query_rows(), s.value_dim),
             bind_words(buffers.lse, p.query_rows()),
-            scalars(p, &offsets),
+            scalars(p),
             plan.form(),
             p.element().elem_type(),
         );

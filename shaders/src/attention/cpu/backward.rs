@@ -11,7 +11,6 @@ use super::{ROWS, STRIP, Spec};
 use crate::attention::backward::{Backward, Through};
 use crate::attention::exponential::exp;
 use crate::attention::rules::{Scalars, queries_of, scalars, seen, tile_of, trace};
-use crate::attention::tables::Offsets;
 use crate::attention::{Plan, name};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -177,7 +176,7 @@ fn soften<N: Size>(
         site.key = first + i * width;
         let mut s = view[weights + i] * Vector::new(scalars.scale);
         let mut slope = Vector::<f32, N>::new(1.0f32);
-        if comptime!(kinds.change_scores(0)) {
+        if comptime!(kinds.change_scores()) {
             let (changed, slopes) = trace::<N>(s, &site, scalars, tables, kinds, 0usize);
             s = changed;
             slope = slopes;
@@ -550,7 +549,7 @@ pub(in crate::attention) fn launch(backward: &Backward<'_>) {
             matrix(&b.dq, p.query_rows(), s.head_dim),
             matrix(&b.dk, p.key_rows(), s.head_dim),
             matrix(dv, p.key_rows(), value_dim),
-            scalars(p, &Offsets::of(p)),
+            scalars(p),
             s.batch * s.kv_heads,
             plan.cores,
             words,

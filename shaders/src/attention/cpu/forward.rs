@@ -9,8 +9,7 @@ use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
 use crate::attention::exponential::exp;
 use crate::attention::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
-use crate::attention::tables::Offsets;
-use crate::attention::{ForwardBuffers, Plan, name};
+use crate::attention::{ForwardBuffers, Plan, name, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -179,7 +178,7 @@ fn soften<N: Size>(
     for i in 0..registers {
         let mut s = view[from + i];
         site.key = first + i * width;
-        if comptime!(kinds.change_scores(0)) {
+        if comptime!(kinds.change_scores()) {
             let (changed, _) = trace::<N>(s, &site, scalars, tables, kinds, 0usize);
             s = changed;
         }
@@ -405,7 +404,7 @@ pub(in crate::attention) fn launch(
     tables: Handle,
 ) {
     let (p, spec) = (&plan.problem, Spec::of(plan));
-    let (s, offsets, width) = (p.sizes(), Offsets::of(p), plan.register);
+    let (s, width) = (p.sizes(), plan.register);
     let bytes = p.element().bytes();
     let blocks = s.batch * s.kv_heads * (s.queries * p.group()).div_ceil(ROWS);
     let keys = panels(client, plan, buffers.k, s.head_dim);
@@ -428,11 +427,11 @@ pub(in crate::attention) fn launch(
             bind(buffers.q, p.query_rows() * s.head_dim, bytes),
             registers(keys, panel_words(plan, s.head_dim)),
             registers(values, p.key_rows() * spec.padded_value),
-            bind_words(tables, offsets.words.max(1)),
+            tables::bind(tables, p),
             bind_words(scratch.clone(), plan.cores * spec.scratch(width)),
             bind(buffers.o, p.query_rows() * s.value_dim, bytes),
             bind_words(buffers.lse, p.query_rows()),
-            scalars(p, &offsets),
+            scalars(p),
             blocks,
             plan.cores,
             spec,
