@@ -11,12 +11,11 @@ use crate::segment_attention::head::{
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
-/// The softmax of a query so far: its largest score, the sum of exponentials, and whether it has seen a key.
+/// The softmax of a query so far: its largest score and the sum of exponentials, 0 until a key is seen.
 #[derive(CubeType, Clone, Copy)]
 struct Softmax {
     largest: f32,
     total: f32,
-    any: bool,
 }
 
 /// Units with neighbouring queries of one head, so that most of them read the same key at once.
@@ -41,7 +40,6 @@ fn attention_unit<F: Float, N: Size>(
         let mut softmax = Softmax {
             largest: f32::min_value(),
             total: 0.0f32.runtime(),
-            any: false.runtime(),
         };
         let keys = (site.batch * scalars.kv_heads + site.head / scalars.group) * scalars.keys;
         let (first, end) = keys_of(site.query, site.query, &scalars, form.kinds);
@@ -67,7 +65,8 @@ fn attention_unit<F: Float, N: Size>(
         }
         let mut share = 0.0f32;
         let mut log = f32::min_value();
-        if softmax.any {
+        // By its bits, because a sum that isn't a number has seen one, too.
+        if u32::reinterpret(softmax.total) != 0u32 {
             share = 1.0f32 / softmax.total;
             log = softmax.largest + softmax.total.ln();
         }
@@ -102,7 +101,6 @@ fn raised<N: Size>(
     }
     let p = (score - softmax.largest).exp();
     softmax.total += p;
-    softmax.any = true;
     p
 }
 
