@@ -16,6 +16,7 @@ pub fn kernels() -> Vec<KernelEntry> {
         crate::expert_activation::entries(),
         crate::segment_attention::entries(),
         crate::attention::entries(),
+        crate::kv_cache::entries(),
         vec![crate::peak::entry()],
     ]
     .into_iter()

@@ -29,6 +29,7 @@ mod grid;
 pub mod grouped_gemm;
 #[cfg(feature = "emit")]
 mod kernels;
+pub mod kv_cache;
 pub mod launched;
 pub mod moe;
 mod named;

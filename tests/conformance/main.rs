@@ -31,6 +31,7 @@ mod fp8_training;
 mod gradients;
 mod grouped_gemm;
 mod hash_routing;
+mod kv_cache;
 mod layers;
 mod loss_scaling;
 mod losses;
@@ -118,6 +119,8 @@ const CASES: &[(&str, Case)] = cases! {
     attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long, few_queries, sinks, through_lse,
         large_scores, unseen_values, seen_values, wide_windows, independent_of_the_batch, repeats_bit_for_bit,
         parts, f16, bf16;
+    kv_cache: formats, rules, heads, long, f16, bf16, steps_are_the_whole, paged_is_contiguous,
+        independent_of_the_batch, appends_in_place, clones_are_apart, stale_values;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
         launches_are_fixed, training_launches_are_fixed, refuses_wrong_input;
@@ -169,6 +172,7 @@ fn compares_nothing(name: &str) -> bool {
     let (_, case) = name.split_once("::").unwrap_or_default();
     let without = [
         "device_memory",
+        "appends_in_place",
         "warm_forward_allocates_nothing",
         "launches_are_fixed",
         "training_launches_are_fixed",

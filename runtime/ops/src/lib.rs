@@ -12,6 +12,7 @@
 //! | [`expert_activation`] | the activation of sorted rows and its gradient |
 //! | [`moe`] | feed-forward experts as a whole |
 //! | [`attention`] | attention of queries to keys under score rules |
+//! | [`kv_cache`] | keys and values kept in pages, and attention over them |
 //! | [`segment_attention`] | attention among the rows of one expert and one sequence |
 //! | [`fp8`], [`scaling`], [`quantize`] | the FP8 codec, its scales, codes and scales of matrices |
 //! | [`fp8_mma`] | codes times codes |
@@ -35,6 +36,7 @@ pub mod expert_activation;
 pub mod fp8;
 pub mod fp8_mma;
 pub mod grouped_gemm;
+pub mod kv_cache;
 pub mod moe;
 mod operation;
 pub mod permute;
@@ -46,6 +48,6 @@ pub mod segment_attention;
 pub use element::Element;
 pub use error::ShapeError;
 pub use operation::{
-    Attention, AttentionPass, Gradient, Operation, Product, Quantization, Routing, Rows, Scalar,
-    Signature, TableGradients, TensorInfo,
+    Attention, AttentionPass, Gradient, KvCache, Operation, Product, Quantization, Routing, Rows,
+    Scalar, Signature, TableGradients, TensorInfo,
 };

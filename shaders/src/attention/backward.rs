@@ -332,7 +332,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: &BackwardBuffers) 
         client,
         plan,
         buffers,
-        tables: tables::gather(client, plan, &buffers.tables),
+        tables: tables::gather(client, &plan.problem, plan.table_grid, &buffers.tables),
         statistics: client.empty((p.query_rows() * 8).max(plan.bytes())),
     };
     if p.query_rows() > 0 {

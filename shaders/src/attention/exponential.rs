@@ -15,7 +15,7 @@ const C6: f32 = 0.000_153_458_12;
 
 /// eˣ to 2e-7, and 0 where that is below 2⁻¹²⁶; the exact 1 for 0.
 #[cube]
-pub(super) fn exp<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
+pub(crate) fn exp<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     let round = Vector::<f32, N>::new(ROUND);
     let power = x * Vector::new(std::f32::consts::LOG2_E);
     let low = power.max(Vector::new(-127.0f32));

@@ -13,9 +13,9 @@ mod backward_tables;
 mod cpu;
 #[cfg(feature = "emit")]
 mod entries;
-mod exponential;
-mod rules;
-mod tables;
+pub(crate) mod exponential;
+pub(crate) mod rules;
+pub(crate) mod tables;
 mod unit;
 
 pub use backward::{BackwardBuffers, Through, launch_backward};
@@ -179,7 +179,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     if plan.problem.query_rows() == 0 {
         return;
     }
-    let tables = tables::gather(client, plan, &buffers.tables);
+    let tables = tables::gather(client, &plan.problem, plan.table_grid, &buffers.tables);
     match plan.variant {
         Variant::Unit => unit::launch(client, plan, buffers, tables),
         Variant::Cpu => cpu::launch(client, plan, buffers, tables),

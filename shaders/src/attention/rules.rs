@@ -9,7 +9,7 @@ use moebius_ops::attention::{MAX_RULES, Pattern, Problem, Rule};
 
 /// A rule without its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     None,
     Causal,
     CausalTopLeft,
@@ -29,12 +29,19 @@ pub(super) enum Kind {
 
 /// The rules of a kernel in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Kinds([Kind; MAX_RULES]);
+pub(crate) struct Kinds([Kind; MAX_RULES]);
+
+impl Default for Kinds {
+    /// No rule.
+    fn default() -> Self {
+        Self([Kind::None; MAX_RULES])
+    }
+}
 
 impl Kinds {
-    pub(super) fn of(problem: &Problem) -> Self {
-        let mut kinds = [Kind::None; MAX_RULES];
-        for (kind, rule) in kinds.iter_mut().zip(problem.rules().iter()) {
+    pub(crate) fn of(problem: &Problem) -> Self {
+        let mut kinds = Self::default();
+        for (kind, rule) in kinds.0.iter_mut().zip(problem.rules().iter()) {
             *kind = match rule {
                 Rule::Causal => Kind::Causal,
                 Rule::CausalTopLeft => Kind::CausalTopLeft,
@@ -52,15 +59,15 @@ impl Kinds {
                 Rule::Relative(_) => Kind::Relative,
             };
         }
-        Self(kinds)
+        kinds
     }
 
-    pub(super) fn at(self, place: usize) -> Kind {
+    pub(crate) fn at(self, place: usize) -> Kind {
         self.0[place]
     }
 
     /// The place of a kind.
-    pub(super) fn place(self, kind: Kind) -> usize {
+    pub(crate) fn place(self, kind: Kind) -> usize {
         self.0
             .iter()
             .position(|other| *other == kind)
@@ -68,7 +75,7 @@ impl Kinds {
     }
 
     /// Whether a rule changes scores.
-    pub(super) fn change_scores(self) -> bool {
+    pub(crate) fn change_scores(self) -> bool {
         let changes = [Kind::Alibi, Kind::Softcap, Kind::Bias, Kind::Relative];
         self.0.iter().any(|kind| changes.contains(kind))
     }
@@ -76,23 +83,23 @@ impl Kinds {
 
 /// Sizes of an attention, and the numbers of its rules.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
-pub(super) struct Scalars {
-    pub(super) heads: usize,
-    pub(super) kv_heads: usize,
+pub(crate) struct Scalars {
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
     /// Query heads to a key head.
-    pub(super) group: usize,
-    pub(super) queries: usize,
-    pub(super) keys: usize,
-    pub(super) scale: f32,
+    pub(crate) group: usize,
+    pub(crate) queries: usize,
+    pub(crate) keys: usize,
+    pub(crate) scale: f32,
     /// Keys minus queries: added to a query, its position.
-    pub(super) shift: i32,
+    pub(crate) shift: i32,
     window: i32,
     symmetric: i32,
     prefix: i32,
     global: i32,
     global_window: i32,
     dilation: i32,
-    pub(super) reach: i32,
+    pub(crate) reach: i32,
     block: usize,
     cap: f32,
     /// Where tables begin.
@@ -103,7 +110,7 @@ pub(super) struct Scalars {
     slopes: usize,
     bias: usize,
     relative: usize,
-    pub(super) sinks: usize,
+    pub(crate) sinks: usize,
     /// From one sequence or head to the next in dense tables.
     mask_batch: usize,
     mask_head: usize,
@@ -112,7 +119,7 @@ pub(super) struct Scalars {
 }
 
 /// The scalars of a problem.
-pub(super) fn scalars(problem: &Problem) -> ScalarsLaunch {
+pub(crate) fn scalars(problem: &Problem) -> ScalarsLaunch {
     let s = problem.sizes();
     let [
         query_documents,
@@ -211,18 +218,18 @@ impl Numbers {
 
 /// A query, and the keys of a register: key + lane.
 #[derive(CubeType, Clone, Copy)]
-pub(super) struct Site<N: Size> {
-    pub(super) batch: usize,
-    pub(super) head: usize,
-    pub(super) query: usize,
-    pub(super) key: usize,
+pub(crate) struct Site<N: Size> {
+    pub(crate) batch: usize,
+    pub(crate) head: usize,
+    pub(crate) query: usize,
+    pub(crate) key: usize,
     /// 0, 1, 2 and so on.
-    pub(super) lanes: Vector<i32, N>,
+    pub(crate) lanes: Vector<i32, N>,
 }
 
 /// The first keys of a query.
 #[cube]
-pub(super) fn site<N: Size>(batch: usize, head: usize, query: usize) -> Site<N> {
+pub(crate) fn site<N: Size>(batch: usize, head: usize, query: usize) -> Site<N> {
     Site::<N> {
         batch,
         head,
@@ -263,7 +270,7 @@ fn words_of<N: Size>(tables: &[u32], row: usize, site: &Site<N>, keys: usize) ->
 
 /// Whether every rule lets the query see each key; keys past the last may be told seen.
 #[cube]
-pub(super) fn seen<N: Size>(
+pub(crate) fn seen<N: Size>(
     site: &Site<N>,
     scalars: &Scalars,
     tables: &[u32],
@@ -365,7 +372,7 @@ fn block_words<N: Size>(tables: &[u32], site: &Site<N>, scalars: &Scalars) -> Ve
 
 /// What the rules make of scores, and the slope of what those from place `from` on make of it.
 #[cube]
-pub(super) fn trace<N: Size>(
+pub(crate) fn trace<N: Size>(
     raw: Vector<f32, N>,
     site: &Site<N>,
     scalars: &Scalars,
@@ -437,7 +444,7 @@ fn tanh_of<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
 
 /// The keys that queries from `first` to `last` may see: the first, and one past the last.
 #[cube]
-pub(super) fn keys_of(
+pub(crate) fn keys_of(
     first: usize,
     last: usize,
     scalars: &Scalars,
@@ -470,7 +477,7 @@ pub(super) fn keys_of(
 
 /// The queries that may see keys from `first` to `last`: the first, and one past the last.
 #[cube]
-pub(super) fn queries_of(
+pub(crate) fn queries_of(
     first: usize,
     last: usize,
     scalars: &Scalars,
@@ -506,7 +513,7 @@ pub(super) fn queries_of(
 
 /// How many pairs of queries and keys the rules let see, each range given by its first and its last: 0 none, 1 some perhaps, 2 all.
 #[cube]
-pub(super) fn tile_of(
+pub(crate) fn tile_of(
     queries: (usize, usize),
     keys: (usize, usize),
     scalars: &Scalars,

@@ -3,8 +3,8 @@
 //! WebGPU grants seven buffers, and q, k, v, o and lse take five. One table is bound as it is; several are copied behind
 //! each other, floats as their bits.
 
-use super::Plan;
 use crate::bound::bind_words;
+use crate::grid::Grid;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -32,7 +32,7 @@ pub struct TableBuffers {
 }
 
 /// Words of each table, in the order of [`TableBuffers`]; 0 for those that aren't there.
-pub(super) fn lengths(problem: &Problem) -> [usize; 8] {
+pub(crate) fn lengths(problem: &Problem) -> [usize; 8] {
     let (s, rules) = (problem.sizes(), problem.rules());
     let when = |there: bool, words: usize| if there { words } else { 0 };
     let documents = rules.has(Rule::Documents);
@@ -52,7 +52,7 @@ pub(super) fn lengths(problem: &Problem) -> [usize; 8] {
 }
 
 /// Where each table begins in the binding, in the same order.
-pub(super) fn offsets(problem: &Problem) -> [usize; 8] {
+pub(crate) fn offsets(problem: &Problem) -> [usize; 8] {
     let mut words = 0;
     lengths(problem).map(|length| {
         words += length;
@@ -61,7 +61,7 @@ pub(super) fn offsets(problem: &Problem) -> [usize; 8] {
 }
 
 /// The binding of the tables of `problem`, which is never empty.
-pub(super) fn bind(tables: Handle, problem: &Problem) -> BufferArg {
+pub(crate) fn bind(tables: Handle, problem: &Problem) -> BufferArg {
     bind_words(tables, lengths(problem).iter().sum::<usize>().max(1))
 }
 
@@ -72,8 +72,13 @@ fn attention_table(table: &[u32], tables: &mut [u32], first: usize, words: usize
     }
 }
 
-/// The binding of all tables, a word where there is none.
-pub(super) fn gather(client: &Client, plan: &Plan, buffers: &TableBuffers) -> Handle {
+/// The binding of all tables, a word where there is none; `grid` has a unit for each word of the longest.
+pub(crate) fn gather(
+    client: &Client,
+    problem: &Problem,
+    grid: Grid,
+    buffers: &TableBuffers,
+) -> Handle {
     let b = buffers.clone();
     let all = [
         b.query_documents,
@@ -85,7 +90,7 @@ pub(super) fn gather(client: &Client, plan: &Plan, buffers: &TableBuffers) -> Ha
         b.relative,
         b.sinks,
     ];
-    let lengths = lengths(&plan.problem);
+    let lengths = lengths(problem);
     let tables = all.into_iter().zip(lengths).filter(|(_, words)| *words > 0);
     let tables = tables.filter_map(|(table, words)| {
         assert!(
@@ -102,7 +107,6 @@ pub(super) fn gather(client: &Client, plan: &Plan, buffers: &TableBuffers) -> Ha
     let gathered = client.empty(4 * total.max(1));
     let mut first = 0;
     for (table, words) in tables {
-        let grid = plan.table_grid;
         // SAFETY: a table holds its words, all of them together the gathered ones; units past the last return.
         unsafe {
             launched::note(|| "attention_table");

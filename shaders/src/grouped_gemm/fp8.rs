@@ -81,7 +81,7 @@ pub(super) fn decode_four(
 /// The code's bits, moved to where an f32 has its exponent, are a number 2^(127 − bias) too small:
 /// one exact product makes it right, and a subnormal with it.
 #[cube]
-pub(super) fn decode_lane<N: Size>(
+pub(crate) fn decode_lane<N: Size>(
     words: Vector<u32, N>,
     #[comptime] lane: usize,
     #[comptime] format: Fp8Format,

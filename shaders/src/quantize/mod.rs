@@ -14,6 +14,8 @@ mod entries;
 mod plan;
 mod word;
 
+pub(crate) use word::{e8m0_scale, magnitude};
+
 pub use amax::{AmaxPlan, launch_amax, plan_amax};
 pub use apply::{launch_by, launch_dequantize};
 pub use block::{Buffers, launch};

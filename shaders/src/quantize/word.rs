@@ -83,7 +83,7 @@ pub(super) fn store<F: Float, N: Size>(
 /// The bits of |x|, 0 where x isn't finite: as integers they are ordered like the magnitudes, and
 /// no driver drops their NaN.
 #[cube]
-pub(super) fn magnitude(bits: u32) -> u32 {
+pub(crate) fn magnitude(bits: u32) -> u32 {
     let magnitude = bits & 0x7FFF_FFFF;
     select(magnitude < 0x7F80_0000, magnitude, 0u32)
 }
@@ -142,7 +142,7 @@ fn f32_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
 
 /// As [`moebius_ops::scaling::e8m0_host`].
 #[cube]
-fn e8m0_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
+pub(crate) fn e8m0_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
     let top = comptime!(format.max().to_bits());
     let above = select((amax & 0x7F_FFFF) > comptime!(top & 0x7F_FFFF), 1i32, 0i32);
     let offset = comptime!(i32::from(E8M0_ONE) - (top >> 23) as i32);

@@ -13,6 +13,7 @@
 //! | `rows.rs` | rows of tokens in and out of the order of their experts |
 //! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
 //! | `attention/` | attention under score rules, and its gradients |
+//! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `segment_attention.rs` | attention within a sequence |
 //! | `fp8.rs` | what every operation on FP8 codes shares |
 //! | `quantize.rs` | casts, codes and scales of matrices, and back |
@@ -23,6 +24,7 @@ mod experts;
 mod fp8;
 mod fp8_linear;
 mod grouped;
+mod kv_cache;
 mod linear;
 mod neighbours;
 mod quantize;
@@ -193,6 +195,7 @@ pub fn lower_tiled(
         Operation::Rows(operation) => moved(b, operation, inputs),
         Operation::Product(operation) => multiplied(b, operation, inputs),
         Operation::Attention(operation) => attention::lower(b, operation, inputs, tiling),
+        Operation::KvCache(operation) => kv_cache::lower(b, operation, inputs, tiling),
     };
     let signature = operation.signature();
     debug_assert_eq!(results.len(), expected.len(), "{}", signature.name);

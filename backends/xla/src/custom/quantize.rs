@@ -8,6 +8,7 @@ use super::fp8::{element, encode, pack, pad_end, unpack};
 use crate::ElementType::{self, F32, S32, U32};
 use crate::stablehlo::{Builder, Reduction, Unary, Value};
 use moebius_ops::Quantization;
+use moebius_ops::fp8::Fp8Format;
 use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::{E8M0_ONE, ScaleType};
 
@@ -56,7 +57,7 @@ fn is_mx(p: &Problem) -> bool {
 
 /// The bits of |x|, 0 where x isn't finite: integers are ordered like the magnitudes, and no device
 /// flushes one.
-fn magnitude(b: &Builder, x: Value) -> Value {
+pub(super) fn magnitude(b: &Builder, x: Value) -> Value {
     let magnitude = b.and(b.bitcast(x, U32), f64::from(0x7FFF_FFFFu32));
     b.select(b.lt(magnitude, f64::from(0x7F80_0000u32)), magnitude, 0.0)
 }
@@ -72,7 +73,7 @@ fn dynamic(b: &Builder, p: &Problem, x: Value) -> Value {
     let values = b.reshape(values, &[matrices, down, r, across, c]);
     let amax = b.reduce(Reduction::Max, values, &[2, 4]);
     match is_mx(p) {
-        true => e8m0_scales(b, p, amax),
+        true => e8m0_scales(b, (p.format(), p.margin()), amax),
         false => f32_scales(b, p, amax),
     }
 }
@@ -98,12 +99,13 @@ fn f32_scales(b: &Builder, p: &Problem, amax: Value) -> Value {
 }
 
 /// The bytes of the powers of two at or above amax · 2^margin / MAX; 1 of 0.
-fn e8m0_scales(b: &Builder, p: &Problem, amax: Value) -> Value {
-    let top = p.format().max().to_bits();
+pub(super) fn e8m0_scales(b: &Builder, of: (Fp8Format, i32), amax: Value) -> Value {
+    let (format, margin) = of;
+    let top = format.max().to_bits();
     let mantissa = b.and(amax, f64::from(0x7F_FFFFu32));
     let above = b.convert(b.gt(mantissa, f64::from(top & 0x7F_FFFF)), S32);
     let exponent = b.add(b.convert(b.shift_right(amax, 23.0), S32), above);
-    let offset = f64::from(E8M0_ONE) - f64::from(top >> 23) + f64::from(p.margin());
+    let offset = f64::from(E8M0_ONE) - f64::from(top >> 23) + f64::from(margin);
     let byte = b.convert(b.clamp(1.0, b.add(exponent, offset), 254.0), U32);
     b.select_number(b.eq(amax, 0.0), f64::from(E8M0_ONE), byte)
 }

@@ -1,8 +1,9 @@
 //! What an attention is, and its forward pass.
 
 use super::tables::Tables;
+use crate::Error;
 use crate::check::{check_device, check_same, element};
-use crate::{Error, ops};
+use crate::ops::{self, DeviceValue};
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
 
@@ -211,26 +212,36 @@ impl Attend {
     /// can't compute it.
     pub fn forward(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Result<Attended, Error> {
         let sizes = sizes(&q, &k, &v)?;
-        let problem = Problem::new(sizes)?
+        let (problem, tables) = self.problem(&sizes, &q)?;
+        let rows = sizes.batch * sizes.queries;
+        if rows == 0 || sizes.keys == 0 {
+            return self.without_keys(&q, &sizes);
+        }
+        let (o, lse) = ops::attention::run([q, k, v], tables, problem)?;
+        Ok(Attended { o, lse })
+    }
+
+    /// The attention of queries like `q`, and the tables that it reads, in the order of the operation's description.
+    pub(super) fn problem(
+        &self,
+        sizes: &Sizes,
+        q: &Tensor<4>,
+    ) -> Result<(Problem, Vec<DeviceValue>), Error> {
+        let problem = Problem::new(*sizes)?
             .with_element(element(q.dtype())?)
             .with_sinks(self.sinks.is_some());
         let problem = match self.scale {
             Some(scale) => problem.with_scale(scale)?,
             None => problem,
         };
-        let mut tables = Tables::new(&sizes, q.device());
+        let mut tables = Tables::new(sizes, q.device());
         let rules: Result<Vec<Rule>, Error> =
             self.rules.iter().map(|rule| tables.rule(rule)).collect();
         let problem = problem.with_rules(Rules::new(rules?)?)?;
         if let Some(sinks) = &self.sinks {
             tables.sinks(sinks)?;
         }
-        let rows = sizes.batch * sizes.queries;
-        if rows == 0 || sizes.keys == 0 {
-            return self.without_keys(&q, &sizes);
-        }
-        let (o, lse) = ops::attention::run([q, k, v], tables.into_values(), problem)?;
-        Ok(Attended { o, lse })
+        Ok((problem, tables.into_values()))
     }
 
     /// What queries without any keys have.

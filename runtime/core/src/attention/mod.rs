@@ -2,7 +2,7 @@
 //!
 //! [`Attend`] says what changes the scores and which keys a query sees; [`Attend::forward`] takes heads, queries and keys of
 //! any numbers. [`attention`] has the parameters of Burn's function of that name, [`merge`] joins attentions over parts
-//! of the keys, and [`Attention`] is the layer around it.
+//! of the keys, and [`Attention`] is the layer around it. A [`KvCache`] keeps keys and values from step to step.
 //!
 //! ```
 //! use burn::tensor::{Distribution, Tensor};
@@ -25,13 +25,18 @@
 //! ```
 
 mod attend;
+mod cache;
 mod layer;
 mod merge;
+mod pages;
 mod tables;
 
 pub use attend::{Attend, Attended};
+pub use cache::KvCache;
 pub use layer::Attention;
 pub use merge::merge;
+pub use moebius_ops::kv_cache::CacheFormat;
+pub use pages::{Pages, Step};
 
 use crate::Error;
 use burn::tensor::ops::AttentionModuleOptions;

@@ -68,7 +68,7 @@ struct Through {
 impl Through {
     fn of(call: &Call, result: &str) -> Self {
         let (operation, names) = match call.operation.gradient(result, |_| true) {
-            Some(Gradient::By { operation, names }) => (operation, names),
+            Some(Gradient::By { operation, names }) => (*operation, names),
             Some(Gradient::Same) | None => {
                 let (parents, reads) = (call.operands().take(1).collect(), Vec::new());
                 return Self { parents, reads };
@@ -158,7 +158,7 @@ impl<B: Operations> Saved<B> {
             tensors,
         } = self;
         let (operation, names) = match call.operation.gradient(through, needs) {
-            Some(Gradient::By { operation, names }) => (operation, names),
+            Some(Gradient::By { operation, names }) => (*operation, names),
             Some(Gradient::Same) => return parents.into_iter().zip([gradient]).collect(),
             None => unreachable!("{through} has a gradient"),
         };

@@ -20,23 +20,25 @@ impl Operations for CubeBackend {
         let Some(kernels) = &call.kernels else {
             unreachable!("a call on a CubeCL device carries its kernels");
         };
-        let tensors: Vec<CubeTensor> = operands.0.into_iter().map(tensor).collect();
+        let tensors = operands.0.into_iter().map(tensor).map(into_contiguous);
+        let mut tensors: Vec<CubeTensor> = tensors.collect();
         let Some(like) = tensors.first() else {
             unreachable!("an operation has an operand");
         };
         let (client, device) = (like.client.clone(), like.device.clone());
-        let empty = |result: &TensorInfo| {
+        let mut allocated = |result: &TensorInfo| {
+            if let Some(at) = call.operands().position(|name| name == result.name) {
+                return changed(&mut tensors[at]);
+            }
             let shape = Shape::from(result.shape.clone());
             empty_device_contiguous_dtype(client.clone(), device.clone(), shape, written(result))
         };
-        let out: Vec<CubeTensor> = results.iter().map(empty).collect();
+        let out: Vec<CubeTensor> = results.iter().map(&mut allocated).collect();
         let outputs: Vec<_> = out.iter().map(|tensor| &tensor.handle).collect();
         let names = call
             .operands()
             .chain(results.iter().map(|result| result.name));
-        let read = tensors
-            .into_iter()
-            .map(|tensor| into_contiguous(tensor).handle);
+        let read = tensors.into_iter().map(|tensor| tensor.handle);
         let written = outputs.iter().map(|handle| (*handle).clone());
         let buffers = Buffers::new(names, read.chain(written));
         checked(&client, &outputs, || kernels.forward.run(&client, &buffers));
@@ -46,6 +48,14 @@ impl Operations for CubeBackend {
         };
         Tensors(out.into_iter().zip(&results).map(value).collect())
     }
+}
+
+/// An operand that the kernels change: itself, or a copy where something else holds its memory, too.
+fn changed(operand: &mut CubeTensor) -> CubeTensor {
+    if !operand.handle.can_mut() {
+        *operand = operand.copy();
+    }
+    operand.clone()
 }
 
 fn tensor(value: Value<CubeBackend>) -> CubeTensor {

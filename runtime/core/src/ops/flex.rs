@@ -4,7 +4,8 @@ use super::call::{Call, Operations};
 use super::host::Operands;
 use super::tensors::Tensors;
 use super::{
-    attention, experts, fp8, fp8_linear, linear, quantize, router, rows, segment_attention, sort,
+    attention, experts, fp8, fp8_linear, kv_cache, linear, quantize, router, rows,
+    segment_attention, sort,
 };
 use burn::backend::Flex;
 use moebius_ops::{Operation, Product, Quantization, Routing, Rows};
@@ -25,6 +26,7 @@ impl Operations for Flex {
             Operation::Rows(operation) => rows::flex::run(operation, b),
             Operation::Product(product) => multiplied(product, &call, b),
             Operation::Attention(operation) => attention::flex::run(operation, b),
+            Operation::KvCache(operation) => kv_cache::flex::run(operation, b),
         })
     }
 }

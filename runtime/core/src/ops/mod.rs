@@ -28,6 +28,7 @@ pub(crate) mod fp8;
 pub(crate) mod fp8_linear;
 pub(crate) mod fp8_mma;
 pub(crate) mod fp8_training;
+pub(crate) mod kv_cache;
 pub(crate) mod linear;
 pub(crate) mod quantize;
 pub(crate) mod router;

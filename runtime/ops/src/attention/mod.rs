@@ -214,7 +214,7 @@ impl Problem {
 }
 
 /// Checks that a tensor of this shape has fewer than 2³¹ elements.
-fn few_elements(what: &'static str, shape: &[usize]) -> Result<(), ShapeError> {
+pub(crate) fn few_elements(what: &'static str, shape: &[usize]) -> Result<(), ShapeError> {
     let elements = shape.iter().try_fold(1_usize, |n, d| n.checked_mul(*d));
     match elements {
         Some(elements) if elements <= i32::MAX as usize => Ok(()),

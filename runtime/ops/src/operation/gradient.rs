@@ -12,7 +12,7 @@ pub enum Gradient {
     /// before its name.
     By {
         /// The operation.
-        operation: Operation,
+        operation: Box<Operation>,
         /// Tensors that it calls otherwise: its name, and what the forward calls the same tensor.
         names: &'static [(&'static str, &'static str)],
     },
@@ -80,7 +80,9 @@ impl Operation {
             }
             Self::Product(product) => *product = through_product(*product, needs)?,
             Self::Attention(attention) => *attention = attention.gradient(result, needs),
+            Self::KvCache(_) => return None,
         }
+        let operation = Box::new(operation);
         Some(Gradient::By { operation, names })
     }
 }

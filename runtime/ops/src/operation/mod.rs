@@ -11,10 +11,12 @@
 //! | `rows.rs` | rows in and out of the order of their experts, beside their neighbours, attention within a sequence |
 //! | `products.rs` | products per expert, dense ones too, and feed-forward experts |
 //! | `attention.rs` | attention under score rules |
+//! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `gradient.rs` | which operation computes the gradients of another |
 
 mod attention;
 mod gradient;
+mod kv_cache;
 mod products;
 mod quantization;
 mod routing;
@@ -22,6 +24,7 @@ mod rows;
 
 pub use attention::{Attention, AttentionPass, TableGradients};
 pub use gradient::Gradient;
+pub use kv_cache::KvCache;
 pub use products::Product;
 pub use quantization::Quantization;
 pub use routing::Routing;
@@ -77,6 +80,8 @@ pub enum Operation {
     Product(Product),
     /// Attention under score rules.
     Attention(Attention),
+    /// Keys and values that are kept.
+    KvCache(KvCache),
 }
 
 impl Operation {
@@ -88,6 +93,7 @@ impl Operation {
             Self::Rows(operation) => operation.signature(),
             Self::Product(operation) => operation.signature(),
             Self::Attention(operation) => operation.signature(),
+            Self::KvCache(operation) => operation.signature(),
         }
     }
 
@@ -102,6 +108,7 @@ impl Operation {
             Self::Rows(operation) => operation.check(),
             Self::Product(operation) => operation.check(),
             Self::Attention(operation) => operation.check(),
+            Self::KvCache(operation) => operation.check(),
         }
     }
 }
@@ -116,10 +123,11 @@ macro_rules! families {
     )*};
 }
 
-families!(Quantization, Routing, Rows, Product, Attention);
+families!(Quantization, Routing, Rows, Product, Attention, KvCache);
 
 /// What operations read and write, as `name: reads -> writes`. A tensor is its name, a letter of the operation's sizes for
-/// each dimension, and `f` for f32s or `w` for words; without either it is of the operation's type.
+/// each dimension, and `f` for f32s or `w` for words; without either it is of the operation's type. A result that is called like
+/// an operand is the operand, changed.
 const SIGNATURES: &str = "\
 fp8 encode: x n f -> codes c w
 fp8 decode: codes c w -> y n f
@@ -165,6 +173,9 @@ attention backward: q BHQD, k BGKD, v BGKE, query_documents BQ w, key_documents 
 attention backward of lse: q BHQD, k BGKD, v BGKE, query_documents BQ w, key_documents BK w, blocks xy w, \
     mask mnQK w, slopes H f, bias bhQK f, relative Hr f, sinks H f, lse BHQ f, dlse BHQ f \
     -> dq BHQD, dk BGKD, dbias bhQK f, drelative Hr f, dsinks H f
+cache append: k BGTD, v BGTE, pool Pw w, table BM w, spans Bs w -> pool Pw w
+cache attention: q BHQD, pool Pw w, table BM w, spans Bs w, slopes H f, relative Hr f, sinks H f \
+    -> o BHQE, lse BHQ f
 ";
 
 /// [`SIGNATURES`] by their names: what is read, what is written.

@@ -23,6 +23,7 @@ mod scores;
 mod walk;
 
 pub(crate) use forward::forward;
+pub(super) use scores::{Places, all, by_place};
 
 use super::float;
 use crate::stablehlo::{Builder, Value};

@@ -27,12 +27,12 @@ pub(super) struct Scored {
     cap: Option<(usize, Value)>,
 }
 
-/// Where the pairs of a tile lie, i32 \[queries, keys\].
-struct Places {
-    query: Value,
-    key: Value,
+/// Where pairs lie, i32s of one shape.
+pub(in crate::custom) struct Places {
+    pub(in crate::custom) query: Value,
+    pub(in crate::custom) key: Value,
     /// How far the key is behind the query's position.
-    back: Value,
+    pub(in crate::custom) back: Value,
 }
 
 impl<'a> Scores<'a> {
@@ -100,7 +100,7 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Which pairs of a tile are seen; all where nothing is returned.
+    /// Which pairs of a tile \[queries, keys\] are seen; all where nothing is returned.
     pub(super) fn seen(&self, b: &Builder, at: Tile) -> Option<Value> {
         if !self.hides {
             return None;
@@ -114,34 +114,13 @@ impl<'a> Scores<'a> {
         }
         let mut seen = Vec::new();
         for rule in self.terms.problem.rules().iter() {
-            square.extend(self.by_place(b, rule, &places));
+            square.extend(by_place(b, rule, &places));
             seen.extend(self.by_table(b, rule, at));
         }
         if let Some(square) = all(b, &square) {
             seen.push(b.broadcast(square, &self.shape(), &[2, 3]));
         }
         all(b, &seen)
-    }
-
-    /// What a rule says that reads no table, \[queries, keys\].
-    fn by_place(&self, b: &Builder, rule: Rule, at: &Places) -> Option<Value> {
-        let back = at.back;
-        let near = |window: u32| b.lt(b.abs(back), f64::from(window));
-        let before = || b.ge(back, 0.0);
-        let first = |place, count: u32| b.lt(place, f64::from(count));
-        Some(match rule {
-            Rule::Causal => before(),
-            Rule::CausalTopLeft => b.le(at.key, at.query),
-            Rule::Window(window) => b.and(before(), near(window)),
-            Rule::SymmetricWindow(window) => near(window),
-            Rule::Prefix(count) => b.or(first(at.key, count), before()),
-            Rule::Global { tokens, window } => {
-                let place = b.min(at.key, b.add(at.key, back));
-                b.or(near(window), first(place, tokens))
-            }
-            Rule::Dilated(step) => b.eq(b.rem(back, f64::from(step)), 0.0),
-            _ => return None,
-        })
     }
 
     /// What a rule says that reads a table, \[B, Hq, queries, keys\].
@@ -225,8 +204,29 @@ impl Scored {
     }
 }
 
+/// What a rule says that reads no table.
+pub(in crate::custom) fn by_place(b: &Builder, rule: Rule, at: &Places) -> Option<Value> {
+    let back = at.back;
+    let near = |window: u32| b.lt(b.abs(back), f64::from(window));
+    let before = || b.ge(back, 0.0);
+    let first = |place, count: u32| b.lt(place, f64::from(count));
+    Some(match rule {
+        Rule::Causal => before(),
+        Rule::CausalTopLeft => b.le(at.key, at.query),
+        Rule::Window(window) => b.and(before(), near(window)),
+        Rule::SymmetricWindow(window) => near(window),
+        Rule::Prefix(count) => b.or(first(at.key, count), before()),
+        Rule::Global { tokens, window } => {
+            let place = b.min(at.key, b.add(at.key, back));
+            b.or(near(window), first(place, tokens))
+        }
+        Rule::Dilated(step) => b.eq(b.rem(back, f64::from(step)), 0.0),
+        _ => return None,
+    })
+}
+
 /// Where all of the conditions hold; nothing without any.
-fn all(b: &Builder, conditions: &[Value]) -> Option<Value> {
+pub(in crate::custom) fn all(b: &Builder, conditions: &[Value]) -> Option<Value> {
     let (first, rest) = conditions.split_first()?;
     Some(rest.iter().fold(*first, |all, one| b.and(all, *one)))
 }

@@ -1,7 +1,7 @@
 //! Attention of queries to keys under score rules; shapes as in [`moebius_ops::attention`].
 
 #[cfg(feature = "flex")]
-pub(super) mod flex;
+pub(in crate::ops) mod flex;
 mod kernels;
 
 use super::call::Request;

@@ -27,7 +27,7 @@ use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
 use moebius_ops::attention::Problem;
 use moebius_ops::{Attention, AttentionPass, Operation, Scalar};
-use scores::Host;
+pub(in crate::ops) use scores::Host;
 
 /// Contiguous f32 values, or none.
 struct Floats(Option<FloatTensor<Flex>>);

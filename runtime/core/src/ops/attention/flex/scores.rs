@@ -14,19 +14,19 @@ pub(super) const KEYS: usize = 128;
 
 /// What a call reads, in f32, and its tables by their names in [`moebius_ops::attention::Tables`]; those that aren't there
 /// are empty.
-pub(super) struct Host<'a> {
-    pub(super) problem: &'a Problem,
-    pub(super) q: &'a [f32],
-    pub(super) k: &'a [f32],
-    pub(super) v: &'a [f32],
-    pub(super) slopes: &'a [f32],
-    pub(super) bias: &'a [f32],
-    pub(super) relative: &'a [f32],
-    pub(super) sinks: &'a [f32],
-    pub(super) query_documents: Vec<u32>,
-    pub(super) key_documents: Vec<u32>,
-    pub(super) blocks: Vec<u32>,
-    pub(super) mask: Vec<u32>,
+pub(in crate::ops) struct Host<'a> {
+    pub(in crate::ops) problem: &'a Problem,
+    pub(in crate::ops) q: &'a [f32],
+    pub(in crate::ops) k: &'a [f32],
+    pub(in crate::ops) v: &'a [f32],
+    pub(in crate::ops) slopes: &'a [f32],
+    pub(in crate::ops) bias: &'a [f32],
+    pub(in crate::ops) relative: &'a [f32],
+    pub(in crate::ops) sinks: &'a [f32],
+    pub(in crate::ops) query_documents: Vec<u32>,
+    pub(in crate::ops) key_documents: Vec<u32>,
+    pub(in crate::ops) blocks: Vec<u32>,
+    pub(in crate::ops) mask: Vec<u32>,
 }
 
 /// Queries of heads of one sequence with one key head: some of one head's, or all of several heads'.
@@ -54,6 +54,11 @@ impl Block {
 }
 
 impl Host<'_> {
+    /// o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\].
+    pub(in crate::ops) fn forward(&self) -> [Vec<f32>; 2] {
+        super::forward::run(self)
+    }
+
     /// The blocks of queries, in the order of their rows in q.
     pub(super) fn query_blocks(&self) -> Vec<Block> {
         let s = self.problem.sizes();

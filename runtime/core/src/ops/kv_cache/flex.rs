@@ -1,0 +1,239 @@
+//! Caches on the host: tokens into their pages in place; an attention reads the tokens of each sequence as f32s.
+
+use crate::ops::attention::flex::Host;
+use crate::ops::host::{Operands, cast_like, float_tensor, to_f32, words};
+use crate::ops::tensors::Value;
+use burn::backend::Flex;
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use moebius_ops::attention::{Problem, Sizes};
+use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};
+use moebius_ops::{KvCache, Scalar};
+use rayon::prelude::*;
+
+/// The pool, or o and its log-sum-exp.
+pub(in crate::ops) fn run(operation: &KvCache, b: Operands) -> Vec<Value<Flex>> {
+    match operation {
+        KvCache::Append(append) => vec![Value::Word(appended(append, b))],
+        KvCache::Attend(attend) => attended(attend, b),
+    }
+}
+
+/// Which page of the pool holds a sequence's tokens.
+struct Places {
+    table: Vec<u32>,
+    spans: Vec<u32>,
+    pages: usize,
+}
+
+impl Places {
+    fn of(b: &mut Operands, pages: usize) -> Self {
+        let [table, spans] = ["table", "spans"].map(|name| words(b.word(name)));
+        Self {
+            table,
+            spans,
+            pages,
+        }
+    }
+
+    /// The first position and the end of a sequence.
+    fn span(&self, sequence: usize) -> [usize; 2] {
+        [0, 1].map(|at| self.spans[2 * sequence + at] as usize)
+    }
+
+    /// Where the block of a token begins, if the pool has its page.
+    fn block(&self, l: &Layout, sequence: usize, head: usize, token: usize) -> Option<usize> {
+        let row = &self.table[sequence * self.pages..][..self.pages];
+        let page = *row.get(token / l.page())? as usize;
+        (page < l.pages()).then(|| l.block(page, head, token % l.page()))
+    }
+}
+
+fn contiguous(b: &mut Operands, name: &str) -> FloatTensor<Flex> {
+    to_f32(b.float(name)).to_contiguous()
+}
+
+fn appended(append: &Append, mut b: Operands) -> IntTensor<Flex> {
+    let l = &append.layout;
+    let places = Places::of(&mut b, append.table);
+    let [k, v] = ["k", "v"].map(|name| contiguous(&mut b, name));
+    let mut pool = b.word("pool").to_contiguous();
+    let all = pool.storage_mut::<i32>();
+    for row in 0..append.batch * l.kv_heads() * append.tokens {
+        let sequence = row / append.tokens / l.kv_heads();
+        let head = row / append.tokens % l.kv_heads();
+        let [start, end] = places.span(sequence);
+        let token = start + row % append.tokens;
+        if token >= end {
+            continue;
+        }
+        let Some(block) = places.block(l, sequence, head, token) else {
+            continue;
+        };
+        let block = &mut all[block..][..l.block_words()];
+        let key = &k.storage::<f32>()[row * l.head_dim()..][..l.head_dim()];
+        let value = &v.storage::<f32>()[row * l.value_dim()..][..l.value_dim()];
+        write(l, block, token % BLOCK, [key, value]);
+    }
+    pool
+}
+
+/// Writes a token's key and value into its block.
+fn write(l: &Layout, block: &mut [i32], token: usize, [key, value]: [&[f32]; 2]) {
+    let (format, per) = (l.format(), l.format().per_word());
+    let [keys, values] = [l.key_words(), l.value_words()];
+    let [key_scale, value_scale] = [key, value].map(|row| {
+        let magnitudes = row.iter().map(|x| x.abs()).filter(|x| x.is_finite());
+        format.scale(magnitudes.fold(0.0, f32::max))
+    });
+    let word = |codes: &mut dyn Iterator<Item = f32>| {
+        let codes = codes
+            .enumerate()
+            .map(|(at, x)| format.encode(x) << (32 / per * at));
+        codes.fold(0, |word, code| word | code) as i32
+    };
+    for (w, codes) in key.chunks(per).enumerate() {
+        block[w * BLOCK + token] = word(&mut codes.iter().map(|x| x / key_scale));
+    }
+    let row = BLOCK * keys + token * values;
+    for w in 0..values {
+        let codes = value[w..].iter().step_by(values);
+        block[row + w] = word(&mut codes.map(|x| x / value_scale));
+    }
+    if format.scaled() {
+        let scales = BLOCK * (keys + values) + token;
+        block[scales] = key_scale.to_bits() as i32;
+        block[scales + BLOCK] = value_scale.to_bits() as i32;
+    }
+}
+
+fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
+    let (p, l) = (attend.attention(), attend.layout());
+    let s = *p.sizes();
+    let places = Places::of(&mut b, attend.table());
+    let q = contiguous(&mut b, "q");
+    let q = q.storage::<f32>();
+    let pool = b.word("pool").to_contiguous();
+    let pool = pool.storage::<i32>();
+    let tables = ["slopes", "relative", "sinks"].map(|name| {
+        let table = b
+            .maybe_float(name)
+            .map(|table| to_f32(table).to_contiguous());
+        table.map_or_else(Vec::new, |table| table.storage::<f32>().to_vec())
+    });
+    let mut o = vec![0.0; p.query_rows() * s.value_dim];
+    let mut lse = vec![f32::MIN; p.query_rows()];
+    let codes = Codes::of(l.format());
+    for sequence in 0..s.batch {
+        let [start, end] = places.span(sequence);
+        let queries = end.saturating_sub(start).min(s.queries);
+        let end = start + queries;
+        let row = |head: usize| (sequence * s.heads + head) * s.queries;
+        let own = |head| &q[row(head) * s.head_dim..][..queries * s.head_dim];
+        let own: Vec<f32> = (0..s.heads).flat_map(own).copied().collect();
+        let block = |head, token| places.block(l, sequence, head, token);
+        let [k, v] = codes.tokens(l, pool, end, block);
+        let problem = of_sizes(p, queries, end);
+        let [slopes, relative, sinks] = tables.each_ref();
+        let host = Host {
+            problem: &problem,
+            q: &own,
+            k: &k,
+            v: &v,
+            slopes,
+            bias: &[],
+            relative,
+            sinks,
+            query_documents: Vec::new(),
+            key_documents: Vec::new(),
+            blocks: Vec::new(),
+            mask: Vec::new(),
+        };
+        let [found, logs] = host.forward();
+        for head in 0..s.heads {
+            let (from, to, width) = (head * queries, row(head), s.value_dim);
+            lse[to..][..queries].copy_from_slice(&logs[from..][..queries]);
+            let found = &found[from * width..][..queries * width];
+            o[to * width..][..queries * width].copy_from_slice(found);
+        }
+    }
+    let o = float_tensor(o, &[s.batch, s.heads, s.queries, s.value_dim]);
+    let lse = float_tensor(lse, &[s.batch, s.heads, s.queries]);
+    let dtype = crate::ops::dtype(Scalar::Float(p.element()));
+    vec![Value::Float(cast_like(o, dtype)), Value::Float(lse)]
+}
+
+/// The attention of one sequence.
+fn of_sizes(p: &Problem, queries: usize, keys: usize) -> Problem {
+    let sizes = Sizes {
+        batch: 1,
+        queries,
+        keys,
+        ..*p.sizes()
+    };
+    let problem = Problem::new(sizes).and_then(|other| other.with_scale(p.scale()));
+    let problem = problem.and_then(|other| other.with_rules(*p.rules()));
+    let problem = problem.unwrap_or_else(|e| unreachable!("smaller sizes fit, too: {e}"));
+    problem.with_sinks(p.sinks())
+}
+
+/// Words as values; those of FP8 codes are looked up.
+struct Codes {
+    format: CacheFormat,
+    eights: Vec<f32>,
+}
+
+impl Codes {
+    fn of(format: CacheFormat) -> Self {
+        let values = if format.scaled() { 0..256 } else { 0..0 };
+        Self {
+            format,
+            eights: values.map(|code| format.decode(code, 0)).collect(),
+        }
+    }
+
+    fn value(&self, word: i32, place: usize) -> f32 {
+        let word = word as u32;
+        match self.format {
+            CacheFormat::E4m3 => self.eights[(word >> (8 * place)) as usize & 0xFF],
+            format => format.decode(word, place),
+        }
+    }
+
+    /// Keys \[Hkv, tokens, D\] and values \[Hkv, tokens, Dv\], 0 where the pool has no page; `block` says where a head's
+    /// token is.
+    fn tokens(
+        &self,
+        l: &Layout,
+        pool: &[i32],
+        tokens: usize,
+        block: impl Fn(usize, usize) -> Option<usize> + Sync,
+    ) -> [Vec<f32>; 2] {
+        let [keys, values] = [l.key_words(), l.value_words()];
+        let scales = BLOCK * (keys + values);
+        let mut k = vec![0.0; l.kv_heads() * tokens * l.head_dim()];
+        let mut v = vec![0.0; l.kv_heads() * tokens * l.value_dim()];
+        let rows = k
+            .par_chunks_mut(l.head_dim())
+            .zip(v.par_chunks_mut(l.value_dim()));
+        rows.enumerate().for_each(|(row, (key, value))| {
+            let (head, token) = (row / tokens, row % tokens);
+            let Some(at) = block(head, token) else {
+                return;
+            };
+            let (block, token) = (&pool[at..][..l.block_words()], token % BLOCK);
+            let scale = |at: usize| match self.format.scaled() {
+                true => f32::from_bits(block[scales + at + token] as u32),
+                false => 1.0,
+            };
+            let per = self.format.per_word();
+            for (at, x) in key.iter_mut().enumerate() {
+                *x = self.value(block[at / per * BLOCK + token], at % per) * scale(0);
+            }
+            let first = BLOCK * keys + token * values;
+            for (at, x) in value.iter_mut().enumerate() {
+                *x = self.value(block[first + at % values], at / values) * scale(BLOCK);
+            }
+        });
+        [k, v]
+    }
+}

@@ -1,0 +1,63 @@
+//! Keys and values in pages.
+
+use super::{Signature, signature};
+use crate::attention::Rule;
+use crate::error::ShapeError;
+use crate::kv_cache::{Append, Attend, Layout};
+use serde::{Deserialize, Serialize};
+
+/// An operation of [`crate::kv_cache`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum KvCache {
+    /// Tokens more.
+    Append(Append),
+    /// Attention over the tokens.
+    Attend(Attend),
+}
+
+impl KvCache {
+    pub(super) fn signature(&self) -> Signature {
+        match self {
+            Self::Append(append) => {
+                let sizes = sizes(&append.layout, append.batch, append.table);
+                let sizes = [&sizes[..], &[('T', append.tokens)]].concat();
+                signature("cache append", append.element, &sizes)
+            }
+            Self::Attend(attend) => {
+                let (p, s) = (attend.attention(), attend.attention().sizes());
+                let relative = p.rules().relative();
+                let own = [
+                    ('H', s.heads),
+                    ('Q', s.queries),
+                    ('r', 2 * relative.unwrap_or(0) + 1),
+                ];
+                let sizes = sizes(attend.layout(), s.batch, attend.table());
+                signature("cache attention", p.element(), &[&sizes[..], &own].concat())
+                    .with(&["slopes"], p.rules().has(Rule::Alibi))
+                    .with(&["relative"], relative.is_some())
+                    .with(&["sinks"], p.sinks())
+            }
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ShapeError> {
+        match self {
+            Self::Append(append) => append.check(),
+            Self::Attend(attend) => attend.check(),
+        }
+    }
+}
+
+/// What both operations have.
+fn sizes(layout: &Layout, batch: usize, table: usize) -> [(char, usize); 8] {
+    [
+        ('B', batch),
+        ('G', layout.kv_heads()),
+        ('D', layout.head_dim()),
+        ('E', layout.value_dim()),
+        ('P', layout.pages()),
+        ('w', layout.page_words()),
+        ('M', table),
+        ('s', 2),
+    ]
+}

@@ -1,0 +1,217 @@
+//! Parts of the softmax of rows of queries.
+
+use super::merge::{self, joined};
+use super::rows::{Rows, Softmax, add_block, nothing, tensor_row};
+use super::{Buffers, PART, Plan, Pool, Spec, block_of, pool, units};
+use crate::attention::rules::{Kinds, Scalars, keys_of, scalars, tile_of};
+use crate::attention::tables;
+use crate::bound::{bind, bind_words};
+use crate::element::DeviceElement;
+use crate::launched;
+use cubecl::prelude::*;
+use moebius_ops::kv_cache::BLOCK;
+
+/// Who takes which part of what.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Walk {
+    /// Units of rows times splits.
+    items: usize,
+    splits: usize,
+    /// Parts of a split.
+    parts: usize,
+    units: usize,
+}
+
+/// The softmax of some rows over the tokens of one part that they may see: from `keys.0` to before `keys.1`.
+#[cube]
+fn part<F: Float, N: Size>(
+    q: &[F],
+    words: &[Vector<u32, N>],
+    table: &[u32],
+    tables: &[u32],
+    rows: &Rows,
+    scalars: &Scalars,
+    pool: &Pool,
+    keys: (usize, usize),
+    #[comptime] spec: Spec,
+) -> Softmax<N> {
+    let mut softmax = nothing::<N>(spec);
+    let last_row = min(rows.first + comptime!(spec.rows), rows.end) - 1;
+    let queries = (rows.first / scalars.group, last_row / scalars.group);
+    let all_there = queries.1 as i32 + scalars.shift < scalars.keys as i32;
+    for at in keys.0 / comptime!(BLOCK)..keys.1.div_ceil(comptime!(BLOCK)) {
+        let token = at * comptime!(BLOCK);
+        let last = token + comptime!(BLOCK - 1);
+        let met = tile_of(queries, (token, last), scalars, spec.kinds);
+        let (page, block) = block_of(table, pool, (rows.batch, rows.kv_head), token, spec);
+        if met > 0 && page < pool.pages {
+            let full = met == 2 && last < scalars.keys && all_there;
+            let at = (token, full);
+            add_block::<F, N>(
+                q,
+                words,
+                tables,
+                &mut softmax,
+                rows,
+                scalars,
+                block,
+                at,
+                spec,
+            );
+        }
+    }
+    softmax
+}
+
+/// Adds a part to what came before it, which has its totals in the first lane.
+#[cube]
+fn join<N: Size>(all: &mut Softmax<N>, part: &Softmax<N>, #[comptime] spec: Spec) {
+    let width = N::value();
+    let registers = comptime!(spec.value_dim / width);
+    #[unroll(!spec.cpu)]
+    for r in 0..comptime!(spec.rows) {
+        let total = part.totals[r].vector_sum();
+        let (top, before, own) = joined(all.largest[r], part.largest[r]);
+        all.largest[r] = top;
+        let sum = all.totals[r].extract(0usize) * before + total * own;
+        all.totals[r] = Vector::new(sum);
+        #[unroll(spec.in_registers(width))]
+        for i in 0..registers {
+            let at = r * registers + i;
+            all.sums[at] = merge::sum::<N>(all.sums[at], part.sums[at], before, own);
+        }
+    }
+}
+
+#[cube(launch_unchecked)]
+fn cache_attention<F: Float, N: Size>(
+    q: &[F],
+    words: &[Vector<u32, N>],
+    table: &[u32],
+    spans: &[u32],
+    tables: &[u32],
+    sums: &mut [Vector<f32, N>],
+    stats: &mut [f32],
+    scalars: Scalars,
+    pool: Pool,
+    walk: Walk,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let width = N::value();
+    let registers = comptime!(spec.value_dim / width);
+    let mut own = scalars;
+    let of_head = own.queries * own.group;
+    let across = of_head.div_ceil(comptime!(spec.rows));
+    for item in range_stepped(ABSOLUTE_POS, walk.items, walk.units) {
+        let split = item / across % walk.splits;
+        let head = item / across / walk.splits;
+        let rows = Rows {
+            batch: head / own.kv_heads,
+            kv_head: head % own.kv_heads,
+            first: item % across * comptime!(spec.rows),
+            end: of_head,
+        };
+        // Positions and the number of tokens are those of the sequence.
+        own.shift = spans[2 * rows.batch] as i32;
+        own.keys = min(spans[2 * rows.batch + 1] as usize, pool.table * pool.page);
+        let last = (min(rows.first + comptime!(spec.rows), of_head) - 1) / own.group;
+        let (near, far) = keys_of(rows.first / own.group, last, &own, spec.kinds);
+        let mut all = nothing::<N>(spec);
+        let first = max(split * walk.parts, near / comptime!(PART));
+        let end = min((split + 1) * walk.parts, far.div_ceil(comptime!(PART)));
+        for at in first..end {
+            let begin = at * comptime!(PART);
+            let keys = (max(near, begin), min(far, begin + comptime!(PART)));
+            let found = part::<F, N>(q, words, table, tables, &rows, &own, &pool, keys, spec);
+            join::<N>(&mut all, &found, spec);
+        }
+        #[unroll(!spec.cpu)]
+        for r in 0..comptime!(spec.rows) {
+            if rows.first + r < of_head {
+                let to = tensor_row(&rows, r, &own) * walk.splits + split;
+                stats[2 * to] = all.largest[r];
+                stats[2 * to + 1] = all.totals[r].extract(0usize);
+                #[unroll(spec.in_registers(width))]
+                for i in 0..registers {
+                    sums[to * registers + i] = all.sums[r * registers + i];
+                }
+            }
+        }
+    }
+}
+
+/// Enqueues the attention: two launches, and one per table where there are several.
+///
+/// # Panics
+/// Where a buffer holds less than is planned, or a table of a rule is missing.
+pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
+    let (p, layout) = (plan.problem.attention(), plan.problem.layout());
+    let s = *p.sizes();
+    let rows = p.query_rows();
+    if rows == 0 {
+        return;
+    }
+    let gathered = tables::gather(client, p, plan.tables, &buffers.tables());
+    let spec = Spec {
+        kinds: Kinds::of(p),
+        format: layout.format(),
+        head_dim: s.head_dim,
+        value_dim: s.value_dim,
+        rows: plan.rows,
+        cpu: plan.cpu,
+    };
+    let partial = rows * plan.splits;
+    let sums = client.empty(partial * s.value_dim * 4);
+    let stats = client.empty(partial * 8);
+    let of_head = s.queries * p.group();
+    let walk = WalkLaunch::new(
+        s.batch * s.kv_heads * of_head.div_ceil(plan.rows) * plan.splits,
+        plan.splits,
+        s.keys.div_ceil(PART).div_ceil(plan.splits),
+        units(&plan.grid),
+    );
+    // Without pages nothing is read, and something else is bound.
+    let (words, pages) = match layout.words().min(s.keys) {
+        0 => (bind(sums.clone(), 1, 4 * plan.lanes), 0),
+        _ => {
+            let words = layout.words() / plan.lanes;
+            (
+                bind(buffers.pool.clone(), words, 4 * plan.lanes),
+                plan.problem.table(),
+            )
+        }
+    };
+    let table = match pages {
+        0 => bind_words(stats.clone(), 1),
+        pages => bind_words(buffers.table.clone(), s.batch * pages),
+    };
+    // SAFETY: the buffers hold what is planned; blocks lie in pages that the pool has, and tokens before the end of the table;
+    // a unit's parts of the sums are its own.
+    unsafe {
+        launched::note(|| super::name(&plan.problem));
+        cache_attention::launch_unchecked(
+            client,
+            plan.grid.count(),
+            plan.grid.dim(),
+            plan.lanes,
+            bind(buffers.q.clone(), rows * s.head_dim, p.element().bytes()),
+            words,
+            table,
+            bind_words(buffers.spans.clone(), s.batch * 2),
+            tables::bind(gathered.clone(), p),
+            bind(
+                sums.clone(),
+                partial * s.value_dim / plan.lanes,
+                4 * plan.lanes,
+            ),
+            bind_words(stats.clone(), 2 * partial),
+            scalars(p),
+            pool(layout, pages),
+            walk,
+            spec,
+            p.element().elem_type(),
+        );
+    }
+    merge::launch(client, plan, [sums, stats, gathered], buffers);
+}

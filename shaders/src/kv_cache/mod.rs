@@ -1,0 +1,275 @@
+//! How CubeCL computes [`moebius_ops::kv_cache`].
+//!
+//! | file | what |
+//! |---|---|
+//! | `append.rs` | tokens into their pages, in place |
+//! | `attend.rs` | attention of some rows of queries to parts of the tokens, without barriers |
+//! | `merge.rs` | the parts in ascending order, sinks, o and lse |
+//! | `rows.rs` | one block of 16 tokens |
+//! | `value.rs` | words as values, values as codes |
+//!
+//! Tokens are cut into parts of [`PART`] at absolute positions, and the softmax of a part is that of its tokens alone. Few
+//! rows of queries are spread: a unit takes one part, and the merge joins them. Where there are more, a unit joins the parts
+//! by itself, by the same arithmetic: a row's bits are the same either way, whatever rows and sequences are beside it.
+
+mod append;
+mod attend;
+#[cfg(feature = "emit")]
+mod entries;
+mod merge;
+mod rows;
+mod value;
+
+pub use append::{AppendBuffers, AppendPlan, launch_append, plan_append};
+pub use attend::launch;
+#[cfg(feature = "emit")]
+pub(crate) use entries::entries;
+
+use crate::attention::rules::Kinds;
+use crate::attention::tables::{TableBuffers, lengths};
+use crate::element::DeviceElement;
+use crate::error::Unsupported;
+use crate::grid::{Grid, lanes};
+use crate::named::buffers;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+use moebius_ops::attention::Problem;
+use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};
+
+const KERNEL: &str = "kv cache";
+
+/// What the kernel of `problem` is called.
+fn name(problem: &Attend) -> String {
+    let p = problem.attention();
+    let rules = p.rules().iter().map(|rule| format!("_{}", rule.name()));
+    let format = problem.layout().format().name();
+    let rules: String = rules.collect();
+    format!("cache_attention_{format}_{}{rules}", p.element())
+}
+
+fn append_name(append: &Append) -> String {
+    format!(
+        "cache_append_{}_{}",
+        append.layout.format().name(),
+        append.element
+    )
+}
+
+fn merge_name(p: &Problem) -> String {
+    let sinks = crate::launched::suffix(p.sinks(), "_sinks");
+    format!("cache_merge_{}{sinks}", p.element())
+}
+
+/// Tokens of a part.
+const PART: usize = 256;
+
+/// The most rows of queries of a key head that are spread over units.
+const FEW: usize = 16;
+
+/// Rows of queries that a task on a processor takes at once: with two registers of tokens their sums fit the registers.
+const ROWS: usize = 4;
+
+/// An attention over a cache that this device can run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// What is computed.
+    pub problem: Attend,
+    /// Units that share the tokens of a row.
+    pub splits: usize,
+    /// Words of a register.
+    lanes: usize,
+    /// Rows of a unit.
+    rows: usize,
+    cpu: bool,
+    /// A unit per part of some rows, or one per core.
+    grid: Grid,
+    /// A unit per register of o.
+    merge: Grid,
+    /// A unit per word of the longest table.
+    tables: Grid,
+}
+
+/// Plans an attention over a cache.
+///
+/// # Errors
+/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+pub fn plan(problem: Attend, device: &Capability) -> Result<Plan, Unsupported> {
+    let (p, s, layout) = (
+        problem.attention(),
+        *problem.attention().sizes(),
+        problem.layout(),
+    );
+    p.element().supported(KERNEL, device)?;
+    let of_head = s.queries * p.group();
+    let parts = s.keys.div_ceil(PART).max(1);
+    let splits = if of_head <= FEW { parts } else { 1 };
+    let cpu = device.cpu_cores.is_some();
+    let rows = if cpu { of_head.clamp(1, ROWS) } else { 1 };
+    let lanes = lanes(layout.value_words(), 4, device);
+    let tables = lengths(p);
+    let partial = p.query_rows() * splits;
+    let bindings = [
+        layout.bytes(),
+        p.query_rows() * s.head_dim * p.element().bytes(),
+        partial * s.value_dim * 4,
+        partial * 8,
+        s.batch * problem.table() * 4,
+        tables.iter().sum::<usize>() * 4,
+    ];
+    for bytes in bindings {
+        crate::fits_binding(KERNEL, bytes, device)?;
+    }
+    let items = s.batch * s.kv_heads * of_head.div_ceil(rows) * splits;
+    let longest = tables.into_iter().max().unwrap_or(0);
+    Ok(Plan {
+        problem,
+        splits,
+        lanes,
+        rows,
+        cpu,
+        grid: one_each(items, device)?,
+        merge: Grid::elementwise(KERNEL, p.query_rows() * s.value_dim / lanes, device)?,
+        tables: Grid::elementwise(KERNEL, longest, device)?,
+    })
+}
+
+/// A unit per item, or a task per core that takes every so many items.
+fn one_each(items: usize, device: &Capability) -> Result<Grid, Unsupported> {
+    let items = match device.cpu_cores {
+        Some(cores) => cores as usize,
+        None => items,
+    };
+    Grid::elementwise(KERNEL, items, device)
+}
+
+fn units(grid: &Grid) -> usize {
+    let cubes: usize = grid.cubes.iter().map(|n| *n as usize).product();
+    cubes * (grid.units[0] * grid.units[1]) as usize
+}
+
+buffers! {
+    /// Buffers of an attention over a cache; shapes as in [`moebius_ops::kv_cache`].
+    #[derive(Clone)]
+    pub struct Buffers {
+        /// \[B, Hq, Sq, D\], read.
+        pub q: Handle,
+        /// \[pages, words\], read.
+        pub pool: Handle,
+        /// u32 \[B, M\], read.
+        pub table: Handle,
+        /// u32 \[B, 2\], read.
+        pub spans: Handle,
+        /// f32 \[Hq\], read where there are linear biases.
+        pub slopes: Option<Handle>,
+        /// f32 \[Hq, 2n + 1\], read where there are biases by distance.
+        pub relative: Option<Handle>,
+        /// f32 \[Hq\], read where there are sinks.
+        pub sinks: Option<Handle>,
+        /// \[B, Hq, Sq, Dv\], written.
+        pub o: Handle,
+        /// \[B, Hq, Sq\] f32, written.
+        pub lse: Handle,
+    }
+}
+
+impl Buffers {
+    fn tables(&self) -> TableBuffers {
+        TableBuffers {
+            slopes: self.slopes.clone(),
+            relative: self.relative.clone(),
+            sinks: self.sinks.clone(),
+            ..TableBuffers::default()
+        }
+    }
+}
+
+/// Sizes of a pool.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Pool {
+    pages: usize,
+    /// Tokens of a page.
+    page: usize,
+    kv_heads: usize,
+    /// Pages of a sequence in the table.
+    table: usize,
+}
+
+fn pool(layout: &Layout, table: usize) -> PoolLaunch {
+    PoolLaunch::new(layout.pages(), layout.page(), layout.kv_heads(), table)
+}
+
+/// What the kernels are specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Spec {
+    kinds: Kinds,
+    format: CacheFormat,
+    head_dim: usize,
+    value_dim: usize,
+    rows: usize,
+    cpu: bool,
+}
+
+impl Spec {
+    /// Whether a GPU keeps the sums of a row in registers, which have no index that is computed; a processor has few.
+    const fn in_registers(self, width: usize) -> bool {
+        !self.cpu && self.value_dim / width <= 32
+    }
+
+    const fn per_word(self) -> usize {
+        match self.format {
+            CacheFormat::F32 => 1,
+            CacheFormat::F16 | CacheFormat::Bf16 => 2,
+            CacheFormat::E4m3 => 4,
+        }
+    }
+
+    const fn scaled(self) -> bool {
+        matches!(self.format, CacheFormat::E4m3)
+    }
+
+    const fn key_words(self) -> usize {
+        self.head_dim / self.per_word()
+    }
+
+    const fn value_words(self) -> usize {
+        self.value_dim / self.per_word()
+    }
+
+    /// Where in a block the values and the scales begin, and how long it is.
+    const fn values(self) -> usize {
+        BLOCK * self.key_words()
+    }
+
+    const fn scales(self) -> usize {
+        self.values() + BLOCK * self.value_words()
+    }
+
+    const fn block(self) -> usize {
+        let scales = if self.scaled() { 2 * BLOCK } else { 0 };
+        self.scales() + scales
+    }
+}
+
+/// The page that holds a token, and the word where the token's block begins; the pool's number of pages where it has none.
+#[cube]
+fn block_of(
+    table: &[u32],
+    pool: &Pool,
+    at: (usize, usize),
+    token: usize,
+    #[comptime] spec: Spec,
+) -> (usize, usize) {
+    let (batch, head) = at;
+    let column = token / pool.page;
+    let mut page = pool.pages;
+    if column < pool.table {
+        page = min(table[batch * pool.table + column] as usize, pool.pages);
+    }
+    let of_page = pool.page / comptime!(BLOCK);
+    let block = (page * pool.kv_heads + head) * of_page + token % pool.page / comptime!(BLOCK);
+    (page, block * comptime!(spec.block()))
+}
+
+#[cfg(test)]
+mod tests;

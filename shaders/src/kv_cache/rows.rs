@@ -1,0 +1,309 @@
+//! One block of 16 tokens, and some rows of queries.
+
+use super::Spec;
+use super::value::value_of;
+use crate::attention::exponential::exp;
+use crate::attention::rules::{Scalars, Site, seen, site, trace};
+use cubecl::prelude::*;
+use moebius_ops::kv_cache::BLOCK;
+
+/// The softmax of some rows over some tokens.
+#[derive(CubeType)]
+pub(super) struct Softmax<N: Size> {
+    /// The largest score of each row.
+    pub(super) largest: Array<f32>,
+    /// Sums of exponentials, of each lane of tokens.
+    pub(super) totals: Array<Vector<f32, N>>,
+    /// Sums of values, a row after the other.
+    pub(super) sums: Array<Vector<f32, N>>,
+}
+
+/// Rows of queries: row r is query r / group of head r % group of the group.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Rows {
+    pub(super) batch: usize,
+    pub(super) kv_head: usize,
+    /// The first row, and one past the last of the key head.
+    pub(super) first: usize,
+    pub(super) end: usize,
+}
+
+/// The query of row `r`; rows past the last repeat it.
+#[cube]
+pub(super) fn site_of<N: Size>(rows: &Rows, r: usize, scalars: &Scalars) -> Site<N> {
+    let row = min(rows.first + r, rows.end - 1);
+    let head = rows.kv_head * scalars.group + row % scalars.group;
+    site::<N>(rows.batch, head, row / scalars.group)
+}
+
+/// The row of q, o and lse.
+#[cube]
+pub(super) fn tensor_row(rows: &Rows, r: usize, scalars: &Scalars) -> usize {
+    let site = site_of::<Const<1>>(rows, r, scalars);
+    (site.batch * scalars.heads + site.head) * scalars.queries + site.query
+}
+
+/// Of no tokens.
+#[cube]
+pub(super) fn nothing<N: Size>(#[comptime] spec: Spec) -> Softmax<N> {
+    let width = N::value();
+    let registers = comptime!(spec.rows * spec.value_dim / width);
+    let mut largest = Array::<f32>::new(comptime!(spec.rows));
+    let mut totals = Array::<Vector<f32, N>>::new(comptime!(spec.rows));
+    let mut sums = Array::<Vector<f32, N>>::new(registers);
+    #[unroll(!spec.cpu)]
+    for r in 0..comptime!(spec.rows) {
+        largest[r] = f32::min_value();
+        totals[r] = Vector::new(0.0f32);
+    }
+    #[unroll(spec.in_registers(width))]
+    for i in 0..registers {
+        sums[i] = Vector::new(0.0f32);
+    }
+    Softmax::<N> {
+        largest,
+        totals,
+        sums,
+    }
+}
+
+/// ⟨q, k⟩ of the rows and a block's tokens, whose keys are without their scales.
+#[cube]
+fn products<F: Float, N: Size>(
+    q: &[F],
+    pool: &[Vector<u32, N>],
+    block: usize,
+    rows: &Rows,
+    scalars: &Scalars,
+    #[comptime] spec: Spec,
+) -> Array<Vector<f32, N>> {
+    let width = N::value();
+    let across = comptime!(BLOCK / width);
+    let per = comptime!(spec.per_word());
+    let mut queries = Array::<usize>::new(comptime!(spec.rows));
+    let mut sums = Array::<Vector<f32, N>>::new(comptime!(spec.rows * across));
+    #[unroll]
+    for r in 0..comptime!(spec.rows) {
+        queries[r] = tensor_row(rows, r, scalars) * comptime!(spec.head_dim);
+        #[unroll]
+        for i in 0..across {
+            sums[comptime!(r * across + i)] = Vector::new(0.0f32);
+        }
+    }
+    for word in 0..comptime!(spec.key_words()) {
+        #[unroll]
+        for i in 0..across {
+            let words = pool[block / width + word * across + i];
+            #[unroll]
+            for place in 0..per {
+                let k = value_of::<N>(words, place, spec);
+                #[unroll]
+                for r in 0..comptime!(spec.rows) {
+                    let q = f32::cast_from(q[queries[r] + word * per + place]);
+                    let at = comptime!(r * across + i);
+                    sums[at] = fma(Vector::new(q), k, sums[at]);
+                }
+            }
+        }
+    }
+    // An array of their own, because registers have no index that is computed.
+    let mut found = Array::<Vector<f32, N>>::new(comptime!(spec.rows * across));
+    #[unroll]
+    for i in 0..comptime!(spec.rows * across) {
+        found[i] = sums[i];
+    }
+    found
+}
+
+/// Register `i` of the scales of a block's keys, or of its values.
+#[cube]
+fn scales<N: Size>(
+    pool: &[Vector<u32, N>],
+    block: usize,
+    i: usize,
+    #[comptime] values: bool,
+    #[comptime] spec: Spec,
+) -> Vector<f32, N> {
+    let width = N::value();
+    let from = comptime!(spec.scales() + if values { BLOCK } else { 0 });
+    Vector::<f32, N>::reinterpret(pool[(block + from) / width + i])
+}
+
+/// eˣ of numbers that are at most 0.
+#[cube]
+pub(super) fn power<N: Size>(x: Vector<f32, N>, #[comptime] spec: Spec) -> Vector<f32, N> {
+    if comptime!(spec.cpu) {
+        exp::<N>(x)
+    } else {
+        x.exp()
+    }
+}
+
+/// The scores of row `r` become exponentials, which the softmax counts; its sums shrink where a score is the largest so far.
+#[cube]
+fn soften<N: Size>(
+    scores: &mut Array<Vector<f32, N>>,
+    softmax: &mut Softmax<N>,
+    tables: &[u32],
+    rows: &Rows,
+    scalars: &Scalars,
+    at: (usize, bool),
+    r: usize,
+    #[comptime] spec: Spec,
+) {
+    let width = N::value();
+    let across = comptime!(BLOCK / width);
+    let (token, full) = at;
+    let mut site = site_of::<N>(rows, r, scalars);
+    let floor = Vector::<f32, N>::min_value();
+    let mut largest = floor;
+    // A query past the end sees nothing.
+    let there = site.query as i32 + scalars.shift < scalars.keys as i32;
+    #[unroll]
+    for i in 0..across {
+        let place = r * across + i;
+        site.key = token + comptime!(i * width);
+        let (mut s, _) = trace::<N>(scores[place], &site, scalars, tables, spec.kinds, 0usize);
+        if !full {
+            let last = select(there, scalars.keys as i32 - site.key as i32, 0i32);
+            let seen = seen::<N>(&site, scalars, tables, spec.kinds);
+            let seen = seen.vec_and(site.lanes.less_than(&Vector::new(last)));
+            s = select_many(seen, s, floor);
+        }
+        scores[place] = s;
+        largest = largest.max(s);
+    }
+    let before = softmax.largest[r];
+    let mut top = before;
+    #[unroll]
+    for lane in 0..width {
+        top = max(top, largest.extract(lane));
+    }
+    let shrink = power::<Const<1>>(Vector::new(before - top), spec).extract(0usize);
+    let mut total = softmax.totals[r] * Vector::new(shrink);
+    #[unroll]
+    for i in 0..across {
+        let place = r * across + i;
+        let mut p = power::<N>(scores[place] - Vector::new(top), spec);
+        if !full {
+            let none = scores[place].equal(&floor);
+            p = select_many(none, Vector::new(0.0f32), p);
+        }
+        total += p;
+        scores[place] = p;
+    }
+    softmax.totals[r] = total;
+    if top > before {
+        let registers = comptime!(spec.value_dim / width);
+        #[unroll(spec.in_registers(width))]
+        for i in 0..registers {
+            softmax.sums[r * registers + i] *= Vector::new(shrink);
+        }
+        softmax.largest[r] = top;
+    }
+}
+
+/// Adds exponentials times the values of a block. Where `careful`, a token that a row doesn't see gives it nothing, whatever
+/// its values are.
+#[cube]
+fn weigh<N: Size>(
+    pool: &[Vector<u32, N>],
+    block: usize,
+    weights: &Array<Vector<f32, N>>,
+    softmax: &mut Softmax<N>,
+    #[comptime] careful: bool,
+    #[comptime] spec: Spec,
+) {
+    let width = N::value();
+    let across = comptime!(BLOCK / width);
+    let of_value = comptime!(spec.value_words() / width);
+    let registers = comptime!(spec.value_dim / width);
+    let first = (block + comptime!(spec.values())) / width;
+    let per = comptime!(spec.per_word());
+    let zero = Vector::<f32, N>::new(0.0f32);
+    // Enough sums at once to hide how long one takes.
+    let group = comptime!(if per == 1 && of_value % 2 == 0 { 2 } else { 1 });
+    let rows = comptime!(spec.rows);
+    #[unroll(spec.in_registers(width))]
+    for i in 0..comptime!(of_value / group) {
+        let mut sums = Array::<Vector<f32, N>>::new(comptime!(rows * per * group));
+        #[unroll]
+        for at in 0..comptime!(rows * per * group) {
+            let column = comptime!(at % (per * group));
+            let place = comptime!(column / group * of_value + column % group);
+            let row = comptime!(at / (per * group) * registers);
+            sums[at] = softmax.sums[row + place + i * group];
+        }
+        #[unroll]
+        for token in 0..comptime!(BLOCK) {
+            #[unroll]
+            for beside in 0..group {
+                let words = pool[first + token * of_value + i * group + beside];
+                #[unroll]
+                for place in 0..per {
+                    let v = value_of::<N>(words, place, spec);
+                    #[unroll]
+                    for r in 0..rows {
+                        let p = weights[comptime!(r * across + token / width)];
+                        let p = Vector::<f32, N>::new(p.extract(comptime!(token % width)));
+                        let mut v = v;
+                        if comptime!(careful) {
+                            v = select_many(p.equal(&zero), zero, v);
+                        }
+                        let at = comptime!((r * per + place) * group + beside);
+                        sums[at] = fma(p, v, sums[at]);
+                    }
+                }
+            }
+        }
+        #[unroll]
+        for at in 0..comptime!(rows * per * group) {
+            let column = comptime!(at % (per * group));
+            let place = comptime!(column / group * of_value + column % group);
+            let row = comptime!(at / (per * group) * registers);
+            softmax.sums[row + place + i * group] = sums[at];
+        }
+    }
+}
+
+/// Adds the tokens of the block at word `block` that starts with token `at.0`, all of which all rows see where `at.1`.
+#[cube]
+pub(super) fn add_block<F: Float, N: Size>(
+    q: &[F],
+    pool: &[Vector<u32, N>],
+    tables: &[u32],
+    softmax: &mut Softmax<N>,
+    rows: &Rows,
+    scalars: &Scalars,
+    block: usize,
+    at: (usize, bool),
+    #[comptime] spec: Spec,
+) {
+    let width = N::value();
+    let across = comptime!(BLOCK / width);
+    let mut scores = products::<F, N>(q, pool, block, rows, scalars, spec);
+    #[unroll(!spec.cpu)]
+    for r in 0..comptime!(spec.rows) {
+        #[unroll]
+        for i in 0..across {
+            let place = r * across + i;
+            if comptime!(spec.scaled()) {
+                scores[place] *= scales::<N>(pool, block, i, false, spec);
+            }
+            scores[place] *= Vector::new(scalars.scale);
+        }
+        soften::<N>(&mut scores, softmax, tables, rows, scalars, at, r, spec);
+        if comptime!(spec.scaled()) {
+            #[unroll]
+            for i in 0..across {
+                let place = r * across + i;
+                scores[place] *= scales::<N>(pool, block, i, true, spec);
+            }
+        }
+    }
+    if at.1 {
+        weigh::<N>(pool, block, &scores, softmax, false, spec);
+    } else {
+        weigh::<N>(pool, block, &scores, softmax, true, spec);
+    }
+}

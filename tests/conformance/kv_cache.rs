@@ -1,0 +1,543 @@
+//! Keys and values in pages, and attention over them, against the f64 oracle over the same tokens.
+
+use crate::Outcome;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::attention::{Attend, CacheFormat, KvCache, Pages};
+use moebius::{Error, ErrorKind};
+use moebius_ops::Element;
+use moebius_ops::attention::{Inputs, Problem, Rule, Rules, Sizes, Tables, reference};
+use moebius_tests::data::{Rng, rounded};
+use moebius_tests::elements::exact;
+use moebius_tests::record;
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::{assert_close, rel_l2};
+
+/// Sequences that grow, and what queries over them are.
+#[derive(Clone)]
+struct Case {
+    heads: [usize; 2],
+    dims: [usize; 2],
+    format: CacheFormat,
+    element: Element,
+    rules: Vec<Rule>,
+    sinks: bool,
+    /// Tokens of a sequence at most.
+    longest: usize,
+    paged: bool,
+    /// New tokens of each sequence, step by step.
+    steps: Vec<Vec<usize>>,
+}
+
+/// Which tensor a row belongs to.
+#[derive(Clone, Copy)]
+enum Of {
+    Query,
+    Key,
+    Value,
+}
+
+/// o and lse of a head's query.
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    /// Sequence, head and position.
+    at: [usize; 3],
+    o: Vec<f32>,
+    lse: f32,
+}
+
+impl Case {
+    fn new(steps: &[&[usize]]) -> Self {
+        Self {
+            heads: [4, 2],
+            dims: [16, 24],
+            format: CacheFormat::F32,
+            element: Element::F32,
+            rules: vec![Rule::Causal],
+            sinks: false,
+            longest: 96,
+            paged: true,
+            steps: steps.iter().map(|step| step.to_vec()).collect(),
+        }
+    }
+
+    fn with_format(self, format: CacheFormat) -> Self {
+        Self { format, ..self }
+    }
+
+    fn with_rules(self, rules: &[Rule]) -> Self {
+        let rules = rules.to_vec();
+        Self { rules, ..self }
+    }
+
+    /// The row of a head of a sequence's token: the same in whatever step it comes.
+    fn row(&self, of: Of, [sequence, head, token]: [usize; 3]) -> Vec<f32> {
+        let kind = of as usize;
+        let seed = ((token * 64 + sequence) * 64 + head) * 4 + kind + 1;
+        let dim = self.dims[usize::from(kind == 2)];
+        let values = Rng::new(seed as u64).vec(dim, 1.5).into_iter();
+        values.map(|x| rounded(x, self.element)).collect()
+    }
+
+    fn slopes(&self) -> Vec<f32> {
+        (0..self.heads[0]).map(|h| 0.05 * (h + 1) as f32).collect()
+    }
+
+    fn relative(&self) -> Vec<f32> {
+        let reach = self.rules.iter().find_map(|rule| match rule {
+            Rule::Relative(n) => Some(*n as usize),
+            _ => None,
+        });
+        let len = reach.map_or(0, |n| self.heads[0] * (2 * n + 1));
+        Rng::new(5).vec(len, 1.0)
+    }
+
+    fn sink(&self) -> Vec<f32> {
+        Rng::new(6).vec(if self.sinks { self.heads[0] } else { 0 }, 2.0)
+    }
+
+    fn attend(&self, device: &Device) -> Attend {
+        let mut attend = Attend::new();
+        for rule in &self.rules {
+            attend = match *rule {
+                Rule::Causal => attend.causal(),
+                Rule::Window(n) => attend.window(n as usize),
+                Rule::SymmetricWindow(n) => attend.symmetric_window(n as usize),
+                Rule::Prefix(n) => attend.prefix(n as usize),
+                Rule::Global { tokens, window } => attend.global(tokens as usize, window as usize),
+                Rule::Dilated(n) => attend.dilated(n as usize),
+                Rule::Alibi => attend.alibi_slopes(Tensor::from_floats(&self.slopes()[..], device)),
+                Rule::Softcap(cap) => attend.softcap(cap),
+                Rule::Relative(n) => {
+                    let shape = [self.heads[0], 2 * n as usize + 1];
+                    let table = TensorData::new(self.relative(), shape);
+                    attend.relative(Tensor::from_data(table, device))
+                }
+                other => unreachable!("{other:?} has a table of pairs"),
+            };
+        }
+        match self.sinks {
+            true => attend.sinks(Tensor::from_floats(&self.sink()[..], device)),
+            false => attend,
+        }
+    }
+
+    fn pages(&self) -> Result<Pages, Error> {
+        let sequences = self.steps[0].len();
+        match self.paged {
+            true => Pages::paged(sequences, sequences * self.longest / 16 + 3, self.longest),
+            false => Pages::contiguous(sequences, self.longest),
+        }
+    }
+
+    /// Tokens `from` and on of every sequence \[B, heads, tokens, D\]; NaN past a sequence's own.
+    fn put(&self, of: Of, spans: &[[usize; 2]], tokens: usize, device: &Device) -> Tensor<4> {
+        let heads = self.heads[usize::from(!matches!(of, Of::Query))];
+        let dim = self.dims[usize::from(matches!(of, Of::Value))];
+        let mut values = Vec::new();
+        for (sequence, [start, end]) in spans.iter().enumerate() {
+            for head in 0..heads {
+                for token in *start..start + tokens {
+                    match token < *end {
+                        true => values.extend(self.row(of, [sequence, head, token])),
+                        false => values.extend(vec![f32::NAN; dim]),
+                    }
+                }
+            }
+        }
+        let dtype = match self.element {
+            Element::F32 => DType::F32,
+            Element::F16 => DType::F16,
+            Element::Bf16 => DType::BF16,
+        };
+        let data = TensorData::new(values, [spans.len(), heads, tokens, dim]);
+        Tensor::from_data(data, (device, dtype))
+    }
+
+    /// All rows of queries, by sequence, head and position.
+    fn run(&self, target: &Target) -> Result<Vec<Row>, Error> {
+        let device = target.burn();
+        let mut pages = self.pages()?;
+        let mut cache = KvCache::new(&pages, self.heads[1], self.dims, self.format, &device)?;
+        let mut rows = Vec::new();
+        for tokens in &self.steps {
+            rows.extend(self.step(&mut pages, &mut cache, tokens, &device)?);
+        }
+        rows.sort_by_key(|row| row.at);
+        Ok(rows)
+    }
+
+    fn step(
+        &self,
+        pages: &mut Pages,
+        cache: &mut KvCache,
+        tokens: &[usize],
+        device: &Device,
+    ) -> Result<Vec<Row>, Error> {
+        let starts = pages.lengths().to_vec();
+        let step = pages.extend(tokens, device)?;
+        let ends = pages.lengths().iter();
+        let spans: Vec<[usize; 2]> = starts.into_iter().zip(ends).map(|(s, e)| [s, *e]).collect();
+        let put = |of| self.put(of, &spans, step.tokens(), device);
+        cache.append(put(Of::Key), put(Of::Value), &step)?;
+        let out = cache.attend(put(Of::Query), &step, &self.attend(device))?;
+        let o: Vec<f32> = out.o.cast(DType::F32).into_data().iter().collect();
+        let lse: Vec<f32> = out.lse.into_data().iter().collect();
+        let width = self.dims[1];
+        let mut rows = Vec::new();
+        for (index, lse) in lse.iter().enumerate() {
+            let query = index % step.tokens();
+            let (head, sequence) = (
+                index / step.tokens() % self.heads[0],
+                index / step.tokens() / self.heads[0],
+            );
+            let [start, end] = spans[sequence];
+            let o = &o[index * width..][..width];
+            if start + query < end {
+                rows.push(Row {
+                    at: [sequence, head, start + query],
+                    o: o.to_vec(),
+                    lse: *lse,
+                });
+            } else {
+                assert!(o.iter().all(|x| *x == 0.0), "past the end: {o:?}");
+                assert_eq!(*lse, f32::MIN, "past the end");
+            }
+        }
+        Ok(rows)
+    }
+
+    /// What is kept of a row.
+    fn kept(&self, row: Vec<f32>) -> impl Iterator<Item = f64> {
+        let scale = self
+            .format
+            .scale(row.iter().fold(0.0, |a, x| a.max(x.abs())));
+        let format = self.format;
+        row.into_iter()
+            .map(move |x| f64::from(format.decode(format.encode(x / scale), 0) * scale))
+    }
+
+    /// The oracle's rows of a step's queries of a sequence.
+    fn want(&self, sequence: usize, [start, end]: [usize; 2]) -> Vec<(Vec<f64>, f64)> {
+        let sizes = Sizes {
+            batch: 1,
+            heads: self.heads[0],
+            kv_heads: self.heads[1],
+            queries: end - start,
+            keys: end,
+            head_dim: self.dims[0],
+            value_dim: self.dims[1],
+        };
+        let rules = Rules::new(self.rules.iter().copied()).unwrap();
+        let problem = Problem::new(sizes).unwrap().with_rules(rules).unwrap();
+        let problem = problem.with_sinks(self.sinks);
+        let all = |of, heads: usize, tokens: std::ops::Range<usize>| {
+            let tokens = move |head| tokens.clone().map(move |token| [sequence, head, token]);
+            let rows = (0..heads).flat_map(tokens).map(move |at| self.row(of, at));
+            rows.collect::<Vec<_>>()
+        };
+        let q = all(Of::Query, self.heads[0], start..end).concat();
+        let kept = |of| -> Vec<f64> {
+            let rows = all(of, self.heads[1], 0..end).into_iter();
+            rows.flat_map(|row| self.kept(row)).collect()
+        };
+        let (q, k, v) = (exact(&q), kept(Of::Key), kept(Of::Value));
+        let [slopes, relative, sinks] =
+            [self.slopes(), self.relative(), self.sink()].map(|table| exact(&table));
+        let tables = Tables {
+            slopes: &slopes,
+            relative: &relative,
+            sinks: &sinks,
+            ..Tables::default()
+        };
+        let inputs = Inputs {
+            q: &q,
+            k: &k,
+            v: &v,
+            tables,
+        };
+        let found = reference(&problem, &inputs);
+        let rows = found.o.chunks(self.dims[1]).map(<[f64]>::to_vec);
+        rows.zip(found.lse).collect()
+    }
+
+    /// Every step against the oracle.
+    fn check(&self, target: &Target) -> Outcome {
+        let rows = match self.run(target) {
+            Ok(rows) => rows,
+            Err(error) => return refused(error),
+        };
+        let mut ends = vec![0; self.steps[0].len()];
+        let (mut o, mut lse) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        let mut want_of = |sequence: usize, span: [usize; 2]| {
+            for (index, (want, log)) in self.want(sequence, span).into_iter().enumerate() {
+                let queries = span[1] - span[0];
+                let at = [sequence, index / queries, span[0] + index % queries];
+                let row = rows.iter().find(|row| row.at == at).unwrap();
+                o[0].extend(&row.o);
+                lse[0].push(row.lse);
+                o[1].extend(want.iter().map(|x| *x as f32));
+                lse[1].push(log as f32);
+            }
+        };
+        for tokens in &self.steps {
+            for (sequence, more) in tokens.iter().enumerate().filter(|(_, more)| **more > 0) {
+                want_of(sequence, [ends[sequence], ends[sequence] + more]);
+                ends[sequence] += more;
+            }
+        }
+        let what = format!("{:?} {:?} on {}", self.format, self.rules, target.name);
+        assert_close(&what, &o[0], &exact(&o[1]), rel_l2(self.element));
+        assert_close(&what, &lse[0], &exact(&lse[1]), rel_l2(Element::F32));
+        Outcome::Ran
+    }
+}
+
+fn refused(error: Error) -> Outcome {
+    match error.kind() {
+        ErrorKind::Unsupported => Outcome::Unsupported(error.to_string()),
+        _ => panic!("{error}"),
+    }
+}
+
+/// Prompts of several lengths, one with nothing new for a while, and single tokens.
+const STEPS: [&[usize]; 5] = [
+    &[37, 1, 17],
+    &[1, 1, 1],
+    &[1, 0, 1],
+    &[3, 20, 2],
+    &[1, 1, 1],
+];
+
+/// Every format, in pages and contiguous.
+pub(crate) fn formats(target: &Target) -> Outcome {
+    Outcome::of(CacheFormat::ALL.map(|format| {
+        let case = Case::new(&STEPS).with_format(format);
+        case.check(target)
+    }))
+}
+
+/// Rules that follow from positions, those that change scores, and sinks.
+pub(crate) fn rules(target: &Target) -> Outcome {
+    let global = Rule::Global {
+        tokens: 3,
+        window: 5,
+    };
+    let rules: [&[Rule]; 5] = [
+        &[],
+        &[
+            Rule::Alibi,
+            Rule::Softcap(1.5),
+            Rule::Relative(6),
+            Rule::Window(20),
+        ],
+        &[Rule::Prefix(9), Rule::SymmetricWindow(30)],
+        &[global, Rule::Causal],
+        &[Rule::Dilated(3), Rule::Causal],
+    ];
+    Outcome::of(rules.map(|rules| {
+        let mut case = Case::new(&STEPS).with_rules(rules);
+        case.sinks = rules.len() != 2;
+        case.check(target)
+    }))
+}
+
+/// Groups of several sizes, and heads from the smallest to the largest.
+pub(crate) fn heads(target: &Target) -> Outcome {
+    let sizes = [
+        ([1, 1], [8, 8]),
+        ([6, 2], [64, 64]),
+        ([8, 1], [40, 256]),
+        ([3, 3], [256, 8]),
+    ];
+    Outcome::of(sizes.map(|(heads, dims)| {
+        let case = Case {
+            heads,
+            dims,
+            format: CacheFormat::E4m3,
+            ..Case::new(&STEPS[1..])
+        };
+        case.check(target)
+    }))
+}
+
+/// Tokens of several parts: queries of few rows, which are spread, and of many.
+pub(crate) fn long(target: &Target) -> Outcome {
+    let case = Case {
+        longest: 800,
+        format: CacheFormat::Bf16,
+        ..Case::new(&[&[520], &[1], &[255], &[2]])
+    };
+    Outcome::of([
+        case.check(target),
+        case.with_rules(&[Rule::Window(300)]).check(target),
+    ])
+}
+
+pub(crate) fn f16(target: &Target) -> Outcome {
+    typed(target, Element::F16, CacheFormat::F16)
+}
+
+pub(crate) fn bf16(target: &Target) -> Outcome {
+    typed(target, Element::Bf16, CacheFormat::E4m3)
+}
+
+fn typed(target: &Target, element: Element, format: CacheFormat) -> Outcome {
+    let case = Case {
+        element,
+        format,
+        ..Case::new(&STEPS)
+    };
+    case.check(target)
+}
+
+/// Asserts the same bits of runs by the same kernels. Devices without kernels of ours take another way for few queries.
+fn assert_same(what: &str, target: &Target, all: [&Case; 2]) -> Outcome {
+    let [one, other] = all.map(|case| case.run(target));
+    let (one, other) = match (one, other) {
+        (Ok(one), Ok(other)) => (one, other),
+        (Err(error), _) | (_, Err(error)) => return refused(error),
+    };
+    assert_eq!(one.len(), other.len());
+    for (one, other) in one.iter().zip(&other) {
+        assert_eq!(one.at, other.at);
+        let lse = [[one.lse], [other.lse]];
+        for [one, other] in [[&one.o[..], &other.o], [&lse[0], &lse[1]]] {
+            match target.client() {
+                Some(_) => target.assert_same_rows(what, one, other),
+                None => assert_close(what, one, &exact(other), rel_l2(Element::F32)),
+            }
+        }
+    }
+    Outcome::Ran
+}
+
+/// A token at a time, in pieces and at once: the same bits.
+pub(crate) fn steps_are_the_whole(target: &Target) -> Outcome {
+    let case = |steps: &[&[usize]]| Case {
+        longest: 320,
+        ..Case::new(steps)
+    };
+    let whole = case(&[&[300]]);
+    let pieces = case(&[&[3], &[250], &[1], &[1], &[29], &[16]]);
+    let mut tokens = vec![&[270_usize][..]];
+    tokens.extend([&[1_usize][..]; 30]);
+    Outcome::of([
+        assert_same("in pieces", target, [&whole, &pieces]),
+        assert_same("a token at a time", target, [&whole, &case(&tokens)]),
+    ])
+}
+
+pub(crate) fn paged_is_contiguous(target: &Target) -> Outcome {
+    let paged = Case::new(&STEPS).with_format(CacheFormat::F16);
+    let whole = Case {
+        paged: false,
+        ..paged.clone()
+    };
+    assert_same("pages", target, [&paged, &whole])
+}
+
+pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
+    let alone = Case::new(&[&[37], &[1], &[1], &[3], &[1]]);
+    let (alone, beside) = match (alone.run(target), Case::new(&STEPS).run(target)) {
+        (Ok(alone), Ok(beside)) => (alone, beside),
+        (Err(error), _) | (_, Err(error)) => return refused(error),
+    };
+    for row in &alone {
+        let other = beside.iter().find(|other| other.at == row.at).unwrap();
+        target.assert_same_rows("alone", &row.o, &other.o);
+    }
+    Outcome::Ran
+}
+
+/// Appending is one launch: nothing is copied, and no memory is taken.
+pub(crate) fn appends_in_place(target: &Target) -> Outcome {
+    let Some(client) = target.client() else {
+        return Outcome::Ran;
+    };
+    let device = target.burn();
+    let case = Case {
+        longest: 1 << 14,
+        ..Case::new(&[&[1]])
+    };
+    let mut pages = case.pages().unwrap();
+    let made = KvCache::new(&pages, 2, case.dims, case.format, &device);
+    let mut cache = made.unwrap();
+    let mut step = |tokens: usize| {
+        let start = pages.lengths()[0];
+        let step = pages.extend(&[tokens], &device).unwrap();
+        let put = |of| case.put(of, &[[start, start + tokens]], tokens, &device);
+        let (k, v) = (put(Of::Key), put(Of::Value));
+        device.sync().unwrap();
+        let launches = record::launched_by(|| {
+            cache.append(k, v, &step).unwrap();
+            device.sync().unwrap();
+        });
+        // Those of others have no name of ours.
+        let name = |launch: record::Launch| launch.name.unwrap_or(launch.kernel.to_owned());
+        let names: Vec<String> = launches.into_iter().map(name).collect();
+        assert_eq!(names, ["cache_append_f32_f32"]);
+    };
+    step(5);
+    let reserved = moebius_device::memory_in_use(&client).reserved;
+    for _ in 0..5 {
+        step(1);
+    }
+    let after = moebius_device::memory_in_use(&client).reserved;
+    let more = after.saturating_sub(reserved);
+    assert!(more < cache.bytes() as u64 / 4, "{more} bytes more");
+    Outcome::Ran
+}
+
+/// A clone of a cache keeps what it had.
+pub(crate) fn clones_are_apart(target: &Target) -> Outcome {
+    let device = target.burn();
+    let case = Case::new(&[&[7]]);
+    let run = || -> Result<(), Error> {
+        let mut pages = case.pages()?;
+        let mut cache = KvCache::new(&pages, 2, case.dims, case.format, &device)?;
+        case.step(&mut pages, &mut cache, &[7], &device)?;
+        let (mut other_pages, mut other) = (pages.clone(), cache.clone());
+        let next = case.step(&mut pages, &mut cache, &[1], &device)?;
+        // Another step over the same place: what the clone writes doesn't reach the first.
+        let step = other_pages.extend(&[1], &device)?;
+        let nan = |dim| Tensor::<4>::full([1, 2, 1, dim], f32::NAN, &device);
+        other.append(nan(16), nan(24), &step)?;
+        pages.truncate(0, 7)?;
+        let again = case.step(&mut pages, &mut cache, &[1], &device)?;
+        assert_eq!(next, again);
+        Ok(())
+    };
+    run().map_or_else(refused, |()| Outcome::Ran)
+}
+
+/// NaN of tokens that were cut, and of sequences that were released, reaches nothing; that of a token reaches those that see it.
+pub(crate) fn stale_values(target: &Target) -> Outcome {
+    let device = target.burn();
+    let case = Case {
+        sinks: true,
+        ..Case::new(&[&[20, 20]])
+    };
+    let nan = |tokens, dim| Tensor::<4>::full([2, 2, tokens, dim], f32::NAN, &device);
+    let run = || -> Result<(), Error> {
+        let mut pages = case.pages()?;
+        let mut cache = KvCache::new(&pages, 2, case.dims, case.format, &device)?;
+        let step = pages.extend(&[60, 60], &device)?;
+        cache.append(nan(60, 16), nan(60, 24), &step)?;
+        pages.release(0)?;
+        pages.release(1)?;
+        let rows = case.step(&mut pages, &mut cache, &[20, 3], &device)?;
+        assert!(rows.iter().all(|row| row.lse.is_finite()));
+        assert!(rows.iter().all(|row| row.o.iter().all(|x| x.is_finite())));
+        // A value of NaN in the middle: queries from there on see it.
+        let step = pages.extend(&[1, 1], &device)?;
+        let keys = case.put(Of::Key, &[[20, 21], [3, 4]], 1, &device);
+        cache.append(keys, nan(1, 24), &step)?;
+        let attend = case.attend(&device);
+        let q = case.put(Of::Query, &[[20, 21], [3, 4]], 1, &device);
+        let out = cache.attend(q, &step, &attend)?;
+        let o: Vec<f32> = out.o.into_data().iter().collect();
+        assert!(o.iter().all(|x| x.is_nan()), "{o:?}");
+        Ok(())
+    };
+    run().map_or_else(refused, |()| Outcome::Ran)
+}
