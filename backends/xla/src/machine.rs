@@ -22,17 +22,11 @@ pub enum RunError {
     #[error(transparent)]
     Plugin(#[from] pjrt::Error),
     /// Quantised tensors are Burn's own; ours are words and scales.
-    #[error("expected plain values, got quantised ones: {dtype}")]
-    Quantised {
-        /// Their dtype.
-        dtype: String,
-    },
+    #[error("expected plain values, got quantised ones: {0}")]
+    Quantised(String),
     /// A tensor that was never made, or was used up.
-    #[error("tensor {id} holds nothing: it was never made, or its last use is over")]
-    Unknown {
-        /// The tensor.
-        id: TensorId,
-    },
+    #[error("tensor {0} holds nothing: it was never made, or its last use is over")]
+    Unknown(TensorId),
     /// A function is called with more or fewer inputs than it has.
     #[error("expected {expected} inputs, got {got}")]
     Inputs {
@@ -42,17 +36,11 @@ pub enum RunError {
         got: usize,
     },
     /// Lowering a recording panicked.
-    #[error("a defect of moebius-xla, please report it: {reason}")]
-    Defect {
-        /// The panic's message.
-        reason: String,
-    },
+    #[error("a defect of moebius-xla, please report it: {0}")]
+    Defect(String),
     /// A tensor came from a device where it couldn't be read.
-    #[error("the device it came from: {reason}")]
-    Moved {
-        /// What that device says.
-        reason: String,
-    },
+    #[error("the device it came from: {0}")]
+    Moved(String),
 }
 
 /// One device of a plugin.

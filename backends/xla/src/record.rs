@@ -56,11 +56,8 @@ pub enum RecordError {
     #[error("expected at least one input, got none")]
     NoInputs,
     /// A tensor's elements are nothing that both Burn and a program have.
-    #[error("expected plain tensors, got {got}")]
-    Element {
-        /// The dtype of the input, or the element type of the result.
-        got: String,
-    },
+    #[error("expected plain tensors, got {0}")]
+    Element(String),
     /// The inputs don't fit the description.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -78,14 +75,14 @@ pub fn record<C: RouterClient>(
     let types = inputs.iter().map(|tensor| {
         let (shape, dtype) = (tensor.shape().to_vec(), tensor.dtype());
         let got = || format!("{dtype:?}");
-        let element = element(dtype).ok_or_else(|| RecordError::Element { got: got() })?;
+        let element = element(dtype).ok_or_else(|| RecordError::Element(got()))?;
         Ok(TensorType::new(shape, element))
     });
     let outputs = custom::outputs(operation, &types.collect::<Result<Vec<_>, RecordError>>()?)?;
     let client = inputs.first().ok_or(RecordError::NoInputs)?.client.clone();
     let outputs = outputs.into_iter().map(|ty| {
         let got = || ty.element.to_string();
-        let dtype = dtype(ty.element).ok_or_else(|| RecordError::Element { got: got() })?;
+        let dtype = dtype(ty.element).ok_or_else(|| RecordError::Element(got()))?;
         let handle = client.create_empty_handle();
         Ok(TensorIr::uninit(handle, Shape::from(ty.shape), dtype))
     });

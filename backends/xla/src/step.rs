@@ -12,11 +12,8 @@ pub enum StepError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// What was computed before couldn't be sent.
-    #[error("operations of the step: {reason}")]
-    Unsent {
-        /// What Burn says.
-        reason: String,
-    },
+    #[error("operations of the step: {0}")]
+    Unsent(String),
 }
 
 /// Ends a step: what this thread recorded on the device since the last one runs as one program, without a wait for it.
@@ -31,9 +28,7 @@ pub enum StepError {
 pub fn mark_step(platform: Platform, index: usize) -> Result<(), StepError> {
     let device = open::open(platform, index)?;
     let flushed = device.flush();
-    flushed.map_err(|error| StepError::Unsent {
-        reason: format!("{error:?}"),
-    })?;
+    flushed.map_err(|error| StepError::Unsent(format!("{error:?}")))?;
     // Burn's fusion holds operations back until a flush, and burn-remote until a request needs a reply, as this cheap one
     // does.
     device.supports_dtype(DType::F32);

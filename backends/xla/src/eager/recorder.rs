@@ -92,9 +92,7 @@ impl Recorder {
     /// A tensor that couldn't be made.
     pub(super) fn failed(&self, reason: String) -> TensorId {
         let id = self.new_id();
-        self.state()
-            .slots
-            .insert(id, Err(RunError::Moved { reason }));
+        self.state().slots.insert(id, Err(RunError::Moved(reason)));
         id
     }
 
@@ -118,7 +116,7 @@ impl Recorder {
         let mut state = self.state();
         // Burn reads on a thread of its own: whose tensor it is, not who asks, tells what has to run.
         state.settle(&self.machine, tensor.id);
-        let unknown = Err(RunError::Unknown { id: tensor.id });
+        let unknown = Err(RunError::Unknown(tensor.id));
         match tensor.status {
             TensorStatus::ReadWrite => state.slots.remove(&tensor.id),
             _ => state.slots.get(&tensor.id).cloned(),
@@ -167,7 +165,7 @@ impl Recorder {
         let slot = state.slots.get(&source).cloned();
         state
             .slots
-            .insert(new, slot.unwrap_or(Err(RunError::Unknown { id: source })));
+            .insert(new, slot.unwrap_or(Err(RunError::Unknown(source))));
     }
 
     pub(super) fn keep_graph(&self, id: GraphId, graph: Graph) {
@@ -202,7 +200,7 @@ impl State {
         if !self.has(stream, id) {
             self.settle(machine, id);
             let slot = self.slots.get(&id).cloned();
-            let slot = slot.unwrap_or(Err(RunError::Unknown { id }));
+            let slot = slot.unwrap_or(Err(RunError::Unknown(id)));
             self.recordings.entry(stream).or_default().take(id, slot);
         }
     }
@@ -271,7 +269,7 @@ impl State {
         let results = catch_unwind(AssertUnwindSafe(|| self.execute(machine, piece)));
         let results = results.unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());
-            Err(RunError::Defect { reason })
+            Err(RunError::Defect(reason))
         });
         let slots: Vec<Slot> = match results {
             Ok(results) => results.into_iter().map(Ok).collect(),

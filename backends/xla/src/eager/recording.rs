@@ -75,7 +75,7 @@ impl Recording {
         let canonical = Canonical::of(self.operations);
         let input = |id: &TensorId| {
             let slot = self.taken.get(id).cloned();
-            slot.unwrap_or(Err(RunError::Unknown { id: *id }))
+            slot.unwrap_or(Err(RunError::Unknown(*id)))
         };
         let inputs = canonical.inputs.iter().map(input).collect();
         Piece { canonical, inputs }

@@ -391,9 +391,7 @@ impl Passes for Divided {
     fn check(&self) -> Result<(), LayerError> {
         self.layer.check(self.devices)?;
         if self.rows == 0 {
-            return Err(LayerError::Zero {
-                of: "row of a round",
-            });
+            return Err(LayerError::Zero("row of a round"));
         }
         divides("experts", self.layer.experts, self.devices)?;
         let together = self.devices.saturating_mul(self.rows);

@@ -46,11 +46,8 @@ pub struct Layer {
 #[non_exhaustive]
 pub enum LayerError {
     /// A size is 0.
-    #[error("expected at least one {of}, got 0")]
-    Zero {
-        /// What there is none of.
-        of: &'static str,
-    },
+    #[error("expected at least one {0}, got 0")]
+    Zero(&'static str),
     /// Something isn't a multiple of the devices.
     #[error("expected {of} to be a multiple of {devices} devices, got {total}")]
     Divide {
@@ -70,11 +67,8 @@ pub enum LayerError {
         experts: usize,
     },
     /// The layer doesn't compute with this type.
-    #[error("expected f32, bf16 or f16, got {element}")]
-    Element {
-        /// The type.
-        element: ElementType,
-    },
+    #[error("expected f32, bf16 or f16, got {0}")]
+    Element(ElementType),
     /// More slots than 32-bit numbers count.
     #[error("expected at most {most} slots, got {slots}")]
     Slots {
@@ -131,7 +125,7 @@ impl Layer {
             (self.top_k, "expert of a token"),
         ];
         if let Some((_, of)) = sizes.into_iter().find(|(size, _)| *size == 0) {
-            return Err(LayerError::Zero { of });
+            return Err(LayerError::Zero(of));
         }
         if self.top_k > self.experts {
             let (top_k, experts) = (self.top_k, self.experts);
@@ -139,7 +133,7 @@ impl Layer {
         }
         let element = self.element;
         if ![F32, ElementType::BF16, ElementType::F16].contains(&element) {
-            return Err(LayerError::Element { element });
+            return Err(LayerError::Element(element));
         }
         let slots = self.tokens.saturating_mul(self.top_k);
         if slots > MOST_SLOTS {
@@ -148,7 +142,7 @@ impl Layer {
         }
         if self.capacity == Some(0) {
             let of = "slot of an expert";
-            return Err(LayerError::Zero { of });
+            return Err(LayerError::Zero(of));
         }
         divides("tokens", self.tokens, devices)?;
         self.all_experts()?.check()?;

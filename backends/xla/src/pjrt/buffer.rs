@@ -238,7 +238,7 @@ impl Buffer {
     /// [`Error::OtherClient`], [`Error::Donated`], and the plugin's.
     pub fn copy_to(&self, device: &Device) -> Result<Self, Error> {
         if *device.client() != self.inner.client {
-            return Err(Error::OtherClient { what: "the device" });
+            return Err(Error::OtherClient("the device"));
         }
         self.check_alive()?;
         let mut copy = ffi::BufferCopyToDevice::of(self.object());
@@ -265,9 +265,7 @@ impl Buffer {
     /// Refuses a tensor that is gone.
     pub(super) fn check_alive(&self) -> Result<(), Error> {
         match self.is_deleted()? {
-            true => Err(Error::Donated {
-                spec: self.spec().clone(),
-            }),
+            true => Err(Error::Donated(self.spec().clone())),
             false => Ok(()),
         }
     }

@@ -79,7 +79,7 @@ impl Client {
         let inner = Inner::of(object)?;
         if inner.devices.is_empty() {
             let platform = inner.platform_name;
-            return Err(Error::NoDevices { platform });
+            return Err(Error::NoDevices(platform));
         }
         Ok(Self {
             inner: Arc::new(inner),

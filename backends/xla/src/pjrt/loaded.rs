@@ -243,9 +243,7 @@ impl LoadedExecutable {
                     });
                 }
                 if *argument.client() != inner.client {
-                    return Err(Error::OtherClient {
-                        what: "an argument",
-                    });
+                    return Err(Error::OtherClient("an argument"));
                 }
                 if argument.device_index() != device {
                     return Err(Error::ArgumentDevice {

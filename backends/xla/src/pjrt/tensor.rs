@@ -9,7 +9,7 @@ use crate::ElementType;
 pub(super) fn from_code(number: i32) -> Result<ElementType, Error> {
     let mut all = ElementType::ALL.into_iter();
     let known = all.find(|element| element.pjrt() == number);
-    known.ok_or(Error::UnknownElementType { code: number })
+    known.ok_or(Error::UnknownElementType(number))
 }
 
 /// The element type and the dimensions of a tensor; no dimensions for a scalar.
@@ -36,7 +36,7 @@ impl TensorSpec {
     ///
     /// [`Error::TooLarge`] when a dimension or the product is past what the C API can say (`i64`).
     pub fn bytes(&self) -> Result<usize, Error> {
-        let too_large = || Error::TooLarge { spec: self.clone() };
+        let too_large = || Error::TooLarge(self.clone());
         // A zero dimension makes the product zero, but must not hide one that does not fit.
         let all: Option<usize> = self
             .dims

@@ -22,7 +22,7 @@ fn codes_are_distinct_and_read_back() {
         assert_eq!(from_code(element.pjrt()).unwrap(), element);
     }
     let token = from_code(23).unwrap_err();
-    assert!(matches!(token, Error::UnknownElementType { code: 23 }));
+    assert!(matches!(token, Error::UnknownElementType(23)));
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Topology {
         let inner = Inner::of(object)?;
         if inner.devices.is_empty() {
             let platform = inner.platform_name;
-            return Err(Error::NoDevices { platform });
+            return Err(Error::NoDevices(platform));
         }
         Ok(Self {
             inner: Arc::new(inner),
@@ -115,9 +115,9 @@ impl Topology {
         let mut ids: Vec<i32> = self.inner.devices.iter().map(|device| device.id).collect();
         if ids.len() < count {
             let there = ids.len();
-            return Err(Error::CompileOptions {
-                reason: format!("{count} devices are needed, the topology has {there}"),
-            });
+            return Err(Error::CompileOptions(format!(
+                "{count} devices are needed, the topology has {there}"
+            )));
         }
         ids.sort_unstable();
         options.clone().with_devices(&ids[..count])

@@ -129,7 +129,7 @@ fn a_donated_argument_is_gone_and_its_memory_holds_the_result() {
     ];
     for used in uses {
         match used.unwrap_err() {
-            Error::Donated { spec } => assert_eq!(spec, f32s([4])),
+            Error::Donated(spec) => assert_eq!(spec, f32s([4])),
             other => panic!("{other}"),
         }
     }

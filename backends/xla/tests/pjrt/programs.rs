@@ -69,10 +69,7 @@ fn what_the_plugin_does_not_have_is_an_error() {
         return %0 : tensor<2xcomplex<f32>>
       }";
     let error = refused(complex, &CompileOptions::default());
-    assert!(
-        matches!(error, Error::UnknownElementType { code: 14 }),
-        "{error}"
-    );
+    assert!(matches!(error, Error::UnknownElementType(14)), "{error}");
     assert_eq!(
         code(Topology::create(plugin(), "cpu", &[])),
         Code::Unimplemented

@@ -22,26 +22,17 @@ pub enum CaseError {
         got: u64,
     },
     /// The memory for the file was refused.
-    #[error("no memory for {bytes} bytes")]
-    OutOfMemory {
-        /// Bytes asked for.
-        bytes: usize,
-    },
+    #[error("no memory for {0} bytes")]
+    OutOfMemory(usize),
     /// The header does not hold.
     #[error(transparent)]
     Header(#[from] HeaderError),
     /// A metadata entry this version does not know.
-    #[error("unknown metadata {key}, expected op, params and tol")]
-    UnknownMetadata {
-        /// The entry.
-        key: String,
-    },
+    #[error("unknown metadata {0}, expected op, params and tol")]
+    UnknownMetadata(String),
     /// A metadata entry that must be there.
-    #[error("metadata `{key}` is missing")]
-    MissingMetadata {
-        /// The entry.
-        key: &'static str,
-    },
+    #[error("metadata `{0}` is missing")]
+    MissingMetadata(&'static str),
     /// `params` or `tol` is not what its operation reads.
     #[error("metadata `{key}`: {source}")]
     BadMetadata {
@@ -59,23 +50,14 @@ pub enum CaseError {
         output: String,
     },
     /// An output without a tolerance.
-    #[error("output {output} has no tolerance")]
-    MissingTolerance {
-        /// The output.
-        output: String,
-    },
+    #[error("output {0} has no tolerance")]
+    MissingTolerance(String),
     /// A tolerance without an output.
-    #[error("a tolerance is given for {output}, which is not in the file")]
-    UnusedTolerance {
-        /// The output.
-        output: String,
-    },
+    #[error("a tolerance is given for {0}, which is not in the file")]
+    UnusedTolerance(String),
     /// A tensor that is neither input nor output.
-    #[error("tensor {tensor}: expected a name that begins with in. or out.")]
-    StrayTensor {
-        /// Tensor name.
-        tensor: String,
-    },
+    #[error("tensor {0}: expected a name that begins with in. or out.")]
+    StrayTensor(String),
     /// Nothing to compare with.
     #[error("the file has no expected output")]
     NoOutputs,

@@ -29,9 +29,10 @@ fn granularity(name: &str) -> Result<Granularity, OpError> {
             columns: 128,
         }),
         "mx" => Ok(Granularity::Mx),
-        other => Err(OpError::Unsupported {
-            op: format!("fp8_quantize with granularity {}", quoted(other)),
-        }),
+        other => Err(OpError::Unsupported(format!(
+            "fp8_quantize with granularity {}",
+            quoted(other)
+        ))),
     }
 }
 

@@ -56,20 +56,14 @@ impl Produced {
 #[non_exhaustive]
 pub enum OpError {
     /// The file asks for something else than this version computes.
-    #[error("op {op} is not supported by this version")]
-    Unsupported {
-        /// The operation, or the variant of one, quoted.
-        op: String,
-    },
+    #[error("op {0} is not supported by this version")]
+    Unsupported(String),
     /// The file itself is wrong.
     #[error(transparent)]
     Case(#[from] CaseError),
     /// An input the operation needs.
-    #[error("input {name} is missing")]
-    MissingInput {
-        /// Input name.
-        name: &'static str,
-    },
+    #[error("input {0} is missing")]
+    MissingInput(&'static str),
     /// An input the operation does not read.
     #[error("input {name} is not read by op {op}")]
     UnexpectedInput {
@@ -105,11 +99,8 @@ pub enum OpError {
         needs: &'static str,
     },
     /// A backward pass that does not reach an input.
-    #[error("the backward pass leaves no {name}")]
-    NoGradient {
-        /// Output name.
-        name: &'static str,
-    },
+    #[error("the backward pass leaves no {0}")]
+    NoGradient(&'static str),
     /// The library refused or failed.
     #[error(transparent)]
     Device(#[from] moebius::Error),
@@ -156,7 +147,7 @@ pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpEr
         "moe_layer" => moe_layer::run(case, device).await,
         "moe_layer_backward" => moe_layer_backward::run(case, device).await,
         "route" => route::run(case, device).await,
-        other => Err(OpError::Unsupported { op: quoted(other) }),
+        other => Err(OpError::Unsupported(quoted(other))),
     }
 }
 

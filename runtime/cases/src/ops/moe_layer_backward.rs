@@ -26,7 +26,7 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
         _ => Some((y * dy.on(&device)?).sum().backward()),
     };
     let name = "d_router";
-    let leaves = layer.weights().ok_or(OpError::NoGradient { name })?;
+    let leaves = layer.weights().ok_or(OpError::NoGradient(name))?;
     let tape = tape.as_ref();
     let mut produced = vec![
         download("d_x", gradient(tape, "d_x", &x)?).await?,
@@ -62,6 +62,6 @@ fn gradient<const D: usize>(
 ) -> Result<Tensor<D>, OpError> {
     match tape {
         None => Ok(Tensor::zeros(leaf.dims(), &leaf.device().inner())),
-        Some(gradients) => leaf.grad(gradients).ok_or(OpError::NoGradient { name }),
+        Some(gradients) => leaf.grad(gradients).ok_or(OpError::NoGradient(name)),
     }
 }

@@ -59,9 +59,10 @@ struct Kind {
 pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let Kind { kind } = case.params()?;
     if kind != "topk" {
-        return Err(OpError::Unsupported {
-            op: format!("`route` of kind {}", quoted(&kind)),
-        });
+        return Err(OpError::Unsupported(format!(
+            "`route` of kind {}",
+            quoted(&kind)
+        )));
     }
     let params: Params = case.params()?;
     let mut inputs = Inputs::new(case);

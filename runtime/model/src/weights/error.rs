@@ -30,17 +30,11 @@ pub enum WeightsError {
         source: io::Error,
     },
     /// A pipe or a device: its size is not known before it is read.
-    #[error("{path}: expected a regular file")]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{0}: expected a regular file")]
+    NotAFile(PathBuf),
     /// A folder without weights.
-    #[error("{path}: expected a .safetensors file or an index of some, got neither")]
-    NoWeights {
-        /// The folder.
-        path: PathBuf,
-    },
+    #[error("{0}: expected a .safetensors file or an index of some, got neither")]
+    NoWeights(PathBuf),
     /// A folder with several files that could be meant.
     #[error("{path}: expected one .safetensors file or index, got {first} and {second}")]
     ManyFiles {
@@ -124,11 +118,8 @@ pub enum WeightsError {
         second: PathBuf,
     },
     /// A tensor that the checkpoint does not have.
-    #[error("no tensor {tensor}")]
-    UnknownTensor {
-        /// The tensor asked for.
-        tensor: String,
-    },
+    #[error("no tensor {0}")]
+    UnknownTensor(String),
     /// A dtype that is not converted to what is wanted.
     #[error("{path}: tensor {tensor}: expected {expected}, got {got}")]
     WrongDtype {
@@ -204,11 +195,8 @@ pub enum WeightsError {
         got: String,
     },
     /// A scheme with blocks of nothing.
-    #[error("expected blocks of at least 1 x 1, got {got}")]
-    Scheme {
-        /// The scheme.
-        got: String,
-    },
+    #[error("expected blocks of at least 1 x 1, got {0}")]
+    Scheme(String),
     /// A tensor is declared twice, or under a name that the format keeps for itself.
     #[error("tensor {tensor} cannot be declared: {reason}")]
     Declared {
@@ -228,23 +216,14 @@ pub enum WeightsError {
         got: u64,
     },
     /// Another run writes there, or one was interrupted.
-    #[error("{path} exists: another run writes there, or was interrupted")]
-    Busy {
-        /// The unfinished file or folder.
-        path: PathBuf,
-    },
+    #[error("{0} exists: another run writes there, or was interrupted")]
+    Busy(PathBuf),
     /// The target is a folder with something in it.
-    #[error("{path}: expected a new or an empty folder")]
-    TargetExists {
-        /// The folder.
-        path: PathBuf,
-    },
+    #[error("{0}: expected a new or an empty folder")]
+    TargetExists(PathBuf),
     /// The target is the source.
-    #[error("{path} is what is read")]
-    TargetIsSource {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{0} is what is read")]
+    TargetIsSource(PathBuf),
     /// FP8 in a format that is not computed with.
     #[error("{path}: tensor {tensor}: expected F8_E4M3 or F8_E5M2, got {got}")]
     ForeignFp8 {

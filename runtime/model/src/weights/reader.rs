@@ -308,9 +308,7 @@ impl Reader {
 
     pub(super) fn info(&self, name: &str) -> Result<&TensorInfo, WeightsError> {
         let info = self.tensors.get(name);
-        info.ok_or_else(|| WeightsError::UnknownTensor {
-            tensor: quoted(name),
-        })
+        info.ok_or_else(|| WeightsError::UnknownTensor(quoted(name)))
     }
 
     /// The file of a tensor, for an error.
@@ -412,9 +410,7 @@ fn file_of_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
         false => found.iter().collect(),
     };
     match found[..] {
-        [] => Err(WeightsError::NoWeights {
-            path: folder.to_owned(),
-        }),
+        [] => Err(WeightsError::NoWeights(folder.to_owned())),
         [file] => Ok(file.clone()),
         [first, second, ..] => Err(WeightsError::ManyFiles {
             path: folder.to_owned(),
@@ -430,7 +426,7 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, WeightsErro
     let about = path.metadata().map_err(read)?;
     if !about.is_file() {
         let path = path.to_owned();
-        return Err(WeightsError::NotAFile { path });
+        return Err(WeightsError::NotAFile(path));
     }
     if about.len() > MAX_JSON {
         return Err(WeightsError::TooLarge {

@@ -53,9 +53,7 @@ impl Plan {
         if let Granularity::Block { rows, columns } = scheme.granularity
             && (rows == 0 || columns == 0)
         {
-            return Err(WeightsError::Scheme {
-                got: scheme.to_string(),
-            });
+            return Err(WeightsError::Scheme(scheme.to_string()));
         }
         let layouts = source.fp8_layouts(options.unscaled)?;
         let scales: BTreeSet<String> = layouts.iter().filter_map(|l| l.scale.clone()).collect();
