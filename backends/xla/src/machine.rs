@@ -2,8 +2,7 @@
 
 use crate::lower::LowerError;
 use crate::pjrt::{
-    self, Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable, Signature,
-    TensorSpec,
+    self, Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable,
 };
 use crate::stablehlo::{self, TensorType};
 use burn_ir::TensorId;
@@ -98,7 +97,7 @@ impl Machine {
     ///
     /// The plugin's, and where the length isn't that of `ty`.
     pub fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<Buffer, RunError> {
-        Ok(Buffer::from_host(&self.device, &spec(ty), bytes)?)
+        Ok(Buffer::from_host(&self.device, ty, bytes)?)
     }
 
     /// Compiles a program, unless one of the same text is still held.
@@ -112,13 +111,12 @@ impl Machine {
         if let Some(executable) = held {
             return Ok(Program { executable });
         }
-        let inputs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
-        let signature = Signature::new(inputs);
+        let inputs = program.inputs.clone();
         // Not under the lock: others may compile at the same time.
         let (client, text, options) = (self.client(), &program.text, &self.options);
         let executable = Arc::new(match &self.cache {
-            Some(cache) => cache.compile_cached(client, text, options, signature)?.0,
-            None => client.compile(text, options, signature)?,
+            Some(cache) => cache.compile_cached(client, text, options, inputs)?.0,
+            None => client.compile(text, options, inputs)?,
         });
         let mut programs = self.programs();
         programs.retain(|_, program| program.strong_count() > 0);
@@ -163,9 +161,4 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let message = panic.downcast_ref::<String>().cloned();
     let literal = || panic.downcast_ref::<&str>().map(ToString::to_string);
     message.or_else(literal).unwrap_or_default()
-}
-
-/// A type as buffers have it.
-pub(crate) fn spec(ty: &TensorType) -> TensorSpec {
-    TensorSpec::new(ty.element, ty.shape.clone())
 }

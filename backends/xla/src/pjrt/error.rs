@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::locate::NotFound;
-use super::tensor::TensorSpec;
+use crate::stablehlo::TensorType;
 
 macro_rules! codes {
     ($($variant:ident $code:literal $name:literal)*) => {
@@ -139,12 +139,12 @@ pub enum Error {
     UnknownElementType(i32),
     /// A tensor is larger than can be addressed.
     #[error("{0} is too large to be addressed")]
-    TooLarge(TensorSpec),
+    TooLarge(TensorType),
     /// Host memory has not the size of the tensor.
     #[error("{spec} takes {expected} bytes, got {got}")]
     HostBytes {
         /// The tensor.
-        spec: TensorSpec,
+        spec: TensorType,
         /// Its size in bytes.
         expected: usize,
         /// The size of the memory in bytes.
@@ -164,9 +164,9 @@ pub enum Error {
         /// The argument.
         index: usize,
         /// What the signature says.
-        expected: TensorSpec,
+        expected: TensorType,
         /// What was passed.
-        got: TensorSpec,
+        got: TensorType,
     },
     /// An argument lies on another device than the program runs on.
     #[error("argument {index} is on device {got}, the program runs on device {expected}")]
@@ -191,7 +191,7 @@ pub enum Error {
     },
     /// A buffer was given away to a program, which wrote its result in its place.
     #[error("the buffer {0} was donated to an earlier execution")]
-    Donated(TensorSpec),
+    Donated(TensorType),
     /// Bytes are not an executable that this plugin can load.
     #[error("not an executable of this plugin: {0}")]
     Serialized(&'static str),

@@ -1,6 +1,5 @@
 //! Devices that are not there, to compile for.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::counts;
@@ -16,25 +15,17 @@ use super::program::with_program;
 use super::value::{self, Value};
 
 /// Devices and how they are connected, to compile for; none need be there.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Topology {
     inner: Arc<Inner>,
 }
 
+#[derive(Debug)]
 struct Inner {
     object: Owned<ffi::TopologyDescriptionDestroy>,
     platform_name: String,
     platform_version: String,
     devices: Vec<Description>,
-}
-
-impl fmt::Debug for Topology {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topology")
-            .field("platform_name", &self.inner.platform_name)
-            .field("devices", &self.inner.devices.len())
-            .finish_non_exhaustive()
-    }
 }
 
 impl Topology {

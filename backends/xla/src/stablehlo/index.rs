@@ -1,7 +1,6 @@
 //! Elements by index, and sorting.
 
-use super::builder::joined;
-use super::types::{array, list};
+use super::types::{array, joined, list};
 use super::{Builder, Reduction, TensorType, Value};
 
 /// Dimension numbers of a [`Builder::gather`], named as in StableHLO's specification.
