@@ -1,14 +1,9 @@
 //! The operations a case file can ask for: checked on the host, computed on the device.
 
 mod attention;
-mod balance_losses;
-mod fp8_cast;
-mod fp8_linear;
-mod fp8_quantize;
+mod fp8;
 mod inputs;
-mod layer;
 mod moe_layer;
-mod moe_layer_backward;
 mod route;
 
 #[cfg(test)]
@@ -140,12 +135,12 @@ pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpEr
     match case.op() {
         "attention" => attention::forward(case, device).await,
         "attention_backward" => attention::backward(case, device).await,
-        "balance_losses" => balance_losses::run(case, device).await,
-        "fp8_cast" => fp8_cast::run(case, device).await,
-        "fp8_linear" => fp8_linear::run(case, device).await,
-        "fp8_quantize" => fp8_quantize::run(case, device).await,
-        "moe_layer" => moe_layer::run(case, device).await,
-        "moe_layer_backward" => moe_layer_backward::run(case, device).await,
+        "balance_losses" => route::balance(case, device).await,
+        "fp8_cast" => fp8::cast(case, device).await,
+        "fp8_linear" => fp8::linear(case, device).await,
+        "fp8_quantize" => fp8::quantize(case, device).await,
+        "moe_layer" => moe_layer::forward(case, device).await,
+        "moe_layer_backward" => moe_layer::backward(case, device).await,
         "route" => route::run(case, device).await,
         other => Err(OpError::Unsupported(quoted(other))),
     }
@@ -164,6 +159,16 @@ async fn download<const D: usize>(
     let shape = tensor.dims();
     let values = elements(name, tensor.into_data_async().await)?;
     Ok(Produced::new(name, &shape, Values::Float(values)))
+}
+
+/// Reads an output of whole numbers.
+async fn download_counts<const D: usize>(
+    name: &'static str,
+    tensor: Tensor<D, Int>,
+) -> Result<Produced, OpError> {
+    let shape = tensor.dims();
+    let values = download_ints(name, tensor).await?;
+    Ok(Produced::new(name, &shape, Values::Int(values)))
 }
 
 /// Reads an integer tensor of whatever width the device keeps.
