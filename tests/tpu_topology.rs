@@ -102,10 +102,7 @@ fn a_product_compiles(plugin: Plugin, name: &str, element: ElementType) {
         .compile(&text, &CompileOptions::default())
         .unwrap();
     let memory = executable.memory().unwrap();
-    let (inputs, output) = (
-        2 * matrix.bytes() as u64,
-        result.bytes() as u64,
-    );
+    let (inputs, output) = (2 * matrix.bytes() as u64, result.bytes() as u64);
     assert_eq!(
         (memory.arguments, memory.outputs, memory.aliased),
         (inputs, output, 0)

@@ -9,7 +9,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", folder.display());
     let entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     let mut files: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
-    files.retain(|file| file.extension().is_some_and(|ending| ending == "safetensors"));
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|ending| ending == "safetensors")
+    });
     files.sort();
     let cases = files.iter().map(|file| {
         let name = file.file_stem().unwrap_or_default();

@@ -185,7 +185,9 @@ impl Subject {
         let [rows, columns] = self.x.0.dims();
         let picked = (0..rows).step_by((rows / CHECKED).max(1)).take(CHECKED);
         let lines = |values: &[f32], width: usize| -> Vec<f32> {
-            let lines = picked.clone().flat_map(|row| &values[row * width..][..width]);
+            let lines = picked
+                .clone()
+                .flat_map(|row| &values[row * width..][..width]);
             lines.copied().collect()
         };
         let x = lines(&self.x.1, columns);

@@ -224,16 +224,6 @@ pub enum WeightsError {
     /// The target is the source.
     #[error("{0} is what is read")]
     TargetIsSource(PathBuf),
-    /// FP8 in a format that is not computed with.
-    #[error("{path}: tensor {tensor}: expected F8_E4M3 or F8_E5M2, got {got}")]
-    ForeignFp8 {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// Its dtype.
-        got: Dtype,
-    },
     /// A weight that is to be left alone, in FP8 of another kind than all others get.
     #[error(
         "tensor {tensor} is skipped, but it is {got}, and a checkpoint is of one kind: {expected}"

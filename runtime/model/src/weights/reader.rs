@@ -425,8 +425,7 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, WeightsErro
     let read = read_error(path);
     let about = path.metadata().map_err(read)?;
     if !about.is_file() {
-        let path = path.to_owned();
-        return Err(WeightsError::NotAFile(path));
+        return Err(WeightsError::NotAFile(path.to_owned()));
     }
     if about.len() > MAX_JSON {
         return Err(WeightsError::TooLarge {

@@ -52,8 +52,7 @@ impl Source {
         let read = read_error(path);
         // Looked at before it is opened: to open a pipe is to wait for its writer.
         if !path.metadata().map_err(read)?.is_file() {
-            let path = path.to_owned();
-            return Err(WeightsError::NotAFile(path));
+            return Err(WeightsError::NotAFile(path.to_owned()));
         }
         let file = File::open(path).map_err(read)?;
         let len = file.metadata().map_err(read)?.len();
