@@ -10,22 +10,13 @@ use moebius_ops::Operation;
 
 /// The element type that holds a Burn dtype; none for quantised tensors.
 pub fn element(dtype: DType) -> Option<ElementType> {
-    Some(match dtype {
-        DType::F64 => ElementType::F64,
-        DType::F32 | DType::Flex32 => ElementType::F32,
-        DType::F16 => ElementType::F16,
-        DType::BF16 => ElementType::BF16,
-        DType::I64 => ElementType::S64,
-        DType::I32 => ElementType::S32,
-        DType::I16 => ElementType::S16,
-        DType::I8 => ElementType::S8,
-        DType::U64 => ElementType::U64,
-        DType::U32 => ElementType::U32,
-        DType::U16 => ElementType::U16,
-        DType::U8 => ElementType::U8,
-        DType::Bool(_) => ElementType::Pred,
-        DType::QFloat(_) => return None,
-    })
+    let stored = match dtype {
+        DType::Flex32 => DType::F32,
+        DType::Bool(_) => DType::Bool(BoolStore::Native),
+        dtype => dtype,
+    };
+    let mut elements = ElementType::ALL.into_iter();
+    elements.find(|element| self::dtype(*element) == Some(stored))
 }
 
 /// The Burn dtype of an element type; none for FP8, which travels as words.
