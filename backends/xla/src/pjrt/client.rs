@@ -56,10 +56,8 @@ impl Client {
         for (name, value) in options {
             // The CPU plugin takes a negative number as a size and ends the process.
             if *name == "cpu_device_count" && !matches!(value, Value::Int(1..=4096)) {
-                return Err(Error::ClientOption {
-                    name: (*name).to_owned(),
-                    reason: "must be a whole number from 1 to 4096",
-                });
+                let reason = "must be a whole number from 1 to 4096";
+                return Err(Error::ClientOption(format!("{name:?}: {reason}")));
             }
         }
         let options = value::write(options)?;

@@ -102,13 +102,8 @@ pub enum Error {
         needed: usize,
     },
     /// An option of a client or a topology cannot be passed on.
-    #[error("option {name:?}: {reason}")]
-    ClientOption {
-        /// Its name.
-        name: String,
-        /// Why it is refused.
-        reason: &'static str,
-    },
+    #[error("option {0}")]
+    ClientOption(String),
     /// A client has no device that this process can use.
     #[error("platform {0:?} has no device")]
     NoDevices(String),
@@ -127,13 +122,8 @@ pub enum Error {
     #[error("program: {0}")]
     Program(String),
     /// A name of a topology that would end the process.
-    #[error("topology {name:?}: {reason}")]
-    Topology {
-        /// The name.
-        name: String,
-        /// Why it is refused.
-        reason: &'static str,
-    },
+    #[error("topology {0}")]
+    Topology(String),
     /// A plugin uses an element type that we do not.
     #[error("element type {0} of the PJRT API is not supported")]
     UnknownElementType(i32),

@@ -119,12 +119,7 @@ impl Topology {
 /// slice before it says that they are too many.
 fn check_size(name: &str, options: &[(&str, Value)]) -> Result<(), Error> {
     let written = name;
-    let refuse = |reason| {
-        Err(Error::Topology {
-            name: written.to_owned(),
-            reason,
-        })
-    };
+    let refuse = |reason| Err(Error::Topology(format!("{written:?}: {reason}")));
     let mut twists = ["_twisted", "_untwisted"].iter();
     let name = twists
         .find_map(|twist| name.strip_suffix(twist))

@@ -58,9 +58,7 @@ pub(crate) fn parse(text: &str) -> Result<BTreeMap<String, Tolerance>, CaseError
             (Some(true), None) => Tolerance::Exact,
             (None, Some(limit)) if limit.is_finite() && limit >= 0.0 => Tolerance::RelL2(limit),
             _ => {
-                return Err(CaseError::BadTolerance {
-                    output: quoted(&output),
-                });
+                return Err(CaseError::BadTolerance(quoted(&output)));
             }
         };
         tolerances.insert(output, tolerance);

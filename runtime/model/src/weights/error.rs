@@ -4,8 +4,6 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use safetensors::Dtype;
-
 use super::header::HeaderError;
 
 /// Why weights were not read, written or converted. Names that come from a file are quoted,
@@ -81,31 +79,13 @@ pub enum WeightsError {
         /// What the JSON reader says.
         source: serde_json::Error,
     },
-    /// An index names a file outside of its folder.
-    #[error("{path}: expected the name of a file beside it, got {shard}")]
-    ShardName {
+    /// An index does not fit the files beside it.
+    #[error("{path}: {fault}")]
+    Index {
         /// The index.
         path: PathBuf,
-        /// The name as written.
-        shard: String,
-    },
-    /// An index names a file that is not there.
-    #[error("{path}: the file {shard} is missing")]
-    MissingShard {
-        /// The index.
-        path: PathBuf,
-        /// The file.
-        shard: String,
-    },
-    /// An index places a tensor in a file that lacks it.
-    #[error("{path}: expected tensor {tensor} in {shard}, which lacks it")]
-    MissingTensor {
-        /// The index.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// The file.
-        shard: String,
+        /// What is wrong.
+        fault: String,
     },
     /// Two files of a checkpoint hold a tensor of one name.
     #[error("tensor {tensor} is in {first} and in {second}")]
@@ -120,28 +100,16 @@ pub enum WeightsError {
     /// A tensor that the checkpoint does not have.
     #[error("no tensor {0}")]
     UnknownTensor(String),
-    /// A dtype that is not converted to what is wanted.
+    /// A tensor of another dtype or shape than its use asks for, or with another value.
     #[error("{path}: tensor {tensor}: expected {expected}, got {got}")]
-    WrongDtype {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// What is wanted.
-        expected: &'static str,
-        /// What the file has.
-        got: Dtype,
-    },
-    /// A tensor of another shape than its use asks for.
-    #[error("{path}: tensor {tensor}: expected {expected}, got shape {got}")]
-    WrongShape {
+    WrongTensor {
         /// The file.
         path: PathBuf,
         /// The tensor.
         tensor: String,
         /// What would fit.
         expected: String,
-        /// Its shape.
+        /// What the file has.
         got: String,
     },
     /// A weight that is neither a matrix nor a stack of them.
@@ -173,18 +141,6 @@ pub enum WeightsError {
         first: String,
         /// The other.
         second: String,
-    },
-    /// A scale that is not a number.
-    #[error("{path}: tensor {tensor}: expected finite scales, got {got} at {index}")]
-    ScaleValue {
-        /// The file.
-        path: PathBuf,
-        /// The tensor of scales.
-        tensor: String,
-        /// Flat index.
-        index: usize,
-        /// The value.
-        got: f32,
     },
     /// A block size that is not two positive numbers.
     #[error("{path}: weight_block_size: expected two positive numbers, got {got}")]

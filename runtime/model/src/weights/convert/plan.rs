@@ -133,7 +133,7 @@ fn step(
         };
     }
     if matches!(info.dtype, Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ) {
-        return Err(source.wrong_dtype(name, "F8_E4M3 or F8_E5M2", info.dtype));
+        return Err(source.wrong(name, "F8_E4M3 or F8_E5M2", info.dtype));
     }
     let quantized = !skipped && is_float(info.dtype) && is_matrix(name, &info.shape);
     Ok(match quantized {
