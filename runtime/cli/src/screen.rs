@@ -5,11 +5,23 @@ use std::process::ExitCode;
 
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
-pub(crate) use clap::ColorChoice as Color;
+use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::error::CliError;
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal that takes it (honours NO_COLOR and CLICOLOR).
+    #[default]
+    Auto,
+    /// Also into a pipe.
+    Always,
+    /// Nowhere.
+    Never,
+}
 
 /// How a command ended that gave a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
