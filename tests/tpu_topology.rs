@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use moebius_xla::ElementType;
-use moebius_xla::pjrt::{Client, Code, CompileOptions, Error, Plugin, TensorSpec, Topology, Value};
+use moebius_xla::pjrt::{Client, Code, CompileOptions, Error, Plugin, Topology, Value};
+use moebius_xla::stablehlo::TensorType;
 
 /// The topologies, with the number of their devices and the kind of each.
 const TOPOLOGIES: &[(&str, usize, &str)] = &[
@@ -88,8 +89,8 @@ fn devices_are_described(plugin: Plugin, name: &str, count: usize, kind: &str) {
 
 fn a_product_compiles(plugin: Plugin, name: &str, element: ElementType) {
     let (matrix, result) = (
-        TensorSpec::new(element, [1024, 1024]),
-        TensorSpec::new(ElementType::F32, [1024, 1024]),
+        TensorType::new([1024, 1024], element),
+        TensorType::new([1024, 1024], ElementType::F32),
     );
     let text = format!(
         "func.func public @main(%a: {matrix}, %b: {matrix}) -> {result} {{
@@ -101,10 +102,7 @@ fn a_product_compiles(plugin: Plugin, name: &str, element: ElementType) {
         .compile(&text, &CompileOptions::default())
         .unwrap();
     let memory = executable.memory().unwrap();
-    let (inputs, output) = (
-        2 * matrix.bytes().unwrap() as u64,
-        result.bytes().unwrap() as u64,
-    );
+    let (inputs, output) = (2 * matrix.bytes() as u64, result.bytes() as u64);
     assert_eq!(
         (memory.arguments, memory.outputs, memory.aliased),
         (inputs, output, 0)

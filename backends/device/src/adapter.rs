@@ -1,5 +1,6 @@
 //! wgpu adapters: the list CubeCL works from, and what each adapter can do.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use cubecl::WgpuCompilationOptions;
@@ -13,8 +14,7 @@ use cubecl::profile::TimingMethod;
 use wgpu::{Backend, DeviceType};
 
 use crate::guard::quietly;
-use crate::located::Found;
-use crate::located::{Located, index_among};
+use crate::located::{Found, Located, index_among};
 use crate::memory::host_memory;
 use crate::properties::vendor_of_card;
 use crate::{Capability, Device, DeviceKind, OpenError, Runtime, Vendor};
@@ -92,45 +92,30 @@ fn adapters(device: Device) -> Result<Vec<Listed>, OpenError> {
 
 fn survey(apis: &[Backend]) -> Vec<Listed> {
     // CubeCL counts each kind by itself, in the driver's order; so count before sorting.
-    let mut counts = [0; RANKS];
-    let mut listed: Vec<_> = settle(apis)
-        .iter()
-        .map(|adapter| {
-            let device_type = adapter.get_info().device_type;
-            let rank = rank(device_type);
-            let index = counts[rank];
-            counts[rank] += 1;
-            let listed = Listed {
-                kind: named(device_type, index),
-                capability: capability(adapter),
-            };
-            (rank, listed)
-        })
-        .collect();
-    listed.sort_by_key(|(rank, _)| *rank);
-    listed.into_iter().map(|(_, listed)| listed).collect()
+    let mut counts = BTreeMap::<DeviceKind, usize>::new();
+    let adapters = settle(apis);
+    let listed = adapters.iter().map(|adapter| {
+        let capability = capability(adapter);
+        let count = counts.entry(capability.kind).or_default();
+        *count += 1;
+        Listed {
+            kind: named(capability.kind, *count - 1),
+            capability,
+        }
+    });
+    let mut listed: Vec<_> = listed.collect();
+    listed.sort_by_key(|listed| listed.capability.kind);
+    listed
 }
 
-const RANKS: usize = 5;
-
-fn rank(device_type: DeviceType) -> usize {
-    match device_type {
-        DeviceType::DiscreteGpu => 0,
-        DeviceType::IntegratedGpu => 1,
-        DeviceType::VirtualGpu => 2,
-        DeviceType::Other => 3,
-        DeviceType::Cpu => 4,
-    }
-}
-
-fn named(device_type: DeviceType, index: usize) -> Option<WgpuDeviceKind> {
-    Some(match device_type {
-        DeviceType::DiscreteGpu => WgpuDeviceKind::DiscreteGpu(index),
-        DeviceType::IntegratedGpu => WgpuDeviceKind::IntegratedGpu(index),
-        DeviceType::VirtualGpu => WgpuDeviceKind::VirtualGpu(index),
-        DeviceType::Other => WgpuDeviceKind::Other(index),
-        DeviceType::Cpu if index == 0 => WgpuDeviceKind::Cpu,
-        DeviceType::Cpu => return None,
+fn named(kind: DeviceKind, index: usize) -> Option<WgpuDeviceKind> {
+    Some(match kind {
+        DeviceKind::DiscreteGpu => WgpuDeviceKind::DiscreteGpu(index),
+        DeviceKind::IntegratedGpu => WgpuDeviceKind::IntegratedGpu(index),
+        DeviceKind::VirtualGpu => WgpuDeviceKind::VirtualGpu(index),
+        DeviceKind::Unknown => WgpuDeviceKind::Other(index),
+        DeviceKind::Cpu if index == 0 => WgpuDeviceKind::Cpu,
+        DeviceKind::Cpu => return None,
     })
 }
 
@@ -147,10 +132,8 @@ fn settle(apis: &[Backend]) -> Vec<wgpu::Adapter> {
     let mut software = Vec::new();
     for &api in apis {
         let adapters = enumerate(api);
-        if adapters
-            .iter()
-            .any(|adapter| adapter.get_info().device_type != DeviceType::Cpu)
-        {
+        let is_gpu = |adapter: &wgpu::Adapter| adapter.get_info().device_type != DeviceType::Cpu;
+        if adapters.iter().any(is_gpu) {
             return adapters;
         }
         if software.is_empty() {
@@ -192,10 +175,9 @@ fn capability(adapter: &wgpu::Adapter) -> Capability {
     if !spirv && adapter.features().contains(wgpu::Features::SHADER_F16) {
         properties.register_type_usage(ElemType::Float(FloatKind::F16), TypeUsage::all());
     }
-    let runtime = if spirv {
-        Runtime::Vulkan
-    } else {
-        Runtime::Wgpu
+    let runtime = match spirv {
+        true => Runtime::Vulkan,
+        false => Runtime::Wgpu,
     };
     let mut capability = Capability::from_properties(runtime, &properties);
     capability.kind = kind(info.device_type);

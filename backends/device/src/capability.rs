@@ -136,8 +136,8 @@ pub enum Runtime {
     Xla,
 }
 
-/// Sort of device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Sort of device, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
     /// A GPU with its own memory.
@@ -146,10 +146,10 @@ pub enum DeviceKind {
     IntegratedGpu,
     /// A virtual GPU.
     VirtualGpu,
-    /// A processor, directly or behind a software graphics driver.
-    Cpu,
     /// Not known.
     Unknown,
+    /// A processor, directly or behind a software graphics driver.
+    Cpu,
 }
 
 /// One matrix-multiply-accumulate shape: C\[m,n\] += A\[m,k\] · B\[k,n\].
@@ -209,15 +209,7 @@ impl fmt::Display for Vendor {
 
 impl fmt::Display for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Wgpu => "wgpu",
-            Self::Vulkan => "vulkan",
-            Self::Cuda => "cuda",
-            Self::Rocm => "rocm",
-            Self::Cpu => "cpu",
-            Self::Flex => "flex",
-            Self::Xla => "xla",
-        })
+        self.serialize(f)
     }
 }
 
@@ -235,13 +227,7 @@ impl fmt::Display for DeviceKind {
 
 impl fmt::Display for MmaShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            m,
-            n,
-            k,
-            input,
-            accumulator,
-        } = self;
-        write!(f, "m{m}n{n}k{k} {input}->{accumulator}")
+        let (m, n, k) = (self.m, self.n, self.k);
+        write!(f, "m{m}n{n}k{k} {}->{}", self.input, self.accumulator)
     }
 }

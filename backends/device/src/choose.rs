@@ -45,67 +45,38 @@ pub fn choose(found: &[Found]) -> Result<Choice, OpenError> {
         reason: format!(
             "{device} ({}) is {}; passed over {}",
             capability.name,
-            rank.why(capability.kind),
+            why(*rank),
             passed_over(others, found)
         ),
     })
 }
 
-/// Smaller is better: what sort of path it is, then how well the runtime serves it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    path: Path,
-    runtime: u8,
-}
+/// Smaller is better: the kind of device, a software adapter after the processor itself, and how well the runtime serves it.
+type Rank = (DeviceKind, bool, usize);
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Path {
-    DiscreteGpu,
-    IntegratedGpu,
-    VirtualGpu,
-    UnknownGpu,
-    Processor,
-    SoftwareAdapter,
-}
+/// Runtimes, the one that serves a device best first.
+const SERVED: [&str; 6] = ["cuda", "rocm", "vulkan", "wgpu", "cpu", "flex"];
 
 fn rank(device: Device, capability: &Capability) -> Rank {
-    let processor = matches!(
-        device,
-        Device::Cpu | Device::Flex | Device::Xla(Platform::Cpu, _)
-    );
-    Rank {
-        path: match capability.kind {
-            _ if processor => Path::Processor,
-            DeviceKind::DiscreteGpu => Path::DiscreteGpu,
-            DeviceKind::IntegratedGpu => Path::IntegratedGpu,
-            DeviceKind::VirtualGpu => Path::VirtualGpu,
-            DeviceKind::Unknown => Path::UnknownGpu,
-            DeviceKind::Cpu => Path::SoftwareAdapter,
-        },
-        runtime: match device {
-            Device::Cuda(_) => 0,
-            Device::Rocm(_) => 1,
-            Device::Vulkan(_) => 2,
-            Device::Wgpu(_) => 3,
-            Device::Cpu => 4,
-            Device::Flex => 5,
-            Device::Xla(..) => 6,
-            Device::Auto => 7,
-        },
+    let runtime = SERVED.iter().position(|name| *name == device.name());
+    let runtime = runtime.unwrap_or(SERVED.len());
+    match device {
+        Device::Cpu | Device::Flex | Device::Xla(Platform::Cpu, _) => {
+            (DeviceKind::Cpu, false, runtime)
+        }
+        _ => (capability.kind, capability.is_cpu(), runtime),
     }
 }
 
-impl Rank {
-    fn why(self, kind: DeviceKind) -> String {
-        match self.path {
-            Path::Processor => "the fastest way to the processor, as there is no GPU".to_owned(),
-            Path::SoftwareAdapter => {
-                "a software adapter, as there is no GPU and no CPU runtime in this build".to_owned()
-            }
-            Path::UnknownGpu => format!("the best accelerator found, an {kind}"),
-            Path::IntegratedGpu => format!("the best GPU found, an {kind}"),
-            _ => format!("the best GPU found, a {kind}"),
+fn why((kind, software, _): Rank) -> String {
+    match kind {
+        DeviceKind::Cpu if software => {
+            "a software adapter, as there is no GPU and no CPU runtime in this build".to_owned()
         }
+        DeviceKind::Cpu => "the fastest way to the processor, as there is no GPU".to_owned(),
+        DeviceKind::Unknown => format!("the best accelerator found, an {kind}"),
+        DeviceKind::IntegratedGpu => format!("the best GPU found, an {kind}"),
+        _ => format!("the best GPU found, a {kind}"),
     }
 }
 
@@ -122,10 +93,9 @@ fn passed_over(usable: &[(Rank, Device, &Capability)], found: &[Found]) -> Strin
         Some(format!("{} ({why})", found.device))
     });
     let all: Vec<_> = slower.chain(unusable).collect();
-    if all.is_empty() {
-        "nothing".to_owned()
-    } else {
-        all.join(", ")
+    match all.is_empty() {
+        true => "nothing".to_owned(),
+        false => all.join(", "),
     }
 }
 

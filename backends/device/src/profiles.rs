@@ -114,30 +114,45 @@ pub fn l4() -> Capability {
 /// `shared_kib` is the opt-in limit per block (what CubeCL reports), not the 48 KiB a kernel gets
 /// without asking.
 fn cuda(name: &str, sm: u32, shared_kib: usize, memory_gib: u64) -> Capability {
+    let card = card(name, 32, memory_gib);
     Capability {
-        name: name.to_owned(),
         vendor: Vendor::Nvidia,
         architecture: Some(format!("sm_{sm}")),
         runtime: Runtime::Cuda,
+        limits: Limits {
+            max_cube_dim: [1024, 1024, 64],
+            max_shared_memory: shared_kib * KIB,
+            binding_alignment: 512,
+            ..card.limits
+        },
+        mma: nvidia::shapes(sm, Compiler::Nvrtc),
+        fp8_conversion: sm >= 89,
+        fp8_mma: sm >= 89,
+        ..card
+    }
+}
+
+/// What graphics cards have in common, with AMD's limits.
+fn card(name: &str, subgroup: u32, memory_gib: u64) -> Capability {
+    Capability {
+        name: name.to_owned(),
         kind: DeviceKind::DiscreteGpu,
         limits: Limits {
             max_bindings: 1024,
             max_units_per_cube: 1024,
-            max_cube_dim: [1024, 1024, 64],
+            max_cube_dim: [1024; 3],
+            // HIP reports 65 536 for y and z; one less is what every driver takes.
             max_cube_count: [i32::MAX.unsigned_abs(), 65_535, 65_535],
-            max_shared_memory: shared_kib * KIB,
+            max_shared_memory: 64 * KIB,
             // CubeCL takes no more than a quarter of the memory in one piece.
             max_binding_bytes: memory_gib * GIB / 4,
             max_buffer_bytes: memory_gib * GIB / 4,
-            binding_alignment: 512,
+            // `textureAlignment`, which CubeCL takes.
+            binding_alignment: 256,
         },
-        subgroup: Some((32, 32)),
+        subgroup: Some((subgroup, subgroup)),
         f16: true,
         bf16: true,
-        mma: nvidia::shapes(sm, Compiler::Nvrtc),
-        fp8_conversion: sm >= 89,
-        fp8_mma: sm >= 89,
-        driver: None,
         memory: memory(memory_gib),
         ..webgpu_default()
     }
@@ -173,29 +188,10 @@ pub fn rdna4() -> Capability {
 
 fn rocm(name: &str, architecture: &str, wavefront: u32, memory_gib: u64) -> Capability {
     Capability {
-        name: name.to_owned(),
         vendor: Vendor::Amd,
         architecture: Some(architecture.to_owned()),
         runtime: Runtime::Rocm,
-        kind: DeviceKind::DiscreteGpu,
-        limits: Limits {
-            max_bindings: 1024,
-            max_units_per_cube: 1024,
-            max_cube_dim: [1024; 3],
-            // HIP reports 65 536 for y and z; one less is what every driver takes.
-            max_cube_count: [i32::MAX.unsigned_abs(), 65_535, 65_535],
-            max_shared_memory: 64 * KIB,
-            max_binding_bytes: memory_gib * GIB / 4,
-            max_buffer_bytes: memory_gib * GIB / 4,
-            // `textureAlignment`, which CubeCL takes.
-            binding_alignment: 256,
-        },
-        subgroup: Some((wavefront, wavefront)),
-        f16: true,
-        bf16: true,
-        driver: None,
-        memory: memory(memory_gib),
-        ..webgpu_default()
+        ..card(name, wavefront, memory_gib)
     }
 }
 
@@ -246,7 +242,6 @@ fn cpu(
         cpu_cores: Some(cores),
         f16: true,
         bf16: true,
-        driver: None,
         memory: memory(memory_gib),
         ..webgpu_default()
     }

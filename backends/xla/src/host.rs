@@ -16,9 +16,7 @@ use std::sync::Arc;
 /// The plugin's, and [`RunError::Quantised`].
 pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunError> {
     let dtype = data.dtype();
-    let element = element(dtype).ok_or_else(|| RunError::Quantised {
-        dtype: format!("{dtype:?}"),
-    })?;
+    let element = element(dtype).ok_or_else(|| RunError::Quantised(format!("{dtype:?}")))?;
     let ty = TensorType::new(data.shape().to_vec(), element);
     let bytes = data.as_bytes();
     let buffer = match dtype {

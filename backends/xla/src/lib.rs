@@ -25,14 +25,12 @@ pub mod pjrt;
 mod record;
 mod settings;
 pub mod stablehlo;
-mod step;
 
 pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use element::ElementType;
 pub use executable::{Arguments, CompileError, Executable, Spec, download};
 pub use host::upload;
 pub use machine::{Machine, Program, RunError};
-pub use open::{OpenError, activity, client, open, programs};
+pub use open::{OpenError, StepError, activity, client, mark_step, open, programs};
 pub use record::{RecordError, dtype, element, record};
 pub use settings::configure;
-pub use step::{StepError, mark_step};

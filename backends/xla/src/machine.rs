@@ -2,8 +2,7 @@
 
 use crate::lower::LowerError;
 use crate::pjrt::{
-    self, Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable, Signature,
-    TensorSpec,
+    self, Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable,
 };
 use crate::stablehlo::{self, TensorType};
 use burn_ir::TensorId;
@@ -22,17 +21,11 @@ pub enum RunError {
     #[error(transparent)]
     Plugin(#[from] pjrt::Error),
     /// Quantised tensors are Burn's own; ours are words and scales.
-    #[error("expected plain values, got quantised ones: {dtype}")]
-    Quantised {
-        /// Their dtype.
-        dtype: String,
-    },
+    #[error("expected plain values, got quantised ones: {0}")]
+    Quantised(String),
     /// A tensor that was never made, or was used up.
-    #[error("tensor {id} holds nothing: it was never made, or its last use is over")]
-    Unknown {
-        /// The tensor.
-        id: TensorId,
-    },
+    #[error("tensor {0} holds nothing: it was never made, or its last use is over")]
+    Unknown(TensorId),
     /// A function is called with more or fewer inputs than it has.
     #[error("expected {expected} inputs, got {got}")]
     Inputs {
@@ -42,17 +35,11 @@ pub enum RunError {
         got: usize,
     },
     /// Lowering a recording panicked.
-    #[error("a defect of moebius-xla, please report it: {reason}")]
-    Defect {
-        /// The panic's message.
-        reason: String,
-    },
+    #[error("a defect of moebius-xla, please report it: {0}")]
+    Defect(String),
     /// A tensor came from a device where it couldn't be read.
-    #[error("the device it came from: {reason}")]
-    Moved {
-        /// What that device says.
-        reason: String,
-    },
+    #[error("the device it came from: {0}")]
+    Moved(String),
 }
 
 /// One device of a plugin.
@@ -110,7 +97,7 @@ impl Machine {
     ///
     /// The plugin's, and where the length isn't that of `ty`.
     pub fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<Buffer, RunError> {
-        Ok(Buffer::from_host(&self.device, &spec(ty), bytes)?)
+        Ok(Buffer::from_host(&self.device, ty, bytes)?)
     }
 
     /// Compiles a program, unless one of the same text is still held.
@@ -124,13 +111,12 @@ impl Machine {
         if let Some(executable) = held {
             return Ok(Program { executable });
         }
-        let inputs: Vec<TensorSpec> = program.inputs.iter().map(spec).collect();
-        let signature = Signature::new(inputs);
+        let inputs = program.inputs.clone();
         // Not under the lock: others may compile at the same time.
         let (client, text, options) = (self.client(), &program.text, &self.options);
         let executable = Arc::new(match &self.cache {
-            Some(cache) => cache.compile_cached(client, text, options, signature)?.0,
-            None => client.compile(text, options, signature)?,
+            Some(cache) => cache.compile_cached(client, text, options, inputs)?.0,
+            None => client.compile(text, options, inputs)?,
         });
         let mut programs = self.programs();
         programs.retain(|_, program| program.strong_count() > 0);
@@ -175,9 +161,4 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let message = panic.downcast_ref::<String>().cloned();
     let literal = || panic.downcast_ref::<&str>().map(ToString::to_string);
     message.or_else(literal).unwrap_or_default()
-}
-
-/// A type as buffers have it.
-pub(crate) fn spec(ty: &TensorType) -> TensorSpec {
-    TensorSpec::new(ty.element, ty.shape.clone())
 }

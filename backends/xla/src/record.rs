@@ -10,22 +10,13 @@ use moebius_ops::Operation;
 
 /// The element type that holds a Burn dtype; none for quantised tensors.
 pub fn element(dtype: DType) -> Option<ElementType> {
-    Some(match dtype {
-        DType::F64 => ElementType::F64,
-        DType::F32 | DType::Flex32 => ElementType::F32,
-        DType::F16 => ElementType::F16,
-        DType::BF16 => ElementType::BF16,
-        DType::I64 => ElementType::S64,
-        DType::I32 => ElementType::S32,
-        DType::I16 => ElementType::S16,
-        DType::I8 => ElementType::S8,
-        DType::U64 => ElementType::U64,
-        DType::U32 => ElementType::U32,
-        DType::U16 => ElementType::U16,
-        DType::U8 => ElementType::U8,
-        DType::Bool(_) => ElementType::Pred,
-        DType::QFloat(_) => return None,
-    })
+    let stored = match dtype {
+        DType::Flex32 => DType::F32,
+        DType::Bool(_) => DType::Bool(BoolStore::Native),
+        dtype => dtype,
+    };
+    let mut elements = ElementType::ALL.into_iter();
+    elements.find(|element| self::dtype(*element) == Some(stored))
 }
 
 /// The Burn dtype of an element type; none for FP8, which travels as words.
@@ -56,11 +47,8 @@ pub enum RecordError {
     #[error("expected at least one input, got none")]
     NoInputs,
     /// A tensor's elements are nothing that both Burn and a program have.
-    #[error("expected plain tensors, got {got}")]
-    Element {
-        /// The dtype of the input, or the element type of the result.
-        got: String,
-    },
+    #[error("expected plain tensors, got {0}")]
+    Element(String),
     /// The inputs don't fit the description.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -78,14 +66,14 @@ pub fn record<C: RouterClient>(
     let types = inputs.iter().map(|tensor| {
         let (shape, dtype) = (tensor.shape().to_vec(), tensor.dtype());
         let got = || format!("{dtype:?}");
-        let element = element(dtype).ok_or_else(|| RecordError::Element { got: got() })?;
+        let element = element(dtype).ok_or_else(|| RecordError::Element(got()))?;
         Ok(TensorType::new(shape, element))
     });
     let outputs = custom::outputs(operation, &types.collect::<Result<Vec<_>, RecordError>>()?)?;
     let client = inputs.first().ok_or(RecordError::NoInputs)?.client.clone();
     let outputs = outputs.into_iter().map(|ty| {
         let got = || ty.element.to_string();
-        let dtype = dtype(ty.element).ok_or_else(|| RecordError::Element { got: got() })?;
+        let dtype = dtype(ty.element).ok_or_else(|| RecordError::Element(got()))?;
         let handle = client.create_empty_handle();
         Ok(TensorIr::uninit(handle, Shape::from(ty.shape), dtype))
     });

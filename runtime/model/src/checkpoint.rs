@@ -93,7 +93,7 @@ impl Manifest {
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let folder = folder.to_owned();
-                return Err(CheckpointError::Missing { folder });
+                return Err(CheckpointError::Missing(folder));
             }
             bytes => bytes.map_err(|source| CheckpointError::Read {
                 path: path.clone(),

@@ -78,11 +78,8 @@ impl Error {
 #[non_exhaustive]
 pub enum CheckpointError {
     /// The folder holds none.
-    #[error("no checkpoint in {folder}")]
-    Missing {
-        /// The folder.
-        folder: PathBuf,
-    },
+    #[error("no checkpoint in {0}")]
+    Missing(PathBuf),
     /// A file can't be read.
     #[error("cannot read {path}: {source}")]
     Read {

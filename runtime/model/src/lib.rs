@@ -30,7 +30,6 @@ mod error;
 mod parameters;
 mod random;
 mod report;
-mod seeded;
 mod text;
 mod train;
 pub mod weights;
@@ -42,7 +41,7 @@ pub use classifier::{
 pub use config::{DecoderConfig, Precision, TrainConfig, VOCABULARY};
 pub use decoder::{Attention, Block, Decoder, DecoderOutput};
 pub use error::{CheckpointError, Error};
+pub use random::moe_weights;
 pub use report::{Fp8Report, LayerLoad, Report};
-pub use seeded::moe_weights;
 pub use text::{Batch, Text};
 pub use train::Trainer;

@@ -6,6 +6,7 @@ use burn::tensor::{Tensor, Transaction};
 use moebius::fp8::Fp8Tensor;
 use moebius::moe::{Experts, MoeConfig};
 use moebius::nn::Linear;
+use moebius_ops::routing::logits_reference;
 use moebius_shaders::grouped_gemm::Variant;
 use wasm_bindgen::JsValue;
 
@@ -158,8 +159,8 @@ impl Subject {
         let tensors = weights.into_iter().fold(tensors, Transaction::register);
         let data = gpu.read(tensors).await?;
         let values = |at: usize| data[at].iter().collect::<Vec<f32>>();
-        let weights = (1..=count).map(values).collect();
-        Ok(self.compare(&values(0), weights))
+        let weights: Vec<Vec<f32>> = (1..=count).map(values).collect();
+        self.compare(&values(0), &weights)
     }
 
     /// The weights as f32s, flat.
@@ -180,38 +181,25 @@ impl Subject {
         })
     }
 
-    fn compare(&self, y: &[f32], mut weights: Vec<Vec<f32>>) -> f64 {
+    fn compare(&self, y: &[f32], weights: &[Vec<f32>]) -> Result<f64, Failure> {
         let [rows, columns] = self.x.0.dims();
-        let width = y.len() / rows;
         let picked = (0..rows).step_by((rows / CHECKED).max(1)).take(CHECKED);
-        let x = |row: usize| &self.x.1[row * columns..(row + 1) * columns];
-        let got = |row: usize| y[row * width..(row + 1) * width].iter().copied();
-        let pairs: Vec<(f32, f64)> = match &self.body {
-            Body::Moe(layer) => {
-                let (w_out, w_in) = (weights.pop(), weights.pop());
-                let config = layer.moe.config();
-                let experts = oracle::Experts {
-                    hidden: config.hidden,
-                    inter: config.inter,
-                    top_k: config.top_k(),
-                    router: weights.pop().unwrap_or_default(),
-                    w_in: w_in.unwrap_or_default(),
-                    w_out: w_out.unwrap_or_default(),
-                };
-                picked
-                    .flat_map(|row| got(row).zip(experts.token(x(row))))
-                    .collect()
-            }
-            _ => {
-                let weight = &weights[0];
-                let expected = |row: usize| {
-                    let x = oracle::wide(x(row));
-                    weight.chunks(columns).map(move |w| oracle::dot(&x, w))
-                };
-                picked.flat_map(|row| got(row).zip(expected(row))).collect()
-            }
+        let lines = |values: &[f32], width: usize| -> Vec<f32> {
+            let lines = picked
+                .clone()
+                .flat_map(|row| &values[row * width..][..width]);
+            lines.copied().collect()
         };
-        oracle::relative_error(pairs)
+        let x = lines(&self.x.1, columns);
+        let expected = match &self.body {
+            Body::Moe(layer) => {
+                let c = layer.moe.config();
+                let sizes = [c.hidden, c.inter, c.experts, c.top_k()];
+                oracle::experts(sizes, &x, weights).map_err(moebius::Error::from)?
+            }
+            _ => logits_reference(&x, &weights[0], columns),
+        };
+        Ok(oracle::relative_error(&lines(y, y.len() / rows), &expected))
     }
 }
 

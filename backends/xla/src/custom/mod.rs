@@ -63,11 +63,8 @@ pub enum CallError {
     #[error(transparent)]
     Sizes(#[from] ShapeError),
     /// Nothing here computes it.
-    #[error("expected an operation that XLA computes, got {operation}")]
-    NotLowered {
-        /// The operation.
-        operation: &'static str,
-    },
+    #[error("expected an operation that XLA computes, got {0}")]
+    NotLowered(&'static str),
     /// The operation has other operands.
     #[error("{operation} expected {expected} operands, got {got}")]
     Operands {
@@ -134,9 +131,7 @@ pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<Tenso
     operation.check()?;
     let signature = operation.signature();
     if let Operation::Product(Product::Fp8Codes(_)) = operation {
-        return Err(CallError::NotLowered {
-            operation: signature.name,
-        });
+        return Err(CallError::NotLowered(signature.name));
     }
     if inputs.len() != signature.operands.len() {
         return Err(CallError::Operands {

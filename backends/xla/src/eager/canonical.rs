@@ -1,8 +1,8 @@
 //! A recorded sequence without what changes from step to step: numbers of tensors and float scalars.
 
-use super::hash::{ById, Ids, Multiply};
 use crate::lower::takes_scalars;
 use burn_ir::{IrVisitorMut, OperationIr, ScalarIr, TensorId, TensorIr, TensorStatus};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
 
 /// What two sequences share if one program serves both.
@@ -18,9 +18,10 @@ pub(super) struct Structure {
 }
 
 impl Structure {
-    /// A hash of the operations.
+    /// A hash of the operations: a step of a training hashes some ten thousand numbers, and no input from outside chooses
+    /// them.
     pub(super) fn hash(&self) -> u64 {
-        let mut hasher = Multiply::default();
+        let mut hasher = FxHasher::default();
         self.operations.hash(&mut hasher);
         hasher.finish()
     }
@@ -92,10 +93,10 @@ impl Canonical {
 #[derive(Default)]
 struct Lifetimes {
     inputs: Vec<TensorIr>,
-    seen: Ids,
+    seen: FxHashSet<TensorId>,
     made: Vec<TensorIr>,
-    made_ids: Ids,
-    dead: Ids,
+    made_ids: FxHashSet<TensorId>,
+    dead: FxHashSet<TensorId>,
 }
 
 impl Lifetimes {
@@ -123,7 +124,7 @@ impl Lifetimes {
 /// Numbers tensors and float scalars in the order in which they are visited.
 #[derive(Default)]
 struct Numbers {
-    tensors: ById<TensorId>,
+    tensors: FxHashMap<TensorId, TensorId>,
     scalars: Vec<f64>,
     /// Whether the scalars of the operation at hand become places.
     takes_scalars: bool,

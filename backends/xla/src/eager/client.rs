@@ -40,14 +40,14 @@ impl RouterChannel for XlaChannel {
         }
     }
 
-    fn get_tensor_handle(tensor: &TensorIr, client: &XlaClient) -> Result<TensorData, String> {
+    fn get_tensor_handle(tensor: &TensorIr, client: &XlaClient) -> Handle {
         let data = client.recorder.read(tensor);
         data.map_err(|error| error.to_string())
     }
 
     fn register_tensor(
         client: &XlaClient,
-        handle: Result<TensorData, String>,
+        handle: Handle,
         shape: Shape,
         dtype: DType,
     ) -> RouterTensor<XlaClient> {
@@ -59,34 +59,25 @@ impl RouterChannel for XlaChannel {
     }
 }
 
+/// A tensor on its way, or why it couldn't be read.
+type Handle = Result<TensorData, String>;
+
 /// Moves tensors between two devices of XLA, by way of the host.
 pub struct XlaBridge;
 
 impl MultiBackendBridge for XlaBridge {
-    type TensorHandle = Result<TensorData, String>;
+    type TensorHandle = Handle;
     type Device = XlaDevice;
 
-    fn change_backend_float(
-        tensor: Self::TensorHandle,
-        _: Shape,
-        _: &XlaDevice,
-    ) -> Self::TensorHandle {
+    fn change_backend_float(tensor: Handle, _: Shape, _: &XlaDevice) -> Handle {
         tensor
     }
 
-    fn change_backend_int(
-        tensor: Self::TensorHandle,
-        _: Shape,
-        _: &XlaDevice,
-    ) -> Self::TensorHandle {
+    fn change_backend_int(tensor: Handle, _: Shape, _: &XlaDevice) -> Handle {
         tensor
     }
 
-    fn change_backend_bool(
-        tensor: Self::TensorHandle,
-        _: Shape,
-        _: &XlaDevice,
-    ) -> Self::TensorHandle {
+    fn change_backend_bool(tensor: Handle, _: Shape, _: &XlaDevice) -> Handle {
         tensor
     }
 }

@@ -15,7 +15,6 @@
 mod canonical;
 mod client;
 mod device;
-mod hash;
 mod programs;
 mod recorder;
 mod recording;

@@ -1,6 +1,5 @@
 //! What is recorded for one device, and when it runs.
 
-use super::hash::{ById, Multiply};
 use super::programs::Programs;
 use super::recording::{Piece, Recording};
 use crate::host;
@@ -11,8 +10,8 @@ use burn_backend::TensorData;
 use burn_ir::{GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
 use burn_router::Graph;
 use burn_std::id::StreamId;
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,8 +28,8 @@ pub(crate) struct Recorder {
 }
 
 struct State {
-    recordings: HashMap<StreamId, Recording, BuildHasherDefault<Multiply>>,
-    slots: ById<Slot>,
+    recordings: FxHashMap<StreamId, Recording>,
+    slots: FxHashMap<TensorId, Slot>,
     programs: Programs,
     graphs: HashMap<GraphId, Graph>,
     random: Slot,
@@ -58,8 +57,8 @@ pub(super) type Slot = Result<Arc<Buffer>, RunError>;
 impl Recorder {
     pub(crate) fn new(machine: Machine) -> Self {
         let state = State {
-            recordings: HashMap::default(),
-            slots: ById::default(),
+            recordings: FxHashMap::default(),
+            slots: FxHashMap::default(),
             programs: Programs::default(),
             graphs: HashMap::new(),
             random: host::random_state(&machine, host::entropy()),
@@ -92,9 +91,7 @@ impl Recorder {
     /// A tensor that couldn't be made.
     pub(super) fn failed(&self, reason: String) -> TensorId {
         let id = self.new_id();
-        self.state()
-            .slots
-            .insert(id, Err(RunError::Moved { reason }));
+        self.state().slots.insert(id, Err(RunError::Moved(reason)));
         id
     }
 
@@ -118,12 +115,11 @@ impl Recorder {
         let mut state = self.state();
         // Burn reads on a thread of its own: whose tensor it is, not who asks, tells what has to run.
         state.settle(&self.machine, tensor.id);
-        let unknown = Err(RunError::Unknown { id: tensor.id });
-        match tensor.status {
-            TensorStatus::ReadWrite => state.slots.remove(&tensor.id),
-            _ => state.slots.get(&tensor.id).cloned(),
+        let slot = state.slot(tensor.id);
+        if tensor.status == TensorStatus::ReadWrite {
+            state.slots.remove(&tensor.id);
         }
-        .unwrap_or(unknown)
+        slot
     }
 
     pub(crate) fn flush(&self) {
@@ -164,10 +160,8 @@ impl Recorder {
     pub(super) fn alias(&self, new: TensorId, source: TensorId) {
         let mut state = self.state();
         state.settle(&self.machine, source);
-        let slot = state.slots.get(&source).cloned();
-        state
-            .slots
-            .insert(new, slot.unwrap_or(Err(RunError::Unknown { id: source })));
+        let slot = state.slot(source);
+        state.slots.insert(new, slot);
     }
 
     pub(super) fn keep_graph(&self, id: GraphId, graph: Graph) {
@@ -201,10 +195,15 @@ impl State {
     fn hold(&mut self, machine: &Machine, stream: StreamId, id: TensorId) {
         if !self.has(stream, id) {
             self.settle(machine, id);
-            let slot = self.slots.get(&id).cloned();
-            let slot = slot.unwrap_or(Err(RunError::Unknown { id }));
+            let slot = self.slot(id);
             self.recordings.entry(stream).or_default().take(id, slot);
         }
+    }
+
+    /// Where a tensor is.
+    fn slot(&self, id: TensorId) -> Slot {
+        let slot = self.slots.get(&id).cloned();
+        slot.unwrap_or(Err(RunError::Unknown(id)))
     }
 
     fn has(&self, stream: StreamId, id: TensorId) -> bool {
@@ -271,7 +270,7 @@ impl State {
         let results = catch_unwind(AssertUnwindSafe(|| self.execute(machine, piece)));
         let results = results.unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());
-            Err(RunError::Defect { reason })
+            Err(RunError::Defect(reason))
         });
         let slots: Vec<Slot> = match results {
             Ok(results) => results.into_iter().map(Ok).collect(),

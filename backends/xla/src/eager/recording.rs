@@ -1,11 +1,11 @@
 //! What one stream has recorded, as far as it hasn't run.
 
 use super::canonical::Canonical;
-use super::hash::{ById, Ids};
 use super::recorder::Slot;
 use crate::machine::RunError;
 use crate::pjrt::Buffer;
 use burn_ir::{OperationIr, TensorId, TensorIr, TensorStatus};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// Operations of one stream, in order. A thread is a stream, unless it says otherwise.
@@ -17,9 +17,9 @@ pub(super) struct Recording {
     /// Operations that compute, and drops between them.
     operations: Vec<OperationIr>,
     /// What the operations make and tensors still refer to.
-    made: Ids,
+    made: FxHashSet<TensorId>,
     /// What they take from elsewhere.
-    taken: ById<Slot>,
+    taken: FxHashMap<TensorId, Slot>,
 }
 
 /// What runs as one program.
@@ -75,7 +75,7 @@ impl Recording {
         let canonical = Canonical::of(self.operations);
         let input = |id: &TensorId| {
             let slot = self.taken.get(id).cloned();
-            slot.unwrap_or(Err(RunError::Unknown { id: *id }))
+            slot.unwrap_or(Err(RunError::Unknown(*id)))
         };
         let inputs = canonical.inputs.iter().map(input).collect();
         Piece { canonical, inputs }

@@ -11,9 +11,7 @@ fn map(from: u64, status: TensorStatus, to: u64) -> OperationIr {
 }
 
 fn nothing() -> Slot {
-    Err(RunError::Unknown {
-        id: TensorId::new(0),
-    })
+    Err(RunError::Unknown(TensorId::new(0)))
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl Executable {
         let dtypes = dtypes(&captured);
         let parameters = lowered.constants.iter().map(|id| {
             let data = captured.values.get(id);
-            let data = data.ok_or(RunError::Unknown { id: *id })?;
+            let data = data.ok_or(RunError::Unknown(*id))?;
             host::upload(machine, data)
         });
         let random = lowered
@@ -181,9 +181,7 @@ impl Executable {
 /// The plugin's, and [`RunError::Quantised`] for an element that Burn doesn't have.
 pub fn download(buffer: &Buffer) -> Result<TensorData, RunError> {
     let element = buffer.element();
-    let dtype = crate::dtype(element).ok_or_else(|| RunError::Quantised {
-        dtype: element.to_string(),
-    })?;
+    let dtype = crate::dtype(element).ok_or_else(|| RunError::Quantised(element.to_string()))?;
     host::read(buffer, dtype)
 }
 

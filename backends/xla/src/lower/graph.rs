@@ -101,7 +101,7 @@ pub fn graph_donating(captured: &CapturedGraph, donated: &[usize]) -> Result<Low
     let constants = constants(graph, values);
     let input = |id: &TensorId| {
         let ty = types.get(id).cloned();
-        Ok((*id, ty.ok_or(LowerError::Unknown { id: *id })?))
+        Ok((*id, ty.ok_or(LowerError::Unknown(*id))?))
     };
     let inputs = graph.inputs.iter().chain(&constants).map(input);
     let whole = Source {
@@ -115,7 +115,7 @@ pub fn graph_donating(captured: &CapturedGraph, donated: &[usize]) -> Result<Low
     let constant = donated.iter().find(|index| **index >= graph.inputs.len());
     let whole = whole.lower()?;
     match constant.or(whole.unused.first()) {
-        Some(&index) => Err(LowerError::Donation { index }),
+        Some(&index) => Err(LowerError::Donation(index)),
         None => Ok(Lowered {
             program: whole.program,
             constants,

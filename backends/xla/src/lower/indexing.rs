@@ -48,9 +48,9 @@ impl Lowering<'_> {
         let rank = of.len();
         let batch: Vec<usize> = (0..rank).filter(|i| *i != d.dim).collect();
         if batch.iter().any(|i| of[*i] != to[*i]) {
-            return Err(LowerError::Unsupported {
-                operation: format!("Scatter of indices {of:?} into {to:?}"),
-            });
+            return Err(LowerError::Unsupported(format!(
+                "Scatter of indices {of:?} into {to:?}"
+            )));
         }
         let at = self.b.index_vectors(at);
         let s = Scatter {

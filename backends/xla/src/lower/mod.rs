@@ -51,35 +51,20 @@ use std::collections::HashMap;
 #[non_exhaustive]
 pub enum LowerError {
     /// There is no lowering for an operation.
-    #[error("no lowering for the operation {operation}")]
-    Unsupported {
-        /// The operation and what about it isn't supported.
-        operation: String,
-    },
+    #[error("no lowering for the operation {0}")]
+    Unsupported(String),
     /// Quantised tensors are Burn's own; ours are words and scales.
-    #[error("expected a plain tensor, got a quantised one: {dtype}")]
-    Quantised {
-        /// Its dtype.
-        dtype: String,
-    },
+    #[error("expected a plain tensor, got a quantised one: {0}")]
+    Quantised(String),
     /// An operation reads a tensor that nothing has made.
-    #[error("tensor {id} is read, but neither an input nor a result before it")]
-    Unknown {
-        /// The tensor.
-        id: TensorId,
-    },
+    #[error("tensor {0} is read, but neither an input nor a result before it")]
+    Unknown(TensorId),
     /// A donated input that isn't there, or whose type no output has that is left.
-    #[error("input {index} can't be given away: no output is left that has its type")]
-    Donation {
-        /// The input.
-        index: usize,
-    },
+    #[error("input {0} can't be given away: no output is left that has its type")]
+    Donation(usize),
     /// A custom operation that isn't ours.
-    #[error("expected the custom operation `{ID}`, got `{got}`")]
-    Custom {
-        /// Its name.
-        got: String,
-    },
+    #[error("expected the custom operation `{ID}`, got `{0}`")]
+    Custom(String),
     /// A custom operation that can't be read.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -130,16 +115,14 @@ impl<'a> Lowering<'a> {
     /// The value of the tensor of this name.
     pub fn value(&self, id: TensorId) -> Result<Value> {
         let value = self.values.get(&id).copied();
-        value.ok_or(LowerError::Unknown { id })
+        value.ok_or(LowerError::Unknown(id))
     }
 
     /// Appends one operation.
     pub fn operation(&mut self, operation: &OperationIr) -> Result<()> {
         let leaf = leaf(operation);
         if !leaf.lowered {
-            return Err(LowerError::Unsupported {
-                operation: leaf.to_string(),
-            });
+            return Err(LowerError::Unsupported(leaf.to_string()));
         }
         self.numbered = self.scalars.is_some() && takes_scalars(operation);
         let values = match self.zeros(operation)? {
@@ -194,7 +177,7 @@ impl<'a> Lowering<'a> {
 
     fn custom(&self, ir: &CustomOpIr) -> Result<Vec<Value>> {
         if ir.id != ID {
-            return Err(LowerError::Custom { got: ir.id.clone() });
+            return Err(LowerError::Custom(ir.id.clone()));
         }
         let words: Vec<u64> = ir.scalars.iter().copied().map(ScalarIr::elem).collect();
         let operation = custom::unpack(&words)?;
@@ -248,9 +231,7 @@ pub fn tensor_type(tensor: &TensorIr) -> Result<TensorType> {
 }
 
 fn value_type(shape: &[usize], dtype: DType) -> Result<TensorType> {
-    let element = element(dtype).ok_or_else(|| LowerError::Quantised {
-        dtype: format!("{dtype:?}"),
-    })?;
+    let element = element(dtype).ok_or_else(|| LowerError::Quantised(format!("{dtype:?}")))?;
     Ok(TensorType::new(shape, element))
 }
 

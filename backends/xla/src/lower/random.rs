@@ -32,9 +32,10 @@ impl Lowering<'_> {
     }
 
     fn bits(&self, ty: TensorType) -> Result<Value> {
-        let state = self.random.get().ok_or_else(|| LowerError::Unsupported {
-            operation: "Random in a program without a state of the random number generator"
-                .to_owned(),
+        let state = self.random.get().ok_or_else(|| {
+            LowerError::Unsupported(
+                "Random in a program without a state of the random number generator".to_owned(),
+            )
         })?;
         let (state, bits) = self.b.random_bits(state, ty);
         self.random.set(Some(state));

@@ -390,11 +390,7 @@ impl Passes for Divided {
 
     fn check(&self) -> Result<(), LayerError> {
         self.layer.check(self.devices)?;
-        if self.rows == 0 {
-            return Err(LayerError::Zero {
-                of: "row of a round",
-            });
-        }
+        LayerError::check(self.rows > 0, "at least one row of a round", 0)?;
         divides("experts", self.layer.experts, self.devices)?;
         let together = self.devices.saturating_mul(self.rows);
         let experts = self.layer.some_experts(self.local_experts(), together)?;

@@ -45,47 +45,34 @@ pub struct Layer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayerError {
-    /// A size is 0.
-    #[error("expected at least one {of}, got 0")]
-    Zero {
-        /// What there is none of.
-        of: &'static str,
-    },
-    /// Something isn't a multiple of the devices.
-    #[error("expected {of} to be a multiple of {devices} devices, got {total}")]
-    Divide {
-        /// What is to be divided.
-        of: &'static str,
-        /// How much of it there is.
-        total: usize,
-        /// The devices.
-        devices: usize,
-    },
-    /// A token has more experts than there are.
-    #[error("expected at most {experts} experts for a token, got {top_k}")]
-    Choices {
-        /// Experts of a token.
-        top_k: usize,
-        /// Experts.
-        experts: usize,
-    },
-    /// The layer doesn't compute with this type.
-    #[error("expected f32, bf16 or f16, got {element}")]
-    Element {
-        /// The type.
-        element: ElementType,
-    },
-    /// More slots than 32-bit numbers count.
-    #[error("expected at most {most} slots, got {slots}")]
-    Slots {
-        /// Slots that there are.
-        slots: usize,
-        /// Slots that there may be.
-        most: usize,
+    /// Sizes that don't fit each other or the devices, or another type than the layer computes with.
+    #[error("expected {expected}, got {got}")]
+    Unfit {
+        /// What would fit.
+        expected: String,
+        /// What there is.
+        got: String,
     },
     /// An operation doesn't take such sizes.
     #[error(transparent)]
     Sizes(#[from] ShapeError),
+}
+
+impl LayerError {
+    /// Refuses what doesn't fit.
+    pub(super) fn check(
+        fits: bool,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Result<(), Self> {
+        match fits {
+            true => Ok(()),
+            false => Err(Self::Unfit {
+                expected: expected.to_string(),
+                got: got.to_string(),
+            }),
+        }
+    }
 }
 
 /// Fewer than half of what an i32 counts, so that no sum of two of them overflows.
@@ -130,26 +117,18 @@ impl Layer {
             (self.experts, "expert"),
             (self.top_k, "expert of a token"),
         ];
-        if let Some((_, of)) = sizes.into_iter().find(|(size, _)| *size == 0) {
-            return Err(LayerError::Zero { of });
+        for (size, of) in sizes {
+            LayerError::check(size > 0, format!("at least one {of}"), size)?;
         }
-        if self.top_k > self.experts {
-            let (top_k, experts) = (self.top_k, self.experts);
-            return Err(LayerError::Choices { top_k, experts });
-        }
-        let element = self.element;
-        if ![F32, ElementType::BF16, ElementType::F16].contains(&element) {
-            return Err(LayerError::Element { element });
-        }
+        let most = format!("at most {} experts for a token", self.experts);
+        LayerError::check(self.top_k <= self.experts, most, self.top_k)?;
+        let floats = [F32, ElementType::BF16, ElementType::F16].contains(&self.element);
+        LayerError::check(floats, "f32, bf16 or f16", self.element)?;
         let slots = self.tokens.saturating_mul(self.top_k);
-        if slots > MOST_SLOTS {
-            let most = MOST_SLOTS;
-            return Err(LayerError::Slots { slots, most });
-        }
-        if self.capacity == Some(0) {
-            let of = "slot of an expert";
-            return Err(LayerError::Zero { of });
-        }
+        let most = format!("at most {MOST_SLOTS} slots");
+        LayerError::check(slots <= MOST_SLOTS, most, slots)?;
+        let some = self.capacity != Some(0);
+        LayerError::check(some, "at least one slot of an expert", 0)?;
         divides("tokens", self.tokens, devices)?;
         self.all_experts()?.check()?;
         // Slots as tokens of one choice.
@@ -288,10 +267,8 @@ pub(super) fn lower(b: &Builder, operation: impl Into<Operation>, inputs: &[Valu
 
 /// Whether every device gets the same of it.
 pub(super) fn divides(of: &'static str, total: usize, devices: usize) -> Result<(), LayerError> {
-    match total.is_multiple_of(devices) {
-        true => Ok(()),
-        false => Err(LayerError::Divide { of, total, devices }),
-    }
+    let expected = format!("{of} to be a multiple of {devices} devices");
+    LayerError::check(total.is_multiple_of(devices), expected, total)
 }
 
 /// The choice of experts and the slots by expert, as [`Routing`] has them.

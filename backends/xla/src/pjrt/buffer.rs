@@ -1,6 +1,5 @@
 //! Tensors on a device.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::client::Client;
@@ -9,34 +8,26 @@ use super::error::Error;
 use super::event::Event;
 use super::ffi::{self, BufferObject};
 use super::object::Owned;
-use super::tensor::TensorSpec;
+use super::tensor::host_bytes;
 use crate::ElementType;
+use crate::stablehlo::TensorType;
 
 /// `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`.
 const COPY_DURING_CALL: i32 = 0;
 
 /// A tensor on a device. Cloning gives the same tensor; its memory is freed with the last clone. The work that fills it may
 /// still run: everything that reads it waits.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Buffer {
     inner: Arc<Inner>,
 }
 
+#[derive(Debug)]
 struct Inner {
     object: Owned<ffi::BufferDestroy>,
     client: Client,
     device: usize,
-    spec: Arc<TensorSpec>,
-}
-
-impl fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Buffer({} on device {})",
-            self.inner.spec, self.inner.device
-        )
-    }
+    spec: Arc<TensorType>,
 }
 
 impl Buffer {
@@ -49,17 +40,18 @@ impl Buffer {
         client: Client,
         object: *mut BufferObject,
         device: usize,
-        spec: Arc<TensorSpec>,
+        spec: Arc<TensorType>,
     ) -> Self {
+        // SAFETY: the caller's promise, and the client lives as long as the buffer.
+        let object = unsafe { Owned::new(client.plugin(), object) };
         let inner = Inner {
-            // SAFETY: the caller's promise, and the client lives as long as the buffer.
-            object: unsafe { Owned::new(client.plugin(), object) },
+            object,
             client,
             device,
             spec,
         };
         Self {
-            inner: Arc::new(inner),
+            inner: inner.into(),
         }
     }
 
@@ -68,9 +60,11 @@ impl Buffer {
     /// # Errors
     ///
     /// [`Error::HostBytes`] where `bytes` has not the size of `spec`, [`Error::TooLarge`], and the plugin's.
-    pub fn from_host(device: &Device, spec: &TensorSpec, bytes: &[u8]) -> Result<Self, Error> {
+    pub fn from_host(device: &Device, spec: &TensorType, bytes: &[u8]) -> Result<Self, Error> {
         check_bytes(spec, bytes.len())?;
-        let (client, dims) = (device.client(), spec.signed_dims());
+        let client = device.client();
+        // Those that do not fit have been refused.
+        let dims: Vec<i64> = spec.shape.iter().map(|&extent| extent as i64).collect();
         let mut upload = ffi::ClientBufferFromHostBuffer::of(client.object());
         upload.data = bytes.as_ptr().cast();
         upload.r#type = spec.element.pjrt();
@@ -95,7 +89,7 @@ impl Buffer {
     }
 
     /// The element type and the dimensions.
-    pub fn spec(&self) -> &TensorSpec {
+    pub fn spec(&self) -> &TensorType {
         &self.inner.spec
     }
 
@@ -106,7 +100,7 @@ impl Buffer {
 
     /// Its dimensions.
     pub fn dims(&self) -> &[usize] {
-        &self.inner.spec.dims
+        &self.inner.spec.shape
     }
 
     /// The client that it belongs to.
@@ -157,7 +151,7 @@ impl Buffer {
     ///
     /// As for [`Self::to_host`].
     pub fn read_async(&self) -> Result<PendingRead, Error> {
-        let mut bytes = vec![0; self.spec().bytes()?];
+        let mut bytes = vec![0; host_bytes(self.spec())?];
         // SAFETY: `bytes` is as large as the tensor, and the pending read frees it after the event has come.
         let event = unsafe { self.start_read(bytes.as_mut_ptr(), bytes.len()) };
         let event = event.map_err(|error| self.explain(error))?;
@@ -238,7 +232,7 @@ impl Buffer {
     /// [`Error::OtherClient`], [`Error::Donated`], and the plugin's.
     pub fn copy_to(&self, device: &Device) -> Result<Self, Error> {
         if *device.client() != self.inner.client {
-            return Err(Error::OtherClient { what: "the device" });
+            return Err(Error::OtherClient("the device"));
         }
         self.check_alive()?;
         let mut copy = ffi::BufferCopyToDevice::of(self.object());
@@ -265,9 +259,7 @@ impl Buffer {
     /// Refuses a tensor that is gone.
     pub(super) fn check_alive(&self) -> Result<(), Error> {
         match self.is_deleted()? {
-            true => Err(Error::Donated {
-                spec: self.spec().clone(),
-            }),
+            true => Err(Error::Donated(self.spec().clone())),
             false => Ok(()),
         }
     }
@@ -317,8 +309,8 @@ impl Drop for PendingRead {
 }
 
 /// Refuses host memory of another size than the tensor's.
-fn check_bytes(spec: &TensorSpec, got: usize) -> Result<(), Error> {
-    let expected = spec.bytes()?;
+fn check_bytes(spec: &TensorType, got: usize) -> Result<(), Error> {
+    let expected = host_bytes(spec)?;
     if expected == got {
         return Ok(());
     }

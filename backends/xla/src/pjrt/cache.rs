@@ -10,10 +10,11 @@ use blake3::Hash;
 
 use super::client::Client;
 use super::error::Error;
-use super::loaded::{LoadedExecutable, Signature};
+use super::loaded::LoadedExecutable;
 use super::locate::{Environment, Platform};
 use super::options::CompileOptions;
 use super::serialized;
+use crate::stablehlo::TensorType;
 
 const EXTENSION: &str = "xla";
 const UNFINISHED: &str = "part";
@@ -86,7 +87,7 @@ impl DiskCache {
         client: &Client,
         text: &str,
         options: &CompileOptions,
-        signature: Signature,
+        signature: Vec<TensorType>,
     ) -> Result<(LoadedExecutable, Cached), Error> {
         let key = key(client, text, options);
         let path = self.path(&key);

@@ -1,6 +1,5 @@
 //! A client of a plugin: its devices, and programs for them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::counts;
@@ -8,21 +7,23 @@ use super::device::{Description, Device};
 use super::error::Error;
 use super::executable::Executable;
 use super::ffi::{self, ClientObject, DeviceObject};
-use super::loaded::{LoadedExecutable, Signature};
+use super::loaded::LoadedExecutable;
 use super::object::Owned;
 use super::options::CompileOptions;
 use super::plugin::Plugin;
 use super::program::with_program;
 use super::serialized;
 use super::value::{self, Value};
+use crate::stablehlo::TensorType;
 
 /// A client of a plugin: its devices, and programs for them. Cloning gives the same client; it ends with its last buffer,
 /// executable and event.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
 }
 
+#[derive(Debug)]
 struct Inner {
     object: Owned<ffi::ClientDestroy>,
     platform_name: String,
@@ -35,15 +36,6 @@ struct Inner {
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("platform_name", &self.inner.platform_name)
-            .field("devices", &self.inner.devices.len())
-            .finish_non_exhaustive()
-    }
-}
 
 impl PartialEq for Client {
     /// Whether it is the same client, not another one of the same plugin.
@@ -64,10 +56,8 @@ impl Client {
         for (name, value) in options {
             // The CPU plugin takes a negative number as a size and ends the process.
             if *name == "cpu_device_count" && !matches!(value, Value::Int(1..=4096)) {
-                return Err(Error::ClientOption {
-                    name: (*name).to_owned(),
-                    reason: "must be a whole number from 1 to 4096",
-                });
+                let reason = "must be a whole number from 1 to 4096";
+                return Err(Error::ClientOption(format!("{name:?}: {reason}")));
             }
         }
         let options = value::write(options)?;
@@ -79,7 +69,7 @@ impl Client {
         let inner = Inner::of(object)?;
         if inner.devices.is_empty() {
             let platform = inner.platform_name;
-            return Err(Error::NoDevices { platform });
+            return Err(Error::NoDevices(platform));
         }
         Ok(Self {
             inner: Arc::new(inner),
@@ -156,7 +146,7 @@ impl Client {
         &self,
         text: &str,
         options: &CompileOptions,
-        signature: Signature,
+        signature: Vec<TensorType>,
     ) -> Result<LoadedExecutable, Error> {
         let options = options.to_bytes_for(self.plugin().platform());
         with_program(text, |program| {
@@ -185,7 +175,7 @@ impl Client {
     pub fn deserialize(
         &self,
         bytes: &[u8],
-        signature: Signature,
+        signature: Vec<TensorType>,
     ) -> Result<LoadedExecutable, Error> {
         let identity = serialized::identity(self.plugin(), &self.inner.platform_name);
         let payload = serialized::unwrap(bytes, &identity)?;

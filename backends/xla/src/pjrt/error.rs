@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::locate::NotFound;
-use super::tensor::TensorSpec;
+use crate::stablehlo::TensorType;
 
 macro_rules! codes {
     ($($variant:ident $code:literal $name:literal)*) => {
@@ -102,19 +102,11 @@ pub enum Error {
         needed: usize,
     },
     /// An option of a client or a topology cannot be passed on.
-    #[error("option {name:?}: {reason}")]
-    ClientOption {
-        /// Its name.
-        name: String,
-        /// Why it is refused.
-        reason: &'static str,
-    },
+    #[error("option {0}")]
+    ClientOption(String),
     /// A client has no device that this process can use.
-    #[error("platform {platform:?} has no device")]
-    NoDevices {
-        /// The platform's name.
-        platform: String,
-    },
+    #[error("platform {0:?} has no device")]
+    NoDevices(String),
     /// There is no device of that number.
     #[error("device {index} does not exist: there are {count}")]
     NoSuchDevice {
@@ -124,42 +116,25 @@ pub enum Error {
         count: usize,
     },
     /// Options that no program can be compiled with.
-    #[error("compile options: {reason}")]
-    CompileOptions {
-        /// What is wrong with them.
-        reason: String,
-    },
+    #[error("compile options: {0}")]
+    CompileOptions(String),
     /// A program that no plugin is given.
-    #[error("program: {reason}")]
-    Program {
-        /// What is wrong with it.
-        reason: String,
-    },
+    #[error("program: {0}")]
+    Program(String),
     /// A name of a topology that would end the process.
-    #[error("topology {name:?}: {reason}")]
-    Topology {
-        /// The name.
-        name: String,
-        /// Why it is refused.
-        reason: &'static str,
-    },
+    #[error("topology {0}")]
+    Topology(String),
     /// A plugin uses an element type that we do not.
-    #[error("element type {code} of the PJRT API is not supported")]
-    UnknownElementType {
-        /// The value of `PJRT_Buffer_Type`.
-        code: i32,
-    },
+    #[error("element type {0} of the PJRT API is not supported")]
+    UnknownElementType(i32),
     /// A tensor is larger than can be addressed.
-    #[error("{spec} is too large to be addressed")]
-    TooLarge {
-        /// The tensor.
-        spec: TensorSpec,
-    },
+    #[error("{0} is too large to be addressed")]
+    TooLarge(TensorType),
     /// Host memory has not the size of the tensor.
     #[error("{spec} takes {expected} bytes, got {got}")]
     HostBytes {
         /// The tensor.
-        spec: TensorSpec,
+        spec: TensorType,
         /// Its size in bytes.
         expected: usize,
         /// The size of the memory in bytes.
@@ -179,9 +154,9 @@ pub enum Error {
         /// The argument.
         index: usize,
         /// What the signature says.
-        expected: TensorSpec,
+        expected: TensorType,
         /// What was passed.
-        got: TensorSpec,
+        got: TensorType,
     },
     /// An argument lies on another device than the program runs on.
     #[error("argument {index} is on device {got}, the program runs on device {expected}")]
@@ -194,11 +169,8 @@ pub enum Error {
         got: usize,
     },
     /// Something belongs to another client than it is used with.
-    #[error("{what} belongs to another client")]
-    OtherClient {
-        /// What it is.
-        what: &'static str,
-    },
+    #[error("{0} belongs to another client")]
+    OtherClient(&'static str),
     /// A program runs on another number of devices.
     #[error("the program runs on {expected} devices, arguments were passed for {got}")]
     DeviceCount {
@@ -208,17 +180,11 @@ pub enum Error {
         got: usize,
     },
     /// A buffer was given away to a program, which wrote its result in its place.
-    #[error("the buffer {spec} was donated to an earlier execution")]
-    Donated {
-        /// The tensor it held.
-        spec: TensorSpec,
-    },
+    #[error("the buffer {0} was donated to an earlier execution")]
+    Donated(TensorType),
     /// Bytes are not an executable that this plugin can load.
-    #[error("not an executable of this plugin: {reason}")]
-    Serialized {
-        /// What is wrong with them.
-        reason: &'static str,
-    },
+    #[error("not an executable of this plugin: {0}")]
+    Serialized(&'static str),
     /// A plugin breaks the contract of the C API.
     #[error("{function}: {reason}")]
     Contract {

@@ -1,24 +1,17 @@
 //! Work that a plugin has begun.
 
-use std::fmt;
-
 use super::client::Client;
 use super::error::Error;
 use super::ffi::{self, EventObject};
 use super::object::Owned;
 
 /// Work that a plugin has begun and that may still run.
+#[derive(Debug)]
 pub struct Event {
     /// Null for work that is done.
     object: Owned<ffi::EventDestroy>,
     /// Keeps the client alive, whose threads do the work.
     _client: Client,
-}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Event({:?})", self.object.get())
-    }
 }
 
 impl Event {

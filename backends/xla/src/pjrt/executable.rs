@@ -7,26 +7,22 @@ use super::error::Error;
 use super::ffi;
 use super::object::Owned;
 use super::serialized;
-use super::tensor::{self, TensorSpec};
+use super::tensor;
 use super::value::{self, Value};
+use crate::stablehlo::TensorType;
 
 /// A compiled program. It need not be loaded on a device: [`super::Topology::compile`] makes it for devices elsewhere.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Executable {
     inner: Arc<Inner>,
 }
 
+#[derive(Debug)]
 struct Inner {
     object: Owned<ffi::ExecutableDestroy>,
     platform_name: String,
     /// The client or the topology, which must live as long as the executable.
-    _maker: Box<dyn Send + Sync>,
-}
-
-impl fmt::Debug for Executable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Executable({:?})", self.inner.object.get())
-    }
+    _maker: Box<dyn fmt::Debug + Send + Sync>,
 }
 
 /// The memory that one execution takes on each device, in bytes, as the compiler plans it.
@@ -60,7 +56,7 @@ impl Executable {
     pub(super) fn new(
         object: Owned<ffi::ExecutableDestroy>,
         platform_name: String,
-        maker: impl Send + Sync + 'static,
+        maker: impl fmt::Debug + Send + Sync + 'static,
     ) -> Self {
         let inner = Inner {
             object,
@@ -90,7 +86,7 @@ impl Executable {
     /// # Errors
     ///
     /// [`Error::UnknownElementType`], [`Error::Contract`] where the plugin's lists do not fit together, and the plugin's.
-    pub fn outputs(&self) -> Result<Vec<TensorSpec>, Error> {
+    pub fn outputs(&self) -> Result<Vec<TensorType>, Error> {
         let object = &self.inner.object;
         // SAFETY: the executable is alive, and the lists live as long as it; `dims` has as many numbers as the sizes add up to.
         let (count, elements, sizes, dims) = unsafe {
@@ -119,7 +115,7 @@ impl Executable {
             rest = others;
             let dims: Result<Vec<usize>, _> = own.iter().map(|&dim| usize::try_from(dim)).collect();
             let dims = dims.map_err(|_| contract("gives a negative dimension"))?;
-            Ok(TensorSpec::new(element, dims))
+            Ok(TensorType::new(dims, element))
         };
         elements.iter().zip(sizes).map(spec).collect()
     }

@@ -1,6 +1,5 @@
 //! Programs that are loaded on devices, and their execution.
 
-use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
@@ -11,24 +10,8 @@ use super::error::Error;
 use super::executable::Executable;
 use super::ffi::{self, BufferObject, LoadedObject};
 use super::object::Owned;
-use super::tensor::TensorSpec;
 use super::value;
-
-/// What a program's `main` takes on each device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Signature {
-    /// Its arguments, in order.
-    pub inputs: Vec<TensorSpec>,
-}
-
-impl Signature {
-    /// A program that takes `inputs`.
-    pub fn new(inputs: impl Into<Vec<TensorSpec>>) -> Self {
-        Self {
-            inputs: inputs.into(),
-        }
-    }
-}
+use crate::stablehlo::TensorType;
 
 /// Which arguments an execution may write its results into. Only those that the program's text marks with
 /// `tf.aliasing_output` or `jax.buffer_donor` are ever taken.
@@ -44,31 +27,23 @@ pub enum Donate<'a> {
 }
 
 /// A program that is loaded on devices. Cloning gives the same program; it is unloaded with its last clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LoadedExecutable {
     inner: Arc<Inner>,
 }
 
+#[derive(Debug)]
 struct Inner {
     object: Owned<ffi::LoadedExecutableDestroy>,
     client: Client,
     executable: Executable,
-    signature: Signature,
-    outputs: Vec<Arc<TensorSpec>>,
+    /// What `main` takes on each device.
+    inputs: Vec<TensorType>,
+    outputs: Vec<Arc<TensorType>>,
     /// Places in the client's list.
     devices: Vec<usize>,
     /// 0, 1, 2, … for each argument.
     indices: Vec<i64>,
-}
-
-impl fmt::Debug for LoadedExecutable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoadedExecutable")
-            .field("inputs", &self.inner.signature.inputs)
-            .field("outputs", &self.inner.outputs)
-            .field("devices", &self.inner.devices)
-            .finish_non_exhaustive()
-    }
 }
 
 impl LoadedExecutable {
@@ -80,7 +55,7 @@ impl LoadedExecutable {
     pub(super) unsafe fn new(
         client: Client,
         object: *mut LoadedObject,
-        signature: Signature,
+        inputs: Vec<TensorType>,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's promise.
         let (object, executable) = unsafe {
@@ -90,11 +65,11 @@ impl LoadedExecutable {
         let inner = Inner {
             outputs: executable.outputs()?.into_iter().map(Arc::new).collect(),
             devices: devices(&client, &object)?,
-            indices: (0..signature.inputs.len() as i64).collect(),
+            indices: (0..inputs.len() as i64).collect(),
             object,
             client,
             executable,
-            signature,
+            inputs,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -107,12 +82,12 @@ impl LoadedExecutable {
     }
 
     /// What it takes on each device.
-    pub fn signature(&self) -> &Signature {
-        &self.inner.signature
+    pub fn inputs(&self) -> &[TensorType] {
+        &self.inner.inputs
     }
 
     /// What it gives on each device.
-    pub fn outputs(&self) -> impl ExactSizeIterator<Item = &TensorSpec> {
+    pub fn outputs(&self) -> impl ExactSizeIterator<Item = &TensorType> {
         self.inner.outputs.iter().map(|output| &**output)
     }
 
@@ -164,7 +139,7 @@ impl LoadedExecutable {
     fn run(&self, lists: &[&[&Buffer]], donate: Donate<'_>) -> Result<Vec<Buffer>, Error> {
         self.check(lists)?;
         let inner = &*self.inner;
-        let count = inner.signature.inputs.len();
+        let count = inner.inputs.len();
         let kept = self.kept(donate)?;
         let arguments = lists.iter().copied().flatten();
         let arguments: Vec<*mut BufferObject> = arguments.map(|buffer| buffer.object()).collect();
@@ -214,7 +189,7 @@ impl LoadedExecutable {
         let places =
             places.flat_map(|&device| inner.outputs.iter().map(move |spec| (device, spec)));
         let buffer =
-            |(&object, (device, spec)): (&*mut BufferObject, (usize, &Arc<TensorSpec>))| {
+            |(&object, (device, spec)): (&*mut BufferObject, (usize, &Arc<TensorType>))| {
                 // SAFETY: the caller's promise, and the program says what each output is.
                 unsafe { Buffer::new(inner.client.clone(), object, device, spec.clone()) }
             };
@@ -229,11 +204,11 @@ impl LoadedExecutable {
             return Err(Error::DeviceCount { expected, got });
         }
         for (&device, arguments) in inner.devices.iter().zip(lists) {
-            let (expected, got) = (inner.signature.inputs.len(), arguments.len());
+            let (expected, got) = (inner.inputs.len(), arguments.len());
             if expected != got {
                 return Err(Error::ArgumentCount { expected, got });
             }
-            let arguments = arguments.iter().zip(&inner.signature.inputs);
+            let arguments = arguments.iter().zip(&inner.inputs);
             for (index, (argument, expected)) in arguments.enumerate() {
                 if argument.spec() != expected {
                     return Err(Error::Argument {
@@ -243,9 +218,7 @@ impl LoadedExecutable {
                     });
                 }
                 if *argument.client() != inner.client {
-                    return Err(Error::OtherClient {
-                        what: "an argument",
-                    });
+                    return Err(Error::OtherClient("an argument"));
                 }
                 if argument.device_index() != device {
                     return Err(Error::ArgumentDevice {

@@ -1,5 +1,7 @@
 //! Objects of a plugin that are ours.
 
+use std::fmt;
+
 use super::error::Error;
 use super::ffi::{self, Arguments};
 use super::plugin::Plugin;
@@ -38,6 +40,12 @@ destroys! {
 pub(super) struct Owned<D: Destroy> {
     plugin: Plugin,
     object: *mut D::Object,
+}
+
+impl<D: Destroy> fmt::Debug for Owned<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.object.fmt(f)
+    }
 }
 
 // SAFETY: these objects may be used from any thread, several at a time: the C API says so, and plugins lock what they change.

@@ -35,7 +35,7 @@ impl CompileOptions {
     ///
     /// [`Error::CompileOptions`] for zero of either, or more devices than [`Self::MAX_DEVICES`].
     pub fn new(replicas: usize, partitions: usize) -> Result<Self, Error> {
-        let refuse = |reason: String| Err(Error::CompileOptions { reason });
+        let refuse = |reason: String| Err(Error::CompileOptions(reason));
         if replicas == 0 || partitions == 0 {
             return refuse(format!(
                 "{replicas} replicas of {partitions} partitions: at least one of each is needed"
@@ -70,7 +70,7 @@ impl CompileOptions {
     ///
     /// [`Error::CompileOptions`] unless there is one different, non-negative id for each partition of each replica.
     pub fn with_devices(mut self, ids: &[i32]) -> Result<Self, Error> {
-        let refuse = |reason: String| Err(Error::CompileOptions { reason });
+        let refuse = |reason: String| Err(Error::CompileOptions(reason));
         if ids.len() != self.device_count() {
             let (expected, got) = (self.device_count(), ids.len());
             return refuse(format!("expected {expected} device ids, got {got}"));

@@ -32,9 +32,8 @@ pub(super) fn with_program<T: Send>(
         let thread = thread::Builder::new()
             .stack_size(STACK)
             .spawn_scoped(scope, call);
-        let thread = thread.map_err(|error| Error::Program {
-            reason: format!("no thread to compile on: {error}"),
-        })?;
+        let thread =
+            thread.map_err(|error| Error::Program(format!("no thread to compile on: {error}")))?;
         thread
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

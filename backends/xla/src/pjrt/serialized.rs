@@ -60,7 +60,7 @@ pub(super) fn wrap(payload: &[u8], identity: &Hash) -> Vec<u8> {
 
 /// The payload behind the header of `bytes`.
 pub(super) fn unwrap<'a>(bytes: &'a [u8], identity: &Hash) -> Result<&'a [u8], Error> {
-    let refuse = |reason| Error::Serialized { reason };
+    let refuse = |reason| Error::Serialized(reason);
     if bytes.len() < HEADER || !bytes.starts_with(MAGIC) {
         return Err(refuse("they do not begin with the header of this version"));
     }

@@ -4,7 +4,7 @@ use super::*;
 
 fn reason(bytes: &[u8], identity: &Hash) -> &'static str {
     match unwrap(bytes, identity) {
-        Err(Error::Serialized { reason }) => reason,
+        Err(Error::Serialized(reason)) => reason,
         other => panic!("{other:?}"),
     }
 }

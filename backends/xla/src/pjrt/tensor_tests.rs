@@ -4,14 +4,14 @@ use super::*;
 
 #[test]
 fn names_are_those_of_stablehlo() {
-    let spec = TensorSpec::new(ElementType::F8E4M3FN, [2, 3]);
+    let spec = TensorType::new([2, 3], ElementType::F8E4M3FN);
     assert_eq!(spec.to_string(), "tensor<2x3xf8E4M3FN>");
     assert_eq!(
-        TensorSpec::new(ElementType::Pred, []).to_string(),
+        TensorType::new([], ElementType::Pred).to_string(),
         "tensor<i1>"
     );
     assert_eq!(
-        TensorSpec::new(ElementType::U32, [0]).to_string(),
+        TensorType::new([0], ElementType::U32).to_string(),
         "tensor<0xui32>"
     );
 }
@@ -22,12 +22,12 @@ fn codes_are_distinct_and_read_back() {
         assert_eq!(from_code(element.pjrt()).unwrap(), element);
     }
     let token = from_code(23).unwrap_err();
-    assert!(matches!(token, Error::UnknownElementType { code: 23 }));
+    assert!(matches!(token, Error::UnknownElementType(23)));
 }
 
 #[test]
 fn bytes_are_counted_or_refused() {
-    let bytes = |dims: &[usize]| TensorSpec::new(ElementType::F32, dims).bytes();
+    let bytes = |dims: &[usize]| host_bytes(&TensorType::new(dims, ElementType::F32));
     assert_eq!(bytes(&[]).unwrap(), 4);
     assert_eq!(bytes(&[3, 5]).unwrap(), 60);
     assert_eq!(bytes(&[0, 7]).unwrap(), 0);

@@ -1,6 +1,5 @@
 //! Devices that are not there, to compile for.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::counts;
@@ -16,25 +15,17 @@ use super::program::with_program;
 use super::value::{self, Value};
 
 /// Devices and how they are connected, to compile for; none need be there.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Topology {
     inner: Arc<Inner>,
 }
 
+#[derive(Debug)]
 struct Inner {
     object: Owned<ffi::TopologyDescriptionDestroy>,
     platform_name: String,
     platform_version: String,
     devices: Vec<Description>,
-}
-
-impl fmt::Debug for Topology {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topology")
-            .field("platform_name", &self.inner.platform_name)
-            .field("devices", &self.inner.devices.len())
-            .finish_non_exhaustive()
-    }
 }
 
 impl Topology {
@@ -58,7 +49,7 @@ impl Topology {
         let inner = Inner::of(object)?;
         if inner.devices.is_empty() {
             let platform = inner.platform_name;
-            return Err(Error::NoDevices { platform });
+            return Err(Error::NoDevices(platform));
         }
         Ok(Self {
             inner: Arc::new(inner),
@@ -115,9 +106,9 @@ impl Topology {
         let mut ids: Vec<i32> = self.inner.devices.iter().map(|device| device.id).collect();
         if ids.len() < count {
             let there = ids.len();
-            return Err(Error::CompileOptions {
-                reason: format!("{count} devices are needed, the topology has {there}"),
-            });
+            return Err(Error::CompileOptions(format!(
+                "{count} devices are needed, the topology has {there}"
+            )));
         }
         ids.sort_unstable();
         options.clone().with_devices(&ids[..count])
@@ -128,12 +119,7 @@ impl Topology {
 /// slice before it says that they are too many.
 fn check_size(name: &str, options: &[(&str, Value)]) -> Result<(), Error> {
     let written = name;
-    let refuse = |reason| {
-        Err(Error::Topology {
-            name: written.to_owned(),
-            reason,
-        })
-    };
+    let refuse = |reason| Err(Error::Topology(format!("{written:?}: {reason}")));
     let mut twists = ["_twisted", "_untwisted"].iter();
     let name = twists
         .find_map(|twist| name.strip_suffix(twist))

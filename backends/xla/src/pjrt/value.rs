@@ -105,15 +105,12 @@ pub(super) unsafe fn read(items: *const ffi::NamedValue, count: usize) -> Vec<(S
 pub(super) fn write(options: &[(&str, Value)]) -> Result<Vec<ffi::NamedValue>, Error> {
     let mut seen = std::collections::BTreeSet::new();
     let record = |(name, value): &(&str, Value)| {
-        let refuse = |reason| Error::ClientOption {
-            name: (*name).to_owned(),
-            reason,
-        };
+        let refuse = |reason| Err(Error::ClientOption(format!("{name:?}: {reason}")));
         if name.is_empty() {
-            return Err(refuse("an option needs a name"));
+            return refuse("an option needs a name");
         }
         if !seen.insert((*name).to_owned()) {
-            return Err(refuse("given twice"));
+            return refuse("given twice");
         }
         let mut record = ffi::NamedValue::new();
         record.name = name.as_ptr().cast();

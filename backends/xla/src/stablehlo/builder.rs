@@ -1,6 +1,7 @@
 //! Values, arguments, regions, and the finished program.
 
 use super::TensorType;
+use super::types::joined;
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
 
@@ -109,7 +110,7 @@ impl Builder {
         let text = format!(
             "module @moebius attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_replicas = {replicas} : i32}} {{\n  \
              func.func public @main({}) -> ({}) {{\n{}    return{}\n  }}\n}}\n",
-            arguments.collect::<Vec<_>>().join(", "),
+            joined(arguments),
             joined(&results),
             self.text.borrow(),
             operands_and_types(outputs, &results),
@@ -200,8 +201,7 @@ impl Builder {
         self.depth.update(|depth| depth - 1);
         let inner = self.text.replace(outer);
         let indent = 4 + 2 * self.depth.get();
-        let arguments = arguments.iter().map(|v| format!("{v}: {}", self.ty(*v)));
-        let arguments = arguments.collect::<Vec<_>>().join(", ");
+        let arguments = joined(arguments.iter().map(|v| format!("{v}: {}", self.ty(*v))));
         format!(
             "{{\n{0:indent$}^bb0({arguments}):\n{inner}{0:indent$}}}",
             ""
@@ -215,12 +215,6 @@ impl Builder {
             vec![b.binary(kind.binary(), args[0], args[1])]
         })
     }
-}
-
-/// `%1, %2` of values, `tensor<…>, tensor<…>` of types.
-pub(super) fn joined<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
-    let all: Vec<String> = all.into_iter().map(|one| one.to_string()).collect();
-    all.join(", ")
 }
 
 fn operands_and_types(values: &[Value], types: &[TensorType]) -> String {

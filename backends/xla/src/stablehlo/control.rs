@@ -1,6 +1,6 @@
 //! Loops.
 
-use super::builder::joined;
+use super::types::joined;
 use super::{Builder, Value};
 use crate::ElementType;
 

@@ -1,7 +1,6 @@
 //! Elements by index, and sorting.
 
-use super::builder::joined;
-use super::types::{array, list};
+use super::types::{array, joined, list};
 use super::{Builder, Reduction, TensorType, Value};
 
 /// Dimension numbers of a [`Builder::gather`], named as in StableHLO's specification.
@@ -30,20 +29,21 @@ pub struct Scatter {
     pub unique_indices: bool,
 }
 
+/// Dimension numbers as attributes have them; those of a batch only where there is one.
+macro_rules! numbers {
+    ($of:ident: $($name:ident)*) => {{
+        let all = [$((stringify!($name), &$of.$name)),*].into_iter();
+        let said = all.filter(|(name, dims)| !name.contains("batching") || !dims.is_empty());
+        said.map(|(name, dims)| format!("{name} = {}, ", list(dims))).collect::<String>()
+    }};
+}
+
 impl Builder {
     /// Slices of x where `indices` say; indices are moved inside.
     pub fn gather(&self, x: Value, indices: Value, g: &Gather) -> Value {
         let to = self.ty(x).with_shape(gather_shape(&self.ty(indices), g));
-        let numbers = numbers(&[
-            ("offset_dims", &g.offset_dims),
-            ("collapsed_slice_dims", &g.collapsed_slice_dims),
-            ("operand_batching_dims", &g.operand_batching_dims),
-            (
-                "start_indices_batching_dims",
-                &g.start_indices_batching_dims,
-            ),
-            ("start_index_map", &g.start_index_map),
-        ]);
+        let numbers = numbers!(g: offset_dims collapsed_slice_dims operand_batching_dims
+            start_indices_batching_dims start_index_map);
         let vector = g.index_vector_dim;
         let sizes = array(&g.slice_sizes);
         let operation = format_args!(
@@ -68,19 +68,8 @@ impl Builder {
             Some(kind) => self.reducer(kind, to.element),
             None => self.region(&[scalar.clone(), scalar], |_, args| vec![args[1]]),
         };
-        let numbers = numbers(&[
-            ("update_window_dims", &s.update_window_dims),
-            ("inserted_window_dims", &s.inserted_window_dims),
-            ("input_batching_dims", &s.input_batching_dims),
-            (
-                "scatter_indices_batching_dims",
-                &s.scatter_indices_batching_dims,
-            ),
-            (
-                "scatter_dims_to_operand_dims",
-                &s.scatter_dims_to_operand_dims,
-            ),
-        ]);
+        let numbers = numbers!(s: update_window_dims inserted_window_dims input_batching_dims
+            scatter_indices_batching_dims scatter_dims_to_operand_dims);
         let (vector, unique) = (s.index_vector_dim, s.unique_indices);
         let operation = format_args!(
             "\"stablehlo.scatter\"({x}, {indices}, {updates}) <{{indices_are_sorted = false, \
@@ -145,14 +134,6 @@ impl Builder {
         );
         self.typed_many(operation, values, types)
     }
-}
-
-/// Dimension numbers as attributes have them; those of a batch only where there is one.
-fn numbers(all: &[(&str, &[usize])]) -> String {
-    let said = all.iter();
-    let said = said.filter(|(name, dims)| !name.contains("batching") || !dims.is_empty());
-    said.map(|(name, dims)| format!("{name} = {}, ", list(*dims)))
-        .collect()
 }
 
 fn gather_shape(indices: &TensorType, g: &Gather) -> Vec<usize> {

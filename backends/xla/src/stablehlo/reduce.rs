@@ -1,7 +1,6 @@
 //! Reductions and what is made of them.
 
-use super::builder::joined;
-use super::types::array;
+use super::types::{array, joined, list};
 use super::{Binary, Builder, Compare, TensorType, Value};
 use crate::ElementType;
 
@@ -70,7 +69,7 @@ impl Window {
     fn attributes(&self) -> String {
         let rank = self.size.len();
         let pairs = self.padding.iter();
-        let padding = super::types::list(pairs.map(|(low, high)| format!("[{low}, {high}]")));
+        let padding = list(pairs.map(|(low, high)| format!("[{low}, {high}]")));
         let [size, stride, dilation] = [&self.size, &self.stride, &self.dilation].map(|n| array(n));
         let ones = array(&vec![1; rank]);
         format!(
@@ -107,7 +106,7 @@ impl Builder {
         let from = self.ty(x);
         let start = kind.start(self, from.element);
         let to = self.without(&from, dims);
-        let (name, dims) = (kind.binary().name(), super::types::list(dims));
+        let (name, dims) = (kind.binary().name(), list(dims));
         let operation = format_args!(
             "stablehlo.reduce({x} init: {start}) applies {name} across dimensions = {dims}"
         );

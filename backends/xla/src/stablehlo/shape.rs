@@ -1,7 +1,6 @@
 //! Operations that move elements, or repeat them.
 
-use super::builder::joined;
-use super::types::list;
+use super::types::{joined, list};
 use super::{Builder, TensorType, Value};
 
 impl Builder {

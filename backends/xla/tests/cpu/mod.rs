@@ -3,9 +3,9 @@
 
 use moebius_xla::pjrt::{
     Client, CompileOptions, DiskCache, Environment, Error, LoadedExecutable, Platform, Plugin,
-    Signature, TensorSpec, Value,
+    Value,
 };
-use moebius_xla::stablehlo::{Program, TensorType};
+use moebius_xla::stablehlo::Program;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -14,10 +14,6 @@ pub(crate) struct Cpu {
     cache: Option<DiskCache>,
     /// By text, and by the devices that it is compiled for.
     programs: Mutex<HashMap<(String, usize), Arc<LoadedExecutable>>>,
-}
-
-pub(crate) fn spec(ty: &TensorType) -> TensorSpec {
-    TensorSpec::new(ty.element, ty.shape.clone())
 }
 
 impl Cpu {
@@ -44,15 +40,15 @@ impl Cpu {
             return Ok(known.clone());
         }
         let options = CompileOptions::new(devices, 1)?;
-        let signature = Signature::new(program.inputs.iter().map(spec).collect::<Vec<_>>());
+        let inputs = program.inputs.clone();
         let text = &program.text;
         let compiled = Arc::new(match &self.cache {
             Some(cache) => {
                 cache
-                    .compile_cached(&self.client, text, &options, signature)?
+                    .compile_cached(&self.client, text, &options, inputs)?
                     .0
             }
-            None => self.client.compile(text, &options, signature)?,
+            None => self.client.compile(text, &options, inputs)?,
         });
         self.programs.lock().unwrap().insert(key, compiled.clone());
         Ok(compiled)

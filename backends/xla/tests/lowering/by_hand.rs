@@ -108,7 +108,7 @@ fn what_has_no_lowering_is_named() {
     let captured = of(OperationIr::Module(operation), TensorData::from([0f32]));
     let error = graph(&captured).unwrap_err();
     let operation = "Module::CtcLoss".to_owned();
-    assert_eq!(error, LowerError::Unsupported { operation });
+    assert_eq!(error, LowerError::Unsupported(operation));
 }
 
 #[test]
@@ -121,12 +121,7 @@ fn what_nothing_has_made_is_not_read() {
     let mut captured = of(operation, TensorData::from([0f32]));
     captured.graph.inputs.clear();
     let error = graph(&captured).unwrap_err();
-    assert_eq!(
-        error,
-        LowerError::Unknown {
-            id: TensorId::new(5)
-        }
-    );
+    assert_eq!(error, LowerError::Unknown(TensorId::new(5)));
 }
 
 #[test]
@@ -138,10 +133,5 @@ fn custom_operations_of_others_are_refused() {
     );
     let captured = of(OperationIr::Custom(operation), TensorData::from([0f32]));
     let error = graph(&captured).unwrap_err();
-    assert_eq!(
-        error,
-        LowerError::Custom {
-            got: "theirs".to_owned()
-        }
-    );
+    assert_eq!(error, LowerError::Custom("theirs".to_owned()));
 }

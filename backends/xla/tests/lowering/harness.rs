@@ -1,13 +1,13 @@
 //! Runs a closure over ordinary tensors twice, on Flex and captured, lowered and executed by the CPU
 //! plugin, and compares the results.
 
-use crate::cpu::{Cpu, spec};
+use crate::cpu::Cpu;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{AutodiffBackend, Backend, Capture, Flex, TensorMetadata};
 use burn::tensor::{Bool, CapturedGraph, DType, Device, Int, Tensor, TensorData, TensorId};
 use moebius_xla::lower::{LowerError, Lowered, graph};
-use moebius_xla::pjrt::{Buffer, Donate, TensorSpec};
+use moebius_xla::pjrt::{Buffer, Donate};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -272,7 +272,6 @@ pub(crate) fn execute(
 ) -> Result<Vec<TensorData>, String> {
     let device = cpu().client.device(0).unwrap();
     let inputs = &lowered.program.inputs;
-    let specs: Vec<TensorSpec> = inputs.iter().map(spec).collect();
     let ids = captured.graph.inputs.iter().chain(&lowered.constants);
     let mut bytes: Vec<Vec<u8>> = ids
         .map(|id| captured.values[id].as_bytes().to_vec())
@@ -280,8 +279,8 @@ pub(crate) fn execute(
     if let Some(state) = state {
         bytes.push(state.iter().flat_map(|word| word.to_le_bytes()).collect());
     }
-    let buffers = specs.iter().zip(&bytes);
-    let buffers = buffers.map(|(spec, bytes)| Buffer::from_host(&device, spec, bytes));
+    let buffers = inputs.iter().zip(&bytes);
+    let buffers = buffers.map(|(ty, bytes)| Buffer::from_host(&device, ty, bytes));
     let buffers = buffers
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| e.to_string())?;

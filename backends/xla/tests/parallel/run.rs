@@ -1,6 +1,6 @@
 //! Programs on eight devices of the CPU plugin.
 
-use crate::cpu::{Cpu, spec};
+use crate::cpu::Cpu;
 use moebius_xla::ElementType;
 use moebius_xla::pjrt::{Buffer, Donate, LoadedExecutable, Value};
 use moebius_xla::stablehlo::{Program, TensorType};
@@ -62,7 +62,7 @@ impl Loaded {
             assert_eq!(values.len(), self.inputs.len());
             let values = values.iter().zip(&self.inputs);
             let buffers = values.map(|(values, ty)| {
-                Buffer::from_host(device, &spec(ty), &encode(ty.element, values)).unwrap()
+                Buffer::from_host(device, ty, &encode(ty.element, values)).unwrap()
             });
             buffers.collect()
         };

@@ -1,7 +1,8 @@
 //! Host memory to devices and back.
 
 use moebius_xla::ElementType;
-use moebius_xla::pjrt::{Buffer, Error, TensorSpec};
+use moebius_xla::pjrt::{Buffer, Error};
+use moebius_xla::stablehlo::TensorType;
 
 use super::{device, f32s};
 
@@ -9,8 +10,8 @@ use super::{device, f32s};
 fn every_element_type_goes_to_the_device_and_back() {
     for element in ElementType::ALL {
         for dims in [&[][..], &[0], &[3, 0, 2], &[7], &[3, 5, 2]] {
-            let spec = TensorSpec::new(element, dims);
-            let length = spec.bytes().unwrap();
+            let spec = TensorType::new(dims, element);
+            let length = spec.bytes();
             // Booleans are 0 or 1; what floats mean does not matter to a copy.
             let byte = |i: usize| {
                 if element == ElementType::Pred {

@@ -1,9 +1,8 @@
 //! Executions: arguments, donation, devices, threads.
 
 use moebius_xla::ElementType;
-use moebius_xla::pjrt::{
-    Buffer, Code, CompileOptions, Device, Donate, Error, Signature, TensorSpec,
-};
+use moebius_xla::pjrt::{Buffer, Code, CompileOptions, Device, Donate, Error};
+use moebius_xla::stablehlo::TensorType;
 
 use super::{
     DEVICES, ONE_TO_FOUR, bytes, client, code, compile, device, donating_sum, f32s, new_client,
@@ -13,7 +12,7 @@ use super::{
 #[test]
 fn every_element_type_goes_through_a_program() {
     for element in ElementType::ALL {
-        let spec = TensorSpec::new(element, [3, 2]);
+        let spec = TensorType::new([3, 2], element);
         let text = format!(
             "func.func public @main(%a: {spec}) -> tensor<2x3x{element}> {{
                %0 = stablehlo.transpose %a, dims = [1, 0] : ({spec}) -> tensor<2x3x{element}>
@@ -21,7 +20,7 @@ fn every_element_type_goes_through_a_program() {
              }}"
         );
         let program = compile(&text, [spec.clone()]);
-        let output = TensorSpec::new(element, [2, 3]);
+        let output = TensorType::new([2, 3], element);
         assert_eq!(program.outputs().collect::<Vec<_>>(), [&output]);
         let width = element.bytes();
         let row = |i: usize| vec![u8::from(i % 2 == 1); width];
@@ -40,7 +39,7 @@ fn arguments_that_are_not_the_signatures_are_refused() {
         "func.func public @main(%a: tensor<2x3xf32>) -> tensor<2x3xf32> { return %a : tensor<2x3xf32> }",
         [f32s([2, 3])],
     );
-    let on = |spec: &TensorSpec| Buffer::from_host(&device(), spec, &[0; 24]).unwrap();
+    let on = |spec: &TensorType| Buffer::from_host(&device(), spec, &[0; 24]).unwrap();
     let fits = on(&f32s([2, 3]));
     let run = |arguments: &[&Buffer]| {
         program
@@ -66,7 +65,7 @@ fn arguments_that_are_not_the_signatures_are_refused() {
     for spec in [
         f32s([3, 2]),
         f32s([6]),
-        TensorSpec::new(ElementType::S32, [2, 3]),
+        TensorType::new([2, 3], ElementType::S32),
     ] {
         match run(&[&on(&spec)]) {
             Error::Argument {
@@ -129,7 +128,7 @@ fn a_donated_argument_is_gone_and_its_memory_holds_the_result() {
     ];
     for used in uses {
         match used.unwrap_err() {
-            Error::Donated { spec } => assert_eq!(spec, f32s([4])),
+            Error::Donated(spec) => assert_eq!(spec, f32s([4])),
             other => panic!("{other}"),
         }
     }
@@ -215,9 +214,7 @@ fn all_devices_run_one_program() {
           return %0, %1 : tensor<4xf32>, tensor<ui32>
         }
       }";
-    let program = client()
-        .compile(text, &options, Signature::new([f32s([4])]))
-        .unwrap();
+    let program = client().compile(text, &options, vec![f32s([4])]).unwrap();
     let devices = program.devices();
     assert_eq!(devices.len(), 8);
     let on = |device: &Device| {
@@ -269,7 +266,7 @@ fn a_sharded_program_takes_its_part_on_each_device() {
         .unwrap();
     let part = f32s([2, 2]);
     let program = client()
-        .compile(text, &options, Signature::new([part.clone()]))
+        .compile(text, &options, vec![part.clone()])
         .unwrap();
     let devices = program.devices();
     let placed: Vec<i32> = devices.iter().map(Device::id).collect();

@@ -10,8 +10,9 @@ use std::sync::OnceLock;
 use moebius_xla::ElementType;
 use moebius_xla::pjrt::{
     Buffer, Client, Code, CompileOptions, Device, Environment, Error, LoadedExecutable, Platform,
-    Plugin, Signature, TensorSpec, Value, locate,
+    Plugin, Value, locate,
 };
+use moebius_xla::stablehlo::TensorType;
 
 const DEVICES: i64 = 8;
 
@@ -34,8 +35,8 @@ fn device() -> Device {
     client().device(0).unwrap()
 }
 
-fn f32s(dims: impl Into<Vec<usize>>) -> TensorSpec {
-    TensorSpec::new(ElementType::F32, dims)
+fn f32s(dims: impl Into<Vec<usize>>) -> TensorType {
+    TensorType::new(dims, ElementType::F32)
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
@@ -61,11 +62,9 @@ fn read(buffer: &Buffer) -> Vec<f32> {
     values(&buffer.read().unwrap())
 }
 
-fn compile(text: &str, inputs: impl Into<Vec<TensorSpec>>) -> LoadedExecutable {
+fn compile(text: &str, inputs: impl Into<Vec<TensorType>>) -> LoadedExecutable {
     let options = CompileOptions::default();
-    client()
-        .compile(text, &options, Signature::new(inputs))
-        .unwrap()
+    client().compile(text, &options, inputs.into()).unwrap()
 }
 
 /// The sum of two vectors of four, with `attribute` on the first.

@@ -4,16 +4,14 @@ use std::fs;
 
 use moebius_xla::ElementType;
 use moebius_xla::pjrt::{
-    Cached, Code, CompileOptions, DiskCache, Donate, Error, Signature, TensorSpec, Topology, Value,
-    program_counts,
+    Cached, Code, CompileOptions, DiskCache, Donate, Error, Topology, Value, program_counts,
 };
+use moebius_xla::stablehlo::TensorType;
 
 use super::{ONE_TO_FOUR, client, code, compile, f32s, plugin, read, sum, sum_text, vector};
 
 fn refused(text: &str, options: &CompileOptions) -> Error {
-    client()
-        .compile(text, options, Signature::default())
-        .unwrap_err()
+    client().compile(text, options, Vec::new()).unwrap_err()
 }
 
 fn message(error: &Error) -> &str {
@@ -69,10 +67,7 @@ fn what_the_plugin_does_not_have_is_an_error() {
         return %0 : tensor<2xcomplex<f32>>
       }";
     let error = refused(complex, &CompileOptions::default());
-    assert!(
-        matches!(error, Error::UnknownElementType { code: 14 }),
-        "{error}"
-    );
+    assert!(matches!(error, Error::UnknownElementType(14)), "{error}");
     assert_eq!(
         code(Topology::create(plugin(), "cpu", &[])),
         Code::Unimplemented
@@ -99,7 +94,7 @@ fn texts_that_overflow_a_small_stack_compile() {
             "func.func public @main(%p: tensor<i1>, %a: tensor<f32>) -> tensor<f32> {{ {text} }}"
         )
     };
-    let inputs = [TensorSpec::new(ElementType::Pred, []), f32s([])];
+    let inputs = [TensorType::new([], ElementType::Pred), f32s([])];
     compile(&branches(120), inputs);
 }
 
@@ -156,7 +151,7 @@ fn a_compiled_program_says_what_it_needs() {
       }";
     let matrix = f32s([512, 512]);
     let program = compile(text, [matrix.clone(), matrix.clone()]);
-    let byte = TensorSpec::new(ElementType::U8, []);
+    let byte = TensorType::new([], ElementType::U8);
     assert_eq!(program.outputs().collect::<Vec<_>>(), [&matrix, &byte]);
     let executable = program.executable();
     assert_eq!(executable.outputs().unwrap(), [matrix, byte]);
@@ -206,13 +201,13 @@ fn programs_without_arguments_or_results_run() {
 
 #[test]
 fn a_program_is_serialised_and_loaded_again() {
-    let signature = Signature::new([f32s([4]), f32s([4])]);
+    let signature = vec![f32s([4]), f32s([4])];
     let bytes = sum().executable().serialize().unwrap();
     let loaded = client().deserialize(&bytes, signature.clone()).unwrap();
     let a = vector(&ONE_TO_FOUR);
     let result = loaded.execute(&[&a, &a], Donate::Marked).unwrap();
     assert_eq!(read(&result[0]), [2.0, 4.0, 6.0, 8.0]);
-    assert_eq!(loaded.signature(), &signature);
+    assert_eq!(loaded.inputs(), signature);
     assert_eq!(loaded.outputs().collect::<Vec<_>>(), [&f32s([4])]);
     // The plugin itself ends the process at one in twenty bytes that are changed.
     let mut changed = bytes.clone();
@@ -239,7 +234,7 @@ fn the_disk_keeps_programs_and_survives_what_happens_to_them() {
     let cache = DiskCache::new(folder.path(), 1 << 20).unwrap();
     let a = vector(&ONE_TO_FOUR);
     let run = |cache: &DiskCache, text: &str, options: &CompileOptions| {
-        let signature = Signature::new([f32s([4]), f32s([4])]);
+        let signature = vec![f32s([4]), f32s([4])];
         let (program, cached) = cache
             .compile_cached(client(), text, options, signature)
             .unwrap();
@@ -291,6 +286,6 @@ fn the_disk_keeps_programs_and_survives_what_happens_to_them() {
         Cached::NotKept(Error::Io { .. })
     ));
     // A text with a mistake is an error whatever is kept.
-    let wrong = cache.compile_cached(client(), "wrong", &options, Signature::default());
+    let wrong = cache.compile_cached(client(), "wrong", &options, Vec::new());
     assert_eq!(code(wrong), Code::Unknown);
 }

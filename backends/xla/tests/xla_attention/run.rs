@@ -1,6 +1,6 @@
 //! All passes of one attention in one program on the CPU plugin.
 
-use crate::cpu::{Cpu, spec};
+use crate::cpu::Cpu;
 use crate::data::Data;
 use moebius_ops::attention::Problem;
 use moebius_ops::{Attention, AttentionPass, Element, Operation, Scalar, TableGradients};
@@ -110,7 +110,7 @@ pub(crate) fn run(problem: &Problem, data: &Data, tiling: Tiling) -> Results {
     let arguments = operands.iter().map(|operand| {
         let ty = type_of(operand);
         let bytes = data.bytes(operand.name, ty.element);
-        Buffer::from_host(&device, &spec(&ty), &bytes).unwrap()
+        Buffer::from_host(&device, &ty, &bytes).unwrap()
     });
     let arguments: Vec<Buffer> = arguments.collect();
     let arguments: Vec<&Buffer> = arguments.iter().collect();

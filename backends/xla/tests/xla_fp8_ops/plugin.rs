@@ -1,6 +1,6 @@
 //! One operation on the CPU plugin.
 
-use crate::cpu::{Cpu, spec};
+use crate::cpu::Cpu;
 use moebius_ops::Operation;
 use moebius_xla::ElementType;
 use moebius_xla::custom;
@@ -92,8 +92,7 @@ pub(crate) fn run(program: &Program, inputs: &[Host]) -> Vec<Host> {
     let loaded = cpu().compile(program, 1);
     let loaded = loaded.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
     let arguments = inputs.iter().map(|input| {
-        Buffer::from_host(&device, &spec(&input.ty), &input.bytes)
-            .expect("the argument has its size")
+        Buffer::from_host(&device, &input.ty, &input.bytes).expect("the argument has its size")
     });
     let arguments: Vec<Buffer> = arguments.collect();
     let arguments: Vec<&Buffer> = arguments.iter().collect();

@@ -1,6 +1,6 @@
 //! Running a call on the CPU plugin.
 
-use crate::cpu::{Cpu, spec};
+use crate::cpu::Cpu;
 use moebius_ops::{Element, Operation};
 use moebius_xla::ElementType;
 use moebius_xla::custom;
@@ -115,7 +115,7 @@ pub(crate) fn run(operation: impl Into<Operation>, inputs: &[Host]) -> Vec<Host>
     let executable = cpu().compile(&program, 1);
     let executable = executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
     let device = cpu().client.device(0).unwrap();
-    let upload = |host: &Host| Buffer::from_host(&device, &spec(&host.ty), &host.bytes).unwrap();
+    let upload = |host: &Host| Buffer::from_host(&device, &host.ty, &host.bytes).unwrap();
     let arguments: Vec<Buffer> = inputs.iter().map(upload).collect();
     let arguments: Vec<&Buffer> = arguments.iter().collect();
     let results = executable.execute(&arguments, Donate::Marked).unwrap();

@@ -35,7 +35,7 @@ impl<'a> TensorView<'a> {
             Dtype::F32 => Box::new(self.chunks().map(|b| f64::from(f32::from_le_bytes(b)))),
             Dtype::F16 => Box::new(self.chunks().map(|b| f64::from(f16::from_le_bytes(b)))),
             Dtype::BF16 => Box::new(self.chunks().map(|b| f64::from(bf16::from_le_bytes(b)))),
-            _ => return Err(self.wrong_dtype("F64, F32, F16 or BF16")),
+            _ => return Err(self.wrong("F64, F32, F16 or BF16", self.dtype)),
         })
     }
 
@@ -45,7 +45,7 @@ impl<'a> TensorView<'a> {
             Dtype::I64 => Box::new(self.chunks().map(i64::from_le_bytes)),
             Dtype::I32 => Box::new(self.chunks().map(|b| i64::from(i32::from_le_bytes(b)))),
             Dtype::U8 | Dtype::BOOL => Box::new(self.bytes.iter().map(|&b| i64::from(b))),
-            _ => return Err(self.wrong_dtype("I64, I32, U8 or BOOL")),
+            _ => return Err(self.wrong("I64, I32, U8 or BOOL", self.dtype)),
         })
     }
 
@@ -58,7 +58,7 @@ impl<'a> TensorView<'a> {
     pub(crate) fn to_bytes(self) -> Result<Vec<u8>, CaseError> {
         match self.dtype {
             Dtype::U8 => Ok(self.bytes.to_vec()),
-            _ => Err(self.wrong_dtype("U8")),
+            _ => Err(self.wrong("U8", self.dtype)),
         }
     }
 
@@ -67,11 +67,7 @@ impl<'a> TensorView<'a> {
         let check = |(index, got)| match got {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(CaseError::NotABool {
-                tensor: quoted(self.name),
-                index,
-                got,
-            }),
+            _ => Err(self.wrong(format!("0 or 1 at index {index}"), got)),
         };
         self.ints()?.enumerate().map(check).collect()
     }
@@ -80,11 +76,11 @@ impl<'a> TensorView<'a> {
         self.bytes.as_chunks::<N>().0.iter().copied()
     }
 
-    fn wrong_dtype(&self, expected: &'static str) -> CaseError {
-        CaseError::WrongDtype {
+    fn wrong(&self, expected: impl Into<String>, got: impl ToString) -> CaseError {
+        CaseError::WrongTensor {
             tensor: quoted(self.name),
-            expected,
-            got: self.dtype,
+            expected: expected.into(),
+            got: got.to_string(),
         }
     }
 }

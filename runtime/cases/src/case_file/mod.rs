@@ -59,7 +59,7 @@ impl CaseFile {
             });
         }
         if file_len < LENGTH_FIELD as u64 {
-            return Err(HeaderError::TooShort { got: file_len }.into());
+            return Err(HeaderError::TooShort(file_len).into());
         }
         let mut field = [0; LENGTH_FIELD];
         file.read_exact(&mut field)?;
@@ -94,14 +94,10 @@ impl CaseFile {
     /// Everything but the data.
     fn from_header(header: Header) -> Result<Self, CaseError> {
         let mut metadata = header.metadata;
-        let mut entry = |key| {
-            metadata
-                .remove(key)
-                .ok_or(CaseError::MissingMetadata { key })
-        };
+        let mut entry = |key| metadata.remove(key).ok_or(CaseError::MissingMetadata(key));
         let (op, params, tol) = (entry("op")?, entry("params")?, entry("tol")?);
         if let Some(key) = metadata.into_keys().next() {
-            return Err(CaseError::UnknownMetadata { key: quoted(&key) });
+            return Err(CaseError::UnknownMetadata(quoted(&key)));
         }
         serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&params).map_err(
             |source| CaseError::BadMetadata {
@@ -128,21 +124,15 @@ impl CaseFile {
             if let Some(output) = tensor.strip_prefix("out.") {
                 outputs += 1;
                 if !self.tolerances.contains_key(output) {
-                    return Err(CaseError::MissingTolerance {
-                        output: quoted(output),
-                    });
+                    return Err(CaseError::MissingTolerance(quoted(output)));
                 }
             } else if !tensor.starts_with("in.") {
-                return Err(CaseError::StrayTensor {
-                    tensor: quoted(tensor),
-                });
+                return Err(CaseError::StrayTensor(quoted(tensor)));
             }
         }
         for output in self.tolerances.keys() {
             if !self.tensors.contains_key(&format!("out.{output}")) {
-                return Err(CaseError::UnusedTolerance {
-                    output: quoted(output),
-                });
+                return Err(CaseError::UnusedTolerance(quoted(output)));
             }
         }
         if outputs == 0 {
@@ -198,7 +188,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), CaseError> {
     let file_len = bytes.len() as u64;
     let (field, rest) = bytes
         .split_first_chunk()
-        .ok_or(HeaderError::TooShort { got: file_len })?;
+        .ok_or(HeaderError::TooShort(file_len))?;
     let header_len = header_length(*field, file_len, MAX_HEADER)?;
     Ok(rest.split_at(header_len))
 }
@@ -208,7 +198,7 @@ fn read_bytes(file: &mut File, len: usize) -> Result<Vec<u8>, CaseError> {
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(len)
-        .map_err(|_| CaseError::OutOfMemory { bytes: len })?;
+        .map_err(|_| CaseError::OutOfMemory(len))?;
     bytes.resize(len, 0);
     file.read_exact(&mut bytes)?;
     Ok(bytes)

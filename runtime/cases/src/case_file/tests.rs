@@ -90,10 +90,7 @@ fn a_flipped_byte_never_panics() {
 
 #[test]
 fn the_header_length_is_not_believed() {
-    refused!(
-        Vec::new(),
-        CaseError::Header(HeaderError::TooShort { got: 0 })
-    );
+    refused!(Vec::new(), CaseError::Header(HeaderError::TooShort(0)));
     refused!(
         vec![0xFF; 8],
         CaseError::Header(HeaderError::PastEnd {
@@ -133,7 +130,7 @@ fn the_header_must_be_an_object_in_utf8() {
     ] {
         refused!(file(header, 0), CaseError::Header(HeaderError::NotValid(_)));
     }
-    refused!(file("{}", 0), CaseError::MissingMetadata { key: "op" });
+    refused!(file("{}", 0), CaseError::MissingMetadata("op"));
 }
 
 #[test]
@@ -184,17 +181,11 @@ fn metadata_must_be_what_this_version_knows() {
     let tol = r#""tol":"{\"y\":{\"exact\":true}}""#;
     let with = |rest: &str| metadata(&format!("{tol},{rest}"));
     assert!(CaseFile::parse(with(r#""op":"a","params":"{}""#)).is_ok());
-    refused!(
-        with(r#""params":"{}""#),
-        CaseError::MissingMetadata { key: "op" }
-    );
-    refused!(
-        with(r#""op":"a""#),
-        CaseError::MissingMetadata { key: "params" }
-    );
+    refused!(with(r#""params":"{}""#), CaseError::MissingMetadata("op"));
+    refused!(with(r#""op":"a""#), CaseError::MissingMetadata("params"));
     refused!(
         metadata(r#""op":"a","params":"{}""#),
-        CaseError::MissingMetadata { key: "tol" }
+        CaseError::MissingMetadata("tol")
     );
     refused!(
         with(r#""op":"a","params":"{}","seed":"7""#),
@@ -293,7 +284,7 @@ fn values_are_converted_or_refused() {
     assert_eq!(view(Dtype::BOOL, &[1]).to_bool().expect("bool"), [true]);
     assert!(matches!(
         view(Dtype::U8, &[2]).to_bool(),
-        Err(CaseError::NotABool { got: 2, .. })
+        Err(CaseError::WrongTensor { got, .. }) if got == "2"
     ));
     assert!(view(Dtype::F8_E4M3, &[2]).to_f32().is_err());
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use moebius_model::weights::header::UniqueMap;
-use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::json;
 
 use super::error::CaseError;
 use super::quoted;
@@ -31,12 +31,11 @@ impl fmt::Display for Tolerance {
 impl Serialize for Tolerance {
     /// The form it has in the file.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(1))?;
-        match self {
-            Self::Exact => map.serialize_entry("exact", &true)?,
-            Self::RelL2(limit) => map.serialize_entry("rel_l2", limit)?,
-        }
-        map.end()
+        let form = match self {
+            Self::Exact => json!({ "exact": true }),
+            Self::RelL2(limit) => json!({ "rel_l2": limit }),
+        };
+        form.serialize(serializer)
     }
 }
 
@@ -59,9 +58,7 @@ pub(crate) fn parse(text: &str) -> Result<BTreeMap<String, Tolerance>, CaseError
             (Some(true), None) => Tolerance::Exact,
             (None, Some(limit)) if limit.is_finite() && limit >= 0.0 => Tolerance::RelL2(limit),
             _ => {
-                return Err(CaseError::BadTolerance {
-                    output: quoted(&output),
-                });
+                return Err(CaseError::BadTolerance(quoted(&output)));
             }
         };
         tolerances.insert(output, tolerance);

@@ -151,7 +151,7 @@ pub(crate) async fn backward(case: &CaseFile, device: &Device) -> Result<Vec<Pro
     for (name, leaf) in ["dq", "dk", "dv"].into_iter().zip(leaves) {
         let gradient = match &tape {
             None => Tensor::zeros(leaf.dims(), &leaf.device().inner()),
-            Some(tape) => leaf.grad(tape).ok_or(OpError::NoGradient { name })?,
+            Some(tape) => leaf.grad(tape).ok_or(OpError::NoGradient(name))?,
         };
         produced.push(download(name, gradient).await?);
     }

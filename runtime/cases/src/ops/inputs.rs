@@ -31,7 +31,7 @@ impl<'a> Inputs<'a> {
 
     /// Takes an input that must be there.
     pub(crate) fn required(&mut self, name: &'static str) -> Result<Input<'a>, OpError> {
-        self.optional(name).ok_or(OpError::MissingInput { name })
+        self.optional(name).ok_or(OpError::MissingInput(name))
     }
 
     /// Takes an input that may be there.

@@ -1,14 +1,9 @@
 //! The operations a case file can ask for: checked on the host, computed on the device.
 
 mod attention;
-mod balance_losses;
-mod fp8_cast;
-mod fp8_linear;
-mod fp8_quantize;
+mod fp8;
 mod inputs;
-mod layer;
 mod moe_layer;
-mod moe_layer_backward;
 mod route;
 
 #[cfg(test)]
@@ -56,20 +51,14 @@ impl Produced {
 #[non_exhaustive]
 pub enum OpError {
     /// The file asks for something else than this version computes.
-    #[error("op {op} is not supported by this version")]
-    Unsupported {
-        /// The operation, or the variant of one, quoted.
-        op: String,
-    },
+    #[error("op {0} is not supported by this version")]
+    Unsupported(String),
     /// The file itself is wrong.
     #[error(transparent)]
     Case(#[from] CaseError),
     /// An input the operation needs.
-    #[error("input {name} is missing")]
-    MissingInput {
-        /// Input name.
-        name: &'static str,
-    },
+    #[error("input {0} is missing")]
+    MissingInput(&'static str),
     /// An input the operation does not read.
     #[error("input {name} is not read by op {op}")]
     UnexpectedInput {
@@ -105,11 +94,8 @@ pub enum OpError {
         needs: &'static str,
     },
     /// A backward pass that does not reach an input.
-    #[error("the backward pass leaves no {name}")]
-    NoGradient {
-        /// Output name.
-        name: &'static str,
-    },
+    #[error("the backward pass leaves no {0}")]
+    NoGradient(&'static str),
     /// The library refused or failed.
     #[error(transparent)]
     Device(#[from] moebius::Error),
@@ -149,14 +135,14 @@ pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpEr
     match case.op() {
         "attention" => attention::forward(case, device).await,
         "attention_backward" => attention::backward(case, device).await,
-        "balance_losses" => balance_losses::run(case, device).await,
-        "fp8_cast" => fp8_cast::run(case, device).await,
-        "fp8_linear" => fp8_linear::run(case, device).await,
-        "fp8_quantize" => fp8_quantize::run(case, device).await,
-        "moe_layer" => moe_layer::run(case, device).await,
-        "moe_layer_backward" => moe_layer_backward::run(case, device).await,
+        "balance_losses" => route::balance(case, device).await,
+        "fp8_cast" => fp8::cast(case, device).await,
+        "fp8_linear" => fp8::linear(case, device).await,
+        "fp8_quantize" => fp8::quantize(case, device).await,
+        "moe_layer" => moe_layer::forward(case, device).await,
+        "moe_layer_backward" => moe_layer::backward(case, device).await,
         "route" => route::run(case, device).await,
-        other => Err(OpError::Unsupported { op: quoted(other) }),
+        other => Err(OpError::Unsupported(quoted(other))),
     }
 }
 
@@ -173,6 +159,16 @@ async fn download<const D: usize>(
     let shape = tensor.dims();
     let values = elements(name, tensor.into_data_async().await)?;
     Ok(Produced::new(name, &shape, Values::Float(values)))
+}
+
+/// Reads an output of whole numbers.
+async fn download_counts<const D: usize>(
+    name: &'static str,
+    tensor: Tensor<D, Int>,
+) -> Result<Produced, OpError> {
+    let shape = tensor.dims();
+    let values = download_ints(name, tensor).await?;
+    Ok(Produced::new(name, &shape, Values::Int(values)))
 }
 
 /// Reads an integer tensor of whatever width the device keeps.

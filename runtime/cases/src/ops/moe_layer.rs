@@ -1,24 +1,241 @@
-//! `moe_layer {top_k, activation, renormalize, gated, …}`: one mixture-of-experts layer, forward.
+//! `moe_layer {top_k, activation, renormalize, gated, …}`: one mixture-of-experts layer, forward: its inputs → `y` [T,H],
+//! `indices` [T,K], `dropped_slots` [1].
 //!
-//! The inputs of `layer.rs` → `y` [T,H], `indices` [T,K], `dropped_slots` [1].
+//! `moe_layer_backward`: the gradients of Σ y ∘ dy, with the same parameters: the layer's inputs and `dy` [T,H] →
+//! `d_<input>` for every input of the layer, each of its input's shape.
+//!
+//! The inputs: `x` [T,H], `router` [E,H]; gated `w_gate`, `w_up` [E,F,H], `w_down` [E,H,F]; ungated `w_in` [E,F,H],
+//! `w_out` [E,H,F] with optional `b_in` [E,F], `b_out` [E,H].
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Gradients, Tensor};
+use moebius::moe::{Activation, Capacity, MoeConfig, MoeLayer, MoeWeights, RouteConfig, Score};
+use serde::Deserialize;
 
-use super::inputs::Inputs;
-use super::layer::Described;
-use super::{OpError, Produced, Values, download, download_ints};
+use super::inputs::{Input, Inputs};
+use super::route::check_top_k;
+use super::{OpError, Produced, download, download_counts, upload};
 use crate::case_file::CaseFile;
 
-pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+/// `min_capacity` where a file gives only a factor.
+const DEFAULT_MIN_CAPACITY: usize = 4;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    top_k: usize,
+    activation: Activation,
+    renormalize: bool,
+    gated: bool,
+    #[serde(default)]
+    score: Option<Score>,
+    #[serde(default)]
+    capacity_factor: Option<f64>,
+    #[serde(default)]
+    min_capacity: Option<usize>,
+}
+
+impl Params {
+    fn capacity(&self) -> Result<Option<Capacity>, OpError> {
+        match (self.capacity_factor, self.min_capacity) {
+            (Some(factor), min) => Ok(Some(Capacity {
+                factor,
+                min: min.unwrap_or(DEFAULT_MIN_CAPACITY),
+            })),
+            (None, Some(_)) => Err(OpError::Dangling {
+                name: "min_capacity",
+                needs: "capacity_factor",
+            }),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The layer of these extents: H, F and E.
+    fn config(&self, [hidden, inter, experts]: [usize; 3]) -> Result<MoeConfig, OpError> {
+        let route = RouteConfig {
+            top_k: self.top_k,
+            score: self.score.unwrap_or(Score::Softmax),
+            renormalize: self.renormalize,
+            ..RouteConfig::default()
+        };
+        let config = MoeConfig::new(hidden, inter, experts)
+            .with_route(route)
+            .with_activation(self.activation)
+            .with_gated(self.gated)
+            .with_capacity(self.capacity()?);
+        Ok(config)
+    }
+}
+
+/// A layer and its batch, checked.
+struct Described<'a> {
+    /// [T,H].
+    x: Input<'a>,
+    router: Input<'a>,
+    /// [E,F,H]: `w_gate` and `w_up`, or `w_in`.
+    first: Vec<Input<'a>>,
+    /// [E,H,F]: `w_down` or `w_out`.
+    second: Input<'a>,
+    /// [E,F] and [E,H]; gated experts have none.
+    biases: [Option<Input<'a>>; 2],
+    config: MoeConfig,
+}
+
+impl<'a> Described<'a> {
+    /// Takes the layer's inputs out of `inputs`, which must then be empty.
+    fn read(case: &'a CaseFile, mut inputs: Inputs<'a>) -> Result<Self, OpError> {
+        let params: Params = case.params()?;
+        let x = inputs.required("x")?;
+        let router = inputs.required("router")?;
+        let (first, second, biases): (&[_], _, _) = match params.gated {
+            true => (&["w_gate", "w_up"], "w_down", None),
+            false => (&["w_in"], "w_out", Some(["b_in", "b_out"])),
+        };
+        let first = first.iter().map(|name| inputs.required(name));
+        let first = first.collect::<Result<Vec<_>, _>>()?;
+        let second = inputs.required(second)?;
+        let biases = biases.map(|names| names.map(|name| inputs.optional(name)));
+        let biases = biases.unwrap_or_default();
+        inputs.finish()?;
+        let [_, h] = x.dims("[T,H]")?;
+        let [e, _] = router.dims("[E,H]")?;
+        let [_, f, _] = first[0].dims("[E,F,H]")?;
+        first[0].expect_positive("[E,F,H]", 0)?;
+        router.expect("[E,H]", &[e, h])?;
+        for weight in &first {
+            weight.expect("[E,F,H]", &[e, f, h])?;
+        }
+        second.expect("[E,H,F]", &[e, h, f])?;
+        for (bias, (symbols, width)) in biases.iter().zip([("[E,F]", f), ("[E,H]", h)]) {
+            bias.map_or(Ok(()), |bias| bias.expect(symbols, &[e, width]))?;
+        }
+        check_top_k(params.top_k, e)?;
+        let has_bias = biases.iter().any(Option::is_some);
+        Ok(Self {
+            x,
+            router,
+            first,
+            second,
+            biases,
+            config: params.config([h, f, e])?.with_bias(has_bias),
+        })
+    }
+
+    /// The layer on `device`.
+    fn layer(&self, device: &Device) -> Result<MoeLayer, OpError> {
+        let MoeConfig {
+            experts: e,
+            hidden: h,
+            inter: f,
+            ..
+        } = self.config;
+        let first = self.first.iter().map(Input::floats);
+        let first = first.collect::<Result<Vec<_>, _>>()?;
+        let w_in = stack(&first, f * h);
+        // The layer has both biases or none; a missing one is zero.
+        let bias = |bias: Option<Input<'_>>, width| -> Result<_, OpError> {
+            if !self.config.bias {
+                return Ok(None);
+            }
+            let values = bias.map_or_else(|| Ok(vec![0.0; e * width]), |b| b.floats())?;
+            Ok(Some(upload(values, [e, width], device)))
+        };
+        Ok(self.config.with_weights(MoeWeights {
+            router: self.router.on(device)?,
+            w_in: upload(w_in, [e, first.len() * f, h], device),
+            b_in: bias(self.biases[0], f)?,
+            w_out: self.second.on(device)?,
+            b_out: bias(self.biases[1], h)?,
+        })?)
+    }
+}
+
+pub(crate) async fn forward(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let described = Described::read(case, Inputs::new(case))?;
     let x = described.x.on::<2>(device)?;
     let output = described.layer(device)?.forward(x)?;
-    let shape = output.routing.indices.dims();
-    let indices = download_ints("indices", output.routing.indices).await?;
-    let dropped = download_ints("dropped_slots", output.dropped_slots).await?;
     Ok(vec![
         download("y", output.y).await?,
-        Produced::new("indices", &shape, Values::Int(indices)),
-        Produced::new("dropped_slots", &[dropped.len()], Values::Int(dropped)),
+        download_counts("indices", output.routing.indices).await?,
+        download_counts("dropped_slots", output.dropped_slots).await?,
     ])
+}
+
+pub(crate) async fn backward(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+    let mut inputs = Inputs::new(case);
+    let dy = inputs.required("dy")?;
+    let described = Described::read(case, inputs)?;
+    let extents = described.x.shape();
+    dy.expect("[T,H]", extents)?;
+    let device = device.clone().autodiff();
+    let layer = described.layer(&device)?;
+    let x = described.x.on::<2>(&device)?.require_grad();
+    let y = layer.forward(x.clone())?.y;
+    // No graph leads from a sum over no tokens back to the weights, whose gradients are zeros.
+    let tape = match extents[0] {
+        0 => None,
+        _ => Some((y * dy.on(&device)?).sum().backward()),
+    };
+    let name = "d_router";
+    let leaves = layer.weights().ok_or(OpError::NoGradient(name))?;
+    let tape = tape.as_ref();
+    let mut produced = vec![
+        download("d_x", gradient(tape, "d_x", &x)?).await?,
+        download(name, gradient(tape, name, &leaves.router)?).await?,
+    ];
+    let (first, second): (&[_], _) = match described.config.gated {
+        true => (&["d_w_gate", "d_w_up"], "d_w_down"),
+        false => (&["d_w_in"], "d_w_out"),
+    };
+    let (stacked, inter) = (
+        gradient(tape, first[0], &leaves.w_in)?,
+        described.config.inter,
+    );
+    for (at, name) in first.iter().enumerate() {
+        let part = stacked.clone().narrow(1, at * inter, inter);
+        produced.push(download(name, part).await?);
+    }
+    produced.push(download(second, gradient(tape, second, &leaves.w_out)?).await?);
+    // A bias the layer has and the file hasn't is not an input.
+    let biases = [("d_b_in", &leaves.b_in), ("d_b_out", &leaves.b_out)];
+    for ((name, bias), input) in biases.into_iter().zip(described.biases) {
+        if let (Some(_), Some(bias)) = (input, bias) {
+            produced.push(download(name, gradient(tape, name, bias)?).await?);
+        }
+    }
+    Ok(produced)
+}
+
+fn gradient<const D: usize>(
+    tape: Option<&Gradients>,
+    name: &'static str,
+    leaf: &Tensor<D>,
+) -> Result<Tensor<D>, OpError> {
+    match tape {
+        None => Ok(Tensor::zeros(leaf.dims(), &leaf.device().inner())),
+        Some(gradients) => leaf.grad(gradients).ok_or(OpError::NoGradient(name)),
+    }
+}
+
+/// Tensors [E,F,H], one after the other in each expert: the gate's rows, then the up rows; `block` is F·H.
+fn stack(parts: &[Vec<f32>], block: usize) -> Vec<f32> {
+    let experts = 0..parts[0].len() / block;
+    experts
+        .flat_map(|e| {
+            parts
+                .iter()
+                .flat_map(move |part| &part[e * block..][..block])
+        })
+        .copied()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stack;
+
+    #[test]
+    fn gate_rows_come_before_up_rows_in_each_expert() {
+        let stacked = stack(&[vec![1.0, 2.0, 3.0, 4.0], vec![5.0, 6.0, 7.0, 8.0]], 2);
+        assert_eq!(stacked, [1.0, 2.0, 5.0, 6.0, 3.0, 4.0, 7.0, 8.0]);
+    }
 }

@@ -1,14 +1,14 @@
 //! `route {kind: "topk", top_k, …}`: `logits` [T,E] and an optional `expert_mask` [E] → `indices`, `weights` [T,K].
+//! Parameters a file leaves out are the library's defaults: softmax scores, renormalised, of all groups, times 1.
 //!
-//! Parameters a file leaves out are the library's defaults: softmax scores, renormalised, of all
-//! groups, times 1.
+//! `balance_losses {top_k}`: `logits` [T,E] → `switch`, `gshard`, `entropy`, `z` [1], `utilization` [E].
 
 use burn::tensor::{Device, Tensor, TensorData};
 use moebius::moe::{Groups, RouteConfig, Score, route};
 use serde::Deserialize;
 
 use super::inputs::Inputs;
-use super::{OpError, Produced, Values, download, download_ints};
+use super::{OpError, Produced, Values, download, download_counts, download_ints};
 use crate::case_file::{CaseFile, quoted};
 
 #[derive(Deserialize)]
@@ -41,10 +41,9 @@ impl Params {
             softmax_after_topk: self
                 .softmax_after_topk
                 .unwrap_or(default.softmax_after_topk),
-            groups: self.groups.map(|best| Groups {
-                count: best.count,
-                chosen: best.chosen,
-            }),
+            groups: self
+                .groups
+                .map(|BestGroups { count, chosen }| Groups { count, chosen }),
             scale: self.scale.unwrap_or(default.scale),
         }
     }
@@ -59,9 +58,8 @@ struct Kind {
 pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let Kind { kind } = case.params()?;
     if kind != "topk" {
-        return Err(OpError::Unsupported {
-            op: format!("`route` of kind {}", quoted(&kind)),
-        });
+        let op = format!("`route` of kind {}", quoted(&kind));
+        return Err(OpError::Unsupported(op));
     }
     let params: Params = case.params()?;
     let mut inputs = Inputs::new(case);
@@ -77,22 +75,56 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
     let mask = mask.map(|mask| mask.bools()).transpose()?;
     let mask = mask.map(|mask| Tensor::from_data(TensorData::new(mask, [experts]), device));
     let routing = route(logits.on(device)?, mask, &params.config())?;
-    let shape = routing.indices.dims();
-    let indices = download_ints("indices", routing.indices).await?;
     Ok(vec![
-        Produced::new("indices", &shape, Values::Int(indices)),
+        download_counts("indices", routing.indices).await?,
         download("weights", routing.weights).await?,
     ])
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Balance {
+    top_k: usize,
+}
+
+pub(crate) async fn balance(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+    let Balance { top_k } = case.params()?;
+    let mut inputs = Inputs::new(case);
+    let logits = inputs.required("logits")?;
+    inputs.finish()?;
+    let [tokens, experts] = logits.dims("[T,E]")?;
+    // Means over no tokens are undefined.
+    logits.expect_positive("[T,E]", 0)?;
+    check_top_k(top_k, experts)?;
+    let config = RouteConfig {
+        top_k,
+        ..RouteConfig::default()
+    };
+    let routing = route(logits.on(device)?, None, &config)?;
+    let losses = routing.losses(1)?;
+    let load = download_ints("utilization", routing.load()?).await?;
+    let slots = (tokens * top_k) as f64;
+    let share = |count: &i64| (*count as f64 / slots) as f32;
+    let utilization = Values::Float(load.iter().map(share).collect());
+    let mut produced = vec![
+        download("switch", losses.switch).await?,
+        download("gshard", losses.gshard).await?,
+        download("entropy", losses.entropy).await?,
+        Produced::new("utilization", &[experts], utilization),
+    ];
+    if let Some(z) = losses.z {
+        produced.push(download("z", z).await?);
+    }
+    Ok(produced)
+}
+
 /// A token goes to at least one expert and to none twice.
 pub(crate) fn check_top_k(top_k: usize, experts: usize) -> Result<(), OpError> {
-    if (1..=experts).contains(&top_k) {
-        Ok(())
-    } else {
-        Err(OpError::TopK {
+    match (1..=experts).contains(&top_k) {
+        true => Ok(()),
+        false => Err(OpError::TopK {
             experts,
             got: top_k,
-        })
+        }),
     }
 }

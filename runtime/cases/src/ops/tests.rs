@@ -68,7 +68,7 @@ fn what_the_device_does_is_not_the_files_fault() {
         error.to_string(),
         "cannot read y back from the device: the device is gone"
     );
-    let none = OpError::NoGradient { name: "d_x" };
+    let none = OpError::NoGradient("d_x");
     for error in [error, none] {
         assert!(!error.is_file() && !Error::from(error).is_file());
     }

@@ -3,9 +3,8 @@
 use anstyle::Style;
 use moebius::fp8::{Activations, Granularity};
 use moebius_benches::linear::{BytesOf, LinearBench, LinearReport, PathTime};
-use serde_json::Value;
 
-use super::{ALWAYS, Measured, refuse, without_unverified};
+use super::{Measured, refuse};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::screen::Screen;
@@ -16,10 +15,6 @@ impl Measured for LinearReport {
 
     fn verified(&self) -> bool {
         self.verified
-    }
-
-    fn figures(&self) -> Result<Value, CliError> {
-        Ok(without_unverified(serde_json::to_value(self)?, &ALWAYS))
     }
 
     fn print(&self, bench: &LinearBench, screen: &mut Screen) -> Result<(), CliError> {

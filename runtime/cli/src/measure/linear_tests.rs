@@ -1,6 +1,6 @@
 use super::*;
 use moebius_benches::linear::LayerBytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn a_result_that_does_not_verify_has_no_figures() {

@@ -7,6 +7,7 @@ mod linear;
 use anstyle::Style;
 use moebius_benches::moe::{MoeBench, MoeReport};
 use moebius_benches::{BenchError, Peer};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::devices::bytes;
@@ -16,7 +17,7 @@ use crate::screen::{BAD, Outcome, Screen};
 use crate::table::Table;
 
 /// What a benchmark measured, as the command shows it.
-pub(crate) trait Measured {
+pub(crate) trait Measured: Serialize {
     /// What was asked for.
     type Bench;
 
@@ -24,7 +25,9 @@ pub(crate) trait Measured {
     fn verified(&self) -> bool;
 
     /// The report as JSON; where the result did not verify, everything measured in it is `null`.
-    fn figures(&self) -> Result<Value, CliError>;
+    fn figures(&self) -> Result<Value, CliError> {
+        Ok(without_unverified(serde_json::to_value(self)?, &ALWAYS))
+    }
 
     /// Writes the figures; none of a result that did not verify.
     fn print(&self, bench: &Self::Bench, screen: &mut Screen) -> Result<(), CliError>;
@@ -55,10 +58,6 @@ impl Measured for MoeReport {
 
     fn verified(&self) -> bool {
         self.verified
-    }
-
-    fn figures(&self) -> Result<Value, CliError> {
-        Ok(without_unverified(serde_json::to_value(self)?, &ALWAYS))
     }
 
     fn print(&self, bench: &MoeBench, screen: &mut Screen) -> Result<(), CliError> {

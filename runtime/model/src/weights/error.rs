@@ -4,8 +4,6 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use safetensors::Dtype;
-
 use super::header::HeaderError;
 
 /// Why weights were not read, written or converted. Names that come from a file are quoted,
@@ -30,17 +28,11 @@ pub enum WeightsError {
         source: io::Error,
     },
     /// A pipe or a device: its size is not known before it is read.
-    #[error("{path}: expected a regular file")]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{0}: expected a regular file")]
+    NotAFile(PathBuf),
     /// A folder without weights.
-    #[error("{path}: expected a .safetensors file or an index of some, got neither")]
-    NoWeights {
-        /// The folder.
-        path: PathBuf,
-    },
+    #[error("{0}: expected a .safetensors file or an index of some, got neither")]
+    NoWeights(PathBuf),
     /// A folder with several files that could be meant.
     #[error("{path}: expected one .safetensors file or index, got {first} and {second}")]
     ManyFiles {
@@ -87,31 +79,13 @@ pub enum WeightsError {
         /// What the JSON reader says.
         source: serde_json::Error,
     },
-    /// An index names a file outside of its folder.
-    #[error("{path}: expected the name of a file beside it, got {shard}")]
-    ShardName {
+    /// An index does not fit the files beside it.
+    #[error("{path}: {fault}")]
+    Index {
         /// The index.
         path: PathBuf,
-        /// The name as written.
-        shard: String,
-    },
-    /// An index names a file that is not there.
-    #[error("{path}: the file {shard} is missing")]
-    MissingShard {
-        /// The index.
-        path: PathBuf,
-        /// The file.
-        shard: String,
-    },
-    /// An index places a tensor in a file that lacks it.
-    #[error("{path}: expected tensor {tensor} in {shard}, which lacks it")]
-    MissingTensor {
-        /// The index.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// The file.
-        shard: String,
+        /// What is wrong.
+        fault: String,
     },
     /// Two files of a checkpoint hold a tensor of one name.
     #[error("tensor {tensor} is in {first} and in {second}")]
@@ -124,33 +98,18 @@ pub enum WeightsError {
         second: PathBuf,
     },
     /// A tensor that the checkpoint does not have.
-    #[error("no tensor {tensor}")]
-    UnknownTensor {
-        /// The tensor asked for.
-        tensor: String,
-    },
-    /// A dtype that is not converted to what is wanted.
+    #[error("no tensor {0}")]
+    UnknownTensor(String),
+    /// A tensor of another dtype or shape than its use asks for, or with another value.
     #[error("{path}: tensor {tensor}: expected {expected}, got {got}")]
-    WrongDtype {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// What is wanted.
-        expected: &'static str,
-        /// What the file has.
-        got: Dtype,
-    },
-    /// A tensor of another shape than its use asks for.
-    #[error("{path}: tensor {tensor}: expected {expected}, got shape {got}")]
-    WrongShape {
+    WrongTensor {
         /// The file.
         path: PathBuf,
         /// The tensor.
         tensor: String,
         /// What would fit.
         expected: String,
-        /// Its shape.
+        /// What the file has.
         got: String,
     },
     /// A weight that is neither a matrix nor a stack of them.
@@ -183,18 +142,6 @@ pub enum WeightsError {
         /// The other.
         second: String,
     },
-    /// A scale that is not a number.
-    #[error("{path}: tensor {tensor}: expected finite scales, got {got} at {index}")]
-    ScaleValue {
-        /// The file.
-        path: PathBuf,
-        /// The tensor of scales.
-        tensor: String,
-        /// Flat index.
-        index: usize,
-        /// The value.
-        got: f32,
-    },
     /// A block size that is not two positive numbers.
     #[error("{path}: weight_block_size: expected two positive numbers, got {got}")]
     BlockSize {
@@ -204,11 +151,8 @@ pub enum WeightsError {
         got: String,
     },
     /// A scheme with blocks of nothing.
-    #[error("expected blocks of at least 1 x 1, got {got}")]
-    Scheme {
-        /// The scheme.
-        got: String,
-    },
+    #[error("expected blocks of at least 1 x 1, got {0}")]
+    Scheme(String),
     /// A tensor is declared twice, or under a name that the format keeps for itself.
     #[error("tensor {tensor} cannot be declared: {reason}")]
     Declared {
@@ -228,33 +172,14 @@ pub enum WeightsError {
         got: u64,
     },
     /// Another run writes there, or one was interrupted.
-    #[error("{path} exists: another run writes there, or was interrupted")]
-    Busy {
-        /// The unfinished file or folder.
-        path: PathBuf,
-    },
+    #[error("{0} exists: another run writes there, or was interrupted")]
+    Busy(PathBuf),
     /// The target is a folder with something in it.
-    #[error("{path}: expected a new or an empty folder")]
-    TargetExists {
-        /// The folder.
-        path: PathBuf,
-    },
+    #[error("{0}: expected a new or an empty folder")]
+    TargetExists(PathBuf),
     /// The target is the source.
-    #[error("{path} is what is read")]
-    TargetIsSource {
-        /// The path.
-        path: PathBuf,
-    },
-    /// FP8 in a format that is not computed with.
-    #[error("{path}: tensor {tensor}: expected F8_E4M3 or F8_E5M2, got {got}")]
-    ForeignFp8 {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// Its dtype.
-        got: Dtype,
-    },
+    #[error("{0} is what is read")]
+    TargetIsSource(PathBuf),
     /// A weight that is to be left alone, in FP8 of another kind than all others get.
     #[error(
         "tensor {tensor} is skipped, but it is {got}, and a checkpoint is of one kind: {expected}"

@@ -289,12 +289,11 @@ impl Reader {
     /// scale serves all. The scale of the input is `X.input_scale` or `X.activation_scale`, one value.
     ///
     /// # Errors
-    /// [`WeightsError::WrongDtype`], [`WeightsError::Rank`], [`WeightsError::WrongShape`],
-    /// [`WeightsError::MissingScale`], [`WeightsError::ManyScales`], [`WeightsError::BlockSize`], [`WeightsError::UnknownTensor`].
+    /// [`WeightsError::WrongTensor`], [`WeightsError::Rank`], [`WeightsError::MissingScale`], [`WeightsError::ManyScales`], [`WeightsError::BlockSize`], [`WeightsError::UnknownTensor`].
     pub fn fp8_layout(&self, name: &str, unscaled: Unscaled) -> Result<Fp8Layout, WeightsError> {
         let info = self.info(name)?;
         let format = format_of(info.dtype)
-            .ok_or_else(|| self.wrong_dtype(name, "F8_E4M3 or F8_E5M2", info.dtype))?;
+            .ok_or_else(|| self.wrong(name, "F8_E4M3 or F8_E5M2", info.dtype))?;
         if !matches!(info.shape.len(), 2 | 3) {
             return Err(rank(name, &info.shape));
         }
@@ -341,7 +340,7 @@ impl Reader {
         let info = self.info(scale)?;
         let bytes = matches!(info.dtype, Dtype::U8 | Dtype::F8_E8M0);
         if !bytes && !is_float(info.dtype) {
-            return Err(self.wrong_dtype(scale, "F32, F16, BF16, F8_E8M0 or U8", info.dtype));
+            return Err(self.wrong(scale, "F32, F16, BF16, F8_E8M0 or U8", info.dtype));
         }
         let hints = Hints {
             declared: self.declared_block(name)?,
@@ -357,7 +356,7 @@ impl Reader {
                 None => ", whose block size must be told by the shape".to_owned(),
             };
             let expected = format!("scales of a weight of {}{declared}", quoted_shape(shape));
-            self.wrong_shape(scale, expected, &info.shape)
+            self.wrong(scale, expected, got_shape(&info.shape))
         })
     }
 
@@ -370,10 +369,10 @@ impl Reader {
             return Ok(None);
         };
         if !is_float(info.dtype) {
-            return Err(self.wrong_dtype(&name, "F32, F16 or BF16", info.dtype));
+            return Err(self.wrong(&name, "F32, F16 or BF16", info.dtype));
         }
         if info.shape.iter().any(|&extent| extent != 1) {
-            return Err(self.wrong_shape(&name, "one value".to_owned(), &info.shape));
+            return Err(self.wrong(&name, "one value", got_shape(&info.shape)));
         }
         Ok(Some(name))
     }
@@ -381,7 +380,7 @@ impl Reader {
     /// Reads an FP8 weight: codes, scales, the scale of the input.
     ///
     /// # Errors
-    /// [`WeightsError::ScaleValue`] for a scale that is infinite or NaN (an E8M0 NaN in MX is kept), and those
+    /// [`WeightsError::WrongTensor`] for a scale that is infinite or NaN (an E8M0 NaN in MX is kept), and those
     /// of [`Self::read`].
     pub fn fp8_weight(&self, layout: &Fp8Layout) -> Result<Fp8Weight, WeightsError> {
         Ok(Fp8Weight {
@@ -425,22 +424,11 @@ impl Reader {
             }
         };
         match values.iter().position(|value: &f32| !value.is_finite()) {
-            Some(index) => Err(WeightsError::ScaleValue {
-                path: self.path_of(name),
-                tensor: quoted(name),
-                index,
-                got: values[index],
-            }),
+            Some(index) => {
+                let got = format!("{} at {index}", values[index]);
+                Err(self.wrong(name, "finite scales", got))
+            }
             None => Ok(values),
-        }
-    }
-
-    fn wrong_shape(&self, name: &str, expected: String, got: &[usize]) -> WeightsError {
-        WeightsError::WrongShape {
-            path: self.path_of(name),
-            tensor: quoted(name),
-            expected,
-            got: quoted_shape(got),
         }
     }
 }
@@ -448,6 +436,10 @@ impl Reader {
 /// Whether a dtype is widened to f32 without loss.
 pub(super) fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16)
+}
+
+fn got_shape(shape: &[usize]) -> String {
+    format!("shape {}", quoted_shape(shape))
 }
 
 fn rank(name: &str, shape: &[usize]) -> WeightsError {

@@ -141,23 +141,22 @@ impl Reader {
     fn open_index(path: &Path, folder: &Path) -> Result<Self, WeightsError> {
         let index: Index = read_json(path)?;
         let map = index.weight_map.into_inner();
+        let wrong = |fault| WeightsError::Index {
+            path: path.to_owned(),
+            fault,
+        };
         let mut reader = Self::empty();
         let mut number = BTreeMap::new();
         // In order of name, which is the order in which they were written.
         for shard in map.values().collect::<BTreeSet<_>>() {
-            let quote = || quoted(shard);
+            let name = quoted(shard);
             if !is_plain_name(shard) {
-                return Err(WeightsError::ShardName {
-                    path: path.to_owned(),
-                    shard: quote(),
-                });
+                let expected = "expected the name of a file beside it";
+                return Err(wrong(format!("{expected}, got {name}")));
             }
             let file = folder.join(shard);
             if !file.exists() {
-                return Err(WeightsError::MissingShard {
-                    path: path.to_owned(),
-                    shard: quote(),
-                });
+                return Err(wrong(format!("the file {name} is missing")));
             }
             number.insert(shard, reader.files.len());
             reader.add(Source::open(&file)?)?;
@@ -165,11 +164,9 @@ impl Reader {
         for (tensor, shard) in &map {
             let info = reader.tensors.get(tensor);
             if info.is_none_or(|info| number.get(shard) != Some(&info.file)) {
-                return Err(WeightsError::MissingTensor {
-                    path: path.to_owned(),
-                    tensor: quoted(tensor),
-                    shard: quoted(shard),
-                });
+                let (tensor, shard) = (quoted(tensor), quoted(shard));
+                let expected = format!("expected tensor {tensor} in {shard}");
+                return Err(wrong(format!("{expected}, which lacks it")));
             }
         }
         Ok(reader)
@@ -261,7 +258,7 @@ impl Reader {
     /// The values of an F32, F16 or BF16 tensor, widened without loss while they are read.
     ///
     /// # Errors
-    /// [`WeightsError::WrongDtype`], and those of [`Self::read`].
+    /// [`WeightsError::WrongTensor`], and those of [`Self::read`].
     pub fn read_f32(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
         let info = self.info(name)?;
         let elements = info.bytes() * 8 / info.dtype.bitsize() as u64;
@@ -278,7 +275,7 @@ impl Reader {
         let size = match info.dtype {
             Dtype::F32 => 4,
             Dtype::F16 | Dtype::BF16 => 2,
-            got => return Err(self.wrong_dtype(name, "F32, F16 or BF16", got)),
+            got => return Err(self.wrong(name, "F32, F16 or BF16", got)),
         };
         let count = range.end - range.start;
         let mut values = self.room(name, count)?;
@@ -308,9 +305,7 @@ impl Reader {
 
     pub(super) fn info(&self, name: &str) -> Result<&TensorInfo, WeightsError> {
         let info = self.tensors.get(name);
-        info.ok_or_else(|| WeightsError::UnknownTensor {
-            tensor: quoted(name),
-        })
+        info.ok_or_else(|| WeightsError::UnknownTensor(quoted(name)))
     }
 
     /// The file of a tensor, for an error.
@@ -319,17 +314,18 @@ impl Reader {
         self.tensors.get(name).map(path).unwrap_or_default()
     }
 
-    pub(super) fn wrong_dtype(
+    /// That a tensor does not fit its use.
+    pub(super) fn wrong(
         &self,
         name: &str,
-        expected: &'static str,
-        got: Dtype,
+        expected: impl Into<String>,
+        got: impl ToString,
     ) -> WeightsError {
-        WeightsError::WrongDtype {
+        WeightsError::WrongTensor {
             path: self.path_of(name),
             tensor: quoted(name),
-            expected,
-            got,
+            expected: expected.into(),
+            got: got.to_string(),
         }
     }
 
@@ -412,9 +408,7 @@ fn file_of_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
         false => found.iter().collect(),
     };
     match found[..] {
-        [] => Err(WeightsError::NoWeights {
-            path: folder.to_owned(),
-        }),
+        [] => Err(WeightsError::NoWeights(folder.to_owned())),
         [file] => Ok(file.clone()),
         [first, second, ..] => Err(WeightsError::ManyFiles {
             path: folder.to_owned(),
@@ -429,8 +423,7 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, WeightsErro
     let read = read_error(path);
     let about = path.metadata().map_err(read)?;
     if !about.is_file() {
-        let path = path.to_owned();
-        return Err(WeightsError::NotAFile { path });
+        return Err(WeightsError::NotAFile(path.to_owned()));
     }
     if about.len() > MAX_JSON {
         return Err(WeightsError::TooLarge {

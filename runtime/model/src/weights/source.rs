@@ -52,8 +52,7 @@ impl Source {
         let read = read_error(path);
         // Looked at before it is opened: to open a pipe is to wait for its writer.
         if !path.metadata().map_err(read)?.is_file() {
-            let path = path.to_owned();
-            return Err(WeightsError::NotAFile { path });
+            return Err(WeightsError::NotAFile(path.to_owned()));
         }
         let file = File::open(path).map_err(read)?;
         let len = file.metadata().map_err(read)?.len();
@@ -73,7 +72,7 @@ impl Source {
         };
         let read = read_error(&path);
         if len < LENGTH_FIELD as u64 {
-            return Err(refuse(HeaderError::TooShort { got: len }));
+            return Err(refuse(HeaderError::TooShort(len)));
         }
         let mut field = [0; LENGTH_FIELD];
         bytes.read_at(0, &mut field).map_err(read)?;

@@ -268,9 +268,7 @@ impl Writer {
     /// [`WeightsError::Write`], [`WeightsError::Busy`].
     pub fn append(&mut self, name: &str, bytes: &[u8]) -> Result<(), WeightsError> {
         let place = self.places.get_mut(name);
-        let (file, place) = place.ok_or_else(|| WeightsError::UnknownTensor {
-            tensor: quoted(name),
-        })?;
+        let (file, place) = place.ok_or_else(|| WeightsError::UnknownTensor(quoted(name)))?;
         let got = place.written.saturating_add(bytes.len() as u64);
         if got > place.bytes {
             return Err(WeightsError::DataLength {
@@ -399,9 +397,7 @@ pub(super) fn part_of(target: &Path) -> PathBuf {
 /// What was made anew at `path`, unless another run was there first.
 pub(super) fn begun<T>(path: &Path, made: io::Result<T>) -> Result<T, WeightsError> {
     made.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => WeightsError::Busy {
-            path: path.to_owned(),
-        },
+        io::ErrorKind::AlreadyExists => WeightsError::Busy(path.to_owned()),
         _ => write_error(path)(error),
     })
 }

@@ -327,19 +327,20 @@ fn an_index_names_what_is_there() {
     let open = |map: &str| Reader::open(indexed(map).path());
     refused!(
         open(r#"{"a":"no.safetensors"}"#),
-        WeightsError::MissingShard { .. },
-        "`no.safetensors`",
+        WeightsError::Index { .. },
+        "the file `no.safetensors` is missing",
         "index.json"
     );
     refused!(
         open(r#"{"b":"one.safetensors"}"#),
-        WeightsError::MissingTensor { .. },
+        WeightsError::Index { .. },
         "`b`",
-        "`one.safetensors`"
+        "`one.safetensors`, which lacks it"
     );
     refused!(
         open(r#"{"b":"one.safetensors","a":"two.safetensors"}"#),
-        WeightsError::MissingTensor { .. },
+        WeightsError::Index { .. },
+        "which lacks it"
     );
     refused!(
         open(r#"{"a":"one.safetensors","a":"two.safetensors"}"#),
@@ -365,7 +366,7 @@ fn an_index_names_what_is_there() {
         let map = format!(r#"{{"a":"{name}"}}"#);
         refused!(
             open(&map),
-            WeightsError::ShardName { .. },
+            WeightsError::Index { .. },
             "expected the name of a file beside it"
         );
     }

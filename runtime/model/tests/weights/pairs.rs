@@ -75,7 +75,7 @@ fn bytes_are_exponents() {
         bytes("w.weight_scale", Dtype::U8, &[2, 2], 126),
     ])
     .unwrap_err();
-    assert!(matches!(error, WeightsError::WrongShape { .. }), "{error}");
+    assert!(error.to_string().contains("got shape [2, 2]"), "{error}");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn the_scale_of_the_input_is_one_value() {
         "{error}"
     );
     let error = with(bytes("w.input_scale", Dtype::U8, &[], 1)).unwrap_err();
-    assert!(matches!(error, WeightsError::WrongDtype { .. }), "{error}");
+    assert!(matches!(error, WeightsError::WrongTensor { .. }), "{error}");
 }
 
 #[test]
@@ -150,16 +150,18 @@ fn what_does_not_fit_is_refused_with_both_shapes() {
         let error =
             weight(&[codes(&[2, 4]), f32s("w.weight_scale", &[2], &[1.0, scale])]).unwrap_err();
         assert!(
-            matches!(error, WeightsError::ScaleValue { index: 1, .. }),
+            error
+                .to_string()
+                .ends_with(&format!("expected finite scales, got {scale} at 1")),
             "{error}"
         );
     }
     let error = weight(&[f32s("w.weight", &[1], &[1.0])]).unwrap_err();
-    assert!(matches!(error, WeightsError::WrongDtype { .. }), "{error}");
+    assert!(matches!(error, WeightsError::WrongTensor { .. }), "{error}");
     let error = weight(&[bytes("w.weight", Dtype::F8_E4M3, &[4], 0)]).unwrap_err();
     assert!(matches!(error, WeightsError::Rank { .. }), "{error}");
     let error = weight(&[codes(&[4, 4]), bytes("w.weight_scale", Dtype::I8, &[1], 0)]).unwrap_err();
-    assert!(matches!(error, WeightsError::WrongDtype { .. }), "{error}");
+    assert!(matches!(error, WeightsError::WrongTensor { .. }), "{error}");
 }
 
 #[test]
@@ -227,7 +229,7 @@ fn the_configuration_says_how_large_a_block_is() {
         write(path, "config.json", text);
         let error = layout().unwrap_err();
         assert!(
-            matches!(error, WeightsError::WrongShape { .. }),
+            error.to_string().contains(", got shape ["),
             "{text}: {error}"
         );
     }

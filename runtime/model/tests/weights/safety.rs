@@ -139,7 +139,7 @@ fn what_cannot_be_converted_is_refused_before_anything_is_written() {
     let fnuz = [bytes("w.weight", Dtype::F8_E4M3FNUZ, &[2, 2], 0)];
     assert!(matches!(
         refused(&fnuz, &options),
-        WeightsError::ForeignFp8 { .. }
+        WeightsError::WrongTensor { .. }
     ));
     let bare = [bytes("w.weight", Dtype::F8_E4M3, &[2, 2], 0x38)];
     assert!(matches!(

@@ -21,9 +21,9 @@ impl Lowering<'_> {
             }
             InterpolateModeIr::Bilinear => self.b.bilinear(image, x, y),
             ref other => {
-                return Err(LowerError::Unsupported {
-                    operation: format!("Float::GridSample2d with mode {other:?}"),
-                });
+                return Err(LowerError::Unsupported(format!(
+                    "Float::GridSample2d with mode {other:?}"
+                )));
             }
         })
     }

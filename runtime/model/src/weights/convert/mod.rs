@@ -124,7 +124,7 @@ pub struct ConvertReport {
 /// # Errors
 /// [`WeightsError`]: those of [`Reader`], of [`Writer`] and of `quantize`;
 /// [`WeightsError::TargetIsSource`], [`WeightsError::TargetExists`], [`WeightsError::Busy`],
-/// [`WeightsError::SkippedFp8`], [`WeightsError::ForeignFp8`].
+/// [`WeightsError::SkippedFp8`], and [`WeightsError::WrongTensor`] for FP8 that is not computed with.
 pub fn convert(
     source: &Reader,
     target: &Path,

@@ -53,9 +53,7 @@ impl Plan {
         if let Granularity::Block { rows, columns } = scheme.granularity
             && (rows == 0 || columns == 0)
         {
-            return Err(WeightsError::Scheme {
-                got: scheme.to_string(),
-            });
+            return Err(WeightsError::Scheme(scheme.to_string()));
         }
         let layouts = source.fp8_layouts(options.unscaled)?;
         let scales: BTreeSet<String> = layouts.iter().filter_map(|l| l.scale.clone()).collect();
@@ -135,11 +133,7 @@ fn step(
         };
     }
     if matches!(info.dtype, Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ) {
-        return Err(WeightsError::ForeignFp8 {
-            path: source.path_of(name),
-            tensor: quoted(name),
-            got: info.dtype,
-        });
+        return Err(source.wrong(name, "F8_E4M3 or F8_E5M2", info.dtype));
     }
     let quantized = !skipped && is_float(info.dtype) && is_matrix(name, &info.shape);
     Ok(match quantized {

@@ -85,9 +85,7 @@ impl Target {
             Err(_) => true,
         };
         if in_use {
-            return Err(WeightsError::TargetExists {
-                path: path.to_owned(),
-            });
+            return Err(WeightsError::TargetExists(path.to_owned()));
         }
         // Whatever the path ends in, its name is that of the folder.
         let target = above.join(path.file_name().unwrap_or_default());
@@ -157,9 +155,7 @@ fn refuse_source(source: &Reader, target: &Path) -> Result<(), WeightsError> {
     let read = source.files().chain(source.folder());
     let places = read.filter_map(|path| path.canonicalize().ok());
     if places.into_iter().any(|place| place == real) {
-        return Err(WeightsError::TargetIsSource {
-            path: target.to_owned(),
-        });
+        return Err(WeightsError::TargetIsSource(target.to_owned()));
     }
     Ok(())
 }

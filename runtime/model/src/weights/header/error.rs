@@ -7,11 +7,8 @@ use safetensors::{Dtype, SafeTensorError};
 #[non_exhaustive]
 pub enum HeaderError {
     /// Fewer bytes than the header's length field.
-    #[error("truncated: expected at least 8 bytes, got {got}")]
-    TooShort {
-        /// Bytes present.
-        got: u64,
-    },
+    #[error("truncated: expected at least 8 bytes, got {0}")]
+    TooShort(u64),
     /// The header's length field points past the end of the file.
     #[error("truncated: the header says {said} bytes, {available} are left in the file")]
     PastEnd {
