@@ -4,7 +4,7 @@ use crate::BenchError;
 use crate::timing::fastest;
 use burn::tensor::{Device, Distribution, Tensor};
 use cubecl::client::Client;
-use moebius_device::Capability;
+use moebius_device::{Capability, Opened};
 use moebius_shaders::peak;
 
 /// Waits for everything enqueued on `client`.
@@ -25,8 +25,19 @@ pub(crate) fn finish_with<T>(results: T, device: &Device) -> Result<(), BenchErr
     finished
 }
 
+/// FLOP/s of what a result is compared with, and what that is.
+pub(crate) fn peak(opened: &Opened, device: &Device) -> Result<(f64, &'static str), BenchError> {
+    Ok(match opened.client() {
+        Some(client) => {
+            let rate = multiply_adds(&client, &opened.capability)?;
+            (rate, "f32 multiply-adds")
+        }
+        None => (matmul(device)?, "a 1024³ f32 matmul"),
+    })
+}
+
 /// FLOP/s of independent f32 multiply-adds in registers.
-pub(crate) fn multiply_adds(client: &Client, device: &Capability) -> Result<f64, BenchError> {
+fn multiply_adds(client: &Client, device: &Capability) -> Result<f64, BenchError> {
     let plan = peak::plan(device);
     let out = client.empty(plan.bytes());
     let seconds = fastest(|| {
@@ -37,7 +48,7 @@ pub(crate) fn multiply_adds(client: &Client, device: &Capability) -> Result<f64,
 }
 
 /// FLOP/s of Burn's own 1024³ product: the peak of a backend without kernels of ours.
-pub(crate) fn matmul(device: &Device) -> Result<f64, BenchError> {
+fn matmul(device: &Device) -> Result<f64, BenchError> {
     const EDGE: usize = 1024;
     let random = || Tensor::<2>::random([EDGE, EDGE], Distribution::Default, device);
     let (a, b) = (random(), random());

@@ -1,5 +1,6 @@
 //! Benchmarks: verify against the oracle, warm up, wait for the device, take the median.
 
+pub mod attention;
 mod ceiling;
 pub mod devices;
 pub mod grouped_gemm;

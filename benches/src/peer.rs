@@ -1,9 +1,10 @@
 //! PyTorch and JAX, run beside our own measurement by the Python on the path.
 
+use burn::tensor::DType;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 #[cfg(feature = "flex")]
 const TRAINING_STEP: &str = include_str!("../peers/jax_training_step.py");
@@ -17,7 +18,7 @@ pub struct Peer {
     pub median_ms: f64,
     /// GFLOP/s.
     pub gflops: f64,
-    /// Our GFLOP/s over the peer's.
+    /// Our speed over the peer's.
     pub ratio: f64,
 }
 
@@ -145,42 +146,126 @@ const JAX: Library = Library {
     package: "jax",
 };
 
+/// PyTorch's name for a type.
+pub(crate) fn dtype(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 => "float16",
+        DType::BF16 => "bfloat16",
+        _ => "float32",
+    }
+}
+
+impl Library {
+    /// Python with such arguments; it has a program to read.
+    fn start(&self, args: &[String]) -> Result<Child, PeerError> {
+        let child = Command::new(PYTHON)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        child.map_err(|error| self.missing(&error))
+    }
+
+    fn missing(&self, error: &std::io::Error) -> PeerError {
+        PeerError::NoPython {
+            python: PYTHON,
+            library: self.name,
+            reason: error.to_string(),
+        }
+    }
+
+    fn failed(&self, reason: impl ToString) -> PeerError {
+        PeerError::Failed {
+            library: self.name,
+            package: self.package,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+const PYTHON: &str = "python3";
+
+fn last_line(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().next_back().unwrap_or("no output").to_string()
+}
+
 /// Runs a script whose last line is JSON.
 fn run<T: DeserializeOwned>(
     library: &Library,
     script: &str,
     args: &[String],
 ) -> Result<T, PeerError> {
-    let python = "python3";
-    let missing = |error: std::io::Error| PeerError::NoPython {
-        python,
-        library: library.name,
-        reason: error.to_string(),
-    };
-    let failed = |reason: String| PeerError::Failed {
-        library: library.name,
-        package: library.package,
-        reason,
-    };
-    let mut child = Command::new(python)
-        .arg("-")
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(missing)?;
+    let mut child = library.start(&[&["-".to_string()], args].concat())?;
     if let Some(mut stdin) = child.stdin.take() {
         // A failed write shows as a failed script below.
         let _ = stdin.write_all(script.as_bytes());
     }
-    let output = child.wait_with_output().map_err(missing)?;
-    let last_line = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        text.lines().next_back().unwrap_or("no output").to_string()
-    };
+    let output = child.wait_with_output();
+    let output = output.map_err(|error| library.missing(&error))?;
     if !output.status.success() {
-        return Err(failed(last_line(&output.stderr)));
+        return Err(library.failed(last_line(&output.stderr)));
     }
-    serde_json::from_str(&last_line(&output.stdout)).map_err(|error| failed(error.to_string()))
+    serde_json::from_str(&last_line(&output.stdout)).map_err(|error| library.failed(error))
+}
+
+/// PyTorch with a script that computes whenever it is told to, so that both sides can take turns: after a line with its version
+/// it answers each line with one that has the seconds of a run.
+pub(crate) struct Turns {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+    version: String,
+}
+
+impl Turns {
+    /// Starts `script` and waits until it is ready.
+    pub(crate) fn start(script: &str, args: &[String]) -> Result<Self, PeerError> {
+        let mut child = TORCH.start(&[&["-c".to_string(), script.to_string()], args].concat())?;
+        let stdout = child.stdout.take();
+        let mut turns = Self {
+            answers: BufReader::new(stdout.ok_or_else(|| TORCH.failed("no output"))?),
+            child,
+            version: String::new(),
+        };
+        turns.version = turns.answer()?;
+        Ok(turns)
+    }
+
+    /// Name and version.
+    pub(crate) fn name(&self) -> String {
+        format!("PyTorch {}", self.version)
+    }
+
+    /// Runs once.
+    pub(crate) fn seconds(&mut self) -> Result<f64, PeerError> {
+        if let Some(stdin) = &mut self.child.stdin {
+            // A failed write shows as a missing answer.
+            let _ = stdin.write_all(b"\n");
+        }
+        self.answer()
+    }
+
+    /// The next line of JSON, or why there is none.
+    fn answer<T: DeserializeOwned>(&mut self) -> Result<T, PeerError> {
+        let mut line = String::new();
+        let read = self.answers.read_line(&mut line);
+        if read.is_ok_and(|read| read > 0) {
+            return serde_json::from_str(&line).map_err(|error| TORCH.failed(error));
+        }
+        let mut errors = Vec::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            // What can't be read is missing from the message alone.
+            let _ = stderr.read_to_end(&mut errors);
+        }
+        Err(TORCH.failed(last_line(&errors)))
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        // Without a line more the script ends; one that hangs does not.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

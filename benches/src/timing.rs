@@ -49,6 +49,30 @@ pub fn medians_of(runs: &mut [Run]) -> Result<Vec<f64>, BenchError> {
 
 /// The seconds of every repetition of every run.
 fn samples(runs: &mut [Run]) -> Result<Vec<Vec<f64>>, BenchError> {
+    let runs = runs.iter_mut();
+    let mut timed: Vec<_> = runs.map(|run| || seconds_of(&mut *run)).collect();
+    let mut timed: Vec<Timed> = timed.iter_mut().map(|run| run as Timed).collect();
+    turns(&mut timed)
+}
+
+/// Seconds of one run.
+///
+/// # Errors
+/// Its error.
+pub fn seconds_of(run: impl FnOnce() -> Result<(), BenchError>) -> Result<f64, BenchError> {
+    let start = Instant::now();
+    run()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Something that says itself how many seconds it took.
+pub type Timed<'a> = &'a mut dyn FnMut() -> Result<f64, BenchError>;
+
+/// The seconds of every repetition of several, in turns, after one run of each to warm up.
+///
+/// # Errors
+/// The first error of a run.
+pub fn turns(runs: &mut [Timed]) -> Result<Vec<Vec<f64>>, BenchError> {
     for run in &mut *runs {
         run()?;
     }
@@ -58,9 +82,7 @@ fn samples(runs: &mut [Run]) -> Result<Vec<Vec<f64>>, BenchError> {
     let mut turns = 0;
     while turns < *REPEATS.start() || (turns < *REPEATS.end() && begin.elapsed() < budget) {
         for (run, seconds) in runs.iter_mut().zip(&mut seconds) {
-            let start = Instant::now();
-            run()?;
-            seconds.push(start.elapsed().as_secs_f64());
+            seconds.push(run()?);
         }
         turns += 1;
     }

@@ -211,11 +211,6 @@ fn measure_peer(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Option<Figures>, PeerError> {
     peer::torch(bench.peer_torch, progress, || {
-        let dtype = match bench.dtype {
-            DType::F16 => "float16",
-            DType::BF16 => "bfloat16",
-            _ => "float32",
-        };
         let tokens = bench.batch.saturating_mul(bench.seq);
         let sizes = [
             bench.hidden,
@@ -226,7 +221,7 @@ fn measure_peer(
         ];
         let gated = if bench.gated { "gated" } else { "plain" };
         let mut args = peer::texts(&sizes);
-        args.extend([dtype, gated, pass].map(str::to_string));
+        args.extend([peer::dtype(bench.dtype), gated, pass].map(str::to_string));
         (include_str!("../../peers/torch_moe.py"), args)
     })
 }

@@ -87,13 +87,7 @@ impl Setup {
 
     /// FLOP/s of what the result is compared with, and what that is.
     pub(super) fn peak(&self) -> Result<(f64, &'static str), BenchError> {
-        Ok(match self.opened.client() {
-            Some(client) => {
-                let rate = ceiling::multiply_adds(&client, &self.opened.capability)?;
-                (rate, "f32 multiply-adds")
-            }
-            None => (ceiling::matmul(&self.device)?, "a 1024³ f32 matmul"),
-        })
+        ceiling::peak(&self.opened, &self.device)
     }
 }
 

@@ -13,7 +13,7 @@ use moebius_ops::{ShapeError, moe, routing};
 /// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
 const SAMPLES: usize = 16;
 
-fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().iter::<f32>().collect()
 }
 

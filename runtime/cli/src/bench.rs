@@ -1,10 +1,13 @@
 //! `moebius bench`.
 
 use moebius::moe::Keep;
+use moebius_benches::attention::{self, AttentionBench};
 use moebius_benches::linear::{self, LinearBench};
 use moebius_benches::moe::{self, MoeBench, backward, fine};
 
-use crate::args::{BenchArgs, BenchCommand, BenchLinearArgs, BenchMoeArgs, BenchPeer};
+use crate::args::{
+    BenchArgs, BenchAttentionArgs, BenchCommand, BenchLinearArgs, BenchMoeArgs, BenchPeer,
+};
 use crate::error::CliError;
 use crate::measure::show;
 use crate::resolve::resolve;
@@ -15,7 +18,26 @@ pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliE
     match &args.what {
         BenchCommand::Moe(args) => moe(args, screen),
         BenchCommand::Linear(args) => linear(args, screen),
+        BenchCommand::Attention(args) => attention(args, screen),
     }
+}
+
+fn attention(args: &BenchAttentionArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let bench = AttentionBench {
+        batch: args.batch,
+        heads: args.heads,
+        kv_heads: args.kv_heads.unwrap_or(args.heads),
+        queries: args.queries.unwrap_or(args.tokens),
+        keys: args.keys.unwrap_or(args.tokens),
+        head_dim: args.head_dim,
+        causal: args.causal,
+        window: args.window,
+        backward: args.backward,
+        dtype: args.dtype,
+        device: resolve(args.device, screen)?,
+        peers: args.peer.clone(),
+    };
+    show(&bench, screen, attention::run)
 }
 
 fn linear(args: &BenchLinearArgs, screen: &mut Screen) -> Result<Outcome, CliError> {

@@ -54,6 +54,7 @@ fn help_and_version_are_results() {
         &["verify", "--help"],
         &["bench", "moe", "-h"],
         &["bench", "linear", "--help"],
+        &["bench", "attention", "--help"],
         &["train", "--help"],
         &["convert", "--help"],
         &["--version"],
@@ -84,6 +85,10 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         &["bench", "linear", "--dtype", "f64"],
         &["bench", "linear", "--activations", "static"],
         &["bench", "linear", "--peer", "jax"],
+        &["bench", "attention", "--tokens", "0"],
+        &["bench", "attention", "--window", "0"],
+        &["bench", "attention", "--dtype", "f64"],
+        &["bench", "attention", "--peer", "torch,jax"],
         &["train", "--resume"],
         &["convert", "--model", "x"],
         &[
@@ -360,6 +365,106 @@ fn a_linear_layer_of_impossible_sizes_is_an_error() {
     let output = moebius(&[&["bench", "linear", "--device", "flex"], &huge[..]].concat());
     assert_eq!(output.status.code(), Some(2));
     assert!(error_lines(&output)[0].contains("2^31 - 1 elements"));
+}
+
+/// The report of `moebius bench attention` at a size that takes no time: one that verifies, whose figures follow from its time.
+#[cfg(any(feature = "flex", feature = "cpu"))]
+fn attention_report(device: &str, more: &str, pairs: u64, passes: u64) -> Value {
+    let line = format!("bench attention --heads 4 --head-dim 8 --json {more}");
+    let args: Vec<&str> = line.split_whitespace().collect();
+    let output = moebius(&[&args[..], &["--device", device]].concat());
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{more}: {report}");
+    assert_eq!(
+        (&report["verified"], &report["device"]),
+        (&true.into(), &device.into())
+    );
+    assert_eq!(report["pairs"], pairs, "{report}");
+    assert_eq!(report["flops"], 4 * 8 * pairs * passes, "{report}");
+    let figure = |of: &Value, name: &str| of[name].as_f64().unwrap_or(f64::NAN);
+    let seconds = figure(&report, "median_ms") / 1e3;
+    assert!(
+        seconds > 0.0 && figure(&report, "first_ms") > 0.0,
+        "{report}"
+    );
+    let gflops = figure(&report, "flops") / seconds / 1e9;
+    let share = gflops / figure(&report, "peak_gflops");
+    let close = |got: f64, want: f64| (got / want - 1.0).abs() < 1e-9;
+    assert!(close(figure(&report, "gflops"), gflops), "{report}");
+    assert!(close(figure(&report, "peak_share"), share), "{report}");
+    for peer in report["peers"].as_array().expect("a list") {
+        let ratio = figure(peer, "median_ms") / 1e3 / seconds;
+        assert!(
+            close(figure(peer, "ratio"), ratio) && figure(peer, "gflops") > 0.0,
+            "{peer}"
+        );
+    }
+    report
+}
+
+/// Names of what was measured beside ours.
+#[cfg(any(feature = "flex", feature = "cpu"))]
+fn peers(report: &Value) -> Vec<&str> {
+    let peers = report["peers"].as_array().expect("a list").iter();
+    peers.filter_map(|peer| peer["name"].as_str()).collect()
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn attention_is_verified_and_compared_on_flex() {
+    // Query i of 20 sees i + 1 keys.
+    let causal = 4 * 20 * 21 / 2;
+    let report = attention_report("flex", "--kv-heads 2 --tokens 20 --causal", causal, 1);
+    assert_eq!(
+        (&report["variant"], peers(&report).len()),
+        (&"portable".into(), 0)
+    );
+    // q and o of 4 heads, k and v of 2, and a log-sum-exp for each query.
+    assert_eq!(report["floor_bytes"], 4 * (2 * 20 * 8 * (4 + 2) + 4 * 20));
+    let line = "--tokens 20 --causal --backward --peer burn,composition";
+    let both = attention_report("flex", line, causal, 3);
+    let burn = ["Burn's attention", "Burn's product, softmax and product"];
+    assert_eq!(peers(&both), burn);
+    assert_eq!(both["floor_bytes"], 4 * (4 * 20 * 8 * (4 + 4) + 4 * 20));
+    // The first two of 20 queries see one key and two, the others three.
+    let window = attention_report("flex", "--tokens 20 --window 3 --peer full", 4 * 57, 1);
+    assert_eq!(peers(&window), ["ours, causal without a window"]);
+    attention_report("flex", "--queries 3 --keys 50 --dtype bf16", 4 * 150, 1);
+    // The last of 3 keys is beside the last of 5 queries: the first two see none.
+    let line = "--kv-heads 1 --batch 2 --queries 5 --keys 3 --causal --backward";
+    attention_report("flex", line, 2 * 4 * 6, 3);
+}
+
+#[test]
+#[cfg(feature = "cpu")]
+fn attention_is_verified_and_compared_on_cpu() {
+    let report = attention_report(
+        "cpu",
+        "--kv-heads 2 --tokens 20 --causal --backward",
+        840,
+        3,
+    );
+    assert_eq!(report["variant"], "cpu");
+    let resident = report["process_peak_bytes"].as_u64();
+    assert!(
+        !cfg!(target_os = "linux") || resident.is_some_and(|most| most > 0),
+        "{report}"
+    );
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn attention_that_a_peer_lacks_is_an_error() {
+    for (line, said) in [
+        ("--window 3 --peer torch,burn", "which has no windows"),
+        ("--heads 4 --kv-heads 2 --peer composition", "as many as"),
+        ("--heads 4 --kv-heads 3", "a divisor of the 4 query heads"),
+    ] {
+        let line = format!("bench attention --device flex --tokens 8 {line}");
+        let output = moebius(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(error_lines(&output)[0].contains(said), "{line}: {output:?}");
+    }
 }
 
 /// `moebius train` at a size that takes no time.

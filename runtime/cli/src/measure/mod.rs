@@ -1,5 +1,6 @@
 //! The benchmarks: asked for, and shown. Here: `bench moe`.
 
+mod attention;
 mod backward;
 mod fine;
 mod linear;

@@ -1,0 +1,267 @@
+//! The benchmark of attention: q, k and v of one call, with or without gradients, beside other implementations.
+
+mod check;
+mod contenders;
+mod setup;
+mod ways;
+
+use crate::oracle::tolerance;
+use crate::peer::{self, Peer, Turns};
+use crate::timing::seconds_of;
+use crate::{BenchError, ceiling};
+use burn::tensor::DType;
+use moebius::{Device, Error};
+use moebius_device::process_memory;
+use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
+use moebius_ops::{Element, ShapeError};
+use serde::Serialize;
+use setup::Setup;
+use ways::Way;
+
+/// FLOPs of a forward and a backward pass over those of the forward: each product has two gradients. Computing
+/// scores again counts as time, not as work.
+pub const FLOPS_OF_FORWARD: u64 = 3;
+
+/// Rounding of a gradient over that of an output: it is a product of products.
+const GRADIENTS_OVER_OUTPUTS: f64 = 2.0;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct AttentionBench {
+    /// Sequences.
+    pub batch: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads, a divisor of `heads`.
+    pub kv_heads: usize,
+    /// Queries of a sequence.
+    pub queries: usize,
+    /// Keys of a sequence.
+    pub keys: usize,
+    /// Values of a head, of q, k and v alike.
+    pub head_dim: usize,
+    /// No later keys; the last query is beside the last key.
+    pub causal: bool,
+    /// The last keys, the query's own among them; no later ones.
+    pub window: Option<usize>,
+    /// Forward and backward, with the gradients of q, k and v.
+    pub backward: bool,
+    /// Type of q, k and v: f32, f16 or bf16.
+    pub dtype: DType,
+    /// Where.
+    pub device: Device,
+    /// What is measured in the same run.
+    pub peers: Vec<AttentionPeer>,
+}
+
+/// Another implementation, or ours of another problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionPeer {
+    /// PyTorch's `scaled_dot_product_attention` on the CPU.
+    Torch,
+    /// Burn's `attention` on the same device; it has no windows and no shared key heads.
+    Burn,
+    /// Burn's product, softmax and product, each a kernel, on the same device; neither has it.
+    Composition,
+    /// Ours on the same device, causal and without the window.
+    Full,
+}
+
+/// What was measured; numbers mean something only when `verified`.
+#[derive(Clone, Debug, Serialize)]
+pub struct AttentionReport {
+    /// Device string, e.g. `cpu`.
+    pub device: String,
+    /// Its name.
+    pub adapter: String,
+    /// Kernel variant of the forward, `portable` where there are no kernels.
+    pub variant: String,
+    /// Whether sampled outputs, and gradients where there are any, agree with the f64 oracle, of ours and of all that is
+    /// measured on this device.
+    pub verified: bool,
+    /// The largest relative L2 error of them.
+    pub max_rel_l2: f64,
+    /// Pairs of a query and a key that it sees, over all heads.
+    pub pairs: u64,
+    /// Floating-point operations: 4 · pairs · head size, and [`FLOPS_OF_FORWARD`] times that with gradients.
+    pub flops: u64,
+    /// Median milliseconds.
+    pub median_ms: f64,
+    /// Milliseconds of the first run, kernel compilation included.
+    pub first_ms: f64,
+    /// GFLOP/s.
+    pub gflops: f64,
+    /// GFLOP/s the device reached in the same run on `peak_of`.
+    pub peak_gflops: f64,
+    /// What the peak is of.
+    pub peak_of: String,
+    /// `gflops` / `peak_gflops`.
+    pub peak_share: f64,
+    /// The most bytes this process had resident up to the end of its second run, before anything was checked or compared;
+    /// `None` where the system doesn't say.
+    pub process_peak_bytes: Option<u64>,
+    /// Bytes of q, k, v, o and its log-sum-exp, and of their gradients where there are any.
+    pub floor_bytes: u64,
+    /// What was asked for besides.
+    pub peers: Vec<Peer>,
+}
+
+impl AttentionBench {
+    /// The problem.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](moebius::ErrorKind::Shape) for sizes, types or a window that don't fit, no sequences, queries or keys,
+    /// and for a window or shared key heads beside a peer that has none.
+    pub fn problem(&self) -> Result<Problem, Error> {
+        for (what, size) in [
+            ("sequences", self.batch),
+            ("queries", self.queries),
+            ("keys", self.keys),
+        ] {
+            if size == 0 {
+                return Err(ShapeError::new(what, "at least 1", size).into());
+            }
+        }
+        self.check_peers()?;
+        let problem = Problem::new(Sizes {
+            batch: self.batch,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            queries: self.queries,
+            keys: self.keys,
+            head_dim: self.head_dim,
+            value_dim: self.head_dim,
+        })?;
+        let element = match self.dtype {
+            DType::F32 => Element::F32,
+            DType::F16 => Element::F16,
+            DType::BF16 => Element::Bf16,
+            other => {
+                let got = format!("{other:?}");
+                return Err(ShapeError::new("dtype", "f32, f16 or bf16", got).into());
+            }
+        };
+        let window = |keys| Rule::Window(u32::try_from(keys).unwrap_or(u32::MAX));
+        let causal = self.causal.then_some(Rule::Causal);
+        let rules = Rules::new(self.window.map(window).or(causal))?;
+        Ok(problem.with_element(element).with_rules(rules)?)
+    }
+
+    /// Checks that Burn's attention is asked for where it has the problem.
+    fn check_peers(&self) -> Result<(), ShapeError> {
+        let burn = [AttentionPeer::Burn, AttentionPeer::Composition];
+        if !self.peers.iter().any(|peer| burn.contains(peer)) {
+            return Ok(());
+        }
+        if let Some(window) = self.window {
+            let expected = "none beside Burn's attention, which has no windows";
+            return Err(ShapeError::new("window", expected, window));
+        }
+        if self.kv_heads != self.heads {
+            let expected = format!(
+                "as many as query heads, {}, for Burn's attention",
+                self.heads
+            );
+            return Err(ShapeError::new("key heads", expected, self.kv_heads));
+        }
+        Ok(())
+    }
+
+    /// FLOPs of `pairs`.
+    fn flops(&self, pairs: u64) -> u64 {
+        let passes = if self.backward { FLOPS_OF_FORWARD } else { 1 };
+        passes * 4 * pairs * self.head_dim as u64
+    }
+}
+
+/// The pairs of a query and a key that it sees, over all heads.
+fn pairs(problem: &Problem) -> u64 {
+    let sizes = problem.sizes();
+    let of_head = (0..sizes.queries).map(|i| problem.keys_of(i..i + 1).len() as u64);
+    of_head.sum::<u64>() * (sizes.batch * sizes.heads) as u64
+}
+
+/// Bytes that have to be read or written at least.
+fn floor_bytes(bench: &AttentionBench, problem: &Problem) -> u64 {
+    let rows = 2 * (problem.query_rows() + problem.key_rows()) * bench.head_dim;
+    let passes = if bench.backward { 2 } else { 1 };
+    (passes * rows * bench.dtype.size() + 4 * problem.query_rows()) as u64
+}
+
+/// Verifies, then measures; `progress` is told what is being done.
+///
+/// # Errors
+/// [`BenchError`] when the sizes don't fit, the device refuses or fails, or a peer can't be run.
+pub fn run(
+    bench: &AttentionBench,
+    progress: &mut dyn FnMut(&str),
+) -> Result<AttentionReport, BenchError> {
+    let problem = bench.problem()?;
+    // First, so that a missing peer costs no minutes.
+    let torch = start_torch(bench, progress)?;
+    progress("making q, k and v");
+    let setup = Setup::new(bench)?;
+    progress("compiling");
+    let first_ms = seconds_of(|| setup.run(Way::Ours))? * 1e3;
+    setup.run(Way::Ours)?;
+    let memory = process_memory();
+    let measured = contenders::measure(bench, &setup, torch, progress)?;
+    progress("measuring the peak");
+    let (peak, peak_of) = ceiling::peak(&setup.opened, &setup.device)?;
+    let pairs = pairs(&problem);
+    let (flops, seconds) = (bench.flops(pairs), measured.seconds);
+    let rate = flops as f64 / seconds;
+    let error = measured.max_rel_l2;
+    let allowed = if bench.backward {
+        GRADIENTS_OVER_OUTPUTS
+    } else {
+        1.0
+    };
+    Ok(AttentionReport {
+        device: setup.opened.device.to_string(),
+        adapter: setup.opened.capability.name.clone(),
+        verified: error <= allowed * tolerance(bench.dtype),
+        max_rel_l2: error,
+        pairs,
+        flops,
+        median_ms: seconds * 1e3,
+        first_ms,
+        gflops: rate / 1e9,
+        peak_gflops: peak / 1e9,
+        peak_of: peak_of.to_string(),
+        peak_share: rate / peak,
+        process_peak_bytes: memory.and_then(|memory| memory.peak_resident),
+        floor_bytes: floor_bytes(bench, &problem),
+        peers: measured.peers,
+        variant: setup.variant,
+    })
+}
+
+/// PyTorch with such tensors, waiting for its turns, where it is asked for.
+fn start_torch(
+    bench: &AttentionBench,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Option<Turns>, BenchError> {
+    if !bench.peers.contains(&AttentionPeer::Torch) {
+        return Ok(None);
+    }
+    progress("starting PyTorch");
+    let mut args = peer::texts(&[
+        bench.batch,
+        bench.heads,
+        bench.kv_heads,
+        bench.queries,
+        bench.keys,
+        bench.head_dim,
+        bench.window.unwrap_or(0),
+    ]);
+    let causal = if bench.causal { "causal" } else { "all" };
+    let pass = if bench.backward {
+        "backward"
+    } else {
+        "forward"
+    };
+    args.extend([peer::dtype(bench.dtype), causal, pass].map(str::to_string));
+    let script = include_str!("../../peers/torch_attention.py");
+    Ok(Some(Turns::start(script, &args)?))
+}

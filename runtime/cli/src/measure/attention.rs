@@ -1,0 +1,83 @@
+//! `bench attention`.
+
+use moebius_benches::attention::{AttentionBench, AttentionReport, FLOPS_OF_FORWARD};
+use serde_json::Value;
+
+use super::{ALWAYS, Measured, peer, refuse, without_unverified};
+use crate::devices::bytes;
+use crate::error::CliError;
+use crate::screen::Screen;
+
+impl Measured for AttentionReport {
+    type Bench = AttentionBench;
+
+    fn verified(&self) -> bool {
+        self.verified
+    }
+
+    fn figures(&self) -> Result<Value, CliError> {
+        Ok(without_unverified(serde_json::to_value(self)?, &ALWAYS))
+    }
+
+    fn print(&self, bench: &AttentionBench, screen: &mut Screen) -> Result<(), CliError> {
+        let (subject, device) = (subject(bench), &self.device);
+        screen.heading(&format!("{subject} · {device} ({})", self.variant))?;
+        if !self.verified {
+            return refuse(self.max_rel_l2, screen);
+        }
+        screen.line(&format!(
+            "  {:.3} ms · {:.1} GFLOP/s, {:.0} % of the {:.1} measured here ({}) · verified to {:.1e}",
+            self.median_ms,
+            self.gflops,
+            100.0 * self.peak_share,
+            self.peak_gflops,
+            self.peak_of,
+            self.max_rel_l2,
+        ))?;
+        let again = match bench.backward {
+            true => format!(", both passes as {FLOPS_OF_FORWARD} × the forward"),
+            false => String::new(),
+        };
+        screen.line(&format!(
+            "  GFLOP/s count {:.1} million pairs of a query and a key that it sees{again}",
+            self.pairs as f64 / 1e6,
+        ))?;
+        let resident = self.process_peak_bytes;
+        let resident = resident.map(|most| format!("{} resident at most, ", bytes(most)));
+        screen.line(&format!(
+            "  {}{} needed at least",
+            resident.unwrap_or_default(),
+            bytes(self.floor_bytes),
+        ))?;
+        self.peers.iter().try_for_each(|of| peer(of, screen))
+    }
+}
+
+fn subject(bench: &AttentionBench) -> String {
+    let AttentionBench {
+        batch,
+        heads,
+        kv_heads,
+        queries,
+        keys,
+        head_dim,
+        ..
+    } = bench;
+    let sees = match (bench.window, bench.causal) {
+        (Some(keys), _) => format!(", the last {keys}"),
+        (None, true) => ", causal".to_owned(),
+        (None, false) => String::new(),
+    };
+    let heads = match heads == kv_heads {
+        true => format!("{heads} heads"),
+        false => format!("{heads} heads, {kv_heads} of keys"),
+    };
+    let passes = match bench.backward {
+        true => " · forward and backward",
+        false => "",
+    };
+    let dtype = bench.dtype.name();
+    format!(
+        "Attention · {batch} × {heads} of {head_dim} · {queries} queries, {keys} keys{sees} · {dtype}{passes}"
+    )
+}
