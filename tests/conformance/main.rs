@@ -117,7 +117,7 @@ const CASES: &[(&str, Case)] = cases! {
         segments_are_apart, empty_batch, f16, bf16;
     attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long, few_queries, sinks, through_lse,
         large_scores, unseen_values, seen_values, wide_windows, independent_of_the_batch, repeats_bit_for_bit,
-        parts, f16, bf16;
+        parts, tiles, tiles_f16, f16, bf16;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
         launches_are_fixed, training_launches_are_fixed, refuses_wrong_input;
