@@ -5,7 +5,7 @@ use super::{EVERY, emitted};
 use crate::Outcome;
 use cubecl::client::Client;
 use moebius_ops::Element;
-use moebius_ops::attention::{Problem, Rule};
+use moebius_ops::attention::Rule;
 use moebius_shaders::attention::{ForwardBuffers, TableBuffers, Variant, launch, plan};
 use moebius_tests::target::{Target, download, download_f32, nans, upload, upload_f32, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
