@@ -45,6 +45,10 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     if case.ends_with("::webgpu_default_limits") && capability.runtime == Runtime::Cpu {
         return Some("the CPU runtime is no GPU");
     }
+    let processor = capability.runtime == Runtime::Cpu;
+    if case.starts_with("attention::tiles") && (without_kernels || processor) {
+        return Some("variants for GPUs and software adapters");
+    }
     if case == "model_scale::few_tokens_f16" && capability.limits.max_buffer_bytes < 805_306_368 {
         return Some("a stack of weights is one buffer, and 805 MB is more than the adapter's");
     }

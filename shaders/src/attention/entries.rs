@@ -133,7 +133,12 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
             through_output,
         ),
     ];
-    entries.extend(all.map(|p| entry("unit", of("attention_unit", p), p, forward)));
+    let by_unit = |at: &Machine, p: Problem| forward_by(at, p, Some(Variant::Unit));
+    let by_tile = |at: &Machine, p: Problem| forward_by(at, p, Some(Variant::Tile));
+    let by_rows = |at: &Machine, p: Problem| forward_by(at, p, Some(Variant::Rows));
+    entries.extend(all.map(|p| entry("unit", of("attention_unit", p), p, by_unit)));
+    entries.extend(all.map(|p| entry("tile", of("attention_tile", p), p, by_tile)));
+    entries.extend(all.map(|p| entry("rows", of("attention_rows", p), p, by_rows)));
     for kernel in ["attention_cpu", "attention_gradients_cpu"] {
         entries.extend(all.map(|p| entry("cpu", of(kernel, p), p, processor)));
     }

@@ -3,6 +3,8 @@
 //! | variant | how |
 //! |---|---|
 //! | `unit` | one unit per query, or per key backward, which walks over what it meets; WebGPU's default limits |
+//! | `tile` | forward, on GPUs: queries in registers, tiles of keys and values in workgroup memory; WebGPU's default limits |
+//! | `rows` | forward, on software adapters: more queries in registers, no workgroup memory; WebGPU's default limits |
 //! | `cpu` | one task per core: packed keys, register tiles over tiles of keys, no barriers |
 //!
 //! Sums are f32 in ascending order without atomics, so that the same inputs give the same bits, and those of a query depend
@@ -16,6 +18,7 @@ mod entries;
 pub(crate) mod exponential;
 pub(crate) mod rules;
 pub(crate) mod tables;
+mod tile;
 mod unit;
 
 pub use backward::{BackwardBuffers, Through, launch_backward};
@@ -28,7 +31,7 @@ use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
-use moebius_device::Capability;
+use moebius_device::{Capability, Vendor};
 use moebius_ops::attention::Problem;
 use rules::Kinds;
 
@@ -53,6 +56,10 @@ fn name(problem: &Problem, kernel: &str) -> String {
 pub enum Variant {
     /// One unit per query; WebGPU's default limits suffice.
     Unit,
+    /// A unit per few queries, over tiles of keys that a cube shares, for GPUs; WebGPU's default limits suffice.
+    Tile,
+    /// A unit per more queries, each on its own, for software adapters.
+    Rows,
     /// One task per core, for processors.
     Cpu,
 }
@@ -65,6 +72,8 @@ pub struct Plan {
     /// How.
     pub variant: Variant,
     lanes: usize,
+    /// Of the `Tile` and `Rows` variants.
+    tile: Option<(tile::Shape, Grid)>,
     /// f32s of a register, and tasks, of the `Cpu` variant.
     register: usize,
     cores: usize,
@@ -80,7 +89,8 @@ pub struct Plan {
 ///
 /// # Errors
 /// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds,
-/// and for [`Variant::Cpu`] elsewhere than on a CPU runtime.
+/// for [`Variant::Cpu`] elsewhere than on a CPU runtime, and for [`Variant::Tile`] and [`Variant::Rows`] there, with heads that
+/// aren't whole eights up to 256, or with fewer than 16 queries: where the plan chooses, [`Variant::Unit`] takes those.
 pub fn plan(
     problem: Problem,
     variant: Option<Variant>,
@@ -99,26 +109,48 @@ pub fn plan(
         crate::fits_binding(KERNEL, bytes, device)?;
     }
     let longest = tables.into_iter().max().unwrap_or(0);
-    let best = match device.cpu_cores {
-        Some(_) => Variant::Cpu,
-        None => Variant::Unit,
-    };
-    let variant = variant.unwrap_or(best);
-    if variant == Variant::Cpu && best != Variant::Cpu {
-        let needs = "a CPU runtime for the cpu variant";
-        return Err(Unsupported::new(KERNEL, needs, &device.name));
-    }
     let lanes = lanes(s.head_dim, bytes, device).min(lanes(s.value_dim, bytes, device));
+    let (variant, tile) = choose(&problem, variant, lanes, device)?;
     Ok(Plan {
         problem,
         variant,
         lanes,
+        tile,
         register: (device.load_width_bits as usize / 32).max(1),
         cores: device.cpu_cores.unwrap_or(1) as usize,
         per_query: Grid::elementwise(KERNEL, problem.query_rows(), device)?,
         per_key: Grid::elementwise(KERNEL, problem.key_rows(), device)?,
         table_grid: Grid::elementwise(KERNEL, longest, device)?,
     })
+}
+
+/// `variant`, or what suits the device, and the shape and grid of the variants that have one.
+fn choose(
+    problem: &Problem,
+    variant: Option<Variant>,
+    lanes: usize,
+    device: &Capability,
+) -> Result<(Variant, Option<(tile::Shape, Grid)>), Unsupported> {
+    let tile = |variant| -> Result<_, Unsupported> {
+        let shape = tile::Shape::of(problem, variant, lanes, device)?;
+        Ok((shape, shape.grid(problem, device)?))
+    };
+    match variant {
+        Some(Variant::Cpu) if device.cpu_cores.is_none() => {
+            let needs = "a CPU runtime for the cpu variant";
+            Err(Unsupported::new(KERNEL, needs, &device.name))
+        }
+        Some(variant @ (Variant::Tile | Variant::Rows)) => Ok((variant, Some(tile(variant)?))),
+        Some(variant) => Ok((variant, None)),
+        None if device.cpu_cores.is_some() => Ok((Variant::Cpu, None)),
+        None => {
+            let best = match device.vendor {
+                Vendor::Software => Variant::Rows,
+                _ => Variant::Tile,
+            };
+            Ok(tile(best).map_or((Variant::Unit, None), |tile| (best, Some(tile))))
+        }
+    }
 }
 
 impl Plan {
@@ -180,9 +212,10 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
         return;
     }
     let tables = tables::gather(client, &plan.problem, plan.table_grid, &buffers.tables);
-    match plan.variant {
-        Variant::Unit => unit::launch(client, plan, buffers, tables),
-        Variant::Cpu => cpu::launch(client, plan, buffers, tables),
+    match (plan.variant, plan.tile) {
+        (_, Some(tile)) => tile::launch(client, plan, tile, buffers, tables),
+        (Variant::Cpu, None) => cpu::launch(client, plan, buffers, tables),
+        (_, None) => unit::launch(client, plan, buffers, tables),
     }
 }
 

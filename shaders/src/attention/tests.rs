@@ -53,3 +53,62 @@ fn numbers_of_rules_are_not_compiled_in() {
         of([Rule::Window(4), Rule::Softcap(3.0), Rule::Dilated(2)])
     );
 }
+
+/// B 1, two heads on one, so many queries, 40 keys, D, Dv.
+fn heads(queries: usize, head_dim: usize, value_dim: usize) -> Problem {
+    let sizes = Sizes {
+        batch: 1,
+        heads: 2,
+        kv_heads: 1,
+        queries,
+        keys: 40,
+        head_dim,
+        value_dim,
+    };
+    Problem::new(sizes).unwrap()
+}
+
+/// Heads of whole eights and more than a few queries take tiles, or rows on a software adapter; a processor neither.
+#[test]
+fn heads_and_queries_choose_the_variant() {
+    let (gpu, software) = (profiles::apple_m(), profiles::lavapipe());
+    let chosen = |problem, device| plan(problem, None, device).unwrap().variant;
+    for dim in (8..=256).step_by(8) {
+        for (head_dim, value_dim) in [(dim, dim), (dim, 256), (256, dim)] {
+            let problem = heads(16, head_dim, value_dim);
+            assert_eq!(chosen(problem, &profiles::webgpu_default()), Variant::Tile);
+            assert_eq!(chosen(problem, &gpu), Variant::Tile);
+            assert_eq!(chosen(problem, &software), Variant::Rows);
+        }
+    }
+    for problem in [
+        heads(15, 64, 64),
+        heads(16, 12, 8),
+        heads(16, 8, 33),
+        heads(16, 264, 8),
+    ] {
+        assert_eq!(chosen(problem, &gpu), Variant::Unit);
+        assert_eq!(chosen(problem, &software), Variant::Unit);
+        for variant in [Variant::Tile, Variant::Rows] {
+            assert!(plan(problem, Some(variant), &gpu).is_err());
+        }
+    }
+    let cpu = profiles::cpu_4core_avx2();
+    assert_eq!(chosen(heads(64, 64, 64), &cpu), Variant::Cpu);
+    assert!(plan(heads(64, 64, 64), Some(Variant::Tile), &cpu).is_err());
+}
+
+/// Every block of queries of every head has a cube.
+#[test]
+fn cubes_take_blocks_of_queries() {
+    let cubes = |problem, device| {
+        let plan = plan(problem, None, device).unwrap();
+        plan.tile.unwrap().1.cubes
+    };
+    // 64 units of one query, and 16 of eight.
+    let (gpu, software) = (profiles::webgpu_default(), profiles::lavapipe());
+    assert_eq!(cubes(heads(128, 64, 64), &gpu), [4, 1, 1]);
+    assert_eq!(cubes(heads(129, 64, 64), &gpu), [6, 1, 1]);
+    assert_eq!(cubes(heads(128, 64, 64), &software), [2, 1, 1]);
+    assert_eq!(cubes(heads(129, 64, 64), &software), [4, 1, 1]);
+}

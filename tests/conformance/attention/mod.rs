@@ -1,6 +1,7 @@
 //! Attention under score rules, forward and backward, against the f64 oracle.
 
 mod case;
+mod variants;
 
 use crate::Outcome;
 use burn::tensor::{Bool, Tensor, TensorData};
@@ -12,6 +13,7 @@ use moebius_ops::attention::{Pattern, Problem, Rule};
 use moebius_shaders::DeviceElement;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
+pub(crate) use variants::{tiles, tiles_f16};
 
 const EVERY: [Rule; 14] = [
     Rule::Causal,
@@ -47,6 +49,10 @@ pub(crate) fn rules(target: &Target) -> Outcome {
 
 /// The rules that kernels are emitted with, in the same order.
 pub(crate) fn as_emitted(target: &Target) -> Outcome {
+    Outcome::of(emitted(USUAL).map(|problem| Case::new(problem).check(target)))
+}
+
+fn emitted(of: [usize; 7]) -> [Problem; 2] {
     let pattern = Pattern {
         batch: false,
         heads: true,
@@ -59,10 +65,7 @@ pub(crate) fn as_emitted(target: &Target) -> Outcome {
         Rule::Mask(pattern),
     ];
     let scores = [Rule::Alibi, Rule::Softcap(2.0), Rule::Window(9)];
-    Outcome::of([
-        Case::of(USUAL, &scores).check(target),
-        Case::new(problem(USUAL, &tables).with_sinks(true)).check(target),
-    ])
+    [problem(of, &scores), problem(of, &tables).with_sinks(true)]
 }
 
 /// What a cap comes after, and rules that hide together.

@@ -1,0 +1,576 @@
+//! The `tile` and `rows` variants: a unit keeps queries and their sums in registers, so that each vector of a key or value that
+//! it reads serves all of them.
+//!
+//! `tile` is for GPUs: the units of a cube share tiles of keys and values in workgroup memory, with a barrier before and after
+//! their load, and all read the same vector at once. `rows` is for software adapters, where a read of either memory takes as
+//! long as tens of multiply-adds: more queries to a unit, which reads the vectors where they are. Tiles start at multiples of
+//! their size. Those without a key that some query of the cube may see are skipped: which ones follows from the cube's place
+//! and from scalars, the same for all its units. In the others, a key that a query doesn't see changes no bit of its results.
+
+use super::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
+use super::{Form, ForwardBuffers, KERNEL, Plan, Variant, tables};
+use crate::bound::{bind, bind_words};
+use crate::element::DeviceElement;
+use crate::error::Unsupported;
+use crate::grid::Grid;
+use crate::launched;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+use moebius_ops::attention::Problem;
+
+/// Elements of a vector along a head, and keys of a register of scores.
+const LANES: usize = 4;
+/// Longer heads take too many registers.
+const LONGEST_HEAD: usize = 256;
+/// With fewer queries most of a cube would compute in vain.
+const FEWEST_QUERIES: usize = 16;
+
+/// What the units of a cube share, and what each has for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    pub(super) units: usize,
+    /// Queries of a unit.
+    pub(super) rows: usize,
+    /// Keys of a tile.
+    pub(super) keys: usize,
+    /// Tiles are copied to workgroup memory.
+    pub(super) staged: bool,
+}
+
+impl Shape {
+    /// The shape for `variant`; it depends on the size of heads, not on lengths or the batch.
+    pub(super) fn of(
+        problem: &Problem,
+        variant: Variant,
+        lanes: usize,
+        device: &Capability,
+    ) -> Result<Self, Unsupported> {
+        let s = problem.sizes();
+        if device.cpu_cores.is_some() {
+            let needs = "a GPU or a software adapter for the tile and rows variants";
+            return Err(Unsupported::new(KERNEL, needs, &device.name));
+        }
+        let dims = [s.head_dim, s.value_dim];
+        let suits = |dim: usize| dim.is_multiple_of(2 * LANES) && dim <= LONGEST_HEAD;
+        if !dims.into_iter().all(suits) || s.queries < FEWEST_QUERIES || lanes != LANES {
+            let needs = format!(
+                "heads of whole eights up to {LONGEST_HEAD} and {FEWEST_QUERIES} queries for the tile and rows variants"
+            );
+            let have = format!("heads of {dims:?} and {} queries", s.queries);
+            return Err(Unsupported::new(KERNEL, needs, have));
+        }
+        let elements = s.head_dim + s.value_dim;
+        let shape = match variant {
+            Variant::Rows => Self::rows(elements),
+            _ => Self::tile(elements),
+        };
+        let memory = shape.shared_bytes(elements);
+        crate::fits_cube(KERNEL, (shape.units as u32, memory), device)?;
+        Ok(shape)
+    }
+
+    /// A read costs lavapipe (AVX2) about 700 cycles, for one query to a unit as for eight. With eight queries of 64 elements
+    /// it compiles for four seconds, with sixteen for twelve.
+    fn rows(elements: usize) -> Self {
+        Self {
+            units: 16,
+            rows: (1024 / elements).clamp(1, 8),
+            keys: 16,
+            staged: false,
+        }
+    }
+
+    /// At most 128 registers for queries and sums, but for long heads, and 8 KiB of workgroup memory.
+    fn tile(elements: usize) -> Self {
+        Self {
+            units: 64,
+            rows: (128 / elements).clamp(1, 4),
+            keys: (2048 / elements / LANES * LANES).clamp(LANES, 32),
+            staged: true,
+        }
+    }
+
+    /// Queries of a cube.
+    const fn queries(self) -> usize {
+        self.units * self.rows
+    }
+
+    const fn shared_bytes(self, elements: usize) -> usize {
+        if self.staged {
+            self.keys * elements * 4
+        } else {
+            0
+        }
+    }
+
+    /// A cube for each block of queries of each head.
+    pub(super) fn grid(self, problem: &Problem, device: &Capability) -> Result<Grid, Unsupported> {
+        let s = problem.sizes();
+        let cubes = s.batch * s.heads * s.queries.div_ceil(self.queries());
+        Grid::of_cubes(KERNEL, cubes, [self.units as u32, 1], device)
+    }
+}
+
+/// What the kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Spec {
+    form: Form,
+    shape: Shape,
+}
+
+/// Queries of a head that a cube takes, from `first` to `last`, and the first row of the keys that they meet.
+#[derive(CubeType, Clone, Copy)]
+struct Block {
+    batch: usize,
+    head: usize,
+    first: usize,
+    last: usize,
+    keys: usize,
+}
+
+/// What a unit has of its queries.
+#[derive(CubeType)]
+struct Rows<N: Size> {
+    /// Scaled.
+    queries: Array<Vector<f32, N>>,
+    /// Of probabilities times values.
+    sums: Array<Vector<f32, N>>,
+    /// The largest scores so far.
+    largest: Array<f32>,
+    /// The sums of exponentials, 0 until a key is seen.
+    totals: Array<f32>,
+}
+
+/// Where units read keys and values: tiles of them, the keys first, or all of them.
+#[derive(CubeType, Clone, Copy)]
+struct Source {
+    /// The first key in the tile, and in the tensor.
+    in_tile: usize,
+    row: usize,
+    /// The last row of the head in the tensor.
+    last: usize,
+}
+
+/// The unit's query number `row`; past the last one of the block, that one.
+#[cube]
+fn query_of(block: &Block, #[comptime] row: usize, #[comptime] shape: Shape) -> usize {
+    let query = block.first + UNIT_POS as usize + comptime!(row * shape.units);
+    min(query, block.last)
+}
+
+/// The scaled queries of a unit, and an empty softmax for each.
+#[cube]
+fn begin<F: Float, N: Size>(
+    q: &[Vector<F, N>],
+    block: &Block,
+    scalars: &Scalars,
+    #[comptime] spec: Spec,
+) -> Rows<N> {
+    let (rows, vectors) = comptime!((spec.shape.rows, spec.form.vectors));
+    let value_vectors = comptime!(spec.form.value_vectors);
+    let mut queries = Array::<Vector<f32, N>>::new(comptime!(rows * vectors));
+    let mut sums = Array::<Vector<f32, N>>::new(comptime!(rows * value_vectors));
+    let mut largest = Array::<f32>::new(rows);
+    let mut totals = Array::<f32>::new(rows);
+    let head = (block.batch * scalars.heads + block.head) * scalars.queries;
+    #[unroll]
+    for row in 0..rows {
+        let from = (head + query_of(block, row, spec.shape)) * vectors;
+        #[unroll]
+        for d in 0..vectors {
+            queries[row * vectors + d] =
+                Vector::<f32, N>::cast_from(q[from + d]) * Vector::new(scalars.scale);
+        }
+        #[unroll]
+        for d in 0..value_vectors {
+            sums[row * value_vectors + d] = Vector::new(0.0f32);
+        }
+        largest[row] = f32::min_value();
+        totals[row] = 0.0f32;
+    }
+    Rows::<N> {
+        queries,
+        sums,
+        largest,
+        totals,
+    }
+}
+
+/// Copies vectors to the tile from its vector `to` on: `held` of them, and zeros up to `count`.
+#[cube]
+fn load<F: Float, N: Size>(
+    from: &[Vector<F, N>],
+    tile: &mut Shared<[Vector<f32, N>]>,
+    first: usize,
+    held: usize,
+    #[comptime] place: (usize, usize, usize),
+) {
+    let (to, count, units) = comptime!(place);
+    for round in 0..comptime!(count.div_ceil(units)) {
+        let i = UNIT_POS as usize + round * units;
+        if i < count {
+            let mut vector = Vector::<f32, N>::new(0.0f32);
+            if i < held {
+                vector = Vector::cast_from(from[first + i]);
+            }
+            tile[to + i] = vector;
+        }
+    }
+}
+
+/// Scores of the unit's queries with N keys.
+#[cube]
+fn score<F: Float, N: Size>(
+    queries: &Array<Vector<f32, N>>,
+    tile: &Shared<[Vector<f32, N>]>,
+    k: &[Vector<F, N>],
+    source: &Source,
+    lanes: Vector<i32, N>,
+    #[comptime] spec: Spec,
+) -> Array<Vector<f32, N>> {
+    let (rows, vectors) = comptime!((spec.shape.rows, spec.form.vectors));
+    let mut scores = Array::<Vector<f32, N>>::new(rows);
+    #[unroll]
+    for row in 0..rows {
+        scores[row] = Vector::new(0.0f32);
+    }
+    // A loop, because an unrolled one would be four times as long to compile.
+    for lane in 0..comptime!(LANES) {
+        let mut dots = Array::<f32>::new(rows);
+        #[unroll]
+        for row in 0..rows {
+            dots[row] = 0.0f32;
+        }
+        #[unroll]
+        for d in 0..vectors {
+            let key = if comptime!(spec.shape.staged) {
+                tile[(source.in_tile + lane) * vectors + d]
+            } else {
+                Vector::cast_from(k[min(source.row + lane, source.last) * vectors + d])
+            };
+            #[unroll]
+            for row in 0..rows {
+                let query = queries[row * vectors + d];
+                #[unroll]
+                for element in 0..comptime!(LANES) {
+                    dots[row] = fma(query.extract(element), key.extract(element), dots[row]);
+                }
+            }
+        }
+        let own = lanes.equal(&Vector::new(lane as i32));
+        #[unroll]
+        for row in 0..rows {
+            scores[row] = select_many(own, Vector::new(dots[row]), scores[row]);
+        }
+    }
+    scores
+}
+
+/// A row's scores as the rules make them; those of keys it doesn't see are f32's least number, which no exponential tells
+/// from −∞.
+#[cube]
+fn ruled<N: Size>(
+    raw: Vector<f32, N>,
+    tables: &[u32],
+    site: &Site<N>,
+    scalars: &Scalars,
+    full: bool,
+    #[comptime] spec: Spec,
+) -> Vector<f32, N> {
+    let kinds = comptime!(spec.form.kinds);
+    let mut scores = raw;
+    if comptime!(kinds.change_scores()) {
+        let (changed, _) = trace::<N>(raw, site, scalars, tables, kinds, 0usize);
+        scores = changed;
+    }
+    if !full {
+        let held = Vector::<i32, N>::new(scalars.keys as i32 - site.key as i32);
+        let seen = seen::<N>(site, scalars, tables, kinds).vec_and(site.lanes.less_than(&held));
+        scores = select_many(seen, scores, Vector::new(f32::min_value()));
+    }
+    scores
+}
+
+/// Makes scores with keys from `key` on probabilities, and shrinks the sums of rows where one of them is the largest so far.
+#[cube]
+fn soften<N: Size>(
+    rows: &mut Rows<N>,
+    scores: &mut Array<Vector<f32, N>>,
+    tables: &[u32],
+    scalars: &Scalars,
+    block: &Block,
+    key: usize,
+    full: bool,
+    #[comptime] spec: Spec,
+) {
+    let value_vectors = comptime!(spec.form.value_vectors);
+    let lowest = Vector::<f32, N>::new(f32::min_value());
+    #[unroll]
+    for row in 0..comptime!(spec.shape.rows) {
+        let query = query_of(block, row, spec.shape);
+        let mut site = site::<N>(block.batch, block.head, query);
+        site.key = key;
+        let s = ruled::<N>(scores[row], tables, &site, scalars, full, spec);
+        let before = rows.largest[row];
+        let mut top = before;
+        #[unroll]
+        for lane in 0..comptime!(LANES) {
+            top = max(top, s.extract(lane));
+        }
+        let p = (s - Vector::new(top)).exp();
+        let p = select_many(s.equal(&lowest), Vector::new(0.0f32), p);
+        let shrink = (before - top).exp();
+        scores[row] = p;
+        rows.largest[row] = top;
+        rows.totals[row] = fma(rows.totals[row], shrink, p.vector_sum());
+        #[unroll]
+        for d in 0..value_vectors {
+            rows.sums[row * value_vectors + d] *= Vector::new(shrink);
+        }
+    }
+}
+
+/// Adds probabilities times values of some of N keys. Where `careful`, a probability of 0 gives 0 whatever the value is: a key
+/// that a query doesn't see gives it nothing of a NaN.
+#[cube]
+fn weigh<F: Float, N: Size>(
+    rows: &mut Rows<N>,
+    tile: &Shared<[Vector<f32, N>]>,
+    v: &[Vector<F, N>],
+    source: &Source,
+    lanes: Vector<i32, N>,
+    some: (usize, usize),
+    scores: &Array<Vector<f32, N>>,
+    #[comptime] careful: bool,
+    #[comptime] spec: Spec,
+) {
+    let count = comptime!(spec.shape.rows);
+    let value_vectors = comptime!(spec.form.value_vectors);
+    let values = comptime!(spec.shape.keys * spec.form.vectors);
+    let zero = Vector::<f32, N>::new(0.0f32);
+    for lane in some.0..some.1 {
+        let own = lanes.equal(&Vector::new(lane as i32));
+        let mut p = Array::<Vector<f32, N>>::new(count);
+        #[unroll]
+        for row in 0..count {
+            p[row] = Vector::new(select_many(own, scores[row], zero).vector_sum());
+        }
+        #[unroll]
+        for d in 0..value_vectors {
+            let value = if comptime!(spec.shape.staged) {
+                tile[values + (source.in_tile + lane) * value_vectors + d]
+            } else {
+                Vector::cast_from(v[min(source.row + lane, source.last) * value_vectors + d])
+            };
+            #[unroll]
+            for row in 0..count {
+                let sum = comptime!(row * value_vectors + d);
+                let mut factor = value;
+                if comptime!(careful) {
+                    factor = select_many(p[row].equal(&zero), zero, value);
+                }
+                rows.sums[sum] = fma(p[row], factor, rows.sums[sum]);
+            }
+        }
+    }
+}
+
+/// The unit's queries meet the keys of the tile that starts at `key`; `full` where they see all of them.
+#[cube]
+fn meet<F: Float, N: Size>(
+    rows: &mut Rows<N>,
+    tile: &Shared<[Vector<f32, N>]>,
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    tables: &[u32],
+    scalars: &Scalars,
+    block: &Block,
+    key: usize,
+    full: bool,
+    #[comptime] spec: Spec,
+) {
+    let lanes = site::<N>(block.batch, block.head, block.first).lanes;
+    for step in 0..comptime!(spec.shape.keys / LANES) {
+        let source = Source {
+            in_tile: step * comptime!(LANES),
+            row: block.keys + key + step * comptime!(LANES),
+            last: block.keys + scalars.keys - 1,
+        };
+        let mut scores = score::<F, N>(&rows.queries, tile, k, &source, lanes, spec);
+        let first = key + step * comptime!(LANES);
+        soften::<N>(rows, &mut scores, tables, scalars, block, first, full, spec);
+        // A software adapter computes both branches of a condition, and an empty loop once.
+        let plain = select(full, comptime!(LANES).runtime(), 0usize.runtime());
+        if comptime!(spec.shape.staged) {
+            let some = (0usize.runtime(), plain);
+            weigh::<F, N>(rows, tile, v, &source, lanes, some, &scores, false, spec);
+            let others = (plain, comptime!(LANES).runtime());
+            weigh::<F, N>(rows, tile, v, &source, lanes, others, &scores, true, spec);
+        } else {
+            let all = (0usize.runtime(), comptime!(LANES).runtime());
+            weigh::<F, N>(rows, tile, v, &source, lanes, all, &scores, true, spec);
+        }
+    }
+}
+
+/// The cube's queries: later ones, which see more keys where a rule is causal, come first.
+#[cube]
+fn block_of(cube: usize, heads: usize, scalars: &Scalars, #[comptime] shape: Shape) -> Block {
+    let head = cube % heads;
+    let blocks = scalars.queries.div_ceil(comptime!(shape.queries()));
+    let first = (blocks - 1 - cube / heads) * comptime!(shape.queries());
+    let (batch, in_batch) = (head / scalars.heads, head % scalars.heads);
+    Block {
+        batch,
+        head: in_batch,
+        first,
+        last: min(first + comptime!(shape.queries()), scalars.queries) - 1,
+        keys: (batch * scalars.kv_heads + in_batch / scalars.group) * scalars.keys,
+    }
+}
+
+#[cube(launch_unchecked)]
+fn attention_tile<F: Float, N: Size>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    tables: &[u32],
+    o: &mut [Vector<F, N>],
+    lse: &mut [f32],
+    scalars: Scalars,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let (shape, kinds) = comptime!((spec.shape, spec.form.kinds));
+    let (vectors, value_vectors) = comptime!((spec.form.vectors, spec.form.value_vectors));
+    let (size, count) = comptime!((shape.keys, shape.keys * (vectors + value_vectors)));
+    let mut tile =
+        Shared::<[Vector<f32, N>]>::new_slice(comptime!(if shape.staged { count } else { 1 }));
+    let heads = lse.len() / scalars.queries;
+    if CUBE_POS < heads * scalars.queries.div_ceil(comptime!(shape.queries())) {
+        let block = block_of(CUBE_POS, heads, &scalars, shape);
+        let mut rows = begin::<F, N>(q, &block, &scalars, spec);
+        let queries = (block.first, block.last);
+        let (near, far) = keys_of(block.first, block.last, &scalars, kinds);
+        for at in near / size..far.div_ceil(size) {
+            let key = at * size;
+            let held = min(size, scalars.keys - key);
+            let met = tile_of(queries, (key, key + held - 1), &scalars, kinds);
+            // The same for the whole cube, so the barriers inside are reached by all its units or none.
+            if met > 0 {
+                if comptime!(shape.staged) {
+                    let row = block.keys + key;
+                    let place = comptime!((0, size * vectors, shape.units));
+                    sync_cube();
+                    load::<F, N>(k, &mut tile, row * vectors, held * vectors, place);
+                    let place = comptime!((size * vectors, size * value_vectors, shape.units));
+                    load::<F, N>(
+                        v,
+                        &mut tile,
+                        row * value_vectors,
+                        held * value_vectors,
+                        place,
+                    );
+                    sync_cube();
+                }
+                let full = met == 2 && held == size;
+                meet::<F, N>(
+                    &mut rows, &tile, k, v, tables, &scalars, &block, key, full, spec,
+                );
+            }
+        }
+        finish::<F, N>(&rows, tables, o, lse, &block, &scalars, spec);
+    }
+}
+
+/// Writes o and lse.
+#[cube]
+fn finish<F: Float, N: Size>(
+    rows: &Rows<N>,
+    tables: &[u32],
+    o: &mut [Vector<F, N>],
+    lse: &mut [f32],
+    block: &Block,
+    scalars: &Scalars,
+    #[comptime] spec: Spec,
+) {
+    let vectors = comptime!(spec.form.value_vectors);
+    let head = (block.batch * scalars.heads + block.head) * scalars.queries;
+    #[unroll]
+    for row in 0..comptime!(spec.shape.rows) {
+        let query = block.first + UNIT_POS as usize + comptime!(row * spec.shape.units);
+        if query <= block.last {
+            let mut top = rows.largest[row];
+            let mut total = rows.totals[row];
+            let mut shrink = 1.0f32;
+            if comptime!(spec.form.sinks) {
+                let sink = f32::reinterpret(tables[scalars.sinks + block.head]);
+                let raised = max(top, sink);
+                shrink = (top - raised).exp();
+                total = fma(total, shrink, (sink - raised).exp());
+                top = raised;
+            }
+            let mut share = 0.0f32;
+            let mut log = f32::min_value();
+            // By its bits, because a sum that isn't a number has seen a key, too.
+            if u32::reinterpret(total) != 0u32 {
+                share = shrink / total;
+                log = top + total.ln();
+            }
+            lse[head + query] = log;
+            let to = (head + query) * vectors;
+            #[unroll]
+            for d in 0..vectors {
+                let sum = rows.sums[row * vectors + d];
+                o[to + d] = Vector::cast_from(sum * Vector::<f32, N>::new(share));
+            }
+        }
+    }
+}
+
+pub(super) fn launch(
+    client: &Client,
+    plan: &Plan,
+    (shape, grid): (Shape, Grid),
+    buffers: ForwardBuffers,
+    tables: Handle,
+) {
+    let p = &plan.problem;
+    let s = p.sizes();
+    let of = |buffer, rows, dim| bind(buffer, plan.vectors(rows, dim), plan.bytes());
+    // Without keys none is read, and something else is bound.
+    let key = |buffer, dim| match p.key_rows() {
+        0 => bind(client.empty(plan.bytes()), 1, plan.bytes()),
+        rows => of(buffer, rows, dim),
+    };
+    let kernel = if shape.staged {
+        "attention_tile"
+    } else {
+        "attention_rows"
+    };
+    let spec = Spec {
+        form: plan.form(),
+        shape,
+    };
+    // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; cubes past the last return, and units
+    // past the last query store nothing.
+    unsafe {
+        launched::note(|| super::name(p, kernel));
+        attention_tile::launch_unchecked(
+            client,
+            grid.count(),
+            grid.dim(),
+            plan.lanes,
+            of(buffers.q, p.query_rows(), s.head_dim),
+            key(buffers.k, s.head_dim),
+            key(buffers.v, s.value_dim),
+            tables::bind(tables, p),
+            of(buffers.o, p.query_rows(), s.value_dim),
+            bind_words(buffers.lse, p.query_rows()),
+            scalars(p),
+            spec,
+            p.element().elem_type(),
+        );
+    }
+}
