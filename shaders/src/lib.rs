@@ -34,6 +34,7 @@ pub mod moe;
 mod named;
 pub mod peak;
 pub mod permute;
+mod prelude;
 pub mod quantize;
 pub mod routing;
 pub mod segment_attention;

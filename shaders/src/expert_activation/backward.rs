@@ -1,12 +1,8 @@
 //! The backward pass: one cube (a CPU: one unit) per sorted row and slot, and the gradient alone.
 
 use super::{Form, Plan, activate, activation_gradient, row_sum};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// Writes dpre of the vector at `gate` for the gradient `d` of its hidden values; returns those.
 #[cube]
@@ -115,22 +111,14 @@ fn expert_activation_gradient<F: Float, N: Size>(
 
 buffers! {
     /// Buffers of the backward pass.
-    #[derive(Clone)]
     pub struct BackwardBuffers {
-        /// \[R, F or 2F\], read.
-        pub pre: Handle,
-        /// \[R,F\], read as the gradient before the weights, and overwritten by w · hidden.
-        pub dhidden: Handle,
-        /// \[S\] u32, read.
-        pub order: Handle,
-        /// \[E+1\] u32, read.
-        pub offsets: Handle,
-        /// \[S\] f32, read.
-        pub weights: Handle,
-        /// \[R, F or 2F\], written.
-        pub dpre: Handle,
-        /// \[S\] f32, written.
-        pub dweights: Handle,
+        pub pre: Handle => "[R, F or 2F]" read,
+        pub dhidden: Handle => "[R,F]" read: "the gradient before the weights, overwritten by w · hidden",
+        pub order: Handle => "[S] u32" read,
+        pub offsets: Handle => "[E+1] u32" read,
+        pub weights: Handle => "[S] f32" read,
+        pub dpre: Handle => "[R, F or 2F]" written,
+        pub dweights: Handle => "[S] f32" written,
     }
 }
 
@@ -171,16 +159,11 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
 
 buffers! {
     /// Buffers of the gradient alone.
-    #[derive(Clone)]
     pub struct GradientBuffers {
-        /// \[R, F or 2F\], read.
-        pub pre: Handle,
-        /// \[R,F\], read.
-        pub dhidden: Handle,
-        /// \[E+1\] u32, read.
-        pub offsets: Handle,
-        /// \[R, F or 2F\], written.
-        pub dpre: Handle,
+        pub pre: Handle => "[R, F or 2F]" read,
+        pub dhidden: Handle => "[R,F]" read,
+        pub offsets: Handle => "[E+1] u32" read,
+        pub dpre: Handle => "[R, F or 2F]" written,
     }
 }
 

@@ -1,12 +1,8 @@
 //! hidden = act(pre), or act(gate) · up.
 
 use super::{Form, Plan, activate};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// The hidden values of the vector of `pre` at `gate`, whose up part lies `row` vectors further.
 #[cube]
@@ -49,14 +45,10 @@ fn expert_activation<F: Float, N: Size>(
 
 buffers! {
     /// Buffers of the forward pass.
-    #[derive(Clone)]
     pub struct ForwardBuffers {
-        /// \[R, F or 2F\], read.
-        pub pre: Handle,
-        /// \[E+1\] u32, read.
-        pub offsets: Handle,
-        /// \[R,F\], written.
-        pub hidden: Handle,
+        pub pre: Handle => "[R, F or 2F]" read,
+        pub offsets: Handle => "[E+1] u32" read,
+        pub hidden: Handle => "[R,F]" written,
     }
 }
 

@@ -11,13 +11,9 @@ pub use backward::{BackwardBuffers, GradientBuffers, launch_backward, launch_gra
 pub(crate) use entries::entries;
 pub use forward::{ForwardBuffers, launch};
 
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
 use crate::grouped_gemm::activation::{activate, activation_gradient};
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_device::Capability;
 use moebius_ops::expert_activation::Problem;
 use moebius_ops::grouped_gemm::Activation;
 

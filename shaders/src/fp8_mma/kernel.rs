@@ -6,10 +6,9 @@
 //! and sums lie is CubeCL's [`cmma::MmaDefinition`] to say.
 
 use super::{Operands, PANEL, PLANE, PLANES, Plan, STEP, TILE_ROWS, input};
-use crate::bound::bind_words;
 use crate::grouped_gemm::{input_row, tile_at};
-use crate::launched;
 use crate::permute::TILE_WORDS;
+use crate::prelude::*;
 use cubecl::cmma::{self, MatrixIdent};
 use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};

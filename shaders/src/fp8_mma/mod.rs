@@ -14,11 +14,9 @@ mod kernel;
 pub(crate) use entries::entries;
 pub use kernel::launch;
 
-use crate::error::Unsupported;
 use crate::grouped_gemm::{Segments, max_tiles, rows_name};
-use crate::named::buffers;
-use cubecl::server::Handle;
-use moebius_device::{Capability, Runtime};
+use crate::prelude::*;
+use moebius_device::Runtime;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::fp8_mma::{Problem, STEP};
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_words};
@@ -66,20 +64,14 @@ impl Plan {
 
 buffers! {
     /// Buffers of one product of codes.
-    #[derive(Clone)]
     pub struct Operands {
-        /// Codes \[T or R, ⌈k/4⌉\], read.
-        pub x: Handle,
-        /// f32, read.
-        pub x_scales: Handle,
+        pub x: Handle => "[T or R, ⌈k/4⌉]" read: "codes",
+        pub x_scales: Handle => "f32" read,
         /// Read; absent in a dense product. Its tiles are of [`TILE_ROWS`] rows.
         pub segments: Option<Segments> = "offsets",
-        /// Panels of codes, read.
-        pub weights: Handle = "codes",
-        /// f32, read.
-        pub w_scales: Handle = "scales",
-        /// \[R, n\] f32, written.
-        pub out: Handle = "y",
+        pub weights: Handle = "codes" => "panels of codes" read,
+        pub w_scales: Handle = "scales" => "f32" read,
+        pub out: Handle = "y" => "[R, n] f32" written,
     }
 }
 

@@ -1,19 +1,11 @@
 //! How CubeCL computes [`moebius_ops::grouped_gemm::bias_gradient`].
 
 use super::{Segments, Source, input_row, segment};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::error::PlanError;
-use crate::grid::{Grid, lanes};
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::grouped_gemm::bias_gradient::Problem;
 
 #[cfg(feature = "emit")]
-use moebius_ops::Element;
 
 const KERNEL: &str = "bias_gradient";
 
@@ -103,16 +95,12 @@ fn slot(order: &ComptimeOption<&[u32]>, row: usize) -> usize {
 
 buffers! {
     /// Buffers of one bias gradient.
-    #[derive(Clone)]
     pub struct Operands {
-        /// \[R,n\] or \[T,n\], read.
-        pub rows: Handle,
+        pub rows: Handle => "[R,n] or [T,n]" read,
         /// Read; absent in a dense product. Its tiles aren't used.
         pub segments: Option<Segments> = "offsets",
-        /// \[S\] f32, read; present when the problem is weighted.
-        pub weights: Option<Handle>,
-        /// \[E,n\] f32, written.
-        pub out: Handle,
+        pub weights: Option<Handle> => "[S] f32" read: "present when the problem is weighted",
+        pub out: Handle => "[E,n] f32" written,
     }
 }
 

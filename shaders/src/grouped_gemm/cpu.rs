@@ -13,8 +13,7 @@ use super::{
     Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
     activation::activate, input_row, segment, sizes,
 };
-use crate::bound::bind;
-use crate::element::DeviceElement;
+use crate::prelude::*;
 use cubecl::prelude::*;
 
 /// Rows of the register tile: 2 × 6 sums + 3 operands fit AVX2's 16 registers, and on AVX-512

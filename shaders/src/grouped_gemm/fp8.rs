@@ -1,10 +1,9 @@
 //! How CubeCL computes [`moebius_ops::grouped_gemm::fp8`].
 
 use super::{Problem, Sizes, WeightLayout};
-use crate::error::Unsupported;
 use crate::fp8::decode_bits;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_device::Capability;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_ops::grouped_gemm::fp8::scale_words;
 use moebius_ops::scaling::{Granularity, MX_BLOCK};

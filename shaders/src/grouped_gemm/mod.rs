@@ -21,12 +21,9 @@ pub(crate) use entries::entries;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;
 
-use crate::bound::{bind, bind_words, part};
-use crate::launched;
-use crate::named::buffers;
 use crate::permute::TILE_WORDS;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use moebius_ops::grouped_gemm::fp8::{scale_shape, scale_words};
 use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source, WeightLayout};
 use moebius_ops::permute;
@@ -73,12 +70,9 @@ pub(crate) fn max_tiles(problem: &Problem, tile_rows: usize) -> usize {
 
 buffers! {
     /// Which rows belong to which expert: the result of a sort.
-    #[derive(Clone)]
     pub struct Segments {
-        /// \[S\] u32: slots sorted by expert.
-        pub order: Handle,
-        /// \[E+1\] u32.
-        pub offsets: Handle,
+        pub order: Handle => "[S] u32" read: "slots sorted by expert",
+        pub offsets: Handle => "[E+1] u32" read,
         /// Tiles of the sort.
         pub tiles: Handle,
     }
@@ -86,20 +80,16 @@ buffers! {
 
 buffers! {
     /// Buffers of one grouped GEMM.
-    #[derive(Clone)]
     pub struct Operands {
-        /// \[T,k\] or \[R,k\], read.
-        pub x: Handle,
+        pub x: Handle => "[T,k] or [R,k]" read,
         /// Read; absent in a dense product.
         pub segments: Option<Segments> = "offsets",
         /// \[E, n or 2n, k\] or \[E, k, n\], or panels of codes ([`fp8`]), read.
         pub weights: Handle = "codes",
         /// Read; present when the weights are codes.
         pub scales: Option<Handle>,
-        /// \[E, n or 2n\], read; present when the problem has a bias.
-        pub bias: Option<Handle> = "b",
-        /// \[R,n\], written.
-        pub out: Handle = "y",
+        pub bias: Option<Handle> = "b" => "[E, n or 2n]" read: "present when the problem has a bias",
+        pub out: Handle = "y" => "[R,n]" written,
     }
 }
 

@@ -6,9 +6,8 @@ use super::{
     Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, WeightLayout, activation::activate,
     input_row, sizes, tile_at,
 };
-use crate::element::DeviceElement;
 use crate::fp8::decode_bits;
-use crate::grid::count;
+use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 

@@ -2,10 +2,7 @@
 
 use super::tile::TileShape;
 use super::{Problem, WeightLayout, cpu, naive, tensor_core};
-use crate::element::DeviceElement;
-use crate::error::{PlanError, Unsupported};
-use crate::grid::lanes;
-use moebius_device::Capability;
+use crate::prelude::*;
 use serde::Serialize;
 
 const KERNEL: &str = "grouped_gemm";

@@ -10,13 +10,9 @@ use super::{
     Activation, Bindings, Operands, Plan, Problem, Sizes, Slab, Source, WeightLayout,
     activation::activate, input_row, sizes, tile_at, with_bias,
 };
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::count;
+use crate::prelude::*;
 use cubecl::cmma;
 use cubecl::prelude::*;
-use moebius_device::Capability;
-use moebius_ops::Element;
 
 /// Rows and columns of a cube's tile.
 pub(super) const ROWS: usize = 64;

@@ -13,8 +13,7 @@ use super::{
     Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
     activation::activate, input_row, sizes, tile_at, with_bias,
 };
-use crate::element::DeviceElement;
-use crate::grid::count;
+use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 

@@ -20,13 +20,8 @@ pub use capacity::{CapacitiesPlan, CapacityPlan};
 pub(crate) use entries::entries;
 pub use rows::{RowsPlan, plan_rows};
 
-use crate::bound::{bind, bind_words};
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::permute::{NOWHERE, Problem};
 use sort::{sort_histogram, sort_histogram_serial, sort_scan, sort_scatter, sort_scatter_serial};
 

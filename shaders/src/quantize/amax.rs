@@ -4,15 +4,8 @@
 //! there are several. Bytes: x once.
 
 use super::word::{bits_of, magnitude, scale_of};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::Grid;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
-use moebius_ops::Element;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::quantize::AmaxProblem;
 use moebius_ops::scaling::{Granularity, ScaleType};

@@ -4,11 +4,8 @@ use super::word::{
     Coding, Four, decode_scaled, decode_word, encode_scaled, encode_word, load, store,
 };
 use super::{Plan, Sizes};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use moebius_ops::scaling::ScaleType;
 
 /// How words find their scales, known when a kernel is compiled.

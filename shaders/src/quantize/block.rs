@@ -5,12 +5,8 @@ use super::apply::launch_by;
 use super::plan::Variant;
 use super::word::{Coding, Four, encode_word, load, scale_of, word_amax};
 use super::{Plan, Sizes};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use moebius_ops::scaling::ScaleType;
 
 /// How blocks are shared out, known when a kernel is compiled.
@@ -194,10 +190,8 @@ pub(super) fn fp8_quantize_cpu<F: Float, N: Size>(
 buffers! {
     /// Buffers of a quantisation.
     pub struct Buffers {
-        /// \[M, rows, columns\], read.
-        pub x: Handle,
-        /// \[M, rows, ⌈columns/4⌉\], written.
-        pub words: Handle = "codes",
+        pub x: Handle => "[M, rows, columns]" read,
+        pub words: Handle = "codes" => "[M, rows, ⌈columns/4⌉]" written,
         /// As many as [`super::Problem::scales_shape`] says, written.
         pub scales: Handle,
     }

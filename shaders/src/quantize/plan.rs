@@ -3,10 +3,7 @@
 use super::amax::{Blocks, Reduction, UNITS, units_for};
 use super::word::Coding;
 use super::{KERNEL, Problem, apply, block};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::Grid;
-use moebius_device::Capability;
+use crate::prelude::*;
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::scaling::Granularity;
 

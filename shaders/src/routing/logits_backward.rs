@@ -5,16 +5,8 @@
 //! All sums are of fused multiply-adds in f32.
 
 use super::Problem;
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
-use moebius_ops::Element;
 
 const KERNEL: &str = "router_logits_backward";
 
@@ -275,18 +267,12 @@ fn router_dw_sum<N: Size>(partial: &[Vector<f32, N>], dw: &mut [Vector<f32, N>],
 
 buffers! {
     /// Buffers of the gradients; an absent output isn't computed.
-    #[derive(Clone)]
     pub struct LogitsBackwardBuffers {
-        /// \[T,E\] f32, read.
-        pub dlogits: Handle,
-        /// \[T,H\], read.
-        pub x: Handle,
-        /// \[E,H\], read.
-        pub w: Handle = "Wg",
-        /// \[T,H\], written.
-        pub dx: Option<Handle>,
-        /// \[E,H\] f32, written; zeros without tokens.
-        pub dw: Option<Handle> = "dWg",
+        pub dlogits: Handle => "[T,E] f32" read,
+        pub x: Handle => "[T,H]" read,
+        pub w: Handle = "Wg" => "[E,H]" read,
+        pub dx: Option<Handle> => "[T,H]" written,
+        pub dw: Option<Handle> = "dWg" => "[E,H] f32" written: "zeros without tokens",
     }
 }
 

@@ -3,14 +3,8 @@
 use super::selection::{lane_indices, masked};
 use super::topk::sigmoid;
 use super::{Problem, Score};
-use crate::bound::{bind, bind_words};
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::routing::TopkGradient;
 
 /// A gradient this device can compute.
@@ -170,24 +164,15 @@ fn route_backward_lse<N: Size>(
 buffers! {
     /// Buffers of a gradient: what the choice read and wrote, and both gradients. A plan reads those
     /// its formula names.
-    #[derive(Clone)]
     pub struct TopkBackwardBuffers {
-        /// \[T,E\], read.
-        pub logits: Handle,
-        /// \[E\] u32, read.
-        pub mask: Option<Handle>,
-        /// \[T,K\] u32, read.
-        pub indices: Handle,
-        /// \[T,K\], read.
-        pub weights: Handle,
-        /// \[T,E\], read.
-        pub probs: Handle,
-        /// \[T\], read.
-        pub lse: Handle,
-        /// \[T,K\], \[T,E\] or \[T\], read.
-        pub gradient: Handle = "dweights" | "dprobs" | "dlse",
-        /// \[T,E\], written.
-        pub dlogits: Handle,
+        pub logits: Handle => "[T,E]" read,
+        pub mask: Option<Handle> => "[E] u32" read,
+        pub indices: Handle => "[T,K] u32" read,
+        pub weights: Handle => "[T,K]" read,
+        pub probs: Handle => "[T,E]" read,
+        pub lse: Handle => "[T]" read,
+        pub gradient: Handle = "dweights" | "dprobs" | "dlse" => "[T,K], [T,E] or [T]" read,
+        pub dlogits: Handle => "[T,E]" written,
     }
 }
 

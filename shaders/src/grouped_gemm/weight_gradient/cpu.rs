@@ -12,10 +12,9 @@
 //! of 512 or 1024 rows came within 17 % below; a small block also takes the least scratch.
 
 use super::{Bindings, Operands, Plan, Slab, Spec as Sources};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
 use crate::grouped_gemm::cpu::{ROWS as TILE, load_register, store};
 use crate::grouped_gemm::{input_row, segment};
+use crate::prelude::*;
 use cubecl::prelude::*;
 
 /// Rows of a and b that are packed at once: a panel of them is 32 KiB with 16 lanes, which stays in a

@@ -10,15 +10,8 @@ mod tile;
 pub(crate) use entries::entries;
 
 use super::{Choice, Segments, Slab, Source, Variant, plan::slabs};
-use crate::bound::{bind, bind_words, part};
-use crate::element::DeviceElement;
-use crate::error::{PlanError, Unsupported};
-use crate::grid::lanes;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::grouped_gemm::weight_gradient::Problem;
 
 const KERNEL: &str = "weight_gradient";
@@ -130,16 +123,12 @@ fn cubes(plan: &Plan, slab: &Slab) -> [usize; 3] {
 
 buffers! {
     /// Buffers of one weight gradient.
-    #[derive(Clone)]
     pub struct Operands {
-        /// \[T,m\] or \[R,m\], read.
-        pub a: Handle,
-        /// \[T,n\] or \[R,n\], read.
-        pub b: Handle,
+        pub a: Handle => "[T,m] or [R,m]" read,
+        pub b: Handle => "[T,n] or [R,n]" read,
         /// Read; absent in a dense product. Its tiles aren't used.
         pub segments: Option<Segments> = "offsets",
-        /// \[E,m,n\] f32, written.
-        pub out: Handle,
+        pub out: Handle => "[E,m,n] f32" written,
     }
 }
 
