@@ -16,8 +16,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `mod.rs` | functions of ordinary tensors, which check, plan and call |
-//! | `kernels.rs` | plans the kernels of a call, and says which buffer is which |
+//! | `mod.rs` | functions of ordinary tensors, which check, plan the kernels and call |
 //! | `flex.rs` | the portable body: Burn's primitive operations and plain Rust; capacities and hash routing are the kernels' references |
 
 mod assignment;
