@@ -6,15 +6,15 @@ use crate::emit::KernelEntry;
 pub fn kernels() -> Vec<KernelEntry> {
     [
         crate::fp8::entries(),
-        crate::quantize::entries(),
-        crate::routing::entries(),
-        crate::permute::entries(),
-        crate::grouped_gemm::entries(),
-        crate::fp8_mma::entries(),
-        crate::grouped_gemm::weight_gradient::entries(),
+        crate::quantize::entries::entries(),
+        crate::routing::entries::entries(),
+        crate::permute::entries::entries(),
+        crate::grouped_gemm::entries::entries(),
+        crate::fp8_mma::entries::entries(),
+        crate::grouped_gemm::weight_gradient::entries::entries(),
         crate::grouped_gemm::bias_gradient::entries(),
-        crate::expert_activation::entries(),
-        crate::segment_attention::entries(),
+        crate::expert_activation::entries::entries(),
+        crate::segment_attention::entries::entries(),
         crate::attention::entries(),
         vec![crate::peak::entry()],
     ]

@@ -5,8 +5,6 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::bias_gradient::Problem;
 
-#[cfg(feature = "emit")]
-
 const KERNEL: &str = "bias_gradient";
 
 /// What the kernel of `problem` is called.
@@ -140,6 +138,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
 /// Weighted token rows of every element type, plain sorted rows, and dense ones.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use super::Problem as Product;
     use crate::emit::{KernelEntry, Machine, Planned, valid};
     let cases = [
         (Element::F32, false, false),
@@ -150,8 +149,8 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
     ];
     let entry = |(element, weighted, dense): (Element, bool, bool)| {
         let all = match dense {
-            true => Problem::dense(2048, 512),
-            false => Problem::new(2048, 8, 2, 512),
+            true => Product::dense(2048, 512, 1),
+            false => Product::new(2048, 8, 2, 512, 1),
         };
         let problem = Problem {
             element,
@@ -160,7 +159,7 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
                 false => Source::Sorted,
             },
             weighted,
-            ..valid(all)
+            ..Problem::of(&valid(all))
         };
         let gradient = move |at: &Machine| -> Planned {
             let given = [("offsets", !dense), ("weights", weighted)];

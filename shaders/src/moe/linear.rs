@@ -60,29 +60,9 @@ pub fn plan(
     })
 }
 
-buffers! {
-    /// Buffers of a layer.
-    pub struct Buffers {
-        pub rows: Handle => "[R,k]" read,
-        pub w: Handle = "W" => "[E,n,k]" read,
-        pub bias: Option<Handle> = "b" => "[E,n]" read,
-        /// Read; absent in a dense layer.
-        pub segments: Option<Segments> = "offsets",
-        pub y: Handle => "[R,n]" written,
-    }
-}
-
 /// Enqueues a layer.
-pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
-    let operands = Operands {
-        x: buffers.rows,
-        segments: buffers.segments,
-        weights: buffers.w,
-        scales: None,
-        bias: buffers.bias,
-        out: buffers.y,
-    };
-    grouped_gemm::launch(client, &plan.forward, &operands);
+pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
+    grouped_gemm::launch(client, &plan.forward, operands);
 }
 
 buffers! {
@@ -114,7 +94,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: GradientBuffers) {
             bias: None,
             out,
         };
-        grouped_gemm::launch(client, &gradient.rows, &operands);
+        grouped_gemm::launch(client, &gradient.rows, operands);
     }
     if let Some(out) = buffers.dw {
         let operands = weight_gradient::Operands {
@@ -123,7 +103,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: GradientBuffers) {
             segments: segments.clone(),
             out,
         };
-        weight_gradient::launch(client, &gradient.w, &operands);
+        weight_gradient::launch(client, &gradient.w, operands);
     }
     if let Some(out) = buffers.dbias {
         let operands = bias_gradient::Operands {

@@ -1,14 +1,7 @@
 //! How CubeCL computes [`moebius_ops::moe`], as a fixed number of launches.
 //!
-//! After routing and the sort ([`sorting`]) they are
-//!
-//! | stage | launches | module |
-//! |---|---|---|
-//! | GEMM 1 | 1 per slab of weights | [`grouped_gemm`], from the tokens |
-//! | GEMM 2 | 1 per slab of weights | [`grouped_gemm`], from the sorted rows |
-//! | combine | 1 | [`permute::combine`] |
-//!
-//! and those of the backward pass are listed in [`training`]. Nothing is read back; buffers are
+//! After routing and the sort ([`sorting`]) they are two products ([`grouped_gemm`]), one launch for each slab of weights, and
+//! [`permute::combine`]; those of the backward pass are listed in [`training`]. Nothing is read back; buffers are
 //! sized for the worst routing. Beside its inputs and y a forward holds the hidden activations
 //! \[R,F\], the rows of the second product \[R,H\] and a few words per slot.
 
@@ -164,7 +157,7 @@ fn launch_product(
         bias: bias.clone(),
         out: out.clone(),
     };
-    grouped_gemm::launch(client, plan, &operands);
+    grouped_gemm::launch(client, plan, operands);
 }
 
 /// Enqueues the second product and the weighted sum.

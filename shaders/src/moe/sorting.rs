@@ -1,9 +1,5 @@
-//! How CubeCL computes [`moebius_ops::moe::sorting`].
-//!
-//! | step | launches | module |
-//! |---|---|---|
-//! | sort by expert | 3 | [`permute`] |
-//! | capacities, drop rule, sort of what is left; under a capacity | 5 | [`permute::capacity`] |
+//! How CubeCL computes [`moebius_ops::moe::sorting`]: three launches of [`permute`], and five more under a capacity, for the
+//! capacities, the drop rule ([`permute::capacity`]) and the sort of what is left.
 
 use crate::permute::{self, capacity};
 use crate::prelude::*;

@@ -255,7 +255,7 @@ fn launch_weights(
             segments: segments.clone(),
             out,
         };
-        weight_gradient::launch(client, plan, &operands);
+        weight_gradient::launch(client, plan, operands);
     };
     outer(&plan.dw_out, &buffers.y, &hidden, gradients.w_out);
     outer(&plan.dw_in, &dpre, &buffers.x, gradients.w_in);

@@ -66,7 +66,7 @@ impl Blocks {
 
 /// A reduction of blocks that a device can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reduction {
+pub struct Reduction {
     pub(super) of: Blocks,
     pub(super) parts: usize,
     /// Vectors of a part.
@@ -297,17 +297,11 @@ pub(super) fn launch_reduction(
     }
 }
 
-/// An [`AmaxProblem`] this device can run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AmaxPlan {
-    pub(super) reduction: Reduction,
-}
-
 /// Plans a largest magnitude.
 ///
 /// # Errors
 /// [`Unsupported`] for an element type the device lacks, or more than a binding holds.
-pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<AmaxPlan, Unsupported> {
+pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<Reduction, Unsupported> {
     let (len, element) = (problem.len(), problem.element());
     element.supported(KERNEL, device)?;
     super::plan::fits_cube(device)?;
@@ -319,12 +313,10 @@ pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<AmaxPlan, 
         blocks: Granularity::Tensor.blocks(1, len),
         matrices: 1,
     };
-    Ok(AmaxPlan {
-        reduction: Reduction::plan(of, lanes, element, device)?,
-    })
+    Reduction::plan(of, lanes, element, device)
 }
 
 /// Enqueues amax \[1\] = max |x|: two launches at most.
-pub fn launch_amax(client: &Client, plan: &AmaxPlan, x: Handle, amax: Handle) {
-    launch_reduction(client, &plan.reduction, (Finish::Magnitude, 0), x, amax);
+pub fn launch_amax(client: &Client, plan: &Reduction, x: Handle, amax: Handle) {
+    launch_reduction(client, plan, (Finish::Magnitude, 0), x, amax);
 }

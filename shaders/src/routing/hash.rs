@@ -190,11 +190,7 @@ buffers! {
 
 /// Enqueues the choice: one launch.
 pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuffers) {
-    let HashPlan {
-        problem,
-        lanes,
-        grid,
-    } = *plan;
+    let (problem, lanes, grid) = (&plan.problem, plan.lanes, plan.grid);
     let routing = &problem.routing();
     if routing.tokens() == 0 {
         return;

@@ -226,11 +226,7 @@ pub(super) fn score_name(problem: &Problem) -> String {
 
 /// Enqueues the choice of experts.
 pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
-    let Plan {
-        problem,
-        lanes,
-        grid,
-    } = *plan;
+    let (problem, lanes, grid) = (&plan.problem, plan.lanes, plan.grid);
     if problem.tokens() == 0 {
         return;
     }
@@ -240,7 +236,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
         renormalize: problem.renormalize(),
         groups: problem.groups(),
     };
-    launched::note(|| name(&problem, buffers.mask.is_some(), buffers.bias.is_some()));
+    launched::note(|| name(problem, buffers.mask.is_some(), buffers.bias.is_some()));
     // SAFETY: the buffers hold what is planned; units past the last token return.
     unsafe {
         let mask = buffers.mask.map(|mask| bind(mask, row, 4 * lanes));

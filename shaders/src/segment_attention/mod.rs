@@ -6,14 +6,12 @@
 
 mod backward;
 #[cfg(feature = "emit")]
-mod entries;
+pub(crate) mod entries;
 mod forward;
 pub(crate) mod head;
 mod segments;
 
 pub use backward::{BackwardBuffers, launch_backward};
-#[cfg(feature = "emit")]
-pub(crate) use entries::entries;
 pub use forward::{ForwardBuffers, launch};
 pub use segments::{launch_segments, launch_sequences};
 

@@ -3,15 +3,6 @@
 //! A description says all but the tensors: [`Operation::signature`] names the operands and results with their shapes
 //! and types, which follow from it alone. Descriptions travel as text; what was read is checked again by
 //! [`Operation::check`] before anything is computed.
-//!
-//! | file | operations |
-//! |---|---|
-//! | `quantization.rs` | casts to FP8 and back, codes and scales of matrices |
-//! | `routing.rs` | logits, the choice of experts, hashes, loads, and the sort of the slots |
-//! | `rows.rs` | rows in and out of the order of their experts, beside their neighbours, attention within a sequence |
-//! | `products.rs` | products per expert, dense ones too, and feed-forward experts |
-//! | `attention.rs` | attention under score rules |
-//! | `gradient.rs` | which operation computes the gradients of another |
 
 mod attention;
 mod gradient;

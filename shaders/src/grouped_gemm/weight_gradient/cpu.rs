@@ -306,7 +306,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Choice, Problem, plan};
+    use super::super::{Choice, Problem, Product, plan};
     use super::*;
     use moebius_device::profiles;
 
@@ -316,7 +316,7 @@ mod tests {
         let split = |m, n, cores| {
             let mut device = profiles::cpu_2core_avx512();
             device.cpu_cores = Some(cores);
-            let problem = Problem::new(8192, 8, 2, m, n).unwrap();
+            let problem = Problem::of(&Product::new(8192, 8, 2, m, n).unwrap());
             tasks(&plan(problem, &device, Choice::default()).unwrap())
         };
         assert_eq!(split(4, 512, 2), [1, 2]);

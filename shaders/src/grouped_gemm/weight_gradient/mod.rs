@@ -2,14 +2,14 @@
 
 mod cpu;
 #[cfg(feature = "emit")]
-mod entries;
+pub(crate) mod entries;
 mod naive;
 mod tile;
 
-#[cfg(feature = "emit")]
-pub(crate) use entries::entries;
-
-use super::{Choice, Segments, Slab, Source, Variant, plan::slabs};
+#[cfg(any(test, feature = "emit"))]
+use super::Problem as Product;
+use super::plan::{launches, slabs};
+use super::{Choice, Segments, Slab, Source, Variant};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::weight_gradient::Problem;
@@ -43,11 +43,7 @@ pub struct Plan {
 impl Plan {
     /// Launches this plan enqueues.
     pub fn launches(&self) -> usize {
-        if self.problem.row_bound == 0 {
-            0
-        } else {
-            self.slabs.len()
-        }
+        launches(self.problem.row_bound, &self.slabs)
     }
 }
 
@@ -134,16 +130,16 @@ buffers! {
 
 /// Enqueues the gradient: one launch, or one per slab; none for a batch without slots, whose
 /// gradient of zeros is the caller's.
-pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
+pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     if plan.problem.row_bound == 0 {
         return;
     }
     for slab in &plan.slabs {
         launched::note(|| name(&plan.problem, plan.variant));
         match plan.variant {
-            Variant::Cpu => cpu::launch(client, plan, slab, operands),
-            Variant::Naive => naive::launch(client, plan, slab, operands),
-            _ => tile::launch(client, plan, slab, operands),
+            Variant::Cpu => cpu::launch(client, plan, slab, &operands),
+            Variant::Naive => naive::launch(client, plan, slab, &operands),
+            _ => tile::launch(client, plan, slab, &operands),
         }
     }
 }

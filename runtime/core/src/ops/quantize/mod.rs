@@ -1,5 +1,5 @@
-//! FP8 codes and scales of a stack of matrices, and back; shapes as in
-//! [`moebius_ops::quantize`]. Scales are constants to autodiff, and so are codes: what a
+//! FP8 codes of flat tensors, and codes and scales of a stack of matrices, and back; shapes as in [`crate::fp8`] and
+//! [`moebius_ops::quantize`]. Casts have no derivative. Scales are constants to autodiff, and so are codes: what a
 //! recording device gets has no derivative, but for fake quantisation, whose gradient passes
 //! straight through.
 
@@ -12,9 +12,58 @@ use crate::check::element;
 use crate::{Error, device};
 use burn::tensor::{Device, Int, Tensor};
 use cubecl::client::Client;
+use moebius_ops::fp8::{self, Fp8Format, LANES_PER_WORD, Overflow};
 use moebius_ops::quantize::{AmaxProblem, Problem};
 use moebius_ops::{Element, Quantization};
-use moebius_shaders::quantize as kernels;
+use moebius_shaders::{fp8 as casts, quantize as kernels};
+
+/// The codes of x f32 \[n\], n at least 1, in ⌈n/4⌉ words.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when x exceeds a binding.
+pub(crate) fn encode(
+    x: Tensor<1>,
+    format: Fp8Format,
+    overflow: Overflow,
+) -> Result<Tensor<1, Int>, Error> {
+    let [len] = x.dims();
+    let problem = fp8::Problem::new(len, len.div_ceil(LANES_PER_WORD), format)?;
+    let kernels = |plan| {
+        Kernels::new(move |client, b| {
+            casts::launch_encode(client, &plan, overflow, b.get("x"), b.get("codes"));
+        })
+    };
+    let plan = |device: &_| casts::plan(problem, device).map(kernels);
+    let call = Request::plan(
+        Quantization::Encode { problem, overflow },
+        &x.device(),
+        plan,
+    )?;
+    Ok(call.reads([x]).run().words())
+}
+
+/// The values of the first `len` codes of `words`.
+///
+/// # Errors
+/// As [`encode`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there aren't ⌈`len`/4⌉ words.
+pub(crate) fn decode(
+    words: Tensor<1, Int>,
+    len: usize,
+    format: Fp8Format,
+) -> Result<Tensor<1>, Error> {
+    let problem = fp8::Problem::new(len, words.dims()[0], format)?;
+    let kernels = |plan| {
+        Kernels::new(move |client, b| {
+            casts::launch_decode(client, &plan, b.get("codes"), b.get("y"));
+        })
+    };
+    let plan = |device: &_| casts::plan(problem, device).map(kernels);
+    let call = Request::plan(Quantization::Decode(problem), &words.device(), plan)?;
+    if len == 0 {
+        return Ok(Tensor::empty([0], &words.device()));
+    }
+    Ok(call.reads([words]).run().floats())
+}
 
 /// Words and scales of x, which has the shape and dtype of `problem` and at least one value.
 ///
