@@ -180,7 +180,7 @@ impl Batch {
             out: self.client.empty(len * 4),
         };
         let seconds = median(|| {
-            grouped_gemm::launch(&self.client, &plan, &operands);
+            grouped_gemm::launch(&self.client, &plan, operands.clone());
             wait(&self.client)
         })?;
         let picked: Vec<usize> = spread(checked, problem.n).collect();
@@ -204,8 +204,8 @@ impl Batch {
 
     /// The weight gradient, of which the lines of sampled columns of dy are compared.
     fn weight_gradient(&self) -> Result<KernelTime, BenchError> {
-        let problem = gradient::Problem::new(self.slots, self.experts, 1, self.m, self.n);
-        let problem = problem.map_err(PlanError::from)?;
+        let product = Problem::new(self.slots, self.experts, 1, self.m, self.n);
+        let problem = gradient::Problem::of(&product.map_err(PlanError::from)?);
         let plan = weight_gradient::plan(problem, &self.capability, Choice::default())?;
         let len = self.weights.len();
         let operands = weight_gradient::Operands {
@@ -215,7 +215,7 @@ impl Batch {
             out: self.client.empty(len * 4),
         };
         let seconds = median(|| {
-            weight_gradient::launch(&self.client, &plan, &operands);
+            weight_gradient::launch(&self.client, &plan, operands.clone());
             wait(&self.client)
         })?;
         let picked: Vec<usize> = spread(SAMPLES, self.m).collect();

@@ -32,13 +32,8 @@ impl DeviceElement for Element {
             Self::F16 => device.f16,
             Self::Bf16 => device.bf16,
         };
-        if has {
-            return Ok(());
-        }
-        Err(Unsupported::new(
-            kernel,
-            format!("{self:?} storage buffers").to_lowercase(),
-            format!("{} without them", device.name),
-        ))
+        let needs = format_args!("{self} storage buffers");
+        let have = format_args!("{} without them", device.name);
+        Unsupported::unless(has, kernel, needs, have)
     }
 }

@@ -23,6 +23,19 @@ impl Unsupported {
             have: have.to_string(),
         }
     }
+
+    /// Refuses what doesn't fit; the texts are only made then.
+    pub(crate) fn unless(
+        fits: bool,
+        kernel: &'static str,
+        needs: impl ToString,
+        have: impl ToString,
+    ) -> Result<(), Self> {
+        match fits {
+            true => Ok(()),
+            false => Err(Self::new(kernel, needs, have)),
+        }
+    }
 }
 
 /// Why something isn't planned.

@@ -1,12 +1,7 @@
 //! How CubeCL computes [`moebius_ops::fp8`]: the host's integer arithmetic on the bits of the f32.
 
-use crate::bound::bind_words;
-use crate::error::Unsupported;
-use crate::grid::Grid;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::fp8::{Fp8Format, Overflow, Problem};
 
 #[cube]

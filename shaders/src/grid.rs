@@ -51,13 +51,9 @@ impl Grid {
         let [x_max, y_max, _] = device.limits.max_cube_count;
         let x = cubes.min(x_max as usize);
         let y = cubes.div_ceil(x);
-        if y > y_max as usize {
-            return Err(Unsupported::new(
-                kernel,
-                format!("{cubes} cubes"),
-                format!("at most {x_max} x {y_max}"),
-            ));
-        }
+        let needs = format_args!("{cubes} cubes");
+        let have = format_args!("at most {x_max} x {y_max}");
+        Unsupported::unless(y <= y_max as usize, kernel, needs, have)?;
         Ok(Self {
             cubes: [x as u32, y as u32, 1],
             units,
@@ -86,11 +82,12 @@ pub(crate) fn count(cubes: [usize; 3]) -> CubeCount {
 pub(crate) fn lanes(len: usize, bytes: usize, device: &Capability) -> usize {
     let widest = (device.load_width_bits as usize / 8 / bytes).max(1);
     // WGSL has no vector wider than four; a CPU takes a whole register.
-    let widest = if device.cpu_cores.is_some() {
+    let most = if device.cpu_cores.is_some() {
         widest
     } else {
-        widest.min(4)
+        4
     };
+    let widest = widest.min(most);
     (0..=widest.ilog2())
         .rev()
         .map(|log| 1 << log)

@@ -35,6 +35,7 @@ pub mod moe;
 mod named;
 pub mod peak;
 pub mod permute;
+mod prelude;
 pub mod quantize;
 pub mod routing;
 pub mod segment_attention;
@@ -59,14 +60,9 @@ fn fits_binding(
     device: &Capability,
 ) -> Result<(), Unsupported> {
     let limit = device.limits.max_binding_bytes;
-    if bytes as u64 <= limit {
-        return Ok(());
-    }
-    Err(Unsupported::new(
-        kernel,
-        format!("a binding of {bytes} bytes"),
-        format!("bindings of at most {limit} bytes"),
-    ))
+    let needs = format_args!("a binding of {bytes} bytes");
+    let have = format_args!("bindings of at most {limit} bytes");
+    Unsupported::unless(bytes as u64 <= limit, kernel, needs, have)
 }
 
 /// Checks that a cube can have `units` units and `memory` bytes of workgroup memory.
@@ -75,16 +71,11 @@ fn fits_cube(
     (units, memory): (u32, usize),
     device: &Capability,
 ) -> Result<(), Unsupported> {
-    let (most, largest) = (
-        device.limits.max_units_per_cube,
-        device.limits.max_shared_memory,
-    );
-    if units <= most && memory <= largest {
-        return Ok(());
-    }
-    let needs = format!("{units} units and {memory} bytes of workgroup memory");
-    let have = format!("{most} units and {largest} bytes");
-    Err(Unsupported::new(kernel, needs, have))
+    let limits = &device.limits;
+    let (most, largest) = (limits.max_units_per_cube, limits.max_shared_memory);
+    let needs = format_args!("{units} units and {memory} bytes of workgroup memory");
+    let have = format_args!("{most} units and {largest} bytes");
+    Unsupported::unless(units <= most && memory <= largest, kernel, needs, have)
 }
 
 /// Checks that so many cubes can be launched.
@@ -94,26 +85,17 @@ fn fits_grid(
     device: &Capability,
 ) -> Result<(), Unsupported> {
     let most = device.limits.max_cube_count;
-    if cubes
-        .iter()
-        .zip(most)
-        .all(|(cubes, most)| *cubes <= most as usize)
-    {
-        return Ok(());
-    }
-    let have = format!("at most {most:?}");
-    Err(Unsupported::new(kernel, format!("{cubes:?} cubes"), have))
+    let mut pairs = cubes.iter().zip(most);
+    let fits = pairs.all(|(cubes, most)| *cubes <= most as usize);
+    let needs = format_args!("{cubes:?} cubes");
+    let have = format_args!("at most {most:?}");
+    Unsupported::unless(fits, kernel, needs, have)
 }
 
 /// Checks that a tensor of `bytes` can exist.
 fn fits_buffer(kernel: &'static str, bytes: usize, device: &Capability) -> Result<(), Unsupported> {
     let limit = device.limits.max_buffer_bytes;
-    if bytes as u64 <= limit {
-        return Ok(());
-    }
-    Err(Unsupported::new(
-        kernel,
-        format!("a buffer of {bytes} bytes for the weights of all experts"),
-        format!("buffers of at most {limit} bytes"),
-    ))
+    let needs = format_args!("a buffer of {bytes} bytes for the weights of all experts");
+    let have = format_args!("buffers of at most {limit} bytes");
+    Unsupported::unless(bytes as u64 <= limit, kernel, needs, have)
 }

@@ -49,15 +49,24 @@ impl FromNames for Handle {
     }
 }
 
-/// Declares the buffers of a launch. A field is called like the tensor of a description unless it says how: `w: Handle = "Wg"`
-/// is the tensor Wg, and with several names the first that is there. An optional structure is there where its tensor is.
+/// Declares the buffers of a launch, each with its shape and whether it is read or written. A field is called like the tensor of
+/// a description unless it says how: `w: Handle = "Wg"` is the tensor Wg, and with several names the first that is there. An
+/// optional structure is there where its tensor is.
 macro_rules! buffers {
     ($(#[$of_all:meta])* pub struct $all:ident {
-        $($(#[$of_one:meta])* pub $field:ident: $type:ty $(= $($name:literal)|+)?,)*
+        $(
+            $(#[$of_one:meta])*
+            pub $field:ident: $type:ty $(= $($name:literal)|+)? $(=> $shape:literal $access:ident $(: $more:literal)?)?,
+        )*
     }) => {
         $(#[$of_all])*
+        #[derive(Clone)]
         pub struct $all {
-            $($(#[$of_one])* pub $field: $type,)*
+            $(
+                $(#[doc = concat!("`", $shape, "`, ", stringify!($access) $(, ": ", $more)?, ".\n")])?
+                $(#[$of_one])*
+                pub $field: $type,
+            )*
         }
 
         impl $crate::FromNames for $all {

@@ -2,12 +2,8 @@
 //!
 //! FLOPs: [`Plan::flops`]; bytes: one store per unit.
 
-use crate::bound::bind;
-use crate::grid::Grid;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 
 /// Independent sums per unit, enough to hide the latency of a multiply-add.
 const CHAINS: usize = 12;

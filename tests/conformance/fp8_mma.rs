@@ -118,7 +118,7 @@ impl Product {
             w_scales: upload_f32(&client, &self.w_scales),
             out: out.clone(),
         };
-        fp8_mma::launch(&client, &plan, &operands);
+        fp8_mma::launch(&client, &plan, operands);
         let mut got = download_f32(&client, out, len);
         let used = self.keys.iter().filter(|key| (**key as usize) < p.experts);
         let unused = &mut got[used.count() * p.n..];

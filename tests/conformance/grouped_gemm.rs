@@ -91,7 +91,7 @@ impl Product {
                 .map(|bias| upload(client, bias, p.element)),
             out: out.clone(),
         };
-        grouped_gemm::launch(client, &plan, &operands);
+        grouped_gemm::launch(client, &plan, operands);
         let mut got = download(client, out, len, p.element);
         let rows = self.sorted.offsets[p.experts] as usize;
         for row in rows..p.row_bound {

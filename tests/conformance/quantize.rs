@@ -489,16 +489,21 @@ pub(crate) fn overwrites_its_outputs(target: &Target) -> Outcome {
         let words: usize = problem.words_shape().iter().product();
         let scales: usize = problem.scales_shape().iter().product();
         let buffers = || quantize::Buffers {
-            x: upload_f32(&client, &stack.x),
+            values: upload_f32(&client, &stack.x),
             words: poisoned(&client, words),
             scales: poisoned(&client, scales),
         };
-        let (first, by) = (buffers(), buffers());
+        let first = buffers();
         let (codes, made) = (first.words.clone(), first.scales.clone());
-        quantize::launch(&client, &plan, first);
-        quantize::launch_by(&client, &plan, by.x, made.clone(), by.words.clone());
+        quantize::launch(&client, &plan, first.clone());
+        let by = quantize::Buffers {
+            scales: made.clone(),
+            ..buffers()
+        };
+        quantize::launch_by(&client, &plan, by.clone());
         let y = nans(&client, stack.x.len());
-        quantize::launch_dequantize(&client, &plan, codes.clone(), made.clone(), y.clone());
+        let values = y.clone();
+        quantize::launch_dequantize(&client, &plan, quantize::Buffers { values, ..first });
         let made = match scales_reference(&problem, &stack.x).unwrap() {
             Scales::F32(_) => Scales::F32(download_f32(&client, made, scales)),
             Scales::E8M0(want) => {

@@ -5,6 +5,7 @@ use crate::grouped_gemm::{rounded, upload};
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use moebius_device::{Capability, profiles};
+use moebius_ops::grouped_gemm::Problem as Product;
 use moebius_ops::grouped_gemm::Source;
 use moebius_ops::grouped_gemm::weight_gradient::{Problem, reference};
 use moebius_ops::{Element, permute};
@@ -114,7 +115,7 @@ impl Gradient {
             segments: self.sorted.segments(client, p.dense),
             out: nans(client, len),
         };
-        launch(client, &plan, &operands);
+        launch(client, &plan, operands.clone());
         Ok(download_f32(client, operands.out, len))
     }
 
@@ -155,7 +156,7 @@ fn variants(target: &Target) -> [Variant; 2] {
 }
 
 fn problem(slots: usize, experts: usize, m: usize, n: usize) -> Problem {
-    Problem::new(slots, experts, 1, m, n).unwrap()
+    Problem::of(&Product::new(slots, experts, 1, m, n).unwrap())
 }
 
 /// Rows around 16, columns of a around 4, 6, 8 and 64, columns of b around 4, 16, 32 and 64.
@@ -193,11 +194,13 @@ fn dense_of(target: &Target, element: Element) -> Outcome {
     Outcome::of(sizes.into_iter().flat_map(|(rows, m, n)| {
         let weights = Problem {
             element,
-            ..Problem::dense(rows, m, n).unwrap()
+            ..Problem::of(&Product::dense(rows, m, n).unwrap())
         };
         let bias = moebius_ops::grouped_gemm::bias_gradient::Problem {
             element,
-            ..moebius_ops::grouped_gemm::bias_gradient::Problem::dense(rows, n).unwrap()
+            ..moebius_ops::grouped_gemm::bias_gradient::Problem::of(
+                &Product::dense(rows, n, 1).unwrap(),
+            )
         };
         let keys = vec![0; rows];
         [
@@ -242,7 +245,7 @@ pub(crate) fn gather(target: &Target) -> Outcome {
         (Source::Tokens, Source::Tokens),
     ];
     Outcome::of(sources.map(|(a, b)| {
-        let problem = Problem::new(90, 4, 3, 24, 32).unwrap();
+        let problem = Problem::of(&Product::new(90, 4, 3, 24, 32).unwrap());
         Gradient::random(Problem { a, b, ..problem }).check(target)
     }))
 }
@@ -351,7 +354,9 @@ fn bias_problem(
     experts: usize,
     n: usize,
 ) -> moebius_ops::grouped_gemm::bias_gradient::Problem {
-    moebius_ops::grouped_gemm::bias_gradient::Problem::new(slots, experts, 1, n).unwrap()
+    moebius_ops::grouped_gemm::bias_gradient::Problem::of(
+        &Product::new(slots, experts, 1, n, 1).unwrap(),
+    )
 }
 
 pub(crate) fn bias_sorted(target: &Target) -> Outcome {
@@ -368,7 +373,9 @@ pub(crate) fn bias_weighted(target: &Target) -> Outcome {
         let problem = moebius_ops::grouped_gemm::bias_gradient::Problem {
             rows,
             weighted: true,
-            ..moebius_ops::grouped_gemm::bias_gradient::Problem::new(90, 4, 3, 40).unwrap()
+            ..moebius_ops::grouped_gemm::bias_gradient::Problem::of(
+                &Product::new(90, 4, 3, 40, 1).unwrap(),
+            )
         };
         check_bias(target, problem, &random_keys(90, 4))
     }))
@@ -393,7 +400,7 @@ fn halves(target: &Target, element: Element) -> Outcome {
         let problem = Problem {
             element,
             a: Source::Tokens,
-            ..Problem::new(80, 3, 2, m, n).unwrap()
+            ..Problem::of(&Product::new(80, 3, 2, m, n).unwrap())
         };
         Gradient::random(problem).check(target)
     });

@@ -18,12 +18,6 @@ fn a_query_alone_sees_what_it_sees_among_the_others() {
         (0..count).map(number).collect()
     };
     let (q, k, v) = (numbers(10, 1), numbers(14, 2), numbers(14, 3));
-    let whole = |q, k, v| Inputs {
-        q,
-        k,
-        v,
-        tables: Tables::default(),
-    };
     for rules in [&[][..], &[Rule::Causal], &[Rule::Window(3)]] {
         let rules = Rules::new(rules.iter().copied()).unwrap();
         for queries in [5, 7] {
@@ -40,5 +34,14 @@ fn a_query_alone_sees_what_it_sees_among_the_others() {
                 assert_eq!(got.lse, want.lse[i..][..1], "{rules:?} {i}");
             }
         }
+    }
+}
+
+fn whole<'a>(q: &'a [f64], k: &'a [f64], v: &'a [f64]) -> Inputs<'a> {
+    Inputs {
+        q,
+        k,
+        v,
+        tables: Tables::default(),
     }
 }

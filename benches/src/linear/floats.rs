@@ -116,7 +116,7 @@ impl FloatPath {
 
 impl FloatLayer for Kernel {
     fn run(&self) -> Result<(), BenchError> {
-        grouped_gemm::launch(&self.client, &self.plan, &self.operands);
+        grouped_gemm::launch(&self.client, &self.plan, self.operands.clone());
         wait(&self.client)
     }
 

@@ -11,10 +11,9 @@ pub(crate) fn check_device(
     got: Device,
     expected: &Device,
 ) -> Result<(), ShapeError> {
-    if got.is_autodiff() != expected.is_autodiff() {
-        return Err(differs(what, &got, expected));
-    }
-    check_same(what, &got, expected)
+    let alike = got.is_autodiff() == expected.is_autodiff() && got == *expected;
+    let (expected, got) = (format_args!("{expected:?}"), format_args!("{got:?}"));
+    ShapeError::unless(alike, what, expected, got)
 }
 
 /// Checks that two things are the same.
@@ -23,14 +22,9 @@ pub(crate) fn check_same<T: PartialEq + Debug>(
     got: T,
     expected: T,
 ) -> Result<(), ShapeError> {
-    if got == expected {
-        return Ok(());
-    }
-    Err(differs(what, &got, &expected))
-}
-
-fn differs(what: &'static str, got: &impl Debug, expected: &impl Debug) -> ShapeError {
-    ShapeError::new(what, format!("{expected:?}"), format!("{got:?}"))
+    let same = got == expected;
+    let (expected, got) = (format_args!("{expected:?}"), format_args!("{got:?}"));
+    ShapeError::unless(same, what, expected, got)
 }
 
 /// The kernels' name of a dtype.
@@ -72,18 +66,13 @@ pub(crate) fn cast_all<M: Module>(module: M, dtype: DType) -> M {
 
 /// Checks that a size is at least 1.
 pub(crate) fn check_positive(what: &'static str, size: usize) -> Result<(), ShapeError> {
-    if size == 0 {
-        return Err(ShapeError::new(what, "at least 1", size));
-    }
-    Ok(())
+    ShapeError::unless(size > 0, what, "at least 1", size)
 }
 
 /// Checks that a size is in 1..=`most`.
 pub(crate) fn check_size(what: &'static str, size: usize, most: usize) -> Result<(), ShapeError> {
-    if (1..=most).contains(&size) {
-        return Ok(());
-    }
-    Err(ShapeError::new(what, format!("1 to {most}"), size))
+    let right = (1..=most).contains(&size);
+    ShapeError::unless(right, what, format_args!("1 to {most}"), size)
 }
 
 /// Checks that a number lies in `from..=to`, both finite.
@@ -93,16 +82,12 @@ pub(crate) fn check_within(
     from: f64,
     to: f64,
 ) -> Result<(), ShapeError> {
-    if number >= from && number <= to {
-        return Ok(());
-    }
-    Err(ShapeError::new(what, format!("{from} to {to}"), number))
+    let right = number >= from && number <= to;
+    ShapeError::unless(right, what, format_args!("{from} to {to}"), number)
 }
 
 /// Checks a probability that must leave something.
 pub(crate) fn check_probability(what: &'static str, number: f64) -> Result<(), ShapeError> {
-    if (0.0..1.0).contains(&number) {
-        return Ok(());
-    }
-    Err(ShapeError::new(what, "0 or more, and below 1", number))
+    let right = (0.0..1.0).contains(&number);
+    ShapeError::unless(right, what, "0 or more, and below 1", number)
 }

@@ -53,23 +53,17 @@ impl Error {
     }
 }
 
-impl From<ShapeError> for Error {
-    fn from(error: ShapeError) -> Self {
-        Self(error.into())
-    }
+macro_rules! reasons {
+    ($($reason:ident),*) => {$(
+        impl From<$reason> for Error {
+            fn from(error: $reason) -> Self {
+                Self(error.into())
+            }
+        }
+    )*};
 }
 
-impl From<Unsupported> for Error {
-    fn from(error: Unsupported) -> Self {
-        Self(error.into())
-    }
-}
-
-impl From<OpenError> for Error {
-    fn from(error: OpenError) -> Self {
-        Self(error.into())
-    }
-}
+reasons!(ShapeError, Unsupported, OpenError);
 
 impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {

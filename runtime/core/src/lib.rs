@@ -26,6 +26,15 @@ mod documents {
     struct Fp8;
 }
 
+/// Functions of a configuration that return a copy with another value of a field.
+macro_rules! setters {
+    ($of:ident: $($(#[$documented:meta])* $setter:ident: $field:ident: $type:ty,)*) => {
+        impl $of {
+            $($(#[$documented])* pub fn $setter(self, $field: $type) -> Self { Self { $field, ..self } })*
+        }
+    };
+}
+
 pub mod attention;
 mod check;
 mod device;

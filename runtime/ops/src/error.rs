@@ -22,13 +22,25 @@ impl ShapeError {
         }
     }
 
+    /// Refuses what isn't `right`; the texts are only made then.
+    ///
+    /// # Errors
+    /// That `what` was to satisfy `expected`, and is `got`.
+    pub fn unless(
+        right: bool,
+        what: &'static str,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Result<(), Self> {
+        match right {
+            true => Ok(()),
+            false => Err(Self::new(what, expected, got)),
+        }
+    }
+
     /// Checks that `got` is `expected`.
     pub fn check(what: &'static str, expected: usize, got: usize) -> Result<(), Self> {
-        if expected == got {
-            Ok(())
-        } else {
-            Err(Self::new(what, expected, got))
-        }
+        Self::unless(expected == got, what, expected, got)
     }
 
     /// Checks that every size is at least 1.
@@ -41,11 +53,8 @@ impl ShapeError {
 
     /// Checks that `slots` are those of tokens with `top_k` choices each.
     pub(crate) fn of_tokens(slots: usize, top_k: usize) -> Result<(), Self> {
-        if slots.is_multiple_of(top_k) {
-            return Ok(());
-        }
-        let expected = format!("a multiple of top_k = {top_k}");
-        Err(Self::new("slots", expected, slots))
+        let expected = format_args!("a multiple of top_k = {top_k}");
+        Self::unless(slots.is_multiple_of(top_k), "slots", expected, slots)
     }
 
     /// Checks that kernels can count to the product of `sizes`.

@@ -34,52 +34,42 @@ pub enum Overflow {
 }
 
 impl Fp8Format {
+    /// What it is of either format.
+    const fn of<T: Copy>(self, e4m3: T, e5m2: T) -> T {
+        match self {
+            Self::E4M3 => e4m3,
+            Self::E5M2 => e5m2,
+        }
+    }
+
     /// Its name in names of kernels.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::E4M3 => "e4m3",
-            Self::E5M2 => "e5m2",
-        }
+        self.of("e4m3", "e5m2")
     }
 
     /// Mantissa bits.
     pub const fn mantissa_bits(self) -> u32 {
-        match self {
-            Self::E4M3 => 3,
-            Self::E5M2 => 2,
-        }
+        self.of(3, 2)
     }
 
     /// Exponent bias.
     pub const fn bias(self) -> u32 {
-        match self {
-            Self::E4M3 => 7,
-            Self::E5M2 => 15,
-        }
+        self.of(7, 15)
     }
 
     /// Code of the largest finite value.
     pub const fn max_code(self) -> u8 {
-        match self {
-            Self::E4M3 => 0x7E,
-            Self::E5M2 => 0x7B,
-        }
+        self.of(0x7E, 0x7B)
     }
 
     /// Code NaN encodes to, sign aside.
     pub const fn nan_code(self) -> u8 {
-        match self {
-            Self::E4M3 => 0x7F,
-            Self::E5M2 => 0x7E,
-        }
+        self.of(0x7F, 0x7E)
     }
 
     /// Largest finite value.
     pub const fn max(self) -> f32 {
-        match self {
-            Self::E4M3 => 448.0,
-            Self::E5M2 => 57344.0,
-        }
+        self.of(448.0, 57344.0)
     }
 }
 
@@ -117,13 +107,14 @@ pub fn decode_host(code: u8, format: Fp8Format) -> f32 {
     let magnitude = u32::from(code & 0x7F);
     let (mantissa, bias) = (format.mantissa_bits(), format.bias());
     let exponent = magnitude >> mantissa;
-    let bits = if magnitude >= first_nan(format) {
+    let first_nan = format.of(0x7F, 0x7D);
+    let bits = if magnitude >= first_nan {
         0x7FC0_0000
     } else if format == Fp8Format::E5M2 && exponent == 31 {
         0x7F80_0000
     } else if exponent == 0 {
-        // 2^(1 - bias - mantissa) is a power of two, so the product is exact.
-        (magnitude as f32 * subnormal_step(format)).to_bits()
+        // The smallest subnormal, 2^(1 - bias - mantissa), is a power of two, so the product is exact.
+        (magnitude as f32 * format.of(1.0 / 512.0, 1.0 / 65536.0)).to_bits()
     } else {
         (magnitude << (23 - mantissa)) + ((127 - bias) << 23)
     };
@@ -146,21 +137,6 @@ pub fn pack(codes: &[u8]) -> Vec<u32> {
 pub fn unpack(words: &[u32], len: usize) -> Vec<u8> {
     let codes = words.iter().flat_map(|word| word.to_le_bytes());
     codes.take(len).collect()
-}
-
-const fn first_nan(format: Fp8Format) -> u32 {
-    match format {
-        Fp8Format::E4M3 => 0x7F,
-        Fp8Format::E5M2 => 0x7D,
-    }
-}
-
-/// Value of the smallest subnormal.
-const fn subnormal_step(format: Fp8Format) -> f32 {
-    match format {
-        Fp8Format::E4M3 => 1.0 / 512.0,
-        Fp8Format::E5M2 => 1.0 / 65536.0,
-    }
 }
 
 /// `value / 2^shift`, ties to even; `shift` is 1 to 25.
@@ -190,20 +166,17 @@ impl Problem {
         self.len.div_ceil(LANES_PER_WORD)
     }
 
-    /// Format of the codes.
-    pub fn format(&self) -> Fp8Format {
-        self.format
-    }
-
-    /// Values.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// Whether there are no values; then nothing is launched.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+}
+
+getters! { Problem:
+    /// Format of the codes.
+    format: Fp8Format,
+    /// Values.
+    len: usize,
 }
 
 #[cfg(test)]

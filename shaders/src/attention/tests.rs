@@ -72,7 +72,7 @@ fn heads(queries: usize, head_dim: usize, value_dim: usize) -> Problem {
 #[test]
 fn heads_and_queries_choose_the_variant() {
     let (gpu, software) = (profiles::apple_m(), profiles::lavapipe());
-    let chosen = |problem, device| plan(problem, None, device).unwrap().variant;
+    let chosen = |problem, device: &Capability| plan(problem, None, device).unwrap().variant;
     for dim in (8..=256).step_by(8) {
         for (head_dim, value_dim) in [(dim, dim), (dim, 256), (256, dim)] {
             let problem = heads(16, head_dim, value_dim);
@@ -81,12 +81,7 @@ fn heads_and_queries_choose_the_variant() {
             assert_eq!(chosen(problem, &software), Variant::Rows);
         }
     }
-    for problem in [
-        heads(15, 64, 64),
-        heads(16, 12, 8),
-        heads(16, 8, 33),
-        heads(16, 264, 8),
-    ] {
+    for problem in [heads(15, 64, 64), heads(16, 12, 8), heads(16, 8, 33)] {
         assert_eq!(chosen(problem, &gpu), Variant::Unit);
         assert_eq!(chosen(problem, &software), Variant::Unit);
         for variant in [Variant::Tile, Variant::Rows] {

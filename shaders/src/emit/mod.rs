@@ -20,7 +20,6 @@ use crate::error::PlanError;
 use cubecl::prelude::CubeKernel;
 use moebius_ops::Element;
 use moebius_ops::ShapeError;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The oldest CUDA architecture that kernels are compiled for, but for those that need a newer one.
@@ -110,18 +109,6 @@ impl KernelEntry {
 /// The problem of a kernel that is compiled only, whose sizes are written beside it.
 pub(crate) fn valid<T>(problem: Result<T, ShapeError>) -> T {
     problem.unwrap_or_else(|error| unreachable!("sizes of a compiled kernel: {error}"))
-}
-
-impl fmt::Debug for KernelEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KernelEntry")
-            .field("name", &self.name)
-            .field("family", &self.family)
-            .field("variant", &self.variant)
-            .field("element", &self.element)
-            .field("sm", &self.sm)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A compiled kernel.

@@ -1,23 +1,12 @@
 //! How CubeCL computes [`moebius_ops::expert_activation`].
 
-mod backward;
 #[cfg(feature = "emit")]
-mod entries;
-mod forward;
+pub(crate) mod entries;
 pub mod output_bias;
 
-pub use backward::{BackwardBuffers, GradientBuffers, launch_backward, launch_gradient};
-#[cfg(feature = "emit")]
-pub(crate) use entries::entries;
-pub use forward::{ForwardBuffers, launch};
-
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
 use crate::grouped_gemm::activation::{activate, activation_gradient};
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_device::Capability;
 use moebius_ops::expert_activation::Problem;
 use moebius_ops::grouped_gemm::Activation;
 
@@ -137,6 +126,267 @@ pub(crate) fn expert_of(offsets: &[u32], row: usize, experts: usize) -> usize {
         }
     }
     expert
+}
+
+/// The hidden values of the vector of `pre` at `gate`, whose up part lies `row` vectors further.
+#[cube]
+fn hidden_of<F: Float, N: Size>(
+    pre: &[Vector<F, N>],
+    gate: usize,
+    row: usize,
+    #[comptime] form: Form,
+) -> Vector<f32, N> {
+    let value = activate::<N>(Vector::<f32, N>::cast_from(pre[gate]), form.activation);
+    if comptime!(form.gated) {
+        value * Vector::<f32, N>::cast_from(pre[gate + row])
+    } else {
+        value
+    }
+}
+
+/// One unit per vector of `hidden`.
+#[cube(launch_unchecked)]
+fn expert_activation<F: Float, N: Size>(
+    pre: &[Vector<F, N>],
+    offsets: &[u32],
+    hidden: &mut [Vector<F, N>],
+    experts: usize,
+    row: usize,
+    #[comptime] form: Form,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < hidden.len() {
+        let sorted = ABSOLUTE_POS / row;
+        let column = ABSOLUTE_POS % row;
+        let mut value = Vector::<f32, N>::new(0.0f32);
+        if sorted < offsets[experts] as usize {
+            let gate = sorted * row * comptime!(form.parts()) + column;
+            value = hidden_of::<F, N>(pre, gate, row, form);
+        }
+        hidden[ABSOLUTE_POS] = Vector::cast_from(value);
+    }
+}
+
+buffers! {
+    /// Buffers of the forward pass.
+    pub struct ForwardBuffers {
+        pub pre: Handle => "[R, F or 2F]" read,
+        pub offsets: Handle => "[E+1] u32" read,
+        pub hidden: Handle => "[R,F]" written,
+    }
+}
+
+impl Plan {
+    /// `pre`, `hidden` or a gradient of theirs as an argument, of rows of so many elements in all.
+    fn rows(&self, buffer: Handle, elements: usize) -> BufferArg {
+        let bytes = self.problem.element.bytes() * self.lanes;
+        bind(buffer, elements / self.lanes, bytes)
+    }
+
+    /// Experts, vectors of a row, what kernels are specialised on, and the type of the rows.
+    fn sizes(&self) -> (usize, usize, Form, ElemType) {
+        let p = &self.problem;
+        (
+            p.experts(),
+            p.inter() / self.lanes,
+            form(p),
+            p.element.elem_type(),
+        )
+    }
+}
+
+/// Enqueues the activation: one launch.
+pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
+    let p = &plan.problem;
+    if p.slots() == 0 {
+        return;
+    }
+    let (count, dim, lanes) = (plan.vectors.count(), plan.vectors.dim(), plan.lanes);
+    let (experts, row, form, element) = plan.sizes();
+    let pre = plan.rows(buffers.pre, p.pre_len());
+    let hidden = plan.rows(buffers.hidden, p.hidden_len());
+    let offsets = bind_words(buffers.offsets, experts + 1);
+    launched::note(|| name(p, "expert_activation"));
+    // SAFETY: the buffers hold what is planned; units past the last vector return.
+    unsafe {
+        expert_activation::launch_unchecked(
+            client, count, dim, lanes, pre, offsets, hidden, experts, row, form, element,
+        );
+    }
+}
+
+/// Writes dpre of the vector at `gate` for the gradient `d` of its hidden values; returns those.
+#[cube]
+fn differentiate<F: Float, N: Size>(
+    pre: &[Vector<F, N>],
+    dpre: &mut [Vector<F, N>],
+    gate: usize,
+    row: usize,
+    d: Vector<f32, N>,
+    #[comptime] form: Form,
+) -> Vector<f32, N> {
+    let x = Vector::<f32, N>::cast_from(pre[gate]);
+    let value = activate::<N>(x, form.activation);
+    let slope = d * activation_gradient::<N>(x, form.activation);
+    if comptime!(form.gated) {
+        let up = Vector::<f32, N>::cast_from(pre[gate + row]);
+        dpre[gate] = Vector::cast_from(slope * up);
+        dpre[gate + row] = Vector::cast_from(d * value);
+        value * up
+    } else {
+        dpre[gate] = Vector::cast_from(slope);
+        value
+    }
+}
+
+/// dpre of the vector at `gate` is 0.
+#[cube]
+fn clear<F: Float, N: Size>(
+    dpre: &mut [Vector<F, N>],
+    gate: usize,
+    row: usize,
+    #[comptime] form: Form,
+) {
+    #[unroll]
+    for part in 0..comptime!(form.parts()) {
+        dpre[gate + part * row] = Vector::cast_from(Vector::<f32, N>::new(0.0f32));
+    }
+}
+
+/// `units` units per entry of `order`: R sorted rows, then the slots beyond, whose dweights are 0.
+#[cube(launch_unchecked)]
+fn expert_activation_backward<F: Float, N: Size>(
+    pre: &[Vector<F, N>],
+    dhidden: &mut [Vector<F, N>],
+    order: &[u32],
+    offsets: &[u32],
+    weights: &[f32],
+    dpre: &mut [Vector<F, N>],
+    dweights: &mut [f32],
+    experts: usize,
+    slots: usize,
+    rows: usize,
+    row: usize,
+    #[comptime] form: Form,
+    #[comptime] units: usize,
+    #[define(F)] _element: ElemType,
+) {
+    let sorted = ABSOLUTE_POS / units;
+    let unit = ABSOLUTE_POS % units;
+    let slot = order[min(sorted, slots - 1)] as usize;
+    let gate = sorted * row * comptime!(form.parts());
+    let mut sum = Vector::<f32, N>::new(0.0f32);
+    if sorted < offsets[experts] as usize {
+        let weight = Vector::<f32, N>::new(weights[slot]);
+        for column in range_stepped(unit, row, units) {
+            let d = Vector::<f32, N>::cast_from(dhidden[sorted * row + column]);
+            let hidden = differentiate::<F, N>(pre, dpre, gate + column, row, weight * d, form);
+            dhidden[sorted * row + column] = Vector::cast_from(weight * hidden);
+            sum = fma(d, hidden, sum);
+        }
+    } else if sorted < rows {
+        for column in range_stepped(unit, row, units) {
+            dhidden[sorted * row + column] = Vector::cast_from(Vector::<f32, N>::new(0.0f32));
+            clear::<F, N>(dpre, gate + column, row, form);
+        }
+    }
+    let total = row_sum(sum.vector_sum(), units);
+    if unit == 0 && sorted < slots {
+        dweights[slot] = total;
+    }
+}
+
+/// One unit per vector of `dhidden`.
+#[cube(launch_unchecked)]
+fn expert_activation_gradient<F: Float, N: Size>(
+    pre: &[Vector<F, N>],
+    dhidden: &[Vector<F, N>],
+    offsets: &[u32],
+    dpre: &mut [Vector<F, N>],
+    experts: usize,
+    row: usize,
+    #[comptime] form: Form,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < dhidden.len() {
+        let sorted = ABSOLUTE_POS / row;
+        let gate = sorted * row * comptime!(form.parts()) + ABSOLUTE_POS % row;
+        if sorted < offsets[experts] as usize {
+            let d = Vector::<f32, N>::cast_from(dhidden[ABSOLUTE_POS]);
+            differentiate::<F, N>(pre, dpre, gate, row, d, form);
+        } else {
+            clear::<F, N>(dpre, gate, row, form);
+        }
+    }
+}
+
+buffers! {
+    /// Buffers of the backward pass.
+    pub struct BackwardBuffers {
+        pub pre: Handle => "[R, F or 2F]" read,
+        pub dhidden: Handle => "[R,F]" read: "the gradient before the weights, overwritten by w · hidden",
+        pub order: Handle => "[S] u32" read,
+        pub offsets: Handle => "[E+1] u32" read,
+        pub weights: Handle => "[S] f32" read,
+        pub dpre: Handle => "[R, F or 2F]" written,
+        pub dweights: Handle => "[S] f32" written,
+    }
+}
+
+/// Enqueues the backward pass: one launch.
+pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
+    let p = &plan.problem;
+    if p.slots() == 0 {
+        return;
+    }
+    let RowGrid { grid, units } = plan.per_slot;
+    let (count, dim, lanes) = (grid.count(), grid.dim(), plan.lanes);
+    let (experts, row, form, element) = plan.sizes();
+    let (slots, bound) = (p.slots(), p.row_bound());
+    let [pre, dpre] = [buffers.pre, buffers.dpre].map(|buffer| plan.rows(buffer, p.pre_len()));
+    let dhidden = plan.rows(buffers.dhidden, p.hidden_len());
+    let offsets = bind_words(buffers.offsets, experts + 1);
+    let of_slots = [buffers.order, buffers.weights, buffers.dweights];
+    let [order, weights, dweights] = of_slots.map(|buffer| bind_words(buffer, slots));
+    launched::note(|| name(p, "expert_activation_backward"));
+    // SAFETY: the buffers hold what is planned, and the row bound bounds offsets[E];
+    // units past the last slot write nothing.
+    unsafe {
+        expert_activation_backward::launch_unchecked(
+            client, count, dim, lanes, pre, dhidden, order, offsets, weights, dpre, dweights,
+            experts, slots, bound, row, form, units, element,
+        );
+    }
+}
+
+buffers! {
+    /// Buffers of the gradient alone.
+    pub struct GradientBuffers {
+        pub pre: Handle => "[R, F or 2F]" read,
+        pub dhidden: Handle => "[R,F]" read,
+        pub offsets: Handle => "[E+1] u32" read,
+        pub dpre: Handle => "[R, F or 2F]" written,
+    }
+}
+
+/// Enqueues the gradient without weights: one launch.
+pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
+    let p = &plan.problem;
+    if p.slots() == 0 {
+        return;
+    }
+    let (count, dim, lanes) = (plan.vectors.count(), plan.vectors.dim(), plan.lanes);
+    let (experts, row, form, element) = plan.sizes();
+    let [pre, dpre] = [buffers.pre, buffers.dpre].map(|buffer| plan.rows(buffer, p.pre_len()));
+    let dhidden = plan.rows(buffers.dhidden, p.hidden_len());
+    let offsets = bind_words(buffers.offsets, experts + 1);
+    launched::note(|| name(p, "expert_activation_gradient"));
+    // SAFETY: the buffers hold what is planned; units past the last vector return.
+    unsafe {
+        expert_activation_gradient::launch_unchecked(
+            client, count, dim, lanes, pre, dhidden, offsets, dpre, experts, row, form, element,
+        );
+    }
 }
 
 #[cfg(test)]

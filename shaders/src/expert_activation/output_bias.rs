@@ -1,15 +1,8 @@
 //! How CubeCL computes [`moebius_ops::expert_activation::output_bias`].
 
 use super::{RowGrid, expert_of, row_sum};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::lanes;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::expert_activation::output_bias::Problem;
 
 /// A [`Problem`] this device can run.
@@ -74,18 +67,12 @@ fn output_bias_weights<F: Float, N: Size>(
 
 buffers! {
     /// Buffers of the products.
-    #[derive(Clone)]
     pub struct Buffers {
-        /// \[T,H\], read.
-        pub dy: Handle,
-        /// \[E,H\], read.
-        pub bias: Handle,
-        /// \[S\] u32, read.
-        pub order: Handle,
-        /// \[E+1\] u32, read.
-        pub offsets: Handle,
-        /// \[S\] f32, added to.
-        pub dweights: Handle,
+        pub dy: Handle => "[T,H]" read,
+        pub bias: Handle => "[E,H]" read,
+        pub order: Handle => "[S] u32" read,
+        pub offsets: Handle => "[E+1] u32" read,
+        pub dweights: Handle => "[S] f32" written: "added to",
     }
 }
 

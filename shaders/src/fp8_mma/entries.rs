@@ -1,6 +1,6 @@
 //! What is compiled for every target that has the instructions.
 
-use super::{Operands, Problem, launch, plan};
+use super::{Problem, launch, plan};
 use crate::emit::{KernelEntry, Machine, valid};
 use moebius_ops::ShapeError;
 use moebius_ops::fp8::Fp8Format;
@@ -46,9 +46,7 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         let build = move |at: &Machine| {
             let plan = plan(problem, &at.capability, true);
             let given = [("offsets", !problem.product.dense)];
-            at.launch(&given, plan, |client, plan, operands: Operands| {
-                launch(client, plan, &operands);
-            })
+            at.launch(&given, plan, launch)
         };
         KernelEntry::new(("fp8_gemm", "mma"), name, build)
             .since_sm(SM)

@@ -6,10 +6,9 @@
 //! and sums lie is CubeCL's [`cmma::MmaDefinition`] to say.
 
 use super::{Operands, PANEL, PLANE, PLANES, Plan, STEP, TILE_ROWS, input};
-use crate::bound::bind_words;
 use crate::grouped_gemm::{input_row, tile_at};
-use crate::launched;
 use crate::permute::TILE_WORDS;
+use crate::prelude::*;
 use cubecl::cmma::{self, MatrixIdent};
 use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
@@ -318,38 +317,34 @@ fn blocks(codes: Fp8Weights, [rows, columns]: [usize; 2]) -> BlocksLaunch {
 }
 
 /// Enqueues the product: one launch, or none without rows.
-pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
-    let (problem, operands) = (&plan.problem, operands.clone());
+pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
+    let problem = &plan.problem;
     let p = &problem.product;
     if p.row_bound == 0 {
         return;
     }
-    let words = problem.row_words();
+    let row = problem.row_words();
     let [down, across] = problem.x_scale_shape();
     let segment = problem.segment() / LANES_PER_WORD;
-    let sizes = SizesLaunch::new(p.n, words, segment, p.top_k, p.experts, p.row_bound);
+    let sizes = SizesLaunch::new(p.n, row, segment, p.top_k, p.experts, p.row_bound);
     let x_blocks = blocks(problem.x, [p.input_rows(), p.k]);
     let w_blocks = blocks(problem.w, [p.n, p.k]);
     let [tiles_x, panels] = plan.cubes();
-    let [order, tiles] = match operands.segments {
-        Some(segments) => [Some(segments.order), Some(segments.tiles)],
-        None => [None, None],
-    };
+    let (order, tiles) = operands.segments.map(|s| (s.order, s.tiles)).unzip();
     // SAFETY: the buffers hold what is planned; `plan` checked
     // instructions, bindings and cube counts. Tiles hold rows of their expert only, words and rows
     // past the end are not loaded, and rows and columns past the end are not stored.
     unsafe {
+        let words = |buffer: Option<Handle>, len| buffer.map(|b| bind_words(b, len));
         launched::note(|| super::name(problem));
         fp8_gemm_mma::launch_unchecked(
             client,
             CubeCount::Static(tiles_x as u32, panels as u32, 1),
             CubeDim::new_2d(PLANE, PLANES as u32),
-            bind_words(operands.x, p.input_rows() * words),
+            bind_words(operands.x, p.input_rows() * row),
             bind_words(operands.x_scales, down * across),
-            order.map(|order| bind_words(order, p.slots)).into(),
-            tiles
-                .map(|tiles| bind_words(tiles, TILE_WORDS * plan.max_tiles()))
-                .into(),
+            words(order, p.slots).into(),
+            words(tiles, TILE_WORDS * plan.max_tiles()).into(),
             bind_words(operands.weights, p.experts * fp8::expert_words(p)),
             bind_words(operands.w_scales, fp8::scale_words(p)),
             bind_words(operands.out, p.row_bound * p.n),

@@ -7,18 +7,14 @@
 //! 64 rows, through the caches.
 
 #[cfg(feature = "emit")]
-mod entries;
+pub(crate) mod entries;
 mod kernel;
 
-#[cfg(feature = "emit")]
-pub(crate) use entries::entries;
 pub use kernel::launch;
 
-use crate::error::Unsupported;
 use crate::grouped_gemm::{Segments, max_tiles, rows_name};
-use crate::named::buffers;
-use cubecl::server::Handle;
-use moebius_device::{Capability, Runtime};
+use crate::prelude::*;
+use moebius_device::Runtime;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::fp8_mma::{Problem, STEP};
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_words};
@@ -66,20 +62,14 @@ impl Plan {
 
 buffers! {
     /// Buffers of one product of codes.
-    #[derive(Clone)]
     pub struct Operands {
-        /// Codes \[T or R, ⌈k/4⌉\], read.
-        pub x: Handle,
-        /// f32, read.
-        pub x_scales: Handle,
+        pub x: Handle => "[T or R, ⌈k/4⌉]" read: "codes",
+        pub x_scales: Handle => "f32" read,
         /// Read; absent in a dense product. Its tiles are of [`TILE_ROWS`] rows.
         pub segments: Option<Segments> = "offsets",
-        /// Panels of codes, read.
-        pub weights: Handle = "codes",
-        /// f32, read.
-        pub w_scales: Handle = "scales",
-        /// \[R, n\] f32, written.
-        pub out: Handle = "y",
+        pub weights: Handle = "codes" => "panels of codes" read,
+        pub w_scales: Handle = "scales" => "f32" read,
+        pub out: Handle = "y" => "[R, n] f32" written,
     }
 }
 
@@ -93,17 +83,15 @@ pub fn plan(
     device: &Capability,
     allow_unproven: bool,
 ) -> Result<Plan, Unsupported> {
-    let refuse = |needs: &str, have: String| Err(Unsupported::new(KERNEL, needs, have));
     let has = |format: Fp8Format| device.has_mma((16, 8, 32), input(format), "f32");
     let instructions = has(problem.x.format) && has(problem.w.format);
-    if device.runtime != Runtime::Cuda || !instructions || device.subgroup != Some((PLANE, PLANE)) {
-        let needs = "16 x 8 x 32 FP8 matrix instructions through the CUDA C++ compiler";
-        return refuse(needs, format!("{} without them", device.name));
-    }
-    if !allow_unproven {
-        let needs = "leave to use a kernel that has never run on its hardware";
-        return refuse(needs, format!("{} and no such leave", device.name));
-    }
+    let planes = device.runtime == Runtime::Cuda && device.subgroup == Some((PLANE, PLANE));
+    let needs = "16 x 8 x 32 FP8 matrix instructions through the CUDA C++ compiler";
+    let have = format_args!("{} without them", device.name);
+    Unsupported::unless(instructions && planes, KERNEL, needs, have)?;
+    let needs = "leave to use a kernel that has never run on its hardware";
+    let have = format_args!("{} and no such leave", device.name);
+    Unsupported::unless(allow_unproven, KERNEL, needs, have)?;
     let p = &problem.product;
     let [down, across] = problem.x_scale_shape();
     let words = [
@@ -120,10 +108,11 @@ pub fn plan(
     let ([x, y], limits) = (plan.cubes(), device.limits);
     let units = PLANE * PLANES as u32;
     let [most_x, most_y, _] = limits.max_cube_count;
-    if x > most_x as usize || y > most_y as usize || units > limits.max_units_per_cube {
-        let have = format!("{most_x} x {most_y} of {}", limits.max_units_per_cube);
-        return refuse(&format!("{x} x {y} cubes of {units} units"), have);
-    }
+    let most = limits.max_units_per_cube;
+    let fits = x <= most_x as usize && y <= most_y as usize && units <= most;
+    let needs = format_args!("{x} x {y} cubes of {units} units");
+    let have = format_args!("{most_x} x {most_y} of {most}");
+    Unsupported::unless(fits, KERNEL, needs, have)?;
     Ok(plan)
 }
 

@@ -1,19 +1,9 @@
 //! How CubeCL computes [`moebius_ops::grouped_gemm::bias_gradient`].
 
 use super::{Segments, Source, input_row, segment};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::error::PlanError;
-use crate::grid::{Grid, lanes};
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::grouped_gemm::bias_gradient::Problem;
-
-#[cfg(feature = "emit")]
-use moebius_ops::Element;
 
 const KERNEL: &str = "bias_gradient";
 
@@ -103,16 +93,12 @@ fn slot(order: &ComptimeOption<&[u32]>, row: usize) -> usize {
 
 buffers! {
     /// Buffers of one bias gradient.
-    #[derive(Clone)]
     pub struct Operands {
-        /// \[R,n\] or \[T,n\], read.
-        pub rows: Handle,
+        pub rows: Handle => "[R,n] or [T,n]" read,
         /// Read; absent in a dense product. Its tiles aren't used.
         pub segments: Option<Segments> = "offsets",
-        /// \[S\] f32, read; present when the problem is weighted.
-        pub weights: Option<Handle>,
-        /// \[E,n\] f32, written.
-        pub out: Handle,
+        pub weights: Option<Handle> => "[S] f32" read: "present when the problem is weighted",
+        pub out: Handle => "[E,n] f32" written,
     }
 }
 
@@ -152,6 +138,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
 /// Weighted token rows of every element type, plain sorted rows, and dense ones.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
+    use super::Problem as Product;
     use crate::emit::{KernelEntry, Machine, Planned, valid};
     let cases = [
         (Element::F32, false, false),
@@ -162,8 +149,8 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
     ];
     let entry = |(element, weighted, dense): (Element, bool, bool)| {
         let all = match dense {
-            true => Problem::dense(2048, 512),
-            false => Problem::new(2048, 8, 2, 512),
+            true => Product::dense(2048, 512, 1),
+            false => Product::new(2048, 8, 2, 512, 1),
         };
         let problem = Problem {
             element,
@@ -172,7 +159,7 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
                 false => Source::Sorted,
             },
             weighted,
-            ..valid(all)
+            ..Problem::of(&valid(all))
         };
         let gradient = move |at: &Machine| -> Planned {
             let given = [("offsets", !dense), ("weights", weighted)];

@@ -9,13 +9,8 @@
 //! cores); keeping packed weights would double their memory. Gated panels hold a register
 //! of gate columns and one of up columns.
 
-use super::{
-    Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
-    activation::activate, input_row, segment, sizes,
-};
-use crate::bound::bind;
-use crate::element::DeviceElement;
-use cubecl::prelude::*;
+use super::activation::activate;
+use super::*;
 
 /// Rows of the register tile: 2 × 6 sums + 3 operands fit AVX2's 16 registers, and on AVX-512
 /// six rows were as fast as eight and faster than twelve (466, 462, 420 GFLOP/s on 2 Zen 5 cores).

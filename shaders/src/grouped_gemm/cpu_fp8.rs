@@ -6,10 +6,7 @@
 
 use super::cpu::{ROWS, Spec, bias_of, panel_row, panel_tile, store_row};
 use super::fp8::{block_words, decode_lane, scale_at};
-use super::{Bindings, Operands, Plan, Sizes, Slab, input_row, segment, sizes};
-use crate::bound::bind;
-use crate::element::DeviceElement;
-use cubecl::prelude::*;
+use super::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Rows up to which codes are multiplied as they are decoded. Beyond, decoding them again costs

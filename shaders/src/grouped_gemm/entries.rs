@@ -1,6 +1,6 @@
 //! Which variants of the grouped GEMM are compiled for every target.
 
-use super::{Activation, Choice, Fp8Weights, Operands, Problem, Source, Variant};
+use super::{Activation, Choice, Fp8Weights, Problem, Source, Variant};
 use super::{WeightLayout, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned};
 use moebius_ops::Element;
@@ -8,119 +8,76 @@ use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::Granularity;
 
 /// 1024 tokens, 2 of 8 experts, 512 columns either way; of another element where an entry says so.
-const GATHER_RELU: Problem = Problem {
-    slots: 2048,
-    row_bound: 2048,
-    experts: 8,
-    top_k: 2,
-    n: 512,
-    k: 512,
-    element: Element::F32,
-    rows: Source::Tokens,
-    layout: WeightLayout::OutIn,
-    gated: false,
-    activation: Some(Activation::Relu),
-    bias: false,
-    dense: false,
-    fp8: None,
-};
+const fn of(rows: Source, activation: Option<Activation>, bias: bool) -> Problem {
+    Problem {
+        slots: 2048,
+        row_bound: 2048,
+        experts: 8,
+        top_k: 2,
+        n: 512,
+        k: 512,
+        element: Element::F32,
+        rows,
+        layout: WeightLayout::OutIn,
+        gated: false,
+        activation,
+        bias,
+        dense: false,
+        fp8: None,
+    }
+}
 
-const GATHER_GELU_BIAS: Problem = Problem {
-    activation: Some(Activation::Gelu),
-    bias: true,
-    ..GATHER_RELU
-};
+/// An ordinary layer of as many tokens.
+const fn dense(bias: bool) -> Problem {
+    Problem {
+        slots: 1024,
+        row_bound: 1024,
+        experts: 1,
+        top_k: 1,
+        dense: true,
+        ..of(Source::Sorted, None, bias)
+    }
+}
 
+/// The same as a gradient needs it, of the hidden rows from those of the tokens, or of the inputs.
+const fn turned(problem: Problem) -> Problem {
+    Problem {
+        layout: WeightLayout::InOut,
+        ..problem
+    }
+}
+
+const fn coded(problem: Problem, format: Fp8Format, granularity: Granularity) -> Problem {
+    Problem {
+        fp8: Some(Fp8Weights {
+            format,
+            granularity,
+        }),
+        ..problem
+    }
+}
+
+const GATHER_RELU: Problem = of(Source::Tokens, Some(Activation::Relu), false);
+const GATHER_GELU_BIAS: Problem = of(Source::Tokens, Some(Activation::Gelu), true);
+const GATHER_MISH: Problem = of(Source::Tokens, Some(Activation::Mish), false);
 const GATHER_GATED_SILU: Problem = Problem {
     gated: true,
-    activation: Some(Activation::Silu),
-    ..GATHER_RELU
+    ..of(Source::Tokens, Some(Activation::Silu), false)
 };
-
-const SORTED: Problem = Problem {
-    rows: Source::Sorted,
-    activation: None,
-    ..GATHER_RELU
-};
-
-const SORTED_BIAS: Problem = Problem {
-    bias: true,
-    ..SORTED
-};
-
-const GATHER_MISH: Problem = Problem {
-    activation: Some(Activation::Mish),
-    ..GATHER_RELU
-};
-
-/// The gradient of the hidden rows from those of the tokens, and of the inputs from sorted rows.
-const GATHER_IN_OUT: Problem = Problem {
-    layout: WeightLayout::InOut,
-    activation: None,
-    ..GATHER_RELU
-};
-
-const SORTED_IN_OUT: Problem = Problem {
-    rows: Source::Sorted,
-    ..GATHER_IN_OUT
-};
-
-const DENSE: Problem = Problem {
-    slots: 1024,
-    row_bound: 1024,
-    experts: 1,
-    top_k: 1,
-    rows: Source::Sorted,
-    activation: None,
-    dense: true,
-    ..GATHER_RELU
-};
-
-/// An ordinary layer, and the gradient of its input.
-const DENSE_BIAS: Problem = Problem {
-    bias: true,
-    ..DENSE
-};
-
-const DENSE_IN_OUT: Problem = Problem {
-    layout: WeightLayout::InOut,
-    ..DENSE
+const SORTED: Problem = of(Source::Sorted, None, false);
+const SORTED_BIAS: Problem = of(Source::Sorted, None, true);
+const GATHER_IN_OUT: Problem = turned(of(Source::Tokens, None, false));
+const SORTED_IN_OUT: Problem = turned(SORTED);
+const BLOCK: Granularity = Granularity::Block {
+    rows: 128,
+    columns: 128,
 };
 
 /// Codes: both formats, every kind of scale, every source of rows.
-const DENSE_BLOCK: Problem = Problem {
-    fp8: codes(
-        Fp8Format::E4M3,
-        Granularity::Block {
-            rows: 128,
-            columns: 128,
-        },
-    ),
-    ..DENSE
-};
-
-const DENSE_TENSOR: Problem = Problem {
-    bias: true,
-    fp8: codes(Fp8Format::E5M2, Granularity::Tensor),
-    ..DENSE
-};
-
-const GATHER_GATED_ROW: Problem = Problem {
-    fp8: codes(Fp8Format::E4M3, Granularity::Row),
-    ..GATHER_GATED_SILU
-};
-
-const SORTED_MX: Problem = Problem {
-    fp8: codes(Fp8Format::E4M3, Granularity::Mx),
-    ..SORTED
-};
-
-const fn codes(format: Fp8Format, granularity: Granularity) -> Option<Fp8Weights> {
-    Some(Fp8Weights {
-        format,
-        granularity,
-    })
-}
+const DENSE_BLOCK: Problem = coded(dense(false), Fp8Format::E4M3, BLOCK);
+const DENSE_TENSOR: Problem = coded(dense(true), Fp8Format::E5M2, Granularity::Tensor);
+const GATHER_GATED_ROW: Problem = coded(GATHER_GATED_SILU, Fp8Format::E4M3, Granularity::Row);
+const SORTED_MX: Problem = coded(SORTED, Fp8Format::E4M3, Granularity::Mx);
 
 /// The cases of f32, which cover every option, and those of 16-bit types, which cover the stores.
 const FULL: &[Problem] = &[
@@ -131,13 +88,13 @@ const FULL: &[Problem] = &[
     SORTED_BIAS,
     GATHER_IN_OUT,
     SORTED_IN_OUT,
-    DENSE,
+    dense(false),
 ];
 
 const FP8: &[Problem] = &[DENSE_BLOCK, DENSE_TENSOR, GATHER_GATED_ROW, SORTED_MX];
 const FP8_HALF: &[Problem] = &[DENSE_BLOCK, GATHER_GATED_ROW];
 const HALF: &[Problem] = &[GATHER_GATED_SILU, SORTED, SORTED_IN_OUT];
-const LAYER: &[Problem] = &[DENSE_BIAS, DENSE_IN_OUT];
+const LAYER: &[Problem] = &[dense(true), turned(dense(false))];
 const MATRIX: &[Problem] = &[GATHER_RELU, GATHER_GATED_SILU, SORTED];
 
 const ALL: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Naive, Variant::Cpu];
@@ -187,7 +144,5 @@ fn product(at: &Machine, variant: Variant, problem: Problem) -> Planned {
         ("scales", problem.fp8.is_some()),
         ("b", problem.bias),
     ];
-    at.launch(&given, plan, |client, plan, operands: Operands| {
-        launch(client, plan, &operands);
-    })
+    at.launch(&given, plan, launch)
 }

@@ -1,10 +1,9 @@
 //! How CubeCL computes [`moebius_ops::grouped_gemm::fp8`].
 
-use super::{Problem, Sizes, WeightLayout};
-use crate::error::Unsupported;
+use super::{KERNEL, Problem, Sizes, WeightLayout};
 use crate::fp8::decode_bits;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_device::Capability;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_ops::grouped_gemm::fp8::scale_words;
 use moebius_ops::scaling::{Granularity, MX_BLOCK};
@@ -14,14 +13,12 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
     let Some(weights) = problem.fp8 else {
         return Ok(());
     };
-    let refuse = |needs: &str, have: String| Err(Unsupported::new("grouped_gemm", needs, have));
-    if problem.layout == WeightLayout::InOut {
-        return refuse("fp8 weights of [E, n, k]", "weights of [E, k, n]".into());
-    }
-    if let Err(error) = weights.check(problem.k) {
-        return refuse(&error.expected, error.got);
-    }
-    crate::fits_binding("grouped_gemm", scale_words(problem) * 4, device)
+    let plain = problem.layout == WeightLayout::OutIn;
+    let needs = "fp8 weights of [E, n, k]";
+    Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
+    let whole = weights.check(problem.k);
+    whole.map_err(|error| Unsupported::new(KERNEL, error.expected, error.got))?;
+    crate::fits_binding(KERNEL, scale_words(problem) * 4, device)
 }
 
 /// Words of inner columns that share a scale.

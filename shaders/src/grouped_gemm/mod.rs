@@ -8,7 +8,7 @@ pub mod bias_gradient;
 mod cpu;
 mod cpu_fp8;
 #[cfg(feature = "emit")]
-mod entries;
+pub(crate) mod entries;
 pub mod fp8;
 mod naive;
 mod plan;
@@ -16,20 +16,17 @@ mod tensor_core;
 mod tile;
 pub mod weight_gradient;
 
-#[cfg(feature = "emit")]
-pub(crate) use entries::entries;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;
 
-use crate::bound::{bind, bind_words, part};
-use crate::launched;
-use crate::named::buffers;
 use crate::permute::TILE_WORDS;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use moebius_ops::grouped_gemm::fp8::{scale_shape, scale_words};
 use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source, WeightLayout};
 use moebius_ops::permute;
+
+const KERNEL: &str = "grouped_gemm";
 
 /// What the kernel of `variant` is called, by all that changes its code but sizes.
 fn name(problem: &Problem, variant: Variant) -> String {
@@ -73,12 +70,9 @@ pub(crate) fn max_tiles(problem: &Problem, tile_rows: usize) -> usize {
 
 buffers! {
     /// Which rows belong to which expert: the result of a sort.
-    #[derive(Clone)]
     pub struct Segments {
-        /// \[S\] u32: slots sorted by expert.
-        pub order: Handle,
-        /// \[E+1\] u32.
-        pub offsets: Handle,
+        pub order: Handle => "[S] u32" read: "slots sorted by expert",
+        pub offsets: Handle => "[E+1] u32" read,
         /// Tiles of the sort.
         pub tiles: Handle,
     }
@@ -86,25 +80,21 @@ buffers! {
 
 buffers! {
     /// Buffers of one grouped GEMM.
-    #[derive(Clone)]
     pub struct Operands {
-        /// \[T,k\] or \[R,k\], read.
-        pub x: Handle,
+        pub x: Handle = "x" | "rows" => "[T,k] or [R,k]" read,
         /// Read; absent in a dense product.
         pub segments: Option<Segments> = "offsets",
         /// \[E, n or 2n, k\] or \[E, k, n\], or panels of codes ([`fp8`]), read.
-        pub weights: Handle = "codes",
+        pub weights: Handle = "codes" | "W",
         /// Read; present when the weights are codes.
         pub scales: Option<Handle>,
-        /// \[E, n or 2n\], read; present when the problem has a bias.
-        pub bias: Option<Handle> = "b",
-        /// \[R,n\], written.
-        pub out: Handle = "y",
+        pub bias: Option<Handle> = "b" => "[E, n or 2n]" read: "present when the problem has a bias",
+        pub out: Handle = "y" => "[R,n]" written,
     }
 }
 
 /// Enqueues the product: one launch, or one per slab of weights.
-pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
+pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     if plan.problem.row_bound == 0 {
         return;
     }
@@ -112,12 +102,12 @@ pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
         launched::note(|| name(&plan.problem, plan.variant));
         match plan.variant {
             Variant::Cpu if plan.problem.fp8.is_some() => {
-                cpu_fp8::launch(client, plan, slab, operands);
+                cpu_fp8::launch(client, plan, slab, &operands);
             }
-            Variant::Cpu => cpu::launch(client, plan, slab, operands),
-            Variant::Unit | Variant::Gemv => tile::launch(client, plan, slab, operands),
-            Variant::TensorCore => tensor_core::launch(client, plan, slab, operands),
-            Variant::Naive => naive::launch(client, plan, slab, operands),
+            Variant::Cpu => cpu::launch(client, plan, slab, &operands),
+            Variant::Unit | Variant::Gemv => tile::launch(client, plan, slab, &operands),
+            Variant::TensorCore => tensor_core::launch(client, plan, slab, &operands),
+            Variant::Naive => naive::launch(client, plan, slab, &operands),
         }
     }
 }

@@ -1,15 +1,10 @@
 //! The `naive` variant: one unit per output, the baseline of the benchmarks.
 
+use super::activation::activate;
 use super::fp8::{block_words, scale_at};
 use super::tile::Spec;
-use super::{
-    Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, WeightLayout, activation::activate,
-    input_row, sizes, tile_at,
-};
-use crate::element::DeviceElement;
+use super::*;
 use crate::fp8::decode_bits;
-use crate::grid::count;
-use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Units of a cube, one per column.

@@ -1,14 +1,9 @@
 //! Which variant runs a grouped GEMM on which device, with what tiles.
 
 use super::tile::TileShape;
-use super::{Problem, WeightLayout, cpu, naive, tensor_core};
-use crate::element::DeviceElement;
-use crate::error::{PlanError, Unsupported};
-use crate::grid::lanes;
-use moebius_device::Capability;
+use super::{KERNEL, Problem, WeightLayout, cpu, naive, tensor_core};
+use crate::prelude::*;
 use serde::Serialize;
-
-const KERNEL: &str = "grouped_gemm";
 
 /// How a grouped GEMM is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -147,11 +142,7 @@ impl Plan {
 
     /// Launches this plan enqueues.
     pub fn launches(&self) -> usize {
-        if self.problem.row_bound == 0 {
-            0
-        } else {
-            self.slabs.len()
-        }
+        launches(self.problem.row_bound, &self.slabs)
     }
 }
 
@@ -217,10 +208,9 @@ fn check_variant(
     tile: &TileShape,
     device: &Capability,
 ) -> Result<(), Unsupported> {
-    if problem.gated && problem.layout == WeightLayout::InOut {
-        let needs = "weights of [E, 2n, k] for a gated product";
-        return Err(Unsupported::new(KERNEL, needs, "weights of [E, k, n]"));
-    }
+    let plain = problem.layout == WeightLayout::OutIn || !problem.gated;
+    let needs = "weights of [E, 2n, k] for a gated product";
+    Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
     super::fp8::supported(problem, device)?;
     match variant {
         Variant::TensorCore => tensor_core::supported(problem, device),
@@ -239,6 +229,11 @@ fn check_variant(
         }
         Variant::Cpu | Variant::Naive => Ok(()),
     }
+}
+
+/// One for each slab, or none without rows.
+pub(super) fn launches(rows: usize, slabs: &[Slab]) -> usize {
+    if rows == 0 { 0 } else { slabs.len() }
 }
 
 /// Cuts `experts` experts into slabs whose weights, so many elements of so many bytes each, fit one

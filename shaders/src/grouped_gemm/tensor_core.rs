@@ -6,17 +6,9 @@
 //! The hardware chooses the order of summation, so results differ from the other variants in the
 //! last bits. Unproven: it compiles for CUDA and RDNA and has not run on either.
 
-use super::{
-    Activation, Bindings, Operands, Plan, Problem, Sizes, Slab, Source, WeightLayout,
-    activation::activate, input_row, sizes, tile_at, with_bias,
-};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::count;
+use super::activation::activate;
+use super::*;
 use cubecl::cmma;
-use cubecl::prelude::*;
-use moebius_device::Capability;
-use moebius_ops::Element;
 
 /// Rows and columns of a cube's tile.
 pub(super) const ROWS: usize = 64;
@@ -72,26 +64,21 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
     };
     let edge = EDGE as u32;
     let shape = device.has_mma((edge, edge, edge), input, "f32");
-    let refuse = |needs: String, have: String| Err(Unsupported::new("grouped_gemm", needs, have));
     let Some((plane, _)) = device.subgroup.filter(|_| shape && input != "f32") else {
         let needs = format!("16 x 16 x 16 {input} matrix instructions for the tensor_core variant");
-        return refuse(needs, format!("{} without them", device.name));
+        let have = format!("{} without them", device.name);
+        return Err(Unsupported::new(KERNEL, needs, have));
     };
-    if problem.fp8.is_some() {
-        let needs = format!("{input} weights for the tensor_core variant");
-        return refuse(needs, "fp8 codes".to_string());
-    }
-    if problem.layout == WeightLayout::InOut {
-        let needs = "weights of [E, n, k] for the tensor_core variant".to_string();
-        return refuse(needs, "weights of [E, k, n]".to_string());
-    }
-    if !problem.k.is_multiple_of(4) {
-        let needs =
-            "inner columns that are a multiple of 4 for the tensor_core variant".to_string();
-        return refuse(needs, format!("a problem with {}", problem.k));
-    }
+    let needs = format_args!("{input} weights for the tensor_core variant");
+    Unsupported::unless(problem.fp8.is_none(), KERNEL, needs, "fp8 codes")?;
+    let plain = problem.layout == WeightLayout::OutIn;
+    let needs = "weights of [E, n, k] for the tensor_core variant";
+    Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
+    let needs = "inner columns that are a multiple of 4 for the tensor_core variant";
+    let have = format_args!("a problem with {}", problem.k);
+    Unsupported::unless(problem.k.is_multiple_of(4), KERNEL, needs, have)?;
     let cube = (plane * PLANES as u32, shared_bytes(problem.parts()));
-    crate::fits_cube("grouped_gemm", cube, device)
+    crate::fits_cube(KERNEL, cube, device)
 }
 
 /// Copies `lines` rows of `from`, a step of inner columns at `k0`, into workgroup memory.

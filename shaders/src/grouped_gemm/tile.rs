@@ -8,14 +8,9 @@
 //! 7 bindings, no subgroups. Codes are decoded between their load and the tile: once for all rows of a
 //! tile, so 64 rows pay for a decode what 64 multiply-adds cost.
 
+use super::activation::activate;
 use super::fp8::{block_words, decode_four, scale_at};
-use super::{
-    Activation, Bindings, Fp8Weights, Operands, Plan, Sizes, Slab, Source, WeightLayout,
-    activation::activate, input_row, sizes, tile_at, with_bias,
-};
-use crate::element::DeviceElement;
-use crate::grid::count;
-use cubecl::prelude::*;
+use super::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Units of a cube and the register tile of each.

@@ -18,18 +18,12 @@ use moebius_ops::kv_cache::{Append, BLOCK};
 
 buffers! {
     /// Buffers of an append; shapes as in [`moebius_ops::kv_cache`].
-    #[derive(Clone)]
     pub struct AppendBuffers {
-        /// \[B, Hkv, T, D\], read.
-        pub k: Handle,
-        /// \[B, Hkv, T, Dv\], read.
-        pub v: Handle,
-        /// \[pages, words\], changed.
-        pub pool: Handle,
-        /// u32 \[B, M\], read.
-        pub table: Handle,
-        /// u32 \[B, 2\], read.
-        pub spans: Handle,
+        pub k: Handle => "[B, Hkv, T, D]" read,
+        pub v: Handle => "[B, Hkv, T, Dv]" read,
+        pub pool: Handle => "[pages, words]" changed,
+        pub table: Handle => "u32 [B, M]" read,
+        pub spans: Handle => "u32 [B, 2]" read,
     }
 }
 

@@ -150,26 +150,16 @@ fn units(grid: &Grid) -> usize {
 
 buffers! {
     /// Buffers of an attention over a cache; shapes as in [`moebius_ops::kv_cache`].
-    #[derive(Clone)]
     pub struct Buffers {
-        /// \[B, Hq, Sq, D\], read.
-        pub q: Handle,
-        /// \[pages, words\], read.
-        pub pool: Handle,
-        /// u32 \[B, M\], read.
-        pub table: Handle,
-        /// u32 \[B, 2\], read.
-        pub spans: Handle,
-        /// f32 \[Hq\], read where there are linear biases.
-        pub slopes: Option<Handle>,
-        /// f32 \[Hq, 2n + 1\], read where there are biases by distance.
-        pub relative: Option<Handle>,
-        /// f32 \[Hq\], read where there are sinks.
-        pub sinks: Option<Handle>,
-        /// \[B, Hq, Sq, Dv\], written.
-        pub o: Handle,
-        /// \[B, Hq, Sq\] f32, written.
-        pub lse: Handle,
+        pub q: Handle => "[B, Hq, Sq, D]" read,
+        pub pool: Handle => "[pages, words]" read,
+        pub table: Handle => "u32 [B, M]" read,
+        pub spans: Handle => "u32 [B, 2]" read,
+        pub slopes: Option<Handle> => "f32 [Hq]" read: "where there are linear biases",
+        pub relative: Option<Handle> => "f32 [Hq, 2n + 1]" read: "where there are biases by distance",
+        pub sinks: Option<Handle> => "f32 [Hq]" read: "where there are sinks",
+        pub o: Handle => "[B, Hq, Sq, Dv]" written,
+        pub lse: Handle => "[B, Hq, Sq] f32" written,
     }
 }
 

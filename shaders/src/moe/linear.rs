@@ -5,14 +5,11 @@
 //! Rows \[R,k\] → \[R,n\], W \[E,n,k\], b \[E,n\]. Shapes, sums and promises are those of
 //! [`crate::grouped_gemm`]; a dense problem is an ordinary linear layer, without a sort.
 
-use crate::error::PlanError;
 use crate::grouped_gemm::{
     self, Choice, Operands, Segments, Variant, bias_gradient, weight_gradient,
 };
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::grouped_gemm::{Problem, Source, WeightLayout};
 use moebius_ops::grouped_gemm::{bias_gradient as sum, weight_gradient as outer};
 
@@ -63,52 +60,22 @@ pub fn plan(
     })
 }
 
-buffers! {
-    /// Buffers of a layer.
-    pub struct Buffers {
-        /// \[R,k\], read.
-        pub rows: Handle,
-        /// \[E,n,k\], read.
-        pub w: Handle = "W",
-        /// \[E,n\], read.
-        pub bias: Option<Handle> = "b",
-        /// Read; absent in a dense layer.
-        pub segments: Option<Segments> = "offsets",
-        /// \[R,n\], written.
-        pub y: Handle,
-    }
-}
-
 /// Enqueues a layer.
-pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
-    let operands = Operands {
-        x: buffers.rows,
-        segments: buffers.segments,
-        weights: buffers.w,
-        scales: None,
-        bias: buffers.bias,
-        out: buffers.y,
-    };
-    grouped_gemm::launch(client, &plan.forward, &operands);
+pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
+    grouped_gemm::launch(client, &plan.forward, operands);
 }
 
 buffers! {
     /// Buffers of a layer's gradients; those that aren't wanted are left out.
     pub struct GradientBuffers {
-        /// \[R,n\], read.
-        pub dy: Handle,
-        /// \[R,k\], read.
-        pub rows: Handle,
-        /// \[E,n,k\], read.
-        pub w: Handle = "W",
+        pub dy: Handle => "[R,n]" read,
+        pub rows: Handle => "[R,k]" read,
+        pub w: Handle = "W" => "[E,n,k]" read,
         /// Read; absent in a dense layer.
         pub segments: Option<Segments> = "offsets",
-        /// \[R,k\], written.
-        pub drows: Option<Handle>,
-        /// \[E,n,k\] f32, written.
-        pub dw: Option<Handle> = "dW",
-        /// \[E,n\] f32, written.
-        pub dbias: Option<Handle> = "db",
+        pub drows: Option<Handle> => "[R,k]" written,
+        pub dw: Option<Handle> = "dW" => "[E,n,k] f32" written,
+        pub dbias: Option<Handle> = "db" => "[E,n] f32" written,
     }
 }
 
@@ -127,7 +94,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: GradientBuffers) {
             bias: None,
             out,
         };
-        grouped_gemm::launch(client, &gradient.rows, &operands);
+        grouped_gemm::launch(client, &gradient.rows, operands);
     }
     if let Some(out) = buffers.dw {
         let operands = weight_gradient::Operands {
@@ -136,7 +103,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: GradientBuffers) {
             segments: segments.clone(),
             out,
         };
-        weight_gradient::launch(client, &gradient.w, &operands);
+        weight_gradient::launch(client, &gradient.w, operands);
     }
     if let Some(out) = buffers.dbias {
         let operands = bias_gradient::Operands {

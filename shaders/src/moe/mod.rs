@@ -1,14 +1,7 @@
 //! How CubeCL computes [`moebius_ops::moe`], as a fixed number of launches.
 //!
-//! After routing and the sort ([`sorting`]) they are
-//!
-//! | stage | launches | module |
-//! |---|---|---|
-//! | GEMM 1 | 1 per slab of weights | [`grouped_gemm`], from the tokens |
-//! | GEMM 2 | 1 per slab of weights | [`grouped_gemm`], from the sorted rows |
-//! | combine | 1 | [`permute::combine`] |
-//!
-//! and those of the backward pass are listed in [`training`]. Nothing is read back; buffers are
+//! After routing and the sort ([`sorting`]) they are two products ([`grouped_gemm`]), one launch for each slab of weights, and
+//! [`permute::combine`]; those of the backward pass are listed in [`training`]. Nothing is read back; buffers are
 //! sized for the worst routing. Beside its inputs and y a forward holds the hidden activations
 //! \[R,F\], the rows of the second product \[R,H\] and a few words per slot.
 
@@ -18,13 +11,10 @@ pub mod training;
 
 pub use training::{TrainingPlan, plan_training};
 
-use crate::error::PlanError;
 use crate::grouped_gemm::{self, Choice, Operands, Segments};
-use crate::named::buffers;
 use crate::permute::{self, RowsPlan, combine};
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::moe::Problem;
 
 /// A [`Problem`] this device can run.
@@ -116,35 +106,25 @@ impl Stage {
 
 buffers! {
     /// Weights and biases of the experts.
-    #[derive(Clone)]
     pub struct Weights {
-        /// \[E, F or 2F, H\].
-        pub w_in: Handle,
-        /// \[E, F or 2F\].
-        pub b_in: Option<Handle>,
-        /// \[E,H,F\].
-        pub w_out: Handle,
-        /// \[E,H\].
-        pub b_out: Option<Handle>,
+        pub w_in: Handle => "[E, F or 2F, H]" read,
+        pub b_in: Option<Handle> => "[E, F or 2F]" read,
+        pub w_out: Handle => "[E,H,F]" read,
+        pub b_out: Option<Handle> => "[E,H]" read,
     }
 }
 
 buffers! {
     /// Buffers of one call.
-    #[derive(Clone)]
     pub struct Buffers {
-        /// \[T,H\], read.
-        pub x: Handle,
-        /// \[T,K\] f32, read.
-        pub weights: Handle,
+        pub x: Handle => "[T,H]" read,
+        pub weights: Handle => "[T,K] f32" read,
         /// Read.
         pub segments: Segments,
-        /// \[S\] u32, read: the sorted row of a slot.
-        pub positions: Handle,
+        pub positions: Handle => "[S] u32" read: "the sorted row of a slot",
         /// Read.
         pub experts: Weights,
-        /// \[T,H\], written.
-        pub y: Handle = "y" | "dy",
+        pub y: Handle = "y" | "dy" => "[T,H]" written,
     }
 }
 
@@ -177,7 +157,7 @@ fn launch_product(
         bias: bias.clone(),
         out: out.clone(),
     };
-    grouped_gemm::launch(client, plan, &operands);
+    grouped_gemm::launch(client, plan, operands);
 }
 
 /// Enqueues the second product and the weighted sum.

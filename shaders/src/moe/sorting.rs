@@ -1,16 +1,9 @@
-//! How CubeCL computes [`moebius_ops::moe::sorting`].
-//!
-//! | step | launches | module |
-//! |---|---|---|
-//! | sort by expert | 3 | [`permute`] |
-//! | capacities, drop rule, sort of what is left; under a capacity | 5 | [`permute::capacity`] |
+//! How CubeCL computes [`moebius_ops::moe::sorting`]: three launches of [`permute`], and five more under a capacity, for the
+//! capacities, the drop rule ([`permute::capacity`]) and the sort of what is left.
 
-use crate::error::PlanError;
-use crate::named::buffers;
 use crate::permute::{self, capacity};
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::moe::sorting::Problem;
 
 /// What drops slots.
@@ -62,32 +55,22 @@ pub fn plan(problem: Problem, tile_rows: usize, device: &Capability) -> Result<P
 
 buffers! {
     /// The result of a sort, all u32; see [`permute`].
-    #[derive(Clone)]
     pub struct Sorted {
-        /// \[S\]: the slot of a sorted row.
-        pub order: Handle,
-        /// \[E+1\].
-        pub offsets: Handle,
-        /// \[3·max_tiles\].
-        pub tiles: Handle,
-        /// \[S\]: the sorted row of a slot.
-        pub positions: Handle,
-        /// \[1\]: slots that reach no expert.
-        pub dropped: Handle,
+        pub order: Handle => "[S]" written: "the slot of a sorted row",
+        pub offsets: Handle => "[E+1]" written,
+        pub tiles: Handle => "[3·max_tiles]" written,
+        pub positions: Handle => "[S]" written: "the sorted row of a slot",
+        pub dropped: Handle => "[1]" written: "slots that reach no expert",
     }
 }
 
 buffers! {
     /// Buffers of a sort.
     pub struct Buffers {
-        /// \[T,K\] u32, read.
-        pub indices: Handle,
-        /// \[T,K\] f32, read.
-        pub weights: Handle,
-        /// \[E\] u32, read: experts that take any.
-        pub mask: Option<Handle>,
-        /// \[E\] f32, read: capacity factors.
-        pub factors: Option<Handle>,
+        pub indices: Handle => "[T,K] u32" read,
+        pub weights: Handle => "[T,K] f32" read,
+        pub mask: Option<Handle> => "[E] u32" read: "experts that take any",
+        pub factors: Option<Handle> => "[E] f32" read: "capacity factors",
         /// Written.
         pub sorted: Sorted,
     }

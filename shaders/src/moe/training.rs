@@ -18,14 +18,11 @@
 //! gated), and pre where it was kept.
 
 use super::{Buffers, Plan, Problem, Stage, launch_down, launch_product};
-use crate::error::PlanError;
 use crate::expert_activation::{self, output_bias};
 use crate::grouped_gemm::{self, Choice, Variant, bias_gradient, weight_gradient};
-use crate::named::buffers;
 use crate::permute::{self, RowsPlan, combine};
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::ShapeError;
 use moebius_ops::expert_activation::{self as activation, output_bias as output};
 use moebius_ops::grouped_gemm::{self as product, Source, WeightLayout};
@@ -155,27 +152,19 @@ pub fn launch_keeping(
 
 buffers! {
     /// Gradients of the experts' weights, all f32.
-    #[derive(Clone)]
     pub struct WeightGradients {
-        /// \[E, F or 2F, H\].
-        pub w_in: Handle = "dw_in",
-        /// \[E,H,F\].
-        pub w_out: Handle = "dw_out",
-        /// \[E, F or 2F\].
-        pub b_in: Option<Handle> = "db_in",
-        /// \[E,H\].
-        pub b_out: Option<Handle> = "db_out",
+        pub w_in: Handle = "dw_in" => "[E, F or 2F, H]" written,
+        pub w_out: Handle = "dw_out" => "[E,H,F]" written,
+        pub b_in: Option<Handle> = "db_in" => "[E, F or 2F]" written,
+        pub b_out: Option<Handle> = "db_out" => "[E,H]" written,
     }
 }
 
 buffers! {
     /// Gradients a pass writes.
-    #[derive(Clone)]
     pub struct Gradients {
-        /// \[T,H\] of the element type; left out when it isn't wanted.
-        pub x: Option<Handle> = "dx",
-        /// \[T,K\] f32, of the router weights.
-        pub weights: Handle = "dweights",
+        pub x: Option<Handle> = "dx" => "[T,H] of the element type" written: "where it is wanted",
+        pub weights: Handle = "dweights" => "[T,K] f32" written: "of the router weights",
         /// Left out when the experts are frozen.
         pub experts: Option<WeightGradients> = "dw_in",
     }
@@ -266,7 +255,7 @@ fn launch_weights(
             segments: segments.clone(),
             out,
         };
-        weight_gradient::launch(client, plan, &operands);
+        weight_gradient::launch(client, plan, operands);
     };
     outer(&plan.dw_out, &buffers.y, &hidden, gradients.w_out);
     outer(&plan.dw_in, &dpre, &buffers.x, gradients.w_in);

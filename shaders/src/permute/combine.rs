@@ -1,12 +1,8 @@
 //! How CubeCL computes [`moebius_ops::permute::combine`].
 
 use super::rows::{RowsPlan, weight_of};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// One unit per vector of y.
 #[cube(launch_unchecked)]
@@ -39,14 +35,10 @@ fn combine<F: Float, N: Size>(
 buffers! {
     /// Buffers of a combination.
     pub struct CombineBuffers {
-        /// \[S\] u32, read.
-        pub positions: Handle,
-        /// \[S\] f32, read.
-        pub weights: Option<Handle>,
-        /// \[R,H\], read.
-        pub rows: Handle,
-        /// \[T,H\], written.
-        pub y: Handle,
+        pub positions: Handle => "[S] u32" read,
+        pub weights: Option<Handle> => "[S] f32" read,
+        pub rows: Handle => "[R,H]" read,
+        pub y: Handle => "[T,H]" written,
     }
 }
 

@@ -1,12 +1,8 @@
 //! How CubeCL computes [`moebius_ops::permute::dispatch`].
 
 use super::rows::{RowsPlan, weight_of};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// One unit per vector of the sorted rows.
 #[cube(launch_unchecked)]
@@ -37,16 +33,11 @@ fn dispatch<F: Float, N: Size>(
 buffers! {
     /// Buffers of a dispatch.
     pub struct DispatchBuffers {
-        /// \[S\] u32, read.
-        pub order: Handle,
-        /// \[E+1\] u32, read.
-        pub offsets: Handle,
-        /// \[S\] f32, read.
-        pub weights: Option<Handle>,
-        /// \[T,H\], read.
-        pub x: Handle = "x" | "dy",
-        /// \[R,H\], written.
-        pub rows: Handle = "drows" | "rows",
+        pub order: Handle => "[S] u32" read,
+        pub offsets: Handle => "[E+1] u32" read,
+        pub weights: Option<Handle> => "[S] f32" read,
+        pub x: Handle = "x" | "dy" => "[T,H]" read,
+        pub rows: Handle = "drows" | "rows" => "[R,H]" written,
     }
 }
 

@@ -9,24 +9,17 @@ pub mod capacity;
 pub mod combine;
 pub mod dispatch;
 #[cfg(feature = "emit")]
-mod entries;
+pub(crate) mod entries;
 pub mod neighbours;
 mod rows;
 mod sort;
 pub mod weights_gradient;
 
 pub use capacity::{CapacitiesPlan, CapacityPlan};
-#[cfg(feature = "emit")]
-pub(crate) use entries::entries;
 pub use rows::{RowsPlan, plan_rows};
 
-use crate::bound::{bind, bind_words};
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::permute::{NOWHERE, Problem};
 use sort::{sort_histogram, sort_histogram_serial, sort_scan, sort_scatter, sort_scatter_serial};
 
@@ -121,23 +114,17 @@ impl Plan {
     }
 }
 
-/// Buffers of a sort, all u32; lengths from [`Problem`].
-#[derive(Clone)]
-pub struct SortBuffers {
-    /// \[S\], read.
-    pub keys: Handle,
-    /// \[[`counts`]\], scratch.
-    pub counts: Handle,
-    /// \[E+1\], written.
-    pub offsets: Handle,
-    /// \[1\], written.
-    pub dropped: Handle,
-    /// \[S\], written.
-    pub order: Handle,
-    /// \[S\], written.
-    pub positions: Handle,
-    /// \[3·[`Problem::max_tiles`]\], written.
-    pub tiles: Handle,
+buffers! {
+    /// Buffers of a sort, all u32; lengths from [`Problem`].
+    pub struct SortBuffers {
+        pub keys: Handle => "[S]" read,
+        pub counts: Handle => "[counts(problem)]" scratch,
+        pub offsets: Handle => "[E+1]" written,
+        pub dropped: Handle => "[1]" written,
+        pub order: Handle => "[S]" written,
+        pub positions: Handle => "[S]" written,
+        pub tiles: Handle => "[3·max_tiles]" written,
+    }
 }
 
 impl SortBuffers {
@@ -161,75 +148,67 @@ pub fn launch(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     if plan.problem.slots() == 0 {
         return;
     }
-    launch_histogram(client, plan, buffers);
-    launch_scan(client, plan, buffers);
-    launch_scatter(client, plan, buffers);
+    launch_counts(client, plan, buffers.clone());
+    launch_scatter(client, plan, buffers.clone());
 }
 
-fn launch_histogram(client: &Client, plan: &Plan, buffers: &SortBuffers) {
-    let problem = &plan.problem;
+/// The histogram, and its scan.
+fn launch_counts(client: &Client, plan: &Plan, buffers: SortBuffers) {
+    let (problem, slots) = (&plan.problem, plan.problem.slots());
+    let counted = || bind_words(buffers.counts.clone(), counts(problem));
     let (count, dim, sizes) = (plan.grid.count(), plan.grid.dim(), plan.sizes());
-    let keys = buffers.keys.clone();
     launched::note(|| "sort_histogram");
     // SAFETY: the buffers hold what is planned; blocks end at the last slot, and
-    // `Problem::counts` is enough for the blocks of any plan.
+    // `counts` is enough for the blocks of any plan.
     unsafe {
-        let counts = bind_words(buffers.counts.clone(), counts(problem));
+        let counts = counted();
         match plan.walk {
             Walk::PerExpert { lanes } => {
-                let keys = bind(keys, problem.slots() / lanes, 4 * lanes);
+                let keys = bind(buffers.keys, slots / lanes, 4 * lanes);
                 sort_histogram::launch_unchecked(client, count, dim, lanes, keys, counts, sizes);
             }
             Walk::Serial => {
-                let keys = bind_words(keys, problem.slots());
+                let keys = bind_words(buffers.keys, slots);
                 sort_histogram_serial::launch_unchecked(client, count, dim, keys, counts, sizes);
             }
         }
     }
-}
-
-fn launch_scan(client: &Client, plan: &Plan, buffers: &SortBuffers) {
-    let problem = &plan.problem;
+    let (count, units) = (CubeCount::Static(1, 1, 1), plan.scan_units);
+    let (dim, counts) = (CubeDim::new_1d(units as u32), counted());
+    let offsets = bind_words(buffers.offsets, problem.experts() + 1);
+    let dropped = bind_words(buffers.dropped, 1);
+    let (sizes, strides) = (plan.sizes(), plan.strides());
+    launched::note(|| "sort_scan");
     // SAFETY: the buffers hold what is planned; chunks end at the last count.
     unsafe {
-        launched::note(|| "sort_scan");
         sort_scan::launch_unchecked(
-            client,
-            CubeCount::Static(1, 1, 1),
-            CubeDim::new_1d(plan.scan_units as u32),
-            bind_words(buffers.counts.clone(), counts(problem)),
-            bind_words(buffers.offsets.clone(), problem.experts() + 1),
-            bind_words(buffers.dropped.clone(), 1),
-            plan.sizes(),
-            plan.strides(),
-            plan.scan_units,
+            client, count, dim, counts, offsets, dropped, sizes, strides, units,
         );
     }
 }
 
-fn launch_scatter(client: &Client, plan: &Plan, buffers: &SortBuffers) {
-    let problem = &plan.problem;
+fn launch_scatter(client: &Client, plan: &Plan, buffers: SortBuffers) {
+    let (problem, slots) = (&plan.problem, plan.problem.slots());
     let (count, dim, sizes) = (plan.grid.count(), plan.grid.dim(), plan.sizes());
-    let (keys, tile_rows) = (buffers.keys.clone(), problem.tile_rows() as u32);
+    let tile_rows = problem.tile_rows() as u32;
+    let starts = bind_words(buffers.counts, counts(problem));
+    let offsets = bind_words(buffers.offsets, problem.experts() + 1);
+    let [order, positions] = [buffers.order, buffers.positions].map(|b| bind_words(b, slots));
+    let tiles = bind_words(buffers.tiles, TILE_WORDS * problem.max_tiles());
     launched::note(|| "sort_scatter");
     // SAFETY: starts come from the scan of the same keys, so positions are a permutation of the
     // slots, and no tile is written past the end of the list.
     unsafe {
-        let starts = bind_words(buffers.counts.clone(), counts(problem));
-        let offsets = bind_words(buffers.offsets.clone(), problem.experts() + 1);
-        let order = bind_words(buffers.order.clone(), problem.slots());
-        let positions = bind_words(buffers.positions.clone(), problem.slots());
-        let tiles = bind_words(buffers.tiles.clone(), TILE_WORDS * problem.max_tiles());
         match plan.walk {
             Walk::PerExpert { lanes } => {
-                let keys = bind(keys, problem.slots() / lanes, 4 * lanes);
+                let keys = bind(buffers.keys, slots / lanes, 4 * lanes);
                 sort_scatter::launch_unchecked(
                     client, count, dim, lanes, keys, starts, offsets, order, positions, tiles,
                     sizes, tile_rows,
                 );
             }
             Walk::Serial => {
-                let keys = bind_words(keys, problem.slots());
+                let keys = bind_words(buffers.keys, slots);
                 sort_scatter_serial::launch_unchecked(
                     client, count, dim, keys, starts, offsets, order, positions, tiles, sizes,
                     tile_rows,

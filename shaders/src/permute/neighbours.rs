@@ -1,15 +1,7 @@
 //! How CubeCL computes [`moebius_ops::permute::neighbours`].
 
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
-use moebius_ops::Element;
 use moebius_ops::permute::neighbours::{PLACES, Problem};
 
 /// A [`Problem`] this device can run.
@@ -135,10 +127,8 @@ fn neighbours_backward<F: Float, N: Size>(
 buffers! {
     /// Buffers of either direction.
     pub struct NeighboursBuffers {
-        /// \[S\] u32, read.
-        pub order: Handle,
-        /// \[E+1\] u32, read.
-        pub offsets: Handle,
+        pub order: Handle => "[S] u32" read,
+        pub offsets: Handle => "[E+1] u32" read,
         /// \[R,n\]: x, read, or dx, written by the backward pass.
         pub narrow: Handle = "x" | "dx",
         /// \[R,3n\]: out, written, or dout, read by the backward pass.

@@ -1,12 +1,7 @@
 //! How CubeCL computes [`moebius_ops::permute::rows`].
 
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_device::Capability;
-use moebius_ops::Element;
 use moebius_ops::permute::RowsProblem;
 
 /// A [`RowsProblem`] this device can run, in either direction.

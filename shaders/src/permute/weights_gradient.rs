@@ -4,12 +4,8 @@
 //! order is fixed by the plan. On a CPU one unit takes a slot.
 
 use super::rows::RowsPlan;
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// One row of units per slot.
 #[cube(launch_unchecked)]
@@ -72,14 +68,10 @@ fn row_sum(value: f32, #[comptime] along: usize, #[comptime] across: usize) -> f
 buffers! {
     /// Buffers of a gradient for weights.
     pub struct WeightsGradientBuffers {
-        /// \[S\] u32, read.
-        pub positions: Handle,
-        /// \[T,H\], read.
-        pub dy: Handle,
-        /// \[R,H\], read.
-        pub rows: Handle,
-        /// \[S\] f32, written.
-        pub dweights: Handle,
+        pub positions: Handle => "[S] u32" read,
+        pub dy: Handle => "[T,H]" read,
+        pub rows: Handle => "[R,H]" read,
+        pub dweights: Handle => "[S] f32" written,
     }
 }
 

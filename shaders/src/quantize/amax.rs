@@ -4,15 +4,8 @@
 //! there are several. Bytes: x once.
 
 use super::word::{bits_of, magnitude, scale_of};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::Grid;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
-use moebius_ops::Element;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::quantize::AmaxProblem;
 use moebius_ops::scaling::{Granularity, ScaleType};
@@ -73,7 +66,7 @@ impl Blocks {
 
 /// A reduction of blocks that a device can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reduction {
+pub struct Reduction {
     pub(super) of: Blocks,
     pub(super) parts: usize,
     /// Vectors of a part.
@@ -304,17 +297,11 @@ pub(super) fn launch_reduction(
     }
 }
 
-/// An [`AmaxProblem`] this device can run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AmaxPlan {
-    pub(super) reduction: Reduction,
-}
-
 /// Plans a largest magnitude.
 ///
 /// # Errors
 /// [`Unsupported`] for an element type the device lacks, or more than a binding holds.
-pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<AmaxPlan, Unsupported> {
+pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<Reduction, Unsupported> {
     let (len, element) = (problem.len(), problem.element());
     element.supported(KERNEL, device)?;
     super::plan::fits_cube(device)?;
@@ -326,12 +313,10 @@ pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<AmaxPlan, 
         blocks: Granularity::Tensor.blocks(1, len),
         matrices: 1,
     };
-    Ok(AmaxPlan {
-        reduction: Reduction::plan(of, lanes, element, device)?,
-    })
+    Reduction::plan(of, lanes, element, device)
 }
 
 /// Enqueues amax \[1\] = max |x|: two launches at most.
-pub fn launch_amax(client: &Client, plan: &AmaxPlan, x: Handle, amax: Handle) {
-    launch_reduction(client, &plan.reduction, (Finish::Magnitude, 0), x, amax);
+pub fn launch_amax(client: &Client, plan: &Reduction, x: Handle, amax: Handle) {
+    launch_reduction(client, plan, (Finish::Magnitude, 0), x, amax);
 }

@@ -1,14 +1,12 @@
 //! Codes by scales that are there, and values of codes: a word at a time.
 
+use super::block::{Buffers, bound};
 use super::word::{
     Coding, Four, decode_scaled, decode_word, encode_scaled, encode_word, load, store,
 };
 use super::{Plan, Sizes};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use moebius_ops::scaling::ScaleType;
 
 /// How words find their scales, known when a kernel is compiled.
@@ -184,7 +182,7 @@ pub(super) fn fp8_dequantize<F: Float, N: Size>(
 }
 
 /// Enqueues words = encode(x / scales), the scales given: one launch, or none for no values.
-pub fn launch_by(client: &Client, plan: &Plan, x: Handle, scales: Handle, words: Handle) {
+pub fn launch_by(client: &Client, plan: &Plan, buffers: Buffers) {
     let p = &plan.problem;
     if p.is_empty() {
         return;
@@ -192,15 +190,16 @@ pub fn launch_by(client: &Client, plan: &Plan, x: Handle, scales: Handle, words:
     // SAFETY: the buffers hold what is planned; units past the last word, and lanes
     // past the end of a row, touch nothing, and every row and column has a scale.
     unsafe {
+        let [x, words, scales] = bound(plan, buffers);
         launched::note(|| super::quantize_by_name(p));
         fp8_quantize_by::launch_unchecked(
             client,
             plan.words.count(),
             plan.words.dim(),
             plan.lanes,
-            bind(x, p.len() / plan.lanes, p.element().bytes() * plan.lanes),
-            bind_words(scales, p.scales()),
-            bind_words(words, p.words()),
+            x,
+            scales,
+            words,
             super::sizes(p),
             plan.apply_spec(),
             p.element().elem_type(),
@@ -209,22 +208,23 @@ pub fn launch_by(client: &Client, plan: &Plan, x: Handle, scales: Handle, words:
 }
 
 /// Enqueues y = decode(words) · scales: one launch, or none for no values.
-pub fn launch_dequantize(client: &Client, plan: &Plan, words: Handle, scales: Handle, y: Handle) {
+pub fn launch_dequantize(client: &Client, plan: &Plan, buffers: Buffers) {
     let p = &plan.problem;
     if p.is_empty() {
         return;
     }
     // SAFETY: as above.
     unsafe {
+        let [y, words, scales] = bound(plan, buffers);
         launched::note(|| super::dequantize_name(p));
         fp8_dequantize::launch_unchecked(
             client,
             plan.words.count(),
             plan.words.dim(),
             plan.lanes,
-            bind_words(words, p.words()),
-            bind_words(scales, p.scales()),
-            bind(y, p.len() / plan.lanes, p.element().bytes() * plan.lanes),
+            words,
+            scales,
+            y,
             super::sizes(p),
             plan.apply_spec(),
             p.element().elem_type(),

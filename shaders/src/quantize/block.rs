@@ -5,12 +5,8 @@ use super::apply::launch_by;
 use super::plan::Variant;
 use super::word::{Coding, Four, encode_word, load, scale_of, word_amax};
 use super::{Plan, Sizes};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use moebius_ops::scaling::ScaleType;
 
 /// How blocks are shared out, known when a kernel is compiled.
@@ -192,20 +188,29 @@ pub(super) fn fp8_quantize_cpu<F: Float, N: Size>(
 }
 
 buffers! {
-    /// Buffers of a quantisation.
+    /// Buffers of a quantisation, or of the way back.
     pub struct Buffers {
-        /// \[M, rows, columns\], read.
-        pub x: Handle,
-        /// \[M, rows, ⌈columns/4⌉\], written.
+        /// \[M, rows, columns\]: x, read, or y, written by the way back.
+        pub values: Handle = "x" | "y",
+        /// \[M, rows, ⌈columns/4⌉\], written, or read by the way back.
         pub words: Handle = "codes",
-        /// As many as [`super::Problem::scales_shape`] says, written.
+        /// As many as [`super::Problem::scales_shape`] says, written unless they are given.
         pub scales: Handle,
     }
 }
 
+/// Values, words and scales as a launch binds them.
+pub(super) fn bound(plan: &Plan, buffers: Buffers) -> [BufferArg; 3] {
+    let (p, lanes) = (&plan.problem, plan.lanes);
+    [
+        bind(buffers.values, p.len() / lanes, p.element().bytes() * lanes),
+        bind_words(buffers.words, p.words()),
+        bind_words(buffers.scales, p.scales()),
+    ]
+}
+
 /// Enqueues scales and codes of x: one launch, or at most three; none for no values.
 pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
-    let Buffers { x, words, scales } = buffers;
     let p = &plan.problem;
     if p.is_empty() {
         return;
@@ -213,8 +218,9 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let (grid, units) = match plan.variant {
         Variant::Parts(reduction) => {
             let finish = (Finish::Scale(p.format()), p.margin());
-            launch_reduction(client, &reduction, finish, x.clone(), scales.clone());
-            return launch_by(client, plan, x, scales, words);
+            let (x, scales) = (buffers.values.clone(), buffers.scales.clone());
+            launch_reduction(client, &reduction, finish, x, scales);
+            return launch_by(client, plan, buffers);
         }
         Variant::Cube(grid) => (grid, Some(grid.units)),
         Variant::Unit(grid) => (grid, None),
@@ -225,9 +231,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     // SAFETY: the buffers hold what is planned; blocks end with their matrix, and
     // those that only pad have no words.
     unsafe {
-        let x = bind(x, p.len() / lanes, p.element().bytes() * lanes);
-        let words = bind_words(words, p.words());
-        let scales = bind_words(scales, p.scales());
+        let [x, words, scales] = bound(plan, buffers);
         match units {
             Some(units) => {
                 let spec = plan.block_spec(units);

@@ -2,10 +2,9 @@
 
 use super::amax::Finish;
 use super::plan_amax;
-use super::{Plan, Problem, launch, launch_amax, launch_by, launch_dequantize, plan};
+use super::{Buffers, Plan, Problem, launch, launch_amax, launch_by, launch_dequantize, plan};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
 use cubecl::client::Client;
-use cubecl::server::Handle;
 use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::quantize::AmaxProblem;
@@ -44,34 +43,15 @@ fn samples(granularity: Granularity) -> Vec<Problem> {
 /// The two kinds of scales.
 const KINDS: [Granularity; 2] = [GROUP, Granularity::Mx];
 
-/// A launch under given scales.
-fn scaled(
-    at: &Machine,
-    sample: Problem,
-    launch: fn(&Client, &Plan, Handle, Handle, Handle),
-) -> Planned {
-    let [from, scales, to] = [(); 3].map(|()| at.buffer());
-    let plan = plan(sample, &at.capability)?;
-    launch(at.client(), &plan, from, scales, to);
-    Ok(())
-}
-
 fn entry(sample: Problem, kernel: &'static str) -> KernelEntry {
-    type Name = fn(&Problem) -> String;
-    type Launch = fn(&Machine, Problem) -> Planned;
-    let (name, launch): (Name, Launch) = match kernel {
-        "quantize" => (super::quantize_name, |at, sample| {
-            at.launch(&[], plan(sample, &at.capability), launch)
-        }),
-        "quantize by scales" => (super::quantize_by_name, |at, sample| {
-            scaled(at, sample, launch_by)
-        }),
-        _ => (super::dequantize_name, |at, sample| {
-            scaled(at, sample, launch_dequantize)
-        }),
+    type Launch = fn(&Client, &Plan, Buffers);
+    let (name, launch): (_, Launch) = match kernel {
+        "quantize" => (super::quantize_name(&sample), launch),
+        "quantize by scales" => (super::quantize_by_name(&sample), launch_by),
+        _ => (super::dequantize_name(&sample), launch_dequantize),
     };
-    let name = name(&sample);
-    KernelEntry::new(("fp8", kernel), name, move |at| launch(at, sample)).of(sample.element())
+    let launch = move |at: &Machine| at.launch(&[], plan(sample, &at.capability), launch);
+    KernelEntry::new(("fp8", kernel), name, launch).of(sample.element())
 }
 
 /// Of so many values that they are taken in parts.

@@ -10,17 +10,15 @@ mod amax;
 mod apply;
 mod block;
 #[cfg(feature = "emit")]
-mod entries;
+pub(crate) mod entries;
 mod plan;
 mod word;
 
 pub(crate) use word::{e8m0_scale, magnitude};
 
-pub use amax::{AmaxPlan, launch_amax, plan_amax};
+pub use amax::{Reduction, launch_amax, plan_amax};
 pub use apply::{launch_by, launch_dequantize};
 pub use block::{Buffers, launch};
-#[cfg(feature = "emit")]
-pub(crate) use entries::entries;
 pub use plan::{Plan, check_kept, plan};
 
 use crate::launched;

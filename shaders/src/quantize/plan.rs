@@ -3,10 +3,7 @@
 use super::amax::{Blocks, Reduction, UNITS, units_for};
 use super::word::Coding;
 use super::{KERNEL, Problem, apply, block};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::Grid;
-use moebius_device::Capability;
+use crate::prelude::*;
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::scaling::Granularity;
 
@@ -91,14 +88,9 @@ pub fn check_kept(problem: &Problem, stack: usize, device: &Capability) -> Resul
     let limit = device.limits.max_buffer_bytes;
     let bytes = 4 * problem.words().max(problem.scales()) as u64;
     let bytes = bytes.saturating_mul(stack as u64);
-    if bytes <= limit {
-        return Ok(());
-    }
-    Err(Unsupported::new(
-        KERNEL,
-        format!("a buffer of {bytes} bytes"),
-        format!("buffers of at most {limit} bytes"),
-    ))
+    let needs = format_args!("a buffer of {bytes} bytes");
+    let have = format_args!("buffers of at most {limit} bytes");
+    Unsupported::unless(bytes <= limit, KERNEL, needs, have)
 }
 
 /// Checks the workgroup memory of the reductions and the buffers of a launch.
@@ -106,12 +98,10 @@ pub(super) fn fits_cube(device: &Capability) -> Result<(), Unsupported> {
     let limits = &device.limits;
     let (bindings, memory) = (limits.max_bindings, limits.max_shared_memory);
     // A CPU's units share nothing.
-    if bindings >= BINDINGS && (memory >= SHARED_BYTES || device.cpu_cores.is_some()) {
-        return Ok(());
-    }
-    let needs = format!("{BINDINGS} bindings and {SHARED_BYTES} bytes of workgroup memory");
-    let have = format!("{bindings} and {memory} bytes");
-    Err(Unsupported::new(KERNEL, needs, have))
+    let fits = bindings >= BINDINGS && (memory >= SHARED_BYTES || device.cpu_cores.is_some());
+    let needs = format_args!("{BINDINGS} bindings and {SHARED_BYTES} bytes of workgroup memory");
+    let have = format_args!("{bindings} and {memory} bytes");
+    Unsupported::unless(fits, KERNEL, needs, have)
 }
 
 /// Words of a run, and how many there are.
@@ -140,11 +130,9 @@ fn variant(problem: &Problem, device: &Capability) -> Result<Variant, Unsupporte
         return parts(problem, device);
     }
     let units = units_for(words, device);
-    if !(units[1] as usize).is_multiple_of(problem.scales_per_word()) {
-        let most = device.limits.max_units_per_cube;
-        let needs = format!("{} units in a cube", LANES_PER_WORD as u32 * units[0]);
-        return Err(Unsupported::new(KERNEL, needs, most));
-    }
+    let whole = (units[1] as usize).is_multiple_of(problem.scales_per_word());
+    let needs = format_args!("{} units in a cube", LANES_PER_WORD as u32 * units[0]);
+    Unsupported::unless(whole, KERNEL, needs, device.limits.max_units_per_cube)?;
     let cubes = blocks.div_ceil(units[1] as usize);
     Ok(Variant::Cube(Grid::of_cubes(KERNEL, cubes, units, device)?))
 }

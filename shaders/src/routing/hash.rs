@@ -1,15 +1,8 @@
 //! How CubeCL computes [`moebius_ops::routing::hash_reference`].
 
 use super::selection::lane_indices;
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::routing::{HashKey, HashProblem};
 use moebius_ops::routing::{INFINITY, PHI, SMALLEST_NORMAL};
 
@@ -188,24 +181,16 @@ fn hash_route<F: Float, N: Size>(
 buffers! {
     /// Buffers of a choice by hash.
     pub struct HashBuffers {
-        /// \[T,H\], read; there where the content is hashed.
-        pub x: Option<Handle>,
-        /// \[E\] u32, read.
-        pub mask: Option<Handle>,
-        /// \[T,K\] u32, written.
-        pub indices: Handle,
-        /// \[T,K\] f32, written.
-        pub weights: Handle,
+        pub x: Option<Handle> => "[T,H]" read: "there where the content is hashed",
+        pub mask: Option<Handle> => "[E] u32" read,
+        pub indices: Handle => "[T,K] u32" written,
+        pub weights: Handle => "[T,K] f32" written,
     }
 }
 
 /// Enqueues the choice: one launch.
 pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuffers) {
-    let HashPlan {
-        problem,
-        lanes,
-        grid,
-    } = *plan;
+    let (problem, lanes, grid) = (&plan.problem, plan.lanes, plan.grid);
     let routing = &problem.routing();
     if routing.tokens() == 0 {
         return;

@@ -3,13 +3,8 @@
 //! Two launches: the counts of blocks of [`BLOCK`] tokens, then their sum; one where a group is a single block. On a GPU a unit counts
 //! one expert of a block, T·K·E compares; on a CPU it counts them all, T·K + T·E/[`BLOCK`] increments.
 
-use crate::bound::bind_words;
-use crate::error::Unsupported;
-use crate::grid::Grid;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::routing::LoadProblem;
 
 const KERNEL: &str = "expert_load";

@@ -9,15 +9,8 @@
 //! single token still occupies [`SPLIT`] units per tile of experts.
 
 use super::Problem;
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
-use moebius_ops::Element;
 
 const KERNEL: &str = "router_logits";
 

@@ -5,16 +5,8 @@
 //! All sums are of fused multiply-adds in f32.
 
 use super::Problem;
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
-use moebius_ops::Element;
 
 const KERNEL: &str = "router_logits_backward";
 
@@ -275,18 +267,12 @@ fn router_dw_sum<N: Size>(partial: &[Vector<f32, N>], dw: &mut [Vector<f32, N>],
 
 buffers! {
     /// Buffers of the gradients; an absent output isn't computed.
-    #[derive(Clone)]
     pub struct LogitsBackwardBuffers {
-        /// \[T,E\] f32, read.
-        pub dlogits: Handle,
-        /// \[T,H\], read.
-        pub x: Handle,
-        /// \[E,H\], read.
-        pub w: Handle = "Wg",
-        /// \[T,H\], written.
-        pub dx: Option<Handle>,
-        /// \[E,H\] f32, written; zeros without tokens.
-        pub dw: Option<Handle> = "dWg",
+        pub dlogits: Handle => "[T,E] f32" read,
+        pub x: Handle => "[T,H]" read,
+        pub w: Handle = "Wg" => "[E,H]" read,
+        pub dx: Option<Handle> => "[T,H]" written,
+        pub dw: Option<Handle> = "dWg" => "[E,H] f32" written: "zeros without tokens",
     }
 }
 
@@ -296,94 +282,55 @@ pub fn launch_logits_backward(
     plan: &LogitsBackwardPlan,
     buffers: LogitsBackwardBuffers,
 ) {
+    let (tokens, experts, lanes) = (plan.problem.tokens(), plan.problem.experts(), plan.lanes);
+    let (row, tile, element) = (plan.hidden / lanes, plan.tile, plan.element.elem_type());
     if plan.hidden == 0 {
         return;
     }
+    let matrix = |buffer, rows: usize| bind(buffer, rows * row, plan.element.bytes() * lanes);
+    let dlogits = || bind_words(buffers.dlogits.clone(), tokens * experts);
     if let Some(dx) = buffers.dx
-        && plan.problem.tokens() > 0
+        && tokens > 0
     {
-        launch_dx(client, plan, [buffers.dlogits.clone(), buffers.w], dx);
+        let (count, dim, dl) = (plan.dx.count(), plan.dx.dim(), dlogits());
+        let (w, dx) = (matrix(buffers.w, experts), matrix(dx, tokens));
+        launched::note(|| format!("router_dx_{}", plan.element));
+        // SAFETY: the buffers hold what is planned; rows and vectors past the last are
+        // neither read nor stored.
+        unsafe {
+            router_dx::launch_unchecked(
+                client, count, dim, lanes, dl, w, dx, tokens, experts, row, tile, element,
+            );
+        }
     }
     let Some(dw) = buffers.dw else { return };
-    let inputs = [buffers.dlogits, buffers.x];
-    if plan.blocks == 1 {
-        launch_partial(client, plan, inputs, dw);
-        return;
-    }
-    let bytes = plan.blocks * plan.problem.experts() * plan.hidden * 4;
-    let partial = client.empty(bytes.max(4 * plan.lanes));
-    if plan.blocks > 0 {
-        launch_partial(client, plan, inputs, partial.clone());
-    }
-    launch_sum(client, plan, partial, dw);
-}
-
-fn launch_dx(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2], dx: Handle) {
-    let (tokens, experts) = (plan.problem.tokens(), plan.problem.experts());
-    let row = plan.hidden / plan.lanes;
-    let [dlogits, w] = inputs;
-    // SAFETY: the buffers hold what is planned; rows and vectors past the last are
-    // neither read nor stored.
-    unsafe {
-        launched::note(|| format!("router_dx_{}", plan.element));
-        router_dx::launch_unchecked(
-            client,
-            plan.dx.count(),
-            plan.dx.dim(),
-            plan.lanes,
-            bind_words(dlogits, tokens * experts),
-            bind(w, experts * row, plan.element.bytes() * plan.lanes),
-            bind(dx, tokens * row, plan.element.bytes() * plan.lanes),
-            tokens,
-            experts,
-            row,
-            plan.tile,
-            plan.element.elem_type(),
-        );
-    }
-}
-
-fn launch_partial(client: &Client, plan: &LogitsBackwardPlan, inputs: [Handle; 2], out: Handle) {
-    let (tokens, experts) = (plan.problem.tokens(), plan.problem.experts());
-    let row = plan.hidden / plan.lanes;
-    let [dlogits, x] = inputs;
-    // SAFETY: the buffers hold what is planned, and `out` a matrix for every block;
-    // rows and vectors past the last are neither read nor stored.
-    unsafe {
+    let (blocks, len) = (plan.blocks, experts * row);
+    // A single block's sums are all.
+    let sums = match blocks {
+        1 => dw.clone(),
+        _ => client.empty((blocks * len).max(1) * 4 * lanes),
+    };
+    if blocks > 0 {
+        let (count, dim, dl) = (plan.partial.count(), plan.partial.dim(), dlogits());
+        let x = matrix(buffers.x, tokens);
+        let sums = bind(sums.clone(), blocks * len, 4 * lanes);
+        let (block, first) = (plan.block, plan.experts_first);
         launched::note(|| format!("router_dw_{}", plan.element));
-        router_dw::launch_unchecked(
-            client,
-            plan.partial.count(),
-            plan.partial.dim(),
-            plan.lanes,
-            bind_words(dlogits, tokens * experts),
-            bind(x, tokens * row, plan.element.bytes() * plan.lanes),
-            bind(out, plan.blocks * experts * row, 4 * plan.lanes),
-            tokens,
-            experts,
-            row,
-            plan.block,
-            plan.tile,
-            plan.experts_first,
-            plan.element.elem_type(),
-        );
+        // SAFETY: as above, and `sums` holds a matrix for every block.
+        unsafe {
+            router_dw::launch_unchecked(
+                client, count, dim, lanes, dl, x, sums, tokens, experts, row, block, tile, first,
+                element,
+            );
+        }
     }
-}
-
-fn launch_sum(client: &Client, plan: &LogitsBackwardPlan, partial: Handle, dw: Handle) {
-    let len = plan.problem.experts() * plan.hidden / plan.lanes;
-    // SAFETY: `partial` has a matrix for every block, `dw` the planned shape.
-    unsafe {
+    if blocks != 1 {
+        let (count, dim) = (plan.sum.count(), plan.sum.dim());
+        let sums = bind(sums, (blocks * len).max(1), 4 * lanes);
+        let dw = bind(dw, len, 4 * lanes);
         launched::note(|| "router_dw_sum");
-        router_dw_sum::launch_unchecked(
-            client,
-            plan.sum.count(),
-            plan.sum.dim(),
-            plan.lanes,
-            bind(partial, (plan.blocks * len).max(1), 4 * plan.lanes),
-            bind(dw, len, 4 * plan.lanes),
-            plan.blocks,
-        );
+        // SAFETY: `sums` holds a matrix for every block, `dw` the planned shape.
+        unsafe { router_dw_sum::launch_unchecked(client, count, dim, lanes, sums, dw, blocks) }
     }
 }
 

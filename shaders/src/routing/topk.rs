@@ -6,14 +6,8 @@
 
 use super::selection::{exp_or_nan, logsumexp, masked, next_best, open_groups};
 use super::{Groups, Problem, Score};
-use crate::bound::{bind, bind_words};
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 
 /// A [`Problem`] this device can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,20 +197,13 @@ fn renormalize(
 buffers! {
     /// Buffers of the choice; shapes as in the module's contract, `mask` u32 \[E\], non-zero = available.
     pub struct RouteBuffers {
-        /// \[T,E\] f32, read.
-        pub logits: Handle,
-        /// \[E\] u32, read.
-        pub mask: Option<Handle>,
-        /// \[E\] f32, read: added to the scores in the comparison only.
-        pub bias: Option<Handle>,
-        /// \[T,K\] u32, written.
-        pub indices: Handle,
-        /// \[T,K\] f32, written.
-        pub weights: Handle,
-        /// \[T,E\] f32, written.
-        pub probs: Handle,
-        /// \[T\] f32, written.
-        pub lse: Handle,
+        pub logits: Handle => "[T,E] f32" read,
+        pub mask: Option<Handle> => "[E] u32" read,
+        pub bias: Option<Handle> => "[E] f32" read: "added to the scores in the comparison only",
+        pub indices: Handle => "[T,K] u32" written,
+        pub weights: Handle => "[T,K] f32" written,
+        pub probs: Handle => "[T,E] f32" written,
+        pub lse: Handle => "[T] f32" written,
     }
 }
 
@@ -239,11 +226,7 @@ pub(super) fn score_name(problem: &Problem) -> String {
 
 /// Enqueues the choice of experts.
 pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
-    let Plan {
-        problem,
-        lanes,
-        grid,
-    } = *plan;
+    let (problem, lanes, grid) = (&plan.problem, plan.lanes, plan.grid);
     if problem.tokens() == 0 {
         return;
     }
@@ -253,7 +236,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
         renormalize: problem.renormalize(),
         groups: problem.groups(),
     };
-    launched::note(|| name(&problem, buffers.mask.is_some(), buffers.bias.is_some()));
+    launched::note(|| name(problem, buffers.mask.is_some(), buffers.bias.is_some()));
     // SAFETY: the buffers hold what is planned; units past the last token return.
     unsafe {
         let mask = buffers.mask.map(|mask| bind(mask, row, 4 * lanes));

@@ -3,14 +3,8 @@
 use super::selection::{lane_indices, masked};
 use super::topk::sigmoid;
 use super::{Problem, Score};
-use crate::bound::{bind, bind_words};
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::routing::TopkGradient;
 
 /// A gradient this device can compute.
@@ -170,24 +164,15 @@ fn route_backward_lse<N: Size>(
 buffers! {
     /// Buffers of a gradient: what the choice read and wrote, and both gradients. A plan reads those
     /// its formula names.
-    #[derive(Clone)]
     pub struct TopkBackwardBuffers {
-        /// \[T,E\], read.
-        pub logits: Handle,
-        /// \[E\] u32, read.
-        pub mask: Option<Handle>,
-        /// \[T,K\] u32, read.
-        pub indices: Handle,
-        /// \[T,K\], read.
-        pub weights: Handle,
-        /// \[T,E\], read.
-        pub probs: Handle,
-        /// \[T\], read.
-        pub lse: Handle,
-        /// \[T,K\], \[T,E\] or \[T\], read.
-        pub gradient: Handle = "dweights" | "dprobs" | "dlse",
-        /// \[T,E\], written.
-        pub dlogits: Handle,
+        pub logits: Handle => "[T,E]" read,
+        pub mask: Option<Handle> => "[E] u32" read,
+        pub indices: Handle => "[T,K] u32" read,
+        pub weights: Handle => "[T,K]" read,
+        pub probs: Handle => "[T,E]" read,
+        pub lse: Handle => "[T]" read,
+        pub gradient: Handle = "dweights" | "dprobs" | "dlse" => "[T,K], [T,E] or [T]" read,
+        pub dlogits: Handle => "[T,E]" written,
     }
 }
 
@@ -197,90 +182,47 @@ pub fn launch_topk_backward(
     plan: &TopkBackwardPlan,
     buffers: TopkBackwardBuffers,
 ) {
-    if plan.problem.tokens() == 0 {
+    let (p, lanes) = (&plan.problem, plan.lanes);
+    let (tokens, row, score) = (p.tokens(), p.experts() / lanes, p.score());
+    if tokens == 0 {
         return;
     }
-    match plan.of {
-        TopkGradient::Weights => launch_weights(client, plan, buffers),
-        TopkGradient::Probs => launch_probs(client, plan, buffers),
-        TopkGradient::Lse => launch_lse(client, plan, buffers),
-    }
-}
-
-fn launch_weights(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
-    let problem = &plan.problem;
-    let row = problem.experts() / plan.lanes;
-    // Weights that are all 0 have no gradient, rather than 0 / 0.
-    let inverse = match problem.scale() {
-        0.0 => 0.0,
-        scale => scale.recip(),
-    };
-    // SAFETY: the buffers hold what is planned; units past the last vector return.
+    let (count, dim) = (plan.grid.count(), plan.grid.dim());
+    let matrix = |buffer| bind(buffer, tokens * row, 4 * lanes);
+    let [logits, dlogits] = [buffers.logits, buffers.dlogits].map(matrix);
+    let d = buffers.gradient;
+    // SAFETY: the buffers hold what is planned; units past the last token or vector return.
     unsafe {
-        let score = || super::topk::score_name(problem);
-        launched::note(|| format!("route_backward_weights_{}", score()));
-        route_backward_weights::launch_unchecked(
-            client,
-            plan.grid.count(),
-            plan.grid.dim(),
-            plan.lanes,
-            bind(buffers.logits, problem.tokens() * row, 4 * plan.lanes),
-            bind(buffers.probs, problem.tokens() * row, 4 * plan.lanes),
-            bind_words(buffers.indices, problem.slots()),
-            bind_words(buffers.weights, problem.slots()),
-            bind_words(buffers.gradient, problem.slots()),
-            bind(buffers.dlogits, problem.tokens() * row, 4 * plan.lanes),
-            row,
-            problem.top_k(),
-            problem.scale(),
-            inverse,
-            problem.score(),
-            problem.renormalize(),
-        );
-    }
-}
-
-fn launch_probs(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
-    let problem = &plan.problem;
-    let row = problem.experts() / plan.lanes;
-    // SAFETY: the buffers hold what is planned; units past the last token return.
-    unsafe {
-        launched::note(|| format!("route_backward_probs_{:?}", problem.score()).to_lowercase());
-        route_backward_probs::launch_unchecked(
-            client,
-            plan.grid.count(),
-            plan.grid.dim(),
-            plan.lanes,
-            bind(buffers.logits, problem.tokens() * row, 4 * plan.lanes),
-            bind(buffers.probs, problem.tokens() * row, 4 * plan.lanes),
-            bind(buffers.gradient, problem.tokens() * row, 4 * plan.lanes),
-            bind(buffers.dlogits, problem.tokens() * row, 4 * plan.lanes),
-            problem.tokens(),
-            row,
-            problem.score(),
-        );
-    }
-}
-
-fn launch_lse(client: &Client, plan: &TopkBackwardPlan, buffers: TopkBackwardBuffers) {
-    let problem = &plan.problem;
-    let row = problem.experts() / plan.lanes;
-    let masked = launched::suffix(buffers.mask.is_some(), "_masked");
-    launched::note(|| format!("route_backward_lse{masked}"));
-    // SAFETY: the buffers hold what is planned; units past the last vector return.
-    unsafe {
-        let mask = buffers.mask.map(|mask| bind(mask, row, 4 * plan.lanes));
-        route_backward_lse::launch_unchecked(
-            client,
-            plan.grid.count(),
-            plan.grid.dim(),
-            plan.lanes,
-            bind(buffers.logits, problem.tokens() * row, 4 * plan.lanes),
-            mask.into(),
-            bind_words(buffers.lse, problem.tokens()),
-            bind_words(buffers.gradient, problem.tokens()),
-            bind(buffers.dlogits, problem.tokens() * row, 4 * plan.lanes),
-            row,
-        );
+        match plan.of {
+            TopkGradient::Weights => {
+                let (probs, top_k, scale) = (matrix(buffers.probs), p.top_k(), p.scale());
+                let slots = [buffers.indices, buffers.weights, d];
+                let [indices, weights, d] = slots.map(|buffer| bind_words(buffer, p.slots()));
+                // Weights that are all 0 have no gradient, rather than 0 / 0.
+                let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };
+                let renormed = p.renormalize();
+                launched::note(|| format!("route_backward_weights_{}", super::topk::score_name(p)));
+                route_backward_weights::launch_unchecked(
+                    client, count, dim, lanes, logits, probs, indices, weights, d, dlogits, row,
+                    top_k, scale, inverse, score, renormed,
+                );
+            }
+            TopkGradient::Probs => {
+                let (probs, d) = (matrix(buffers.probs), matrix(d));
+                launched::note(|| format!("route_backward_probs_{score:?}").to_lowercase());
+                route_backward_probs::launch_unchecked(
+                    client, count, dim, lanes, logits, probs, d, dlogits, tokens, row, score,
+                );
+            }
+            TopkGradient::Lse => {
+                let masked = launched::suffix(buffers.mask.is_some(), "_masked");
+                launched::note(|| format!("route_backward_lse{masked}"));
+                let mask = buffers.mask.map(|mask| bind(mask, row, 4 * lanes)).into();
+                let [lse, d] = [buffers.lse, d].map(|buffer| bind_words(buffer, tokens));
+                route_backward_lse::launch_unchecked(
+                    client, count, dim, lanes, logits, mask, lse, d, dlogits, row,
+                );
+            }
+        }
     }
 }

@@ -5,12 +5,8 @@
 
 use super::head::{accumulate, dot, load_head, store_head, zero_head};
 use super::{Form, Plan, Side, partners};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// statistics\[i, h\] = (lse, ⟨do, o⟩): what a score's gradient needs of its query row, in one binding.
 #[cube(launch_unchecked)]
@@ -107,28 +103,17 @@ fn attention_value_gradient<F: Float, N: Size>(
 
 buffers! {
     /// Buffers of the backward pass.
-    #[derive(Clone)]
     pub struct BackwardBuffers {
-        /// \[R, heads·D\], read.
-        pub q: Handle,
-        /// \[R, heads·D\], read.
-        pub k: Handle,
-        /// \[R, heads·D\], read.
-        pub v: Handle,
-        /// \[R, heads·D\], read: what the forward pass wrote.
-        pub o: Handle,
-        /// \[R, heads\] f32, read: what the forward pass wrote.
-        pub lse: Handle,
-        /// \[R,2\] u32, read.
-        pub segments: Handle,
-        /// Gradient of `o` \[R, heads·D\], read.
-        pub d_o: Handle = "do",
-        /// \[R, heads·D\], written.
-        pub dq: Handle,
-        /// \[R, heads·D\], written.
-        pub dk: Handle,
-        /// \[R, heads·D\], written.
-        pub dv: Handle,
+        pub q: Handle => "[R, heads·D]" read,
+        pub k: Handle => "[R, heads·D]" read,
+        pub v: Handle => "[R, heads·D]" read,
+        pub o: Handle => "[R, heads·D]" read: "what the forward pass wrote",
+        pub lse: Handle => "[R, heads] f32" read: "what the forward pass wrote",
+        pub segments: Handle => "[R,2] u32" read,
+        pub d_o: Handle = "do" => "[R, heads·D]" read: "the gradient of `o`",
+        pub dq: Handle => "[R, heads·D]" written,
+        pub dk: Handle => "[R, heads·D]" written,
+        pub dv: Handle => "[R, heads·D]" written,
     }
 }
 

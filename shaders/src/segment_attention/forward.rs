@@ -2,12 +2,8 @@
 
 use super::head::{accumulate, dot, load_head, store_head, zero_head};
 use super::{Form, Plan, Side, partners};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// Units with neighbouring rows of one head, so that most of them read the same key at once.
 #[cube(launch_unchecked)]
@@ -62,20 +58,13 @@ fn segment_attention<F: Float, N: Size>(
 
 buffers! {
     /// Buffers of the forward pass.
-    #[derive(Clone)]
     pub struct ForwardBuffers {
-        /// \[R, heads·D\], read.
-        pub q: Handle,
-        /// \[R, heads·D\], read.
-        pub k: Handle,
-        /// \[R, heads·D\], read.
-        pub v: Handle,
-        /// \[R,2\] u32, read.
-        pub segments: Handle,
-        /// \[R, heads·D\], written.
-        pub o: Handle,
-        /// \[R, heads\] f32, written.
-        pub lse: Handle,
+        pub q: Handle => "[R, heads·D]" read,
+        pub k: Handle => "[R, heads·D]" read,
+        pub v: Handle => "[R, heads·D]" read,
+        pub segments: Handle => "[R,2] u32" read,
+        pub o: Handle => "[R, heads·D]" written,
+        pub lse: Handle => "[R, heads] f32" written,
     }
 }
 

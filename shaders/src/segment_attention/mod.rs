@@ -6,23 +6,17 @@
 
 mod backward;
 #[cfg(feature = "emit")]
-mod entries;
+pub(crate) mod entries;
 mod forward;
 pub(crate) mod head;
 mod segments;
 
 pub use backward::{BackwardBuffers, launch_backward};
-#[cfg(feature = "emit")]
-pub(crate) use entries::entries;
 pub use forward::{ForwardBuffers, launch};
 pub use segments::{launch_segments, launch_sequences};
 
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_device::Capability;
 use moebius_ops::segment_attention::Problem;
 
 /// What one of the kernels is called for `problem`.

@@ -2,11 +2,9 @@
 //! the tokens in their order, a division.
 
 use super::Plan;
-use crate::bound::bind_words;
 use crate::expert_activation::expert_of;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// The first row of \[low, high) whose slot is at least `slot`, or `high`; slots ascend there.
 #[cube]

@@ -44,8 +44,9 @@ fn oracle(p: Problem, loads: &[usize], [x, dy, w, bias]: [&Host; 4]) -> [Vec<f64
         ..p
     };
     let (r, e, n, k) = (p.slots, p.experts, p.n, p.k);
-    let of_w = weight_gradient::Problem::new(r, e, 1, n, k).unwrap();
-    let of_bias = bias_gradient::Problem::new(r, e, 1, n).unwrap();
+    let product = Problem::new(r, e, 1, n, k).unwrap();
+    let of_w = weight_gradient::Problem::of(&product);
+    let of_bias = bias_gradient::Problem::of(&product);
     [
         grouped_gemm::reference(&p, &sorted, &x, &w, p.bias.then_some(&bias)),
         grouped_gemm::reference(&back, &sorted, &dy, &w, None),

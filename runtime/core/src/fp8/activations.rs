@@ -229,8 +229,7 @@ impl ActivationScaling {
 }
 
 fn check_scale(scale: f32) -> Result<(), Error> {
-    if scale.is_finite() && scale >= f32::MIN_POSITIVE {
-        return Ok(());
-    }
-    Err(ShapeError::new("static activation scale", "a positive number", scale).into())
+    let right = scale.is_finite() && scale >= f32::MIN_POSITIVE;
+    let what = "static activation scale";
+    Ok(ShapeError::unless(right, what, "a positive number", scale)?)
 }

@@ -4,7 +4,7 @@ use super::activations::{ActivationScaling, Activations};
 use super::matrices::Fp8Matrices;
 use crate::Error;
 use crate::check::element;
-use crate::ops::{self, fp8_linear};
+use crate::ops::fp8_linear;
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
@@ -28,11 +28,8 @@ pub(crate) struct Codes {
 impl Codes {
     /// Refuses a device that records gradients, which there are none of, and what a record put here.
     pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
-        if device.is_autodiff() {
-            let what = "device of FP8 codes";
-            let expected = "one that records no gradients";
-            return Err(ShapeError::new(what, expected, "autodiff").into());
-        }
+        let (what, expected) = ("device of FP8 codes", "one that records no gradients");
+        ShapeError::unless(!device.is_autodiff(), what, expected, "autodiff")?;
         self.matrices.check(device)
     }
 
@@ -89,6 +86,6 @@ impl Codes {
         };
         let problem = fp8_mma::Problem::new(product, codes)?;
         let codes = quantizer.problem([1, rows, columns], x.dtype())?;
-        ops::fp8_mma::run(x.unsqueeze(), codes, self.matrices.coded(None), problem)
+        fp8_linear::multiply_codes(x.unsqueeze(), codes, self.matrices.coded(None), problem)
     }
 }

@@ -68,11 +68,10 @@ impl Fp8Matrices {
     pub fn new(weights: Fp8Tensor, parts: usize) -> Result<Self, Error> {
         let layout = weights.layout();
         let [experts, n, k] = layout.shape;
-        if parts == 0 || !n.is_multiple_of(parts) || experts * n * k == 0 {
-            let expected = format!("at least 1 matrix of {parts} parts with equal rows");
-            let got = format!("{:?}", layout.shape);
-            return Err(ShapeError::new("fp8 weights", expected, got).into());
-        }
+        let right = parts > 0 && n.is_multiple_of(parts) && experts * n * k > 0;
+        let expected = format_args!("at least 1 matrix of {parts} parts with equal rows");
+        let got = format_args!("{:?}", layout.shape);
+        ShapeError::unless(right, "fp8 weights", expected, got)?;
         kept(&layout).check(k)?;
         let (rows, words) = (n / parts, k.div_ceil(LANES_PER_WORD));
         let mut packed = weights.words().clone().without_autodiff();
@@ -136,10 +135,9 @@ impl Fp8Matrices {
         let panels = experts * self.parts * (n / self.parts).div_ceil(PANEL);
         let expected = [panels, k.div_ceil(LANES_PER_WORD), PANEL];
         let got = (self.panels.val().dims(), self.panels.val().dtype());
-        if got.0 != expected || !matches!(got.1, DType::I32 | DType::U32) {
-            let expected = format!("{expected:?} of 32 bits");
-            return Err(ShapeError::new("fp8 panels", expected, format!("{got:?}")).into());
-        }
+        let right = got.0 == expected && matches!(got.1, DType::I32 | DType::U32);
+        let expected = format_args!("{expected:?} of 32 bits");
+        ShapeError::unless(right, "fp8 panels", expected, format_args!("{got:?}"))?;
         let marked = self.format.val().dims()[0];
         ShapeError::check(
             "marker of the fp8 format",

@@ -15,7 +15,6 @@ mod codec;
 mod codes;
 mod convert;
 mod engine;
-mod host_scales;
 mod matrices;
 mod pattern;
 mod quantizer;
@@ -28,7 +27,6 @@ pub use codec::{decode, encode};
 pub(crate) use codes::Codes;
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
 pub use engine::{InferenceEngine, MemoryReport};
-pub use host_scales::HostScales;
 pub use matrices::Fp8Matrices;
 pub use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 pub use moebius_ops::scaling::{
@@ -36,6 +34,6 @@ pub use moebius_ops::scaling::{
 };
 pub use pattern::matches_pattern;
 pub use quantizer::{Quantizer, amax, fake_quantize};
-pub use tensor::{Fp8Layout, Fp8Scales, Fp8Tensor};
+pub use tensor::{Fp8Layout, Fp8Scales, Fp8Tensor, HostScales};
 pub(crate) use weight::Operand;
 pub use weight::{Precision, Weight};

@@ -36,6 +36,15 @@ fn saturate() -> Overflow {
     Overflow::Saturate
 }
 
+setters! { Quantizer:
+    /// With another overflow mode.
+    #[must_use]
+    with_overflow: overflow: Overflow,
+    /// With scales 2^`margin` times as large.
+    #[must_use]
+    with_margin: margin: i32,
+}
+
 impl Quantizer {
     /// Saturating, without a margin.
     pub fn new(format: Fp8Format, granularity: Granularity) -> Self {
@@ -45,18 +54,6 @@ impl Quantizer {
             overflow: saturate(),
             margin: 0,
         }
-    }
-
-    /// With another overflow mode.
-    #[must_use]
-    pub fn with_overflow(self, overflow: Overflow) -> Self {
-        Self { overflow, ..self }
-    }
-
-    /// With scales 2^`margin` times as large.
-    #[must_use]
-    pub fn with_margin(self, margin: i32) -> Self {
-        Self { margin, ..self }
     }
 
     /// Checks the settings; whatever quantises does so, too.

@@ -1,6 +1,5 @@
 //! Stacks of matrices as FP8 codes and scales.
 
-use super::host_scales::HostScales;
 use super::quantizer::{Quantizer, amax, stacked};
 use crate::Error;
 use crate::check::check_same;
@@ -8,7 +7,7 @@ use crate::ops::{DeviceValue, quantize};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD, pack};
 use moebius_ops::quantize::Problem;
-use moebius_ops::scaling::{Granularity, ScaleType};
+use moebius_ops::scaling::{Granularity, ScaleType, e8m0_value};
 use moebius_ops::{Element, ShapeError};
 use serde::{Deserialize, Serialize};
 
@@ -69,14 +68,11 @@ pub enum Fp8Scales {
     E8M0(Tensor<3, Int>),
 }
 
-fn check_words(what: &'static str, words: &Tensor<3, Int>, shape: [usize; 3]) -> Result<(), Error> {
-    check_same(what, words.dims(), shape)?;
-    match words.dtype() {
-        DType::I32 | DType::U32 => Ok(()),
-        other => {
-            Err(ShapeError::new("dtype of fp8 words", "i32 or u32", format!("{other:?}")).into())
-        }
-    }
+/// Checks for words of 32 bits.
+fn check_words(dtype: DType) -> Result<(), ShapeError> {
+    let (what, got) = ("dtype of fp8 words", format_args!("{dtype:?}"));
+    let right = matches!(dtype, DType::I32 | DType::U32);
+    ShapeError::unless(right, what, "i32 or u32", got)
 }
 
 impl Fp8Scales {
@@ -109,7 +105,10 @@ impl Fp8Scales {
         };
         check_same("type of scales", kind, granularity.scale_type())?;
         match self {
-            Self::E8M0(words) => check_words("words of scales", words, shape)?,
+            Self::E8M0(words) => {
+                check_same("words of scales", words.dims(), shape)?;
+                check_words(words.dtype())?;
+            }
             Self::F32(scales) => {
                 check_same("scales", scales.dims(), shape)?;
                 check_same("dtype of scales", scales.dtype(), DType::F32)?;
@@ -140,6 +139,54 @@ impl Fp8Scales {
         match layout.granularity.scale_type() {
             ScaleType::F32 => Self::F32(Tensor::ones(shape, (device, DType::F32))),
             ScaleType::E8M0 => Self::E8M0(Tensor::zeros(shape, (device, DType::I32))),
+        }
+    }
+}
+
+/// Scales on the host, matrix by matrix, row by row, without padding.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostScales {
+    /// One for each block.
+    F32(Vec<f32>),
+    /// A byte for each block: 2^(byte − 127).
+    E8M0(Vec<u8>),
+}
+
+impl HostScales {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(scales) => scales.len(),
+            Self::E8M0(scales) => scales.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How they are kept.
+    pub fn scale_type(&self) -> ScaleType {
+        match self {
+            Self::F32(_) => ScaleType::F32,
+            Self::E8M0(_) => ScaleType::E8M0,
+        }
+    }
+
+    /// The factors.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match self {
+            Self::F32(scales) => scales.clone(),
+            Self::E8M0(scales) => scales.iter().map(|&byte| e8m0_value(byte)).collect(),
+        }
+    }
+
+    /// As they are in a file: little-endian f32s, or bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Self::F32(scales) => scales.iter().flat_map(|s| s.to_le_bytes()).collect(),
+            Self::E8M0(scales) => scales.clone(),
         }
     }
 }
@@ -191,11 +238,7 @@ impl Fp8Tensor {
         }
         let (words, scales) = quantize::quantize(x, problem)?;
         let scales = Fp8Scales::from_value(scales);
-        Ok(Self {
-            layout,
-            words,
-            scales,
-        })
+        Ok(Self::of(layout, words, scales))
     }
 
     /// Quantises with scales that are there: calibrated ones, or those of the steps before.
@@ -216,19 +259,20 @@ impl Fp8Tensor {
             return Ok(Self::empty(layout, &x.device()));
         }
         let words = quantize::quantize_by(x, scales.clone().into_value(), problem)?;
-        Ok(Self {
+        Ok(Self::of(layout, words, scales))
+    }
+
+    fn of(layout: Fp8Layout, words: Tensor<3, Int>, scales: Fp8Scales) -> Self {
+        Self {
             layout,
             words,
             scales,
-        })
+        }
     }
 
     fn empty(layout: Fp8Layout, device: &Device) -> Self {
-        Self {
-            words: Tensor::zeros(layout.words_shape(), (device, DType::I32)),
-            scales: Fp8Scales::empty(&layout, device),
-            layout,
-        }
+        let words = Tensor::zeros(layout.words_shape(), (device, DType::I32));
+        Self::of(layout, words, Fp8Scales::empty(&layout, device))
     }
 
     /// Of words and scales that lie on a device already.
@@ -244,13 +288,10 @@ impl Fp8Tensor {
     ) -> Result<Self, Error> {
         let device = words.device();
         layout.check(&device)?;
-        check_words("fp8 words", &words, layout.words_shape())?;
+        check_same("fp8 words", words.dims(), layout.words_shape())?;
+        check_words(words.dtype())?;
         scales.check(layout.scales_shape(), layout.granularity, &device)?;
-        Ok(Self {
-            layout,
-            words,
-            scales,
-        })
+        Ok(Self::of(layout, words, scales))
     }
 
     /// Of codes \[M, rows, columns\] and scales from a file, row by row without padding.
@@ -287,11 +328,7 @@ impl Fp8Tensor {
                 Fp8Scales::E8M0(Tensor::from_data(data, (device, DType::I32)))
             }
         };
-        Ok(Self {
-            layout,
-            words,
-            scales,
-        })
+        Ok(Self::of(layout, words, scales))
     }
 
     /// The matrices of all `parts`, one after the other: how a stack is made whose values would be

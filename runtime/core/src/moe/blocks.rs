@@ -50,7 +50,7 @@ impl GlamConfig {
             }
             let config = self.dense();
             Ok(FeedForwardBlock::Dense(DenseBlock {
-                experts: config.feed_forward().init(1, device),
+                experts: FeedForwardExperts::new(&config, 1, device),
                 config,
             }))
         };
@@ -156,8 +156,7 @@ impl DenseBlock {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
         let (shape, hidden) = (x.dims(), self.config.hidden);
         let like = self.experts.like()?;
-        let feed_forward = self.config.feed_forward();
-        self.experts.check(&like, &feed_forward, 1)?;
+        self.experts.check(&like, &self.config, 1)?;
         like.check_input(&x, hidden)?;
         let tokens = shape.iter().product::<usize>() / hidden;
         if tokens == 0 {
@@ -170,9 +169,7 @@ impl DenseBlock {
             keep: self.config.keep,
             clock: None,
         };
-        let y = self
-            .experts
-            .forward(&every, [x, ones], &feed_forward, run)?;
+        let y = self.experts.forward(&every, [x, ones], &self.config, run)?;
         Ok(y.reshape(shape))
     }
 }

@@ -1,22 +1,22 @@
 //! The configuration of a layer, and its weights.
 
-use super::experts::{ExpertKind, Experts, FeedForwardExperts, FeedForwardShape};
+use super::experts::{ExpertKind, Experts, FeedForwardExperts};
 use super::factors::{CapacityFactors, FactorsConfig};
 use super::layer::MoeLayer;
 use super::route::RouteConfig;
-use super::routers::{Router, RouterConfig, TopKConfig};
+use super::routers::{Router, RouterConfig, SwitchConfig, TopKConfig};
 use super::running::constant;
 use super::shared::SharedExpertConfig;
 use crate::Error;
-use crate::check::{check_positive, check_probability, check_within};
+use crate::check::{check_positive, check_probability, check_within, element};
 use crate::fp8::Weight;
 use crate::fp8::training::Fp8Recipe;
 use burn::module::Param;
-use burn::tensor::{Device, Tensor};
-use moebius_ops::ShapeError;
+use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::Activation;
-use moebius_ops::moe::Keep;
+use moebius_ops::moe::{self, Keep};
 use moebius_ops::permute::Capacity;
+use moebius_ops::{ShapeError, routing};
 use serde::{Deserialize, Serialize};
 
 /// Shape and behaviour of a mixture-of-experts layer.
@@ -89,6 +89,34 @@ pub struct MoeWeights {
     pub b_out: Option<Tensor<2>>,
 }
 
+setters! { MoeConfig:
+    /// Sets the router.
+    with_router: router: RouterConfig,
+    /// Sets the kind of the experts.
+    with_experts: kind: ExpertKind,
+    /// Sets the experts' activation.
+    with_activation: activation: Activation,
+    /// Sets whether experts are gated.
+    with_gated: gated: bool,
+    /// Sets whether experts have biases.
+    with_bias: bias: bool,
+    /// Sets the capacity limit, or removes it.
+    with_capacity: capacity: Option<Capacity>,
+    /// Sets capacity factors that change, or removes them.
+    with_factors: factors: Option<FactorsConfig>,
+    /// Sets the probability of leaving an expert out.
+    with_expert_dropout: expert_dropout: f64,
+    /// Sets the probability of dropping an element after an expert's activation.
+    with_activation_dropout: activation_dropout: f64,
+    /// Sets the shared expert, or removes it.
+    with_shared: shared: Option<SharedExpertConfig>,
+    /// Sets the balance of memory and time in training.
+    with_keep: keep: Keep,
+    /// Sets how experts train in FP8, or that they don't; see [`crate::fp8::training`], whose `update`
+    /// follows every backward pass.
+    with_fp8: fp8: Option<Fp8Recipe>,
+}
+
 impl MoeConfig {
     /// Top-2 of `experts` ungated relu experts, dropless, no biases.
     pub fn new(hidden: usize, inter: usize, experts: usize) -> Self {
@@ -111,12 +139,6 @@ impl MoeConfig {
         }
     }
 
-    /// Sets the router.
-    pub fn with_router(mut self, router: RouterConfig) -> Self {
-        self.router = router;
-        self
-    }
-
     /// Sets the number of experts per token; see [`RouterConfig::with_top_k`], which may change
     /// the kind of router.
     pub fn with_top_k(mut self, top_k: usize) -> Self {
@@ -134,81 +156,19 @@ impl MoeConfig {
         self
     }
 
-    /// Sets the kind of the experts.
-    pub fn with_experts(mut self, kind: ExpertKind) -> Self {
-        self.kind = kind;
-        self
-    }
-
-    /// Sets the experts' activation.
-    pub fn with_activation(mut self, activation: Activation) -> Self {
-        self.activation = activation;
-        self
-    }
-
-    /// Sets whether experts are gated.
-    pub fn with_gated(mut self, gated: bool) -> Self {
-        self.gated = gated;
-        self
-    }
-
-    /// Sets whether experts have biases.
-    pub fn with_bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// Sets the capacity limit, or removes it.
-    pub fn with_capacity(mut self, capacity: Option<Capacity>) -> Self {
-        self.capacity = capacity;
-        self
-    }
-
-    /// Sets capacity factors that change, or removes them.
-    pub fn with_factors(mut self, factors: Option<FactorsConfig>) -> Self {
-        self.factors = factors;
-        self
-    }
-
-    /// Sets the probability of leaving an expert out.
-    pub fn with_expert_dropout(mut self, probability: f64) -> Self {
-        self.expert_dropout = probability;
-        self
-    }
-
-    /// Sets the probability of dropping an element after an expert's activation.
-    pub fn with_activation_dropout(mut self, probability: f64) -> Self {
-        self.activation_dropout = probability;
-        self
-    }
-
-    /// Sets the shared expert, or removes it.
-    pub fn with_shared(mut self, shared: Option<SharedExpertConfig>) -> Self {
-        self.shared = shared;
-        self
-    }
-
-    /// Sets the balance of memory and time in training.
-    pub fn with_keep(mut self, keep: Keep) -> Self {
-        self.keep = keep;
-        self
-    }
-
-    /// Sets how experts train in FP8, or that they don't; see [`crate::fp8::training`], whose `update`
-    /// follows every backward pass.
-    pub fn with_fp8(mut self, recipe: Option<Fp8Recipe>) -> Self {
-        self.fp8 = recipe;
-        self
-    }
-
     /// Slots of a token K.
     pub fn top_k(&self) -> usize {
         self.router.choices(self.experts)
     }
 
+    /// Projections of the first product: a gate and what it gates, or one.
+    pub(super) fn parts(&self) -> usize {
+        if self.gated { 2 } else { 1 }
+    }
+
     /// Columns of the first product: F, or 2F when gated.
     pub(crate) fn columns_in(&self) -> usize {
-        self.feed_forward().columns_in()
+        self.inter.saturating_mul(self.parts())
     }
 
     /// E, H, F and the columns of the first product.
@@ -216,16 +176,23 @@ impl MoeConfig {
         (self.experts, self.hidden, self.inter, self.columns_in())
     }
 
-    /// The shape of the layer's feed-forward experts.
-    pub(super) fn feed_forward(&self) -> FeedForwardShape {
-        FeedForwardShape {
+    /// Its feed-forward experts of the slots of `routing`, dropless.
+    pub(super) fn fused(
+        &self,
+        routing: routing::Problem,
+        dtype: DType,
+    ) -> Result<moe::Problem, ShapeError> {
+        Ok(moe::Problem {
+            routing,
             hidden: self.hidden,
             inter: self.inter,
-            activation: self.activation,
+            element: element(dtype)?,
             gated: self.gated,
+            activation: self.activation,
             bias: self.bias,
-            dropout: self.activation_dropout,
-        }
+            capacity: None,
+            row_bound: routing.slots(),
+        })
     }
 
     /// Whether dispatch takes its factors from the device.
@@ -263,10 +230,9 @@ impl MoeConfig {
         }
         if let Some(recipe) = &self.fp8 {
             recipe.valid()?;
-            if self.kind != ExpertKind::FeedForward {
-                let got = format!("{:?}", self.kind);
-                return Err(ShapeError::new("experts in FP8", "feed-forward", got));
-            }
+            let right = self.kind == ExpertKind::FeedForward;
+            let got = format_args!("{:?}", self.kind);
+            ShapeError::unless(right, "experts in FP8", "feed-forward", got)?;
         }
         check_probability("expert_dropout", self.expert_dropout)?;
         check_probability("activation_dropout", self.activation_dropout)?;
@@ -295,23 +261,17 @@ impl MoeConfig {
         let (shared, p) = (self.shared.is_some(), self.activation_dropout);
         if matches!(self.kind, ExpertKind::Attention { .. }) && !shared {
             let default = Self::new(1, 1, 1).activation;
-            if self.activation != default {
-                let expected = "the default: attention experts have none";
-                let got = format!("{:?}", self.activation);
-                return Err(ShapeError::new("activation", expected, got));
-            }
-            if p != 0.0 {
-                let expected = "0: attention experts have no activation";
-                return Err(ShapeError::new("activation_dropout", expected, p));
-            }
+            let right = self.activation == default;
+            let got = format_args!("{:?}", self.activation);
+            let expected = "the default: attention experts have none";
+            ShapeError::unless(right, "activation", expected, got)?;
+            let expected = "0: attention experts have no activation";
+            ShapeError::unless(p == 0.0, "activation_dropout", expected, p)?;
         }
         let fused = shared || (self.kind == ExpertKind::FeedForward && self.fp8.is_none());
-        if self.keep != Keep::default() && !(fused && p == 0.0) {
-            let expected = "the default: no training forward of these experts is fused";
-            let got = format!("{:?}", self.keep);
-            return Err(ShapeError::new("keep", expected, got));
-        }
-        Ok(())
+        let right = self.keep == Keep::default() || (fused && p == 0.0);
+        let expected = "the default: no training forward of these experts is fused";
+        ShapeError::unless(right, "keep", expected, format_args!("{:?}", self.keep))
     }
 
     /// The router, and the factors of the layer's capacities.
@@ -328,17 +288,14 @@ impl MoeConfig {
 
     /// Checks that `experts` experts of width `inter` can be counted.
     pub(super) fn check_size(&self, inter: usize, experts: usize) -> Result<(), ShapeError> {
-        let columns = inter.checked_mul(if self.gated { 2 } else { 1 });
+        let columns = inter.checked_mul(self.parts());
         let expert = columns.and_then(|columns| columns.checked_mul(self.hidden));
         let all = expert.and_then(|expert| expert.checked_mul(experts.checked_mul(4)?));
-        if expert.is_none_or(|n| n > i32::MAX as usize)
-            || all.is_none_or(|n| n > isize::MAX as usize)
-        {
-            let got = format!("{experts} experts of {inter} x {}", self.hidden);
-            let expected = "at most 2^31 - 1 elements an expert";
-            return Err(ShapeError::new("expert weights", expected, got));
-        }
-        Ok(())
+        let fits = |n: Option<usize>, most| n.is_some_and(|n| n <= most);
+        let right = fits(expert, i32::MAX as usize) && fits(all, isize::MAX as usize);
+        let got = format_args!("{experts} experts of {inter} x {}", self.hidden);
+        let expected = "at most 2^31 - 1 elements an expert";
+        ShapeError::unless(right, "expert weights", expected, got)
     }
 
     /// A layer with weights uniform in ±1/√fan_in, as PyTorch's `Linear`; biases likewise.
@@ -364,16 +321,14 @@ impl MoeConfig {
     /// aren't feed-forward: [`MoeLayer`]'s fields take those.
     pub fn with_weights(&self, weights: MoeWeights) -> Result<MoeLayer, Error> {
         self.check()?;
-        if self.kind != ExpertKind::FeedForward {
-            let got = format!("{:?}", self.kind);
-            return Err(ShapeError::new("experts with weights", "feed-forward", got).into());
-        }
+        let right = self.kind == ExpertKind::FeedForward;
+        let got = format_args!("{:?}", self.kind);
+        ShapeError::unless(right, "experts with weights", "feed-forward", got)?;
         let (device, dtype) = (weights.router.device(), weights.router.dtype());
         let (router, factors) = self.dispatcher(&device)?;
         let shared = self.shared.map(|shared| shared.init(self, &device));
         let experts = FeedForwardExperts {
-            w_in: Weight::from(Param::from_tensor(weights.w_in))
-                .with_parts(self.feed_forward().parts()),
+            w_in: Weight::from(Param::from_tensor(weights.w_in)).with_parts(self.parts()),
             b_in: weights.b_in.map(Param::from_tensor),
             w_out: Param::from_tensor(weights.w_out).into(),
             b_out: weights.b_out.map(Param::from_tensor),
@@ -389,3 +344,56 @@ impl MoeConfig {
 
 /// Least capacity of an expert where only factors are given.
 const DEFAULT_MIN_CAPACITY: usize = 4;
+
+/// Capacity of the five layers: 1.25 times the even load, at least 4 slots.
+const CAPACITY: Capacity = Capacity {
+    factor: 1.25,
+    min: 4,
+};
+
+/// The five layers: one struct, five ways to configure it.
+impl MoeConfig {
+    /// Top-2, capacity factor 1.25 (at least 4 slots), expert dropout 0.1.
+    pub fn standard(hidden: usize, inter: usize, experts: usize) -> Self {
+        Self::new(hidden, inter, experts)
+            .with_capacity(Some(CAPACITY))
+            .with_expert_dropout(0.1)
+    }
+
+    /// [`MoeConfig::standard`] with K = ⌊E · sparsity⌋ experts per token, at least 1 and at most
+    /// 2. For another upper bound see [`MoeConfig::with_sparsity`].
+    pub fn sparse(hidden: usize, inter: usize, experts: usize, sparsity: f64) -> Self {
+        Self::standard(hidden, inter, experts).with_sparsity(sparsity)
+    }
+
+    /// A copy with K = clamp(⌊E · sparsity⌋, 1, K): a share of the experts is active.
+    pub fn with_sparsity(self, sparsity: f64) -> Self {
+        let active = (self.experts as f64 * sparsity) as usize;
+        let most = self.top_k().max(1);
+        self.with_top_k(active.clamp(1, most))
+    }
+
+    /// [`MoeConfig::standard`] with the switch router, one expert per token, and capacity factor
+    /// 1.0 (Fedus et al. 2022).
+    pub fn switch(hidden: usize, inter: usize, experts: usize) -> Self {
+        Self::standard(hidden, inter, experts)
+            .with_router(RouterConfig::Switch(SwitchConfig::default()))
+            .with_capacity(Some(Capacity {
+                factor: 1.0,
+                ..CAPACITY
+            }))
+    }
+
+    /// [`MoeConfig::standard`] with top-2 experts of width ⌊`inter` / 2⌋: a token's two experts
+    /// cost as much as one dense network of width `inter` (Du et al. 2022). See
+    /// [`GlamConfig`](super::GlamConfig) for the alternation with dense blocks.
+    pub fn glam(hidden: usize, inter: usize, experts: usize) -> Self {
+        Self::standard(hidden, inter / 2, experts).with_top_k(2)
+    }
+
+    /// [`MoeConfig::standard`] with a capacity factor that starts at 1.25 and follows the variance of
+    /// the input (rate 0.01, 0.5 to 2.0).
+    pub fn adaptive(hidden: usize, inter: usize, experts: usize) -> Self {
+        Self::standard(hidden, inter, experts).with_factors(Some(FactorsConfig::variance()))
+    }
+}

@@ -149,10 +149,8 @@ impl MoeLayer {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16, more
     /// tokens than 31 bits count, or experts that aren't feed-forward ones in floating point.
     pub fn problem(&self, tokens: usize, dtype: DType) -> Result<moebius_ops::moe::Problem, Error> {
-        if !self.is_fused() {
-            let (expected, got) = ("feed-forward ones in floating point", self.experts.name());
-            return Err(ShapeError::new("experts of a problem", expected, got).into());
-        }
+        let (expected, got) = ("feed-forward ones in floating point", self.experts.name());
+        ShapeError::unless(self.is_fused(), "experts of a problem", expected, got)?;
         let config = &self.config;
         let routing = config.router.problem(tokens, config.experts)?;
         let capacity = config.limit(tokens);
@@ -160,7 +158,7 @@ impl MoeLayer {
         Ok(moebius_ops::moe::Problem {
             capacity,
             row_bound: sort.row_bound(),
-            ..config.feed_forward().problem(routing, dtype)?
+            ..config.fused(routing, dtype)?
         })
     }
 
@@ -293,7 +291,7 @@ impl MoeLayer {
                 let keep = config.keep;
                 let run = Run { keep, clock };
                 let (x, weights) = (slots.x, slots.weights);
-                experts.forward(assignment, [x, weights], &config.feed_forward(), run)
+                experts.forward(assignment, [x, weights], config, run)
             }
             Experts::Convolutional(experts) => experts.forward(assignment, slots, config),
             Experts::Attention(experts) => experts.forward(assignment, slots, config),

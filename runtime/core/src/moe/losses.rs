@@ -79,10 +79,9 @@ impl Routing {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't count.
     pub fn losses(&self, groups: usize) -> Result<Losses, Error> {
         let [tokens, experts] = self.probs.dims();
-        if groups == 0 || !tokens.is_multiple_of(groups) {
-            let expected = format!("a divisor of {tokens} (tokens)");
-            return Err(ShapeError::new("groups", expected, groups).into());
-        }
+        let right = groups > 0 && tokens.is_multiple_of(groups);
+        let expected = format_args!("a divisor of {tokens} (tokens)");
+        ShapeError::unless(right, "groups", expected, groups)?;
         if tokens == 0 {
             let zero = Tensor::zeros([1], &self.probs.device());
             return Ok(Losses {

@@ -3,7 +3,6 @@
 mod blocks;
 mod check;
 mod config;
-mod constructors;
 mod dispatch;
 pub mod experts;
 mod factors;

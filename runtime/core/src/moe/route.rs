@@ -129,10 +129,9 @@ pub(super) fn check_logits(
     logits: &Tensor<2>,
     mask: Option<&Tensor<1, Bool>>,
 ) -> Result<(), Error> {
-    if logits.dtype() != DType::F32 {
-        let got = format!("{:?}", logits.dtype());
-        return Err(ShapeError::new("router logits", "f32", got).into());
-    }
+    let right = logits.dtype() == DType::F32;
+    let got = format_args!("{:?}", logits.dtype());
+    ShapeError::unless(right, "router logits", "f32", got)?;
     check_mask(mask, logits.dims()[1], &logits.device())
 }
 

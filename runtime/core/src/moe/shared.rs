@@ -2,7 +2,7 @@
 
 use super::check::Like;
 use super::config::MoeConfig;
-use super::experts::{FeedForwardExperts, FeedForwardShape};
+use super::experts::FeedForwardExperts;
 use super::route::router_logits;
 use crate::Error;
 use crate::check::{cast_param, check_positive};
@@ -39,11 +39,10 @@ impl SharedExpertConfig {
         self
     }
 
-    pub(super) fn shape(&self, config: &MoeConfig) -> FeedForwardShape {
-        FeedForwardShape {
-            inter: self.inter,
-            ..config.feed_forward()
-        }
+    /// What a layer of such an expert alone would be.
+    pub(super) fn alone(&self, config: &MoeConfig) -> MoeConfig {
+        let inter = self.inter;
+        MoeConfig { inter, ..*config }
     }
 
     pub(super) fn check(&self) -> Result<(), ShapeError> {
@@ -53,7 +52,7 @@ impl SharedExpertConfig {
     pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> SharedExpert {
         let gate = || uniform([1, config.hidden], config.hidden, device);
         SharedExpert {
-            experts: self.shape(config).init(1, device),
+            experts: FeedForwardExperts::new(&self.alone(config), 1, device),
             gate: self.sigmoid_gate.then(gate),
         }
     }
@@ -107,8 +106,8 @@ impl SharedExpert {
             keep: config.keep,
             clock: None,
         };
-        let shape = shared.shape(config);
-        self.experts.forward(&every, [x, weights], &shape, run)
+        let alone = shared.alone(config);
+        self.experts.forward(&every, [x, weights], &alone, run)
     }
 
     pub(super) fn check(
@@ -117,8 +116,7 @@ impl SharedExpert {
         shared: &SharedExpertConfig,
         config: &MoeConfig,
     ) -> Result<(), ShapeError> {
-        let shape = shared.shape(config);
-        self.experts.check(like, &shape, 1)?;
+        self.experts.check(like, &shared.alone(config), 1)?;
         let gate = [1, config.hidden];
         like.check_optional("shared gate [1,H]", &self.gate, shared.sigmoid_gate, gate)
     }

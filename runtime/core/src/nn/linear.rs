@@ -27,6 +27,13 @@ pub struct LinearConfig {
     pub fp8: Option<Fp8Recipe>,
 }
 
+setters! { LinearConfig:
+    /// A copy with or without a bias.
+    with_bias: bias: bool,
+    /// A copy that trains in FP8, or doesn't; see [`crate::fp8::training`].
+    with_fp8: fp8: Option<Fp8Recipe>,
+}
+
 impl LinearConfig {
     /// With a bias, in floating point.
     pub fn new(inputs: usize, outputs: usize) -> Self {
@@ -36,18 +43,6 @@ impl LinearConfig {
             bias: true,
             fp8: None,
         }
-    }
-
-    /// A copy with or without a bias.
-    pub fn with_bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// A copy that trains in FP8, or doesn't; see [`crate::fp8::training`].
-    pub fn with_fp8(mut self, recipe: Option<Fp8Recipe>) -> Self {
-        self.fp8 = recipe;
-        self
     }
 
     /// A layer with weights and bias uniform in ±1/√inputs, as PyTorch's `Linear`.

@@ -87,6 +87,15 @@ impl Kernels {
             ..self
         }
     }
+
+    /// The same, and what `launch` enqueues of `plan` for the gradients.
+    pub(crate) fn and_back<P: Send + Sync + 'static, B: FromNames>(
+        self,
+        plan: P,
+        launch: impl Fn(&Client, &P, B) + Send + Sync + 'static,
+    ) -> Self {
+        self.with_backward(move |client, b| launch(client, &plan, b.fill()))
+    }
 }
 
 /// All of a call but its tensors.

@@ -4,19 +4,16 @@ use super::call::{Call, Operations};
 use super::host::Operands;
 use super::tensors::Tensors;
 use super::{
-    attention, experts, fp8, fp8_linear, kv_cache, linear, quantize, router, rows,
-    segment_attention, sort,
+    attention, experts, fp8_linear, kv_cache, linear, quantize, router, rows, segment_attention,
+    sort,
 };
 use burn::backend::Flex;
-use moebius_ops::{Operation, Product, Quantization, Routing, Rows};
+use moebius_ops::{Operation, Product, Routing, Rows};
 
 impl Operations for Flex {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
         let b = Operands::new(call.operands(), operands.0);
         Tensors(match &call.operation {
-            Operation::Quantization(
-                operation @ (Quantization::Encode { .. } | Quantization::Decode(_)),
-            ) => fp8::flex::run(operation, b),
             Operation::Quantization(operation) => quantize::flex::run(operation, b),
             Operation::Routing(Routing::Sort { problem, .. }) => sort::flex::run(problem, b),
             Operation::Routing(operation) => router::flex::run(operation, b),

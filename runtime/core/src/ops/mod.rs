@@ -1,32 +1,16 @@
 //! The one seam to Burn: every operation of `moebius-ops` on whatever device holds its tensors.
 //!
 //! A call is the description of an operation, its operands, and on CubeCL devices its kernels as they were planned. It goes
-//! through [`call::Operations`], which each backend implements once:
+//! through [`call::Operations`], which each backend implements once, in the file of its name; ARCHITECTURE.md lists them.
 //!
-//! | file | what it does with a call |
-//! |---|---|
-//! | `call.rs` | what it is, and the only way to make one |
-//! | `cube.rs` | allocates the results that are described, and launches the kernels |
-//! | `flex.rs` | runs the family's portable body |
-//! | `autodiff.rs` | keeps what the backward pass reads, and runs the operation that the gradient is |
-//! | `fusion.rs` | tells Burn's fusion the results that are described |
-//! | `xla.rs` | records the description, which XLA lowers when the graph runs |
-//!
-//! A family is a folder:
-//!
-//! | file | what it does |
-//! |---|---|
-//! | `mod.rs` | functions of ordinary tensors, which check, plan and call |
-//! | `kernels.rs` | plans the kernels of a call, and says which buffer is which |
-//! | `flex.rs` | the portable body: Burn's primitive operations and plain Rust; capacities and hash routing are the kernels' references |
+//! A family is a folder: `mod.rs` has functions of ordinary tensors, which check, plan the kernels and call; `flex.rs` is the
+//! portable body, of Burn's primitive operations and plain Rust. Capacities and hash routing are the kernels' references.
 
 mod assignment;
 pub(crate) mod attention;
 mod call;
 pub(crate) mod experts;
-pub(crate) mod fp8;
 pub(crate) mod fp8_linear;
-pub(crate) mod fp8_mma;
 pub(crate) mod fp8_training;
 pub(crate) mod kv_cache;
 pub(crate) mod linear;

@@ -16,17 +16,12 @@
 //!
 //! FLOPs: some 10 per element. Bytes: (parts + 1)·R·F elements forward, 2·(parts + 1)·R·F backward.
 
-mod backward;
-mod forward;
 pub mod output_bias;
-
-pub use backward::{Gradients, reference_backward};
-pub use forward::reference;
 
 use crate::element::Element;
 use crate::error::{ShapeError, fits};
 use crate::grouped_gemm::Activation;
-use crate::permute::check_row_bound;
+use crate::permute::{Sorted, check_row_bound};
 
 /// Activations of the rows of all experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +45,8 @@ impl Problem {
     /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
     pub fn new(slots: usize, experts: usize, inter: usize) -> Result<Self, ShapeError> {
         ShapeError::positive(&[("experts", experts), ("hidden values", inter)])?;
-        if !fits(&[slots, inter, 2]) {
-            let (what, got) = ("slots x hidden values", format!("{slots} x {inter}"));
-            return Err(ShapeError::new(what, "fewer than 2^30", got));
-        }
+        let (right, got) = (fits(&[slots, inter, 2]), format_args!("{slots} x {inter}"));
+        ShapeError::unless(right, "slots x hidden values", "fewer than 2^30", got)?;
         Ok(Self {
             slots,
             row_bound: slots,
@@ -116,6 +109,69 @@ getters! { Problem:
     inter: usize,
     /// The most sorted rows R.
     row_bound: usize,
+}
+
+/// The oracle, in f64: hidden \[R,F\] of `pre` \[R, F or 2F\].
+pub fn reference(problem: &Problem, sorted: &Sorted, pre: &[f64]) -> Vec<f64> {
+    let (inter, columns) = (problem.inter, problem.inter * problem.parts());
+    let mut hidden = vec![0.0; problem.hidden_len()];
+    for row in 0..sorted.offsets[problem.experts] as usize {
+        for column in 0..inter {
+            let gate = pre[row * columns + column];
+            let up = match problem.gated {
+                true => pre[row * columns + inter + column],
+                false => 1.0,
+            };
+            let value = problem.activation.map_or(gate, |a| a.reference(gate));
+            hidden[row * inter + column] = value * up;
+        }
+    }
+    hidden
+}
+
+/// What [`reference_backward()`] returns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gradients {
+    /// \[R, F or 2F\].
+    pub dpre: Vec<f64>,
+    /// w · hidden \[R,F\].
+    pub weighted: Vec<f64>,
+    /// \[S\].
+    pub dweights: Vec<f64>,
+}
+
+/// The oracle, in f64; with weights of 1 its `dpre` is the gradient without weights.
+pub fn reference_backward(
+    problem: &Problem,
+    sorted: &Sorted,
+    weights: &[f64],
+    pre: &[f64],
+    dhidden: &[f64],
+) -> Gradients {
+    let (inter, columns) = (problem.inter, problem.inter * problem.parts());
+    let mut weighted = reference(problem, sorted, pre);
+    let mut dpre = vec![0.0; problem.pre_len()];
+    let mut dweights = vec![0.0; problem.slots];
+    for row in 0..sorted.offsets[problem.experts] as usize {
+        let slot = sorted.order[row] as usize;
+        for column in 0..inter {
+            let (at, gate) = (row * inter + column, row * columns + column);
+            let (x, d) = (pre[gate], weights[slot] * dhidden[at]);
+            let slope = d * problem.activation.map_or(1.0, |a| a.reference_gradient(x));
+            dpre[gate] = slope;
+            if problem.gated {
+                dpre[gate] = slope * pre[gate + inter];
+                dpre[gate + inter] = d * problem.activation.map_or(x, |a| a.reference(x));
+            }
+            dweights[slot] += dhidden[at] * weighted[at];
+            weighted[at] *= weights[slot];
+        }
+    }
+    Gradients {
+        dpre,
+        weighted,
+        dweights,
+    }
 }
 
 #[cfg(test)]

@@ -34,11 +34,10 @@ impl Problem {
     ) -> Result<Self, ShapeError> {
         ShapeError::positive(&[("experts", experts), ("top_k", top_k), ("hidden", hidden)])?;
         ShapeError::of_tokens(slots, top_k)?;
-        if !fits(&[slots.max(experts), hidden]) {
-            let expected = "matrices of at most 2^31 - 1 elements";
-            let got = format!("{slots} slots, {experts} experts, {hidden} values");
-            return Err(ShapeError::new("output bias", expected, got));
-        }
+        let right = fits(&[slots.max(experts), hidden]);
+        let expected = "matrices of at most 2^31 - 1 elements";
+        let got = format_args!("{slots} slots, {experts} experts, {hidden} values");
+        ShapeError::unless(right, "output bias", expected, got)?;
         Ok(Self {
             slots,
             experts,

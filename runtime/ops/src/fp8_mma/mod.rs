@@ -108,16 +108,13 @@ impl Problem {
     /// Inner columns whose sums are added at once: under one scale of x and one of W, at most 128.
     pub fn segment(&self) -> usize {
         let columns = [self.x, self.w].map(|codes| self.along_k(codes).unwrap_or(PROMOTED));
-        columns.into_iter().fold(PROMOTED, greatest_common_divisor)
+        columns.into_iter().fold(PROMOTED, gcd)
     }
 }
 
-fn greatest_common_divisor(a: usize, b: usize) -> usize {
-    if b == 0 {
-        a
-    } else {
-        greatest_common_divisor(b, a % b)
-    }
+/// The greatest common divisor.
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]

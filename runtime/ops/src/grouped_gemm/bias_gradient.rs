@@ -3,7 +3,7 @@
 //! Rows are sorted, or one per token and found through the sort ([`Source`]); w_r is the router
 //! weight of the slot behind row r, 1 without weights. Shapes: rows \[R,n\] or \[T,n\] of f32, f16 or
 //! bf16; weights f32 \[S\]; db \[E,n\] f32, zeros for an expert without rows. Sums run over the rows in
-//! order, in f32. [`Problem::dense`] sums all rows, and nothing is sorted. FLOPs R·n, twice that weighted; bytes R·n elements.
+//! order, in f32. [`Problem::dense`](super::Problem::dense) sums all rows, and nothing is sorted. FLOPs R·n, twice that weighted; bytes R·n elements.
 
 use super::Source;
 use crate::element::Element;
@@ -33,23 +33,6 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// The sum of the rows of \[`rows`, `n`\].
-    ///
-    /// # Errors
-    /// As [`Problem::new`].
-    pub fn dense(rows: usize, n: usize) -> Result<Self, ShapeError> {
-        Ok(Self::of(&super::Problem::dense(rows, n, 1)?))
-    }
-
-    /// The gradient of \[`experts`, `n`\] biases from sorted rows of `slots` = T·`top_k` slots.
-    ///
-    /// # Errors
-    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
-    pub fn new(slots: usize, experts: usize, top_k: usize, n: usize) -> Result<Self, ShapeError> {
-        let product = super::Problem::new(slots, experts, top_k, n, 1)?;
-        Ok(Self::of(&product))
-    }
-
     /// The gradient of the bias of `product` from sorted rows, or from all rows of a dense one.
     pub fn of(product: &super::Problem) -> Self {
         Self {
@@ -68,7 +51,7 @@ impl Problem {
     /// Checks the sizes, of a problem whose fields were set one by one.
     ///
     /// # Errors
-    /// As [`Problem::new`], for more sorted rows than slots, and for a dense product that isn't one expert's.
+    /// As [`super::Problem::new`], for more sorted rows than slots, and for a dense product that isn't one expert's.
     pub fn check(&self) -> Result<(), ShapeError> {
         let product = super::Problem {
             row_bound: self.row_bound,
@@ -111,6 +94,7 @@ pub fn reference(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grouped_gemm::Problem as Product;
 
     /// Two tokens, two experts each; expert 1 gets slots 0 and 3, expert 0 slot 1; slot 2 has no expert.
     #[test]
@@ -118,13 +102,13 @@ mod tests {
         let sorted = crate::permute::reference(&[1, 0, 3, 1], 3);
         let tokens = Problem {
             rows: Source::Tokens,
-            ..Problem::new(4, 3, 2, 2).unwrap()
+            ..Problem::of(&Product::new(4, 3, 2, 2, 1).unwrap())
         };
         let rows = [1.0, 10.0, 2.0, 20.0, 4.0, 40.0];
         let weights = [0.5, 3.0, f32::NAN, 0.25];
         let got = reference(&tokens, &sorted, &rows[..4], Some(&weights));
         assert_eq!(got, [3.0, 30.0, 1.0, 10.0, 0.0, 0.0]);
-        let plain = Problem::new(4, 3, 2, 2).unwrap();
+        let plain = Problem::of(&Product::new(4, 3, 2, 2, 1).unwrap());
         let got = reference(&plain, &sorted, &rows, None);
         assert_eq!(got, [1.0, 10.0, 6.0, 60.0, 0.0, 0.0]);
     }

@@ -36,14 +36,10 @@ impl Fp8Weights {
             return Ok(());
         };
         let whole_words = columns >= k || columns.is_multiple_of(LANES_PER_WORD);
-        if rows > 0 && columns > 0 && whole_words {
-            return Ok(());
-        }
-        Err(ShapeError::new(
-            "scale blocks of weights",
-            "a multiple of 4 inner columns, or all",
-            format!("{rows} x {columns}"),
-        ))
+        let right = rows > 0 && columns > 0 && whole_words;
+        let expected = "a multiple of 4 inner columns, or all";
+        let got = format_args!("{rows} x {columns}");
+        ShapeError::unless(right, "scale blocks of weights", expected, got)
     }
 }
 

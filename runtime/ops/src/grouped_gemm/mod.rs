@@ -133,14 +133,10 @@ impl Problem {
         ])?;
         ShapeError::of_tokens(slots, top_k)?;
         let matrices = [&[slots, n][..], &[slots, k], &[experts, n, 2], &[n, k, 2]];
-        if !matrices.into_iter().all(fits) {
-            let got = format!("{slots} slots, {experts} experts, {n} x {k}");
-            return Err(ShapeError::new(
-                "grouped gemm",
-                "matrices of at most 2^31 - 1 elements",
-                got,
-            ));
-        }
+        let right = matrices.into_iter().all(fits);
+        let expected = "matrices of at most 2^31 - 1 elements";
+        let got = format_args!("{slots} slots, {experts} experts, {n} x {k}");
+        ShapeError::unless(right, "grouped gemm", expected, got)?;
         Ok(Self {
             slots,
             row_bound: slots,

@@ -2,7 +2,7 @@
 //!
 //! For out = x · Wᵀ the gradient of W \[E, m, n\] has a = the gradient of out (m = output columns) and
 //! b = x (n = input columns). Either operand has one row per sorted row, or one per token that is
-//! found through the sort ([`Source`]), so nothing is copied into expert order. [`Problem::dense`] is
+//! found through the sort ([`Source`]), so nothing is copied into expert order. [`Product::dense`](super::Problem::dense) is
 //! the gradient of one matrix from all rows, and nothing is sorted.
 //!
 //! Shapes: a \[T,m\] or \[R,m\], b \[T,n\] or \[R,n\] of f32, f16 or bf16; dW \[E, m, n\] is f32 whatever
@@ -42,29 +42,6 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// aᵀ · b of a \[`rows`, `m`\] and b \[`rows`, `n`\].
-    ///
-    /// # Errors
-    /// As [`Problem::new`].
-    pub fn dense(rows: usize, m: usize, n: usize) -> Result<Self, ShapeError> {
-        Ok(Self::of(&super::Problem::dense(rows, m, n)?))
-    }
-
-    /// The gradient of \[`experts`, `m`, `n`\] weights from sorted rows of `slots` = T·`top_k` slots.
-    ///
-    /// # Errors
-    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
-    pub fn new(
-        slots: usize,
-        experts: usize,
-        top_k: usize,
-        m: usize,
-        n: usize,
-    ) -> Result<Self, ShapeError> {
-        let product = super::Problem::new(slots, experts, top_k, m, n)?;
-        Ok(Self::of(&product))
-    }
-
     /// The gradient of the weights of `product` from sorted rows, or from all rows of a dense one.
     pub fn of(product: &super::Problem) -> Self {
         Self {
@@ -84,7 +61,7 @@ impl Problem {
     /// Checks the sizes, of a problem whose fields were set one by one.
     ///
     /// # Errors
-    /// As [`Problem::new`], for more sorted rows than slots, and for a dense product that isn't one expert's.
+    /// As [`super::Problem::new`], for more sorted rows than slots, and for a dense product that isn't one expert's.
     pub fn check(&self) -> Result<(), ShapeError> {
         let product = super::Problem {
             row_bound: self.row_bound,
@@ -130,6 +107,7 @@ pub fn reference(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grouped_gemm::Problem as Product;
 
     /// Two tokens, two experts each; expert 1 gets slots 0 and 3, expert 0 slot 1; slot 2 has no expert.
     #[test]
@@ -137,7 +115,7 @@ mod tests {
         let sorted = crate::permute::reference(&[1, 0, 3, 1], 3);
         let problem = Problem {
             a: Source::Tokens,
-            ..Problem::new(4, 3, 2, 1, 2).unwrap()
+            ..Problem::of(&Product::new(4, 3, 2, 1, 2).unwrap())
         };
         let a = [2.0, 3.0];
         let b = [1.0, 10.0, 2.0, 20.0, 4.0, 40.0, f64::NAN, f64::NAN];

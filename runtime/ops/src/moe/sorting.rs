@@ -45,16 +45,6 @@ impl Problem {
         Self::new(&self.routing, self.capacity, self.factors).map(drop)
     }
 
-    /// Tokens, experts and choices per token.
-    pub fn routing(&self) -> routing::Problem {
-        self.routing
-    }
-
-    /// Whether every expert has a capacity factor of its own, on the device.
-    pub fn factors(&self) -> bool {
-        self.factors
-    }
-
     /// Slots S.
     pub fn slots(&self) -> usize {
         self.routing.slots()
@@ -86,4 +76,11 @@ impl Problem {
     pub fn launches(&self) -> usize {
         if self.capacity.is_some() { 8 } else { 3 }
     }
+}
+
+getters! { Problem:
+    /// Tokens, experts and choices per token.
+    routing: routing::Problem,
+    /// Whether every expert has a capacity factor of its own, on the device.
+    factors: bool,
 }

@@ -87,24 +87,15 @@ impl Product {
             Self::Linear(p) | Self::LinearBackward { problem: p, .. } => {
                 p.check()?;
                 let plain = !p.gated && p.activation.is_none() && p.fp8.is_none();
-                if plain && p.layout == WeightLayout::OutIn && p.rows == Source::Sorted {
-                    return Ok(());
-                }
+                let right = plain && p.layout == WeightLayout::OutIn && p.rows == Source::Sorted;
                 let expected = "a plain product of sorted rows and [E, n, k]";
-                Err(ShapeError::new(
-                    "grouped linear",
-                    expected,
-                    format!("{p:?}"),
-                ))
+                ShapeError::unless(right, "grouped linear", expected, format_args!("{p:?}"))
             }
             Self::Fp8Linear(p) => {
                 p.check()?;
                 fp8::matrix(p)?;
-                if p.layout == WeightLayout::OutIn {
-                    return Ok(());
-                }
-                let expected = "codes of [E, n, k]";
-                Err(ShapeError::new("fp8 linear", expected, format!("{p:?}")))
+                let (right, expected) = (p.layout == WeightLayout::OutIn, "codes of [E, n, k]");
+                ShapeError::unless(right, "fp8 linear", expected, format_args!("{p:?}"))
             }
             Self::Fp8Codes(p) => fp8_mma::Problem::new(p.product, p.x).map(drop),
             Self::Experts { problem: p, .. } | Self::ExpertsBackward { problem: p, .. } => {

@@ -65,12 +65,10 @@ impl Quantization {
             | Self::Dequantize(p)
             | Self::FakeQuantize(p)
             | Self::FakeQuantizeBy(p) => p.check(),
-            Self::Amax { shape, .. } if fits(shape) => Ok(()),
-            Self::Amax { shape, .. } => Err(ShapeError::new(
-                "values of an amax",
-                INDEX,
-                format!("{shape:?}"),
-            )),
+            Self::Amax { shape, .. } => {
+                let got = format_args!("{shape:?}");
+                ShapeError::unless(fits(shape), "values of an amax", INDEX, got)
+            }
         }
     }
 }

@@ -22,13 +22,9 @@ impl Capacity {
     /// # Errors
     /// [`ShapeError`] unless `factor` is finite and positive.
     pub fn new(factor: f64, min: usize) -> Result<Self, ShapeError> {
-        if !(factor.is_finite() && factor > 0.0) {
-            return Err(ShapeError::new(
-                "capacity factor",
-                "a finite number above 0",
-                factor,
-            ));
-        }
+        let right = factor.is_finite() && factor > 0.0;
+        let expected = "a finite number above 0";
+        ShapeError::unless(right, "capacity factor", expected, factor)?;
         Ok(Self { factor, min })
     }
 

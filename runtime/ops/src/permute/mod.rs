@@ -47,10 +47,8 @@ impl Problem {
     /// [`ShapeError`] for no experts, no tile rows, or more slots than 31 bits count.
     pub fn new(slots: usize, experts: usize, tile_rows: usize) -> Result<Self, ShapeError> {
         ShapeError::positive(&[("experts", experts), ("tile rows", tile_rows)])?;
-        if !fits(&[slots, experts.saturating_add(1)]) {
-            let expected = "fewer than 2^31 / (experts + 1)";
-            return Err(ShapeError::new("slots", expected, slots));
-        }
+        let right = fits(&[slots, experts.saturating_add(1)]);
+        ShapeError::unless(right, "slots", "fewer than 2^31 / (experts + 1)", slots)?;
         Ok(Self {
             slots,
             experts,
@@ -97,11 +95,9 @@ getters! { Problem:
 
 /// Checks that some of `slots` slots can have `rows` rows.
 pub fn check_row_bound(rows: usize, slots: usize) -> Result<(), ShapeError> {
-    if (1.min(slots)..=slots).contains(&rows) {
-        return Ok(());
-    }
-    let expected = format!("1 to {slots} (the slots)");
-    Err(ShapeError::new("row bound", expected, rows))
+    let right = (1.min(slots)..=slots).contains(&rows);
+    let expected = format_args!("1 to {slots} (the slots)");
+    ShapeError::unless(right, "row bound", expected, rows)
 }
 
 /// What [`reference()`] returns.

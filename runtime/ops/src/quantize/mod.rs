@@ -13,10 +13,8 @@
 //! a device that flushes subnormals, though not in the largest magnitude. Bytes: x once
 //! or twice, a quarter of f32 for the words.
 
-mod amax;
 mod oracle;
 
-pub use amax::{AmaxProblem, amax_reference};
 pub use oracle::{Scales, dequantize_reference, encode_reference, scales_reference};
 
 use crate::element::Element;
@@ -55,10 +53,9 @@ impl Problem {
         // Padding a row to a word must not overflow either.
         let padded = columns.checked_next_multiple_of(LANES_PER_WORD * LANES_PER_WORD);
         let padded = padded.unwrap_or(usize::MAX);
-        if !fits(&[padded, rows.max(1), matrices.max(1)]) {
-            let got = format!("{matrices} x {rows} x {columns}");
-            return Err(ShapeError::new("fp8 values", INDEX, got));
-        }
+        let right = fits(&[padded, rows.max(1), matrices.max(1)]);
+        let got = format_args!("{matrices} x {rows} x {columns}");
+        ShapeError::unless(right, "fp8 values", INDEX, got)?;
         Ok(Self {
             shape,
             element,
@@ -177,11 +174,9 @@ pub fn check_granularity(granularity: Granularity) -> Result<(), ShapeError> {
 /// # Errors
 /// [`ShapeError`] beyond ±[`MARGIN_MAX`].
 pub fn check_margin(margin: i32) -> Result<(), ShapeError> {
-    if margin.unsigned_abs() <= MARGIN_MAX.unsigned_abs() {
-        return Ok(());
-    }
-    let expected = format!("-{MARGIN_MAX} to {MARGIN_MAX}");
-    Err(ShapeError::new("margin of a scale", expected, margin))
+    let right = margin.unsigned_abs() <= MARGIN_MAX.unsigned_abs();
+    let expected = format_args!("-{MARGIN_MAX} to {MARGIN_MAX}");
+    ShapeError::unless(right, "margin of a scale", expected, margin)
 }
 
 impl Problem {
@@ -198,4 +193,37 @@ impl Problem {
             _ => 1,
         }
     }
+}
+
+/// The largest finite magnitude of a tensor, as an f32 \[1\]: amax = max |x| over the finite x, 0 without any; subnormals count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmaxProblem {
+    len: usize,
+    element: Element,
+}
+
+impl AmaxProblem {
+    /// Of `len` values.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for none, or an index that would not fit 31 bits.
+    pub fn new(len: usize, element: Element) -> Result<Self, ShapeError> {
+        let right = (1..=i32::MAX as usize).contains(&len);
+        ShapeError::unless(right, "values of an amax", "1 to 2^31 - 1", len)?;
+        Ok(Self { len, element })
+    }
+}
+
+getters! { AmaxProblem:
+    /// Values, at least one.
+    #[allow(clippy::len_without_is_empty, reason = "there is at least one")]
+    len: usize,
+    /// Their type.
+    element: Element,
+}
+
+/// The oracle: the largest finite magnitude, 0 without any.
+pub fn amax_reference(x: &[f32]) -> f32 {
+    let finite = x.iter().filter(|x| x.is_finite());
+    finite.fold(0.0, |amax: f32, x| amax.max(x.abs()))
 }

@@ -64,13 +64,10 @@ impl HashProblem {
             HashKey::Position { sequence } => ("tokens of a sequence", sequence),
             HashKey::Content { hidden, .. } => ("columns", hidden),
         };
-        if routing.top_k > MAX_TOP_K {
-            let expected = format!("at most {MAX_TOP_K}");
-            return Err(ShapeError::new("hashed top_k", expected, routing.top_k));
-        }
-        if !(1..=i32::MAX as usize).contains(&len) {
-            return Err(ShapeError::new(what, "1 to 2^31 - 1", len));
-        }
+        let (top_k, expected) = (routing.top_k, format_args!("at most {MAX_TOP_K}"));
+        ShapeError::unless(top_k <= MAX_TOP_K, "hashed top_k", expected, top_k)?;
+        let right = (1..=i32::MAX as usize).contains(&len);
+        ShapeError::unless(right, what, "1 to 2^31 - 1", len)?;
         if let HashKey::Content { hidden, .. } = key {
             ShapeError::index("tokens x columns", &[routing.tokens, hidden])?;
         }
@@ -98,16 +95,13 @@ impl HashProblem {
             HashKey::Content { element, .. } => element,
         }
     }
+}
 
+getters! { HashProblem:
     /// What is hashed.
-    pub fn key(&self) -> HashKey {
-        self.key
-    }
-
+    key: HashKey,
     /// Tokens, experts and choices per token.
-    pub fn routing(&self) -> Problem {
-        self.routing
-    }
+    routing: Problem,
 }
 
 fn mix_host(value: u32) -> u32 {

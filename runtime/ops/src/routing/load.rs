@@ -23,10 +23,9 @@ impl LoadProblem {
     /// # Errors
     /// [`ShapeError`] unless `groups` divides the tokens and groups × experts fits 31 bits.
     pub fn new(routing: Problem, groups: usize) -> Result<Self, ShapeError> {
-        if groups == 0 || !routing.tokens.is_multiple_of(groups) {
-            let expected = format!("a divisor of {} tokens", routing.tokens);
-            return Err(ShapeError::new("groups of tokens", expected, groups));
-        }
+        let right = groups > 0 && routing.tokens.is_multiple_of(groups);
+        let expected = format_args!("a divisor of {} tokens", routing.tokens);
+        ShapeError::unless(right, "groups of tokens", expected, groups)?;
         ShapeError::index("groups x experts", &[groups, routing.experts])?;
         Ok(Self {
             routing,
@@ -67,16 +66,13 @@ impl LoadProblem {
             self.routing.top_k
         }
     }
+}
 
+getters! { LoadProblem:
     /// Tokens, experts and choices per token.
-    pub fn routing(&self) -> Problem {
-        self.routing
-    }
-
+    routing: Problem,
     /// Groups of tokens.
-    pub fn groups(&self) -> usize {
-        self.groups
-    }
+    groups: usize,
 }
 
 /// The oracle: counts \[G,E\] of `indices` \[T,K\].

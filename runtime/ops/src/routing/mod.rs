@@ -16,14 +16,12 @@ mod gradient;
 mod hash;
 mod load;
 mod logits;
-mod logits_backward;
 
 pub use choice::{Routed, reference, reference_with_bias, topk_backward_reference};
 pub use gradient::TopkGradient;
 pub use hash::{HashKey, HashProblem, INFINITY, PHI, SMALLEST_NORMAL, hash_reference};
 pub use load::{LoadProblem, load_reference};
-pub use logits::logits_reference;
-pub use logits_backward::logits_backward_reference;
+pub use logits::{logits_backward_reference, logits_reference};
 
 use crate::error::ShapeError;
 use serde::{Deserialize, Serialize};
@@ -73,10 +71,8 @@ impl Problem {
     /// [`ShapeError`] unless 1 ≤ `top_k` ≤ `experts` and every product of sizes fits 31 bits.
     pub fn new(tokens: usize, experts: usize, top_k: usize) -> Result<Self, ShapeError> {
         ShapeError::positive(&[("experts", experts)])?;
-        if top_k == 0 || top_k > experts {
-            let expected = format!("1 to {experts} (the number of experts)");
-            return Err(ShapeError::new("top_k", expected, top_k));
-        }
+        let expected = format_args!("1 to {experts} (the number of experts)");
+        ShapeError::unless((1..=experts).contains(&top_k), "top_k", expected, top_k)?;
         ShapeError::index("tokens x experts", &[tokens, experts])?;
         Ok(Self {
             tokens,
@@ -104,20 +100,16 @@ impl Problem {
     /// [`ShapeError`] unless the groups divide the experts, and the chosen ones hold `top_k`.
     pub fn with_groups(self, groups: Option<Groups>) -> Result<Self, ShapeError> {
         if let Some(Groups { count, chosen }) = groups {
-            if count == 0 || count > MAX_GROUPS || !self.experts.is_multiple_of(count) {
-                let expected = format!("a divisor of {} up to {MAX_GROUPS}", self.experts);
-                return Err(ShapeError::new("expert groups", expected, count));
-            }
-            if chosen == 0 || chosen > count {
-                let expected = format!("1 to {count} (the number of groups)");
-                return Err(ShapeError::new("chosen groups", expected, chosen));
-            }
-            let within = chosen * (self.experts / count);
-            if within < self.top_k {
-                let what = "experts of the chosen groups";
-                let expected = format!("at least top_k = {}", self.top_k);
-                return Err(ShapeError::new(what, expected, within));
-            }
+            let right = (1..=MAX_GROUPS).contains(&count) && self.experts.is_multiple_of(count);
+            let expected = format_args!("a divisor of {} up to {MAX_GROUPS}", self.experts);
+            ShapeError::unless(right, "expert groups", expected, count)?;
+            let expected = format_args!("1 to {count} (the number of groups)");
+            let right = (1..=count).contains(&chosen);
+            ShapeError::unless(right, "chosen groups", expected, chosen)?;
+            let (top_k, within) = (self.top_k, chosen * (self.experts / count));
+            let expected = format_args!("at least top_k = {top_k}");
+            let what = "experts of the chosen groups";
+            ShapeError::unless(within >= top_k, what, expected, within)?;
         }
         Ok(Self { groups, ..self })
     }
@@ -127,9 +119,7 @@ impl Problem {
     /// # Errors
     /// [`ShapeError`] when `scale` isn't finite.
     pub fn with_scale(self, scale: f32) -> Result<Self, ShapeError> {
-        if !scale.is_finite() {
-            return Err(ShapeError::new("routed scale", "a finite number", scale));
-        }
+        ShapeError::unless(scale.is_finite(), "routed scale", "a finite number", scale)?;
         Ok(Self { scale, ..self })
     }
 

@@ -12,10 +12,9 @@
 //! of 512 or 1024 rows came within 17 % below; a small block also takes the least scratch.
 
 use super::{Bindings, Operands, Plan, Slab, Spec as Sources};
-use crate::bound::{bind, bind_words};
-use crate::element::DeviceElement;
 use crate::grouped_gemm::cpu::{ROWS as TILE, load_register, store};
 use crate::grouped_gemm::{input_row, segment};
+use crate::prelude::*;
 use cubecl::prelude::*;
 
 /// Rows of a and b that are packed at once: a panel of them is 32 KiB with 16 lanes, which stays in a
@@ -307,7 +306,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Choice, Problem, plan};
+    use super::super::{Choice, Problem, Product, plan};
     use super::*;
     use moebius_device::profiles;
 
@@ -317,7 +316,7 @@ mod tests {
         let split = |m, n, cores| {
             let mut device = profiles::cpu_2core_avx512();
             device.cpu_cores = Some(cores);
-            let problem = Problem::new(8192, 8, 2, m, n).unwrap();
+            let problem = Problem::of(&Product::new(8192, 8, 2, m, n).unwrap());
             tasks(&plan(problem, &device, Choice::default()).unwrap())
         };
         assert_eq!(split(4, 512, 2), [1, 2]);

@@ -1,6 +1,6 @@
 //! Which variants of the weight gradient are compiled for every target.
 
-use super::{Choice, Operands, Problem, Source, Variant, launch, plan};
+use super::{Choice, Problem, Product, Source, Variant, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
 use moebius_ops::Element;
 
@@ -37,15 +37,15 @@ const CASES: [Case; 16] = [
 pub(crate) fn entries() -> Vec<KernelEntry> {
     let entry = |(variant, element, [m, n], sources): Case| {
         let all = match sources {
-            None => Problem::dense(2048, m, n),
-            Some(_) => Problem::new(2048, 8, 2, m, n),
+            None => Product::dense(2048, m, n),
+            Some(_) => Product::new(2048, 8, 2, m, n),
         };
         let [a, b] = sources.unwrap_or([Source::Sorted; 2]);
         let problem = Problem {
             element,
             a,
             b,
-            ..valid(all)
+            ..Problem::of(&valid(all))
         };
         let launch = move |at: &Machine| gradient(at, variant, problem);
         let name = super::name(&problem, variant);
@@ -57,7 +57,5 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
 fn gradient(at: &Machine, variant: Variant, problem: Problem) -> Planned {
     let plan = plan(problem, &at.capability, Choice::of(variant));
     let given = [("offsets", !problem.dense)];
-    at.launch(&given, plan, |client, plan, operands: Operands| {
-        launch(client, plan, &operands);
-    })
+    at.launch(&given, plan, launch)
 }

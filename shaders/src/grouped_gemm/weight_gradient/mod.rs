@@ -2,23 +2,16 @@
 
 mod cpu;
 #[cfg(feature = "emit")]
-mod entries;
+pub(crate) mod entries;
 mod naive;
 mod tile;
 
-#[cfg(feature = "emit")]
-pub(crate) use entries::entries;
-
-use super::{Choice, Segments, Slab, Source, Variant, plan::slabs};
-use crate::bound::{bind, bind_words, part};
-use crate::element::DeviceElement;
-use crate::error::{PlanError, Unsupported};
-use crate::grid::lanes;
-use crate::launched;
-use crate::named::buffers;
+#[cfg(any(test, feature = "emit"))]
+use super::Problem as Product;
+use super::plan::{launches, slabs};
+use super::{Choice, Segments, Slab, Source, Variant};
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::grouped_gemm::weight_gradient::Problem;
 
 const KERNEL: &str = "weight_gradient";
@@ -50,11 +43,7 @@ pub struct Plan {
 impl Plan {
     /// Launches this plan enqueues.
     pub fn launches(&self) -> usize {
-        if self.problem.row_bound == 0 {
-            0
-        } else {
-            self.slabs.len()
-        }
+        launches(self.problem.row_bound, &self.slabs)
     }
 }
 
@@ -130,31 +119,27 @@ fn cubes(plan: &Plan, slab: &Slab) -> [usize; 3] {
 
 buffers! {
     /// Buffers of one weight gradient.
-    #[derive(Clone)]
     pub struct Operands {
-        /// \[T,m\] or \[R,m\], read.
-        pub a: Handle,
-        /// \[T,n\] or \[R,n\], read.
-        pub b: Handle,
+        pub a: Handle => "[T,m] or [R,m]" read,
+        pub b: Handle => "[T,n] or [R,n]" read,
         /// Read; absent in a dense product. Its tiles aren't used.
         pub segments: Option<Segments> = "offsets",
-        /// \[E,m,n\] f32, written.
-        pub out: Handle,
+        pub out: Handle => "[E,m,n] f32" written,
     }
 }
 
 /// Enqueues the gradient: one launch, or one per slab; none for a batch without slots, whose
 /// gradient of zeros is the caller's.
-pub fn launch(client: &Client, plan: &Plan, operands: &Operands) {
+pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     if plan.problem.row_bound == 0 {
         return;
     }
     for slab in &plan.slabs {
         launched::note(|| name(&plan.problem, plan.variant));
         match plan.variant {
-            Variant::Cpu => cpu::launch(client, plan, slab, operands),
-            Variant::Naive => naive::launch(client, plan, slab, operands),
-            _ => tile::launch(client, plan, slab, operands),
+            Variant::Cpu => cpu::launch(client, plan, slab, &operands),
+            Variant::Naive => naive::launch(client, plan, slab, &operands),
+            _ => tile::launch(client, plan, slab, &operands),
         }
     }
 }

@@ -1,9 +1,8 @@
 //! The `naive` variant: one unit per element of a gradient.
 
 use super::{Bindings, Operands, Plan, Slab, Spec, cubes};
-use crate::element::DeviceElement;
-use crate::grid::count;
 use crate::grouped_gemm::{input_row, segment};
+use crate::prelude::*;
 use cubecl::prelude::*;
 
 /// Units of a cube, one per column of b.

@@ -3,7 +3,7 @@ use moebius_device::profiles;
 
 #[test]
 fn refuses_what_it_has_no_variant_for() {
-    let problem = Problem::new(64, 8, 2, 128, 128).unwrap();
+    let problem = Problem::of(&Product::new(64, 8, 2, 128, 128).unwrap());
     let choice = |variant| Choice {
         variant: Some(variant),
         allow_unproven: true,
@@ -23,7 +23,7 @@ fn refuses_what_it_has_no_variant_for() {
 fn gradients_beyond_a_binding_are_split() {
     let device = profiles::webgpu_default();
     let slabs = |n| {
-        let problem = Problem::new(64, 8, 2, 2048, n).unwrap();
+        let problem = Problem::of(&Product::new(64, 8, 2, 2048, n).unwrap());
         plan(problem, &device, Choice::default()).unwrap().slabs
     };
     assert_eq!(slabs(2048).len(), 1);
@@ -33,7 +33,7 @@ fn gradients_beyond_a_binding_are_split() {
 #[test]
 fn a_plan_refuses_sizes_that_no_constructor_takes() {
     let device = moebius_device::profiles::webgpu_default();
-    let problem = Problem::new(4, 3, 2, 8, 8).unwrap();
+    let problem = Problem::of(&Product::new(4, 3, 2, 8, 8).unwrap());
     for wrong in [
         Problem { m: 0, ..problem },
         Problem {

@@ -6,9 +6,8 @@
 //! units, 8 KiB, 5 bindings, no subgroups.
 
 use super::{Bindings, Operands, Plan, Slab, Source, Spec, cubes};
-use crate::element::DeviceElement;
-use crate::grid::count;
 use crate::grouped_gemm::{input_row, segment, tile::load_four};
+use crate::prelude::*;
 use cubecl::prelude::*;
 
 /// Edge of a cube's tile.

@@ -12,14 +12,8 @@ pub(super) use shares::capacities_name;
 pub use shares::{CapacitiesBuffers, CapacitiesPlan, launch_capacities, plan_capacities};
 
 use super::Problem;
-use crate::bound::bind_words;
-use crate::error::Unsupported;
-use crate::grid::Grid;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::permute::capacity::Capacity;
 
 /// A drop rule this device can enforce.
@@ -172,18 +166,12 @@ fn drop_over_capacity(
 
 buffers! {
     /// Buffers of the drop rule, u32 but for the weights.
-    #[derive(Clone)]
     pub struct CapacityBuffers {
-        /// \[S\], read: slots sorted by expert.
-        pub order: Handle,
-        /// \[E+1\], read.
-        pub offsets: Handle,
-        /// \[S\] f32, read: router weights, not negative.
-        pub weights: Handle,
-        /// \[E\], read.
-        pub capacities: Handle,
-        /// \[S\], written: the expert of every slot, E for a dropped one.
-        pub keys: Handle,
+        pub order: Handle => "[S]" read: "slots sorted by expert",
+        pub offsets: Handle => "[E+1]" read,
+        pub weights: Handle => "[S] f32" read: "router weights, not negative",
+        pub capacities: Handle => "[E]" read,
+        pub keys: Handle => "[S]" written: "the expert of every slot, E for a dropped one",
     }
 }
 

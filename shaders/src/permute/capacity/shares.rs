@@ -1,14 +1,9 @@
 //! How CubeCL computes [`moebius_ops::permute::capacities_reference`]: one cube; about 10·E operations.
 
 use super::{Capacity, partial_len, sum_of_units};
-use crate::bound::bind_words;
-use crate::error::Unsupported;
-use crate::launched;
-use crate::named::buffers;
 use crate::permute::SCAN_UNITS;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::permute::Problem;
 
 /// Capacities this device can compute.
@@ -106,12 +101,9 @@ fn expert_capacities(
 buffers! {
     /// Buffers of the capacities.
     pub struct CapacitiesBuffers {
-        /// \[E\] u32, read: non-zero = available; all without.
-        pub mask: Option<Handle>,
-        /// \[E\] f32, read: capacity factors, instead of one for all.
-        pub factors: Option<Handle>,
-        /// \[E\] u32, written.
-        pub capacities: Handle,
+        pub mask: Option<Handle> => "[E] u32" read: "non-zero = available; all without",
+        pub factors: Option<Handle> => "[E] f32" read: "capacity factors, instead of one for all",
+        pub capacities: Handle => "[E] u32" written,
     }
 }
 

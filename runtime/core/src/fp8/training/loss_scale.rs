@@ -52,9 +52,9 @@ impl LossScaling {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a factor that isn't finite and positive or
     /// lies outside its bounds, or an interval outside 1..=2²⁴.
     pub fn check(&self) -> Result<(), Error> {
-        let positive = |what, scale: f32| match scale.is_normal() && scale > 0.0 {
-            true => Ok(()),
-            false => Err(ShapeError::new(what, "a positive number", scale)),
+        let positive = |what, scale: f32| {
+            let right = scale.is_normal() && scale > 0.0;
+            ShapeError::unless(right, what, "a positive number", scale)
         };
         match *self {
             Self::Off => {}
@@ -67,15 +67,12 @@ impl LossScaling {
             } => {
                 positive("least loss scale", min)?;
                 positive("largest loss scale", max)?;
-                if !(min..=max).contains(&initial) {
-                    let expected = format!("{min} to {max}");
-                    return Err(ShapeError::new("first loss scale", expected, initial).into());
-                }
+                let right = (min..=max).contains(&initial);
+                let expected = format_args!("{min} to {max}");
+                ShapeError::unless(right, "first loss scale", expected, initial)?;
                 // A count in f32 is exact up to here.
-                if !(1..=1 << 24).contains(&interval) {
-                    let expected = "1 to 2^24";
-                    return Err(ShapeError::new("clean steps", expected, interval).into());
-                }
+                let right = (1..=1 << 24).contains(&interval);
+                ShapeError::unless(right, "clean steps", "1 to 2^24", interval)?;
             }
         }
         Ok(())

@@ -230,11 +230,8 @@ pub struct Moments<const D: usize>(Place<D>);
 )]
 enum Place<const D: usize> {
     Live(AdamWState<D>),
-    Loaded {
-        time: usize,
-        first: TensorData,
-        second: TensorData,
-    },
+    /// Steps, and the first and second moment.
+    Loaded(usize, [TensorData; 2]),
 }
 
 impl<const D: usize> Moments<D> {
@@ -245,14 +242,9 @@ impl<const D: usize> Moments<D> {
     fn on(self, device: &Device) -> AdamWState<D> {
         match self.0 {
             Place::Live(state) => AdamW::to_device(state, device),
-            Place::Loaded {
-                time,
-                first,
-                second,
-            } => {
-                let tensor = |data| Tensor::from_data(data, device);
-                let state = AdaptiveMomentumState::new(time, tensor(first), tensor(second));
-                AdamWState::new(state)
+            Place::Loaded(time, moments) => {
+                let [first, second] = moments.map(|data| Tensor::from_data(data, device));
+                AdamWState::new(AdaptiveMomentumState::new(time, first, second))
             }
         }
     }
@@ -267,11 +259,10 @@ impl<const D: usize> RecordState for Moments<D> {
                 let (first, second) = (data(&moments.moment_1), data(&moments.moment_2));
                 (moments.time, first, second)
             }
-            Place::Loaded {
-                time,
-                first,
-                second,
-            } => (*time, Some(first.clone()), Some(second.clone())),
+            Place::Loaded(time, moments) => {
+                let [first, second] = moments.clone().map(Some);
+                (*time, first, second)
+            }
         };
         out.push_scalar(prefix, "time", time.into());
         for (name, data) in [("first", first), ("second", second)] {
@@ -282,11 +273,10 @@ impl<const D: usize> RecordState for Moments<D> {
     }
 
     fn state_unflatten(prefix: &str, src: &mut StateSource, _device: &Device) -> Option<Self> {
-        Some(Self(Place::Loaded {
-            time: src.take_scalar(prefix, "time")?.try_into().ok()?,
-            first: src.take_tensor(prefix, "first")?,
-            second: src.take_tensor(prefix, "second")?,
-        }))
+        let time = src.take_scalar(prefix, "time")?.try_into().ok()?;
+        let mut moment = |name| src.take_tensor(prefix, name);
+        let moments = [moment("first")?, moment("second")?];
+        Some(Self(Place::Loaded(time, moments)))
     }
 }
 

@@ -54,6 +54,13 @@ pub enum AmaxAlgorithm {
     MostRecent,
 }
 
+setters! { Fp8Recipe:
+    /// A copy with other scaling.
+    with_scaling: scaling: Fp8Scaling,
+    /// A copy with another margin.
+    with_margin: margin: i32,
+}
+
 impl Fp8Recipe {
     /// E4M3 forward, E5M2 backward, scales from the largest amax of 1024 steps, no margin.
     pub fn delayed() -> Self {
@@ -74,18 +81,6 @@ impl Fp8Recipe {
             scaling: Fp8Scaling::Current,
             ..Self::delayed()
         }
-    }
-
-    /// A copy with other scaling.
-    pub fn with_scaling(mut self, scaling: Fp8Scaling) -> Self {
-        self.scaling = scaling;
-        self
-    }
-
-    /// A copy with another margin.
-    pub fn with_margin(mut self, margin: i32) -> Self {
-        self.margin = margin;
-        self
     }
 
     /// Checks what can be wrong with a recipe from elsewhere.

@@ -38,12 +38,11 @@ impl Fp8State {
     pub(crate) fn check(&self, history_len: usize) -> Result<(), ShapeError> {
         let (history, scales) = (self.history.value_sync(), self.scales.value_sync());
         let counts = self.saturated.value_sync();
-        if history.dims() != [3, history_len] || scales.dims() != [3] || counts.dims() != [3] {
-            let got = format!("{:?} and {:?}", history.dims(), scales.dims());
-            let expected = format!("[3, {history_len}] and [3]");
-            return Err(ShapeError::new("fp8 histories and scales", expected, got));
-        }
-        Ok(())
+        let right =
+            history.dims() == [3, history_len] && [scales.dims(), counts.dims()] == [[3]; 2];
+        let got = format_args!("{:?} and {:?}", history.dims(), scales.dims());
+        let expected = format_args!("[3, {history_len}] and [3]");
+        ShapeError::unless(right, "fp8 histories and scales", expected, got)
     }
 }
 

@@ -310,10 +310,8 @@ impl<const D: usize> Weight<D> {
     }
 
     fn check_float(&self) -> Result<(), ShapeError> {
-        match self.codes_of() {
-            Some(_) => Err(ShapeError::new("weight", "floating point", "FP8 codes")),
-            None => Ok(()),
-        }
+        let float = self.codes_of().is_none();
+        ShapeError::unless(float, "weight", "floating point", "FP8 codes")
     }
 
     pub(crate) fn operand(&self) -> Operand<'_, D> {
@@ -409,12 +407,10 @@ pub(super) fn check_activations<const D: usize>(source: Activations) -> Result<(
         source,
         Activations::Dynamic(Granularity::Tensor | Granularity::Block { rows: 2.., .. })
     );
-    if D == 3 && several {
-        let expected = "scales of one row, or one for all batches";
-        let got = format!("{source:?}");
-        return Err(ShapeError::new("activations of experts", expected, got).into());
-    }
-    Ok(())
+    let expected = "scales of one row, or one for all batches";
+    let (right, got) = (D != 3 || !several, format_args!("{source:?}"));
+    let what = "activations of experts";
+    Ok(ShapeError::unless(right, what, expected, got)?)
 }
 
 /// Bytes of weights that are quantised at once: a stack may be more than a device binds.

@@ -1,14 +1,7 @@
 //! Convolutional experts: what an expert sees of a sequence is a sequence, too.
 
-use super::{Slots, activate, bias_of, biases, stacked};
-use crate::Error;
-use crate::moe::check::Like;
-use crate::moe::config::MoeConfig;
-use crate::moe::experts::ExpertKind;
+use super::*;
 use crate::ops::Assignment;
-use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
-use moebius_ops::ShapeError;
 
 /// Rows a convolution sees at once.
 const WIDTH: usize = 3;
@@ -51,7 +44,7 @@ impl ConvolutionalExperts {
         let see = |rows| assignment.neighbours(rows, slots.sequence, causal);
         let rows = see(assignment.gather(slots.x)?)?;
         let rows = assignment.linear(rows, self.w_in.val(), bias_of(&self.b_in))?;
-        let rows = see(activate(rows, &config.feed_forward()))?;
+        let rows = see(activate(rows, config))?;
         let rows = assignment.linear(rows, self.w_out.val(), bias_of(&self.b_out))?;
         assignment.combine(rows, Some(slots.weights))
     }

@@ -1,18 +1,12 @@
 //! Feed-forward experts in any precision: fused where both weights are in floating point, so that there is
 //! no copy of the tokens and no intermediate combine.
 
-use super::{activate, bias_of, biases, stacked};
-use crate::Error;
-use crate::check::{cast_param, element};
+use super::*;
+use crate::check::cast_param;
 use crate::fp8::training::Fp8Recipe;
-use crate::fp8::{Codes, Operand, Precision, Weight};
-use crate::moe::check::Like;
+use crate::fp8::{Codes, Operand, Weight};
 use crate::ops::{Assignment, FeedForward, Run};
-use burn::module::{Module, Param};
-use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::grouped_gemm::{Activation, Problem, Source};
-use moebius_ops::moe;
-use moebius_ops::{ShapeError, routing};
+use moebius_ops::grouped_gemm::{Problem, Source};
 
 /// expert(x) = W_out · act(W_in · x + b_in) + b_out; gated W_out · (act(G x) ∘ (U x)), where W_in
 /// holds the rows of G before those of U.
@@ -33,61 +27,18 @@ pub struct FeedForwardExperts {
     pub b_out: Option<Param<Tensor<2>>>,
 }
 
-/// The shape of feed-forward experts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::moe) struct FeedForwardShape {
-    pub(in crate::moe) hidden: usize,
-    pub(in crate::moe) inter: usize,
-    pub(in crate::moe) activation: Activation,
-    pub(in crate::moe) gated: bool,
-    pub(in crate::moe) bias: bool,
-    /// Probability with which training drops an element after the activation.
-    pub(in crate::moe) dropout: f64,
-}
-
-impl FeedForwardShape {
-    /// Projections of the first product: a gate and what it gates, or one.
-    pub(in crate::moe) fn parts(&self) -> usize {
-        if self.gated { 2 } else { 1 }
-    }
-
-    /// Columns of the first product: F, or 2F when gated.
-    pub(in crate::moe) fn columns_in(&self) -> usize {
-        self.inter.saturating_mul(self.parts())
-    }
-
-    /// The experts of the slots of `routing`, dropless.
-    pub(in crate::moe) fn problem(
-        &self,
-        routing: routing::Problem,
-        dtype: DType,
-    ) -> Result<moe::Problem, ShapeError> {
-        Ok(moe::Problem {
-            routing,
-            hidden: self.hidden,
-            inter: self.inter,
-            element: element(dtype)?,
-            gated: self.gated,
-            activation: self.activation,
-            bias: self.bias,
-            capacity: None,
-            row_bound: routing.slots(),
-        })
-    }
-
-    /// Weights uniform in ±1/√fan_in.
-    pub(in crate::moe) fn init(&self, experts: usize, device: &Device) -> FeedForwardExperts {
-        let (h, f, columns) = (self.hidden, self.inter, self.columns_in());
-        FeedForwardExperts {
-            w_in: Weight::of_parts(stacked([experts, columns, h], device), self.parts()),
-            b_in: biases(self.bias, [experts, columns], h, device),
+impl FeedForwardExperts {
+    /// `experts` of them, with weights uniform in ±1/√fan_in.
+    pub(in crate::moe) fn new(config: &MoeConfig, experts: usize, device: &Device) -> Self {
+        let (_, h, f, columns) = config.sizes();
+        Self {
+            w_in: Weight::of_parts(stacked([experts, columns, h], device), config.parts()),
+            b_in: biases(config.bias, [experts, columns], h, device),
             w_out: stacked([experts, h, f], device).into(),
-            b_out: biases(self.bias, [experts, h], f, device),
+            b_out: biases(config.bias, [experts, h], f, device),
         }
     }
-}
 
-impl FeedForwardExperts {
     /// A copy that trains in FP8.
     ///
     /// # Errors
@@ -105,11 +56,11 @@ impl FeedForwardExperts {
         &self,
         assignment: &Assignment,
         [x, weights]: [Tensor<2>; 2],
-        shape: &FeedForwardShape,
+        config: &MoeConfig,
         run: Run,
     ) -> Result<Tensor<2>, Error> {
         let (dtype, device) = (x.dtype(), x.device());
-        let dropping = device.is_autodiff() && shape.dropout > 0.0;
+        let dropping = device.is_autodiff() && config.activation_dropout > 0.0;
         let (w_in, w_out) = match (self.w_in.operand(), self.w_out.operand()) {
             (Operand::Float(w_in), Operand::Float(w_out)) if !dropping => {
                 let experts = FeedForward {
@@ -118,7 +69,7 @@ impl FeedForwardExperts {
                     w_out,
                     b_out: bias_of(&self.b_out),
                 };
-                let problem = shape.problem(assignment.routing(), dtype)?;
+                let problem = config.fused(assignment.routing(), dtype)?;
                 return assignment.feed_forward([x, weights], experts, problem, run);
             }
             operands => operands,
@@ -129,7 +80,7 @@ impl FeedForwardExperts {
             }
         }
         let defined = matches!(w_in, Operand::Training(..));
-        let hidden = self.hidden(assignment, x, w_in, shape)?;
+        let hidden = self.hidden(assignment, x, w_in, config)?;
         // An amax sees all rows, also those past the last expert's.
         let measured = match &w_out {
             Operand::Float(_) => false,
@@ -140,7 +91,7 @@ impl FeedForwardExperts {
             true => assignment.defined(hidden),
             false => hidden,
         };
-        let rows = self.out(assignment, hidden, w_out, shape)?;
+        let rows = self.out(assignment, hidden, w_out, config)?;
         let y = assignment.combine(rows, Some(weights))?;
         // Rounded activations are f32.
         Ok(if y.dtype() == dtype { y } else { y.cast(dtype) })
@@ -153,25 +104,25 @@ impl FeedForwardExperts {
         assignment: &Assignment,
         x: Tensor<2>,
         w_in: Operand<'_, 3>,
-        shape: &FeedForwardShape,
+        config: &MoeConfig,
     ) -> Result<Tensor<2>, Error> {
         let product = |x, w| {
             let rows = assignment.gather(x)?;
             assignment.linear(rows, w, bias_of(&self.b_in))
         };
         match w_in {
-            Operand::Float(w) => Ok(activate(product(x, w)?, shape)),
+            Operand::Float(w) => Ok(activate(product(x, w)?, config)),
             Operand::Training(scales, w) => {
                 let rows = scales.apply(x, w, product)?;
-                Ok(activate(assignment.defined(rows), shape))
+                Ok(activate(assignment.defined(rows), config))
             }
             Operand::Codes(codes) => {
                 let x = codes.activations.apply(x)?;
                 let problem = Problem {
                     rows: Source::Tokens,
-                    gated: shape.gated,
-                    activation: Some(shape.activation),
-                    ..assignment.product([shape.inter, shape.hidden], x.dtype())?
+                    gated: config.gated,
+                    activation: Some(config.activation),
+                    ..assignment.product([config.inter, config.hidden], x.dtype())?
                 };
                 coded(assignment, x, codes, (problem, bias_of(&self.b_in)))
             }
@@ -184,7 +135,7 @@ impl FeedForwardExperts {
         assignment: &Assignment,
         hidden: Tensor<2>,
         w_out: Operand<'_, 3>,
-        shape: &FeedForwardShape,
+        config: &MoeConfig,
     ) -> Result<Tensor<2>, Error> {
         let product = |rows, w| assignment.linear(rows, w, bias_of(&self.b_out));
         match w_out {
@@ -194,7 +145,7 @@ impl FeedForwardExperts {
             }
             Operand::Codes(codes) => {
                 let hidden = codes.activations.apply(hidden)?;
-                let problem = assignment.product([shape.hidden, shape.inter], hidden.dtype())?;
+                let problem = assignment.product([config.hidden, config.inter], hidden.dtype())?;
                 coded(assignment, hidden, codes, (problem, bias_of(&self.b_out)))
             }
         }
@@ -213,22 +164,22 @@ impl FeedForwardExperts {
     pub(in crate::moe) fn check(
         &self,
         like: &Like,
-        shape: &FeedForwardShape,
+        config: &MoeConfig,
         experts: usize,
     ) -> Result<(), ShapeError> {
-        let (h, f, columns) = (shape.hidden, shape.inter, shape.columns_in());
+        let (_, h, f, columns) = config.sizes();
         like.check_weight("w_in [E, F or 2F, H]", &self.w_in, [experts, columns, h])?;
         like.check_weight("w_out [E,H,F]", &self.w_out, [experts, h, f])?;
         for (what, weight, parts) in [
-            ("parts of w_in", &self.w_in, shape.parts()),
+            ("parts of w_in", &self.w_in, config.parts()),
             ("parts of w_out", &self.w_out, 1),
         ] {
             if let Some(codes) = weight.codes() {
                 ShapeError::check(what, parts, codes.parts())?;
             }
         }
-        like.check_optional("b_in", &self.b_in, shape.bias, [experts, columns])?;
-        like.check_optional("b_out", &self.b_out, shape.bias, [experts, h])
+        like.check_optional("b_in", &self.b_in, config.bias, [experts, columns])?;
+        like.check_optional("b_out", &self.b_out, config.bias, [experts, h])
     }
 
     pub(in crate::moe) fn cast(self, dtype: DType) -> Self {

@@ -19,8 +19,6 @@ pub use convolutional::ConvolutionalExperts;
 pub use feed_forward::FeedForwardExperts;
 pub use parameter_efficient::{Adaptation, AdapterWeights, LoraWeights, ParameterEfficientExperts};
 
-pub(super) use feed_forward::FeedForwardShape;
-
 use super::check::Like;
 use super::config::MoeConfig;
 use crate::Error;
@@ -93,19 +91,13 @@ impl ExpertKind {
         match *self {
             Self::FeedForward | Self::Convolutional { .. } => Ok(()),
             Self::Attention { heads, .. } => {
-                if heads == 0 || !config.inter.is_multiple_of(heads) {
-                    let expected = format!("a divisor of {} (inter)", config.inter);
-                    return Err(ShapeError::new("attention heads", expected, heads));
-                }
-                let head = config.inter / heads;
-                if head > MAX_HEAD_DIM {
-                    let expected = format!("at most {MAX_HEAD_DIM}");
-                    return Err(ShapeError::new("inter / heads", expected, head));
-                }
-                if config.gated {
-                    return Err(ShapeError::new("gated", "false for attention", true));
-                }
-                Ok(())
+                let right = heads > 0 && config.inter.is_multiple_of(heads);
+                let expected = format_args!("a divisor of {} (inter)", config.inter);
+                ShapeError::unless(right, "attention heads", expected, heads)?;
+                let (head, expected) =
+                    (config.inter / heads, format_args!("at most {MAX_HEAD_DIM}"));
+                ShapeError::unless(head <= MAX_HEAD_DIM, "inter / heads", expected, head)?;
+                ShapeError::unless(!config.gated, "gated", "false for attention", true)
             }
             Self::ParameterEfficient { form, rank } => {
                 check_positive("rank", rank)?;
@@ -115,16 +107,10 @@ impl ExpertKind {
                     Adapted::Adapter => rank.saturating_mul(2 * h),
                 };
                 let whole = h * (columns + f);
-                if trained >= whole {
-                    let expected = format!("less than {whole} trained weights an expert");
-                    let got = format!("{trained} with rank {rank}");
-                    return Err(ShapeError::new(
-                        "parameter-efficient experts",
-                        expected,
-                        got,
-                    ));
-                }
-                Ok(())
+                let expected = format_args!("less than {whole} trained weights an expert");
+                let got = format_args!("{trained} with rank {rank}");
+                let what = "parameter-efficient experts";
+                ShapeError::unless(trained < whole, what, expected, got)
             }
         }
     }
@@ -132,7 +118,7 @@ impl ExpertKind {
     pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> Result<Experts, Error> {
         Ok(match *self {
             Self::FeedForward => {
-                let experts = config.feed_forward().init(config.experts, device);
+                let experts = FeedForwardExperts::new(config, config.experts, device);
                 Experts::feed_forward(experts, config)?
             }
             Self::Convolutional { .. } => {
@@ -233,9 +219,7 @@ impl Experts {
             return Err(ShapeError::new("experts", expected, self.name()));
         }
         match self {
-            Self::FeedForward(experts) => {
-                experts.check(like, &config.feed_forward(), config.experts)
-            }
+            Self::FeedForward(experts) => experts.check(like, config, config.experts),
             Self::Convolutional(experts) => experts.check(like, config),
             Self::Attention(experts) => experts.check(like, config),
             Self::ParameterEfficient(experts) => experts.check(like, config),
@@ -272,13 +256,16 @@ fn bias_of(bias: &Option<Param<Tensor<2>>>) -> Option<Tensor<2>> {
 }
 
 /// act(rows), or act(first half) ∘ second half of the columns when gated, and the dropout after it.
-fn activate(rows: Tensor<2>, shape: &FeedForwardShape) -> Tensor<2> {
-    if !shape.gated {
-        return dropped(apply(rows, shape.activation), shape.dropout);
+fn activate(rows: Tensor<2>, config: &MoeConfig) -> Tensor<2> {
+    if !config.gated {
+        return dropped(apply(rows, config.activation), config.activation_dropout);
     }
-    let gate = rows.clone().narrow(1, 0, shape.inter);
-    let up = rows.narrow(1, shape.inter, shape.inter);
-    dropped(apply(gate, shape.activation) * up, shape.dropout)
+    let gate = rows.clone().narrow(1, 0, config.inter);
+    let up = rows.narrow(1, config.inter, config.inter);
+    dropped(
+        apply(gate, config.activation) * up,
+        config.activation_dropout,
+    )
 }
 
 /// In training each element is 0 with `probability`, and divided by 1 − `probability` otherwise.

@@ -1,15 +1,9 @@
 //! Parameter-efficient experts: one frozen network, and little that is trained per expert.
 
-use super::{Adapted, FeedForwardExperts, Slots, activate, apply, bias_of, dropped, stacked};
-use crate::check::cast_all;
+use super::*;
 use crate::initial::zeros;
-use crate::moe::check::Like;
-use crate::moe::config::MoeConfig;
+use crate::nn;
 use crate::ops::{Assignment, Run};
-use crate::{Error, nn};
-use burn::module::{Module, Param};
-use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::ShapeError;
 
 /// Experts that share the frozen network f(x) = W_out · act(W_in · x + b_in) + b_out and differ in
 /// a [`LoraWeights`] or an [`AdapterWeights`]. At first every expert is f.
@@ -71,7 +65,7 @@ impl ParameterEfficientExperts {
             }),
         };
         Self {
-            frozen: config.feed_forward().init(1, device).no_grad(),
+            frozen: FeedForwardExperts::new(config, 1, device).no_grad(),
             adaptation,
         }
     }
@@ -88,11 +82,10 @@ impl ParameterEfficientExperts {
                 let every = Assignment::single(&slots.x)?;
                 let options = (&slots.x.device(), DType::F32);
                 let ones = Tensor::ones([slots.x.dims()[0], 1], options);
-                let shape = config.feed_forward();
                 let inputs = [slots.x, ones];
                 let common = self
                     .frozen
-                    .forward(&every, inputs, &shape, Run::default())?;
+                    .forward(&every, inputs, config, Run::default())?;
                 let rows = assignment.gather(common)?;
                 let small = assignment.linear(rows.clone(), adapter.down.val(), None)?;
                 let small = apply(small, config.activation);
@@ -119,7 +112,7 @@ impl ParameterEfficientExperts {
         let common = nn::linear(slots.x.clone(), w_in, b_in)?;
         let rows = slots_of.gather(slots.x)?;
         let own = change(rows, &lora.down_in, &lora.up_in, None)?;
-        let hidden = activate(slots_of.gather(common)? + own, &config.feed_forward());
+        let hidden = activate(slots_of.gather(common)? + own, config);
         // The frozen product is linear, so it follows the weighted sum of a token's slots; its
         // bias counts once a slot, so it goes with the slots' own products.
         let b_out = bias_of(&self.frozen.b_out);
@@ -133,7 +126,7 @@ impl ParameterEfficientExperts {
 
     pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
         let (e, h, f, columns) = config.sizes();
-        self.frozen.check(like, &config.feed_forward(), 1)?;
+        self.frozen.check(like, config, 1)?;
         match &self.adaptation {
             Adaptation::Lora(lora) => {
                 let rank = lora.down_in.dims()[1];

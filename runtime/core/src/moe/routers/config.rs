@@ -301,13 +301,10 @@ impl RouterConfig {
             Self::Dynamic(config) => config.follow.check(),
             Self::SigmoidBias(config) => {
                 check_within("rate of the router bias", config.rate, 0.0, f64::MAX)?;
-                let sigmoid =
-                    config.route.score == Score::Sigmoid && !config.route.softmax_after_topk;
-                if !sigmoid {
-                    let got = format!("{:?}", config.route);
-                    return Err(ShapeError::new("score", "sigmoid scores", got));
-                }
-                Ok(())
+                let route = &config.route;
+                let sigmoid = route.score == Score::Sigmoid && !route.softmax_after_topk;
+                let got = format_args!("{route:?}");
+                ShapeError::unless(sigmoid, "score", "sigmoid scores", got)
             }
             Self::ExpertChoice(config) => Capacity::new(config.factor, 1).map(drop),
         }

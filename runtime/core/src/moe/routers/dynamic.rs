@@ -1,17 +1,9 @@
 //! Top-k that evens out usage, most for tokens that ask for capacity.
 
 use super::learned::RouterLinear;
-use super::{Batch, DynamicConfig, MATRIX, Routed, Routes, Sizes, matrix};
-use crate::Error;
-use crate::check::{cast_all, cast_param};
-use crate::moe::check::Like;
-use crate::moe::route::{choose, router_logits};
-use crate::moe::running::{Follow, check_state, constant, follow, relative_load};
-use crate::state::value;
-use burn::module::{Module, Param, RunningState};
+use super::*;
+use crate::moe::running::{Follow, follow, relative_load};
 use burn::tensor::activation::{relu, sigmoid};
-use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::ShapeError;
 
 /// Pull of the usage on the logits of every token.
 const USAGE_PENALTY: f64 = 0.1;

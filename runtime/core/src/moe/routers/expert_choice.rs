@@ -1,13 +1,7 @@
 //! Experts choose their tokens: perfectly balanced, and nothing is dropped because it is late.
 
-use super::{Batch, ExpertChoiceConfig, MATRIX, Routed, RouterConfig, Routes, Sizes, matrix};
-use crate::Error;
-use crate::moe::check::Like;
-use crate::moe::route::{Routing, choose, router_logits};
-use crate::ops::{Assignment, CapacityRule};
-use burn::module::{Module, Param};
-use burn::tensor::{Device, Int, Tensor};
-use moebius_ops::ShapeError;
+use super::*;
+use crate::ops::CapacityRule;
 
 /// Every expert takes its C = min(T, ⌈T · factor / E⌉) most probable tokens; a token may get any
 /// number of experts, also none.

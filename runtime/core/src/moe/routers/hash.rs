@@ -1,12 +1,7 @@
 //! Experts by hash: nothing is learned, nothing collapses.
 
-use super::{Batch, HashConfig, Routed, Routes, Sizes};
-use crate::Error;
-use crate::moe::check::Like;
-use crate::moe::route::{Routing, hash_route};
-use burn::module::Module;
-use burn::tensor::{DType, Tensor};
-use moebius_ops::ShapeError;
+use super::*;
+use crate::moe::route::hash_route;
 
 /// K distinct available experts by an integer hash of a token's position or values, each with
 /// weight 1/K.

@@ -1,14 +1,8 @@
 //! Top-k of an MLP's logits.
 
-use super::{Batch, LearnedConfig, Routed, Routes, Sizes};
-use crate::initial::uniform;
-use crate::moe::check::Like;
-use crate::moe::route::{choose, router_logits};
-use crate::{Error, nn};
-use burn::module::{Module, Param};
+use super::*;
+use crate::nn;
 use burn::tensor::activation::relu;
-use burn::tensor::{Device, Tensor};
-use moebius_ops::ShapeError;
 
 /// x · Wᵀ + b, computed like an expert's product: a row doesn't depend on the others.
 #[derive(Module, Debug)]

@@ -36,13 +36,15 @@ pub use switch::SwitchRouter;
 pub use top_k::TopKRouter;
 
 use super::check::Like;
-use super::route::{Routing, check_mask};
+use super::route::{Routing, check_mask, choose, router_logits};
+use super::running::{check_state, constant};
 use crate::Error;
-use crate::check::{cast_all, check_same};
+use crate::check::{cast_all, cast_param, check_same};
 use crate::initial::uniform;
 use crate::ops::Assignment;
-use burn::module::{Module, Param};
-use burn::tensor::{Bool, DType, Device, Tensor};
+use crate::state::{set, value};
+use burn::module::{Module, Param, RunningState};
+use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
 use moebius_ops::ShapeError;
 use moebius_shaders::grouped_gemm::Variant;
 
@@ -119,19 +121,21 @@ trait Routes: Module {
     }
 }
 
-/// The same expression for whichever router it is.
+/// The same expression for whichever router it is, as it comes or in the variant of its kind of another type.
 macro_rules! each {
-    ($router:expr, $inner:ident => $do:expr) => {
+    ($router:expr, $inner:ident => $do:expr $(, in $of:ident)?) => {
         match $router {
-            Router::TopK($inner) => $do,
-            Router::Switch($inner) => $do,
-            Router::Hash($inner) => $do,
-            Router::Learned($inner) => $do,
-            Router::Dynamic($inner) => $do,
-            Router::SigmoidBias($inner) => $do,
-            Router::ExpertChoice($inner) => $do,
+            Router::TopK($inner) => each!(@ TopK, $do $(, $of)?),
+            Router::Switch($inner) => each!(@ Switch, $do $(, $of)?),
+            Router::Hash($inner) => each!(@ Hash, $do $(, $of)?),
+            Router::Learned($inner) => each!(@ Learned, $do $(, $of)?),
+            Router::Dynamic($inner) => each!(@ Dynamic, $do $(, $of)?),
+            Router::SigmoidBias($inner) => each!(@ SigmoidBias, $do $(, $of)?),
+            Router::ExpertChoice($inner) => each!(@ ExpertChoice, $do $(, $of)?),
         }
     };
+    (@ $kind:ident, $do:expr) => { $do };
+    (@ $kind:ident, $do:expr, $of:ident) => { $of::$kind($do) };
 }
 
 impl Router {
@@ -164,15 +168,7 @@ impl Router {
 
     /// The configuration it was made from.
     pub fn config(&self) -> RouterConfig {
-        match self {
-            Self::TopK(router) => RouterConfig::TopK(router.config),
-            Self::Switch(router) => RouterConfig::Switch(router.config),
-            Self::Hash(router) => RouterConfig::Hash(router.config),
-            Self::Learned(router) => RouterConfig::Learned(router.config),
-            Self::Dynamic(router) => RouterConfig::Dynamic(router.config),
-            Self::SigmoidBias(router) => RouterConfig::SigmoidBias(router.config),
-            Self::ExpertChoice(router) => RouterConfig::ExpertChoice(router.config),
-        }
+        each!(self, router => router.config, in RouterConfig)
     }
 
     /// The matrix Wg \[E,H\] behind the logits; `None` for a hash and for the MLP of a learned
@@ -242,15 +238,7 @@ impl Router {
     }
 
     pub(super) fn cast(self, dtype: DType) -> Self {
-        match self {
-            Self::TopK(router) => Self::TopK(router.cast(dtype)),
-            Self::Switch(router) => Self::Switch(router.cast(dtype)),
-            Self::Hash(router) => Self::Hash(router.cast(dtype)),
-            Self::Learned(router) => Self::Learned(router.cast(dtype)),
-            Self::Dynamic(router) => Self::Dynamic(router.cast(dtype)),
-            Self::SigmoidBias(router) => Self::SigmoidBias(router.cast(dtype)),
-            Self::ExpertChoice(router) => Self::ExpertChoice(router.cast(dtype)),
-        }
+        each!(self, router => router.cast(dtype), in Router)
     }
 }
 

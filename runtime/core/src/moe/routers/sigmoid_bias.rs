@@ -1,15 +1,8 @@
 //! Sigmoid scores, balanced by a bias in place of a loss (DeepSeek-V3).
 
-use super::{Batch, MATRIX, Routed, Routes, SigmoidBiasConfig, Sizes, matrix};
-use crate::Error;
-use crate::check::cast_param;
-use crate::moe::check::Like;
-use crate::moe::route::{check_mask, choose, router_logits};
-use crate::moe::running::{check_state, constant, total};
-use crate::state::{set, value};
-use burn::module::{Module, Param, RunningState};
-use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor};
-use moebius_ops::ShapeError;
+use super::*;
+use crate::moe::running::total;
+use burn::tensor::FloatDType;
 
 /// Chooses by σ(x · Wg_e) + b_e, optionally within the best groups; weights come from the scores
 /// alone. After every training forward b_e moves by `rate` towards an even load.

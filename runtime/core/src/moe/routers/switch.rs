@@ -1,12 +1,6 @@
 //! The largest logit (Switch Transformer).
 
-use super::{Batch, MATRIX, Routed, RouterConfig, Routes, Sizes, SwitchConfig, matrix};
-use crate::Error;
-use crate::moe::check::Like;
-use crate::moe::route::{choose, router_logits};
-use burn::module::{Module, Param};
-use burn::tensor::{Device, Distribution, Tensor};
-use moebius_ops::ShapeError;
+use super::*;
 
 /// The expert of the largest logit, weighted by its softmax probability, never renormalised: the
 /// router would get no gradient otherwise.

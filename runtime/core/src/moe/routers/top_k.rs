@@ -1,14 +1,7 @@
 //! The K largest logits.
 
-use super::{Batch, MATRIX, Routed, Routes, Sizes, TopKConfig, matrix};
-use crate::Error;
-use crate::initial::uniform;
-use crate::moe::check::Like;
-use crate::moe::route::{choose, router_logits};
-use burn::module::{Module, Param};
+use super::*;
 use burn::nn::{Dropout, DropoutConfig};
-use burn::tensor::{DType, Device, Distribution, Tensor};
-use moebius_ops::ShapeError;
 
 /// logits = x · Wgᵀ (+ b); the K largest, in the order of [`TopKConfig::route`].
 ///

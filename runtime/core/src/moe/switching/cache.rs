@@ -94,10 +94,8 @@ impl ExpertCache {
         let expert_bytes = (elements * dtype.size()) as u64;
         let places = (budget_bytes / expert_bytes).saturating_sub(1);
         let places = places.min(config.experts as u64) as usize;
-        if places == 0 {
-            let expected = format!("at least {} bytes, two experts", 2 * expert_bytes);
-            return Err(ShapeError::new("budget", expected, budget_bytes));
-        }
+        let expected = format_args!("at least {} bytes, two experts", 2 * expert_bytes);
+        ShapeError::unless(places > 0, "budget", expected, budget_bytes)?;
         let matrix = |columns| {
             let zeros = Tensor::zeros([places, columns], (device, dtype));
             config.bias.then_some(zeros)

@@ -48,11 +48,10 @@ impl SwitchedExperts {
         budget_bytes: u64,
         device: &burn::tensor::Device,
     ) -> Result<Self, Error> {
-        if device.is_autodiff() {
-            let expected = "one that doesn't record gradients";
-            let got = format!("{device:?}");
-            return Err(ShapeError::new("device of switched experts", expected, got).into());
-        }
+        let expected = "one that doesn't record gradients";
+        let got = format_args!("{device:?}");
+        let what = "device of switched experts";
+        ShapeError::unless(!device.is_autodiff(), what, expected, got)?;
         let like = Like::new(layer.check()?, device.clone())?;
         let (shared, factors) = (layer.shared.as_ref(), layer.factors.as_ref());
         check_around((&layer.router, shared, factors), &layer.config, &like)?;
@@ -192,8 +191,8 @@ impl SwitchedExperts {
         let rule = CapacityRule::default();
         let count = self.cache.places();
         let assignment = Assignment::new(places, ones.clone(), count, rule, self.variant)?;
-        let shape = self.layer.config.feed_forward();
-        let problem = shape.problem(assignment.routing(), rows.dtype())?;
+        let config = &self.layer.config;
+        let problem = config.fused(assignment.routing(), rows.dtype())?;
         let experts = self.cache.experts();
         assignment.feed_forward([rows, ones], experts, problem, Run::default())
     }

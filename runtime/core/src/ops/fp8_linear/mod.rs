@@ -1,5 +1,5 @@
-//! Products with FP8 weights, in panels of codes; shapes as in [`moebius_ops::grouped_gemm`].
-//! They have no derivative.
+//! Products with FP8 weights, in panels of codes, which are decoded while they are loaded or multiplied by matrix
+//! instructions; shapes as in [`moebius_ops::grouped_gemm`] and [`moebius_ops::fp8_mma`]. They have no derivative.
 
 #[cfg(feature = "flex")]
 pub(super) mod flex;
@@ -8,14 +8,13 @@ mod host;
 
 use super::call::{Kernels, Request};
 use super::sort::Sorted;
-use super::{Assignment, DeviceValue};
-use crate::Error;
+use super::{Assignment, DeviceValue, quantize};
+use crate::{Error, device};
 use burn::tensor::{Int, Tensor};
-use moebius_device::Capability;
-use moebius_ops::Product;
 use moebius_ops::grouped_gemm::Problem;
-use moebius_shaders::PlanError;
-use moebius_shaders::grouped_gemm::{self, Choice, Operands, Variant};
+use moebius_ops::{Product, fp8_mma, quantize as codes};
+use moebius_shaders::grouped_gemm::{self, Choice, Variant};
+use moebius_shaders::{Unsupported, fp8_mma as mma};
 
 /// Weights as codes.
 #[derive(Clone, Debug)]
@@ -42,7 +41,8 @@ pub(crate) fn run(
         variant,
         allow_unproven: false,
     };
-    let plan = |device: &Capability| kernels(problem, choice, device);
+    let kernels = |plan| Kernels::of(plan, grouped_gemm::launch);
+    let plan = |device: &_| grouped_gemm::plan(problem, device, choice).map(kernels);
     let call = Request::plan(Product::Fp8Linear(problem), &x.device(), plan)?.reads([x]);
     let call = call.reads([weights.codes]).reads([weights.scales]);
     let sort = sorted.into_iter().flat_map(Sorted::segments);
@@ -50,11 +50,27 @@ pub(crate) fn run(
     Ok(call.beside(sorted.and_then(Sorted::tiles)).run().floats())
 }
 
-fn kernels(problem: Problem, choice: Choice, device: &Capability) -> Result<Kernels, PlanError> {
-    let plan = grouped_gemm::plan(problem, device, choice)?;
-    Ok(Kernels::of(plan, |client, plan, operands: Operands| {
-        grouped_gemm::launch(client, plan, &operands);
-    }))
+/// y \[m,n\] f32 of x \[1,m,k\], whose codes are those of `codes`, and of weights without a bias.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where there are no such instructions.
+pub(crate) fn multiply_codes(
+    x: Tensor<3>,
+    codes: codes::Problem,
+    weights: CodedWeights,
+    problem: fp8_mma::Problem,
+) -> Result<Tensor<2>, Error> {
+    let device = x.device();
+    if device::capability(&device)?.is_none() {
+        let needs = "kernels for FP8 matrix instructions";
+        return Err(Unsupported::new("fp8_mma", needs, "a portable body without").into());
+    }
+    let kernels = |plan| Kernels::of(plan, mma::launch);
+    let plan = |device: &_| mma::plan(problem, device, true).map(kernels);
+    let call = Request::plan(Product::Fp8Codes(problem), &device, plan)?;
+    let (words, scales) = quantize::quantize(x, codes)?;
+    let call = call.reads([words]).reads([scales]).reads([weights.codes]);
+    Ok(call.reads([weights.scales]).run().floats())
 }
 
 impl Assignment {

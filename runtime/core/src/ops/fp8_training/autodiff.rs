@@ -1,6 +1,6 @@
 //! What the casts do to gradients.
 
-use super::{Fp8TrainOps, RoundCall, Rounded, round};
+use super::{Fp8TrainOps, RoundCall, round};
 use crate::ops::call::Operations;
 use crate::ops::tensors::Tensors;
 use burn::backend::Autodiff;
@@ -34,7 +34,7 @@ impl<B: Fp8TrainOps + Operations> Backward<B, 2> for RoundGradient {
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         let dy = grads.consume::<B>(&ops.node);
         let (scale, call) = ops.state;
-        let Rounded { y, amax } = round::<B>(dy, scale, &call);
+        let (y, amax) = round::<B>(dy, scale, &call);
         let [x, slot] = ops.parents;
         for (parent, gradient) in [(x, Some(y)), (slot, amax)] {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {

@@ -3,19 +3,16 @@
 
 #[cfg(feature = "autodiff")]
 mod autodiff;
-mod round;
 
-use round::{Rounded, round};
-
-use super::call::{Call, Request};
+use super::call::{Call, Operations, Request};
 use super::quantize;
-use super::tensors::{DeviceValue, Tensors};
+use super::tensors::{DeviceValue, Tensors, Value};
 use crate::Error;
 use crate::check::element;
 use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
-use burn::backend::{Backend, backend_extension};
-use burn::tensor::Tensor;
+use burn::backend::{Backend, TensorMetadata, backend_extension, get_device_settings};
+use burn::tensor::{Shape, Tensor};
 use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::Granularity;
@@ -34,7 +31,7 @@ pub(crate) fn round_values<const D: usize>(
     let inner = x.clone().without_autodiff();
     let call = RoundCall::new(&inner, scale.is_some(), (format, margin))?;
     let scale = scale.map(Tensor::into_dispatch);
-    let Rounded { y, amax } = round::<Dispatch>(inner.into_dispatch(), scale, &call);
+    let (y, amax) = round::<Dispatch>(inner.into_dispatch(), scale, &call);
     let y = Tensor::<D>::from_dispatch(y);
     let amax = amax.map(Tensor::from_dispatch);
     if !x.is_autodiff() {
@@ -93,6 +90,31 @@ pub(crate) struct RoundCall {
     quantize: Call,
     /// Present where the scale is given.
     amax: Option<Call>,
+}
+
+/// decode(encode(x / s)) · s with the scale \[1\] that is given, or the one of x's own amax. What is
+/// infinite stays so: the largest value in its place would hide an overflow from loss scaling. Beside it, where a scale was
+/// given, the largest finite magnitude \[1\] f32.
+fn round<B: Operations>(
+    x: FloatTensor<B>,
+    scale: Option<FloatTensor<B>>,
+    call: &RoundCall,
+) -> (FloatTensor<B>, Option<FloatTensor<B>>) {
+    let shape = x.shape();
+    let x = B::float_reshape(x, Shape::from(call.shape));
+    let bools = get_device_settings::<B>(&x.device()).bool_dtype;
+    let infinite = B::float_is_inf(x.clone(), bools);
+    let scale = scale.map(|scale| B::float_reshape(scale, Shape::new([1, 1, 1])));
+    let result = |call: &Call, operands: Vec<FloatTensor<B>>| {
+        let operands = Tensors(operands.into_iter().map(Value::Float).collect());
+        let mut results = B::moebius_run(operands, call.clone()).0;
+        results.swap_remove(0).float()
+    };
+    let amax = call.amax.as_ref().map(|amax| result(amax, vec![x.clone()]));
+    let operands = [x.clone()].into_iter().chain(scale);
+    let y = result(&call.quantize, operands.collect());
+    let y = B::float_mask_where(y, infinite, x);
+    (B::float_reshape(y, shape), amax)
 }
 
 /// Without gradients a cast hands on what it got.

@@ -3,16 +3,17 @@
 
 #[cfg(feature = "flex")]
 pub(super) mod flex;
-mod kernels;
 
-use super::call::Request;
+use super::call::{Kernels, Request};
 use super::{Assignment, Sorted};
 use crate::Error;
 use crate::check::element;
 use burn::tensor::{DType, Tensor};
 use moebius_ops::grouped_gemm::{self, Problem};
 use moebius_ops::{Product, ShapeError};
+use moebius_shaders::PlanError;
 use moebius_shaders::grouped_gemm::Variant;
+use moebius_shaders::moe::linear as kernels;
 
 /// \[R,n\]: `problem` of rows \[R,k\], w \[E,n,k\] and a bias \[E,n\] where it has one; sorted rows by the tiles
 /// of the `variant` of their sort. The caller has checked the shapes.
@@ -31,10 +32,12 @@ pub(crate) fn run(
         bias: bias.is_some(),
         ..problem
     };
-    let plan = |capability: &_| {
+    let plan = |capability: &_| -> Result<_, PlanError> {
         let (rows, experts) = (problem.row_bound, problem.experts);
         let variant = variant.unwrap_or_else(|| Variant::portable(rows, experts, capability));
-        kernels::linear(problem, variant, device.is_autodiff(), capability)
+        let plan = kernels::plan(problem, variant, device.is_autodiff(), capability)?;
+        let forward = Kernels::of(plan.clone(), kernels::launch);
+        Ok(forward.and_back(plan, kernels::launch_backward))
     };
     let call = Request::plan(Product::Linear(problem), &device, plan)?.reads([rows]);
     let call = call.reads([w]);

@@ -1,21 +1,69 @@
-//! FP8 codes and scales of a stack of matrices, and back; shapes as in
-//! [`moebius_ops::quantize`]. Scales are constants to autodiff, and so are codes: what a
+//! FP8 codes of flat tensors, and codes and scales of a stack of matrices, and back; shapes as in [`crate::fp8`] and
+//! [`moebius_ops::quantize`]. Casts have no derivative. Scales are constants to autodiff, and so are codes: what a
 //! recording device gets has no derivative, but for fake quantisation, whose gradient passes
 //! straight through.
 
 #[cfg(feature = "flex")]
 pub(super) mod flex;
-mod kernels;
 
 use super::DeviceValue;
-use super::call::{Kernels, Request};
+use super::call::{Buffers, Kernels, Request};
 use crate::check::element;
 use crate::{Error, device};
 use burn::tensor::{Device, Int, Tensor};
-use moebius_device::Capability;
+use cubecl::client::Client;
+use moebius_ops::fp8::{self, Fp8Format, LANES_PER_WORD, Overflow};
 use moebius_ops::quantize::{AmaxProblem, Problem};
 use moebius_ops::{Element, Quantization};
-use moebius_shaders::{Unsupported, quantize};
+use moebius_shaders::{fp8 as casts, quantize as kernels};
+
+/// The codes of x f32 \[n\], n at least 1, in ⌈n/4⌉ words.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when x exceeds a binding.
+pub(crate) fn encode(
+    x: Tensor<1>,
+    format: Fp8Format,
+    overflow: Overflow,
+) -> Result<Tensor<1, Int>, Error> {
+    let [len] = x.dims();
+    let problem = fp8::Problem::new(len, len.div_ceil(LANES_PER_WORD), format)?;
+    let kernels = |plan| {
+        Kernels::new(move |client, b| {
+            casts::launch_encode(client, &plan, overflow, b.get("x"), b.get("codes"));
+        })
+    };
+    let plan = |device: &_| casts::plan(problem, device).map(kernels);
+    let call = Request::plan(
+        Quantization::Encode { problem, overflow },
+        &x.device(),
+        plan,
+    )?;
+    Ok(call.reads([x]).run().words())
+}
+
+/// The values of the first `len` codes of `words`.
+///
+/// # Errors
+/// As [`encode`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there aren't ⌈`len`/4⌉ words.
+pub(crate) fn decode(
+    words: Tensor<1, Int>,
+    len: usize,
+    format: Fp8Format,
+) -> Result<Tensor<1>, Error> {
+    let problem = fp8::Problem::new(len, words.dims()[0], format)?;
+    let kernels = |plan| {
+        Kernels::new(move |client, b| {
+            casts::launch_decode(client, &plan, b.get("codes"), b.get("y"));
+        })
+    };
+    let plan = |device: &_| casts::plan(problem, device).map(kernels);
+    let call = Request::plan(Quantization::Decode(problem), &words.device(), plan)?;
+    if len == 0 {
+        return Ok(Tensor::empty([0], &words.device()));
+    }
+    Ok(call.reads([words]).run().floats())
+}
 
 /// Words and scales of x, which has the shape and dtype of `problem` and at least one value.
 ///
@@ -99,15 +147,43 @@ pub(super) fn amax_request(
     device: &Device,
 ) -> Result<Request, Error> {
     let problem = AmaxProblem::new(shape.iter().product(), element)?;
-    let plan = |device: &_| kernels::amax(problem, device);
+    let kernels = |plan| {
+        Kernels::new(move |client, b| {
+            kernels::launch_amax(client, &plan, b.get("x"), b.get("amax"));
+        })
+    };
+    let plan = |device: &_| kernels::plan_amax(problem, device).map(kernels);
     Request::plan(Quantization::Amax { shape, element }, device, plan)
 }
 
 fn request(operation: Quantization, problem: Problem, device: &Device) -> Result<Request, Error> {
-    let plan = |device: &Capability| -> Result<Kernels, Unsupported> {
-        kernels::matrices(&operation, problem, device)
+    let kernels = |plan| match operation {
+        Quantization::Quantize(_) => Kernels::of(plan, kernels::launch),
+        Quantization::QuantizeBy(_) => Kernels::of(plan, kernels::launch_by),
+        Quantization::Dequantize(_) => Kernels::of(plan, kernels::launch_dequantize),
+        _ => Kernels::new(move |client, b| faked(client, &plan, b)),
     };
+    let plan = |device: &_| kernels::plan(problem, device).map(kernels);
     Request::plan(operation.clone(), device, plan)
+}
+
+/// x as its codes have it. A kernel of both halves would save the words, 2 bytes of 10 for each f32, and read as much
+/// of x.
+fn faked(client: &Client, plan: &kernels::Plan, b: &Buffers) {
+    let words = |len: usize| client.empty(4 * len.max(1));
+    let given = b.maybe("scales");
+    let launch = match given {
+        Some(_) => kernels::launch_by,
+        None => kernels::launch,
+    };
+    let coded = kernels::Buffers {
+        values: b.get("x"),
+        words: words(plan.problem.words()),
+        scales: given.unwrap_or_else(|| words(plan.problem.scales())),
+    };
+    launch(client, plan, coded.clone());
+    let values = b.get("y");
+    kernels::launch_dequantize(client, plan, kernels::Buffers { values, ..coded });
 }
 
 /// Checks that a device can hold `matrices` matrices like that of `one`.
@@ -115,6 +191,6 @@ fn request(operation: Quantization, problem: Problem, device: &Device) -> Result
 /// # Errors
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it can't.
 pub(crate) fn check_kept(one: &Problem, matrices: usize, device: &Device) -> Result<(), Error> {
-    device::plan(device, |device| quantize::check_kept(one, matrices, device))?;
+    device::plan(device, |device| kernels::check_kept(one, matrices, device))?;
     Ok(())
 }

@@ -4,15 +4,17 @@
 pub(super) mod flex;
 #[cfg(feature = "flex")]
 pub(super) mod host;
-mod kernels;
 
-use super::call::Request;
+use super::call::{Kernels, Request};
 use super::{Assignment, DeviceValue};
 use crate::Error;
 use crate::check::element;
 use burn::tensor::Tensor;
 use moebius_ops::permute::{self, RowsProblem, neighbours};
 use moebius_ops::{Rows, ShapeError};
+use moebius_shaders::Lookup;
+use moebius_shaders::permute::neighbours::{launch, launch_backward, plan as plan_neighbours};
+use moebius_shaders::permute::{combine, dispatch, plan_rows, weights_gradient};
 
 impl Assignment {
     fn rows(&self, rows: &Tensor<2>) -> Result<RowsProblem, ShapeError> {
@@ -23,7 +25,11 @@ impl Assignment {
     /// \[R, width\]: the token of every sorted row of x \[T, width\].
     pub(crate) fn gather(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let (problem, sorted) = (self.rows(&x)?, &self.sorted);
-        let plan = |device: &_| kernels::gather(problem, device);
+        let plan = |device: &_| {
+            let kernels =
+                |plan| Kernels::of(plan, dispatch::launch).and_back(plan, combine::launch);
+            plan_rows(problem, device).map(kernels)
+        };
         let call = Request::plan(Rows::Gather(problem), &x.device(), plan)?.reads([x]);
         let call = call.reads(sorted.segments());
         let positions = ("positions", sorted.positions.clone());
@@ -39,7 +45,15 @@ impl Assignment {
         let (problem, sorted) = (self.rows(&rows)?, &self.sorted);
         let weighted = weights.is_some();
         let combine = Rows::Combine { problem, weighted };
-        let plan = |device: &_| kernels::combine(problem, weighted, device);
+        let kernels = |plan| {
+            Kernels::of(plan, combine::launch).with_backward(move |client, b| {
+                dispatch::launch(client, &plan, b.fill());
+                if weighted {
+                    weights_gradient::launch(client, &plan, b.fill());
+                }
+            })
+        };
+        let plan = |device: &_| plan_rows(problem, device).map(kernels);
         let call = Request::plan(combine, &rows.device(), plan)?.reads([rows]);
         let call = call.reads([&sorted.positions]).reads(weights);
         let [order, offsets] = sorted.segments().map(DeviceValue::clone);
@@ -66,7 +80,8 @@ impl Assignment {
             element,
             backward: false,
         };
-        let plan = |device: &_| kernels::neighbours(problem, element, device);
+        let kernels = |plan| Kernels::of(plan, launch).and_back(plan, launch_backward);
+        let plan = |device: &_| plan_neighbours(problem, element, device).map(kernels);
         let call = Request::plan(neighbours, &rows.device(), plan)?.reads([rows]);
         Ok(call.reads(sorted.segments()).run().floats())
     }

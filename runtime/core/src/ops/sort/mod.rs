@@ -3,15 +3,16 @@
 
 #[cfg(feature = "flex")]
 pub(super) mod flex;
-mod kernels;
 
-use super::call::Request;
+use super::call::{Kernels, Request};
 use super::{Assignment, CapacityRule, DeviceValue};
 use crate::{Error, device};
 use burn::tensor::{Int, Tensor};
 use moebius_ops::moe::sorting::Problem;
 use moebius_ops::{Routing, routing};
 use moebius_shaders::grouped_gemm::Variant;
+use moebius_shaders::moe::sorting;
+use moebius_shaders::permute::TILE_WORDS;
 
 impl Assignment {
     /// Sorts the slots of `indices` \[T,K\] with router weights \[T,K\].
@@ -31,7 +32,13 @@ impl Assignment {
         })?;
         let tile_rows = variant.map_or(1, Variant::tile_rows);
         let mask = rule.mask.is_some();
-        let plan = |device: &_| kernels::sort(problem, tile_rows, device);
+        let plan = |device: &_| {
+            let kernels = |plan: sorting::Plan| Kernels {
+                tiles: Some(TILE_WORDS * plan.max_tiles()),
+                ..Kernels::of(plan, sorting::launch)
+            };
+            sorting::plan(problem, tile_rows, device).map(kernels)
+        };
         let call = Request::plan(Routing::Sort { problem, mask }, &device, plan)?;
         let call = call.reads([weights]).reads([indices]).reads(rule.mask);
         let mut results = call.reads(rule.factors).run();
