@@ -1,4 +1,4 @@
-//! eˣ for numbers that are at most 0, or NaN: fewer steps than CubeCL's, which takes any.
+//! What a softmax is made of: eˣ for numbers that are at most 0, or NaN, in fewer steps than CubeCL's, which takes any.
 
 use cubecl::prelude::*;
 
@@ -30,6 +30,17 @@ pub(crate) fn exp<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     let exponent = Vector::<u32, N>::reinterpret(shifted) + Vector::new(127u32);
     let whole = Vector::<f32, N>::reinterpret(exponent << Vector::new(23u32));
     select_many(x.equal(&x), series * whole, x)
+}
+
+/// The largest of a number and a register's.
+#[cube]
+pub(crate) fn highest<N: Size>(register: Vector<f32, N>, number: f32) -> f32 {
+    let mut top = number;
+    #[unroll]
+    for lane in 0..N::value() {
+        top = max(top, register.extract(lane));
+    }
+    top
 }
 
 #[cfg(test)]

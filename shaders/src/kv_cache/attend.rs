@@ -3,12 +3,13 @@
 use super::merge::{self, joined};
 use super::rows::{Rows, Softmax, add_block, nothing, tensor_row};
 use super::{Buffers, PART, Plan, Pool, Spec, block_of, pool, units};
-use crate::attention::rules::{Kinds, Scalars, keys_of, scalars, tile_of};
+use crate::attention::rules::{Scalars, keys_of, scalars, tile_of};
 use crate::attention::tables;
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
+use cubecl::server::Handle;
 use moebius_ops::kv_cache::BLOCK;
 
 /// Who takes which part of what.
@@ -141,6 +142,22 @@ fn cache_attention<F: Float, N: Size>(
     }
 }
 
+/// The pool and the table; without pages nothing is read, and something else is bound.
+fn kept(plan: &Plan, buffers: &Buffers, other: &Handle) -> (BufferArg, BufferArg) {
+    let (batch, register) = (plan.problem.attention().sizes().batch, 4 * plan.lanes);
+    match plan.pages() {
+        0 => (
+            bind(other.clone(), 1, register),
+            bind_words(other.clone(), 1),
+        ),
+        pages => {
+            let words = plan.problem.layout().words() / plan.lanes;
+            let pool = bind(buffers.pool.clone(), words, register);
+            (pool, bind_words(buffers.table.clone(), batch * pages))
+        }
+    }
+}
+
 /// Enqueues the attention: two launches, and one per table where there are several.
 ///
 /// # Panics
@@ -153,14 +170,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         return;
     }
     let gathered = tables::gather(client, p, plan.tables, &buffers.tables());
-    let spec = Spec {
-        kinds: Kinds::of(p),
-        format: layout.format(),
-        head_dim: s.head_dim,
-        value_dim: s.value_dim,
-        rows: plan.rows,
-        cpu: plan.cpu,
-    };
+    let spec = plan.spec();
     let partial = rows * plan.splits;
     let sums = client.empty(partial * s.value_dim * 4);
     let stats = client.empty(partial * 8);
@@ -171,21 +181,8 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         s.keys.div_ceil(PART).div_ceil(plan.splits),
         units(&plan.grid),
     );
-    // Without pages nothing is read, and something else is bound.
-    let (words, pages) = match layout.words().min(s.keys) {
-        0 => (bind(sums.clone(), 1, 4 * plan.lanes), 0),
-        _ => {
-            let words = layout.words() / plan.lanes;
-            (
-                bind(buffers.pool.clone(), words, 4 * plan.lanes),
-                plan.problem.table(),
-            )
-        }
-    };
-    let table = match pages {
-        0 => bind_words(stats.clone(), 1),
-        pages => bind_words(buffers.table.clone(), s.batch * pages),
-    };
+    let (words, table) = kept(plan, &buffers, &sums);
+    let pages = plan.pages();
     // SAFETY: the buffers hold what is planned; blocks lie in pages that the pool has, and tokens before the end of the table;
     // a unit's parts of the sums are its own.
     unsafe {

@@ -134,6 +134,28 @@ pub fn plan(problem: Attend, device: &Capability) -> Result<Plan, Unsupported> {
     })
 }
 
+impl Plan {
+    fn spec(&self) -> Spec {
+        let p = self.problem.attention();
+        Spec {
+            kinds: Kinds::of(p),
+            format: self.problem.layout().format(),
+            head_dim: p.sizes().head_dim,
+            value_dim: p.sizes().value_dim,
+            rows: self.rows,
+            cpu: self.cpu,
+        }
+    }
+
+    /// Pages of a sequence, 0 where the pool has none.
+    fn pages(&self) -> usize {
+        match self.problem.layout().words() {
+            0 => 0,
+            _ => self.problem.table(),
+        }
+    }
+}
+
 /// A unit per item, or a task per core that takes every so many items.
 fn one_each(items: usize, device: &Capability) -> Result<Grid, Unsupported> {
     let items = match device.cpu_cores {

@@ -2,7 +2,7 @@
 
 use super::Spec;
 use super::value::value_of;
-use crate::attention::exponential::exp;
+use crate::attention::exponential::{exp, highest};
 use crate::attention::rules::{Scalars, Site, seen, site, trace};
 use cubecl::prelude::*;
 use moebius_ops::kv_cache::BLOCK;
@@ -174,11 +174,7 @@ fn soften<N: Size>(
         largest = largest.max(s);
     }
     let before = softmax.largest[r];
-    let mut top = before;
-    #[unroll]
-    for lane in 0..width {
-        top = max(top, largest.extract(lane));
-    }
+    let top = highest::<N>(largest, before);
     let shrink = power::<Const<1>>(Vector::new(before - top), spec).extract(0usize);
     let mut total = softmax.totals[r] * Vector::new(shrink);
     #[unroll]

@@ -7,7 +7,7 @@
 use super::packed::{panel_words, panels, rows};
 use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
-use crate::attention::exponential::exp;
+use crate::attention::exponential::{exp, highest};
 use crate::attention::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
 use crate::attention::{ForwardBuffers, Plan, name, tables};
 use crate::bound::{bind, bind_words};
@@ -136,17 +136,6 @@ fn score<N: Size>(
             registers[to + i * comptime!(spec.tile / width) + 1] = sums[2 * i + 1];
         }
     }
-}
-
-/// The largest of a number and a register's.
-#[cube]
-fn highest<N: Size>(register: Vector<f32, N>, number: f32) -> f32 {
-    let mut top = number;
-    #[unroll]
-    for lane in 0..N::value() {
-        top = max(top, register.extract(lane));
-    }
-    top
 }
 
 /// One row of a strip: its scores become probabilities; returns what its sums so far must be multiplied by.
