@@ -2,6 +2,7 @@
 
 pub mod attention;
 mod ceiling;
+pub mod decode;
 pub mod devices;
 pub mod grouped_gemm;
 pub mod linear;

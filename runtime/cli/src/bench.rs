@@ -2,11 +2,13 @@
 
 use moebius::moe::Keep;
 use moebius_benches::attention::{self, AttentionBench};
+use moebius_benches::decode::{self, DecodeBench};
 use moebius_benches::linear::{self, LinearBench};
 use moebius_benches::moe::{self, MoeBench, backward, fine};
 
 use crate::args::{
-    BenchArgs, BenchAttentionArgs, BenchCommand, BenchLinearArgs, BenchMoeArgs, BenchPeer,
+    BenchArgs, BenchAttentionArgs, BenchCommand, BenchDecodeArgs, BenchLinearArgs, BenchMoeArgs,
+    BenchPeer,
 };
 use crate::error::CliError;
 use crate::measure::show;
@@ -19,6 +21,7 @@ pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliE
         BenchCommand::Moe(args) => moe(args, screen),
         BenchCommand::Linear(args) => linear(args, screen),
         BenchCommand::Attention(args) => attention(args, screen),
+        BenchCommand::Decode(args) => decode(args, screen),
     }
 }
 
@@ -38,6 +41,20 @@ fn attention(args: &BenchAttentionArgs, screen: &mut Screen) -> Result<Outcome, 
         peers: args.peer.clone(),
     };
     show(&bench, screen, attention::run)
+}
+
+fn decode(args: &BenchDecodeArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let bench = DecodeBench {
+        batch: args.batch,
+        heads: args.heads,
+        kv_heads: args.kv_heads,
+        tokens: args.tokens,
+        head_dim: args.head_dim,
+        paged: args.paged,
+        formats: args.format.clone(),
+        device: resolve(args.device, screen)?,
+    };
+    show(&bench, screen, decode::run)
 }
 
 fn linear(args: &BenchLinearArgs, screen: &mut Screen) -> Result<Outcome, CliError> {

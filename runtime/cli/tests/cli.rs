@@ -55,6 +55,7 @@ fn help_and_version_are_results() {
         &["bench", "moe", "-h"],
         &["bench", "linear", "--help"],
         &["bench", "attention", "--help"],
+        &["bench", "decode", "--help"],
         &["train", "--help"],
         &["convert", "--help"],
         &["--version"],
@@ -89,6 +90,7 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         &["bench", "attention", "--window", "0"],
         &["bench", "attention", "--dtype", "f64"],
         &["bench", "attention", "--peer", "torch,jax"],
+        &["bench", "decode", "--format", "fp4"],
         &["train", "--resume"],
         &["convert", "--model", "x"],
         &[
@@ -450,6 +452,28 @@ fn attention_is_verified_and_compared_on_cpu() {
         !cfg!(target_os = "linux") || resident.is_some_and(|most| most > 0),
         "{report}"
     );
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn decoding_is_verified_in_every_format() {
+    let sizes = "bench decode --device flex --heads 4 --kv-heads 2 --tokens 40 --head-dim 8";
+    let line = format!("{sizes} --format f32,f16,bf16,e4m3 --paged --json");
+    let report = json(&moebius(&line.split(' ').collect::<Vec<_>>()));
+    assert_eq!(report["verified"], true, "{report}");
+    let rows = report["formats"].as_array().expect("a list");
+    // Three pages of 16 tokens, a key and a value of 8 for 2 heads, and in FP8 two scales.
+    let bytes: Vec<_> = rows
+        .iter()
+        .filter_map(|row| row["bytes"].as_u64())
+        .collect();
+    let words = |per: u64| 3 * 16 * 2 * (2 * 8 * per + if per == 1 { 8 } else { 0 });
+    assert_eq!(bytes, [4, 2, 2, 1].map(words), "{report}");
+    for row in rows {
+        let figure = |name: &str| row[name].as_f64().unwrap_or(f64::NAN);
+        let rate = figure("bytes") / figure("median_ms") / 1e6;
+        assert!((figure("gb_per_s") / rate - 1.0).abs() < 1e-9, "{row}");
+    }
 }
 
 #[test]

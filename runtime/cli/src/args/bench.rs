@@ -2,6 +2,7 @@
 
 use burn::tensor::DType;
 use clap::{Args, Subcommand, ValueEnum};
+use moebius::attention::CacheFormat;
 use moebius::fp8::{Activations, Fp8Format, Granularity};
 use moebius::moe::Keep;
 use moebius_benches::attention::AttentionPeer;
@@ -41,6 +42,13 @@ pub(crate) enum BenchCommand {
     /// count the pairs of a query and a key that it sees; a backward pass counts as twice the forward.
     #[command(verbatim_doc_comment)]
     Attention(BenchAttentionArgs),
+    /// One token over the tokens that a cache keeps
+    ///
+    /// Sampled heads of every format are compared with the reference first; one that does not verify
+    /// is exit 1, and no figure is printed. Times are medians of synchronised runs, in turns. GB/s
+    /// count the kept tokens once.
+    #[command(verbatim_doc_comment)]
+    Decode(BenchDecodeArgs),
 }
 
 /// `bench moe`.
@@ -213,6 +221,61 @@ pub(crate) struct BenchAttentionArgs {
     #[arg(long, value_name = "P", value_delimiter = ',', value_parser = named(ATTENTION_PEERS))]
     pub(crate) peer: Vec<AttentionPeer>,
 }
+
+/// `bench decode`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  moebius bench decode --device cpu
+  moebius bench decode --batch 4 --tokens 2048 --format f32,bf16,e4m3 --paged")]
+pub(crate) struct BenchDecodeArgs {
+    /// Sequences.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
+    pub(crate) batch: usize,
+
+    /// Query heads.
+    #[arg(long, value_name = "N", default_value = "32", value_parser = positive)]
+    pub(crate) heads: usize,
+
+    /// Key and value heads, a divisor of the query heads.
+    #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
+    pub(crate) kv_heads: usize,
+
+    /// Tokens of a sequence, the new one among them.
+    #[arg(long, value_name = "N", default_value = "32768", value_parser = positive)]
+    pub(crate) tokens: usize,
+
+    /// Values of a head, a multiple of 8 and at most 256.
+    #[arg(long, value_name = "N", default_value = "64", value_parser = positive)]
+    pub(crate) head_dim: usize,
+
+    /// Keep tokens in pages of 16.
+    #[arg(long)]
+    pub(crate) paged: bool,
+
+    /// How tokens are kept; a list with commas.
+    #[arg(
+        long, value_name = "F", value_delimiter = ',', default_value = "f32,e4m3",
+        value_parser = named(CACHE_FORMATS)
+    )]
+    pub(crate) format: Vec<CacheFormat>,
+
+    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+}
+
+/// Formats of `bench decode`.
+const CACHE_FORMATS: [Named<CacheFormat>; 4] = [
+    ("f32", "32-bit float", CacheFormat::F32),
+    ("f16", "IEEE half", CacheFormat::F16),
+    ("bf16", "bfloat16", CacheFormat::Bf16),
+    (
+        "e4m3",
+        "FP8, a scale for each token and head",
+        CacheFormat::E4m3,
+    ),
+];
 
 /// What `bench attention` measures beside ours.
 const ATTENTION_PEERS: [Named<AttentionPeer>; 4] = [

@@ -12,7 +12,8 @@ use moebius_device::Device;
 use moebius_model::Precision;
 
 pub(crate) use bench::{
-    BenchArgs, BenchAttentionArgs, BenchCommand, BenchLinearArgs, BenchMoeArgs, BenchPeer,
+    BenchArgs, BenchAttentionArgs, BenchCommand, BenchDecodeArgs, BenchLinearArgs, BenchMoeArgs,
+    BenchPeer,
 };
 
 use crate::screen::Color;

@@ -2,6 +2,7 @@
 
 mod attention;
 mod backward;
+mod decode;
 mod fine;
 mod linear;
 

@@ -1,0 +1,217 @@
+//! The benchmark of a decode step: one query of each head over the tokens that a cache keeps, in several formats.
+
+use crate::BenchError;
+use crate::ceiling::{finish, read_rate};
+use crate::oracle::{distance, floats, spread, tolerance};
+use crate::timing::medians_of;
+use burn::tensor::{DType, Distribution, Tensor};
+use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Step};
+use moebius::{Device, Error};
+use moebius_ops::attention::{Inputs, Problem, Sizes, Tables, reference};
+use serde::Serialize;
+
+/// Query heads that are checked, spread evenly.
+const SAMPLES: usize = 3;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct DecodeBench {
+    /// Sequences.
+    pub batch: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads, a divisor of `heads`.
+    pub kv_heads: usize,
+    /// Tokens of a sequence.
+    pub tokens: usize,
+    /// Values of a head, of q, k and v alike.
+    pub head_dim: usize,
+    /// In pages of 16 tokens; else contiguous.
+    pub paged: bool,
+    /// How tokens are kept, each of them measured.
+    pub formats: Vec<CacheFormat>,
+    /// Where.
+    pub device: Device,
+}
+
+/// What was measured; numbers mean something only when `verified`.
+#[derive(Clone, Debug, Serialize)]
+pub struct DecodeReport {
+    /// Device string, e.g. `cpu`.
+    pub device: String,
+    /// Its name.
+    pub adapter: String,
+    /// Whether sampled heads agree with the f64 oracle over the kept tokens, in every format.
+    pub verified: bool,
+    /// The largest relative L2 error of them.
+    pub max_rel_l2: f64,
+    /// GB/s at which as many threads as there are processors read memory in the same run; absent where tokens aren't in it.
+    pub read_gb_per_s: Option<f64>,
+    /// A row for each format.
+    pub formats: Vec<DecodeRow>,
+}
+
+/// One format.
+#[derive(Clone, Debug, Serialize)]
+pub struct DecodeRow {
+    /// Its name.
+    pub format: &'static str,
+    /// Bytes of the kept tokens, each read once.
+    pub bytes: u64,
+    /// Median milliseconds of one attention over them.
+    pub median_ms: f64,
+    /// GB/s of those bytes.
+    pub gb_per_s: f64,
+    /// Of `read_gb_per_s`.
+    pub read_share: Option<f64>,
+}
+
+/// One format's cache.
+struct Kept {
+    cache: KvCache,
+    /// That of the last token.
+    step: Step,
+    q: Tensor<4>,
+    bytes: u64,
+    error: f64,
+}
+
+/// Verifies, then measures in turns; `progress` is told what is being done.
+///
+/// # Errors
+/// [`BenchError`] when the sizes don't fit, or the device refuses or fails.
+pub fn run(
+    bench: &DecodeBench,
+    progress: &mut dyn FnMut(&str),
+) -> Result<DecodeReport, BenchError> {
+    let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
+    let device = moebius::open(&opened.device)?;
+    let mut all = Vec::new();
+    for format in &bench.formats {
+        progress(&format!("keeping tokens as {}", format.name()));
+        all.push(Kept::new(bench, *format, &device)?);
+    }
+    progress("measuring");
+    let mut runs: Vec<_> = all.iter().map(|kept| || kept.run(&device)).collect();
+    let mut runs: Vec<_> = runs
+        .iter_mut()
+        .map(|run| run as crate::timing::Run)
+        .collect();
+    let seconds = medians_of(&mut runs)?;
+    let host = opened.capability.is_cpu();
+    let read = host.then(read_rate);
+    let rows = bench.formats.iter().zip(&all).zip(seconds);
+    let row = |((format, kept), seconds): ((&CacheFormat, &Kept), f64)| {
+        let rate = kept.bytes as f64 / seconds;
+        DecodeRow {
+            format: format.name(),
+            bytes: kept.bytes,
+            median_ms: seconds * 1e3,
+            gb_per_s: rate / 1e9,
+            read_share: read.map(|read| rate / read),
+        }
+    };
+    let error = all.iter().map(|kept| kept.error).fold(0.0, f64::max);
+    Ok(DecodeReport {
+        device: opened.device.to_string(),
+        adapter: opened.capability.name.clone(),
+        verified: error <= tolerance(DType::F32),
+        max_rel_l2: error,
+        read_gb_per_s: read.map(|read| read / 1e9),
+        formats: rows.map(row).collect(),
+    })
+}
+
+impl Kept {
+    fn new(
+        bench: &DecodeBench,
+        format: CacheFormat,
+        device: &burn::tensor::Device,
+    ) -> Result<Self, BenchError> {
+        let (batch, tokens) = (bench.batch, bench.tokens);
+        let mut pages = match bench.paged {
+            true => Pages::paged(batch, batch * tokens.div_ceil(16), tokens)?,
+            false => Pages::contiguous(batch, tokens)?,
+        };
+        let dims = [bench.head_dim; 2];
+        let mut cache = KvCache::new(&pages, bench.kv_heads, dims, format, device)?;
+        let random = |heads, tokens| {
+            let shape = [batch, heads, tokens, bench.head_dim];
+            Tensor::<4>::random(shape, Distribution::Normal(0.0, 1.0), device)
+        };
+        let [k, v] = [(); 2].map(|()| random(bench.kv_heads, tokens));
+        let mut last = None;
+        // All but the last token, and that.
+        for (from, count) in [(0, tokens - 1), (tokens - 1, 1)] {
+            let step = pages.extend(&vec![count; batch], device)?;
+            let part = |x: &Tensor<4>| x.clone().narrow(2, from, count);
+            if count > 0 {
+                cache.append(part(&k), part(&v), &step)?;
+            }
+            last = Some(step);
+        }
+        let Some(step) = last else {
+            unreachable!("there is a last token");
+        };
+        let q = random(bench.heads, 1);
+        let out = cache.attend(q.clone(), &step, &Attend::new())?;
+        let error = error(bench, format, [&q, &k, &v], &out.o)?;
+        let bytes = cache.bytes() as u64;
+        Ok(Self {
+            cache,
+            step,
+            q,
+            bytes,
+            error,
+        })
+    }
+
+    fn run(&self, device: &burn::tensor::Device) -> Result<(), BenchError> {
+        let _out = self
+            .cache
+            .attend(self.q.clone(), &self.step, &Attend::new())?;
+        finish(device)
+    }
+}
+
+/// The largest relative L2 error of the sampled heads of the first sequence.
+fn error(
+    bench: &DecodeBench,
+    format: CacheFormat,
+    [q, k, v]: [&Tensor<4>; 3],
+    o: &Tensor<4>,
+) -> Result<f64, BenchError> {
+    let problem = Problem::new(Sizes {
+        batch: 1,
+        heads: 1,
+        kv_heads: 1,
+        queries: 1,
+        keys: bench.tokens,
+        head_dim: bench.head_dim,
+        value_dim: bench.head_dim,
+    });
+    let problem = problem.map_err(Error::from)?;
+    let head = |x: &Tensor<4>, head| floats(x.clone().narrow(0, 0, 1).narrow(1, head, 1));
+    let kept = |rows: Vec<f32>| -> Vec<f64> {
+        let rows = rows.chunks(bench.head_dim).flat_map(|row| {
+            let scale = format.scale(row.iter().fold(0.0, |a, x| a.max(x.abs())));
+            row.iter()
+                .map(move |x| format.decode(format.encode(x / scale), 0) * scale)
+        });
+        rows.map(f64::from).collect()
+    };
+    let mut error = 0.0f64;
+    for of in spread(SAMPLES, bench.heads) {
+        let own = of / (bench.heads / bench.kv_heads);
+        let q: Vec<f64> = head(q, of).into_iter().map(f64::from).collect();
+        let (k, v) = (kept(head(k, own)), kept(head(v, own)));
+        let inputs = Inputs {
+            q: &q,
+            k: &k,
+            v: &v,
+            tables: Tables::default(),
+        };
+        error = error.max(distance(&head(o, of), &reference(&problem, &inputs).o));
+    }
+    Ok(error)
+}

@@ -1,0 +1,48 @@
+//! `bench decode`.
+
+use moebius_benches::decode::{DecodeBench, DecodeReport};
+
+use super::{Measured, refuse};
+use crate::devices::bytes;
+use crate::error::CliError;
+use crate::screen::Screen;
+
+impl Measured for DecodeReport {
+    type Bench = DecodeBench;
+
+    fn verified(&self) -> bool {
+        self.verified
+    }
+
+    fn print(&self, bench: &DecodeBench, screen: &mut Screen) -> Result<(), CliError> {
+        let pages = if bench.paged {
+            "pages of 16"
+        } else {
+            "contiguous"
+        };
+        screen.heading(&format!(
+            "Decode · {} × {} heads of {}, {} of keys · {} tokens, {pages} · {}",
+            bench.batch, bench.heads, bench.head_dim, bench.kv_heads, bench.tokens, self.device
+        ))?;
+        if !self.verified {
+            return refuse(self.max_rel_l2, screen);
+        }
+        for row in &self.formats {
+            let share = row
+                .read_share
+                .map(|share| format!(", {:.0} % of what it reads", 100.0 * share));
+            screen.line(&format!(
+                "  {:<5} {:.3} ms · {} at {:.1} GB/s{}",
+                row.format,
+                row.median_ms,
+                bytes(row.bytes),
+                row.gb_per_s,
+                share.unwrap_or_default(),
+            ))?;
+        }
+        match self.read_gb_per_s {
+            Some(read) => screen.line(&format!("  memory is read at {read:.1} GB/s here")),
+            None => Ok(()),
+        }
+    }
+}
