@@ -90,7 +90,7 @@ pub struct Plan {
 /// # Errors
 /// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds,
 /// for [`Variant::Cpu`] elsewhere than on a CPU runtime, and for [`Variant::Tile`] and [`Variant::Rows`] there, with heads that
-/// aren't whole eights up to 256, or with fewer than 16 queries: where the plan chooses, [`Variant::Unit`] takes those.
+/// aren't whole eights, or with fewer than 16 queries: where the plan chooses, [`Variant::Unit`] takes those.
 pub fn plan(
     problem: Problem,
     variant: Option<Variant>,
