@@ -28,7 +28,7 @@ pub const CI: [&str; 2] = ["cpu", "wgpu"];
 pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
     match (device, entry.variant) {
         ("cpu", "mma" | "tensor_core") => Some("the CPU runtime has no matrix instructions"),
-        ("cpu", "unit" | "gemv" | "tile" | "rows") => {
+        ("cpu", "unit" | "gemv" | "tile") => {
             Some("the CPU runtime has too few units in a workgroup")
         }
         ("cpu", _) => None,
