@@ -13,12 +13,12 @@ const SIZES: Sizes = Sizes {
     kv_heads: 2,
     queries: 1,
     keys: 512,
-    head_dim: 64,
-    value_dim: 64,
+    head_dim: 16,
+    value_dim: 8,
 };
 
 fn layout(format: CacheFormat) -> Layout {
-    valid(Layout::new([64, 16], 2, [64, 64], format))
+    valid(Layout::new([64, 16], 2, [16, 8], format))
 }
 
 fn attend(format: CacheFormat, element: Element, rules: &[Rule]) -> Attend {

@@ -230,24 +230,27 @@ fn weigh<N: Size>(
             let row = comptime!(at / (per * group) * registers);
             sums[at] = softmax.sums[row + place + i * group];
         }
-        #[unroll]
-        for token in 0..comptime!(BLOCK) {
+        for tokens in 0..across {
             #[unroll]
-            for beside in 0..group {
-                let words = pool[first + token * of_value + i * group + beside];
+            for lane in 0..width {
+                let token = first + (tokens * width + lane) * of_value + i * group;
                 #[unroll]
-                for place in 0..per {
-                    let v = value_of::<N>(words, place, spec);
+                for beside in 0..group {
+                    let words = pool[token + beside];
                     #[unroll]
-                    for r in 0..rows {
-                        let p = weights[comptime!(r * across + token / width)];
-                        let p = Vector::<f32, N>::new(p.extract(comptime!(token % width)));
-                        let mut v = v;
-                        if comptime!(careful) {
-                            v = select_many(p.equal(&zero), zero, v);
+                    for place in 0..per {
+                        let v = value_of::<N>(words, place, spec);
+                        #[unroll]
+                        for r in 0..rows {
+                            let p = weights[comptime!(r * across) + tokens].extract(lane);
+                            let p = Vector::<f32, N>::new(p);
+                            let mut v = v;
+                            if comptime!(careful) {
+                                v = select_many(p.equal(&zero), zero, v);
+                            }
+                            let at = comptime!((r * per + place) * group + beside);
+                            sums[at] = fma(p, v, sums[at]);
                         }
-                        let at = comptime!((r * per + place) * group + beside);
-                        sums[at] = fma(p, v, sums[at]);
                     }
                 }
             }

@@ -75,7 +75,7 @@ let v63 = v62 * v59;
 let v64 = v45 % v22;
 let v66 = v64 / v58;
 let v67 = v63 + v66;
-let v68 = u32(2048);
+let v68 = u32(384);
 let v69 = v67 * v68;
 let v72 = u32(1);
 let v73 = v36 + v72;
@@ -98,7 +98,9 @@ let v84 = false;
 let v85 = *v179;
 if v85 {
 let v87 = v45 % v58;
-let v90 = v210 * v377;
+let v90 = v210 * v58;
+let v92 = u32(8);
+let v93 = v210 * v92;
 let v94 = f32(1.0);
 var<function> v180_store: f32;
 let v180 = &v180_store;
@@ -106,7 +108,7 @@ let v180 = &v180_store;
 var<function> v181_store: f32;
 let v181 = &v181_store;
 *v181 = v94;
-for(var v103: u32 = v3; v103 < v377; v103 += v72) {
+for(var v103: u32 = v3; v103 < v58; v103 += v72) {
 let v107 = v90 + v103;
 let v108 = u32(0);
 var<function> v183_store: u32;
@@ -130,12 +132,12 @@ let v135 = *v183;
 *v134 = v135;
 
 }
-let v136 = u32(1024);
+let v136 = u32(256);
 let v137 = v69 + v136;
-let v139 = v87 * v377;
+let v139 = v87 * v92;
 let v140 = v137 + v139;
-for(var v144: u32 = v3; v144 < v377; v144 += v72) {
-let v146 = v90 + v144;
+for(var v144: u32 = v3; v144 < v92; v144 += v72) {
+let v146 = v93 + v144;
 let v147 = u32(0);
 var<function> v186_store: u32;
 let v186 = &v186_store;
