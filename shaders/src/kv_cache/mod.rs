@@ -228,6 +228,14 @@ impl Spec {
         !self.cpu && self.value_dim / width <= 32
     }
 
+    /// Where the sums of a row have the first register of sum `at` of some that are added to at once: `group` registers side by
+    /// side for each code of a word, row after row; a value has `of_value` registers of words.
+    const fn register(self, at: usize, group: usize, of_value: usize) -> usize {
+        let per = self.per_word();
+        let (row, column) = (at / (per * group), at % (per * group));
+        row * per * of_value + column / group * of_value + column % group
+    }
+
     const fn per_word(self) -> usize {
         match self.format {
             CacheFormat::F32 => 1,

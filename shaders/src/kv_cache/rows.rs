@@ -213,7 +213,6 @@ fn weigh<N: Size>(
     let width = N::value();
     let across = comptime!(BLOCK / width);
     let of_value = comptime!(spec.value_words() / width);
-    let registers = comptime!(spec.value_dim / width);
     let first = (block + comptime!(spec.values())) / width;
     let per = comptime!(spec.per_word());
     let zero = Vector::<f32, N>::new(0.0f32);
@@ -225,10 +224,8 @@ fn weigh<N: Size>(
         let mut sums = Array::<Vector<f32, N>>::new(comptime!(rows * per * group));
         #[unroll]
         for at in 0..comptime!(rows * per * group) {
-            let column = comptime!(at % (per * group));
-            let place = comptime!(column / group * of_value + column % group);
-            let row = comptime!(at / (per * group) * registers);
-            sums[at] = softmax.sums[row + place + i * group];
+            let own = comptime!(spec.register(at, group, of_value));
+            sums[at] = softmax.sums[own + i * group];
         }
         for tokens in 0..across {
             #[unroll]
@@ -257,10 +254,8 @@ fn weigh<N: Size>(
         }
         #[unroll]
         for at in 0..comptime!(rows * per * group) {
-            let column = comptime!(at % (per * group));
-            let place = comptime!(column / group * of_value + column % group);
-            let row = comptime!(at / (per * group) * registers);
-            softmax.sums[row + place + i * group] = sums[at];
+            let own = comptime!(spec.register(at, group, of_value));
+            softmax.sums[own + i * group] = sums[at];
         }
     }
 }
