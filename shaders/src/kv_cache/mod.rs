@@ -8,7 +8,7 @@
 //! | `rows.rs` | one block of 16 tokens |
 //! | `value.rs` | words as values, values as codes |
 //!
-//! Tokens are cut into parts of [`PART`] at absolute positions, and the softmax of a part is that of its tokens alone. Few
+//! Tokens are cut into parts of 256 at absolute positions, and the softmax of a part is that of its tokens alone. Few
 //! rows of queries are spread: a unit takes one part, and the merge joins them. Where there are more, a unit joins the parts
 //! by itself, by the same arithmetic: a row's bits are the same either way, whatever rows and sequences are beside it.
 
