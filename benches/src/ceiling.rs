@@ -37,12 +37,11 @@ pub(crate) fn peak(opened: &Opened, device: &Device) -> Result<(f64, &'static st
 }
 
 /// Bytes per second at which as many threads as there are processors read memory, each a part of far more than a cache holds.
-pub(crate) fn read_rate() -> f64 {
+pub(crate) fn read_rate() -> Result<f64, BenchError> {
     const WORDS: usize = 1 << 25;
     let words: Vec<u64> = (0..WORDS as u64).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let read = || {
-        let start = std::time::Instant::now();
+    let seconds = fastest(|| {
         std::thread::scope(|scope| {
             for part in words.chunks(WORDS.div_ceil(threads)) {
                 scope.spawn(|| {
@@ -51,10 +50,9 @@ pub(crate) fn read_rate() -> f64 {
                 });
             }
         });
-        start.elapsed().as_secs_f64()
-    };
-    let fastest = (0..5).map(|_| read()).fold(f64::INFINITY, f64::min);
-    (8 * WORDS) as f64 / fastest
+        Ok(())
+    })?;
+    Ok((8 * WORDS) as f64 / seconds)
 }
 
 /// FLOP/s of independent f32 multiply-adds in registers.

@@ -99,7 +99,7 @@ pub fn run(
         .collect();
     let seconds = medians_of(&mut runs)?;
     let host = opened.capability.is_cpu();
-    let read = host.then(read_rate);
+    let read = host.then(read_rate).transpose()?;
     let rows = bench.formats.iter().zip(&all).zip(seconds);
     let row = |((format, kept), seconds): ((&CacheFormat, &Kept), f64)| {
         let rate = kept.bytes as f64 / seconds;
@@ -193,11 +193,7 @@ fn error(
     let problem = problem.map_err(Error::from)?;
     let head = |x: &Tensor<4>, head| floats(x.clone().narrow(0, 0, 1).narrow(1, head, 1));
     let kept = |rows: Vec<f32>| -> Vec<f64> {
-        let rows = rows.chunks(bench.head_dim).flat_map(|row| {
-            let scale = format.scale(row.iter().fold(0.0, |a, x| a.max(x.abs())));
-            row.iter()
-                .map(move |x| format.decode(format.encode(x / scale), 0) * scale)
-        });
+        let rows = rows.chunks(bench.head_dim).flat_map(|row| format.kept(row));
         rows.map(f64::from).collect()
     };
     let mut error = 0.0f64;

@@ -171,18 +171,14 @@ impl Head {
 /// is the same problem, because queries and keys end together.
 fn alone(problem: &Problem, i: usize) -> Result<Problem, Error> {
     let sizes = problem.sizes();
-    let one = Problem::new(Sizes {
+    Ok(problem.with_sizes(Sizes {
         batch: 1,
         heads: 1,
         kv_heads: 1,
         queries: 1,
         keys: problem.keys_of(i..i + 1).end,
-        head_dim: sizes.head_dim,
-        value_dim: sizes.value_dim,
-    })?;
-    Ok(one
-        .with_scale(problem.scale())?
-        .with_rules(*problem.rules())?)
+        ..*sizes
+    })?)
 }
 
 /// \[1, 1, S, D\] of a sequence and head, without the graph if one is recorded.

@@ -11,6 +11,7 @@ use super::{Form, Plan, Variant, backward_tables, cpu};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
+use crate::named::{FromNames, Lookup, buffers};
 use crate::segment_attention::head::{
     accumulate, dot, load_head, scale_head, store_head, zero_head,
 };
@@ -215,31 +216,23 @@ impl Of {
     }
 }
 
-/// Buffers of the backward pass; shapes as in [`moebius_ops::attention`]. Either `o` and `d_o` are there, or `d_lse`.
-#[derive(Clone)]
-pub struct BackwardBuffers {
-    /// Read.
-    pub q: Handle,
-    /// Read.
-    pub k: Handle,
-    /// Read.
-    pub v: Handle,
-    /// Read.
-    pub tables: TableBuffers,
-    /// f32, read: what the forward pass wrote.
-    pub lse: Handle,
-    /// Where the gradient comes from.
-    pub through: Through,
-    /// Written.
-    pub dq: Handle,
-    /// Written.
-    pub dk: Handle,
-    /// Of the dense bias f32, written if it is there.
-    pub d_bias: Option<Handle>,
-    /// Of the biases by distance f32, written if it is there.
-    pub d_relative: Option<Handle>,
-    /// Of the sinks f32, written if it is there.
-    pub d_sinks: Option<Handle>,
+buffers! {
+    /// Buffers of the backward pass; shapes as in [`moebius_ops::attention`].
+    pub struct BackwardBuffers {
+        pub q: Handle => "[B, Hq, Sq, D]" read,
+        pub k: Handle => "[B, Hkv, Skv, D]" read,
+        pub v: Handle => "[B, Hkv, Skv, Dv]" read,
+        /// Read.
+        pub tables: TableBuffers,
+        pub lse: Handle => "[B, Hq, Sq] f32" read: "what the forward pass wrote",
+        /// Where the gradient comes from.
+        pub through: Through,
+        pub dq: Handle => "[B, Hq, Sq, D]" written,
+        pub dk: Handle => "[B, Hkv, Skv, D]" written,
+        pub d_bias: Option<Handle> = "dbias" => "f32" written: "of the dense bias, where it is there",
+        pub d_relative: Option<Handle> = "drelative" => "f32" written: "of the biases by distance, where it is there",
+        pub d_sinks: Option<Handle> = "dsinks" => "f32" written: "of the sinks, where it is there",
+    }
 }
 
 /// The result whose gradient comes in.
@@ -259,6 +252,21 @@ pub enum Through {
         /// Gradient of lse f32, read.
         d_lse: Handle,
     },
+}
+
+impl FromNames for Through {
+    /// Through the log-sum-exp where that has a gradient.
+    fn from_names(buffers: &impl Lookup, _: &[&str]) -> Self {
+        let of = |name: &str| Handle::from_names(buffers, &[name]);
+        match buffers.find("dlse") {
+            Some(d_lse) => Self::LogSumExp { d_lse },
+            None => Self::Output {
+                o: of("o"),
+                d_o: of("do"),
+                dv: of("dv"),
+            },
+        }
+    }
 }
 
 /// What the launches of a backward pass share.
@@ -326,7 +334,8 @@ impl Backward<'_> {
 ///
 /// # Panics
 /// Where a buffer holds less than is planned, or a table of a rule is missing.
-pub fn launch_backward(client: &Client, plan: &Plan, buffers: &BackwardBuffers) {
+pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
+    let buffers = &buffers;
     let p = &plan.problem;
     let backward = Backward {
         client,

@@ -53,72 +53,31 @@ fn problems(sizes: Sizes) -> [Problem; 6] {
     ]
 }
 
-/// All that a problem may read.
-fn tables_of(at: &Machine) -> TableBuffers {
-    TableBuffers {
-        query_documents: Some(at.buffer()),
-        key_documents: Some(at.buffer()),
-        blocks: Some(at.buffer()),
-        mask: Some(at.buffer()),
-        slopes: Some(at.buffer()),
-        bias: Some(at.buffer()),
-        relative: Some(at.buffer()),
-        sinks: Some(at.buffer()),
-    }
-}
-
 fn forward(at: &Machine, problem: Problem) -> Planned {
     forward_by(at, problem, None)
 }
 
 fn forward_by(at: &Machine, problem: Problem, variant: Option<Variant>) -> Planned {
-    let buffers = ForwardBuffers {
-        q: at.buffer(),
-        k: at.buffer(),
-        v: at.buffer(),
-        tables: tables_of(at),
-        o: at.buffer(),
-        lse: at.buffer(),
-    };
-    launch(
-        at.client(),
-        &plan(problem, variant, &at.capability)?,
-        buffers,
-    );
-    Ok(())
+    at.launch(&[], plan(problem, variant, &at.capability), launch)
 }
 
-fn backward(at: &Machine, problem: Problem, through: Through) -> Planned {
-    let wants = |there: bool| there.then(|| at.buffer());
-    let buffers = BackwardBuffers {
-        q: at.buffer(),
-        k: at.buffer(),
-        v: at.buffer(),
-        tables: tables_of(at),
-        lse: at.buffer(),
-        through,
-        dq: at.buffer(),
-        dk: at.buffer(),
-        d_bias: wants(problem.rules().bias().is_some()),
-        d_relative: wants(problem.rules().relative().is_some()),
-        d_sinks: wants(problem.sinks()),
-    };
-    launch_backward(at.client(), &plan(problem, None, &at.capability)?, &buffers);
-    Ok(())
+fn backward(at: &Machine, problem: Problem, through_lse: bool) -> Planned {
+    let rules = problem.rules();
+    let given = [
+        ("dlse", through_lse),
+        ("dbias", rules.bias().is_some()),
+        ("drelative", rules.relative().is_some()),
+        ("dsinks", problem.sinks()),
+    ];
+    at.launch(&given, plan(problem, None, &at.capability), launch_backward)
 }
 
 fn through_output(at: &Machine, problem: Problem) -> Planned {
-    let output = Through::Output {
-        o: at.buffer(),
-        d_o: at.buffer(),
-        dv: at.buffer(),
-    };
-    backward(at, problem, output)
+    backward(at, problem, false)
 }
 
 fn through_lse(at: &Machine, problem: Problem) -> Planned {
-    let d_lse = at.buffer();
-    backward(at, problem, Through::LogSumExp { d_lse })
+    backward(at, problem, true)
 }
 
 pub(crate) fn entries() -> Vec<KernelEntry> {

@@ -29,6 +29,7 @@ pub use tables::TableBuffers;
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::{Grid, lanes};
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::{Capability, Vendor};
@@ -186,21 +187,17 @@ struct Form {
     sinks: bool,
 }
 
-/// Buffers of the forward pass; shapes as in [`moebius_ops::attention`].
-#[derive(Clone)]
-pub struct ForwardBuffers {
-    /// \[B, Hq, Sq, D\], read.
-    pub q: Handle,
-    /// \[B, Hkv, Skv, D\], read.
-    pub k: Handle,
-    /// \[B, Hkv, Skv, Dv\], read.
-    pub v: Handle,
-    /// Read.
-    pub tables: TableBuffers,
-    /// \[B, Hq, Sq, Dv\], written.
-    pub o: Handle,
-    /// \[B, Hq, Sq\] f32, written.
-    pub lse: Handle,
+buffers! {
+    /// Buffers of the forward pass; shapes as in [`moebius_ops::attention`].
+    pub struct ForwardBuffers {
+        pub q: Handle => "[B, Hq, Sq, D]" read,
+        pub k: Handle => "[B, Hkv, Skv, D]" read,
+        pub v: Handle => "[B, Hkv, Skv, Dv]" read,
+        /// Read.
+        pub tables: TableBuffers,
+        pub o: Handle => "[B, Hq, Sq, Dv]" written,
+        pub lse: Handle => "[B, Hq, Sq] f32" written,
+    }
 }
 
 /// Enqueues the attention: one launch, and one per table where there are several.

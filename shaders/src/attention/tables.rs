@@ -6,29 +6,24 @@
 use crate::bound::bind_words;
 use crate::grid::Grid;
 use crate::launched;
+use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_ops::attention::{Problem, Rule};
 
-/// Tables of the rules that there are; see [`Rule`].
-#[derive(Clone, Default)]
-pub struct TableBuffers {
-    /// u32 \[B, Sq\].
-    pub query_documents: Option<Handle>,
-    /// u32 \[B, Skv\].
-    pub key_documents: Option<Handle>,
-    /// u32 \[⌈Sq / n⌉, ⌈Skv / n⌉\].
-    pub blocks: Option<Handle>,
-    /// u32 \[B or 1, Hq or 1, Sq, Skv\].
-    pub mask: Option<Handle>,
-    /// f32 \[Hq\].
-    pub slopes: Option<Handle>,
-    /// f32 \[B or 1, Hq or 1, Sq, Skv\].
-    pub bias: Option<Handle>,
-    /// f32 \[Hq, 2n + 1\].
-    pub relative: Option<Handle>,
-    /// f32 \[Hq\].
-    pub sinks: Option<Handle>,
+buffers! {
+    /// Tables of the rules that there are; see [`Rule`].
+    #[derive(Default)]
+    pub struct TableBuffers {
+        pub query_documents: Option<Handle> => "u32 [B, Sq]" read,
+        pub key_documents: Option<Handle> => "u32 [B, Skv]" read,
+        pub blocks: Option<Handle> => "u32 [⌈Sq / n⌉, ⌈Skv / n⌉]" read,
+        pub mask: Option<Handle> => "u32 [B or 1, Hq or 1, Sq, Skv]" read,
+        pub slopes: Option<Handle> => "f32 [Hq]" read,
+        pub bias: Option<Handle> => "f32 [B or 1, Hq or 1, Sq, Skv]" read,
+        pub relative: Option<Handle> => "f32 [Hq, 2n + 1]" read,
+        pub sinks: Option<Handle> => "f32 [Hq]" read,
+    }
 }
 
 /// Words of each table, in the order of [`TableBuffers`]; 0 for those that aren't there.

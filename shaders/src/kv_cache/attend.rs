@@ -169,7 +169,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     if rows == 0 {
         return;
     }
-    let gathered = tables::gather(client, p, plan.tables, &buffers.tables());
+    let gathered = tables::gather(client, p, plan.tables, &buffers.tables);
     let spec = plan.spec();
     let partial = rows * plan.splits;
     let sums = client.empty(partial * s.value_dim * 4);

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::emit::{KernelEntry, Machine, Planned, valid};
-use crate::named::Lookup;
 use moebius_ops::Element;
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
 use moebius_ops::kv_cache::Append;
@@ -28,27 +27,12 @@ fn attend(format: CacheFormat, element: Element, rules: &[Rule]) -> Attend {
     valid(Attend::new(problem, layout(format), 32))
 }
 
-/// A buffer for every name.
-struct Any<'a>(&'a Machine);
-
-impl Lookup for Any<'_> {
-    fn find(&self, _: &str) -> Option<Handle> {
-        Some(self.0.buffer())
-    }
-}
-
 fn attended(at: &Machine, problem: Attend) -> Planned {
-    launch(at.client(), &plan(problem, &at.capability)?, Any(at).fill());
-    Ok(())
+    at.launch(&[], plan(problem, &at.capability), launch)
 }
 
 fn appended(at: &Machine, problem: Append) -> Planned {
-    launch_append(
-        at.client(),
-        &plan_append(problem, &at.capability)?,
-        Any(at).fill(),
-    );
-    Ok(())
+    at.launch(&[], plan_append(problem, &at.capability), launch_append)
 }
 
 pub(crate) fn entries() -> Vec<KernelEntry> {

@@ -177,22 +177,10 @@ buffers! {
         pub pool: Handle => "[pages, words]" read,
         pub table: Handle => "u32 [B, M]" read,
         pub spans: Handle => "u32 [B, 2]" read,
-        pub slopes: Option<Handle> => "f32 [Hq]" read: "where there are linear biases",
-        pub relative: Option<Handle> => "f32 [Hq, 2n + 1]" read: "where there are biases by distance",
-        pub sinks: Option<Handle> => "f32 [Hq]" read: "where there are sinks",
+        /// Read.
+        pub tables: TableBuffers,
         pub o: Handle => "[B, Hq, Sq, Dv]" written,
         pub lse: Handle => "[B, Hq, Sq] f32" written,
-    }
-}
-
-impl Buffers {
-    fn tables(&self) -> TableBuffers {
-        TableBuffers {
-            slopes: self.slopes.clone(),
-            relative: self.relative.clone(),
-            sinks: self.sinks.clone(),
-            ..TableBuffers::default()
-        }
     }
 }
 
@@ -237,15 +225,11 @@ impl Spec {
     }
 
     const fn per_word(self) -> usize {
-        match self.format {
-            CacheFormat::F32 => 1,
-            CacheFormat::F16 | CacheFormat::Bf16 => 2,
-            CacheFormat::E4m3 => 4,
-        }
+        self.format.per_word()
     }
 
     const fn scaled(self) -> bool {
-        matches!(self.format, CacheFormat::E4m3)
+        self.format.scaled()
     }
 
     const fn key_words(self) -> usize {

@@ -148,6 +148,15 @@ impl Problem {
         Self { sinks, ..self }
     }
 
+    /// A copy of other sizes.
+    ///
+    /// # Errors
+    /// As [`Problem::new`] and [`Problem::with_rules`].
+    pub fn with_sizes(self, sizes: Sizes) -> Result<Self, ShapeError> {
+        let sizes = *Self::new(sizes)?.sizes();
+        Self { sizes, ..self }.with_rules(self.rules)
+    }
+
     /// Checks what the constructors do, of a problem that was read.
     pub(crate) fn check(&self) -> Result<(), ShapeError> {
         let rules = Rules::new(self.rules.iter())?;

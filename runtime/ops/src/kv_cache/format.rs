@@ -33,7 +33,7 @@ impl CacheFormat {
     }
 
     /// Values in a 32-bit word.
-    pub fn per_word(self) -> usize {
+    pub const fn per_word(self) -> usize {
         match self {
             Self::F32 => 1,
             Self::F16 | Self::Bf16 => 2,
@@ -42,8 +42,8 @@ impl CacheFormat {
     }
 
     /// Whether tokens have a scale.
-    pub fn scaled(self) -> bool {
-        self == Self::E4m3
+    pub const fn scaled(self) -> bool {
+        matches!(self, Self::E4m3)
     }
 
     /// The scale of values with this largest finite magnitude.
@@ -52,6 +52,14 @@ impl CacheFormat {
             true => e8m0_value(e8m0_host(amax, Fp8Format::E4M3, 0)),
             false => 1.0,
         }
+    }
+
+    /// What is kept of a token's key or value.
+    pub fn kept(self, row: &[f32]) -> impl Iterator<Item = f32> {
+        let finite = row.iter().map(|x| x.abs()).filter(|x| x.is_finite());
+        let scale = self.scale(finite.fold(0.0, f32::max));
+        row.iter()
+            .map(move |x| self.decode(self.encode(x / scale), 0) * scale)
     }
 
     /// The code of a value that was divided by its scale.

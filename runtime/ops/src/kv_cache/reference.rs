@@ -1,7 +1,7 @@
 //! The cache on the host, a value at a time.
 
 use super::{Append, Attend, BLOCK, Layout};
-use crate::attention::{self, Attended, Inputs, Problem, Sizes, Tables};
+use crate::attention::{self, Attended, Inputs, Sizes, Tables};
 
 /// Where the sequences of a call are.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +138,9 @@ pub fn reference(
             v: &v,
             tables,
         };
-        let found = attention::reference(&of_sizes(p, sizes), &inputs);
+        let own = p.with_sizes(sizes);
+        let own = own.unwrap_or_else(|e| unreachable!("smaller sizes fit, too: {e}"));
+        let found = attention::reference(&own, &inputs);
         for head in 0..s.heads {
             let (from, to) = (head * queries, row(head, 0));
             all.lse[to..][..queries].copy_from_slice(&found.lse[from..][..queries]);
@@ -148,12 +150,4 @@ pub fn reference(
         }
     }
     all
-}
-
-/// The same attention of other queries and keys.
-fn of_sizes(p: &Problem, sizes: Sizes) -> Problem {
-    let problem = Problem::new(sizes).and_then(|other| other.with_scale(p.scale()));
-    let problem = problem.and_then(|other| other.with_rules(*p.rules()));
-    let problem = problem.unwrap_or_else(|e| unreachable!("smaller sizes fit, too: {e}"));
-    problem.with_sinks(p.sinks())
 }

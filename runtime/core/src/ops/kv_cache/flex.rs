@@ -170,10 +170,8 @@ fn of_sizes(p: &Problem, queries: usize, keys: usize) -> Problem {
         keys,
         ..*p.sizes()
     };
-    let problem = Problem::new(sizes).and_then(|other| other.with_scale(p.scale()));
-    let problem = problem.and_then(|other| other.with_rules(*p.rules()));
-    let problem = problem.unwrap_or_else(|e| unreachable!("smaller sizes fit, too: {e}"));
-    problem.with_sinks(p.sinks())
+    let problem = p.with_sizes(sizes);
+    problem.unwrap_or_else(|e| unreachable!("smaller sizes fit, too: {e}"))
 }
 
 /// Words as values; those of FP8 codes are looked up.
