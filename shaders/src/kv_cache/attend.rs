@@ -1,7 +1,7 @@
 //! Parts of the softmax of rows of queries.
 
 use super::merge::{self, joined};
-use super::rows::{Rows, Softmax, add_block, nothing, tensor_row};
+use super::rows::{Rows, Softmax, add_block, nothing, rows_of, tensor_row};
 use super::{Buffers, PART, Plan, Pool, Spec, block_of, pool, units};
 use crate::attention::rules::{Scalars, keys_of, scalars, tile_of};
 use crate::attention::tables;
@@ -107,12 +107,9 @@ fn cache_attention<F: Float, N: Size>(
     for item in range_stepped(ABSOLUTE_POS, walk.items, walk.units) {
         let split = item / across % walk.splits;
         let head = item / across / walk.splits;
-        let rows = Rows {
-            batch: head / own.kv_heads,
-            kv_head: head % own.kv_heads,
-            first: item % across * comptime!(spec.rows),
-            end: of_head,
-        };
+        let of = (head / own.kv_heads, head % own.kv_heads);
+        let first = item % across * comptime!(spec.rows);
+        let rows = rows_of::<F>(q, of, first, of_head, &own, spec);
         // Positions and the number of tokens are those of the sequence.
         own.shift = spans[2 * rows.batch] as i32;
         own.keys = min(spans[2 * rows.batch + 1] as usize, pool.table * pool.page);

@@ -3,7 +3,7 @@
 use super::Spec;
 use super::value::value_of;
 use crate::attention::exponential::{exp, highest};
-use crate::attention::rules::{Scalars, Site, seen, site, trace};
+use crate::attention::rules::{Scalars, seen, site, trace};
 use cubecl::prelude::*;
 use moebius_ops::kv_cache::BLOCK;
 
@@ -18,29 +18,68 @@ pub(super) struct Softmax<N: Size> {
     pub(super) sums: Array<Vector<f32, N>>,
 }
 
-/// Rows of queries: row r is query r / group of head r % group of the group.
-#[derive(CubeType, Clone, Copy)]
+/// Some rows of queries of one key head: row r is query r / group of head r % group of the group.
+#[derive(CubeType)]
 pub(super) struct Rows {
     pub(super) batch: usize,
     pub(super) kv_head: usize,
     /// The first row, and one past the last of the key head.
     pub(super) first: usize,
     pub(super) end: usize,
+    /// Head and query of each row. Rows past the end repeat the last.
+    heads: Array<usize>,
+    queries: Array<usize>,
+    /// Rows of q on a processor: where they lie in q takes divisions, which LLVM would repeat for each value that it reads.
+    q: Array<f32>,
 }
 
-/// The query of row `r`; rows past the last repeat it.
+/// Rows from `first` on, of the `end` rows of a sequence's key head.
 #[cube]
-pub(super) fn site_of<N: Size>(rows: &Rows, r: usize, scalars: &Scalars) -> Site<N> {
-    let row = min(rows.first + r, rows.end - 1);
-    let head = rows.kv_head * scalars.group + row % scalars.group;
-    site::<N>(rows.batch, head, row / scalars.group)
+pub(super) fn rows_of<F: Float>(
+    q: &[F],
+    of: (usize, usize),
+    first: usize,
+    end: usize,
+    scalars: &Scalars,
+    #[comptime] spec: Spec,
+) -> Rows {
+    let (batch, kv_head) = of;
+    let kept = comptime!(if spec.cpu {
+        spec.rows * spec.head_dim
+    } else {
+        1
+    });
+    let mut values = Array::<f32>::new(kept);
+    let mut heads = Array::<usize>::new(comptime!(spec.rows));
+    let mut queries = Array::<usize>::new(comptime!(spec.rows));
+    #[unroll]
+    for r in 0..comptime!(spec.rows) {
+        let row = min(first + r, end - 1);
+        heads[r] = kv_head * scalars.group + row % scalars.group;
+        queries[r] = row / scalars.group;
+        if comptime!(spec.cpu) {
+            let from = (batch * scalars.heads + heads[r]) * scalars.queries + queries[r];
+            for d in 0..comptime!(spec.head_dim) {
+                let value = q[from * comptime!(spec.head_dim) + d];
+                values[comptime!(r * spec.head_dim) + d] = f32::cast_from(value);
+            }
+        }
+    }
+    Rows {
+        batch,
+        kv_head,
+        first,
+        end,
+        heads,
+        queries,
+        q: values,
+    }
 }
 
 /// The row of q, o and lse.
 #[cube]
 pub(super) fn tensor_row(rows: &Rows, r: usize, scalars: &Scalars) -> usize {
-    let site = site_of::<Const<1>>(rows, r, scalars);
-    (site.batch * scalars.heads + site.head) * scalars.queries + site.query
+    (rows.batch * scalars.heads + rows.heads[r]) * scalars.queries + rows.queries[r]
 }
 
 /// Of no tokens.
@@ -99,7 +138,12 @@ fn products<F: Float, N: Size>(
                 let k = value_of::<N>(words, place, spec);
                 #[unroll]
                 for r in 0..comptime!(spec.rows) {
-                    let q = f32::cast_from(q[queries[r] + word * per + place]);
+                    let d = word * per + place;
+                    let q = if comptime!(spec.cpu) {
+                        rows.q[comptime!(r * spec.head_dim) + d]
+                    } else {
+                        f32::cast_from(q[queries[r] + d])
+                    };
                     let at = comptime!(r * across + i);
                     sums[at] = fma(Vector::new(q), k, sums[at]);
                 }
@@ -154,7 +198,7 @@ fn soften<N: Size>(
     let width = N::value();
     let across = comptime!(BLOCK / width);
     let (token, full) = at;
-    let mut site = site_of::<N>(rows, r, scalars);
+    let mut site = site::<N>(rows.batch, rows.heads[r], rows.queries[r]);
     let floor = Vector::<f32, N>::min_value();
     let mut largest = floor;
     // A query past the end sees nothing.
@@ -295,7 +339,10 @@ pub(super) fn add_block<F: Float, N: Size>(
             }
         }
     }
-    if at.1 {
+    // One text of it is enough on a GPU, where memory is what decides; a processor would feel the selection.
+    if comptime!(!spec.cpu) {
+        weigh::<N>(pool, block, &scores, softmax, true, spec);
+    } else if at.1 {
         weigh::<N>(pool, block, &scores, softmax, false, spec);
     } else {
         weigh::<N>(pool, block, &scores, softmax, true, spec);
