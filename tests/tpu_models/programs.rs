@@ -2,9 +2,8 @@
 
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::{self, Activation, Fp8Weights};
-use moebius_ops::routing::Score;
 use moebius_ops::scaling::Granularity;
-use moebius_ops::{Element, Product};
+use moebius_ops::{Element, Product, moe, routing};
 use moebius_xla::ElementType;
 use moebius_xla::custom;
 use moebius_xla::parallel::{Divided, Layer, Whole};
@@ -12,19 +11,20 @@ use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
 
 /// A layer of 4096 tokens, H 512, F 2048, K 2.
 pub(crate) fn layer(element: ElementType, experts: usize) -> Layer {
+    let routing = routing::Problem::new(4096, experts, 2).unwrap();
     Layer {
-        tokens: 4096,
-        hidden: 512,
-        inter: 2048,
-        experts,
-        top_k: 2,
-        activation: Activation::Silu,
-        gated: true,
-        bias: false,
-        score: Score::Softmax,
-        renormalize: true,
-        capacity: None,
-        element,
+        problem: moe::Problem {
+            routing,
+            hidden: 512,
+            inter: 2048,
+            element: float(element),
+            gated: true,
+            activation: Activation::Silu,
+            bias: false,
+            capacity: None,
+            row_bound: routing.slots(),
+        },
+        selection_bias: false,
     }
 }
 
@@ -59,14 +59,18 @@ pub(crate) fn of_one_chip(element: ElementType) -> Vec<Named> {
     ]
 }
 
+fn float(element: ElementType) -> Element {
+    match element {
+        ElementType::F16 => Element::F16,
+        ElementType::BF16 => Element::Bf16,
+        _ => Element::F32,
+    }
+}
+
 /// 4096 rows of 512 by 2048 FP8 columns.
 fn fp8(element: ElementType) -> Program {
     let linear = Product::Fp8Linear(grouped_gemm::Problem {
-        element: match element {
-            ElementType::F16 => Element::F16,
-            ElementType::BF16 => Element::Bf16,
-            _ => Element::F32,
-        },
+        element: float(element),
         bias: true,
         fp8: Some(Fp8Weights {
             format: Fp8Format::E4M3,
@@ -96,7 +100,7 @@ pub(crate) fn of_chips(chips: usize, every: bool) -> Vec<Named> {
         layer,
         devices: chips,
     };
-    let (experts, half) = (layer.experts, layer.element);
+    let (experts, half) = (layer.problem.routing.experts(), layer.element());
     let mut all = vec![(
         format!("{experts} experts divided, both passes"),
         even.gradients().unwrap(),

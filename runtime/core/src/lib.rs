@@ -24,6 +24,9 @@ mod documents {
     struct Guide;
     #[doc = include_str!("../../../docs/fp8.md")]
     struct Fp8;
+    #[cfg(feature = "xla")]
+    #[doc = include_str!("../../../docs/xla.md")]
+    struct Xla;
 }
 
 /// Functions of a configuration that return a copy with another value of a field.
@@ -51,3 +54,5 @@ mod xla;
 pub use device::{discover, memory_in_use, memory_in_use_async, on, open};
 pub use error::{Error, ErrorKind};
 pub use moebius_device::{Capability, Device};
+#[cfg(feature = "xla")]
+pub use xla::DeviceGroup;

@@ -2,7 +2,36 @@
 
 use crate::Error;
 use moebius_device::{Device, Found, OpenError, Platform};
+use moebius_shaders::Unsupported;
+use moebius_xla::parallel::Group;
 use moebius_xla::pjrt;
+
+/// Neighbouring devices of XLA that compute one layer together: see
+/// [`MoeLayer::place`](crate::moe::MoeLayer::place). Cloning gives the same devices.
+#[derive(Clone, Debug)]
+pub struct DeviceGroup(pub(crate) Group);
+
+impl DeviceGroup {
+    /// `count` devices from `first` on: `xla:tpu:4` and 4 are the TPUs 4 to 7. Of `xla:cpu` there are as many as one
+    /// asks for: they share the processor, and are for trying things out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a device that isn't XLA's,
+    /// [`ErrorKind::Open`](crate::ErrorKind::Open) when the plugin is missing, there are fewer devices, or `count` is 0.
+    pub fn open(first: &Device, count: usize) -> Result<Self, Error> {
+        let Device::Xla(platform, index) = *first else {
+            let needs = "a device of XLA, such as `xla:cpu`";
+            return Err(Unsupported::new("a group of devices", needs, first).into());
+        };
+        let opened = Group::open(plugin(platform), index.unwrap_or(0) as usize, count);
+        Ok(Self(opened.map_err(|error| reason(*first, error))?))
+    }
+
+    /// How many devices it has.
+    pub fn count(&self) -> usize {
+        self.0.devices().len()
+    }
+}
 
 /// Opens a device for ordinary tensors.
 pub(crate) fn open(platform: Platform, index: Option<u32>) -> Result<burn::tensor::Device, Error> {

@@ -34,6 +34,7 @@ mod segment_attention;
 mod sort;
 
 pub use attention::Tiling;
+pub(crate) use sort::slot_keys;
 
 use crate::ElementType::{self, S32, U32};
 use crate::stablehlo::{Builder, TensorType, Value};

@@ -69,13 +69,10 @@ fn offsets(b: &Builder, p: &Problem, keys: Value) -> Value {
     b.sum(b.convert(below, U32), &[1])
 }
 
-/// Order, offsets, positions and dropped of weights, indices, and mask and factors where there are any.
-pub(super) fn sort(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Vec<Value> {
+/// Keys ui32 \[S\] of weights, indices, and mask and factors where there are any: a slot's expert, and E where a
+/// capacity drops the slot or none was found.
+pub(crate) fn slot_keys(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Value {
     let (slots, experts) = (p.slots(), p.experts());
-    if slots == 0 {
-        let zeros = |b: &Builder, len| b.splat(0.0, TensorType::new([len], S32));
-        return [0, experts + 1, 0, 1].map(|len| zeros(b, len)).to_vec();
-    }
     let flat = |b: &Builder, x| b.reshape(x, &[slots]);
     let (weights, indices) = (flat(b, inputs[0]), flat(b, inputs[1]));
     let mask = mask.then(|| inputs[2]);
@@ -86,6 +83,17 @@ pub(super) fn sort(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Ve
         let capacities = capacities(b, p, capacity, mask, factors);
         keys = kept(b, p, [keys, weights, capacities]);
     }
+    keys
+}
+
+/// Order, offsets, positions and dropped, of the operands of [`slot_keys`].
+pub(super) fn sort(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Vec<Value> {
+    let (slots, experts) = (p.slots(), p.experts());
+    if slots == 0 {
+        let zeros = |b: &Builder, len| b.splat(0.0, TensorType::new([len], S32));
+        return [0, experts + 1, 0, 1].map(|len| zeros(b, len)).to_vec();
+    }
+    let keys = slot_keys(b, p, mask, inputs);
     let slot = b.iota(TensorType::new([slots], S32), 0);
     let sorted = b.sort(&[keys, slot], 0, |b, pairs| b.lt(pairs[0], pairs[1]));
     let order = sorted[1];

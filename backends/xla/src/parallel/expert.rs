@@ -1,7 +1,8 @@
 //! Every device has E/P neighbouring experts: expert parallelism.
 //!
 //! A device routes its own T/P tokens and sorts their slots by expert, and so by device, too: the rows for
-//! device q are neighbours. The exchange has two steps.
+//! device q are neighbours. Where the layer has a capacity, each device first gathers the choices of all devices and
+//! drops what one device would. The exchange has two steps.
 //!
 //! 1. Counts: an all-to-all of how many rows go to each expert (i32 \[P, E/P\]), and the largest number of
 //!    rows that any device has for any other.
@@ -25,16 +26,16 @@
 //! gradient of the router weight come back. Gradients of experts are complete where they are; the router's
 //! are summed over the devices in f32.
 
+use super::Layer;
 use super::layer::{Gradients, Routed, Weights, checked, divides, lower};
 use super::passes::{self, Passes};
-use super::{Layer, LayerError};
 use crate::ElementType::{F32, S32};
 use crate::custom::{along, rows_where};
 use crate::stablehlo::{Builder, Program, Reduction, TensorType, Value};
 use moebius_ops::moe::sorting;
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::routing;
-use moebius_ops::{Element, Product, Routing, Rows};
+use moebius_ops::{Element, Product, Routing, Rows, ShapeError};
 
 /// A layer whose experts are divided among devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,10 +91,10 @@ impl Divided {
     ///
     /// # Errors
     ///
-    /// [`LayerError`] where the devices can't share the layer.
-    pub fn balanced(layer: Layer, devices: usize) -> Result<Self, LayerError> {
+    /// [`ShapeError`] where the devices can't share the layer.
+    pub fn balanced(layer: Layer, devices: usize) -> Result<Self, ShapeError> {
         let most = Self::worst_case(layer, devices)?;
-        let even = (5 * most.local().slots()).div_ceil(4 * devices);
+        let even = (5 * most.slots()).div_ceil(4 * devices);
         let rows = even.min(most.rows);
         Ok(Self { rows, ..most })
     }
@@ -103,7 +104,7 @@ impl Divided {
     /// # Errors
     ///
     /// As [`Divided::balanced`].
-    pub fn worst_case(layer: Layer, devices: usize) -> Result<Self, LayerError> {
+    pub fn worst_case(layer: Layer, devices: usize) -> Result<Self, ShapeError> {
         let mut this = Self {
             layer,
             devices,
@@ -116,9 +117,11 @@ impl Divided {
 
     /// The most rows that a device can have for another.
     fn most_rows(&self) -> usize {
-        let (local, experts) = (self.local(), self.local_experts());
-        let all = local.tokens * local.top_k.min(experts);
-        let capacity = local.capacity.map(|each| each.saturating_mul(experts));
+        let (local, experts) = (self.local().routing, self.local_experts());
+        let all = local.tokens() * local.top_k().min(experts);
+        let (whole, capacity) = (&self.layer.problem.routing, self.layer.problem.capacity);
+        let each = capacity.map(|most| most.slots_per_expert(whole.slots(), whole.experts()));
+        let capacity = each.map(|each| each.saturating_mul(experts));
         // One row at least, as there is no round of none.
         capacity.map_or(all, |most| most.min(all)).max(1)
     }
@@ -128,24 +131,39 @@ impl Divided {
         self.most_rows().div_ceil(self.rows)
     }
 
-    /// The forward pass. Arguments on each device: x \[T/P,H\] and the layer's weights with the device's experts.
-    /// Results: y \[T/P,H\], and i32 scalars: the rounds, the same on all devices, and the rows that this one sent to
-    /// others.
+    /// Slots of a device.
+    fn slots(&self) -> usize {
+        self.local().routing.slots()
+    }
+
+    /// The forward pass. Arguments on each device: x \[T/P,H\], the bias of the choice \[E\] where it has one, and
+    /// the layer's weights with the device's experts. Results: y \[T/P,H\], and i32 scalars: the rounds, the same on
+    /// all devices, and the rows that this one sent to others.
     ///
     /// # Errors
     ///
-    /// [`LayerError`] where the devices can't share the layer.
-    pub fn forward(&self) -> Result<Program, LayerError> {
-        passes::forward(self)
+    /// [`ShapeError`] where the devices can't share the layer.
+    pub fn forward(&self) -> Result<Program, ShapeError> {
+        passes::forward(self, false)
     }
 
-    /// The forward and backward pass. Arguments on each device: x and dy \[T/P,H\], and the weights. Results: y and
-    /// dx \[T/P,H\], the weights' gradients, and the scalars of [`Divided::forward`].
+    /// The same with the choice of experts after y: experts i32 and their weights f32 \[T/P,K\], probabilities and
+    /// logits f32 \[T/P,E\], log-sum-exp f32 \[T/P\], and how many slots reached no expert, i32 \[1\].
     ///
     /// # Errors
     ///
     /// As [`Divided::forward`].
-    pub fn gradients(&self) -> Result<Program, LayerError> {
+    pub fn forward_and_choice(&self) -> Result<Program, ShapeError> {
+        passes::forward(self, true)
+    }
+
+    /// The forward and backward pass. Arguments on each device: x and dy \[T/P,H\], the bias of the choice, and the
+    /// weights. Results: y and dx \[T/P,H\], the weights' gradients, and the scalars of [`Divided::forward`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Divided::forward`].
+    pub fn gradients(&self) -> Result<Program, ShapeError> {
         passes::gradients(self)
     }
 
@@ -202,7 +220,7 @@ impl Divided {
 
     /// The round of every sorted row, and its place among the rows of the round.
     fn places(&self, b: &Builder, first: Value, last: Value) -> (Value, Value) {
-        let slots = self.local().slots();
+        let slots = self.slots();
         let row = b.iota(TensorType::new([slots], S32), 0);
         let table = TensorType::new([slots, self.devices], S32);
         let rows = along(b, row, &table.shape, 0);
@@ -300,14 +318,21 @@ impl Divided {
     }
 
     /// The device's tokens at sorted rows.
-    fn tokens(&self, b: &Builder, order: Value, rows: Value) -> Value {
-        b.div(b.take(order, rows), self.layer.top_k as f64)
+    fn tokens_at(&self, b: &Builder, order: Value, rows: Value) -> Value {
+        let choices = self.layer.problem.routing.top_k();
+        b.div(b.take(order, rows), choices as f64)
+    }
+
+    /// The type of one row for each of a device's slots.
+    fn rows_by_slot(&self) -> TensorType {
+        let shape = [self.slots(), self.layer.problem.hidden];
+        TensorType::new(shape, self.layer.element())
     }
 
     fn combined(&self, b: &Builder, rows: Value, operands: &[Value]) -> Value {
         let local = self.local();
-        let (routing, slots) = (checked(local.routing()), local.slots());
-        let problem = RowsProblem::new(&routing, slots, local.hidden, local.float());
+        let slots = local.routing.slots();
+        let problem = RowsProblem::new(&local.routing, slots, local.hidden, local.element);
         let combine = Rows::Combine {
             problem: checked(problem),
             weighted: operands.len() > 1,
@@ -317,22 +342,22 @@ impl Divided {
 
     /// Sorted rows \[S/P\] f32 as slots \[T/P,K\].
     fn by_slot(&self, b: &Builder, rows: Value, positions: Value) -> Value {
-        let local = self.local();
+        let local = self.local().routing;
         let slots = local.slots();
-        let routing = checked(routing::Problem::new(slots, local.experts, 1));
+        let routing = checked(routing::Problem::new(slots, local.experts(), 1));
         let combine = Rows::Combine {
             problem: checked(RowsProblem::new(&routing, slots, 1, Element::F32)),
             weighted: false,
         };
         let slots = lower(b, combine, &[b.reshape(rows, &[slots, 1]), positions])[0];
-        b.reshape(slots, &[local.tokens, local.top_k])
+        b.reshape(slots, &[local.tokens(), local.top_k()])
     }
 
     /// One round of the backward pass: rows of dx and of the router weights' gradient \[P·C\], back where their slots
     /// are, and gradients of the experts, f32.
     fn round_back(&self, b: &Builder, of: &Backwards, i: Value) -> Vec<Value> {
         let going = self.going(b, &of.kept.plan, i);
-        let sending = (self.tokens(b, of.kept.routed.order, going.0), going.1);
+        let sending = (self.tokens_at(b, of.kept.routed.order, going.0), going.1);
         let r = match of.kept.received {
             Some(received) => received,
             None => self.arriving(b, &of.kept.plan, self.send(b, of.x, sending), i),
@@ -385,32 +410,37 @@ impl Passes for Divided {
     }
 
     fn local_experts(&self) -> usize {
-        self.layer.experts / self.devices
+        self.layer.problem.routing.experts() / self.devices
     }
 
-    fn check(&self) -> Result<(), LayerError> {
+    fn check(&self) -> Result<(), ShapeError> {
         self.layer.check(self.devices)?;
-        LayerError::check(self.rows > 0, "at least one row of a round", 0)?;
-        divides("experts", self.layer.experts, self.devices)?;
+        ShapeError::unless(self.rows > 0, "rows of a round", "at least 1", 0)?;
+        let experts = self.layer.problem.routing.experts();
+        divides("experts", experts, self.devices)?;
         let together = self.devices.saturating_mul(self.rows);
         let experts = self.layer.some_experts(self.local_experts(), together)?;
-        Ok(experts.check()?)
+        experts.check()
+    }
+
+    fn routed<'a>(&self, kept: &'a Kept) -> &'a Routed {
+        &kept.routed
     }
 
     fn forward(&self, b: &Builder, x: Value, weights: &Weights) -> (Value, Kept) {
-        let local = self.local();
-        let routed = local.routed(b, x, weights.router);
+        let routed = self.layer.routed(b, x, weights, self.devices);
         let plan = self.plan(b, routed.offsets);
         let keep = self.most_rounds() == 1;
+        let (experts, rows) = (self.local_experts(), self.together());
         let forward = Product::Experts {
-            problem: checked(local.some_experts(self.local_experts(), self.together())),
+            problem: checked(self.layer.some_experts(experts, rows)),
             keep,
         };
         let mut received = None;
-        let rows = TensorType::new([local.slots(), local.hidden], local.element);
+        let rows = self.rows_by_slot();
         let out = self.each_round(b, &plan, &[rows], &[], |b, i| {
             let (rows, valid) = self.going(b, &plan, i);
-            let x = self.send(b, x, (self.tokens(b, routed.order, rows), valid));
+            let x = self.send(b, x, (self.tokens_at(b, routed.order, rows), valid));
             let mut r = self.arriving(b, &plan, x, i);
             let operands = [x, self.ones(b), r.order, r.offsets, r.positions];
             let operands = [&operands, weights.stacks.as_slice()].concat();
@@ -435,8 +465,7 @@ impl Passes for Divided {
         weights: &Weights,
         kept: Kept,
     ) -> Gradients {
-        let local = self.local();
-        let slots = local.slots();
+        let (layer, slots) = (&self.layer, self.slots());
         let of = Backwards {
             x,
             dy,
@@ -444,10 +473,7 @@ impl Passes for Divided {
             stacks: &weights.stacks,
             kept: &kept,
         };
-        let rows = [
-            TensorType::new([slots, local.hidden], local.element),
-            TensorType::new([slots], F32),
-        ];
+        let rows = [self.rows_by_slot(), TensorType::new([slots], F32)];
         let stacks = weights.stacks.iter();
         let sums = stacks.map(|stack| b.ty(*stack).with_element(F32));
         let sums: Vec<TensorType> = sums.collect();
@@ -457,14 +483,14 @@ impl Passes for Divided {
         let routed = &kept.routed;
         let dx = self.combined(b, results[0], &[routed.positions]);
         let dweights = self.by_slot(b, results[1], routed.positions);
-        let [dx_router, router] = local.router_backward(b, (x, weights.router), routed, dweights);
+        let [dx_router, router] = layer.router_backward(b, (x, weights.router), routed, dweights);
         let router = b.all_reduce(Reduction::Sum, router, &self.group());
         let gradients = [&[router], &results[2..]].concat();
         let gradients = gradients.into_iter();
-        let weights = gradients.map(|sum| b.convert(sum, local.element)).collect();
+        let weights = gradients.map(|sum| b.convert(sum, layer.element()));
         Gradients {
-            x: local.sum_x(b, dx_router, dx),
-            weights,
+            x: layer.sum_x(b, dx_router, dx),
+            weights: weights.collect(),
         }
     }
 

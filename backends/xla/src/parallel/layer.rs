@@ -1,12 +1,10 @@
 //! The layer itself: y_t = Σ_k w_tk · expert_(t,k)(x_t), and its gradients.
 
-use crate::ElementType::{self, F32};
-use crate::custom;
-use crate::stablehlo::{Builder, TensorType, Value};
-use moebius_ops::grouped_gemm::Activation;
+use crate::ElementType::{self, F32, S32};
+use crate::custom::{self, float};
+use crate::stablehlo::{Builder, ReplicaGroups, TensorType, Value};
 use moebius_ops::moe::{self, sorting};
-use moebius_ops::permute::Capacity;
-use moebius_ops::routing::{self, Score, TopkGradient};
+use moebius_ops::routing::{self, TopkGradient};
 use moebius_ops::{Element, Operation, Routing, ShapeError};
 
 /// A mixture-of-experts layer and its batch.
@@ -15,134 +13,69 @@ use moebius_ops::{Element, Operation, Routing, ShapeError};
 /// then up rows), H\], w_out \[E,H,F\], and with biases b_in \[E, F or 2F\], b_out \[E,H\].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layer {
-    /// Tokens T of the whole batch.
-    pub tokens: usize,
-    /// Width of a token H.
-    pub hidden: usize,
-    /// Width of an expert F.
-    pub inter: usize,
-    /// Experts E.
-    pub experts: usize,
-    /// Experts of a token K.
-    pub top_k: usize,
-    /// Between the two products of an expert.
-    pub activation: Activation,
-    /// Gate and up projections instead of one.
-    pub gated: bool,
-    /// Whether experts have biases.
-    pub bias: bool,
-    /// How a logit becomes a score.
-    pub score: Score,
-    /// Divide the chosen scores by their sum.
-    pub renormalize: bool,
-    /// The most slots that an expert takes of each device's tokens, the heaviest; all without.
-    pub capacity: Option<usize>,
-    /// Type of tokens and weights: f32, bf16 or f16. Sums are f32.
-    pub element: ElementType,
-}
-
-/// Why devices can't share a layer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LayerError {
-    /// Sizes that don't fit each other or the devices, or another type than the layer computes with.
-    #[error("expected {expected}, got {got}")]
-    Unfit {
-        /// What would fit.
-        expected: String,
-        /// What there is.
-        got: String,
-    },
-    /// An operation doesn't take such sizes.
-    #[error(transparent)]
-    Sizes(#[from] ShapeError),
-}
-
-impl LayerError {
-    /// Refuses what doesn't fit.
-    pub(super) fn check(
-        fits: bool,
-        expected: impl ToString,
-        got: impl ToString,
-    ) -> Result<(), Self> {
-        match fits {
-            true => Ok(()),
-            false => Err(Self::Unfit {
-                expected: expected.to_string(),
-                got: got.to_string(),
-            }),
-        }
-    }
+    /// The choice of experts and the experts, over all T tokens. A capacity is of the slots of all devices together, as
+    /// on one device.
+    pub problem: moe::Problem,
+    /// Whether the choice of experts, but not the weight of a chosen one, has a bias: f32 \[E\], the same on all
+    /// devices.
+    pub selection_bias: bool,
 }
 
 /// Fewer than half of what an i32 counts, so that no sum of two of them overflows.
 const MOST_SLOTS: usize = 1 << 30;
 
 impl Layer {
-    /// Slots S = T·K.
-    pub fn slots(&self) -> usize {
-        self.tokens * self.top_k
-    }
-
     /// Types of the weights, with `experts` of the experts.
     pub fn weights(&self, experts: usize) -> Vec<TensorType> {
-        let (h, f, columns) = (self.hidden, self.inter, self.columns());
-        let ty = |shape: &[usize]| TensorType::new(shape, self.element);
+        let p = &self.problem;
+        let (h, f, columns) = (p.hidden, p.inter, p.columns_in());
+        let ty = |shape: &[usize]| TensorType::new(shape, self.element());
         let mut types = vec![
-            ty(&[self.experts, h]),
+            ty(&[p.routing.experts(), h]),
             ty(&[experts, columns, h]),
             ty(&[experts, h, f]),
         ];
-        if self.bias {
+        if p.bias {
             types.extend([ty(&[experts, columns]), ty(&[experts, h])]);
         }
         types
     }
 
-    fn columns(&self) -> usize {
-        self.inter * if self.gated { 2 } else { 1 }
+    /// The type of tokens and weights in programs.
+    pub fn element(&self) -> ElementType {
+        float(self.problem.element)
     }
 
-    /// The type of tokens.
-    pub(super) fn rows(&self) -> TensorType {
-        TensorType::new([self.tokens, self.hidden], self.element)
+    /// The type of the bias of the choice.
+    pub(super) fn bias(&self) -> Option<TensorType> {
+        let ty = TensorType::new([self.problem.routing.experts()], F32);
+        self.selection_bias.then_some(ty)
     }
 
-    pub(super) fn check(&self, devices: usize) -> Result<(), LayerError> {
-        let sizes = [
-            (devices, "device"),
-            (self.tokens, "token"),
-            (self.hidden, "column of a token"),
-            (self.inter, "column of an expert"),
-            (self.experts, "expert"),
-            (self.top_k, "expert of a token"),
-        ];
-        for (size, of) in sizes {
-            LayerError::check(size > 0, format!("at least one {of}"), size)?;
+    /// Its experts for the slots of one of `devices`, which no capacity drops any more.
+    pub(super) fn local(&self, devices: usize) -> moe::Problem {
+        let whole = self.problem.routing;
+        let routing = checked(whole.with_tokens(whole.tokens() / devices));
+        moe::Problem {
+            routing,
+            capacity: None,
+            row_bound: routing.slots(),
+            ..self.problem
         }
-        let most = format!("at most {} experts for a token", self.experts);
-        LayerError::check(self.top_k <= self.experts, most, self.top_k)?;
-        let floats = [F32, ElementType::BF16, ElementType::F16].contains(&self.element);
-        LayerError::check(floats, "f32, bf16 or f16", self.element)?;
-        let slots = self.tokens.saturating_mul(self.top_k);
-        let most = format!("at most {MOST_SLOTS} slots");
-        LayerError::check(slots <= MOST_SLOTS, most, slots)?;
-        let some = self.capacity != Some(0);
-        LayerError::check(some, "at least one slot of an expert", 0)?;
-        divides("tokens", self.tokens, devices)?;
-        self.all_experts()?.check()?;
+    }
+
+    pub(super) fn check(&self, devices: usize) -> Result<(), ShapeError> {
+        let (problem, routing) = (&self.problem, &self.problem.routing);
+        for (what, size) in [("devices", devices), ("tokens", routing.tokens())] {
+            ShapeError::unless(size > 0, what, "at least 1", size)?;
+        }
+        let (slots, most) = (routing.slots(), format_args!("at most {MOST_SLOTS}"));
+        ShapeError::unless(slots <= MOST_SLOTS, "slots", most, slots)?;
+        divides("tokens", routing.tokens(), devices)?;
+        problem.check()?;
+        sorting::Problem::new(routing, problem.capacity, false)?;
         // Slots as tokens of one choice.
-        routing::Problem::new(slots, self.experts, 1)?;
-        Ok(())
-    }
-
-    /// The type of tokens and weights.
-    pub(super) fn float(&self) -> Element {
-        match self.element {
-            ElementType::F16 => Element::F16,
-            ElementType::BF16 => Element::Bf16,
-            _ => Element::F32,
-        }
+        routing::Problem::new(slots, routing.experts(), 1).map(drop)
     }
 
     /// `experts` of the layer's experts, for `rows` rows of one slot each.
@@ -153,60 +86,36 @@ impl Layer {
     ) -> Result<moe::Problem, ShapeError> {
         Ok(moe::Problem {
             routing: routing::Problem::new(rows, experts, 1)?,
-            row_bound: rows,
-            ..self.all_experts()?
-        })
-    }
-
-    /// The experts, for all slots.
-    pub(super) fn all_experts(&self) -> Result<moe::Problem, ShapeError> {
-        Ok(moe::Problem {
-            routing: self.routing()?,
-            hidden: self.hidden,
-            inter: self.inter,
-            element: self.float(),
-            gated: self.gated,
-            activation: self.activation,
-            bias: self.bias,
             capacity: None,
-            row_bound: self.slots(),
+            row_bound: rows,
+            ..self.problem
         })
     }
 
-    /// The choice of experts.
-    pub(super) fn routing(&self) -> Result<routing::Problem, ShapeError> {
-        let problem = routing::Problem::new(self.tokens, self.experts, self.top_k)?;
-        Ok(problem.with_score(self.score, self.renormalize))
-    }
-
-    /// The choice of experts and the slots by expert.
-    pub(super) fn routed(&self, b: &Builder, x: Value, router: Value) -> Routed {
-        let problem = checked(self.routing());
+    /// The choice of experts for the tokens of one of `devices`, and their slots by expert.
+    pub(super) fn routed(&self, b: &Builder, x: Value, w: &Weights, devices: usize) -> Routed {
+        let problem = self.local(devices).routing;
         let logits = Routing::Logits {
             problem,
-            hidden: self.hidden,
-            element: self.float(),
+            hidden: self.problem.hidden,
+            element: self.problem.element,
             backward: false,
         };
-        let logits = lower(b, logits, &[x, router])[0];
+        let logits = lower(b, logits, &[x, w.router])[0];
         let route = Routing::Route {
             problem,
             mask: false,
-            bias: false,
+            bias: w.selection_bias.is_some(),
         };
-        let chosen = lower(b, route, &[logits]);
+        let operands: Vec<Value> = [logits].into_iter().chain(w.selection_bias).collect();
+        let chosen = lower(b, route, &operands);
         let [indices, weights, probs, lse] = [chosen[0], chosen[1], chosen[2], chosen[3]];
-        // So small a share that the least of an expert is its capacity.
-        let capacity = |min| Capacity {
-            factor: f64::MIN_POSITIVE,
-            min,
-        };
-        let capacity = self.capacity.map(capacity);
         let sort = Routing::Sort {
-            problem: checked(sorting::Problem::new(&problem, capacity, false)),
+            problem: checked(sorting::Problem::new(&problem, None, false)),
             mask: false,
         };
-        let sorted = lower(b, sort, &[weights, indices]);
+        let taken = self.taken(b, [weights, indices], devices);
+        let sorted = lower(b, sort, &[weights, taken]);
         Routed {
             logits,
             indices,
@@ -216,7 +125,25 @@ impl Layer {
             order: sorted[0],
             offsets: sorted[1],
             positions: sorted[2],
+            dropped: sorted[3],
         }
+    }
+
+    /// The experts \[T/P,K\] of a device's slots, E where the capacity drops one. Every device has the choices of
+    /// all and sorts them as one device would: 8 bytes a slot, which is little beside its rows.
+    fn taken(&self, b: &Builder, [weights, indices]: [Value; 2], devices: usize) -> Value {
+        let Some(capacity) = self.problem.capacity else {
+            return indices;
+        };
+        let group = ReplicaGroups::all(devices);
+        let all = [weights, indices].map(|own| b.all_gather(own, 0, &group));
+        let sort = sorting::Problem::new(&self.problem.routing, Some(capacity), false);
+        let keys = custom::slot_keys(b, &checked(sort), false, &all);
+        let shape = b.shape(indices);
+        let slots = shape[0] * shape[1];
+        let first = b.mul(b.convert(b.replica_id(), S32), slots as f64);
+        let own = b.dynamic_slice(keys, &[first], &[slots]);
+        b.reshape(b.convert(own, S32), &shape)
     }
 
     /// Gradients through the router weights' gradient \[T,K\], f32: of x \[T,H\] and of the router \[E,H\].
@@ -227,7 +154,8 @@ impl Layer {
         routed: &Routed,
         dweights: Value,
     ) -> [Value; 2] {
-        let problem = checked(self.routing());
+        let tokens = b.shape(dweights)[0];
+        let problem = checked(self.problem.routing.with_tokens(tokens));
         let backward = Routing::RouteBackward {
             problem,
             mask: false,
@@ -240,7 +168,7 @@ impl Layer {
         let [x, router] = [x, router].map(|value| b.convert(value, F32));
         let logits = Routing::Logits {
             problem,
-            hidden: self.hidden,
+            hidden: self.problem.hidden,
             element: Element::F32,
             backward: true,
         };
@@ -250,7 +178,7 @@ impl Layer {
 
     /// The sum of two gradients of x, f32 and of its type.
     pub(super) fn sum_x(&self, b: &Builder, router: Value, experts: Value) -> Value {
-        b.convert(b.add(b.convert(experts, F32), router), self.element)
+        b.convert(b.add(b.convert(experts, F32), router), self.element())
     }
 }
 
@@ -266,9 +194,9 @@ pub(super) fn lower(b: &Builder, operation: impl Into<Operation>, inputs: &[Valu
 }
 
 /// Whether every device gets the same of it.
-pub(super) fn divides(of: &'static str, total: usize, devices: usize) -> Result<(), LayerError> {
-    let expected = format!("{of} to be a multiple of {devices} devices");
-    LayerError::check(total.is_multiple_of(devices), expected, total)
+pub(super) fn divides(of: &'static str, total: usize, devices: usize) -> Result<(), ShapeError> {
+    let expected = format_args!("a multiple of {devices} devices");
+    ShapeError::unless(total.is_multiple_of(devices), of, expected, total)
 }
 
 /// The choice of experts and the slots by expert, as [`Routing`] has them.
@@ -281,25 +209,18 @@ pub(super) struct Routed {
     pub(super) order: Value,
     pub(super) offsets: Value,
     pub(super) positions: Value,
+    /// i32 \[1\]: slots of the device without an expert.
+    pub(super) dropped: Value,
 }
 
 /// The layer's weights on one device.
 pub(super) struct Weights {
+    /// f32 \[E\].
+    pub(super) selection_bias: Option<Value>,
     /// \[E,H\].
     pub(super) router: Value,
     /// w_in, w_out, and the biases.
     pub(super) stacks: Vec<Value>,
-}
-
-impl Weights {
-    /// Weights in the layer's order.
-    pub(super) fn of(mut values: Vec<Value>) -> Self {
-        let stacks = values.split_off(1);
-        Self {
-            router: values[0],
-            stacks,
-        }
-    }
 }
 
 /// Gradients on one device.

@@ -9,12 +9,15 @@
 //! | `passes.rs` | programs of its passes, wherever the experts are |
 //! | `whole.rs` | every expert on every device: gradients are summed over the devices |
 //! | `expert.rs` | every device has E/P neighbouring experts: rows go to their experts and come back |
+//! | `group.rs` | the devices: programs compiled for them, their arguments and results |
 
 mod expert;
+mod group;
 mod layer;
 mod passes;
 mod whole;
 
 pub use expert::Divided;
-pub use layer::{Layer, LayerError};
+pub use group::{Group, join};
+pub use layer::Layer;
 pub use whole::Whole;

@@ -1,8 +1,9 @@
 //! Programs of a layer's passes, wherever its experts are.
 
-use super::layer::{Gradients, Weights};
-use super::{Layer, LayerError};
-use crate::stablehlo::{Builder, Program, ReplicaGroups, Value};
+use super::Layer;
+use super::layer::{Gradients, Routed, Weights};
+use crate::stablehlo::{Builder, Program, ReplicaGroups, TensorType, Value};
+use moebius_ops::{ShapeError, moe};
 
 /// A layer over devices.
 pub(super) trait Passes {
@@ -19,7 +20,7 @@ pub(super) trait Passes {
     fn local_experts(&self) -> usize;
 
     /// Whether the devices can share the layer.
-    fn check(&self) -> Result<(), LayerError>;
+    fn check(&self) -> Result<(), ShapeError>;
 
     /// y \[T/P,H\].
     fn forward(&self, b: &Builder, x: Value, weights: &Weights) -> (Value, Self::Kept);
@@ -33,18 +34,24 @@ pub(super) trait Passes {
         kept: Self::Kept,
     ) -> Gradients;
 
+    /// The choice of experts.
+    fn routed<'a>(&self, kept: &'a Self::Kept) -> &'a Routed;
+
     /// Further results: what the device knows of the exchange.
     fn report(&self, _kept: &Self::Kept) -> Vec<Value> {
         Vec::new()
     }
 
     /// The layer over the tokens of one device.
-    fn local(&self) -> Layer {
-        let layer = self.layer();
-        Layer {
-            tokens: layer.tokens / self.devices(),
-            ..*layer
-        }
+    fn local(&self) -> moe::Problem {
+        self.layer().local(self.devices())
+    }
+
+    /// The type of a device's tokens.
+    fn tokens(&self) -> TensorType {
+        let local = self.local();
+        let shape = [local.routing.tokens(), local.hidden];
+        TensorType::new(shape, self.layer().element())
     }
 
     /// All devices.
@@ -53,21 +60,28 @@ pub(super) trait Passes {
     }
 }
 
-/// Arguments x and the weights; results y and the report.
-pub(super) fn forward<P: Passes>(placement: &P) -> Result<Program, LayerError> {
+/// Arguments x, the bias of the choice where there is one, and the weights; results y, the choice if it is `told`, and
+/// the report.
+pub(super) fn forward<P: Passes>(placement: &P, told: bool) -> Result<Program, ShapeError> {
     placement.check()?;
     let b = Builder::new();
-    let x = b.argument(placement.local().rows());
+    let x = b.argument(placement.tokens());
     let (y, kept) = placement.forward(&b, x, &arguments(&b, placement));
-    let outputs = [&[y], placement.report(&kept).as_slice()].concat();
+    let mut outputs = vec![y];
+    if told {
+        let r = placement.routed(&kept);
+        outputs.extend([r.indices, r.weights, r.probs, r.logits, r.lse, r.dropped]);
+    }
+    outputs.extend(placement.report(&kept));
     Ok(b.finish_replicated(&outputs, placement.devices()))
 }
 
-/// Arguments x, dy and the weights; results y, dx, the weights' gradients and the report.
-pub(super) fn gradients<P: Passes>(placement: &P) -> Result<Program, LayerError> {
+/// Arguments x, dy, the bias of the choice where there is one, and the weights; results y, dx, the weights' gradients and
+/// the report.
+pub(super) fn gradients<P: Passes>(placement: &P) -> Result<Program, ShapeError> {
     placement.check()?;
     let b = Builder::new();
-    let rows = placement.local().rows();
+    let rows = placement.tokens();
     let (x, dy) = (b.argument(rows.clone()), b.argument(rows));
     let weights = arguments(&b, placement);
     let (y, kept) = placement.forward(&b, x, &weights);
@@ -78,6 +92,13 @@ pub(super) fn gradients<P: Passes>(placement: &P) -> Result<Program, LayerError>
 }
 
 fn arguments<P: Passes>(b: &Builder, placement: &P) -> Weights {
-    let types = placement.layer().weights(placement.local_experts());
-    Weights::of(types.into_iter().map(|ty| b.argument(ty)).collect())
+    let layer = placement.layer();
+    let selection_bias = layer.bias().map(|ty| b.argument(ty));
+    let types = layer.weights(placement.local_experts()).into_iter();
+    let mut weights: Vec<Value> = types.map(|ty| b.argument(ty)).collect();
+    Weights {
+        selection_bias,
+        stacks: weights.split_off(1),
+        router: weights[0],
+    }
 }

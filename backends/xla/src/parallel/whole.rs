@@ -6,12 +6,12 @@
 //! each computes all of them. On the CPU plugin (1024 tokens, H 64, F 256, 2 of 8 experts) that plan takes
 //! 5.4 MB between arguments and results, as one device alone does with 5.5 MB; this one takes 2.3 MB.
 
-use super::layer::{Gradients, Routed, Weights, checked, lower};
+use super::Layer;
+use super::layer::{Gradients, Routed, Weights, lower};
 use super::passes::{self, Passes};
-use super::{Layer, LayerError};
 use crate::ElementType;
 use crate::stablehlo::{Builder, Program, Reduction, Value};
-use moebius_ops::Product;
+use moebius_ops::{Product, ShapeError};
 
 /// A layer whose experts are on every device. With one device it is the layer itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,22 +23,23 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// The forward pass. Arguments on each device: x \[T/P,H\] and the layer's weights. Result: y \[T/P,H\].
+    /// The forward pass. Arguments on each device: x \[T/P,H\], the bias of the choice \[E\] where it has
+    /// one, and the layer's weights. Result: y \[T/P,H\].
     ///
     /// # Errors
     ///
-    /// [`LayerError`] where the devices can't share the layer.
-    pub fn forward(&self) -> Result<Program, LayerError> {
-        passes::forward(self)
+    /// [`ShapeError`] where the devices can't share the layer.
+    pub fn forward(&self) -> Result<Program, ShapeError> {
+        passes::forward(self, false)
     }
 
-    /// The forward and backward pass. Arguments on each device: x and dy \[T/P,H\], and the weights. Results: y
-    /// and dx \[T/P,H\], and the weights' gradients, summed over all tokens.
+    /// The forward and backward pass. Arguments on each device: x and dy \[T/P,H\], the bias of the choice, and the
+    /// weights. Results: y and dx \[T/P,H\], and the weights' gradients, summed over all tokens.
     ///
     /// # Errors
     ///
     /// As [`Whole::forward`].
-    pub fn gradients(&self) -> Result<Program, LayerError> {
+    pub fn gradients(&self) -> Result<Program, ShapeError> {
         passes::gradients(self)
     }
 }
@@ -61,18 +62,21 @@ impl Passes for Whole {
     }
 
     fn local_experts(&self) -> usize {
-        self.layer.experts
+        self.layer.problem.routing.experts()
     }
 
-    fn check(&self) -> Result<(), LayerError> {
+    fn check(&self) -> Result<(), ShapeError> {
         self.layer.check(self.devices)
     }
 
+    fn routed<'a>(&self, kept: &'a Kept) -> &'a Routed {
+        &kept.routed
+    }
+
     fn forward(&self, b: &Builder, x: Value, weights: &Weights) -> (Value, Kept) {
-        let local = self.local();
-        let routed = local.routed(b, x, weights.router);
+        let routed = self.layer.routed(b, x, weights, self.devices);
         let forward = Product::Experts {
-            problem: checked(local.all_experts()),
+            problem: self.local(),
             keep: true,
         };
         let r = &routed;
@@ -90,9 +94,9 @@ impl Passes for Whole {
         weights: &Weights,
         Kept { routed, pre }: Kept,
     ) -> Gradients {
-        let local = self.local();
+        let layer = &self.layer;
         let backward = Product::ExpertsBackward {
-            problem: checked(local.all_experts()),
+            problem: self.local(),
             pre: true,
             x: true,
             weights: true,
@@ -101,7 +105,7 @@ impl Passes for Whole {
         let operands = [dy, x, r.weights, r.order, r.offsets, r.positions];
         let operands = [&operands, weights.stacks.as_slice(), &[pre]].concat();
         let results = lower(b, backward, &operands);
-        let router = local.router_backward(b, (x, weights.router), r, results[1]);
+        let router = layer.router_backward(b, (x, weights.router), r, results[1]);
         let sums = [&[router[1]], &results[2..]].concat();
         let group = self.group();
         let sums = sums.into_iter().map(|mut sum| {
@@ -109,11 +113,11 @@ impl Passes for Whole {
                 sum = b.convert(sum, ElementType::F32);
                 sum = b.all_reduce(Reduction::Sum, sum, &group);
             }
-            b.convert(sum, local.element)
+            b.convert(sum, layer.element())
         });
         let weights = sums.collect();
         Gradients {
-            x: local.sum_x(b, router[0], results[0]),
+            x: layer.sum_x(b, router[0], results[0]),
             weights,
         }
     }

@@ -131,7 +131,7 @@ impl Builder {
     }
 
     /// Bytes that each device sends to the others of its group in the collectives so far: of an all-to-all
-    /// among n devices n − 1 of the n parts, of an all-reduce 2·(n − 1)/n of the tensor
+    /// among n devices n − 1 of the n parts, of an all-gather the tensor n − 1 times, of an all-reduce 2·(n − 1)/n of the tensor
     /// (a reduce-scatter, then an all-gather), which no algorithm undercuts.
     pub fn exchanged(&self) -> u64 {
         self.exchanged.get()

@@ -47,6 +47,20 @@ impl Builder {
         self.typed(operation, &[x], ty)
     }
 
+    /// Every device's x, joined along dimension `join` in the order of the devices.
+    pub fn all_gather(&self, x: Value, join: usize, groups: &ReplicaGroups) -> Value {
+        let from = self.ty(x);
+        let count = groups.size();
+        let more = ((count - 1) * from.bytes()) as u64;
+        self.exchanged.update(|bytes| bytes + more);
+        let mut shape = from.shape.clone();
+        shape[join] *= count;
+        let operation = format_args!(
+            "\"stablehlo.all_gather\"({x}) <{{all_gather_dim = {join} : i64, replica_groups = {groups}}}>"
+        );
+        self.typed(operation, &[x], from.with_shape(shape))
+    }
+
     /// Cuts x into equal parts along dimension `split`, sends part i to device i of the group, and
     /// joins what comes along dimension `join`, in the order of the devices.
     pub fn all_to_all(&self, x: Value, split: usize, join: usize, groups: &ReplicaGroups) -> Value {

@@ -1,26 +1,48 @@
 //! Layers, their weights and batches.
 
 use moebius_ops::grouped_gemm::Activation;
-use moebius_ops::routing::Score;
-use moebius_xla::ElementType;
+use moebius_ops::permute::Capacity;
+use moebius_ops::{Element, moe, routing};
 use moebius_xla::parallel::Layer;
 
 /// A layer of 16 columns and experts of 24.
 pub(crate) fn layer(tokens: usize, experts: usize, top_k: usize) -> Layer {
+    let routing = routing::Problem::new(tokens, experts, top_k).unwrap();
     Layer {
-        tokens,
-        hidden: 16,
-        inter: 24,
-        experts,
-        top_k,
-        activation: Activation::Silu,
-        gated: true,
-        bias: false,
-        score: Score::Softmax,
-        renormalize: true,
-        capacity: None,
-        element: ElementType::F32,
+        problem: moe::Problem {
+            routing,
+            hidden: 16,
+            inter: 24,
+            element: Element::F32,
+            gated: true,
+            activation: Activation::Silu,
+            bias: false,
+            capacity: None,
+            row_bound: routing.slots(),
+        },
+        selection_bias: false,
     }
+}
+
+/// With another problem.
+pub(crate) fn with(layer: Layer, change: impl FnOnce(&mut moe::Problem)) -> Layer {
+    let mut problem = layer.problem;
+    change(&mut problem);
+    Layer { problem, ..layer }
+}
+
+/// The layer in bf16.
+pub(crate) fn in_bf16(layer: Layer) -> Layer {
+    with(layer, |problem| problem.element = Element::Bf16)
+}
+
+/// The layer whose experts take so many slots of the whole batch.
+pub(crate) fn capped(layer: Layer, min: usize) -> Layer {
+    // So small a share that the least of an expert is its capacity.
+    let factor = f64::MIN_POSITIVE;
+    with(layer, |problem| {
+        problem.capacity = Some(Capacity { factor, min })
+    })
 }
 
 /// Numbers between −1 and 1.
@@ -55,17 +77,18 @@ pub(crate) struct Batch {
 impl Batch {
     /// The first column of x is 1, so that the router's first column is a bias of the experts.
     pub(crate) fn new(layer: &Layer, routing: Routing, seed: u32) -> Self {
-        let (size, h) = (layer.tokens * layer.hidden, layer.hidden);
+        let (h, experts) = (layer.problem.hidden, layer.problem.routing.experts());
+        let size = layer.problem.routing.tokens() * h;
         let mut x = numbers(size, seed);
         x.iter_mut().step_by(h).for_each(|x| *x = 1.0);
-        let types = layer.weights(layer.experts).into_iter().zip(seed + 2..);
+        let types = layer.weights(experts).into_iter().zip(seed + 2..);
         let weights = types.map(|(ty, seed)| numbers(ty.elements(), seed));
         let mut weights: Vec<Vec<f32>> = weights.collect();
         for (e, row) in weights[0].chunks_mut(h).enumerate() {
             let favoured = match routing {
                 Routing::Free => continue,
-                Routing::OneExpert => e + 1 == layer.experts,
-                Routing::HalfUnused => e >= layer.experts / 2,
+                Routing::OneExpert => e + 1 == experts,
+                Routing::HalfUnused => e >= experts / 2,
             };
             row[0] = if favoured { 16.0 } else { 0.0 };
         }

@@ -1,10 +1,10 @@
 //! Expert parallelism against one device and against the definition.
 
-use crate::data::{Batch, Routing, assert_close, joined, layer, wide};
+use crate::data::{Batch, Routing, assert_close, capped, in_bf16, joined, layer, wide, with};
 use crate::oracle;
 use crate::run::{Loaded, load};
 use moebius_ops::grouped_gemm::Activation;
-use moebius_xla::ElementType;
+use moebius_ops::routing::Score;
 use moebius_xla::parallel::{Divided, Layer, Whole};
 
 /// Sums of at most a few hundred f32 products in another order, and differences of the router's gradient that
@@ -43,7 +43,7 @@ impl Case {
         let (y, dx) = (joined(&both, 0), joined(&both, 1));
         assert!(dx == one[1], "{}", what("bits of dx"));
         // With more slots it is up to the compiler which product joins an addition, unrounded.
-        let single = layer.top_k == 1;
+        let single = layer.problem.routing.top_k() == 1;
         assert!(!single || y == one[0], "{}", what("bits of y"));
         let weights: Vec<Vec<f64>> = batch.weights.iter().map(|w| wide(w)).collect();
         let expected = oracle::passes(layer, &wide(&batch.x), &wide(&batch.dy), &weights);
@@ -111,13 +111,12 @@ fn eight_devices_with_four_experts_each() {
 
 #[test]
 fn eight_devices_with_one_choice_and_biases() {
-    let layer = Layer {
-        bias: true,
-        gated: false,
-        activation: Activation::Relu,
-        renormalize: false,
-        ..layer(64, 8, 1)
-    };
+    let layer = with(layer(64, 8, 1), |problem| {
+        problem.routing = problem.routing.with_score(Score::Softmax, false);
+        problem.bias = true;
+        problem.gated = false;
+        problem.activation = Activation::Relu;
+    });
     let case = Case::new(layer);
     rounds(&case, Divided::worst_case(layer, 8).unwrap());
 }
@@ -149,10 +148,7 @@ fn the_forward_pass_alone() {
 
 #[test]
 fn halves_are_rounded_once_more_on_their_way() {
-    let layer = Layer {
-        element: ElementType::BF16,
-        ..layer(32, 4, 2)
-    };
+    let layer = in_bf16(layer(32, 4, 2));
     let of = Divided::balanced(layer, 4).unwrap();
     let batch = Batch::new(&layer, Routing::Free, 13);
     let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
@@ -170,46 +166,69 @@ fn halves_are_rounded_once_more_on_their_way() {
 }
 
 #[test]
-fn a_capacity_is_of_each_device_and_bounds_what_it_sends() {
-    let capped = Layer {
-        capacity: Some(3),
+fn a_capacity_drops_what_one_device_drops() {
+    let layer = capped(layer(128, 8, 2), 24);
+    let of = Divided::worst_case(layer, 4).unwrap();
+    // A device's 32 tokens may choose both of another's experts; the capacity would allow 48 rows.
+    assert_eq!((of.rows, of.most_rounds()), (48, 1));
+    let one = Whole { layer, devices: 1 };
+    let [one, of, rounds] = [
+        (one.gradients(), 1),
+        (of.gradients(), 4),
+        (Divided { rows: 8, ..of }.gradients(), 4),
+    ]
+    .map(|(program, devices)| load(&program.unwrap(), devices));
+    for routing in ROUTINGS {
+        let batch = Batch::new(&layer, routing, 17);
+        let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
+        let one = &one.run(&batch.arguments(&rows, 1, false))[0];
+        for of in [&of, &rounds] {
+            let divided = of.run(&batch.arguments(&rows, 4, true));
+            for (i, expected) in one.iter().enumerate() {
+                let got = match i {
+                    2 => divided[0][2].clone(),
+                    _ => joined(&divided, i),
+                };
+                let what = format!("result {i} of {routing:?}");
+                assert_close(&what, &got, &wide(expected), F32);
+            }
+        }
+        // Four experts take 96 of 256 slots.
+        let tokens = one[0].chunks(16);
+        let nothing = tokens.filter(|y| y.iter().all(|y| *y == 0.0)).count();
+        assert!(routing != Routing::HalfUnused || nothing > 16, "{nothing}");
+    }
+}
+
+/// With a bias that only the choice sees: the last expert is everyone's, with the weight that its logit gives it.
+#[test]
+fn a_bias_decides_the_choice_alone() {
+    let layer = Layer {
+        selection_bias: true,
         ..layer(64, 8, 2)
     };
-    let of = Divided::worst_case(capped, 4).unwrap();
-    assert_eq!((of.rows, of.most_rounds()), (6, 1));
-    let batch = Batch::new(&capped, Routing::OneExpert, 17);
+    let divided = Divided::worst_case(layer, 4).unwrap();
+    let whole = Whole { layer, devices: 1 };
+    let [one, of] = [(whole.gradients(), 1), (divided.gradients(), 4)]
+        .map(|(program, devices)| load(&program.unwrap(), devices));
+    let batch = Batch::new(&layer, Routing::Free, 19);
     let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
-    let both = load(&of.gradients().unwrap(), 4).run(&batch.arguments(&rows, 4, true));
-    let alone = Whole {
-        layer: Layer {
-            tokens: 16,
-            ..capped
-        },
-        devices: 1,
+    let bias: Vec<f32> = (0..8).map(|e| if e == 7 { 1.0 } else { 0.0 }).collect();
+    let arguments = |devices, divided| {
+        let mut arguments = batch.arguments(&rows, devices, divided);
+        arguments
+            .iter_mut()
+            .for_each(|list| list.insert(2, bias.clone()));
+        arguments
     };
-    let alone = load(&alone.gradients().unwrap(), 1);
-    let mut sums: Vec<Vec<f64>> = batch.weights.iter().map(|w| vec![0.0; w.len()]).collect();
-    for (device, arguments) in both.iter().zip(batch.arguments(&rows, 4, false)) {
-        let one = alone.run(&[arguments]);
-        for i in 0..2 {
-            assert_close("y or dx", &device[i], &wide(&one[0][i]), F32);
-        }
-        for (sum, more) in sums.iter_mut().zip(&one[0][2..]) {
-            sum.iter_mut()
-                .zip(more)
-                .for_each(|(s, m)| *s += f64::from(*m));
-        }
-    }
-    assert_close("the router's gradient", &both[0][2], &sums[0], F32);
-    for (i, sum) in sums.iter().enumerate().skip(1) {
-        assert_close("an expert's gradient", &joined(&both, 2 + i), sum, F32);
-    }
-    // All 16 tokens of a device choose the last expert, which takes 3 of them.
-    let unused = both.iter().map(|device| {
-        device[0]
-            .chunks(16)
-            .filter(|y| y.iter().all(|y| *y == 0.0))
-            .count()
-    });
-    assert!(unused.sum::<usize>() > 0);
+    let one = &one.run(&arguments(1, false))[0];
+    let of = of.run(&arguments(4, true));
+    assert_close("y", &joined(&of, 0), &wide(&one[0]), F32);
+    assert_close("dx", &joined(&of, 1), &wide(&one[1]), F32);
+    // The rows that devices send: those of the last expert at least.
+    assert!(
+        of[..3]
+            .iter()
+            .all(|device| device[of[0].len() - 1][0] >= 16.0)
+    );
 }

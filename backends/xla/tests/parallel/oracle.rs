@@ -32,16 +32,17 @@ fn add(to: &mut [f64], factor: f64, x: &[f64]) {
 
 /// Experts and weights of a token, and all its probabilities.
 fn route(layer: &Layer, logits: &[f64]) -> (Vec<usize>, Vec<f64>, Vec<f64>) {
-    assert_eq!(layer.score, Score::Softmax);
+    let routing = &layer.problem.routing;
+    assert_eq!(routing.score(), Score::Softmax);
     let largest = logits.iter().copied().fold(f64::MIN, f64::max);
     let exp: Vec<f64> = logits.iter().map(|l| (l - largest).exp()).collect();
     let sum: f64 = exp.iter().sum();
     let probs: Vec<f64> = exp.iter().map(|e| e / sum).collect();
-    let mut order: Vec<usize> = (0..layer.experts).collect();
+    let mut order: Vec<usize> = (0..routing.experts()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
-    order.truncate(layer.top_k);
+    order.truncate(routing.top_k());
     let mut weights: Vec<f64> = order.iter().map(|e| probs[*e]).collect();
-    if layer.renormalize {
+    if routing.renormalize() {
         let sum: f64 = weights.iter().sum();
         weights.iter_mut().for_each(|w| *w /= sum);
     }
@@ -58,45 +59,49 @@ struct Expert<'a> {
 
 impl Expert<'_> {
     fn columns(&self) -> usize {
-        self.w_in.len() / self.layer.hidden
+        self.w_in.len() / self.layer.problem.hidden
     }
 
     /// The first product and the hidden row.
     fn hidden(&self, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
-        let (h, f) = (self.layer.hidden, self.layer.inter);
+        let (h, f) = (self.layer.problem.hidden, self.layer.problem.inter);
         let pre = (0..self.columns()).map(|c| {
             let bias = self.biases.map_or(0.0, |b| b[0][c]);
             dot(&self.w_in[c * h..(c + 1) * h], x) + bias
         });
         let pre: Vec<f64> = pre.collect();
         let hidden = (0..f).map(|i| {
-            let (act, _) = activation(self.layer.activation, pre[i]);
-            act * if self.layer.gated { pre[f + i] } else { 1.0 }
+            let (act, _) = activation(self.layer.problem.activation, pre[i]);
+            act * if self.layer.problem.gated {
+                pre[f + i]
+            } else {
+                1.0
+            }
         });
         let hidden = hidden.collect();
         (pre, hidden)
     }
 
     fn out(&self, hidden: &[f64]) -> Vec<f64> {
-        let f = self.layer.inter;
+        let f = self.layer.problem.inter;
         let row = |r: usize| {
             let bias = self.biases.map_or(0.0, |b| b[1][r]);
             dot(&self.w_out[r * f..(r + 1) * f], hidden) + bias
         };
-        (0..self.layer.hidden).map(row).collect()
+        (0..self.layer.problem.hidden).map(row).collect()
     }
 
     /// The gradient of the first product for that of the output.
     fn back(&self, pre: &[f64], dout: &[f64]) -> Vec<f64> {
-        let f = self.layer.inter;
+        let f = self.layer.problem.inter;
         let mut dhidden = vec![0.0; f];
         for (r, d) in dout.iter().enumerate() {
             add(&mut dhidden, *d, &self.w_out[r * f..(r + 1) * f]);
         }
         let mut dpre = vec![0.0; self.columns()];
         for (i, d) in dhidden.into_iter().enumerate() {
-            let (act, slope) = activation(self.layer.activation, pre[i]);
-            if self.layer.gated {
+            let (act, slope) = activation(self.layer.problem.activation, pre[i]);
+            if self.layer.problem.gated {
                 dpre[i] = d * pre[f + i] * slope;
                 dpre[f + i] = d * act;
             } else {
@@ -109,26 +114,33 @@ impl Expert<'_> {
 
 fn expert<'a>(layer: &'a Layer, weights: &'a [Vec<f64>], e: usize) -> Expert<'a> {
     let part = |of: &'a [f64]| {
-        let size = of.len() / layer.experts;
+        let size = of.len() / layer.problem.routing.experts();
         &of[e * size..(e + 1) * size]
     };
     Expert {
         layer,
         w_in: part(&weights[1]),
         w_out: part(&weights[2]),
-        biases: layer.bias.then(|| [part(&weights[3]), part(&weights[4])]),
+        biases: layer
+            .problem
+            .bias
+            .then(|| [part(&weights[3]), part(&weights[4])]),
     }
 }
 
 /// Both passes for x, dy \[T,H\] and the weights.
 pub(crate) fn passes(layer: &Layer, x: &[f64], dy: &[f64], weights: &[Vec<f64>]) -> Passes {
-    let h = layer.hidden;
+    let (h, inter, routing) = (
+        layer.problem.hidden,
+        layer.problem.inter,
+        &layer.problem.routing,
+    );
     let mut out = Passes {
         y: vec![0.0; x.len()],
         dx: vec![0.0; x.len()],
         weights: weights.iter().map(|w| vec![0.0; w.len()]).collect(),
     };
-    for t in 0..layer.tokens {
+    for t in 0..routing.tokens() {
         let rows = t * h..(t + 1) * h;
         let (x, dy) = (&x[rows.clone()], &dy[rows.clone()]);
         let logits = weights[0].chunks(h).map(|row| dot(row, x));
@@ -149,10 +161,10 @@ pub(crate) fn passes(layer: &Layer, x: &[f64], dy: &[f64], weights: &[Vec<f64>])
                 add(&mut out.weights[1][at..at + h], *d, x);
             }
             for (r, d) in dout.iter().enumerate() {
-                let at = (e * h + r) * layer.inter;
-                add(&mut out.weights[2][at..at + layer.inter], *d, &hidden);
+                let at = (e * h + r) * inter;
+                add(&mut out.weights[2][at..at + inter], *d, &hidden);
             }
-            if layer.bias {
+            if layer.problem.bias {
                 add(
                     &mut out.weights[3][e * columns..(e + 1) * columns],
                     1.0,
@@ -162,10 +174,10 @@ pub(crate) fn passes(layer: &Layer, x: &[f64], dy: &[f64], weights: &[Vec<f64>])
             }
         }
         let mean = dot(&dshares, &shares);
-        for e in 0..layer.experts {
+        for e in 0..routing.experts() {
             let slot = chosen.iter().position(|c| *c == e);
             let own = slot.map_or(0.0, |k| dshares[k]);
-            let dlogit = match (layer.renormalize, slot) {
+            let dlogit = match (routing.renormalize(), slot) {
                 (true, Some(k)) => shares[k] * (own - mean),
                 (true, None) => 0.0,
                 (false, _) => probs[e] * (own - mean),

@@ -3,10 +3,10 @@
 //! The model is x + layer(x), its loss the mean of squares of what it misses a goal by. Weights and their updates are the
 //! test's own, in f32; the passes are the programs'.
 
-use crate::data::{Batch, Routing, assert_close, joined, layer, wide};
+use crate::data::{Batch, Routing, assert_close, in_bf16, joined, layer, wide, with};
 use crate::run::load;
-use moebius_xla::ElementType;
-use moebius_xla::parallel::{Divided, Layer, LayerError, Whole};
+use moebius_ops::ShapeError;
+use moebius_xla::parallel::{Divided, Layer, Whole};
 use moebius_xla::stablehlo::Program;
 
 const STEPS: usize = 6;
@@ -34,7 +34,7 @@ fn gather(results: &[Vec<Vec<f32>>], weights: usize, divided: bool) -> Vec<Vec<f
 
 fn train(
     layer: &Layer,
-    programs: [Result<Program, LayerError>; 2],
+    programs: [Result<Program, ShapeError>; 2],
     devices: usize,
     divided: bool,
 ) -> Trained {
@@ -108,19 +108,13 @@ fn compare(layer: Layer, [tolerance, way]: [f64; 2]) {
 #[test]
 fn descent_takes_the_steps_of_one_device() {
     compare(layer(32, 4, 2), [1e-5, 1e-5]);
-    let biased = Layer {
-        bias: true,
-        ..layer(32, 4, 2)
-    };
+    let biased = with(layer(32, 4, 2), |problem| problem.bias = true);
     compare(biased, [1e-5, 1e-5]);
 }
 
 #[test]
 fn a_layer_in_bf16_takes_nearly_the_steps_of_one_device() {
-    let layer = Layer {
-        element: ElementType::BF16,
-        ..layer(32, 4, 2)
-    };
+    let layer = in_bf16(layer(32, 4, 2));
     // 8 bits of a fraction, in rows and gradients; the devices' ways came 4 % apart.
     compare(layer, [0.05, 0.08]);
 }

@@ -5,6 +5,7 @@
 //! | what | bytes that leave a device |
 //! |---|---|
 //! | counts, once | (P − 1) · E/P · 4 |
+//! | choices, once, where there is a capacity | (P − 1) · T/P·K · 8 |
 //! | the largest count, once, where the rounds aren't 1 | ⌈2·(P − 1)/P · 4⌉ |
 //! | forward, a round | (P − 1) · C · 2·H·w |
 //! | backward, a round | (P − 1) · C · (2·H·w + 8), and H·w more where x is sent again |
@@ -12,9 +13,8 @@
 //!
 //! Of `rounds` · (P − 1) · C rows that leave a device, those that hold no slot are padding.
 
-use crate::data::{Batch, Routing, layer};
+use crate::data::{Batch, Routing, capped, in_bf16, layer};
 use crate::run::load;
-use moebius_xla::ElementType;
 use moebius_xla::parallel::{Divided, Layer, Whole};
 
 /// What each device sends to others in one execution.
@@ -30,10 +30,16 @@ struct Volume {
 
 impl Volume {
     fn forward(of: &Divided) -> Self {
-        let several = of.most_rounds() > 1;
+        let (several, capped) = (of.most_rounds() > 1, of.layer.problem.capacity.is_some());
+        let slots = of.layer.problem.routing.slots() / of.devices;
         Self {
-            once: (of.devices - 1) * (of.layer.experts / of.devices) * 4
-                + if several { reduced(of, 4) } else { 0 },
+            once: (of.devices - 1) * (experts(of) / of.devices) * 4
+                + if several { reduced(of, 4) } else { 0 }
+                + if capped {
+                    (of.devices - 1) * slots * 8
+                } else {
+                    0
+                },
             row: 2 * row(of),
             rows: (of.devices - 1) * of.rows,
         }
@@ -43,7 +49,7 @@ impl Volume {
         let forward = Self::forward(of);
         let again = if of.most_rounds() > 1 { row(of) } else { 0 };
         Self {
-            once: forward.once + reduced(of, of.layer.experts * of.layer.hidden * 4),
+            once: forward.once + reduced(of, experts(of) * of.layer.problem.hidden * 4),
             row: forward.row + 2 * row(of) + 8 + again,
             ..forward
         }
@@ -57,7 +63,11 @@ impl Volume {
 
 /// Bytes of a token.
 fn row(of: &Divided) -> usize {
-    of.layer.hidden * of.layer.element.bytes()
+    of.layer.problem.hidden * of.layer.element().bytes()
+}
+
+fn experts(of: &Divided) -> usize {
+    of.layer.problem.routing.experts()
 }
 
 /// Bytes that leave a device when `bytes` are summed.
@@ -76,18 +86,11 @@ fn counted(of: &Divided) {
 
 #[test]
 fn programs_exchange_what_the_formula_says() {
-    let half = Layer {
-        element: ElementType::BF16,
-        ..layer(64, 16, 2)
-    };
-    let capped = Layer {
-        capacity: Some(3),
-        ..layer(64, 16, 2)
-    };
+    let half = in_bf16(layer(64, 16, 2));
     for (layer, devices) in [
         (layer(48, 8, 2), 4),
         (half, 8),
-        (capped, 8),
+        (capped(layer(64, 16, 2), 3), 8),
         (layer(9, 3, 1), 1),
     ] {
         let whole = Divided::worst_case(layer, devices).unwrap();
@@ -181,23 +184,19 @@ fn what_devices_cannot_share_is_refused() {
     };
     assert_eq!(
         refused(layer(10, 4, 1), 4),
-        "expected tokens to be a multiple of 4 devices, got 10"
+        "tokens: expected a multiple of 4 devices, got 10"
     );
     assert_eq!(
         refused(layer(12, 6, 1), 4),
-        "expected experts to be a multiple of 4 devices, got 6"
-    );
-    assert_eq!(
-        refused(layer(12, 4, 5), 4),
-        "expected at most 4 experts for a token, got 5"
+        "experts: expected a multiple of 4 devices, got 6"
     );
     assert_eq!(
         refused(layer(12, 4, 1), 0),
-        "expected at least one device, got 0"
+        "devices: expected at least 1, got 0"
     );
     assert_eq!(
         refused(layer(0, 4, 1), 4),
-        "expected at least one token, got 0"
+        "tokens: expected at least 1, got 0"
     );
     let none = Divided {
         layer: layer(12, 4, 1),
@@ -206,13 +205,8 @@ fn what_devices_cannot_share_is_refused() {
     };
     assert_eq!(
         none.forward().unwrap_err().to_string(),
-        "expected at least one row of a round, got 0"
+        "rows of a round: expected at least 1, got 0"
     );
-    let integers = Layer {
-        element: ElementType::S32,
-        ..layer(12, 4, 1)
-    };
-    assert_eq!(refused(integers, 4), "expected f32, bf16 or f16, got i32");
-    let slots = refused(layer(usize::MAX / 2, 4, 4), 1);
-    assert!(slots.starts_with("expected at most 1073741824 slots, got "));
+    let slots = refused(layer(1 << 29, 3, 3), 1);
+    assert_eq!(slots, "slots: expected at most 1073741824, got 1610612736");
 }

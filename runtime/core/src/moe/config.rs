@@ -14,7 +14,7 @@ use crate::fp8::training::Fp8Recipe;
 use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::Activation;
-use moebius_ops::moe::{self, Keep};
+use moebius_ops::moe::{self, Keep, sorting};
 use moebius_ops::permute::Capacity;
 use moebius_ops::{ShapeError, routing};
 use serde::{Deserialize, Serialize};
@@ -174,6 +174,18 @@ impl MoeConfig {
     /// E, H, F and the columns of the first product.
     pub(super) fn sizes(&self) -> (usize, usize, usize, usize) {
         (self.experts, self.hidden, self.inter, self.columns_in())
+    }
+
+    /// What its feed-forward experts compute of `tokens` tokens.
+    pub(super) fn problem(&self, tokens: usize, dtype: DType) -> Result<moe::Problem, ShapeError> {
+        let routing = self.router.problem(tokens, self.experts)?;
+        let capacity = self.limit(tokens);
+        let sort = sorting::Problem::new(&routing, capacity, self.factors_change())?;
+        Ok(moe::Problem {
+            capacity,
+            row_bound: sort.row_bound(),
+            ..self.fused(routing, dtype)?
+        })
     }
 
     /// Its feed-forward experts of the slots of `routing`, dropless.

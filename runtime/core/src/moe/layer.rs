@@ -15,7 +15,6 @@ use crate::ops::{self, Assignment, Run, StageClock};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::ShapeError;
-use moebius_ops::moe::sorting;
 use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::moe;
 use moebius_shaders::moe::Stage;
@@ -123,7 +122,7 @@ impl MoeLayer {
     }
 
     /// Whether a forward of its chosen experts is the fused operation.
-    fn is_fused(&self) -> bool {
+    pub(super) fn is_fused(&self) -> bool {
         matches!(&self.experts, Experts::FeedForward(experts) if experts.is_float())
     }
 
@@ -151,15 +150,7 @@ impl MoeLayer {
     pub fn problem(&self, tokens: usize, dtype: DType) -> Result<moebius_ops::moe::Problem, Error> {
         let (expected, got) = ("feed-forward ones in floating point", self.experts.name());
         ShapeError::unless(self.is_fused(), "experts of a problem", expected, got)?;
-        let config = &self.config;
-        let routing = config.router.problem(tokens, config.experts)?;
-        let capacity = config.limit(tokens);
-        let sort = sorting::Problem::new(&routing, capacity, config.factors_change())?;
-        Ok(moebius_ops::moe::Problem {
-            capacity,
-            row_bound: sort.row_bound(),
-            ..config.fused(routing, dtype)?
-        })
+        Ok(self.config.problem(tokens, dtype)?)
     }
 
     /// x · Wgᵀ \[T,E\] in f32 of x \[T,H\].

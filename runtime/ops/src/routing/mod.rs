@@ -85,6 +85,15 @@ impl Problem {
         })
     }
 
+    /// A copy for another number of tokens.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when the product of tokens and experts doesn't fit 31 bits.
+    pub fn with_tokens(self, tokens: usize) -> Result<Self, ShapeError> {
+        ShapeError::index("tokens x experts", &[tokens, self.experts])?;
+        Ok(Self { tokens, ..self })
+    }
+
     /// A copy with another score.
     pub fn with_score(self, score: Score, renormalize: bool) -> Self {
         Self {

@@ -1,0 +1,149 @@
+//! Devices that run one program together: what it takes and gives, on the host.
+
+use crate::machine::RunError;
+use crate::open::{self, OpenError};
+use crate::pjrt::{
+    self, Buffer, Client, CompileOptions, Device, DiskCache, Donate, Environment, LoadedExecutable,
+    Platform, Plugin, Value,
+};
+use crate::record::element;
+use crate::stablehlo::{Program, TensorType};
+use burn_backend::{Shape, TensorData};
+
+/// Devices of one client, each of which runs a replica of a program.
+#[derive(Clone, Debug)]
+pub struct Group {
+    devices: Vec<Device>,
+    options: CompileOptions,
+    cache: Option<DiskCache>,
+}
+
+impl Group {
+    /// `count` devices of a platform, from number `first` on. A processor has as many as are asked for: they are of a
+    /// client of their own, and share its threads. Programs are kept on disk as [`crate::open()`] says.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] where the platform can't be opened or has fewer devices, or `count` is 0.
+    pub fn open(platform: Platform, first: usize, count: usize) -> Result<Self, OpenError> {
+        let environment = Environment::from_process();
+        let end = first.saturating_add(count);
+        let client = match platform {
+            Platform::Cpu => {
+                let devices = ("cpu_device_count", Value::Int(end as i64));
+                Client::new(Plugin::open(platform, &environment)?, &[devices])?
+            }
+            _ => open::client(platform)?,
+        };
+        let all = client.devices();
+        let devices = all.get(first..end).ok_or(OpenError::NoSuchDevice {
+            platform,
+            index: end - 1,
+            count: all.len(),
+        })?;
+        let ids: Vec<i32> = devices.iter().map(Device::id).collect();
+        Ok(Self {
+            options: CompileOptions::new(count, 1)?.with_devices(&ids)?,
+            devices: devices.to_vec(),
+            cache: DiskCache::of(&environment)?,
+        })
+    }
+
+    /// The devices, in the order of the replicas.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// Compiles a program of as many replicas as there are devices.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's.
+    pub fn compile(&self, program: &Program) -> Result<LoadedExecutable, pjrt::Error> {
+        let (client, inputs) = (self.devices[0].client(), program.inputs.clone());
+        match &self.cache {
+            Some(cache) => {
+                let compiled = cache.compile_cached(client, &program.text, &self.options, inputs);
+                Ok(compiled?.0)
+            }
+            None => client.compile(&program.text, &self.options, inputs),
+        }
+    }
+
+    /// Equal parts of `data` along its first dimension, one on each device.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, that the devices don't divide the dimension among them, and [`RunError::Quantised`].
+    pub fn divide(&self, data: &TensorData) -> Result<Vec<Buffer>, RunError> {
+        let (mut ty, bytes) = (type_of(data)?, data.as_bytes());
+        ty.shape[0] /= self.devices.len();
+        let size = ty.bytes();
+        let part = |(at, device)| {
+            let end = match at + 1 == self.devices.len() {
+                true => bytes.len(),
+                false => (at + 1) * size,
+            };
+            Buffer::from_host(device, &ty, &bytes[at * size..end])
+        };
+        let parts = self.devices.iter().enumerate().map(part);
+        Ok(parts.collect::<Result<_, _>>()?)
+    }
+
+    /// `data` on each device.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, and [`RunError::Quantised`].
+    pub fn copy(&self, data: &TensorData) -> Result<Vec<Buffer>, RunError> {
+        let (ty, bytes) = (type_of(data)?, data.as_bytes());
+        let devices = self.devices.iter();
+        let copies = devices.map(|device| Buffer::from_host(device, &ty, bytes));
+        Ok(copies.collect::<Result<_, _>>()?)
+    }
+
+    /// Runs a program of this group; each argument and each result is a list of buffers, one for each device.
+    ///
+    /// # Errors
+    ///
+    /// As [`LoadedExecutable::execute_sharded`].
+    pub fn run(
+        &self,
+        program: &LoadedExecutable,
+        arguments: &[&[Buffer]],
+    ) -> Result<Vec<Vec<Buffer>>, pjrt::Error> {
+        let of_device = |at| arguments.iter().map(|argument| &argument[at]).collect();
+        let lists: Vec<Vec<&Buffer>> = (0..self.devices.len()).map(of_device).collect();
+        let devices = program.execute_sharded(&lists, Donate::Nothing)?;
+        let mut results = vec![Vec::new(); program.outputs().len()];
+        for device in devices {
+            let pairs = results.iter_mut().zip(device);
+            pairs.for_each(|(parts, part)| parts.push(part));
+        }
+        Ok(results)
+    }
+}
+
+/// The values of buffers, one after the other along their first dimension; waits for them.
+///
+/// # Errors
+///
+/// The plugin's, and [`RunError::Quantised`] for an element that Burn doesn't have.
+pub fn join(parts: &[Buffer]) -> Result<TensorData, RunError> {
+    let ty = parts[0].spec();
+    let dtype = crate::dtype(ty.element);
+    let dtype = dtype.ok_or_else(|| RunError::Quantised(ty.element.to_string()))?;
+    let mut shape = ty.shape.clone();
+    shape[0] *= parts.len();
+    let mut bytes = Vec::new();
+    for part in parts {
+        bytes.extend(part.read()?);
+    }
+    Ok(TensorData::from_bytes_vec(bytes, Shape::from(shape), dtype))
+}
+
+fn type_of(data: &TensorData) -> Result<TensorType, RunError> {
+    let dtype = data.dtype();
+    let element = element(dtype).ok_or_else(|| RunError::Quantised(format!("{dtype:?}")))?;
+    Ok(TensorType::new(data.shape().to_vec(), element))
+}
