@@ -83,7 +83,7 @@ pub(super) fn sort(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Ve
     let mut keys = b.min(words(b, indices), experts as f64);
     if let Some(capacity) = p.capacity() {
         let weights = b.convert(weights, ElementType::F32);
-        let capacities = capacities(b, p, capacity, mask, factors);
+        let capacities = capacities(b, p, &capacity, mask, factors);
         keys = kept(b, p, [keys, weights, capacities]);
     }
     let slot = b.iota(TensorType::new([slots], S32), 0);
