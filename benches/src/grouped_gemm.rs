@@ -219,10 +219,10 @@ impl Batch {
             wait(&self.client)
         })?;
         let picked: Vec<usize> = spread(SAMPLES, self.m).collect();
-        let sampled = gradient::Problem {
-            m: picked.len(),
-            ..problem
-        };
+        let sampled = gradient::Problem::of(&Problem {
+            n: picked.len(),
+            ..problem.product
+        });
         let sorted = sorted(&self.keys, self.experts);
         let dy = wide(&columns(&self.dy, self.m, &picked));
         let want = gradient::reference(&sampled, &sorted, &dy, &wide(&self.x));

@@ -38,7 +38,7 @@ impl Batch {
         let sorted = permute::reference(keys, experts);
         let live = sorted.offsets[experts] as usize;
         let mut rows = |len: usize| {
-            let mut values = rounded(rng.vec(len, 4.0), problem.element);
+            let mut values = rounded(rng.vec(len, 4.0), problem.element());
             values[live * len / problem.row_bound()..].fill(f32::NAN);
             values
         };
@@ -78,7 +78,7 @@ impl Batch {
     }
 
     fn check_forward(&self, client: &Client, plan: &Plan, offsets: &Handle) {
-        let (p, element) = (&self.problem, self.problem.element);
+        let (p, element) = (&self.problem, self.problem.element());
         let hidden = unwritten(client, p.hidden_len(), element);
         let buffers = ForwardBuffers {
             pre: upload(client, &self.pre, element),
@@ -92,7 +92,7 @@ impl Batch {
     }
 
     fn check_backward(&self, client: &Client, plan: &Plan, order: Handle, offsets: &Handle) {
-        let (p, element) = (&self.problem, self.problem.element);
+        let (p, element) = (&self.problem, self.problem.element());
         let buffers = BackwardBuffers {
             pre: upload(client, &self.pre, element),
             dhidden: upload(client, &self.dhidden, element),
@@ -122,7 +122,7 @@ impl Batch {
     }
 
     fn check_gradient(&self, client: &Client, plan: &Plan, offsets: Handle) {
-        let (p, element) = (&self.problem, self.problem.element);
+        let (p, element) = (&self.problem, self.problem.element());
         let buffers = GradientBuffers {
             pre: upload(client, &self.pre, element),
             dhidden: upload(client, &self.dhidden, element),

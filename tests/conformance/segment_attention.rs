@@ -81,7 +81,7 @@ impl Rows {
         let mut rng = Rng::new(problem.elements() as u64);
         let [q, k, v, d_o] = [2.0, 2.0, 1.0, 1.0].map(|bound| {
             let len = problem.elements();
-            let mut values = rounded(rng.vec(len, bound), problem.element);
+            let mut values = rounded(rng.vec(len, bound), problem.element());
             values[live * (len / problem.rows())..].fill(f32::NAN);
             values
         });
@@ -89,7 +89,7 @@ impl Rows {
     }
 
     fn check(&self, client: &Client, plan: &Plan, segments: &Handle, found: &[u32]) {
-        let (p, element) = (&plan.problem, plan.problem.element);
+        let (p, element) = (&plan.problem, plan.problem.element());
         let [q, k, v] = [&self.q, &self.k, &self.v].map(|x| exact(x));
         let inputs = Inputs {
             q: &q,
@@ -120,8 +120,8 @@ impl Rows {
     }
 
     fn buffers(&self, client: &Client, p: &Problem, segments: &Handle) -> BackwardBuffers {
-        let output = || unwritten(client, p.elements(), p.element);
-        let input = |values: &[f32]| upload(client, values, p.element);
+        let output = || unwritten(client, p.elements(), p.element());
+        let input = |values: &[f32]| upload(client, values, p.element());
         BackwardBuffers {
             q: input(&self.q),
             k: input(&self.k),

@@ -77,15 +77,16 @@ struct Gradient {
 
 impl Gradient {
     fn new(problem: Problem, keys: &[u32]) -> Self {
-        let mut rng = Rng::new((problem.m * 31 + problem.n) as u64);
-        let sorted = Sorted::new(keys, problem.experts);
+        let [m, n] = problem.columns();
+        let mut rng = Rng::new((m * 31 + n) as u64);
+        let sorted = Sorted::new(keys, problem.product.experts);
         let mut operand = |source, columns| {
-            let of = (source, problem.element);
+            let of = (source, problem.product.element);
             sorted.operand(&mut rng, problem.rows(source), columns, of)
         };
         Self {
-            a: operand(problem.a, problem.m),
-            b: operand(problem.b, problem.n),
+            a: operand(problem.a, m),
+            b: operand(problem.b, n),
             sorted,
             problem,
         }
@@ -93,7 +94,8 @@ impl Gradient {
 
     /// Random experts for every slot.
     fn random(problem: Problem) -> Self {
-        Self::new(problem, &random_keys(problem.slots, problem.experts))
+        let Product { slots, experts, .. } = problem.product;
+        Self::new(problem, &random_keys(slots, experts))
     }
 
     fn run(
@@ -106,9 +108,9 @@ impl Gradient {
             variant: Some(variant),
             allow_unproven: false,
         };
-        let p = &self.problem;
-        let plan = plan(*p, device, choice).map_err(|error| error.to_string())?;
-        let len = p.experts * p.m * p.n;
+        let p = &self.problem.product;
+        let plan = plan(self.problem, device, choice).map_err(|error| error.to_string())?;
+        let len = p.experts * p.n * p.k;
         let operands = Operands {
             a: upload(client, &self.a, p.element),
             b: upload(client, &self.b, p.element),
@@ -192,16 +194,12 @@ fn dense_of(target: &Target, element: Element) -> Outcome {
         (513, 20, 48),
     ];
     Outcome::of(sizes.into_iter().flat_map(|(rows, m, n)| {
-        let weights = Problem {
+        let product = |m, n| Product {
             element,
-            ..Problem::of(&Product::dense(rows, m, n).unwrap())
+            ..Product::dense(rows, m, n).unwrap()
         };
-        let bias = moebius_ops::grouped_gemm::bias_gradient::Problem {
-            element,
-            ..moebius_ops::grouped_gemm::bias_gradient::Problem::of(
-                &Product::dense(rows, n, 1).unwrap(),
-            )
-        };
+        let weights = Problem::of(&product(m, n));
+        let bias = moebius_ops::grouped_gemm::bias_gradient::Problem::of(&product(n, 1));
         let keys = vec![0; rows];
         [
             Gradient::new(weights, &keys).check(target),
@@ -225,10 +223,10 @@ pub(crate) fn row_blocks(target: &Target) -> Outcome {
 /// One expert takes all, some none, and some slots go nowhere.
 pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     let some: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
-    let bounded = Problem {
+    let bounded = Problem::of(&Product {
         row_bound: 100,
-        ..problem(150, 5, 20, 36)
-    };
+        ..problem(150, 5, 20, 36).product
+    });
     Outcome::of([
         Gradient::new(problem(100, 8, 24, 16), &[6; 100]).check(target),
         Gradient::new(problem(100, 1, 24, 16), &[1; 100]).check(target),
@@ -321,16 +319,17 @@ fn check_bias(
         Ok(plan) => plan,
         Err(error) => return Outcome::Unsupported(error.to_string()),
     };
-    let mut rng = Rng::new(problem.n as u64);
-    let sorted = Sorted::new(keys, problem.experts);
-    let of = (problem.rows, problem.element);
-    let rows = sorted.operand(&mut rng, problem.input_rows(), problem.n, of);
-    let weights = problem.weighted.then(|| rng.vec(problem.slots, 1.0));
-    let len = problem.experts * problem.n;
+    let p = &problem.product;
+    let mut rng = Rng::new(p.n as u64);
+    let sorted = Sorted::new(keys, p.experts);
+    let of = (problem.rows, p.element);
+    let rows = sorted.operand(&mut rng, problem.input_rows(), p.n, of);
+    let weights = problem.weighted.then(|| rng.vec(p.slots, 1.0));
+    let len = p.experts * p.n;
     let out = nans(&client, len);
     let operands = bias_gradient::Operands {
-        rows: upload(&client, &rows, problem.element),
-        segments: sorted.segments(&client, problem.dense),
+        rows: upload(&client, &rows, p.element),
+        segments: sorted.segments(&client, p.dense),
         weights: weights
             .as_ref()
             .map(|weights| client.create_from_slice(f32::as_bytes(weights))),
@@ -383,10 +382,10 @@ pub(crate) fn bias_weighted(target: &Target) -> Outcome {
 
 pub(crate) fn bias_uneven_experts(target: &Target) -> Outcome {
     let some: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
-    let bounded = moebius_ops::grouped_gemm::bias_gradient::Problem {
+    let bounded = moebius_ops::grouped_gemm::bias_gradient::Problem::of(&Product {
         row_bound: 100,
-        ..bias_problem(150, 5, 20)
-    };
+        ..bias_problem(150, 5, 20).product
+    });
     Outcome::of([
         check_bias(target, bias_problem(100, 8, 24), &[6; 100]),
         check_bias(target, bias_problem(100, 1, 24), &[1; 100]),
@@ -397,18 +396,24 @@ pub(crate) fn bias_uneven_experts(target: &Target) -> Outcome {
 fn halves(target: &Target, element: Element) -> Outcome {
     let columns = [(64, 64), (33, 35), (48, 31)];
     let gradients = columns.map(|(m, n)| {
-        let problem = Problem {
+        let product = Product {
             element,
+            ..Product::new(80, 3, 2, m, n).unwrap()
+        };
+        let problem = Problem {
             a: Source::Tokens,
-            ..Problem::of(&Product::new(80, 3, 2, m, n).unwrap())
+            ..Problem::of(&product)
         };
         Gradient::random(problem).check(target)
     });
     let biases = [(64, true), (33, false)].map(|(n, weighted)| {
-        let problem = moebius_ops::grouped_gemm::bias_gradient::Problem {
+        let product = Product {
             element,
+            ..bias_problem(70, 3, n).product
+        };
+        let problem = moebius_ops::grouped_gemm::bias_gradient::Problem {
             weighted,
-            ..bias_problem(70, 3, n)
+            ..moebius_ops::grouped_gemm::bias_gradient::Problem::of(&product)
         };
         check_bias(target, problem, &random_keys(70, 3))
     });

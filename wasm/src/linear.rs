@@ -113,10 +113,7 @@ impl Linear {
 
 fn quantizer(options: &mut Options) -> Result<Quantizer, Failure> {
     let formats = [("e4m3", Fp8Format::E4M3), ("e5m2", Fp8Format::E5M2)];
-    let block = Granularity::Block {
-        rows: 128,
-        columns: 128,
-    };
+    let block = Granularity::of_blocks(128, 128);
     let granularities = [
         ("row", Granularity::Row),
         ("tensor", Granularity::Tensor),

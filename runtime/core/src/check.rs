@@ -16,7 +16,6 @@ pub(crate) fn check_device(
     ShapeError::unless(alike, what, expected, got)
 }
 
-/// Checks that two things are the same.
 pub(crate) fn check_same<T: PartialEq + Debug>(
     what: &'static str,
     got: T,

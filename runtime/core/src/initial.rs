@@ -19,7 +19,6 @@ pub(crate) fn uniform<const D: usize>(
     })
 }
 
-/// Zeros.
 pub(crate) fn zeros<const D: usize>(shape: [usize; D], device: &Device) -> Param<Tensor<D>> {
     lazily(shape, device, move |device| Tensor::zeros(shape, device))
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::config::TrainConfig;
 use crate::error::CheckpointError;
+use crate::fault::{InFile, Unfit};
 use crate::text::Text;
 use crate::weights::sync_folder;
 
@@ -95,10 +96,7 @@ impl Manifest {
                 let folder = folder.to_owned();
                 return Err(CheckpointError::Missing(folder));
             }
-            bytes => bytes.map_err(|source| CheckpointError::Read {
-                path: path.clone(),
-                source,
-            })?,
+            bytes => bytes.map_err(read_error(&path))?,
         };
         let foreign = |reason: String| CheckpointError::Foreign {
             path: path.clone(),
@@ -198,10 +196,7 @@ impl Checkpoint {
             Ok(_) | Err(CheckpointError::Missing { .. }) => {}
             Err(error) => return Err(error),
         }
-        let failed = |source| CheckpointError::Write {
-            path: folder.to_owned(),
-            source,
-        };
+        let failed = write_error(folder);
         fs::create_dir_all(folder).map_err(failed)?;
         let (model, optimizer) = (self.model.into_bytes().map_err(record)?, self.optimizer);
         let manifest = Manifest {
@@ -241,11 +236,7 @@ impl Checkpoint {
         let pairs = numbers(&self.config).into_iter().zip(numbers(wanted));
         for ((what, expected), (_, got)) in pairs {
             if expected != got {
-                return Err(CheckpointError::Other {
-                    what,
-                    expected,
-                    got,
-                });
+                return Err(CheckpointError::Other(Unfit::new(what, expected, got)));
             }
         }
         Ok(())
@@ -253,14 +244,10 @@ impl Checkpoint {
 
     pub(crate) fn check_text(&self, text: &Text) -> Result<(), CheckpointError> {
         let got = Stamp::of(text.bytes());
-        if got == self.text {
-            return Ok(());
+        match got == self.text {
+            true => Ok(()),
+            false => Err(CheckpointError::Other(Unfit::new("text", &self.text, got))),
         }
-        Err(CheckpointError::Other {
-            what: "text".to_owned(),
-            expected: self.text.to_string(),
-            got: got.to_string(),
-        })
     }
 }
 
@@ -281,18 +268,20 @@ pub(crate) fn record(error: RecordError) -> CheckpointError {
     CheckpointError::Record(error.to_string())
 }
 
+fn read_error(path: &Path) -> impl Fn(io::Error) -> CheckpointError + Copy {
+    move |source| CheckpointError::Read(InFile::at(path)(source))
+}
+
+fn write_error(path: &Path) -> impl Fn(io::Error) -> CheckpointError + Copy {
+    move |source| CheckpointError::Write(InFile::at(path)(source))
+}
+
 fn read_stamped(path: PathBuf, stamp: &Stamp) -> Result<Bytes, CheckpointError> {
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(source) => return Err(CheckpointError::Read { path, source }),
-    };
+    let bytes = fs::read(&path).map_err(read_error(&path))?;
     let got = Stamp::of(&bytes);
     if got != *stamp {
-        return Err(CheckpointError::Damaged {
-            path,
-            expected: stamp.to_string(),
-            got: got.to_string(),
-        });
+        let damage = Unfit::new(path.display(), stamp, got);
+        return Err(CheckpointError::Damaged(damage));
     }
     Ok(Bytes::from_bytes_vec(bytes))
 }
@@ -323,10 +312,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
         file.sync_all()?;
         fs::rename(&part, path)
     };
-    write().map_err(|source| CheckpointError::Write {
-        path: path.to_owned(),
-        source,
-    })
+    write().map_err(write_error(path))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use super::{ClassifierConfig, ClassifierTrainer, Samples};
 use crate::error::Error;
+use crate::fault::Unfit;
 use burn::tensor::Device;
 
 /// A checkerboard of 4 × 4 fields.
@@ -40,7 +41,7 @@ fn what_does_not_fit_is_refused() {
     let config = ClassifierConfig::default;
     let start = |config, samples| ClassifierTrainer::new(config, samples, &Device::flex());
     let refused = |outcome: Result<ClassifierTrainer, Error>, what: &str| match outcome {
-        Err(Error::Config { what: got, .. }) => assert_eq!(got, what),
+        Err(Error::Config(Unfit { what: got, .. })) => assert_eq!(got, what),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("{what} was taken"),
     };

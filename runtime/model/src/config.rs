@@ -231,8 +231,7 @@ impl TrainConfig {
         LossWeights {
             switch: f64::from(self.balance),
             z: f64::from(self.z),
-            gshard: 0.0,
-            entropy: 0.0,
+            ..LossWeights::default()
         }
     }
 

@@ -4,28 +4,18 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
+use crate::fault::{InFile, Unfit};
+
 /// Why a training didn't start or go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A configuration value doesn't fit.
-    #[error("{what}: expected {expected}, got {got}")]
-    Config {
-        /// The value's name.
-        what: &'static str,
-        /// What would fit.
-        expected: String,
-        /// What came.
-        got: String,
-    },
+    #[error(transparent)]
+    Config(Unfit),
     /// A text file can't be read.
-    #[error("cannot read {path}: {source}")]
-    Text {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    #[error("cannot read {0}")]
+    Text(#[source] InFile<io::Error>),
     /// A layer or a device refused.
     #[error(transparent)]
     Moebius(#[from] moebius::Error),
@@ -48,14 +38,10 @@ impl Error {
         expected: impl ToString,
         got: impl ToString,
     ) -> Result<(), Self> {
-        if fits {
-            return Ok(());
+        match fits {
+            true => Ok(()),
+            false => Err(Self::Config(Unfit::new(what, expected, got))),
         }
-        Err(Self::Config {
-            what,
-            expected: expected.to_string(),
-            got: got.to_string(),
-        })
     }
 
     pub(crate) fn device(error: impl ToString) -> Self {
@@ -81,21 +67,11 @@ pub enum CheckpointError {
     #[error("no checkpoint in {0}")]
     Missing(PathBuf),
     /// A file can't be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A file can't be written.
-    #[error("cannot write {path}: {source}")]
-    Write {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    #[error("cannot read {0}")]
+    Read(#[source] InFile<io::Error>),
+    /// A file or folder can't be written.
+    #[error("cannot write {0}")]
+    Write(#[source] InFile<io::Error>),
     /// A file that something else wrote, or a later version.
     #[error("{path} is no checkpoint of this program: {reason}")]
     Foreign {
@@ -104,26 +80,12 @@ pub enum CheckpointError {
         /// How one can tell.
         reason: String,
     },
-    /// A file that isn't as it was written.
-    #[error("{path} is damaged: expected {expected}, got {got}")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Its length or checksum when it was written.
-        expected: String,
-        /// What it has now.
-        got: String,
-    },
+    /// A file of another length or checksum than it was written with.
+    #[error("{} is damaged: expected {}, got {}", .0.what, .0.expected, .0.got)]
+    Damaged(Unfit),
     /// The checkpoint is of another training.
-    #[error("the checkpoint is of another training: {what} was {expected}, not {got}")]
-    Other {
-        /// What differs.
-        what: String,
-        /// The checkpoint's value.
-        expected: String,
-        /// The value asked for.
-        got: String,
-    },
+    #[error("the checkpoint is of another training: {} was {}, not {}", .0.what, .0.expected, .0.got)]
+    Other(Unfit),
     /// Burn can't write or use the records.
     #[error("{0}")]
     Record(String),

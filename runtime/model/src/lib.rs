@@ -27,6 +27,7 @@ mod clip;
 mod config;
 mod decoder;
 mod error;
+mod fault;
 mod parameters;
 mod random;
 mod report;
@@ -41,6 +42,7 @@ pub use classifier::{
 pub use config::{DecoderConfig, Precision, TrainConfig, VOCABULARY};
 pub use decoder::{Attention, Block, Decoder, DecoderOutput};
 pub use error::{CheckpointError, Error};
+pub use fault::{InFile, Unfit};
 pub use random::moe_weights;
 pub use report::{Fp8Report, LayerLoad, Report};
 pub use text::{Batch, Text};

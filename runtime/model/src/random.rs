@@ -17,7 +17,6 @@ impl Random {
         random
     }
 
-    /// The next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::error::Error;
+use crate::fault::InFile;
 use crate::random::Random;
 
 /// Bytes to learn from.
@@ -34,11 +35,8 @@ impl Text {
     /// # Errors
     /// [`Error::Text`] when it can't be read.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let bytes = std::fs::read(path).map_err(|source| Error::Text {
-            path: path.to_owned(),
-            source,
-        })?;
-        Ok(Self(bytes))
+        let bytes = std::fs::read(path).map_err(InFile::at(path));
+        bytes.map(Self).map_err(Error::Text)
     }
 
     /// The bytes.

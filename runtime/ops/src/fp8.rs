@@ -144,11 +144,15 @@ fn round_to_even(value: u32, shift: u32) -> u32 {
     (value + (1 << (shift - 1)) - 1 + ((value >> shift) & 1)) >> shift
 }
 
-/// A cast of `len` values between f32 and FP8.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
-    len: usize,
-    format: Fp8Format,
+getters! {
+    /// A cast of `len` values between f32 and FP8.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Problem {
+        /// Values.
+        len: usize,
+        /// Format of the codes.
+        format: Fp8Format,
+    }
 }
 
 impl Problem {
@@ -170,13 +174,6 @@ impl Problem {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-}
-
-getters! { Problem:
-    /// Format of the codes.
-    format: Fp8Format,
-    /// Values.
-    len: usize,
 }
 
 #[cfg(test)]

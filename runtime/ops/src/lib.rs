@@ -20,11 +20,56 @@
 //! [`Operation`] describes each of them with its operands and results, for devices that take a description instead of a
 //! launch, and for those that compute later.
 
-/// Functions that read what a constructor has checked: one for each field, of its name.
+/// Functions that read what a constructor has checked: one for each field, of its name; and the structure itself, where every
+/// field has one, with functions that return a copy with another value of a field.
 macro_rules! getters {
+    ($(#[$of_all:meta])* pub struct $of:ident {
+        $($(#[$documented:meta])* $field:ident: $type:ty $(=> $setter:ident)?,)*
+    }) => {
+        $(#[$of_all])*
+        pub struct $of { $($field: $type,)* }
+
+        impl $of {
+            $($(
+                #[doc = concat!("A copy with another [`Self::", stringify!($field), "`].")]
+                pub fn $setter(self, $field: $type) -> Self { Self { $field, ..self } }
+            )?)*
+        }
+
+        getters! { $of: $($(#[$documented])* $field: $type,)* }
+    };
     ($of:ident: $($(#[$documented:meta])* $field:ident: $type:ty,)*) => {
         impl $of {
             $($(#[$documented])* pub fn $field(&self) -> $type { self.$field })*
+        }
+    };
+}
+
+/// An enumeration whose values have names: a list of all, and the name of each, as it is displayed.
+#[macro_export]
+macro_rules! named {
+    ($(#[$of_all:meta])* pub enum $of:ident {
+        $($(#[$documented:meta])* $value:ident = $name:literal,)*
+    }) => {
+        $(#[$of_all])*
+        pub enum $of { $($(#[$documented])* $value,)* }
+
+        impl $of {
+            /// All of them, in order.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$value),*];
+
+            /// Its name in reports, names of kernels and files.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $name,)*
+                }
+            }
+        }
+
+        impl ::std::fmt::Display for $of {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.name())
+            }
         }
     };
 }

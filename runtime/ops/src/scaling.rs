@@ -48,6 +48,11 @@ pub const MX_BLOCK: usize = 32;
 pub const E8M0_ONE: u8 = 127;
 
 impl Granularity {
+    /// Rectangles of `rows` × `columns`.
+    pub const fn of_blocks(rows: usize, columns: usize) -> Self {
+        Self::Block { rows, columns }
+    }
+
     /// Its name in names of kernels.
     pub fn name(self) -> String {
         match self {

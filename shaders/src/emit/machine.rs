@@ -53,7 +53,6 @@ impl Machine {
         machine.clone()
     }
 
-    /// What kernels are launched on.
     pub(crate) fn client(&self) -> &Client {
         &self.recorder.client
     }

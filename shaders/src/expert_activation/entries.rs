@@ -36,7 +36,7 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         entries.extend(problems().map(|problem| {
             let name = name(&problem, kernel);
             let launch = move |at: &Machine| launch(at, problem);
-            KernelEntry::new(("expert_activation", variant), name, launch).of(problem.element)
+            KernelEntry::new(("expert_activation", variant), name, launch).of(problem.element())
         }));
     }
     entries.extend(Element::ALL.map(|element| {

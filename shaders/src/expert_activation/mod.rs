@@ -12,19 +12,10 @@ use moebius_ops::grouped_gemm::Activation;
 
 /// What one of the kernels is called for `problem`.
 fn name(problem: &Problem, kernel: &str) -> String {
-    let gated = launched::suffix(problem.gated, "_gated");
-    let activation = problem
-        .activation
-        .map(|activation| format!("_{activation}"));
-    let activation = activation.unwrap_or_default();
-    format!("{kernel}_{}{gated}{activation}", problem.element)
-}
-
-fn form(problem: &Problem) -> Form {
-    Form {
-        gated: problem.gated,
-        activation: problem.activation,
-    }
+    let gated = launched::suffix(problem.gated(), "_gated");
+    let activation = problem.activation();
+    let activation = activation.map_or_else(String::new, |activation| format!("_{activation}"));
+    format!("{kernel}_{}{gated}{activation}", problem.element())
 }
 
 /// What the kernels are specialised on.
@@ -56,8 +47,8 @@ pub struct Plan {
 /// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     let kernel = "expert_activation";
-    let bytes = problem.element.bytes();
-    problem.element.supported(kernel, device)?;
+    let bytes = problem.element().bytes();
+    problem.element().supported(kernel, device)?;
     crate::fits_binding(kernel, problem.pre_len() * bytes, device)?;
     crate::fits_binding(kernel, problem.slots() * 4, device)?;
     let lanes = lanes(problem.inter(), bytes, device);
@@ -179,19 +170,19 @@ buffers! {
 impl Plan {
     /// `pre`, `hidden` or a gradient of theirs as an argument, of rows of so many elements in all.
     fn rows(&self, buffer: Handle, elements: usize) -> BufferArg {
-        let bytes = self.problem.element.bytes() * self.lanes;
+        let bytes = self.problem.element().bytes() * self.lanes;
         bind(buffer, elements / self.lanes, bytes)
     }
 
     /// Experts, vectors of a row, what kernels are specialised on, and the type of the rows.
     fn sizes(&self) -> (usize, usize, Form, ElemType) {
         let p = &self.problem;
-        (
-            p.experts(),
-            p.inter() / self.lanes,
-            form(p),
-            p.element.elem_type(),
-        )
+        let form = Form {
+            gated: p.gated(),
+            activation: p.activation(),
+        };
+        let row = p.inter() / self.lanes;
+        (p.experts(), row, form, p.element().elem_type())
     }
 }
 

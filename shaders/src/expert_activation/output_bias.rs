@@ -19,8 +19,8 @@ pub struct Plan {
 /// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     let kernel = "output_bias";
-    let bytes = problem.element.bytes();
-    problem.element.supported(kernel, device)?;
+    let bytes = problem.element().bytes();
+    problem.element().supported(kernel, device)?;
     let tokens = problem.slots() / problem.top_k();
     let rows = tokens.max(problem.experts());
     crate::fits_binding(kernel, rows * problem.hidden() * bytes, device)?;
@@ -83,11 +83,11 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         return;
     }
     let row = p.hidden() / plan.lanes;
-    let bytes = p.element.bytes() * plan.lanes;
+    let bytes = p.element().bytes() * plan.lanes;
     // SAFETY: the buffers hold what is planned; offsets[E] is at most S, and units
     // past it touch nothing.
     unsafe {
-        launched::note(|| format!("output_bias_weights_{}", p.element));
+        launched::note(|| format!("output_bias_weights_{}", p.element()));
         output_bias_weights::launch_unchecked(
             client,
             plan.per_slot.grid.count(),
@@ -102,7 +102,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
             p.top_k(),
             row,
             plan.per_slot.units,
-            p.element.elem_type(),
+            p.element().elem_type(),
         );
     }
 }

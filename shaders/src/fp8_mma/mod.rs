@@ -29,7 +29,6 @@ const PLANES: usize = TILE_ROWS / 16;
 
 const PLANE: u32 = 32;
 
-/// What the kernel of `problem` is called.
 fn name(problem: &Problem) -> String {
     let [of_x, of_w] = [problem.x, problem.w].map(|codes| codes.format.name());
     let formats = if of_x == of_w {

@@ -1,17 +1,16 @@
 //! How CubeCL computes [`moebius_ops::grouped_gemm::bias_gradient`].
 
-use super::{Segments, Source, input_row, segment};
+use super::{Problem as Product, Segments, Source, input_row, segment};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::bias_gradient::Problem;
 
 const KERNEL: &str = "bias_gradient";
 
-/// What the kernel of `problem` is called.
 fn name(problem: &Problem) -> String {
     let weighted = launched::suffix(problem.weighted, "_weighted");
-    let dense = launched::suffix(problem.dense, "_dense");
-    format!("bias_gradient_{}{weighted}{dense}", problem.element)
+    let dense = launched::suffix(problem.product.dense, "_dense");
+    format!("bias_gradient_{}{weighted}{dense}", problem.product.element)
 }
 
 /// A [`Problem`] this device can run.
@@ -28,13 +27,19 @@ pub struct Plan {
 /// # Errors
 /// [`PlanError`] for sizes that are wrong, an element type the device lacks, or more than a binding or a grid holds.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, PlanError> {
+    let Product {
+        experts,
+        n,
+        element,
+        row_bound,
+        ..
+    } = problem.product;
     // Without rows nothing is launched.
-    if problem.row_bound > 0 {
+    if row_bound > 0 {
         problem.check()?;
     }
-    let Problem { experts, n, .. } = problem;
-    problem.element.supported(KERNEL, device)?;
-    let bytes = problem.element.bytes();
+    element.supported(KERNEL, device)?;
+    let bytes = element.bytes();
     crate::fits_binding(KERNEL, problem.input_rows() * n * bytes, device)?;
     crate::fits_binding(KERNEL, experts * n * 4, device)?;
     // Sums are f32, whatever the rows are.
@@ -105,7 +110,7 @@ buffers! {
 /// Enqueues the gradient: one launch; none for a batch without slots, whose gradient of zeros is
 /// the caller's.
 pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
-    let p = &plan.problem;
+    let (problem, p) = (&plan.problem, &plan.problem.product);
     if p.row_bound == 0 {
         return;
     }
@@ -113,23 +118,23 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     let bytes = p.element.bytes() * plan.lanes;
     // SAFETY: the buffers hold what is planned; units past the last vector return.
     unsafe {
-        let words = |buffer: Option<Handle>, len| buffer.map(|b| bind_words(b, len));
-        let (order, offsets) = operands.segments.map(|s| (s.order, s.offsets)).unzip();
-        launched::note(|| name(p));
+        let (order, offsets) = super::bind_segments(operands.segments, p);
+        let weights = operands.weights.map(|weights| bind_words(weights, p.slots));
+        launched::note(|| name(problem));
         bias_gradient::launch_unchecked(
             client,
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            bind(operands.rows, p.input_rows() * row_vectors, bytes),
-            words(order, p.slots).into(),
-            words(offsets, p.experts + 1).into(),
-            words(operands.weights, p.slots).into(),
+            bind(operands.rows, problem.input_rows() * row_vectors, bytes),
+            order.into(),
+            offsets.into(),
+            weights.into(),
             bind(operands.out, p.experts * row_vectors, 4 * plan.lanes),
             row_vectors,
             p.top_k,
             p.row_bound,
-            p.rows,
+            problem.rows,
             p.element.elem_type(),
         );
     }
@@ -138,7 +143,6 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
 /// Weighted token rows of every element type, plain sorted rows, and dense ones.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
-    use super::Problem as Product;
     use crate::emit::{KernelEntry, Machine, Planned, valid};
     let cases = [
         (Element::F32, false, false),
@@ -148,18 +152,17 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
         (Element::F32, false, true),
     ];
     let entry = |(element, weighted, dense): (Element, bool, bool)| {
-        let all = match dense {
+        let all = valid(match dense {
             true => Product::dense(2048, 512, 1),
             false => Product::new(2048, 8, 2, 512, 1),
-        };
+        });
         let problem = Problem {
-            element,
+            product: Product { element, ..all },
             rows: match weighted {
                 true => Source::Tokens,
                 false => Source::Sorted,
             },
             weighted,
-            ..Problem::of(&valid(all))
         };
         let gradient = move |at: &Machine| -> Planned {
             let given = [("offsets", !dense), ("weights", weighted)];

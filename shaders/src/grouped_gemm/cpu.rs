@@ -194,7 +194,7 @@ pub(super) fn bias_of<F: Float, N: Size>(
 
 /// Bias, activation, gate, and the store of one row of a panel.
 #[cube]
-pub(super) fn store_row<F: Float, N: Size, O: Size>(
+fn store_row<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
     sums: (Vector<f32, N>, Vector<f32, N>),
     at: (usize, usize),
@@ -209,6 +209,30 @@ pub(super) fn store_row<F: Float, N: Size, O: Size>(
         let right = activate::<N>(sums.1, spec.activation);
         store::<F, N, O>(out, left, row, first, n, spec.aligned);
         store::<F, N, O>(out, right, row, first + N::value(), n, spec.aligned);
+    }
+}
+
+/// The biases of either register of a panel.
+pub(super) type Biases<N> = (Vector<f32, N>, Vector<f32, N>);
+
+/// Bias, activation, gate and the store of the rows from `at.0` that are before `at.1`.
+#[cube]
+pub(super) fn store_rows<F: Float, N: Size, O: Size>(
+    out: &mut [Vector<F, O>],
+    sums: &Array<Vector<f32, N>>,
+    biases: Biases<N>,
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+    #[comptime] spec: (Spec, usize),
+) {
+    let (row, end, first) = at;
+    let (spec, count) = comptime!(spec);
+    #[unroll]
+    for i in 0..count {
+        if row + i < end {
+            let sums = (sums[2 * i] + biases.0, sums[2 * i + 1] + biases.1);
+            store_row::<F, N, O>(out, sums, (row + i, first), sizes.n, spec);
+        }
     }
 }
 
@@ -250,16 +274,33 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
             for row in range_stepped(begin, end, comptime!(ROWS)) {
                 let sums =
                     panel_tile::<F, N>(x, &order, packed, &sizes, (row, end, base), spec.rows);
-                #[unroll]
-                for i in 0..comptime!(ROWS) {
-                    if row + i < end {
-                        let sums = (sums[2 * i] + bias0, sums[2 * i + 1] + bias1);
-                        store_row::<F, N, O>(out, sums, (row + i, first), sizes.n, spec);
-                    }
-                }
+                let (at, spec) = ((row, end, first), comptime!((spec, ROWS)));
+                store_rows::<F, N, O>(out, &sums, (bias0, bias1), &sizes, at, spec);
             }
         }
     }
+}
+
+/// Where the tokens of a tile's rows from `at.0` begin (rows past `at.1` repeat the last), and sums of 0.
+#[cube]
+pub(super) fn begun_tile<N: Size>(
+    order: &ComptimeOption<&[u32]>,
+    sizes: &Sizes,
+    at: (usize, usize),
+    #[comptime] spec: (Source, usize),
+) -> (Array<usize>, Array<Vector<f32, N>>) {
+    let (row, end) = at;
+    let (rows, count) = comptime!(spec);
+    let mut from = Array::<usize>::new(count);
+    let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * count));
+    #[unroll]
+    for i in 0..count {
+        let sorted = min(row + i, end - 1);
+        from[i] = input_row(order, sorted, sizes.top_k, comptime!(rows)) * sizes.k;
+        sums[2 * i] = Vector::new(0.0f32);
+        sums[2 * i + 1] = Vector::new(0.0f32);
+    }
+    (from, sums)
 }
 
 /// The sums of [`ROWS`] rows from `at.0` (rows past `at.1` repeat the last) by the panel at `at.2`.
@@ -273,15 +314,7 @@ pub(super) fn panel_tile<F: Float, N: Size>(
     #[comptime] rows: Source,
 ) -> Array<Vector<f32, N>> {
     let (row, end, base) = at;
-    let mut from = Array::<usize>::new(comptime!(ROWS));
-    let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * ROWS));
-    #[unroll]
-    for i in 0..comptime!(ROWS) {
-        let sorted = min(row + i, end - 1);
-        from[i] = input_row(order, sorted, sizes.top_k, comptime!(rows)) * sizes.k;
-        sums[2 * i] = Vector::new(0.0f32);
-        sums[2 * i + 1] = Vector::new(0.0f32);
-    }
+    let (from, mut sums) = begun_tile::<N>(order, sizes, (row, end), comptime!((rows, ROWS)));
     for kk in 0..sizes.k {
         let left = packed[base + 2 * kk];
         let right = packed[base + 2 * kk + 1];

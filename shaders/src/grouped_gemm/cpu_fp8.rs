@@ -4,7 +4,7 @@
 //! 64: decode is bound by memory. More rows share one decoding of two registers of columns into
 //! scratch, and from there on the product is that of [`super::cpu`]. Both sum over k in order.
 
-use super::cpu::{ROWS, Spec, bias_of, panel_row, panel_tile, store_row};
+use super::cpu::{Biases, ROWS, Spec, begun_tile, bias_of, panel_row, panel_tile, store_rows};
 use super::fp8::{block_words, decode_lane, scale_at};
 use super::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
@@ -16,9 +16,6 @@ const FEW_ROWS: usize = 8;
 /// A group of columns, those of two registers: expert, first column, and where the words of either
 /// register are at inner column 0.
 type Group = (usize, usize, usize, usize);
-
-/// The biases of either register of a group.
-type Biases<N> = (Vector<f32, N>, Vector<f32, N>);
 
 /// The group of `expert` from column `first`.
 #[cube]
@@ -119,15 +116,8 @@ fn direct_tile<F: Float, N: Size>(
     let (row, end, (expert, first, left_at, right_at)) = at;
     let (spec, count) = comptime!(spec);
     let (fp8, whole) = comptime!(codes_of(spec));
-    let mut from = Array::<usize>::new(count);
-    let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * count));
-    #[unroll]
-    for i in 0..count {
-        let sorted = min(row + i, end - 1);
-        from[i] = input_row(order, sorted, sizes.top_k, comptime!(spec.rows)) * sizes.k;
-        sums[2 * i] = Vector::new(0.0f32);
-        sums[2 * i + 1] = Vector::new(0.0f32);
-    }
+    let tile = comptime!((spec.rows, count));
+    let (from, mut sums) = begun_tile::<N>(order, sizes, (row, end), tile);
     let width = N::value();
     let step = comptime!(PANEL / width);
     let words = sizes.k.div_ceil(4);
@@ -236,27 +226,6 @@ fn few_rows<F: Float, N: Size, O: Size>(
     let sums = direct_tile::<F, N>(x, order, weights, sizes, (begin, end, group), spec);
     let (_, first, _, _) = group;
     store_rows::<F, N, O>(out, &sums, biases, sizes, (begin, end, first), spec);
-}
-
-/// Bias, activation, gate and the store of the rows from `at.0` that are before `at.1`.
-#[cube]
-fn store_rows<F: Float, N: Size, O: Size>(
-    out: &mut [Vector<F, O>],
-    sums: &Array<Vector<f32, N>>,
-    biases: Biases<N>,
-    sizes: &Sizes,
-    at: (usize, usize, usize),
-    #[comptime] spec: (Spec, usize),
-) {
-    let (row, end, first) = at;
-    let (spec, count) = comptime!(spec);
-    #[unroll]
-    for i in 0..count {
-        if row + i < end {
-            let sums = (sums[2 * i] + biases.0, sums[2 * i + 1] + biases.1);
-            store_row::<F, N, O>(out, sums, (row + i, first), sizes.n, spec);
-        }
-    }
 }
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {

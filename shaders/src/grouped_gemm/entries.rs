@@ -68,10 +68,7 @@ const SORTED: Problem = of(Source::Sorted, None, false);
 const SORTED_BIAS: Problem = of(Source::Sorted, None, true);
 const GATHER_IN_OUT: Problem = turned(of(Source::Tokens, None, false));
 const SORTED_IN_OUT: Problem = turned(SORTED);
-const BLOCK: Granularity = Granularity::Block {
-    rows: 128,
-    columns: 128,
-};
+const BLOCK: Granularity = Granularity::of_blocks(128, 128);
 
 /// Codes: both formats, every kind of scale, every source of rows.
 const DENSE_BLOCK: Problem = coded(dense(false), Fp8Format::E4M3, BLOCK);

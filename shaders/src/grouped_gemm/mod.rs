@@ -198,6 +198,18 @@ pub(crate) fn tile_at(
     }
 }
 
+/// The order and the offsets of a sort, where a product has one.
+fn bind_segments(
+    segments: Option<Segments>,
+    p: &Problem,
+) -> (Option<BufferArg>, Option<BufferArg>) {
+    let bound = |s: Segments| {
+        let offsets = bind_words(s.offsets, p.experts + 1);
+        (bind_words(s.order, p.slots), offsets)
+    };
+    segments.map(bound).unzip()
+}
+
 /// The buffer arguments every variant binds, in binding order.
 struct Bindings {
     x: BufferArg,
@@ -221,15 +233,15 @@ impl Bindings {
         let before = slab.first as usize * p.expert_bytes();
         let after = (p.experts - slab.last as usize) * p.expert_bytes();
         let weights = part(operands.weights, [before, after]);
-        let segments = operands.segments;
-        let segment = |of: fn(&Segments) -> &Handle| segments.as_ref().map(|s| of(s).clone());
+        let tiles = operands.segments.clone().map(|segments| segments.tiles);
+        let (order, offsets) = bind_segments(operands.segments, p);
         let words = |buffer: Option<Handle>, len| buffer.map(|b| bind_words(b, len));
         let bytes = p.element.bytes();
         Self {
             x: bind(operands.x, p.input_rows() * p.k / x_lanes, bytes * x_lanes),
-            order: words(segment(|s| &s.order), p.slots),
-            offsets: words(segment(|s| &s.offsets), p.experts + 1),
-            tiles: words(segment(|s| &s.tiles), TILE_WORDS * plan.max_tiles()),
+            order,
+            offsets,
+            tiles: words(tiles, TILE_WORDS * plan.max_tiles()),
             weights: bind(weights, slab_elements / w_lanes, expert.1 * w_lanes),
             scales: words(operands.scales, scale_words(p)),
             bias: operands.bias.map(|b| bind(b, p.experts * columns, bytes)),

@@ -5,32 +5,25 @@ use super::{KERNEL, Problem, WeightLayout, cpu, naive, tensor_core};
 use crate::prelude::*;
 use serde::Serialize;
 
-/// How a grouped GEMM is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Variant {
-    /// Register tile over tiles in workgroup memory; WebGPU's default limits suffice.
-    Unit,
-    /// The same with four rows to a tile, for few tokens per expert.
-    Gemv,
-    /// One task per core: weights packed into panels, a register tile, no barriers.
-    Cpu,
-    /// Matrix-multiply-accumulate instructions on 16 × 16 × 16 tiles. Unproven.
-    TensorCore,
-    /// One unit per output: the baseline that benchmarks compare with.
-    Naive,
+moebius_ops::named! {
+    /// How a grouped GEMM is computed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Variant {
+        /// Register tile over tiles in workgroup memory; WebGPU's default limits suffice.
+        Unit = "unit",
+        /// The same with four rows to a tile, for few tokens per expert.
+        Gemv = "gemv",
+        /// One task per core: weights packed into panels, a register tile, no barriers.
+        Cpu = "cpu",
+        /// Matrix-multiply-accumulate instructions on 16 × 16 × 16 tiles. Unproven.
+        TensorCore = "tensor_core",
+        /// One unit per output: the baseline that benchmarks compare with.
+        Naive = "naive",
+    }
 }
 
 impl Variant {
-    /// Every variant, for enumeration.
-    pub const ALL: [Self; 5] = [
-        Self::Unit,
-        Self::Gemv,
-        Self::Cpu,
-        Self::TensorCore,
-        Self::Naive,
-    ];
-
     /// Whether the variant has run on some hardware and passed conformance there; if not, it is unproven as the
     /// [crate's documentation](crate#unproven) has it.
     pub fn proven(self) -> bool {
@@ -56,17 +49,6 @@ impl Variant {
             Self::Cpu => cpu::ROWS,
             Self::TensorCore => tensor_core::ROWS,
             Self::Naive => 1,
-        }
-    }
-
-    /// Its name in reports and snapshots.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unit => "unit",
-            Self::Gemv => "gemv",
-            Self::Cpu => "cpu",
-            Self::TensorCore => "tensor_core",
-            Self::Naive => "naive",
         }
     }
 }
@@ -214,11 +196,10 @@ fn check_variant(
     super::fp8::supported(problem, device)?;
     match variant {
         Variant::TensorCore => tensor_core::supported(problem, device),
-        Variant::Cpu if device.cpu_cores.is_none() => Err(Unsupported::new(
-            KERNEL,
-            "a CPU runtime for the cpu variant",
-            &device.name,
-        )),
+        Variant::Cpu => {
+            let needs = "a CPU runtime for the cpu variant";
+            Unsupported::unless(device.cpu_cores.is_some(), KERNEL, needs, &device.name)
+        }
         Variant::Unit | Variant::Gemv => {
             let memory = tile.shared_bytes(problem.parts());
             crate::fits_cube(KERNEL, (tile.units(), memory), device)
@@ -227,7 +208,7 @@ fn check_variant(
         Variant::Naive if device.cpu_cores.is_none() => {
             crate::fits_cube(KERNEL, (naive::UNITS, 0), device)
         }
-        Variant::Cpu | Variant::Naive => Ok(()),
+        Variant::Naive => Ok(()),
     }
 }
 

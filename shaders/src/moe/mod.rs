@@ -63,44 +63,22 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     })
 }
 
-/// A part of the forward that is timed by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Router logits and the choice of experts.
-    Router,
-    /// Histogram, scan, scatter, and the drop rule.
-    Sort,
-    /// First product with activation.
-    Gemm1,
-    /// Second product.
-    Gemm2,
-    /// Weighted sum of the slots.
-    Combine,
-    /// Both products and the weighted sum, where they are one program.
-    Experts,
-}
-
-impl Stage {
-    /// Every stage, in order.
-    pub const ALL: [Self; 6] = [
-        Self::Router,
-        Self::Sort,
-        Self::Gemm1,
-        Self::Gemm2,
-        Self::Combine,
-        Self::Experts,
-    ];
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Router => "router",
-            Self::Sort => "sort",
-            Self::Gemm1 => "gemm 1",
-            Self::Gemm2 => "gemm 2",
-            Self::Combine => "combine",
-            Self::Experts => "experts",
-        }
+moebius_ops::named! {
+    /// A part of the forward that is timed by itself.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Stage {
+        /// Router logits and the choice of experts.
+        Router = "router",
+        /// Histogram, scan, scatter, and the drop rule.
+        Sort = "sort",
+        /// First product with activation.
+        Gemm1 = "gemm 1",
+        /// Second product.
+        Gemm2 = "gemm 2",
+        /// Weighted sum of the slots.
+        Combine = "combine",
+        /// Both products and the weighted sum, where they are one program.
+        Experts = "experts",
     }
 }
 

@@ -42,7 +42,7 @@ pub fn plan(problem: Problem, tile_rows: usize, device: &Capability) -> Result<P
     };
     let rule = problem.capacity().map(|rule| -> Result<_, PlanError> {
         Ok(Rule {
-            capacities: capacity::plan_capacities(all, *rule, device)?,
+            capacities: capacity::plan_capacities(all, rule, device)?,
             drop: capacity::plan(all, device)?,
         })
     });

@@ -73,25 +73,26 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     let words = words.max(TILE_WORDS * problem.max_tiles());
     crate::fits_binding("sort", words * 4, device)?;
     let most_units = device.limits.max_units_per_cube.max(1);
-    let Some(cores) = device.cpu_cores else {
-        return Ok(Plan {
-            problem,
-            walk: Walk::PerExpert {
-                lanes: lanes(problem.slots(), 4, device),
-            },
-            grid: Grid::elementwise("sort", counts(&problem), device)?,
-            blocks: blocks(&problem),
-            scan_units: SCAN_UNITS.min(most_units as usize),
-        });
+    let (mut blocks, lanes) = (blocks(&problem), lanes(problem.slots(), 4, device));
+    let (walk, grid, scan_units) = match device.cpu_cores {
+        None => {
+            let grid = Grid::elementwise("sort", counts(&problem), device)?;
+            let scan_units = SCAN_UNITS.min(most_units as usize);
+            (Walk::PerExpert { lanes }, grid, scan_units)
+        }
+        Some(cores) => {
+            blocks = blocks.min(cores.clamp(1, most_units) as usize);
+            let grid = Grid::of_cubes("sort", 1, [blocks as u32, 1], device)?;
+            // One unit: a CPU would spin at the barrier for a scan of a few hundred counts.
+            (Walk::Serial, grid, 1)
+        }
     };
-    let blocks = (cores.clamp(1, most_units) as usize).min(blocks(&problem));
     Ok(Plan {
         problem,
-        walk: Walk::Serial,
-        grid: Grid::of_cubes("sort", 1, [blocks as u32, 1], device)?,
+        walk,
+        grid,
         blocks,
-        // One unit: a CPU would spin at the barrier for a scan of a few hundred counts.
-        scan_units: 1,
+        scan_units,
     })
 }
 

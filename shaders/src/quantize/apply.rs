@@ -183,51 +183,35 @@ pub(super) fn fp8_dequantize<F: Float, N: Size>(
 
 /// Enqueues words = encode(x / scales), the scales given: one launch, or none for no values.
 pub fn launch_by(client: &Client, plan: &Plan, buffers: Buffers) {
-    let p = &plan.problem;
-    if p.is_empty() {
-        return;
-    }
-    // SAFETY: the buffers hold what is planned; units past the last word, and lanes
-    // past the end of a row, touch nothing, and every row and column has a scale.
-    unsafe {
-        let [x, words, scales] = bound(plan, buffers);
-        launched::note(|| super::quantize_by_name(p));
-        fp8_quantize_by::launch_unchecked(
-            client,
-            plan.words.count(),
-            plan.words.dim(),
-            plan.lanes,
-            x,
-            scales,
-            words,
-            super::sizes(p),
-            plan.apply_spec(),
-            p.element().elem_type(),
-        );
-    }
+    enqueue(client, plan, buffers, true);
 }
 
 /// Enqueues y = decode(words) · scales: one launch, or none for no values.
 pub fn launch_dequantize(client: &Client, plan: &Plan, buffers: Buffers) {
+    enqueue(client, plan, buffers, false);
+}
+
+fn enqueue(client: &Client, plan: &Plan, buffers: Buffers, encode: bool) {
     let p = &plan.problem;
     if p.is_empty() {
         return;
     }
-    // SAFETY: as above.
+    let (count, dim, lanes) = (plan.words.count(), plan.words.dim(), plan.lanes);
+    let (sizes, spec, element) = (super::sizes(p), plan.apply_spec(), p.element().elem_type());
+    let [values, words, scales] = bound(plan, buffers);
+    // SAFETY: the buffers hold what is planned; units past the last word, and lanes
+    // past the end of a row, touch nothing, and every row and column has a scale.
     unsafe {
-        let [y, words, scales] = bound(plan, buffers);
-        launched::note(|| super::dequantize_name(p));
-        fp8_dequantize::launch_unchecked(
-            client,
-            plan.words.count(),
-            plan.words.dim(),
-            plan.lanes,
-            words,
-            scales,
-            y,
-            super::sizes(p),
-            plan.apply_spec(),
-            p.element().elem_type(),
-        );
+        if encode {
+            launched::note(|| super::quantize_by_name(p));
+            fp8_quantize_by::launch_unchecked(
+                client, count, dim, lanes, values, scales, words, sizes, spec, element,
+            );
+        } else {
+            launched::note(|| super::dequantize_name(p));
+            fp8_dequantize::launch_unchecked(
+                client, count, dim, lanes, words, scales, values, sizes, spec, element,
+            );
+        }
     }
 }

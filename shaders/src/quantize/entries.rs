@@ -10,21 +10,12 @@ use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::quantize::AmaxProblem;
 use moebius_ops::scaling::Granularity;
 
-const BLOCK: Granularity = Granularity::Block {
-    rows: 128,
-    columns: 128,
-};
+const BLOCK: Granularity = Granularity::of_blocks(128, 128);
 
 /// Its columns cut words apart.
-const CUT: Granularity = Granularity::Block {
-    rows: 3,
-    columns: 5,
-};
+const CUT: Granularity = Granularity::of_blocks(3, 5);
 
-const GROUP: Granularity = Granularity::Block {
-    rows: 1,
-    columns: 128,
-};
+const GROUP: Granularity = Granularity::of_blocks(1, 128);
 
 /// 512 rows of 1024: both formats saturating, and an overflow to NaN; element types of one of them.
 fn samples(granularity: Granularity) -> Vec<Problem> {

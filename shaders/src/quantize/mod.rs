@@ -55,10 +55,7 @@ fn name(problem: &Problem, kernel: &str, kind: &str) -> String {
 }
 
 fn quantize_name(problem: &Problem) -> String {
-    const LARGE: Granularity = Granularity::Block {
-        rows: 128,
-        columns: 128,
-    };
+    const LARGE: Granularity = Granularity::of_blocks(128, 128);
     let kind = match problem.granularity() {
         Granularity::Mx => "_mx",
         LARGE => "_block128",

@@ -119,87 +119,86 @@ buffers! {
 
 /// Enqueues the backward pass: four launches.
 pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
-    if plan.problem.rows() == 0 {
+    let p = &plan.problem;
+    if p.rows() == 0 {
         return;
     }
-    let statistics = client.empty(plan.problem.heads_of_rows() * 8);
-    launch_statistics(client, plan, &buffers, &statistics);
-    launch_gradients(client, plan, &buffers, &statistics);
-}
-
-/// A tensor \[R, heads·D\] as an argument.
-fn rows(plan: &Plan, buffer: &Handle) -> BufferArg {
-    let bytes = plan.problem.element.bytes() * plan.lanes;
-    bind(buffer.clone(), plan.vectors(), bytes)
-}
-
-fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, statistics: &Handle) {
-    let p = &plan.problem;
+    let (count, dim, lanes) = (plan.per_head.count(), plan.per_head.dim(), plan.lanes);
+    let (form, element) = (plan.form(), p.element().elem_type());
+    let statistics = client.empty(p.heads_of_rows() * 8);
+    let sums = || bind_words(statistics.clone(), 2 * p.heads_of_rows());
+    let [o, d_o] = [&buffers.o, &buffers.d_o].map(|buffer| plan.rows(buffer));
+    let lse = bind_words(buffers.lse.clone(), p.heads_of_rows());
+    launched::note(|| format!("attention_statistics_{}", p.element()));
     // SAFETY: the buffers hold what is planned; units past the last head return.
     unsafe {
-        launched::note(|| format!("attention_statistics_{}", p.element));
         attention_statistics::launch_unchecked(
             client,
-            plan.per_head.count(),
-            plan.per_head.dim(),
-            plan.lanes,
-            rows(plan, &buffers.o),
-            rows(plan, &buffers.d_o),
-            bind_words(buffers.lse.clone(), p.heads_of_rows()),
-            bind_words(statistics.clone(), 2 * p.heads_of_rows()),
-            plan.form(),
-            p.element.elem_type(),
+            count.clone(),
+            dim,
+            lanes,
+            o,
+            d_o,
+            lse,
+            sums(),
+            form,
+            element,
         );
     }
-}
-
-fn launch_gradients(client: &Client, plan: &Plan, buffers: &BackwardBuffers, statistics: &Handle) {
-    let p = &plan.problem;
-    let (queries, keys) = ((&buffers.q, &buffers.d_o), (&buffers.k, &buffers.v));
+    let (rows, heads) = (p.rows(), p.heads());
+    let (queries, keys) = ([&buffers.q, &buffers.d_o], [&buffers.k, &buffers.v]);
     let sides = [
         (Side::Query, queries, keys, &buffers.dq),
         (Side::Key, keys, queries, &buffers.dk),
     ];
-    // SAFETY: the buffers hold what is planned, and segments lie inside the rows;
-    // units past the last head return.
-    unsafe {
-        for (side, own, other, out) in sides {
-            launched::note(|| super::name(p, side.kernel()));
+    for (side, own, other, out) in sides {
+        let [own, own_value] = own.map(|buffer| plan.rows(buffer));
+        let [other, other_value] = other.map(|buffer| plan.rows(buffer));
+        let (segments, out) = (plan.segments(&buffers.segments), plan.rows(out));
+        launched::note(|| super::name(p, side.kernel()));
+        // SAFETY: as above, and segments lie inside the rows.
+        unsafe {
             attention_score_gradient::launch_unchecked(
                 client,
-                plan.per_head.count(),
-                plan.per_head.dim(),
-                plan.lanes,
-                rows(plan, own.0),
-                rows(plan, own.1),
-                rows(plan, other.0),
-                rows(plan, other.1),
-                bind_words(statistics.clone(), 2 * p.heads_of_rows()),
-                bind_words(buffers.segments.clone(), 2 * p.rows()),
-                rows(plan, out),
-                p.rows(),
-                p.heads(),
-                plan.form(),
+                count.clone(),
+                dim,
+                lanes,
+                own,
+                own_value,
+                other,
+                other_value,
+                sums(),
+                segments,
+                out,
+                rows,
+                heads,
+                form,
                 side,
-                p.element.elem_type(),
+                element,
             );
         }
-        launched::note(|| super::name(p, "attention_value_gradient"));
+    }
+    let tensors = [&buffers.q, &buffers.k, &buffers.d_o, &buffers.dv];
+    let [q, k, d_o, dv] = tensors.map(|buffer| plan.rows(buffer));
+    let segments = plan.segments(&buffers.segments);
+    launched::note(|| super::name(p, "attention_value_gradient"));
+    // SAFETY: as above.
+    unsafe {
         attention_value_gradient::launch_unchecked(
             client,
-            plan.per_head.count(),
-            plan.per_head.dim(),
-            plan.lanes,
-            rows(plan, &buffers.q),
-            rows(plan, &buffers.k),
-            rows(plan, &buffers.d_o),
-            bind_words(statistics.clone(), 2 * p.heads_of_rows()),
-            bind_words(buffers.segments.clone(), 2 * p.rows()),
-            rows(plan, &buffers.dv),
-            p.rows(),
-            p.heads(),
-            plan.form(),
-            p.element.elem_type(),
+            count,
+            dim,
+            lanes,
+            q,
+            k,
+            d_o,
+            sums(),
+            segments,
+            dv,
+            rows,
+            heads,
+            form,
+            element,
         );
     }
 }

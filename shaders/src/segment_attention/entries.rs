@@ -38,13 +38,13 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
     );
     let entry = |variant, name, problem: Problem, launch: fn(&Machine, Problem) -> Planned| {
         let launch = move |at: &Machine| launch(at, problem);
-        KernelEntry::new(("segment_attention", variant), name, launch).of(problem.element)
+        KernelEntry::new(("segment_attention", variant), name, launch).of(problem.element())
     };
     let of = |kernel: &str, problem| name(&problem, kernel);
     entries.extend(problems().map(|p| entry("forward", of("segment_attention", p), p, forward)));
     let [f32, f16, bf16, _causal] = problems();
     for problem in [f32, f16, bf16] {
-        let name = format!("attention_statistics_{}", problem.element);
+        let name = format!("attention_statistics_{}", problem.element());
         entries.push(entry("backward", name, problem, backward));
     }
     let gradients = [

@@ -74,26 +74,18 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     if p.rows() == 0 {
         return;
     }
-    let vectors = plan.vectors();
+    let (count, dim, lanes) = (plan.per_head.count(), plan.per_head.dim(), plan.lanes);
+    let [q, k, v, o] = [buffers.q, buffers.k, buffers.v, buffers.o].map(|b| plan.rows(&b));
+    let segments = plan.segments(&buffers.segments);
+    let lse = bind_words(buffers.lse, p.heads_of_rows());
+    let (rows, heads, form) = (p.rows(), p.heads(), plan.form());
+    let element = p.element().elem_type();
+    launched::note(|| super::name(p, "segment_attention"));
     // SAFETY: the buffers hold what is planned, and segments lie inside the rows;
     // units past the last head return.
     unsafe {
-        launched::note(|| super::name(p, "segment_attention"));
         segment_attention::launch_unchecked(
-            client,
-            plan.per_head.count(),
-            plan.per_head.dim(),
-            plan.lanes,
-            bind(buffers.q, vectors, p.element.bytes() * plan.lanes),
-            bind(buffers.k, vectors, p.element.bytes() * plan.lanes),
-            bind(buffers.v, vectors, p.element.bytes() * plan.lanes),
-            bind_words(buffers.segments, 2 * p.rows()),
-            bind(buffers.o, vectors, p.element.bytes() * plan.lanes),
-            bind_words(buffers.lse, p.heads_of_rows()),
-            p.rows(),
-            p.heads(),
-            plan.form(),
-            p.element.elem_type(),
+            client, count, dim, lanes, q, k, v, segments, o, lse, rows, heads, form, element,
         );
     }
 }

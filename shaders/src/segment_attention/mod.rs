@@ -21,8 +21,8 @@ use moebius_ops::segment_attention::Problem;
 
 /// What one of the kernels is called for `problem`.
 fn name(problem: &Problem, kernel: &str) -> String {
-    let causal = launched::suffix(problem.causal, "_causal");
-    format!("{kernel}_{}{causal}", problem.element)
+    let causal = launched::suffix(problem.causal(), "_causal");
+    format!("{kernel}_{}{causal}", problem.element())
 }
 
 /// A [`Problem`] this device can run.
@@ -41,8 +41,8 @@ pub struct Plan {
 /// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     let kernel = "segment_attention";
-    let bytes = problem.element.bytes();
-    problem.element.supported(kernel, device)?;
+    let bytes = problem.element().bytes();
+    problem.element().supported(kernel, device)?;
     let largest = [
         problem.elements() * bytes,
         problem.heads_of_rows() * 8,
@@ -64,13 +64,19 @@ impl Plan {
         Form {
             head_dim: self.problem.head_dim(),
             vectors: self.problem.head_dim() / self.lanes,
-            causal: self.problem.causal,
+            causal: self.problem.causal(),
         }
     }
 
-    /// Vectors of q, k, v and o.
-    fn vectors(&self) -> usize {
-        self.problem.elements() / self.lanes
+    /// q, k, v, o or a gradient of theirs \[R, heads·D\] as an argument.
+    fn rows(&self, buffer: &Handle) -> BufferArg {
+        let (len, bytes) = (self.problem.elements(), self.problem.element().bytes());
+        bind(buffer.clone(), len / self.lanes, bytes * self.lanes)
+    }
+
+    /// Segments \[R,2\] as an argument.
+    fn segments(&self, buffer: &Handle) -> BufferArg {
+        bind_words(buffer.clone(), 2 * self.problem.rows())
     }
 }
 

@@ -147,7 +147,7 @@ impl Seen {
         Self {
             heads: p.heads(),
             rows,
-            causal: p.causal,
+            causal: p.causal(),
             first,
             end,
             count: b.sum(begins, &[0]),

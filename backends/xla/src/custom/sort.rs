@@ -80,7 +80,7 @@ pub(crate) fn slot_keys(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) 
     let mut keys = b.min(words(b, indices), experts as f64);
     if let Some(capacity) = p.capacity() {
         let weights = b.convert(weights, ElementType::F32);
-        let capacities = capacities(b, p, capacity, mask, factors);
+        let capacities = capacities(b, p, &capacity, mask, factors);
         keys = kept(b, p, [keys, weights, capacities]);
     }
     keys

@@ -14,7 +14,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use moebius_model::weights::header::{Header, HeaderError, LENGTH_FIELD, Slot, header_length};
+use moebius_model::weights::header::{
+    Header, HeaderError, LENGTH_FIELD, TensorInfo, header_length,
+};
 use serde::de::DeserializeOwned;
 
 pub(crate) use elements::TensorView;
@@ -34,7 +36,7 @@ pub struct CaseFile {
     op: String,
     params: String,
     tolerances: BTreeMap<String, Tolerance>,
-    tensors: BTreeMap<String, Slot>,
+    tensors: BTreeMap<String, TensorInfo>,
     bytes: Cow<'static, [u8]>,
     /// Where in `bytes` the tensors' data begins.
     data: usize,
@@ -159,25 +161,26 @@ impl CaseFile {
     pub(crate) fn inputs(&self) -> BTreeMap<&str, TensorView<'_>> {
         self.tensors
             .iter()
-            .filter_map(|(name, slot)| Some((name.strip_prefix("in.")?, self.view(name, slot))))
+            .filter_map(|(name, info)| Some((name.strip_prefix("in.")?, self.view(name, info))))
             .collect()
     }
 
     /// The expected outputs with their tolerances, in order of name.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = (&str, TensorView<'_>, Tolerance)> {
-        self.tensors.iter().filter_map(|(name, slot)| {
+        self.tensors.iter().filter_map(|(name, info)| {
             let output = name.strip_prefix("out.")?;
-            Some((output, self.view(name, slot), *self.tolerances.get(output)?))
+            Some((output, self.view(name, info), *self.tolerances.get(output)?))
         })
     }
 
-    fn view<'a>(&'a self, name: &'a str, slot: &'a Slot) -> TensorView<'a> {
-        // The header's check put every slot inside the data.
-        let bytes = &self.bytes[self.data..][slot.bytes.clone()];
+    fn view<'a>(&'a self, name: &'a str, info: &'a TensorInfo) -> TensorView<'a> {
+        let (begin, end) = info.data_offsets;
+        // The header's check put every tensor inside the data.
+        let bytes = &self.bytes[self.data..][begin..end];
         TensorView {
             name,
-            dtype: slot.dtype,
-            shape: &slot.shape,
+            dtype: info.dtype,
+            shape: &info.shape,
             bytes,
         }
     }

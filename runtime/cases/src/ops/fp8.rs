@@ -61,10 +61,7 @@ fn unpack(words: &[i64], len: usize) -> Vec<i64> {
     words.iter().flat_map(lanes).take(len).collect()
 }
 
-const BLOCK128: Granularity = Granularity::Block {
-    rows: 128,
-    columns: 128,
-};
+const BLOCK128: Granularity = Granularity::of_blocks(128, 128);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -128,10 +125,7 @@ impl Rounding {
             Self::None => return Activations::Float,
             Self::DynamicTensor => Granularity::Tensor,
             Self::DynamicRow => Granularity::Row,
-            Self::DynamicBlock128 => Granularity::Block {
-                rows: 1,
-                columns: 128,
-            },
+            Self::DynamicBlock128 => Granularity::of_blocks(1, 128),
         })
     }
 }

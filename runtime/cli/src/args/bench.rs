@@ -308,10 +308,7 @@ const GRANULARITIES: [Named<Granularity>; 4] = [
     (
         "block128",
         "One for each 128 × 128",
-        Granularity::Block {
-            rows: 128,
-            columns: 128,
-        },
+        Granularity::of_blocks(128, 128),
     ),
     (
         "mx",

@@ -92,6 +92,12 @@ impl ConversionReport {
     }
 }
 
+setters! { Fp8Conversion:
+    /// With rounded activations.
+    #[must_use]
+    with_activations: activations: Activations,
+}
+
 impl Fp8Conversion {
     /// Of weights alone, everywhere.
     pub fn new(quantizer: Quantizer) -> Self {
@@ -99,15 +105,6 @@ impl Fp8Conversion {
             quantizer,
             activations: Activations::Float,
             skip: Vec::new(),
-        }
-    }
-
-    /// With rounded activations.
-    #[must_use]
-    pub fn with_activations(self, activations: Activations) -> Self {
-        Self {
-            activations,
-            ..self
         }
     }
 

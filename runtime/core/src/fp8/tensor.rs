@@ -68,7 +68,6 @@ pub enum Fp8Scales {
     E8M0(Tensor<3, Int>),
 }
 
-/// Checks for words of 32 bits.
 fn check_words(dtype: DType) -> Result<(), ShapeError> {
     let (what, got) = ("dtype of fp8 words", format_args!("{dtype:?}"));
     let right = matches!(dtype, DType::I32 | DType::U32);
@@ -92,7 +91,6 @@ impl Fp8Scales {
         }
     }
 
-    /// Checks kind, shape, dtype and device.
     pub(crate) fn check(
         &self,
         shape: [usize; 3],

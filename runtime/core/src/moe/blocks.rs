@@ -6,7 +6,6 @@ use super::layer::MoeLayer;
 use super::route::Routing;
 use crate::Error;
 use crate::check::check_positive;
-use crate::ops::{Assignment, Run};
 use burn::module::Module;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
@@ -163,13 +162,7 @@ impl DenseBlock {
             return Ok(x);
         }
         let x = x.reshape([tokens, hidden]);
-        let every = Assignment::single(&x)?;
-        let ones = Tensor::ones([tokens, 1], (&x.device(), DType::F32));
-        let run = Run {
-            keep: self.config.keep,
-            clock: None,
-        };
-        let y = self.experts.forward(&every, [x, ones], &self.config, run)?;
+        let y = self.experts.forward_all(x, None, &self.config, None)?;
         Ok(y.reshape(shape))
     }
 }

@@ -124,7 +124,6 @@ pub fn route(
     choose(logits, expert_mask, None, config)
 }
 
-/// Checks dtype, mask length and devices.
 pub(super) fn check_logits(
     logits: &Tensor<2>,
     mask: Option<&Tensor<1, Bool>>,
@@ -135,7 +134,6 @@ pub(super) fn check_logits(
     check_mask(mask, logits.dims()[1], &logits.device())
 }
 
-/// Checks a mask's length and device.
 pub(super) fn check_mask(
     mask: Option<&Tensor<1, Bool>>,
     experts: usize,

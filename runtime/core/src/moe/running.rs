@@ -32,7 +32,6 @@ impl Follow {
     }
 }
 
-/// A running state of `len` equal values.
 pub(super) fn constant(value: f64, len: usize, device: &Device) -> RunningState<Tensor<1>> {
     RunningState::new(Tensor::full([len], value, (device, DType::F32)))
 }

@@ -7,7 +7,6 @@ use super::route::router_logits;
 use crate::Error;
 use crate::check::{cast_param, check_positive};
 use crate::initial::uniform;
-use crate::ops::{Assignment, CapacityRule, Run};
 use burn::module::{Module, Param};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{DType, Device, Tensor};
@@ -89,25 +88,11 @@ impl SharedExpert {
         config: (&SharedExpertConfig, &MoeConfig),
         variant: Option<Variant>,
     ) -> Result<Tensor<2>, Error> {
-        let (rows, device) = (x.dims()[0], x.device());
-        let weights = match &self.gate {
-            Some(gate) => sigmoid(router_logits(x.clone(), gate.val())?),
-            None => Tensor::ones([rows, 1], (&device, DType::F32)),
-        };
-        let every = Assignment::new(
-            Tensor::zeros([rows, 1], &device),
-            weights.clone(),
-            1,
-            CapacityRule::default(),
-            variant,
-        )?;
-        let (shared, config) = config;
-        let run = Run {
-            keep: config.keep,
-            clock: None,
-        };
-        let alone = shared.alone(config);
-        self.experts.forward(&every, [x, weights], &alone, run)
+        let gate = self.gate.as_ref();
+        let logits = gate.map(|gate| router_logits(x.clone(), gate.val()));
+        let weights = logits.transpose()?.map(sigmoid);
+        let alone = config.0.alone(config.1);
+        self.experts.forward_all(x, weights, &alone, variant)
     }
 
     pub(super) fn check(

@@ -215,10 +215,8 @@ impl Linear {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
         let mut shape = x.dims();
         let [n, k] = self.weight.dims();
-        if D == 0 || shape[D - 1] != k {
-            let got = format!("{shape:?}");
-            return Err(ShapeError::new("x [.., in]", format!("[.., {k}]"), got).into());
-        }
+        let (right, got) = (shape.last() == Some(&k), format_args!("{shape:?}"));
+        ShapeError::unless(right, "x [.., in]", format_args!("[.., {k}]"), got)?;
         self.check(x.dtype(), &x.device())?;
         let rows: usize = shape[..D - 1].iter().product();
         shape[D - 1] = n;

@@ -6,8 +6,7 @@
 //! are undefined and never reach a token.
 
 use super::Sorted;
-use crate::Error;
-use burn::tensor::{Bool, DType, Int, Tensor};
+use burn::tensor::{Bool, Int, Tensor};
 use moebius_ops::permute::Capacity;
 use moebius_ops::routing;
 use moebius_shaders::grouped_gemm::Variant;
@@ -34,14 +33,6 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    /// All rows of `x` assigned to one expert, for the feed-forward network that all tokens share.
-    pub(crate) fn single(x: &Tensor<2>) -> Result<Self, Error> {
-        let (rows, device) = (x.dims()[0], x.device());
-        let indices = Tensor::zeros([rows, 1], &device);
-        let weights = Tensor::ones([rows, 1], (&device, DType::F32));
-        Self::new(indices, weights, 1, CapacityRule::default(), None)
-    }
-
     /// Tokens, experts and slots.
     pub(crate) fn routing(&self) -> routing::Problem {
         self.routing

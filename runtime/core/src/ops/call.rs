@@ -106,7 +106,6 @@ impl Kernels {
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) operation: Operation,
-    /// That of the operation.
     pub(crate) signature: Arc<Signature>,
     /// The operation that a recording device runs instead: its further results are kept for the backward pass.
     pub(crate) recorded: Option<Operation>,
@@ -119,7 +118,6 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The names of the operands.
     pub(super) fn operands(&self) -> impl Iterator<Item = &'static str> {
         let described = self.signature.operands.iter().map(|operand| operand.name);
         described.chain(self.beside.iter().copied())
@@ -231,7 +229,6 @@ impl Request {
 pub(crate) struct Results(std::vec::IntoIter<DeviceValue>);
 
 impl Results {
-    /// The next one if there is one.
     pub(crate) fn next(&mut self) -> Option<DeviceValue> {
         self.0.next()
     }

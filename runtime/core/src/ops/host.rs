@@ -7,35 +7,37 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::{DType, FloatDType, Shape, Slice, TensorData};
 
+pub(super) type Rows = FloatTensor<Flex>;
+pub(super) type Words = IntTensor<Flex>;
+
 /// The operands of a call by their names.
 pub(super) type Operands = Named<Value<Flex>>;
 
 impl Operands {
-    pub(super) fn float(&mut self, name: &str) -> FloatTensor<Flex> {
+    pub(super) fn float(&mut self, name: &str) -> Rows {
         self.take(name).float()
     }
 
-    pub(super) fn word(&mut self, name: &str) -> IntTensor<Flex> {
+    pub(super) fn word(&mut self, name: &str) -> Words {
         self.take(name).word()
     }
 
-    pub(super) fn maybe_float(&mut self, name: &str) -> Option<FloatTensor<Flex>> {
+    pub(super) fn maybe_float(&mut self, name: &str) -> Option<Rows> {
         self.maybe(name).map(Value::float)
     }
 
-    pub(super) fn maybe_word(&mut self, name: &str) -> Option<IntTensor<Flex>> {
+    pub(super) fn maybe_word(&mut self, name: &str) -> Option<Words> {
         self.maybe(name).map(Value::word)
     }
 }
 
-/// The f32 values of a tensor.
-pub(super) fn floats(tensor: FloatTensor<Flex>) -> Vec<f32> {
+pub(super) fn floats(tensor: Rows) -> Vec<f32> {
     let tensor = Flex::float_cast(tensor, FloatDType::F32).to_contiguous();
     tensor.storage::<f32>().to_vec()
 }
 
 /// The 32-bit words of an integer tensor.
-pub(super) fn words(tensor: IntTensor<Flex>) -> Vec<u32> {
+pub(super) fn words(tensor: Words) -> Vec<u32> {
     let tensor = tensor.to_contiguous();
     match tensor.dtype() {
         DType::I64 => tensor.storage::<i64>().iter().map(|w| *w as u32).collect(),
@@ -44,17 +46,17 @@ pub(super) fn words(tensor: IntTensor<Flex>) -> Vec<u32> {
     }
 }
 
-pub(super) fn int_tensor(words: &[u32], shape: &[usize]) -> IntTensor<Flex> {
+pub(super) fn int_tensor(words: &[u32], shape: &[usize]) -> Words {
     let words: Vec<i32> = words.iter().map(|w| *w as i32).collect();
     Flex::int_from_data(TensorData::new(words, shape.to_vec()), &Default::default())
 }
 
-pub(super) fn float_tensor(values: Vec<f32>, shape: &[usize]) -> FloatTensor<Flex> {
+pub(super) fn float_tensor(values: Vec<f32>, shape: &[usize]) -> Rows {
     Flex::float_from_data(TensorData::new(values, shape.to_vec()), &Default::default())
 }
 
 /// Values in another tensor's dtype.
-pub(super) fn cast_like(values: FloatTensor<Flex>, dtype: DType) -> FloatTensor<Flex> {
+pub(super) fn cast_like(values: Rows, dtype: DType) -> Rows {
     let to = match dtype {
         DType::F16 => FloatDType::F16,
         DType::BF16 => FloatDType::BF16,
@@ -66,7 +68,7 @@ pub(super) fn cast_like(values: FloatTensor<Flex>, dtype: DType) -> FloatTensor<
     Flex::float_cast(values, to)
 }
 
-pub(super) fn to_f32(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
+pub(super) fn to_f32(tensor: Rows) -> Rows {
     cast_like(tensor, DType::F32)
 }
 
@@ -82,7 +84,7 @@ fn fewest_rows(columns: usize, k: usize) -> usize {
 }
 
 /// a · b, a row's result independent of the other rows.
-pub(super) fn matmul(a: FloatTensor<Flex>, b: FloatTensor<Flex>) -> FloatTensor<Flex> {
+pub(super) fn matmul(a: Rows, b: Rows) -> Rows {
     let (rows, k, columns) = (a.shape()[0], a.shape()[1], b.shape()[1]);
     let padding = fewest_rows(columns, k).saturating_sub(rows);
     if padding == 0 {
@@ -94,31 +96,28 @@ pub(super) fn matmul(a: FloatTensor<Flex>, b: FloatTensor<Flex>) -> FloatTensor<
 }
 
 /// a · bᵀ.
-pub(super) fn matmul_transposed(a: FloatTensor<Flex>, b: FloatTensor<Flex>) -> FloatTensor<Flex> {
+pub(super) fn matmul_transposed(a: Rows, b: Rows) -> Rows {
     matmul(a, transpose(b))
 }
 
-pub(super) fn transpose(a: FloatTensor<Flex>) -> FloatTensor<Flex> {
+pub(super) fn transpose(a: Rows) -> Rows {
     Flex::float_swap_dims(a, 0, 1)
 }
 
-/// Rows `from..to` of a matrix.
-pub(super) fn rows_of(matrix: FloatTensor<Flex>, from: usize, to: usize) -> FloatTensor<Flex> {
+pub(super) fn rows_of(matrix: Rows, from: usize, to: usize) -> Rows {
     Flex::float_slice(matrix, &[Slice::from(from..to), Slice::full()])
 }
 
-/// Columns `from..to` of a matrix.
-pub(super) fn columns_of(matrix: FloatTensor<Flex>, from: usize, to: usize) -> FloatTensor<Flex> {
+pub(super) fn columns_of(matrix: Rows, from: usize, to: usize) -> Rows {
     Flex::float_slice(matrix, &[Slice::full(), Slice::from(from..to)])
 }
 
-/// The listed rows of a matrix.
-pub(super) fn select_rows(matrix: FloatTensor<Flex>, rows: &[u32]) -> FloatTensor<Flex> {
+pub(super) fn select_rows(matrix: Rows, rows: &[u32]) -> Rows {
     Flex::float_select(matrix, 0, int_tensor(rows, &[rows.len()]))
 }
 
 /// Matrix `e` of a stack, in f32.
-pub(super) fn expert(stack: FloatTensor<Flex>, e: usize) -> FloatTensor<Flex> {
+pub(super) fn expert(stack: Rows, e: usize) -> Rows {
     let shape = stack.shape();
     let one = Slice::from(e..e + 1);
     let matrix = Flex::float_slice(stack, &[one, Slice::full(), Slice::full()]);
@@ -129,17 +128,11 @@ pub(super) fn expert(stack: FloatTensor<Flex>, e: usize) -> FloatTensor<Flex> {
 }
 
 /// Row `e` of a matrix of biases, in f32.
-pub(super) fn expert_row(
-    biases: &Option<FloatTensor<Flex>>,
-    e: usize,
-) -> Option<FloatTensor<Flex>> {
+pub(super) fn expert_row(biases: &Option<Rows>, e: usize) -> Option<Rows> {
     biases.clone().map(|b| to_f32(rows_of(b, e, e + 1)))
 }
 
-pub(super) fn add_bias(
-    rows: FloatTensor<Flex>,
-    bias: Option<FloatTensor<Flex>>,
-) -> FloatTensor<Flex> {
+pub(super) fn add_bias(rows: Rows, bias: Option<Rows>) -> Rows {
     match bias {
         Some(bias) => Flex::float_add(rows, bias),
         None => rows,

@@ -5,6 +5,9 @@
 //!
 //! A family is a folder: `mod.rs` has functions of ordinary tensors, which check, plan the kernels and call; `flex.rs` is the
 //! portable body, of Burn's primitive operations and plain Rust. Capacities and hash routing are the kernels' references.
+//!
+//! What a function refuses: sizes and dtypes that its operation doesn't take ([`ErrorKind::Shape`](crate::ErrorKind::Shape)),
+//! and what the device can't run ([`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)).
 
 mod assignment;
 pub(crate) mod attention;

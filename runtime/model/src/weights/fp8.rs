@@ -9,9 +9,10 @@ use moebius::fp8::{
 use safetensors::Dtype;
 
 use super::error::WeightsError;
-use super::header::{byte_size, quoted, quoted_shape};
+use super::header::{byte_size, quoted, quoted_shape, tensor};
 use super::reader::{Reader, widen};
 use super::scales::{Hints, granularity};
+use crate::fault::Unfit;
 
 /// How weights are kept: the codes' format, and which of them share a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,7 +127,7 @@ impl Fp8Weight {
 
 /// Checks codes, expected and there, and how many scales of which kind there are.
 pub(super) fn check_counts(
-    tensor: &str,
+    name: &str,
     (codes, got_codes): (usize, usize),
     (scales, kind): (usize, ScaleType),
     got: &HostScales,
@@ -142,12 +143,9 @@ pub(super) fn check_counts(
     let counts = [("codes", codes, got_codes), (what, scales, of_kind)];
     for (what, expected, got) in counts {
         if expected != got {
-            return Err(WeightsError::Quantized {
-                tensor: quoted(tensor),
-                what,
-                expected,
-                got,
-            });
+            let expected = format!("{expected} {what} of the quantiser");
+            let fault = Unfit::new(tensor(name), expected, got);
+            return Err(WeightsError::Quantized(fault));
         }
     }
     Ok(())
@@ -302,21 +300,17 @@ impl Reader {
         let (scale, second) = (found.next(), found.next());
         let granularity = match (scale, second, unscaled) {
             (Some(first), Some(second), _) => {
-                return Err(WeightsError::ManyScales {
-                    path: self.path_of(name),
-                    tensor: quoted(name),
-                    first: quoted(first),
-                    second: quoted(second),
-                });
+                let got = format!("{} and {}", quoted(first), quoted(second));
+                let fault = Unfit::new(self.place_of(name), "one tensor of scales", got);
+                return Err(WeightsError::ManyScales(fault));
             }
             (Some(scale), None, _) => self.granularity(name, &info.shape, scale)?,
             (None, _, Unscaled::AssumeOne) => Granularity::Tensor,
             (None, _, Unscaled::Refuse) => {
-                return Err(WeightsError::MissingScale {
-                    path: self.path_of(name),
-                    tensor: quoted(name),
-                    expected: quoted_list(&names),
-                });
+                let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+                let expected = format!("a scale of this FP8, {}", names.join(", "));
+                let fault = Unfit::new(self.place_of(name), expected, "none");
+                return Err(WeightsError::MissingScale(fault));
             }
         };
         Ok(Fp8Layout {
@@ -396,7 +390,6 @@ impl Reader {
         })
     }
 
-    /// The scales of an FP8 weight.
     pub(super) fn fp8_scales(&self, layout: &Fp8Layout) -> Result<HostScales, WeightsError> {
         let experts = layout.matrix().experts;
         let Some(name) = &layout.scale else {
@@ -443,13 +436,6 @@ fn got_shape(shape: &[usize]) -> String {
 }
 
 fn rank(name: &str, shape: &[usize]) -> WeightsError {
-    WeightsError::Rank {
-        tensor: quoted(name),
-        got: quoted_shape(shape),
-    }
-}
-
-fn quoted_list(names: &[String]) -> String {
-    let quoted: Vec<String> = names.iter().map(|name| quoted(name)).collect();
-    quoted.join(", ")
+    let (expected, got) = ("two or three extents", got_shape(shape));
+    WeightsError::Rank(Unfit::new(tensor(name), expected, got))
 }

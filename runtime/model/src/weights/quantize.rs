@@ -95,7 +95,6 @@ pub fn quantize_host(
     Ok(Quantized { codes, scales })
 }
 
-/// The blocks of a matrix.
 struct Blocks {
     block: [usize; 2],
     columns: usize,
@@ -172,7 +171,6 @@ pub(super) struct Distance {
 }
 
 impl Distance {
-    /// Adds a pair.
     pub(super) fn add(&mut self, original: f32, decoded: f32) {
         if !original.is_finite() {
             self.non_finite += 1;

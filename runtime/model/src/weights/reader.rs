@@ -1,7 +1,7 @@
 //! A checkpoint: the tensors of one file or of several, read one at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
@@ -12,10 +12,11 @@ use safetensors::Dtype;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::error::{WeightsError, read_error};
-use super::header::{Header, UniqueMap, quoted};
-use super::source::{Source, parent};
+use super::error::{WeightsError, data_length, read_error};
+use super::header::{self, Header, UniqueMap, quoted};
+use super::source::{Source, open_regular, parent};
 use super::{BLOCK_SIZE, CONFIG_FILE, INDEX_FILE, MODEL_FILE};
+use crate::fault::{InFile, Unfit};
 
 /// Largest index or configuration: an index has some 100 bytes a tensor.
 const MAX_JSON: u64 = 64 * 1024 * 1024;
@@ -45,7 +46,7 @@ impl TensorInfo {
 ///
 /// A tensor is read with plain reads when it is asked for, so a reader holds no data. The files stay
 /// open: one that is replaced meanwhile is still read as it was.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reader {
     files: Vec<(Source, BTreeMap<String, String>)>,
     tensors: BTreeMap<String, TensorInfo>,
@@ -81,7 +82,7 @@ impl Reader {
         let mut reader = if is_index {
             Self::open_index(&file, &place)?
         } else {
-            let mut reader = Self::empty();
+            let mut reader = Self::default();
             reader.add(Source::open(&file)?)?;
             reader
         };
@@ -101,36 +102,25 @@ impl Reader {
     /// # Errors
     /// [`WeightsError::Header`].
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, WeightsError> {
-        let mut reader = Self::empty();
+        let mut reader = Self::default();
         reader.add(Source::memory(name, bytes)?)?;
         Ok(reader)
     }
 
-    fn empty() -> Self {
-        Self {
-            files: Vec::new(),
-            tensors: BTreeMap::new(),
-            folder: None,
-            config: None,
-            read: AtomicU64::new(0),
-        }
-    }
-
     fn add(&mut self, (source, header): (Source, Header)) -> Result<(), WeightsError> {
         let file = self.files.len();
-        for (name, slot) in header.tensors {
-            if let Some(other) = self.tensors.get(&name) {
-                return Err(WeightsError::DuplicateTensor {
-                    tensor: quoted(&name),
-                    first: self.files[other.file].0.path().to_owned(),
-                    second: source.path().to_owned(),
-                });
+        for (name, info) in header.tensors {
+            if self.tensors.contains_key(&name) {
+                let second = format!("another in {}", source.path().display());
+                let fault = Unfit::new(self.place_of(&name), "one tensor", second);
+                return Err(WeightsError::DuplicateTensor(fault));
             }
+            let (from, to) = info.data_offsets;
             let info = TensorInfo {
-                dtype: slot.dtype,
-                shape: slot.shape,
+                dtype: info.dtype,
+                shape: info.shape,
                 file,
-                at: slot.bytes.start as u64..slot.bytes.end as u64,
+                at: from as u64..to as u64,
             };
             self.tensors.insert(name, info);
         }
@@ -145,7 +135,7 @@ impl Reader {
             path: path.to_owned(),
             fault,
         };
-        let mut reader = Self::empty();
+        let mut reader = Self::default();
         let mut number = BTreeMap::new();
         // In order of name, which is the order in which they were written.
         for shard in map.values().collect::<BTreeSet<_>>() {
@@ -244,11 +234,7 @@ impl Reader {
         let info = self.info(name)?;
         let end = at.saturating_add(out.len() as u64);
         if end > info.bytes() {
-            return Err(WeightsError::DataLength {
-                tensor: quoted(name),
-                expected: info.bytes(),
-                got: end,
-            });
+            return Err(data_length(name, info.bytes(), end));
         }
         self.files[info.file].0.read(info.at.start + at, out)?;
         self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
@@ -294,12 +280,12 @@ impl Reader {
     pub(super) fn room<T>(&self, name: &str, count: u64) -> Result<Vec<T>, WeightsError> {
         let mut room = Vec::new();
         let len = usize::try_from(count).unwrap_or(usize::MAX);
-        room.try_reserve_exact(len)
-            .map_err(|_| WeightsError::OutOfMemory {
-                path: self.path_of(name),
-                tensor: quoted(name),
-                bytes: count.saturating_mul(size_of::<T>() as u64),
-            })?;
+        let reserved = room.try_reserve_exact(len);
+        reserved.map_err(|refused| {
+            let bytes = count.saturating_mul(size_of::<T>() as u64);
+            let expected = format!("memory for {bytes} bytes");
+            WeightsError::OutOfMemory(Unfit::new(self.place_of(name), expected, refused))
+        })?;
         Ok(room)
     }
 
@@ -308,25 +294,23 @@ impl Reader {
         info.ok_or_else(|| WeightsError::UnknownTensor(quoted(name)))
     }
 
-    /// The file of a tensor, for an error.
-    pub(super) fn path_of(&self, name: &str) -> PathBuf {
-        let path = |info: &TensorInfo| self.files[info.file].0.path().to_owned();
-        self.tensors.get(name).map(path).unwrap_or_default()
+    /// The file of a tensor, and its name, for an error.
+    pub(super) fn place_of(&self, name: &str) -> String {
+        let tensor = header::tensor(name);
+        match self.tensors.get(name) {
+            Some(info) => format!("{}: {tensor}", self.files[info.file].0.path().display()),
+            None => tensor,
+        }
     }
 
     /// That a tensor does not fit its use.
     pub(super) fn wrong(
         &self,
         name: &str,
-        expected: impl Into<String>,
+        expected: impl ToString,
         got: impl ToString,
     ) -> WeightsError {
-        WeightsError::WrongTensor {
-            path: self.path_of(name),
-            tensor: quoted(name),
-            expected: expected.into(),
-            got: got.to_string(),
-        }
+        WeightsError::WrongTensor(Unfit::new(self.place_of(name), expected, got))
     }
 
     /// Rows and columns of a block, where `config.json` or else the tensor's file says so.
@@ -351,9 +335,10 @@ impl Reader {
 fn block_size(path: &Path, written: &Value) -> Result<[usize; 2], WeightsError> {
     let size = <[usize; 2]>::deserialize(written).ok();
     let size = size.filter(|size| !size.contains(&0));
-    size.ok_or_else(|| WeightsError::BlockSize {
-        path: path.to_owned(),
-        got: quoted(&written.to_string()),
+    size.ok_or_else(|| {
+        let what = format!("{}: {BLOCK_SIZE}", path.display());
+        let got = quoted(&written.to_string());
+        WeightsError::BlockSize(Unfit::new(what, "two positive numbers", got))
     })
 }
 
@@ -410,34 +395,26 @@ fn file_of_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
     match found[..] {
         [] => Err(WeightsError::NoWeights(folder.to_owned())),
         [file] => Ok(file.clone()),
-        [first, second, ..] => Err(WeightsError::ManyFiles {
-            path: folder.to_owned(),
-            first: quoted(&first.to_string_lossy()),
-            second: quoted(&second.to_string_lossy()),
-        }),
+        [first, second, ..] => {
+            let [first, second] = [first, second].map(|file| quoted(&file.to_string_lossy()));
+            let expected = "one .safetensors file or index";
+            let fault = Unfit::new(folder.display(), expected, format!("{first} and {second}"));
+            Err(WeightsError::ManyFiles(fault))
+        }
     }
 }
 
 /// A JSON file of at most [`MAX_JSON`] bytes.
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, WeightsError> {
     let read = read_error(path);
-    let about = path.metadata().map_err(read)?;
-    if !about.is_file() {
-        return Err(WeightsError::NotAFile(path.to_owned()));
-    }
-    if about.len() > MAX_JSON {
-        return Err(WeightsError::TooLarge {
-            path: path.to_owned(),
-            max: MAX_JSON,
-            got: about.len(),
-        });
+    let (file, len) = open_regular(path)?;
+    if len > MAX_JSON {
+        let fault = Unfit::new(path.display(), format!("at most {MAX_JSON} bytes"), len);
+        return Err(WeightsError::TooLarge(fault));
     }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(read)?;
     // A file that grows meanwhile is not followed.
     file.take(MAX_JSON).read_to_end(&mut bytes).map_err(read)?;
-    serde_json::from_slice(&bytes).map_err(|source| WeightsError::Json {
-        path: path.to_owned(),
-        source,
-    })
+    let json = serde_json::from_slice(&bytes).map_err(InFile::at(path));
+    json.map_err(WeightsError::Json)
 }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::error::{WeightsError, read_error};
 use super::header::{Header, HeaderError, LENGTH_FIELD, header_length};
+use crate::fault::InFile;
 
 /// Largest header: what the `safetensors` crate accepts. The largest published ones are some MB.
 const MAX_HEADER: u32 = 100_000_000;
@@ -49,27 +50,17 @@ impl Bytes {
 impl Source {
     /// Opens a file and reads its header.
     pub(super) fn open(path: &Path) -> Result<(Self, Header), WeightsError> {
-        let read = read_error(path);
-        // Looked at before it is opened: to open a pipe is to wait for its writer.
-        if !path.metadata().map_err(read)?.is_file() {
-            return Err(WeightsError::NotAFile(path.to_owned()));
-        }
-        let file = File::open(path).map_err(read)?;
-        let len = file.metadata().map_err(read)?.len();
+        let (file, len) = open_regular(path)?;
         Self::check(path.to_owned(), Bytes::File(Mutex::new(file)), len)
     }
 
-    /// A file that is already in memory.
     pub(super) fn memory(name: &str, bytes: Vec<u8>) -> Result<(Self, Header), WeightsError> {
         let len = bytes.len() as u64;
         Self::check(PathBuf::from(name), Bytes::Memory(bytes), len)
     }
 
     fn check(path: PathBuf, bytes: Bytes, len: u64) -> Result<(Self, Header), WeightsError> {
-        let refuse = |source| WeightsError::Header {
-            path: path.clone(),
-            source,
-        };
+        let refuse = |source| WeightsError::Header(InFile::at(&path)(source));
         let read = read_error(&path);
         if len < LENGTH_FIELD as u64 {
             return Err(refuse(HeaderError::TooShort(len)));
@@ -98,7 +89,6 @@ impl Source {
         &self.path
     }
 
-    /// Bytes of the file.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -108,6 +98,18 @@ impl Source {
         let read = self.bytes.read_at(self.data + at, out);
         read.map_err(read_error(&self.path))
     }
+}
+
+/// A regular file, open, and its length.
+pub(super) fn open_regular(path: &Path) -> Result<(File, u64), WeightsError> {
+    let read = read_error(path);
+    // Looked at before it is opened: to open a pipe is to wait for its writer.
+    if !path.metadata().map_err(read)?.is_file() {
+        return Err(WeightsError::NotAFile(path.to_owned()));
+    }
+    let file = File::open(path).map_err(read)?;
+    let len = file.metadata().map_err(read)?.len();
+    Ok((file, len))
 }
 
 /// The folder of `path`.

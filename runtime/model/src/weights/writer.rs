@@ -15,11 +15,12 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 use serde_json::{Map, Value, json};
 
-use super::error::{WeightsError, write_error};
+use super::error::{WeightsError, data_length, write_error};
 use super::fp8::{Fp8Scheme, Fp8Weight, Matrix};
 use super::header::{Header, METADATA, byte_size, quoted};
 use super::source::parent;
 use super::{INDEX_FILE, MODEL_FILE};
+use crate::fault::InFile;
 use moebius::fp8::{Fp8Format, Granularity};
 
 /// A tensor that will be written.
@@ -75,7 +76,7 @@ impl TensorSpec {
 }
 
 /// Writes one file, or a checkpoint of several with an index.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Writer {
     folder: PathBuf,
     files: Vec<ShardFile>,
@@ -131,7 +132,10 @@ impl Writer {
         tensors: &[TensorSpec],
         metadata: &BTreeMap<String, String>,
     ) -> Result<Self, WeightsError> {
-        let mut writer = Self::in_folder(&parent(path));
+        let mut writer = Self {
+            folder: parent(path),
+            ..Self::default()
+        };
         writer.declare(path.to_owned(), tensors.iter().collect(), metadata)?;
         Ok(writer)
     }
@@ -162,9 +166,12 @@ impl Writer {
                 shard.push(spec);
             }
         }
-        let mut writer = Self::in_folder(folder);
         let count = shards.len();
-        writer.index = count > 1;
+        let mut writer = Self {
+            folder: folder.to_owned(),
+            index: count > 1,
+            ..Self::default()
+        };
         for (number, shard) in shards.into_iter().enumerate() {
             let name = match count {
                 1 => MODEL_FILE.to_owned(),
@@ -173,16 +180,6 @@ impl Writer {
             writer.declare(folder.join(name), shard, metadata)?;
         }
         Ok(writer)
-    }
-
-    fn in_folder(folder: &Path) -> Self {
-        Self {
-            folder: folder.to_owned(),
-            files: Vec::new(),
-            places: HashMap::new(),
-            total: 0,
-            index: false,
-        }
     }
 
     fn declare(
@@ -197,10 +194,8 @@ impl Writer {
         let head = head(header);
         // What is written is read by the same rules.
         let parsed = Header::parse(&head[8..], end as u64);
-        parsed.map_err(|source| WeightsError::Header {
-            path: path.clone(),
-            source,
-        })?;
+        let parsed = parsed.map_err(InFile::at(&path));
+        parsed.map_err(WeightsError::Header)?;
         let mut begin = head.len() as u64;
         for spec in &tensors {
             let bytes = spec.bytes()? as u64;
@@ -271,11 +266,7 @@ impl Writer {
         let (file, place) = place.ok_or_else(|| WeightsError::UnknownTensor(quoted(name)))?;
         let got = place.written.saturating_add(bytes.len() as u64);
         if got > place.bytes {
-            return Err(WeightsError::DataLength {
-                tensor: quoted(name),
-                expected: place.bytes,
-                got,
-            });
+            return Err(data_length(name, place.bytes, got));
         }
         self.files[*file].write(place.begin + place.written, bytes)?;
         place.written = got;
@@ -301,11 +292,7 @@ impl Writer {
     pub fn finish(mut self) -> Result<Vec<PathBuf>, WeightsError> {
         for (name, (_, place)) in &self.places {
             if place.written != place.bytes {
-                return Err(WeightsError::DataLength {
-                    tensor: quoted(name),
-                    expected: place.bytes,
-                    got: place.written,
-                });
+                return Err(data_length(name, place.bytes, place.written));
             }
         }
         for file in &mut self.files {

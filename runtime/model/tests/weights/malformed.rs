@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use moebius_model::InFile;
 use moebius_model::weights::header::HeaderError;
 use moebius_model::weights::{Dtype, Reader, Unscaled, WeightsError};
 use proptest::prelude::*;
@@ -27,7 +28,7 @@ macro_rules! header {
     ($bytes:expr, $pattern:pat, $($said:literal),*) => {
         refused!(
             Reader::from_bytes("evil.safetensors", $bytes),
-            WeightsError::Header { source: $pattern, .. },
+            WeightsError::Header(InFile { source: $pattern, .. }),
             "evil.safetensors" $(, $said)*
         )
     };
@@ -83,13 +84,13 @@ fn the_length_of_a_header_is_not_believed() {
     file.set_len(2_000_000_000).unwrap();
     refused!(
         Reader::open(&path),
-        WeightsError::Header {
+        WeightsError::Header(InFile {
             source: HeaderError::TooLarge {
                 max: 100_000_000,
                 ..
             },
             ..
-        },
+        }),
         "big.safetensors",
         "got 1000000000"
     );

@@ -23,19 +23,25 @@ use crate::error::{ShapeError, fits};
 use crate::grouped_gemm::Activation;
 use crate::permute::{Sorted, check_row_bound};
 
-/// Activations of the rows of all experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
-    slots: usize,
-    row_bound: usize,
-    experts: usize,
-    inter: usize,
-    /// Type of the rows.
-    pub element: Element,
-    /// Two parts, multiplied after the activation of the first.
-    pub gated: bool,
-    /// Identity for `None`.
-    pub activation: Option<Activation>,
+getters! {
+    /// Activations of the rows of all experts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Problem {
+        /// Slots S.
+        slots: usize,
+        /// The most sorted rows R.
+        row_bound: usize,
+        /// Experts E.
+        experts: usize,
+        /// Hidden values F.
+        inter: usize,
+        /// Type of the rows.
+        element: Element => with_element,
+        /// Two parts, multiplied after the activation of the first.
+        gated: bool,
+        /// Identity for `None`.
+        activation: Option<Activation>,
+    }
 }
 
 impl Problem {
@@ -70,11 +76,6 @@ impl Problem {
         })
     }
 
-    /// A copy with rows of `element`.
-    pub fn with_element(self, element: Element) -> Self {
-        Self { element, ..self }
-    }
-
     /// A copy with an activation, and with a gate that it applies to.
     pub fn with_activation(self, activation: Option<Activation>, gated: bool) -> Self {
         Self {
@@ -98,17 +99,6 @@ impl Problem {
     pub fn pre_len(&self) -> usize {
         self.hidden_len() * self.parts()
     }
-}
-
-getters! { Problem:
-    /// Slots S.
-    slots: usize,
-    /// Experts E.
-    experts: usize,
-    /// Hidden values F.
-    inter: usize,
-    /// The most sorted rows R.
-    row_bound: usize,
 }
 
 /// The oracle, in f64: hidden \[R,F\] of `pre` \[R, F or 2F\].

@@ -9,15 +9,21 @@ use crate::element::Element;
 use crate::error::{ShapeError, fits};
 use crate::permute::Sorted;
 
-/// The products of gradients and biases of `hidden` values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
-    slots: usize,
-    experts: usize,
-    top_k: usize,
-    hidden: usize,
-    /// Type of dy and the bias.
-    pub element: Element,
+getters! {
+    /// The products of gradients and biases of `hidden` values.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Problem {
+        /// Slots S.
+        slots: usize,
+        /// Experts E.
+        experts: usize,
+        /// Slots per token K.
+        top_k: usize,
+        /// Width H.
+        hidden: usize,
+        /// Type of dy and the bias.
+        element: Element => with_element,
+    }
 }
 
 impl Problem {
@@ -46,22 +52,6 @@ impl Problem {
             element: Element::F32,
         })
     }
-
-    /// A copy with gradients and biases of `element`.
-    pub fn with_element(self, element: Element) -> Self {
-        Self { element, ..self }
-    }
-}
-
-getters! { Problem:
-    /// Slots per token K.
-    top_k: usize,
-    /// Experts E.
-    experts: usize,
-    /// Slots S.
-    slots: usize,
-    /// Width H.
-    hidden: usize,
 }
 
 /// The oracle, in f64: what is added to dweights \[S\].

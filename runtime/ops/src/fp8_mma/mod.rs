@@ -112,7 +112,6 @@ impl Problem {
     }
 }
 
-/// The greatest common divisor.
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }

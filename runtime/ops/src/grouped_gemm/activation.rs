@@ -2,24 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The non-linearity between the two products of an expert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Activation {
-    /// max(x, 0); NaN stays NaN.
-    Relu,
-    /// x · Φ(x) = x/2 · (1 + erf(x/√2)), the exact form.
-    Gelu,
-    /// x / (1 + exp(−x)).
-    Silu,
-    /// x · tanh(ln(1 + exp(x))).
-    Mish,
+named! {
+    /// The non-linearity between the two products of an expert.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Activation {
+        /// max(x, 0); NaN stays NaN.
+        Relu = "relu",
+        /// x · Φ(x) = x/2 · (1 + erf(x/√2)), the exact form.
+        Gelu = "gelu",
+        /// x / (1 + exp(−x)).
+        Silu = "silu",
+        /// x · tanh(ln(1 + exp(x))).
+        Mish = "mish",
+    }
 }
 
 impl Activation {
-    /// Every activation.
-    pub const ALL: [Self; 4] = [Self::Relu, Self::Gelu, Self::Silu, Self::Mish];
-
     /// The oracle, in f64.
     pub fn reference(self, x: f64) -> f64 {
         match self {
@@ -47,17 +46,6 @@ impl Activation {
                 tanh + x * logistic * (1.0 - tanh * tanh)
             }
         }
-    }
-}
-
-impl std::fmt::Display for Activation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Relu => "relu",
-            Self::Gelu => "gelu",
-            Self::Silu => "silu",
-            Self::Mish => "mish",
-        })
     }
 }
 

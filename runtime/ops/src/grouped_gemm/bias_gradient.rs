@@ -6,65 +6,40 @@
 //! order, in f32. [`Problem::dense`](super::Problem::dense) sums all rows, and nothing is sorted. FLOPs R·n, twice that weighted; bytes R·n elements.
 
 use super::Source;
-use crate::element::Element;
 use crate::error::ShapeError;
 
 /// One bias gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Slots S.
-    pub slots: usize,
-    /// The most sorted rows R any routing produces, at most S.
-    pub row_bound: usize,
-    /// Experts E.
-    pub experts: usize,
-    /// Slots per token K.
-    pub top_k: usize,
-    /// Columns.
-    pub n: usize,
-    /// Type of the rows.
-    pub element: Element,
+    /// The product whose n columns have the bias; a dense one has all rows, in their order, unweighted.
+    pub product: super::Problem,
     /// Which rows are read.
     pub rows: Source,
     /// Whether rows are multiplied by the weights of their slots.
     pub weighted: bool,
-    /// One expert has all rows, in their order, unweighted; there is no sort.
-    pub dense: bool,
 }
 
 impl Problem {
     /// The gradient of the bias of `product` from sorted rows, or from all rows of a dense one.
     pub fn of(product: &super::Problem) -> Self {
         Self {
-            slots: product.slots,
-            row_bound: product.row_bound,
-            experts: product.experts,
-            top_k: product.top_k,
-            n: product.n,
-            element: product.element,
+            product: *product,
             rows: Source::Sorted,
             weighted: false,
-            dense: product.dense,
         }
     }
 
     /// Checks the sizes, of a problem whose fields were set one by one.
     ///
     /// # Errors
-    /// As [`super::Problem::new`], for more sorted rows than slots, and for a dense product that isn't one expert's.
+    /// As [`super::Problem::check`].
     pub fn check(&self) -> Result<(), ShapeError> {
-        let product = super::Problem {
-            row_bound: self.row_bound,
-            dense: self.dense,
-            rows: self.rows,
-            ..super::Problem::new(self.slots, self.experts, self.top_k, self.n, 1)?
-        };
-        product.check()
+        self.product.reading(self.rows).check()
     }
 
     /// Rows of the operand.
     pub fn input_rows(&self) -> usize {
-        self.rows.rows(self.slots, self.top_k, self.row_bound)
+        self.product.reading(self.rows).input_rows()
     }
 }
 
@@ -75,12 +50,14 @@ pub fn reference(
     rows: &[f64],
     weights: Option<&[f32]>,
 ) -> Vec<f64> {
-    let n = problem.n;
-    let mut out = vec![0.0; problem.experts * n];
+    let super::Problem {
+        n, experts, top_k, ..
+    } = problem.product;
+    let mut out = vec![0.0; experts * n];
     for (e, out) in out.chunks_mut(n).enumerate() {
         for row in sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize {
             let slot = sorted.order[row] as usize;
-            let from = problem.rows.row(row, sorted, problem.top_k);
+            let from = problem.rows.row(row, sorted, top_k);
             let weight = weights.map_or(1.0, |weights| f64::from(weights[slot]));
             let values = &rows[from * n..][..n];
             out.iter_mut()

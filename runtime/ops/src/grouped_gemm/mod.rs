@@ -41,14 +41,6 @@ pub enum Source {
 }
 
 impl Source {
-    /// Rows of such a buffer.
-    fn rows(self, slots: usize, top_k: usize, row_bound: usize) -> usize {
-        match self {
-            Self::Tokens => slots / top_k,
-            Self::Sorted => row_bound,
-        }
-    }
-
     /// The buffer's row that sorted row `row` reads.
     pub(crate) fn row(self, row: usize, sorted: &Sorted, top_k: usize) -> usize {
         match self {
@@ -196,7 +188,15 @@ impl Problem {
 
     /// Rows of x.
     pub fn input_rows(&self) -> usize {
-        self.rows.rows(self.slots, self.top_k, self.row_bound)
+        match self.rows {
+            Source::Tokens => self.slots / self.top_k,
+            Source::Sorted => self.row_bound,
+        }
+    }
+
+    /// The same of other rows.
+    fn reading(self, rows: Source) -> Self {
+        Self { rows, ..self }
     }
 }
 

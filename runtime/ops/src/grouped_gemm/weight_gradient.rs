@@ -13,73 +13,51 @@
 //! FLOPs 2·R·m·n. Bytes at least R·(m + n) elements and 4·E·m·n bytes.
 
 use super::Source;
-use crate::element::Element;
 use crate::error::ShapeError;
 
 /// One weight gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Slots S.
-    pub slots: usize,
-    /// The most sorted rows R any routing produces, at most S.
-    pub row_bound: usize,
-    /// Experts E.
-    pub experts: usize,
-    /// Slots per token K.
-    pub top_k: usize,
-    /// Columns of a.
-    pub m: usize,
-    /// Columns of b.
-    pub n: usize,
-    /// Type of a and b.
-    pub element: Element,
+    /// The product whose weights have the gradient: m is its n, and n its k.
+    pub product: super::Problem,
     /// Which rows of a are read.
     pub a: Source,
     /// Which rows of b are read.
     pub b: Source,
-    /// One expert has all rows, in their order; there is no sort.
-    pub dense: bool,
 }
 
 impl Problem {
     /// The gradient of the weights of `product` from sorted rows, or from all rows of a dense one.
     pub fn of(product: &super::Problem) -> Self {
         Self {
-            slots: product.slots,
-            row_bound: product.row_bound,
-            experts: product.experts,
-            top_k: product.top_k,
-            m: product.n,
-            n: product.k,
-            element: product.element,
+            product: *product,
             a: Source::Sorted,
             b: Source::Sorted,
-            dense: product.dense,
         }
+    }
+
+    /// Columns m of a and n of b.
+    pub fn columns(&self) -> [usize; 2] {
+        [self.product.n, self.product.k]
     }
 
     /// Checks the sizes, of a problem whose fields were set one by one.
     ///
     /// # Errors
-    /// As [`super::Problem::new`], for more sorted rows than slots, and for a dense product that isn't one expert's.
+    /// As [`super::Problem::check`].
     pub fn check(&self) -> Result<(), ShapeError> {
-        let product = super::Problem {
-            row_bound: self.row_bound,
-            dense: self.dense,
-            rows: self.a,
-            ..super::Problem::new(self.slots, self.experts, self.top_k, self.m, self.n)?
-        };
-        product.check()
+        self.product.reading(self.a).check()
     }
 
     /// Rows of an operand.
     pub fn rows(&self, source: Source) -> usize {
-        source.rows(self.slots, self.top_k, self.row_bound)
+        self.product.reading(source).input_rows()
     }
 
     /// Floating-point operations when every sorted row has an expert.
     pub fn flops(&self) -> u64 {
-        2 * self.row_bound as u64 * self.m as u64 * self.n as u64
+        let [m, n] = self.columns();
+        2 * self.product.row_bound as u64 * m as u64 * n as u64
     }
 }
 
@@ -90,8 +68,8 @@ pub fn reference(
     a: &[f64],
     b: &[f64],
 ) -> Vec<f64> {
-    let Problem { m, n, top_k, .. } = *problem;
-    let mut out = vec![0.0; problem.experts * m * n];
+    let ([m, n], top_k) = (problem.columns(), problem.product.top_k);
+    let mut out = vec![0.0; problem.product.experts * m * n];
     for (e, out) in out.chunks_mut(m * n).enumerate() {
         for row in sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize {
             let at = |source: Source| source.row(row, sorted, top_k);

@@ -104,7 +104,6 @@ pub fn reference_backward(
     gradients
 }
 
-/// Adds what one slot contributes.
 fn add_slot(
     problem: &Problem,
     inputs: &ReferenceInputs,

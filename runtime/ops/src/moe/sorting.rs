@@ -55,11 +55,6 @@ impl Problem {
         self.routing.experts()
     }
 
-    /// The rule that drops slots.
-    pub fn capacity(&self) -> Option<&Capacity> {
-        self.capacity.as_ref()
-    }
-
     /// The most slots that can reach an expert R: all of them unless a capacity is known here.
     pub fn row_bound(&self) -> usize {
         match self.capacity {
@@ -81,6 +76,8 @@ impl Problem {
 getters! { Problem:
     /// Tokens, experts and choices per token.
     routing: routing::Problem,
+    /// The rule that drops slots.
+    capacity: Option<Capacity>,
     /// Whether every expert has a capacity factor of its own, on the device.
     factors: bool,
 }

@@ -67,63 +67,54 @@ pub struct Signature {
     pub results: Vec<TensorInfo>,
 }
 
-/// One operation, without its tensors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Operation {
-    /// FP8 codes and scales.
-    Quantization(Quantization),
-    /// The choice of experts.
-    Routing(Routing),
-    /// Moved rows.
-    Rows(Rows),
-    /// Products.
-    Product(Product),
-    /// Attention under score rules.
-    Attention(Attention),
-    /// Keys and values that are kept.
-    KvCache(KvCache),
-}
-
-impl Operation {
-    /// Its operands and results.
-    pub fn signature(&self) -> Signature {
-        match self {
-            Self::Quantization(operation) => operation.signature(),
-            Self::Routing(operation) => operation.signature(),
-            Self::Rows(operation) => operation.signature(),
-            Self::Product(operation) => operation.signature(),
-            Self::Attention(operation) => operation.signature(),
-            Self::KvCache(operation) => operation.signature(),
-        }
-    }
-
-    /// Checks what the constructors of the problems check, of a description that was read.
-    ///
-    /// # Errors
-    /// [`ShapeError`] for sizes that no constructor takes, or that don't fit each other.
-    pub fn check(&self) -> Result<(), ShapeError> {
-        match self {
-            Self::Quantization(operation) => operation.check(),
-            Self::Routing(operation) => operation.check(),
-            Self::Rows(operation) => operation.check(),
-            Self::Product(operation) => operation.check(),
-            Self::Attention(operation) => operation.check(),
-            Self::KvCache(operation) => operation.check(),
-        }
-    }
-}
-
+/// The operations of all families, each of which has a signature and a check.
 macro_rules! families {
-    ($($family:ident),*) => {$(
-        impl From<$family> for Operation {
+    ($($(#[$documented:meta])* $family:ident,)*) => {
+        /// One operation, without its tensors.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        pub enum Operation { $($(#[$documented])* $family($family),)* }
+
+        impl Operation {
+            /// Its operands and results.
+            pub fn signature(&self) -> Signature {
+                match self {
+                    $(Self::$family(operation) => operation.signature(),)*
+                }
+            }
+
+            /// Checks what the constructors of the problems check, of a description that was read.
+            ///
+            /// # Errors
+            /// [`ShapeError`] for sizes that no constructor takes, or that don't fit each other.
+            pub fn check(&self) -> Result<(), ShapeError> {
+                match self {
+                    $(Self::$family(operation) => operation.check(),)*
+                }
+            }
+        }
+
+        $(impl From<$family> for Operation {
             fn from(operation: $family) -> Self {
                 Self::$family(operation)
             }
-        }
-    )*};
+        })*
+    };
 }
 
-families!(Quantization, Routing, Rows, Product, Attention, KvCache);
+families! {
+    /// FP8 codes and scales.
+    Quantization,
+    /// The choice of experts.
+    Routing,
+    /// Moved rows.
+    Rows,
+    /// Products.
+    Product,
+    /// Attention under score rules.
+    Attention,
+    /// Keys and values that are kept.
+    KvCache,
+}
 
 /// What operations read and write, as `name: reads -> writes`. A tensor is its name, a letter of the operation's sizes for
 /// each dimension, and `f` for f32s or `w` for words; without either it is of the operation's type. A result that is called like

@@ -97,7 +97,6 @@ fn matrices(name: &str, p: &Problem) -> Signature {
     signature
 }
 
-/// The type of scales.
 pub(super) fn scale_scalar(granularity: Granularity) -> Scalar {
     match granularity.scale_type() {
         ScaleType::F32 => Scalar::Float(Element::F32),

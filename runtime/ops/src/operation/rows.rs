@@ -114,5 +114,5 @@ fn attention(p: &segment_attention::Problem, dense: bool, backward: bool) -> Sig
         ('B', segments.experts() + 1),
     ];
     let names = ["segment attention", "segment attention backward"];
-    signature(names[usize::from(backward)], p.element, &sizes).with(&["order", "offsets"], !dense)
+    signature(names[usize::from(backward)], p.element(), &sizes).with(&["order", "offsets"], !dense)
 }

@@ -31,13 +31,19 @@ use serde::{Deserialize, Serialize};
 /// The position of a slot that no expert has.
 pub const NOWHERE: u32 = u32::MAX;
 
-/// A sort of `slots` slots into `experts` segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
-    slots: usize,
-    experts: usize,
-    tile_rows: usize,
-    row_bound: usize,
+getters! {
+    /// A sort of `slots` slots into `experts` segments.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Problem {
+        /// Slots S.
+        slots: usize,
+        /// Experts E.
+        experts: usize,
+        /// Rows of a tile.
+        tile_rows: usize,
+        /// The most rows of a sorted buffer R.
+        row_bound: usize,
+    }
 }
 
 impl Problem {
@@ -80,17 +86,6 @@ impl Problem {
         let partial = self.experts * (self.tile_rows - 1);
         ((self.row_bound + partial) / self.tile_rows).min(self.row_bound)
     }
-}
-
-getters! { Problem:
-    /// Slots S.
-    slots: usize,
-    /// Experts E.
-    experts: usize,
-    /// The most rows of a sorted buffer R.
-    row_bound: usize,
-    /// Rows of a tile.
-    tile_rows: usize,
 }
 
 /// Checks that some of `slots` slots can have `rows` rows.

@@ -16,14 +16,21 @@ use serde::{Deserialize, Serialize};
 /// Rows side by side: the kernel size of a convolution over them.
 pub const PLACES: usize = 3;
 
-/// Rows and the sequences they belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
-    sort: super::Problem,
-    width: usize,
-    top_k: usize,
-    sequence: usize,
-    causal: bool,
+getters! {
+    /// Rows and the sequences they belong to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Problem {
+        /// The sort of the slots.
+        sort: super::Problem,
+        /// Elements of a row n.
+        width: usize,
+        /// Slots per token K.
+        top_k: usize,
+        /// Tokens of a sequence L.
+        sequence: usize,
+        /// Whether no row sees one behind it.
+        causal: bool,
+    }
 }
 
 impl Problem {
@@ -66,19 +73,6 @@ impl Problem {
     pub fn back(&self) -> usize {
         if self.causal { PLACES - 1 } else { PLACES / 2 }
     }
-}
-
-getters! { Problem:
-    /// Elements of a row n.
-    width: usize,
-    /// Slots per token K.
-    top_k: usize,
-    /// Tokens of a sequence L.
-    sequence: usize,
-    /// Whether no row sees one behind it.
-    causal: bool,
-    /// The sort of the slots.
-    sort: super::Problem,
 }
 
 /// (row, place, the row it sees there), rows and places in order.

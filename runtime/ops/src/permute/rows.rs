@@ -5,15 +5,23 @@ use crate::error::ShapeError;
 use crate::routing;
 use serde::{Deserialize, Serialize};
 
-/// Rows of `width` elements: \[T, width\] in the order of tokens, \[R, width\] sorted by expert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RowsProblem {
-    tokens: usize,
-    experts: usize,
-    top_k: usize,
-    row_bound: usize,
-    width: usize,
-    element: Element,
+getters! {
+    /// Rows of `width` elements: \[T, width\] in the order of tokens, \[R, width\] sorted by expert.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct RowsProblem {
+        /// Tokens T.
+        tokens: usize,
+        /// Experts E.
+        experts: usize,
+        /// Slots per token K.
+        top_k: usize,
+        /// Rows of a sorted buffer R.
+        row_bound: usize,
+        /// Elements of a row.
+        width: usize,
+        /// Type of the rows.
+        element: Element,
+    }
 }
 
 impl RowsProblem {
@@ -50,21 +58,6 @@ impl RowsProblem {
     pub fn slots(&self) -> usize {
         self.tokens * self.top_k
     }
-}
-
-getters! { RowsProblem:
-    /// Tokens T.
-    tokens: usize,
-    /// Experts E.
-    experts: usize,
-    /// Slots per token K.
-    top_k: usize,
-    /// Rows of a sorted buffer R.
-    row_bound: usize,
-    /// Elements of a row.
-    width: usize,
-    /// Type of the rows.
-    element: Element,
 }
 
 #[cfg(test)]

@@ -26,15 +26,23 @@ use serde::{Deserialize, Serialize};
 /// The largest margin either way, in powers of two.
 pub const MARGIN_MAX: i32 = 64;
 
-/// A stack of matrices and how its values are scaled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
-    shape: [usize; 3],
-    element: Element,
-    granularity: Granularity,
-    format: Fp8Format,
-    overflow: Overflow,
-    margin: i32,
+getters! {
+    /// A stack of matrices and how its values are scaled.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Problem {
+        /// \[M, rows, columns\].
+        shape: [usize; 3],
+        /// Type of x and y.
+        element: Element,
+        /// Which values share a scale.
+        granularity: Granularity,
+        /// Format of the codes.
+        format: Fp8Format,
+        /// What becomes of magnitudes beyond the largest value.
+        overflow: Overflow => with_overflow,
+        /// Powers of two that scales have to spare.
+        margin: i32,
+    }
 }
 
 impl Problem {
@@ -64,11 +72,6 @@ impl Problem {
             overflow: Overflow::Saturate,
             margin: 0,
         })
-    }
-
-    /// A copy with another overflow mode.
-    pub fn with_overflow(self, overflow: Overflow) -> Self {
-        Self { overflow, ..self }
     }
 
     /// A copy with scales 2^`margin` times as large.
@@ -140,21 +143,6 @@ impl Problem {
     }
 }
 
-getters! { Problem:
-    /// \[M, rows, columns\].
-    shape: [usize; 3],
-    /// Type of x and y.
-    element: Element,
-    /// Which values share a scale.
-    granularity: Granularity,
-    /// Format of the codes.
-    format: Fp8Format,
-    /// What becomes of magnitudes beyond the largest value.
-    overflow: Overflow,
-    /// Powers of two that scales have to spare.
-    margin: i32,
-}
-
 /// Checks that a block holds something.
 ///
 /// # Errors
@@ -195,11 +183,16 @@ impl Problem {
     }
 }
 
-/// The largest finite magnitude of a tensor, as an f32 \[1\]: amax = max |x| over the finite x, 0 without any; subnormals count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AmaxProblem {
-    len: usize,
-    element: Element,
+getters! {
+    /// The largest finite magnitude of a tensor, as an f32 \[1\]: amax = max |x| over the finite x, 0 without any; subnormals count.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct AmaxProblem {
+        /// Values, at least one.
+        #[allow(clippy::len_without_is_empty, reason = "there is at least one")]
+        len: usize,
+        /// Their type.
+        element: Element,
+    }
 }
 
 impl AmaxProblem {
@@ -212,14 +205,6 @@ impl AmaxProblem {
         ShapeError::unless(right, "values of an amax", "1 to 2^31 - 1", len)?;
         Ok(Self { len, element })
     }
-}
-
-getters! { AmaxProblem:
-    /// Values, at least one.
-    #[allow(clippy::len_without_is_empty, reason = "there is at least one")]
-    len: usize,
-    /// Their type.
-    element: Element,
 }
 
 /// The oracle: the largest finite magnitude, 0 without any.

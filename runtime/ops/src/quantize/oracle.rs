@@ -49,10 +49,8 @@ impl Scales {
             Self::E8M0(words) => (words.len(), ScaleType::E8M0),
         };
         let expected = problem.granularity.scale_type();
-        if scale_type != expected {
-            let (expected, got) = (format!("{expected:?}"), format!("{scale_type:?}"));
-            return Err(ShapeError::new("type of scales", expected, got));
-        }
+        let (right, got) = (scale_type == expected, format_args!("{scale_type:?}"));
+        ShapeError::unless(right, "type of scales", format_args!("{expected:?}"), got)?;
         ShapeError::check("scales", problem.scales(), len)
     }
 }

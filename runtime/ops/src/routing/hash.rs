@@ -46,11 +46,15 @@ pub enum HashKey {
     },
 }
 
-/// A choice by hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HashProblem {
-    routing: Problem,
-    key: HashKey,
+getters! {
+    /// A choice by hash.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct HashProblem {
+        /// Tokens, experts and choices per token.
+        routing: Problem,
+        /// What is hashed.
+        key: HashKey,
+    }
 }
 
 impl HashProblem {
@@ -95,13 +99,6 @@ impl HashProblem {
             HashKey::Content { element, .. } => element,
         }
     }
-}
-
-getters! { HashProblem:
-    /// What is hashed.
-    key: HashKey,
-    /// Tokens, experts and choices per token.
-    routing: Problem,
 }
 
 fn mix_host(value: u32) -> u32 {

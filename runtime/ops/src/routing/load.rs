@@ -9,12 +9,17 @@ use super::Problem;
 use crate::error::ShapeError;
 use serde::{Deserialize, Serialize};
 
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoadProblem {
-    routing: Problem,
-    groups: usize,
-    first_only: bool,
+getters! {
+    /// What is counted.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct LoadProblem {
+        /// Tokens, experts and choices per token.
+        routing: Problem,
+        /// Groups of tokens.
+        groups: usize,
+        /// Whether only the first choice of a token counts.
+        first_only: bool,
+    }
 }
 
 impl LoadProblem {
@@ -66,13 +71,6 @@ impl LoadProblem {
             self.routing.top_k
         }
     }
-}
-
-getters! { LoadProblem:
-    /// Tokens, experts and choices per token.
-    routing: Problem,
-    /// Groups of tokens.
-    groups: usize,
 }
 
 /// The oracle: counts \[G,E\] of `indices` \[T,K\].

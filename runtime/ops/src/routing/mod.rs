@@ -49,16 +49,25 @@ pub struct Groups {
 /// Most groups: a unit keeps a word for each.
 const MAX_GROUPS: usize = 1024;
 
-/// The choice of experts for `tokens` tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Problem {
-    tokens: usize,
-    experts: usize,
-    top_k: usize,
-    score: Score,
-    renormalize: bool,
-    groups: Option<Groups>,
-    scale: f32,
+getters! {
+    /// The choice of experts for `tokens` tokens.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Problem {
+        /// Tokens T.
+        tokens: usize,
+        /// Experts E.
+        experts: usize,
+        /// Experts per token K.
+        top_k: usize,
+        /// How a logit becomes a score.
+        score: Score,
+        /// Whether the chosen scores are divided by their sum.
+        renormalize: bool,
+        /// Groups the choice is limited to.
+        groups: Option<Groups>,
+        /// Factor on the weights.
+        scale: f32,
+    }
 }
 
 // The scale is finite, so a problem equals itself.
@@ -144,21 +153,4 @@ impl Problem {
     pub fn slots(&self) -> usize {
         self.tokens * self.top_k
     }
-}
-
-getters! { Problem:
-    /// Tokens T.
-    tokens: usize,
-    /// Experts E.
-    experts: usize,
-    /// Experts per token K.
-    top_k: usize,
-    /// How a logit becomes a score.
-    score: Score,
-    /// Whether the chosen scores are divided by their sum.
-    renormalize: bool,
-    /// Groups the choice is limited to.
-    groups: Option<Groups>,
-    /// Factor on the weights.
-    scale: f32,
 }

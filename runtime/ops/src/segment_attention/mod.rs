@@ -30,16 +30,21 @@ use serde::{Deserialize, Serialize};
 /// The largest head: a unit keeps up to three rows of it.
 pub const MAX_HEAD_DIM: usize = 128;
 
-/// Attention of some heads over [`Segments`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
-    segments: Segments,
-    heads: usize,
-    head_dim: usize,
-    /// Type of the rows.
-    pub element: Element,
-    /// A row attends to itself and the rows before it.
-    pub causal: bool,
+getters! {
+    /// Attention of some heads over [`Segments`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Problem {
+        /// Which rows belong together.
+        segments: Segments,
+        /// Heads.
+        heads: usize,
+        /// Values of a head D.
+        head_dim: usize,
+        /// Type of the rows.
+        element: Element => with_element,
+        /// A row attends to itself and the rows before it.
+        causal: bool => with_causal,
+    }
 }
 
 impl Problem {
@@ -49,15 +54,13 @@ impl Problem {
     /// [`ShapeError`] when a size is 0, the head exceeds 128 or an index would not fit 31 bits.
     pub fn new(segments: Segments, heads: usize, head_dim: usize) -> Result<Self, ShapeError> {
         ShapeError::positive(&[("heads", heads)])?;
-        if head_dim == 0 || head_dim > MAX_HEAD_DIM {
-            let expected = format!("1 to {MAX_HEAD_DIM}");
-            return Err(ShapeError::new("head size", expected, head_dim));
-        }
-        if !fits(&[heads, head_dim.max(2), segments.rows()]) {
-            let expected = "matrices of at most 2^31 - 1 elements";
-            let got = format!("{} rows, {heads} heads of {head_dim}", segments.rows());
-            return Err(ShapeError::new("segment attention", expected, got));
-        }
+        let right = (1..=MAX_HEAD_DIM).contains(&head_dim);
+        let expected = format_args!("1 to {MAX_HEAD_DIM}");
+        ShapeError::unless(right, "head size", expected, head_dim)?;
+        let right = fits(&[heads, head_dim.max(2), segments.rows()]);
+        let expected = "matrices of at most 2^31 - 1 elements";
+        let got = format_args!("{} rows, {heads} heads of {head_dim}", segments.rows());
+        ShapeError::unless(right, "segment attention", expected, got)?;
         Ok(Self {
             segments,
             heads,
@@ -65,16 +68,6 @@ impl Problem {
             element: Element::F32,
             causal: false,
         })
-    }
-
-    /// A copy with rows of `element`.
-    pub fn with_element(self, element: Element) -> Self {
-        Self { element, ..self }
-    }
-
-    /// The same, causal or not.
-    pub fn with_causal(self, causal: bool) -> Self {
-        Self { causal, ..self }
     }
 
     /// Checks what the constructors do, of a problem that was read.
@@ -97,15 +90,6 @@ impl Problem {
     pub fn heads_of_rows(&self) -> usize {
         self.rows() * self.heads
     }
-}
-
-getters! { Problem:
-    /// Which rows belong together.
-    segments: Segments,
-    /// Values of a head D.
-    head_dim: usize,
-    /// Heads.
-    heads: usize,
 }
 
 #[cfg(test)]

@@ -4,14 +4,19 @@ use crate::error::ShapeError;
 use crate::permute::{Sorted, check_row_bound};
 use serde::{Deserialize, Serialize};
 
-/// Which rows belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Segments {
-    slots: usize,
-    row_bound: usize,
-    experts: usize,
-    /// Slots of a sequence.
-    sequence_slots: usize,
+getters! {
+    /// Which rows belong together.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Segments {
+        /// Slots S.
+        slots: usize,
+        /// Sorted rows R.
+        rows: usize,
+        /// Experts E.
+        experts: usize,
+        /// Slots of a sequence.
+        sequence_slots: usize,
+    }
 }
 
 impl Segments {
@@ -33,12 +38,10 @@ impl Segments {
             ("sequence", sequence),
         ])?;
         ShapeError::of_tokens(slots, top_k)?;
-        if slots >= 1 << 30 {
-            return Err(ShapeError::new("slots", "fewer than 2^30", slots));
-        }
+        ShapeError::unless(slots < 1 << 30, "slots", "fewer than 2^30", slots)?;
         Ok(Self {
             slots,
-            row_bound: slots,
+            rows: slots,
             experts,
             // A sequence longer than all tokens is one of all tokens.
             sequence_slots: sequence.min((slots / top_k).max(1)) * top_k,
@@ -51,36 +54,19 @@ impl Segments {
     /// [`ShapeError`] unless 1 ≤ `rows` ≤ S.
     pub fn with_row_bound(self, rows: usize) -> Result<Self, ShapeError> {
         check_row_bound(rows, self.slots)?;
-        Ok(Self {
-            row_bound: rows,
-            ..self
-        })
+        Ok(Self { rows, ..self })
     }
 
     /// Checks what the constructors do, of segments that were read.
     pub(crate) fn check(&self) -> Result<(), ShapeError> {
         let all = Self::new(self.slots, self.experts, 1, self.sequence_slots)?;
-        all.with_row_bound(self.row_bound).map(drop)
+        all.with_row_bound(self.rows).map(drop)
     }
-
-    /// Sorted rows R.
-    pub fn rows(&self) -> usize {
-        self.row_bound
-    }
-}
-
-getters! { Segments:
-    /// Slots S.
-    slots: usize,
-    /// Experts E.
-    experts: usize,
-    /// Slots of a sequence.
-    sequence_slots: usize,
 }
 
 /// The oracle: (first row, one past the last) of every row's segment \[R,2\].
 pub fn reference_segments(segments: &Segments, sorted: &Sorted) -> Vec<u32> {
-    let mut found = vec![0; 2 * segments.row_bound];
+    let mut found = vec![0; 2 * segments.rows];
     for e in 0..segments.experts {
         let rows = sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize;
         let sequence = |row: usize| sorted.order[row] as usize / segments.sequence_slots;

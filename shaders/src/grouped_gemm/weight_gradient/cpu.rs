@@ -37,7 +37,7 @@ impl Spec {
     fn of(plan: &Plan) -> Self {
         Self {
             sources: Sources::of(&plan.problem),
-            aligned: plan.problem.n.is_multiple_of(plan.lanes[1]),
+            aligned: plan.problem.columns()[1].is_multiple_of(plan.lanes[1]),
         }
     }
 
@@ -250,10 +250,10 @@ fn store_tile<N: Size, L: Size>(
 /// per row, in cycles: two vector multiply-adds a cycle, about one for an element of a that is
 /// packed and eight for a register of b, whose rows lie far apart.
 fn tasks(plan: &Plan) -> [usize; 2] {
-    let p = &plan.problem;
+    let [m, n] = plan.problem.columns();
     let cost = |[along_m, along_n]: &[usize; 2]| {
-        let tiles = p.m.div_ceil(TILE).div_ceil(*along_m);
-        let panels = p.n.div_ceil(2 * plan.lanes[1]).div_ceil(*along_n);
+        let tiles = m.div_ceil(TILE).div_ceil(*along_m);
+        let panels = n.div_ceil(2 * plan.lanes[1]).div_ceil(*along_n);
         TILE * tiles * panels + TILE * tiles + 16 * panels
     };
     let splits = (1..=plan.cores).filter(|along_m| plan.cores.is_multiple_of(*along_m));
@@ -264,16 +264,16 @@ fn tasks(plan: &Plan) -> [usize; 2] {
 }
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
-    let p = &plan.problem;
+    let (p, [m, n]) = (&plan.problem.product, plan.problem.columns());
     let width = plan.lanes[1];
     let spec = Spec::of(plan);
     let lanes = spec.lanes(plan);
     let [tasks_m, tasks_n] = tasks(plan);
-    let lines = plan.cores * p.m.div_ceil(TILE).div_ceil(tasks_m) * STRIDE;
+    let lines = plan.cores * m.div_ceil(TILE).div_ceil(tasks_m) * STRIDE;
     let panels = plan.cores * 2 * BLOCK;
     let sizes = SizesLaunch::new(
-        p.m,
-        p.n,
+        m,
+        n,
         p.top_k,
         p.row_bound,
         tasks_m,

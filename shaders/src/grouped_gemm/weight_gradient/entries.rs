@@ -36,17 +36,13 @@ const CASES: [Case; 16] = [
 /// Every variant, in the cases that compile to different code.
 pub(crate) fn entries() -> Vec<KernelEntry> {
     let entry = |(variant, element, [m, n], sources): Case| {
-        let all = match sources {
+        let all = valid(match sources {
             None => Product::dense(2048, m, n),
             Some(_) => Product::new(2048, 8, 2, m, n),
-        };
+        });
         let [a, b] = sources.unwrap_or([Source::Sorted; 2]);
-        let problem = Problem {
-            element,
-            a,
-            b,
-            ..Problem::of(&valid(all))
-        };
+        let product = Product { element, ..all };
+        let problem = Problem { product, a, b };
         let launch = move |at: &Machine| gradient(at, variant, problem);
         let name = super::name(&problem, variant);
         KernelEntry::new(("weight_gradient", variant.name()), name, launch).of(element)
@@ -56,6 +52,6 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
 
 fn gradient(at: &Machine, variant: Variant, problem: Problem) -> Planned {
     let plan = plan(problem, &at.capability, Choice::of(variant));
-    let given = [("offsets", !problem.dense)];
+    let given = [("offsets", !problem.product.dense)];
     at.launch(&given, plan, launch)
 }

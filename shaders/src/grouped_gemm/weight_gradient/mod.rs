@@ -18,10 +18,10 @@ const KERNEL: &str = "weight_gradient";
 
 /// What the kernel of `variant` is called; ragged where vectors cross the ends of rows.
 fn name(problem: &Problem, variant: Variant) -> String {
-    let (variant, element) = (variant.name(), problem.element);
-    let ragged = !problem.m.is_multiple_of(4) || !problem.n.is_multiple_of(4);
-    let ragged = launched::suffix(ragged, "_ragged");
-    let dense = launched::suffix(problem.dense, "_dense");
+    let (variant, element) = (variant.name(), problem.product.element);
+    let whole = problem.columns().map(|columns| columns.is_multiple_of(4));
+    let ragged = launched::suffix(whole != [true; 2], "_ragged");
+    let dense = launched::suffix(problem.product.dense, "_dense");
     format!("weight_gradient_{variant}_{element}{dense}{ragged}")
 }
 
@@ -43,7 +43,7 @@ pub struct Plan {
 impl Plan {
     /// Launches this plan enqueues.
     pub fn launches(&self) -> usize {
-        launches(self.problem.row_bound, &self.slabs)
+        launches(self.problem.product.row_bound, &self.slabs)
     }
 }
 
@@ -54,28 +54,29 @@ impl Plan {
 /// size and memory, bindings, cube counts, or a single expert larger than a binding. There is no
 /// `Gemv` and no `TensorCore` variant.
 pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, PlanError> {
+    let (product, [m, n]) = (&problem.product, problem.columns());
     // Without rows nothing is launched.
-    if problem.row_bound > 0 {
+    if product.row_bound > 0 {
         problem.check()?;
     }
-    problem.element.supported(KERNEL, device)?;
+    product.element.supported(KERNEL, device)?;
     let variant = choice.variant.unwrap_or(match device.cpu_cores {
         Some(_) => Variant::Cpu,
         None => Variant::Unit,
     });
     check_variant(variant, device)?;
-    let bytes = problem.element.bytes();
-    crate::fits_binding(KERNEL, problem.rows(problem.a) * problem.m * bytes, device)?;
-    crate::fits_binding(KERNEL, problem.rows(problem.b) * problem.n * bytes, device)?;
+    let bytes = product.element.bytes();
+    crate::fits_binding(KERNEL, problem.rows(problem.a) * m * bytes, device)?;
+    crate::fits_binding(KERNEL, problem.rows(problem.b) * n * bytes, device)?;
     let four = |columns: usize| match lanes(columns, 4, device) {
         lanes if lanes.is_multiple_of(4) => 4,
         _ => 1,
     };
     let plan = Plan {
-        slabs: slabs(KERNEL, problem.experts, (problem.m * problem.n, 4), device)?,
+        slabs: slabs(KERNEL, product.experts, (m * n, 4), device)?,
         lanes: match variant {
             Variant::Cpu => [(device.load_width_bits as usize / 32).max(1); 2],
-            Variant::Unit => [four(problem.m), four(problem.n)],
+            Variant::Unit => [four(m), four(n)],
             _ => [1, 1],
         },
         cores: device.cpu_cores.unwrap_or(1) as usize,
@@ -108,10 +109,10 @@ fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupporte
 
 /// Cubes along m, n and the experts of a slab.
 fn cubes(plan: &Plan, slab: &Slab) -> [usize; 3] {
-    let p = &plan.problem;
+    let [m, n] = plan.problem.columns();
     let [m, n] = match plan.variant {
-        Variant::Unit => [p.m.div_ceil(tile::EDGE), p.n.div_ceil(tile::EDGE)],
-        Variant::Naive => [p.n.div_ceil(naive::UNITS as usize), p.m],
+        Variant::Unit => [m.div_ceil(tile::EDGE), n.div_ceil(tile::EDGE)],
+        Variant::Naive => [n.div_ceil(naive::UNITS as usize), m],
         _ => return [1; 3],
     };
     [m, n, (slab.last - slab.first) as usize]
@@ -131,7 +132,7 @@ buffers! {
 /// Enqueues the gradient: one launch, or one per slab; none for a batch without slots, whose
 /// gradient of zeros is the caller's.
 pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
-    if plan.problem.row_bound == 0 {
+    if plan.problem.product.row_bound == 0 {
         return;
     }
     for slab in &plan.slabs {
@@ -160,6 +161,22 @@ impl Spec {
     }
 }
 
+/// Sizes known at launch, of the variants with a cube for each part of a gradient.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+struct Sizes {
+    m: usize,
+    n: usize,
+    top_k: usize,
+    /// Rows of a dense product.
+    rows: usize,
+    slab_first: usize,
+}
+
+fn sizes(plan: &Plan, slab: &Slab) -> SizesLaunch {
+    let (p, [m, n]) = (&plan.problem.product, plan.problem.columns());
+    SizesLaunch::new(m, n, p.top_k, p.row_bound, slab.first as usize)
+}
+
 /// The buffer arguments every variant binds, in binding order.
 struct Bindings {
     a: BufferArg,
@@ -172,21 +189,20 @@ struct Bindings {
 impl Bindings {
     /// Binds `operands` with so many elements of a, b and dW to a vector, and the gradients of `slab`.
     fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: [usize; 3]) -> Self {
-        let p = &plan.problem;
+        let (p, product, [m, n]) = (&plan.problem, &plan.problem.product, plan.problem.columns());
         let [a_lanes, b_lanes, out_lanes] = lanes;
         let operands = operands.clone();
-        let bytes = |experts: u32| experts as usize * p.m * p.n * 4;
-        let ends = [slab.first, p.experts as u32 - slab.last].map(bytes);
-        let out = part(operands.out, ends);
-        let len = (slab.last - slab.first) as usize * p.m * p.n;
-        let (order, offsets) = operands.segments.map(|s| (s.order, s.offsets)).unzip();
-        let words = |buffer: Option<Handle>, len| buffer.map(|b| bind_words(b, len));
-        let element = p.element.bytes();
+        let elements = |experts: u32| experts as usize * m * n;
+        let ends = [slab.first, product.experts as u32 - slab.last];
+        let out = part(operands.out, ends.map(|experts| 4 * elements(experts)));
+        let len = elements(slab.last - slab.first);
+        let (order, offsets) = super::bind_segments(operands.segments, product);
+        let element = product.element.bytes();
         Self {
-            a: bind(operands.a, p.rows(p.a) * p.m / a_lanes, element * a_lanes),
-            b: bind(operands.b, p.rows(p.b) * p.n / b_lanes, element * b_lanes),
-            order: words(order, p.slots),
-            offsets: words(offsets, p.experts + 1),
+            a: bind(operands.a, p.rows(p.a) * m / a_lanes, element * a_lanes),
+            b: bind(operands.b, p.rows(p.b) * n / b_lanes, element * b_lanes),
+            order,
+            offsets,
             out: bind(out, len / out_lanes, 4 * out_lanes),
         }
     }

@@ -1,6 +1,6 @@
 //! The `naive` variant: one unit per element of a gradient.
 
-use super::{Bindings, Operands, Plan, Slab, Spec, cubes};
+use super::{Bindings, Operands, Plan, Sizes, Slab, Spec, cubes, sizes};
 use crate::grouped_gemm::{input_row, segment};
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -15,32 +15,27 @@ fn weight_gradient_naive<F: Float>(
     order: ComptimeOption<&[u32]>,
     offsets: ComptimeOption<&[u32]>,
     out: &mut [f32],
-    m: usize,
-    n: usize,
-    top_k: usize,
-    rows: usize,
-    slab_first: usize,
+    sizes: Sizes,
     #[comptime] spec: Spec,
     #[define(F)] _element: ElemType,
 ) {
     let column = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
     let line = CUBE_POS_Y as usize;
-    let expert = slab_first + CUBE_POS_Z as usize;
-    if column < n {
+    let expert = sizes.slab_first + CUBE_POS_Z as usize;
+    if column < sizes.n {
         let mut sum = 0.0f32;
-        let (begin, end) = segment(&offsets, expert, rows);
+        let (begin, end) = segment(&offsets, expert, sizes.rows);
         for row in begin..end {
-            let a_row = input_row(&order, row, top_k, comptime!(spec.a));
-            let b_row = input_row(&order, row, top_k, comptime!(spec.b));
-            let left = f32::cast_from(a[a_row * m + line]);
-            sum = fma(left, f32::cast_from(b[b_row * n + column]), sum);
+            let a_row = input_row(&order, row, sizes.top_k, comptime!(spec.a));
+            let b_row = input_row(&order, row, sizes.top_k, comptime!(spec.b));
+            let left = f32::cast_from(a[a_row * sizes.m + line]);
+            sum = fma(left, f32::cast_from(b[b_row * sizes.n + column]), sum);
         }
-        out[(CUBE_POS_Z as usize * m + line) * n + column] = sum;
+        out[(CUBE_POS_Z as usize * sizes.m + line) * sizes.n + column] = sum;
     }
 }
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
-    let p = &plan.problem;
     // SAFETY: `plan` checked the shapes; a cube's line and expert exist, columns are guarded.
     unsafe {
         let bound = Bindings::new(plan, slab, operands, [1; 3]);
@@ -53,13 +48,9 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.order.into(),
             bound.offsets.into(),
             bound.out,
-            p.m,
-            p.n,
-            p.top_k,
-            p.row_bound,
-            slab.first as usize,
-            Spec::of(p),
-            p.element.elem_type(),
+            sizes(plan, slab),
+            Spec::of(&plan.problem),
+            plan.problem.product.element.elem_type(),
         );
     }
 }

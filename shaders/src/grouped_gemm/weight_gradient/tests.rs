@@ -33,23 +33,23 @@ fn gradients_beyond_a_binding_are_split() {
 #[test]
 fn a_plan_refuses_sizes_that_no_constructor_takes() {
     let device = moebius_device::profiles::webgpu_default();
-    let problem = Problem::of(&Product::new(4, 3, 2, 8, 8).unwrap());
+    let product = Product::new(4, 3, 2, 8, 8).unwrap();
     for wrong in [
-        Problem { m: 0, ..problem },
-        Problem {
+        Product { n: 0, ..product },
+        Product {
             row_bound: 5,
-            ..problem
+            ..product
         },
-        Problem {
+        Product {
             dense: true,
-            ..problem
+            ..product
         },
-        Problem {
+        Product {
             slots: 3,
-            ..problem
+            ..product
         },
     ] {
-        let error = plan(wrong, &device, Choice::default());
+        let error = plan(Problem::of(&wrong), &device, Choice::default());
         assert!(matches!(error, Err(PlanError::Shape(_))), "{wrong:?}");
     }
 }

@@ -5,7 +5,7 @@
 //! a cube are neighbours or broadcasts, so no bank conflicts. Inside WebGPU's default limits: 256
 //! units, 8 KiB, 5 bindings, no subgroups.
 
-use super::{Bindings, Operands, Plan, Slab, Source, Spec, cubes};
+use super::{Bindings, Operands, Plan, Sizes, Slab, Source, Spec, cubes, sizes};
 use crate::grouped_gemm::{input_row, segment, tile::load_four};
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -24,17 +24,6 @@ const STEP: usize = UNITS as usize / VECTORS;
 
 /// Bytes of workgroup memory.
 pub(super) const SHARED_BYTES: usize = 2 * STEP * VECTORS * 16;
-
-/// Sizes known at launch.
-#[derive(CubeType, CubeLaunch, Clone, Copy)]
-struct Sizes {
-    m: usize,
-    n: usize,
-    top_k: usize,
-    /// Rows of a dense product.
-    rows: usize,
-    slab_first: usize,
-}
 
 /// Loads this unit's vector of a step: `at` is the step's first row and one past the expert's last,
 /// the tile's first column and the columns of an operand.
@@ -146,7 +135,6 @@ fn store_four<N: Size>(
 }
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
-    let p = &plan.problem;
     let [a_lanes, b_lanes] = plan.lanes;
     // SAFETY: `plan` checked shapes, workgroup memory and cube counts; rows past an expert's last
     // and elements past the last column are neither read nor stored.
@@ -163,9 +151,9 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.order.into(),
             bound.offsets.into(),
             bound.out,
-            SizesLaunch::new(p.m, p.n, p.top_k, p.row_bound, slab.first as usize),
-            Spec::of(p),
-            p.element.elem_type(),
+            sizes(plan, slab),
+            Spec::of(&plan.problem),
+            plan.problem.product.element.elem_type(),
         );
     }
 }

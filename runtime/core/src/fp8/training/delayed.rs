@@ -3,19 +3,10 @@
 use super::loss_scale::Finite;
 use super::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 use super::state::{Fp8State, value};
+use crate::state::set;
 use burn::module::RunningState;
 use burn::tensor::Tensor;
 use moebius_ops::fp8::Fp8Format;
-
-/// Replaces the value at once: a record taken now holds it.
-fn set<const D: usize>(state: &RunningState<Tensor<D>>, value: Tensor<D>) {
-    let value = match state.value().is_autodiff() {
-        true => value.autodiff(),
-        false => value,
-    };
-    state.update(value);
-    state.value_sync();
-}
 
 /// After a step with amaxes \[3\] of each state, unless its gradients weren't finite: a step that is
 /// skipped leaves no trace, so that no huge amax outlives it. All states are of one recipe and device:

@@ -5,8 +5,9 @@ use super::*;
 use crate::check::cast_param;
 use crate::fp8::training::Fp8Recipe;
 use crate::fp8::{Codes, Operand, Weight};
-use crate::ops::{Assignment, FeedForward, Run};
+use crate::ops::{Assignment, CapacityRule, FeedForward, Run};
 use moebius_ops::grouped_gemm::{Problem, Source};
+use moebius_shaders::grouped_gemm::Variant;
 
 /// expert(x) = W_out · act(W_in · x + b_in) + b_out; gated W_out · (act(G x) ∘ (U x)), where W_in
 /// holds the rows of G before those of U.
@@ -95,6 +96,24 @@ impl FeedForwardExperts {
         let y = assignment.combine(rows, Some(weights))?;
         // Rounded activations are f32.
         Ok(if y.dtype() == dtype { y } else { y.cast(dtype) })
+    }
+
+    /// [`Self::forward`] of the one expert that every token of x \[T,H\] goes to, with router weights
+    /// \[T,1\] or ones.
+    pub(in crate::moe) fn forward_all(
+        &self,
+        x: Tensor<2>,
+        weights: Option<Tensor<2>>,
+        config: &MoeConfig,
+        variant: Option<Variant>,
+    ) -> Result<Tensor<2>, Error> {
+        let (rows, device) = (x.dims()[0], x.device());
+        let ones = || Tensor::ones([rows, 1], (&device, DType::F32));
+        let weights = weights.unwrap_or_else(ones);
+        let (first, rule) = (Tensor::zeros([rows, 1], &device), CapacityRule::default());
+        let every = Assignment::new(first, weights.clone(), 1, rule, variant)?;
+        let (keep, clock) = (config.keep, None);
+        self.forward(&every, [x, weights], config, Run { keep, clock })
     }
 
     /// act(W_in · x + b_in) in the order of experts; past the last expert's, rows are 0 of training in

@@ -211,13 +211,11 @@ impl Experts {
             | (Self::ParameterEfficient(_), ExpertKind::ParameterEfficient { .. }) => true,
             _ => false,
         };
-        if !same {
-            let expected = match config.fp8 {
-                Some(_) => format!("{:?} in FP8", config.kind),
-                None => format!("{:?}", config.kind),
-            };
-            return Err(ShapeError::new("experts", expected, self.name()));
-        }
+        let expected = match config.fp8 {
+            Some(_) => format!("{:?} in FP8", config.kind),
+            None => format!("{:?}", config.kind),
+        };
+        ShapeError::unless(same, "experts", expected, self.name())?;
         match self {
             Self::FeedForward(experts) => experts.check(like, config, config.experts),
             Self::Convolutional(experts) => experts.check(like, config),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::initial::zeros;
 use crate::nn;
-use crate::ops::{Assignment, Run};
+use crate::ops::Assignment;
 
 /// Experts that share the frozen network f(x) = W_out · act(W_in · x + b_in) + b_out and differ in
 /// a [`LoraWeights`] or an [`AdapterWeights`]. At first every expert is f.
@@ -79,13 +79,7 @@ impl ParameterEfficientExperts {
         match &self.adaptation {
             Adaptation::Lora(lora) => self.with_lora(lora, assignment, slots, config),
             Adaptation::Adapter(adapter) => {
-                let every = Assignment::single(&slots.x)?;
-                let options = (&slots.x.device(), DType::F32);
-                let ones = Tensor::ones([slots.x.dims()[0], 1], options);
-                let inputs = [slots.x, ones];
-                let common = self
-                    .frozen
-                    .forward(&every, inputs, config, Run::default())?;
+                let common = self.frozen.forward_all(slots.x, None, config, None)?;
                 let rows = assignment.gather(common)?;
                 let small = assignment.linear(rows.clone(), adapter.down.val(), None)?;
                 let small = apply(small, config.activation);

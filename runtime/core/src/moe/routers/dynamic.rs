@@ -84,7 +84,6 @@ impl Routes for DynamicRouter {
         ] {
             check_state(what, state, experts, &like.device)?;
         }
-        like.check(MATRIX, &self.weight, [experts, hidden])?;
         self.demand_in.check(like, [hidden.div_ceil(4), hidden])?;
         self.demand_out.check(like, [1, hidden.div_ceil(4)])
     }

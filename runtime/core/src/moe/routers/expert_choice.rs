@@ -71,9 +71,4 @@ impl Routes for ExpertChoiceRouter {
             assignment: Some(assignment),
         })
     }
-
-    fn check(&self, like: &Like) -> Result<(), ShapeError> {
-        let Sizes { hidden, experts } = self.sizes;
-        like.check(MATRIX, &self.weight, [experts, hidden])
-    }
 }

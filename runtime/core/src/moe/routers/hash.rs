@@ -44,8 +44,4 @@ impl Routes for HashRouter {
         }
         .into())
     }
-
-    fn check(&self, _: &Like) -> Result<(), ShapeError> {
-        Ok(())
-    }
 }

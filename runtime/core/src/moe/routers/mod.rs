@@ -113,7 +113,10 @@ trait Routes: Module {
     /// The choice; sizes, dtypes and devices are checked.
     fn route(&self, batch: Batch) -> Result<Routed, Error>;
 
-    fn check(&self, like: &Like) -> Result<(), ShapeError>;
+    /// Checks what it has beside a matrix behind the logits.
+    fn check(&self, _like: &Like) -> Result<(), ShapeError> {
+        Ok(())
+    }
 
     /// In another dtype; a router with running state leaves that as it is.
     fn cast(self, dtype: DType) -> Self {
@@ -174,12 +177,16 @@ impl Router {
     /// The matrix Wg \[E,H\] behind the logits; `None` for a hash and for the MLP of a learned
     /// router.
     pub fn matrix(&self) -> Option<Tensor<2>> {
+        self.weight().map(Param::val)
+    }
+
+    fn weight(&self) -> Option<&Param<Tensor<2>>> {
         match self {
-            Self::TopK(router) => Some(router.weight.val()),
-            Self::Switch(router) => Some(router.weight.val()),
-            Self::Dynamic(router) => Some(router.weight.val()),
-            Self::SigmoidBias(router) => Some(router.weight.val()),
-            Self::ExpertChoice(router) => Some(router.weight.val()),
+            Self::TopK(router) => Some(&router.weight),
+            Self::Switch(router) => Some(&router.weight),
+            Self::Dynamic(router) => Some(&router.weight),
+            Self::SigmoidBias(router) => Some(&router.weight),
+            Self::ExpertChoice(router) => Some(&router.weight),
             Self::Hash(_) | Self::Learned(_) => None,
         }
     }
@@ -195,18 +202,16 @@ impl Router {
 
     /// A copy with another Wg, where that is all it learns.
     pub(super) fn with_matrix(mut self, matrix: Tensor<2>) -> Result<Self, ShapeError> {
-        let name = self.config().name();
-        let weight = match &mut self {
-            Self::TopK(router) if router.bias.is_none() => &mut router.weight,
-            Self::Switch(router) => &mut router.weight,
-            Self::SigmoidBias(router) => &mut router.weight,
-            Self::ExpertChoice(router) => &mut router.weight,
-            Self::TopK(_) | Self::Hash(_) | Self::Learned(_) | Self::Dynamic(_) => {
-                let expected = "one that learns a single matrix";
-                return Err(ShapeError::new("router", expected, name));
-            }
-        };
-        *weight = Param::from_tensor(matrix);
+        let (right, name) = (self.only_matrix().is_some(), self.config().name());
+        ShapeError::unless(right, "router", "one that learns a single matrix", name)?;
+        let matrix = Param::from_tensor(matrix);
+        match &mut self {
+            Self::TopK(router) => router.weight = matrix,
+            Self::Switch(router) => router.weight = matrix,
+            Self::SigmoidBias(router) => router.weight = matrix,
+            Self::ExpertChoice(router) => router.weight = matrix,
+            Self::Hash(_) | Self::Learned(_) | Self::Dynamic(_) => {}
+        }
         Ok(self)
     }
 
@@ -234,6 +239,13 @@ impl Router {
 
     pub(super) fn check(&self, like: &Like, sizes: Sizes) -> Result<(), ShapeError> {
         check_same("sizes of the router", self.sizes(), sizes)?;
+        if let Some(weight) = self.weight() {
+            like.check(
+                "router weights [E,H]",
+                weight,
+                [sizes.experts, sizes.hidden],
+            )?;
+        }
         each!(self, router => router.check(like))
     }
 
@@ -241,9 +253,6 @@ impl Router {
         each!(self, router => router.cast(dtype), in Router)
     }
 }
-
-/// What every Wg is called in errors.
-const MATRIX: &str = "router weights [E,H]";
 
 /// Wg \[E,H\].
 fn matrix(sizes: Sizes, device: &Device) -> Param<Tensor<2>> {

@@ -37,9 +37,4 @@ impl Routes for SwitchRouter {
         let route = RouterConfig::Switch(self.config).route();
         Ok(choose(logits, batch.mask, None, &route)?.into())
     }
-
-    fn check(&self, like: &Like) -> Result<(), ShapeError> {
-        let Sizes { hidden, experts } = self.sizes;
-        like.check(MATRIX, &self.weight, [experts, hidden])
-    }
 }

@@ -2,22 +2,18 @@
 
 use super::StageClock;
 use crate::ops::host::{
-    Operands, add_bias, cast_like, columns_of, expert, expert_row, float_tensor, floats,
+    Operands, Rows, add_bias, cast_like, columns_of, expert, expert_row, float_tensor, floats,
     matmul_transposed, select_rows, to_f32,
 };
 use crate::ops::rows::host::{Segments, combined, gathered, joined, row_dots};
 use crate::ops::tensors::Value;
 use burn::backend::ops::{ActivationOps, FloatTensorOps};
-use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::DType;
 use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::moe::Problem;
 use moebius_shaders::moe::Stage;
 
-type Rows = FloatTensor<Flex>;
-
-/// Weights and biases of the experts.
 struct Experts {
     w_in: Rows,
     w_out: Rows,

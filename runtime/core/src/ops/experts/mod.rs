@@ -37,10 +37,6 @@ pub(crate) struct Run {
 }
 
 /// How `problem` runs as kernels of `variant`, as a forward chooses it before it sorts; `None` without kernels.
-///
-/// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for sizes that don't fit,
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
 pub(crate) fn plan(
     problem: Problem,
     variant: Option<Variant>,
@@ -154,7 +150,6 @@ impl StageClock {
             .push((stage, Instant::now()));
     }
 
-    /// The stages and when they ended.
     pub(crate) fn marks(&self) -> Vec<(moe::Stage, Instant)> {
         self.0
             .lock()

@@ -2,12 +2,11 @@
 
 use super::host::Coded;
 use crate::ops::experts::flex::apply;
-use crate::ops::host::{Operands, cast_like, columns_of, float_tensor, floats, words};
+use crate::ops::host::{Operands, Words, cast_like, columns_of, float_tensor, floats, words};
 use crate::ops::rows::host::Segments;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
-use burn::backend::tensor::IntTensor;
 use burn::tensor::DType;
 use moebius_ops::grouped_gemm::{Problem, Source};
 use moebius_ops::scaling::e8m0_value;
@@ -24,7 +23,6 @@ fn values(scales: Value<Flex>) -> Vec<f32> {
     }
 }
 
-/// y of x and the coded weights.
 pub(in crate::ops) fn run(p: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
     let x = b.float("x");
     let (dtype, x) = (x.dtype(), floats(x));
@@ -33,16 +31,14 @@ pub(in crate::ops) fn run(p: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
         true => experts.multiply(0, &x),
         false => experts.multiply_sorted(&x, &Segments::of(&mut b, 0)),
     };
-    vec![Value::Float(cast_like(
-        float_tensor(y, &[p.row_bound, p.n]),
-        dtype,
-    ))]
+    let y = float_tensor(y, &[p.row_bound, p.n]);
+    vec![Value::Float(cast_like(y, dtype))]
 }
 
 /// The weights of a product, on the host.
 struct Experts<'a> {
     problem: &'a Problem,
-    panels: IntTensor<Flex>,
+    panels: Words,
     scales: Vec<f32>,
     /// \[E, n or 2n\].
     bias: Option<Vec<f32>>,
@@ -106,7 +102,7 @@ impl<'a> Experts<'a> {
 }
 
 /// The words of a contiguous tensor, without a copy of those that Burn's integers have here.
-fn signed_words(tensor: &IntTensor<Flex>) -> Cow<'_, [i32]> {
+fn signed_words(tensor: &Words) -> Cow<'_, [i32]> {
     match tensor.dtype() {
         DType::I32 => Cow::Borrowed(tensor.storage::<i32>()),
         _ => words(tensor.clone())

@@ -156,17 +156,12 @@ impl Default for ScaleRow {
 /// 2^(127 − bias) too small, and a product makes subnormals right as well.
 #[inline(always)]
 fn decode<const E4M3: bool>(codes: &[i32], scales: &[f32; PANEL], to: &mut [[f32; PANEL]]) {
-    let format = if E4M3 {
-        Fp8Format::E4M3
+    let (format, keep, special, rest) = if E4M3 {
+        (Fp8Format::E4M3, 0x07F0_0000, 0x07F0_0000, 0x7FC0_0000)
     } else {
-        Fp8Format::E5M2
+        (Fp8Format::E5M2, 0x0FE0_0000, 0x0F80_0000, 0x7F80_0000)
     };
     let rebias = f32::from_bits((254 - format.bias()) << 23);
-    let (keep, special, rest) = if E4M3 {
-        (0x07F0_0000, 0x07F0_0000, 0x7FC0_0000)
-    } else {
-        (0x0FE0_0000, 0x0F80_0000, 0x7F80_0000)
-    };
     for (lane, to) in to.iter_mut().enumerate() {
         let up = 8 * (3 - lane as u32);
         for ((code, scale), to) in codes.iter().zip(scales).zip(to.iter_mut()) {

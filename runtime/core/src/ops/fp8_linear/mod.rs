@@ -28,9 +28,6 @@ pub(crate) struct CodedWeights {
 
 /// \[R,n\]: `problem` of x \[T,k\] or \[R,k\]; sorted rows by the tiles of the `variant` of their sort. The
 /// caller has checked the shapes.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
 pub(crate) fn run(
     x: Tensor<2>,
     weights: CodedWeights,
@@ -51,9 +48,6 @@ pub(crate) fn run(
 }
 
 /// y \[m,n\] f32 of x \[1,m,k\], whose codes are those of `codes`, and of weights without a bias.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where there are no such instructions.
 pub(crate) fn multiply_codes(
     x: Tensor<3>,
     codes: codes::Problem,

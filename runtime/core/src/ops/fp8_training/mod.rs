@@ -19,10 +19,6 @@ use moebius_ops::scaling::Granularity;
 
 /// x rounded to `format` with one scale of 2^margin to spare, and its amax \[1\], which no graph holds, where
 /// the scale \[1\] is given; the gradient of x passes.
-///
-/// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16,
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
 pub(crate) fn round_values<const D: usize>(
     x: Tensor<D>,
     scale: Option<Tensor<1>>,
@@ -42,9 +38,6 @@ pub(crate) fn round_values<const D: usize>(
 }
 
 /// x, whose gradient is rounded likewise, and has its amax as the gradient of `slot` \[1\].
-///
-/// # Errors
-/// As [`round_values`].
 pub(crate) fn round_gradient<const D: usize>(
     x: Tensor<D>,
     slot: Tensor<1>,

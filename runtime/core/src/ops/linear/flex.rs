@@ -6,7 +6,6 @@ use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use moebius_ops::grouped_gemm::Problem;
 
-/// y of the rows, weights and biases.
 pub(in crate::ops) fn run(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
     let segments = Segments::of(&mut b, problem.row_bound);
     let (rows, w) = (b.float("rows"), b.float("W"));

@@ -17,9 +17,6 @@ use moebius_shaders::moe::linear as kernels;
 
 /// \[R,n\]: `problem` of rows \[R,k\], w \[E,n,k\] and a bias \[E,n\] where it has one; sorted rows by the tiles
 /// of the `variant` of their sort. The caller has checked the shapes.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
 pub(crate) fn run(
     rows: Tensor<2>,
     w: Tensor<3>,

@@ -1,11 +1,10 @@
 //! Casts and quantisation on the host, by the host codec; rows are spread over threads.
 
 use crate::ops::dtype;
-use crate::ops::host::{Operands, cast_like, float_tensor, floats, int_tensor, words};
+use crate::ops::host::{Operands, Rows, Words, cast_like, float_tensor, floats, int_tensor, words};
 use crate::ops::rows::host::each_row;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
-use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::DType;
 use moebius_ops::fp8::{LANES_PER_WORD, decode_host, encode_host, pack, unpack};
 use moebius_ops::quantize::Problem;
@@ -107,7 +106,7 @@ impl Blocks {
     }
 
     /// The codes of x, rows padded to whole words.
-    fn encode(&self, problem: &Problem, x: &[f32]) -> IntTensor<Flex> {
+    fn encode(&self, problem: &Problem, x: &[f32]) -> Words {
         let (format, overflow) = (problem.format(), problem.overflow());
         let shape = problem.words_shape();
         let width = shape[2] * LANES_PER_WORD;
@@ -144,7 +143,6 @@ impl Blocks {
     }
 }
 
-/// The results of a quantisation.
 pub(in crate::ops) fn run(operation: &Quantization, mut b: Operands) -> Vec<Value<Flex>> {
     let result = match operation {
         Quantization::Quantize(p) => {
@@ -194,7 +192,7 @@ pub(in crate::ops) fn run(operation: &Quantization, mut b: Operands) -> Vec<Valu
 }
 
 /// x as its codes have it, without the codes.
-fn fake(blocks: &Blocks, problem: &Problem, mut x: Vec<f32>, dtype: DType) -> FloatTensor<Flex> {
+fn fake(blocks: &Blocks, problem: &Problem, mut x: Vec<f32>, dtype: DType) -> Rows {
     let (format, overflow) = (problem.format(), problem.overflow());
     each_row(&mut x, blocks.columns, &|row, values: &mut [f32]| {
         let pieces = values.chunks_mut(blocks.block[1]);

@@ -18,9 +18,6 @@ use moebius_ops::{Element, Quantization};
 use moebius_shaders::{fp8 as casts, quantize as kernels};
 
 /// The codes of x f32 \[n\], n at least 1, in ⌈n/4⌉ words.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when x exceeds a binding.
 pub(crate) fn encode(
     x: Tensor<1>,
     format: Fp8Format,
@@ -43,9 +40,6 @@ pub(crate) fn encode(
 }
 
 /// The values of the first `len` codes of `words`.
-///
-/// # Errors
-/// As [`encode`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there aren't ⌈`len`/4⌉ words.
 pub(crate) fn decode(
     words: Tensor<1, Int>,
     len: usize,
@@ -66,10 +60,6 @@ pub(crate) fn decode(
 }
 
 /// Words and scales of x, which has the shape and dtype of `problem` and at least one value.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device lacks the dtype or x exceeds
-/// a binding.
 pub(crate) fn quantize(
     x: Tensor<3>,
     problem: Problem,
@@ -80,9 +70,6 @@ pub(crate) fn quantize(
 }
 
 /// The words of x under scales that fit it.
-///
-/// # Errors
-/// As [`quantize`].
 pub(crate) fn quantize_by(
     x: Tensor<3>,
     scales: DeviceValue,
@@ -93,9 +80,6 @@ pub(crate) fn quantize_by(
 }
 
 /// The values of words and scales that fit the problem.
-///
-/// # Errors
-/// As [`quantize`].
 pub(crate) fn dequantize(
     words: Tensor<3, Int>,
     scales: DeviceValue,
@@ -106,9 +90,6 @@ pub(crate) fn dequantize(
 }
 
 /// x as its codes have it, under its own scales or given ones; the gradient passes.
-///
-/// # Errors
-/// As [`quantize`].
 pub(crate) fn fake_quantize(
     x: Tensor<3>,
     scales: Option<DeviceValue>,
@@ -132,9 +113,6 @@ pub(super) fn fake_quantize_request(
 }
 
 /// The largest finite magnitude \[1\] of x, which isn't empty.
-///
-/// # Errors
-/// As [`quantize`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16.
 pub(crate) fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
     let call = amax_request(x.shape().to_vec(), element(x.dtype())?, &x.device())?;
     Ok(call.reads([x]).run().floats())
@@ -187,9 +165,6 @@ fn faked(client: &Client, plan: &kernels::Plan, b: &Buffers) {
 }
 
 /// Checks that a device can hold `matrices` matrices like that of `one`.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it can't.
 pub(crate) fn check_kept(one: &Problem, matrices: usize, device: &Device) -> Result<(), Error> {
     device::plan(device, |device| kernels::check_kept(one, matrices, device))?;
     Ok(())

@@ -2,17 +2,15 @@
 //! the hash, which is an integer function with one definition.
 
 use crate::ops::host::{
-    Operands, cast_like, float_tensor, floats, int_tensor, matmul, matmul_transposed, to_f32,
-    transpose, words,
+    Operands, Words, cast_like, float_tensor, floats, int_tensor, matmul, matmul_transposed,
+    to_f32, transpose, words,
 };
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
-use burn::backend::tensor::IntTensor;
 use moebius_ops::Routing;
 use moebius_ops::routing::{self, HashProblem, LoadProblem, Problem, Score, TopkGradient};
 use std::cmp::Reverse;
 
-/// The results of a routing.
 pub(in crate::ops) fn run(operation: &Routing, mut b: Operands) -> Vec<Value<Flex>> {
     match operation {
         Routing::Logits {
@@ -79,7 +77,7 @@ fn hash(problem: &HashProblem, seed: u32, mut b: Operands) -> Vec<Value<Flex>> {
     vec![Value::Word(indices), Value::Float(weights)]
 }
 
-fn load(problem: &LoadProblem, indices: &[u32]) -> IntTensor<Flex> {
+fn load(problem: &LoadProblem, indices: &[u32]) -> Words {
     let (groups, experts) = (problem.groups(), problem.routing().experts());
     let mut counts = vec![0; groups * experts];
     let per_group = (indices.len() / groups).max(1);
@@ -120,10 +118,8 @@ fn route_backward(problem: &Problem, of: TopkGradient, mut b: Operands) -> Vec<V
         };
         dlogits.extend(row_gradient);
     }
-    vec![Value::Float(float_tensor(
-        dlogits,
-        &[problem.tokens(), experts],
-    ))]
+    let shape = [problem.tokens(), experts];
+    vec![Value::Float(float_tensor(dlogits, &shape))]
 }
 
 /// Scores of one token; 0 for experts that aren't available.
@@ -243,12 +239,8 @@ fn weights_gradient(
     gradient: &[f32],
 ) -> Vec<f32> {
     let mut through = vec![0.0; row.len()];
-    let slots = || {
-        chosen
-            .iter()
-            .enumerate()
-            .filter(|(_, e)| (**e as usize) < row.len())
-    };
+    let chosen = chosen.iter().enumerate();
+    let slots = || chosen.clone().filter(|(_, e)| (**e as usize) < row.len());
     if !problem.renormalize() {
         for (k, e) in slots() {
             through[*e as usize] += gradient[k] * problem.scale();

@@ -15,9 +15,6 @@ use moebius_shaders::{Lookup, Unsupported, routing as kernels};
 
 /// x · Wgᵀ \[T,E\] in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; T is at least 1, and the caller has
 /// checked the shapes.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
 pub(crate) fn logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
     let ([tokens, hidden], [experts, _]) = (x.dims(), w.dims());
     let problem = Problem::new(tokens, experts, 1)?;
@@ -58,9 +55,6 @@ pub(crate) struct Chosen {
 
 /// The experts of `problem`, which `mask` \[E\] may exclude, by logits \[T,E\] f32; `bias` \[E\] f32 is added
 /// to the scores for the selection alone. T is at least 1.
-///
-/// # Errors
-/// As [`logits`].
 pub(crate) fn route(
     logits: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,
@@ -105,9 +99,6 @@ fn choice(problem: Problem, records: bool, device: &Capability) -> Result<Kernel
 }
 
 /// Experts of the tokens of x \[T,H\] by a hash of `key`: indices and weights \[T,K\].
-///
-/// # Errors
-/// As [`logits`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a sequence of 0 tokens.
 pub(crate) fn hash(
     x: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,
@@ -131,9 +122,6 @@ pub(crate) fn hash(
 }
 
 /// \[groups, E\]: how often each of `experts` occurs in equal groups of the rows of `choices` \[T,K\].
-///
-/// # Errors
-/// As [`logits`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for groups that don't divide T.
 pub(crate) fn load(
     choices: Tensor<2, Int>,
     experts: usize,

@@ -1,18 +1,14 @@
 //! Moved rows on the host.
 
 use super::host::{Segments, combined, gathered, row_dots};
-use crate::ops::host::{Operands, cast_like, float_tensor, floats, to_f32};
+use crate::ops::host::{Operands, Rows, cast_like, float_tensor, floats, to_f32};
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
-use burn::backend::tensor::FloatTensor;
 use moebius_ops::Rows as Operation;
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::permute::neighbours::Problem as Neighbours;
 
-type Rows = FloatTensor<Flex>;
-
-/// The results of a move.
 pub(in crate::ops) fn run(operation: &Operation, mut b: Operands) -> Vec<Value<Flex>> {
     let results = match operation {
         Operation::Gather(p) => vec![gather(p, b)],
@@ -41,10 +37,8 @@ fn combine(p: &RowsProblem, mut b: Operands) -> Rows {
     let dtype = rows.dtype();
     let weights = b.maybe_float("weights").map(floats);
     let shape = [p.top_k(), p.width()];
-    cast_like(
-        combined(&[to_f32(rows)], weights.as_deref(), &segments, shape),
-        dtype,
-    )
+    let y = combined(&[to_f32(rows)], weights.as_deref(), &segments, shape);
+    cast_like(y, dtype)
 }
 
 fn combine_backward(p: &RowsProblem, mut b: Operands) -> [Rows; 2] {

@@ -1,18 +1,15 @@
 //! Sorted rows on the host: Flex's operations walk the experts' segments.
 
 use crate::ops::host::{
-    Operands, add_bias, expert, float_tensor, floats, matmul, rows_of, select_rows, transpose,
-    words,
+    Operands, Rows, add_bias, expert, expert_row, float_tensor, floats, matmul, rows_of,
+    select_rows, transpose, words,
 };
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
 use burn::backend::ops::FloatTensorOps;
-use burn::backend::tensor::FloatTensor;
 use burn::tensor::Shape;
 use moebius_ops::permute::NOWHERE;
 use std::ops::Range;
-
-type Rows = FloatTensor<Flex>;
 
 /// Rows of every expert one below the other; none have `columns` columns.
 pub(in crate::ops) fn joined(pieces: Vec<Rows>, columns: usize) -> Rows {
@@ -51,12 +48,10 @@ impl Segments {
         self.offsets.len() - 1
     }
 
-    /// The rows of expert `e`.
     pub(in crate::ops) fn rows(&self, e: usize) -> Range<usize> {
         self.offsets[e]..self.offsets[e + 1]
     }
 
-    /// The expert of every row.
     pub(in crate::ops) fn expert_of_rows(&self) -> Vec<u32> {
         let experts = 0..self.experts();
         let repeated = experts.flat_map(|e| self.rows(e).map(move |_| e as u32));
@@ -106,12 +101,9 @@ impl Segments {
 
     /// \[T,K\]: the rows' values by slot, 0 for slots without a row.
     pub(in crate::ops) fn to_slots(&self, rows: &[f32], top_k: usize) -> Rows {
-        let value = |row: &u32| {
-            if *row == NOWHERE {
-                0.0
-            } else {
-                rows[*row as usize]
-            }
+        let value = |row: &u32| match *row {
+            NOWHERE => 0.0,
+            row => rows[row as usize],
         };
         let values: Vec<f32> = self.positions.iter().map(value).collect();
         float_tensor(values, &[self.positions.len() / top_k, top_k])
@@ -156,7 +148,7 @@ impl Segments {
         self.each(w.shape()[1], |e, range| {
             let rows = rows_of(rows.clone(), range.start, range.end);
             let w = transpose(expert(w.clone(), e));
-            add_bias(matmul(rows, w), crate::ops::host::expert_row(bias, e))
+            add_bias(matmul(rows, w), expert_row(bias, e))
         })
     }
 

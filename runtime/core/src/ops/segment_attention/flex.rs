@@ -1,10 +1,9 @@
 //! Attention within segments on the host, row by row.
 
-use crate::ops::host::{Operands, cast_like, float_tensor, floats};
+use crate::ops::host::{Operands, Rows, cast_like, float_tensor, floats};
 use crate::ops::rows::host::Segments;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
-use burn::backend::tensor::FloatTensor;
 use moebius_ops::segment_attention::Problem;
 use std::ops::Range;
 
@@ -67,7 +66,7 @@ fn seen(problem: &Problem, segments: &Segments) -> Vec<Range<usize>> {
     rows.map(|row| {
         let first = (0..=row).rev().take_while(|r| same(*r, row)).last();
         let last = (row..experts.len()).take_while(|r| same(*r, row)).last();
-        let end = if problem.causal {
+        let end = if problem.causal() {
             row
         } else {
             last.unwrap_or(row)
@@ -86,7 +85,7 @@ pub(in crate::ops) fn run(problem: &Problem, backward: bool, mut b: Operands) ->
     results.into_iter().map(Value::Float).collect()
 }
 
-fn forward(problem: &Problem, b: &mut Operands) -> Vec<FloatTensor<Flex>> {
+fn forward(problem: &Problem, b: &mut Operands) -> Vec<Rows> {
     let dtype = b.get("q").float().dtype();
     let (rows, heads, d) = (problem.rows(), problem.heads(), problem.head_dim());
     let host = Host::new(problem, b);
@@ -106,7 +105,7 @@ fn forward(problem: &Problem, b: &mut Operands) -> Vec<FloatTensor<Flex>> {
     vec![cast_like(o, dtype), float_tensor(lse, &[rows, heads])]
 }
 
-fn gradients(problem: &Problem, b: &mut Operands) -> Vec<FloatTensor<Flex>> {
+fn gradients(problem: &Problem, b: &mut Operands) -> Vec<Rows> {
     let (rows, heads, d) = (problem.rows(), problem.heads(), problem.head_dim());
     let gradient = b.float("do");
     let dtype = gradient.dtype();

@@ -18,10 +18,6 @@ use moebius_shaders::segment_attention::{self as kernels, Plan};
 
 /// \[R, heads·D\]: the rows of `segments` attend to each other, to earlier ones and themselves only when
 /// `causal`. The caller has checked that q, k and v \[R, heads·D\] are alike.
-///
-/// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for heads that don't divide the width,
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
 pub(crate) fn run(
     [q, k, v]: [Tensor<2>; 3],
     sorted: Option<&Sorted>,
@@ -29,10 +25,9 @@ pub(crate) fn run(
     (heads, causal): (usize, bool),
 ) -> Result<Tensor<2>, Error> {
     let width = q.dims()[1];
-    if heads == 0 || !width.is_multiple_of(heads) {
-        let expected = format!("a divisor of {width} (the width)");
-        return Err(ShapeError::new("attention heads", expected, heads).into());
-    }
+    let right = heads > 0 && width.is_multiple_of(heads);
+    let expected = format_args!("a divisor of {width} (the width)");
+    ShapeError::unless(right, "attention heads", expected, heads)?;
     let problem = Problem::new(segments, heads, width / heads)?
         .with_element(element(q.dtype())?)
         .with_causal(causal);

@@ -15,7 +15,7 @@ pub(in crate::ops) fn run(sort: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
         let mask: Option<Vec<bool>> = mask.map(|m| m.iter().map(|m| *m != 0).collect());
         let factors = b.maybe_float("factors").map(floats);
         let (mask, factors) = (mask.as_deref(), factors.as_deref());
-        let capacities = capacities_reference(rule, slots, experts, mask, factors);
+        let capacities = capacities_reference(&rule, slots, experts, mask, factors);
         keys = capacity::reference(&keys, &floats(b.float("weights")), &capacities);
     }
     let mut order: Vec<u32> = (0..slots as u32).collect();

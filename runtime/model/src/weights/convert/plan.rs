@@ -6,9 +6,10 @@ use moebius::fp8::Granularity;
 use safetensors::Dtype;
 
 use super::ConvertOptions;
+use crate::fault::Unfit;
 use crate::weights::error::WeightsError;
 use crate::weights::fp8::{Fp8Layout, Fp8Scheme, is_float};
-use crate::weights::header::quoted;
+use crate::weights::header::tensor;
 use crate::weights::reader::Reader;
 use crate::weights::selection::is_matrix;
 use crate::weights::writer::TensorSpec;
@@ -125,11 +126,10 @@ fn step(
         return match (is_same(&layout, options.scheme), skipped) {
             (true, _) => Ok(Step::Carry(layout)),
             (false, false) => Ok(Step::Requantize(layout)),
-            (false, true) => Err(WeightsError::SkippedFp8 {
-                tensor: quoted(name),
-                expected: options.scheme.to_string(),
-                got: layout.scheme.to_string(),
-            }),
+            (false, true) => {
+                let fault = Unfit::new(tensor(name), options.scheme, layout.scheme);
+                Err(WeightsError::SkippedFp8(fault))
+            }
         };
     }
     if matches!(info.dtype, Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ) {

@@ -2,6 +2,8 @@
 
 use safetensors::{Dtype, SafeTensorError};
 
+use crate::fault::Unfit;
+
 /// Why a header was refused. Names that come from the file are quoted, escaped and cut short.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -35,33 +37,14 @@ pub enum HeaderError {
     #[error("the header is not valid: {0}")]
     NotValid(serde_json::Error),
     /// An element type this version does not know.
-    #[error("tensor {tensor}: expected a safetensors dtype, got {got}")]
-    UnknownDtype {
-        /// Tensor name.
-        tensor: String,
-        /// The dtype as written.
-        got: String,
-    },
+    #[error(transparent)]
+    UnknownDtype(Unfit),
     /// The number of elements or bytes does not fit 64 bits, or the bytes are not whole.
-    #[error("tensor {tensor}: the size of shape {shape} overflows")]
-    ShapeOverflow {
-        /// Tensor name.
-        tensor: String,
-        /// Its shape.
-        shape: String,
-    },
+    #[error(transparent)]
+    ShapeOverflow(Unfit),
     /// The offsets are reversed or leave the file.
-    #[error("tensor {tensor}: offsets {begin}..{end} are not inside the {available} bytes of data")]
-    OffsetsOutOfRange {
-        /// Tensor name.
-        tensor: String,
-        /// First byte.
-        begin: usize,
-        /// One past the last byte.
-        end: usize,
-        /// Bytes of data in the file.
-        available: u64,
-    },
+    #[error(transparent)]
+    OffsetsOutOfRange(Unfit),
     /// Two tensors share bytes, or bytes belong to none.
     #[error("tensor {tensor}: expected its data to begin at {expected}, got {got}")]
     NotContiguous {

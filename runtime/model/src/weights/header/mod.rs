@@ -10,40 +10,31 @@ mod unique_map;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::ops::Range;
 
 use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::tensor::Metadata;
 use serde::Deserialize;
 use serde::de::value::{Error as NameError, StrDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, MapAccess, Visitor};
 
 pub use error::HeaderError;
+pub use safetensors::tensor::TensorInfo;
 pub use unique_map::UniqueMap;
+
+use crate::fault::Unfit;
 
 /// Bytes of the length field in front of the header.
 pub const LENGTH_FIELD: usize = 8;
 /// Name of the entry that holds the free text.
 pub(super) const METADATA: &str = "__metadata__";
 
-/// Where one tensor lies in the data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// Element type.
-    pub dtype: Dtype,
-    /// Extents, outermost first.
-    pub shape: Vec<usize>,
-    /// Bytes of the data section.
-    pub bytes: Range<usize>,
-}
-
-/// A checked header: every slot lies inside the data and the slots cover it exactly.
+/// A checked header: every tensor lies inside the data and the tensors cover it exactly.
 #[derive(Debug)]
 pub struct Header {
     /// The free text entries.
     pub metadata: BTreeMap<String, String>,
     /// The tensors by name.
-    pub tensors: BTreeMap<String, Slot>,
+    pub tensors: BTreeMap<String, TensorInfo>,
 }
 
 /// Length of the header in bytes, from the length field of a file of `file_len` bytes.
@@ -87,34 +78,23 @@ impl Header {
         });
         check_layout(&tensors, data_len)?;
         let layout = Metadata::new(None, tensors).map_err(HeaderError::Layout)?;
-        let slot = |(name, info): (String, &TensorInfo)| {
-            let (begin, end) = info.data_offsets;
-            let slot = Slot {
-                dtype: info.dtype,
-                shape: info.shape.clone(),
-                bytes: begin..end,
-            };
-            (name, slot)
-        };
+        let tensors = layout.tensors().into_iter();
         Ok(Self {
             metadata: entries.metadata,
-            tensors: layout.tensors().into_iter().map(slot).collect(),
+            tensors: tensors.map(|(name, info)| (name, info.clone())).collect(),
         })
     }
 }
 
-/// The slots, sorted by offset, cover `0..data_len` without gap or overlap, each as large as its shape.
+/// The tensors, sorted by offset, cover `0..data_len` without gap or overlap, each as large as its shape.
 fn check_layout(tensors: &[(String, TensorInfo)], data_len: u64) -> Result<(), HeaderError> {
     let mut covered = 0;
     for (name, info) in tensors {
         let (begin, end) = info.data_offsets;
         if begin > end || end as u64 > data_len {
-            return Err(HeaderError::OffsetsOutOfRange {
-                tensor: quoted(name),
-                begin,
-                end,
-                available: data_len,
-            });
+            let expected = format!("offsets inside the {data_len} bytes of data");
+            let fault = Unfit::new(tensor(name), expected, format!("{begin}..{end}"));
+            return Err(HeaderError::OffsetsOutOfRange(fault));
         }
         if begin != covered {
             return Err(HeaderError::NotContiguous {
@@ -123,11 +103,10 @@ fn check_layout(tensors: &[(String, TensorInfo)], data_len: u64) -> Result<(), H
                 got: begin,
             });
         }
-        let expected =
-            byte_size(info.dtype, &info.shape).ok_or_else(|| HeaderError::ShapeOverflow {
-                tensor: quoted(name),
-                shape: quoted_shape(&info.shape),
-            })?;
+        let expected = byte_size(info.dtype, &info.shape).ok_or_else(|| {
+            let (fits, got) = ("a shape of a size that fits", quoted_shape(&info.shape));
+            HeaderError::ShapeOverflow(Unfit::new(tensor(name), fits, got))
+        })?;
         if expected != end - begin {
             return Err(HeaderError::SizeMismatch {
                 tensor: quoted(name),
@@ -169,6 +148,11 @@ pub fn quoted(name: &str) -> String {
     format!("`{shown}`")
 }
 
+/// A tensor's name as an error begins with it.
+pub(super) fn tensor(name: &str) -> String {
+    format!("tensor {}", quoted(name))
+}
+
 /// A shape for a message, at most eight extents of it.
 pub(super) fn quoted_shape(shape: &[usize]) -> String {
     match shape.get(..8) {
@@ -193,9 +177,9 @@ struct Entry {
 impl Entry {
     fn into_info(self) -> Result<(String, TensorInfo), HeaderError> {
         let written: StrDeserializer<'_, NameError> = self.info.dtype.as_str().into_deserializer();
-        let dtype = Dtype::deserialize(written).map_err(|_| HeaderError::UnknownDtype {
-            tensor: quoted(&self.name),
-            got: quoted(&self.info.dtype),
+        let dtype = Dtype::deserialize(written).map_err(|_| {
+            let (expected, got) = ("a safetensors dtype", quoted(&self.info.dtype));
+            HeaderError::UnknownDtype(Unfit::new(tensor(&self.name), expected, got))
         })?;
         let info = TensorInfo {
             dtype,
