@@ -76,8 +76,17 @@ impl Kinds {
 
     /// Whether a rule changes scores.
     pub(crate) fn change_scores(self) -> bool {
-        let changes = [Kind::Alibi, Kind::Softcap, Kind::Bias, Kind::Relative];
-        self.0.iter().any(|kind| changes.contains(kind))
+        self.any(&[Kind::Alibi, Kind::Softcap, Kind::Bias, Kind::Relative])
+    }
+
+    /// Whether a rule looks up numbers of each pair.
+    pub(crate) fn read_tables(self) -> bool {
+        let hiding = [Kind::Documents, Kind::Blocks, Kind::Mask];
+        self.any(&hiding) || self.any(&[Kind::Bias, Kind::Relative])
+    }
+
+    fn any(self, kinds: &[Kind]) -> bool {
+        self.0.iter().any(|kind| kinds.contains(kind))
     }
 }
 

@@ -153,8 +153,8 @@ struct Source {
 
 /// The unit's query number `row`; past the last one of the block, that one.
 #[cube]
-fn query_of(block: &Block, #[comptime] row: usize, #[comptime] shape: Shape) -> usize {
-    let query = block.first + UNIT_POS as usize + comptime!(row * shape.units);
+fn query_of(block: &Block, row: usize, #[comptime] shape: Shape) -> usize {
+    let query = block.first + UNIT_POS as usize + row * comptime!(shape.units);
     min(query, block.last)
 }
 
@@ -305,12 +305,17 @@ fn soften<N: Size>(
 ) {
     let value_vectors = comptime!(spec.form.value_vectors);
     let lowest = Vector::<f32, N>::new(f32::min_value());
-    #[unroll]
+    // SwiftShader compiled eight unrolled rows of lookups in tables for minutes, with 17 GB.
+    #[unroll(spec.shape.staged || !spec.form.kinds.read_tables())]
     for row in 0..comptime!(spec.shape.rows) {
         let query = query_of(block, row, spec.shape);
         let mut site = site::<N>(block.batch, block.head, query);
         site.key = key;
-        let s = ruled::<N>(scores[row], tables, &site, scalars, full, spec);
+        scores[row] = ruled::<N>(scores[row], tables, &site, scalars, full, spec);
+    }
+    #[unroll]
+    for row in 0..comptime!(spec.shape.rows) {
+        let s = scores[row];
         let before = rows.largest[row];
         let mut top = before;
         #[unroll]

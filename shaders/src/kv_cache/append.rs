@@ -1,7 +1,7 @@
 //! Tokens into their pages.
 
 use super::value::code_of;
-use super::{KERNEL, Pool, Spec, block_of, pool};
+use super::{KERNEL, Pool, Spec, block_at, place_of, pool};
 use crate::attention::rules::Kinds;
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -108,7 +108,8 @@ fn cache_append<F: Float>(
         let sequence = ABSOLUTE_POS / tokens / pool.kv_heads;
         let head = ABSOLUTE_POS / tokens % pool.kv_heads;
         let token = spans[2 * sequence] as usize + ABSOLUTE_POS % tokens;
-        let (page, block) = block_of(table, &pool, (sequence, head), token, spec);
+        let place = place_of(&pool, token);
+        let (page, block) = block_at(table, &pool, (sequence, head), &place, spec);
         if token < spans[2 * sequence + 1] as usize && page < pool.pages {
             let column = token % comptime!(BLOCK);
             let keys = ABSOLUTE_POS * comptime!(spec.head_dim);

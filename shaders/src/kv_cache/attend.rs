@@ -2,7 +2,7 @@
 
 use super::merge::{self, joined};
 use super::rows::{Rows, Softmax, add_block, nothing, rows_of, tensor_row};
-use super::{Buffers, PART, Plan, Pool, Spec, block_of, pool, units};
+use super::{Buffers, PART, Plan, Pool, Spec, block_at, place_of, pool, units};
 use crate::attention::rules::{Scalars, keys_of, scalars, tile_of};
 use crate::attention::tables;
 use crate::bound::{bind, bind_words};
@@ -40,11 +40,13 @@ fn part<F: Float, N: Size>(
     let last_row = min(rows.first + comptime!(spec.rows), rows.end) - 1;
     let queries = (rows.first / scalars.group, last_row / scalars.group);
     let all_there = queries.1 as i32 + scalars.shift < scalars.keys as i32;
+    // Counted on from block to block, because a division takes as long as the products of several tokens.
+    let mut place = place_of(pool, keys.0);
     for at in keys.0 / comptime!(BLOCK)..keys.1.div_ceil(comptime!(BLOCK)) {
         let token = at * comptime!(BLOCK);
         let last = token + comptime!(BLOCK - 1);
         let met = tile_of(queries, (token, last), scalars, spec.kinds);
-        let (page, block) = block_of(table, pool, (rows.batch, rows.kv_head), token, spec);
+        let (page, block) = block_at(table, pool, (rows.batch, rows.kv_head), &place, spec);
         if met > 0 && page < pool.pages {
             let full = met == 2 && last < scalars.keys && all_there;
             let at = (token, full);
@@ -59,6 +61,11 @@ fn part<F: Float, N: Size>(
                 at,
                 spec,
             );
+        }
+        place.in_page += 1;
+        if place.in_page == pool.page / comptime!(BLOCK) {
+            place.in_page = 0usize.runtime();
+            place.column += 1;
         }
     }
     softmax

@@ -255,23 +255,40 @@ impl Spec {
     }
 }
 
-/// The page that holds a token, and the word where the token's block begins; the pool's number of pages where it has none.
+/// Where a block lies: a column of the table, and the block's place in the page.
+#[derive(CubeType, Clone, Copy)]
+struct Place {
+    column: usize,
+    in_page: usize,
+}
+
 #[cube]
-fn block_of(
+fn place_of(pool: &Pool, token: usize) -> Place {
+    Place {
+        column: token / pool.page,
+        in_page: token % pool.page / comptime!(BLOCK),
+    }
+}
+
+/// The page of a place, and the word where the block begins; the pool's number of pages where it has none.
+#[cube]
+fn block_at(
     table: &[u32],
     pool: &Pool,
-    at: (usize, usize),
-    token: usize,
+    of: (usize, usize),
+    place: &Place,
     #[comptime] spec: Spec,
 ) -> (usize, usize) {
-    let (batch, head) = at;
-    let column = token / pool.page;
+    let (batch, head) = of;
     let mut page = pool.pages;
-    if column < pool.table {
-        page = min(table[batch * pool.table + column] as usize, pool.pages);
+    if place.column < pool.table {
+        page = min(
+            table[batch * pool.table + place.column] as usize,
+            pool.pages,
+        );
     }
     let of_page = pool.page / comptime!(BLOCK);
-    let block = (page * pool.kv_heads + head) * of_page + token % pool.page / comptime!(BLOCK);
+    let block = (page * pool.kv_heads + head) * of_page + place.in_page;
     (page, block * comptime!(spec.block()))
 }
 

@@ -52,29 +52,29 @@ let v42 = u32(v41);
 let v44 = v210 % v25;
 let v45 = v42 + v44;
 let v46 = v45 / v22;
+let v47 = v45 % v22;
+let v48 = u32(16);
+let v49 = v47 / v48;
 var<function> v178_store: u32;
 let v178 = &v178_store;
 *v178 = v21;
-let v48 = v46 < v24;
-if v48 {
-let v49 = v31 * v24;
-let v50 = v49 + v46;
-let v54 = &(*v384)[v50];
-let v55 = *v54;
-let v56 = u32(v55);
-let v57 = min(v56, v21);
-*v178 = v57;
+let v51 = v46 < v24;
+if v51 {
+let v52 = v31 * v24;
+let v53 = v52 + v46;
+let v57 = &(*v384)[v53];
+let v58 = *v57;
+let v59 = u32(v58);
+let v60 = min(v59, v21);
+*v178 = v60;
 
 }
-let v58 = u32(16);
-let v59 = v22 / v58;
-let v60 = *v178;
-let v61 = v60 * v23;
-let v62 = v61 + v34;
-let v63 = v62 * v59;
-let v64 = v45 % v22;
-let v66 = v64 / v58;
-let v67 = v63 + v66;
+let v62 = v22 / v48;
+let v63 = *v178;
+let v64 = v63 * v23;
+let v65 = v64 + v34;
+let v66 = v65 * v62;
+let v67 = v66 + v49;
 let v68 = u32(384);
 let v69 = v67 * v68;
 let v72 = u32(1);
@@ -97,8 +97,8 @@ let v84 = false;
 }
 let v85 = *v179;
 if v85 {
-let v87 = v45 % v58;
-let v90 = v210 * v58;
+let v87 = v45 % v48;
+let v90 = v210 * v48;
 let v92 = u32(8);
 let v93 = v210 * v92;
 let v94 = f32(1.0);
@@ -108,7 +108,7 @@ let v180 = &v180_store;
 var<function> v181_store: f32;
 let v181 = &v181_store;
 *v181 = v94;
-for(var v103: u32 = v3; v103 < v58; v103 += v72) {
+for(var v103: u32 = v3; v103 < v48; v103 += v72) {
 let v107 = v90 + v103;
 let v108 = u32(0);
 var<function> v183_store: u32;
@@ -124,7 +124,7 @@ let v120 = bitcast<u32>(v119);
 let v125 = *v183;
 let v126 = v125 | v120;
 *v183 = v126;
-let v128 = v103 * v58;
+let v128 = v103 * v48;
 let v129 = v69 + v128;
 let v130 = v129 + v87;
 let v134 = &(*v385)[v130];

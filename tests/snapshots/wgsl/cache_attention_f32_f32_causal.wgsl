@@ -8,14 +8,14 @@
 struct info_st { scalars_usize: array<u32, 26>, scalars_f32: array<f32, 2>, scalars_i32: array<i32, 8>, static_meta: array<u32, 8> }
 @group(0) @binding(7) var<storage, read> info_var: info_st;
 @compute @workgroup_size(64, 1, 1)
-fn cache_attention_f32_f32_causal(@builtin(workgroup_id) v2573: vec3<u32>, @builtin(num_workgroups) v2575: vec3<u32>, @builtin(local_invocation_index) v2582: u32) {
-let v2746 = &v25;
-let v2747 = &v21;
-let v2748 = &v17;
-let v2749 = &v13;
-let v2750 = &v9;
-let v2751 = &v5;
-let v2752 = &v1;
+fn cache_attention_f32_f32_causal(@builtin(workgroup_id) v2241: vec3<u32>, @builtin(num_workgroups) v2243: vec3<u32>, @builtin(local_invocation_index) v2250: u32) {
+let v2386 = &v25;
+let v2387 = &v21;
+let v2388 = &v17;
+let v2389 = &v13;
+let v2390 = &v9;
+let v2391 = &v5;
+let v2392 = &v1;
 let v3 = u32(0);
 let v29 = info_var.scalars_usize[0];
 let v30 = info_var.scalars_usize[1];
@@ -53,1793 +53,1663 @@ let v61 = info_var.scalars_usize[22];
 let v62 = info_var.scalars_usize[23];
 let v63 = info_var.scalars_usize[24];
 let v64 = info_var.scalars_usize[25];
-var<function> v2106_store: u32;
-let v2106 = &v2106_store;
-*v2106 = v29;
-var<function> v2107_store: u32;
-let v2107 = &v2107_store;
-*v2107 = v30;
-var<function> v2108_store: u32;
-let v2108 = &v2108_store;
-*v2108 = v31;
-var<function> v2109_store: u32;
-let v2109 = &v2109_store;
-*v2109 = v32;
-var<function> v2110_store: u32;
-let v2110 = &v2110_store;
-*v2110 = v33;
-var<function> v2111_store: f32;
-let v2111 = &v2111_store;
-*v2111 = v34;
-var<function> v2112_store: i32;
-let v2112 = &v2112_store;
-*v2112 = v35;
-var<function> v2113_store: i32;
-let v2113 = &v2113_store;
-*v2113 = v36;
-var<function> v2114_store: i32;
-let v2114 = &v2114_store;
-*v2114 = v37;
-var<function> v2115_store: i32;
-let v2115 = &v2115_store;
-*v2115 = v38;
-var<function> v2116_store: i32;
-let v2116 = &v2116_store;
-*v2116 = v39;
-var<function> v2117_store: i32;
-let v2117 = &v2117_store;
-*v2117 = v40;
-var<function> v2118_store: i32;
-let v2118 = &v2118_store;
-*v2118 = v41;
-var<function> v2119_store: i32;
-let v2119 = &v2119_store;
-*v2119 = v42;
-var<function> v2120_store: u32;
-let v2120 = &v2120_store;
-*v2120 = v43;
-var<function> v2121_store: f32;
-let v2121 = &v2121_store;
-*v2121 = v44;
-var<function> v2122_store: u32;
-let v2122 = &v2122_store;
-*v2122 = v45;
-var<function> v2123_store: u32;
-let v2123 = &v2123_store;
-*v2123 = v46;
-var<function> v2124_store: u32;
-let v2124 = &v2124_store;
-*v2124 = v47;
-var<function> v2125_store: u32;
-let v2125 = &v2125_store;
-*v2125 = v48;
-var<function> v2126_store: u32;
-let v2126 = &v2126_store;
-*v2126 = v49;
-var<function> v2127_store: u32;
-let v2127 = &v2127_store;
-*v2127 = v50;
-var<function> v2128_store: u32;
-let v2128 = &v2128_store;
-*v2128 = v51;
-var<function> v2129_store: u32;
-let v2129 = &v2129_store;
-*v2129 = v52;
-var<function> v2130_store: u32;
-let v2130 = &v2130_store;
-*v2130 = v53;
-var<function> v2131_store: u32;
-let v2131 = &v2131_store;
-*v2131 = v54;
-var<function> v2132_store: u32;
-let v2132 = &v2132_store;
-*v2132 = v55;
-var<function> v2133_store: u32;
-let v2133 = &v2133_store;
-*v2133 = v56;
-let v93 = *v2109;
-let v94 = *v2108;
+var<function> v1781_store: u32;
+let v1781 = &v1781_store;
+*v1781 = v29;
+var<function> v1782_store: u32;
+let v1782 = &v1782_store;
+*v1782 = v30;
+var<function> v1783_store: u32;
+let v1783 = &v1783_store;
+*v1783 = v31;
+var<function> v1784_store: u32;
+let v1784 = &v1784_store;
+*v1784 = v32;
+var<function> v1785_store: u32;
+let v1785 = &v1785_store;
+*v1785 = v33;
+var<function> v1786_store: f32;
+let v1786 = &v1786_store;
+*v1786 = v34;
+var<function> v1787_store: i32;
+let v1787 = &v1787_store;
+*v1787 = v35;
+var<function> v1788_store: i32;
+let v1788 = &v1788_store;
+*v1788 = v36;
+var<function> v1789_store: i32;
+let v1789 = &v1789_store;
+*v1789 = v37;
+var<function> v1790_store: i32;
+let v1790 = &v1790_store;
+*v1790 = v38;
+var<function> v1791_store: i32;
+let v1791 = &v1791_store;
+*v1791 = v39;
+var<function> v1792_store: i32;
+let v1792 = &v1792_store;
+*v1792 = v40;
+var<function> v1793_store: i32;
+let v1793 = &v1793_store;
+*v1793 = v41;
+var<function> v1794_store: i32;
+let v1794 = &v1794_store;
+*v1794 = v42;
+var<function> v1795_store: u32;
+let v1795 = &v1795_store;
+*v1795 = v43;
+var<function> v1796_store: f32;
+let v1796 = &v1796_store;
+*v1796 = v44;
+var<function> v1797_store: u32;
+let v1797 = &v1797_store;
+*v1797 = v45;
+var<function> v1798_store: u32;
+let v1798 = &v1798_store;
+*v1798 = v46;
+var<function> v1799_store: u32;
+let v1799 = &v1799_store;
+*v1799 = v47;
+var<function> v1800_store: u32;
+let v1800 = &v1800_store;
+*v1800 = v48;
+var<function> v1801_store: u32;
+let v1801 = &v1801_store;
+*v1801 = v49;
+var<function> v1802_store: u32;
+let v1802 = &v1802_store;
+*v1802 = v50;
+var<function> v1803_store: u32;
+let v1803 = &v1803_store;
+*v1803 = v51;
+var<function> v1804_store: u32;
+let v1804 = &v1804_store;
+*v1804 = v52;
+var<function> v1805_store: u32;
+let v1805 = &v1805_store;
+*v1805 = v53;
+var<function> v1806_store: u32;
+let v1806 = &v1806_store;
+*v1806 = v54;
+var<function> v1807_store: u32;
+let v1807 = &v1807_store;
+*v1807 = v55;
+var<function> v1808_store: u32;
+let v1808 = &v1808_store;
+*v1808 = v56;
+let v93 = *v1784;
+let v94 = *v1783;
 let v95 = v93 * v94;
 let v96 = u32(1);
 let v97 = v95 + v96;
 let v99 = v97 - v96;
-let v2574 = v2573[2];
-let v2551 = u32(v2574);
-let v2576 = v2575[1];
-let v2553 = u32(v2576);
-let v2554 = v2551 * v2553;
-let v2577 = v2575[0];
-let v2556 = u32(v2577);
-let v2557 = v2554 * v2556;
-let v2578 = v2573[1];
-let v2559 = u32(v2578);
-let v2562 = v2559 * v2556;
-let v2563 = v2557 + v2562;
-let v2580 = v2573[0];
-let v2565 = u32(v2580);
-let v2566 = v2563 + v2565;
-let v2584 = u32(64);
-let v2569 = v2566 * v2584;
-let v2583 = v2582;
-let v2571 = u32(v2583);
-let v2572 = v2569 + v2571;
-for(var v103: u32 = v2572; v103 < v61; v103 += v64) {
+let v2242 = v2241[2];
+let v2219 = u32(v2242);
+let v2244 = v2243[1];
+let v2221 = u32(v2244);
+let v2222 = v2219 * v2221;
+let v2245 = v2243[0];
+let v2224 = u32(v2245);
+let v2225 = v2222 * v2224;
+let v2246 = v2241[1];
+let v2227 = u32(v2246);
+let v2230 = v2227 * v2224;
+let v2231 = v2225 + v2230;
+let v2248 = v2241[0];
+let v2233 = u32(v2248);
+let v2234 = v2231 + v2233;
+let v2252 = u32(64);
+let v2237 = v2234 * v2252;
+let v2251 = v2250;
+let v2239 = u32(v2251);
+let v2240 = v2237 + v2239;
+for(var v103: u32 = v2240; v103 < v61; v103 += v64) {
 let v105 = v103 / v99;
 let v106 = v105 % v62;
 let v108 = v105 / v62;
-let v109 = *v2107;
+let v109 = *v1782;
 let v110 = v108 / v109;
 let v112 = v108 % v109;
 let v113 = v103 % v99;
-let v116 = u32(2);
-let v117 = v116 * v110;
-let v121 = &(*v2749)[v117];
-let v122 = *v121;
-let v123 = i32(v122);
-*v2112 = v123;
-let v127 = v117 + v96;
-let v131 = &(*v2749)[v127];
-let v132 = *v131;
-let v133 = u32(v132);
-let v134 = v60 * v58;
-let v135 = min(v133, v134);
-*v2110 = v135;
-let v137 = v113 + v96;
-let v138 = min(v137, v95);
-let v140 = v138 - v96;
-let v141 = *v2108;
-let v142 = v140 / v141;
-let v148 = i32(v142);
-let v149 = *v2112;
-let v150 = v148 + v149;
-let v151 = i32(0);
-var<function> v2135_store: i32;
-let v2135 = &v2135_store;
-*v2135 = v151;
-let v154 = *v2110;
-let v155 = i32(v154);
-var<function> v2136_store: i32;
-let v2136 = &v2136_store;
-*v2136 = v155;
-let v157 = i32(1);
-let v158 = v150 + v157;
-let v159 = *v2136;
-let v160 = min(v159, v158);
-*v2136 = v160;
-let v161 = *v2136;
-let v163 = max(v161, v151);
-let v164 = *v2135;
-let v165 = min(v164, v163);
-let v166 = u32(v165);
-let v167 = u32(v163);
-var<function> v2137_store: array<f32, 1>= array<f32, 1>();
-let v2137 = &v2137_store;
-var<function> v2138_store: array<vec4<f32>, 1>= array<vec4<f32>, 1>();
-let v2138 = &v2138_store;
-var<function> v2139_store: array<vec4<f32>, 2>= array<vec4<f32>, 2>();
-let v2139 = &v2139_store;
-let v184 = &(*v2137)[v3];
-let v185 = f32(-3.4028234663852886e38);
-*v184 = v185;
-let v186 = f32(0.0);
-let v187 = vec4<f32>(v186);
-let v192 = &(*v2138)[v3];
-*v192 = v187;
-for(var v196: u32 = v3; v196 < v116; v196 += v96) {
-let v203 = &(*v2139)[v196];
-*v203 = v187;
+var<function> v1811_store: array<u32, 1>= array<u32, 1>();
+let v1811 = &v1811_store;
+var<function> v1812_store: array<u32, 1>= array<u32, 1>();
+let v1812 = &v1812_store;
+let v131 = v95 - v96;
+let v132 = min(v113, v131);
+let v133 = *v1783;
+let v134 = v112 * v133;
+let v136 = v132 % v133;
+let v137 = v134 + v136;
+let v142 = &(*v1811)[v3];
+*v142 = v137;
+let v143 = *v1783;
+let v144 = v132 / v143;
+let v149 = &(*v1812)[v3];
+*v149 = v144;
+let v150 = u32(2);
+let v151 = v150 * v110;
+let v155 = &(*v2389)[v151];
+let v156 = *v155;
+let v157 = i32(v156);
+*v1787 = v157;
+let v161 = v151 + v96;
+let v165 = &(*v2389)[v161];
+let v166 = *v165;
+let v167 = u32(v166);
+let v168 = v60 * v58;
+let v169 = min(v167, v168);
+*v1785 = v169;
+let v171 = v113 + v96;
+let v172 = min(v171, v95);
+let v174 = v172 - v96;
+let v175 = *v1783;
+let v176 = v174 / v175;
+let v182 = i32(v176);
+let v183 = *v1787;
+let v184 = v182 + v183;
+let v185 = i32(0);
+var<function> v1813_store: i32;
+let v1813 = &v1813_store;
+*v1813 = v185;
+let v188 = *v1785;
+let v189 = i32(v188);
+var<function> v1814_store: i32;
+let v1814 = &v1814_store;
+*v1814 = v189;
+let v191 = i32(1);
+let v192 = v184 + v191;
+let v193 = *v1814;
+let v194 = min(v193, v192);
+*v1814 = v194;
+let v195 = *v1814;
+let v197 = max(v195, v185);
+let v198 = *v1813;
+let v199 = min(v198, v197);
+let v200 = u32(v199);
+let v201 = u32(v197);
+var<function> v1815_store: array<f32, 1>= array<f32, 1>();
+let v1815 = &v1815_store;
+var<function> v1816_store: array<vec4<f32>, 1>= array<vec4<f32>, 1>();
+let v1816 = &v1816_store;
+var<function> v1817_store: array<vec4<f32>, 2>= array<vec4<f32>, 2>();
+let v1817 = &v1817_store;
+let v218 = &(*v1815)[v3];
+let v219 = f32(-3.4028234663852886e38);
+*v218 = v219;
+let v220 = f32(0.0);
+let v221 = vec4<f32>(v220);
+let v226 = &(*v1816)[v3];
+*v226 = v221;
+for(var v230: u32 = v3; v230 < v150; v230 += v96) {
+let v237 = &(*v1817)[v230];
+*v237 = v221;
 
 }
-let v204 = v106 * v63;
-let v205 = u32(256);
-let v206 = v166 / v205;
-let v207 = max(v204, v206);
-let v209 = v106 + v96;
-let v210 = v209 * v63;
-let v212 = v167 + v205;
-let v214 = v212 - v96;
-let v216 = v214 / v205;
-let v217 = min(v210, v216);
-for(var v219: u32 = v207; v219 < v217; v219 += v96) {
-let v222 = v219 * v205;
-let v223 = max(v166, v222);
-let v225 = v222 + v205;
-let v226 = min(v167, v225);
-var<function> v2142_store: array<f32, 1>= array<f32, 1>();
-let v2142 = &v2142_store;
-var<function> v2143_store: array<vec4<f32>, 1>= array<vec4<f32>, 1>();
-let v2143 = &v2143_store;
-var<function> v2144_store: array<vec4<f32>, 2>= array<vec4<f32>, 2>();
-let v2144 = &v2144_store;
-let v243 = &(*v2142)[v3];
-*v243 = v185;
-let v251 = &(*v2143)[v3];
-*v251 = v187;
-for(var v255: u32 = v3; v255 < v116; v255 += v96) {
-let v262 = &(*v2144)[v255];
-*v262 = v187;
+let v238 = v106 * v63;
+let v239 = u32(256);
+let v240 = v200 / v239;
+let v241 = max(v238, v240);
+let v243 = v106 + v96;
+let v244 = v243 * v63;
+let v246 = v201 + v239;
+let v248 = v246 - v96;
+let v250 = v248 / v239;
+let v251 = min(v244, v250);
+for(var v253: u32 = v241; v253 < v251; v253 += v96) {
+let v256 = v253 * v239;
+let v257 = max(v200, v256);
+let v259 = v256 + v239;
+let v260 = min(v201, v259);
+var<function> v1820_store: array<f32, 1>= array<f32, 1>();
+let v1820 = &v1820_store;
+var<function> v1821_store: array<vec4<f32>, 1>= array<vec4<f32>, 1>();
+let v1821 = &v1821_store;
+var<function> v1822_store: array<vec4<f32>, 2>= array<vec4<f32>, 2>();
+let v1822 = &v1822_store;
+let v277 = &(*v1820)[v3];
+*v277 = v219;
+let v285 = &(*v1821)[v3];
+*v285 = v221;
+for(var v289: u32 = v3; v289 < v150; v289 += v96) {
+let v296 = &(*v1822)[v289];
+*v296 = v221;
 
 }
-let v268 = *v2108;
-let v269 = v113 / v268;
-let v271 = v140 / v268;
-let v272 = i32(v271);
-let v273 = *v2112;
-let v274 = v272 + v273;
-let v275 = *v2110;
-let v276 = i32(v275);
-let v277 = v274 < v276;
-let v278 = u32(16);
-let v279 = v223 / v278;
-let v281 = v226 + v278;
-let v283 = v281 - v96;
-let v285 = v283 / v278;
-for(var v287: u32 = v279; v287 < v285; v287 += v96) {
-let v290 = v287 * v278;
-let v291 = u32(15);
-let v292 = v290 + v291;
-let v293 = i32(v290);
-let v294 = i32(v292);
-let v295 = i32(v269);
-let v296 = *v2112;
-let v297 = v295 + v296;
-let v300 = v272 + v296;
-let v301 = v297 - v294;
-let v302 = v300 - v293;
-let v303 = true;
-var<function> v2147_store: bool;
-let v2147 = &v2147_store;
-*v2147 = v303;
-var<function> v2148_store: bool;
-let v2148 = &v2148_store;
-*v2148 = v303;
-let v310 = v302 >= v151;
-let v311 = *v2147;
-let v312 = v311 && v310;
-*v2147 = v312;
-let v314 = v301 >= v151;
-let v315 = *v2148;
-let v316 = v315 && v314;
-*v2148 = v316;
-let v317 = u32(0);
-var<function> v2149_store: u32;
-let v2149 = &v2149_store;
-*v2149 = v317;
-let v320 = *v2147;
-if v320 {
-let v321 = u32(1);
-*v2149 = v321;
-let v322 = *v2148;
-if v322 {
-let v323 = u32(2);
-*v2149 = v323;
-
-}
-
-}
-let v324 = v290 / v58;
-var<function> v2150_store: u32;
-let v2150 = &v2150_store;
-*v2150 = v57;
-let v326 = v324 < v60;
-if v326 {
-let v327 = v110 * v60;
-let v328 = v327 + v324;
-let v332 = &(*v2750)[v328];
-let v333 = *v332;
-let v334 = u32(v333);
-let v335 = min(v334, v57);
-*v2150 = v335;
-
-}
-let v337 = v58 / v278;
-let v338 = *v2150;
-let v339 = v338 * v59;
-let v340 = v339 + v112;
-let v341 = v340 * v337;
-let v342 = v290 % v58;
-let v344 = v342 / v278;
-let v345 = v341 + v344;
-let v346 = u32(384);
-let v347 = v345 * v346;
-let v348 = *v2149;
-let v350 = v348 > v317;
-let v352 = v338 < v57;
-let v353 = v350 && v352;
-if v353 {
-let v355 = u32(2);
-let v356 = v348 == v355;
-let v357 = *v2110;
-let v358 = v292 < v357;
-let v359 = v356 && v358;
-let v360 = v359 && v277;
-var<function> v2151_store: array<u32, 1>= array<u32, 1>();
-let v2151 = &v2151_store;
-var<function> v2152_store: array<vec4<f32>, 4>= array<vec4<f32>, 4>();
-let v2152 = &v2152_store;
-let v367 = u32(4);
-let v372 = v95 - v96;
-let v373 = min(v113, v372);
-let v374 = *v2108;
-let v375 = v112 * v374;
-let v377 = v373 % v374;
-let v378 = v375 + v377;
-let v380 = v373 / v374;
-var<function> v2153_store: i32;
-let v2153 = &v2153_store;
-*v2153 = v151;
-*v2153 = v151;
-let v385 = *v2106;
-let v386 = v110 * v385;
-let v387 = v386 + v378;
-let v388 = *v2109;
-let v389 = v387 * v388;
-let v390 = v389 + v380;
-let v392 = v390 * v278;
-let v397 = &(*v2151)[v3];
-*v397 = v392;
-let v404 = &(*v2152)[v3];
-*v404 = v187;
-let v411 = &(*v2152)[v96];
-*v411 = v187;
-let v418 = &(*v2152)[v116];
-*v418 = v187;
-let v423 = u32(3);
-let v425 = &(*v2152)[v423];
-*v425 = v187;
-for(var v429: u32 = v3; v429 < v278; v429 += v96) {
-let v432 = v347 / v367;
-let v434 = v429 * v367;
-let v435 = v432 + v434;
-let v441 = &(*v2751)[v435];
-let v442 = *v441;
-let v443 = bitcast<vec4<f32>>(v442);
-let v449 = *v397;
-let v452 = v449 + v429;
-let v458 = &(*v2752)[v452];
-let v459 = *v458;
-let v460 = vec4<f32>(v459);
-let v466 = *v404;
-let v467 = fma(v460, v443, v466);
-*v404 = v467;
-let v479 = v435 + v96;
-let v483 = &(*v2751)[v479];
-let v484 = *v483;
-let v485 = bitcast<vec4<f32>>(v484);
-let v491 = *v397;
-let v494 = v491 + v429;
-let v500 = &(*v2752)[v494];
-let v501 = *v500;
-let v502 = vec4<f32>(v501);
-let v508 = *v411;
-let v509 = fma(v502, v485, v508);
-*v411 = v509;
-let v521 = v435 + v116;
-let v525 = &(*v2751)[v521];
-let v526 = *v525;
-let v527 = bitcast<vec4<f32>>(v526);
-let v533 = *v397;
-let v536 = v533 + v429;
-let v542 = &(*v2752)[v536];
-let v543 = *v542;
-let v544 = vec4<f32>(v543);
-let v550 = *v418;
-let v551 = fma(v544, v527, v550);
-*v418 = v551;
-let v563 = v435 + v423;
-let v567 = &(*v2751)[v563];
-let v568 = *v567;
-let v569 = bitcast<vec4<f32>>(v568);
-let v575 = *v397;
-let v578 = v575 + v429;
-let v584 = &(*v2752)[v578];
-let v585 = *v584;
-let v586 = vec4<f32>(v585);
-let v592 = *v425;
-let v593 = fma(v586, v569, v592);
-*v425 = v593;
-
-}
-var<function> v2155_store: array<vec4<f32>, 4>= array<vec4<f32>, 4>();
-let v2155 = &v2155_store;
-let v608 = *v404;
-let v613 = &(*v2155)[v3];
-*v613 = v608;
-let v619 = *v411;
-let v624 = &(*v2155)[v96];
-*v624 = v619;
-let v630 = *v418;
-let v635 = &(*v2155)[v116];
-*v635 = v630;
-let v641 = *v425;
-let v646 = &(*v2155)[v423];
-*v646 = v641;
-let v652 = *v2111;
-let v653 = vec4<f32>(v652);
-let v658 = *v613;
-let v659 = v658 * v653;
-*v613 = v659;
-let v665 = *v2111;
-let v666 = vec4<f32>(v665);
-let v671 = *v624;
-let v672 = v671 * v666;
-*v624 = v672;
-let v678 = *v2111;
-let v679 = vec4<f32>(v678);
-let v684 = *v635;
-let v685 = v684 * v679;
-*v635 = v685;
-let v691 = *v2111;
-let v692 = vec4<f32>(v691);
-let v697 = *v646;
-let v698 = v697 * v692;
-*v646 = v698;
-let v704 = *v2108;
-let v705 = v112 * v704;
-let v707 = v373 % v704;
-let v708 = v705 + v707;
-let v710 = v373 / v704;
-let v712 = vec4<i32>(v151);
-var<function> v2156_store: vec4<i32>;
-let v2156 = &v2156_store;
-*v2156 = v712;
-let v714 = *v2156;
-let v716 = vec4<i32>(v151, v714[1], v714[2], v714[3]);
-*v2156 = v716;
-let v717 = *v2156;
-let v719 = vec4<i32>(v717[0], v157, v717[2], v717[3]);
-*v2156 = v719;
-let v720 = *v2156;
-let v721 = i32(2);
-let v722 = vec4<i32>(v720[0], v720[1], v721, v720[3]);
-*v2156 = v722;
-let v723 = *v2156;
-let v724 = i32(3);
-let v725 = vec4<i32>(v723[0], v723[1], v723[2], v724);
-*v2156 = v725;
-var<function> v2157_store: u32;
-let v2157 = &v2157_store;
-*v2157 = v110;
-var<function> v2158_store: u32;
-let v2158 = &v2158_store;
-*v2158 = v708;
-var<function> v2159_store: u32;
-let v2159 = &v2159_store;
-*v2159 = v710;
-var<function> v2160_store: u32;
-let v2160 = &v2160_store;
-*v2160 = v3;
-var<function> v2161_store: vec4<i32>;
-let v2161 = &v2161_store;
-let v733 = *v2156;
-*v2161 = v733;
-let v735 = vec4<f32>(v185);
-var<function> v2162_store: vec4<f32>;
-let v2162 = &v2162_store;
-*v2162 = v735;
-let v737 = *v2159;
-let v738 = i32(v737);
-let v739 = *v2112;
-let v740 = v738 + v739;
-let v741 = *v2110;
-let v742 = i32(v741);
-let v743 = v740 < v742;
-*v2160 = v290;
-let v755 = *v613;
-var<function> v2163_store: vec4<f32>;
-let v2163 = &v2163_store;
-*v2163 = v755;
-let v757 = f32(1.0);
-let v758 = vec4<f32>(v757);
-var<function> v2164_store: vec4<f32>;
-let v2164 = &v2164_store;
-*v2164 = v758;
-var<function> v2165_store: vec4<f32>;
-let v2165 = &v2165_store;
-let v761 = *v2163;
-*v2165 = v761;
-let v762 = !v360;
-if v762 {
-let v763 = *v2110;
-let v764 = i32(v763);
-let v765 = *v2160;
-let v766 = i32(v765);
-let v767 = v764 - v766;
-let v769 = select(v151, v767, v743);
-let v770 = *v2159;
-let v771 = i32(v770);
-let v772 = *v2112;
-let v773 = v771 + v772;
-let v776 = v766 - v773;
-let v777 = vec4<i32>(v776);
-let v778 = *v2161;
-let v779 = v777 + v778;
-let v784 = v712 == v712;
-var<function> v2166_store: vec4<bool>;
-let v2166 = &v2166_store;
-*v2166 = v784;
-let v786 = v779 <= v712;
-let v787 = *v2166;
-let v2167 = false;
-let v2168 = vec4<bool>(v2167);
-var<function> v2501_store: vec4<bool>;
-let v2501 = &v2501_store;
-*v2501 = v2168;
-var<function> v2502_store: vec4<bool>;
-let v2502 = &v2502_store;
-let v2171 = *v2501;
-*v2502 = v2171;
-let v2172 = v787[0];
-var<function> v2503_store: bool;
-let v2503 = &v2503_store;
-if v2172 {
-let v2173 = v786[0];
-*v2503 = v2173;
-
-} else {
-*v2503 = v2167;
-
-}
-let v2176 = *v2502;
-let v2177 = *v2503;
-let v2178 = vec4<bool>(v2177, v2176[1], v2176[2], v2176[3]);
-*v2502 = v2178;
-let v2179 = v787[1];
-var<function> v2504_store: bool;
-let v2504 = &v2504_store;
-if v2179 {
-let v2180 = v786[1];
-*v2504 = v2180;
-
-} else {
-*v2504 = v2167;
-
-}
-let v2183 = *v2502;
-let v2184 = *v2504;
-let v2185 = vec4<bool>(v2183[0], v2184, v2183[2], v2183[3]);
-*v2502 = v2185;
-let v2186 = v787[2];
-var<function> v2505_store: bool;
-let v2505 = &v2505_store;
-if v2186 {
-let v2187 = v786[2];
-*v2505 = v2187;
-
-} else {
-*v2505 = v2167;
-
-}
-let v2190 = *v2502;
-let v2191 = *v2505;
-let v2192 = vec4<bool>(v2190[0], v2190[1], v2191, v2190[3]);
-*v2502 = v2192;
-let v2193 = v787[3];
-var<function> v2506_store: bool;
-let v2506 = &v2506_store;
-if v2193 {
-let v2194 = v786[3];
-*v2506 = v2194;
-
-} else {
-*v2506 = v2167;
-
-}
-let v2197 = *v2502;
-let v2198 = *v2506;
-let v2199 = vec4<bool>(v2197[0], v2197[1], v2197[2], v2198);
-*v2502 = v2199;
-let v2200 = *v2502;
-*v2166 = v2200;
-var<function> v2201_store: vec4<bool>;
-let v2201 = &v2201_store;
-let v790 = *v2166;
-*v2201 = v790;
-let v791 = vec4<i32>(v769);
-let v792 = *v2161;
-let v793 = v792 < v791;
-let v794 = *v2201;
-var<function> v2507_store: vec4<bool>;
-let v2507 = &v2507_store;
-*v2507 = v2168;
-var<function> v2508_store: vec4<bool>;
-let v2508 = &v2508_store;
-let v2206 = *v2507;
-*v2508 = v2206;
-let v2207 = v794[0];
-var<function> v2509_store: bool;
-let v2509 = &v2509_store;
-if v2207 {
-let v2208 = v793[0];
-*v2509 = v2208;
-
-} else {
-*v2509 = v2167;
-
-}
-let v2211 = *v2508;
-let v2212 = *v2509;
-let v2213 = vec4<bool>(v2212, v2211[1], v2211[2], v2211[3]);
-*v2508 = v2213;
-let v2214 = v794[1];
-var<function> v2510_store: bool;
-let v2510 = &v2510_store;
-if v2214 {
-let v2215 = v793[1];
-*v2510 = v2215;
-
-} else {
-*v2510 = v2167;
-
-}
-let v2218 = *v2508;
-let v2219 = *v2510;
-let v2220 = vec4<bool>(v2218[0], v2219, v2218[2], v2218[3]);
-*v2508 = v2220;
-let v2221 = v794[2];
-var<function> v2511_store: bool;
-let v2511 = &v2511_store;
-if v2221 {
-let v2222 = v793[2];
-*v2511 = v2222;
-
-} else {
-*v2511 = v2167;
-
-}
-let v2225 = *v2508;
-let v2226 = *v2511;
-let v2227 = vec4<bool>(v2225[0], v2225[1], v2226, v2225[3]);
-*v2508 = v2227;
-let v2228 = v794[3];
-var<function> v2512_store: bool;
-let v2512 = &v2512_store;
-if v2228 {
-let v2229 = v793[3];
-*v2512 = v2229;
-
-} else {
-*v2512 = v2167;
-
-}
-let v2232 = *v2508;
-let v2233 = *v2512;
-let v2234 = vec4<bool>(v2232[0], v2232[1], v2232[2], v2233);
-*v2508 = v2234;
-let v2235 = *v2508;
-let v796 = *v2165;
-let v797 = select(v735, v796, v2235);
-*v2165 = v797;
-
-}
-let v802 = *v2165;
-*v613 = v802;
-let v803 = *v2162;
-let v804 = *v2165;
-let v805 = max(v803, v804);
-*v2162 = v805;
-let v812 = v290 + v367;
-*v2160 = v812;
-let v817 = *v624;
-var<function> v2236_store: vec4<f32>;
-let v2236 = &v2236_store;
-*v2236 = v817;
-var<function> v2237_store: vec4<f32>;
-let v2237 = &v2237_store;
-*v2237 = v758;
-var<function> v2238_store: vec4<f32>;
-let v2238 = &v2238_store;
-let v823 = *v2236;
-*v2238 = v823;
-if v762 {
-let v825 = *v2110;
-let v826 = i32(v825);
-let v827 = *v2160;
-let v828 = i32(v827);
-let v829 = v826 - v828;
-let v831 = select(v151, v829, v743);
-let v832 = *v2159;
-let v833 = i32(v832);
-let v834 = *v2112;
-let v835 = v833 + v834;
-let v838 = v828 - v835;
-let v839 = vec4<i32>(v838);
-let v840 = *v2161;
-let v841 = v839 + v840;
-let v846 = v712 == v712;
-var<function> v2239_store: vec4<bool>;
-let v2239 = &v2239_store;
-*v2239 = v846;
-let v848 = v841 <= v712;
-let v849 = *v2239;
-let v2240 = false;
-let v2241 = vec4<bool>(v2240);
-var<function> v2513_store: vec4<bool>;
-let v2513 = &v2513_store;
-*v2513 = v2241;
-var<function> v2514_store: vec4<bool>;
-let v2514 = &v2514_store;
-let v2244 = *v2513;
-*v2514 = v2244;
-let v2245 = v849[0];
-var<function> v2515_store: bool;
-let v2515 = &v2515_store;
-if v2245 {
-let v2246 = v848[0];
-*v2515 = v2246;
-
-} else {
-*v2515 = v2240;
-
-}
-let v2249 = *v2514;
-let v2250 = *v2515;
-let v2251 = vec4<bool>(v2250, v2249[1], v2249[2], v2249[3]);
-*v2514 = v2251;
-let v2252 = v849[1];
-var<function> v2516_store: bool;
-let v2516 = &v2516_store;
-if v2252 {
-let v2253 = v848[1];
-*v2516 = v2253;
-
-} else {
-*v2516 = v2240;
-
-}
-let v2256 = *v2514;
-let v2257 = *v2516;
-let v2258 = vec4<bool>(v2256[0], v2257, v2256[2], v2256[3]);
-*v2514 = v2258;
-let v2259 = v849[2];
-var<function> v2517_store: bool;
-let v2517 = &v2517_store;
-if v2259 {
-let v2260 = v848[2];
-*v2517 = v2260;
-
-} else {
-*v2517 = v2240;
-
-}
-let v2263 = *v2514;
-let v2264 = *v2517;
-let v2265 = vec4<bool>(v2263[0], v2263[1], v2264, v2263[3]);
-*v2514 = v2265;
-let v2266 = v849[3];
-var<function> v2518_store: bool;
-let v2518 = &v2518_store;
-if v2266 {
-let v2267 = v848[3];
-*v2518 = v2267;
-
-} else {
-*v2518 = v2240;
-
-}
-let v2270 = *v2514;
-let v2271 = *v2518;
-let v2272 = vec4<bool>(v2270[0], v2270[1], v2270[2], v2271);
-*v2514 = v2272;
-let v2273 = *v2514;
-*v2239 = v2273;
-var<function> v2274_store: vec4<bool>;
-let v2274 = &v2274_store;
-let v852 = *v2239;
-*v2274 = v852;
-let v853 = vec4<i32>(v831);
-let v854 = *v2161;
-let v855 = v854 < v853;
-let v856 = *v2274;
-var<function> v2519_store: vec4<bool>;
-let v2519 = &v2519_store;
-*v2519 = v2241;
-var<function> v2520_store: vec4<bool>;
-let v2520 = &v2520_store;
-let v2279 = *v2519;
-*v2520 = v2279;
-let v2280 = v856[0];
-var<function> v2521_store: bool;
-let v2521 = &v2521_store;
-if v2280 {
-let v2281 = v855[0];
-*v2521 = v2281;
-
-} else {
-*v2521 = v2240;
-
-}
-let v2284 = *v2520;
-let v2285 = *v2521;
-let v2286 = vec4<bool>(v2285, v2284[1], v2284[2], v2284[3]);
-*v2520 = v2286;
-let v2287 = v856[1];
-var<function> v2522_store: bool;
-let v2522 = &v2522_store;
-if v2287 {
-let v2288 = v855[1];
-*v2522 = v2288;
-
-} else {
-*v2522 = v2240;
-
-}
-let v2291 = *v2520;
-let v2292 = *v2522;
-let v2293 = vec4<bool>(v2291[0], v2292, v2291[2], v2291[3]);
-*v2520 = v2293;
-let v2294 = v856[2];
-var<function> v2523_store: bool;
-let v2523 = &v2523_store;
-if v2294 {
-let v2295 = v855[2];
-*v2523 = v2295;
-
-} else {
-*v2523 = v2240;
-
-}
-let v2298 = *v2520;
-let v2299 = *v2523;
-let v2300 = vec4<bool>(v2298[0], v2298[1], v2299, v2298[3]);
-*v2520 = v2300;
-let v2301 = v856[3];
-var<function> v2524_store: bool;
-let v2524 = &v2524_store;
-if v2301 {
-let v2302 = v855[3];
-*v2524 = v2302;
-
-} else {
-*v2524 = v2240;
-
-}
-let v2305 = *v2520;
-let v2306 = *v2524;
-let v2307 = vec4<bool>(v2305[0], v2305[1], v2305[2], v2306);
-*v2520 = v2307;
-let v2308 = *v2520;
-let v858 = *v2238;
-let v859 = select(v735, v858, v2308);
-*v2238 = v859;
-
-}
-let v864 = *v2238;
-*v624 = v864;
-let v865 = *v2162;
-let v866 = *v2238;
-let v867 = max(v865, v866);
-*v2162 = v867;
-let v873 = u32(8);
-let v874 = v290 + v873;
-*v2160 = v874;
-let v879 = *v635;
-var<function> v2309_store: vec4<f32>;
-let v2309 = &v2309_store;
-*v2309 = v879;
-var<function> v2310_store: vec4<f32>;
-let v2310 = &v2310_store;
-*v2310 = v758;
-var<function> v2311_store: vec4<f32>;
-let v2311 = &v2311_store;
-let v885 = *v2309;
-*v2311 = v885;
-if v762 {
-let v887 = *v2110;
-let v888 = i32(v887);
-let v889 = *v2160;
-let v890 = i32(v889);
-let v891 = v888 - v890;
-let v893 = select(v151, v891, v743);
-let v894 = *v2159;
-let v895 = i32(v894);
-let v896 = *v2112;
-let v897 = v895 + v896;
-let v900 = v890 - v897;
-let v901 = vec4<i32>(v900);
-let v902 = *v2161;
-let v903 = v901 + v902;
-let v908 = v712 == v712;
-var<function> v2312_store: vec4<bool>;
-let v2312 = &v2312_store;
-*v2312 = v908;
-let v910 = v903 <= v712;
-let v911 = *v2312;
-let v2313 = false;
-let v2314 = vec4<bool>(v2313);
-var<function> v2525_store: vec4<bool>;
-let v2525 = &v2525_store;
-*v2525 = v2314;
-var<function> v2526_store: vec4<bool>;
-let v2526 = &v2526_store;
-let v2317 = *v2525;
-*v2526 = v2317;
-let v2318 = v911[0];
-var<function> v2527_store: bool;
-let v2527 = &v2527_store;
-if v2318 {
-let v2319 = v910[0];
-*v2527 = v2319;
-
-} else {
-*v2527 = v2313;
-
-}
-let v2322 = *v2526;
-let v2323 = *v2527;
-let v2324 = vec4<bool>(v2323, v2322[1], v2322[2], v2322[3]);
-*v2526 = v2324;
-let v2325 = v911[1];
-var<function> v2528_store: bool;
-let v2528 = &v2528_store;
-if v2325 {
-let v2326 = v910[1];
-*v2528 = v2326;
-
-} else {
-*v2528 = v2313;
-
-}
-let v2329 = *v2526;
-let v2330 = *v2528;
-let v2331 = vec4<bool>(v2329[0], v2330, v2329[2], v2329[3]);
-*v2526 = v2331;
-let v2332 = v911[2];
-var<function> v2529_store: bool;
-let v2529 = &v2529_store;
-if v2332 {
-let v2333 = v910[2];
-*v2529 = v2333;
-
-} else {
-*v2529 = v2313;
-
-}
-let v2336 = *v2526;
-let v2337 = *v2529;
-let v2338 = vec4<bool>(v2336[0], v2336[1], v2337, v2336[3]);
-*v2526 = v2338;
-let v2339 = v911[3];
-var<function> v2530_store: bool;
-let v2530 = &v2530_store;
-if v2339 {
-let v2340 = v910[3];
-*v2530 = v2340;
-
-} else {
-*v2530 = v2313;
-
-}
-let v2343 = *v2526;
-let v2344 = *v2530;
-let v2345 = vec4<bool>(v2343[0], v2343[1], v2343[2], v2344);
-*v2526 = v2345;
-let v2346 = *v2526;
-*v2312 = v2346;
-var<function> v2347_store: vec4<bool>;
-let v2347 = &v2347_store;
-let v914 = *v2312;
-*v2347 = v914;
-let v915 = vec4<i32>(v893);
-let v916 = *v2161;
-let v917 = v916 < v915;
-let v918 = *v2347;
-var<function> v2531_store: vec4<bool>;
-let v2531 = &v2531_store;
-*v2531 = v2314;
-var<function> v2532_store: vec4<bool>;
-let v2532 = &v2532_store;
-let v2352 = *v2531;
-*v2532 = v2352;
-let v2353 = v918[0];
-var<function> v2533_store: bool;
-let v2533 = &v2533_store;
-if v2353 {
-let v2354 = v917[0];
-*v2533 = v2354;
-
-} else {
-*v2533 = v2313;
-
-}
-let v2357 = *v2532;
-let v2358 = *v2533;
-let v2359 = vec4<bool>(v2358, v2357[1], v2357[2], v2357[3]);
-*v2532 = v2359;
-let v2360 = v918[1];
-var<function> v2534_store: bool;
-let v2534 = &v2534_store;
-if v2360 {
-let v2361 = v917[1];
-*v2534 = v2361;
-
-} else {
-*v2534 = v2313;
-
-}
-let v2364 = *v2532;
-let v2365 = *v2534;
-let v2366 = vec4<bool>(v2364[0], v2365, v2364[2], v2364[3]);
-*v2532 = v2366;
-let v2367 = v918[2];
-var<function> v2535_store: bool;
-let v2535 = &v2535_store;
-if v2367 {
-let v2368 = v917[2];
-*v2535 = v2368;
-
-} else {
-*v2535 = v2313;
-
-}
-let v2371 = *v2532;
-let v2372 = *v2535;
-let v2373 = vec4<bool>(v2371[0], v2371[1], v2372, v2371[3]);
-*v2532 = v2373;
-let v2374 = v918[3];
-var<function> v2536_store: bool;
-let v2536 = &v2536_store;
-if v2374 {
-let v2375 = v917[3];
-*v2536 = v2375;
-
-} else {
-*v2536 = v2313;
-
-}
-let v2378 = *v2532;
-let v2379 = *v2536;
-let v2380 = vec4<bool>(v2378[0], v2378[1], v2378[2], v2379);
-*v2532 = v2380;
-let v2381 = *v2532;
-let v920 = *v2311;
-let v921 = select(v735, v920, v2381);
-*v2311 = v921;
-
-}
-let v926 = *v2311;
-*v635 = v926;
-let v927 = *v2162;
-let v928 = *v2311;
-let v929 = max(v927, v928);
-*v2162 = v929;
-let v935 = u32(12);
-let v936 = v290 + v935;
-*v2160 = v936;
-let v941 = *v646;
-var<function> v2382_store: vec4<f32>;
-let v2382 = &v2382_store;
-*v2382 = v941;
-var<function> v2383_store: vec4<f32>;
-let v2383 = &v2383_store;
-*v2383 = v758;
-var<function> v2384_store: vec4<f32>;
-let v2384 = &v2384_store;
-let v947 = *v2382;
-*v2384 = v947;
-if v762 {
-let v949 = *v2110;
-let v950 = i32(v949);
-let v951 = *v2160;
-let v952 = i32(v951);
-let v953 = v950 - v952;
-let v955 = select(v151, v953, v743);
-let v956 = *v2159;
-let v957 = i32(v956);
-let v958 = *v2112;
-let v959 = v957 + v958;
-let v962 = v952 - v959;
-let v963 = vec4<i32>(v962);
-let v964 = *v2161;
-let v965 = v963 + v964;
-let v970 = v712 == v712;
-var<function> v2385_store: vec4<bool>;
-let v2385 = &v2385_store;
-*v2385 = v970;
-let v972 = v965 <= v712;
-let v973 = *v2385;
-let v2386 = false;
-let v2387 = vec4<bool>(v2386);
-var<function> v2537_store: vec4<bool>;
-let v2537 = &v2537_store;
-*v2537 = v2387;
-var<function> v2538_store: vec4<bool>;
-let v2538 = &v2538_store;
-let v2390 = *v2537;
-*v2538 = v2390;
-let v2391 = v973[0];
-var<function> v2539_store: bool;
-let v2539 = &v2539_store;
-if v2391 {
-let v2392 = v972[0];
-*v2539 = v2392;
-
-} else {
-*v2539 = v2386;
-
-}
-let v2395 = *v2538;
-let v2396 = *v2539;
-let v2397 = vec4<bool>(v2396, v2395[1], v2395[2], v2395[3]);
-*v2538 = v2397;
-let v2398 = v973[1];
-var<function> v2540_store: bool;
-let v2540 = &v2540_store;
-if v2398 {
-let v2399 = v972[1];
-*v2540 = v2399;
-
-} else {
-*v2540 = v2386;
-
-}
-let v2402 = *v2538;
-let v2403 = *v2540;
-let v2404 = vec4<bool>(v2402[0], v2403, v2402[2], v2402[3]);
-*v2538 = v2404;
-let v2405 = v973[2];
-var<function> v2541_store: bool;
-let v2541 = &v2541_store;
-if v2405 {
-let v2406 = v972[2];
-*v2541 = v2406;
-
-} else {
-*v2541 = v2386;
-
-}
-let v2409 = *v2538;
-let v2410 = *v2541;
-let v2411 = vec4<bool>(v2409[0], v2409[1], v2410, v2409[3]);
-*v2538 = v2411;
-let v2412 = v973[3];
-var<function> v2542_store: bool;
-let v2542 = &v2542_store;
-if v2412 {
-let v2413 = v972[3];
-*v2542 = v2413;
-
-} else {
-*v2542 = v2386;
-
-}
-let v2416 = *v2538;
-let v2417 = *v2542;
-let v2418 = vec4<bool>(v2416[0], v2416[1], v2416[2], v2417);
-*v2538 = v2418;
-let v2419 = *v2538;
-*v2385 = v2419;
-var<function> v2420_store: vec4<bool>;
-let v2420 = &v2420_store;
-let v976 = *v2385;
-*v2420 = v976;
-let v977 = vec4<i32>(v955);
-let v978 = *v2161;
-let v979 = v978 < v977;
-let v980 = *v2420;
-var<function> v2543_store: vec4<bool>;
-let v2543 = &v2543_store;
-*v2543 = v2387;
-var<function> v2544_store: vec4<bool>;
-let v2544 = &v2544_store;
-let v2425 = *v2543;
-*v2544 = v2425;
-let v2426 = v980[0];
-var<function> v2545_store: bool;
-let v2545 = &v2545_store;
-if v2426 {
-let v2427 = v979[0];
-*v2545 = v2427;
-
-} else {
-*v2545 = v2386;
-
-}
-let v2430 = *v2544;
-let v2431 = *v2545;
-let v2432 = vec4<bool>(v2431, v2430[1], v2430[2], v2430[3]);
-*v2544 = v2432;
-let v2433 = v980[1];
-var<function> v2546_store: bool;
-let v2546 = &v2546_store;
-if v2433 {
-let v2434 = v979[1];
-*v2546 = v2434;
-
-} else {
-*v2546 = v2386;
-
-}
-let v2437 = *v2544;
-let v2438 = *v2546;
-let v2439 = vec4<bool>(v2437[0], v2438, v2437[2], v2437[3]);
-*v2544 = v2439;
-let v2440 = v980[2];
-var<function> v2547_store: bool;
-let v2547 = &v2547_store;
-if v2440 {
-let v2441 = v979[2];
-*v2547 = v2441;
-
-} else {
-*v2547 = v2386;
-
-}
-let v2444 = *v2544;
-let v2445 = *v2547;
-let v2446 = vec4<bool>(v2444[0], v2444[1], v2445, v2444[3]);
-*v2544 = v2446;
-let v2447 = v980[3];
-var<function> v2548_store: bool;
-let v2548 = &v2548_store;
-if v2447 {
-let v2448 = v979[3];
-*v2548 = v2448;
-
-} else {
-*v2548 = v2386;
-
-}
-let v2451 = *v2544;
-let v2452 = *v2548;
-let v2453 = vec4<bool>(v2451[0], v2451[1], v2451[2], v2452);
-*v2544 = v2453;
-let v2454 = *v2544;
-let v982 = *v2384;
-let v983 = select(v735, v982, v2454);
-*v2384 = v983;
-
-}
-let v988 = *v2384;
-*v646 = v988;
-let v989 = *v2162;
-let v990 = *v2384;
-let v991 = max(v989, v990);
-*v2162 = v991;
-let v997 = *v243;
-var<function> v2455_store: f32;
-let v2455 = &v2455_store;
-*v2455 = v997;
-let v999 = *v2162;
-let v1000 = v999[0];
-let v1001 = *v2455;
-let v1002 = max(v1001, v1000);
-*v2455 = v1002;
-let v1003 = *v2162;
-let v1004 = v1003[1];
-let v1005 = *v2455;
-let v1006 = max(v1005, v1004);
-*v2455 = v1006;
-let v1007 = *v2162;
-let v1008 = v1007[2];
-let v1009 = *v2455;
-let v1010 = max(v1009, v1008);
-*v2455 = v1010;
-let v1011 = *v2162;
-let v1012 = v1011[3];
-let v1013 = *v2455;
-let v1014 = max(v1013, v1012);
-*v2455 = v1014;
-let v1015 = *v2455;
-let v1016 = v997 - v1015;
-let v1017 = exp(v1016);
-let v1023 = *v251;
-let v1024 = vec4<f32>(v1017);
-let v1025 = v1023 * v1024;
-var<function> v2456_store: vec4<f32>;
-let v2456 = &v2456_store;
-*v2456 = v1025;
-let v1036 = *v613;
-let v1037 = *v2455;
-let v1038 = vec4<f32>(v1037);
-let v1039 = v1036 - v1038;
-let v1040 = exp(v1039);
-var<function> v2457_store: vec4<f32>;
-let v2457 = &v2457_store;
-*v2457 = v1040;
-if v762 {
-let v1047 = *v613;
-let v1048 = v1047 == v735;
-let v1051 = *v2457;
-let v1052 = select(v1051, v187, v1048);
-*v2457 = v1052;
-
-}
-let v1053 = *v2456;
-let v1054 = *v2457;
-let v1055 = v1053 + v1054;
-*v2456 = v1055;
-let v1060 = *v2457;
-*v613 = v1060;
-let v1070 = *v624;
-let v1071 = *v2455;
-let v1072 = vec4<f32>(v1071);
-let v1073 = v1070 - v1072;
-let v1074 = exp(v1073);
-var<function> v2458_store: vec4<f32>;
-let v2458 = &v2458_store;
-*v2458 = v1074;
-if v762 {
-let v1081 = *v624;
-let v1082 = v1081 == v735;
-let v1085 = *v2458;
-let v1086 = select(v1085, v187, v1082);
-*v2458 = v1086;
-
-}
-let v1087 = *v2456;
-let v1088 = *v2458;
-let v1089 = v1087 + v1088;
-*v2456 = v1089;
-let v1094 = *v2458;
-*v624 = v1094;
-let v1104 = *v635;
-let v1105 = *v2455;
-let v1106 = vec4<f32>(v1105);
-let v1107 = v1104 - v1106;
-let v1108 = exp(v1107);
-var<function> v2459_store: vec4<f32>;
-let v2459 = &v2459_store;
-*v2459 = v1108;
-if v762 {
-let v1115 = *v635;
-let v1116 = v1115 == v735;
-let v1119 = *v2459;
-let v1120 = select(v1119, v187, v1116);
-*v2459 = v1120;
-
-}
-let v1121 = *v2456;
-let v1122 = *v2459;
-let v1123 = v1121 + v1122;
-*v2456 = v1123;
-let v1128 = *v2459;
-*v635 = v1128;
-let v1138 = *v646;
-let v1139 = *v2455;
-let v1140 = vec4<f32>(v1139);
-let v1141 = v1138 - v1140;
-let v1142 = exp(v1141);
-var<function> v2460_store: vec4<f32>;
-let v2460 = &v2460_store;
-*v2460 = v1142;
-if v762 {
-let v1149 = *v646;
-let v1150 = v1149 == v735;
-let v1153 = *v2460;
-let v1154 = select(v1153, v187, v1150);
-*v2460 = v1154;
-
-}
-let v1155 = *v2456;
-let v1156 = *v2460;
-let v1157 = v1155 + v1156;
-*v2456 = v1157;
-let v1162 = *v2460;
-*v646 = v1162;
-let v1168 = *v2456;
-*v251 = v1168;
-let v1169 = *v2455;
-let v1170 = v1169 > v997;
-if v1170 {
-for(var v1174: u32 = v3; v1174 < v116; v1174 += v96) {
-let v1184 = &(*v2144)[v1174];
-let v1185 = *v1184;
-let v1186 = v1185 * v1024;
-*v1184 = v1186;
-
-}
-let v1192 = *v2455;
-*v243 = v1192;
-
-}
+let v302 = *v1783;
+let v303 = v113 / v302;
+let v305 = v174 / v302;
+let v306 = i32(v305);
+let v307 = *v1787;
+let v308 = v306 + v307;
+let v309 = *v1785;
+let v310 = i32(v309);
+let v311 = v308 < v310;
+let v312 = v257 / v58;
+let v313 = v257 % v58;
+let v314 = u32(16);
+let v315 = v313 / v314;
+var<function> v1824_store: u32;
+let v1824 = &v1824_store;
+*v1824 = v312;
+var<function> v1825_store: u32;
+let v1825 = &v1825_store;
+*v1825 = v315;
+let v319 = v257 / v314;
+let v321 = v260 + v314;
+let v323 = v321 - v96;
+let v325 = v323 / v314;
+for(var v327: u32 = v319; v327 < v325; v327 += v96) {
+let v330 = v327 * v314;
+let v331 = u32(15);
+let v332 = v330 + v331;
+let v333 = i32(v330);
+let v334 = i32(v332);
+let v335 = i32(v303);
+let v336 = *v1787;
+let v337 = v335 + v336;
+let v340 = v306 + v336;
+let v341 = v337 - v334;
+let v342 = v340 - v333;
+let v343 = true;
+var<function> v1827_store: bool;
+let v1827 = &v1827_store;
+*v1827 = v343;
+var<function> v1828_store: bool;
+let v1828 = &v1828_store;
+*v1828 = v343;
+let v350 = v342 >= v185;
+let v351 = *v1827;
+let v352 = v351 && v350;
+*v1827 = v352;
+let v354 = v341 >= v185;
+let v355 = *v1828;
+let v356 = v355 && v354;
+*v1828 = v356;
+let v357 = u32(0);
+var<function> v1829_store: u32;
+let v1829 = &v1829_store;
+*v1829 = v357;
+let v360 = *v1827;
 if v360 {
-let v1194 = v347 + v205;
-let v1196 = v1194 / v367;
-var<function> v2462_store: array<vec4<f32>, 2>= array<vec4<f32>, 2>();
-let v2462 = &v2462_store;
-let v1211 = &(*v2144)[v3];
-let v1212 = *v1211;
-let v1217 = &(*v2462)[v3];
-*v1217 = v1212;
-let v1226 = &(*v2144)[v96];
-let v1227 = *v1226;
-let v1232 = &(*v2462)[v96];
-*v1232 = v1227;
-for(var v1236: u32 = v3; v1236 < v367; v1236 += v96) {
-let v1239 = v1236 * v367;
-let v1243 = v1239 * v116;
-let v1244 = v1196 + v1243;
-let v1254 = &(*v2751)[v1244];
-let v1255 = *v1254;
-let v1256 = bitcast<vec4<f32>>(v1255);
-let v1262 = &(*v2155)[v1236];
-let v1263 = *v1262;
-let v1264 = v1263[0];
-let v1265 = vec4<f32>(v1264);
-var<function> v2464_store: vec4<f32>;
-let v2464 = &v2464_store;
-*v2464 = v1256;
-let v1272 = *v1217;
-let v1273 = *v2464;
-let v1274 = fma(v1265, v1273, v1272);
-*v1217 = v1274;
-let v1281 = v1244 + v96;
-let v1285 = &(*v2751)[v1281];
-let v1286 = *v1285;
-let v1287 = bitcast<vec4<f32>>(v1286);
-let v1294 = *v1262;
-let v1295 = v1294[0];
-let v1296 = vec4<f32>(v1295);
-var<function> v2465_store: vec4<f32>;
-let v2465 = &v2465_store;
-*v2465 = v1287;
-let v1303 = *v1232;
-let v1304 = *v2465;
-let v1305 = fma(v1296, v1304, v1303);
-*v1232 = v1305;
-let v1314 = v1239 + v96;
-let v1316 = v1314 * v116;
-let v1317 = v1196 + v1316;
-let v1327 = &(*v2751)[v1317];
-let v1328 = *v1327;
-let v1329 = bitcast<vec4<f32>>(v1328);
-let v1336 = *v1262;
-let v1337 = v1336[1];
-let v1338 = vec4<f32>(v1337);
-var<function> v2466_store: vec4<f32>;
-let v2466 = &v2466_store;
-*v2466 = v1329;
-let v1345 = *v1217;
-let v1346 = *v2466;
-let v1347 = fma(v1338, v1346, v1345);
-*v1217 = v1347;
-let v1354 = v1317 + v96;
-let v1358 = &(*v2751)[v1354];
-let v1359 = *v1358;
-let v1360 = bitcast<vec4<f32>>(v1359);
-let v1367 = *v1262;
-let v1368 = v1367[1];
-let v1369 = vec4<f32>(v1368);
-var<function> v2467_store: vec4<f32>;
-let v2467 = &v2467_store;
-*v2467 = v1360;
-let v1376 = *v1232;
-let v1377 = *v2467;
-let v1378 = fma(v1369, v1377, v1376);
-*v1232 = v1378;
-let v1387 = v1239 + v116;
-let v1389 = v1387 * v116;
-let v1390 = v1196 + v1389;
-let v1400 = &(*v2751)[v1390];
-let v1401 = *v1400;
-let v1402 = bitcast<vec4<f32>>(v1401);
-let v1409 = *v1262;
-let v1410 = v1409[2];
-let v1411 = vec4<f32>(v1410);
-var<function> v2468_store: vec4<f32>;
-let v2468 = &v2468_store;
-*v2468 = v1402;
-let v1418 = *v1217;
-let v1419 = *v2468;
-let v1420 = fma(v1411, v1419, v1418);
-*v1217 = v1420;
-let v1427 = v1390 + v96;
-let v1431 = &(*v2751)[v1427];
-let v1432 = *v1431;
-let v1433 = bitcast<vec4<f32>>(v1432);
-let v1440 = *v1262;
-let v1441 = v1440[2];
-let v1442 = vec4<f32>(v1441);
-var<function> v2469_store: vec4<f32>;
-let v2469 = &v2469_store;
-*v2469 = v1433;
-let v1449 = *v1232;
-let v1450 = *v2469;
-let v1451 = fma(v1442, v1450, v1449);
-*v1232 = v1451;
-let v1460 = v1239 + v423;
-let v1462 = v1460 * v116;
-let v1463 = v1196 + v1462;
-let v1473 = &(*v2751)[v1463];
-let v1474 = *v1473;
-let v1475 = bitcast<vec4<f32>>(v1474);
-let v1482 = *v1262;
-let v1483 = v1482[3];
-let v1484 = vec4<f32>(v1483);
-var<function> v2470_store: vec4<f32>;
-let v2470 = &v2470_store;
-*v2470 = v1475;
-let v1491 = *v1217;
-let v1492 = *v2470;
-let v1493 = fma(v1484, v1492, v1491);
-*v1217 = v1493;
-let v1500 = v1463 + v96;
-let v1504 = &(*v2751)[v1500];
-let v1505 = *v1504;
-let v1506 = bitcast<vec4<f32>>(v1505);
-let v1513 = *v1262;
-let v1514 = v1513[3];
-let v1515 = vec4<f32>(v1514);
-var<function> v2471_store: vec4<f32>;
-let v2471 = &v2471_store;
-*v2471 = v1506;
-let v1522 = *v1232;
-let v1523 = *v2471;
-let v1524 = fma(v1515, v1523, v1522);
-*v1232 = v1524;
+let v361 = u32(1);
+*v1829 = v361;
+let v362 = *v1828;
+if v362 {
+let v363 = u32(2);
+*v1829 = v363;
 
 }
-let v1535 = *v1217;
-*v1211 = v1535;
-let v1550 = *v1232;
-*v1226 = v1550;
+
+}
+var<function> v1830_store: u32;
+let v1830 = &v1830_store;
+*v1830 = v57;
+let v365 = *v1824;
+let v366 = v365 < v60;
+if v366 {
+let v367 = v110 * v60;
+let v369 = v367 + v365;
+let v373 = &(*v2390)[v369];
+let v374 = *v373;
+let v375 = u32(v374);
+let v376 = min(v375, v57);
+*v1830 = v376;
+
+}
+let v378 = v58 / v314;
+let v379 = *v1830;
+let v380 = v379 * v59;
+let v381 = v380 + v112;
+let v382 = v381 * v378;
+let v383 = *v1825;
+let v384 = v382 + v383;
+let v385 = u32(384);
+let v386 = v384 * v385;
+let v387 = *v1829;
+let v389 = v387 > v357;
+let v391 = v379 < v57;
+let v392 = v389 && v391;
+if v392 {
+let v394 = u32(2);
+let v395 = v387 == v394;
+let v396 = *v1785;
+let v397 = v332 < v396;
+let v398 = v395 && v397;
+let v399 = v398 && v311;
+var<function> v1831_store: array<u32, 1>= array<u32, 1>();
+let v1831 = &v1831_store;
+var<function> v1832_store: array<vec4<f32>, 4>= array<vec4<f32>, 4>();
+let v1832 = &v1832_store;
+let v406 = u32(4);
+let v408 = *v1781;
+let v409 = v110 * v408;
+let v415 = *v142;
+let v416 = v409 + v415;
+let v417 = *v1784;
+let v418 = v416 * v417;
+let v424 = *v149;
+let v425 = v418 + v424;
+let v427 = v425 * v314;
+let v432 = &(*v1831)[v3];
+*v432 = v427;
+let v439 = &(*v1832)[v3];
+*v439 = v221;
+let v446 = &(*v1832)[v96];
+*v446 = v221;
+let v453 = &(*v1832)[v150];
+*v453 = v221;
+let v458 = u32(3);
+let v460 = &(*v1832)[v458];
+*v460 = v221;
+for(var v464: u32 = v3; v464 < v314; v464 += v96) {
+let v467 = v386 / v406;
+let v469 = v464 * v406;
+let v470 = v467 + v469;
+let v476 = &(*v2391)[v470];
+let v477 = *v476;
+let v478 = bitcast<vec4<f32>>(v477);
+let v488 = *v432;
+let v489 = v488 + v464;
+let v493 = &(*v2392)[v489];
+let v494 = *v493;
+let v495 = vec4<f32>(v494);
+let v501 = *v439;
+let v502 = fma(v495, v478, v501);
+*v439 = v502;
+let v514 = v470 + v96;
+let v518 = &(*v2391)[v514];
+let v519 = *v518;
+let v520 = bitcast<vec4<f32>>(v519);
+let v530 = *v432;
+let v531 = v530 + v464;
+let v535 = &(*v2392)[v531];
+let v536 = *v535;
+let v537 = vec4<f32>(v536);
+let v543 = *v446;
+let v544 = fma(v537, v520, v543);
+*v446 = v544;
+let v556 = v470 + v150;
+let v560 = &(*v2391)[v556];
+let v561 = *v560;
+let v562 = bitcast<vec4<f32>>(v561);
+let v572 = *v432;
+let v573 = v572 + v464;
+let v577 = &(*v2392)[v573];
+let v578 = *v577;
+let v579 = vec4<f32>(v578);
+let v585 = *v453;
+let v586 = fma(v579, v562, v585);
+*v453 = v586;
+let v598 = v470 + v458;
+let v602 = &(*v2391)[v598];
+let v603 = *v602;
+let v604 = bitcast<vec4<f32>>(v603);
+let v614 = *v432;
+let v615 = v614 + v464;
+let v619 = &(*v2392)[v615];
+let v620 = *v619;
+let v621 = vec4<f32>(v620);
+let v627 = *v460;
+let v628 = fma(v621, v604, v627);
+*v460 = v628;
+
+}
+var<function> v1834_store: array<vec4<f32>, 4>= array<vec4<f32>, 4>();
+let v1834 = &v1834_store;
+let v643 = *v439;
+let v648 = &(*v1834)[v3];
+*v648 = v643;
+let v654 = *v446;
+let v659 = &(*v1834)[v96];
+*v659 = v654;
+let v665 = *v453;
+let v670 = &(*v1834)[v150];
+*v670 = v665;
+let v676 = *v460;
+let v681 = &(*v1834)[v458];
+*v681 = v676;
+let v687 = *v1786;
+let v688 = vec4<f32>(v687);
+let v693 = *v648;
+let v694 = v693 * v688;
+*v648 = v694;
+let v700 = *v1786;
+let v701 = vec4<f32>(v700);
+let v706 = *v659;
+let v707 = v706 * v701;
+*v659 = v707;
+let v713 = *v1786;
+let v714 = vec4<f32>(v713);
+let v719 = *v670;
+let v720 = v719 * v714;
+*v670 = v720;
+let v726 = *v1786;
+let v727 = vec4<f32>(v726);
+let v732 = *v681;
+let v733 = v732 * v727;
+*v681 = v733;
+let v739 = *v142;
+let v745 = *v149;
+let v747 = vec4<i32>(v185);
+var<function> v1835_store: vec4<i32>;
+let v1835 = &v1835_store;
+*v1835 = v747;
+let v749 = *v1835;
+let v751 = vec4<i32>(v185, v749[1], v749[2], v749[3]);
+*v1835 = v751;
+let v752 = *v1835;
+let v754 = vec4<i32>(v752[0], v191, v752[2], v752[3]);
+*v1835 = v754;
+let v755 = *v1835;
+let v756 = i32(2);
+let v757 = vec4<i32>(v755[0], v755[1], v756, v755[3]);
+*v1835 = v757;
+let v758 = *v1835;
+let v759 = i32(3);
+let v760 = vec4<i32>(v758[0], v758[1], v758[2], v759);
+*v1835 = v760;
+var<function> v1836_store: u32;
+let v1836 = &v1836_store;
+*v1836 = v110;
+var<function> v1837_store: u32;
+let v1837 = &v1837_store;
+*v1837 = v739;
+var<function> v1838_store: u32;
+let v1838 = &v1838_store;
+*v1838 = v745;
+var<function> v1839_store: u32;
+let v1839 = &v1839_store;
+*v1839 = v3;
+var<function> v1840_store: vec4<i32>;
+let v1840 = &v1840_store;
+let v768 = *v1835;
+*v1840 = v768;
+let v770 = vec4<f32>(v219);
+var<function> v1841_store: vec4<f32>;
+let v1841 = &v1841_store;
+*v1841 = v770;
+let v772 = *v1838;
+let v773 = i32(v772);
+let v774 = *v1787;
+let v775 = v773 + v774;
+let v776 = *v1785;
+let v777 = i32(v776);
+let v778 = v775 < v777;
+*v1839 = v330;
+let v790 = *v648;
+var<function> v1842_store: vec4<f32>;
+let v1842 = &v1842_store;
+*v1842 = v790;
+let v792 = f32(1.0);
+let v793 = vec4<f32>(v792);
+var<function> v1843_store: vec4<f32>;
+let v1843 = &v1843_store;
+*v1843 = v793;
+var<function> v1844_store: vec4<f32>;
+let v1844 = &v1844_store;
+let v796 = *v1842;
+*v1844 = v796;
+let v797 = !v399;
+if v797 {
+let v798 = *v1785;
+let v799 = i32(v798);
+let v800 = *v1839;
+let v801 = i32(v800);
+let v802 = v799 - v801;
+let v804 = select(v185, v802, v778);
+let v805 = *v1838;
+let v806 = i32(v805);
+let v807 = *v1787;
+let v808 = v806 + v807;
+let v811 = v801 - v808;
+let v812 = vec4<i32>(v811);
+let v813 = *v1840;
+let v814 = v812 + v813;
+let v819 = v747 == v747;
+var<function> v1845_store: vec4<bool>;
+let v1845 = &v1845_store;
+*v1845 = v819;
+let v821 = v814 <= v747;
+let v822 = *v1845;
+let v1846 = false;
+let v1847 = vec4<bool>(v1846);
+var<function> v2169_store: vec4<bool>;
+let v2169 = &v2169_store;
+*v2169 = v1847;
+var<function> v2170_store: vec4<bool>;
+let v2170 = &v2170_store;
+let v1850 = *v2169;
+*v2170 = v1850;
+let v1851 = v822[0];
+var<function> v2171_store: bool;
+let v2171 = &v2171_store;
+if v1851 {
+let v1852 = v821[0];
+*v2171 = v1852;
 
 } else {
-let v1561 = v347 + v205;
-let v1563 = v1561 / v367;
-var<function> v2472_store: array<vec4<f32>, 2>= array<vec4<f32>, 2>();
-let v2472 = &v2472_store;
-let v1578 = &(*v2144)[v3];
-let v1579 = *v1578;
-let v1584 = &(*v2472)[v3];
-*v1584 = v1579;
-let v1593 = &(*v2144)[v96];
-let v1594 = *v1593;
-let v1599 = &(*v2472)[v96];
-*v1599 = v1594;
-for(var v1603: u32 = v3; v1603 < v367; v1603 += v96) {
-let v1606 = v1603 * v367;
-let v1610 = v1606 * v116;
-let v1611 = v1563 + v1610;
-let v1621 = &(*v2751)[v1611];
-let v1622 = *v1621;
-let v1623 = bitcast<vec4<f32>>(v1622);
-let v1629 = &(*v2155)[v1603];
-let v1630 = *v1629;
-let v1631 = v1630[0];
-let v1632 = vec4<f32>(v1631);
-var<function> v2474_store: vec4<f32>;
-let v2474 = &v2474_store;
-*v2474 = v1623;
-let v1634 = v1632 == v187;
-let v1635 = *v2474;
-let v1636 = select(v1635, v187, v1634);
-*v2474 = v1636;
-let v1642 = *v1584;
-let v1643 = *v2474;
-let v1644 = fma(v1632, v1643, v1642);
-*v1584 = v1644;
-let v1651 = v1611 + v96;
-let v1655 = &(*v2751)[v1651];
-let v1656 = *v1655;
-let v1657 = bitcast<vec4<f32>>(v1656);
-let v1664 = *v1629;
+*v2171 = v1846;
+
+}
+let v1855 = *v2170;
+let v1856 = *v2171;
+let v1857 = vec4<bool>(v1856, v1855[1], v1855[2], v1855[3]);
+*v2170 = v1857;
+let v1858 = v822[1];
+var<function> v2172_store: bool;
+let v2172 = &v2172_store;
+if v1858 {
+let v1859 = v821[1];
+*v2172 = v1859;
+
+} else {
+*v2172 = v1846;
+
+}
+let v1862 = *v2170;
+let v1863 = *v2172;
+let v1864 = vec4<bool>(v1862[0], v1863, v1862[2], v1862[3]);
+*v2170 = v1864;
+let v1865 = v822[2];
+var<function> v2173_store: bool;
+let v2173 = &v2173_store;
+if v1865 {
+let v1866 = v821[2];
+*v2173 = v1866;
+
+} else {
+*v2173 = v1846;
+
+}
+let v1869 = *v2170;
+let v1870 = *v2173;
+let v1871 = vec4<bool>(v1869[0], v1869[1], v1870, v1869[3]);
+*v2170 = v1871;
+let v1872 = v822[3];
+var<function> v2174_store: bool;
+let v2174 = &v2174_store;
+if v1872 {
+let v1873 = v821[3];
+*v2174 = v1873;
+
+} else {
+*v2174 = v1846;
+
+}
+let v1876 = *v2170;
+let v1877 = *v2174;
+let v1878 = vec4<bool>(v1876[0], v1876[1], v1876[2], v1877);
+*v2170 = v1878;
+let v1879 = *v2170;
+*v1845 = v1879;
+var<function> v1880_store: vec4<bool>;
+let v1880 = &v1880_store;
+let v825 = *v1845;
+*v1880 = v825;
+let v826 = vec4<i32>(v804);
+let v827 = *v1840;
+let v828 = v827 < v826;
+let v829 = *v1880;
+var<function> v2175_store: vec4<bool>;
+let v2175 = &v2175_store;
+*v2175 = v1847;
+var<function> v2176_store: vec4<bool>;
+let v2176 = &v2176_store;
+let v1885 = *v2175;
+*v2176 = v1885;
+let v1886 = v829[0];
+var<function> v2177_store: bool;
+let v2177 = &v2177_store;
+if v1886 {
+let v1887 = v828[0];
+*v2177 = v1887;
+
+} else {
+*v2177 = v1846;
+
+}
+let v1890 = *v2176;
+let v1891 = *v2177;
+let v1892 = vec4<bool>(v1891, v1890[1], v1890[2], v1890[3]);
+*v2176 = v1892;
+let v1893 = v829[1];
+var<function> v2178_store: bool;
+let v2178 = &v2178_store;
+if v1893 {
+let v1894 = v828[1];
+*v2178 = v1894;
+
+} else {
+*v2178 = v1846;
+
+}
+let v1897 = *v2176;
+let v1898 = *v2178;
+let v1899 = vec4<bool>(v1897[0], v1898, v1897[2], v1897[3]);
+*v2176 = v1899;
+let v1900 = v829[2];
+var<function> v2179_store: bool;
+let v2179 = &v2179_store;
+if v1900 {
+let v1901 = v828[2];
+*v2179 = v1901;
+
+} else {
+*v2179 = v1846;
+
+}
+let v1904 = *v2176;
+let v1905 = *v2179;
+let v1906 = vec4<bool>(v1904[0], v1904[1], v1905, v1904[3]);
+*v2176 = v1906;
+let v1907 = v829[3];
+var<function> v2180_store: bool;
+let v2180 = &v2180_store;
+if v1907 {
+let v1908 = v828[3];
+*v2180 = v1908;
+
+} else {
+*v2180 = v1846;
+
+}
+let v1911 = *v2176;
+let v1912 = *v2180;
+let v1913 = vec4<bool>(v1911[0], v1911[1], v1911[2], v1912);
+*v2176 = v1913;
+let v1914 = *v2176;
+let v831 = *v1844;
+let v832 = select(v770, v831, v1914);
+*v1844 = v832;
+
+}
+let v837 = *v1844;
+*v648 = v837;
+let v838 = *v1841;
+let v839 = *v1844;
+let v840 = max(v838, v839);
+*v1841 = v840;
+let v847 = v330 + v406;
+*v1839 = v847;
+let v852 = *v659;
+var<function> v1915_store: vec4<f32>;
+let v1915 = &v1915_store;
+*v1915 = v852;
+var<function> v1916_store: vec4<f32>;
+let v1916 = &v1916_store;
+*v1916 = v793;
+var<function> v1917_store: vec4<f32>;
+let v1917 = &v1917_store;
+let v858 = *v1915;
+*v1917 = v858;
+if v797 {
+let v860 = *v1785;
+let v861 = i32(v860);
+let v862 = *v1839;
+let v863 = i32(v862);
+let v864 = v861 - v863;
+let v866 = select(v185, v864, v778);
+let v867 = *v1838;
+let v868 = i32(v867);
+let v869 = *v1787;
+let v870 = v868 + v869;
+let v873 = v863 - v870;
+let v874 = vec4<i32>(v873);
+let v875 = *v1840;
+let v876 = v874 + v875;
+let v881 = v747 == v747;
+var<function> v1918_store: vec4<bool>;
+let v1918 = &v1918_store;
+*v1918 = v881;
+let v883 = v876 <= v747;
+let v884 = *v1918;
+let v1919 = false;
+let v1920 = vec4<bool>(v1919);
+var<function> v2181_store: vec4<bool>;
+let v2181 = &v2181_store;
+*v2181 = v1920;
+var<function> v2182_store: vec4<bool>;
+let v2182 = &v2182_store;
+let v1923 = *v2181;
+*v2182 = v1923;
+let v1924 = v884[0];
+var<function> v2183_store: bool;
+let v2183 = &v2183_store;
+if v1924 {
+let v1925 = v883[0];
+*v2183 = v1925;
+
+} else {
+*v2183 = v1919;
+
+}
+let v1928 = *v2182;
+let v1929 = *v2183;
+let v1930 = vec4<bool>(v1929, v1928[1], v1928[2], v1928[3]);
+*v2182 = v1930;
+let v1931 = v884[1];
+var<function> v2184_store: bool;
+let v2184 = &v2184_store;
+if v1931 {
+let v1932 = v883[1];
+*v2184 = v1932;
+
+} else {
+*v2184 = v1919;
+
+}
+let v1935 = *v2182;
+let v1936 = *v2184;
+let v1937 = vec4<bool>(v1935[0], v1936, v1935[2], v1935[3]);
+*v2182 = v1937;
+let v1938 = v884[2];
+var<function> v2185_store: bool;
+let v2185 = &v2185_store;
+if v1938 {
+let v1939 = v883[2];
+*v2185 = v1939;
+
+} else {
+*v2185 = v1919;
+
+}
+let v1942 = *v2182;
+let v1943 = *v2185;
+let v1944 = vec4<bool>(v1942[0], v1942[1], v1943, v1942[3]);
+*v2182 = v1944;
+let v1945 = v884[3];
+var<function> v2186_store: bool;
+let v2186 = &v2186_store;
+if v1945 {
+let v1946 = v883[3];
+*v2186 = v1946;
+
+} else {
+*v2186 = v1919;
+
+}
+let v1949 = *v2182;
+let v1950 = *v2186;
+let v1951 = vec4<bool>(v1949[0], v1949[1], v1949[2], v1950);
+*v2182 = v1951;
+let v1952 = *v2182;
+*v1918 = v1952;
+var<function> v1953_store: vec4<bool>;
+let v1953 = &v1953_store;
+let v887 = *v1918;
+*v1953 = v887;
+let v888 = vec4<i32>(v866);
+let v889 = *v1840;
+let v890 = v889 < v888;
+let v891 = *v1953;
+var<function> v2187_store: vec4<bool>;
+let v2187 = &v2187_store;
+*v2187 = v1920;
+var<function> v2188_store: vec4<bool>;
+let v2188 = &v2188_store;
+let v1958 = *v2187;
+*v2188 = v1958;
+let v1959 = v891[0];
+var<function> v2189_store: bool;
+let v2189 = &v2189_store;
+if v1959 {
+let v1960 = v890[0];
+*v2189 = v1960;
+
+} else {
+*v2189 = v1919;
+
+}
+let v1963 = *v2188;
+let v1964 = *v2189;
+let v1965 = vec4<bool>(v1964, v1963[1], v1963[2], v1963[3]);
+*v2188 = v1965;
+let v1966 = v891[1];
+var<function> v2190_store: bool;
+let v2190 = &v2190_store;
+if v1966 {
+let v1967 = v890[1];
+*v2190 = v1967;
+
+} else {
+*v2190 = v1919;
+
+}
+let v1970 = *v2188;
+let v1971 = *v2190;
+let v1972 = vec4<bool>(v1970[0], v1971, v1970[2], v1970[3]);
+*v2188 = v1972;
+let v1973 = v891[2];
+var<function> v2191_store: bool;
+let v2191 = &v2191_store;
+if v1973 {
+let v1974 = v890[2];
+*v2191 = v1974;
+
+} else {
+*v2191 = v1919;
+
+}
+let v1977 = *v2188;
+let v1978 = *v2191;
+let v1979 = vec4<bool>(v1977[0], v1977[1], v1978, v1977[3]);
+*v2188 = v1979;
+let v1980 = v891[3];
+var<function> v2192_store: bool;
+let v2192 = &v2192_store;
+if v1980 {
+let v1981 = v890[3];
+*v2192 = v1981;
+
+} else {
+*v2192 = v1919;
+
+}
+let v1984 = *v2188;
+let v1985 = *v2192;
+let v1986 = vec4<bool>(v1984[0], v1984[1], v1984[2], v1985);
+*v2188 = v1986;
+let v1987 = *v2188;
+let v893 = *v1917;
+let v894 = select(v770, v893, v1987);
+*v1917 = v894;
+
+}
+let v899 = *v1917;
+*v659 = v899;
+let v900 = *v1841;
+let v901 = *v1917;
+let v902 = max(v900, v901);
+*v1841 = v902;
+let v908 = u32(8);
+let v909 = v330 + v908;
+*v1839 = v909;
+let v914 = *v670;
+var<function> v1988_store: vec4<f32>;
+let v1988 = &v1988_store;
+*v1988 = v914;
+var<function> v1989_store: vec4<f32>;
+let v1989 = &v1989_store;
+*v1989 = v793;
+var<function> v1990_store: vec4<f32>;
+let v1990 = &v1990_store;
+let v920 = *v1988;
+*v1990 = v920;
+if v797 {
+let v922 = *v1785;
+let v923 = i32(v922);
+let v924 = *v1839;
+let v925 = i32(v924);
+let v926 = v923 - v925;
+let v928 = select(v185, v926, v778);
+let v929 = *v1838;
+let v930 = i32(v929);
+let v931 = *v1787;
+let v932 = v930 + v931;
+let v935 = v925 - v932;
+let v936 = vec4<i32>(v935);
+let v937 = *v1840;
+let v938 = v936 + v937;
+let v943 = v747 == v747;
+var<function> v1991_store: vec4<bool>;
+let v1991 = &v1991_store;
+*v1991 = v943;
+let v945 = v938 <= v747;
+let v946 = *v1991;
+let v1992 = false;
+let v1993 = vec4<bool>(v1992);
+var<function> v2193_store: vec4<bool>;
+let v2193 = &v2193_store;
+*v2193 = v1993;
+var<function> v2194_store: vec4<bool>;
+let v2194 = &v2194_store;
+let v1996 = *v2193;
+*v2194 = v1996;
+let v1997 = v946[0];
+var<function> v2195_store: bool;
+let v2195 = &v2195_store;
+if v1997 {
+let v1998 = v945[0];
+*v2195 = v1998;
+
+} else {
+*v2195 = v1992;
+
+}
+let v2001 = *v2194;
+let v2002 = *v2195;
+let v2003 = vec4<bool>(v2002, v2001[1], v2001[2], v2001[3]);
+*v2194 = v2003;
+let v2004 = v946[1];
+var<function> v2196_store: bool;
+let v2196 = &v2196_store;
+if v2004 {
+let v2005 = v945[1];
+*v2196 = v2005;
+
+} else {
+*v2196 = v1992;
+
+}
+let v2008 = *v2194;
+let v2009 = *v2196;
+let v2010 = vec4<bool>(v2008[0], v2009, v2008[2], v2008[3]);
+*v2194 = v2010;
+let v2011 = v946[2];
+var<function> v2197_store: bool;
+let v2197 = &v2197_store;
+if v2011 {
+let v2012 = v945[2];
+*v2197 = v2012;
+
+} else {
+*v2197 = v1992;
+
+}
+let v2015 = *v2194;
+let v2016 = *v2197;
+let v2017 = vec4<bool>(v2015[0], v2015[1], v2016, v2015[3]);
+*v2194 = v2017;
+let v2018 = v946[3];
+var<function> v2198_store: bool;
+let v2198 = &v2198_store;
+if v2018 {
+let v2019 = v945[3];
+*v2198 = v2019;
+
+} else {
+*v2198 = v1992;
+
+}
+let v2022 = *v2194;
+let v2023 = *v2198;
+let v2024 = vec4<bool>(v2022[0], v2022[1], v2022[2], v2023);
+*v2194 = v2024;
+let v2025 = *v2194;
+*v1991 = v2025;
+var<function> v2026_store: vec4<bool>;
+let v2026 = &v2026_store;
+let v949 = *v1991;
+*v2026 = v949;
+let v950 = vec4<i32>(v928);
+let v951 = *v1840;
+let v952 = v951 < v950;
+let v953 = *v2026;
+var<function> v2199_store: vec4<bool>;
+let v2199 = &v2199_store;
+*v2199 = v1993;
+var<function> v2200_store: vec4<bool>;
+let v2200 = &v2200_store;
+let v2031 = *v2199;
+*v2200 = v2031;
+let v2032 = v953[0];
+var<function> v2201_store: bool;
+let v2201 = &v2201_store;
+if v2032 {
+let v2033 = v952[0];
+*v2201 = v2033;
+
+} else {
+*v2201 = v1992;
+
+}
+let v2036 = *v2200;
+let v2037 = *v2201;
+let v2038 = vec4<bool>(v2037, v2036[1], v2036[2], v2036[3]);
+*v2200 = v2038;
+let v2039 = v953[1];
+var<function> v2202_store: bool;
+let v2202 = &v2202_store;
+if v2039 {
+let v2040 = v952[1];
+*v2202 = v2040;
+
+} else {
+*v2202 = v1992;
+
+}
+let v2043 = *v2200;
+let v2044 = *v2202;
+let v2045 = vec4<bool>(v2043[0], v2044, v2043[2], v2043[3]);
+*v2200 = v2045;
+let v2046 = v953[2];
+var<function> v2203_store: bool;
+let v2203 = &v2203_store;
+if v2046 {
+let v2047 = v952[2];
+*v2203 = v2047;
+
+} else {
+*v2203 = v1992;
+
+}
+let v2050 = *v2200;
+let v2051 = *v2203;
+let v2052 = vec4<bool>(v2050[0], v2050[1], v2051, v2050[3]);
+*v2200 = v2052;
+let v2053 = v953[3];
+var<function> v2204_store: bool;
+let v2204 = &v2204_store;
+if v2053 {
+let v2054 = v952[3];
+*v2204 = v2054;
+
+} else {
+*v2204 = v1992;
+
+}
+let v2057 = *v2200;
+let v2058 = *v2204;
+let v2059 = vec4<bool>(v2057[0], v2057[1], v2057[2], v2058);
+*v2200 = v2059;
+let v2060 = *v2200;
+let v955 = *v1990;
+let v956 = select(v770, v955, v2060);
+*v1990 = v956;
+
+}
+let v961 = *v1990;
+*v670 = v961;
+let v962 = *v1841;
+let v963 = *v1990;
+let v964 = max(v962, v963);
+*v1841 = v964;
+let v970 = u32(12);
+let v971 = v330 + v970;
+*v1839 = v971;
+let v976 = *v681;
+var<function> v2061_store: vec4<f32>;
+let v2061 = &v2061_store;
+*v2061 = v976;
+var<function> v2062_store: vec4<f32>;
+let v2062 = &v2062_store;
+*v2062 = v793;
+var<function> v2063_store: vec4<f32>;
+let v2063 = &v2063_store;
+let v982 = *v2061;
+*v2063 = v982;
+if v797 {
+let v984 = *v1785;
+let v985 = i32(v984);
+let v986 = *v1839;
+let v987 = i32(v986);
+let v988 = v985 - v987;
+let v990 = select(v185, v988, v778);
+let v991 = *v1838;
+let v992 = i32(v991);
+let v993 = *v1787;
+let v994 = v992 + v993;
+let v997 = v987 - v994;
+let v998 = vec4<i32>(v997);
+let v999 = *v1840;
+let v1000 = v998 + v999;
+let v1005 = v747 == v747;
+var<function> v2064_store: vec4<bool>;
+let v2064 = &v2064_store;
+*v2064 = v1005;
+let v1007 = v1000 <= v747;
+let v1008 = *v2064;
+let v2065 = false;
+let v2066 = vec4<bool>(v2065);
+var<function> v2205_store: vec4<bool>;
+let v2205 = &v2205_store;
+*v2205 = v2066;
+var<function> v2206_store: vec4<bool>;
+let v2206 = &v2206_store;
+let v2069 = *v2205;
+*v2206 = v2069;
+let v2070 = v1008[0];
+var<function> v2207_store: bool;
+let v2207 = &v2207_store;
+if v2070 {
+let v2071 = v1007[0];
+*v2207 = v2071;
+
+} else {
+*v2207 = v2065;
+
+}
+let v2074 = *v2206;
+let v2075 = *v2207;
+let v2076 = vec4<bool>(v2075, v2074[1], v2074[2], v2074[3]);
+*v2206 = v2076;
+let v2077 = v1008[1];
+var<function> v2208_store: bool;
+let v2208 = &v2208_store;
+if v2077 {
+let v2078 = v1007[1];
+*v2208 = v2078;
+
+} else {
+*v2208 = v2065;
+
+}
+let v2081 = *v2206;
+let v2082 = *v2208;
+let v2083 = vec4<bool>(v2081[0], v2082, v2081[2], v2081[3]);
+*v2206 = v2083;
+let v2084 = v1008[2];
+var<function> v2209_store: bool;
+let v2209 = &v2209_store;
+if v2084 {
+let v2085 = v1007[2];
+*v2209 = v2085;
+
+} else {
+*v2209 = v2065;
+
+}
+let v2088 = *v2206;
+let v2089 = *v2209;
+let v2090 = vec4<bool>(v2088[0], v2088[1], v2089, v2088[3]);
+*v2206 = v2090;
+let v2091 = v1008[3];
+var<function> v2210_store: bool;
+let v2210 = &v2210_store;
+if v2091 {
+let v2092 = v1007[3];
+*v2210 = v2092;
+
+} else {
+*v2210 = v2065;
+
+}
+let v2095 = *v2206;
+let v2096 = *v2210;
+let v2097 = vec4<bool>(v2095[0], v2095[1], v2095[2], v2096);
+*v2206 = v2097;
+let v2098 = *v2206;
+*v2064 = v2098;
+var<function> v2099_store: vec4<bool>;
+let v2099 = &v2099_store;
+let v1011 = *v2064;
+*v2099 = v1011;
+let v1012 = vec4<i32>(v990);
+let v1013 = *v1840;
+let v1014 = v1013 < v1012;
+let v1015 = *v2099;
+var<function> v2211_store: vec4<bool>;
+let v2211 = &v2211_store;
+*v2211 = v2066;
+var<function> v2212_store: vec4<bool>;
+let v2212 = &v2212_store;
+let v2104 = *v2211;
+*v2212 = v2104;
+let v2105 = v1015[0];
+var<function> v2213_store: bool;
+let v2213 = &v2213_store;
+if v2105 {
+let v2106 = v1014[0];
+*v2213 = v2106;
+
+} else {
+*v2213 = v2065;
+
+}
+let v2109 = *v2212;
+let v2110 = *v2213;
+let v2111 = vec4<bool>(v2110, v2109[1], v2109[2], v2109[3]);
+*v2212 = v2111;
+let v2112 = v1015[1];
+var<function> v2214_store: bool;
+let v2214 = &v2214_store;
+if v2112 {
+let v2113 = v1014[1];
+*v2214 = v2113;
+
+} else {
+*v2214 = v2065;
+
+}
+let v2116 = *v2212;
+let v2117 = *v2214;
+let v2118 = vec4<bool>(v2116[0], v2117, v2116[2], v2116[3]);
+*v2212 = v2118;
+let v2119 = v1015[2];
+var<function> v2215_store: bool;
+let v2215 = &v2215_store;
+if v2119 {
+let v2120 = v1014[2];
+*v2215 = v2120;
+
+} else {
+*v2215 = v2065;
+
+}
+let v2123 = *v2212;
+let v2124 = *v2215;
+let v2125 = vec4<bool>(v2123[0], v2123[1], v2124, v2123[3]);
+*v2212 = v2125;
+let v2126 = v1015[3];
+var<function> v2216_store: bool;
+let v2216 = &v2216_store;
+if v2126 {
+let v2127 = v1014[3];
+*v2216 = v2127;
+
+} else {
+*v2216 = v2065;
+
+}
+let v2130 = *v2212;
+let v2131 = *v2216;
+let v2132 = vec4<bool>(v2130[0], v2130[1], v2130[2], v2131);
+*v2212 = v2132;
+let v2133 = *v2212;
+let v1017 = *v2063;
+let v1018 = select(v770, v1017, v2133);
+*v2063 = v1018;
+
+}
+let v1023 = *v2063;
+*v681 = v1023;
+let v1024 = *v1841;
+let v1025 = *v2063;
+let v1026 = max(v1024, v1025);
+*v1841 = v1026;
+let v1032 = *v277;
+var<function> v2134_store: f32;
+let v2134 = &v2134_store;
+*v2134 = v1032;
+let v1034 = *v1841;
+let v1035 = v1034[0];
+let v1036 = *v2134;
+let v1037 = max(v1036, v1035);
+*v2134 = v1037;
+let v1038 = *v1841;
+let v1039 = v1038[1];
+let v1040 = *v2134;
+let v1041 = max(v1040, v1039);
+*v2134 = v1041;
+let v1042 = *v1841;
+let v1043 = v1042[2];
+let v1044 = *v2134;
+let v1045 = max(v1044, v1043);
+*v2134 = v1045;
+let v1046 = *v1841;
+let v1047 = v1046[3];
+let v1048 = *v2134;
+let v1049 = max(v1048, v1047);
+*v2134 = v1049;
+let v1050 = *v2134;
+let v1051 = v1032 - v1050;
+let v1052 = exp(v1051);
+let v1058 = *v285;
+let v1059 = vec4<f32>(v1052);
+let v1060 = v1058 * v1059;
+var<function> v2135_store: vec4<f32>;
+let v2135 = &v2135_store;
+*v2135 = v1060;
+let v1071 = *v648;
+let v1072 = *v2134;
+let v1073 = vec4<f32>(v1072);
+let v1074 = v1071 - v1073;
+let v1075 = exp(v1074);
+var<function> v2136_store: vec4<f32>;
+let v2136 = &v2136_store;
+*v2136 = v1075;
+if v797 {
+let v1082 = *v648;
+let v1083 = v1082 == v770;
+let v1086 = *v2136;
+let v1087 = select(v1086, v221, v1083);
+*v2136 = v1087;
+
+}
+let v1088 = *v2135;
+let v1089 = *v2136;
+let v1090 = v1088 + v1089;
+*v2135 = v1090;
+let v1095 = *v2136;
+*v648 = v1095;
+let v1105 = *v659;
+let v1106 = *v2134;
+let v1107 = vec4<f32>(v1106);
+let v1108 = v1105 - v1107;
+let v1109 = exp(v1108);
+var<function> v2137_store: vec4<f32>;
+let v2137 = &v2137_store;
+*v2137 = v1109;
+if v797 {
+let v1116 = *v659;
+let v1117 = v1116 == v770;
+let v1120 = *v2137;
+let v1121 = select(v1120, v221, v1117);
+*v2137 = v1121;
+
+}
+let v1122 = *v2135;
+let v1123 = *v2137;
+let v1124 = v1122 + v1123;
+*v2135 = v1124;
+let v1129 = *v2137;
+*v659 = v1129;
+let v1139 = *v670;
+let v1140 = *v2134;
+let v1141 = vec4<f32>(v1140);
+let v1142 = v1139 - v1141;
+let v1143 = exp(v1142);
+var<function> v2138_store: vec4<f32>;
+let v2138 = &v2138_store;
+*v2138 = v1143;
+if v797 {
+let v1150 = *v670;
+let v1151 = v1150 == v770;
+let v1154 = *v2138;
+let v1155 = select(v1154, v221, v1151);
+*v2138 = v1155;
+
+}
+let v1156 = *v2135;
+let v1157 = *v2138;
+let v1158 = v1156 + v1157;
+*v2135 = v1158;
+let v1163 = *v2138;
+*v670 = v1163;
+let v1173 = *v681;
+let v1174 = *v2134;
+let v1175 = vec4<f32>(v1174);
+let v1176 = v1173 - v1175;
+let v1177 = exp(v1176);
+var<function> v2139_store: vec4<f32>;
+let v2139 = &v2139_store;
+*v2139 = v1177;
+if v797 {
+let v1184 = *v681;
+let v1185 = v1184 == v770;
+let v1188 = *v2139;
+let v1189 = select(v1188, v221, v1185);
+*v2139 = v1189;
+
+}
+let v1190 = *v2135;
+let v1191 = *v2139;
+let v1192 = v1190 + v1191;
+*v2135 = v1192;
+let v1197 = *v2139;
+*v681 = v1197;
+let v1203 = *v2135;
+*v285 = v1203;
+let v1204 = *v2134;
+let v1205 = v1204 > v1032;
+if v1205 {
+for(var v1209: u32 = v3; v1209 < v150; v1209 += v96) {
+let v1219 = &(*v1822)[v1209];
+let v1220 = *v1219;
+let v1221 = v1220 * v1059;
+*v1219 = v1221;
+
+}
+let v1227 = *v2134;
+*v277 = v1227;
+
+}
+let v1229 = v386 + v239;
+let v1231 = v1229 / v406;
+var<function> v2141_store: array<vec4<f32>, 2>= array<vec4<f32>, 2>();
+let v2141 = &v2141_store;
+let v1246 = &(*v1822)[v3];
+let v1247 = *v1246;
+let v1252 = &(*v2141)[v3];
+*v1252 = v1247;
+let v1261 = &(*v1822)[v96];
+let v1262 = *v1261;
+let v1267 = &(*v2141)[v96];
+*v1267 = v1262;
+for(var v1271: u32 = v3; v1271 < v406; v1271 += v96) {
+let v1274 = v1271 * v406;
+let v1278 = v1274 * v150;
+let v1279 = v1231 + v1278;
+let v1289 = &(*v2391)[v1279];
+let v1290 = *v1289;
+let v1291 = bitcast<vec4<f32>>(v1290);
+let v1297 = &(*v1834)[v1271];
+let v1298 = *v1297;
+let v1299 = v1298[0];
+let v1300 = vec4<f32>(v1299);
+var<function> v2143_store: vec4<f32>;
+let v2143 = &v2143_store;
+*v2143 = v1291;
+let v1302 = v1300 == v221;
+let v1303 = *v2143;
+let v1304 = select(v1303, v221, v1302);
+*v2143 = v1304;
+let v1310 = *v1252;
+let v1311 = *v2143;
+let v1312 = fma(v1300, v1311, v1310);
+*v1252 = v1312;
+let v1319 = v1279 + v96;
+let v1323 = &(*v2391)[v1319];
+let v1324 = *v1323;
+let v1325 = bitcast<vec4<f32>>(v1324);
+let v1332 = *v1297;
+let v1333 = v1332[0];
+let v1334 = vec4<f32>(v1333);
+var<function> v2144_store: vec4<f32>;
+let v2144 = &v2144_store;
+*v2144 = v1325;
+let v1336 = v1334 == v221;
+let v1337 = *v2144;
+let v1338 = select(v1337, v221, v1336);
+*v2144 = v1338;
+let v1344 = *v1267;
+let v1345 = *v2144;
+let v1346 = fma(v1334, v1345, v1344);
+*v1267 = v1346;
+let v1355 = v1274 + v96;
+let v1357 = v1355 * v150;
+let v1358 = v1231 + v1357;
+let v1368 = &(*v2391)[v1358];
+let v1369 = *v1368;
+let v1370 = bitcast<vec4<f32>>(v1369);
+let v1377 = *v1297;
+let v1378 = v1377[1];
+let v1379 = vec4<f32>(v1378);
+var<function> v2145_store: vec4<f32>;
+let v2145 = &v2145_store;
+*v2145 = v1370;
+let v1381 = v1379 == v221;
+let v1382 = *v2145;
+let v1383 = select(v1382, v221, v1381);
+*v2145 = v1383;
+let v1389 = *v1252;
+let v1390 = *v2145;
+let v1391 = fma(v1379, v1390, v1389);
+*v1252 = v1391;
+let v1398 = v1358 + v96;
+let v1402 = &(*v2391)[v1398];
+let v1403 = *v1402;
+let v1404 = bitcast<vec4<f32>>(v1403);
+let v1411 = *v1297;
+let v1412 = v1411[1];
+let v1413 = vec4<f32>(v1412);
+var<function> v2146_store: vec4<f32>;
+let v2146 = &v2146_store;
+*v2146 = v1404;
+let v1415 = v1413 == v221;
+let v1416 = *v2146;
+let v1417 = select(v1416, v221, v1415);
+*v2146 = v1417;
+let v1423 = *v1267;
+let v1424 = *v2146;
+let v1425 = fma(v1413, v1424, v1423);
+*v1267 = v1425;
+let v1434 = v1274 + v150;
+let v1436 = v1434 * v150;
+let v1437 = v1231 + v1436;
+let v1447 = &(*v2391)[v1437];
+let v1448 = *v1447;
+let v1449 = bitcast<vec4<f32>>(v1448);
+let v1456 = *v1297;
+let v1457 = v1456[2];
+let v1458 = vec4<f32>(v1457);
+var<function> v2147_store: vec4<f32>;
+let v2147 = &v2147_store;
+*v2147 = v1449;
+let v1460 = v1458 == v221;
+let v1461 = *v2147;
+let v1462 = select(v1461, v221, v1460);
+*v2147 = v1462;
+let v1468 = *v1252;
+let v1469 = *v2147;
+let v1470 = fma(v1458, v1469, v1468);
+*v1252 = v1470;
+let v1477 = v1437 + v96;
+let v1481 = &(*v2391)[v1477];
+let v1482 = *v1481;
+let v1483 = bitcast<vec4<f32>>(v1482);
+let v1490 = *v1297;
+let v1491 = v1490[2];
+let v1492 = vec4<f32>(v1491);
+var<function> v2148_store: vec4<f32>;
+let v2148 = &v2148_store;
+*v2148 = v1483;
+let v1494 = v1492 == v221;
+let v1495 = *v2148;
+let v1496 = select(v1495, v221, v1494);
+*v2148 = v1496;
+let v1502 = *v1267;
+let v1503 = *v2148;
+let v1504 = fma(v1492, v1503, v1502);
+*v1267 = v1504;
+let v1513 = v1274 + v458;
+let v1515 = v1513 * v150;
+let v1516 = v1231 + v1515;
+let v1526 = &(*v2391)[v1516];
+let v1527 = *v1526;
+let v1528 = bitcast<vec4<f32>>(v1527);
+let v1535 = *v1297;
+let v1536 = v1535[3];
+let v1537 = vec4<f32>(v1536);
+var<function> v2149_store: vec4<f32>;
+let v2149 = &v2149_store;
+*v2149 = v1528;
+let v1539 = v1537 == v221;
+let v1540 = *v2149;
+let v1541 = select(v1540, v221, v1539);
+*v2149 = v1541;
+let v1547 = *v1252;
+let v1548 = *v2149;
+let v1549 = fma(v1537, v1548, v1547);
+*v1252 = v1549;
+let v1556 = v1516 + v96;
+let v1560 = &(*v2391)[v1556];
+let v1561 = *v1560;
+let v1562 = bitcast<vec4<f32>>(v1561);
+let v1569 = *v1297;
+let v1570 = v1569[3];
+let v1571 = vec4<f32>(v1570);
+var<function> v2150_store: vec4<f32>;
+let v2150 = &v2150_store;
+*v2150 = v1562;
+let v1573 = v1571 == v221;
+let v1574 = *v2150;
+let v1575 = select(v1574, v221, v1573);
+*v2150 = v1575;
+let v1581 = *v1267;
+let v1582 = *v2150;
+let v1583 = fma(v1571, v1582, v1581);
+*v1267 = v1583;
+
+}
+let v1594 = *v1252;
+*v1246 = v1594;
+let v1609 = *v1267;
+*v1261 = v1609;
+
+}
+let v1619 = *v1825;
+let v1621 = v1619 + v96;
+*v1825 = v1621;
+let v1624 = *v1825;
+let v1625 = v1624 == v378;
+if v1625 {
+*v1825 = v3;
+let v1627 = *v1824;
+let v1629 = v1627 + v96;
+*v1824 = v1629;
+
+}
+
+}
+let v1635 = *v285;
+var<function> v2217_store: f32;
+let v2217 = &v2217_store;
+*v2217 = v220;
+let v2154 = v1635[0];
+let v2155 = *v2217;
+let v2156 = v2155 + v2154;
+*v2217 = v2156;
+let v2157 = v1635[1];
+let v2158 = *v2217;
+let v2159 = v2158 + v2157;
+*v2217 = v2159;
+let v2160 = v1635[2];
+let v2161 = *v2217;
+let v2162 = v2161 + v2160;
+*v2217 = v2162;
+let v2163 = v1635[3];
+let v2164 = *v2217;
+let v2165 = v2164 + v2163;
+*v2217 = v2165;
+let v2166 = *v2217;
+let v1642 = *v218;
+let v1648 = *v277;
+let v1649 = max(v1642, v1648);
+let v1650 = v1642 - v1649;
+let v1651 = exp(v1650);
+let v1652 = v1648 - v1649;
+let v1653 = exp(v1652);
+*v218 = v1649;
+let v1664 = *v226;
 let v1665 = v1664[0];
-let v1666 = vec4<f32>(v1665);
-var<function> v2475_store: vec4<f32>;
-let v2475 = &v2475_store;
-*v2475 = v1657;
-let v1668 = v1666 == v187;
-let v1669 = *v2475;
-let v1670 = select(v1669, v187, v1668);
-*v2475 = v1670;
-let v1676 = *v1599;
-let v1677 = *v2475;
-let v1678 = fma(v1666, v1677, v1676);
-*v1599 = v1678;
-let v1687 = v1606 + v96;
-let v1689 = v1687 * v116;
-let v1690 = v1563 + v1689;
-let v1700 = &(*v2751)[v1690];
-let v1701 = *v1700;
-let v1702 = bitcast<vec4<f32>>(v1701);
-let v1709 = *v1629;
-let v1710 = v1709[1];
-let v1711 = vec4<f32>(v1710);
-var<function> v2476_store: vec4<f32>;
-let v2476 = &v2476_store;
-*v2476 = v1702;
-let v1713 = v1711 == v187;
-let v1714 = *v2476;
-let v1715 = select(v1714, v187, v1713);
-*v2476 = v1715;
-let v1721 = *v1584;
-let v1722 = *v2476;
-let v1723 = fma(v1711, v1722, v1721);
-*v1584 = v1723;
-let v1730 = v1690 + v96;
-let v1734 = &(*v2751)[v1730];
-let v1735 = *v1734;
-let v1736 = bitcast<vec4<f32>>(v1735);
-let v1743 = *v1629;
-let v1744 = v1743[1];
-let v1745 = vec4<f32>(v1744);
-var<function> v2477_store: vec4<f32>;
-let v2477 = &v2477_store;
-*v2477 = v1736;
-let v1747 = v1745 == v187;
-let v1748 = *v2477;
-let v1749 = select(v1748, v187, v1747);
-*v2477 = v1749;
-let v1755 = *v1599;
-let v1756 = *v2477;
-let v1757 = fma(v1745, v1756, v1755);
-*v1599 = v1757;
-let v1766 = v1606 + v116;
-let v1768 = v1766 * v116;
-let v1769 = v1563 + v1768;
-let v1779 = &(*v2751)[v1769];
-let v1780 = *v1779;
-let v1781 = bitcast<vec4<f32>>(v1780);
-let v1788 = *v1629;
-let v1789 = v1788[2];
-let v1790 = vec4<f32>(v1789);
-var<function> v2478_store: vec4<f32>;
-let v2478 = &v2478_store;
-*v2478 = v1781;
-let v1792 = v1790 == v187;
-let v1793 = *v2478;
-let v1794 = select(v1793, v187, v1792);
-*v2478 = v1794;
-let v1800 = *v1584;
-let v1801 = *v2478;
-let v1802 = fma(v1790, v1801, v1800);
-*v1584 = v1802;
-let v1809 = v1769 + v96;
-let v1813 = &(*v2751)[v1809];
-let v1814 = *v1813;
-let v1815 = bitcast<vec4<f32>>(v1814);
-let v1822 = *v1629;
-let v1823 = v1822[2];
-let v1824 = vec4<f32>(v1823);
-var<function> v2479_store: vec4<f32>;
-let v2479 = &v2479_store;
-*v2479 = v1815;
-let v1826 = v1824 == v187;
-let v1827 = *v2479;
-let v1828 = select(v1827, v187, v1826);
-*v2479 = v1828;
-let v1834 = *v1599;
-let v1835 = *v2479;
-let v1836 = fma(v1824, v1835, v1834);
-*v1599 = v1836;
-let v1845 = v1606 + v423;
-let v1847 = v1845 * v116;
-let v1848 = v1563 + v1847;
-let v1858 = &(*v2751)[v1848];
-let v1859 = *v1858;
-let v1860 = bitcast<vec4<f32>>(v1859);
-let v1867 = *v1629;
-let v1868 = v1867[3];
-let v1869 = vec4<f32>(v1868);
-var<function> v2480_store: vec4<f32>;
-let v2480 = &v2480_store;
-*v2480 = v1860;
-let v1871 = v1869 == v187;
-let v1872 = *v2480;
-let v1873 = select(v1872, v187, v1871);
-*v2480 = v1873;
-let v1879 = *v1584;
-let v1880 = *v2480;
-let v1881 = fma(v1869, v1880, v1879);
-*v1584 = v1881;
-let v1888 = v1848 + v96;
-let v1892 = &(*v2751)[v1888];
-let v1893 = *v1892;
-let v1894 = bitcast<vec4<f32>>(v1893);
-let v1901 = *v1629;
-let v1902 = v1901[3];
-let v1903 = vec4<f32>(v1902);
-var<function> v2481_store: vec4<f32>;
-let v2481 = &v2481_store;
-*v2481 = v1894;
-let v1905 = v1903 == v187;
-let v1906 = *v2481;
-let v1907 = select(v1906, v187, v1905);
-*v2481 = v1907;
-let v1913 = *v1599;
-let v1914 = *v2481;
-let v1915 = fma(v1903, v1914, v1913);
-*v1599 = v1915;
-
-}
-let v1926 = *v1584;
-*v1578 = v1926;
-let v1941 = *v1599;
-*v1593 = v1941;
+let v1667 = v2166 * v1653;
+let v2385 = fma(v1665, v1651, v1667);
+let v1669 = vec4<f32>(v2385);
+*v226 = v1669;
+for(var v1678: u32 = v3; v1678 < v150; v1678 += v96) {
+let v1687 = &(*v1817)[v1678];
+let v1688 = *v1687;
+let v1692 = &(*v1822)[v1678];
+let v1693 = *v1692;
+let v1694 = vec4<f32>(v1653);
+let v1695 = vec4<f32>(v1651);
+let v1696 = v1688 * v1695;
+let v1697 = fma(v1693, v1694, v1696);
+*v1687 = v1697;
 
 }
 
 }
-
-}
-let v1956 = *v251;
-var<function> v2549_store: f32;
-let v2549 = &v2549_store;
-*v2549 = v186;
-let v2485 = v1956[0];
-let v2486 = *v2549;
-let v2487 = v2486 + v2485;
-*v2549 = v2487;
-let v2488 = v1956[1];
-let v2489 = *v2549;
-let v2490 = v2489 + v2488;
-*v2549 = v2490;
-let v2491 = v1956[2];
-let v2492 = *v2549;
-let v2493 = v2492 + v2491;
-*v2549 = v2493;
-let v2494 = v1956[3];
-let v2495 = *v2549;
-let v2496 = v2495 + v2494;
-*v2549 = v2496;
-let v2497 = *v2549;
-let v1963 = *v184;
-let v1969 = *v243;
-let v1970 = max(v1963, v1969);
-let v1971 = v1963 - v1970;
-let v1972 = exp(v1971);
-let v1973 = v1969 - v1970;
-let v1974 = exp(v1973);
-*v184 = v1970;
-let v1985 = *v192;
-let v1986 = v1985[0];
-let v1988 = v2497 * v1974;
-let v2745 = fma(v1986, v1972, v1988);
-let v1990 = vec4<f32>(v2745);
-*v192 = v1990;
-for(var v1999: u32 = v3; v1999 < v116; v1999 += v96) {
-let v2008 = &(*v2139)[v1999];
-let v2009 = *v2008;
-let v2013 = &(*v2144)[v1999];
-let v2014 = *v2013;
-let v2015 = vec4<f32>(v1974);
-let v2016 = vec4<f32>(v1972);
-let v2017 = v2009 * v2016;
-let v2018 = fma(v2014, v2015, v2017);
-*v2008 = v2018;
-
-}
-
-}
-let v2025 = v113 < v95;
-if v2025 {
-let v2029 = v95 - v96;
-let v2030 = min(v113, v2029);
-let v2031 = *v2108;
-let v2032 = v112 * v2031;
-let v2034 = v2030 % v2031;
-let v2035 = v2032 + v2034;
-let v2037 = v2030 / v2031;
-var<function> v2499_store: i32;
-let v2499 = &v2499_store;
-*v2499 = v151;
-*v2499 = v151;
-let v2042 = *v2106;
-let v2043 = v110 * v2042;
-let v2044 = v2043 + v2035;
-let v2045 = *v2109;
-let v2046 = v2044 * v2045;
-let v2047 = v2046 + v2037;
-let v2048 = v2047 * v62;
-let v2049 = v2048 + v106;
-let v2055 = *v184;
-let v2057 = v116 * v2049;
-let v2061 = &(*v2746)[v2057];
-*v2061 = v2055;
-let v2067 = *v192;
-let v2068 = v2067[0];
-let v2072 = v2057 + v96;
-let v2076 = &(*v2746)[v2072];
-*v2076 = v2068;
-for(var v2080: u32 = v3; v2080 < v116; v2080 += v96) {
-let v2089 = &(*v2139)[v2080];
-let v2090 = *v2089;
-let v2092 = v2049 * v116;
-let v2093 = v2092 + v2080;
-let v2097 = &(*v2747)[v2093];
-*v2097 = v2090;
+let v1704 = v113 < v95;
+if v1704 {
+let v1705 = *v1781;
+let v1706 = v110 * v1705;
+let v1712 = *v142;
+let v1713 = v1706 + v1712;
+let v1714 = *v1784;
+let v1715 = v1713 * v1714;
+let v1721 = *v149;
+let v1722 = v1715 + v1721;
+let v1723 = v1722 * v62;
+let v1724 = v1723 + v106;
+let v1730 = *v218;
+let v1732 = v150 * v1724;
+let v1736 = &(*v2386)[v1732];
+*v1736 = v1730;
+let v1742 = *v226;
+let v1743 = v1742[0];
+let v1747 = v1732 + v96;
+let v1751 = &(*v2386)[v1747];
+*v1751 = v1743;
+for(var v1755: u32 = v3; v1755 < v150; v1755 += v96) {
+let v1764 = &(*v1817)[v1755];
+let v1765 = *v1764;
+let v1767 = v1724 * v150;
+let v1768 = v1767 + v1755;
+let v1772 = &(*v2387)[v1768];
+*v1772 = v1765;
 
 }
 
