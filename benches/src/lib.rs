@@ -3,7 +3,6 @@
 pub mod attention;
 mod ceiling;
 pub mod decode;
-pub mod devices;
 pub mod grouped_gemm;
 pub mod linear;
 pub mod moe;
