@@ -4,12 +4,16 @@
 //! The peer needs a `python3` with JAX first on the path; `JAX_PLATFORMS=xla_cpu` and
 //! `PJRT_NAMES_AND_LIBRARY_PATHS=xla_cpu:FILE` give both sides the same plugin.
 
-use moebius_benches::devices;
+use moebius::discover;
 use moebius_benches::training_step::{READ_EVERY, Sizes, TrainingReport, run};
+use moebius_device::Device;
 
 fn main() {
-    let peer = devices::has(devices::PEER_JAX);
-    for device in devices::asked_for() {
+    let (options, names): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|argument| argument.starts_with("--"));
+    let peer = options.iter().any(|option| option == "--peer-jax");
+    for device in devices(&names) {
         for (layers, batch) in [(1, 4), (2, 8)] {
             let sizes = Sizes {
                 layers,
@@ -22,6 +26,17 @@ fn main() {
             }
         }
     }
+}
+
+/// Those of these names, or all that can be opened.
+fn devices(names: &[String]) -> Vec<Device> {
+    if names.is_empty() {
+        let usable = discover().into_iter().filter(|found| found.status.is_ok());
+        return usable.map(|found| found.device).collect();
+    }
+    let named = names.iter().map(|name| name.parse::<Device>());
+    let named = named.map(|device| device.map_err(|error| eprintln!("{error}")));
+    named.flatten().collect()
 }
 
 fn print(sizes: &Sizes, report: &TrainingReport) {

@@ -1,36 +1,61 @@
 //! The benchmark of a decode step: one query of each head over the tokens that a cache keeps, in several formats.
 
-use crate::BenchError;
 use crate::ceiling::{finish, read_rate};
-use crate::oracle::{distance, floats, spread, tolerance};
-use crate::timing::medians_of;
+use crate::options::{Named, named, positive};
+use crate::oracle::{distance, floats, spread, tolerance, wide};
+use crate::timing::{medians_of, seconds_of};
+use crate::{BenchError, Progress};
 use burn::tensor::{DType, Distribution, Tensor};
+use clap::Args;
 use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Step};
 use moebius::{Device, Error};
 use moebius_ops::attention::{Inputs, Problem, Sizes, Tables, reference};
 use serde::Serialize;
 
+/// Ways to keep tokens.
+const FORMATS: [Named<CacheFormat>; 4] = [
+    ("f32", "32-bit float", CacheFormat::F32),
+    ("f16", "IEEE half", CacheFormat::F16),
+    ("bf16", "bfloat16", CacheFormat::Bf16),
+    (
+        "e4m3",
+        "FP8, a scale for each token and head",
+        CacheFormat::E4m3,
+    ),
+];
+
 /// Query heads that are checked, spread evenly.
 const SAMPLES: usize = 3;
 
-/// What is measured.
-#[derive(Clone, Debug)]
+/// What is measured, as the options of a command.
+#[derive(Clone, Debug, Args)]
 pub struct DecodeBench {
     /// Sequences.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     pub batch: usize,
     /// Query heads.
+    #[arg(long, value_name = "N", default_value = "32", value_parser = positive)]
     pub heads: usize,
-    /// Key and value heads, a divisor of `heads`.
+    /// Key and value heads, a divisor of the query heads.
+    #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
     pub kv_heads: usize,
-    /// Tokens of a sequence.
+    /// Tokens of a sequence, the new one among them.
+    #[arg(long, value_name = "N", default_value = "32768", value_parser = positive)]
     pub tokens: usize,
-    /// Values of a head, of q, k and v alike.
+    /// Values of a head, a multiple of 8 and at most 256.
+    #[arg(long, value_name = "N", default_value = "64", value_parser = positive)]
     pub head_dim: usize,
-    /// In pages of 16 tokens; else contiguous.
+    /// Keep tokens in pages of 16.
+    #[arg(long)]
     pub paged: bool,
-    /// How tokens are kept, each of them measured.
+    /// How tokens are kept; a list with commas.
+    #[arg(
+        long = "format", value_name = "F", value_delimiter = ',', default_value = "f32,e4m3",
+        value_parser = named(FORMATS)
+    )]
     pub formats: Vec<CacheFormat>,
-    /// Where.
+    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
+    #[arg(long, value_name = "D", default_value = "auto")]
     pub device: Device,
 }
 
@@ -80,10 +105,7 @@ struct Kept {
 ///
 /// # Errors
 /// [`BenchError`] when the sizes don't fit, or the device refuses or fails.
-pub fn run(
-    bench: &DecodeBench,
-    progress: &mut dyn FnMut(&str),
-) -> Result<DecodeReport, BenchError> {
+pub fn run(bench: &DecodeBench, progress: Progress) -> Result<DecodeReport, BenchError> {
     let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
     let device = moebius::open(&opened.device)?;
     let mut all = Vec::new();
@@ -92,12 +114,7 @@ pub fn run(
         all.push(Kept::new(bench, *format, &device)?);
     }
     progress("measuring");
-    let mut runs: Vec<_> = all.iter().map(|kept| || kept.run(&device)).collect();
-    let mut runs: Vec<_> = runs
-        .iter_mut()
-        .map(|run| run as crate::timing::Run)
-        .collect();
-    let seconds = medians_of(&mut runs)?;
+    let seconds = medians_of(&mut all, |kept| seconds_of(|| kept.run(&device)))?;
     let host = opened.capability.is_cpu();
     let read = host.then(read_rate).transpose()?;
     let rows = bench.formats.iter().zip(&all).zip(seconds);
@@ -140,19 +157,17 @@ impl Kept {
             Tensor::<4>::random(shape, Distribution::Normal(0.0, 1.0), device)
         };
         let [k, v] = [(); 2].map(|()| random(bench.kv_heads, tokens));
-        let mut last = None;
-        // All but the last token, and that.
-        for (from, count) in [(0, tokens - 1), (tokens - 1, 1)] {
+        let mut keep = |from, count| -> Result<Step, Error> {
             let step = pages.extend(&vec![count; batch], device)?;
-            let part = |x: &Tensor<4>| x.clone().narrow(2, from, count);
-            if count > 0 {
-                cache.append(part(&k), part(&v), &step)?;
-            }
-            last = Some(step);
-        }
-        let Some(step) = last else {
-            unreachable!("there is a last token");
+            let [k, v] = [&k, &v].map(|x| x.clone().narrow(2, from, count));
+            cache.append(k, v, &step)?;
+            Ok(step)
         };
+        // All but the last token, and that.
+        if tokens > 1 {
+            keep(0, tokens - 1)?;
+        }
+        let step = keep(tokens - 1, 1)?;
         let q = random(bench.heads, 1);
         let out = cache.attend(q.clone(), &step, &Attend::new())?;
         let error = error(bench, format, [&q, &k, &v], &out.o)?;
@@ -194,12 +209,12 @@ fn error(
     let head = |x: &Tensor<4>, head| floats(x.clone().narrow(0, 0, 1).narrow(1, head, 1));
     let kept = |rows: Vec<f32>| -> Vec<f64> {
         let rows = rows.chunks(bench.head_dim).flat_map(|row| format.kept(row));
-        rows.map(f64::from).collect()
+        wide(rows)
     };
     let mut error = 0.0f64;
     for of in spread(SAMPLES, bench.heads) {
         let own = of / (bench.heads / bench.kv_heads);
-        let q: Vec<f64> = head(q, of).into_iter().map(f64::from).collect();
+        let q = wide(head(q, of));
         let (k, v) = (kept(head(k, own)), kept(head(v, own)));
         let inputs = Inputs {
             q: &q,

@@ -3,7 +3,7 @@
 
 use crate::BenchError;
 use crate::ceiling::wait;
-use crate::oracle::{distance, spread};
+use crate::oracle::{distance, spread, wide};
 use crate::timing::median;
 use cubecl::client::Client;
 use cubecl::prelude::*;
@@ -193,7 +193,7 @@ impl Batch {
             ..problem
         };
         let sorted = sorted(&self.keys, self.experts);
-        let want = reference(&sampled, &sorted, &wide(x), &weights, None);
+        let want = reference(&sampled, &sorted, &wide(x.iter().copied()), &weights, None);
         let got = columns(&self.read(operands.out, len)?, problem.n, &picked);
         Ok(time(
             (what, problem.flops()),
@@ -204,8 +204,7 @@ impl Batch {
 
     /// The weight gradient, of which the lines of sampled columns of dy are compared.
     fn weight_gradient(&self) -> Result<KernelTime, BenchError> {
-        let product = Problem::new(self.slots, self.experts, 1, self.m, self.n);
-        let problem = gradient::Problem::of(&product.map_err(PlanError::from)?);
+        let problem = gradient::Problem::of(&self.problem()?);
         let plan = weight_gradient::plan(problem, &self.capability, Choice::default())?;
         let len = self.weights.len();
         let operands = weight_gradient::Operands {
@@ -224,8 +223,8 @@ impl Batch {
             ..problem.product
         });
         let sorted = sorted(&self.keys, self.experts);
-        let dy = wide(&columns(&self.dy, self.m, &picked));
-        let want = gradient::reference(&sampled, &sorted, &dy, &wide(&self.x));
+        let dy = wide(columns(&self.dy, self.m, &picked));
+        let want = gradient::reference(&sampled, &sorted, &dy, &wide(self.x.iter().copied()));
         let got = lines(&self.read(operands.out, len)?, [self.m, self.n], &picked);
         let what = ("weight gradient", problem.flops());
         Ok(time(what, seconds, distance(&got, &want)))
@@ -236,10 +235,6 @@ impl Batch {
         let bytes = bytes.map_err(BenchError::device)?;
         Ok(f32::from_bytes(&bytes)[..len].to_vec())
     }
-}
-
-fn wide(values: &[f32]) -> Vec<f64> {
-    values.iter().map(|value| f64::from(*value)).collect()
 }
 
 /// The picked ones of `width` columns.

@@ -3,17 +3,24 @@
 pub mod attention;
 mod ceiling;
 pub mod decode;
-pub mod devices;
 pub mod grouped_gemm;
 pub mod linear;
 pub mod moe;
+pub mod options;
 mod oracle;
 mod peer;
 pub mod timing;
 #[cfg(feature = "flex")]
 pub mod training_step;
 
-pub use peer::{Peer, PeerError};
+pub use peer::{BenchPeer, Peer, PeerError};
+
+/// Is told what a benchmark is doing.
+pub type Progress<'a> = &'a mut dyn FnMut(&str);
+
+/// FLOPs of a forward and a backward pass over those of the forward: each product has two gradients. Computing
+/// something again counts as time, not as work.
+pub const FLOPS_OF_FORWARD: u64 = 3;
 
 /// Why a benchmark has no numbers.
 #[derive(Debug, thiserror::Error)]

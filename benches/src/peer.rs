@@ -1,13 +1,19 @@
 //! PyTorch and JAX, run beside our own measurement by the Python on the path.
 
+use crate::Progress;
 use burn::tensor::DType;
+use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-#[cfg(feature = "flex")]
-const TRAINING_STEP: &str = include_str!("../peers/jax_training_step.py");
+/// Implementations that are measured beside ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchPeer {
+    /// PyTorch: a loop over experts, or its linear layer.
+    Torch,
+}
 
 /// A peer's result in the same run.
 #[derive(Clone, Debug, Serialize)]
@@ -80,50 +86,18 @@ impl Figures {
     }
 }
 
-/// Runs a script with its arguments on PyTorch, on the CPU, where that is `wanted`.
+/// Runs a script with its arguments on PyTorch, on the CPU, where that is the peer.
 pub(crate) fn torch(
-    wanted: bool,
-    progress: &mut dyn FnMut(&str),
+    peer: Option<BenchPeer>,
+    progress: Progress,
     script: impl FnOnce() -> (&'static str, Vec<String>),
 ) -> Result<Option<Figures>, PeerError> {
-    if !wanted {
+    let Some(BenchPeer::Torch) = peer else {
         return Ok(None);
-    }
+    };
     progress("measuring PyTorch");
     let (script, args) = script();
     run(&TORCH, script, &args).map(Some)
-}
-
-/// What the script of the training prints.
-#[cfg(feature = "flex")]
-#[derive(Clone, Deserialize)]
-pub(crate) struct TrainingFigures {
-    version: String,
-    platform: String,
-    pub(crate) losses: Vec<f32>,
-    pub(crate) median_ms: f64,
-    pub(crate) best_ms: f64,
-}
-
-#[cfg(feature = "flex")]
-impl TrainingFigures {
-    /// Name, version and where it ran.
-    pub(crate) fn name(&self) -> String {
-        format!("JAX {} on {}", self.version, self.platform)
-    }
-}
-
-/// Runs the training whose weights and batches are in `data` in JAX, on the device of its environment.
-#[cfg(feature = "flex")]
-pub(crate) fn jax_training(
-    data: &std::path::Path,
-    sizes: &[usize],
-    rate: f64,
-) -> Result<TrainingFigures, PeerError> {
-    let mut args = vec![data.display().to_string()];
-    args.extend(texts(sizes));
-    args.push(rate.to_string());
-    run(&JAX, TRAINING_STEP, &args)
 }
 
 pub(crate) fn texts(sizes: &[usize]) -> Vec<String> {
@@ -131,7 +105,7 @@ pub(crate) fn texts(sizes: &[usize]) -> Vec<String> {
 }
 
 /// A library of Python, and the package that brings it.
-struct Library {
+pub(crate) struct Library {
     name: &'static str,
     package: &'static str,
 }
@@ -141,7 +115,7 @@ const TORCH: Library = Library {
     package: "torch",
 };
 #[cfg(feature = "flex")]
-const JAX: Library = Library {
+pub(crate) const JAX: Library = Library {
     name: "JAX",
     package: "jax",
 };
@@ -192,7 +166,7 @@ fn last_line(bytes: &[u8]) -> String {
 }
 
 /// Runs a script whose last line is JSON.
-fn run<T: DeserializeOwned>(
+pub(crate) fn run<T: DeserializeOwned>(
     library: &Library,
     script: &str,
     args: &[String],

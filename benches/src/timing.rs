@@ -21,8 +21,8 @@ pub fn median(mut run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, Be
 ///
 /// # Errors
 /// The first error of `run`.
-pub fn fastest(mut run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, BenchError> {
-    let seconds = samples(&mut [&mut run])?;
+pub fn fastest(run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, BenchError> {
+    let seconds = turns(&mut [run], |run| seconds_of(run))?;
     Ok(seconds.into_iter().flatten().fold(f64::INFINITY, f64::min))
 }
 
@@ -34,25 +34,20 @@ pub type Run<'a> = &'a mut dyn FnMut() -> Result<(), BenchError>;
 /// # Errors
 /// The first error of a run.
 pub fn medians<const N: usize>(mut runs: [Run; N]) -> Result<[f64; N], BenchError> {
-    let medians = medians_of(&mut runs)?;
+    let medians = medians_of(&mut runs, |run| seconds_of(run))?;
     Ok(std::array::from_fn(|run| medians[run]))
 }
 
-/// [`medians`] of as many as there are.
+/// [`medians`] of as many as there are; `run` runs one and says how many seconds it took.
 ///
 /// # Errors
 /// The first error of a run.
-pub fn medians_of(runs: &mut [Run]) -> Result<Vec<f64>, BenchError> {
-    let seconds = samples(runs)?.into_iter();
+pub fn medians_of<T>(
+    all: &mut [T],
+    run: impl FnMut(&mut T) -> Result<f64, BenchError>,
+) -> Result<Vec<f64>, BenchError> {
+    let seconds = turns(all, run)?.into_iter();
     Ok(seconds.map(|mut seconds| middle(&mut seconds)).collect())
-}
-
-/// The seconds of every repetition of every run.
-fn samples(runs: &mut [Run]) -> Result<Vec<Vec<f64>>, BenchError> {
-    let runs = runs.iter_mut();
-    let mut timed: Vec<_> = runs.map(|run| || seconds_of(&mut *run)).collect();
-    let mut timed: Vec<Timed> = timed.iter_mut().map(|run| run as Timed).collect();
-    turns(&mut timed)
 }
 
 /// Seconds of one run.
@@ -65,24 +60,21 @@ pub fn seconds_of(run: impl FnOnce() -> Result<(), BenchError>) -> Result<f64, B
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Something that says itself how many seconds it took.
-pub type Timed<'a> = &'a mut dyn FnMut() -> Result<f64, BenchError>;
-
 /// The seconds of every repetition of several, in turns, after one run of each to warm up.
-///
-/// # Errors
-/// The first error of a run.
-pub fn turns(runs: &mut [Timed]) -> Result<Vec<Vec<f64>>, BenchError> {
-    for run in &mut *runs {
-        run()?;
+fn turns<T>(
+    all: &mut [T],
+    mut run: impl FnMut(&mut T) -> Result<f64, BenchError>,
+) -> Result<Vec<Vec<f64>>, BenchError> {
+    for one in &mut *all {
+        run(one)?;
     }
     let begin = Instant::now();
-    let mut seconds = vec![Vec::new(); runs.len()];
-    let budget = BUDGET * runs.len() as u32;
+    let mut seconds = vec![Vec::new(); all.len()];
+    let budget = BUDGET * all.len() as u32;
     let mut turns = 0;
     while turns < *REPEATS.start() || (turns < *REPEATS.end() && begin.elapsed() < budget) {
-        for (run, seconds) in runs.iter_mut().zip(&mut seconds) {
-            seconds.push(run()?);
+        for (one, seconds) in all.iter_mut().zip(&mut seconds) {
+            seconds.push(run(one)?);
         }
         turns += 1;
     }

@@ -54,11 +54,8 @@ impl Options {
         key: &'static str,
         least: u32,
     ) -> Result<Option<usize>, Failure> {
-        let fits =
-            |n: &f64| n.fract() == 0.0 && (f64::from(least)..=f64::from(u32::MAX)).contains(n);
-        self.read(key, format!("a whole number from {least}"), |value| {
-            Some(value.as_f64().filter(fits)? as usize)
-        })
+        let expected = format!("a whole number from {least}");
+        self.read(key, expected, |value| whole_number(value, least))
     }
 
     /// [`Options::count`] of at least 1, or `default`.
@@ -135,6 +132,13 @@ impl Options {
 /// An argument that may be left out.
 pub(crate) fn given(value: JsValue) -> Option<JsValue> {
     (!value.is_undefined() && !value.is_null()).then_some(value)
+}
+
+/// A whole number of at least `least`.
+pub(crate) fn whole_number(value: &JsValue, least: u32) -> Option<usize> {
+    let range = f64::from(least)..=f64::from(u32::MAX);
+    let fits = |n: &f64| n.fract() == 0.0 && range.contains(n);
+    value.as_f64().filter(fits).map(|n| n as usize)
 }
 
 /// The numbers of a `Float32Array`.

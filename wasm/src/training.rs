@@ -11,7 +11,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::options::{Options, floats, given, whole};
+use crate::options::{Options, floats, given, whole, whole_number};
 use crate::record::{Record, counts, number, numbers};
 use crate::work::{Gpu, Held, Signal, now, promise};
 
@@ -171,13 +171,6 @@ fn steps(count: JsValue) -> Result<usize, Failure> {
     let Some(count) = given(count) else {
         return Ok(1);
     };
-    let whole = |n: &f64| n.fract() == 0.0 && (1.0..=1e9).contains(n);
-    match count.as_f64().filter(whole) {
-        Some(count) => Ok(count as usize),
-        None => Err(Failure::expected(
-            "steps",
-            "a whole number from 1",
-            format!("{count:?}"),
-        )),
-    }
+    let refused = || Failure::expected("steps", "a whole number from 1", format!("{count:?}"));
+    whole_number(&count, 1).ok_or_else(refused)
 }

@@ -14,11 +14,6 @@ macro_rules! elements {
             /// Every element type.
             pub const ALL: [Self; 15] = [$(Self::$variant),*];
 
-            /// Its name in StableHLO.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),* }
-            }
-
             /// Bytes of one element in a buffer.
             pub const fn bytes(self) -> usize {
                 match self { $(Self::$variant => $bytes),* }
@@ -27,6 +22,13 @@ macro_rules! elements {
             /// The number that PJRT's C API gives it.
             pub(crate) const fn pjrt(self) -> i32 {
                 match self { $(Self::$variant => $pjrt),* }
+            }
+        }
+
+        /// As StableHLO writes it.
+        impl fmt::Display for ElementType {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$variant => $name),* })
             }
         }
     };
@@ -96,11 +98,5 @@ impl ElementType {
             Self::S8 | Self::S16 | Self::S32 | Self::S64 => -self.largest() - 1,
             _ => 0,
         }
-    }
-}
-
-impl fmt::Display for ElementType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

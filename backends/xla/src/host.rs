@@ -1,9 +1,8 @@
 //! Between Burn's data on the host and buffers on a device.
 
+use crate::lower::value_type;
 use crate::machine::{Machine, RunError};
 use crate::pjrt::Buffer;
-use crate::record::element;
-use crate::stablehlo::TensorType;
 use burn_backend::{BoolStore, DType, Shape, TensorData};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -13,22 +12,21 @@ use std::sync::Arc;
 ///
 /// # Errors
 ///
-/// The plugin's, and [`RunError::Quantised`].
+/// The plugin's, and [`LowerError::Quantised`](crate::lower::LowerError::Quantised).
 pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunError> {
-    let dtype = data.dtype();
-    let element = element(dtype).ok_or_else(|| RunError::Quantised(format!("{dtype:?}")))?;
-    let ty = TensorType::new(data.shape().to_vec(), element);
+    let ty = value_type(data.shape(), data.dtype())?;
     let bytes = data.as_bytes();
-    let buffer = match dtype {
+    let device = machine.device();
+    let buffer = match data.dtype() {
         // A word each; a buffer has a byte.
         DType::Bool(BoolStore::U32) => {
             let words = bytes.chunks(4);
             let bytes: Vec<u8> = words.map(|word| u8::from(word != [0; 4])).collect();
-            machine.upload(&ty, &bytes)
+            Buffer::from_host(device, &ty, &bytes)?
         }
-        _ => machine.upload(&ty, bytes),
+        _ => Buffer::from_host(device, &ty, bytes)?,
     };
-    buffer.map(Arc::new)
+    Ok(Arc::new(buffer))
 }
 
 /// The values of a buffer, as Burn's `dtype`.

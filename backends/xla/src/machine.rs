@@ -4,7 +4,7 @@ use crate::lower::LowerError;
 use crate::pjrt::{
     self, Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable,
 };
-use crate::stablehlo::{self, TensorType};
+use crate::stablehlo;
 use burn_ir::TensorId;
 use std::any::Any;
 use std::collections::HashMap;
@@ -14,15 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// An operation that can't be compiled.
+    /// An operation that can't be compiled, or a type of values that no program has.
     #[error(transparent)]
     Lower(#[from] LowerError),
     /// The plugin refuses a program or its arguments.
     #[error(transparent)]
     Plugin(#[from] pjrt::Error),
-    /// Quantised tensors are Burn's own; ours are words and scales.
-    #[error("expected plain values, got quantised ones: {0}")]
-    Quantised(String),
     /// A tensor that was never made, or was used up.
     #[error("tensor {0} holds nothing: it was never made, or its last use is over")]
     Unknown(TensorId),
@@ -89,15 +86,6 @@ impl Machine {
     /// Its plugin's client.
     pub fn client(&self) -> &Client {
         self.device.client()
-    }
-
-    /// A buffer with these values, in the host's byte order.
-    ///
-    /// # Errors
-    ///
-    /// The plugin's, and where the length isn't that of `ty`.
-    pub fn upload(&self, ty: &TensorType, bytes: &[u8]) -> Result<Buffer, RunError> {
-        Ok(Buffer::from_host(&self.device, ty, bytes)?)
     }
 
     /// Compiles a program, unless one of the same text is still held.

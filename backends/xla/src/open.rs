@@ -1,6 +1,6 @@
 //! Opening a platform's devices for ordinary tensors, and the boundary between two steps of a loop over them.
 
-use crate::eager::{Activity, Recorder, ServeError, serve};
+use crate::eager::{Activity, Recorder, serve};
 use crate::machine::Machine;
 use crate::pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
 use crate::settings::{configure, operations_travel_alone};
@@ -14,22 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The plugin is missing, can't be loaded, or has no device.
+    /// The plugin is missing, can't be loaded, or has no such device.
     #[error(transparent)]
     Plugin(#[from] Error),
-    /// The platform has fewer devices.
-    #[error("no device {index} of {platform:?}: expected less than {count}")]
-    NoSuchDevice {
-        /// The platform.
-        platform: Platform,
-        /// What was asked for.
-        index: usize,
-        /// How many there are.
-        count: usize,
-    },
     /// The server inside the process didn't start.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
+    #[error("serving the XLA devices on the loopback interface: {0}")]
+    Serve(#[from] std::io::Error),
     /// Burn's settings were made or read before, and its fusion is on.
     #[error(
         "Burn's fusion would send operations to XLA in graphs: expected the setting fusion.max_graph_size = 0; \
@@ -104,16 +94,9 @@ pub fn programs(
 
 /// What records a device's ordinary tensors.
 pub(crate) fn recorder(platform: Platform, index: usize) -> Result<Arc<Recorder>, OpenError> {
-    let recorders = opened(platform)?.recorders;
-    let count = recorders.len();
-    recorders
-        .into_iter()
-        .nth(index)
-        .ok_or(OpenError::NoSuchDevice {
-            platform,
-            index,
-            count,
-        })
+    let opened = opened(platform)?;
+    let device = opened.client.device(index)?;
+    Ok(opened.recorders[device.index()].clone())
 }
 
 fn opened(platform: Platform) -> Result<Opened, OpenError> {

@@ -4,7 +4,7 @@ use super::AttentionBench;
 use super::setup::Setup;
 use super::ways::{Output, Way};
 use crate::BenchError;
-use crate::oracle::{distance, floats, spread};
+use crate::oracle::{distance, floats, spread, wide};
 use burn::tensor::{Int, Tensor};
 use moebius::Error;
 use moebius_ops::attention::{Inputs, Problem, Sizes, Tables, reference, reference_backward};
@@ -52,7 +52,7 @@ impl<'a> Oracle<'a> {
             heads: heads
                 .map(|row| [row / bench.heads, row % bench.heads])
                 .collect(),
-            queries: spread(SAMPLES[1], bench.queries).collect(),
+            queries: spread(SAMPLES[1], bench.queries()).collect(),
         })
     }
 
@@ -185,10 +185,6 @@ fn alone(problem: &Problem, i: usize) -> Result<Problem, Error> {
 fn head(tensor: &Tensor<4>, [batch, head]: [usize; 2]) -> Tensor<4> {
     let tensor = tensor.clone().inner();
     tensor.narrow(0, batch, 1).narrow(1, head, 1)
-}
-
-fn wide(values: Vec<f32>) -> Vec<f64> {
-    values.into_iter().map(f64::from).collect()
 }
 
 #[cfg(test)]

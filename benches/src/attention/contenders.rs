@@ -3,9 +3,9 @@
 use super::setup::Setup;
 use super::ways::Way;
 use super::{AttentionBench, AttentionPeer, check, pairs};
-use crate::BenchError;
 use crate::peer::{Peer, Turns};
-use crate::timing::{Timed, middle, seconds_of, turns};
+use crate::timing::{medians_of, seconds_of};
+use crate::{BenchError, Progress};
 use std::time::Duration;
 
 /// What [`measure`] found.
@@ -75,7 +75,7 @@ pub(super) fn measure(
     bench: &AttentionBench,
     setup: &Setup,
     torch: Option<Turns>,
-    progress: &mut dyn FnMut(&str),
+    progress: Progress,
 ) -> Result<Measured, BenchError> {
     let all = Contender::all(bench, torch).into_iter();
     let (last, first): (Vec<_>, Vec<_>) = all.partition(|c| c.comes_last(setup));
@@ -89,7 +89,7 @@ pub(super) fn measure(
             }
         }
         progress("measuring");
-        let seconds = medians(&mut group, setup)?;
+        let seconds = medians_of(&mut group, |contender| contender.seconds(setup))?;
         timed.extend(group.into_iter().zip(seconds));
     }
     let ours = timed[0].1;
@@ -100,13 +100,4 @@ pub(super) fn measure(
         seconds: ours,
         peers: peers.collect::<Result<_, _>>()?,
     })
-}
-
-/// Median seconds of each, in turns.
-fn medians(group: &mut [Contender], setup: &Setup) -> Result<Vec<f64>, BenchError> {
-    let group = group.iter_mut();
-    let mut runs: Vec<_> = group.map(|c| || c.seconds(setup)).collect();
-    let mut runs: Vec<Timed> = runs.iter_mut().map(|run| run as Timed).collect();
-    let seconds = turns(&mut runs)?.into_iter();
-    Ok(seconds.map(|mut seconds| middle(&mut seconds)).collect())
 }

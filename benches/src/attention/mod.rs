@@ -5,57 +5,67 @@ mod contenders;
 mod setup;
 mod ways;
 
-use crate::oracle::tolerance;
+use crate::options::{DTYPES, element, named, positive};
+use crate::oracle::{GRADIENTS_OVER_OUTPUTS, tolerance};
 use crate::peer::{self, Peer, Turns};
 use crate::timing::seconds_of;
-use crate::{BenchError, ceiling};
+use crate::{BenchError, FLOPS_OF_FORWARD, Progress, ceiling};
 use burn::tensor::DType;
+use clap::{Args, ValueEnum};
 use moebius::{Device, Error};
 use moebius_device::process_memory;
+use moebius_ops::ShapeError;
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
-use moebius_ops::{Element, ShapeError};
 use serde::Serialize;
 use setup::Setup;
 use ways::Way;
 
-/// FLOPs of a forward and a backward pass over those of the forward: each product has two gradients. Computing
-/// scores again counts as time, not as work.
-pub const FLOPS_OF_FORWARD: u64 = 3;
-
-/// Rounding of a gradient over that of an output: it is a product of products.
-const GRADIENTS_OVER_OUTPUTS: f64 = 2.0;
-
-/// What is measured.
-#[derive(Clone, Debug)]
+/// What is measured, as the options of a command.
+#[derive(Clone, Debug, Args)]
 pub struct AttentionBench {
     /// Sequences.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     pub batch: usize,
     /// Query heads.
+    #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
     pub heads: usize,
-    /// Key and value heads, a divisor of `heads`.
-    pub kv_heads: usize,
-    /// Queries of a sequence.
-    pub queries: usize,
-    /// Keys of a sequence.
-    pub keys: usize,
-    /// Values of a head, of q, k and v alike.
+    /// Key and value heads, a divisor of the query heads [default: as many].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub kv_heads: Option<usize>,
+    /// Queries and keys of a sequence.
+    #[arg(long, value_name = "N", default_value = "2048", value_parser = positive)]
+    pub tokens: usize,
+    /// Queries of a sequence, in place of --tokens.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub queries: Option<usize>,
+    /// Keys of a sequence, in place of --tokens.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub keys: Option<usize>,
+    /// Values of a head, at most 256.
+    #[arg(long, value_name = "N", default_value = "64", value_parser = positive)]
     pub head_dim: usize,
     /// No later keys; the last query is beside the last key.
+    #[arg(long)]
     pub causal: bool,
-    /// The last keys, the query's own among them; no later ones.
+    /// Only the last N keys, the query's own among them; no later ones.
+    #[arg(long, value_name = "N", value_parser = positive)]
     pub window: Option<usize>,
-    /// Forward and backward, with the gradients of q, k and v.
+    /// Measure forward and backward, with the gradients of q, k and v.
+    #[arg(long)]
     pub backward: bool,
-    /// Type of q, k and v: f32, f16 or bf16.
+    /// Element type of q, k and v; sums are f32.
+    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(DTYPES))]
     pub dtype: DType,
-    /// Where.
+    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
+    #[arg(long, value_name = "D", default_value = "auto")]
     pub device: Device,
-    /// What is measured in the same run.
+    /// Measure these, too, in the same run; a list with commas.
+    #[arg(long = "peer", value_name = "P", value_delimiter = ',')]
     pub peers: Vec<AttentionPeer>,
 }
 
 /// Another implementation, or ours of another problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AttentionPeer {
     /// PyTorch's `scaled_dot_product_attention` on the CPU.
     Torch,
@@ -107,6 +117,21 @@ pub struct AttentionReport {
 }
 
 impl AttentionBench {
+    /// Key and value heads.
+    pub fn kv_heads(&self) -> usize {
+        self.kv_heads.unwrap_or(self.heads)
+    }
+
+    /// Queries of a sequence.
+    pub fn queries(&self) -> usize {
+        self.queries.unwrap_or(self.tokens)
+    }
+
+    /// Keys of a sequence.
+    pub fn keys(&self) -> usize {
+        self.keys.unwrap_or(self.tokens)
+    }
+
     /// The problem.
     ///
     /// # Errors
@@ -115,8 +140,8 @@ impl AttentionBench {
     pub fn problem(&self) -> Result<Problem, Error> {
         for (what, size) in [
             ("sequences", self.batch),
-            ("queries", self.queries),
-            ("keys", self.keys),
+            ("queries", self.queries()),
+            ("keys", self.keys()),
         ] {
             if size == 0 {
                 return Err(ShapeError::new(what, "at least 1", size).into());
@@ -126,21 +151,13 @@ impl AttentionBench {
         let problem = Problem::new(Sizes {
             batch: self.batch,
             heads: self.heads,
-            kv_heads: self.kv_heads,
-            queries: self.queries,
-            keys: self.keys,
+            kv_heads: self.kv_heads(),
+            queries: self.queries(),
+            keys: self.keys(),
             head_dim: self.head_dim,
             value_dim: self.head_dim,
         })?;
-        let element = match self.dtype {
-            DType::F32 => Element::F32,
-            DType::F16 => Element::F16,
-            DType::BF16 => Element::Bf16,
-            other => {
-                let got = format!("{other:?}");
-                return Err(ShapeError::new("dtype", "f32, f16 or bf16", got).into());
-            }
-        };
+        let element = element(self.dtype)?;
         let window = |keys| Rule::Window(u32::try_from(keys).unwrap_or(u32::MAX));
         let causal = self.causal.then_some(Rule::Causal);
         let rules = Rules::new(self.window.map(window).or(causal))?;
@@ -157,12 +174,12 @@ impl AttentionBench {
             let expected = "none beside Burn's attention, which has no windows";
             return Err(ShapeError::new("window", expected, window));
         }
-        if self.kv_heads != self.heads {
+        if self.kv_heads() != self.heads {
             let expected = format!(
                 "as many as query heads, {}, for Burn's attention",
                 self.heads
             );
-            return Err(ShapeError::new("key heads", expected, self.kv_heads));
+            return Err(ShapeError::new("key heads", expected, self.kv_heads()));
         }
         Ok(())
     }
@@ -192,10 +209,7 @@ fn floor_bytes(bench: &AttentionBench, problem: &Problem) -> u64 {
 ///
 /// # Errors
 /// [`BenchError`] when the sizes don't fit, the device refuses or fails, or a peer can't be run.
-pub fn run(
-    bench: &AttentionBench,
-    progress: &mut dyn FnMut(&str),
-) -> Result<AttentionReport, BenchError> {
+pub fn run(bench: &AttentionBench, progress: Progress) -> Result<AttentionReport, BenchError> {
     let problem = bench.problem()?;
     // First, so that a missing peer costs no minutes.
     let torch = start_torch(bench, progress)?;
@@ -238,10 +252,7 @@ pub fn run(
 }
 
 /// PyTorch with such tensors, waiting for its turns, where it is asked for.
-fn start_torch(
-    bench: &AttentionBench,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Option<Turns>, BenchError> {
+fn start_torch(bench: &AttentionBench, progress: Progress) -> Result<Option<Turns>, BenchError> {
     if !bench.peers.contains(&AttentionPeer::Torch) {
         return Ok(None);
     }
@@ -249,9 +260,9 @@ fn start_torch(
     let mut args = peer::texts(&[
         bench.batch,
         bench.heads,
-        bench.kv_heads,
-        bench.queries,
-        bench.keys,
+        bench.kv_heads(),
+        bench.queries(),
+        bench.keys(),
         bench.head_dim,
         bench.window.unwrap_or(0),
     ]);

@@ -42,16 +42,13 @@ impl Setup {
             let normal = Distribution::Normal(0.0, 1.0);
             Tensor::<4>::random(shape, normal, &on).cast(bench.dtype)
         };
-        let leaf = |heads, tokens| match bench.backward {
-            true => random(heads, tokens).require_grad(),
-            false => random(heads, tokens),
-        };
+        let leaf = |heads, tokens| random(heads, tokens).set_require_grad(bench.backward);
         let operands = [
-            leaf(bench.heads, bench.queries),
-            leaf(bench.kv_heads, bench.keys),
-            leaf(bench.kv_heads, bench.keys),
+            leaf(bench.heads, bench.queries()),
+            leaf(bench.kv_heads(), bench.keys()),
+            leaf(bench.kv_heads(), bench.keys()),
         ];
-        let d_o = bench.backward.then(|| random(bench.heads, bench.queries));
+        let d_o = bench.backward.then(|| random(bench.heads, bench.queries()));
         finish(&device)?;
         Ok(Self {
             bench: bench.clone(),

@@ -3,7 +3,7 @@
 use super::LinearBench;
 use super::data::HostData;
 use crate::BenchError;
-use crate::oracle::{distance, spread, tolerance};
+use crate::oracle::{distance, spread, tolerance, wide};
 use burn::tensor::{Int, Tensor};
 use moebius::Error;
 use moebius::fp8::{ActivationScaling, Activations, Fp8Format, Fp8Scales, Weight};
@@ -41,7 +41,6 @@ impl Oracle {
 
     /// Relative L2 error of the sampled outputs of a float layer with `weights` \[n, k\].
     pub(super) fn float_error(&self, x: &[f32], weights: &[f32], y: &[f32]) -> f64 {
-        let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect::<Vec<f64>>();
         let x = wide(lines(x, self.k, &self.rows));
         let weights = wide(lines(weights, self.k, &self.columns));
         self.error(&x, &weights, y)
@@ -62,7 +61,7 @@ impl Oracle {
         let x = activations(source.unwrap_or_default(), x, self.k)?;
         Ok([
             self.error(&x, &columns, y),
-            rounding(&decoded, &data.weights),
+            distance(&decoded, &data.weights),
         ])
     }
 
@@ -79,17 +78,6 @@ impl Oracle {
         });
         distance(&got.copied().collect::<Vec<f32>>(), &want)
     }
-}
-
-/// ‖decoded − weights‖ / ‖weights‖.
-fn rounding(decoded: &[f64], weights: &[f32]) -> f64 {
-    let (mut error, mut norm) = (0.0f64, 0.0f64);
-    for (decoded, weight) in decoded.iter().zip(weights) {
-        let weight = f64::from(*weight);
-        error += (decoded - weight).powi(2);
-        norm += weight.powi(2);
-    }
-    (error / norm).sqrt()
 }
 
 /// The values of some lines of `k`.
@@ -131,7 +119,7 @@ fn words(tensor: &Tensor<3, Int>) -> Result<Vec<u32>, BenchError> {
 /// Rows of x as the product reads them.
 fn activations(source: Activations, x: Vec<f32>, k: usize) -> Result<Vec<f64>, Error> {
     let granularity = match source {
-        Activations::Float => return Ok(x.into_iter().map(f64::from).collect()),
+        Activations::Float => return Ok(wide(x)),
         Activations::Dynamic(Granularity::Row) => Granularity::Row,
         other => {
             let expected = "float, or a scale for each row";

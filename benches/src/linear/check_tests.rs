@@ -19,8 +19,8 @@ fn one_wrong_output_is_seen() {
 
 #[test]
 fn rounding_is_relative_to_what_was_rounded() {
-    assert_eq!(rounding(&[3.0, 5.0], &[3.0, 4.0]), 0.2);
-    assert_eq!(rounding(&[3.0, 4.0], &[3.0, 4.0]), 0.0);
+    assert_eq!(distance(&[3.0, 5.0], &[3.0, 4.0]), 0.2);
+    assert_eq!(distance(&[3.0, 4.0], &[3.0, 4.0]), 0.0);
 }
 
 #[test]

@@ -7,41 +7,77 @@ mod setup;
 
 pub use setup::{BytesOf, LayerBytes};
 
-use crate::BenchError;
 use crate::ceiling::finish;
-use crate::peer::{self, Figures};
-use crate::timing::{Run, medians_of};
+use crate::options::{DTYPES, FORMATS, Named, named, positive};
+use crate::peer::{self, BenchPeer, Figures};
+use crate::timing::{medians_of, seconds_of};
+use crate::{BenchError, Progress};
 use burn::tensor::DType;
 use check::{Oracle, largest_error};
+use clap::Args;
 use data::{HostData, rounded};
 use floats::FloatPath;
 use moebius::Device;
 use moebius::fp8::{Activations, Fp8Format, Granularity};
 use serde::Serialize;
 use setup::{Setup, float_problem, weights};
-use std::time::Instant;
 
-/// What is measured.
-#[derive(Clone, Copy, Debug)]
+/// Which weights share a scale.
+const GRANULARITIES: [Named<Granularity>; 4] = [
+    ("tensor", "One scale", Granularity::Tensor),
+    ("row", "One for each output", Granularity::Row),
+    (
+        "block128",
+        "One for each 128 × 128",
+        Granularity::of_blocks(128, 128),
+    ),
+    (
+        "mx",
+        "One for each 32 inputs of an output, a power of two",
+        Granularity::Mx,
+    ),
+];
+
+/// How x is rounded.
+const ACTIVATIONS: [Named<Activations>; 2] = [
+    ("float", "As they come", Activations::Float),
+    (
+        "dynamic-row",
+        "E4M3 codes with a scale for each token",
+        Activations::Dynamic(Granularity::Row),
+    ),
+];
+
+/// What is measured, as the options of a command.
+#[derive(Clone, Copy, Debug, Args)]
 pub struct LinearBench {
-    /// Rows of x.
+    /// Tokens.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     pub m: usize,
-    /// Outputs.
+    /// Outputs of the layer.
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
     pub n: usize,
-    /// Inputs.
+    /// Inputs of the layer.
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
     pub k: usize,
     /// Format of the codes.
+    #[arg(long, value_name = "F", default_value = "e4m3", value_parser = named(FORMATS))]
     pub format: Fp8Format,
-    /// Which weights share a scale.
+    /// Weights that share a scale: all, an output's, 128 × 128, or 32 of an output's (a power of two).
+    #[arg(long, value_name = "G", default_value = "row", value_parser = named(GRANULARITIES))]
     pub granularity: Granularity,
-    /// Type of x, and of the float layers: f32, f16 or bf16.
+    /// Element type of activations, and of the float layers; sums are f32.
+    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(DTYPES))]
     pub dtype: DType,
-    /// How x is rounded: not at all, or with a scale for each row.
+    /// What the FP8 layer makes of activations: nothing, or E4M3 codes with a scale per token.
+    #[arg(long, value_name = "A", default_value = "float", value_parser = named(ACTIVATIONS))]
     pub activations: Activations,
-    /// Where.
+    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
+    #[arg(long, value_name = "D", default_value = "auto")]
     pub device: Device,
-    /// Whether PyTorch's linear layer in f32 is measured in the same run.
-    pub peer_torch: bool,
+    /// Measure another implementation, in f32 on the CPU, in the same run.
+    #[arg(long, value_name = "P")]
+    pub peer: Option<BenchPeer>,
 }
 
 /// One way to compute the layer.
@@ -98,14 +134,11 @@ pub struct LinearReport {
 /// # Errors
 /// [`BenchError`] when the sizes don't fit, the device refuses the FP8 layer or our float kernel or
 /// fails, or the peer can't be run.
-pub fn run(
-    bench: &LinearBench,
-    progress: &mut dyn FnMut(&str),
-) -> Result<LinearReport, BenchError> {
+pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, BenchError> {
     float_problem(bench)?;
     // First, so that a missing peer costs no minutes, and before a runtime has started its threads. It takes
     // the same product, in f32 whatever ours is in.
-    let peer = peer::torch(bench.peer_torch, progress, || {
+    let peer = peer::torch(bench.peer, progress, || {
         let sizes = peer::texts(&[bench.m, bench.n, bench.k]);
         (include_str!("../../peers/torch_linear.py"), sizes)
     })?;
@@ -146,9 +179,7 @@ fn check(
     data: &HostData,
 ) -> Result<[f64; 3], BenchError> {
     finish(&setup.device)?;
-    let start = Instant::now();
-    setup.forward()?;
-    let first_ms = start.elapsed().as_secs_f64() * 1e3;
+    let first_ms = 1e3 * seconds_of(|| setup.forward())?;
     let oracle = Oracle::new(bench);
     let [mut error, weights_error] =
         oracle.fp8_errors(&setup.layer.weight, data, &setup.output()?)?;
@@ -190,11 +221,11 @@ fn times(
 
 /// Median seconds of the FP8 layer and of the float layers, in turns.
 fn measure(setup: &Setup, floats: &[FloatPath]) -> Result<(f64, Vec<f64>), BenchError> {
-    let mut fp8 = || setup.forward();
-    let mut floats: Vec<_> = floats.iter().map(|path| || path.layer.run()).collect();
-    let mut runs: Vec<Run> = vec![&mut fp8];
-    runs.extend(floats.iter_mut().map(|run| run as Run));
-    let mut seconds = medians_of(&mut runs)?;
+    let floats = floats.iter().map(Some);
+    let mut all: Vec<Option<&FloatPath>> = std::iter::once(None).chain(floats).collect();
+    let mut seconds = medians_of(&mut all, |path| {
+        seconds_of(|| path.map_or_else(|| setup.forward(), |path| path.layer.run()))
+    })?;
     let floats = seconds.split_off(1);
     Ok((seconds[0], floats))
 }

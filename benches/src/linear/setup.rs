@@ -4,14 +4,15 @@ use super::LinearBench;
 use super::data::HostData;
 use crate::BenchError;
 use crate::ceiling::{finish, finish_with};
+use crate::options::element;
 use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::Error;
 use moebius::fp8::{ActivationScaling, Quantizer};
 use moebius::nn::Linear;
 use moebius_device::{Opened, memory_in_use};
+use moebius_ops::ShapeError;
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
-use moebius_ops::{Element, ShapeError};
 use moebius_shaders::grouped_gemm::{self, Choice};
 use serde::Serialize;
 
@@ -134,17 +135,8 @@ pub(super) fn float_problem(bench: &LinearBench) -> Result<Problem, Error> {
     if bench.m == 0 {
         return Err(ShapeError::new("rows", "at least 1", bench.m).into());
     }
-    let element = match bench.dtype {
-        DType::F32 => Element::F32,
-        DType::F16 => Element::F16,
-        DType::BF16 => Element::Bf16,
-        other => {
-            let got = format!("{other:?}");
-            return Err(ShapeError::new("dtype", "f32, f16 or bf16", got).into());
-        }
-    };
     Ok(Problem {
-        element,
+        element: element(bench.dtype)?,
         ..Problem::dense(bench.m, bench.n, bench.k)?
     })
 }

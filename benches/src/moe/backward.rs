@@ -2,21 +2,17 @@
 
 use super::setup::{Setup, random, tokens};
 use super::{MoeBench, measure_peer};
-use crate::BenchError;
 use crate::ceiling::{finish, finish_with};
-use crate::oracle::{self, GradientOracle, Gradients, tolerance};
+use crate::oracle::{self, GRADIENTS_OVER_OUTPUTS, GradientOracle, Gradients, tolerance};
 use crate::peer::Peer;
 use crate::timing::medians;
+use crate::{BenchError, FLOPS_OF_FORWARD, Progress};
 use burn::tensor::Tensor;
 use moebius::Error;
 use moebius::moe::{Keep, MoeLayer, MoeOutput};
 use moebius_ops::ShapeError;
 use serde::Serialize;
 use std::time::Instant;
-
-/// FLOPs of a forward and a backward pass over those of the forward: each product has two
-/// gradients. Computing something again counts as time, not as work.
-pub const FLOPS_OF_FORWARD: u64 = 3;
 
 /// What was measured with one balance of memory and time.
 #[derive(Clone, Debug, Serialize)]
@@ -75,7 +71,7 @@ pub struct BackwardReport {
 pub fn run(
     bench: &MoeBench,
     keeps: &[Keep],
-    progress: &mut dyn FnMut(&str),
+    progress: Progress,
 ) -> Result<BackwardReport, BenchError> {
     let peer = measure_peer(bench, "backward", progress)?;
     let mut report: Option<BackwardReport> = None;
@@ -120,7 +116,7 @@ fn measure(
     bench: &MoeBench,
     keep: Keep,
     setup: &Setup,
-    progress: &mut dyn FnMut(&str),
+    progress: Progress,
 ) -> Result<TrainingRun, BenchError> {
     progress("verifying");
     let x = setup.x.clone().require_grad();
@@ -173,9 +169,6 @@ fn kept(setup: &Setup, x: &Tensor<2>) -> Result<Option<u64>, BenchError> {
         .zip(before)
         .map(|(after, before)| after.saturating_sub(before)))
 }
-
-/// Rounding of a gradient over that of an output: it is a product of products.
-const GRADIENTS_OVER_OUTPUTS: f64 = 2.0;
 
 /// The gradients of Σ y ∘ dy.
 fn pass(

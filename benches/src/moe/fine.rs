@@ -1,8 +1,8 @@
 //! Few large experts against many small ones of the same FLOPs.
 
 use super::{MoeBench, MoeReport, Prepared};
-use crate::BenchError;
 use crate::timing::medians;
+use crate::{BenchError, Progress};
 use moebius::Error;
 use moebius_ops::ShapeError;
 use serde::Serialize;
@@ -39,8 +39,8 @@ pub fn layers(bench: &MoeBench) -> Result<[MoeBench; 2], BenchError> {
     let of = |experts, top_k, inter| MoeBench {
         experts,
         top_k,
-        inter,
-        peer_torch: false,
+        inter: Some(inter),
+        peer: None,
         ..*bench
     };
     Ok([of(8, 2, double), of(64, 8, bench.hidden / 2)])
@@ -50,7 +50,7 @@ pub fn layers(bench: &MoeBench) -> Result<[MoeBench; 2], BenchError> {
 ///
 /// # Errors
 /// [`BenchError`] as [`layers`], and when the device refuses or fails.
-pub fn compare(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<FineReport, BenchError> {
+pub fn compare(bench: &MoeBench, progress: Progress) -> Result<FineReport, BenchError> {
     let [coarse_bench, fine_bench] = layers(bench)?;
     let coarse = Prepared::new(&coarse_bench, progress)?;
     let fine = Prepared::new(&fine_bench, progress)?;

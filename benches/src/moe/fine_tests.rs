@@ -6,7 +6,7 @@ use moebius::Device;
 fn both_layers_do_the_same_work() {
     let bench = |hidden| MoeBench {
         hidden,
-        inter: 1,
+        inter: Some(1),
         experts: 1,
         top_k: 1,
         batch: 1,
@@ -14,9 +14,9 @@ fn both_layers_do_the_same_work() {
         dtype: DType::F32,
         gated: true,
         device: Device::Flex,
-        peer_torch: true,
+        peer: Some(crate::BenchPeer::Torch),
     };
     let [coarse, fine] = layers(&bench(48)).expect("an even width");
-    assert_eq!(coarse.top_k * coarse.inter, fine.top_k * fine.inter);
+    assert_eq!(coarse.top_k * coarse.inter(), fine.top_k * fine.inter());
     assert!(layers(&bench(3)).is_err() && layers(&bench(usize::MAX - 1)).is_err());
 }

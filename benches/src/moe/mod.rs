@@ -5,48 +5,66 @@ pub mod fine;
 mod setup;
 
 use crate::ceiling::{finish, finish_with};
+use crate::options::{DTYPES, named, positive};
 use crate::oracle::tolerance;
-use crate::peer::{self, Figures, Peer, PeerError};
+use crate::peer::{self, BenchPeer, Figures, Peer, PeerError};
 use crate::timing::{median, middle};
-use crate::{BenchError, oracle};
+use crate::{BenchError, Progress, oracle};
 use burn::tensor::{DType, Tensor};
+use clap::Args;
 use moebius::moe::{MoeLayer, Stage};
 use moebius::{Device, Error};
 use serde::Serialize;
 use setup::{Setup, tokens};
 use std::time::Instant;
 
-/// What is measured.
-#[derive(Clone, Copy, Debug)]
+/// What is measured, as the options of a command.
+#[derive(Clone, Copy, Debug, Args)]
 pub struct MoeBench {
     /// Width of a token.
+    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
     pub hidden: usize,
-    /// Width of an expert.
-    pub inter: usize,
+    /// Width inside an expert [default: 4 × hidden].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub inter: Option<usize>,
     /// Number of experts.
+    #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
     pub experts: usize,
     /// Experts per token.
+    #[arg(long, value_name = "N", default_value = "2", value_parser = positive)]
     pub top_k: usize,
     /// Sequences.
+    #[arg(long, value_name = "N", default_value = "32", value_parser = positive)]
     pub batch: usize,
-    /// Tokens per sequence.
+    /// Tokens in a sequence.
+    #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
     pub seq: usize,
-    /// Type of weights and activations.
+    /// Element type of activations and weights; sums are f32.
+    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(DTYPES))]
     pub dtype: DType,
-    /// Gated silu experts instead of relu ones.
+    /// Gated experts (SwiGLU) in place of two plain layers with relu.
+    #[arg(long)]
     pub gated: bool,
-    /// Where.
+    /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
+    #[arg(long, value_name = "D", default_value = "auto")]
     pub device: Device,
-    /// Whether PyTorch's per-expert loop is measured in the same run.
-    pub peer_torch: bool,
+    /// Measure another implementation in the same run.
+    #[arg(long, value_name = "P")]
+    pub peer: Option<BenchPeer>,
 }
 
 impl MoeBench {
+    /// Width inside an expert.
+    pub fn inter(&self) -> usize {
+        let usual = || self.hidden.saturating_mul(4);
+        self.inter.unwrap_or_else(usual)
+    }
+
     /// The main job's at one width: 8 experts, top-2, 32 × 128 tokens, relu, f32, dropless.
     pub fn standard(hidden: usize, device: Device) -> Self {
         Self {
             hidden,
-            inter: 4 * hidden,
+            inter: None,
             experts: 8,
             top_k: 2,
             batch: 32,
@@ -54,7 +72,7 @@ impl MoeBench {
             dtype: DType::F32,
             gated: false,
             device,
-            peer_torch: false,
+            peer: None,
         }
     }
 }
@@ -121,7 +139,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<Self, BenchError> {
+    fn new(bench: &MoeBench, progress: Progress) -> Result<Self, BenchError> {
         progress("making the layer");
         let setup = Setup::new(bench, None)?;
         progress("verifying");
@@ -187,7 +205,7 @@ impl Prepared {
 ///
 /// # Errors
 /// [`BenchError`] when the device refuses or fails, or the peer can't be run.
-pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport, BenchError> {
+pub fn run(bench: &MoeBench, progress: Progress) -> Result<MoeReport, BenchError> {
     // First, so that a missing peer costs no minutes.
     let peer = measure_peer(bench, "forward", progress)?;
     let prepared = Prepared::new(bench, progress)?;
@@ -208,13 +226,13 @@ pub fn run(bench: &MoeBench, progress: &mut dyn FnMut(&str)) -> Result<MoeReport
 fn measure_peer(
     bench: &MoeBench,
     pass: &str,
-    progress: &mut dyn FnMut(&str),
+    progress: Progress,
 ) -> Result<Option<Figures>, PeerError> {
-    peer::torch(bench.peer_torch, progress, || {
+    peer::torch(bench.peer, progress, || {
         let tokens = bench.batch.saturating_mul(bench.seq);
         let sizes = [
             bench.hidden,
-            bench.inter,
+            bench.inter(),
             bench.experts,
             bench.top_k,
             tokens,

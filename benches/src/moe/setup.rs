@@ -115,7 +115,7 @@ fn config(bench: &MoeBench) -> MoeConfig {
     } else {
         Activation::Relu
     };
-    MoeConfig::new(bench.hidden, bench.inter, bench.experts)
+    MoeConfig::new(bench.hidden, bench.inter(), bench.experts)
         .with_top_k(bench.top_k)
         .with_gated(bench.gated)
         .with_activation(activation)

@@ -17,6 +17,10 @@ pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().iter::<f32>().collect()
 }
 
+pub(crate) fn wide(values: impl IntoIterator<Item = f32>) -> Vec<f64> {
+    values.into_iter().map(f64::from).collect()
+}
+
 fn indices(tensor: Tensor<2, Int>) -> Vec<u32> {
     tensor
         .into_data()
@@ -41,6 +45,9 @@ pub(crate) fn tolerance(dtype: DType) -> f64 {
         _ => 1e-5,
     }
 }
+
+/// Rounding of a gradient over that of an output: it is a product of products.
+pub(crate) const GRADIENTS_OVER_OUTPUTS: f64 = 2.0;
 
 /// The weights of a layer that the oracle knows.
 fn weights(layer: &MoeLayer) -> Result<MoeWeights, Error> {
@@ -93,19 +100,28 @@ pub(crate) fn relative_error(
 }
 
 /// ‖got − want‖ / ‖want‖, infinite when it isn't a number; two zeros are equal.
-pub(crate) fn distance(got: &[f32], want: &[f64]) -> f64 {
+pub(crate) fn distance<G, W>(got: &[G], want: &[W]) -> f64
+where
+    G: Copy + Into<f64>,
+    W: Copy + Into<f64>,
+{
     error_over(got, want, 0.0)
 }
 
 /// ‖got − want‖ / max(‖want‖, `least`), infinite when it isn't a number or the lengths differ; two
 /// zeros are equal.
-fn error_over(got: &[f32], want: &[f64], least: f64) -> f64 {
+fn error_over<G, W>(got: &[G], want: &[W], least: f64) -> f64
+where
+    G: Copy + Into<f64>,
+    W: Copy + Into<f64>,
+{
     if got.len() != want.len() {
         return f64::INFINITY;
     }
     let (mut error, mut norm) = (0.0f64, 0.0f64);
     for (got, want) in got.iter().zip(want) {
-        error += (f64::from(*got) - want).powi(2);
+        let (got, want): (f64, f64) = ((*got).into(), (*want).into());
+        error += (got - want).powi(2);
         norm += want.powi(2);
     }
     if error == 0.0 {

@@ -3,13 +3,13 @@
 mod network;
 
 use crate::BenchError;
-use crate::peer::{self, PeerError, TrainingFigures};
+use crate::peer::{self, JAX, PeerError};
 use crate::timing::middle;
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius_device::Device as Name;
 use network::{Network, Numbers};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::time::Instant;
 
@@ -157,7 +157,7 @@ pub fn run(name: &Name, sizes: &Sizes, peer: bool) -> Result<TrainingReport, Ben
         host_ms,
         first_ms,
         peer: peer.map(|peer| TrainingPeer {
-            name: peer.name(),
+            name: format!("JAX {} on {}", peer.version, peer.platform),
             median_ms: peer.median_ms,
             best_ms: peer.best_ms,
             ratio: median_ms / peer.median_ms,
@@ -298,8 +298,18 @@ fn number(loss: Tensor<1>) -> Result<f32, BenchError> {
     loss.ok_or_else(|| BenchError::device("a loss without a number"))
 }
 
+/// What JAX's script prints.
+#[derive(Deserialize)]
+struct Figures {
+    version: String,
+    platform: String,
+    losses: Vec<f32>,
+    median_ms: f64,
+    best_ms: f64,
+}
+
 /// JAX's training from the same numbers.
-fn jax(sizes: &Sizes, numbers: &Numbers, batches: &[Batch]) -> Result<TrainingFigures, BenchError> {
+fn jax(sizes: &Sizes, numbers: &Numbers, batches: &[Batch]) -> Result<Figures, BenchError> {
     let io = |error: std::io::Error| PeerError::Data(error.to_string());
     let path = std::env::temp_dir().join(format!("moebius-training-{}", std::process::id()));
     let mut file = std::fs::File::create(&path).map_err(io)?;
@@ -311,8 +321,11 @@ fn jax(sizes: &Sizes, numbers: &Numbers, batches: &[Batch]) -> Result<TrainingFi
     let written = file.write_all(&bytes).map_err(io);
     let counts = [BATCHES, COMPARED, READ_EVERY, ROUNDS];
     let figures = written.map_err(BenchError::from).and_then(|()| {
-        let sizes = [&sizes.list()[..], &counts].concat();
-        Ok(peer::jax_training(&path, &sizes, RATE)?)
+        let mut args = vec![path.display().to_string()];
+        args.extend(peer::texts(&[&sizes.list()[..], &counts].concat()));
+        args.push(RATE.to_string());
+        let script = include_str!("../../peers/jax_training_step.py");
+        Ok(peer::run(&JAX, script, &args)?)
     });
     let _ = std::fs::remove_file(&path);
     figures

@@ -23,12 +23,12 @@ mod verify;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{ColorChoice, Parser};
 
 use args::{Cli, Command};
 use error::CliError;
-use screen::{Color, Outcome, Screen, report_error};
+use screen::{Outcome, Screen, report_error};
 
 fn main() -> ExitCode {
     drivers::expect_no_display();
@@ -107,5 +107,5 @@ fn usage(e: &clap::Error) -> ExitCode {
     };
     let json = std::env::args_os().any(|a| a == OsStr::new("--json"));
     let error = CliError::usage(message.join(" "), Some(&hint));
-    report_error(&error, Color::Auto, json)
+    report_error(&error, ColorChoice::Auto, json)
 }

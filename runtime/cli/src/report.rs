@@ -59,15 +59,6 @@ pub(crate) enum FileVerdict {
     Error,
 }
 
-/// Why one case has no verdict.
-#[derive(Debug, thiserror::Error)]
-enum CaseFailure {
-    #[error(transparent)]
-    Case(#[from] moebius_cases::Error),
-    #[error("the device's library panicked: {0}")]
-    Panicked(String),
-}
-
 impl Report {
     /// Runs every case on the device of this name, one after another; an error in one does not stop the others.
     pub(crate) fn run(
@@ -193,10 +184,10 @@ fn table_of<'a>(files: impl Iterator<Item = &'a FileReport>) -> Table {
 impl FileReport {
     fn run(file: String, case: Result<CaseFile, CaseError>, device: &burn::tensor::Device) -> Self {
         let op = case.as_ref().ok().map(|c| c.op().to_owned());
-        let judged = case.map_err(|e| CaseFailure::Case(e.into()));
+        let judged = case.map_err(|error| error.to_string());
         let judged = judged.and_then(|case| judge(&case, device));
         let (outputs, verdict, error) = match judged {
-            Err(e) => (Vec::new(), FileVerdict::Error, Some(e.to_string())),
+            Err(error) => (Vec::new(), FileVerdict::Error, Some(error)),
             Ok(outputs) if outputs.iter().all(|o| o.verdict == Verdict::Pass) => {
                 (outputs, FileVerdict::Pass, None)
             }
@@ -240,15 +231,14 @@ impl FileReport {
 }
 
 /// Computes and compares one case.
-fn judge(case: &CaseFile, device: &burn::tensor::Device) -> Result<Vec<OutputReport>, CaseFailure> {
-    Ok(guarded(|| {
-        pollster::block_on(moebius_cases::judge(case, device))
-    })??)
+fn judge(case: &CaseFile, device: &burn::tensor::Device) -> Result<Vec<OutputReport>, String> {
+    let judged = guarded(|| pollster::block_on(moebius_cases::judge(case, device)))?;
+    judged.map_err(|error| error.to_string())
 }
 
 /// Runs `f`. A panic of a library below is an error of its case, not the end of the run; one of our own
 /// code, such as of a parser, is a bug and goes on.
-fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, CaseFailure> {
+fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     thread_local! {
         static OURS: Cell<bool> = const { Cell::new(false) };
     }
@@ -267,7 +257,8 @@ fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, CaseFailure> {
         if OURS.get() {
             resume_unwind(payload);
         }
-        CaseFailure::Panicked(panic_message(payload.as_ref()))
+        let message = panic_message(payload.as_ref());
+        format!("the device's library panicked: {message}")
     })
 }
 

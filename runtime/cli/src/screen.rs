@@ -4,24 +4,13 @@ use std::io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write};
 use std::process::ExitCode;
 
 use anstream::AutoStream;
+use anstream::stream::RawStream;
 use anstyle::{AnsiColor, Style};
-use clap::ValueEnum;
+use clap::ColorChoice as Color;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::error::CliError;
-
-/// When to colour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// On a terminal that takes it (honours NO_COLOR and CLICOLOR).
-    #[default]
-    Auto,
-    /// Also into a pipe.
-    Always,
-    /// Nowhere.
-    Never,
-}
 
 /// How a command ended that gave a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,11 +60,7 @@ pub(crate) struct Screen {
 impl Screen {
     /// A screen on standard output.
     pub(crate) fn new(choice: Color, json: bool) -> Self {
-        let color = match choice {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
-        };
+        let color = on_stream(choice, &io::stdout()) != anstream::ColorChoice::Never;
         Self {
             out: BufWriter::new(io::stdout()),
             choice,
@@ -187,12 +172,16 @@ fn write_marked(mark: &str, message: &str, color: Color) {
 }
 
 fn stderr(color: Color) -> AutoStream<Stderr> {
-    let choice = match color {
-        Color::Auto => AutoStream::choice(&io::stderr()),
+    AutoStream::new(io::stderr(), on_stream(color, &io::stderr()))
+}
+
+/// What a choice means for a stream: `auto` colours a terminal that takes it, and honours NO_COLOR and CLICOLOR.
+fn on_stream(color: Color, stream: &impl RawStream) -> anstream::ColorChoice {
+    match color {
+        Color::Auto => AutoStream::choice(stream),
         Color::Always => anstream::ColorChoice::AlwaysAnsi,
         Color::Never => anstream::ColorChoice::Never,
-    };
-    AutoStream::new(io::stderr(), choice)
+    }
 }
 
 /// Text from files and drivers, fit for one line: no control characters, at most 400 characters.

@@ -72,7 +72,7 @@ fn plugin(platform: Platform) -> pjrt::Platform {
 fn reason(device: Device, error: moebius_xla::OpenError) -> OpenError {
     use moebius_xla::OpenError as Xla;
     match error {
-        Xla::NoSuchDevice { count, .. } => OpenError::NoSuchDevice {
+        Xla::Plugin(pjrt::Error::NoSuchDevice { count, .. }) => OpenError::NoSuchDevice {
             device,
             available: devices(device, count),
         },

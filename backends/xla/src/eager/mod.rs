@@ -24,17 +24,4 @@ pub use client::{XlaBackend, XlaBridge, XlaChannel, XlaClient};
 pub use device::XlaDevice;
 pub use recorder::Activity;
 pub(crate) use recorder::Recorder;
-
-use burn::remote::RemoteHost;
-use std::sync::Arc;
-
-/// The server inside the process didn't start.
-#[derive(Debug, thiserror::Error)]
-#[error("serving the XLA devices on the loopback interface: {0}")]
-pub struct ServeError(#[from] std::io::Error);
-
-/// Serves a device for each of these recorders to this process, until it ends.
-pub(crate) fn serve(recorders: &[Arc<Recorder>]) -> Result<RemoteHost, ServeError> {
-    let devices = recorders.iter().cloned().map(XlaDevice::open);
-    Ok(server::serve(devices.collect())?)
-}
+pub(crate) use server::serve;

@@ -172,7 +172,7 @@ impl Compiled {
             scalars: (canonical.scalars.len(), element),
             donated: (0..consumed.len()).filter(|i| consumed[*i]).collect(),
         };
-        let lowered = source.lower()?;
+        let (lowered, _) = source.lower()?;
         Ok(Self {
             program: machine.compile(&lowered.program)?,
             source: Arc::new(lowered.program),

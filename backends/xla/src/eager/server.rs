@@ -6,6 +6,7 @@
 
 use super::client::{XlaBackend, XlaClient};
 use super::device::XlaDevice;
+use super::recorder::Recorder;
 use crate::custom::ID;
 use burn::remote::RemoteHost;
 use burn_ir::{CustomOpIr, HandleContainer, OperationIr, TensorIr};
@@ -13,9 +14,11 @@ use burn_remote::server::{BackendServer, TokenAuthorizer, WebSocketTransport};
 use burn_router::{RouterClient, RouterTensor};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
 
-/// Serves `devices` until the process ends.
-pub(super) fn serve(devices: Vec<XlaDevice>) -> io::Result<RemoteHost> {
+/// Serves a device for each of these recorders to this process, until it ends.
+pub(crate) fn serve(recorders: &[Arc<Recorder>]) -> io::Result<RemoteHost> {
+    let devices: Vec<_> = recorders.iter().cloned().map(XlaDevice::open).collect();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let url = format!("ws://127.0.0.1:{}", listener.local_addr()?.port());
     let token = format!(

@@ -178,10 +178,10 @@ impl Executable {
 ///
 /// # Errors
 ///
-/// The plugin's, and [`RunError::Quantised`] for an element that Burn doesn't have.
+/// The plugin's, and [`LowerError::Quantised`] for an element that Burn doesn't have.
 pub fn download(buffer: &Buffer) -> Result<TensorData, RunError> {
     let element = buffer.element();
-    let dtype = crate::dtype(element).ok_or_else(|| RunError::Quantised(element.to_string()))?;
+    let dtype = crate::dtype(element).ok_or_else(|| LowerError::Quantised(element.to_string()))?;
     host::read(buffer, dtype)
 }
 

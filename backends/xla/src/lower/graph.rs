@@ -33,17 +33,11 @@ pub(crate) struct Source<'a> {
     pub(crate) donated: Vec<usize>,
 }
 
-/// The program of a source, and whether it draws random numbers: then the generator's state, ui64\[2\], is an argument
-/// after the inputs and the last result. A vector of the scalars, if there are any, is the last argument.
-pub(crate) struct Whole {
-    pub(crate) program: Program,
-    pub(crate) random: bool,
-    /// Donated inputs that no result was left for.
-    pub(crate) unused: Vec<usize>,
-}
-
 impl Source<'_> {
-    pub(crate) fn lower(self) -> Result<Whole, LowerError> {
+    /// The program, without constants, and the donated inputs that no result was left for. If it draws random numbers,
+    /// the generator's state, ui64\[2\], is an argument after the inputs and the last result. A vector of the scalars,
+    /// if there are any, is the last argument.
+    pub(crate) fn lower(self) -> Result<(Lowered, Vec<usize>), LowerError> {
         let random = self.operations.iter().any(draws);
         let b = Builder::new();
         let mut lowering = Lowering::new(&b, None);
@@ -71,11 +65,12 @@ impl Source<'_> {
                 None => unused.push(index),
             }
         }
-        Ok(Whole {
+        let lowered = Lowered {
             program: b.finish(&outputs),
+            constants: Vec::new(),
             random,
-            unused,
-        })
+        };
+        Ok((lowered, unused))
     }
 }
 
@@ -113,13 +108,12 @@ pub fn graph_donating(captured: &CapturedGraph, donated: &[usize]) -> Result<Low
     };
     // What the caller gives away are the graph's inputs, not its constants.
     let constant = donated.iter().find(|index| **index >= graph.inputs.len());
-    let whole = whole.lower()?;
-    match constant.or(whole.unused.first()) {
+    let (lowered, unused) = whole.lower()?;
+    match constant.or(unused.first()) {
         Some(&index) => Err(LowerError::Donation(index)),
         None => Ok(Lowered {
-            program: whole.program,
             constants,
-            random: whole.random,
+            ..lowered
         }),
     }
 }

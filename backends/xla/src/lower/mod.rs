@@ -230,7 +230,7 @@ pub fn tensor_type(tensor: &TensorIr) -> Result<TensorType> {
     value_type(&tensor.shape, tensor.dtype)
 }
 
-fn value_type(shape: &[usize], dtype: DType) -> Result<TensorType> {
+pub(crate) fn value_type(shape: &[usize], dtype: DType) -> Result<TensorType> {
     let element = element(dtype).ok_or_else(|| LowerError::Quantised(format!("{dtype:?}")))?;
     Ok(TensorType::new(shape, element))
 }

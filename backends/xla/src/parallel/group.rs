@@ -1,13 +1,13 @@
 //! Devices that run one program together: what it takes and gives, on the host.
 
+use crate::lower::{LowerError, value_type};
 use crate::machine::RunError;
 use crate::open::{self, OpenError};
 use crate::pjrt::{
     self, Buffer, Client, CompileOptions, Device, DiskCache, Donate, Environment, LoadedExecutable,
     Platform, Plugin, Value,
 };
-use crate::record::element;
-use crate::stablehlo::{Program, TensorType};
+use crate::stablehlo::Program;
 use burn_backend::{Shape, TensorData};
 
 /// Devices of one client, each of which runs a replica of a program.
@@ -36,9 +36,8 @@ impl Group {
             _ => open::client(platform)?,
         };
         let all = client.devices();
-        let devices = all.get(first..end).ok_or(OpenError::NoSuchDevice {
-            platform,
-            index: end - 1,
+        let devices = all.get(first..end).ok_or(pjrt::Error::NoSuchDevice {
+            index: end.saturating_sub(1),
             count: all.len(),
         })?;
         let ids: Vec<i32> = devices.iter().map(Device::id).collect();
@@ -74,9 +73,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The plugin's, that the devices don't divide the dimension among them, and [`RunError::Quantised`].
+    /// The plugin's, that the devices don't divide the dimension among them, and [`LowerError::Quantised`].
     pub fn divide(&self, data: &TensorData) -> Result<Vec<Buffer>, RunError> {
-        let (mut ty, bytes) = (type_of(data)?, data.as_bytes());
+        let (mut ty, bytes) = (value_type(data.shape(), data.dtype())?, data.as_bytes());
         ty.shape[0] /= self.devices.len();
         let size = ty.bytes();
         let part = |(at, device)| {
@@ -94,9 +93,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The plugin's, and [`RunError::Quantised`].
+    /// The plugin's, and [`LowerError::Quantised`].
     pub fn copy(&self, data: &TensorData) -> Result<Vec<Buffer>, RunError> {
-        let (ty, bytes) = (type_of(data)?, data.as_bytes());
+        let (ty, bytes) = (value_type(data.shape(), data.dtype())?, data.as_bytes());
         let devices = self.devices.iter();
         let copies = devices.map(|device| Buffer::from_host(device, &ty, bytes));
         Ok(copies.collect::<Result<_, _>>()?)
@@ -128,11 +127,11 @@ impl Group {
 ///
 /// # Errors
 ///
-/// The plugin's, and [`RunError::Quantised`] for an element that Burn doesn't have.
+/// The plugin's, and [`LowerError::Quantised`] for an element that Burn doesn't have.
 pub fn join(parts: &[Buffer]) -> Result<TensorData, RunError> {
     let ty = parts[0].spec();
     let dtype = crate::dtype(ty.element);
-    let dtype = dtype.ok_or_else(|| RunError::Quantised(ty.element.to_string()))?;
+    let dtype = dtype.ok_or_else(|| LowerError::Quantised(ty.element.to_string()))?;
     let mut shape = ty.shape.clone();
     shape[0] *= parts.len();
     let mut bytes = Vec::new();
@@ -140,10 +139,4 @@ pub fn join(parts: &[Buffer]) -> Result<TensorData, RunError> {
         bytes.extend(part.read()?);
     }
     Ok(TensorData::from_bytes_vec(bytes, Shape::from(shape), dtype))
-}
-
-fn type_of(data: &TensorData) -> Result<TensorType, RunError> {
-    let dtype = data.dtype();
-    let element = element(dtype).ok_or_else(|| RunError::Quantised(format!("{dtype:?}")))?;
-    Ok(TensorType::new(data.shape().to_vec(), element))
 }

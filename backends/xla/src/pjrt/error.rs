@@ -18,9 +18,11 @@ macro_rules! codes {
             pub(super) fn from_number(number: i32) -> Self {
                 match number { $($code => Self::$variant,)* _ => Self::Unknown }
             }
+        }
 
-            fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),* }
+        impl fmt::Display for Code {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$variant => $name),* })
             }
         }
     };
@@ -44,12 +46,6 @@ codes! {
     Unavailable 14 "unavailable"
     DataLoss 15 "data loss"
     Unauthenticated 16 "unauthenticated"
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// What can go wrong between us and a plugin.

@@ -48,8 +48,9 @@ pub struct Program {
     /// Floating-point operations of all matrix products: two for each multiply-add; of loops one
     /// round, or as many as [`Builder::counted`] says.
     pub flops: u64,
-    /// Bytes that each device sends to others in the collectives, counted as [`Builder::exchanged`] says;
-    /// of loops as `flops`.
+    /// Bytes that each device sends to the others of its group in the collectives, of loops as `flops`: of an
+    /// all-to-all among n devices n − 1 of the n parts, of an all-gather the tensor n − 1 times, of an all-reduce
+    /// 2·(n − 1)/n of the tensor (a reduce-scatter, then an all-gather), which no algorithm undercuts.
     pub exchanged_bytes: u64,
 }
 
@@ -128,13 +129,6 @@ impl Builder {
         let mut types = self.types.borrow_mut();
         types.push(ty);
         Value((types.len() - 1) as u32)
-    }
-
-    /// Bytes that each device sends to the others of its group in the collectives so far: of an all-to-all
-    /// among n devices n − 1 of the n parts, of an all-gather the tensor n − 1 times, of an all-reduce 2·(n − 1)/n of the tensor
-    /// (a reduce-scatter, then an all-gather), which no algorithm undercuts.
-    pub fn exchanged(&self) -> u64 {
-        self.exchanged.get()
     }
 
     /// Appends `operation`, everything right of the equals sign.

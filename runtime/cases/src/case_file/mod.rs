@@ -101,12 +101,6 @@ impl CaseFile {
         if let Some(key) = metadata.into_keys().next() {
             return Err(CaseError::UnknownMetadata(quoted(&key)));
         }
-        serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&params).map_err(
-            |source| CaseError::BadMetadata {
-                key: "params",
-                source,
-            },
-        )?;
         let case = Self {
             op,
             params,
@@ -115,6 +109,7 @@ impl CaseFile {
             bytes: Cow::Borrowed(&[]),
             data: 0,
         };
+        case.params::<serde_json::Map<String, serde_json::Value>>()?;
         case.check_names()?;
         Ok(case)
     }

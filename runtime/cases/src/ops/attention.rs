@@ -11,7 +11,7 @@ use moebius::attention::Attend;
 use serde::Deserialize;
 
 use super::inputs::{Input, Inputs};
-use super::{OpError, Produced, Values, download, upload};
+use super::{OpError, Produced, Values, download, gradient, upload};
 use crate::case_file::CaseFile;
 
 #[derive(Deserialize)]
@@ -78,7 +78,7 @@ impl<'a> Described<'a> {
     fn tensors(&self, device: &Device) -> Result<[Tensor<4>; 3], OpError> {
         let [q, k, v] = self.tensors;
         let put = |(input, shape): (Input<'a>, _)| -> Result<_, OpError> {
-            Ok(upload(input.floats()?, shape, device))
+            Ok(upload(input.view.to_f32()?, shape, device))
         };
         Ok([put(q)?, put(k)?, put(v)?])
     }
@@ -109,7 +109,8 @@ impl<'a> Described<'a> {
             }
         }
         if let Some(documents) = &self.documents {
-            let ids = TensorData::new(documents.ints()?, [batch, queries]);
+            let ids: Vec<i64> = documents.view.ints()?.collect();
+            let ids = TensorData::new(ids, [batch, queries]);
             let ids = Tensor::<2, Int>::from_data(ids, device);
             attend = attend.documents(ids.clone(), ids);
         }
@@ -143,17 +144,13 @@ pub(crate) async fn backward(case: &CaseFile, device: &Device) -> Result<Vec<Pro
     let leaves = described.tensors(&device)?.map(Tensor::require_grad);
     let [q, k, v] = leaves.clone();
     let out = described.attend(&device)?.forward(q, k, v)?;
-    let d_o: Tensor<4> = upload(d_o.floats()?, shape, &device);
+    let d_o: Tensor<4> = upload(d_o.view.to_f32()?, shape, &device);
     // No graph leads from no keys or no queries back.
     let [(_, [.., queries, _]), (_, [batch, _, keys, _]), _] = described.tensors;
     let tape = (batch * queries * keys > 0).then(|| (out.o * d_o).sum().backward());
     let mut produced = Vec::new();
     for (name, leaf) in ["dq", "dk", "dv"].into_iter().zip(leaves) {
-        let gradient = match &tape {
-            None => Tensor::zeros(leaf.dims(), &leaf.device().inner()),
-            Some(tape) => leaf.grad(tape).ok_or(OpError::NoGradient(name))?,
-        };
-        produced.push(download(name, gradient).await?);
+        produced.push(download(name, gradient(tape.as_ref(), name, &leaf)?).await?);
     }
     Ok(produced)
 }

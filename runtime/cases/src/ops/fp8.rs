@@ -39,18 +39,18 @@ pub(crate) async fn cast(case: &CaseFile, device: &Device) -> Result<Vec<Produce
     let mut inputs = Inputs::new(case);
     let x = inputs.required("x")?;
     inputs.finish()?;
-    let values = x.floats()?;
+    let values = x.view.to_f32()?;
     let len = values.len();
     let x_device: Tensor<1> = upload(values, [len], device);
     let words = fp8::encode(x_device, format, overflow)?;
     let decoded = fp8::decode(words.clone(), len, format)?;
     let codes = unpack(&download_ints("codes", words).await?, len);
     let decoded = Produced {
-        shape: x.shape().to_vec(),
+        shape: x.view.shape.to_vec(),
         ..download("decoded", decoded).await?
     };
     Ok(vec![
-        Produced::new("codes", x.shape(), Values::Int(codes)),
+        Produced::new("codes", x.view.shape, Values::Int(codes)),
         decoded,
     ])
 }
@@ -133,7 +133,7 @@ impl Rounding {
 /// Which weights share a scale, told by the shape of the scales.
 fn granularity(scale: &Input, [n, k]: [usize; 2]) -> Result<Granularity, OpError> {
     let of = [Granularity::Row, Granularity::Tensor, BLOCK128];
-    let fits = |granularity: &Granularity| granularity.blocks(n, k) == scale.shape();
+    let fits = |granularity: &Granularity| granularity.blocks(n, k) == scale.view.shape;
     of.into_iter().find(fits).ok_or_else(|| {
         let blocks = BLOCK128.blocks(n, k);
         scale.shape_error(format!("[N,1] = [{n}, 1], [1, 1] or {blocks:?}"))
@@ -163,8 +163,8 @@ pub(crate) async fn linear(case: &CaseFile, device: &Device) -> Result<Vec<Produ
         format,
         granularity: granularity(&scale, [n, k])?,
     };
-    let scales = HostScales::F32(scale.floats()?);
-    let weight = Fp8Tensor::from_codes(&codes.bytes()?, &scales, layout, device)?;
+    let scales = HostScales::F32(scale.view.to_f32()?);
+    let weight = Fp8Tensor::from_codes(&codes.view.to_bytes()?, &scales, layout, device)?;
     let bias = bias.map(|bias| bias.on(device)).transpose()?;
     let activations = ActivationScaling::new(activations.source(), device).with_format(format);
     let linear = Linear::from_fp8(weight, bias)?.with_activations(activations)?;

@@ -17,7 +17,7 @@ pub(crate) struct Inputs<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     name: &'static str,
-    view: TensorView<'a>,
+    pub(crate) view: TensorView<'a>,
 }
 
 impl<'a> Inputs<'a> {
@@ -31,7 +31,8 @@ impl<'a> Inputs<'a> {
 
     /// Takes an input that must be there.
     pub(crate) fn required(&mut self, name: &'static str) -> Result<Input<'a>, OpError> {
-        self.optional(name).ok_or(OpError::MissingInput(name))
+        let missing = || OpError::Misfit(format!("input {name} is missing"));
+        self.optional(name).ok_or_else(missing)
     }
 
     /// Takes an input that may be there.
@@ -45,21 +46,17 @@ impl<'a> Inputs<'a> {
     /// Refuses inputs that the operation didn't take.
     pub(crate) fn finish(self) -> Result<(), OpError> {
         match self.left.into_keys().next() {
-            Some(name) => Err(OpError::UnexpectedInput {
-                name: quoted(name),
-                op: quoted(self.op),
-            }),
+            Some(name) => {
+                let (name, op) = (quoted(name), quoted(self.op));
+                let message = format!("input {name} is not read by op {op}");
+                Err(OpError::Misfit(message))
+            }
             None => Ok(()),
         }
     }
 }
 
 impl Input<'_> {
-    /// Extents of any rank.
-    pub(crate) fn shape(&self) -> &[usize] {
-        self.view.shape
-    }
-
     /// The extents, where the rank is `D`; `symbols` such as `[T,H]` go into the error.
     pub(crate) fn dims<const D: usize>(&self, symbols: &str) -> Result<[usize; D], OpError> {
         self.view
@@ -86,35 +83,13 @@ impl Input<'_> {
 
     /// The elements in f32 on a device, with the extents of a rank that was checked.
     pub(crate) fn on<const D: usize>(&self, device: &Device) -> Result<Tensor<D>, OpError> {
-        let data = TensorData::new(self.floats()?, self.view.shape.to_vec());
+        let data = TensorData::new(self.view.to_f32()?, self.view.shape.to_vec());
         Ok(Tensor::from_data(data, device))
     }
 
-    /// The elements in f32.
-    pub(crate) fn floats(&self) -> Result<Vec<f32>, OpError> {
-        Ok(self.view.to_f32()?)
-    }
-
-    /// The elements of an integer tensor.
-    pub(crate) fn ints(&self) -> Result<Vec<i64>, OpError> {
-        Ok(self.view.ints()?.collect())
-    }
-
-    /// The elements as truth values.
-    pub(crate) fn bools(&self) -> Result<Vec<bool>, OpError> {
-        Ok(self.view.to_bool()?)
-    }
-
-    /// The elements of a U8 tensor.
-    pub(crate) fn bytes(&self) -> Result<Vec<u8>, OpError> {
-        Ok(self.view.to_bytes()?)
-    }
-
     pub(super) fn shape_error(&self, expected: String) -> OpError {
-        OpError::Shape {
-            name: self.name,
-            expected,
-            got: self.view.shape.to_vec(),
-        }
+        let (name, got) = (self.name, self.view.shape);
+        let message = format!("input {name}: expected shape {expected}, got {got:?}");
+        OpError::Misfit(message)
     }
 }

@@ -11,7 +11,7 @@ mod tests;
 
 use std::fmt::Display;
 
-use burn::tensor::{Device, Element, Int, Tensor, TensorData};
+use burn::tensor::{Device, Element, Gradients, Int, Tensor, TensorData};
 use moebius::ErrorKind;
 
 use crate::case_file::{CaseError, CaseFile, quoted};
@@ -56,43 +56,9 @@ pub enum OpError {
     /// The file itself is wrong.
     #[error(transparent)]
     Case(#[from] CaseError),
-    /// An input the operation needs.
-    #[error("input {0} is missing")]
-    MissingInput(&'static str),
-    /// An input the operation does not read.
-    #[error("input {name} is not read by op {op}")]
-    UnexpectedInput {
-        /// Input name, quoted.
-        name: String,
-        /// The operation, quoted.
-        op: String,
-    },
-    /// Extents that do not fit together.
-    #[error("input {name}: expected shape {expected}, got {got:?}")]
-    Shape {
-        /// Input name.
-        name: &'static str,
-        /// Extents with the symbols they stand for.
-        expected: String,
-        /// Extents in the file.
-        got: Vec<usize>,
-    },
-    /// `top_k` outside 1 to the number of experts.
-    #[error("parameter top_k: expected 1 to {experts}, got {got}")]
-    TopK {
-        /// Number of experts.
-        experts: usize,
-        /// `top_k` in the file.
-        got: usize,
-    },
-    /// A parameter that needs another one.
-    #[error("parameter {name} has no effect without {needs}")]
-    Dangling {
-        /// The parameter.
-        name: &'static str,
-        /// The one it needs.
-        needs: &'static str,
-    },
+    /// Inputs and parameters that are missing, that nothing reads, or that do not fit together.
+    #[error("{0}")]
+    Misfit(String),
     /// A backward pass that does not reach an input.
     #[error("the backward pass leaves no {0}")]
     NoGradient(&'static str),
@@ -113,13 +79,7 @@ impl OpError {
     /// Whether the file is at fault, rather than the device or the library on it.
     pub fn is_file(&self) -> bool {
         match self {
-            Self::Unsupported { .. }
-            | Self::Case(_)
-            | Self::MissingInput { .. }
-            | Self::UnexpectedInput { .. }
-            | Self::Shape { .. }
-            | Self::TopK { .. }
-            | Self::Dangling { .. } => true,
+            Self::Unsupported(_) | Self::Case(_) | Self::Misfit(_) => true,
             // The library checks what only it knows: margins, groups, capacities.
             Self::Device(error) => error.kind() == ErrorKind::Shape,
             Self::NoGradient { .. } | Self::ReadBack { .. } => false,
@@ -149,6 +109,18 @@ pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpEr
 /// Puts values of a known shape on the device.
 fn upload<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// The gradient of a leaf. A sum over nothing leaves no tape, and every gradient is 0.
+fn gradient<const D: usize>(
+    tape: Option<&Gradients>,
+    name: &'static str,
+    leaf: &Tensor<D>,
+) -> Result<Tensor<D>, OpError> {
+    match tape {
+        None => Ok(Tensor::zeros(leaf.dims(), &leaf.device().inner())),
+        Some(gradients) => leaf.grad(gradients).ok_or(OpError::NoGradient(name)),
+    }
 }
 
 /// Reads a float output.

@@ -7,13 +7,13 @@
 //! The inputs: `x` [T,H], `router` [E,H]; gated `w_gate`, `w_up` [E,F,H], `w_down` [E,H,F]; ungated `w_in` [E,F,H],
 //! `w_out` [E,H,F] with optional `b_in` [E,F], `b_out` [E,H].
 
-use burn::tensor::{Device, Gradients, Tensor};
+use burn::tensor::Device;
 use moebius::moe::{Activation, Capacity, MoeConfig, MoeLayer, MoeWeights, RouteConfig, Score};
 use serde::Deserialize;
 
 use super::inputs::{Input, Inputs};
 use super::route::check_top_k;
-use super::{OpError, Produced, download, download_counts, upload};
+use super::{OpError, Produced, download, download_counts, gradient, upload};
 use crate::case_file::CaseFile;
 
 /// `min_capacity` where a file gives only a factor.
@@ -41,10 +41,10 @@ impl Params {
                 factor,
                 min: min.unwrap_or(DEFAULT_MIN_CAPACITY),
             })),
-            (None, Some(_)) => Err(OpError::Dangling {
-                name: "min_capacity",
-                needs: "capacity_factor",
-            }),
+            (None, Some(_)) => {
+                let message = "parameter min_capacity has no effect without capacity_factor";
+                Err(OpError::Misfit(message.to_owned()))
+            }
             (None, None) => Ok(None),
         }
     }
@@ -128,7 +128,7 @@ impl<'a> Described<'a> {
             inter: f,
             ..
         } = self.config;
-        let first = self.first.iter().map(Input::floats);
+        let first = self.first.iter().map(|input| input.view.to_f32());
         let first = first.collect::<Result<Vec<_>, _>>()?;
         let w_in = stack(&first, f * h);
         // The layer has both biases or none; a missing one is zero.
@@ -136,7 +136,7 @@ impl<'a> Described<'a> {
             if !self.config.bias {
                 return Ok(None);
             }
-            let values = bias.map_or_else(|| Ok(vec![0.0; e * width]), |b| b.floats())?;
+            let values = bias.map_or_else(|| Ok(vec![0.0; e * width]), |b| b.view.to_f32())?;
             Ok(Some(upload(values, [e, width], device)))
         };
         Ok(self.config.with_weights(MoeWeights {
@@ -164,7 +164,7 @@ pub(crate) async fn backward(case: &CaseFile, device: &Device) -> Result<Vec<Pro
     let mut inputs = Inputs::new(case);
     let dy = inputs.required("dy")?;
     let described = Described::read(case, inputs)?;
-    let extents = described.x.shape();
+    let extents = described.x.view.shape;
     dy.expect("[T,H]", extents)?;
     let device = device.clone().autodiff();
     let layer = described.layer(&device)?;
@@ -203,17 +203,6 @@ pub(crate) async fn backward(case: &CaseFile, device: &Device) -> Result<Vec<Pro
         }
     }
     Ok(produced)
-}
-
-fn gradient<const D: usize>(
-    tape: Option<&Gradients>,
-    name: &'static str,
-    leaf: &Tensor<D>,
-) -> Result<Tensor<D>, OpError> {
-    match tape {
-        None => Ok(Tensor::zeros(leaf.dims(), &leaf.device().inner())),
-        Some(gradients) => leaf.grad(gradients).ok_or(OpError::NoGradient(name)),
-    }
 }
 
 /// Tensors [E,F,H], one after the other in each expert: the gate's rows, then the up rows; `block` is F·H.

@@ -72,7 +72,7 @@ pub(crate) async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced
         mask.expect("[E]", &[experts])?;
     }
     check_top_k(params.top_k, experts)?;
-    let mask = mask.map(|mask| mask.bools()).transpose()?;
+    let mask = mask.map(|mask| mask.view.to_bool()).transpose()?;
     let mask = mask.map(|mask| Tensor::from_data(TensorData::new(mask, [experts]), device));
     let routing = route(logits.on(device)?, mask, &params.config())?;
     Ok(vec![
@@ -120,11 +120,9 @@ pub(crate) async fn balance(case: &CaseFile, device: &Device) -> Result<Vec<Prod
 
 /// A token goes to at least one expert and to none twice.
 pub(crate) fn check_top_k(top_k: usize, experts: usize) -> Result<(), OpError> {
-    match (1..=experts).contains(&top_k) {
-        true => Ok(()),
-        false => Err(OpError::TopK {
-            experts,
-            got: top_k,
-        }),
+    if (1..=experts).contains(&top_k) {
+        return Ok(());
     }
+    let message = format!("parameter top_k: expected 1 to {experts}, got {top_k}");
+    Err(OpError::Misfit(message))
 }

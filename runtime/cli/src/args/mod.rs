@@ -4,19 +4,14 @@ mod bench;
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, ColorChoice, Parser, Subcommand};
 use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius::fp8::{Fp8Format, Granularity};
+use moebius_benches::options::{FORMATS, Named, named, positive};
 use moebius_device::Device;
 use moebius_model::Precision;
 
-pub(crate) use bench::{
-    BenchArgs, BenchAttentionArgs, BenchCommand, BenchDecodeArgs, BenchLinearArgs, BenchMoeArgs,
-    BenchPeer,
-};
-
-use crate::screen::Color;
+pub(crate) use bench::{BenchArgs, BenchCommand, BenchMoeArgs};
 
 /// One kernel source, every accelerator: mixture of experts and FP8
 ///
@@ -40,7 +35,7 @@ pub(crate) struct Cli {
         hide_possible_values = true,
         display_order = 91
     )]
-    pub(crate) color: Color,
+    pub(crate) color: ColorChoice,
 
     /// Show all that the main job found: every device, every output of every case, every stage.
     #[arg(short, long)]
@@ -145,12 +140,6 @@ pub(crate) struct EmitArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Formats of FP8 codes.
-const FORMATS: [Named<Fp8Format>; 2] = [
-    ("e4m3", "3 bits of mantissa", Fp8Format::E4M3),
-    ("e5m2", "2 bits of mantissa", Fp8Format::E5M2),
-];
-
 /// The precisions of a training.
 fn precisions() -> [Named<Precision>; 3] {
     let (delayed, current) = (Fp8Recipe::delayed(), Fp8Recipe::current());
@@ -167,20 +156,6 @@ fn precisions() -> [Named<Precision>; 3] {
             Precision::Fp8(current),
         ),
     ]
-}
-
-/// A word of the command line, its help, and what it stands for.
-type Named<T> = (&'static str, &'static str, T);
-
-/// Reads one of these words.
-fn named<T: Copy + Send + Sync + 'static, const N: usize>(
-    words: [Named<T>; N],
-) -> impl TypedValueParser<Value = T> {
-    let values = words.map(|(word, help, _)| PossibleValue::new(word).help(help));
-    PossibleValuesParser::new(values).map(move |given| {
-        let named = words.iter().find(|(word, ..)| *word == given);
-        named.unwrap_or(&words[0]).2
-    })
 }
 
 /// `train`.
@@ -345,14 +320,6 @@ fn granularity(text: &str) -> Result<Granularity, String> {
         })
     });
     block.ok_or_else(|| "expected tensor, row, block128, RxC or mx".to_owned())
-}
-
-fn positive(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("expected at least 1".to_owned()),
-        Ok(n) => Ok(n),
-        Err(_) => Err("expected a whole number".to_owned()),
-    }
 }
 
 #[cfg(test)]

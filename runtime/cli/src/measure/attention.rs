@@ -1,6 +1,7 @@
 //! `bench attention`.
 
-use moebius_benches::attention::{AttentionBench, AttentionReport, FLOPS_OF_FORWARD};
+use moebius_benches::FLOPS_OF_FORWARD;
+use moebius_benches::attention::{AttentionBench, AttentionReport};
 use serde_json::Value;
 
 use super::{ALWAYS, Measured, peer, refuse, without_unverified};
@@ -57,12 +58,10 @@ fn subject(bench: &AttentionBench) -> String {
     let AttentionBench {
         batch,
         heads,
-        kv_heads,
-        queries,
-        keys,
         head_dim,
         ..
-    } = bench;
+    } = *bench;
+    let (kv_heads, queries, keys) = (bench.kv_heads(), bench.queries(), bench.keys());
     let sees = match (bench.window, bench.causal) {
         (Some(keys), _) => format!(", the last {keys}"),
         (None, true) => ", causal".to_owned(),

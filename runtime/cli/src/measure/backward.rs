@@ -1,8 +1,9 @@
 //! `bench moe --backward`.
 
 use moebius::moe::Keep;
+use moebius_benches::FLOPS_OF_FORWARD;
 use moebius_benches::moe::MoeBench;
-use moebius_benches::moe::backward::{BackwardReport, FLOPS_OF_FORWARD, TrainingRun};
+use moebius_benches::moe::backward::{BackwardReport, TrainingRun};
 use serde_json::Value;
 
 use super::{Measured, layer, peer, refused, without_unverified};

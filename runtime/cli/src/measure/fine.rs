@@ -43,7 +43,12 @@ impl Measured for FineReport {
         let mut table = Table::new(&headings).right(&[1, 2, 3, 4]);
         let layers = fine::layers(bench)?;
         for (layer, report) in layers.iter().zip([&self.coarse, &self.fine]) {
-            let experts = format!("top-{} of {} × {}", layer.top_k, layer.experts, layer.inter);
+            let experts = format!(
+                "top-{} of {} × {}",
+                layer.top_k,
+                layer.experts,
+                layer.inter()
+            );
             match report.verified {
                 true => table.row(row(experts, report), GOOD),
                 false => table.row::<6>(refused(experts, report.max_rel_l2), BAD),

@@ -142,12 +142,11 @@ fn refused<const N: usize>(name: String, max_rel_l2: f64) -> [String; N] {
 fn layer(bench: &MoeBench) -> String {
     let MoeBench {
         hidden,
-        inter,
         experts,
         top_k,
         ..
     } = bench;
-    let batch = batch(bench);
+    let (inter, batch) = (bench.inter(), batch(bench));
     format!("MoE {hidden} → {inter} · {experts} experts, top-{top_k} · {batch}")
 }
 

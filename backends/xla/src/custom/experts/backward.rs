@@ -12,7 +12,7 @@
 //! | dx | Σ_k W_inᵀ · dpre_(t,k) |
 
 use super::activation::{hidden, through};
-use super::{product, slots_and_tokens, taken};
+use super::{product, slots_and_tokens};
 use crate::ElementType::F32;
 use crate::custom::grouped::{self, Segments, combine, row_of};
 use crate::custom::rows_where;
@@ -99,7 +99,7 @@ pub(in crate::custom) fn backward(
     }
     let sum_types: Vec<_> = sums.into_iter().map(|s| TensorType::new(s, F32)).collect();
     let results = segments.walk(stacks, &row_types, &sum_types, |block, matrices| {
-        let masked = |x, index| block.masked(taken(b, block, x, index));
+        let masked = |x, index| block.masked(b.take(x, block.rows(index)));
         let rows = Rows {
             x: masked(*x, tokens),
             dy: masked(*dy, tokens),

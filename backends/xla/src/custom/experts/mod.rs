@@ -8,7 +8,7 @@ mod backward;
 
 pub(super) use backward::backward;
 
-use super::grouped::{self, Block, Segments, combine};
+use super::grouped::{self, Segments, combine};
 use crate::ElementType::{F32, S32};
 use crate::stablehlo::{Along, Builder, DotDims, TensorType, Value};
 use moebius_ops::moe::Problem;
@@ -17,11 +17,6 @@ use moebius_ops::moe::Problem;
 fn slots_and_tokens(b: &Builder, p: &Problem, order: Value) -> [Value; 2] {
     let slots = b.convert(b.slice_dim(order, 0, 0..p.row_bound), S32);
     [slots, b.div(slots, p.routing.top_k() as f64)]
-}
-
-/// The rows of x \[n, …\] that the block's entries of `index` \[R\] say.
-fn taken(b: &Builder, block: &Block, x: Value, index: Value) -> Value {
-    b.take(x, block.rows(index))
 }
 
 /// rows · Wᵀ + bias in f32.
@@ -48,7 +43,7 @@ pub(super) fn forward(b: &Builder, p: &Problem, keep: bool, inputs: &[Value]) ->
     }
     let mut results = segments.walk(stacks, &rows, &[], |block, matrices| {
         let (w_in, w_out) = (matrices[0], matrices[1]);
-        let x = taken(b, block, *x, tokens);
+        let x = b.take(*x, block.rows(tokens));
         let pre = product(b, x, w_in, matrices.get(2).copied());
         let hidden = b.convert(activation::hidden(b, p, pre), dtype);
         let mut results = vec![product(b, hidden, w_out, matrices.get(3).copied())];

@@ -1,0 +1,58 @@
+//! Words and numbers that the options of a command take.
+
+use burn::tensor::DType;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use moebius::fp8::Fp8Format;
+use moebius_ops::{Element, ShapeError};
+
+/// A word, its help, and what it stands for.
+pub type Named<T> = (&'static str, &'static str, T);
+
+/// Formats of FP8 codes.
+pub const FORMATS: [Named<Fp8Format>; 2] = [
+    ("e4m3", "3 bits of mantissa", Fp8Format::E4M3),
+    ("e5m2", "2 bits of mantissa", Fp8Format::E5M2),
+];
+
+/// Element types of a benchmark.
+pub(crate) const DTYPES: [Named<DType>; 3] = [
+    ("f32", "32-bit float", DType::F32),
+    ("f16", "IEEE half", DType::F16),
+    ("bf16", "bfloat16", DType::BF16),
+];
+
+/// The kernels' name of a type.
+pub(crate) fn element(dtype: DType) -> Result<Element, ShapeError> {
+    match dtype {
+        DType::F32 => Ok(Element::F32),
+        DType::F16 => Ok(Element::F16),
+        DType::BF16 => Ok(Element::Bf16),
+        other => {
+            let got = format!("{other:?}");
+            Err(ShapeError::new("dtype", "f32, f16 or bf16", got))
+        }
+    }
+}
+
+/// Reads one of these words.
+pub fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    words: [Named<T>; N],
+) -> impl TypedValueParser<Value = T> {
+    let values = words.map(|(word, help, _)| PossibleValue::new(word).help(help));
+    PossibleValuesParser::new(values).map(move |given| {
+        let named = words.iter().find(|(word, ..)| *word == given);
+        named.unwrap_or(&words[0]).2
+    })
+}
+
+/// Reads a whole number from 1.
+///
+/// # Errors
+/// What is expected, for anything else.
+pub fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("expected at least 1".to_owned()),
+        Ok(n) => Ok(n),
+        Err(_) => Err("expected a whole number".to_owned()),
+    }
+}
