@@ -123,28 +123,8 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     if p.rows() == 0 {
         return;
     }
-    let (count, dim, lanes) = (plan.per_head.count(), plan.per_head.dim(), plan.lanes);
-    let (form, element) = (plan.form(), p.element().elem_type());
     let statistics = client.empty(p.heads_of_rows() * 8);
-    let sums = || bind_words(statistics.clone(), 2 * p.heads_of_rows());
-    let [o, d_o] = [&buffers.o, &buffers.d_o].map(|buffer| plan.rows(buffer));
-    let lse = bind_words(buffers.lse.clone(), p.heads_of_rows());
-    launched::note(|| format!("attention_statistics_{}", p.element()));
-    // SAFETY: the buffers hold what is planned; units past the last head return.
-    unsafe {
-        attention_statistics::launch_unchecked(
-            client,
-            count.clone(),
-            dim,
-            lanes,
-            o,
-            d_o,
-            lse,
-            sums(),
-            form,
-            element,
-        );
-    }
+    launch_statistics(client, plan, &buffers, &statistics);
     let (rows, heads) = (p.rows(), p.heads());
     let (queries, keys) = ([&buffers.q, &buffers.d_o], [&buffers.k, &buffers.v]);
     let sides = [
@@ -156,49 +136,84 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
         let [other, other_value] = other.map(|buffer| plan.rows(buffer));
         let (segments, out) = (plan.segments(&buffers.segments), plan.rows(out));
         launched::note(|| super::name(p, side.kernel()));
-        // SAFETY: as above, and segments lie inside the rows.
+        // SAFETY: the buffers hold what is planned; units past the last head return; segments lie inside the rows.
         unsafe {
             attention_score_gradient::launch_unchecked(
                 client,
-                count.clone(),
-                dim,
-                lanes,
+                plan.per_head.count(),
+                plan.per_head.dim(),
+                plan.lanes,
                 own,
                 own_value,
                 other,
                 other_value,
-                sums(),
+                sums(plan, &statistics),
                 segments,
                 out,
                 rows,
                 heads,
-                form,
+                plan.form(),
                 side,
-                element,
+                p.element().elem_type(),
             );
         }
     }
+    launch_value_gradient(client, plan, &buffers, &statistics);
+}
+
+/// Two numbers for each head of a row.
+fn sums(plan: &Plan, statistics: &Handle) -> BufferArg {
+    bind_words(statistics.clone(), 2 * plan.problem.heads_of_rows())
+}
+
+fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, statistics: &Handle) {
+    let p = &plan.problem;
+    let [o, d_o] = [&buffers.o, &buffers.d_o].map(|buffer| plan.rows(buffer));
+    launched::note(|| format!("attention_statistics_{}", p.element()));
+    // SAFETY: the buffers hold what is planned; units past the last head return.
+    unsafe {
+        attention_statistics::launch_unchecked(
+            client,
+            plan.per_head.count(),
+            plan.per_head.dim(),
+            plan.lanes,
+            o,
+            d_o,
+            bind_words(buffers.lse.clone(), p.heads_of_rows()),
+            sums(plan, statistics),
+            plan.form(),
+            p.element().elem_type(),
+        );
+    }
+}
+
+fn launch_value_gradient(
+    client: &Client,
+    plan: &Plan,
+    buffers: &BackwardBuffers,
+    statistics: &Handle,
+) {
+    let p = &plan.problem;
     let tensors = [&buffers.q, &buffers.k, &buffers.d_o, &buffers.dv];
     let [q, k, d_o, dv] = tensors.map(|buffer| plan.rows(buffer));
-    let segments = plan.segments(&buffers.segments);
     launched::note(|| super::name(p, "attention_value_gradient"));
-    // SAFETY: as above.
+    // SAFETY: the buffers hold what is planned; units past the last head return; segments lie inside the rows.
     unsafe {
         attention_value_gradient::launch_unchecked(
             client,
-            count,
-            dim,
-            lanes,
+            plan.per_head.count(),
+            plan.per_head.dim(),
+            plan.lanes,
             q,
             k,
             d_o,
-            sums(),
-            segments,
+            sums(plan, statistics),
+            plan.segments(&buffers.segments),
             dv,
-            rows,
-            heads,
-            form,
-            element,
+            p.rows(),
+            p.heads(),
+            plan.form(),
+            p.element().elem_type(),
         );
     }
 }
