@@ -4,6 +4,7 @@
 //! over the queries that see it, the heads of its group one after the other. lse and Δ of a query come in one binding, and
 //! dk and dv leave by their own launches: WebGPU grants seven buffers.
 
+use super::dropout::dropped;
 use super::rules::{Scalars, Site, keys_of, queries_of, scalars, seen, trace};
 use super::tables::{self, TableBuffers};
 use super::unit::site_of;
@@ -65,7 +66,7 @@ pub(super) fn value_product<F: Float, N: Size>(
     }
 }
 
-/// p and ds of a seen pair, ds before the slope of the rules, and that slope from place `from` on.
+/// p as dropout leaves it and ds of a seen pair, ds before the slope of the rules, and that slope from place `from` on.
 #[cube]
 pub(super) fn pair(
     products: (f32, f32),
@@ -79,8 +80,9 @@ pub(super) fn pair(
     let raw = Vector::<f32, Const<1>>::new(products.0 * scalars.scale);
     let (score, slope) = trace::<Const<1>>(raw, site, scalars, tables, form.kinds, from);
     let p = (score.extract(0usize) - statistics.0).exp();
-    let ds = p * (products.1 - statistics.1);
-    (p, ds, slope.extract(0usize))
+    let (weight, product) = dropped((p, products.1), site, tables, form);
+    let ds = p * (product - statistics.1);
+    (weight, ds, slope.extract(0usize))
 }
 
 /// dq\[i\] = scale · Σ_j ds_ij · k\[j\].

@@ -13,6 +13,7 @@
 mod backward;
 mod backward_tables;
 mod cpu;
+mod dropout;
 #[cfg(feature = "emit")]
 mod entries;
 pub(crate) mod exponential;
@@ -45,8 +46,9 @@ fn name(problem: &Problem, kernel: &str) -> String {
         .iter()
         .map(|rule| format!("_{}", rule.name()));
     let sinks = crate::launched::suffix(problem.sinks(), "_sinks");
+    let dropout = crate::launched::suffix(problem.dropout(), "_dropout");
     format!(
-        "{kernel}_{}{}{sinks}",
+        "{kernel}_{}{}{sinks}{dropout}",
         problem.element(),
         rules.collect::<String>()
     )
@@ -162,6 +164,7 @@ impl Plan {
             vectors: s.head_dim / self.lanes,
             value_vectors: s.value_dim / self.lanes,
             sinks: self.problem.sinks(),
+            dropout: self.problem.dropout(),
         }
     }
 
@@ -185,6 +188,7 @@ struct Form {
     /// Vectors of a value head.
     value_vectors: usize,
     sinks: bool,
+    dropout: bool,
 }
 
 buffers! {

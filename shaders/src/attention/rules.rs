@@ -122,6 +122,7 @@ pub(crate) struct Scalars {
 pub(crate) fn scalars(problem: &Problem) -> ScalarsLaunch {
     let s = problem.sizes();
     let [
+        _,
         query_documents,
         key_documents,
         blocks,

@@ -7,6 +7,7 @@
 //! their size. Those without a key that some query of the cube may see are skipped: which ones follows from the cube's place
 //! and from scalars, the same for all its units. In the others, a key that a query doesn't see changes no bit of its results.
 
+use super::dropout::{factors, row_of};
 use super::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
 use super::{Form, ForwardBuffers, KERNEL, Plan, Variant, tables};
 use crate::bound::{bind, bind_words};
@@ -321,6 +322,9 @@ fn soften<N: Size>(
         let p = select_many(s.equal(&lowest), Vector::new(0.0f32), p);
         let shrink = (before - top).exp();
         scores[row] = p;
+        if comptime!(spec.form.dropout) {
+            scores[row] = p * factors::<N>(&row_of::<N>(&site, tables), &site);
+        }
         rows.largest[row] = top;
         rows.totals[row] = fma(rows.totals[row], shrink, p.vector_sum());
         #[unroll]

@@ -1,5 +1,6 @@
 //! The `unit` variant: one unit per query and head, in one pass over the keys it sees.
 
+use super::dropout::dropped;
 use super::rules::{Scalars, Site, keys_of, scalars, seen, site, trace};
 use super::{Form, ForwardBuffers, Plan, tables};
 use crate::bound::{bind, bind_words};
@@ -56,7 +57,14 @@ fn attention_unit<F: Float, N: Size>(
                     score.extract(0usize),
                     value_vectors,
                 );
-                accumulate::<F, N>(&mut sums, p, v, (keys + key) * value_vectors, value_vectors);
+                let (weight, _) = dropped((p, p), &site, tables, form);
+                accumulate::<F, N>(
+                    &mut sums,
+                    weight,
+                    v,
+                    (keys + key) * value_vectors,
+                    value_vectors,
+                );
             }
         }
         if comptime!(form.sinks) {

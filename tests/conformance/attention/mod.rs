@@ -1,11 +1,13 @@
 //! Attention under score rules, forward and backward, against the f64 oracle.
 
 mod case;
+mod dropout;
 mod variants;
 
 use crate::Outcome;
 use burn::tensor::{Bool, Tensor, TensorData};
 use case::{Case, Run, USUAL, floats, outcome, problem};
+pub(crate) use dropout::{dropout, dropout_f16, dropout_repeats, masks};
 use moebius::Error;
 use moebius::attention::{Attend, Attended, merge};
 use moebius_ops::Element;

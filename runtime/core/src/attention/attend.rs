@@ -51,6 +51,8 @@ pub struct Attend {
     rules: Vec<Given>,
     sinks: Option<Tensor<1>>,
     scale: Option<f32>,
+    /// A probability, and a seed; without one the device's generator draws it.
+    dropout: Option<(f64, Option<u64>)>,
 }
 
 /// A rule, and the table that it reads.
@@ -196,6 +198,26 @@ impl Attend {
         Self { sinks, ..self }
     }
 
+    /// Drops each weight p_ij with probability `p` after the softmax, so that lse isn't changed, and multiplies the others by
+    /// 1/(1 − p). Which are dropped follows from `seed`, the sequence, the query head, i and j alone: it is the same forward and backward and
+    /// on every device, and no mask is kept. [`Dropout`](moebius_ops::attention::Dropout) has the formula. A `p` of 0 is no dropout.
+    /// Another `p` or seed compiles nothing.
+    #[must_use]
+    pub fn dropout(self, p: f64, seed: u64) -> Self {
+        let dropout = Some((p, Some(seed)));
+        Self { dropout, ..self }
+    }
+
+    pub(super) fn has_dropout(&self) -> bool {
+        self.dropout.is_some()
+    }
+
+    /// The same, with a seed that the device's generator draws in each forward pass.
+    pub(super) fn dropout_drawn(self, p: f64) -> Self {
+        let dropout = Some((p, None));
+        Self { dropout, ..self }
+    }
+
     /// What ⟨q, k⟩ is multiplied by; 1/√D unless this is called.
     #[must_use]
     pub fn scale(self, scale: f32) -> Self {
@@ -208,7 +230,7 @@ impl Attend {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices, a rule given twice, more than eight, or one
-    /// whose numbers or table don't fit, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that
+    /// whose numbers or table don't fit, a dropout outside of 0 ≤ p < 1, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that
     /// can't compute it.
     pub fn forward(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Result<Attended, Error> {
         let sizes = sizes(&q, &k, &v)?;
@@ -229,7 +251,8 @@ impl Attend {
     ) -> Result<(Problem, Vec<DeviceValue>), Error> {
         let problem = Problem::new(*sizes)?
             .with_element(element(q.dtype())?)
-            .with_sinks(self.sinks.is_some());
+            .with_sinks(self.sinks.is_some())
+            .with_dropout(self.dropout.is_some_and(|(p, _)| p != 0.0));
         let problem = match self.scale {
             Some(scale) => problem.with_scale(scale)?,
             None => problem,
@@ -240,6 +263,9 @@ impl Attend {
         let problem = problem.with_rules(Rules::new(rules?)?)?;
         if let Some(sinks) = &self.sinks {
             tables.sinks(sinks)?;
+        }
+        if let Some((p, seed)) = self.dropout.filter(|_| problem.dropout()) {
+            tables.dropout(p, seed)?;
         }
         Ok((problem, tables.into_values()))
     }

@@ -111,7 +111,7 @@ impl KvCache {
     /// o = 0 and lse = `f32::MIN`.
     ///
     /// # Errors
-    /// As [`KvCache::append`], and for rules that have a table of pairs (documents, blocks, masks, biases) or count keys from
+    /// As [`KvCache::append`], and for a dropout, and rules that have a table of pairs (documents, blocks, masks, biases) or count keys from
     /// the first query.
     pub fn attend(&self, q: Tensor<4>, step: &Step, attend: &Attend) -> Result<Attended, Error> {
         let l = self.layout;

@@ -1,6 +1,6 @@
 //! o and lse in f64, pair by pair.
 
-use super::{Problem, Site, Tables};
+use super::{Dropout, Problem, Site, Tables};
 
 /// What the oracles read.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,16 @@ pub(super) fn raw_score(problem: &Problem, inputs: &Inputs<'_>, row: usize, key:
     f64::from(problem.scale()) * product(q, k)
 }
 
+impl Tables<'_> {
+    /// What a dropout multiplies a weight by, 1 without one.
+    pub(super) fn kept(&self, problem: &Problem, site: Site) -> f64 {
+        match (problem.dropout(), self.dropout) {
+            (true, &[a, b, c, d]) => f64::from(Dropout::of([a, b, c, d]).factor(site)),
+            _ => 1.0,
+        }
+    }
+}
+
 /// The oracle, in f64.
 pub fn reference(problem: &Problem, inputs: &Inputs<'_>) -> Attended {
     let s = *problem.sizes();
@@ -77,8 +87,8 @@ pub fn reference(problem: &Problem, inputs: &Inputs<'_>) -> Attended {
         }
         let largest = terms().fold(f64::NEG_INFINITY, f64::max);
         *lse = largest + terms().map(|s| (s - largest).exp()).sum::<f64>().ln();
-        for ((_, key), score) in sites.iter().zip(&scores) {
-            let p = (score - *lse).exp();
+        for ((site, key), score) in sites.iter().zip(&scores) {
+            let p = (score - *lse).exp() * inputs.tables.kept(problem, *site);
             let values = &inputs.v[key * dim..][..dim];
             for (sum, value) in o[row * dim..][..dim].iter_mut().zip(values) {
                 *sum += p * value;

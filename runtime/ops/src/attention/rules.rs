@@ -115,6 +115,8 @@ pub struct Tables<'a> {
     pub relative: &'a [f64],
     /// \[Hq\]: of the softmax, not of a rule.
     pub sinks: &'a [f64],
+    /// Its words \[4\]: see [`super::Dropout`].
+    pub dropout: &'a [u32],
 }
 
 /// A query and a key.

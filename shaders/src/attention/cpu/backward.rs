@@ -9,6 +9,7 @@ use super::packed::{panel_words, panels, rows};
 use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
 use crate::attention::backward::{Backward, Through};
+use crate::attention::dropout::{factors, row_or_none};
 use crate::attention::exponential::exp;
 use crate::attention::rules::{Scalars, queries_of, scalars, seen, tile_of, trace};
 use crate::attention::{Plan, name};
@@ -162,6 +163,7 @@ fn soften<N: Size>(
     let (row, base, first) = at;
     let query_row = min(block.first + row, block.end - 1);
     let mut site = site_of::<N>(query_row, block, scalars);
+    let dropout = row_or_none::<N>(&site, tables, spec.form);
     let statistic = 2 * tensor_row::<N>(&site, scalars);
     let lse = Vector::<f32, N>::new(statistics[statistic]);
     let delta = Vector::<f32, N>::new(statistics[statistic + 1]);
@@ -183,10 +185,15 @@ fn soften<N: Size>(
         }
         let mut p = exp::<N>(s - lse);
         let mut ds = -delta;
+        let mut kept = Vector::<f32, N>::new(1.0f32);
+        if comptime!(spec.form.dropout) {
+            kept = factors::<N>(&dropout, &site);
+        }
         if comptime!(!pass.through_lse) {
-            ds = view[gradients + i] - delta;
+            ds = view[gradients + i] * kept - delta;
         }
         ds = p * ds * slope;
+        p *= kept;
         if !full {
             let last = Vector::<i32, N>::new(keys - site.key as i32);
             let seen =

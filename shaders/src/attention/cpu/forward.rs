@@ -7,6 +7,7 @@
 use super::packed::{panel_words, panels, rows};
 use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
+use crate::attention::dropout::{factors, row_or_none};
 use crate::attention::exponential::{exp, highest};
 use crate::attention::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
 use crate::attention::{ForwardBuffers, Plan, name, tables};
@@ -156,6 +157,7 @@ fn soften<N: Size>(
     let base = block.base;
     let query_row = min(block.first + row, block.end - 1);
     let mut site = site_of::<N>(query_row, block, scalars);
+    let dropout = row_or_none::<N>(&site, tables, spec.form);
     let from = (base + comptime!(spec.scores(width))) / width + strip_row * registers;
     let state = base + comptime!(spec.largest(width)) + row;
     let before = scratch[state].extract(0usize);
@@ -190,8 +192,12 @@ fn soften<N: Size>(
         if !full {
             p = select_many(scores[i].equal(&floor), Vector::new(0.0f32), p);
         }
-        view[from + i] = p;
         total += p;
+        if comptime!(spec.form.dropout) {
+            site.key = first + i * width;
+            p *= factors::<N>(&dropout, &site);
+        }
+        view[from + i] = p;
     }
     let shrink = exp::<Const<1>>(Vector::new(before - top)).extract(0usize);
     let sum = (base + comptime!(spec.totals(width))) / width + row;

@@ -218,7 +218,7 @@ pub(super) struct Queries<'a> {
 /// What a block of queries has with a block of keys: \[queries, keys\], padded to whole panels.
 #[derive(Default)]
 pub(super) struct Work {
-    /// Scores, then probabilities.
+    /// Scores, then probabilities as dropout leaves them.
     p: Vec<Line>,
     /// ⟨do, v⟩, then gradients of scores after all rules.
     pub(super) ds: Vec<Line>,
@@ -278,12 +278,10 @@ impl<'a> PairGradients<'a> {
             self.host.apply(simd, at, (keys, full), p, slopes);
             hidden.note(p);
             let ds = work.ds[of_row].as_flattened_mut();
-            gradients_of_row(
-                simd,
-                (queries.lse[row], queries.delta[row]),
-                p,
-                [ds, slopes],
-            );
+            self.host.drop(at, keys.start, ds);
+            let statistics = (queries.lse[row], queries.delta[row]);
+            gradients_of_row(simd, statistics, p, [ds, slopes]);
+            self.host.drop(at, keys.start, p);
         }
         hidden
     }

@@ -56,6 +56,7 @@ impl WithSimd for Task<'_> {
                 }
                 host.apply(simd, (block, row), (&keys, full), &mut scores, &mut []);
                 let shrink = running[row].add(simd, &mut scores);
+                host.drop((block, row), keys.start, &mut scores);
                 if shrink != 1.0 {
                     o.iter_mut().for_each(|o| *o *= shrink);
                 }

@@ -110,6 +110,7 @@ impl WithSimd for Task<'_> {
                 host.apply(simd, (block, row), (&keys, full), scores, &mut []);
                 hidden.note(scores);
                 let shrink = running.add(simd, scores);
+                host.drop((block, row), keys.start, scores);
                 scale(simd, shrink, &mut sums[row * across..][..across]);
             }
             let p = scores.as_flattened();

@@ -25,7 +25,7 @@ use crate::ops::tensors::Value;
 use backward::{Incoming, Packed};
 use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
-use moebius_ops::attention::Problem;
+use moebius_ops::attention::{Dropout, Problem};
 use moebius_ops::{Attention, AttentionPass, Operation, Scalar};
 pub(in crate::ops) use scores::Host;
 
@@ -70,6 +70,7 @@ pub(in crate::ops) fn run(attention: &Attention, mut b: Operands) -> Vec<Value<F
 
 fn host<'a>(problem: &'a Problem, floats: &'a [Floats; 7], b: &mut Operands) -> Host<'a> {
     let mut table = |name| b.maybe_word(name).map(words).unwrap_or_default();
+    let dropout = <[u32; Dropout::WORDS]>::try_from(table("dropout"));
     let [q, k, v, slopes, bias, relative, sinks] = floats.each_ref().map(Floats::values);
     Host {
         problem,
@@ -80,6 +81,7 @@ fn host<'a>(problem: &'a Problem, floats: &'a [Floats; 7], b: &mut Operands) -> 
         bias,
         relative,
         sinks,
+        dropout: dropout.ok().map(Dropout::of),
         query_documents: table("query_documents"),
         key_documents: table("key_documents"),
         blocks: table("blocks"),

@@ -1,6 +1,6 @@
 //! What the rules make of a block of scores, and which blocks have any to make.
 
-use moebius_ops::attention::{Pattern, Problem, Rule, Tile};
+use moebius_ops::attention::{Dropout, Pattern, Problem, Rule, Tile};
 use pulp::Simd;
 use std::ops::Range;
 
@@ -23,6 +23,7 @@ pub(in crate::ops) struct Host<'a> {
     pub(in crate::ops) bias: &'a [f32],
     pub(in crate::ops) relative: &'a [f32],
     pub(in crate::ops) sinks: &'a [f32],
+    pub(in crate::ops) dropout: Option<Dropout>,
     pub(in crate::ops) query_documents: Vec<u32>,
     pub(in crate::ops) key_documents: Vec<u32>,
     pub(in crate::ops) blocks: Vec<u32>,
@@ -161,6 +162,17 @@ impl Host<'_> {
         }
         for rule in self.problem.rules().iter() {
             self.hide(rule, site, keys, seen);
+        }
+    }
+
+    /// Multiplies what pairs of a row and keys from `first` on have by what a dropout does to their weights.
+    #[inline(always)]
+    pub(super) fn drop(&self, (block, row): (&Block, usize), first: usize, of_pairs: &mut [f32]) {
+        if let Some(dropout) = self.dropout {
+            let factor = dropout.row(block.site(row));
+            for (key, value) in (first as u32..).zip(of_pairs) {
+                *value *= factor(key);
+            }
         }
     }
 
