@@ -54,6 +54,20 @@ pub(super) fn factors<N: Size>(row: &Row, site: &Site<N>) -> Vector<f32, N> {
     select_many(none, Vector::new(0.0f32), Vector::new(row.factor))
 }
 
+/// The same; 1 without a dropout.
+#[cube]
+pub(super) fn factors_or_one<N: Size>(
+    row: &Row,
+    site: &Site<N>,
+    #[comptime] form: Form,
+) -> Vector<f32, N> {
+    if comptime!(form.dropout) {
+        factors::<N>(row, site)
+    } else {
+        Vector::new(1.0f32)
+    }
+}
+
 /// Two numbers of a pair times what its weight is multiplied by.
 #[cube]
 pub(super) fn dropped(

@@ -1,8 +1,9 @@
 //! One attention with all it reads, on a device and by the oracle.
 
+use super::own_rule::Fading;
 use crate::Outcome;
 use burn::tensor::{Bool, DType, Gradients, Int, Tensor, TensorData};
-use moebius::attention::{Attend, Attended};
+use moebius::attention::{Attend, Attended, HostRule};
 use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
 use moebius_ops::attention::{
@@ -32,6 +33,7 @@ pub(super) struct Case {
     pub(super) sinks: Vec<f32>,
     /// A probability and a seed.
     pub(super) dropout: Option<(f64, u64)>,
+    pub(super) rule: Option<Fading>,
 }
 
 /// B, Hq, Hkv, Sq, Skv, D, Dv.
@@ -107,6 +109,7 @@ impl Case {
             relative,
             sinks,
             dropout: problem.dropout().then_some((0.3, 7)),
+            rule: None,
         }
     }
 
@@ -144,6 +147,7 @@ impl Case {
             bias: &bias,
             relative: &relative,
             sinks: &sinks,
+            rule: self.rule.as_ref().map(|rule| rule as &dyn HostRule),
         };
         let inputs = Inputs {
             q: &q,
@@ -282,6 +286,9 @@ impl Run {
         }
         if let Some((p, seed)) = case.dropout {
             attend = attend.dropout(p, seed);
+        }
+        if let Some(rule) = case.rule {
+            attend = attend.rule(rule);
         }
         run.out = attend.forward(run.q.clone(), run.k.clone(), run.v.clone())?;
         Ok(run)

@@ -2,6 +2,7 @@
 
 mod case;
 mod dropout;
+mod own_rule;
 mod variants;
 
 use crate::Outcome;
@@ -15,6 +16,7 @@ use moebius_ops::attention::{Pattern, Problem, Rule};
 use moebius_shaders::DeviceElement;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
+pub(crate) use own_rule::{own_rule, own_rule_agrees};
 pub(crate) use variants::{tiles, tiles_f16};
 
 const EVERY: [Rule; 14] = [

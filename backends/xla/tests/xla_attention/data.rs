@@ -128,6 +128,7 @@ impl Data {
                 relative: &floats["relative"],
                 sinks: &floats["sinks"],
                 dropout: &words["dropout"],
+                rule: None,
             },
         }
     }

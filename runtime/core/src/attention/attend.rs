@@ -3,9 +3,12 @@
 use super::tables::Tables;
 use crate::Error;
 use crate::check::{check_device, check_same, element};
+use crate::ops::attention::AnyRule;
 use crate::ops::{self, DeviceValue};
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
+use moebius_shaders::attention::LaunchRule;
+use std::sync::Arc;
 
 /// Attention of queries to keys: o_i = Σ_j p_ij · v_j, where p_ij = exp(s_ij − lse_i) of the keys j that every rule lets query i
 /// see, s_ij = rules(scale · ⟨q_i, k_j⟩), and lse_i = ln Σ_j exp(s_ij).
@@ -53,6 +56,7 @@ pub struct Attend {
     scale: Option<f32>,
     /// A probability, and a seed; without one the device's generator draws it.
     dropout: Option<(f64, Option<u64>)>,
+    rule: Option<Arc<dyn AnyRule>>,
 }
 
 /// A rule, and the table that it reads.
@@ -208,6 +212,19 @@ impl Attend {
         Self { dropout, ..self }
     }
 
+    /// A rule of the program's own, after all others; a second one takes the place of the first. What the rule hides isn't skipped: where it
+    /// looks back no further than a window, give that window, too. Its kernels are slower than others on GPUs, which have
+    /// one unit per query then; XLA refuses it. [`check_rule`](super::check_rule) tells whether its parts agree.
+    #[must_use]
+    pub fn rule(self, rule: impl LaunchRule) -> Self {
+        let rule: Option<Arc<dyn AnyRule>> = Some(Arc::new(rule));
+        Self { rule, ..self }
+    }
+
+    pub(super) fn has_rule(&self) -> bool {
+        self.rule.is_some()
+    }
+
     pub(super) fn has_dropout(&self) -> bool {
         self.dropout.is_some()
     }
@@ -239,7 +256,7 @@ impl Attend {
         if rows == 0 || sizes.keys == 0 {
             return self.without_keys(&q, &sizes);
         }
-        let (o, lse) = ops::attention::run([q, k, v], tables, problem)?;
+        let (o, lse) = ops::attention::run([q, k, v], tables, problem, self.rule.clone())?;
         Ok(Attended { o, lse })
     }
 

@@ -23,11 +23,13 @@
 mod backward;
 mod dropout;
 mod forward;
+mod host_rule;
 mod rules;
 
 pub use backward::{Gradients, reference_backward};
 pub use dropout::Dropout;
 pub use forward::{Attended, Inputs, reference};
+pub use host_rule::{HostRule, Pair};
 pub use rules::{MAX_RULES, Pattern, Rule, Rules, Site, Tables, Tile, alibi_slopes};
 
 use crate::element::Element;

@@ -1,6 +1,6 @@
 //! What changes scores, and which keys a query sees.
 
-use super::{Sizes, few_elements};
+use super::{HostRule, Sizes, few_elements};
 use crate::error::ShapeError;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -117,6 +117,8 @@ pub struct Tables<'a> {
     pub sinks: &'a [f64],
     /// Its words \[4\]: see [`super::Dropout`].
     pub dropout: &'a [u32],
+    /// What comes after the rules: a program's own one.
+    pub rule: Option<&'a dyn HostRule>,
 }
 
 /// A query and a key.

@@ -86,6 +86,7 @@ impl Data {
                 relative,
                 sinks,
                 dropout: &self.dropout,
+                rule: None,
             },
         }
     }

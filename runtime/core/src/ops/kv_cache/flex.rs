@@ -144,6 +144,7 @@ fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
             relative,
             sinks,
             dropout: None,
+            rule: None,
             query_documents: Vec::new(),
             key_documents: Vec::new(),
             blocks: Vec::new(),

@@ -25,7 +25,7 @@ use crate::ops::tensors::Value;
 use backward::{Incoming, Packed};
 use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
-use moebius_ops::attention::{Dropout, Problem};
+use moebius_ops::attention::{Dropout, HostRule, Problem};
 use moebius_ops::{Attention, AttentionPass, Operation, Scalar};
 pub(in crate::ops) use scores::Host;
 
@@ -46,10 +46,17 @@ impl Floats {
 }
 
 /// o and its log-sum-exp, or gradients through one of them.
-pub(in crate::ops) fn run(attention: &Attention, mut b: Operands) -> Vec<Value<Flex>> {
+pub(in crate::ops) fn run(
+    attention: &Attention,
+    rule: Option<&dyn HostRule>,
+    mut b: Operands,
+) -> Vec<Value<Flex>> {
     let names = ["q", "k", "v", "slopes", "bias", "relative", "sinks"];
     let floats = names.map(|name| Floats::of(&mut b, name));
-    let host = host(&attention.problem, &floats, &mut b);
+    let host = Host {
+        rule,
+        ..host(&attention.problem, &floats, &mut b)
+    };
     let results = match attention.pass {
         AttentionPass::Forward => forward::run(&host).into(),
         AttentionPass::Output(_) | AttentionPass::LogSumExp(_) => {
@@ -82,6 +89,7 @@ fn host<'a>(problem: &'a Problem, floats: &'a [Floats; 7], b: &mut Operands) -> 
         relative,
         sinks,
         dropout: dropout.ok().map(Dropout::of),
+        rule: None,
         query_documents: table("query_documents"),
         key_documents: table("key_documents"),
         blocks: table("blocks"),
