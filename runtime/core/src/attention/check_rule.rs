@@ -14,7 +14,7 @@ const STEP: f64 = 1e-4;
 /// query and key of \[B, Hq, Sq, Skv\] = `sizes`, for scores from −`largest` to `largest`; and its slopes with differences of its
 /// scores. Tolerances: 1e-4 of a number and 1 together for scores, 1e-3 for slopes.
 ///
-/// It takes a forward and a backward pass for each key.
+/// It takes a forward and a backward pass for each key, and waits for the device.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) that names the first pair where they differ, and what [`Attend::forward`] says.
