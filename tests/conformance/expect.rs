@@ -49,6 +49,9 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     if case.starts_with("attention::tiles") && (without_kernels || processor) {
         return Some("variants for GPUs and software adapters");
     }
+    if case.starts_with("attention::own_rule") && capability.runtime == Runtime::Xla {
+        return Some("a program's own rule has no StableHLO");
+    }
     if case == "model_scale::few_tokens_f16" && capability.limits.max_buffer_bytes < 805_306_368 {
         return Some("a stack of weights is one buffer, and 805 MB is more than the adapter's");
     }

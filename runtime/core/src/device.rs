@@ -86,6 +86,15 @@ pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Arc<Cap
     }
 }
 
+/// Whether operations on a device become XLA's.
+pub(crate) fn is_xla(device: &burn::tensor::Device) -> bool {
+    match device.clone().inner().as_dispatch() {
+        #[cfg(feature = "xla")]
+        DispatchDevice::Remote(_) | DispatchDevice::Capture(_) => true,
+        _ => false,
+    }
+}
+
 /// What `plan` makes of what the device behind a Burn device can do; `None` where there are no kernels to plan.
 ///
 /// # Errors

@@ -4,7 +4,9 @@
 //! over the queries that see it, the heads of its group one after the other. lse and Δ of a query come in one binding, and
 //! dk and dv leave by their own launches: WebGPU grants seven buffers.
 
-use super::rules::{Scalars, Site, keys_of, queries_of, scalars, seen, trace};
+use super::dropout::dropped;
+use super::rules::{Scalars, Site, keys_of, queries_of, scalars, trace};
+use super::score_rule::{LaunchRule, NoRule, ScoreRule, before_rule, score_by, seen_by};
 use super::tables::{self, TableBuffers};
 use super::unit::site_of;
 use super::{Form, Plan, Variant, backward_tables, cpu};
@@ -65,27 +67,36 @@ pub(super) fn value_product<F: Float, N: Size>(
     }
 }
 
-/// p and ds of a seen pair, ds before the slope of the rules, and that slope from place `from` on.
+/// p as dropout leaves it and ds of a seen pair, ds before the slope of the rules, and that slope from place `from` on.
 #[cube]
-pub(super) fn pair(
+pub(super) fn pair<R: ScoreRule>(
     products: (f32, f32),
     statistics: (f32, f32),
     site: &Site<Const<1>>,
     scalars: &Scalars,
     tables: &[u32],
+    rule: &R::Args,
     #[comptime] form: Form,
     #[comptime] from: usize,
 ) -> (f32, f32, f32) {
     let raw = Vector::<f32, Const<1>>::new(products.0 * scalars.scale);
-    let (score, slope) = trace::<Const<1>>(raw, site, scalars, tables, form.kinds, from);
+    let (before, slope) = trace::<Const<1>>(raw, site, scalars, tables, form.kinds, from);
+    let score = score_by::<Const<1>, R>(before, site, scalars, rule, form);
     let p = (score.extract(0usize) - statistics.0).exp();
-    let ds = p * (products.1 - statistics.1);
-    (p, ds, slope.extract(0usize))
+    let (weight, product) = dropped((p, products.1), site, tables, form);
+    let ds = p * (product - statistics.1);
+    if comptime!(form.ruled) {
+        let ds = Vector::<f32, Const<1>>::new(ds);
+        let ds = before_rule::<Const<1>, R>(ds, before, site, scalars, rule, form);
+        (weight, ds.extract(0usize), slope.extract(0usize))
+    } else {
+        (weight, ds, slope.extract(0usize))
+    }
 }
 
 /// dq\[i\] = scale · Σ_j ds_ij · k\[j\].
 #[cube(launch_unchecked)]
-fn attention_query_gradient_unit<F: Float, N: Size>(
+fn attention_query_gradient_unit<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
     k: &[Vector<F, N>],
     v: &[Vector<F, N>],
@@ -94,6 +105,7 @@ fn attention_query_gradient_unit<F: Float, N: Size>(
     tables: &[u32],
     dq: &mut [Vector<F, N>],
     scalars: Scalars,
+    rule: R::Args,
     rows: usize,
     #[comptime] form: Form,
     #[comptime] through_lse: bool,
@@ -112,7 +124,7 @@ fn attention_query_gradient_unit<F: Float, N: Size>(
         let (first, end) = keys_of(site.query, site.query, &scalars, form.kinds);
         for key in first..end {
             site.key = key;
-            if seen::<Const<1>>(&site, &scalars, tables, form.kinds).extract(0usize) {
+            if seen_by::<Const<1>, R>(&site, &scalars, tables, &rule, form).extract(0usize) {
                 let at = keys + key;
                 let products = (
                     dot::<F, N>(&query, k, at * vectors, vectors),
@@ -124,8 +136,9 @@ fn attention_query_gradient_unit<F: Float, N: Size>(
                         through_lse,
                     ),
                 );
-                let (_, ds, slope) =
-                    pair(products, statistic, &site, &scalars, tables, form, 0usize);
+                let (_, ds, slope) = pair::<R>(
+                    products, statistic, &site, &scalars, tables, &rule, form, 0usize,
+                );
                 accumulate::<F, N>(&mut sums, ds * slope, k, at * vectors, vectors);
             }
         }
@@ -136,7 +149,7 @@ fn attention_query_gradient_unit<F: Float, N: Size>(
 
 /// dk\[j\] = scale · Σ_i ds_ij · q\[i\], or dv\[j\] = Σ_i p_ij · do\[i\], over the queries of all heads of the group.
 #[cube(launch_unchecked)]
-fn attention_key_gradient_unit<F: Float, N: Size>(
+fn attention_key_gradient_unit<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
     k: &[Vector<F, N>],
     v: &[Vector<F, N>],
@@ -145,6 +158,7 @@ fn attention_key_gradient_unit<F: Float, N: Size>(
     tables: &[u32],
     out: &mut [Vector<F, N>],
     scalars: Scalars,
+    rule: R::Args,
     rows: usize,
     #[comptime] form: Form,
     #[comptime] of: Of,
@@ -153,12 +167,7 @@ fn attention_key_gradient_unit<F: Float, N: Size>(
     if ABSOLUTE_POS < rows {
         let row = ABSOLUTE_POS;
         let (vectors, value_vectors) = comptime!((form.vectors, form.value_vectors));
-        let written = comptime!(if of == Of::Values {
-            value_vectors
-        } else {
-            vectors
-        });
-        let read = comptime!(if of == Of::Keys { value_vectors } else { 1 });
+        let (written, read) = comptime!(of.widths(form));
         let (key, head_row) = (row % scalars.keys, row / scalars.keys);
         let (kv_head, batch) = (head_row % scalars.kv_heads, head_row / scalars.kv_heads);
         let own = load_head::<F, N>(k, row * vectors, 1.0f32, vectors);
@@ -172,7 +181,7 @@ fn attention_key_gradient_unit<F: Float, N: Size>(
             site.key = key;
             for query in first..end {
                 site.query = query;
-                if seen::<Const<1>>(&site, &scalars, tables, form.kinds).extract(0usize) {
+                if seen_by::<Const<1>, R>(&site, &scalars, tables, &rule, form).extract(0usize) {
                     let at = queries + query;
                     let statistic = (statistics[2 * at], statistics[2 * at + 1]);
                     let none = comptime!(of != Of::Keys);
@@ -180,8 +189,9 @@ fn attention_key_gradient_unit<F: Float, N: Size>(
                         dot::<F, N>(&own, q, at * vectors, vectors),
                         value_product::<F, N>(&value, d_o, at * value_vectors, form, none),
                     );
-                    let (p, ds, slope) =
-                        pair(products, statistic, &site, &scalars, tables, form, 0usize);
+                    let (p, ds, slope) = pair::<R>(
+                        products, statistic, &site, &scalars, tables, &rule, form, 0usize,
+                    );
                     if comptime!(of == Of::Values) {
                         accumulate::<F, N>(&mut sums, p, d_o, at * value_vectors, value_vectors);
                     } else {
@@ -207,6 +217,15 @@ enum Of {
 }
 
 impl Of {
+    /// Vectors of a row that is written, and of one of values that is held.
+    fn widths(self, form: Form) -> (usize, usize) {
+        match self {
+            Self::Keys => (form.vectors, form.value_vectors),
+            Self::KeysOfLse => (form.vectors, 1),
+            Self::Values => (form.value_vectors, 1),
+        }
+    }
+
     fn kernel(self) -> &'static str {
         match self {
             Self::Keys => "attention_key_gradient_unit",
@@ -270,16 +289,17 @@ impl FromNames for Through {
 }
 
 /// What the launches of a backward pass share.
-pub(super) struct Backward<'a> {
+pub(super) struct Backward<'a, R> {
     pub(super) client: &'a Client,
     pub(super) plan: &'a Plan,
     pub(super) buffers: &'a BackwardBuffers,
     pub(super) tables: Handle,
     /// f32 \[B, Hq, Sq, 2\].
     pub(super) statistics: Handle,
+    pub(super) rule: &'a R,
 }
 
-impl Backward<'_> {
+impl<R> Backward<'_, R> {
     /// A matrix of so many rows of `dim` elements; one without rows isn't read, and something else is bound.
     pub(super) fn bind(&self, buffer: &Handle, rows: usize, dim: usize) -> BufferArg {
         if rows == 0 {
@@ -335,7 +355,24 @@ impl Backward<'_> {
 /// # Panics
 /// Where a buffer holds less than is planned, or a table of a rule is missing.
 pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
-    let buffers = &buffers;
+    launch_by(client, plan, &buffers, &NoRule);
+}
+
+/// [`launch_backward`] with `rule` after the problem's rules.
+///
+/// # Panics
+/// As [`launch_backward`], and unless the plan is one of [`super::plan_ruled`].
+pub fn launch_backward_ruled<R: LaunchRule>(
+    client: &Client,
+    plan: &Plan,
+    buffers: BackwardBuffers,
+    rule: &R,
+) {
+    assert!(plan.ruled, "expected a plan with a rule");
+    launch_by(client, plan, &buffers, rule);
+}
+
+fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: &BackwardBuffers, rule: &R) {
     let p = &plan.problem;
     let backward = Backward {
         client,
@@ -343,6 +380,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
         buffers,
         tables: tables::gather(client, &plan.problem, plan.table_grid, &buffers.tables),
         statistics: client.empty((p.query_rows() * 8).max(plan.bytes())),
+        rule,
     };
     if p.query_rows() > 0 {
         launch_statistics(&backward);
@@ -354,7 +392,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     backward_tables::launch(&backward);
 }
 
-fn launch_units(backward: &Backward<'_>) {
+fn launch_units<R: LaunchRule>(backward: &Backward<'_, R>) {
     let (p, buffers) = (&backward.plan.problem, backward.buffers);
     if p.query_rows() > 0 {
         launch_query_gradient(backward);
@@ -372,7 +410,7 @@ fn launch_units(backward: &Backward<'_>) {
     }
 }
 
-fn launch_statistics(backward: &Backward<'_>) {
+fn launch_statistics<R>(backward: &Backward<'_, R>) {
     let (plan, buffers) = (backward.plan, backward.buffers);
     let (p, s) = (&plan.problem, plan.problem.sizes());
     let rows = p.query_rows();
@@ -406,7 +444,7 @@ fn launch_statistics(backward: &Backward<'_>) {
     }
 }
 
-fn launch_query_gradient(backward: &Backward<'_>) {
+fn launch_query_gradient<R: LaunchRule>(backward: &Backward<'_, R>) {
     let (plan, b) = (backward.plan, backward.buffers);
     let (p, s) = (&plan.problem, plan.problem.sizes());
     let [q, k, v, d_o, statistics, tables] = backward.inputs();
@@ -414,9 +452,9 @@ fn launch_query_gradient(backward: &Backward<'_>) {
     unsafe {
         launched::note(|| {
             let of = launched::suffix(backward.through_lse(), "_of_lse");
-            super::name(p, &format!("attention_query_gradient{of}_unit"))
+            plan.name(&format!("attention_query_gradient{of}_unit"))
         });
-        attention_query_gradient_unit::launch_unchecked(
+        attention_query_gradient_unit::launch_unchecked::<R>(
             backward.client,
             plan.per_query.count(),
             plan.per_query.dim(),
@@ -429,6 +467,7 @@ fn launch_query_gradient(backward: &Backward<'_>) {
             tables,
             backward.bind(&b.dq, p.query_rows(), s.head_dim),
             scalars(p),
+            backward.rule.args(),
             p.query_rows(),
             plan.form(),
             backward.through_lse(),
@@ -437,7 +476,7 @@ fn launch_query_gradient(backward: &Backward<'_>) {
     }
 }
 
-fn launch_key_gradient(backward: &Backward<'_>, of: Of, out: &Handle) {
+fn launch_key_gradient<R: LaunchRule>(backward: &Backward<'_, R>, of: Of, out: &Handle) {
     let plan = backward.plan;
     let (p, s) = (&plan.problem, plan.problem.sizes());
     let [q, k, v, d_o, statistics, tables] = backward.inputs();
@@ -448,8 +487,8 @@ fn launch_key_gradient(backward: &Backward<'_>, of: Of, out: &Handle) {
     };
     // SAFETY: the buffers hold what is planned; queries and table entries lie inside of them; units past the last key return.
     unsafe {
-        launched::note(|| super::name(p, of.kernel()));
-        attention_key_gradient_unit::launch_unchecked(
+        launched::note(|| plan.name(of.kernel()));
+        attention_key_gradient_unit::launch_unchecked::<R>(
             backward.client,
             plan.per_key.count(),
             plan.per_key.dim(),
@@ -462,6 +501,7 @@ fn launch_key_gradient(backward: &Backward<'_>, of: Of, out: &Handle) {
             tables,
             backward.bind(out, p.key_rows(), dim),
             scalars(p),
+            backward.rule.args(),
             p.key_rows(),
             plan.form(),
             of,

@@ -2,7 +2,8 @@
 
 use super::Form;
 use super::backward::{Backward, pair, value_product};
-use super::rules::{Kind, Scalars, Site, scalars, seen};
+use super::rules::{Kind, Scalars, Site, scalars};
+use super::score_rule::{LaunchRule, ScoreRule, seen_by};
 use super::unit::site_of;
 use crate::bound::bind_words;
 use crate::element::DeviceElement;
@@ -22,7 +23,7 @@ struct Spec {
 
 /// The gradient of the rule's result at a seen pair, 0 at one that isn't.
 #[cube]
-fn of_pair<F: Float, N: Size>(
+fn of_pair<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
     k: &[Vector<F, N>],
     v: &[Vector<F, N>],
@@ -31,6 +32,7 @@ fn of_pair<F: Float, N: Size>(
     tables: &[u32],
     site: &Site<Const<1>>,
     scalars: &Scalars,
+    rule: &R::Args,
     #[comptime] spec: Spec,
 ) -> f32 {
     let form = comptime!(spec.form);
@@ -41,7 +43,7 @@ fn of_pair<F: Float, N: Size>(
         form.value_vectors
     });
     let mut gradient = 0.0f32;
-    if seen::<Const<1>>(site, scalars, tables, form.kinds).extract(0usize) {
+    if seen_by::<Const<1>, R>(site, scalars, tables, rule, form).extract(0usize) {
         let row = (site.batch * scalars.heads + site.head) * scalars.queries + site.query;
         let kv_head = site.batch * scalars.kv_heads + site.head / scalars.group;
         let at = kv_head * scalars.keys + site.key;
@@ -58,7 +60,9 @@ fn of_pair<F: Float, N: Size>(
             ),
         );
         let statistic = (statistics[2 * row], statistics[2 * row + 1]);
-        let (_, ds, slope) = pair(products, statistic, site, scalars, tables, form, spec.after);
+        let (_, ds, slope) = pair::<R>(
+            products, statistic, site, scalars, tables, rule, form, spec.after,
+        );
         gradient = ds * slope;
     }
     gradient
@@ -66,7 +70,7 @@ fn of_pair<F: Float, N: Size>(
 
 /// dbias\[b, h, i, j\], summed over the sequences and heads that share it.
 #[cube(launch_unchecked)]
-fn attention_bias_gradient<F: Float, N: Size>(
+fn attention_bias_gradient<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
     k: &[Vector<F, N>],
     v: &[Vector<F, N>],
@@ -75,6 +79,7 @@ fn attention_bias_gradient<F: Float, N: Size>(
     tables: &[u32],
     d_bias: &mut [f32],
     scalars: Scalars,
+    rule: R::Args,
     // Sequences and heads of the table, and those that share an element of it.
     heads: usize,
     batches_each: usize,
@@ -93,7 +98,9 @@ fn attention_bias_gradient<F: Float, N: Size>(
             for head in 0..heads_each {
                 site.batch = matrix / heads + batch;
                 site.head = matrix % heads + head;
-                sum += of_pair::<F, N>(q, k, v, d_o, statistics, tables, &site, &scalars, spec);
+                sum += of_pair::<F, N, R>(
+                    q, k, v, d_o, statistics, tables, &site, &scalars, &rule, spec,
+                );
             }
         }
         d_bias[ABSOLUTE_POS] = sum;
@@ -102,7 +109,7 @@ fn attention_bias_gradient<F: Float, N: Size>(
 
 /// drelative\[h, r\]: a diagonal of pairs for every sequence, and all beyond it at both ends.
 #[cube(launch_unchecked)]
-fn attention_relative_gradient<F: Float, N: Size>(
+fn attention_relative_gradient<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
     k: &[Vector<F, N>],
     v: &[Vector<F, N>],
@@ -111,6 +118,7 @@ fn attention_relative_gradient<F: Float, N: Size>(
     tables: &[u32],
     d_relative: &mut [f32],
     scalars: Scalars,
+    rule: R::Args,
     batch: usize,
     #[comptime] spec: Spec,
     #[define(F)] _element: ElemType,
@@ -139,7 +147,9 @@ fn attention_relative_gradient<F: Float, N: Size>(
                 let end = min(max(end, 0), keys) as usize;
                 for key in first..end {
                     site.key = key;
-                    sum += of_pair::<F, N>(q, k, v, d_o, statistics, tables, &site, &scalars, spec);
+                    sum += of_pair::<F, N, R>(
+                        q, k, v, d_o, statistics, tables, &site, &scalars, &rule, spec,
+                    );
                 }
             }
         }
@@ -170,7 +180,7 @@ fn attention_sink_gradient(
 }
 
 /// Enqueues the gradients of the tables whose buffers are there.
-pub(super) fn launch(backward: &Backward<'_>) {
+pub(super) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
     let buffers = backward.buffers;
     if let Some(d_bias) = &buffers.d_bias {
         launch_bias(backward, d_bias);
@@ -183,7 +193,7 @@ pub(super) fn launch(backward: &Backward<'_>) {
     }
 }
 
-fn spec(backward: &Backward<'_>, kind: Kind) -> Spec {
+fn spec<R>(backward: &Backward<'_, R>, kind: Kind) -> Spec {
     let form = backward.plan.form();
     Spec {
         form,
@@ -192,7 +202,7 @@ fn spec(backward: &Backward<'_>, kind: Kind) -> Spec {
     }
 }
 
-fn launch_bias(backward: &Backward<'_>, d_bias: &Handle) {
+fn launch_bias<R: LaunchRule>(backward: &Backward<'_, R>, d_bias: &Handle) {
     let plan = backward.plan;
     let (p, s) = (&plan.problem, plan.problem.sizes());
     let [q, k, v, d_o, statistics, tables] = backward.inputs();
@@ -207,8 +217,8 @@ fn launch_bias(backward: &Backward<'_>, d_bias: &Handle) {
     let each = |has: bool, size: usize| if has { 1 } else { size };
     // SAFETY: the buffers hold what is planned; pairs lie inside of them; units past the last element return.
     unsafe {
-        launched::note(|| super::name(p, "attention_bias_gradient"));
-        attention_bias_gradient::launch_unchecked(
+        launched::note(|| plan.name("attention_bias_gradient"));
+        attention_bias_gradient::launch_unchecked::<R>(
             backward.client,
             plan.table_grid.count(),
             plan.table_grid.dim(),
@@ -221,6 +231,7 @@ fn launch_bias(backward: &Backward<'_>, d_bias: &Handle) {
             tables,
             bind_words(d_bias.clone(), elements),
             scalars(p),
+            backward.rule.args(),
             shape[1],
             each(pattern.batch, s.batch),
             each(pattern.heads, s.heads),
@@ -230,7 +241,7 @@ fn launch_bias(backward: &Backward<'_>, d_bias: &Handle) {
     }
 }
 
-fn launch_relative(backward: &Backward<'_>, d_relative: &Handle) {
+fn launch_relative<R: LaunchRule>(backward: &Backward<'_, R>, d_relative: &Handle) {
     let plan = backward.plan;
     let (p, s) = (&plan.problem, plan.problem.sizes());
     let [q, k, v, d_o, statistics, tables] = backward.inputs();
@@ -239,8 +250,8 @@ fn launch_relative(backward: &Backward<'_>, d_relative: &Handle) {
     };
     // SAFETY: the buffers hold what is planned; pairs lie inside of them; units past the last element return.
     unsafe {
-        launched::note(|| super::name(p, "attention_relative_gradient"));
-        attention_relative_gradient::launch_unchecked(
+        launched::note(|| plan.name("attention_relative_gradient"));
+        attention_relative_gradient::launch_unchecked::<R>(
             backward.client,
             plan.table_grid.count(),
             plan.table_grid.dim(),
@@ -253,6 +264,7 @@ fn launch_relative(backward: &Backward<'_>, d_relative: &Handle) {
             tables,
             bind_words(d_relative.clone(), s.heads * (2 * reach + 1)),
             scalars(p),
+            backward.rule.args(),
             s.batch,
             spec(backward, Kind::Relative),
             p.element().elem_type(),
@@ -260,7 +272,7 @@ fn launch_relative(backward: &Backward<'_>, d_relative: &Handle) {
     }
 }
 
-fn launch_sinks(backward: &Backward<'_>, d_sinks: &Handle) {
+fn launch_sinks<R>(backward: &Backward<'_, R>, d_sinks: &Handle) {
     let (plan, p) = (backward.plan, &backward.plan.problem);
     let s = p.sizes();
     // SAFETY: the buffers hold what is planned; rows lie inside of them; units past the last head return.

@@ -23,8 +23,8 @@ const SHORT: Sizes = Sizes {
     ..SIZES
 };
 
-/// Every type without rules, causal, rules that change scores, and those that read tables.
-fn problems(sizes: Sizes) -> [Problem; 6] {
+/// Every type without rules, causal, rules that change scores, those that read tables, and a dropout.
+fn problems(sizes: Sizes) -> [Problem; 7] {
     let problem = |rules: &[Rule]| {
         let rules = valid(Rules::new(rules.iter().copied()));
         valid(valid(Problem::new(sizes)).with_rules(rules))
@@ -50,6 +50,7 @@ fn problems(sizes: Sizes) -> [Problem; 6] {
         causal,
         scores,
         problem(&tables).with_sinks(true),
+        f32.with_dropout(true),
     ]
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
     };
     let of = |kernel: &str, p| name(&p, kernel);
     let all = problems(SIZES);
-    let [f32, f16, bf16, _, _, tables] = all;
+    let [f32, f16, bf16, _, _, tables, _] = all;
     // No target but a processor's compiles these: what is emitted is the refusal.
     let processor = |at: &Machine, p: Problem| forward_by(at, p, Some(Variant::Cpu));
     let mut entries = vec![

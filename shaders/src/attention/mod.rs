@@ -13,17 +13,20 @@
 mod backward;
 mod backward_tables;
 mod cpu;
+mod dropout;
 #[cfg(feature = "emit")]
 mod entries;
 pub(crate) mod exponential;
 pub(crate) mod rules;
+mod score_rule;
 pub(crate) mod tables;
 mod tile;
 mod unit;
 
-pub use backward::{BackwardBuffers, Through, launch_backward};
+pub use backward::{BackwardBuffers, Through, launch_backward, launch_backward_ruled};
 #[cfg(feature = "emit")]
 pub(crate) use entries::entries;
+pub use score_rule::{LaunchRule, Pairs, RuleArgs, ScoreRule};
 pub use tables::TableBuffers;
 
 use crate::element::DeviceElement;
@@ -35,6 +38,7 @@ use cubecl::server::Handle;
 use moebius_device::{Capability, Vendor};
 use moebius_ops::attention::Problem;
 use rules::Kinds;
+use score_rule::NoRule;
 
 const KERNEL: &str = "attention";
 
@@ -45,8 +49,9 @@ fn name(problem: &Problem, kernel: &str) -> String {
         .iter()
         .map(|rule| format!("_{}", rule.name()));
     let sinks = crate::launched::suffix(problem.sinks(), "_sinks");
+    let dropout = crate::launched::suffix(problem.dropout(), "_dropout");
     format!(
-        "{kernel}_{}{}{sinks}",
+        "{kernel}_{}{}{sinks}{dropout}",
         problem.element(),
         rules.collect::<String>()
     )
@@ -84,6 +89,8 @@ pub struct Plan {
     per_key: Grid,
     /// A unit per word of the longest table.
     table_grid: Grid,
+    /// For a rule of the program's own.
+    ruled: bool,
 }
 
 /// Plans the attention and its backward pass; the forward by `variant`, or by what suits the device.
@@ -122,6 +129,23 @@ pub fn plan(
         per_query: Grid::elementwise(KERNEL, problem.query_rows(), device)?,
         per_key: Grid::elementwise(KERNEL, problem.key_rows(), device)?,
         table_grid: Grid::elementwise(KERNEL, longest, device)?,
+        ruled: false,
+    })
+}
+
+/// Plans the same with a [`LaunchRule`] after the problem's rules: by [`Variant::Cpu`] on a processor, and [`Variant::Unit`] elsewhere.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_ruled(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
+    let variant = match device.cpu_cores {
+        Some(_) => Variant::Cpu,
+        None => Variant::Unit,
+    };
+    let plan = plan(problem, Some(variant), device)?;
+    Ok(Plan {
+        ruled: true,
+        ..plan
     })
 }
 
@@ -155,6 +179,12 @@ fn choose(
 }
 
 impl Plan {
+    /// What one of its kernels is called.
+    fn name(&self, kernel: &str) -> String {
+        let ruled = crate::launched::suffix(self.ruled, "_ruled");
+        name(&self.problem, kernel) + ruled
+    }
+
     fn form(&self) -> Form {
         let s = self.problem.sizes();
         Form {
@@ -162,6 +192,8 @@ impl Plan {
             vectors: s.head_dim / self.lanes,
             value_vectors: s.value_dim / self.lanes,
             sinks: self.problem.sinks(),
+            dropout: self.problem.dropout(),
+            ruled: self.ruled,
         }
     }
 
@@ -185,6 +217,9 @@ struct Form {
     /// Vectors of a value head.
     value_vectors: usize,
     sinks: bool,
+    dropout: bool,
+    /// With a rule of the program's own.
+    ruled: bool,
 }
 
 buffers! {
@@ -205,14 +240,32 @@ buffers! {
 /// # Panics
 /// Where a buffer holds less than is planned, or a table of a rule is missing.
 pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
+    launch_by(client, plan, buffers, &NoRule);
+}
+
+/// [`launch`] with `rule` after the problem's rules.
+///
+/// # Panics
+/// As [`launch`], and unless the plan is one of [`plan_ruled`].
+pub fn launch_ruled<R: LaunchRule>(
+    client: &Client,
+    plan: &Plan,
+    buffers: ForwardBuffers,
+    rule: &R,
+) {
+    assert!(plan.ruled, "expected a plan with a rule");
+    launch_by(client, plan, buffers, rule);
+}
+
+fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: ForwardBuffers, rule: &R) {
     if plan.problem.query_rows() == 0 {
         return;
     }
     let tables = tables::gather(client, &plan.problem, plan.table_grid, &buffers.tables);
     match (plan.variant, plan.tile) {
         (_, Some(tile)) => tile::launch(client, plan, tile, buffers, tables),
-        (Variant::Cpu, None) => cpu::launch(client, plan, buffers, tables),
-        (_, None) => unit::launch(client, plan, buffers, tables),
+        (Variant::Cpu, None) => cpu::launch(client, plan, buffers, tables, rule),
+        (_, None) => unit::launch(client, plan, buffers, tables, rule),
     }
 }
 

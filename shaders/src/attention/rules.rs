@@ -131,6 +131,7 @@ pub(crate) struct Scalars {
 pub(crate) fn scalars(problem: &Problem) -> ScalarsLaunch {
     let s = problem.sizes();
     let [
+        _,
         query_documents,
         key_documents,
         blocks,

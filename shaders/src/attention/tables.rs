@@ -9,12 +9,13 @@ use crate::launched;
 use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
-use moebius_ops::attention::{Problem, Rule};
+use moebius_ops::attention::{Dropout, Problem, Rule};
 
 buffers! {
     /// Tables of the rules that there are; see [`Rule`].
     #[derive(Default)]
     pub struct TableBuffers {
+        pub dropout: Option<Handle> => "u32 [4]" read,
         pub query_documents: Option<Handle> => "u32 [B, Sq]" read,
         pub key_documents: Option<Handle> => "u32 [B, Skv]" read,
         pub blocks: Option<Handle> => "u32 [⌈Sq / n⌉, ⌈Skv / n⌉]" read,
@@ -26,13 +27,15 @@ buffers! {
     }
 }
 
-/// Words of each table, in the order of [`TableBuffers`]; 0 for those that aren't there.
-pub(crate) fn lengths(problem: &Problem) -> [usize; 8] {
+/// Words of each table, in the order of [`TableBuffers`]; 0 for those that aren't there. A dropout's come first, so that kernels
+/// find them without a scalar.
+pub(crate) fn lengths(problem: &Problem) -> [usize; 9] {
     let (s, rules) = (problem.sizes(), problem.rules());
     let when = |there: bool, words: usize| if there { words } else { 0 };
     let documents = rules.has(Rule::Documents);
     let pairs = |shape: [usize; 4]| shape.iter().product();
     [
+        when(problem.dropout(), Dropout::WORDS),
         when(documents, s.batch * s.queries),
         when(documents, s.batch * s.keys),
         rules
@@ -47,7 +50,7 @@ pub(crate) fn lengths(problem: &Problem) -> [usize; 8] {
 }
 
 /// Where each table begins in the binding, in the same order.
-pub(crate) fn offsets(problem: &Problem) -> [usize; 8] {
+pub(crate) fn offsets(problem: &Problem) -> [usize; 9] {
     let mut words = 0;
     lengths(problem).map(|length| {
         words += length;
@@ -76,6 +79,7 @@ pub(crate) fn gather(
 ) -> Handle {
     let b = buffers.clone();
     let all = [
+        b.dropout,
         b.query_documents,
         b.key_documents,
         b.blocks,

@@ -7,6 +7,7 @@
 //! their size. Those without a key that some query of the cube may see are skipped: which ones follows from the cube's place
 //! and from scalars, the same for all its units. In the others, a key that a query doesn't see changes no bit of its results.
 
+use super::dropout::{factors, row_of};
 use super::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
 use super::{Form, ForwardBuffers, KERNEL, Plan, Variant, tables};
 use crate::bound::{bind, bind_words};
@@ -156,6 +157,14 @@ struct Source {
 fn query_of(block: &Block, row: usize, #[comptime] shape: Shape) -> usize {
     let query = block.first + UNIT_POS as usize + row * comptime!(shape.units);
     min(query, block.last)
+}
+
+/// That query, and the keys from `key` on.
+#[cube]
+fn site_of<N: Size>(block: &Block, row: usize, key: usize, #[comptime] shape: Shape) -> Site<N> {
+    let mut site = site::<N>(block.batch, block.head, query_of(block, row, shape));
+    site.key = key;
+    site
 }
 
 /// The scaled queries of a unit, and an empty softmax for each.
@@ -308,9 +317,7 @@ fn soften<N: Size>(
     // SwiftShader compiled eight unrolled rows of lookups in tables for minutes, with 17 GB.
     #[unroll(spec.shape.staged || !spec.form.kinds.read_tables())]
     for row in 0..comptime!(spec.shape.rows) {
-        let query = query_of(block, row, spec.shape);
-        let mut site = site::<N>(block.batch, block.head, query);
-        site.key = key;
+        let site = site_of::<N>(block, row, key, spec.shape);
         scores[row] = ruled::<N>(scores[row], tables, &site, scalars, full, spec);
     }
     #[unroll]
@@ -326,6 +333,10 @@ fn soften<N: Size>(
         let p = select_many(s.equal(&lowest), Vector::new(0.0f32), p);
         let shrink = (before - top).exp();
         scores[row] = p;
+        if comptime!(spec.form.dropout) {
+            let site = site_of::<N>(block, row, key, spec.shape);
+            scores[row] = p * factors::<N>(&row_of::<N>(&site, tables), &site);
+        }
         rows.largest[row] = top;
         rows.totals[row] = fma(rows.totals[row], shrink, p.vector_sum());
         #[unroll]

@@ -1,6 +1,8 @@
 //! The `unit` variant: one unit per query and head, in one pass over the keys it sees.
 
-use super::rules::{Scalars, Site, keys_of, scalars, seen, site, trace};
+use super::dropout::dropped;
+use super::rules::{Scalars, Site, keys_of, scalars, site};
+use super::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by};
 use super::{Form, ForwardBuffers, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -20,7 +22,7 @@ struct Softmax {
 
 /// Units with neighbouring queries of one head, so that most of them read the same key at once.
 #[cube(launch_unchecked)]
-fn attention_unit<F: Float, N: Size>(
+fn attention_unit<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
     k: &[Vector<F, N>],
     v: &[Vector<F, N>],
@@ -28,12 +30,12 @@ fn attention_unit<F: Float, N: Size>(
     o: &mut [Vector<F, N>],
     lse: &mut [f32],
     scalars: Scalars,
+    rule: R::Args,
     #[comptime] form: Form,
     #[define(F)] _element: ElemType,
 ) {
     if ABSOLUTE_POS < lse.len() {
-        let vectors = comptime!(form.vectors);
-        let value_vectors = comptime!(form.value_vectors);
+        let (vectors, value_vectors) = comptime!((form.vectors, form.value_vectors));
         let mut site = site_of(ABSOLUTE_POS, &scalars);
         let query = load_head::<F, N>(q, ABSOLUTE_POS * vectors, 1.0f32, vectors);
         let mut sums = zero_head::<N>(value_vectors);
@@ -45,18 +47,24 @@ fn attention_unit<F: Float, N: Size>(
         let (first, end) = keys_of(site.query, site.query, &scalars, form.kinds);
         for key in first..end {
             site.key = key;
-            if seen::<Const<1>>(&site, &scalars, tables, form.kinds).extract(0usize) {
+            if seen_by::<Const<1>, R>(&site, &scalars, tables, &rule, form).extract(0usize) {
                 let raw = scalars.scale * dot::<F, N>(&query, k, (keys + key) * vectors, vectors);
                 let raw = Vector::<f32, Const<1>>::new(raw);
-                let (score, _) =
-                    trace::<Const<1>>(raw, &site, &scalars, tables, form.kinds, 0usize);
+                let score = scores_by::<Const<1>, R>(raw, &site, &scalars, tables, &rule, form);
                 let p = raised::<N>(
                     &mut softmax,
                     &mut sums,
                     score.extract(0usize),
                     value_vectors,
                 );
-                accumulate::<F, N>(&mut sums, p, v, (keys + key) * value_vectors, value_vectors);
+                let (weight, _) = dropped((p, p), &site, tables, form);
+                accumulate::<F, N>(
+                    &mut sums,
+                    weight,
+                    v,
+                    (keys + key) * value_vectors,
+                    value_vectors,
+                );
             }
         }
         if comptime!(form.sinks) {
@@ -104,7 +112,13 @@ fn raised<N: Size>(
     p
 }
 
-pub(super) fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers, tables: Handle) {
+pub(super) fn launch<R: LaunchRule>(
+    client: &Client,
+    plan: &Plan,
+    buffers: ForwardBuffers,
+    tables: Handle,
+    rule: &R,
+) {
     let p = &plan.problem;
     let s = p.sizes();
     let of = |buffer, rows, dim| bind(buffer, plan.vectors(rows, dim), plan.bytes());
@@ -115,8 +129,8 @@ pub(super) fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers, tabl
     };
     // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; units past the last query return.
     unsafe {
-        launched::note(|| super::name(p, "attention_unit"));
-        attention_unit::launch_unchecked(
+        launched::note(|| plan.name("attention_unit"));
+        attention_unit::launch_unchecked::<R>(
             client,
             plan.per_query.count(),
             plan.per_query.dim(),
@@ -128,6 +142,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers, tabl
             of(buffers.o, p.query_rows(), s.value_dim),
             bind_words(buffers.lse, p.query_rows()),
             scalars(p),
+            rule.args(),
             plan.form(),
             p.element().elem_type(),
         );

@@ -37,7 +37,7 @@ pub fn plan_hash(problem: HashProblem, device: &Capability) -> Result<HashPlan, 
 
 /// Spreads every bit over all 32.
 #[cube]
-fn mix<N: Size>(value: Vector<u32, N>) -> Vector<u32, N> {
+pub(crate) fn mix<N: Size>(value: Vector<u32, N>) -> Vector<u32, N> {
     let a = (value ^ (value >> Vector::new(16u32))) * Vector::new(0x7FEB_352Du32);
     let b = (a ^ (a >> Vector::new(15u32))) * Vector::new(0x846C_A68Bu32);
     b ^ (b >> Vector::new(16u32))
@@ -45,7 +45,7 @@ fn mix<N: Size>(value: Vector<u32, N>) -> Vector<u32, N> {
 
 /// [`mix`] of one word.
 #[cube]
-fn mix_one(value: u32) -> u32 {
+pub(crate) fn mix_one(value: u32) -> u32 {
     mix::<Const<1>>(Vector::new(value)).extract(0usize)
 }
 

@@ -9,7 +9,7 @@
 
 #[cfg(feature = "emit")]
 pub(crate) mod entries;
-mod hash;
+pub(crate) mod hash;
 mod load;
 mod logits;
 mod logits_backward;

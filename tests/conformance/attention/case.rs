@@ -1,12 +1,13 @@
 //! One attention with all it reads, on a device and by the oracle.
 
+use super::own_rule::Fading;
 use crate::Outcome;
 use burn::tensor::{Bool, DType, Gradients, Int, Tensor, TensorData};
-use moebius::attention::{Attend, Attended};
+use moebius::attention::{Attend, Attended, HostRule};
 use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
 use moebius_ops::attention::{
-    Inputs, Pattern, Problem, Rule, Rules, Sizes, Tables, reference, reference_backward,
+    Dropout, Inputs, Pattern, Problem, Rule, Rules, Sizes, Tables, reference, reference_backward,
 };
 use moebius_tests::data::{Rng, rounded};
 use moebius_tests::elements::exact;
@@ -30,6 +31,9 @@ pub(super) struct Case {
     pub(super) bias: Vec<f32>,
     pub(super) relative: Vec<f32>,
     pub(super) sinks: Vec<f32>,
+    /// A probability and a seed.
+    pub(super) dropout: Option<(f64, u64)>,
+    pub(super) rule: Option<Fading>,
 }
 
 /// B, Hq, Hkv, Sq, Skv, D, Dv.
@@ -104,6 +108,8 @@ impl Case {
             bias,
             relative,
             sinks,
+            dropout: problem.dropout().then_some((0.3, 7)),
+            rule: None,
         }
     }
 
@@ -130,7 +136,9 @@ impl Case {
             &self.sinks,
         ]
         .map(|values| exact(values));
+        let dropout = self.dropout_words();
         let tables = Tables {
+            dropout: &dropout,
             query_documents: &self.query_documents,
             key_documents: &self.key_documents,
             blocks: &self.blocks,
@@ -139,6 +147,7 @@ impl Case {
             bias: &bias,
             relative: &relative,
             sinks: &sinks,
+            rule: self.rule.as_ref().map(|rule| rule as &dyn HostRule),
         };
         let inputs = Inputs {
             q: &q,
@@ -149,6 +158,13 @@ impl Case {
         let forward = reference(&self.problem, &inputs);
         let gradients = reference_backward(&self.problem, &inputs, &d_o, &d_lse);
         (forward, gradients)
+    }
+
+    pub(super) fn dropout_words(&self) -> Vec<u32> {
+        let words = self
+            .dropout
+            .map(|(p, seed)| Dropout::new(p, seed).unwrap().words());
+        words.map_or_else(Vec::new, Vec::from)
     }
 
     pub(super) fn check(&self, target: &Target) -> Outcome {
@@ -267,6 +283,12 @@ impl Run {
             let sinks = Tensor::<1>::from_floats(&case.sinks[..], &device).require_grad();
             run.sinks = Some(sinks.clone());
             attend = attend.sinks(sinks);
+        }
+        if let Some((p, seed)) = case.dropout {
+            attend = attend.dropout(p, seed);
+        }
+        if let Some(rule) = case.rule {
+            attend = attend.rule(rule);
         }
         run.out = attend.forward(run.q.clone(), run.k.clone(), run.v.clone())?;
         Ok(run)

@@ -1,11 +1,14 @@
 //! Attention under score rules, forward and backward, against the f64 oracle.
 
 mod case;
+mod dropout;
+mod own_rule;
 mod variants;
 
 use crate::Outcome;
 use burn::tensor::{Bool, Tensor, TensorData};
 use case::{Case, Run, USUAL, floats, outcome, problem};
+pub(crate) use dropout::{dropout, dropout_f16, dropout_repeats, masks};
 use moebius::Error;
 use moebius::attention::{Attend, Attended, merge};
 use moebius_ops::Element;
@@ -13,6 +16,7 @@ use moebius_ops::attention::{Pattern, Problem, Rule};
 use moebius_shaders::DeviceElement;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
+pub(crate) use own_rule::{own_rule, own_rule_agrees};
 pub(crate) use variants::{tiles, tiles_f16};
 
 const EVERY: [Rule; 14] = [

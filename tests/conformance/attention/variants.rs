@@ -32,7 +32,7 @@ pub(crate) fn tiles(target: &Target) -> Outcome {
     Outcome::of([
         Outcome::of(
             problems
-                .chain([none])
+                .chain([none, none.with_dropout(true)])
                 .map(|problem| both(target, &Case::new(problem))),
         ),
         unseen(target),
@@ -118,6 +118,7 @@ fn tables(client: &Client, case: &Case) -> TableBuffers {
     let words = |table: &[u32]| (!table.is_empty()).then(|| upload_u32(client, table));
     let floats = |table: &[f32]| (!table.is_empty()).then(|| upload_f32(client, table));
     TableBuffers {
+        dropout: words(&case.dropout_words()),
         query_documents: words(&case.query_documents),
         key_documents: words(&case.key_documents),
         blocks: words(&case.blocks),

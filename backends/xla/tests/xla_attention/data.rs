@@ -3,7 +3,8 @@
 use crate::run::Results;
 use moebius_ops::Element;
 use moebius_ops::attention::{
-    Inputs, Problem, Rule, Rules, Sizes, Tables, alibi_slopes, reference, reference_backward,
+    Dropout, Inputs, Problem, Rule, Rules, Sizes, Tables, alibi_slopes, reference,
+    reference_backward,
 };
 use moebius_xla::ElementType;
 use std::collections::HashMap;
@@ -87,11 +88,13 @@ impl Data {
         let documents =
             |rows: usize| (0..s.batch * rows).map(move |i| ((i + i / 11) / 6 % 4) as u32);
         let words = |n: usize, of: u32| (0..n as u32).map(|i| (i * 7 + i / 3) % of).collect();
+        let dropout = Dropout::new(0.3, 7).expect("a probability");
         let words = HashMap::from([
             ("query_documents", documents(s.queries).collect()),
             ("key_documents", documents(s.keys).collect()),
             ("blocks", words(rules.blocks().map_or(0, blocks), 2)),
             ("mask", words(pairs(rules.mask()), 3)),
+            ("dropout", dropout.words().to_vec()),
         ]);
         Self { floats, words }
     }
@@ -124,6 +127,8 @@ impl Data {
                 bias: &floats["bias"],
                 relative: &floats["relative"],
                 sinks: &floats["sinks"],
+                dropout: &words["dropout"],
+                rule: None,
             },
         }
     }

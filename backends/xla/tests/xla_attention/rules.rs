@@ -123,6 +123,18 @@ fn rules_together() {
 }
 
 #[test]
+fn dropouts() {
+    let rules: [&[Rule]; 3] = [
+        &[],
+        &[Rule::Causal],
+        &[Rule::Bias(BATCH), Rule::Softcap(2.0), Rule::Relative(3)],
+    ];
+    for rules in rules {
+        check(&problem(sizes(21, 29), rules).with_dropout(true));
+    }
+}
+
+#[test]
 fn halves_are_summed_in_f32() {
     let rules = [Rule::Softcap(2.0), Rule::Relative(5), Rule::Causal];
     // A rounding of the results, and in gradients that of o.

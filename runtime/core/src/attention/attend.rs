@@ -3,9 +3,12 @@
 use super::tables::Tables;
 use crate::Error;
 use crate::check::{check_device, check_same, element};
+use crate::ops::attention::AnyRule;
 use crate::ops::{self, DeviceValue};
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
+use moebius_shaders::attention::LaunchRule;
+use std::sync::Arc;
 
 /// Attention of queries to keys: o_i = Σ_j p_ij · v_j, where p_ij = exp(s_ij − lse_i) of the keys j that every rule lets query i
 /// see, s_ij = rules(scale · ⟨q_i, k_j⟩), and lse_i = ln Σ_j exp(s_ij).
@@ -51,6 +54,9 @@ pub struct Attend {
     rules: Vec<Given>,
     sinks: Option<Tensor<1>>,
     scale: Option<f32>,
+    /// A probability, and a seed; without one the device's generator draws it.
+    dropout: Option<(f64, Option<u64>)>,
+    rule: Option<Arc<dyn AnyRule>>,
 }
 
 /// A rule, and the table that it reads.
@@ -196,6 +202,39 @@ impl Attend {
         Self { sinks, ..self }
     }
 
+    /// Drops each weight p_ij with probability `p` after the softmax, so that lse isn't changed, and multiplies the others by
+    /// 1/(1 − p). Which are dropped follows from `seed`, the sequence, the query head, i and j alone: it is the same forward and backward and
+    /// on every device, and no mask is kept. [`Dropout`](moebius_ops::attention::Dropout) has the formula. A `p` of 0 is no dropout.
+    /// Another `p` or seed compiles nothing.
+    #[must_use]
+    pub fn dropout(self, p: f64, seed: u64) -> Self {
+        let dropout = Some((p, Some(seed)));
+        Self { dropout, ..self }
+    }
+
+    /// A rule of the program's own, after all others; a second one takes the place of the first. What the rule hides isn't skipped: where it
+    /// looks back no further than a window, give that window, too. Its kernels are slower than others on GPUs, which have
+    /// one unit per query then; XLA refuses it. [`check_rule`](super::check_rule) tells whether its parts agree.
+    #[must_use]
+    pub fn rule(self, rule: impl LaunchRule) -> Self {
+        let rule: Option<Arc<dyn AnyRule>> = Some(Arc::new(rule));
+        Self { rule, ..self }
+    }
+
+    pub(super) fn has_rule(&self) -> bool {
+        self.rule.is_some()
+    }
+
+    pub(super) fn has_dropout(&self) -> bool {
+        self.dropout.is_some()
+    }
+
+    /// The same, with a seed that the device's generator draws in each forward pass.
+    pub(super) fn dropout_drawn(self, p: f64) -> Self {
+        let dropout = Some((p, None));
+        Self { dropout, ..self }
+    }
+
     /// What ⟨q, k⟩ is multiplied by; 1/√D unless this is called.
     #[must_use]
     pub fn scale(self, scale: f32) -> Self {
@@ -208,7 +247,7 @@ impl Attend {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices, a rule given twice, more than eight, or one
-    /// whose numbers or table don't fit, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that
+    /// whose numbers or table don't fit, a dropout outside of 0 ≤ p < 1, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that
     /// can't compute it.
     pub fn forward(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Result<Attended, Error> {
         let sizes = sizes(&q, &k, &v)?;
@@ -217,7 +256,7 @@ impl Attend {
         if rows == 0 || sizes.keys == 0 {
             return self.without_keys(&q, &sizes);
         }
-        let (o, lse) = ops::attention::run([q, k, v], tables, problem)?;
+        let (o, lse) = ops::attention::run([q, k, v], tables, problem, self.rule.clone())?;
         Ok(Attended { o, lse })
     }
 
@@ -229,7 +268,8 @@ impl Attend {
     ) -> Result<(Problem, Vec<DeviceValue>), Error> {
         let problem = Problem::new(*sizes)?
             .with_element(element(q.dtype())?)
-            .with_sinks(self.sinks.is_some());
+            .with_sinks(self.sinks.is_some())
+            .with_dropout(self.dropout.is_some_and(|(p, _)| p != 0.0));
         let problem = match self.scale {
             Some(scale) => problem.with_scale(scale)?,
             None => problem,
@@ -240,6 +280,9 @@ impl Attend {
         let problem = problem.with_rules(Rules::new(rules?)?)?;
         if let Some(sinks) = &self.sinks {
             tables.sinks(sinks)?;
+        }
+        if let Some((p, seed)) = self.dropout.filter(|_| problem.dropout()) {
+            tables.dropout(p, seed)?;
         }
         Ok((problem, tables.into_values()))
     }

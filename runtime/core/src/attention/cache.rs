@@ -5,6 +5,7 @@ use super::{Attend, Attended, CacheFormat};
 use crate::check::{check_device, check_same, element};
 use crate::{Error, ops};
 use burn::tensor::{DType, Device, Int, Tensor};
+use moebius_ops::ShapeError;
 use moebius_ops::attention::Sizes;
 use moebius_ops::kv_cache::{Append, Attend as CachedAttention, Layout};
 
@@ -111,8 +112,8 @@ impl KvCache {
     /// o = 0 and lse = `f32::MIN`.
     ///
     /// # Errors
-    /// As [`KvCache::append`], and for rules that have a table of pairs (documents, blocks, masks, biases) or count keys from
-    /// the first query.
+    /// As [`KvCache::append`], and for a dropout, a rule of the program's own, and rules that have a table of pairs (documents,
+    /// blocks, masks, biases) or count keys from the first query.
     pub fn attend(&self, q: Tensor<4>, step: &Step, attend: &Attend) -> Result<Attended, Error> {
         let l = self.layout;
         let batch = self.check(step, &q)?;
@@ -128,6 +129,7 @@ impl KvCache {
             head_dim: l.head_dim(),
             value_dim: l.value_dim(),
         };
+        ShapeError::unless(!attend.has_rule(), "own rule over a cache", "none", "one")?;
         let (problem, tables) = attend.problem(&sizes, &q)?;
         let problem = CachedAttention::new(problem, l, self.most)?;
         let rows = [batch, heads, step.tokens];

@@ -4,15 +4,15 @@ use super::Attend;
 use crate::Error;
 use crate::check::{check_device, check_same};
 use burn::module::Module;
-use burn::nn::Linear;
 use burn::nn::attention::MultiHeadAttention;
+use burn::nn::{Dropout, Linear};
 use burn::tensor::Tensor;
 use moebius_ops::ShapeError;
 
 /// Attention of heads with projections before and after, Vaswani et al. 2017.
 ///
 /// The projections have the names and shapes of Burn's `MultiHeadAttention`, whose records it loads; `From` takes the layer
-/// itself. Dropout and the quiet softmax of Burn's layer aren't there (a sink of 0 per head, [`Attend::sinks`], is that
+/// itself. The quiet softmax of Burn's layer isn't there (a sink of 0 per head, [`Attend::sinks`], is that
 /// softmax), and what hides keys is an [`Attend`]: hidden keys have no weight at all, where Burn's layer gives a row that
 /// sees no key the mean of all.
 ///
@@ -45,6 +45,9 @@ pub struct Attention {
     pub n_heads: usize,
     /// Key and value heads, a divisor of the query heads.
     pub n_kv_heads: usize,
+    /// Drops weights while training, as in Burn's layer: on a device that records, unless the layer is frozen. The device's
+    /// generator draws a seed in each forward pass; an [`Attend`] with a dropout of its own keeps that.
+    pub dropout: Dropout,
 }
 
 impl From<MultiHeadAttention> for Attention {
@@ -56,6 +59,7 @@ impl From<MultiHeadAttention> for Attention {
             output: layer.output,
             n_heads: layer.n_heads,
             n_kv_heads: layer.n_heads,
+            dropout: layer.dropout,
         }
     }
 }
@@ -87,7 +91,18 @@ impl Attention {
         let q = heads("query", &self.query, query, self.n_heads)?;
         let k = heads("key", &self.key, key, self.n_kv_heads)?;
         let v = heads("value", &self.value, value, self.n_kv_heads)?;
-        let o = attend.forward(q, k, v)?.o;
+        let dropout = &self.dropout;
+        let training = dropout.training.is_enabled() && q.device().is_autodiff();
+        let o = match training && !attend.has_dropout() {
+            true => {
+                attend
+                    .clone()
+                    .dropout_drawn(dropout.prob)
+                    .forward(q, k, v)?
+                    .o
+            }
+            false => attend.forward(q, k, v)?.o,
+        };
         let [_, heads, _, width] = o.dims();
         let [rows, _] = self.output.weight.dims();
         check_same("inputs of the output projection", rows, heads * width)?;

@@ -2,7 +2,8 @@
 //!
 //! [`Attend`] says what changes the scores and which keys a query sees; [`Attend::forward`] takes heads, queries and keys of
 //! any numbers. [`attention`] has the parameters of Burn's function of that name, [`merge`] joins attentions over parts
-//! of the keys, and [`Attention`] is the layer around it. A [`KvCache`] keeps keys and values from step to step.
+//! of the keys, and [`Attention`] is the layer around it. A [`KvCache`] keeps keys and values from step to step. A program's own rule is
+//! a [`ScoreRule`] for devices and a [`HostRule`] for the host.
 //!
 //! ```
 //! use burn::tensor::{Distribution, Tensor};
@@ -26,6 +27,8 @@
 
 mod attend;
 mod cache;
+#[cfg(feature = "autodiff")]
+mod check_rule;
 mod layer;
 mod merge;
 mod pages;
@@ -33,9 +36,13 @@ mod tables;
 
 pub use attend::{Attend, Attended};
 pub use cache::KvCache;
+#[cfg(feature = "autodiff")]
+pub use check_rule::check_rule;
 pub use layer::Attention;
 pub use merge::merge;
+pub use moebius_ops::attention::{HostRule, Pair};
 pub use moebius_ops::kv_cache::CacheFormat;
+pub use moebius_shaders::attention::{LaunchRule, Pairs, RuleArgs, ScoreRule};
 pub use pages::{Pages, Step};
 
 use crate::Error;

@@ -4,12 +4,13 @@ use super::attend::Given;
 use crate::Error;
 use crate::check::{check_device, check_same, element};
 use crate::ops::DeviceValue;
-use burn::tensor::{Bool, DType, Device, Int, Tensor};
+use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
 use moebius_ops::ShapeError;
-use moebius_ops::attention::{Pattern, Rule, Sizes, alibi_slopes};
+use moebius_ops::attention::{Dropout, Pattern, Rule, Sizes, alibi_slopes};
 
 /// The tables in the order of the operation's description.
-const ORDER: [&str; 8] = [
+const ORDER: [&str; 9] = [
+    "dropout",
     "query_documents",
     "key_documents",
     "blocks",
@@ -75,6 +76,24 @@ impl<'a> Tables<'a> {
     pub(super) fn sinks(&mut self, sinks: &Tensor<1>) -> Result<(), Error> {
         check_same("sinks [Hq]", sinks.dims(), [self.sizes.heads])?;
         self.floats("sinks", "device of the sinks", sinks.clone())
+    }
+
+    /// Keeps the words of a dropout.
+    pub(super) fn dropout(&mut self, p: f64, seed: Option<u64>) -> Result<(), ShapeError> {
+        let words = Dropout::new(p, seed.unwrap_or(0))?
+            .words()
+            .map(|word| word as i32);
+        let of = |words: &[i32]| Tensor::<1, Int>::from_data(words, (&self.device, DType::I32));
+        let table = match seed {
+            Some(_) => of(&words),
+            None => {
+                let any = Distribution::Uniform(0.0, f64::from(i32::MAX));
+                let seed = Tensor::<1, Int>::random([2], any, (&self.device, DType::I32));
+                Tensor::cat(vec![seed, of(&words[2..])], 0)
+            }
+        };
+        self.found.push(("dropout", table.into()));
+        Ok(())
     }
 
     /// The tables, in order.

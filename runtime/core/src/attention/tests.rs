@@ -89,6 +89,29 @@ fn a_quiet_softmax_is_a_sink_of_zero() {
     assert!(largest(got, want) < 1e-5);
 }
 
+/// Weights are dropped where Burn's layer drops them: while training, each time others.
+#[test]
+fn the_layer_drops_weights_while_it_trains() {
+    let device = Device::flex();
+    let x = random([2, 9, 24], &device);
+    let config = MultiHeadAttentionConfig::new(24, 3).with_dropout(0.5);
+    let layer = Attention::from(config.init(&device));
+    let forward = |layer: &Attention, device: &Device| {
+        let x = Tensor::from_data(x.to_data(), device);
+        let out = layer.forward(x, &Attend::new()).unwrap();
+        Tensor::<3>::from_data(out.into_data(), &Device::flex())
+    };
+    let plain = forward(&layer, &device);
+    assert_eq!(largest(plain.clone(), forward(&layer, &device)), 0.0);
+    let training = device.clone().autodiff();
+    let trained = layer.clone().train();
+    let [first, second] = [(); 2].map(|()| forward(&trained, &training));
+    assert!(largest(first.clone(), plain.clone()) > 1e-3);
+    assert!(largest(first, second) > 1e-3);
+    let frozen = forward(&trained.freeze(), &training);
+    assert!(largest(frozen, plain) < 1e-6);
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let device = Device::flex();
@@ -142,6 +165,10 @@ fn what_does_not_fit_is_refused() {
         new().relative(Tensor::zeros([4, 6], &device)),
         new().relative(Tensor::zeros([2, 7], &device)),
         new().relative(Tensor::zeros([4, 0], &device)),
+        new().dropout(f64::NAN, 1),
+        new().dropout(-0.1, 1),
+        new().dropout(1.0, 1),
+        new().dropout(f64::INFINITY, 1),
     ];
     for attend in &wrong {
         assert!(of(attend).contains("expected"), "{attend:?}");
@@ -160,6 +187,11 @@ fn what_does_not_fit_is_refused() {
         .alibi();
     let many = many.softcap(1.0).symmetric_window(1).global(1, 1);
     assert_eq!(of(&many), "score rules: expected at most 8, got 9");
+    let message = of(&new().dropout(1.0, 1));
+    assert_eq!(
+        message,
+        "dropout: expected at least 0 and less than 1, got 1"
+    );
 }
 
 #[test]

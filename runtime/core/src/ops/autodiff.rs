@@ -188,6 +188,7 @@ impl<B: Operations> Saved<B> {
             recorded: None,
             clock: None,
             beside: call.beside,
+            rule: call.rule,
         };
         let results = B::moebius_run(operands, backward).0.into_iter();
         let results = signature.results.iter().zip(results);

@@ -8,6 +8,7 @@ use burn::tensor::{Device, Int, Tensor};
 use cubecl::client::Client;
 use cubecl::server::Handle;
 use moebius_device::Capability;
+use moebius_ops::attention::HostRule;
 use moebius_ops::{Operation, Scalar, Signature, TensorInfo};
 use moebius_shaders::{FromNames, Lookup};
 use std::fmt;
@@ -113,6 +114,8 @@ pub(crate) struct Call {
     pub(crate) beside: Vec<&'static str>,
     /// Present on a CubeCL device.
     pub(crate) kernels: Option<Kernels>,
+    /// Of an attention: the program's own rule, for a device that computes it on the host.
+    pub(crate) rule: Option<Arc<dyn HostRule>>,
     /// Where to note the time after every stage; the device is waited for.
     pub(crate) clock: Option<StageClock>,
 }
@@ -174,6 +177,7 @@ impl Request {
             recorded: None,
             beside: Vec::new(),
             kernels: crate::device::plan(device, plan)?,
+            rule: None,
             clock: None,
         };
         let operands = Vec::new();
@@ -204,6 +208,12 @@ impl Request {
     /// The same; a recording device runs `operation` instead.
     pub(crate) fn recorded_as(mut self, operation: impl Into<Operation>) -> Self {
         self.call.recorded = Some(operation.into());
+        self
+    }
+
+    /// The same, with a rule of the program's own.
+    pub(crate) fn ruled(mut self, rule: Option<Arc<dyn HostRule>>) -> Self {
+        self.call.rule = rule;
         self
     }
 

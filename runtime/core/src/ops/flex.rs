@@ -22,7 +22,9 @@ impl Operations for Flex {
             }) => segment_attention::flex::run(problem, *backward, b),
             Operation::Rows(operation) => rows::flex::run(operation, b),
             Operation::Product(product) => multiplied(product, &call, b),
-            Operation::Attention(operation) => attention::flex::run(operation, b),
+            Operation::Attention(operation) => {
+                attention::flex::run(operation, call.rule.as_deref(), b)
+            }
             Operation::KvCache(operation) => kv_cache::flex::run(operation, b),
         })
     }

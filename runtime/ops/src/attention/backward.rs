@@ -49,9 +49,12 @@ pub fn reference_backward(
         }
         for (site, key) in sites(problem, tables, row) {
             let raw = raw_score(problem, inputs, row, key);
-            let p = (rules.score(&s, tables, site, raw) - lse).exp();
+            let score = rules.score(&s, tables, site, raw);
+            let (score, slope) = tables.own(&s, site, score);
+            let p = (score - lse).exp();
             let values = &inputs.v[key * s.value_dim..][..s.value_dim];
-            let ds = p * (product(d_row, values) - delta);
+            let kept = tables.kept(problem, site);
+            let ds = p * (kept * product(d_row, values) - delta) * slope;
             table_gradients(problem, inputs, (site, raw), ds, &mut g);
             let ds = ds * scale * rules.slope(&s, tables, (site, raw), 0);
             for i in 0..s.head_dim {
@@ -60,7 +63,7 @@ pub fn reference_backward(
                 g.dk[k] += ds * inputs.q[q];
             }
             for (i, d) in d_row.iter().enumerate() {
-                g.dv[key * s.value_dim + i] += p * d;
+                g.dv[key * s.value_dim + i] += kept * p * d;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! o and lse in f64, pair by pair.
 
-use super::{Problem, Site, Tables};
+use super::{Dropout, Pair, Problem, Site, Sizes, Tables};
 
 /// What the oracles read.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,12 @@ pub(super) fn sites(problem: &Problem, tables: &Tables<'_>, row: usize) -> Vec<(
         query,
         key,
     };
-    let seen = |key: &usize| problem.rules().seen(&s, tables, site(*key));
+    let own = |site| {
+        tables
+            .rule
+            .is_none_or(|rule| rule.seen(&Pair::new(&s, site)))
+    };
+    let seen = |key: &usize| problem.rules().seen(&s, tables, site(*key)) && own(site(*key));
     let seen = (0..s.keys).filter(seen);
     seen.map(|key| (site(key), key_row + key)).collect()
 }
@@ -54,6 +59,23 @@ pub(super) fn raw_score(problem: &Problem, inputs: &Inputs<'_>, row: usize, key:
     let dim = problem.sizes().head_dim;
     let (q, k) = (&inputs.q[row * dim..][..dim], &inputs.k[key * dim..][..dim]);
     f64::from(problem.scale()) * product(q, k)
+}
+
+impl Tables<'_> {
+    /// What a program's own rule makes of a score, and its slope there.
+    pub(super) fn own(&self, sizes: &Sizes, site: Site, s: f64) -> (f64, f64) {
+        let at = Pair::new(sizes, site);
+        let of = |rule: &dyn super::HostRule| (rule.score(s, &at), rule.slope(s, &at));
+        self.rule.map_or((s, 1.0), of)
+    }
+
+    /// What a dropout multiplies a weight by, 1 without one.
+    pub(super) fn kept(&self, problem: &Problem, site: Site) -> f64 {
+        match (problem.dropout(), self.dropout) {
+            (true, &[a, b, c, d]) => f64::from(Dropout::of([a, b, c, d]).factor(site)),
+            _ => 1.0,
+        }
+    }
 }
 
 /// The oracle, in f64.
@@ -66,7 +88,8 @@ pub fn reference(problem: &Problem, inputs: &Inputs<'_>) -> Attended {
         let sites = sites(problem, &inputs.tables, row);
         let score = |(site, key): &(Site, usize)| {
             let s_ij = raw_score(problem, inputs, row, *key);
-            problem.rules().score(&s, &inputs.tables, *site, s_ij)
+            let s_ij = problem.rules().score(&s, &inputs.tables, *site, s_ij);
+            inputs.tables.own(&s, *site, s_ij).0
         };
         let scores: Vec<f64> = sites.iter().map(score).collect();
         let head = row / s.queries % s.heads;
@@ -77,8 +100,8 @@ pub fn reference(problem: &Problem, inputs: &Inputs<'_>) -> Attended {
         }
         let largest = terms().fold(f64::NEG_INFINITY, f64::max);
         *lse = largest + terms().map(|s| (s - largest).exp()).sum::<f64>().ln();
-        for ((_, key), score) in sites.iter().zip(&scores) {
-            let p = (score - *lse).exp();
+        for ((site, key), score) in sites.iter().zip(&scores) {
+            let p = (score - *lse).exp() * inputs.tables.kept(problem, *site);
             let values = &inputs.v[key * dim..][..dim];
             for (sum, value) in o[row * dim..][..dim].iter_mut().zip(values) {
                 *sum += p * value;

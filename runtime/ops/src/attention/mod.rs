@@ -12,17 +12,24 @@
 //! lse = `f32::MIN` unless there are sinks: then parts of the keys merge by their lse without NaN.
 //! Values of keys that a query doesn't see, NaN included, don't reach its output.
 //!
+//! A dropout multiplies weights after the softmax by w_ij ([`Dropout`] says by which): o_i = Σ_j w_ij · p_ij · v_j, while lse is that
+//! without it. Backward dv_j has w_ij · p_ij in place of p_ij, and ds_ij = p_ij · (w_ij · ⟨do_i, v_j⟩ − Δ_i).
+//!
 //! Online softmax: Milakov & Gimelshein 2018; lse kept for the backward pass: Dao 2022; sinks: Xiao et al. 2023.
 //!
 //! With P = the pairs (i, j) that are seen, over all heads: FLOPs 2·P·(D + Dv) forward, and 2·P·(4·D + 3·Dv) backward, where
 //! dq and the pair dk, dv compute the scores anew. Bytes: each operand once.
 
 mod backward;
+mod dropout;
 mod forward;
+mod host_rule;
 mod rules;
 
 pub use backward::{Gradients, reference_backward};
+pub use dropout::Dropout;
 pub use forward::{Attended, Inputs, reference};
+pub use host_rule::{HostRule, Pair};
 pub use rules::{MAX_RULES, Pattern, Rule, Rules, Site, Tables, Tile, alibi_slopes};
 
 use crate::element::Element;
@@ -60,6 +67,7 @@ pub struct Problem {
     scale: f32,
     rules: Rules,
     sinks: bool,
+    dropout: bool,
 }
 
 impl Problem {
@@ -115,6 +123,7 @@ impl Problem {
             scale: (1.0 / (sizes.head_dim as f64).sqrt()) as f32,
             rules: Rules::default(),
             sinks: false,
+            dropout: false,
         })
     }
 
@@ -146,6 +155,11 @@ impl Problem {
     /// A copy with a sink for each query head, or without.
     pub fn with_sinks(self, sinks: bool) -> Self {
         Self { sinks, ..self }
+    }
+
+    /// A copy with a dropout, or without.
+    pub fn with_dropout(self, dropout: bool) -> Self {
+        Self { dropout, ..self }
     }
 
     /// A copy of other sizes.
@@ -189,6 +203,11 @@ impl Problem {
     /// Whether every query head has a sink.
     pub fn sinks(&self) -> bool {
         self.sinks
+    }
+
+    /// Whether weights are dropped; which follows from the operand of that name.
+    pub fn dropout(&self) -> bool {
+        self.dropout
     }
 
     /// Query heads that share a key head.

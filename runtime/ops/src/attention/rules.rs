@@ -1,6 +1,6 @@
 //! What changes scores, and which keys a query sees.
 
-use super::{Sizes, few_elements};
+use super::{HostRule, Sizes, few_elements};
 use crate::error::ShapeError;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -115,6 +115,10 @@ pub struct Tables<'a> {
     pub relative: &'a [f64],
     /// \[Hq\]: of the softmax, not of a rule.
     pub sinks: &'a [f64],
+    /// Its words \[4\]: see [`super::Dropout`].
+    pub dropout: &'a [u32],
+    /// What comes after the rules: a program's own one.
+    pub rule: Option<&'a dyn HostRule>,
 }
 
 /// A query and a key.

@@ -32,6 +32,7 @@ struct Data {
     documents: [Vec<u32>; 2],
     blocks: Vec<u32>,
     mask: Vec<u32>,
+    dropout: [u32; 4],
 }
 
 impl Data {
@@ -65,6 +66,7 @@ impl Data {
             documents: [s.queries, s.keys].map(|n| words(s.batch * n, 3)),
             blocks: words(blocks, 2),
             mask: words(mask, 2),
+            dropout: Dropout::new(0.4, 3).unwrap().words(),
         }
     }
 
@@ -83,6 +85,8 @@ impl Data {
                 bias,
                 relative,
                 sinks,
+                dropout: &self.dropout,
+                rule: None,
             },
         }
     }
@@ -190,8 +194,11 @@ fn gradients_are_differences_of_the_forward() {
             Rule::Mask(all),
         ],
     ];
-    for (rules, sinks) in rules.iter().zip([false, true, true, false]) {
-        let problem = problem(5, 4, rules).with_sinks(sinks);
+    let cases = rules.iter().zip([false, true, true, false]);
+    let cases =
+        cases.flat_map(|(rules, sinks)| [false, true].map(|dropout| (rules, sinks, dropout)));
+    for (rules, sinks, dropout) in cases {
+        let problem = problem(5, 4, rules).with_sinks(sinks).with_dropout(dropout);
         let data = Data::new(&problem);
         let d_o = values(problem.query_rows() * 2, 20);
         let d_lse = values(problem.query_rows(), 21);
@@ -219,6 +226,55 @@ fn gradients_are_differences_of_the_forward() {
             }
         }
     }
+}
+
+/// The formula by hand, and what a mask must be: near its share, in rows, columns and pairs of neighbours, too.
+#[test]
+fn dropouts_are_what_their_hash_says() {
+    let mix = crate::routing::mix;
+    let words = [11, 12, 1 << 31, 2.0_f32.to_bits()];
+    let rows = [11, 12].map(|seed: u32| mix(mix(mix(seed + 1) + 2) + 3));
+    let hash = |key| mix(mix(key ^ rows[0]).wrapping_add(rows[1]));
+    let site = |key| Site {
+        batch: 1,
+        head: 2,
+        query: 3,
+        key,
+    };
+    for key in 0..64_usize {
+        let want = if hash(key as u32) < 1 << 31 { 0.0 } else { 2.0 };
+        assert_eq!(Dropout::of(words).factor(site(key)), want);
+    }
+    let dropout = Dropout::new(0.25, 0).unwrap();
+    assert_eq!(dropout.words()[2..], [1 << 30, (4.0_f32 / 3.0).to_bits()]);
+    let n = 512;
+    let dropped: Vec<Vec<bool>> = (0..n)
+        .map(|query| {
+            let factor = dropout.row([0, 0, query]);
+            (0..n as u32).map(|key| factor(key) == 0.0).collect()
+        })
+        .collect();
+    let share = |found: usize, of: usize| found as f64 / of as f64;
+    for i in 0..n {
+        let row = dropped[i].iter().filter(|x| **x).count();
+        let column = dropped.iter().filter(|row| row[i]).count();
+        for found in [row, column] {
+            assert!((share(found, n) - 0.25).abs() < 0.1, "line {i}: {found}");
+        }
+    }
+    // Neighbours in a row, in a column and along a diagonal are dropped together as often as by chance.
+    for [down, right] in [[0, 0], [0, 1], [1, 0], [1, 1], [2, 3]] {
+        let both = |(i, j): (usize, usize)| dropped[i][j] && dropped[i + down][j + right];
+        let places = (0..n - down).flat_map(|i| (0..n - right).map(move |j| (i, j)));
+        let found = places.filter(|at| both(*at)).count();
+        let want = if down + right == 0 { 0.25 } else { 0.0625 };
+        let share = share(found, (n - down) * (n - right));
+        assert!((share - want).abs() < 0.004, "{down}, {right}: {share}");
+    }
+    for p in [f64::NAN, -1e-9, 1.0, f64::INFINITY] {
+        assert!(Dropout::new(p, 1).is_err(), "{p}");
+    }
+    assert_eq!(Dropout::new(1.0 - 1e-16, 1).unwrap().words()[2], u32::MAX);
 }
 
 /// The keys of a problem in two parts, merged by their log-sum-exp.

@@ -1,7 +1,7 @@
 //! Attention under score rules.
 
 use super::{Signature, signature};
-use crate::attention::{Pattern, Problem, Rule};
+use crate::attention::{Dropout, Pattern, Problem, Rule};
 use crate::error::ShapeError;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,7 @@ impl Attention {
             AttentionPass::LogSumExp(_) => "attention backward of lse",
         };
         let signature = signature(name, p.element(), &self.letters())
+            .with(&["dropout"], p.dropout())
             .with(
                 &["query_documents", "key_documents"],
                 rules.has(Rule::Documents),
@@ -65,7 +66,7 @@ impl Attention {
     }
 
     /// The sizes by their letters.
-    fn letters(&self) -> [(char, usize); 14] {
+    fn letters(&self) -> [(char, usize); 15] {
         let (p, s) = (&self.problem, self.problem.sizes());
         let none = Pattern {
             batch: false,
@@ -82,6 +83,7 @@ impl Attention {
             ('K', s.keys),
             ('D', s.head_dim),
             ('E', s.value_dim),
+            ('s', Dropout::WORDS),
             ('b', bias[0]),
             ('h', bias[1]),
             ('m', mask[0]),

@@ -156,13 +156,13 @@ experts: x TH, weights TK f, order S w, offsets B w, positions S w, w_in ECH, w_
 experts backward: dy TH, x TH, weights TK f, order S w, offsets B w, positions S w, w_in ECH, \
     w_out EHF, b_in EC, b_out EH, pre RC \
     -> dx TH, dweights TK f, dw_in ECH, dw_out EHF, db_in EC, db_out EH
-attention: q BHQD, k BGKD, v BGKE, query_documents BQ w, key_documents BK w, blocks xy w, mask mnQK w, \
-    slopes H f, bias bhQK f, relative Hr f, sinks H f -> o BHQE, lse BHQ f
-attention backward: q BHQD, k BGKD, v BGKE, query_documents BQ w, key_documents BK w, blocks xy w, \
-    mask mnQK w, slopes H f, bias bhQK f, relative Hr f, sinks H f, o BHQE, lse BHQ f, do BHQE \
+attention: q BHQD, k BGKD, v BGKE, dropout s w, query_documents BQ w, key_documents BK w, blocks xy w, \
+    mask mnQK w, slopes H f, bias bhQK f, relative Hr f, sinks H f -> o BHQE, lse BHQ f
+attention backward: q BHQD, k BGKD, v BGKE, dropout s w, query_documents BQ w, key_documents BK w, \
+    blocks xy w, mask mnQK w, slopes H f, bias bhQK f, relative Hr f, sinks H f, o BHQE, lse BHQ f, do BHQE \
     -> dq BHQD, dk BGKD, dv BGKE, dbias bhQK f, drelative Hr f, dsinks H f
-attention backward of lse: q BHQD, k BGKD, v BGKE, query_documents BQ w, key_documents BK w, blocks xy w, \
-    mask mnQK w, slopes H f, bias bhQK f, relative Hr f, sinks H f, lse BHQ f, dlse BHQ f \
+attention backward of lse: q BHQD, k BGKD, v BGKE, dropout s w, query_documents BQ w, key_documents BK w, \
+    blocks xy w, mask mnQK w, slopes H f, bias bhQK f, relative Hr f, sinks H f, lse BHQ f, dlse BHQ f \
     -> dq BHQD, dk BGKD, dbias bhQK f, drelative Hr f, dsinks H f
 cache append: k BGTD, v BGTE, pool Pw w, table BM w, spans Bs w -> pool Pw w
 cache attention: q BHQD, pool Pw w, table BM w, spans Bs w, slopes H f, relative Hr f, sinks H f \

@@ -101,7 +101,9 @@ impl HashProblem {
     }
 }
 
-fn mix_host(value: u32) -> u32 {
+/// Spreads every bit over all 32: lowbias32.
+#[inline]
+pub fn mix(value: u32) -> u32 {
     let a = (value ^ (value >> 16)).wrapping_mul(0x7FEB_352D);
     let b = (a ^ (a >> 15)).wrapping_mul(0x846C_A68B);
     b ^ (b >> 16)
@@ -114,7 +116,7 @@ fn content_key_host(row: &[f32]) -> u32 {
             magnitude if magnitude > INFINITY => 0x7FC0_0000,
             _ => value.to_bits(),
         };
-        mix_host(bits.wrapping_add(PHI.wrapping_mul(h as u32)))
+        mix(bits.wrapping_add(PHI.wrapping_mul(h as u32)))
     };
     row.iter().enumerate().map(of).fold(0, u32::wrapping_add)
 }
@@ -140,7 +142,7 @@ pub fn hash_reference(
             HashKey::Position { sequence } => (token % sequence) as u32,
             HashKey::Content { hidden, .. } => content_key_host(&x[token * hidden..][..hidden]),
         };
-        let mut state = mix_host(key ^ mix_host(seed));
+        let mut state = mix(key ^ mix(seed));
         let mut left: Vec<u32> = (0..experts as u32).filter(available).collect();
         for _ in 0..top_k {
             if left.is_empty() {
@@ -148,7 +150,7 @@ pub fn hash_reference(
                 weights.push(0.0);
                 continue;
             }
-            state = mix_host(state.wrapping_add(PHI));
+            state = mix(state.wrapping_add(PHI));
             indices.push(left.remove(state as usize % left.len()));
             weights.push(1.0 / top_k as f32);
         }

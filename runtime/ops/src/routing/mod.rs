@@ -19,7 +19,7 @@ mod logits;
 
 pub use choice::{Routed, reference, reference_with_bias, topk_backward_reference};
 pub use gradient::TopkGradient;
-pub use hash::{HashKey, HashProblem, INFINITY, PHI, SMALLEST_NORMAL, hash_reference};
+pub use hash::{HashKey, HashProblem, INFINITY, PHI, SMALLEST_NORMAL, hash_reference, mix};
 pub use load::{LoadProblem, load_reference};
 pub use logits::{logits_backward_reference, logits_reference};
 

@@ -8,10 +8,14 @@ use super::forward::{Block, site_of, tensor_row};
 use super::packed::{panel_words, panels, rows};
 use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
+use crate::attention::Plan;
 use crate::attention::backward::{Backward, Through};
+use crate::attention::dropout::{factors_or_one, row_or_none};
 use crate::attention::exponential::exp;
-use crate::attention::rules::{Scalars, queries_of, scalars, seen, tile_of, trace};
-use crate::attention::{Plan, name};
+use crate::attention::rules::{Scalars, queries_of, scalars, trace};
+use crate::attention::score_rule::{
+    LaunchRule, ScoreRule, before_rule, score_by, seen_by, tile_by,
+};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -145,12 +149,13 @@ fn score<N: Size>(
 
 /// One row of a strip: raw scores become probabilities, and products with values the gradients of scores before their scale.
 #[cube]
-fn soften<N: Size>(
+fn soften<N: Size, R: ScoreRule>(
     scratch: &mut [Vector<f32, Const<1>>],
     statistics: &[f32],
     tables: &[u32],
     block: &Block,
     scalars: &Scalars,
+    rule: &R::Args,
     // The row of the block, where its scratch begins, and the first key.
     at: (usize, usize, usize),
     full: bool,
@@ -162,6 +167,7 @@ fn soften<N: Size>(
     let (row, base, first) = at;
     let query_row = min(block.first + row, block.end - 1);
     let mut site = site_of::<N>(query_row, block, scalars);
+    let dropout = row_or_none::<N>(&site, tables, spec.form);
     let statistic = 2 * tensor_row::<N>(&site, scalars);
     let lse = Vector::<f32, N>::new(statistics[statistic]);
     let delta = Vector::<f32, N>::new(statistics[statistic + 1]);
@@ -181,16 +187,19 @@ fn soften<N: Size>(
             s = changed;
             slope = slopes;
         }
-        let mut p = exp::<N>(s - lse);
+        let score = score_by::<N, R>(s, &site, scalars, rule, spec.form);
+        let mut p = exp::<N>(score - lse);
         let mut ds = -delta;
+        let kept = factors_or_one::<N>(&dropout, &site, spec.form);
         if comptime!(!pass.through_lse) {
-            ds = view[gradients + i] - delta;
+            ds = view[gradients + i] * kept - delta;
         }
-        ds = p * ds * slope;
+        ds = before_rule::<N, R>(p * ds * slope, s, &site, scalars, rule, spec.form);
+        p *= kept;
         if !full {
             let last = Vector::<i32, N>::new(keys - site.key as i32);
-            let seen =
-                seen::<N>(&site, scalars, tables, kinds).vec_and(site.lanes.less_than(&last));
+            let seen = seen_by::<N, R>(&site, scalars, tables, rule, spec.form)
+                .vec_and(site.lanes.less_than(&last));
             p = select_many(seen, p, zero);
             ds = select_many(seen, ds, zero);
         }
@@ -248,7 +257,7 @@ fn add_product<N: Size>(
 /// A strip of a block's rows and a tile of keys: probabilities and gradients of scores, and what they add to dq. `at` is the
 /// strip's first row, where the task's scratch begins, and the first key; `odd` tells infinite keys in the tile.
 #[cube]
-fn strip<N: Size>(
+fn strip<N: Size, R: ScoreRule>(
     key_panels: &[Vector<f32, N>],
     value_panels: &[Vector<f32, N>],
     key_rows: &[Vector<f32, N>],
@@ -257,6 +266,7 @@ fn strip<N: Size>(
     block_rows: &mut [Vector<f32, Const<1>>],
     block: &Block,
     scalars: &Scalars,
+    rule: &R::Args,
     at: (usize, usize, usize),
     odd: bool,
     #[comptime] pass: Pass,
@@ -271,7 +281,7 @@ fn strip<N: Size>(
     if block.first + row < block.end {
         let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
         let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
-        met = tile_of(queries, (key, key + count - 1), scalars, spec.form.kinds);
+        met = tile_by(queries, (key, key + count - 1), scalars, spec.form);
     }
     if met > 0 {
         let whole = block.first + row + comptime!(STRIP) <= block.end;
@@ -292,7 +302,9 @@ fn strip<N: Size>(
         }
         for i in 0..comptime!(STRIP) {
             let at = (row + i, base, key);
-            soften::<N>(scratch, read.0, read.1, block, scalars, at, full, pass);
+            soften::<N, R>(
+                scratch, read.0, read.1, block, scalars, rule, at, full, pass,
+            );
         }
         let to = (block.first + row) * comptime!(spec.padded_head);
         let to = base + comptime!(spec.query_sums()) + to;
@@ -390,7 +402,7 @@ fn write_queries<F: Float>(
 /// All blocks that see a tile of keys: dk and dv of the tile, in scratch. `at` is the key head, where the task's scratch begins, and
 /// the first key.
 #[cube]
-fn tile<F: Float, N: Size>(
+fn tile<F: Float, N: Size, R: ScoreRule>(
     inputs: (&[F], &[F]),
     key_panels: &[Vector<f32, N>],
     value_panels: &[Vector<f32, N>],
@@ -399,6 +411,7 @@ fn tile<F: Float, N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
     block_rows: &mut [Vector<f32, Const<1>>],
     scalars: &Scalars,
+    rule: &R::Args,
     at: (usize, usize, usize),
     #[comptime] pass: Pass,
 ) {
@@ -423,7 +436,7 @@ fn tile<F: Float, N: Size>(
         };
         load::<F>(inputs.0, inputs.1, block_rows, &block, scalars, pass);
         for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
-            strip::<N>(
+            strip::<N, R>(
                 key_panels,
                 value_panels,
                 key_rows,
@@ -432,6 +445,7 @@ fn tile<F: Float, N: Size>(
                 block_rows,
                 &block,
                 scalars,
+                rule,
                 (row, base, key),
                 odd,
                 pass,
@@ -442,7 +456,7 @@ fn tile<F: Float, N: Size>(
 }
 
 #[cube(launch_unchecked)]
-fn attention_gradients_cpu<F: Float, N: Size>(
+fn attention_gradients_cpu<F: Float, N: Size, R: ScoreRule>(
     q: &[F],
     d_o: &[F],
     key_panels: &[Vector<f32, N>],
@@ -456,6 +470,7 @@ fn attention_gradients_cpu<F: Float, N: Size>(
     dk: &mut [F],
     dv: &mut [F],
     scalars: Scalars,
+    rule: R::Args,
     heads: usize,
     cores: usize,
     // f32s of a task's scratch.
@@ -472,7 +487,7 @@ fn attention_gradients_cpu<F: Float, N: Size>(
             let inputs = (q, d_o);
             let read = (statistics, tables);
             let at = (head, base, key);
-            tile::<F, N>(
+            tile::<F, N, R>(
                 inputs,
                 key_panels,
                 value_panels,
@@ -481,6 +496,7 @@ fn attention_gradients_cpu<F: Float, N: Size>(
                 scratch,
                 block_rows,
                 &scalars,
+                &rule,
                 at,
                 pass,
             );
@@ -499,7 +515,7 @@ fn attention_gradients_cpu<F: Float, N: Size>(
 }
 
 /// Enqueues the gradients of queries, keys and values: what the pass reads packed, and the pass. There are queries.
-pub(in crate::attention) fn launch(backward: &Backward<'_>) {
+pub(in crate::attention) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
     let (client, plan, b) = (backward.client, backward.plan, backward.buffers);
     let (p, spec, width) = (&plan.problem, Spec::of(plan), plan.register);
     let s = p.sizes();
@@ -531,8 +547,8 @@ pub(in crate::attention) fn launch(backward: &Backward<'_>) {
     // SAFETY: the buffers hold what is planned and packed; blocks, tiles and table entries lie inside of them, and a task's heads
     // and scratch are its own.
     unsafe {
-        launched::note(|| name(p, "attention_gradients_cpu"));
-        attention_gradients_cpu::launch_unchecked(
+        launched::note(|| plan.name("attention_gradients_cpu"));
+        attention_gradients_cpu::launch_unchecked::<R>(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.cores as u32),
@@ -550,6 +566,7 @@ pub(in crate::attention) fn launch(backward: &Backward<'_>) {
             matrix(&b.dk, p.key_rows(), s.head_dim),
             matrix(dv, p.key_rows(), value_dim),
             scalars(p),
+            backward.rule.args(),
             s.batch * s.kv_heads,
             plan.cores,
             words,

@@ -7,9 +7,11 @@
 use super::packed::{panel_words, panels, rows};
 use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
+use crate::attention::dropout::{factors, row_or_none};
 use crate::attention::exponential::{exp, highest};
-use crate::attention::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
-use crate::attention::{ForwardBuffers, Plan, name, tables};
+use crate::attention::rules::{Scalars, Site, keys_of, scalars, site};
+use crate::attention::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by, tile_by};
+use crate::attention::{ForwardBuffers, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -140,58 +142,59 @@ fn score<N: Size>(
 
 /// One row of a strip: its scores become probabilities; returns what its sums so far must be multiplied by.
 #[cube]
-fn soften<N: Size>(
+fn soften<N: Size, R: ScoreRule>(
     scratch: &mut [Vector<f32, Const<1>>],
     tables: &[u32],
     block: &Block,
     scalars: &Scalars,
+    rule: &R::Args,
     at: (usize, usize, usize),
     full: bool,
     #[comptime] spec: Spec,
 ) -> f32 {
     let width = N::value();
     let registers = comptime!(spec.tile / width);
-    let kinds = comptime!(spec.form.kinds);
     let (row, strip_row, first) = at;
     let base = block.base;
     let query_row = min(block.first + row, block.end - 1);
     let mut site = site_of::<N>(query_row, block, scalars);
+    let dropout = row_or_none::<N>(&site, tables, spec.form);
     let from = (base + comptime!(spec.scores(width))) / width + strip_row * registers;
     let state = base + comptime!(spec.largest(width)) + row;
     let before = scratch[state].extract(0usize);
-    let lowest = Vector::<f32, N>::min_value();
+    // What isn't seen is marked by a number that no exponential tells from −∞.
+    let lowest = Vector::<f32, N>::new(f32::min_value());
     let mut scores = Array::<Vector<f32, N>>::new(registers);
     let mut largest = lowest;
     let view = scratch.with_vector_size_mut::<N>();
     #[unroll]
     for i in 0..registers {
-        let mut s = view[from + i];
         site.key = first + i * width;
-        if comptime!(kinds.change_scores()) {
-            let (changed, _) = trace::<N>(s, &site, scalars, tables, kinds, 0usize);
-            s = changed;
-        }
+        let raw = view[from + i];
+        let mut s = scores_by::<N, R>(raw, &site, scalars, tables, rule, spec.form);
         if !full {
             let last = Vector::<i32, N>::new(scalars.keys as i32 - site.key as i32);
-            let seen =
-                seen::<N>(&site, scalars, tables, kinds).vec_and(site.lanes.less_than(&last));
-            // What isn't seen is marked by a number that no exponential tells from −∞.
-            s = select_many(seen, s, Vector::new(f32::min_value()));
+            let seen = seen_by::<N, R>(&site, scalars, tables, rule, spec.form)
+                .vec_and(site.lanes.less_than(&last));
+            s = select_many(seen, s, lowest);
         }
         scores[i] = s;
         largest = largest.max(s);
     }
     let top = highest::<N>(largest, before);
     let mut total = Vector::<f32, N>::new(0.0f32);
-    let floor = Vector::<f32, N>::new(f32::min_value());
     #[unroll]
     for i in 0..registers {
         let mut p = exp::<N>(scores[i] - Vector::new(top));
         if !full {
-            p = select_many(scores[i].equal(&floor), Vector::new(0.0f32), p);
+            p = select_many(scores[i].equal(&lowest), Vector::new(0.0f32), p);
+        }
+        total += p;
+        if comptime!(spec.form.dropout) {
+            site.key = first + i * width;
+            p *= factors::<N>(&dropout, &site);
         }
         view[from + i] = p;
-        total += p;
     }
     let shrink = exp::<Const<1>>(Vector::new(before - top)).extract(0usize);
     let sum = (base + comptime!(spec.totals(width))) / width + row;
@@ -295,13 +298,14 @@ fn finish<F: Float, N: Size>(
 /// A strip of a block's rows and a tile of keys: `at` is the strip's first row, the key head and the first key; `odd` tells
 /// infinite values in the tile.
 #[cube]
-fn strip<N: Size>(
+fn strip<N: Size, R: ScoreRule>(
     packed: &[Vector<f32, N>],
     v: &[Vector<f32, N>],
     tables: &[u32],
     scratch: &mut [Vector<f32, Const<1>>],
     block: &Block,
     scalars: &Scalars,
+    rule: &R::Args,
     at: (usize, usize, usize),
     odd: bool,
     #[comptime] spec: Spec,
@@ -311,7 +315,7 @@ fn strip<N: Size>(
     let count = min(comptime!(spec.tile), scalars.keys - key);
     let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
     let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
-    let met = tile_of(queries, (key, key + count - 1), scalars, spec.form.kinds);
+    let met = tile_by(queries, (key, key + count - 1), scalars, spec.form);
     if met > 0 {
         let panels = scalars.keys.div_ceil(comptime!(2 * width));
         let panel = head * panels + key / comptime!(2 * width);
@@ -320,7 +324,7 @@ fn strip<N: Size>(
         let mut shrink = Array::<f32>::new(comptime!(STRIP));
         for i in 0..comptime!(STRIP) {
             let at = (row + i, i, key);
-            shrink[i] = soften::<N>(scratch, tables, block, scalars, at, full, spec);
+            shrink[i] = soften::<N, R>(scratch, tables, block, scalars, rule, at, full, spec);
         }
         let values = (head * scalars.keys + key, count);
         let careful = odd && !full;
@@ -337,7 +341,7 @@ fn strip<N: Size>(
 }
 
 #[cube(launch_unchecked)]
-fn attention_cpu<F: Float, N: Size>(
+fn attention_cpu<F: Float, N: Size, R: ScoreRule>(
     q: &[F],
     packed: &[Vector<f32, N>],
     v: &[Vector<f32, N>],
@@ -346,6 +350,7 @@ fn attention_cpu<F: Float, N: Size>(
     o: &mut [F],
     lse: &mut [f32],
     scalars: Scalars,
+    rule: R::Args,
     blocks: usize,
     cores: usize,
     #[comptime] spec: Spec,
@@ -378,7 +383,9 @@ fn attention_cpu<F: Float, N: Size>(
             let odd = any_infinite::<N>(v, from, count * registers);
             for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
                 let at = (row, head, key);
-                strip::<N>(packed, v, tables, scratch, &block, &scalars, at, odd, spec);
+                strip::<N, R>(
+                    packed, v, tables, scratch, &block, &scalars, &rule, at, odd, spec,
+                );
             }
         }
         finish::<F, N>(scratch, tables, o, lse, &block, &scalars, spec);
@@ -386,11 +393,12 @@ fn attention_cpu<F: Float, N: Size>(
 }
 
 /// Enqueues the forward: the keys packed, the values too where they aren't registers of f32s, and the attention.
-pub(in crate::attention) fn launch(
+pub(in crate::attention) fn launch<R: LaunchRule>(
     client: &Client,
     plan: &Plan,
     buffers: ForwardBuffers,
     tables: Handle,
+    rule: &R,
 ) {
     let (p, spec) = (&plan.problem, Spec::of(plan));
     let (s, width) = (p.sizes(), plan.register);
@@ -407,8 +415,8 @@ pub(in crate::attention) fn launch(
     // SAFETY: the buffers hold what is planned and packed; blocks, tiles and table entries lie inside of them, and a task's
     // blocks and scratch are its own.
     unsafe {
-        launched::note(|| name(p, "attention_cpu"));
-        attention_cpu::launch_unchecked(
+        launched::note(|| plan.name("attention_cpu"));
+        attention_cpu::launch_unchecked::<R>(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.cores as u32),
@@ -421,6 +429,7 @@ pub(in crate::attention) fn launch(
             bind(buffers.o, p.query_rows() * s.value_dim, bytes),
             bind_words(buffers.lse, p.query_rows()),
             scalars(p),
+            rule.args(),
             blocks,
             plan.cores,
             spec,

@@ -249,7 +249,7 @@ impl<'a> Pass<'a> {
             Some(gradient) => {
                 let dims = DotDims::matmul_transposed(1);
                 let dp = b.dot(gradient.x, v, &dims, scores.element);
-                b.sub(b.reshape(dp, &shape), delta)
+                b.sub(scores.dropped(b, b.reshape(dp, &shape), at), delta)
             }
             None => b.neg(delta),
         };
@@ -257,6 +257,7 @@ impl<'a> Pass<'a> {
         let mut results = state.to_vec();
         places.add(b, scores, (&scored, ds, at), &mut results);
         let ds = b.mul(scored.before(b, ds, 0), scores.terms.scale);
+        let p = scores.dropped(b, p, at);
         let [ds, p] = [ds, p].map(|x| b.reshape(x, &b.shape(products)));
         let seen = || scores.seen(b, at);
         let by_query = (ds, &DotDims::matmul(1));

@@ -106,7 +106,7 @@ impl Softmax {
         let part = b.sum(p, &[3]);
         let sum = b.add(b.mul(self.sum, shrink), part);
         let o = b.mul(self.o, Along(shrink, [0, 1, 2]));
-        let p = b.reshape(p, &b.shape(products));
+        let p = b.reshape(scores.dropped(b, p, at), &b.shape(products));
         let part = v.product(b, (p, &DotDims::matmul(1)), || scores.seen(b, at));
         let o = b.add(o, b.reshape(part, &b.shape(o)));
         Self { largest, sum, o }

@@ -16,6 +16,7 @@
 //! | `forward.rs`, `backward.rs` | the passes |
 
 mod backward;
+mod dropout;
 mod forward;
 mod product;
 mod relative;
@@ -72,6 +73,7 @@ pub(crate) struct Tables {
     pub(crate) bias: Option<Value>,
     pub(crate) relative: Option<Value>,
     pub(crate) sinks: Option<Value>,
+    pub(crate) dropout: Option<Value>,
 }
 
 impl<'a> Terms<'a> {
@@ -113,6 +115,7 @@ pub(super) fn lower(
         bias: named("bias"),
         relative: named("relative"),
         sinks: named("sinks"),
+        dropout: named("dropout"),
     };
     let terms = Terms::new(&operation.problem, tables);
     let element = float(operation.problem.element());

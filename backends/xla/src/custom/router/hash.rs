@@ -10,7 +10,7 @@ const NAN: u32 = 0x7FC0_0000;
 const MAGNITUDE: u32 = 0x7FFF_FFFF;
 
 /// Spreads every bit over all 32.
-fn mix(b: &Builder, value: Value) -> Value {
+pub(in crate::custom) fn mix(b: &Builder, value: Value) -> Value {
     let folded = |x, shift| b.xor(x, b.shift_right(x, shift));
     let value = b.mul(folded(value, 16.0), f64::from(0x7FEB_352Du32));
     let value = b.mul(folded(value, 15.0), f64::from(0x846C_A68Bu32));

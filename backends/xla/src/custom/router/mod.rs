@@ -3,7 +3,7 @@
 mod backward;
 mod best;
 mod choose;
-mod hash;
+pub(super) mod hash;
 
 use super::grouped::{self, Segments};
 use super::{sort, words};

@@ -143,6 +143,8 @@ fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
             bias: &[],
             relative,
             sinks,
+            dropout: None,
+            rule: None,
             query_documents: Vec::new(),
             key_documents: Vec::new(),
             blocks: Vec::new(),

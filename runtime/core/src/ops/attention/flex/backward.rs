@@ -218,12 +218,14 @@ pub(super) struct Queries<'a> {
 /// What a block of queries has with a block of keys: \[queries, keys\], padded to whole panels.
 #[derive(Default)]
 pub(super) struct Work {
-    /// Scores, then probabilities.
+    /// Scores, then probabilities as dropout leaves them.
     p: Vec<Line>,
     /// ⟨do, v⟩, then gradients of scores after all rules.
     pub(super) ds: Vec<Line>,
     /// Slopes of a cap.
     pub(super) slopes: Vec<Line>,
+    /// Slopes of the program's own rule.
+    own: Vec<Line>,
 }
 
 impl<'a> PairGradients<'a> {
@@ -256,7 +258,7 @@ impl<'a> PairGradients<'a> {
         let (s, packed) = (self.host.problem.sizes(), self.packed);
         let (rows, panels) = (queries.block.rows(), panels_of(keys));
         let tiles = panels.len();
-        for lines in [&mut work.p, &mut work.ds, &mut work.slopes] {
+        for lines in [&mut work.p, &mut work.ds, &mut work.slopes, &mut work.own] {
             lines.clear();
             lines.resize(rows * tiles, [0.0; PANEL]);
         }
@@ -275,15 +277,21 @@ impl<'a> PairGradients<'a> {
             let p = work.p[of_row.clone()].as_flattened_mut();
             let slopes = work.slopes[of_row.clone()].as_flattened_mut();
             let at = (queries.block, row);
-            self.host.apply(simd, at, (keys, full), p, slopes);
+            let own = work.own[of_row.clone()].as_flattened_mut();
+            let both = [&mut *slopes, &mut *own];
+            self.host.apply(simd, at, (keys, full), p, both);
             hidden.note(p);
             let ds = work.ds[of_row].as_flattened_mut();
-            gradients_of_row(
-                simd,
-                (queries.lse[row], queries.delta[row]),
-                p,
-                [ds, slopes],
-            );
+            self.host.drop(at, keys.start, ds);
+            let statistics = (queries.lse[row], queries.delta[row]);
+            gradients_of_row(simd, statistics, p, [&mut *ds, slopes]);
+            if self.host.rule.is_some() {
+                // Not where a key isn't seen: there the slope may be NaN.
+                for (ds, slope) in ds.iter_mut().zip(own).filter(|(ds, _)| **ds != 0.0) {
+                    *ds *= *slope;
+                }
+            }
+            self.host.drop(at, keys.start, p);
         }
         hidden
     }

@@ -54,8 +54,10 @@ impl WithSimd for Task<'_> {
                 for (score, k) in scores.iter_mut().zip(k.chunks_exact(dim)) {
                     *score = dot(simd, q, k);
                 }
-                host.apply(simd, (block, row), (&keys, full), &mut scores, &mut []);
+                let none: [&mut [f32]; 2] = [&mut [], &mut []];
+                host.apply(simd, (block, row), (&keys, full), &mut scores, none);
                 let shrink = running[row].add(simd, &mut scores);
+                host.drop((block, row), keys.start, &mut scores);
                 if shrink != 1.0 {
                     o.iter_mut().for_each(|o| *o *= shrink);
                 }

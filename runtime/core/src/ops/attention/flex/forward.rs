@@ -107,9 +107,11 @@ impl WithSimd for Task<'_> {
             let mut hidden = Hidden::new(!finite);
             for (row, running) in running.iter_mut().enumerate() {
                 let scores = scores[row * tiles..][..tiles].as_flattened_mut();
-                host.apply(simd, (block, row), (&keys, full), scores, &mut []);
+                let none: [&mut [f32]; 2] = [&mut [], &mut []];
+                host.apply(simd, (block, row), (&keys, full), scores, none);
                 hidden.note(scores);
                 let shrink = running.add(simd, scores);
+                host.drop((block, row), keys.start, scores);
                 scale(simd, shrink, &mut sums[row * across..][..across]);
             }
             let p = scores.as_flattened();

@@ -25,7 +25,7 @@ use crate::ops::tensors::Value;
 use backward::{Incoming, Packed};
 use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
-use moebius_ops::attention::Problem;
+use moebius_ops::attention::{Dropout, HostRule, Problem};
 use moebius_ops::{Attention, AttentionPass, Operation, Scalar};
 pub(in crate::ops) use scores::Host;
 
@@ -46,10 +46,17 @@ impl Floats {
 }
 
 /// o and its log-sum-exp, or gradients through one of them.
-pub(in crate::ops) fn run(attention: &Attention, mut b: Operands) -> Vec<Value<Flex>> {
+pub(in crate::ops) fn run(
+    attention: &Attention,
+    rule: Option<&dyn HostRule>,
+    mut b: Operands,
+) -> Vec<Value<Flex>> {
     let names = ["q", "k", "v", "slopes", "bias", "relative", "sinks"];
     let floats = names.map(|name| Floats::of(&mut b, name));
-    let host = host(&attention.problem, &floats, &mut b);
+    let host = Host {
+        rule,
+        ..host(&attention.problem, &floats, &mut b)
+    };
     let results = match attention.pass {
         AttentionPass::Forward => forward::run(&host).into(),
         AttentionPass::Output(_) | AttentionPass::LogSumExp(_) => {
@@ -70,6 +77,7 @@ pub(in crate::ops) fn run(attention: &Attention, mut b: Operands) -> Vec<Value<F
 
 fn host<'a>(problem: &'a Problem, floats: &'a [Floats; 7], b: &mut Operands) -> Host<'a> {
     let mut table = |name| b.maybe_word(name).map(words).unwrap_or_default();
+    let dropout = <[u32; Dropout::WORDS]>::try_from(table("dropout"));
     let [q, k, v, slopes, bias, relative, sinks] = floats.each_ref().map(Floats::values);
     Host {
         problem,
@@ -80,6 +88,8 @@ fn host<'a>(problem: &'a Problem, floats: &'a [Floats; 7], b: &mut Operands) -> 
         bias,
         relative,
         sinks,
+        dropout: dropout.ok().map(Dropout::of),
+        rule: None,
         query_documents: table("query_documents"),
         key_documents: table("key_documents"),
         blocks: table("blocks"),

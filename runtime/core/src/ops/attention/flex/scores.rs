@@ -1,6 +1,6 @@
 //! What the rules make of a block of scores, and which blocks have any to make.
 
-use moebius_ops::attention::{Pattern, Problem, Rule, Tile};
+use moebius_ops::attention::{Dropout, HostRule, Pair, Pattern, Problem, Rule, Tile};
 use pulp::Simd;
 use std::ops::Range;
 
@@ -23,6 +23,8 @@ pub(in crate::ops) struct Host<'a> {
     pub(in crate::ops) bias: &'a [f32],
     pub(in crate::ops) relative: &'a [f32],
     pub(in crate::ops) sinks: &'a [f32],
+    pub(in crate::ops) dropout: Option<Dropout>,
+    pub(in crate::ops) rule: Option<&'a dyn HostRule>,
     pub(in crate::ops) query_documents: Vec<u32>,
     pub(in crate::ops) key_documents: Vec<u32>,
     pub(in crate::ops) blocks: Vec<u32>,
@@ -97,7 +99,7 @@ impl Host<'_> {
             let rules = self.problem.rules();
             let tile = rules.tile(self.problem.sizes(), block.queries.clone(), keys.clone());
             let visited = tile != Tile::Empty && self.tables_show(block, &keys);
-            visited.then_some((keys, tile == Tile::Full))
+            visited.then_some((keys, tile == Tile::Full && self.rule.is_none()))
         })
     }
 
@@ -134,7 +136,8 @@ impl Host<'_> {
     }
 
     /// Scores of the pairs of row `row` of a block and `keys` become what the rules make of them: −∞ where the key isn't
-    /// seen, and past the last key. The slopes of a cap go to `slopes`. Skips what hides keys where all are seen.
+    /// seen, and past the last key. The slopes of a cap go to `slopes`, those of the program's own rule to `own`.
+    /// Skips what hides keys where all are seen.
     #[inline(always)]
     pub(super) fn apply<S: Simd>(
         &self,
@@ -142,7 +145,7 @@ impl Host<'_> {
         (block, row): (&Block, usize),
         (keys, full): (&Range<usize>, bool),
         scores: &mut [f32],
-        slopes: &mut [f32],
+        [slopes, own]: [&mut [f32]; 2],
     ) {
         let site = block.site(row);
         for rule in self.problem.rules().iter() {
@@ -154,6 +157,17 @@ impl Host<'_> {
                 _ => {}
             }
         }
+        if let Some(rule) = self.rule {
+            let mut own = own.iter_mut();
+            for (at, score) in self.pairs(site, keys).zip(scores.iter_mut()) {
+                let s = f64::from(*score);
+                *score = rule.score(s, &at) as f32;
+                // A forward pass has no room for slopes.
+                if let Some(slope) = own.next() {
+                    *slope = rule.slope(s, &at) as f32;
+                }
+            }
+        }
         let (seen, beyond) = scores.split_at_mut(keys.len());
         beyond.fill(f32::NEG_INFINITY);
         if full {
@@ -161,6 +175,40 @@ impl Host<'_> {
         }
         for rule in self.problem.rules().iter() {
             self.hide(rule, site, keys, seen);
+        }
+        if let Some(rule) = self.rule {
+            for (at, score) in self.pairs(site, keys).zip(seen) {
+                if !rule.seen(&at) {
+                    *score = f32::NEG_INFINITY;
+                }
+            }
+        }
+    }
+
+    /// The pairs of a row and keys, as the program's own rule is told them.
+    fn pairs(
+        &self,
+        [batch, head, query]: [usize; 3],
+        keys: &Range<usize>,
+    ) -> impl Iterator<Item = Pair> + use<> {
+        let position = self.problem.position(query);
+        keys.clone().map(move |key| Pair {
+            batch,
+            head,
+            query,
+            position,
+            key,
+        })
+    }
+
+    /// Multiplies what pairs of a row and keys from `first` on have by what a dropout does to their weights.
+    #[inline(always)]
+    pub(super) fn drop(&self, (block, row): (&Block, usize), first: usize, of_pairs: &mut [f32]) {
+        if let Some(dropout) = self.dropout {
+            let factor = dropout.row(block.site(row));
+            for (key, value) in (first as u32..).zip(of_pairs) {
+                *value *= factor(key);
+            }
         }
     }
 

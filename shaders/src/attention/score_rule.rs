@@ -1,0 +1,176 @@
+//! A rule that a program writes itself, on a device.
+//!
+//! It is compiled into the kernels of the `unit` and `cpu` variants: `tile` and `rows` unroll a rule for each of their queries,
+//! and a plan with such a rule takes neither.
+
+use super::Form;
+use super::rules::{Scalars, Site, seen, tile_of, trace};
+use cubecl::prelude::*;
+use moebius_ops::attention::{HostRule, Pair};
+
+/// A query, and keys that follow each other, one for each lane.
+#[derive(CubeType, Clone, Copy)]
+pub struct Pairs<N: Size> {
+    /// The sequence.
+    pub batch: u32,
+    /// The query head.
+    pub head: u32,
+    /// The query i.
+    pub query: u32,
+    /// The key that lies where the query does when both end together: i + Skv − Sq.
+    pub position: i32,
+    /// The keys j. Those past the last may be asked for; what is said of them counts for nothing.
+    pub keys: Vector<i32, N>,
+}
+
+/// What a program's own rule computes, in CubeCL; [`HostRule`] is the same in plain Rust. It comes after all others.
+#[allow(missing_docs, reason = "the macro adds functions of its own")]
+#[cube]
+pub trait ScoreRule: Send + Sync + 'static {
+    /// Its numbers, which come when kernels are launched: another number compiles nothing.
+    type Args: LaunchArg;
+
+    /// What becomes of the scores `s`.
+    fn score<N: Size>(args: &Self::Args, s: Vector<f32, N>, at: &Pairs<N>) -> Vector<f32, N>;
+
+    /// The derivatives of that by `s`.
+    fn slope<N: Size>(args: &Self::Args, s: Vector<f32, N>, at: &Pairs<N>) -> Vector<f32, N>;
+
+    /// Whether the query sees each key.
+    fn seen<N: Size>(args: &Self::Args, at: &Pairs<N>) -> Vector<bool, N>;
+}
+
+/// The numbers of a rule at a launch.
+pub type RuleArgs<R> = <<R as ScoreRule>::Args as LaunchArg>::RuntimeArg;
+
+/// A rule with its numbers, for the host and for devices.
+pub trait LaunchRule: HostRule + ScoreRule + Sized {
+    /// The numbers.
+    fn args(&self) -> RuleArgs<Self>;
+}
+
+/// No such rule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoRule;
+
+#[cube]
+impl ScoreRule for NoRule {
+    type Args = ();
+
+    fn score<N: Size>(_args: &(), s: Vector<f32, N>, _at: &Pairs<N>) -> Vector<f32, N> {
+        s
+    }
+
+    fn slope<N: Size>(_args: &(), _s: Vector<f32, N>, _at: &Pairs<N>) -> Vector<f32, N> {
+        Vector::new(1.0f32)
+    }
+
+    fn seen<N: Size>(_args: &(), at: &Pairs<N>) -> Vector<bool, N> {
+        at.keys.equal(&at.keys)
+    }
+}
+
+impl HostRule for NoRule {
+    fn score(&self, s: f64, _: &Pair) -> f64 {
+        s
+    }
+
+    fn slope(&self, _: f64, _: &Pair) -> f64 {
+        1.0
+    }
+}
+
+impl LaunchRule for NoRule {
+    fn args(&self) {}
+}
+
+#[cube]
+fn pairs_of<N: Size>(site: &Site<N>, scalars: &Scalars) -> Pairs<N> {
+    Pairs::<N> {
+        batch: site.batch as u32,
+        head: site.head as u32,
+        query: site.query as u32,
+        position: site.query as i32 + scalars.shift,
+        keys: Vector::new(site.key as i32) + site.lanes,
+    }
+}
+
+/// [`seen`], and by the program's rule.
+#[cube]
+pub(super) fn seen_by<N: Size, R: ScoreRule>(
+    site: &Site<N>,
+    scalars: &Scalars,
+    tables: &[u32],
+    rule: &R::Args,
+    #[comptime] form: Form,
+) -> Vector<bool, N> {
+    let others = seen::<N>(site, scalars, tables, form.kinds);
+    if comptime!(form.ruled) {
+        others.vec_and(R::seen::<N>(rule, &pairs_of::<N>(site, scalars)))
+    } else {
+        others
+    }
+}
+
+/// What all rules make of scores.
+#[cube]
+pub(super) fn scores_by<N: Size, R: ScoreRule>(
+    raw: Vector<f32, N>,
+    site: &Site<N>,
+    scalars: &Scalars,
+    tables: &[u32],
+    rule: &R::Args,
+    #[comptime] form: Form,
+) -> Vector<f32, N> {
+    let (others, _) = trace::<N>(raw, site, scalars, tables, form.kinds, 0usize);
+    score_by::<N, R>(others, site, scalars, rule, form)
+}
+
+/// What the program's rule makes of scores.
+#[cube]
+pub(super) fn score_by<N: Size, R: ScoreRule>(
+    s: Vector<f32, N>,
+    site: &Site<N>,
+    scalars: &Scalars,
+    rule: &R::Args,
+    #[comptime] form: Form,
+) -> Vector<f32, N> {
+    if comptime!(form.ruled) {
+        R::score::<N>(rule, s, &pairs_of::<N>(site, scalars))
+    } else {
+        s
+    }
+}
+
+/// Gradients of what it made of the scores `s`, as those of the scores.
+#[cube]
+pub(super) fn before_rule<N: Size, R: ScoreRule>(
+    ds: Vector<f32, N>,
+    s: Vector<f32, N>,
+    site: &Site<N>,
+    scalars: &Scalars,
+    rule: &R::Args,
+    #[comptime] form: Form,
+) -> Vector<f32, N> {
+    if comptime!(form.ruled) {
+        ds * R::slope::<N>(rule, s, &pairs_of::<N>(site, scalars))
+    } else {
+        ds
+    }
+}
+
+/// [`tile_of`]; the program's rule may hide any pair.
+#[cube]
+pub(super) fn tile_by(
+    queries: (usize, usize),
+    keys: (usize, usize),
+    scalars: &Scalars,
+    #[comptime] form: Form,
+) -> u32 {
+    let met = tile_of(queries, keys, scalars, form.kinds);
+    if comptime!(form.ruled) {
+        min(met, 1u32)
+    } else {
+        met
+    }
+}
