@@ -1,0 +1,94 @@
+//! One head over a sequence that is attended by chunks: queries of a chunk meet the keys of each chunk before them, and the
+//! parts are merged by their log-sum-exp. With `MOEBIUS_TEST_DEEP=1` it has 131,072 tokens.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use burn::tensor::{Distribution, Tensor};
+use moebius::Device;
+use moebius::attention::{Attend, Attended, merge};
+
+/// Values of the head.
+const DIM: usize = 64;
+
+/// Queries that are compared, spread evenly.
+const SAMPLES: usize = 16;
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().iter().collect()
+}
+
+/// A chunk of rows from `at` on.
+fn chunk(x: &Tensor<4>, at: usize, size: usize) -> Tensor<4> {
+    x.clone().narrow(2, at, size)
+}
+
+/// What the queries of a chunk see of all keys up to their own. Only two parts are held at a time.
+fn of_chunk([q, k, v]: [&Tensor<4>; 3], at: usize, size: usize) -> Attended {
+    let query = chunk(q, at, size);
+    let part = |from: usize, attend: Attend| {
+        let (k, v) = (chunk(k, from, size), chunk(v, from, size));
+        attend.forward(query.clone(), k, v).unwrap()
+    };
+    let own = part(at, Attend::new().causal());
+    (0..at).step_by(size).fold(own, |seen, from| {
+        merge(&[seen, part(from, Attend::new())]).unwrap()
+    })
+}
+
+/// o and the log-sum-exp of one query over the keys up to it, in f64.
+fn expected(q: &[f32], k: &[f32], v: &[f32]) -> (Vec<f64>, f64) {
+    let product = |row: &[f32]| -> f64 {
+        let pairs = q.iter().zip(row);
+        pairs.map(|(q, k)| f64::from(*q) * f64::from(*k)).sum()
+    };
+    let scores: Vec<f64> = k.chunks(DIM).map(product).collect();
+    let scores: Vec<f64> = scores.iter().map(|s| s / (DIM as f64).sqrt()).collect();
+    let largest = scores.iter().copied().fold(f64::MIN, f64::max);
+    let total: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
+    let mut o = vec![0.0; DIM];
+    for (score, row) in scores.iter().zip(v.chunks(DIM)) {
+        let p = (score - largest).exp() / total;
+        o.iter_mut()
+            .zip(row)
+            .for_each(|(o, v)| *o += p * f64::from(*v));
+    }
+    (o, largest + total.ln())
+}
+
+#[test]
+fn chunks_of_a_long_sequence_are_the_whole() {
+    let deep = std::env::var("MOEBIUS_TEST_DEEP").is_ok_and(|value| value == "1");
+    let (tokens, size) = if deep { (131_072, 16_384) } else { (2048, 512) };
+    let device = moebius::open(&Device::Cpu).unwrap();
+    let [q, k, v] = [(); 3].map(|()| {
+        let shape = [1, 1, tokens, DIM];
+        Tensor::<4>::random(shape, Distribution::Normal(0.0, 1.0), &device)
+    });
+    let chunks: Vec<Attended> = (0..tokens)
+        .step_by(size)
+        .map(|at| of_chunk([&q, &k, &v], at, size))
+        .collect();
+    let o = floats(Tensor::cat(chunks.iter().map(|c| c.o.clone()).collect(), 2));
+    let lse = floats(Tensor::cat(chunks.into_iter().map(|c| c.lse).collect(), 2));
+    let [q, k, v] = [q, k, v].map(floats);
+    let (mut error, mut size) = (0.0, 0.0);
+    for sample in 1..=SAMPLES {
+        let row = sample * tokens / SAMPLES - 1;
+        let (at, seen) = (row * DIM..(row + 1) * DIM, 0..(row + 1) * DIM);
+        let (want, sum) = expected(&q[at.clone()], &k[seen.clone()], &v[seen]);
+        for (got, want) in o[at].iter().zip(want) {
+            error += (f64::from(*got) - want).powi(2);
+            size += want.powi(2);
+        }
+        let distance = (f64::from(lse[row]) - sum).abs();
+        assert!(
+            distance < 1e-4,
+            "log-sum-exp of query {row}: {distance:e} away from {sum}"
+        );
+    }
+    let relative = f64::sqrt(error / size);
+    assert!(
+        relative < 1e-5,
+        "relative L2 error of o: expected less than 1e-5, got {relative:e}"
+    );
+}
