@@ -193,16 +193,21 @@ impl Router {
 
     /// [`Router::matrix`] where that is all it learns.
     pub(super) fn only_matrix(&self) -> Option<Tensor<2>> {
+        self.only_weight().map(Param::val)
+    }
+
+    fn only_weight(&self) -> Option<&Param<Tensor<2>>> {
         match self {
             Self::Dynamic(_) => None,
             Self::TopK(router) if router.bias.is_some() => None,
-            _ => self.matrix(),
+            _ => self.weight(),
         }
     }
 
     /// A copy with another Wg, where that is all it learns.
     pub(super) fn with_matrix(mut self, matrix: Tensor<2>) -> Result<Self, ShapeError> {
-        let (right, name) = (self.only_matrix().is_some(), self.config().name());
+        // Its value isn't asked for: that would draw what is replaced here.
+        let (right, name) = (self.only_weight().is_some(), self.config().name());
         ShapeError::unless(right, "router", "one that learns a single matrix", name)?;
         let matrix = Param::from_tensor(matrix);
         match &mut self {
