@@ -6,6 +6,8 @@
 use burn::tensor::{Distribution, Tensor};
 use moebius::Device;
 use moebius::attention::{Attend, Attended, merge};
+use moebius_ops::attention::{Attended as HostAttended, Inputs, Problem, Sizes, Tables, reference};
+use moebius_tests::elements::exact;
 
 /// Values of the head.
 const DIM: usize = 64;
@@ -35,24 +37,25 @@ fn of_chunk([q, k, v]: [&Tensor<4>; 3], at: usize, size: usize) -> Attended {
     })
 }
 
-/// o and the log-sum-exp of one query over the keys up to it, in f64.
-fn expected(q: &[f32], k: &[f32], v: &[f32]) -> (Vec<f64>, f64) {
-    let product = |row: &[f32]| -> f64 {
-        let pairs = q.iter().zip(row);
-        pairs.map(|(q, k)| f64::from(*q) * f64::from(*k)).sum()
+/// o and the log-sum-exp of one query over all of `k`, by the description's reference.
+fn expected(q: &[f32], k: &[f32], v: &[f32]) -> HostAttended {
+    let problem = Problem::new(Sizes {
+        batch: 1,
+        heads: 1,
+        kv_heads: 1,
+        queries: 1,
+        keys: k.len() / DIM,
+        head_dim: DIM,
+        value_dim: DIM,
+    });
+    let [q, k, v] = [q, k, v].map(exact);
+    let inputs = Inputs {
+        q: &q,
+        k: &k,
+        v: &v,
+        tables: Tables::default(),
     };
-    let scores: Vec<f64> = k.chunks(DIM).map(product).collect();
-    let scores: Vec<f64> = scores.iter().map(|s| s / (DIM as f64).sqrt()).collect();
-    let largest = scores.iter().copied().fold(f64::MIN, f64::max);
-    let total: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
-    let mut o = vec![0.0; DIM];
-    for (score, row) in scores.iter().zip(v.chunks(DIM)) {
-        let p = (score - largest).exp() / total;
-        o.iter_mut()
-            .zip(row)
-            .for_each(|(o, v)| *o += p * f64::from(*v));
-    }
-    (o, largest + total.ln())
+    reference(&problem.unwrap(), &inputs)
 }
 
 #[test]
@@ -75,8 +78,9 @@ fn chunks_of_a_long_sequence_are_the_whole() {
     for sample in 1..=SAMPLES {
         let row = sample * tokens / SAMPLES - 1;
         let (at, seen) = (row * DIM..(row + 1) * DIM, 0..(row + 1) * DIM);
-        let (want, sum) = expected(&q[at.clone()], &k[seen.clone()], &v[seen]);
-        for (got, want) in o[at].iter().zip(want) {
+        let want = expected(&q[at.clone()], &k[seen.clone()], &v[seen]);
+        let sum = want.lse[0];
+        for (got, want) in o[at].iter().zip(want.o) {
             error += (f64::from(*got) - want).powi(2);
             size += want.powi(2);
         }

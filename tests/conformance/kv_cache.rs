@@ -206,16 +206,6 @@ impl Case {
         Ok(rows)
     }
 
-    /// What is kept of a row.
-    fn kept(&self, row: Vec<f32>) -> impl Iterator<Item = f64> {
-        let scale = self
-            .format
-            .scale(row.iter().fold(0.0, |a, x| a.max(x.abs())));
-        let format = self.format;
-        row.into_iter()
-            .map(move |x| f64::from(format.decode(format.encode(x / scale), 0) * scale))
-    }
-
     /// The oracle's rows of a step's queries of a sequence.
     fn want(&self, sequence: usize, [start, end]: [usize; 2]) -> Vec<(Vec<f64>, f64)> {
         let sizes = Sizes {
@@ -238,7 +228,8 @@ impl Case {
         let q = all(Of::Query, self.heads[0], start..end).concat();
         let kept = |of| -> Vec<f64> {
             let rows = all(of, self.heads[1], 0..end).into_iter();
-            rows.flat_map(|row| self.kept(row)).collect()
+            rows.flat_map(|row| exact(&self.format.kept(&row).collect::<Vec<_>>()))
+                .collect()
         };
         let (q, k, v) = (exact(&q), kept(Of::Key), kept(Of::Value));
         let [slopes, relative, sinks] =

@@ -85,13 +85,9 @@ pub(super) fn pair<R: ScoreRule>(
     let p = (score.extract(0usize) - statistics.0).exp();
     let (weight, product) = dropped((p, products.1), site, tables, form);
     let ds = p * (product - statistics.1);
-    if comptime!(form.ruled) {
-        let ds = Vector::<f32, Const<1>>::new(ds);
-        let ds = before_rule::<Const<1>, R>(ds, before, site, scalars, rule, form);
-        (weight, ds.extract(0usize), slope.extract(0usize))
-    } else {
-        (weight, ds, slope.extract(0usize))
-    }
+    let ds = Vector::<f32, Const<1>>::new(ds);
+    let ds = before_rule::<Const<1>, R>(ds, before, site, scalars, rule, form);
+    (weight, ds.extract(0usize), slope.extract(0usize))
 }
 
 /// dq\[i\] = scale · Σ_j ds_ij · k\[j\].

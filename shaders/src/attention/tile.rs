@@ -8,6 +8,7 @@
 //! and from scalars, the same for all its units. In the others, a key that a query doesn't see changes no bit of its results.
 
 use super::dropout::{factors, row_of};
+use super::exponential::highest;
 use super::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
 use super::{Form, ForwardBuffers, KERNEL, Plan, Variant, tables};
 use crate::bound::{bind, bind_words};
@@ -324,11 +325,7 @@ fn soften<N: Size>(
     for row in 0..comptime!(spec.shape.rows) {
         let s = scores[row];
         let before = rows.largest[row];
-        let mut top = before;
-        #[unroll]
-        for lane in 0..comptime!(LANES) {
-            top = max(top, s.extract(lane));
-        }
+        let top = highest::<N>(s, before);
         let p = (s - Vector::new(top)).exp();
         let p = select_many(s.equal(&lowest), Vector::new(0.0f32), p);
         let shrink = (before - top).exp();

@@ -12,7 +12,7 @@ moebius_ops::named! {
     pub enum Variant {
         /// Register tile over tiles in workgroup memory; WebGPU's default limits suffice.
         Unit = "unit",
-        /// The same with four rows to a tile, for few tokens per expert.
+        /// The tiles of `unit` with four rows to a tile, for few tokens per expert.
         Gemv = "gemv",
         /// One task per core: weights packed into panels, a register tile, no barriers.
         Cpu = "cpu",

@@ -249,13 +249,14 @@ fn attended(b: &Builder, attend: &Attend, inputs: &[Value], tiling: Tiling) -> V
         sinks: named("sinks"),
         ..Tables::default()
     };
-    let (problem, k, v);
+    let problem = none_seen(p);
+    let (k, v);
     if s.batch * s.queries * s.keys * l.words() == 0 {
         let zeros = |dim| {
             let shape = [s.batch, s.kv_heads, s.keys, dim];
             b.splat(0.0, TensorType::new(shape, F32))
         };
-        (problem, k, v) = (none_seen(p), zeros(s.head_dim), zeros(s.value_dim));
+        (k, v) = (zeros(s.head_dim), zeros(s.value_dim));
         let pairs = [s.batch, 1, s.queries, s.keys];
         tables.mask = Some(b.splat(0.0, TensorType::new(pairs, S32)));
     } else {
@@ -267,7 +268,6 @@ fn attended(b: &Builder, attend: &Attend, inputs: &[Value], tiling: Tiling) -> V
         let flat = b.reshape(b.bitcast(words(b, pool), S32), &[l.words()]);
         k = kept(b, l, flat, of_keys, true);
         v = kept(b, l, flat, of_values, false);
-        problem = none_seen(p);
         tables.mask = Some(mask(b, p, [start, end], (token, tokens.there)));
     }
     let q = b.convert(q, F32);

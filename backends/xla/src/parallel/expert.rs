@@ -147,8 +147,8 @@ impl Divided {
         passes::forward(self, false)
     }
 
-    /// The same with the choice of experts after y: experts i32 and their weights f32 \[T/P,K\], probabilities and
-    /// logits f32 \[T/P,E\], log-sum-exp f32 \[T/P\], and how many slots reached no expert, i32 \[1\].
+    /// The forward pass, whose results have the choice of experts after y: experts i32 and their weights f32 \[T/P,K\],
+    /// probabilities and logits f32 \[T/P,E\], log-sum-exp f32 \[T/P\], and how many slots reached no expert, i32 \[1\].
     ///
     /// # Errors
     ///

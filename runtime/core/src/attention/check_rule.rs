@@ -42,6 +42,7 @@ pub fn check_rule<R: LaunchRule + Clone>(
         head_dim: 1,
         value_dim: 1,
     };
+    let ones = Tensor::<4>::ones([batch, heads, keys, 1], &device);
     for turn in 0..keys {
         // Query i sees one key, so that its log-sum-exp is the score.
         let key = |query: usize| (query + turn) % keys;
@@ -50,9 +51,8 @@ pub fn check_rule<R: LaunchRule + Clone>(
         let hidden = Tensor::<4, Bool>::from_data(hidden, &device);
         let q = TensorData::new(scores.clone(), [batch, heads, queries, 1]);
         let q = Tensor::<4>::from_data(q, &device).require_grad();
-        let ones = Tensor::<4>::ones([batch, heads, keys, 1], &device);
         let attend = Attend::new().scale(1.0).mask(hidden).rule(rule.clone());
-        let lse = attend.forward(q.clone(), ones.clone(), ones)?.lse;
+        let lse = attend.forward(q.clone(), ones.clone(), ones.clone())?.lse;
         let gradients = lse.clone().sum().backward();
         let slopes = q.grad(&gradients).map(Tensor::into_data);
         let slopes: Vec<f32> = slopes.map_or_else(Vec::new, |data| data.iter().collect());

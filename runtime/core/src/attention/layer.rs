@@ -93,16 +93,11 @@ impl Attention {
         let v = heads("value", &self.value, value, self.n_kv_heads)?;
         let dropout = &self.dropout;
         let training = dropout.training.is_enabled() && q.device().is_autodiff();
-        let o = match training && !attend.has_dropout() {
-            true => {
-                attend
-                    .clone()
-                    .dropout_drawn(dropout.prob)
-                    .forward(q, k, v)?
-                    .o
-            }
-            false => attend.forward(q, k, v)?.o,
+        let attend = match training && !attend.has_dropout() {
+            true => &attend.clone().dropout_drawn(dropout.prob),
+            false => attend,
         };
+        let o = attend.forward(q, k, v)?.o;
         let [_, heads, _, width] = o.dims();
         let [rows, _] = self.output.weight.dims();
         check_same("inputs of the output projection", rows, heads * width)?;

@@ -54,10 +54,15 @@ impl CacheFormat {
         }
     }
 
+    /// The scale of a token's key or value: that of its largest finite magnitude.
+    pub fn scale_of(self, row: &[f32]) -> f32 {
+        let finite = row.iter().map(|x| x.abs()).filter(|x| x.is_finite());
+        self.scale(finite.fold(0.0, f32::max))
+    }
+
     /// What is kept of a token's key or value.
     pub fn kept(self, row: &[f32]) -> impl Iterator<Item = f32> {
-        let finite = row.iter().map(|x| x.abs()).filter(|x| x.is_finite());
-        let scale = self.scale(finite.fold(0.0, f32::max));
+        let scale = self.scale_of(row);
         row.iter()
             .map(move |x| self.decode(self.encode(x / scale), 0) * scale)
     }

@@ -193,30 +193,28 @@ impl Router {
 
     /// [`Router::matrix`] where that is all it learns.
     pub(super) fn only_matrix(&self) -> Option<Tensor<2>> {
-        self.only_weight().map(Param::val)
-    }
-
-    fn only_weight(&self) -> Option<&Param<Tensor<2>>> {
         match self {
             Self::Dynamic(_) => None,
             Self::TopK(router) if router.bias.is_some() => None,
-            _ => self.weight(),
+            _ => self.matrix(),
         }
     }
 
     /// A copy with another Wg, where that is all it learns.
     pub(super) fn with_matrix(mut self, matrix: Tensor<2>) -> Result<Self, ShapeError> {
+        let name = self.config().name();
         // Its value isn't asked for: that would draw what is replaced here.
-        let (right, name) = (self.only_weight().is_some(), self.config().name());
-        ShapeError::unless(right, "router", "one that learns a single matrix", name)?;
-        let matrix = Param::from_tensor(matrix);
-        match &mut self {
-            Self::TopK(router) => router.weight = matrix,
-            Self::Switch(router) => router.weight = matrix,
-            Self::SigmoidBias(router) => router.weight = matrix,
-            Self::ExpertChoice(router) => router.weight = matrix,
-            Self::Hash(_) | Self::Learned(_) | Self::Dynamic(_) => {}
-        }
+        let weight = match &mut self {
+            Self::TopK(router) if router.bias.is_none() => &mut router.weight,
+            Self::Switch(router) => &mut router.weight,
+            Self::SigmoidBias(router) => &mut router.weight,
+            Self::ExpertChoice(router) => &mut router.weight,
+            Self::TopK(_) | Self::Hash(_) | Self::Learned(_) | Self::Dynamic(_) => {
+                let expected = "one that learns a single matrix";
+                return Err(ShapeError::new("router", expected, name));
+            }
+        };
+        *weight = Param::from_tensor(matrix);
         Ok(self)
     }
 

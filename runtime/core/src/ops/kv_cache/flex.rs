@@ -81,10 +81,7 @@ fn appended(append: &Append, mut b: Operands) -> IntTensor<Flex> {
 fn write(l: &Layout, block: &mut [i32], token: usize, [key, value]: [&[f32]; 2]) {
     let (format, per) = (l.format(), l.format().per_word());
     let [keys, values] = [l.key_words(), l.value_words()];
-    let [key_scale, value_scale] = [key, value].map(|row| {
-        let magnitudes = row.iter().map(|x| x.abs()).filter(|x| x.is_finite());
-        format.scale(magnitudes.fold(0.0, f32::max))
-    });
+    let [key_scale, value_scale] = [key, value].map(|row| format.scale_of(row));
     let word = |codes: &mut dyn Iterator<Item = f32>| {
         let codes = codes
             .enumerate()
