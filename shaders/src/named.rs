@@ -7,6 +7,11 @@ pub trait Lookup {
     /// The buffer of this name, if there is one.
     fn find(&self, name: &str) -> Option<Handle>;
 
+    /// Elements from one index to the next in each dimension but the last, where the tensor is a view with others than its shape tells.
+    fn strides(&self, _: &str) -> Option<[usize; 3]> {
+        None
+    }
+
     /// Those that a launch takes.
     ///
     /// # Panics

@@ -23,7 +23,7 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "expert_load::",
     ];
     let kernels_only = kernels_only.iter().any(|prefix| case.starts_with(prefix));
-    let memory = [
+    let their_own = [
         "moe_layer::device_memory",
         "moe_layer::warm_forward_allocates_nothing",
         "moe_layer::launches_are_fixed",
@@ -32,9 +32,10 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "switching::device_memory",
         "fp8_models::device_memory",
         "quantize::overwrites_its_outputs",
+        "attention::visits",
     ];
     let without_kernels = matches!(capability.runtime, Runtime::Flex | Runtime::Xla);
-    if without_kernels && (kernels_only || memory.contains(&case)) {
+    if without_kernels && (kernels_only || their_own.contains(&case)) {
         return Some("no CubeCL kernels there, and no allocator of CubeCL's");
     }
     let fp8_instructions = capability.runtime == Runtime::Cuda && capability.fp8_mma;

@@ -118,7 +118,7 @@ const CASES: &[(&str, Case)] = cases! {
         segments_are_apart, empty_batch, f16, bf16;
     attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long, few_queries, sinks, through_lse,
         large_scores, unseen_values, seen_values, wide_windows, independent_of_the_batch, repeats_bit_for_bit,
-        parts, tiles, tiles_f16, f16, bf16, dropout, dropout_f16, masks, dropout_repeats, own_rule, own_rule_agrees;
+        parts, tiles, tiles_f16, visits, views, f16, bf16, dropout, dropout_f16, masks, dropout_repeats, own_rule, own_rule_agrees;
     kv_cache: formats, rules, heads, long, f16, bf16, steps_are_the_whole, paged_is_contiguous,
         independent_of_the_batch, appends_in_place, clones_are_apart, stale_values;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,

@@ -179,6 +179,18 @@ export class Lab {
     console.log(text.replace(/^/gm, '    '));
   }
 
+  /** What the test's pages show at the moment, for a message; a page that doesn't answer within two seconds says so. */
+  async states() {
+    const shown = () => {
+      const marked = [...document.querySelectorAll('html, [data-runs], [data-steps]')];
+      return marked.map((element) => `${element.id || 'page'} ${JSON.stringify({ ...element.dataset })}`).join(', ');
+    };
+    const silence = () => new Promise((later) => setTimeout(() => later('it does not answer'), 2000));
+    const pages = this.#contexts.flatMap((context) => context.pages());
+    const states = pages.map((page) => Promise.race([page.evaluate(shown).catch(String), silence()]));
+    return (await Promise.all(states)).map((state) => `the page: ${state}`);
+  }
+
   /** Closes what the test opened; what its pages, and those that are kept, did wrong in the meantime. */
   async endTest() {
     const problems = this.#problems.flatMap((list) => list.splice(0));

@@ -16,8 +16,8 @@ const GROUPS = {
   page: ['page', 'page-sections', 'page-trouble'],
   deno: ['deno'],
 };
-// Far more than any test takes: a hang should end in a message.
-const LIMIT_MS = 180_000;
+// Far more than any test takes: a hang should end in a message. Several waits of a test, each within its own limit, fit in.
+const LIMIT_MS = 300_000;
 const deep = process.env.MOEBIUS_TEST_DEEP === '1';
 
 const { values, positionals } = parseArgs({
@@ -39,7 +39,7 @@ async function outcome(lab, test) {
   try {
     await Promise.race([test(lab), late]);
   } catch (error) {
-    failure = error.stack ?? String(error);
+    failure = [error.stack ?? String(error), ...(await lab.states())].join('\n');
   }
   clearTimeout(timer);
   const problems = await lab.endTest();

@@ -5,10 +5,12 @@
 //! | `unit` | one unit per query, or per key backward, which walks over what it meets; WebGPU's default limits |
 //! | `tile` | forward, on GPUs: queries in registers, tiles of keys and values in workgroup memory; WebGPU's default limits |
 //! | `rows` | forward, on software adapters: more queries in registers, no workgroup memory; WebGPU's default limits |
+//! | `tensor_core` | forward, unproven: both products in matrix instructions, f16 and bf16 |
 //! | `cpu` | one task per core: packed keys, register tiles over tiles of keys, no barriers |
 //!
 //! Sums are f32 in ascending order without atomics, so that the same inputs give the same bits, and those of a query depend
-//! on its own sequence alone. Keys that the rules exclude by their place are never visited.
+//! on its own sequence alone. Tiles of keys that the rules exclude by their place, by documents or by blocks are never visited:
+//! [`Plan::visited`] predicts how many are.
 
 mod backward;
 mod backward_tables;
@@ -19,14 +21,19 @@ mod entries;
 pub(crate) mod exponential;
 pub(crate) mod rules;
 mod score_rule;
+mod shape;
+mod strided;
 pub(crate) mod tables;
+mod tensor_core;
 mod tile;
 mod unit;
+mod visits;
 
 pub use backward::{BackwardBuffers, Through, launch_backward, launch_backward_ruled};
 #[cfg(feature = "emit")]
 pub(crate) use entries::entries;
 pub use score_rule::{LaunchRule, Pairs, RuleArgs, ScoreRule};
+pub use strided::Strided;
 pub use tables::TableBuffers;
 
 use crate::element::DeviceElement;
@@ -66,6 +73,8 @@ pub enum Variant {
     Tile,
     /// A unit per more queries, each on its own, for software adapters.
     Rows,
+    /// Matrix instructions; it has not run on hardware and is never chosen by the plan.
+    TensorCore,
     /// One task per core, for processors.
     Cpu,
 }
@@ -78,8 +87,10 @@ pub struct Plan {
     /// How.
     pub variant: Variant,
     lanes: usize,
-    /// Of the `Tile` and `Rows` variants.
-    tile: Option<(tile::Shape, Grid)>,
+    /// Of the `Tile`, `Rows` and `TensorCore` variants.
+    tile: Option<(shape::Shape, Grid)>,
+    /// Units of a plane, of the `TensorCore` variant.
+    plane: u32,
     /// f32s of a register, and tasks, of the `Cpu` variant.
     register: usize,
     cores: usize,
@@ -91,13 +102,16 @@ pub struct Plan {
     table_grid: Grid,
     /// For a rule of the program's own.
     ruled: bool,
+    /// Counts visits in place of log-sum-exps.
+    counted: bool,
 }
 
 /// Plans the attention and its backward pass; the forward by `variant`, or by what suits the device.
 ///
 /// # Errors
 /// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds,
-/// for [`Variant::Cpu`] elsewhere than on a CPU runtime, and for [`Variant::Tile`] and [`Variant::Rows`] there, with heads that
+/// for [`Variant::Cpu`] elsewhere than on a CPU runtime, for [`Variant::TensorCore`] without its matrix instructions or with heads that
+/// aren't whole sixteens, and for [`Variant::Tile`] and [`Variant::Rows`] there, with heads that
 /// aren't whole eights, or with fewer than 16 queries: where the plan chooses, [`Variant::Unit`] takes those.
 pub fn plan(
     problem: Problem,
@@ -119,17 +133,20 @@ pub fn plan(
     let longest = tables.into_iter().max().unwrap_or(0);
     let lanes = lanes(s.head_dim, bytes, device).min(lanes(s.value_dim, bytes, device));
     let (variant, tile) = choose(&problem, variant, lanes, device)?;
+    let plane = device.subgroup.map_or(1, |(plane, _)| plane);
     Ok(Plan {
         problem,
         variant,
         lanes,
         tile,
+        plane,
         register: (device.load_width_bits as usize / 32).max(1),
         cores: device.cpu_cores.unwrap_or(1) as usize,
         per_query: Grid::elementwise(KERNEL, problem.query_rows(), device)?,
         per_key: Grid::elementwise(KERNEL, problem.key_rows(), device)?,
         table_grid: Grid::elementwise(KERNEL, longest, device)?,
         ruled: false,
+        counted: false,
     })
 }
 
@@ -155,9 +172,9 @@ fn choose(
     variant: Option<Variant>,
     lanes: usize,
     device: &Capability,
-) -> Result<(Variant, Option<(tile::Shape, Grid)>), Unsupported> {
+) -> Result<(Variant, Option<(shape::Shape, Grid)>), Unsupported> {
     let tile = |variant| -> Result<_, Unsupported> {
-        let shape = tile::Shape::of(problem, variant, lanes, device)?;
+        let shape = shape::Shape::of(problem, variant, lanes, device)?;
         Ok((shape, shape.grid(problem, device)?))
     };
     match variant {
@@ -166,6 +183,10 @@ fn choose(
             Err(Unsupported::new(KERNEL, needs, &device.name))
         }
         Some(variant @ (Variant::Tile | Variant::Rows)) => Ok((variant, Some(tile(variant)?))),
+        Some(Variant::TensorCore) => {
+            let tile = tensor_core::shape(problem, lanes, device)?;
+            Ok((Variant::TensorCore, Some(tile)))
+        }
         Some(variant) => Ok((variant, None)),
         None if device.cpu_cores.is_some() => Ok((Variant::Cpu, None)),
         None => {
@@ -181,8 +202,10 @@ fn choose(
 impl Plan {
     /// What one of its kernels is called.
     fn name(&self, kernel: &str) -> String {
-        let ruled = crate::launched::suffix(self.ruled, "_ruled");
-        name(&self.problem, kernel) + ruled
+        let suffix = crate::launched::suffix;
+        name(&self.problem, kernel)
+            + suffix(self.ruled, "_ruled")
+            + suffix(self.counted, "_counted")
     }
 
     fn form(&self) -> Form {
@@ -194,12 +217,23 @@ impl Plan {
             sinks: self.problem.sinks(),
             dropout: self.problem.dropout(),
             ruled: self.ruled,
+            counted: self.counted,
         }
     }
 
     /// Vectors of so many rows of `dim` elements.
     fn vectors(&self, rows: usize, dim: usize) -> usize {
         rows * dim / self.lanes
+    }
+
+    /// The shapes of q, k and v.
+    fn shapes(&self) -> [[usize; 4]; 3] {
+        let s = self.problem.sizes();
+        [
+            [s.batch, s.heads, s.queries, s.head_dim],
+            [s.batch, s.kv_heads, s.keys, s.head_dim],
+            [s.batch, s.kv_heads, s.keys, s.value_dim],
+        ]
     }
 
     /// Bytes of a vector.
@@ -220,14 +254,16 @@ struct Form {
     dropout: bool,
     /// With a rule of the program's own.
     ruled: bool,
+    /// See [`Plan::counting`].
+    counted: bool,
 }
 
 buffers! {
     /// Buffers of the forward pass; shapes as in [`moebius_ops::attention`].
     pub struct ForwardBuffers {
-        pub q: Handle => "[B, Hq, Sq, D]" read,
-        pub k: Handle => "[B, Hkv, Skv, D]" read,
-        pub v: Handle => "[B, Hkv, Skv, Dv]" read,
+        pub q: Strided => "[B, Hq, Sq, D]" read,
+        pub k: Strided => "[B, Hkv, Skv, D]" read,
+        pub v: Strided => "[B, Hkv, Skv, Dv]" read,
         /// Read.
         pub tables: TableBuffers,
         pub o: Handle => "[B, Hq, Sq, Dv]" written,
@@ -263,6 +299,9 @@ fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: ForwardBuffer
     }
     let tables = tables::gather(client, &plan.problem, plan.table_grid, &buffers.tables);
     match (plan.variant, plan.tile) {
+        (Variant::TensorCore, Some(tile)) => {
+            tensor_core::launch(client, plan, tile, buffers, tables);
+        }
         (_, Some(tile)) => tile::launch(client, plan, tile, buffers, tables),
         (Variant::Cpu, None) => cpu::launch(client, plan, buffers, tables, rule),
         (_, None) => unit::launch(client, plan, buffers, tables, rule),

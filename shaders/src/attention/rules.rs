@@ -85,7 +85,13 @@ impl Kinds {
         self.any(&hiding) || self.any(&[Kind::Bias, Kind::Relative])
     }
 
-    fn any(self, kinds: &[Kind]) -> bool {
+    /// Whether tables tell which tiles hide all of their keys.
+    pub(crate) fn skip_by_tables(self) -> bool {
+        self.any(&[Kind::Documents, Kind::Blocks])
+    }
+
+    /// Whether one of these is there.
+    pub(crate) fn any(self, kinds: &[Kind]) -> bool {
         self.0.iter().any(|kind| kinds.contains(kind))
     }
 }
@@ -109,12 +115,12 @@ pub(crate) struct Scalars {
     global_window: i32,
     dilation: i32,
     pub(crate) reach: i32,
-    block: usize,
+    pub(crate) block: usize,
     cap: f32,
     /// Where tables begin.
-    query_documents: usize,
-    key_documents: usize,
-    blocks: usize,
+    pub(crate) query_documents: usize,
+    pub(crate) key_documents: usize,
+    pub(crate) blocks: usize,
     mask: usize,
     slopes: usize,
     bias: usize,

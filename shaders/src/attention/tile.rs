@@ -10,108 +10,16 @@
 use super::dropout::{factors, row_of};
 use super::exponential::highest;
 use super::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
-use super::{Form, ForwardBuffers, KERNEL, Plan, Variant, tables};
+use super::shape::{LANES, Shape};
+use super::strided::{Layout, LayoutLaunch, Strides, head_at};
+use super::visits::{documents_of, tables_show};
+use super::{Form, ForwardBuffers, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
-use crate::error::Unsupported;
 use crate::grid::Grid;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
-use moebius_device::Capability;
-use moebius_ops::attention::Problem;
-
-/// Elements of a vector along a head, and keys of a register of scores.
-const LANES: usize = 4;
-/// With fewer queries most of a cube would compute in vain.
-const FEWEST_QUERIES: usize = 16;
-
-/// What the units of a cube share, and what each has for itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Shape {
-    pub(super) units: usize,
-    /// Queries of a unit.
-    pub(super) rows: usize,
-    /// Keys of a tile.
-    pub(super) keys: usize,
-    /// Tiles are copied to workgroup memory.
-    pub(super) staged: bool,
-}
-
-impl Shape {
-    /// The shape for `variant`; it depends on the size of heads, not on lengths or the batch.
-    pub(super) fn of(
-        problem: &Problem,
-        variant: Variant,
-        lanes: usize,
-        device: &Capability,
-    ) -> Result<Self, Unsupported> {
-        let s = problem.sizes();
-        if device.cpu_cores.is_some() {
-            let needs = "a GPU or a software adapter for the tile and rows variants";
-            return Err(Unsupported::new(KERNEL, needs, &device.name));
-        }
-        let dims = [s.head_dim, s.value_dim];
-        let suits = |dim: usize| dim.is_multiple_of(2 * LANES);
-        if !dims.into_iter().all(suits) || s.queries < FEWEST_QUERIES || lanes != LANES {
-            let needs = format!(
-                "heads of whole eights and {FEWEST_QUERIES} queries for the tile and rows variants"
-            );
-            let have = format!("heads of {dims:?} and {} queries", s.queries);
-            return Err(Unsupported::new(KERNEL, needs, have));
-        }
-        let elements = s.head_dim + s.value_dim;
-        let shape = match variant {
-            Variant::Rows => Self::rows(elements),
-            _ => Self::tile(elements),
-        };
-        let memory = shape.shared_bytes(elements);
-        crate::fits_cube(KERNEL, (shape.units as u32, memory), device)?;
-        Ok(shape)
-    }
-
-    /// A vector that is read costs lavapipe about 700 cycles, for one query to a unit as for eight. With eight queries of 64
-    /// elements the kernel compiles for five seconds, with sixteen for twelve (Mesa 22.3.6, a core of an EPYC with AVX2). Eight heads
-    /// of 64 and 1024 queries and keys take 0.57 s (causal 0.44 s), `unit` 4.8 s (3.5 s).
-    fn rows(elements: usize) -> Self {
-        Self {
-            units: 16,
-            rows: (1024 / elements).clamp(1, 8),
-            keys: 16,
-            staged: false,
-        }
-    }
-
-    /// At most 128 registers for queries and sums, but for long heads, and 8 KiB of workgroup memory.
-    fn tile(elements: usize) -> Self {
-        Self {
-            units: 64,
-            rows: (128 / elements).clamp(1, 4),
-            keys: (2048 / elements / LANES * LANES).clamp(LANES, 32),
-            staged: true,
-        }
-    }
-
-    /// Queries of a cube.
-    const fn queries(self) -> usize {
-        self.units * self.rows
-    }
-
-    const fn shared_bytes(self, elements: usize) -> usize {
-        if self.staged {
-            self.keys * elements * 4
-        } else {
-            0
-        }
-    }
-
-    /// A cube for each block of queries of each head.
-    pub(super) fn grid(self, problem: &Problem, device: &Capability) -> Result<Grid, Unsupported> {
-        let s = problem.sizes();
-        let cubes = s.batch * s.heads * s.queries.div_ceil(self.queries());
-        Grid::of_cubes(KERNEL, cubes, [self.units as u32, 1], device)
-    }
-}
 
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,14 +28,16 @@ struct Spec {
     shape: Shape,
 }
 
-/// Queries of a head that a cube takes, from `first` to `last`, and the first row of the keys that they meet.
+/// Queries of a head that a cube takes, from `first` to `last`.
 #[derive(CubeType, Clone, Copy)]
-struct Block {
-    batch: usize,
-    head: usize,
-    first: usize,
-    last: usize,
-    keys: usize,
+pub(super) struct Block {
+    pub(super) batch: usize,
+    pub(super) head: usize,
+    pub(super) first: usize,
+    pub(super) last: usize,
+    /// Where the head's keys and values begin.
+    pub(super) keys: usize,
+    pub(super) values: usize,
 }
 
 /// What a unit has of its queries.
@@ -146,11 +56,16 @@ struct Rows<N: Size> {
 /// Where units read keys and values: tiles of them, the keys first, or all of them.
 #[derive(CubeType, Clone, Copy)]
 struct Source {
-    /// The first key in the tile, and in the tensor.
+    /// The first key in the tile, and of the head.
     in_tile: usize,
-    row: usize,
-    /// The last row of the head in the tensor.
+    key: usize,
+    /// The last key of the head.
     last: usize,
+    /// Where the head's keys and values begin, and from one to the next.
+    keys: usize,
+    values: usize,
+    key_step: usize,
+    value_step: usize,
 }
 
 /// The unit's query number `row`; past the last one of the block, that one.
@@ -174,6 +89,7 @@ fn begin<F: Float, N: Size>(
     q: &[Vector<F, N>],
     block: &Block,
     scalars: &Scalars,
+    strides: &Strides,
     #[comptime] spec: Spec,
 ) -> Rows<N> {
     let (rows, vectors) = comptime!((spec.shape.rows, spec.form.vectors));
@@ -182,10 +98,10 @@ fn begin<F: Float, N: Size>(
     let mut sums = Array::<Vector<f32, N>>::new(comptime!(rows * value_vectors));
     let mut largest = Array::<f32>::new(rows);
     let mut totals = Array::<f32>::new(rows);
-    let head = (block.batch * scalars.heads + block.head) * scalars.queries;
+    let head = head_at(strides, block.batch, block.head);
     #[unroll]
     for row in 0..rows {
-        let from = (head + query_of(block, row, spec.shape)) * vectors;
+        let from = head + query_of(block, row, spec.shape) * strides.row;
         #[unroll]
         for d in 0..vectors {
             queries[row * vectors + d] =
@@ -206,22 +122,25 @@ fn begin<F: Float, N: Size>(
     }
 }
 
-/// Copies vectors to the tile from its vector `to` on: `held` of them, and zeros up to `count`.
+/// Copies rows of `width` vectors to the tile from its vector `to` on: `held` vectors of the rows from `first` on, `step` apart, and zeros
+/// up to `count`.
 #[cube]
 fn load<F: Float, N: Size>(
     from: &[Vector<F, N>],
     tile: &mut Shared<[Vector<f32, N>]>,
-    first: usize,
+    rows: (usize, usize),
     held: usize,
     #[comptime] place: (usize, usize, usize),
+    #[comptime] width: usize,
 ) {
+    let (first, step) = rows;
     let (to, count, units) = comptime!(place);
     for round in 0..comptime!(count.div_ceil(units)) {
         let i = UNIT_POS as usize + round * units;
         if i < count {
             let mut vector = Vector::<f32, N>::new(0.0f32);
             if i < held {
-                vector = Vector::cast_from(from[first + i]);
+                vector = Vector::cast_from(from[first + i / width * step + i % width]);
             }
             tile[to + i] = vector;
         }
@@ -256,7 +175,8 @@ fn score<F: Float, N: Size>(
             let key = if comptime!(spec.shape.staged) {
                 tile[(source.in_tile + lane) * vectors + d]
             } else {
-                Vector::cast_from(k[min(source.row + lane, source.last) * vectors + d])
+                let key = min(source.key + lane, source.last);
+                Vector::cast_from(k[source.keys + key * source.key_step + d])
             };
             #[unroll]
             for row in 0..rows {
@@ -373,7 +293,8 @@ fn weigh<F: Float, N: Size>(
             let value = if comptime!(spec.shape.staged) {
                 tile[values + (source.in_tile + lane) * value_vectors + d]
             } else {
-                Vector::cast_from(v[min(source.row + lane, source.last) * value_vectors + d])
+                let key = min(source.key + lane, source.last);
+                Vector::cast_from(v[source.values + key * source.value_step + d])
             };
             #[unroll]
             for row in 0..count {
@@ -397,6 +318,7 @@ fn meet<F: Float, N: Size>(
     v: &[Vector<F, N>],
     tables: &[u32],
     scalars: &Scalars,
+    layout: &Layout,
     block: &Block,
     key: usize,
     full: bool,
@@ -406,8 +328,12 @@ fn meet<F: Float, N: Size>(
     for step in 0..comptime!(spec.shape.keys / LANES) {
         let source = Source {
             in_tile: step * comptime!(LANES),
-            row: block.keys + key + step * comptime!(LANES),
-            last: block.keys + scalars.keys - 1,
+            key: key + step * comptime!(LANES),
+            last: scalars.keys - 1,
+            keys: block.keys,
+            values: block.values,
+            key_step: layout.k.row,
+            value_step: layout.v.row,
         };
         let mut scores = score::<F, N>(&rows.queries, tile, k, &source, lanes, spec);
         let first = key + step * comptime!(LANES);
@@ -428,7 +354,13 @@ fn meet<F: Float, N: Size>(
 
 /// The cube's queries: later ones, which see more keys where a rule is causal, come first.
 #[cube]
-fn block_of(cube: usize, heads: usize, scalars: &Scalars, #[comptime] shape: Shape) -> Block {
+pub(super) fn block_of(
+    cube: usize,
+    heads: usize,
+    scalars: &Scalars,
+    layout: &Layout,
+    #[comptime] shape: Shape,
+) -> Block {
     let head = cube % heads;
     let blocks = scalars.queries.div_ceil(comptime!(shape.queries()));
     let first = (blocks - 1 - cube / heads) * comptime!(shape.queries());
@@ -438,7 +370,8 @@ fn block_of(cube: usize, heads: usize, scalars: &Scalars, #[comptime] shape: Sha
         head: in_batch,
         first,
         last: min(first + comptime!(shape.queries()), scalars.queries) - 1,
-        keys: (batch * scalars.kv_heads + in_batch / scalars.group) * scalars.keys,
+        keys: head_at(&layout.k, batch, in_batch / scalars.group),
+        values: head_at(&layout.v, batch, in_batch / scalars.group),
     }
 }
 
@@ -451,6 +384,7 @@ fn attention_tile<F: Float, N: Size>(
     o: &mut [Vector<F, N>],
     lse: &mut [f32],
     scalars: Scalars,
+    layout: Layout,
     #[comptime] spec: Spec,
     #[define(F)] _element: ElemType,
 ) {
@@ -461,38 +395,58 @@ fn attention_tile<F: Float, N: Size>(
         Shared::<[Vector<f32, N>]>::new_slice(comptime!(if shape.staged { count } else { 1 }));
     let heads = lse.len() / scalars.queries;
     if CUBE_POS < heads * scalars.queries.div_ceil(comptime!(shape.queries())) {
-        let block = block_of(CUBE_POS, heads, &scalars, shape);
-        let mut rows = begin::<F, N>(q, &block, &scalars, spec);
+        let block = block_of(CUBE_POS, heads, &scalars, &layout, shape);
+        let mut rows = begin::<F, N>(q, &block, &scalars, &layout.q, spec);
         let queries = (block.first, block.last);
+        let documents = documents_of(block.batch, queries, &scalars, tables, kinds);
         let (near, far) = keys_of(block.first, block.last, &scalars, kinds);
+        let mut visits = 0u32;
         for at in near / size..far.div_ceil(size) {
             let key = at * size;
             let held = min(size, scalars.keys - key);
-            let met = tile_of(queries, (key, key + held - 1), &scalars, kinds);
+            let keys = (key, key + held - 1);
+            let mut met = tile_of(queries, keys, &scalars, kinds);
+            if comptime!(kinds.skip_by_tables()) {
+                let show = tables_show(
+                    block.batch,
+                    queries,
+                    documents,
+                    keys,
+                    &scalars,
+                    tables,
+                    kinds,
+                );
+                met = min(met, show);
+            }
             // The same for the whole cube, so the barriers inside are reached by all its units or none.
             if met > 0 {
                 if comptime!(shape.staged) {
-                    let row = block.keys + key;
+                    let from = (block.keys + key * layout.k.row, layout.k.row);
                     let place = comptime!((0, size * vectors, shape.units));
                     sync_cube();
-                    load::<F, N>(k, &mut tile, row * vectors, held * vectors, place);
+                    load::<F, N>(k, &mut tile, from, held * vectors, place, vectors);
+                    let from = (block.values + key * layout.v.row, layout.v.row);
                     let place = comptime!((size * vectors, size * value_vectors, shape.units));
                     load::<F, N>(
                         v,
                         &mut tile,
-                        row * value_vectors,
+                        from,
                         held * value_vectors,
                         place,
+                        value_vectors,
                     );
                     sync_cube();
                 }
+                if comptime!(spec.form.counted) {
+                    visits += 1;
+                }
                 let full = met == 2 && held == size;
                 meet::<F, N>(
-                    &mut rows, &tile, k, v, tables, &scalars, &block, key, full, spec,
+                    &mut rows, &tile, k, v, tables, &scalars, &layout, &block, key, full, spec,
                 );
             }
         }
-        finish::<F, N>(&rows, tables, o, lse, &block, &scalars, spec);
+        finish::<F, N>(&rows, tables, o, lse, &block, &scalars, visits, spec);
     }
 }
 
@@ -505,6 +459,7 @@ fn finish<F: Float, N: Size>(
     lse: &mut [f32],
     block: &Block,
     scalars: &Scalars,
+    visits: u32,
     #[comptime] spec: Spec,
 ) {
     let vectors = comptime!(spec.form.value_vectors);
@@ -530,6 +485,9 @@ fn finish<F: Float, N: Size>(
                 share = shrink / total;
                 log = top + total.ln();
             }
+            if comptime!(spec.form.counted) {
+                log = f32::cast_from(visits);
+            }
             lse[head + query] = log;
             let to = (head + query) * vectors;
             #[unroll]
@@ -551,11 +509,7 @@ pub(super) fn launch(
     let p = &plan.problem;
     let s = p.sizes();
     let of = |buffer, rows, dim| bind(buffer, plan.vectors(rows, dim), plan.bytes());
-    // Without keys none is read, and something else is bound.
-    let key = |buffer, dim| match p.key_rows() {
-        0 => bind(client.empty(plan.bytes()), 1, plan.bytes()),
-        rows => of(buffer, rows, dim),
-    };
+    let [(q, of_q), (k, of_k), (v, of_v)] = buffers.operands(plan);
     let kernel = if shape.staged {
         "attention_tile"
     } else {
@@ -568,19 +522,20 @@ pub(super) fn launch(
     // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; cubes past the last return, and units
     // past the last query store nothing.
     unsafe {
-        launched::note(|| super::name(p, kernel));
+        launched::note(|| plan.name(kernel));
         attention_tile::launch_unchecked(
             client,
             grid.count(),
             grid.dim(),
             plan.lanes,
-            of(buffers.q, p.query_rows(), s.head_dim),
-            key(buffers.k, s.head_dim),
-            key(buffers.v, s.value_dim),
+            q,
+            k,
+            v,
             tables::bind(tables, p),
             of(buffers.o, p.query_rows(), s.value_dim),
             bind_words(buffers.lse, p.query_rows()),
             scalars(p),
+            LayoutLaunch::new(of_q, of_k, of_v),
             spec,
             p.element().elem_type(),
         );

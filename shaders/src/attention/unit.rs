@@ -3,6 +3,7 @@
 use super::dropout::dropped;
 use super::rules::{Scalars, Site, keys_of, scalars, site};
 use super::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by};
+use super::strided::{Layout, LayoutLaunch, head_at};
 use super::{Form, ForwardBuffers, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -30,6 +31,7 @@ fn attention_unit<F: Float, N: Size, R: ScoreRule>(
     o: &mut [Vector<F, N>],
     lse: &mut [f32],
     scalars: Scalars,
+    layout: Layout,
     rule: R::Args,
     #[comptime] form: Form,
     #[define(F)] _element: ElemType,
@@ -37,18 +39,22 @@ fn attention_unit<F: Float, N: Size, R: ScoreRule>(
     if ABSOLUTE_POS < lse.len() {
         let (vectors, value_vectors) = comptime!((form.vectors, form.value_vectors));
         let mut site = site_of(ABSOLUTE_POS, &scalars);
-        let query = load_head::<F, N>(q, ABSOLUTE_POS * vectors, 1.0f32, vectors);
+        let own = head_at(&layout.q, site.batch, site.head) + site.query * layout.q.row;
+        let query = load_head::<F, N>(q, own, 1.0f32, vectors);
         let mut sums = zero_head::<N>(value_vectors);
         let mut softmax = Softmax {
             largest: f32::min_value(),
             total: 0.0f32.runtime(),
         };
-        let keys = (site.batch * scalars.kv_heads + site.head / scalars.group) * scalars.keys;
+        let kv_head = site.head / scalars.group;
+        let keys = head_at(&layout.k, site.batch, kv_head);
+        let values = head_at(&layout.v, site.batch, kv_head);
         let (first, end) = keys_of(site.query, site.query, &scalars, form.kinds);
         for key in first..end {
             site.key = key;
             if seen_by::<Const<1>, R>(&site, &scalars, tables, &rule, form).extract(0usize) {
-                let raw = scalars.scale * dot::<F, N>(&query, k, (keys + key) * vectors, vectors);
+                let at = keys + key * layout.k.row;
+                let raw = scalars.scale * dot::<F, N>(&query, k, at, vectors);
                 let raw = Vector::<f32, Const<1>>::new(raw);
                 let score = scores_by::<Const<1>, R>(raw, &site, &scalars, tables, &rule, form);
                 let p = raised::<N>(
@@ -58,13 +64,8 @@ fn attention_unit<F: Float, N: Size, R: ScoreRule>(
                     value_vectors,
                 );
                 let (weight, _) = dropped((p, p), &site, tables, form);
-                accumulate::<F, N>(
-                    &mut sums,
-                    weight,
-                    v,
-                    (keys + key) * value_vectors,
-                    value_vectors,
-                );
+                let at = values + key * layout.v.row;
+                accumulate::<F, N>(&mut sums, weight, v, at, value_vectors);
             }
         }
         if comptime!(form.sinks) {
@@ -79,6 +80,9 @@ fn attention_unit<F: Float, N: Size, R: ScoreRule>(
             log = softmax.largest + softmax.total.ln();
         }
         store_head::<F, N>(&sums, share, o, ABSOLUTE_POS * value_vectors, value_vectors);
+        if comptime!(form.counted) {
+            log = f32::cast_from(end - first);
+        }
         lse[ABSOLUTE_POS] = log;
     }
 }
@@ -122,11 +126,7 @@ pub(super) fn launch<R: LaunchRule>(
     let p = &plan.problem;
     let s = p.sizes();
     let of = |buffer, rows, dim| bind(buffer, plan.vectors(rows, dim), plan.bytes());
-    // Without keys none is read, and something else is bound.
-    let key = |buffer, dim| match p.key_rows() {
-        0 => bind(client.empty(plan.bytes()), 1, plan.bytes()),
-        rows => of(buffer, rows, dim),
-    };
+    let [(q, of_q), (k, of_k), (v, of_v)] = buffers.operands(plan);
     // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; units past the last query return.
     unsafe {
         launched::note(|| plan.name("attention_unit"));
@@ -135,13 +135,14 @@ pub(super) fn launch<R: LaunchRule>(
             plan.per_query.count(),
             plan.per_query.dim(),
             plan.lanes,
-            of(buffers.q, p.query_rows(), s.head_dim),
-            key(buffers.k, s.head_dim),
-            key(buffers.v, s.value_dim),
+            q,
+            k,
+            v,
             tables::bind(tables, p),
             of(buffers.o, p.query_rows(), s.value_dim),
             bind_words(buffers.lse, p.query_rows()),
             scalars(p),
+            LayoutLaunch::new(of_q, of_k, of_v),
             rule.args(),
             plan.form(),
             p.element().elem_type(),

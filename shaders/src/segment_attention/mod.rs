@@ -3,6 +3,9 @@
 //! [`launch_segments()`] finds the segment of every row once, and every other kernel reads it. Sums are f32, in the order of the rows;
 //! the softmax is rescaled as its largest score grows (Milakov & Gimelshein 2018), and what the backward pass keeps of it is lse (Dao
 //! 2022).
+//!
+//! Not a caller of [`attention`](crate::attention) with its documents: segments are shorter than that family's tiles of 32 or 64 keys, most
+//! pairs of which would be hidden, and its `unit` variant looks at every key's document.
 
 mod backward;
 #[cfg(feature = "emit")]

@@ -117,6 +117,17 @@ impl Case {
         Self::new(problem(of, rules))
     }
 
+    /// Its tables of words.
+    pub(super) fn words(&self) -> Tables<'_> {
+        Tables {
+            query_documents: &self.query_documents,
+            key_documents: &self.key_documents,
+            blocks: &self.blocks,
+            mask: &self.mask,
+            ..Tables::default()
+        }
+    }
+
     /// The oracle's results and gradients.
     pub(super) fn want(
         &self,
@@ -139,15 +150,12 @@ impl Case {
         let dropout = self.dropout_words();
         let tables = Tables {
             dropout: &dropout,
-            query_documents: &self.query_documents,
-            key_documents: &self.key_documents,
-            blocks: &self.blocks,
-            mask: &self.mask,
             slopes: &slopes,
             bias: &bias,
             relative: &relative,
             sinks: &sinks,
             rule: self.rule.as_ref().map(|rule| rule as &dyn HostRule),
+            ..self.words()
         };
         let inputs = Inputs {
             q: &q,

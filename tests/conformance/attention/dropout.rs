@@ -18,8 +18,7 @@ pub(crate) fn dropout(target: &Target) -> Outcome {
     let few = [1, 8, 2, 1, 300, 40, 24];
     let (long, cross) = ([1, 2, 1, 450, 450, 8, 8], [1, 2, 1, 70, 20, 8, 8]);
     let (bias, near) = (Rule::Bias(PER_HEAD), Rule::Relative(6));
-    let all: [([usize; 7], &[Rule]); 8] = [
-        (USUAL, &[]),
+    let all: [([usize; 7], &[Rule]); 7] = [
         (eights, &[]),
         (eights, &[bias, Rule::Softcap(2.0), near, Rule::Documents]),
         (

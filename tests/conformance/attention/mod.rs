@@ -4,6 +4,7 @@ mod case;
 mod dropout;
 mod own_rule;
 mod variants;
+mod views;
 
 use crate::Outcome;
 use burn::tensor::{Bool, Tensor, TensorData};
@@ -17,7 +18,8 @@ use moebius_shaders::DeviceElement;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 pub(crate) use own_rule::{own_rule, own_rule_agrees};
-pub(crate) use variants::{tiles, tiles_f16};
+pub(crate) use variants::{tiles, tiles_f16, visits};
+pub(crate) use views::views;
 
 const EVERY: [Rule; 14] = [
     Rule::Causal,

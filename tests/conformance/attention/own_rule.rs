@@ -77,35 +77,24 @@ const FADING: Fading = Fading {
     mistake: 0.0,
 };
 
-/// Alone, with other numbers, after rules of every sort, over tiles that others skip, and with dropout.
+/// Alone in every variant, with other numbers, after rules of every sort, over tiles that others skip, and with dropout.
 pub(crate) fn own_rule(target: &Target) -> Outcome {
-    let rules: [&[Rule]; 4] = [
-        &[],
-        &[
-            Rule::Bias(PER_HEAD),
-            Rule::Softcap(2.0),
-            Rule::Relative(6),
-            Rule::Causal,
-        ],
-        &[
-            Rule::Softcap(1.5),
-            Rule::Alibi,
-            Rule::Documents,
-            Rule::Bias(PER_HEAD),
-        ],
-        &[Rule::Window(20)],
-    ];
     let other = Fading {
         stride: 2,
         cap: 1.0,
         ..FADING
     };
-    let sizes = [USUAL, [1, 2, 1, 130, 129, 16, 8], [1, 4, 2, 2, 100, 8, 8]];
-    let all = rules
-        .into_iter()
-        .flat_map(|rules| sizes.map(|of| (of, rules)));
-    let cases = all.zip([FADING, other].into_iter().cycle());
-    Outcome::of(cases.map(|((of, rules), rule)| {
+    let (eights, few) = ([1, 2, 1, 130, 129, 16, 8], [1, 4, 2, 2, 100, 8, 8]);
+    let (bias, cap, near) = (Rule::Bias(PER_HEAD), Rule::Softcap(2.0), Rule::Relative(6));
+    let all: [([usize; 7], &[Rule], Fading); 6] = [
+        (USUAL, &[], FADING),
+        (eights, &[], other),
+        (few, &[], FADING),
+        (eights, &[bias, cap, near, Rule::Causal], FADING),
+        (USUAL, &[cap, Rule::Alibi, Rule::Documents, bias], other),
+        (eights, &[Rule::Window(20)], FADING),
+    ];
+    Outcome::of(all.map(|(of, rules, rule)| {
         let problem = problem(of, rules).with_dropout(rules.is_empty());
         let case = Case {
             rule: Some(rule),

@@ -6,7 +6,7 @@ use crate::Outcome;
 use cubecl::client::Client;
 use moebius_ops::Element;
 use moebius_ops::attention::Rule;
-use moebius_shaders::attention::{ForwardBuffers, TableBuffers, Variant, launch, plan};
+use moebius_shaders::attention::{ForwardBuffers, Plan, TableBuffers, Variant, launch, plan};
 use moebius_tests::target::{Target, download, download_f32, nans, upload, upload_f32, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
@@ -58,6 +58,67 @@ fn unseen(target: &Target) -> Outcome {
     )
 }
 
+/// Tiles that each variant of the device visits are those that its plan predicts, and fewer than all where a rule excludes some.
+pub(crate) fn visits(target: &Target) -> Outcome {
+    let sizes = [1, 2, 1, 230, 260, 32, 32];
+    let global = Rule::Global {
+        tokens: 9,
+        window: 20,
+    };
+    let (far, near) = (Rule::Window(20), Rule::SymmetricWindow(20));
+    let (documents, blocks) = (Rule::Documents, Rule::Blocks(8));
+    let cases: [&[Rule]; 11] = [
+        &[],
+        &[Rule::Causal],
+        &[Rule::CausalTopLeft],
+        &[far],
+        &[near],
+        &[Rule::Prefix(40)],
+        &[global],
+        &[documents],
+        &[blocks],
+        &[Rule::Causal, documents, Rule::Alibi],
+        &[Rule::Window(100), blocks, documents],
+    ];
+    Outcome::of(cases.map(|rules| {
+        let mut case = Case::of(sizes, rules);
+        for (place, document) in case.query_documents.iter_mut().enumerate() {
+            *document = place as u32 / 70;
+        }
+        for (place, document) in case.key_documents.iter_mut().enumerate() {
+            *document = place as u32 / 50;
+        }
+        for (place, word) in case.blocks.iter_mut().enumerate() {
+            *word = u32::from(place % 33 / 11 == 1);
+        }
+        let skips = [far, near, documents, blocks];
+        let skips = rules.iter().any(|rule| skips.contains(rule));
+        let variants = match target.capability().cpu_cores {
+            Some(_) => vec![Variant::Unit, Variant::Cpu],
+            None => vec![Variant::Unit, Variant::Tile, Variant::Rows],
+        };
+        Outcome::of(variants.into_iter().map(|variant| {
+            let plan_of = |problem| plan(problem, Some(variant), target.capability());
+            let plan = match plan_of(case.problem) {
+                Ok(plan) if target.client().is_some() => plan.counting(),
+                Ok(_) => return Outcome::Unsupported("no kernels".into()),
+                Err(refused) => return Outcome::Unsupported(refused.to_string()),
+            };
+            let (_, counted) = launched(target, &plan, &case);
+            let counted: Vec<usize> = counted.into_iter().map(|count| count as usize).collect();
+            let what = format!("{variant:?} of {rules:?}");
+            assert_eq!(counted, plan.visited(&case.words()), "{what}");
+            if skips && variant != Variant::Unit {
+                let free = plan_of(problem(sizes, &[])).expect("a plan without rules");
+                let all: usize = free.visited(&case.words()).into_iter().sum();
+                let some: usize = counted.into_iter().sum();
+                assert!(some < all, "{what} visits {some} tiles of {all}");
+            }
+            Outcome::Ran
+        }))
+    }))
+}
+
 fn both(target: &Target, case: &Case) -> Outcome {
     let (want, _) = case.want();
     Outcome::of([Variant::Tile, Variant::Rows].map(|variant| compare(target, variant, case, &want)))
@@ -89,9 +150,17 @@ fn compare(
 
 /// o and lse by `variant`.
 fn run(target: &Target, variant: Variant, case: &Case) -> Result<(Vec<f32>, Vec<f32>), String> {
+    let plan = plan(case.problem, Some(variant), target.capability());
+    let plan = plan.map_err(|error| error.to_string())?;
+    Ok(launched(target, &plan, case))
+}
+
+/// o and lse of a plan.
+fn launched(target: &Target, plan: &Plan, case: &Case) -> (Vec<f32>, Vec<f32>) {
     let (p, element) = (case.problem, case.problem.element());
-    let client = target.client().ok_or("no kernels")?;
-    let plan = plan(p, Some(variant), target.capability()).map_err(|error| error.to_string())?;
+    let client = target
+        .client()
+        .expect("a plan is one of a device with kernels");
     // A buffer is never empty.
     let filled = |values: &[f32]| match values {
         [] => nans(&client, 1),
@@ -99,19 +168,19 @@ fn run(target: &Target, variant: Variant, case: &Case) -> Result<(Vec<f32>, Vec<
     };
     let outputs = p.query_rows() * p.sizes().value_dim;
     let buffers = ForwardBuffers {
-        q: filled(&case.q),
-        k: filled(&case.k),
-        v: filled(&case.v),
+        q: filled(&case.q).into(),
+        k: filled(&case.k).into(),
+        v: filled(&case.v).into(),
         tables: tables(&client, case),
         o: nans(&client, outputs),
         lse: nans(&client, p.query_rows()),
     };
     let (o, lse) = (buffers.o.clone(), buffers.lse.clone());
-    launch(&client, &plan, buffers);
-    Ok((
+    launch(&client, plan, buffers);
+    (
         download(&client, o, outputs, element),
         download_f32(&client, lse, p.query_rows()),
-    ))
+    )
 }
 
 fn tables(client: &Client, case: &Case) -> TableBuffers {

@@ -145,7 +145,8 @@ impl Attend {
         self.with_plain(Rule::Dilated(count(distance)))
     }
 
-    /// Keys whose document in `keys` \[B, Skv\] is the query's in `queries` \[B, Sq\]: any numbers of 32 bits, in any order.
+    /// Keys whose document in `keys` \[B, Skv\] is the query's in `queries` \[B, Sq\]: any numbers of 32 bits, in any order. In ascending order
+    /// they cost least: tiles whose documents lie in ranges apart are skipped.
     #[must_use]
     pub fn documents(self, queries: Tensor<2, Int>, keys: Tensor<2, Int>) -> Self {
         self.with(Given::Documents(Box::new([queries, keys])))
@@ -244,6 +245,7 @@ impl Attend {
 
     /// o and its log-sum-exp of q \[B, Hq, Sq, D\], k \[B, Hkv, Skv, D\] and v \[B, Hkv, Skv, Dv\] of one dtype: f32, f16 or bf16.
     /// Hkv divides Hq, D and Dv are at most 256; head h of the queries has key head h / (Hq / Hkv). Sums are f32.
+    /// The forward pass reads views where they are, such as the heads of a projection's rows \[B, S, H · D\]; the backward pass copies them.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices, a rule given twice, more than eight, or one

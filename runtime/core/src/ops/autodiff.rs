@@ -180,6 +180,7 @@ impl<B: Operations> Saved<B> {
                 .unwrap_or_else(|| unreachable!("a recording device plans its backward pass")),
             backward: None,
             tiles: None,
+            strided: &[],
         });
         let backward = Call {
             operation,

@@ -1,7 +1,7 @@
 //! The one way into a device: an operation, its kernels where the device runs kernels, and its operands.
 
 use super::StageClock;
-use super::tensors::{DeviceValue, Tensors};
+use super::tensors::{DeviceValue, Named, Tensors};
 use crate::Error;
 use burn::backend::{Backend, Dispatch, backend_extension};
 use burn::tensor::{Device, Int, Tensor};
@@ -15,11 +15,30 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The buffers of a launch by the names of the description.
-pub(crate) type Buffers = super::tensors::Named<Handle>;
+#[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "nothing launches"))]
+pub(crate) struct Buffers {
+    pub(super) handles: Named<Handle>,
+    /// Of the views among them.
+    pub(super) strides: Named<[usize; 3]>,
+}
+
+impl Buffers {
+    pub(crate) fn get(&self, name: &str) -> Handle {
+        self.handles.get(name)
+    }
+
+    pub(crate) fn maybe(&self, name: &str) -> Option<Handle> {
+        self.handles.maybe(name)
+    }
+}
 
 impl Lookup for Buffers {
     fn find(&self, name: &str) -> Option<Handle> {
         self.maybe(name)
+    }
+
+    fn strides(&self, name: &str) -> Option<[usize; 3]> {
+        self.strides.maybe(name)
     }
 }
 
@@ -59,6 +78,8 @@ pub(crate) struct Kernels {
     pub(crate) backward: Option<Launch>,
     /// Words of the list of tiles that a sort writes beside the results of its description.
     pub(crate) tiles: Option<usize>,
+    /// Operands \[B, H, S, D\] that the forward reads where a view has them; all others are made contiguous first.
+    pub(crate) strided: &'static [&'static str],
 }
 
 impl Kernels {
@@ -67,7 +88,13 @@ impl Kernels {
             forward: Launch::new(launch),
             backward: None,
             tiles: None,
+            strided: &[],
         }
+    }
+
+    /// The same, whose forward reads these operands by their strides.
+    pub(crate) fn strided(self, strided: &'static [&'static str]) -> Self {
+        Self { strided, ..self }
     }
 
     /// What `launch` enqueues of `plan`, given the buffers by their names.

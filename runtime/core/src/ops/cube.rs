@@ -2,7 +2,7 @@
 
 use super::call::{Buffers, Call, Operations};
 use super::dtype;
-use super::tensors::{Tensors, Value};
+use super::tensors::{Named, Tensors, Value};
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
@@ -20,8 +20,16 @@ impl Operations for CubeBackend {
         let Some(kernels) = &call.kernels else {
             unreachable!("a call on a CubeCL device carries its kernels");
         };
-        let tensors = operands.0.into_iter().map(tensor).map(into_contiguous);
-        let mut tensors: Vec<CubeTensor> = tensors.collect();
+        let mut strides = Vec::new();
+        let operand = |(name, value)| {
+            let operand = tensor(value);
+            if kernels.strided.contains(&name) && rows_are_whole(&operand) {
+                strides.push((name, of_rows(&operand)));
+                return operand;
+            }
+            into_contiguous(operand)
+        };
+        let mut tensors: Vec<CubeTensor> = call.operands().zip(operands.0).map(operand).collect();
         let Some(like) = tensors.first() else {
             unreachable!("an operation has an operand");
         };
@@ -40,7 +48,11 @@ impl Operations for CubeBackend {
             .chain(results.iter().map(|result| result.name));
         let read = tensors.into_iter().map(|tensor| tensor.handle);
         let written = outputs.iter().map(|handle| (*handle).clone());
-        let buffers = Buffers::new(names, read.chain(written));
+        let (views, strides): (Vec<_>, Vec<_>) = strides.into_iter().unzip();
+        let buffers = Buffers {
+            handles: Named::new(names, read.chain(written)),
+            strides: Named::new(views, strides),
+        };
         checked(&client, &outputs, || kernels.forward.run(&client, &buffers));
         let value = |(tensor, result): (CubeTensor, &TensorInfo)| match result.scalar {
             Scalar::Word => Value::Word(tensor),
@@ -48,6 +60,26 @@ impl Operations for CubeBackend {
         };
         Tensors(out.into_iter().zip(&results).map(value).collect())
     }
+}
+
+/// Bytes that one binding holds within WebGPU's default limits.
+const BINDING: u64 = 128 << 20;
+
+/// Whether the tensor is a view of rows that each lie together, in a buffer that every device binds.
+fn rows_are_whole(tensor: &CubeTensor) -> bool {
+    let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
+    let &[.., dim] = shape.as_slice() else {
+        return false;
+    };
+    let whole = |stride: &usize| dim > 0 && stride.is_multiple_of(dim);
+    let rows = strides.len() == 4 && strides[3] == 1 && strides[..3].iter().all(whole);
+    rows && !tensor.is_contiguous() && tensor.handle.size_in_used() <= BINDING
+}
+
+/// From a sequence, a head and a row to the next.
+fn of_rows(tensor: &CubeTensor) -> [usize; 3] {
+    let strides = tensor.meta.strides();
+    [strides[0], strides[1], strides[2]]
 }
 
 /// An operand that the kernels change: itself, or a copy where something else holds its memory, too.

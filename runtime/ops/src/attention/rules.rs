@@ -405,6 +405,38 @@ impl Rules {
         });
         each.min().unwrap_or(Tile::Full)
     }
+
+    /// Whether the tables of documents and blocks may let one of `queries` of sequence `batch` see one of `keys`; neither is empty.
+    /// Documents are usually in order; where they aren't, this tells less.
+    pub fn tables_show(
+        &self,
+        sizes: &Sizes,
+        tables: &Tables<'_>,
+        batch: usize,
+        (queries, keys): (Range<usize>, Range<usize>),
+    ) -> bool {
+        if self.has(Rule::Documents) {
+            let of = |table: &[u32], all: usize, some: &Range<usize>| {
+                let numbers = &table[batch * all..][some.clone()];
+                let (least, most) = (numbers.iter().min(), numbers.iter().max());
+                (least.copied(), most.copied())
+            };
+            let (least, most) = of(tables.query_documents, sizes.queries, &queries);
+            let (first, last) = of(tables.key_documents, sizes.keys, &keys);
+            if last < least || most < first {
+                return false;
+            }
+        }
+        let Some(n) = self.blocks() else {
+            return true;
+        };
+        let across = sizes.keys.div_ceil(n);
+        let mut rows = queries.start / n..=(queries.end - 1) / n;
+        rows.any(|row| {
+            let row = &tables.blocks[row * across..][keys.start / n..=(keys.end - 1) / n];
+            row.iter().any(|word| *word != 0)
+        })
+    }
 }
 
 impl Rule {

@@ -16,6 +16,7 @@ use crate::attention::rules::{Scalars, queries_of, scalars, trace};
 use crate::attention::score_rule::{
     LaunchRule, ScoreRule, before_rule, score_by, seen_by, tile_by,
 };
+use crate::attention::visits::shows;
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -434,24 +435,28 @@ fn tile<F: Float, N: Size, R: ScoreRule>(
             end: min((block + 1) * comptime!(ROWS), rows),
             base: ABSOLUTE_POS * comptime!(spec.block()),
         };
-        load::<F>(inputs.0, inputs.1, block_rows, &block, scalars, pass);
-        for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
-            strip::<N, R>(
-                key_panels,
-                value_panels,
-                key_rows,
-                (read.0, read.1),
-                scratch,
-                block_rows,
-                &block,
-                scalars,
-                rule,
-                (row, base, key),
-                odd,
-                pass,
-            );
+        let queries = (block.first / scalars.group, (block.end - 1) / scalars.group);
+        let keys = (key, key + count - 1);
+        if shows(block.batch, queries, keys, scalars, read.1, spec.form.kinds) {
+            load::<F>(inputs.0, inputs.1, block_rows, &block, scalars, pass);
+            for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
+                strip::<N, R>(
+                    key_panels,
+                    value_panels,
+                    key_rows,
+                    (read.0, read.1),
+                    scratch,
+                    block_rows,
+                    &block,
+                    scalars,
+                    rule,
+                    (row, base, key),
+                    odd,
+                    pass,
+                );
+            }
+            add_to_keys::<N>(scratch, block_rows, &block, base, pass);
         }
-        add_to_keys::<N>(scratch, block_rows, &block, base, pass);
     }
 }
 
@@ -528,8 +533,13 @@ pub(in crate::attention) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
         0 => bind(scratch.clone(), 1, 4 * width),
         words => bind(buffer, words / width, 4 * width),
     };
-    let key_panels = panels(client, plan, b.k.clone(), s.head_dim);
-    let key_rows = rows(client, plan, b.k.clone(), (s.head_dim, spec.padded_head));
+    let key_panels = panels(client, plan, &b.k.clone().into(), s.head_dim);
+    let key_rows = rows(
+        client,
+        plan,
+        &b.k.clone().into(),
+        (s.head_dim, spec.padded_head),
+    );
     let matrix = |buffer: &Handle, rows: usize, dim: usize| match rows {
         0 => bind(scratch.clone(), 1, bytes),
         rows => bind(buffer.clone(), rows * dim, bytes),
@@ -539,7 +549,7 @@ pub(in crate::attention) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
         // No values take part: what is bound in their places isn't used.
         Through::LogSumExp { .. } => (&b.q, &b.k, &b.dk, s.head_dim),
     };
-    let value_panels = panels(client, plan, v.clone(), value_dim);
+    let value_panels = panels(client, plan, &v.clone().into(), value_dim);
     let pass = Pass {
         spec,
         through_lse: backward.through_lse(),

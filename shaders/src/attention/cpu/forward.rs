@@ -11,6 +11,8 @@ use crate::attention::dropout::{factors, row_or_none};
 use crate::attention::exponential::{exp, highest};
 use crate::attention::rules::{Scalars, Site, keys_of, scalars, site};
 use crate::attention::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by, tile_by};
+use crate::attention::strided::{Strides, head_at};
+use crate::attention::visits::{documents_of, tables_show};
 use crate::attention::{ForwardBuffers, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -19,8 +21,13 @@ use cubecl::prelude::*;
 use cubecl::server::Handle;
 
 impl Spec {
-    /// f32s of a task's scratch: queries, sums, lane sums and largest scores of a block, and the scores of a strip.
+    /// f32s of a task's scratch: queries, sums, lane sums and largest scores of a block, the scores of a strip, and the rows' visits.
     const fn scratch(self, width: usize) -> usize {
+        let counted = if self.form.counted { ROWS } else { 0 };
+        self.visits(width) + counted.next_multiple_of(width)
+    }
+
+    const fn visits(self, width: usize) -> usize {
         self.scores(width) + STRIP * self.tile
     }
 
@@ -72,6 +79,7 @@ fn begin<F: Float, N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
     block: &Block,
     scalars: &Scalars,
+    strides: &Strides,
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
@@ -79,7 +87,7 @@ fn begin<F: Float, N: Size>(
     for row in 0..comptime!(ROWS) {
         // Rows past the last repeat it.
         let site = site_of::<Const<1>>(min(block.first + row, block.end - 1), block, scalars);
-        let from = tensor_row::<Const<1>>(&site, scalars) * dim;
+        let from = head_at(strides, site.batch, site.head) + site.query * strides.row;
         for d in 0..dim {
             scratch[block.base + row * dim + d] =
                 Vector::new(f32::cast_from(q[from + d]) * scalars.scale);
@@ -95,6 +103,9 @@ fn begin<F: Float, N: Size>(
                 Vector::new(0.0f32);
         }
         scratch[block.base + comptime!(spec.largest(width)) + row] = Vector::min_value();
+        if comptime!(spec.form.counted) {
+            scratch[block.base + comptime!(spec.visits(width)) + row] = Vector::new(0.0f32);
+        }
     }
 }
 
@@ -287,6 +298,9 @@ fn finish<F: Float, N: Size>(
             share = shrink / total;
             log = top + total.ln();
         }
+        if comptime!(spec.form.counted) {
+            log = scratch[block.base + comptime!(spec.visits(width)) + row].extract(0usize);
+        }
         lse[to] = log;
         let from = block.base + comptime!(spec.sums(width)) + row * comptime!(spec.padded_value);
         for d in 0..dim {
@@ -295,8 +309,8 @@ fn finish<F: Float, N: Size>(
     }
 }
 
-/// A strip of a block's rows and a tile of keys: `at` is the strip's first row, the key head and the first key; `odd` tells
-/// infinite values in the tile.
+/// A strip of a block's rows and a tile of keys: `at` is the strip's first row, the key head and the first key; `of_tile` tells
+/// whether tables show the block any of its keys, and of infinite values.
 #[cube]
 fn strip<N: Size, R: ScoreRule>(
     packed: &[Vector<f32, N>],
@@ -307,15 +321,19 @@ fn strip<N: Size, R: ScoreRule>(
     scalars: &Scalars,
     rule: &R::Args,
     at: (usize, usize, usize),
-    odd: bool,
+    of_tile: (u32, bool),
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
     let (row, head, key) = at;
+    let (show, odd) = of_tile;
     let count = min(comptime!(spec.tile), scalars.keys - key);
     let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
     let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
-    let met = tile_by(queries, (key, key + count - 1), scalars, spec.form);
+    let mut met = tile_by(queries, (key, key + count - 1), scalars, spec.form);
+    if comptime!(spec.form.kinds.skip_by_tables()) {
+        met = min(met, show);
+    }
     if met > 0 {
         let panels = scalars.keys.div_ceil(comptime!(2 * width));
         let panel = head * panels + key / comptime!(2 * width);
@@ -325,6 +343,10 @@ fn strip<N: Size, R: ScoreRule>(
         for i in 0..comptime!(STRIP) {
             let at = (row + i, i, key);
             shrink[i] = soften::<N, R>(scratch, tables, block, scalars, rule, at, full, spec);
+            if comptime!(spec.form.counted) {
+                let at = block.base + comptime!(spec.visits(width)) + row + i;
+                scratch[at] += Vector::new(1.0f32);
+            }
         }
         let values = (head * scalars.keys + key, count);
         let careful = odd && !full;
@@ -350,6 +372,7 @@ fn attention_cpu<F: Float, N: Size, R: ScoreRule>(
     o: &mut [F],
     lse: &mut [f32],
     scalars: Scalars,
+    of_q: Strides,
     rule: R::Args,
     blocks: usize,
     cores: usize,
@@ -360,7 +383,7 @@ fn attention_cpu<F: Float, N: Size, R: ScoreRule>(
     let rows = scalars.queries * scalars.group;
     let of_head = rows.div_ceil(comptime!(ROWS));
     let heads = blocks / of_head;
-    let tile = comptime!(spec.tile);
+    let (tile, kinds) = comptime!((spec.tile, spec.form.kinds));
     for item in range_stepped(ABSOLUTE_POS, blocks, cores) {
         // Later queries, which see more keys where a rule is causal, come first.
         let head = item % heads;
@@ -372,19 +395,43 @@ fn attention_cpu<F: Float, N: Size, R: ScoreRule>(
             end: min(first + comptime!(ROWS), rows),
             base: ABSOLUTE_POS * comptime!(spec.scratch(width)),
         };
-        begin::<F, N>(q, scratch, &block, &scalars, spec);
-        let last = (block.end - 1) / scalars.group;
-        let (near, far) = keys_of(block.first / scalars.group, last, &scalars, spec.form.kinds);
+        begin::<F, N>(q, scratch, &block, &scalars, &of_q, spec);
+        let queries = (block.first / scalars.group, (block.end - 1) / scalars.group);
+        let documents = documents_of(block.batch, queries, &scalars, tables, kinds);
+        let (near, far) = keys_of(queries.0, queries.1, &scalars, kinds);
         for at in near / tile..far.div_ceil(tile) {
             let key = at * tile;
             let count = min(tile, scalars.keys - key);
             let registers = comptime!(spec.padded_value / width);
             let from = (head * scalars.keys + key) * registers;
             let odd = any_infinite::<N>(v, from, count * registers);
+            let keys = (key, key + count - 1);
+            let show = if comptime!(kinds.skip_by_tables()) {
+                tables_show(
+                    block.batch,
+                    queries,
+                    documents,
+                    keys,
+                    &scalars,
+                    tables,
+                    kinds,
+                )
+            } else {
+                u32::from_int(1)
+            };
             for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
                 let at = (row, head, key);
                 strip::<N, R>(
-                    packed, v, tables, scratch, &block, &scalars, &rule, at, odd, spec,
+                    packed,
+                    v,
+                    tables,
+                    scratch,
+                    &block,
+                    &scalars,
+                    &rule,
+                    at,
+                    (show, odd),
+                    spec,
                 );
             }
         }
@@ -404,8 +451,10 @@ pub(in crate::attention) fn launch<R: LaunchRule>(
     let (s, width) = (p.sizes(), plan.register);
     let bytes = p.element().bytes();
     let blocks = s.batch * s.kv_heads * (s.queries * p.group()).div_ceil(ROWS);
-    let keys = panels(client, plan, buffers.k, s.head_dim);
-    let values = rows(client, plan, buffers.v, (s.value_dim, spec.padded_value));
+    let keys = panels(client, plan, &buffers.k, s.head_dim);
+    let values = rows(client, plan, &buffers.v, (s.value_dim, spec.padded_value));
+    let [queries, ..] = plan.shapes();
+    let (q, of_q) = buffers.q.bind(queries, (1, bytes), &buffers.o);
     let scratch = client.empty(plan.cores * spec.scratch(width) * 4);
     // Without keys none is read, and something else is bound.
     let registers = |buffer: Handle, words: usize| match words {
@@ -421,7 +470,7 @@ pub(in crate::attention) fn launch<R: LaunchRule>(
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.cores as u32),
             width,
-            bind(buffers.q, p.query_rows() * s.head_dim, bytes),
+            q,
             registers(keys, panel_words(plan, s.head_dim)),
             registers(values, p.key_rows() * spec.padded_value),
             tables::bind(tables, p),
@@ -429,6 +478,7 @@ pub(in crate::attention) fn launch<R: LaunchRule>(
             bind(buffers.o, p.query_rows() * s.value_dim, bytes),
             bind_words(buffers.lse, p.query_rows()),
             scalars(p),
+            of_q,
             rule.args(),
             blocks,
             plan.cores,

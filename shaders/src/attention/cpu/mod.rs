@@ -18,12 +18,28 @@ pub(super) use backward::launch as launch_backward;
 pub(super) use forward::launch;
 
 use super::{Form, Plan};
+use std::ops::Range;
 
 /// Query rows of a block: enough for a tile of keys and values to pay for its way into the cache.
 const ROWS: usize = 96;
 
 /// Rows of the register tile, as in the grouped GEMM.
 const STRIP: usize = 6;
+
+/// The rows of row `row`'s block, and of its strip, of so many rows of a key head.
+pub(super) fn shared_with(row: usize, rows: usize) -> [Range<usize>; 2] {
+    let block = row / ROWS * ROWS;
+    let strip = block + (row - block) / STRIP * STRIP;
+    [
+        block..(block + ROWS).min(rows),
+        strip..(strip + STRIP).min(rows),
+    ]
+}
+
+/// Keys of a tile.
+pub(super) fn tile_keys(plan: &Plan) -> usize {
+    Spec::of(plan).tile
+}
 
 /// What the kernels are specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,6 +13,9 @@ use moebius_shaders::attention::{self, LaunchRule, Plan};
 use moebius_shaders::{Lookup, Unsupported};
 use std::sync::Arc;
 
+/// What the forward reads by strides: heads are usually a view of one projection's rows.
+const STRIDED: &[&str] = &["q", "k", "v"];
+
 /// A rule of the program's own, whatever its type.
 pub(crate) trait AnyRule: HostRule {
     fn kernels(self: Arc<Self>, plan: Plan) -> Kernels;
@@ -23,7 +26,8 @@ impl<R: LaunchRule> AnyRule for R {
         let rule = self.clone();
         let kernels = Kernels::new(move |client, b| {
             attention::launch_ruled(client, &plan, b.fill(), &*rule);
-        });
+        })
+        .strided(STRIDED);
         kernels.with_backward(move |client, b| {
             attention::launch_backward_ruled(client, &plan, b.fill(), &*self);
         })
@@ -56,7 +60,7 @@ pub(crate) fn run(
             return Ok(rule.kernels(attention::plan_ruled(problem, device)?));
         }
         let plan = attention::plan(problem, None, device)?;
-        let kernels = Kernels::of(plan, attention::launch);
+        let kernels = Kernels::of(plan, attention::launch).strided(STRIDED);
         Ok::<_, Unsupported>(kernels.with_backward(move |client, b| {
             attention::launch_backward(client, &plan, b.fill());
         }))

@@ -1,6 +1,6 @@
 //! What the rules make of a block of scores, and which blocks have any to make.
 
-use moebius_ops::attention::{Dropout, HostRule, Pair, Pattern, Problem, Rule, Tile};
+use moebius_ops::attention::{Dropout, HostRule, Pair, Pattern, Problem, Rule, Tables, Tile};
 use pulp::Simd;
 use std::ops::Range;
 
@@ -94,37 +94,20 @@ impl Host<'_> {
         let keys = self.problem.keys_of(block.queries.clone());
         let first = keys.start / KEYS * KEYS;
         let blocks = (first..keys.end).step_by(KEYS);
+        let tables = Tables {
+            query_documents: &self.query_documents,
+            key_documents: &self.key_documents,
+            blocks: &self.blocks,
+            ..Tables::default()
+        };
         blocks.filter_map(move |first| {
             let keys = first..(first + KEYS).min(self.problem.sizes().keys);
             let rules = self.problem.rules();
             let tile = rules.tile(self.problem.sizes(), block.queries.clone(), keys.clone());
-            let visited = tile != Tile::Empty && self.tables_show(block, &keys);
+            let pairs = (block.queries.clone(), keys.clone());
+            let show = || rules.tables_show(self.problem.sizes(), &tables, block.batch, pairs);
+            let visited = tile != Tile::Empty && show();
             visited.then_some((keys, tile == Tile::Full && self.rule.is_none()))
-        })
-    }
-
-    /// Whether the tables of documents and blocks may let a query see a key.
-    fn tables_show(&self, block: &Block, keys: &Range<usize>) -> bool {
-        let s = self.problem.sizes();
-        let rules = self.problem.rules();
-        if rules.has(Rule::Documents) {
-            let queries = &self.query_documents[block.batch * s.queries..][block.queries.clone()];
-            let keys = &self.key_documents[block.batch * s.keys..][keys.clone()];
-            // Documents are usually in order; where they aren't, this only skips less.
-            let (least, most) = bounds(queries);
-            let (first, last) = bounds(keys);
-            if last < least || most < first {
-                return false;
-            }
-        }
-        let Some(n) = rules.blocks() else {
-            return true;
-        };
-        let across = s.keys.div_ceil(n);
-        let mut cells = block.queries.start / n..=(block.queries.end - 1) / n;
-        cells.any(|row| {
-            let row = &self.blocks[row * across..][keys.start / n..=(keys.end - 1) / n];
-            row.iter().any(|cell| *cell != 0)
         })
     }
 
@@ -339,10 +322,4 @@ fn keep(scores: &mut [f32], words: &[u32], seen: impl Fn(u32) -> bool) {
             false => f32::NEG_INFINITY,
         };
     }
-}
-
-/// The least and the largest.
-fn bounds(ids: &[u32]) -> (u32, u32) {
-    let least = ids.iter().copied().min().unwrap_or(u32::MAX);
-    (least, ids.iter().copied().max().unwrap_or(0))
 }

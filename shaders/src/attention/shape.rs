@@ -1,0 +1,99 @@
+//! The shapes of the `tile` and `rows` variants.
+
+use super::{KERNEL, Variant};
+use crate::error::Unsupported;
+use crate::grid::Grid;
+use moebius_device::Capability;
+use moebius_ops::attention::Problem;
+
+/// Elements of a vector along a head, and keys of a register of scores.
+pub(super) const LANES: usize = 4;
+/// With fewer queries most of a cube would compute in vain.
+const FEWEST_QUERIES: usize = 16;
+
+/// What the units of a cube share, and what each has for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    pub(super) units: usize,
+    /// Queries of a unit.
+    pub(super) rows: usize,
+    /// Keys of a tile.
+    pub(super) keys: usize,
+    /// Tiles are copied to workgroup memory.
+    pub(super) staged: bool,
+}
+
+impl Shape {
+    /// The shape for `variant`; it depends on the size of heads, not on lengths or the batch.
+    pub(super) fn of(
+        problem: &Problem,
+        variant: Variant,
+        lanes: usize,
+        device: &Capability,
+    ) -> Result<Self, Unsupported> {
+        let s = problem.sizes();
+        if device.cpu_cores.is_some() {
+            let needs = "a GPU or a software adapter for the tile and rows variants";
+            return Err(Unsupported::new(KERNEL, needs, &device.name));
+        }
+        let dims = [s.head_dim, s.value_dim];
+        let suits = |dim: usize| dim.is_multiple_of(2 * LANES);
+        if !dims.into_iter().all(suits) || s.queries < FEWEST_QUERIES || lanes != LANES {
+            let needs = format!(
+                "heads of whole eights and {FEWEST_QUERIES} queries for the tile and rows variants"
+            );
+            let have = format!("heads of {dims:?} and {} queries", s.queries);
+            return Err(Unsupported::new(KERNEL, needs, have));
+        }
+        let elements = s.head_dim + s.value_dim;
+        let shape = match variant {
+            Variant::Rows => Self::rows(elements),
+            _ => Self::tile(elements),
+        };
+        let memory = shape.shared_bytes(elements);
+        crate::fits_cube(KERNEL, (shape.units as u32, memory), device)?;
+        Ok(shape)
+    }
+
+    /// A vector that is read costs lavapipe about 700 cycles, for one query to a unit as for eight. With eight queries of 64
+    /// elements the kernel compiles for five seconds, with sixteen for twelve (Mesa 22.3.6, a core of an EPYC with AVX2). Eight heads
+    /// of 64 and 1024 queries and keys take 0.57 s (causal 0.44 s), `unit` 4.8 s (3.5 s).
+    fn rows(elements: usize) -> Self {
+        Self {
+            units: 16,
+            rows: (1024 / elements).clamp(1, 8),
+            keys: 16,
+            staged: false,
+        }
+    }
+
+    /// At most 128 registers for queries and sums, but for long heads, and 8 KiB of workgroup memory.
+    fn tile(elements: usize) -> Self {
+        Self {
+            units: 64,
+            rows: (128 / elements).clamp(1, 4),
+            keys: (2048 / elements / LANES * LANES).clamp(LANES, 32),
+            staged: true,
+        }
+    }
+
+    /// Queries of a cube.
+    pub(super) const fn queries(self) -> usize {
+        self.units * self.rows
+    }
+
+    const fn shared_bytes(self, elements: usize) -> usize {
+        if self.staged {
+            self.keys * elements * 4
+        } else {
+            0
+        }
+    }
+
+    /// A cube for each block of queries of each head.
+    pub(super) fn grid(self, problem: &Problem, device: &Capability) -> Result<Grid, Unsupported> {
+        let s = problem.sizes();
+        let cubes = s.batch * s.heads * s.queries.div_ceil(self.queries());
+        Grid::of_cubes(KERNEL, cubes, [self.units as u32, 1], device)
+    }
+}

@@ -1,0 +1,590 @@
+//! The `tensor_core` variant: both products in 16 × 16 × 16 matrix instructions, f16 or bf16 in, f32 sums.
+//!
+//! A cube of four planes takes 64 queries of a head; each plane owns 16 of them. Scores leave their fragments through workgroup
+//! memory, because a fragment's layout is the target's secret: a unit per query makes them probabilities, and the sums of
+//! probabilities times values come back by the same way into the units' registers. Probabilities are rounded to the type of the
+//! values. Unproven: it compiles for CUDA and RDNA and has not run on either.
+
+use super::dropout::{factors, row_of};
+use super::exponential::highest;
+use super::rules::{Scalars, keys_of, scalars, seen, site, tile_of, trace};
+use super::shape::Shape;
+use super::strided::{Layout, LayoutLaunch, head_at};
+use super::tile::{Block, block_of};
+use super::visits::{documents_of, tables_show};
+use super::{Form, ForwardBuffers, KERNEL, Plan, tables};
+use crate::bound::{bind, bind_words};
+use crate::element::DeviceElement;
+use crate::error::Unsupported;
+use crate::grid::Grid;
+use crate::launched;
+use cubecl::cmma;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_device::Capability;
+use moebius_ops::Element;
+use moebius_ops::attention::Problem;
+
+/// Edge of a fragment, and queries of a plane.
+const EDGE: usize = 16;
+const PLANES: usize = 4;
+/// Queries of a cube, and keys of a tile.
+const QUERIES: usize = PLANES * EDGE;
+const KEYS: usize = 32;
+/// Between rows of a tile, in vectors of four: a padding of eight elements spreads the banks and keeps fragments aligned.
+const PADDING: usize = 2;
+/// Bytes CUDA's fragment loads and stores ask of an address.
+const ALIGNMENT: usize = 32;
+
+/// What the kernel is specialised on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Spec {
+    form: Form,
+    shape: Shape,
+    /// Units of a plane.
+    plane: usize,
+}
+
+impl Spec {
+    const fn units(self) -> usize {
+        self.plane * PLANES
+    }
+
+    /// From one row of queries and keys, values and probabilities to the next, in vectors.
+    const fn key_row(self) -> usize {
+        self.form.vectors + PADDING
+    }
+
+    const fn value_row(self) -> usize {
+        self.form.value_vectors + PADDING
+    }
+
+    const fn weight_row() -> usize {
+        KEYS / 4 + PADDING
+    }
+
+    /// f32s that a unit has of its plane's sums.
+    const fn sums(self) -> usize {
+        EDGE * self.form.value_vectors * 4 / self.plane
+    }
+}
+
+/// The shape and grid for `problem`.
+pub(super) fn shape(
+    problem: &Problem,
+    lanes: usize,
+    device: &Capability,
+) -> Result<(Shape, Grid), Unsupported> {
+    let s = problem.sizes();
+    let input = match problem.element() {
+        Element::F16 => "f16",
+        Element::Bf16 => "bf16",
+        Element::F32 => "f32",
+    };
+    let edge = EDGE as u32;
+    let instructions = device.has_mma((edge, edge, edge), input, "f32");
+    let subgroup = device.subgroup.filter(|_| instructions && input != "f32");
+    let Some((plane, _)) = subgroup.filter(|(plane, _)| *plane >= edge) else {
+        let needs = format!("16 x 16 x 16 {input} matrix instructions for the tensor_core variant");
+        let have = format!("{} without them", device.name);
+        return Err(Unsupported::new(KERNEL, needs, have));
+    };
+    let dims = [s.head_dim, s.value_dim];
+    let needs = "heads of whole sixteens for the tensor_core variant";
+    let whole = lanes == 4 && dims.iter().all(|dim| dim.is_multiple_of(EDGE));
+    Unsupported::unless(whole, KERNEL, needs, format_args!("heads of {dims:?}"))?;
+    let shape = Shape {
+        units: QUERIES,
+        rows: 1,
+        keys: KEYS,
+        staged: true,
+    };
+    let padded = |dim: usize| dim + 4 * PADDING;
+    let halves =
+        (QUERIES + KEYS) * padded(s.head_dim) + KEYS * padded(s.value_dim) + QUERIES * padded(KEYS);
+    let words = QUERIES * KEYS + QUERIES + 1;
+    let units = plane * PLANES as u32;
+    crate::fits_cube(KERNEL, (units, 2 * halves + 4 * words), device)?;
+    let cubes = s.batch * s.heads * s.queries.div_ceil(QUERIES);
+    let grid = Grid::of_cubes(KERNEL, cubes, [plane, PLANES as u32], device)?;
+    Ok((shape, grid))
+}
+
+/// Copies `held` rows of vectors to a tile and zeros up to its last row; where `watched`, `odd` tells a number that isn't finite.
+#[cube]
+fn load<F: Float>(
+    from: &[Vector<F, Const<4>>],
+    tile: &mut Shared<[Vector<F, Const<4>>]>,
+    odd: &mut Shared<[u32]>,
+    rows: (usize, usize, usize),
+    // Rows of the tile, vectors of a row, and units.
+    #[comptime] sizes: (usize, usize, usize),
+    #[comptime] watched: bool,
+) {
+    let (first, step, held) = rows;
+    let (count, width, units) = comptime!(sizes);
+    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
+    for i in range_stepped(unit, comptime!(count * width), units) {
+        let (row, d) = (i / width, i % width);
+        let mut vector = Vector::<F, Const<4>>::new(F::new(0.0));
+        if row < held {
+            vector = from[first + row * step + d];
+            if comptime!(watched) {
+                let number = Vector::<f32, Const<4>>::cast_from(vector);
+                let zeros = number * Vector::new(0.0f32);
+                // By its bits: what isn't finite gives NaN.
+                if u32::reinterpret(zeros.vector_sum().abs()) != 0u32 {
+                    odd[0] = 1u32;
+                }
+            }
+        }
+        tile[row * comptime!(width + PADDING) + d] = vector;
+    }
+}
+
+/// 16 × 16 of left · right, of so many steps of 16; strides in elements.
+#[cube]
+fn product<F: Float>(
+    left: &Shared<[Vector<F, Const<4>>]>,
+    right: &Shared<[Vector<F, Const<4>>]>,
+    at: (usize, usize),
+    #[comptime] steps: usize,
+    // Vectors from a row to the next, and from a step to the next on the right.
+    #[comptime] strides: (usize, usize, usize),
+    #[comptime] layout: cmma::MatrixLayout,
+) -> cmma::Matrix<f32> {
+    let (left_row, right_row, right_step) = comptime!(strides);
+    let sum = cmma::Matrix::<f32>::from_value(
+        cmma::MatrixIdent::Accumulator,
+        comptime!(EDGE),
+        comptime!(EDGE),
+        comptime!(EDGE),
+        cmma::MatrixLayout::Undefined,
+        0.0,
+    );
+    #[unroll]
+    for step in 0..steps {
+        let from = at.0 + step * comptime!(EDGE / 4);
+        let a = cmma::Matrix::<Vector<F, Const<4>>>::from_slice(
+            cmma::MatrixIdent::A,
+            comptime!(EDGE),
+            comptime!(EDGE),
+            comptime!(EDGE),
+            cmma::MatrixLayout::RowMajor,
+            &left[from..from + comptime!((EDGE - 1) * left_row + EDGE / 4)],
+            comptime!(4 * left_row as u32),
+        );
+        let from = at.1 + step * right_step;
+        let b = cmma::Matrix::<Vector<F, Const<4>>>::from_slice(
+            cmma::MatrixIdent::B,
+            comptime!(EDGE),
+            comptime!(EDGE),
+            comptime!(EDGE),
+            layout,
+            &right[from..from + comptime!((EDGE - 1) * right_row + EDGE / 4)],
+            comptime!(4 * right_row as u32),
+        );
+        cmma::execute(&a, &b, &sum, &sum);
+    }
+    sum
+}
+
+/// Writes fragment number `column` of the plane's rows of `staged`.
+#[cube]
+fn stage(staged: &mut Shared<[f32]>, fragment: &cmma::Matrix<f32>, #[comptime] column: usize) {
+    let from = UNIT_POS_Y as usize * comptime!(EDGE * KEYS) + comptime!(column * EDGE);
+    let len = comptime!(QUERIES * KEYS);
+    cmma::store(
+        &mut staged[from..len],
+        fragment,
+        comptime!(KEYS as u32),
+        cmma::MatrixLayout::RowMajor,
+    );
+}
+
+/// A query's scores with a tile become probabilities; returns its largest score and its sum with them, and what its sums so far
+/// shrink by.
+#[cube]
+fn soften<F: Float>(
+    staged: &Shared<[f32]>,
+    weights: &mut Shared<[Vector<F, Const<4>>]>,
+    tables: &[u32],
+    scalars: &Scalars,
+    block: &Block,
+    state: (f32, f32),
+    at: (usize, usize),
+    full: bool,
+    #[comptime] form: Form,
+) -> (f32, f32, f32) {
+    let (row, key) = at;
+    let (before, sum) = state;
+    let lowest = Vector::<f32, Const<4>>::new(f32::min_value());
+    let query = min(block.first + row, block.last);
+    let mut site = site::<Const<4>>(block.batch, block.head, query);
+    let mut scores = Array::<Vector<f32, Const<4>>>::new(comptime!(KEYS / 4));
+    let mut top = before;
+    #[unroll]
+    for i in 0..comptime!(KEYS / 4) {
+        site.key = key + comptime!(4 * i);
+        let mut raw = Vector::<f32, Const<4>>::new(0.0f32);
+        #[unroll]
+        for lane in 0..4usize {
+            raw.insert(
+                lane,
+                staged[row * comptime!(KEYS) + comptime!(4 * i + lane)],
+            );
+        }
+        let raw = raw * Vector::new(scalars.scale);
+        let (mut s, _) = trace::<Const<4>>(raw, &site, scalars, tables, form.kinds, 0usize);
+        if !full {
+            let held = Vector::<i32, Const<4>>::new(scalars.keys as i32 - site.key as i32);
+            let seen = seen::<Const<4>>(&site, scalars, tables, form.kinds);
+            s = select_many(seen.vec_and(site.lanes.less_than(&held)), s, lowest);
+        }
+        scores[i] = s;
+        top = highest::<Const<4>>(s, top);
+    }
+    let shrink = (before - top).exp();
+    let mut total = sum * shrink;
+    #[unroll]
+    for i in 0..comptime!(KEYS / 4) {
+        site.key = key + comptime!(4 * i);
+        let p = (scores[i] - Vector::new(top)).exp();
+        let mut p = select_many(scores[i].equal(&lowest), Vector::new(0.0f32), p);
+        total += p.vector_sum();
+        if comptime!(form.dropout) {
+            p *= factors::<Const<4>>(&row_of::<Const<4>>(&site, tables), &site);
+        }
+        weights[row * comptime!(Spec::weight_row()) + i] = Vector::cast_from(p);
+    }
+    (top, total, shrink)
+}
+
+/// Adds probabilities times values of a tile to the units' sums, which shrink first. A value that isn't finite takes no part where its
+/// probability is 0: matrix instructions would spread it to queries that don't see it.
+#[cube]
+fn weigh<F: Float>(
+    sums: &mut Array<f32>,
+    staged: &mut Shared<[f32]>,
+    weights: &Shared<[Vector<F, Const<4>>]>,
+    values: &Shared<[Vector<F, Const<4>>]>,
+    shrink: &Shared<[f32]>,
+    odd: bool,
+    #[comptime] spec: Spec,
+) {
+    let plane = UNIT_POS_Y as usize;
+    let (weight_row, value_row) = comptime!((Spec::weight_row(), spec.value_row()));
+    let fragments = comptime!(spec.form.value_vectors * 4 / EDGE);
+    #[unroll]
+    for pair in 0..comptime!(fragments.div_ceil(2)) {
+        #[unroll]
+        for column in 0..comptime!(if 2 * pair + 1 < fragments { 2 } else { 1 }) {
+            let at = (
+                plane * comptime!(EDGE * weight_row),
+                comptime!((2 * pair + column) * (EDGE / 4)).runtime(),
+            );
+            let strides = comptime!((weight_row, value_row, EDGE * value_row));
+            let steps = comptime!(KEYS / EDGE);
+            let layout = comptime!(cmma::MatrixLayout::RowMajor);
+            let sum = product::<F>(weights, values, at, steps, strides, layout);
+            stage(staged, &sum, column);
+        }
+        sync_cube();
+        let width = comptime!(if 2 * pair + 1 < fragments {
+            2 * EDGE
+        } else {
+            EDGE
+        });
+        #[unroll]
+        for j in 0..comptime!(EDGE * width / spec.plane) {
+            let i = UNIT_POS_X as usize + comptime!(j * spec.plane);
+            let (row, d) = (plane * EDGE + i / width, i % width);
+            let mut sum = staged[row * comptime!(KEYS) + d];
+            if odd {
+                let column = d + comptime!(2 * pair * EDGE);
+                sum = careful::<F>(weights, values, row, column, spec);
+            }
+            let own = comptime!(2 * pair * EDGE * EDGE / spec.plane + j);
+            sums[own] = fma(sums[own], shrink[row], sum);
+        }
+        sync_cube();
+    }
+}
+
+/// One sum of a query's probabilities times values, without those of probability 0.
+#[cube]
+fn careful<F: Float>(
+    weights: &Shared<[Vector<F, Const<4>>]>,
+    values: &Shared<[Vector<F, Const<4>>]>,
+    row: usize,
+    column: usize,
+    #[comptime] spec: Spec,
+) -> f32 {
+    let mut sum = 0.0f32;
+    for key in 0..comptime!(KEYS) {
+        let four = weights[row * comptime!(Spec::weight_row()) + key / 4];
+        let p = element::<F>(four, key % 4);
+        if p != 0.0f32 {
+            let four = values[key * comptime!(spec.value_row()) + column / 4];
+            sum = fma(p, element::<F>(four, column % 4), sum);
+        }
+    }
+    sum
+}
+
+/// Element number `lane`, which isn't known when the kernel is compiled.
+#[cube]
+fn element<F: Float>(four: Vector<F, Const<4>>, lane: usize) -> f32 {
+    let mut found = 0.0f32;
+    #[unroll]
+    for i in 0..4usize {
+        found = select(lane == i, f32::cast_from(four.extract(i)), found);
+    }
+    found
+}
+
+#[cube(launch_unchecked)]
+fn attention_tensor_core<F: Float>(
+    q: &[Vector<F, Const<4>>],
+    k: &[Vector<F, Const<4>>],
+    v: &[Vector<F, Const<4>>],
+    tables: &[u32],
+    o: &mut [F],
+    lse: &mut [f32],
+    scalars: Scalars,
+    layout: Layout,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let (form, kinds, units) = comptime!((spec.form, spec.form.kinds, spec.units()));
+    let (key_row, value_row) = comptime!((spec.key_row(), spec.value_row()));
+    let mut queries = tile::<F>(comptime!(QUERIES * key_row));
+    let mut keys = tile::<F>(comptime!(KEYS * key_row));
+    let mut values = tile::<F>(comptime!(KEYS * value_row));
+    let mut weights = tile::<F>(comptime!(QUERIES * Spec::weight_row()));
+    let mut staged = Shared::<[f32]>::new_aligned_slice(comptime!(QUERIES * KEYS), ALIGNMENT);
+    let mut shrink = Shared::<[f32]>::new_slice(QUERIES);
+    let mut odd = Shared::<[u32]>::new_slice(1usize);
+    let heads = lse.len() / scalars.queries;
+    if CUBE_POS < heads * scalars.queries.div_ceil(comptime!(QUERIES)) {
+        let block = block_of(CUBE_POS, heads, &scalars, &layout, spec.shape);
+        let own = (UNIT_POS_Y as usize) * comptime!(EDGE) + UNIT_POS_X as usize;
+        let from = head_at(&layout.q, block.batch, block.head) + block.first * layout.q.row;
+        let held = block.last + 1 - block.first;
+        let sizes = comptime!((QUERIES, form.vectors, units));
+        load::<F>(
+            q,
+            &mut queries,
+            &mut odd,
+            (from, layout.q.row, held),
+            sizes,
+            false,
+        );
+        let mut sums = Array::<f32>::new(comptime!(spec.sums()));
+        #[unroll]
+        for i in 0..comptime!(spec.sums()) {
+            sums[i] = 0.0f32;
+        }
+        let mut top = f32::min_value();
+        let mut total = 0.0f32;
+        let mut visits = 0u32;
+        let range = (block.first, block.last);
+        let documents = documents_of(block.batch, range, &scalars, tables, kinds);
+        let (near, far) = keys_of(block.first, block.last, &scalars, kinds);
+        for at in near / comptime!(KEYS)..far.div_ceil(comptime!(KEYS)) {
+            let key = at * comptime!(KEYS);
+            let held = min(comptime!(KEYS), scalars.keys - key);
+            let of_tile = (key, key + held - 1);
+            let mut met = tile_of(range, of_tile, &scalars, kinds);
+            if comptime!(kinds.skip_by_tables()) {
+                let show = tables_show(
+                    block.batch,
+                    range,
+                    documents,
+                    of_tile,
+                    &scalars,
+                    tables,
+                    kinds,
+                );
+                met = min(met, show);
+            }
+            // The same for the whole cube, so the barriers inside are reached by all its units or none.
+            if met > 0 {
+                if comptime!(form.counted) {
+                    visits += 1;
+                }
+                let full = met == 2 && held == comptime!(KEYS);
+                odd[0] = 0u32;
+                sync_cube();
+                let from = (block.keys + key * layout.k.row, layout.k.row, held);
+                let sizes = comptime!((KEYS, form.vectors, units));
+                load::<F>(k, &mut keys, &mut odd, from, sizes, false);
+                let from = (block.values + key * layout.v.row, layout.v.row, held);
+                let sizes = comptime!((KEYS, form.value_vectors, units));
+                load::<F>(v, &mut values, &mut odd, from, sizes, true);
+                sync_cube();
+                #[unroll]
+                for column in 0..comptime!(KEYS / EDGE) {
+                    let at = (
+                        UNIT_POS_Y as usize * comptime!(EDGE * key_row),
+                        comptime!(column * EDGE * key_row).runtime(),
+                    );
+                    let strides = comptime!((key_row, key_row, EDGE / 4));
+                    let steps = comptime!(form.vectors * 4 / EDGE);
+                    let layout = comptime!(cmma::MatrixLayout::ColMajor);
+                    let sum = product::<F>(&queries, &keys, at, steps, strides, layout);
+                    stage(&mut staged, &sum, column);
+                }
+                sync_cube();
+                if UNIT_POS_X < comptime!(EDGE as u32) {
+                    let (raised, sum, by) = soften::<F>(
+                        &staged,
+                        &mut weights,
+                        tables,
+                        &scalars,
+                        &block,
+                        (top, total),
+                        (own, key),
+                        full,
+                        form,
+                    );
+                    top = raised;
+                    total = sum;
+                    shrink[own] = by;
+                }
+                sync_cube();
+                let odd = odd[0] != 0u32;
+                weigh::<F>(
+                    &mut sums,
+                    &mut staged,
+                    &weights,
+                    &values,
+                    &shrink,
+                    odd,
+                    spec,
+                );
+            }
+        }
+        sync_cube();
+        if UNIT_POS_X < comptime!(EDGE as u32) {
+            let state = (top, total, visits);
+            shrink[own] = finish(tables, lse, &block, &scalars, own, state, form);
+        }
+        sync_cube();
+        store::<F>(&sums, &shrink, o, &block, &scalars, spec);
+    }
+}
+
+#[cube]
+fn tile<F: Float>(#[comptime] vectors: usize) -> Shared<[Vector<F, Const<4>>]> {
+    Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(vectors, ALIGNMENT)
+}
+
+/// Writes a query's log-sum-exp; returns what its sums are multiplied by.
+#[cube]
+fn finish(
+    tables: &[u32],
+    lse: &mut [f32],
+    block: &Block,
+    scalars: &Scalars,
+    row: usize,
+    state: (f32, f32, u32),
+    #[comptime] form: Form,
+) -> f32 {
+    let (mut top, mut total, visits) = state;
+    let mut share = 1.0f32;
+    if comptime!(form.sinks) {
+        let sink = f32::reinterpret(tables[scalars.sinks + block.head]);
+        let raised = max(top, sink);
+        share = (top - raised).exp();
+        total = fma(total, share, (sink - raised).exp());
+        top = raised;
+    }
+    let mut log = f32::min_value();
+    // By its bits, because a sum that isn't a number has seen a key, too.
+    if u32::reinterpret(total) != 0u32 {
+        share /= total;
+        log = top + total.ln();
+    } else {
+        share = 0.0f32;
+    }
+    if comptime!(form.counted) {
+        log = f32::cast_from(visits);
+    }
+    if block.first + row <= block.last {
+        let head = (block.batch * scalars.heads + block.head) * scalars.queries;
+        lse[head + block.first + row] = log;
+    }
+    share
+}
+
+/// Writes o.
+#[cube]
+fn store<F: Float>(
+    sums: &Array<f32>,
+    share: &Shared<[f32]>,
+    o: &mut [F],
+    block: &Block,
+    scalars: &Scalars,
+    #[comptime] spec: Spec,
+) {
+    let dim = comptime!(spec.form.value_vectors * 4);
+    let fragments = comptime!(dim / EDGE);
+    let head = (block.batch * scalars.heads + block.head) * scalars.queries;
+    #[unroll]
+    for pair in 0..comptime!(fragments.div_ceil(2)) {
+        let width = comptime!(if 2 * pair + 1 < fragments {
+            2 * EDGE
+        } else {
+            EDGE
+        });
+        #[unroll]
+        for j in 0..comptime!(EDGE * width / spec.plane) {
+            let i = UNIT_POS_X as usize + comptime!(j * spec.plane);
+            let row = UNIT_POS_Y as usize * comptime!(EDGE) + i / width;
+            let sum = sums[comptime!(2 * pair * EDGE * EDGE / spec.plane + j)];
+            if block.first + row <= block.last {
+                let to = (head + block.first + row) * dim + comptime!(2 * pair * EDGE) + i % width;
+                o[to] = F::cast_from(sum * share[row]);
+            }
+        }
+    }
+}
+
+pub(super) fn launch(
+    client: &Client,
+    plan: &Plan,
+    (shape, grid): (Shape, Grid),
+    buffers: ForwardBuffers,
+    tables: Handle,
+) {
+    let p = &plan.problem;
+    let element = p.element();
+    let [(q, of_q), (k, of_k), (v, of_v)] = buffers.operands(plan);
+    let spec = Spec {
+        form: plan.form(),
+        shape,
+        plane: plan.plane as usize,
+    };
+    let outputs = p.query_rows() * p.sizes().value_dim;
+    // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; cubes past the last return, and rows past
+    // the last query are not stored.
+    unsafe {
+        launched::note(|| plan.name("attention_tensor_core"));
+        attention_tensor_core::launch_unchecked(
+            client,
+            grid.count(),
+            CubeDim::new_2d(plan.plane, PLANES as u32),
+            q,
+            k,
+            v,
+            tables::bind(tables, p),
+            bind(buffers.o, outputs, element.bytes()),
+            bind_words(buffers.lse, p.query_rows()),
+            scalars(p),
+            LayoutLaunch::new(of_q, of_k, of_v),
+            spec,
+            element.elem_type(),
+        );
+    }
+}

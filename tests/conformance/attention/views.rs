@@ -1,0 +1,101 @@
+//! Heads that are views: of tokens' rows, of one projection, of one key head for all.
+
+use super::case::{floats, outcome};
+use crate::Outcome;
+use burn::tensor::{Device, Tensor, s};
+use moebius::Error;
+use moebius::attention::{Attend, Attended};
+use moebius_tests::record::{Launch, launched_by};
+use moebius_tests::target::Target;
+
+const BATCH: usize = 2;
+
+/// q, k and v \[B, H, S, D\] as views.
+type Views = [Tensor<4>; 3];
+
+/// Rows of tokens \[B, S, H · D\], as a linear layer has them.
+fn rows(device: &Device, tokens: usize, columns: usize) -> Tensor<3> {
+    let count = BATCH * tokens * columns;
+    let numbers = Tensor::arange(0..count as i64, device).float();
+    (numbers * 0.7).sin().reshape([BATCH, tokens, columns])
+}
+
+fn heads(rows: Tensor<3>, heads: usize) -> Tensor<4> {
+    let [batch, tokens, columns] = rows.dims();
+    let split = rows.reshape([batch, tokens, heads, columns / heads]);
+    split.swap_dims(1, 2)
+}
+
+/// A projection for each; one for all; keys and values of one head for four, and few queries.
+fn all(device: &Device) -> [Views; 3] {
+    let projection = |tokens, columns, count| heads(rows(device, tokens, columns), count);
+    let apart = [(70, 64, 4), (90, 32, 2), (90, 48, 2)];
+    let apart = apart.map(|(tokens, columns, count)| projection(tokens, columns, count));
+    let together = projection(50, 12 * 16, 12);
+    let parts = [0, 4, 8].map(|first| together.clone().slice(s![.., first..first + 4]));
+    let shared = |dim| projection(80, dim, 1).expand([BATCH, 4, 80, dim]);
+    [apart, parts, [projection(3, 64, 4), shared(16), shared(24)]]
+}
+
+/// A tensor of the same numbers without gaps.
+fn whole(view: &Tensor<4>) -> Tensor<4> {
+    Tensor::from_data(view.clone().into_data(), &view.device())
+}
+
+fn attend(of: Views) -> Result<Attended, Error> {
+    let [q, k, v] = of;
+    Attend::new().causal().softcap(3.0).forward(q, k, v)
+}
+
+/// Bits of o and lse, and of the gradients of q, k and v.
+fn bits(of: Views) -> Result<Vec<u32>, Error> {
+    let of = of.map(Tensor::require_grad);
+    let out = attend(of.clone())?;
+    let results = [floats(&out.o), floats(&out.lse)].concat();
+    let weights = floats_like(&out.o);
+    let gradients = (out.o * weights).sum().backward();
+    let gradients = of
+        .map(|tensor| floats(&tensor.grad(&gradients).unwrap()))
+        .concat();
+    Ok([results, gradients]
+        .concat()
+        .into_iter()
+        .map(f32::to_bits)
+        .collect())
+}
+
+/// Other numbers for each element.
+fn floats_like(like: &Tensor<4>) -> Tensor<4> {
+    let dims = like.dims();
+    let count: usize = dims.iter().product();
+    let numbers = Tensor::arange(0..count as i64, &like.device()).float();
+    (numbers * 1.3).cos().reshape(dims)
+}
+
+/// The bits of the same numbers without gaps; forward, no kernel runs that isn't one of the attention's.
+pub(crate) fn views(target: &Target) -> Outcome {
+    let compare = || -> Result<(), Error> {
+        for views in all(&target.burn().autodiff()) {
+            let shapes = views.each_ref().map(|view| view.dims());
+            let same = views.each_ref().map(whole);
+            let name = &target.name;
+            assert_eq!(bits(views)?, bits(same)?, "{shapes:?} on {name}");
+        }
+        for views in all(&target.burn()) {
+            let shapes = views.each_ref().map(|view| view.dims());
+            target.burn().sync().unwrap();
+            let launched = launched_by(|| {
+                drop(attend(views));
+                target.burn().sync().unwrap();
+            });
+            let own = launched.iter().all(Launch::ours);
+            assert!(
+                own,
+                "{launched:?} for views of {shapes:?} on {}",
+                target.name
+            );
+        }
+        Ok(())
+    };
+    outcome(compare())
+}
