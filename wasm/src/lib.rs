@@ -1,4 +1,4 @@
-//! Mixture-of-experts layers and FP8 in the browser: the surface that JavaScript sees.
+//! Mixture-of-experts layers, attention and FP8 in the browser: the surface that JavaScript sees.
 //!
 //! `scripts/wasm` makes an ES module of it, `wasm/pkg/moebius.js`, for pages and workers. Classes are made
 //! on a [`Device`]; numbers cross as typed arrays, options and results as plain objects that `types.d.ts`
@@ -6,6 +6,7 @@
 //! a `code`. Like all of Moebius it computes on the device alone: a page without WebGPU gets an error,
 //! not a slow answer.
 
+mod attention;
 mod bench;
 mod constructors;
 mod device;
@@ -19,6 +20,7 @@ mod report;
 mod training;
 mod work;
 
+pub use attention::attention;
 pub use bench::bench;
 pub use device::{Device, version};
 pub use linear::{Fp8Linear, Matmul};

@@ -99,6 +99,13 @@ impl Options {
         Ok(chosen.unwrap_or(choices[0].1))
     }
 
+    /// The items of an array, where it is there.
+    pub(crate) fn list(&mut self, key: &'static str) -> Result<Option<Vec<JsValue>>, Failure> {
+        self.read(key, "an array", |value| {
+            value.dyn_ref().map(|array: &Array| array.to_vec())
+        })
+    }
+
     /// A function.
     pub(crate) fn function(&mut self, key: &'static str) -> Result<Option<Function>, Failure> {
         self.read(key, "a function", |value| value.dyn_ref().cloned())

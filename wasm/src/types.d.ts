@@ -163,6 +163,57 @@ export interface MatmulOptions {
   k: number;
 }
 
+/**
+ * Changes scores s, or says which keys j a query sees. Query i is at position p = i + keys − queries, so that queries and keys
+ * end together.
+ *
+ * - `causal`: j ≤ p
+ * - `causalTopLeft`: j ≤ i
+ * - `alibi`: s + slope · (j − p), with the slopes 2^(−8(h + 1) / heads) where heads is a power of two
+ * - `window`: 0 ≤ p − j < window
+ * - `symmetricWindow`: |p − j| < symmetricWindow
+ * - `prefix`: j < prefix or j ≤ p
+ * - `global`: |p − j| < window, j < tokens or p < tokens
+ * - `dilated`: p − j is a multiple of it
+ * - `softcap`: softcap · tanh(s / softcap)
+ */
+export type AttentionRule =
+  | 'causal' | 'causalTopLeft' | 'alibi'
+  | { window: number }
+  | { symmetricWindow: number }
+  | { prefix: number }
+  | { global: { tokens: number; window: number } }
+  | { dilated: number }
+  | { softcap: number };
+
+export interface AttentionOptions extends RunOptions {
+  /** Sequences, 1 by default. */
+  batch?: number;
+  /** Heads of q. */
+  heads: number;
+  /** Heads of k and v, a divisor of heads; as many by default. Head h of q has head ⌊h · kvHeads / heads⌋ of k. */
+  kvHeads?: number;
+  /** Queries of a sequence. */
+  queries: number;
+  /** Keys of a sequence; as many as queries by default. */
+  keys?: number;
+  /** Numbers of a head of q and k, at most 256. */
+  headDim: number;
+  /** Numbers of a head of v and o, at most 256; headDim by default. */
+  valueDim?: number;
+  /** Eight at most, each kind once. Those that change scores do so in this order. None by default. */
+  rules?: AttentionRule[];
+  /** What ⟨q, k⟩ is multiplied by; 1 / √headDim by default. */
+  scale?: number;
+}
+
+export interface AttentionOutput {
+  /** [batch, heads, queries, valueDim]; 0 for queries that see no key. */
+  o: Float32Array;
+  /** [batch, heads, queries]: the logarithm of the sum of each query's exponentials; −3.4e38 for those that see no key. */
+  lse: Float32Array;
+}
+
 export interface TrainingOptions {
   /** Classes, at least 2. */
   classes: number;
@@ -207,8 +258,8 @@ export interface Prediction {
 
 export interface BenchOptions {
   /** 'matmul' by default; 'linear' is the same with weights that 'fp8' keeps as codes. */
-  what?: 'matmul' | 'linear' | 'moe';
-  /** 'f32' by default. */
+  what?: 'matmul' | 'linear' | 'moe' | 'attention';
+  /** 'f32' by default, and the only one of an attention. */
   precision?: 'f32' | 'fp8';
   /** Rows of a matmul or linear layer, 512 by default. */
   m?: number;
@@ -216,8 +267,15 @@ export interface BenchOptions {
   n?: number;
   /** Inputs, 512 by default. */
   k?: number;
-  /** Of a layer of experts: 512, 256, 512, 8 and 2 by default. */
+  /** Queries and keys of an attention, 512 by default, as of a layer of experts. */
   tokens?: number;
+  /** Of an attention: sequences, 1 by default; heads, 8; and their numbers, 64. */
+  batch?: number;
+  heads?: number;
+  headDim?: number;
+  /** Its queries see no later keys; not by default. */
+  causal?: boolean;
+  /** Of a layer of experts: 256, 512, 8 and 2 by default. */
   hidden?: number;
   inter?: number;
   experts?: number;
@@ -235,10 +293,10 @@ export interface BenchReport {
   kernel: string;
   medianMs: number;
   timesMs: Float64Array;
-  /** Of the products of one run. */
+  /** Of the products of one run, over the pairs of an attention that are seen. */
   flops: number;
   gflops: number;
-  /** Live bytes the weights take, by the device's allocator. */
+  /** Live bytes the weights take, by the device's allocator; the bytes of an attention's keys and values. */
   weightBytes: number;
   /** Relative L2 error of some rows against sums in f64, over the weights as they are kept. */
   error: number;

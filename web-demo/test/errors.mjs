@@ -44,7 +44,7 @@ async function withoutAnAdapterItSaysSo(lab) {
 /** Runs in a page: every call is to be refused. The keys say what is wrong. */
 async function badCalls() {
   const { device, moebius, normal, spirals, attempt } = globalThis.bench;
-  const { MoeLayer, Fp8Linear, MoeTraining, bench } = moebius;
+  const { MoeLayer, Fp8Linear, MoeTraining, attention, bench } = moebius;
   const opened = await device();
   const sizes = { hidden: 16, inter: 16, experts: 4 };
   const weights = () => ({ router: normal(1, 64), wIn: normal(2, 1024), wOut: normal(3, 1024) });
@@ -59,6 +59,11 @@ async function badCalls() {
     () =>
       new MoeTraining(opened, { classes: 2, ...more }, p, l);
   const measure = (more) => () => bench(opened, { what: 'matmul', m: 8, n: 8, k: 8, repeats: 1, ...more });
+  const attend =
+    (more, [q, k, v] = [64, 32, 48].map((count) => normal(1, count))) =>
+    () =>
+      attention(opened, q, k, v, { heads: 2, kvHeads: 1, queries: 4, headDim: 8, valueDim: 12, ...more });
+  const rule = (...rules) => attend({ rules });
   const good = { layer: layer()(), linear: linear()(), training: training()() };
   const calls = {
     'layer, hidden 0': layer({ hidden: 0 }),
@@ -101,10 +106,38 @@ async function badCalls() {
     'training, no points': training({}, new Float32Array(0), new Uint32Array(0)),
     'training, learning rate NaN': training({ learningRate: NaN }),
     'predict, half a point': () => good.training.predict(normal(1, 3)),
+    'attention, heads 0': attend({ heads: 0 }),
+    'attention, no heads': attend({ heads: undefined }),
+    'attention, no queries': attend({ queries: undefined }),
+    'attention, headDim 8.5': attend({ headDim: 8.5 }),
+    'attention, key heads that do not divide': attend({ heads: 3, kvHeads: 2 }),
+    'attention, a head of 257': attend({ heads: 1, queries: 1, headDim: 257 }, [257, 257, 12].map((n) => normal(1, n))),
+    'attention, q too short': attend({}, [63, 32, 48].map((n) => normal(1, n))),
+    'attention, k too long': attend({}, [64, 33, 48].map((n) => normal(1, n))),
+    'attention, v as an array': attend({}, [normal(1, 64), normal(1, 32), [1, 2, 3]]),
+    'attention, scale NaN': attend({ scale: NaN }),
+    'attention, scale beyond f32': attend({ scale: 1e39 }),
+    'attention, unknown option': attend({ mask: [] }),
+    'attention, rules that are no list': attend({ rules: 'causal' }),
+    'attention, unknown rule': rule('acausal'),
+    'attention, unknown rule with a number': rule({ span: 4 }),
+    'attention, a rule without a property': rule({}),
+    'attention, a rule that is a number': rule(4),
+    'attention, two rules in one': rule({ window: 2, prefix: 1 }),
+    'attention, a rule twice': rule({ window: 2 }, { window: 3 }),
+    'attention, window 0': rule({ window: 0 }),
+    'attention, window -1': rule({ window: -1 }),
+    'attention, window without a number': rule('window'),
+    'attention, softcap 0': rule({ softcap: 0 }),
+    'attention, softcap NaN': rule({ softcap: NaN }),
+    'attention, half a global': rule({ global: { tokens: 1 } }),
+    'attention, a signal that is none': attend({ signal: {} }),
     'bench, unknown': measure({ what: 'sort' }),
     'bench, m 0': measure({ m: 0 }),
     'bench, repeats 0': measure({ repeats: 0 }),
     'bench, unknown precision': measure({ precision: 'int4' }),
+    'bench, attention in FP8': () => bench(opened, { what: 'attention', precision: 'fp8' }),
+    'bench, attention of a head of 300': () => bench(opened, { what: 'attention', headDim: 300 }),
   };
   const results = {};
   for (const [what, call] of Object.entries(calls)) {
@@ -129,8 +162,10 @@ async function badOptionsAreRefused(lab) {
 /** Runs in a page: what no device here can hold. */
 async function hugeCalls() {
   const { device, moebius, normal, attempt } = globalThis.bench;
-  const { MoeLayer, bench } = moebius;
+  const { MoeLayer, attention, bench } = moebius;
   const opened = await device();
+  const one = new Float32Array(1);
+  const wide = { heads: 1, queries: 4194304, keys: 1, headDim: 1, valueDim: 256 };
   const run = (options) => async () => {
     const layer = new MoeLayer(opened, options);
     return (await layer.forward(normal(1, options.hidden))).y.length;
@@ -138,6 +173,12 @@ async function hugeCalls() {
   const results = {
     'a layer of 2^50 weights': await attempt(run({ hidden: 65536, inter: 1048576, experts: 16384 })),
     'sizes whose product overflows': await attempt(run({ hidden: 4294967295, inter: 4294967295, experts: 4294967295 })),
+    'an output of 2^30 numbers': await attempt(() =>
+      attention(opened, new Float32Array(wide.queries), one, new Float32Array(wide.valueDim), wide),
+    ),
+    'attention whose sizes overflow': await attempt(() =>
+      attention(opened, one, one, one, { heads: 4294967295, queries: 4294967295, headDim: 1 }),
+    ),
     'a product of 2^40 elements': await attempt(() =>
       bench(opened, { what: 'matmul', m: 1048576, n: 1048576, k: 8, repeats: 1 }),
     ),

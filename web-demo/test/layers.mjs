@@ -368,10 +368,12 @@ async function benchmarksCheckAndReport(lab) {
     [{ what: 'matmul', m: 128, n: 96, k: 64 }, 2 * 128 * 96 * 64, 96 * 64],
     [{ what: 'linear', m: 16, n: 128, k: 256 }, 2 * 16 * 128 * 256, 128 * 256],
     [{ what: 'moe', tokens: 64, hidden: 64, inter: 128, experts: 4, topK: 2 }, 4 * 64 * 2 * 64 * 128, 2 * 4 * 64 * 128],
+    [{ what: 'attention', heads: 3, tokens: 70, headDim: 16 }, 4 * 3 * 70 * 70 * 16, 2 * 3 * 70 * 16],
+    [{ what: 'attention', batch: 2, heads: 2, tokens: 33, headDim: 8, causal: true }, 4 * 4 * 33 * 17 * 8, 8 * 33 * 8],
   ];
   for (const [shape, flops, weights] of shapes) {
     const reports = {};
-    for (const precision of shape.what === 'matmul' ? ['f32'] : ['f32', 'fp8']) {
+    for (const precision of ['matmul', 'attention'].includes(shape.what) ? ['f32'] : ['f32', 'fp8']) {
       const report = await page.evaluate(benchmark, { ...shape, precision, repeats: 3 });
       const what = `${shape.what} in ${precision}`;
       const sorted = [...report.timesMs].sort((a, b) => a - b);

@@ -1,4 +1,5 @@
-// A mixture-of-experts layer in plain JavaScript and f64, written from the formulas, to compare the package with.
+// A mixture-of-experts layer and an attention in plain JavaScript and f64, written from the formulas, to compare the
+// package with.
 
 /**
  * @typedef {{ hidden: number, inter: number, experts: number, topK: number, activation: string, gated: boolean }} Sizes
@@ -88,6 +89,74 @@ export function moeLayer(sizes, weights, x) {
     routes.push(routed);
   }
   return { y, routes };
+}
+
+/** ALiBi's slope of a head: powers of 2^(−8 / n) for a power n of two, then every second of those for 2n. */
+function slope(head, heads) {
+  const n = 2 ** Math.floor(Math.log2(heads));
+  return head < n ? 2 ** ((-8 * (head + 1)) / n) : 2 ** ((-8 * (2 * (head - n) + 1)) / (2 * n));
+}
+
+/** What a rule makes of a score; −Infinity hides the key. `p` is the query's position among the keys. */
+function ruled(s, rule, { i, j, p, head, heads }) {
+  const [name, value] = typeof rule === 'string' ? [rule] : Object.entries(rule)[0];
+  const only = (seen) => (seen ? s : -Infinity);
+  switch (name) {
+    case 'causal':
+      return only(j <= p);
+    case 'causalTopLeft':
+      return only(j <= i);
+    case 'alibi':
+      return s + slope(head, heads) * (j - p);
+    case 'window':
+      return only(p - j >= 0 && p - j < value);
+    case 'symmetricWindow':
+      return only(Math.abs(p - j) < value);
+    case 'prefix':
+      return only(j < value || j <= p);
+    case 'global':
+      return only(Math.abs(p - j) < value.window || j < value.tokens || p < value.tokens);
+    case 'dilated':
+      return only((p - j) % value === 0);
+    case 'softcap':
+      return Number.isFinite(s) ? value * Math.tanh(s / value) : s;
+    default:
+      throw new Error(`no rule ${name}`);
+  }
+}
+
+/** o and lse of one query: `q`, and the keys and values of its head as rows. */
+function attend(q, { k, v }, valueDim, score) {
+  const scores = k.map((key, j) => score(dot(q, 0, key), j));
+  const most = Math.max(...scores);
+  if (most === -Infinity) return { o: new Array(valueDim).fill(0), lse: -Infinity };
+  const lse = most + Math.log(scores.reduce((sum, s) => sum + Math.exp(s - most), 0));
+  const shares = scores.map((s) => Math.exp(s - lse));
+  const o = Array.from({ length: valueDim }, (_, d) => shares.reduce((sum, p, j) => sum + p * v[j][d], 0));
+  return { o, lse };
+}
+
+/** `options` are those of the package's `attention`, with all sizes. @param {Record<string, number[]>} inputs */
+export function attention(options, inputs) {
+  const { batch, heads, kvHeads, queries, keys, headDim, valueDim, rules = [] } = options;
+  const scale = options.scale ?? 1 / Math.sqrt(headDim);
+  const rows = (values, from, count, width) =>
+    Array.from({ length: count }, (_, row) => values.slice((from + row) * width, (from + row + 1) * width));
+  const [o, lse] = [[], []];
+  for (let b = 0; b < batch; b++) {
+    for (let head = 0; head < heads; head++) {
+      const from = (b * kvHeads + Math.floor((head * kvHeads) / heads)) * keys;
+      const others = { k: rows(inputs.k, from, keys, headDim), v: rows(inputs.v, from, keys, valueDim) };
+      rows(inputs.q, (b * heads + head) * queries, queries, headDim).forEach((q, i) => {
+        const place = (j) => ({ i, j, p: i + keys - queries, head, heads });
+        const score = (raw, j) => rules.reduce((s, rule) => ruled(s, rule, place(j)), scale * raw);
+        const one = attend(q, others, valueDim, score);
+        o.push(...one.o);
+        lse.push(one.lse);
+      });
+    }
+  }
+  return { o, lse };
 }
 
 /** ‖got − expected‖ / ‖expected‖. @param {ArrayLike<number>} got @param {ArrayLike<number>} expected */

@@ -12,7 +12,7 @@ import { Lab } from './lab.mjs';
 
 const GROUPS = {
   size: ['size'],
-  package: ['types', 'npm', 'cases', 'errors', 'layers', 'training', 'lifetime'],
+  package: ['types', 'npm', 'cases', 'errors', 'layers', 'attention', 'training', 'lifetime'],
   page: ['page', 'page-sections', 'page-trouble'],
   deno: ['deno'],
 };

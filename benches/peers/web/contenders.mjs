@@ -11,6 +11,11 @@ const ort = (id, label, settings, more = false) => ({
 });
 
 const WASM = { build: 'wasm', provider: 'wasm' };
+/**
+ * MultiHeadAttention of 1.30.0 is wrong where a subgroup has four units, as on SwiftShader: the check found it. Without
+ * subgroups it shares tiles in workgroup memory.
+ */
+const WIDE = { leastSubgroup: 8 };
 const CAPTURED = { capture: true, gates: 'compare' };
 
 const CONTENDERS = {
@@ -33,6 +38,17 @@ const CONTENDERS = {
     ort('ort-jspi', 'WebGPU, two products, JSPI build', { build: 'jspi', form: 'wide' }, true),
     ort('ort-wasm', 'wasm, two products', { ...WASM, form: 'wide' }),
     ort('ort-wasm-slotted', 'wasm, capacity 1.25', { ...WASM, form: 'slotted' }, true),
+  ],
+  attention: [
+    OURS,
+    { ...TFJS, label: 'tfjs WebGPU, products and softmax' },
+    ort('ort', 'WebGPU, MultiHeadAttention', { form: 'fused', ...WIDE }),
+    ort('ort-subgroups', 'WebGPU, MultiHeadAttention, any subgroups', { form: 'fused' }, true),
+    ort('ort-composed', 'WebGPU, products and Softmax', { form: 'composed' }),
+    ort('ort-capture', 'WebGPU, MultiHeadAttention, captured', { form: 'fused', capture: true, ...WIDE }, true),
+    ort('ort-jspi', 'WebGPU, MultiHeadAttention, JSPI build', { build: 'jspi', form: 'fused', ...WIDE }, true),
+    ort('ort-jsep', 'WebGPU, MultiHeadAttention, kernels in JS', { build: 'all', form: 'fused' }, true),
+    ort('ort-wasm', 'wasm, MultiHeadAttention', { ...WASM, form: 'fused' }),
   ],
 };
 

@@ -136,6 +136,62 @@ export function moe({ tokens, hidden, inter, experts, topK }) {
   };
 }
 
+/** [tokens, heads, headDim] of [heads, tokens, headDim]. */
+function side(values, { heads, tokens, headDim }) {
+  const out = new Float32Array(values.length);
+  for (let h = 0; h < heads; h++) {
+    for (let t = 0; t < tokens; t++) {
+      const from = (h * tokens + t) * headDim;
+      out.set(values.subarray(from, from + headDim), (t * heads + h) * headDim);
+    }
+  }
+  return out;
+}
+
+/** [heads, tokens, headDim] of [tokens, heads, headDim]. */
+export const apart = (values, { heads, tokens, headDim }) => side(values, { heads: tokens, tokens: heads, headDim });
+
+/** o [heads, tokens, headDim] in f64. */
+function attentionReference({ heads, tokens, headDim }, { q, k, v }) {
+  const y = new Float64Array(heads * tokens * headDim);
+  const columns = transposed(k, [heads, tokens, headDim]);
+  for (let h = 0; h < heads; h++) {
+    const [from, to] = [h * tokens * headDim, (h + 1) * tokens * headDim];
+    for (let at = from; at < to; at += headDim) {
+      const scores = new Float64Array(tokens);
+      addProduct(scores, q.subarray(at, at + headDim), columns.subarray(from, to), [1, tokens, headDim]);
+      const most = scores.reduce((a, b) => Math.max(a, b));
+      const powers = scores.map((score) => Math.exp((score - most) / Math.sqrt(headDim)));
+      const total = powers.reduce((a, b) => a + b);
+      const shares = powers.map((power) => power / total);
+      addProduct(y.subarray(at, at + headDim), shares, v.subarray(from, to), [1, headDim, tokens]);
+    }
+  }
+  return y;
+}
+
+/**
+ * Attention of every query to every key of its head, one sequence, scaled by 1/√headDim. q, k and v are uploaded in every run:
+ * those in `apart` are [heads, tokens, headDim], those in `side` the same as [tokens, heads, headDim].
+ */
+export function attention({ heads, tokens, headDim }) {
+  const random = new Uniform(0x5eed);
+  const sizes = { heads, tokens, headDim };
+  const count = heads * tokens * headDim;
+  const cases = [0, 1].map(() => {
+    // Longer queries, so that some keys count far more than others.
+    const own = { q: random.fill(count, 4), k: random.fill(count), v: random.fill(count) };
+    const beside = Object.fromEntries(Object.entries(own).map(([name, values]) => [name, side(values, sizes)]));
+    return { input: { apart: own, side: beside }, expected: attentionReference(sizes, own) };
+  });
+  return {
+    name: `attention, ${heads} heads, ${tokens} × ${tokens}, head ${headDim}`,
+    flops: 4 * heads * tokens * tokens * headDim,
+    ...sizes,
+    cases,
+  };
+}
+
 /** Relative L2 error and the largest error, as a share of the root mean square of what is expected. */
 export function difference(actual, expected) {
   if (!(actual instanceof Float32Array) || actual.length !== expected.length) {

@@ -1,7 +1,7 @@
 // Checks every contender against f64, then times all of them in turns.
 
 import { contendersOf } from './contenders.mjs';
-import { difference, matmul, moe } from './data.mjs';
+import { attention, difference, matmul, moe } from './data.mjs';
 
 /** f32 sums of up to 1024 products in any order stay an order of magnitude below. */
 const TOLERANCE = { relL2: 1e-5, largest: 1e-4 };
@@ -14,6 +14,7 @@ const WORKLOADS = {
   matmul512: { kind: 'matmul', make: () => matmul(512) },
   matmul1024: { kind: 'matmul', make: () => matmul(1024) },
   moe: { kind: 'moe', make: () => ({ ...moe(LAYER), capacity: CAPACITY }) },
+  attention: { kind: 'attention', make: () => attention({ heads: 8, tokens: 512, headDim: 64 }) },
 };
 export const workloads = Object.keys(WORKLOADS);
 
@@ -29,8 +30,9 @@ async function timed(action) {
   return { ms: performance.now() - start, result };
 }
 
-function check(values, expected) {
-  const error = difference(values, expected);
+/** `order` is for a contender whose result has its numbers in another order than the reference. */
+function check(values, expected, { order = (same) => same }) {
+  const error = difference(order(values), expected);
   // Written so that NaN fails.
   if (error.relL2 <= TOLERANCE.relL2 && error.largest <= TOLERANCE.largest) return error;
   throw new Error(`wrong result: relative L2 error ${error.relL2} (at most ${TOLERANCE.relL2}), `
@@ -46,8 +48,10 @@ async function enter(contender, work, context) {
     entry.prepared = await peer.prepare(work);
     const first = await timed(() => entry.prepared.run(work.cases[0].input));
     entry.firstMs = first.ms;
-    entry.error = check(first.result, work.cases[0].expected);
-    for (const { input, expected } of work.cases.slice(1)) check(await entry.prepared.run(input), expected);
+    entry.error = check(first.result, work.cases[0].expected, entry.prepared);
+    for (const { input, expected } of work.cases.slice(1)) {
+      check(await entry.prepared.run(input), expected, entry.prepared);
+    }
     for (let i = 0; i < WARM_UPS; i++) await entry.prepared.run(work.cases[0].input);
   } catch (error) {
     entry.failure = String(error?.message ?? error);
@@ -59,7 +63,7 @@ async function enter(contender, work, context) {
 async function turn(entry, { input, expected }) {
   try {
     const { ms, result } = await timed(() => entry.prepared.run(input));
-    check(result, expected);
+    check(result, expected, entry.prepared);
     entry.times.push(ms);
   } catch (error) {
     entry.failure = String(error?.message ?? error);

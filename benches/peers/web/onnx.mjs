@@ -45,13 +45,22 @@ function valueInfo(field, name, dims) {
   return message(field, block(1, name), message(2, message(1, integer(1, FLOAT), shape)));
 }
 
+/** An integer, or a list of them. */
+function attribute([name, value]) {
+  const all = [value].flat();
+  if (!all.every(Number.isInteger)) throw new Error(`expected integer attributes, got ${name} = ${value}`);
+  const [field, type] = Array.isArray(value) ? [8, 7] : [3, 2];
+  return message(5, block(1, name), ...all.map((one) => integer(field, one)), integer(20, type));
+}
+
+/** Operators that ONNX doesn't have are onnxruntime's. */
+const CONTRIBUTED = { domain: 'com.microsoft', operators: ['MultiHeadAttention'] };
+
 function node(type, inputs, outputs, attributes) {
-  const written = Object.entries(attributes).map(([name, value]) => {
-    if (!Number.isInteger(value)) throw new Error(`expected an integer attribute, got ${name} = ${value}`);
-    return message(5, block(1, name), integer(3, value), integer(20, 2));
-  });
+  const written = Object.entries(attributes).map(attribute);
   const names = [...inputs.map((name) => block(1, name)), ...outputs.map((name) => block(2, name))];
-  return message(1, ...names, block(3, outputs[0]), block(4, type), ...written);
+  const domain = CONTRIBUTED.operators.includes(type) ? [block(7, CONTRIBUTED.domain)] : [];
+  return message(1, ...names, block(3, outputs[0]), block(4, type), ...written, ...domain);
 }
 
 /** A graph that is built from its inputs on. Values are known by name; a result is named after its operator. */
@@ -100,7 +109,8 @@ class Graph {
 
   model() {
     const graph = message(7, ...this.parts, block(2, 'graph'));
-    return joined([integer(1, 9), graph, message(8, block(1, ''), integer(2, 20))]);
+    const operators = (domain, version) => message(8, block(1, domain), integer(2, version));
+    return joined([integer(1, 9), graph, operators('', 20), operators(CONTRIBUTED.domain, 1)]);
   }
 }
 
@@ -204,5 +214,32 @@ export function moeModel(moe, form, gates) {
   }
   LAYERS[form](graph, x, layer, columnsRouter);
   graph.output('y', [layer.tokens, layer.hidden]);
+  return graph.model();
+}
+
+/** o [1, tokens, heads · headDim] of q, k and v of that shape, by onnxruntime's operator. */
+function fused(graph, { heads, tokens, headDim }) {
+  const dims = [1, tokens, heads * headDim];
+  const inputs = ['q', 'k', 'v'].map((name) => graph.input(name, dims));
+  graph.op('MultiHeadAttention', inputs, { num_heads: heads }, 'y');
+  graph.output('y', dims);
+}
+
+/** o [heads, tokens, headDim] of q, k and v of that shape, by two products and a softmax. */
+function composed(graph, { heads, tokens, headDim }) {
+  const dims = [heads, tokens, headDim];
+  const [q, k, v] = ['q', 'k', 'v'].map((name) => graph.input(name, dims));
+  const scaled = graph.op('Mul', [q, graph.floats([1], Float32Array.of(1 / Math.sqrt(headDim)))]);
+  const scores = graph.op('MatMul', [scaled, graph.op('Transpose', [k], { perm: [0, 2, 1] })]);
+  graph.op('MatMul', [graph.op('Softmax', [scores], { axis: 2 }), v], {}, 'y');
+  graph.output('y', dims);
+}
+
+const ATTENTIONS = { fused, composed };
+
+/** Attention of all queries to all keys, in one of two forms. */
+export function attentionModel(attention, form) {
+  const graph = new Graph();
+  ATTENTIONS[form](graph, attention);
   return graph.model();
 }

@@ -1,34 +1,48 @@
 // onnxruntime-web, on its WebGPU provider or its wasm provider.
 
-import { matmulModel, moeModel } from './onnx.mjs';
+import { apart } from './data.mjs';
+import { attentionModel, matmulModel, moeModel } from './onnx.mjs';
 
 const FOLDER = new URL('./node_modules/onnxruntime-web/dist/', import.meta.url).href;
 
 /**
- * `build` names the bundle, `provider` is 'webgpu' or 'wasm'. `form` and `gates` choose the graph of the MoE layer;
- * `capture` records a run's commands and repeats them.
+ * `build` names the bundle, `provider` is 'webgpu' or 'wasm'. `form` and `gates` choose the graph of the MoE layer, `form`
+ * that of the attention; `capture` records a run's commands and repeats them. `leastSubgroup` is the fewest units of a subgroup
+ * with which the device has subgroups at all.
  */
-export async function open({ build, provider, ...settings }) {
+export async function open({ build, provider, leastSubgroup, ...settings }) {
   const ort = await import(`${FOLDER}ort.${build}.bundle.min.mjs`);
   ort.env.wasm.wasmPaths = FOLDER;
   ort.env.wasm.numThreads = navigator.hardwareConcurrency;
   ort.env.webgpu.powerPreference = 'high-performance';
   const version = ort.env.versions.web ?? ort.env.versions.common;
   if (provider === 'wasm') return { version, prepare: (work) => onCpu(ort, work, settings) };
+  const own = await withoutSubgroups(leastSubgroup);
   // The device lives from the first session to the last, so this one stays.
-  await session(ort, matmulModel({ m: 4, n: 4, k: 4 }), gpuOptions({}));
-  const device = await ort.env.webgpu.device;
+  await session(ort, matmulModel({ m: 4, n: 4, k: 4 }), gpuOptions({ own }));
+  const device = own ?? await ort.env.webgpu.device;
   const { vendor, architecture } = device.adapterInfo;
-  return { version, adapter: { vendor, architecture }, prepare: (work) => onGpu(ort, device, work, settings) };
+  const prepare = (work) => onGpu(ort, device, work, { ...settings, own });
+  return { version, adapter: { vendor, architecture }, prepare };
+}
+
+/** A device with all that its adapter has but subgroups, if those have fewer than `least` units. */
+async function withoutSubgroups(least = 0) {
+  const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
+  if (adapter.info.subgroupMinSize >= least) return undefined;
+  const requiredFeatures = [...adapter.features].filter((name) => !name.includes('subgroup'));
+  const limits = Object.keys(Object.getPrototypeOf(adapter.limits)).map((name) => [name, adapter.limits[name]]);
+  const requiredLimits = Object.fromEntries(limits.filter(([, value]) => typeof value === 'number'));
+  return adapter.requestDevice({ requiredFeatures, requiredLimits });
 }
 
 function session(ort, model, options) {
   return ort.InferenceSession.create(model, { graphOptimizationLevel: 'all', ...options });
 }
 
-function gpuOptions({ capture = false }) {
+function gpuOptions({ own, capture = false }) {
   return {
-    executionProviders: [{ name: 'webgpu', validationMode: 'disabled' }],
+    executionProviders: [{ name: 'webgpu', validationMode: 'disabled', ...(own && { device: own }) }],
     preferredOutputLocation: 'gpu-buffer',
     enableGraphCapture: capture,
     // Operators without a WebGPU kernel would run on the CPU and not say so.
@@ -37,21 +51,35 @@ function gpuOptions({ capture = false }) {
 }
 
 function modelOf(work, { form, gates = 'scatter' }) {
+  if (work.kind === 'attention') return attentionModel(work, form);
   return work.kind === 'moe' ? moeModel(work, form, gates) : matmulModel(work);
 }
 
-function dimsOf(work) {
-  const { m, n, k, tokens, hidden } = work;
-  return work.kind === 'moe' ? { x: [tokens, hidden], y: [tokens, hidden] } : { a: [m, k], b: [k, n], y: [m, n] };
+function dimsOf(work, { form }) {
+  const { m, n, k, tokens, hidden, heads, headDim } = work;
+  if (work.kind === 'matmul') return { a: [m, k], b: [k, n], y: [m, n] };
+  if (work.kind === 'moe') return { x: [tokens, hidden], y: [tokens, hidden] };
+  const dims = form === 'fused' ? [1, tokens, heads * headDim] : [heads, tokens, headDim];
+  return { q: dims, k: dims, v: dims, y: dims };
 }
+
+/** What a run is given, by the model's names. The other inputs are those that the work has under their names. */
+function given(work, input, { form }) {
+  if (work.kind === 'attention') return form === 'fused' ? input.side : input.apart;
+  return input ? { x: input } : {};
+}
+
+/** The result as the reference has it: MultiHeadAttention has the heads of a token side by side. */
+const orderOf = (work, { form }) => (form === 'fused' ? (values) => apart(values, work) : undefined);
 
 async function onCpu(ort, work, settings) {
   const created = await session(ort, modelOf(work, settings), { executionProviders: ['wasm'] });
-  const dims = dimsOf(work);
-  const feed = (name, values) => new ort.Tensor('float32', values, dims[name]);
-  const fixed = Object.fromEntries(created.inputNames.filter((name) => name !== 'x').map((n) => [n, feed(n, work[n])]));
-  const run = async (x) => (await created.run(x ? { x: feed('x', x) } : fixed)).y.data;
-  return { run, close: () => created.release() };
+  const dims = dimsOf(work, settings);
+  const feeds = (values) => Object.fromEntries(Object.entries(values)
+    .map(([name, one]) => [name, new ort.Tensor('float32', one, dims[name])]));
+  const fixed = feeds(Object.fromEntries(created.inputNames.filter((name) => work[name]).map((n) => [n, work[n]])));
+  const run = async (input) => (await created.run({ ...fixed, ...feeds(given(work, input, settings)) })).y.data;
+  return { run, order: orderOf(work, settings), close: () => created.release() };
 }
 
 /** A tensor in a buffer of its own. */
@@ -73,19 +101,21 @@ async function download(device, { buffer, size }, staging) {
   return values;
 }
 
-/** Inputs and output stay in buffers of their own; x is written into its buffer before each run. */
+/** Inputs and output stay in buffers of their own; what a run is given is written into them before. */
 async function onGpu(ort, device, work, settings) {
   const created = await session(ort, modelOf(work, settings), gpuOptions(settings));
-  const dims = dimsOf(work);
+  const dims = dimsOf(work, settings);
   const inputs = Object.fromEntries(created.inputNames.map((name) => [name, held(ort, device, dims[name])]));
   for (const [name, { buffer }] of Object.entries(inputs)) {
-    if (name !== 'x') device.queue.writeBuffer(buffer, 0, work[name]);
+    if (work[name]) device.queue.writeBuffer(buffer, 0, work[name]);
   }
   const feeds = Object.fromEntries(Object.entries(inputs).map(([name, { tensor }]) => [name, tensor]));
   const y = held(ort, device, dims.y);
   const staging = device.createBuffer({ size: y.size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
-  const run = async (x) => {
-    if (x) device.queue.writeBuffer(inputs.x.buffer, 0, x);
+  const run = async (input) => {
+    for (const [name, values] of Object.entries(given(work, input, settings))) {
+      device.queue.writeBuffer(inputs[name].buffer, 0, values);
+    }
     await created.run(feeds, { y: y.tensor });
     return download(device, y, staging);
   };
@@ -93,5 +123,5 @@ async function onGpu(ort, device, work, settings) {
     await created.release();
     for (const buffer of [...Object.values(inputs).map((input) => input.buffer), y.buffer, staging]) buffer.destroy();
   };
-  return { run, close };
+  return { run, order: orderOf(work, settings), close };
 }

@@ -9,7 +9,7 @@ export async function open(address) {
   return {
     version: moebius.version(),
     adapter: { vendor, architecture },
-    prepare: async (work) => (work.kind === 'matmul' ? matmul(moebius, device, work) : moe(moebius, device, work)),
+    prepare: async (work) => WORKS[work.kind](moebius, device, work),
   };
 }
 
@@ -23,3 +23,11 @@ function moe(moebius, device, { hidden, inter, experts, topK, router, wIn, wOut 
   const layer = new moebius.MoeLayer(device, options, { router, wIn, wOut });
   return { run: (x) => layer.forwardOutput(x), close: () => layer.free() };
 }
+
+function attention(moebius, device, { heads, tokens, headDim }) {
+  const options = { heads, queries: tokens, headDim };
+  const run = async ({ apart: { q, k, v } }) => (await moebius.attention(device, q, k, v, options)).o;
+  return { run, close: () => {} };
+}
+
+const WORKS = { matmul, moe, attention };

@@ -10,7 +10,9 @@ export async function open() {
   return { version: tf.version_core, adapter: { vendor, architecture }, prepare };
 }
 
-async function prepare({ m, n, k, a, b }) {
+const prepare = async (work) => (work.kind === 'attention' ? attention(work) : matmul(work));
+
+function matmul({ m, n, k, a, b }) {
   const left = tf.tensor2d(a, [m, k]);
   const right = tf.tensor2d(b, [k, n]);
   const run = async () => {
@@ -21,4 +23,19 @@ async function prepare({ m, n, k, a, b }) {
   };
   const close = () => tf.dispose([left, right]);
   return { run, close };
+}
+
+/** It has no operator for attention. */
+function attention({ heads, tokens, headDim }) {
+  const tensor = (values) => tf.tensor3d(values, [heads, tokens, headDim]);
+  const run = async ({ apart }) => {
+    const y = tf.tidy(() => {
+      const scores = tf.matMul(tf.mul(tensor(apart.q), 1 / Math.sqrt(headDim)), tensor(apart.k), false, true);
+      return tf.matMul(tf.softmax(scores), tensor(apart.v));
+    });
+    const values = await y.data();
+    y.dispose();
+    return values;
+  };
+  return { run, close: () => {} };
 }

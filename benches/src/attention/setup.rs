@@ -96,5 +96,5 @@ fn variant(problem: Problem, opened: &Opened) -> Result<String, BenchError> {
         return Ok("portable".to_string());
     }
     let plan = attention::plan(problem, None, &opened.capability).map_err(Error::from)?;
-    Ok(format!("{:?}", plan.variant).to_lowercase())
+    Ok(plan.variant.name().to_string())
 }

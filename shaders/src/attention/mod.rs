@@ -79,6 +79,19 @@ pub enum Variant {
     Cpu,
 }
 
+impl Variant {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Tile => "tile",
+            Self::Rows => "rows",
+            Self::TensorCore => "tensor_core",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
 /// A [`Problem`] this device can run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {

@@ -22,7 +22,7 @@ const TOLERANCE: f64 = 1e-4;
 /// Runs before the timed ones, which compile kernels and fill caches.
 const WARM_UP: usize = 2;
 
-/// Measures a product or a layer.
+/// Measures a product, a layer or an attention.
 ///
 /// Rejects with the code 'device' if its result is wrong, before anything is timed, and 'cancelled' when
 /// the signal is aborted between runs.

@@ -1,5 +1,6 @@
 //! The same results on the host, in f64, for a few rows.
 
+use moebius_ops::attention::{self, Inputs, Sizes, Tables};
 use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::{Element, ShapeError, moe, routing};
 
@@ -49,6 +50,43 @@ pub(super) fn experts(
     };
     let (y, _) = moe::reference(&problem, &inputs)?;
     Ok(y)
+}
+
+/// Some rows of o \[B,H,S,D\] of queries q and keys and values of the same shape: each is an attention of its own, to the
+/// keys that it sees.
+pub(super) fn attention(
+    problem: &attention::Problem,
+    rows: impl Iterator<Item = usize>,
+    q: &[f32],
+    [k, v]: [&[f32]; 2],
+) -> Result<Vec<f64>, ShapeError> {
+    let (tokens, dim) = (problem.sizes().queries, problem.sizes().head_dim);
+    let mut o = Vec::new();
+    for row in rows {
+        let seen = problem.keys_of(row % tokens..row % tokens + 1);
+        let head = row / tokens * tokens;
+        let wide = |values: &[f32], rows: std::ops::Range<usize>| -> Vec<f64> {
+            let values = &values[rows.start * dim..rows.end * dim];
+            values.iter().map(|value| f64::from(*value)).collect()
+        };
+        let own = attention::Problem::new(Sizes {
+            batch: 1,
+            heads: 1,
+            kv_heads: 1,
+            queries: 1,
+            keys: seen.len(),
+            ..*problem.sizes()
+        })?;
+        let keys = head + seen.start..head + seen.end;
+        let inputs = Inputs {
+            q: &wide(q, row..row + 1),
+            k: &wide(k, keys.clone()),
+            v: &wide(v, keys),
+            tables: Tables::default(),
+        };
+        o.extend(attention::reference(&own, &inputs).o);
+    }
+    Ok(o)
 }
 
 #[cfg(test)]

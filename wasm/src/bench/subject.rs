@@ -1,12 +1,15 @@
-//! What is measured: a product, a linear layer or a layer of experts, with weights in f32 or FP8.
+//! What is measured: a product, a linear layer or a layer of experts, with weights in f32 or FP8, or an attention.
 
 use std::rc::Rc;
 
 use burn::tensor::{Tensor, Transaction};
+use moebius::attention::Attend;
 use moebius::fp8::Fp8Tensor;
 use moebius::moe::{Experts, MoeConfig};
 use moebius::nn::Linear;
+use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
 use moebius_ops::routing::logits_reference;
+use moebius_shaders::attention;
 use moebius_shaders::grouped_gemm::Variant;
 use wasm_bindgen::JsValue;
 
@@ -24,15 +27,18 @@ const CHECKED: usize = 4;
 /// What is measured where it is a layer of experts.
 const MOE: &str = "moe";
 
+/// What is measured where it is an attention.
+const ATTENTION: &str = "attention";
+
 /// Something to run again and again, with its input on the device.
 pub(super) struct Subject {
-    /// `matmul`, `linear` or `moe`.
+    /// `matmul`, `linear`, `moe` or `attention`.
     pub(super) what: &'static str,
     precision: Precision,
     /// Of a run's products.
     pub(super) flops: f64,
     pub(super) kernel: &'static str,
-    /// The input, also on the host.
+    /// The input, also on the host: of an attention its queries.
     x: (Tensor<2>, Vec<f32>),
     body: Body,
 }
@@ -41,17 +47,29 @@ enum Body {
     Product(Box<Product>),
     Linear(Box<Linear>),
     Moe(Box<Layer>),
+    Attention(Box<Attention>),
+}
+
+/// An attention with its keys and values.
+struct Attention {
+    attend: Attend,
+    problem: Problem,
+    k: Tensor<4>,
+    v: Tensor<4>,
 }
 
 impl Subject {
     /// Reads the options, and puts weights and input on the device; the second is the live bytes
-    /// that the weights took.
+    /// that the weights took, of an attention the bytes of keys and values.
     pub(super) async fn prepare(
         gpu: &Rc<Gpu>,
         mut options: Options,
     ) -> Result<(Self, f64), Failure> {
-        let whats = ["matmul", "linear", MOE].map(|what| (what, what));
+        let whats = ["matmul", "linear", MOE, ATTENTION].map(|what| (what, what));
         let what = options.choice("what", &whats)?;
+        if what == ATTENTION {
+            return Self::attention(gpu, options);
+        }
         let precision = options.choice("precision", &[("f32", Precision::F32), ("fp8", fp8())])?;
         match what {
             MOE => Self::moe(gpu, precision, options).await,
@@ -132,6 +150,51 @@ impl Subject {
         Ok((subject, live(gpu).await? - before))
     }
 
+    fn attention(gpu: &Rc<Gpu>, mut options: Options) -> Result<(Self, f64), Failure> {
+        let precision = options.choice("precision", &[("f32", Precision::F32)])?;
+        let [batch, heads, tokens, dim] = [
+            options.count_or("batch", 1)?,
+            options.count_or("heads", 8)?,
+            options.count_or("tokens", 512)?,
+            options.count_or("headDim", 64)?,
+        ];
+        let causal = options.flag("causal")?.unwrap_or(false);
+        options.finish()?;
+        let problem = problem([batch, heads, tokens, dim], causal)?;
+        let plan = attention::plan(problem, None, &gpu.browser.opened().capability);
+        let rows = problem.query_rows();
+        let values = noise(rows, dim, 1)?;
+        let x = exactly("q", values.clone(), [rows, dim], gpu)?;
+        let stack = |what, seed| -> Result<Tensor<4>, Failure> {
+            let matrix = exactly(what, noise(rows, dim, seed)?, [rows, dim], gpu)?;
+            Ok(matrix.reshape([batch, heads, tokens, dim]))
+        };
+        let attend = match causal {
+            true => Attend::new().causal(),
+            false => Attend::new(),
+        };
+        let body = Attention {
+            attend,
+            problem,
+            k: stack("k", 2)?,
+            v: stack("v", 3)?,
+        };
+        let seen = match causal {
+            true => (tokens + 1) as f64 / 2.0,
+            false => tokens as f64,
+        };
+        let subject = Self {
+            what: ATTENTION,
+            precision,
+            flops: 4.0 * rows as f64 * seen * dim as f64,
+            kernel: plan.map_err(moebius::Error::from)?.variant.name(),
+            x: (x, values),
+            body: Body::Attention(Box::new(body)),
+        };
+        // Known without asking the allocator: no form of their own is made of keys and values.
+        Ok((subject, 8.0 * rows as f64 * dim as f64))
+    }
+
     pub(super) fn precision(&self) -> &'static str {
         match self.precision {
             Precision::F32 => "f32",
@@ -146,6 +209,11 @@ impl Subject {
             Body::Product(product) => product.launch(),
             Body::Linear(linear) => Ok(linear.forward(x)?),
             Body::Moe(layer) => Ok(layer.moe.forward(x)?.y),
+            Body::Attention(attention) => {
+                let (k, v) = (attention.k.clone(), attention.v.clone());
+                let q = x.reshape(k.dims());
+                Ok(attention.attend.forward(q, k, v)?.o.flatten(0, 2))
+            }
         }
     }
 
@@ -163,7 +231,7 @@ impl Subject {
         self.compare(&values(0), &weights)
     }
 
-    /// The weights as f32s, flat.
+    /// The weights as f32s, flat; keys and values of an attention.
     fn weights(&self) -> Result<Vec<Tensor<1>>, Failure> {
         Ok(match &self.body {
             Body::Product(product) => vec![product.w.clone().flatten(0, 1)],
@@ -178,12 +246,17 @@ impl Subject {
                 let router = layer.moe.router.matrix().ok_or_else(unknown)?;
                 vec![router.flatten(0, 1), w_in, w_out]
             }
+            Body::Attention(attention) => {
+                let flat = |tensor: &Tensor<4>| tensor.clone().flatten(0, 3);
+                vec![flat(&attention.k), flat(&attention.v)]
+            }
         })
     }
 
     fn compare(&self, y: &[f32], weights: &[Vec<f32>]) -> Result<f64, Failure> {
         let [rows, columns] = self.x.0.dims();
-        let picked = (0..rows).step_by((rows / CHECKED).max(1)).take(CHECKED);
+        // From the first to the last: those of an attention are of different heads, and see few keys and many.
+        let picked = (0..CHECKED).map(|at| at * (rows - 1) / (CHECKED - 1));
         let lines = |values: &[f32], width: usize| -> Vec<f32> {
             let lines = picked
                 .clone()
@@ -197,10 +270,32 @@ impl Subject {
                 let sizes = [c.hidden, c.inter, c.experts, c.top_k()];
                 oracle::experts(sizes, &x, weights).map_err(moebius::Error::from)?
             }
+            Body::Attention(attention) => oracle::attention(
+                &attention.problem,
+                picked.clone(),
+                &self.x.1,
+                [&weights[0], &weights[1]],
+            )
+            .map_err(moebius::Error::from)?,
             _ => logits_reference(&x, &weights[0], columns),
         };
         Ok(oracle::relative_error(&lines(y, y.len() / rows), &expected))
     }
+}
+
+/// Attention of as many keys as queries, in f32.
+fn problem([batch, heads, tokens, dim]: [usize; 4], causal: bool) -> Result<Problem, Failure> {
+    let sizes = Sizes {
+        batch,
+        heads,
+        kv_heads: heads,
+        queries: tokens,
+        keys: tokens,
+        head_dim: dim,
+        value_dim: dim,
+    };
+    let ruled = || Problem::new(sizes)?.with_rules(Rules::new(causal.then_some(Rule::Causal))?);
+    Ok(ruled().map_err(moebius::Error::from)?)
 }
 
 /// Live bytes on the device, after all work.

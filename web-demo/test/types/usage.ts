@@ -1,6 +1,8 @@
 // Compiled, never run: a program against the package's types, in which every use that is wrong has to be an error.
-import init, { bench, Device, Fp8Linear, MoeLayer, MoeTraining, version } from '../../dist/moebius/moebius.js';
+import init, { attention, bench, Device, Fp8Linear, MoeLayer, MoeTraining, version } from '../../dist/moebius/moebius.js';
 import type {
+  AttentionOutput,
+  AttentionRule,
   BenchReport,
   CaseReport,
   DeviceReport,
@@ -50,6 +52,16 @@ const product: Float32Array = await linear.forward(new Float32Array(4));
 new Fp8Linear(device, { inputs: 4, outputs: 2, format: 'e3m4' }, new Float32Array(8));
 linear.free();
 
+const rules: AttentionRule[] = ['alibi', { softcap: 30 }, { global: { tokens: 1, window: 4 } }];
+const one = new Float32Array(4);
+const attended: AttentionOutput = await attention(device, one, one, one, { heads: 1, queries: 2, headDim: 2, rules });
+// @ts-expect-error the size of a head is needed
+await attention(device, one, one, one, { heads: 1, queries: 2 });
+// @ts-expect-error no such rule
+await attention(device, one, one, one, { heads: 1, queries: 2, headDim: 2, rules: ['masked'] });
+// @ts-expect-error a window has a size
+await attention(device, one, one, one, { heads: 1, queries: 2, headDim: 2, rules: ['window'] });
+
 const training = new MoeTraining(device, { classes: 2, learningRate: 0.1 }, new Float32Array(4), new Uint32Array(2));
 const { loss, accuracy } = await training.step(10, {});
 const { classes, probabilities } = await training.predict(new Float32Array(4));
@@ -88,4 +100,4 @@ export const used = {
   load,
   capacity,
 };
-export const more = { balance, held, product, loss, accuracy, classes, probabilities, parameters, measured, told };
+export const more = { attended, balance, held, product, loss, accuracy, classes, probabilities, parameters, measured, told };

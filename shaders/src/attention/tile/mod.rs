@@ -7,6 +7,8 @@
 //! their size. Those without a key that some query of the cube may see are skipped: which ones follows from the cube's place
 //! and from scalars, the same for all its units. In the others, a key that a query doesn't see changes no bit of its results.
 
+mod sums;
+
 use super::dropout::{factors, row_of};
 use super::exponential::highest;
 use super::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
@@ -20,6 +22,7 @@ use crate::grid::Grid;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
+use sums::{weigh, weigh_all};
 
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -221,7 +224,8 @@ fn ruled<N: Size>(
     scores
 }
 
-/// Makes scores with keys from `key` on probabilities, and shrinks the sums of rows where one of them is the largest so far.
+/// Makes scores with keys from `key` on probabilities. The result is what each row's sums shrink by, which is less than 1 where one
+/// of the scores is the largest so far; those of a tile in workgroup memory do so here.
 #[cube]
 fn soften<N: Size>(
     rows: &mut Rows<N>,
@@ -232,8 +236,9 @@ fn soften<N: Size>(
     key: usize,
     full: bool,
     #[comptime] spec: Spec,
-) {
+) -> Array<f32> {
     let value_vectors = comptime!(spec.form.value_vectors);
+    let mut shrinks = Array::<f32>::new(comptime!(spec.shape.rows));
     let lowest = Vector::<f32, N>::new(f32::min_value());
     // SwiftShader compiled eight unrolled rows of lookups in tables for minutes, with 17 GB.
     #[unroll(spec.shape.staged || !spec.form.kinds.read_tables())]
@@ -256,57 +261,15 @@ fn soften<N: Size>(
         }
         rows.largest[row] = top;
         rows.totals[row] = fma(rows.totals[row], shrink, p.vector_sum());
-        #[unroll]
-        for d in 0..value_vectors {
-            rows.sums[row * value_vectors + d] *= Vector::new(shrink);
-        }
-    }
-}
-
-/// Adds probabilities times values of some of N keys. Where `careful`, a probability of 0 gives 0 whatever the value is: a key
-/// that a query doesn't see gives it nothing of a NaN.
-#[cube]
-fn weigh<F: Float, N: Size>(
-    rows: &mut Rows<N>,
-    tile: &Shared<[Vector<f32, N>]>,
-    v: &[Vector<F, N>],
-    source: &Source,
-    lanes: Vector<i32, N>,
-    some: (usize, usize),
-    scores: &Array<Vector<f32, N>>,
-    #[comptime] careful: bool,
-    #[comptime] spec: Spec,
-) {
-    let count = comptime!(spec.shape.rows);
-    let value_vectors = comptime!(spec.form.value_vectors);
-    let values = comptime!(spec.shape.keys * spec.form.vectors);
-    let zero = Vector::<f32, N>::new(0.0f32);
-    for lane in some.0..some.1 {
-        let own = lanes.equal(&Vector::new(lane as i32));
-        let mut p = Array::<Vector<f32, N>>::new(count);
-        #[unroll]
-        for row in 0..count {
-            p[row] = Vector::new(select_many(own, scores[row], zero).vector_sum());
-        }
-        #[unroll]
-        for d in 0..value_vectors {
-            let value = if comptime!(spec.shape.staged) {
-                tile[values + (source.in_tile + lane) * value_vectors + d]
-            } else {
-                let key = min(source.key + lane, source.last);
-                Vector::cast_from(v[source.values + key * source.value_step + d])
-            };
+        shrinks[row] = shrink;
+        if comptime!(spec.shape.staged) {
             #[unroll]
-            for row in 0..count {
-                let sum = comptime!(row * value_vectors + d);
-                let mut factor = value;
-                if comptime!(careful) {
-                    factor = select_many(p[row].equal(&zero), zero, value);
-                }
-                rows.sums[sum] = fma(p[row], factor, rows.sums[sum]);
+            for d in 0..value_vectors {
+                rows.sums[row * value_vectors + d] *= Vector::new(shrink);
             }
         }
     }
+    shrinks
 }
 
 /// The unit's queries meet the keys of the tile that starts at `key`; `full` where they see all of them.
@@ -337,17 +300,16 @@ fn meet<F: Float, N: Size>(
         };
         let mut scores = score::<F, N>(&rows.queries, tile, k, &source, lanes, spec);
         let first = key + step * comptime!(LANES);
-        soften::<N>(rows, &mut scores, tables, scalars, block, first, full, spec);
-        // A software adapter computes both branches of a condition, and an empty loop once.
-        let plain = select(full, comptime!(LANES).runtime(), 0usize.runtime());
+        let shrinks = soften::<N>(rows, &mut scores, tables, scalars, block, first, full, spec);
         if comptime!(spec.shape.staged) {
+            let plain = select(full, comptime!(LANES).runtime(), 0usize.runtime());
             let some = (0usize.runtime(), plain);
-            weigh::<F, N>(rows, tile, v, &source, lanes, some, &scores, false, spec);
+            weigh::<N>(rows, tile, &source, lanes, some, &scores, false, spec);
             let others = (plain, comptime!(LANES).runtime());
-            weigh::<F, N>(rows, tile, v, &source, lanes, others, &scores, true, spec);
+            weigh::<N>(rows, tile, &source, lanes, others, &scores, true, spec);
         } else {
-            let all = (0usize.runtime(), comptime!(LANES).runtime());
-            weigh::<F, N>(rows, tile, v, &source, lanes, all, &scores, true, spec);
+            // A software adapter computes both branches of a condition, and an empty loop once: so there is one form for all.
+            weigh_all::<F, N>(rows, v, &source, &scores, &shrinks, spec);
         }
     }
 }
