@@ -330,7 +330,11 @@ fn what_chunks_cannot_tell_is_refused() {
             Attend::new().causal_top_left(),
             format!("{rule} causal_top_left"),
         ),
-        (Attend::new().bias(bias), format!("{rule} bias")),
+        (
+            Attend::new().bias(bias),
+            "rule of a sequence in chunks: expected one without a table of pairs, got bias"
+                .to_owned(),
+        ),
         (
             Attend::new().dropout(0.5, 3),
             "dropout of a sequence in chunks: expected none, got some".to_owned(),
@@ -345,10 +349,10 @@ fn what_chunks_cannot_tell_is_refused() {
     }
     let (one, other) = both(Attend::new(), 6, 6);
     assert_eq!(one, "tokens: expected a multiple of 4 places, got 6");
-    assert_eq!(other, "tokens: expected a multiple of 4 chunks, got 6");
+    assert_eq!(other, "tokens: expected a multiple of 4 devices, got 6");
     let (one, other) = both(Attend::new(), 8, 12);
     assert_eq!(one, "tokens of k: expected 8, got 12");
-    assert_eq!(other, "keys of a sequence in chunks: expected 8, got 12");
+    assert_eq!(other, "keys of a chunk: expected 2, got 3");
     let (one, _) = both(Attend::new(), 0, 0);
     assert_eq!(one, "tokens: expected at least 1, got 0");
 }

@@ -26,7 +26,7 @@ use std::ops::Range;
 /// operation's description: the documents of the chunk i32 \[1, B, S/P\], all others whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ring {
-    /// The attention within the whole sequence, and the devices P.
+    /// The chunks, as many as devices P.
     pub chunks: Chunks,
 }
 
@@ -74,7 +74,7 @@ impl Ring {
     }
 
     fn element(&self) -> ElementType {
-        float(self.chunks.whole().element())
+        float(self.chunks.chunk().element())
     }
 
     fn arguments(&self, b: &Builder) -> Operands {

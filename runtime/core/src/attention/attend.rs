@@ -3,7 +3,7 @@
 use super::ring::moved;
 use super::tables::Tables;
 use crate::Error;
-use crate::check::{check_device, check_same, element};
+use crate::check::{check_device, check_positive, check_same, element};
 use crate::ops::attention::AnyRule;
 use crate::ops::{self, DeviceValue};
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
@@ -303,22 +303,45 @@ impl Attend {
         Ok((problem, tables.into_values()))
     }
 
-    /// That of a sequence of `whole` sizes on the device and in the dtype of `q`, in `count` chunks, and its tables. What doesn't follow from
-    /// chunks alone is refused.
+    /// That of a sequence of `count` chunks of these sizes, on the device and in the dtype of `q`. What doesn't follow from chunks alone is
+    /// refused.
     pub(super) fn chunks(
         &self,
-        whole: &Sizes,
+        chunk: &Sizes,
         q: &Tensor<4>,
         count: usize,
-    ) -> Result<(Chunks, Vec<DeviceValue>), Error> {
+    ) -> Result<Chunks, Error> {
         ShapeError::unless(
             !self.has_rule(),
             "own rule of a sequence in chunks",
             "none",
             "one",
         )?;
-        let (problem, tables) = self.problem(whole, q)?;
-        Ok((Chunks::new(problem, count)?, tables))
+        check_positive("tokens", chunk.queries)?;
+        let (what, first) = ("position of a sequence in chunks", self.position);
+        ShapeError::unless(first.is_none(), what, "none", first.unwrap_or(0))?;
+        for given in &self.rules {
+            let of_pairs = match given {
+                Given::Documents(documents) => {
+                    let tokens = chunk.queries.saturating_mul(count);
+                    for ids in documents.iter() {
+                        check_same("documents [B, S]", ids.dims(), [chunk.batch, tokens])?;
+                    }
+                    continue;
+                }
+                Given::Blocks(..) => "blocks",
+                Given::Mask(_) => "mask",
+                Given::Bias(_) => "bias",
+                Given::Plain(_) | Given::Alibi(_) | Given::Relative(_) => continue,
+            };
+            let (what, expected) = (
+                "rule of a sequence in chunks",
+                "one without a table of pairs",
+            );
+            return Err(ShapeError::new(what, expected, of_pairs).into());
+        }
+        let own = self.piece([0, 0], chunk.queries, &q.device());
+        Ok(Chunks::new(own.problem(chunk, q)?.0, count)?)
     }
 
     /// That of chunk `query` of the queries to chunk `key` of the keys, of `size` tokens each, on `device`. Sinks are in that of a chunk to

@@ -4,8 +4,10 @@ use super::attend::sizes;
 use super::{Attend, Attended};
 use crate::Error;
 use crate::check::check_same;
+use crate::ops::DeviceValue;
 use crate::xla::DeviceGroup;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use moebius_ops::attention::{Chunks, Sizes};
 use moebius_ops::{Attention, AttentionPass, Operation, ShapeError};
 use moebius_xla::parallel::{Ring, join};
 use moebius_xla::pjrt::{Buffer, LoadedExecutable};
@@ -93,7 +95,7 @@ impl GroupRing {
         check_same("shape of do", d_o.dims(), [b, h, s, dim])?;
         check_same("dtype of do", d_o.dtype(), q.dtype())?;
         let (ring, results) = self.run(attend, [q, k, v], Some(d_o))?;
-        let problem = ring.chunks.whole();
+        let problem = ring.chunks.chunk();
         let rows = |at: usize| whole(&results[at], &device);
         // The same on every device.
         let mut sums = results[5..].iter();
@@ -127,8 +129,19 @@ impl GroupRing {
         let (what, expected) = ("device of q", "one that records no gradients");
         let autodiff = qkv[0].device().is_autodiff();
         ShapeError::unless(!autodiff, what, expected, "one that does")?;
-        let (chunks, tables) = attend.chunks(&sizes(&qkv[0], &qkv[1], &qkv[2])?, &qkv[0], count)?;
+        let whole = sizes(&qkv[0], &qkv[1], &qkv[2])?;
+        for (what, tokens) in [("tokens", whole.queries), ("keys", whole.keys)] {
+            let expected = format_args!("a multiple of {count} devices");
+            ShapeError::unless(tokens.is_multiple_of(count), what, expected, tokens)?;
+        }
+        let chunk = Sizes {
+            queries: whole.queries / count,
+            keys: whole.keys / count,
+            ..whole
+        };
+        let chunks = attend.chunks(&chunk, &qkv[0], count)?;
         let ring = Ring { chunks };
+        let tables = self.tables(attend, &chunks, &qkv[0])?;
         let pass = match d_o {
             Some(_) => Pass::Both,
             None => Pass::Forward,
@@ -138,30 +151,44 @@ impl GroupRing {
         for rows in qkv {
             arguments.push(group.divide(&cut(rows, count)?).map_err(Error::device)?);
         }
-        let problem = *chunks.whole();
-        let operation = Operation::from(Attention {
-            problem,
-            pass: AttentionPass::Forward,
-        });
-        let described = operation.signature().operands;
-        for (operand, table) in described[3..].iter().zip(tables) {
-            let table = match operand.name {
-                "query_documents" | "key_documents" => {
-                    let [sequences, tokens] = [problem.sizes().batch, chunks.tokens()];
-                    let ids = table.words::<2>().reshape([sequences, count, tokens]);
-                    group.divide(&words(ids.swap_dims(0, 1))?)
-                }
-                "relative" => group.copy(&data(table.floats::<2>())?),
-                _ => group.copy(&data(table.floats::<1>())?),
-            };
-            arguments.push(table.map_err(Error::device)?);
-        }
+        arguments.extend(tables);
         if let Some(d_o) = d_o {
             arguments.push(group.divide(&cut(d_o, count)?).map_err(Error::device)?);
         }
         let arguments: Vec<&[Buffer]> = arguments.iter().map(Vec::as_slice).collect();
         let results = group.run(&program, &arguments).map_err(Error::device)?;
         Ok((ring, results))
+    }
+
+    /// What rules and sinks read, in the order of the description, on every device.
+    fn tables(
+        &self,
+        attend: &Attend,
+        chunks: &Chunks,
+        q: &Tensor<4>,
+    ) -> Result<Vec<Vec<Buffer>>, Error> {
+        let (group, problem, pass) = (&self.group.0, *chunks.chunk(), AttentionPass::Forward);
+        let described = Operation::from(Attention { problem, pass }).signature();
+        let names = described.operands[3..].iter().map(|operand| operand.name);
+        let of_chunk = |at| {
+            let piece = attend.piece([at, at], chunks.tokens(), &q.device());
+            Ok(piece.problem(problem.sizes(), q)?.1)
+        };
+        let all = (0..chunks.count()).map(of_chunk);
+        let all: Vec<Vec<DeviceValue>> = all.collect::<Result<_, Error>>()?;
+        let table = |(at, name): (usize, &str)| {
+            let first = all[0][at].clone();
+            let buffers = match name {
+                "query_documents" | "key_documents" => {
+                    let ids = all.iter().map(|tables| tables[at].clone().words::<2>());
+                    group.divide(&words(Tensor::stack(ids.collect(), 0))?)
+                }
+                "relative" => group.copy(&data(first.floats::<2>())?),
+                _ => group.copy(&data(first.floats::<1>())?),
+            };
+            buffers.map_err(Error::device)
+        };
+        names.enumerate().map(table).collect()
     }
 
     /// The compiled program of a pass.

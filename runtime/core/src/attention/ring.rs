@@ -6,7 +6,7 @@ use crate::Error;
 use crate::check::{check_positive, check_same};
 use burn::tensor::{DType, Device, StreamId, Tensor};
 use moebius_ops::ShapeError;
-use moebius_ops::attention::{Chunks, Sizes};
+use moebius_ops::attention::Chunks;
 
 /// Places that hold a chunk of a sequence each: ring attention (Liu et al. 2023). Queries stay where they are; keys and values go from
 /// each place to the next while it computes, and what queries see of each chunk is merged exactly, by its log-sum-exp. Chunks of
@@ -169,13 +169,7 @@ impl Ring {
             ShapeError::unless(alike, what, "all or none", "some")?;
         }
         let count = self.0.len();
-        let chunk = sizes(first, k, v)?;
-        let whole = Sizes {
-            queries: chunk.queries.saturating_mul(count),
-            keys: chunk.keys.saturating_mul(count),
-            ..chunk
-        };
-        Ok(attend.chunks(&whole, first, count)?.0)
+        attend.chunks(&sizes(first, k, v)?, first, count)
     }
 }
 

@@ -4,45 +4,34 @@
 //! see of each is merged by the log-sum-exp. As rules of chunks follow from distances alone, a pair of chunks is told by how far they are
 //! apart: in turn t by t, or by t less the number of chunks.
 
-use super::{Problem, Rule, Rules, Sizes, Tile};
+use super::{Problem, Rule, Tile};
 use crate::error::ShapeError;
 
-/// An attention within a sequence, and how many chunks that is cut in.
+/// An attention within a sequence of equal chunks: that of a chunk to itself, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chunks {
-    whole: Problem,
+    chunk: Problem,
     count: usize,
 }
 
 impl Chunks {
-    /// The attention `whole` by `count` chunks.
+    /// `count` chunks, of which `chunk` is the attention of each to itself.
     ///
     /// # Errors
-    /// [`ShapeError`] for no sequences or tokens, other keys than queries, tokens that aren't a multiple of the chunks, a position, a
-    /// dropout, and rules that chunks can't tell from distances and documents: causal from the top left, prefix, global, blocks, mask,
-    /// bias.
-    pub fn new(whole: Problem, count: usize) -> Result<Self, ShapeError> {
-        let s = whole.sizes();
+    /// [`ShapeError`] for no chunks, sequences or tokens, other keys than queries, a dropout, rules that chunks can't tell from distances
+    /// and documents (causal from the top left, prefix, global, blocks, mask, bias), and a sequence of too many tokens for a position.
+    pub fn new(chunk: Problem, count: usize) -> Result<Self, ShapeError> {
+        let s = chunk.sizes();
         let sizes = [
             ("chunks", count),
             ("sequences", s.batch),
             ("tokens", s.queries),
         ];
         ShapeError::positive(&sizes)?;
-        ShapeError::check("keys of a sequence in chunks", s.queries, s.keys)?;
-        let expected = format_args!("a multiple of {count} chunks");
-        ShapeError::unless(
-            s.queries.is_multiple_of(count),
-            "tokens",
-            expected,
-            s.queries,
-        )?;
-        let given = whole.rules().position();
-        let what = "position of a sequence in chunks";
-        ShapeError::unless(given.is_none(), what, "none", given.unwrap_or(0))?;
+        ShapeError::check("keys of a chunk", s.queries, s.keys)?;
         let what = "dropout of a sequence in chunks";
-        ShapeError::unless(!whole.dropout(), what, "none", "some")?;
-        for rule in whole.rules().iter() {
+        ShapeError::unless(!chunk.dropout(), what, "none", "some")?;
+        for rule in chunk.rules().iter() {
             let fits = match rule {
                 Rule::Causal
                 | Rule::Window(_)
@@ -63,16 +52,17 @@ impl Chunks {
             let expected = "one that follows from distances, documents or scores";
             ShapeError::unless(fits, what, expected, rule.name())?;
         }
-        let this = Self { whole, count };
+        let this = Self { chunk, count };
+        // Those between are nearer.
         for apart in [count as i64 - 1, 1 - count as i64] {
             this.problem(apart)?;
         }
         Ok(this)
     }
 
-    /// The attention within the whole sequence.
-    pub fn whole(&self) -> &Problem {
-        &self.whole
+    /// The attention of a chunk to itself.
+    pub fn chunk(&self) -> &Problem {
+        &self.chunk
     }
 
     /// How many chunks there are.
@@ -82,7 +72,7 @@ impl Chunks {
 
     /// Tokens of a chunk.
     pub fn tokens(&self) -> usize {
-        self.whole.sizes().queries / self.count
+        self.chunk.sizes().queries
     }
 
     /// The attention of a chunk's queries to the keys of the chunk that lies `apart` chunks before it: nothing where the rules let no
@@ -106,15 +96,9 @@ impl Chunks {
     }
 
     fn problem(&self, apart: i64) -> Result<Problem, ShapeError> {
-        let (tokens, whole) = (self.tokens(), self.whole);
-        let rules = Rules::new(whole.rules().iter())?;
-        let sizes = Sizes {
-            queries: tokens,
-            keys: tokens,
-            ..*whole.sizes()
-        };
-        let rules = rules.with_position(Some(apart * tokens as i64));
-        let sinks = whole.sinks() && apart == 0;
-        whole.with_sizes(sizes)?.with_sinks(sinks).with_rules(rules)
+        let first = apart.saturating_mul(self.tokens() as i64);
+        let rules = self.chunk.rules().with_position(Some(first));
+        let sinks = self.chunk.sinks() && apart == 0;
+        self.chunk.with_sinks(sinks).with_rules(rules)
     }
 }
