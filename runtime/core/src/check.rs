@@ -40,6 +40,16 @@ pub(crate) fn element(dtype: DType) -> Result<Element, ShapeError> {
     }
 }
 
+/// A tensor on `device`, recording gradients as before.
+pub(crate) fn moved<const D: usize>(x: Tensor<D>, device: &Device) -> Tensor<D> {
+    let from = x.device();
+    match from.clone().inner() == device.clone().inner() {
+        true => x,
+        false if from.is_autodiff() => x.to_device(&device.clone().inner().autodiff()),
+        false => x.to_device(&device.clone().inner()),
+    }
+}
+
 /// A parameter in another dtype; it stays a leaf, trained or frozen as before.
 pub(crate) fn cast_param<const D: usize>(
     param: Param<Tensor<D>>,

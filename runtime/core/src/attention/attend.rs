@@ -1,9 +1,8 @@
 //! What an attention is, and its forward pass.
 
-use super::ring::moved;
 use super::tables::Tables;
 use crate::Error;
-use crate::check::{check_device, check_positive, check_same, element};
+use crate::check::{check_device, check_positive, check_same, element, moved};
 use crate::ops::attention::AnyRule;
 use crate::ops::{self, DeviceValue};
 use burn::tensor::{Bool, DType, Device, Int, Tensor};

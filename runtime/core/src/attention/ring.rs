@@ -3,7 +3,7 @@
 use super::attend::sizes;
 use super::{Attend, Attended, merge};
 use crate::Error;
-use crate::check::{check_positive, check_same};
+use crate::check::{check_positive, check_same, moved};
 use burn::tensor::{DType, Device, StreamId, Tensor};
 use moebius_ops::ShapeError;
 use moebius_ops::attention::Chunks;
@@ -177,16 +177,6 @@ impl Place {
     /// A tensor on the device of this place.
     fn take<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         self.copies.executes(|| moved(x, &self.device))
-    }
-}
-
-/// A tensor on `device`, recording gradients as before.
-pub(super) fn moved<const D: usize>(x: Tensor<D>, device: &Device) -> Tensor<D> {
-    let from = x.device();
-    match from.clone().inner() == device.clone().inner() {
-        true => x,
-        false if from.is_autodiff() => x.to_device(&device.clone().inner().autodiff()),
-        false => x.to_device(&device.clone().inner()),
     }
 }
 
