@@ -116,7 +116,7 @@ const CASES: &[(&str, Case)] = cases! {
     expert_activation: sizes, activations, far_out, uneven_experts, many_rows, output_bias, empty_batch, f16, bf16;
     segment_attention: head_sizes, sequences, uneven_experts, row_bound, large_scores,
         segments_are_apart, empty_batch, f16, bf16;
-    attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long, few_queries, sinks, through_lse,
+    attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long, positions, few_queries, sinks, through_lse,
         large_scores, unseen_values, seen_values, wide_windows, independent_of_the_batch, repeats_bit_for_bit,
         parts, tiles, tiles_f16, visits, views, f16, bf16, dropout, dropout_f16, masks, dropout_repeats, own_rule, own_rule_agrees;
     kv_cache: formats, rules, heads, long, f16, bf16, steps_are_the_whole, paged_is_contiguous,
@@ -218,6 +218,7 @@ fn wanted(name: &str, target: &Target) -> bool {
             "through_lse",
             "f16",
             "parts",
+            "positions",
             "masks",
             "dropout_repeats",
             "own_rule",

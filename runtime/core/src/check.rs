@@ -40,6 +40,19 @@ pub(crate) fn element(dtype: DType) -> Result<Element, ShapeError> {
     }
 }
 
+/// A tensor on `device`, recording gradients as before.
+pub(crate) fn moved<const D: usize>(x: Tensor<D>, device: &Device) -> Tensor<D> {
+    let (from, to) = (x.device(), device.clone().inner());
+    if from.clone().inner() == to {
+        return x;
+    }
+    #[cfg(feature = "autodiff")]
+    if from.is_autodiff() {
+        return x.to_device(&to.autodiff());
+    }
+    x.to_device(&to)
+}
+
 /// A parameter in another dtype; it stays a leaf, trained or frozen as before.
 pub(crate) fn cast_param<const D: usize>(
     param: Param<Tensor<D>>,

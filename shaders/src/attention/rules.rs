@@ -106,7 +106,7 @@ pub(crate) struct Scalars {
     pub(crate) queries: usize,
     pub(crate) keys: usize,
     pub(crate) scale: f32,
-    /// Keys minus queries: added to a query, its position.
+    /// Added to a query, its position.
     pub(crate) shift: i32,
     window: i32,
     symmetric: i32,
@@ -170,7 +170,7 @@ pub(crate) fn scalars(problem: &Problem) -> ScalarsLaunch {
         s.queries,
         s.keys,
         problem.scale(),
-        s.keys as i32 - s.queries as i32,
+        problem.position(0) as i32,
         numbers.window,
         numbers.symmetric,
         numbers.prefix,

@@ -59,6 +59,12 @@ pub(super) fn problem(of: [usize; 7], rules: &[Rule]) -> Problem {
     Problem::new(sizes(of)).unwrap().with_rules(rules).unwrap()
 }
 
+/// The problem with its first query at this position.
+pub(super) fn at(problem: Problem, first: i64) -> Problem {
+    let rules = problem.rules().with_position(Some(first));
+    problem.with_rules(rules).unwrap()
+}
+
 impl Case {
     /// Random inputs, rounded to the problem's element.
     pub(super) fn new(problem: Problem) -> Self {
@@ -284,6 +290,9 @@ impl Run {
             },
         };
         let mut attend = Attend::new().scale(p.scale());
+        if let Some(first) = p.rules().position() {
+            attend = attend.position(first);
+        }
         for rule in p.rules().iter() {
             attend = run.rule(case, attend, rule, &device);
         }

@@ -8,7 +8,7 @@ mod views;
 
 use crate::Outcome;
 use burn::tensor::{Bool, Tensor, TensorData};
-use case::{Case, Run, USUAL, floats, outcome, problem};
+use case::{Case, Run, USUAL, at, floats, outcome, problem};
 pub(crate) use dropout::{dropout, dropout_f16, dropout_repeats, masks};
 use moebius::Error;
 use moebius::attention::{Attend, Attended, merge};
@@ -191,6 +191,36 @@ pub(crate) fn long(target: &Target) -> Outcome {
         let mut case = Case::of([1, 2, 1, 450, 450, 8, 8], &rules);
         sparse(&mut case);
         case.check(target)
+    }))
+}
+
+/// Queries before, among and after the keys: near enough to see some, and so far away that all keys, or none, are on one side.
+pub(crate) fn positions(target: &Target) -> Outcome {
+    let by_position: [&[Rule]; 9] = [
+        &[Rule::Causal],
+        &[Rule::CausalTopLeft],
+        &[Rule::Window(9)],
+        &[Rule::SymmetricWindow(7), Rule::Softcap(2.0)],
+        &[Rule::Prefix(40)],
+        &[Rule::Global {
+            tokens: 12,
+            window: 3,
+        }],
+        &[Rule::Dilated(3)],
+        &[Rule::Alibi],
+        &[Rule::Relative(4), Rule::Documents],
+    ];
+    let near = by_position
+        .into_iter()
+        .flat_map(|rules| [-12, 55].map(|first| (USUAL, rules, first)));
+    let far: [&[Rule]; 3] = [&[Rule::Causal], &[Rule::Window(9)], &[Rule::Relative(4)]];
+    let far = far
+        .into_iter()
+        .flat_map(|rules| [-(1 << 30), 1 << 30].map(|first| (USUAL, rules, first)));
+    let long = [1, 2, 1, 450, 450, 8, 8];
+    let long = [-300, 300].map(|first| (long, &[Rule::SymmetricWindow(70)][..], first));
+    Outcome::of(near.chain(far).chain(long).map(|(of, rules, first)| {
+        Case::new(at(problem(of, rules).with_sinks(first > 0), first)).check(target)
     }))
 }
 

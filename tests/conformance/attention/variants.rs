@@ -1,6 +1,6 @@
 //! The forward variants for GPUs and software adapters, each on the device at hand.
 
-use super::case::{Case, problem};
+use super::case::{Case, at, problem};
 use super::{EVERY, emitted};
 use crate::Outcome;
 use cubecl::client::Client;
@@ -13,7 +13,7 @@ use moebius_tests::tolerance::{assert_close, rel_l2};
 /// With heads that suit tiles.
 const WHOLE_EIGHTS: [usize; 7] = [2, 4, 2, 37, 70, 16, 24];
 
-/// Each rule alone and none, those that kernels are emitted with, and sizes around the edges of tiles and blocks of queries.
+/// Each rule alone and none, at the usual position and before the keys, those that kernels are emitted with, and sizes around the edges of tiles and blocks of queries.
 pub(crate) fn tiles(target: &Target) -> Outcome {
     let alone = EVERY.map(|rule| problem(WHOLE_EIGHTS, &[rule]));
     let sizes = [
@@ -27,7 +27,9 @@ pub(crate) fn tiles(target: &Target) -> Outcome {
         [1, 1, 1, 17, 9, 256, 256],
     ];
     let sizes = sizes.map(|of| problem(of, &[Rule::Causal]));
-    let problems = alone.into_iter().chain(emitted(WHOLE_EIGHTS)).chain(sizes);
+    let before = alone.map(|problem| at(problem, -12));
+    let alone = alone.into_iter().chain(before);
+    let problems = alone.chain(emitted(WHOLE_EIGHTS)).chain(sizes);
     let none = problem(WHOLE_EIGHTS, &[]);
     Outcome::of([
         Outcome::of(

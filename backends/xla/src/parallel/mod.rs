@@ -1,6 +1,6 @@
-//! A mixture-of-experts layer over several devices, with XLA's own collectives.
+//! A mixture-of-experts layer, and attention within a sequence, over several devices, with XLA's own collectives.
 //!
-//! A batch of T tokens is cut into P parts of T/P neighbours, one for each device. The program is one, run
+//! A batch of T tokens, or a sequence, is cut into P parts of neighbours, one for each device. The program is one, run
 //! by P replicas that meet in its collectives.
 //!
 //! | file | what it is |
@@ -9,15 +9,18 @@
 //! | `passes.rs` | programs of its passes, wherever the experts are |
 //! | `whole.rs` | every expert on every device: gradients are summed over the devices |
 //! | `expert.rs` | every device has E/P neighbouring experts: rows go to their experts and come back |
+//! | `ring.rs` | attention: every device has a chunk of the sequence, whose keys and values go round |
 //! | `group.rs` | the devices: programs compiled for them, their arguments and results |
 
 mod expert;
 mod group;
 mod layer;
 mod passes;
+mod ring;
 mod whole;
 
 pub use expert::Divided;
 pub use group::{Group, join};
 pub use layer::Layer;
+pub use ring::Ring;
 pub use whole::Whole;

@@ -79,6 +79,20 @@ impl Builder {
         self.typed(operation, &[x], to)
     }
 
+    /// The x of the device that is `by` before this one, of `devices` in a circle.
+    pub fn rotate(&self, x: Value, by: usize, devices: usize) -> Value {
+        if by.is_multiple_of(devices) {
+            return x;
+        }
+        let ty = self.ty(x);
+        self.exchanged.update(|bytes| bytes + ty.bytes() as u64);
+        let pairs = list((0..devices).map(|from| list([from, (from + by) % devices])));
+        let operation = format_args!(
+            "\"stablehlo.collective_permute\"({x}) <{{source_target_pairs = dense<{pairs}> : tensor<{devices}x2xi64>}}>"
+        );
+        self.typed(operation, &[x], ty)
+    }
+
     /// This device's number among the replicas: a ui32 scalar.
     pub fn replica_id(&self) -> Value {
         self.of_type("stablehlo.replica_id", TensorType::scalar(ElementType::U32))

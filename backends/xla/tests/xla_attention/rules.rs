@@ -60,6 +60,11 @@ fn rules_by_place() {
         check(&problem(sizes(21, 29), &[rule]));
         // The first queries see nothing under some of them.
         check_tiled(&problem(sizes(29, 13), &[rule]), &[blocks(8)]);
+        for first in [-7, 19] {
+            let problem = problem(sizes(21, 29), &[rule, Rule::Relative(40)]);
+            let rules = problem.rules().with_position(Some(first));
+            check_tiled(&problem.with_rules(rules).unwrap(), &[blocks(8)]);
+        }
     }
 }
 

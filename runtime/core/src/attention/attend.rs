@@ -2,11 +2,12 @@
 
 use super::tables::Tables;
 use crate::Error;
-use crate::check::{check_device, check_same, element};
+use crate::check::{check_device, check_positive, check_same, element, moved};
 use crate::ops::attention::AnyRule;
 use crate::ops::{self, DeviceValue};
-use burn::tensor::{Bool, DType, Int, Tensor};
-use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
+use moebius_ops::ShapeError;
+use moebius_ops::attention::{Chunks, Problem, Rule, Rules, Sizes};
 use moebius_shaders::attention::LaunchRule;
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use std::sync::Arc;
 /// see, s_ij = rules(scale · ⟨q_i, k_j⟩), and lse_i = ln Σ_j exp(s_ij).
 ///
 /// Rules that change scores do so in the order in which they are given; each kind may be given once, eight in all. Query i is
-/// at position p = i + Skv − Sq, so that queries and keys end together, as when the last tokens of a sequence are computed.
+/// at position p = i + Skv − Sq, so that queries and keys end together, as when the last tokens of a sequence are computed;
+/// [`position`](Self::position) puts the queries anywhere else.
 ///
 /// | rule | changes a score s, or lets query i see key j where | source |
 /// |---|---|---|
@@ -56,6 +58,7 @@ pub struct Attend {
     scale: Option<f32>,
     /// A probability, and a seed; without one the device's generator draws it.
     dropout: Option<(f64, Option<u64>)>,
+    position: Option<i64>,
     rule: Option<Arc<dyn AnyRule>>,
 }
 
@@ -236,6 +239,17 @@ impl Attend {
         Self { dropout, ..self }
     }
 
+    /// Puts the first query at position `first`, counted from the first key of the call: query i is at p = `first` + i. Where keys are a
+    /// chunk of a sequence, that is the query's place in the sequence less the chunk's; p may be negative or past the last key.
+    /// Rules that count keys from the first one (`prefix`, `global`, `blocks`) count those of the call, `global` also its
+    /// positions, and `causal_top_left` stays j ≤ i. Another position compiles nothing on CubeCL's devices; on XLA it is part of the
+    /// program. Together with the sizes and windows it has to fit 32 bits.
+    #[must_use]
+    pub fn position(self, first: i64) -> Self {
+        let position = Some(first);
+        Self { position, ..self }
+    }
+
     /// What ⟨q, k⟩ is multiplied by; 1/√D unless this is called.
     #[must_use]
     pub fn scale(self, scale: f32) -> Self {
@@ -249,7 +263,7 @@ impl Attend {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices, a rule given twice, more than eight, or one
-    /// whose numbers or table don't fit, a dropout outside of 0 ≤ p < 1, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that
+    /// whose numbers or table don't fit, a position that doesn't, a dropout outside of 0 ≤ p < 1, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that
     /// can't compute it.
     pub fn forward(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Result<Attended, Error> {
         let sizes = sizes(&q, &k, &v)?;
@@ -279,7 +293,8 @@ impl Attend {
         let mut tables = Tables::new(sizes, q.device());
         let rules: Result<Vec<Rule>, Error> =
             self.rules.iter().map(|rule| tables.rule(rule)).collect();
-        let problem = problem.with_rules(Rules::new(rules?)?)?;
+        let rules = Rules::new(rules?)?.with_position(self.position);
+        let problem = problem.with_rules(rules)?;
         if let Some(sinks) = &self.sinks {
             tables.sinks(sinks)?;
         }
@@ -287,6 +302,75 @@ impl Attend {
             tables.dropout(p, seed)?;
         }
         Ok((problem, tables.into_values()))
+    }
+
+    /// That of a sequence of `count` chunks of these sizes, on the device and in the dtype of `q`. What doesn't follow from chunks alone is
+    /// refused.
+    pub(super) fn chunks(
+        &self,
+        chunk: &Sizes,
+        q: &Tensor<4>,
+        count: usize,
+    ) -> Result<Chunks, Error> {
+        ShapeError::unless(
+            !self.has_rule(),
+            "own rule of a sequence in chunks",
+            "none",
+            "one",
+        )?;
+        check_positive("tokens", chunk.queries)?;
+        let (what, first) = ("position of a sequence in chunks", self.position);
+        ShapeError::unless(first.is_none(), what, "none", first.unwrap_or(0))?;
+        for given in &self.rules {
+            let of_pairs = match given {
+                Given::Documents(documents) => {
+                    let tokens = chunk.queries.saturating_mul(count);
+                    for ids in documents.iter() {
+                        check_same("documents [B, S]", ids.dims(), [chunk.batch, tokens])?;
+                    }
+                    continue;
+                }
+                Given::Blocks(..) => "blocks",
+                Given::Mask(_) => "mask",
+                Given::Bias(_) => "bias",
+                Given::Plain(_) | Given::Alibi(_) | Given::Relative(_) => continue,
+            };
+            let (what, expected) = (
+                "rule of a sequence in chunks",
+                "one without a table of pairs",
+            );
+            return Err(ShapeError::new(what, expected, of_pairs).into());
+        }
+        let own = self.piece([0, 0], chunk.queries, &q.device());
+        Ok(Chunks::new(own.problem(chunk, q)?.0, count)?)
+    }
+
+    /// That of chunk `query` of the queries to chunk `key` of the keys, of `size` tokens each, on `device`. Sinks are in that of a chunk to
+    /// itself.
+    pub(super) fn piece(&self, [query, key]: [usize; 2], size: usize, device: &Device) -> Self {
+        let rule = |given: &Given| match given {
+            Given::Documents(documents) => {
+                let [queries, keys] = documents.as_ref().clone();
+                let part = |ids: Tensor<2, Int>, at| {
+                    let ids = ids.narrow(1, at * size, size);
+                    match ids.device().inner() == device.clone().inner() {
+                        true => ids,
+                        false => ids.to_device(&device.clone().inner()),
+                    }
+                };
+                Given::Documents(Box::new([part(queries, query), part(keys, key)]))
+            }
+            Given::Alibi(Some(slopes)) => Given::Alibi(Some(moved(slopes.clone(), device))),
+            Given::Relative(table) => Given::Relative(moved(table.clone(), device)),
+            other => other.clone(),
+        };
+        let sinks = self.sinks.as_ref().filter(|_| query == key);
+        Self {
+            rules: self.rules.iter().map(rule).collect(),
+            sinks: sinks.map(|sinks| moved(sinks.clone(), device)),
+            position: Some((query as i64 - key as i64) * size as i64),
+            ..self.clone()
+        }
     }
 
     /// What queries without any keys have.
@@ -312,7 +396,7 @@ impl Attend {
 }
 
 /// The sizes of q, k and v that fit each other.
-fn sizes(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>) -> Result<Sizes, Error> {
+pub(super) fn sizes(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>) -> Result<Sizes, Error> {
     let [batch, heads, queries, head_dim] = q.dims();
     let [_, kv_heads, keys, _] = k.dims();
     let [_, _, _, value_dim] = v.dims();

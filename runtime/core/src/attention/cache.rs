@@ -112,7 +112,7 @@ impl KvCache {
     /// o = 0 and lse = `f32::MIN`.
     ///
     /// # Errors
-    /// As [`KvCache::append`], and for a dropout, a rule of the program's own, and rules that have a table of pairs (documents,
+    /// As [`KvCache::append`], and for a dropout, a position, a rule of the program's own, and rules that have a table of pairs (documents,
     /// blocks, masks, biases) or count keys from the first query.
     pub fn attend(&self, q: Tensor<4>, step: &Step, attend: &Attend) -> Result<Attended, Error> {
         let l = self.layout;

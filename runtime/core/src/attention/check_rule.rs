@@ -4,7 +4,7 @@ use super::Attend;
 use crate::Error;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use moebius_ops::ShapeError;
-use moebius_ops::attention::{Pair, Site, Sizes};
+use moebius_ops::attention::{Pair, Problem, Site, Sizes};
 use moebius_shaders::attention::LaunchRule;
 
 /// The step of differences.
@@ -33,7 +33,7 @@ pub fn check_rule<R: LaunchRule + Clone>(
     // Spread by the golden ratio, so that neighbours differ.
     let raw = |row: usize| largest * (2.0 * (row as f32 * 0.618_034).fract() - 1.0);
     let scores: Vec<f32> = (0..rows).map(raw).collect();
-    let found = Sizes {
+    let found = Problem::new(Sizes {
         batch,
         heads,
         kv_heads: heads,
@@ -41,7 +41,7 @@ pub fn check_rule<R: LaunchRule + Clone>(
         keys,
         head_dim: 1,
         value_dim: 1,
-    };
+    })?;
     let ones = Tensor::<4>::ones([batch, heads, keys, 1], &device);
     for turn in 0..keys {
         // Query i sees one key, so that its log-sum-exp is the score.
@@ -73,11 +73,11 @@ pub fn check_rule<R: LaunchRule + Clone>(
 /// A pair's score before the rule, and the score and slope that a device found, `f32::MIN` where it doesn't see the key.
 fn compare<R: LaunchRule>(
     rule: &R,
-    sizes: &Sizes,
+    problem: &Problem,
     site: Site,
     [before, score, slope]: [f32; 3],
 ) -> Result<(), ShapeError> {
-    let (at, s) = (Pair::new(sizes, site), f64::from(before));
+    let (at, s) = (Pair::new(problem, site), f64::from(before));
     let same = |what, want: f64, got: f64, tolerance: f64| {
         let close = (want - got).abs() <= tolerance * (1.0 + want.abs());
         let expected = format!("{want} for the score {s} at {at:?}");

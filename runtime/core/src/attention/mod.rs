@@ -2,7 +2,7 @@
 //!
 //! [`Attend`] says what changes the scores and which keys a query sees; [`Attend::forward`] takes heads, queries and keys of
 //! any numbers. [`attention`] has the parameters of Burn's function of that name, [`merge`] joins attentions over parts
-//! of the keys, and [`Attention`] is the layer around it. A [`KvCache`] keeps keys and values from step to step. A program's own rule is
+//! of the keys, [`Ring`] attends a sequence in several places, and [`Attention`] is the layer around it. A [`KvCache`] keeps keys and values from step to step. A program's own rule is
 //! a [`ScoreRule`] for devices and a [`HostRule`] for the host.
 //!
 //! ```
@@ -29,21 +29,27 @@ mod attend;
 mod cache;
 #[cfg(feature = "autodiff")]
 mod check_rule;
+#[cfg(feature = "xla")]
+mod group_ring;
 mod layer;
 mod merge;
 mod pages;
+mod ring;
 mod tables;
 
 pub use attend::{Attend, Attended};
 pub use cache::KvCache;
 #[cfg(feature = "autodiff")]
 pub use check_rule::check_rule;
+#[cfg(feature = "xla")]
+pub use group_ring::{GroupRing, RingGradients};
 pub use layer::Attention;
 pub use merge::merge;
 pub use moebius_ops::attention::{HostRule, Pair};
 pub use moebius_ops::kv_cache::CacheFormat;
 pub use moebius_shaders::attention::{LaunchRule, Pairs, RuleArgs, ScoreRule};
 pub use pages::{Pages, Step};
+pub use ring::Ring;
 
 use crate::Error;
 use burn::tensor::ops::AttentionModuleOptions;

@@ -50,7 +50,7 @@ pub fn reference_backward(
         for (site, key) in sites(problem, tables, row) {
             let raw = raw_score(problem, inputs, row, key);
             let score = rules.score(&s, tables, site, raw);
-            let (score, slope) = tables.own(&s, site, score);
+            let (score, slope) = tables.own(problem, site, score);
             let p = (score - lse).exp();
             let values = &inputs.v[key * s.value_dim..][..s.value_dim];
             let kept = tables.kept(problem, site);

@@ -1,6 +1,6 @@
 //! o and lse in f64, pair by pair.
 
-use super::{Dropout, Pair, Problem, Site, Sizes, Tables};
+use super::{Dropout, Pair, Problem, Site, Tables};
 
 /// What the oracles read.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ pub(super) fn sites(problem: &Problem, tables: &Tables<'_>, row: usize) -> Vec<(
     let own = |site| {
         tables
             .rule
-            .is_none_or(|rule| rule.seen(&Pair::new(&s, site)))
+            .is_none_or(|rule| rule.seen(&Pair::new(problem, site)))
     };
     let seen = |key: &usize| problem.rules().seen(&s, tables, site(*key)) && own(site(*key));
     let seen = (0..s.keys).filter(seen);
@@ -63,8 +63,8 @@ pub(super) fn raw_score(problem: &Problem, inputs: &Inputs<'_>, row: usize, key:
 
 impl Tables<'_> {
     /// What a program's own rule makes of a score, and its slope there.
-    pub(super) fn own(&self, sizes: &Sizes, site: Site, s: f64) -> (f64, f64) {
-        let at = Pair::new(sizes, site);
+    pub(super) fn own(&self, problem: &Problem, site: Site, s: f64) -> (f64, f64) {
+        let at = Pair::new(problem, site);
         let of = |rule: &dyn super::HostRule| (rule.score(s, &at), rule.slope(s, &at));
         self.rule.map_or((s, 1.0), of)
     }
@@ -89,7 +89,7 @@ pub fn reference(problem: &Problem, inputs: &Inputs<'_>) -> Attended {
         let score = |(site, key): &(Site, usize)| {
             let s_ij = raw_score(problem, inputs, row, *key);
             let s_ij = problem.rules().score(&s, &inputs.tables, *site, s_ij);
-            inputs.tables.own(&s, *site, s_ij).0
+            inputs.tables.own(problem, *site, s_ij).0
         };
         let scores: Vec<f64> = sites.iter().map(score).collect();
         let head = row / s.queries % s.heads;

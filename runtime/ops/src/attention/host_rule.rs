@@ -1,6 +1,6 @@
 //! A rule that a program writes itself, on the host.
 
-use super::{Site, Sizes};
+use super::{Problem, Site};
 use std::fmt::Debug;
 
 /// A pair of a query and a key, as such a rule is told it.
@@ -12,7 +12,7 @@ pub struct Pair {
     pub head: usize,
     /// The query i.
     pub query: usize,
-    /// The key that lies where the query does when both end together: i + Skv − Sq.
+    /// The query's: i + Skv − Sq, the key beside it when both end together, unless the first query's was given.
     pub position: i64,
     /// The key j.
     pub key: usize,
@@ -20,12 +20,12 @@ pub struct Pair {
 
 impl Pair {
     /// That of a site.
-    pub fn new(sizes: &Sizes, site: Site) -> Self {
+    pub fn new(problem: &Problem, site: Site) -> Self {
         Self {
             batch: site.batch,
             head: site.head,
             query: site.query,
-            position: site.query as i64 + sizes.keys as i64 - sizes.queries as i64,
+            position: problem.position(site.query),
             key: site.key,
         }
     }

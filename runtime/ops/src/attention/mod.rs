@@ -21,12 +21,14 @@
 //! dq and the pair dk, dv compute the scores anew. Bytes: each operand once.
 
 mod backward;
+mod chunks;
 mod dropout;
 mod forward;
 mod host_rule;
 mod rules;
 
 pub use backward::{Gradients, reference_backward};
+pub use chunks::Chunks;
 pub use dropout::Dropout;
 pub use forward::{Attended, Inputs, reference};
 pub use host_rule::{HostRule, Pair};
@@ -173,7 +175,7 @@ impl Problem {
 
     /// Checks what the constructors do, of a problem that was read.
     pub(crate) fn check(&self) -> Result<(), ShapeError> {
-        let rules = Rules::new(self.rules.iter())?;
+        let rules = Rules::new(self.rules.iter())?.with_position(self.rules.position());
         Self::new(self.sizes)?
             .with_scale(self.scale)?
             .with_rules(rules)
@@ -225,9 +227,10 @@ impl Problem {
         self.sizes.batch * self.sizes.kv_heads * self.sizes.keys
     }
 
-    /// The key that lies where query `i` does when both end together: what rules call its position.
+    /// What rules call the position of query `i`: the key that lies where it does when both end together, unless the rules say
+    /// where the first query is.
     pub fn position(&self, i: usize) -> i64 {
-        i as i64 + self.sizes.keys as i64 - self.sizes.queries as i64
+        self.rules.place(&self.sizes, i)
     }
 
     /// A range of keys outside of which the rules let none of these queries see any, whatever their tables say.

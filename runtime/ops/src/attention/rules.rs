@@ -8,7 +8,8 @@ use std::ops::Range;
 /// The most rules of an attention.
 pub const MAX_RULES: usize = 8;
 
-/// One rule. Query i is at position p = i + Skv − Sq, so that queries and keys end together.
+/// One rule. Query i is at position p = i + Skv − Sq, so that queries and keys end together, unless [`Rules::with_position`] gives
+/// the first query's. Keys are counted from the first of these keys, wherever that lies in a longer sequence.
 ///
 /// | rule | changes s, or lets query i see key j where | reads |
 /// |---|---|---|
@@ -145,9 +146,16 @@ pub enum Tile {
     Full,
 }
 
+/// How far the numbers that follow from positions stay away from the ends of an i32: whole blocks reach past the last token.
+const SPARE: u64 = 1 << 12;
+
 /// Rules in the order in which they change scores; a kind occurs once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Rules([Option<Rule>; MAX_RULES]);
+pub struct Rules {
+    list: [Option<Rule>; MAX_RULES],
+    /// The first query's position, where queries and keys don't end together.
+    first: Option<i64>,
+}
 
 impl Rules {
     /// These rules, in this order.
@@ -171,12 +179,25 @@ impl Rules {
             };
             *free = Some(rule);
         }
-        Ok(Self(all))
+        Ok(Self {
+            list: all,
+            first: None,
+        })
+    }
+
+    /// The same, with the first query at position `first`, counted from the first key; `None` is Skv − Sq.
+    pub fn with_position(self, first: Option<i64>) -> Self {
+        Self { first, ..self }
+    }
+
+    /// The position of the first query, if it was given.
+    pub fn position(&self) -> Option<i64> {
+        self.first
     }
 
     /// The rules in their order.
     pub fn iter(&self) -> impl Iterator<Item = Rule> {
-        self.0.iter().flatten().copied()
+        self.list.iter().flatten().copied()
     }
 
     /// The dense mask's dimensions, if there is one.
@@ -217,6 +238,7 @@ impl Rules {
     }
 
     pub(super) fn check(&self, sizes: &Sizes) -> Result<(), ShapeError> {
+        self.check_position(sizes)?;
         for rule in self.iter() {
             match rule {
                 Rule::Mask(pattern) => few_elements("mask", &pattern.shape(sizes))?,
@@ -230,9 +252,38 @@ impl Rules {
         Ok(())
     }
 
+    /// Checks that devices can compute distances and the ends of windows in 32 bits.
+    fn check_position(&self, sizes: &Sizes) -> Result<(), ShapeError> {
+        let Some(first) = self.first else {
+            return Ok(());
+        };
+        let widths = self.iter().map(|rule| match rule {
+            Rule::Window(n)
+            | Rule::SymmetricWindow(n)
+            | Rule::Prefix(n)
+            | Rule::Dilated(n)
+            | Rule::Relative(n) => n,
+            Rule::Global { tokens, window } => tokens.max(window),
+            _ => 0,
+        });
+        let widest = u64::from(widths.max().unwrap_or(0));
+        let most = i32::MAX as u64 - SPARE - widest - (sizes.queries + sizes.keys) as u64;
+        if first.unsigned_abs() > most {
+            let expected = format!("-{most} to {most} with these sizes and rules");
+            return Err(ShapeError::new("position", expected, first));
+        }
+        Ok(())
+    }
+
+    /// The position of a query.
+    pub(super) fn place(&self, sizes: &Sizes, query: usize) -> i64 {
+        let together = || sizes.keys as i64 - sizes.queries as i64;
+        query as i64 + self.first.unwrap_or_else(together)
+    }
+
     /// Whether every rule lets the query see the key.
     pub fn seen(&self, sizes: &Sizes, tables: &Tables<'_>, site: Site) -> bool {
-        let position = position(sizes, site.query);
+        let position = self.place(sizes, site.query);
         let back = position - site.key as i64;
         self.iter().all(|rule| match rule {
             Rule::Causal => back >= 0,
@@ -260,7 +311,7 @@ impl Rules {
 
     /// A seen score, and by each rule that has one its slope there.
     fn trace(&self, sizes: &Sizes, tables: &Tables<'_>, site: Site, s: f64) -> (f64, Vec<f64>) {
-        let ahead = site.key as i64 - position(sizes, site.query);
+        let ahead = site.key as i64 - self.place(sizes, site.query);
         let mut slopes = Vec::new();
         let score = self.iter().fold(s, |s, rule| {
             let (next, slope) = match rule {
@@ -308,8 +359,8 @@ impl Rules {
         if queries.is_empty() {
             return 0..0;
         }
-        let low = position(sizes, queries.start);
-        let high = position(sizes, queries.end - 1);
+        let low = self.place(sizes, queries.start);
+        let high = self.place(sizes, queries.end - 1);
         for rule in self.iter() {
             match rule {
                 Rule::Causal => end = end.min(high + 1),
@@ -335,7 +386,7 @@ impl Rules {
         if keys.is_empty() {
             return 0..0;
         }
-        let shift = position(sizes, 0);
+        let shift = self.place(sizes, 0);
         let (low, high) = (keys.start as i64 - shift, keys.end as i64 - 1 - shift);
         for rule in self.iter() {
             match rule {
@@ -359,8 +410,8 @@ impl Rules {
     /// How many pairs of `queries` × `keys`, neither of them empty, the rules without tables let see; tables can only take more
     /// away. `Full` only without rules that read a table.
     pub fn tile(&self, sizes: &Sizes, queries: Range<usize>, keys: Range<usize>) -> Tile {
-        let low = position(sizes, queries.start);
-        let high = position(sizes, queries.end - 1);
+        let low = self.place(sizes, queries.start);
+        let high = self.place(sizes, queries.end - 1);
         let (first, last) = (keys.start as i64, keys.end as i64 - 1);
         // How far behind its query a key of the tile is, at least and at most.
         let (near, far) = (low - last, high - first);
@@ -501,10 +552,6 @@ pub fn alibi_slopes(heads: usize) -> Vec<f32> {
 pub(super) fn relative_index(reach: u32, ahead: i64) -> usize {
     let reach = i64::from(reach);
     (ahead.clamp(-reach, reach) + reach) as usize
-}
-
-fn position(sizes: &Sizes, query: usize) -> i64 {
-    query as i64 + sizes.keys as i64 - sizes.queries as i64
 }
 
 /// The numbers from `first` to `end`, none where they cross.

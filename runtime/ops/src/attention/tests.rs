@@ -369,6 +369,69 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(message, "window: expected 1 to 2^30 - 1, got 0");
 }
 
+/// Positions that devices can't compute with, and the last that they can.
+#[test]
+fn positions_fit_32_bits() {
+    let of = |rule, first| {
+        let rules = Rules::new([rule]).unwrap().with_position(Some(first));
+        Problem::new(sizes(5, 7)).unwrap().with_rules(rules)
+    };
+    let most = i64::from(i32::MAX) - 4096 - 12;
+    for first in [most, -most, 0] {
+        assert_eq!(of(Rule::Causal, first).unwrap().position(3), first + 3);
+    }
+    for first in [most + 1, -most - 1, i64::MIN, i64::MAX] {
+        assert!(of(Rule::Causal, first).is_err(), "{first}");
+    }
+    let message = of(Rule::Window(100), most).unwrap_err().to_string();
+    let range = format!("-{0} to {0} with these sizes and rules", most - 100);
+    assert_eq!(message, format!("position: expected {range}, got {most}"));
+}
+
+/// A sequence by chunks is the sequence: every pair that is seen is in one pair of chunks, with the same score.
+#[test]
+fn chunks_see_what_the_sequence_does() {
+    let all = [
+        Rule::Causal,
+        Rule::Window(5),
+        Rule::SymmetricWindow(4),
+        Rule::Dilated(3),
+    ];
+    for rule in all {
+        let rules = Rules::new([rule, Rule::Relative(3)]).unwrap();
+        let of = |tokens| Problem::new(sizes(tokens, tokens)).unwrap();
+        let whole = of(12).with_rules(rules).unwrap();
+        let chunks = Chunks::new(of(3).with_rules(rules).unwrap(), 4).unwrap();
+        let relative: Vec<f64> = (0..28).map(f64::from).collect();
+        let tables = Tables {
+            relative: &relative,
+            ..Tables::default()
+        };
+        let site = |query, key| Site {
+            batch: 0,
+            head: 2,
+            query,
+            key,
+        };
+        let what = |p: &Problem, at| {
+            let seen = p.rules().seen(p.sizes(), &tables, at);
+            seen.then(|| p.rules().score(p.sizes(), &tables, at, 0.5))
+        };
+        let turns: Vec<usize> = chunks.turns().collect();
+        for (query, key) in (0..12).flat_map(|query| (0..12).map(move |key| (query, key))) {
+            let (own, other) = (query / 3, key / 3);
+            let pair = chunks.pair(own as i64 - other as i64);
+            let part = pair.and_then(|pair| what(&pair, site(query % 3, key % 3)));
+            assert_eq!(part, what(&whole, site(query, key)), "{rule:?}");
+            assert!(part.is_none() || turns.contains(&((4 + own - other) % 4)));
+        }
+    }
+    let window = Rules::new([Rule::SymmetricWindow(2)]).unwrap();
+    let chunk = Problem::new(sizes(3, 3)).unwrap().with_rules(window);
+    let chunks = Chunks::new(chunk.unwrap(), 4).unwrap();
+    assert_eq!(chunks.turns().collect::<Vec<usize>>(), [0, 1, 3]);
+}
+
 fn any_rule() -> impl Strategy<Value = Rule> {
     prop_oneof![
         Just(Rule::Causal),
@@ -389,9 +452,11 @@ proptest! {
         queries in 1..14usize,
         keys in 1..14usize,
         rules in prop::collection::vec(any_rule(), 0..3),
+        first in prop::option::of(-20..20i64),
         cuts in (0..14usize, 1..6usize, 0..14usize, 1..6usize),
     ) {
         let Ok(rules) = Rules::new(rules) else { return Ok(()) };
+        let rules = rules.with_position(first);
         let problem = Problem::new(sizes(queries, keys)).unwrap().with_rules(rules).unwrap();
         let s = problem.sizes();
         let tables = Tables::default();

@@ -66,7 +66,7 @@ impl Attend {
     /// `attention` over the tokens of a cache whose table has `table` pages for each sequence: its keys are table · page.
     ///
     /// # Errors
-    /// [`ShapeError`] where heads or their sizes aren't the cache's, for a dropout, and for rules that read tables of pairs or count keys
+    /// [`ShapeError`] where heads or their sizes aren't the cache's, for a dropout, a position, and rules that read tables of pairs or count keys
     /// from the first query, which a cache doesn't have.
     pub fn new(
         attention: attention::Problem,
@@ -91,6 +91,9 @@ impl Attend {
         }
         let dropout = attention.dropout();
         ShapeError::unless(!dropout, "dropout over a cache", "none", "some")?;
+        if let Some(first) = attention.rules().position() {
+            return Err(ShapeError::new("position over a cache", "none", first));
+        }
         for rule in attention.rules().iter() {
             let pairs = matches!(
                 rule,

@@ -1,0 +1,196 @@
+//! Attention within a sequence whose chunks are on several devices, or in several queues of one.
+
+use super::attend::sizes;
+use super::{Attend, Attended, merge};
+use crate::Error;
+use crate::check::{check_positive, check_same, moved};
+use burn::tensor::{DType, Device, StreamId, Tensor};
+use moebius_ops::ShapeError;
+use moebius_ops::attention::Chunks;
+
+/// Places that hold a chunk of a sequence each: ring attention (Liu et al. 2023). Queries stay where they are; keys and values go from
+/// each place to the next while it computes, and what queries see of each chunk is merged exactly, by its log-sum-exp. Chunks of
+/// which the rules hide all aren't computed; under a causal rule the last place computes most.
+///
+/// Each place has queues of its own for its kernels and for what comes from other devices; nothing waits for a device. Gradients are
+/// Burn's, through every chunk; it computes them in the queue of the caller. Between devices of one kind chunks are copied as Burn
+/// copies, through the host where devices can't reach one another. A `DeviceGroup` of XLA has `GroupRing`.
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use moebius::attention::{Attend, Ring};
+///
+/// # fn main() -> Result<(), moebius::Error> {
+/// # #[cfg(feature = "flex")] {
+/// let device = moebius::open(&moebius::Device::Flex)?;
+/// let x = Tensor::<4>::random([1, 4, 96, 16], Distribution::Default, &device);
+/// // Three queues of one device, each with 32 of the 96 tokens.
+/// let ring = Ring::new(&[device.clone(), device.clone(), device])?;
+/// let attend = Attend::new().causal().alibi();
+/// let out = ring.forward(&attend, x.clone(), x.clone(), x.clone())?;
+/// let whole = attend.forward(x.clone(), x.clone(), x)?;
+/// assert!((out.o - whole.o).abs().max().into_scalar::<f32>() < 1e-5);
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Ring(Vec<Place>);
+
+#[derive(Clone, Debug)]
+struct Place {
+    device: Device,
+    kernels: StreamId,
+    copies: StreamId,
+}
+
+impl Ring {
+    /// A place on each of `devices`, in the order of the sequence; one that is named several times has a place for each.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without a device.
+    pub fn new(devices: &[Device]) -> Result<Self, Error> {
+        let some = !devices.is_empty();
+        ShapeError::unless(some, "devices of a ring", "at least 1", 0)?;
+        let place = |device: &Device| Place {
+            device: device.clone().inner(),
+            kernels: StreamId::allocate(),
+            copies: StreamId::allocate(),
+        };
+        Ok(Self(devices.iter().map(place).collect()))
+    }
+
+    /// What [`Attend::forward`] gives for q \[B, Hq, S, D\], k \[B, Hkv, S, D\] and v \[B, Hkv, S, Dv\], but for the order of sums; in f16
+    /// and bf16 what a query sees of each chunk is rounded before it is merged. Chunks go from the device of q to their places, and o
+    /// and lse back.
+    ///
+    /// # Errors
+    /// As [`Ring::forward_chunks`], and for tokens that aren't a multiple of the places or not as many of keys as of queries.
+    pub fn forward(
+        &self,
+        attend: &Attend,
+        q: Tensor<4>,
+        k: Tensor<4>,
+        v: Tensor<4>,
+    ) -> Result<Attended, Error> {
+        let (count, device) = (self.0.len(), q.device());
+        let [_, _, tokens, _] = q.dims();
+        check_positive("tokens", tokens)?;
+        let expected = format_args!("a multiple of {count} places");
+        ShapeError::unless(tokens.is_multiple_of(count), "tokens", expected, tokens)?;
+        for (what, other) in [("tokens of k", &k), ("tokens of v", &v)] {
+            check_same(what, other.dims()[2], tokens)?;
+        }
+        let size = tokens / count;
+        let chunk = |(at, place): (usize, &Place)| {
+            [&q, &k, &v].map(|x| place.take(x.clone().narrow(2, at * size, size)))
+        };
+        let chunks = self.0.iter().enumerate().map(chunk).collect();
+        let parts = self.forward_chunks(attend, chunks)?.into_iter();
+        let (o, lse) = parts
+            .map(|part| (moved(part.o, &device), moved(part.lse, &device)))
+            .unzip();
+        Ok(Attended {
+            o: Tensor::cat(o, 2),
+            lse: Tensor::cat(lse, 2),
+        })
+    }
+
+    /// The same of chunks \[q, k, v\] that are in their places, S/n neighbouring tokens each: o and lse of each, in its place. Tables of
+    /// `attend` are those of the whole sequence (documents \[B, S\]), on the device of the first chunk.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of chunks than places, chunks elsewhere or unlike the first one, no
+    /// sequences or tokens, a position, a dropout, a rule of the program's own or one that neither follows from distances nor
+    /// from documents (causal from the top left, prefix, global, blocks, mask, bias), and what [`Attend::forward`] says.
+    pub fn forward_chunks(
+        &self,
+        attend: &Attend,
+        chunks: Vec<[Tensor<4>; 3]>,
+    ) -> Result<Vec<Attended>, Error> {
+        let chunked = self.check(attend, &chunks)?;
+        let (count, size) = (self.0.len(), chunked.tokens());
+        let mut seen: Vec<Option<Attended>> = vec![None; count];
+        let (queries, mut keys): (Vec<_>, Vec<_>) =
+            chunks.into_iter().map(|[q, k, v]| (q, [k, v])).unzip();
+        let mut last = 0;
+        for turn in chunked.turns() {
+            let by = turn - last;
+            last = turn;
+            if by > 0 {
+                keys.rotate_right(by);
+                let places = self.0.iter().zip(keys);
+                keys = places
+                    .map(|(place, kv)| kv.map(|x| place.take(x)))
+                    .collect();
+            }
+            for (at, place) in self.0.iter().enumerate() {
+                let from = (at + count - turn) % count;
+                if chunked.pair(at as i64 - from as i64).is_none() {
+                    continue;
+                }
+                let ([k, v], q) = (keys[at].clone(), queries[at].clone());
+                let before = seen[at].take();
+                let part = || {
+                    let piece = attend.piece([at, from], size, &q.device());
+                    more(&piece, [q, k, v], before)
+                };
+                seen[at] = Some(place.kernels.executes(part)?);
+            }
+        }
+        let of = |(place, (part, q)): (&Place, (Option<Attended>, Tensor<4>))| {
+            let part = part.unwrap_or_else(|| unreachable!("a chunk sees itself"));
+            let o = place.kernels.executes(|| part.o.cast(q.dtype()));
+            Attended { o, ..part }
+        };
+        Ok(self
+            .0
+            .iter()
+            .zip(seen.into_iter().zip(queries))
+            .map(of)
+            .collect())
+    }
+
+    /// Checks the chunks, and the attention within the whole sequence.
+    fn check(&self, attend: &Attend, chunks: &[[Tensor<4>; 3]]) -> Result<Chunks, Error> {
+        check_same("chunks of a ring", chunks.len(), self.0.len())?;
+        let [first, k, v] = &chunks[0];
+        for ([q, keys, values], place) in chunks.iter().zip(&self.0) {
+            sizes(q, keys, values)?;
+            check_same("q of a chunk [B, Hq, S/n, D]", q.dims(), first.dims())?;
+            check_same("k of a chunk [B, Hkv, S/n, D]", keys.dims(), k.dims())?;
+            check_same("v of a chunk [B, Hkv, S/n, Dv]", values.dims(), v.dims())?;
+            check_same("dtype of a chunk", q.dtype(), first.dtype())?;
+            let (what, device) = ("device of a chunk", q.device().inner());
+            let (expected, got) = (format!("{:?}", place.device), format!("{device:?}"));
+            ShapeError::unless(device == place.device, what, expected, got)?;
+            let alike = q.device().is_autodiff() == first.device().is_autodiff();
+            let what = "chunks that record gradients";
+            ShapeError::unless(alike, what, "all or none", "some")?;
+        }
+        let count = self.0.len();
+        attend.chunks(&sizes(first, k, v)?, first, count)
+    }
+}
+
+impl Place {
+    /// A tensor on the device of this place.
+    fn take<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        self.copies.executes(|| moved(x, &self.device))
+    }
+}
+
+/// What queries see of a chunk more; o is f32.
+fn more(
+    piece: &Attend,
+    [q, k, v]: [Tensor<4>; 3],
+    before: Option<Attended>,
+) -> Result<Attended, Error> {
+    let part = piece.forward(q, k, v)?;
+    let o = part.o.cast(DType::F32);
+    let part = Attended { o, ..part };
+    match before {
+        Some(before) => merge(&[before, part]),
+        None => Ok(part),
+    }
+}

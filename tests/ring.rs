@@ -1,0 +1,394 @@
+//! Attention of a sequence whose chunks are in several queues of a device, or on devices of XLA's CPU plugin: what the reference says of the whole.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use moebius::attention::{Attend, Attended, GroupRing, Ring};
+use moebius::{DeviceGroup, Error, ErrorKind};
+use moebius_ops::Element;
+use moebius_ops::attention::{
+    Gradients, Inputs, Problem, Rule, Rules, Sizes, Tables, alibi_slopes, reference,
+    reference_backward,
+};
+use moebius_tests::data::Rng;
+use moebius_tests::elements::exact;
+use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
+use std::sync::OnceLock;
+
+const SIZES: Sizes = Sizes {
+    batch: 2,
+    heads: 4,
+    kv_heads: 2,
+    queries: 24,
+    keys: 24,
+    head_dim: 8,
+    value_dim: 6,
+};
+
+/// Rules that chunks of 6 and 8 tokens see all, a part or nothing under, and whether there are sinks.
+fn cases() -> Vec<(Vec<Rule>, bool)> {
+    vec![
+        (vec![], true),
+        (vec![Rule::Alibi, Rule::Causal], false),
+        (vec![Rule::Window(7)], true),
+        (vec![Rule::Softcap(2.0), Rule::SymmetricWindow(5)], false),
+        (
+            vec![Rule::Relative(9), Rule::Softcap(2.0), Rule::Causal],
+            true,
+        ),
+        (vec![Rule::Documents, Rule::Causal], false),
+        (vec![Rule::Dilated(5), Rule::Relative(2)], false),
+    ]
+}
+
+/// What an attention reads on the host, and the gradient of o.
+struct Given {
+    problem: Problem,
+    qkv: [Vec<f32>; 3],
+    d_o: Vec<f32>,
+    documents: Vec<u32>,
+    relative: Vec<f32>,
+    sinks: Vec<f32>,
+}
+
+impl Given {
+    fn new(rules: Vec<Rule>, sinks: bool) -> Self {
+        let rules = Rules::new(rules).unwrap();
+        let problem = Problem::new(SIZES).unwrap().with_sinks(sinks);
+        let mut rng = Rng::new(11);
+        let s = SIZES;
+        let qkv = [
+            s.heads * s.head_dim,
+            s.kv_heads * s.head_dim,
+            s.kv_heads * s.value_dim,
+        ]
+        .map(|width| rng.vec(s.batch * s.keys * width, 2.0));
+        let table = rules.relative().map_or(0, |n| s.heads * (2 * n + 1));
+        Self {
+            problem: problem.with_rules(rules).unwrap(),
+            qkv,
+            d_o: rng.vec(s.batch * s.heads * s.queries * s.value_dim, 1.0),
+            // Documents of seven tokens, so that some lie in two chunks.
+            documents: (0..48).map(|token| token % 24 / 7).collect(),
+            relative: rng.vec(table, 2.0),
+            sinks: rng.vec(if sinks { s.heads } else { 0 }, 2.0),
+        }
+    }
+
+    /// What the reference says of the whole.
+    fn want(&self) -> (moebius_ops::attention::Attended, Gradients) {
+        let [q, k, v] = [0, 1, 2].map(|at: usize| exact(&self.qkv[at]));
+        let [d_o, relative, sinks] = [&self.d_o, &self.relative, &self.sinks].map(|x| exact(x));
+        let slopes = exact(&alibi_slopes(SIZES.heads));
+        let tables = Tables {
+            query_documents: &self.documents,
+            key_documents: &self.documents,
+            slopes: &slopes,
+            relative: &relative,
+            sinks: &sinks,
+            ..Tables::default()
+        };
+        let inputs = Inputs {
+            q: &q,
+            k: &k,
+            v: &v,
+            tables,
+        };
+        let d_lse = vec![0.0; self.problem.query_rows()];
+        (
+            reference(&self.problem, &inputs),
+            reference_backward(&self.problem, &inputs, &d_o, &d_lse),
+        )
+    }
+
+    fn rows(&self, at: usize, device: &Device) -> Tensor<4> {
+        let s = SIZES;
+        let (values, heads, width) = match at {
+            0 => (&self.qkv[0], s.heads, s.head_dim),
+            1 => (&self.qkv[1], s.kv_heads, s.head_dim),
+            2 => (&self.qkv[2], s.kv_heads, s.value_dim),
+            _ => (&self.d_o, s.heads, s.value_dim),
+        };
+        let data = TensorData::new(values.clone(), [s.batch, heads, s.keys, width]);
+        Tensor::from_data(data, device)
+    }
+
+    fn qkv(&self, device: &Device) -> [Tensor<4>; 3] {
+        [0, 1, 2].map(|at| self.rows(at, device))
+    }
+
+    fn relative(&self, device: &Device) -> Tensor<2> {
+        let shape = [SIZES.heads, self.relative.len() / SIZES.heads];
+        let table = TensorData::new(self.relative.clone(), shape);
+        Tensor::from_data(table, device)
+    }
+
+    fn sinks(&self, device: &Device) -> Tensor<1> {
+        Tensor::from_floats(&self.sinks[..], device)
+    }
+
+    fn attend(&self, relative: &Tensor<2>, sinks: &Tensor<1>, device: &Device) -> Attend {
+        let ids: Vec<i32> = self.documents.iter().map(|id| *id as i32).collect();
+        let ids = TensorData::new(ids, [SIZES.batch, SIZES.keys]);
+        let ids = || Tensor::<2, Int>::from_data(ids.clone(), device);
+        let mut attend = Attend::new();
+        for rule in self.problem.rules().iter() {
+            attend = match rule {
+                Rule::Causal => attend.causal(),
+                Rule::Window(w) => attend.window(w as usize),
+                Rule::SymmetricWindow(w) => attend.symmetric_window(w as usize),
+                Rule::Dilated(d) => attend.dilated(d as usize),
+                Rule::Softcap(cap) => attend.softcap(cap),
+                Rule::Alibi => attend.alibi(),
+                Rule::Documents => attend.documents(ids(), ids()),
+                Rule::Relative(_) => attend.relative(relative.clone()),
+                other => panic!("no case has {other:?}"),
+            };
+        }
+        match self.problem.sinks() {
+            true => attend.sinks(sinks.clone()),
+            false => attend,
+        }
+    }
+}
+
+fn floats<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
+    tensor.clone().cast(DType::F32).into_data().iter().collect()
+}
+
+fn open(name: &str) -> Device {
+    moebius::open(&name.parse().unwrap()).unwrap()
+}
+
+fn group(count: usize) -> &'static DeviceGroup {
+    static GROUPS: [OnceLock<DeviceGroup>; 5] = [const { OnceLock::new() }; 5];
+    let open = || DeviceGroup::open(&"xla:cpu".parse().unwrap(), count).unwrap();
+    GROUPS[count].get_or_init(open)
+}
+
+/// o and lse, and by their names the gradients.
+type Found = (Attended, Vec<(&'static str, Vec<f32>)>);
+
+/// By places on these devices, tensors on the first, and gradients by Burn.
+fn by_queues(given: &Given, devices: &[Device]) -> Found {
+    let device = devices[0].clone().autodiff();
+    let relative = given.relative(&device).require_grad();
+    let sinks = given.sinks(&device).require_grad();
+    let attend = given.attend(&relative, &sinks, &device);
+    let [q, k, v] = given.qkv(&device).map(Tensor::require_grad);
+    let ring = Ring::new(devices).unwrap();
+    let out = ring
+        .forward(&attend, q.clone(), k.clone(), v.clone())
+        .unwrap();
+    assert_eq!(out.o.device(), device);
+    let found = (out.o.clone() * given.rows(3, &device)).sum().backward();
+    let of = |x: &Tensor<4>| floats(&x.grad(&found).unwrap());
+    let mut gradients = vec![("dq", of(&q)), ("dk", of(&k)), ("dv", of(&v))];
+    let rules = given.problem.rules();
+    if rules.relative().is_some() {
+        gradients.push(("drelative", floats(&relative.grad(&found).unwrap())));
+    }
+    if given.problem.sinks() {
+        gradients.push(("dsinks", floats(&sinks.grad(&found).unwrap())));
+    }
+    (out, gradients)
+}
+
+/// By a group of XLA's devices, tensors on flex.
+fn by_group(given: &Given, ring: &GroupRing) -> Found {
+    let device = open("flex");
+    let (relative, sinks) = (given.relative(&device), given.sinks(&device));
+    let attend = given.attend(&relative, &sinks, &device);
+    let [q, k, v] = given.qkv(&device);
+    let out = ring
+        .forward(&attend, q.clone(), k.clone(), v.clone())
+        .unwrap();
+    let d_o = given.rows(3, &device);
+    let found = ring.gradients(&attend, [q, k, v], d_o).unwrap();
+    assert_eq!(floats(&found.out.o), floats(&out.o));
+    assert_eq!(floats(&found.out.lse), floats(&out.lse));
+    let mut gradients = vec![
+        ("dq", floats(&found.dq)),
+        ("dk", floats(&found.dk)),
+        ("dv", floats(&found.dv)),
+    ];
+    gradients.extend(found.relative.map(|x| ("drelative", floats(&x))));
+    gradients.extend(found.sinks.map(|x| ("dsinks", floats(&x))));
+    (out, gradients)
+}
+
+fn compare(what: &str, given: &Given, (out, gradients): Found) {
+    let (want, expected) = given.want();
+    let what = format!("{:?} {what}", given.problem.rules());
+    let tolerance = rel_l2(Element::F32);
+    assert_close(&what, &floats(&out.o), &want.o, tolerance);
+    assert_close(&what, &floats(&out.lse), &want.lse, tolerance);
+    let named = [
+        ("dq", &expected.dq),
+        ("dk", &expected.dk),
+        ("dv", &expected.dv),
+        ("drelative", &expected.drelative),
+        ("dsinks", &expected.dsinks),
+    ];
+    for (name, want) in named.into_iter().filter(|(_, want)| !want.is_empty()) {
+        let (_, got) = gradients.iter().find(|(other, _)| *other == name).unwrap();
+        assert_gradient(&format!("{name} of {what}"), got, want, Element::F32);
+    }
+}
+
+#[test]
+fn queues_of_a_device_compute_what_the_whole_is() {
+    for name in ["cpu", "flex", "wgpu"] {
+        let queues = [(); 3].map(|()| open(name));
+        for (rules, sinks) in cases() {
+            let given = Given::new(rules, sinks);
+            compare(name, &given, by_queues(&given, &queues));
+        }
+    }
+}
+
+#[test]
+fn places_may_be_on_different_devices() {
+    let devices = ["flex", "cpu", "flex", "cpu"].map(open);
+    for (rules, sinks) in cases() {
+        let given = Given::new(rules, sinks);
+        let device = &devices[0];
+        let attend = given.attend(&given.relative(device), &given.sinks(device), device);
+        let [q, k, v] = given.qkv(device);
+        let out = Ring::new(&devices).unwrap().forward(&attend, q, k, v);
+        let (want, _) = given.want();
+        let o = floats(&out.unwrap().o);
+        assert_close("o on two devices", &o, &want.o, rel_l2(Element::F32));
+    }
+}
+
+#[test]
+fn devices_of_a_group_compute_what_the_whole_is() {
+    let rings = [4, 1].map(|count| GroupRing::new(group(count)));
+    for (rules, sinks) in cases() {
+        let given = Given::new(rules, sinks);
+        compare("on 4 devices", &given, by_group(&given, &rings[0]));
+    }
+    let given = Given::new(vec![Rule::Causal], true);
+    compare("on one device", &given, by_group(&given, &rings[1]));
+}
+
+#[test]
+fn results_repeat_bit_for_bit() {
+    let bits = |(out, gradients): Found| -> Vec<u32> {
+        let all = [floats(&out.o), floats(&out.lse)].into_iter();
+        let all = all.chain(gradients.into_iter().map(|(_, values)| values));
+        all.flatten().map(f32::to_bits).collect()
+    };
+    let given = Given::new(vec![Rule::Relative(9), Rule::Causal], true);
+    let queues = [(); 3].map(|()| open("cpu"));
+    let ring = GroupRing::new(group(4));
+    let runs = || [by_queues(&given, &queues), by_group(&given, &ring)].map(bits);
+    assert_eq!(runs(), runs());
+}
+
+#[test]
+fn halves_are_merged_in_f32() {
+    let given = Given::new(vec![Rule::Causal], false);
+    let attend = Attend::new().causal();
+    let device = open("cpu");
+    let [q, k, v] = given.qkv(&device).map(|x| x.cast(DType::BF16));
+    let whole = attend.forward(q.clone(), k.clone(), v.clone()).unwrap();
+    let want = exact(&floats(&whole.o));
+    let queues = Ring::new(&[(); 3].map(|()| device.clone())).unwrap();
+    let queues = queues.forward(&attend, q.clone(), k.clone(), v.clone());
+    let group = GroupRing::new(group(4));
+    for out in [queues, group.forward(&attend, q, k, v)].map(Result::unwrap) {
+        assert_eq!([out.o.dtype(), out.lse.dtype()], [DType::BF16, DType::F32]);
+        assert_close("o in bf16", &floats(&out.o), &want, rel_l2(Element::Bf16));
+    }
+}
+
+fn refused<T>(result: Result<T, Error>) -> String {
+    let error = result.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn what_chunks_cannot_tell_is_refused() {
+    let device = open("flex");
+    let zeros = |tokens: usize| Tensor::<4>::zeros([1, 2, tokens, 8], &device);
+    let queues = Ring::new(&[(); 4].map(|()| device.clone())).unwrap();
+    let group = GroupRing::new(group(4));
+    let both = |attend: Attend, queries: usize, keys: usize| {
+        let x = |tokens| zeros(tokens);
+        let one = refused(queues.forward(&attend, x(queries), x(keys), x(keys)));
+        let other = refused(group.forward(&attend, x(queries), x(keys), x(keys)));
+        (one, other)
+    };
+    let rule = "rule of a sequence in chunks: expected one that follows from distances, documents or scores, got";
+    let bias = Tensor::<4>::zeros([1, 1, 8, 8], &device);
+    let cases = [
+        (Attend::new().prefix(3), format!("{rule} prefix")),
+        (Attend::new().global(1, 2), format!("{rule} global")),
+        (
+            Attend::new().causal_top_left(),
+            format!("{rule} causal_top_left"),
+        ),
+        (
+            Attend::new().bias(bias),
+            "rule of a sequence in chunks: expected one without a table of pairs, got bias"
+                .to_owned(),
+        ),
+        (
+            Attend::new().dropout(0.5, 3),
+            "dropout of a sequence in chunks: expected none, got some".to_owned(),
+        ),
+        (
+            Attend::new().position(4),
+            "position of a sequence in chunks: expected none, got 4".to_owned(),
+        ),
+    ];
+    for (attend, expected) in cases {
+        assert_eq!(both(attend, 8, 8), (expected.clone(), expected));
+    }
+    let (one, other) = both(Attend::new(), 6, 6);
+    assert_eq!(one, "tokens: expected a multiple of 4 places, got 6");
+    assert_eq!(other, "tokens: expected a multiple of 4 devices, got 6");
+    let (one, other) = both(Attend::new(), 8, 12);
+    assert_eq!(one, "tokens of k: expected 8, got 12");
+    assert_eq!(other, "keys of a chunk: expected 2, got 3");
+    let (one, _) = both(Attend::new(), 0, 0);
+    assert_eq!(one, "tokens: expected at least 1, got 0");
+}
+
+#[test]
+fn chunks_that_are_elsewhere_are_refused() {
+    let [flex, cpu] = ["flex", "cpu"].map(open);
+    let none = refused(Ring::new(&[]));
+    assert_eq!(none, "devices of a ring: expected at least 1, got 0");
+    let ring = Ring::new(&[flex.clone(), cpu.clone()]).unwrap();
+    let chunk = |tokens: usize, device: &Device| {
+        [(); 3].map(|()| Tensor::<4>::zeros([1, 2, tokens, 8], device))
+    };
+    let forward = |chunks| ring.forward_chunks(&Attend::new(), chunks);
+    assert!(forward(vec![chunk(4, &flex), chunk(4, &cpu)]).is_ok());
+    let message = refused(forward(vec![chunk(4, &flex)]));
+    assert_eq!(message, "chunks of a ring: expected 2, got 1");
+    let message = refused(forward(vec![chunk(4, &flex), chunk(4, &flex)]));
+    assert!(
+        message.starts_with("device of a chunk: expected Device"),
+        "{message}"
+    );
+    let message = refused(forward(vec![chunk(4, &flex), chunk(5, &cpu)]));
+    assert!(message.starts_with("q of a chunk"), "{message}");
+    let halves = chunk(4, &cpu).map(|x| x.cast(DType::BF16));
+    let message = refused(forward(vec![chunk(4, &flex), halves]));
+    assert_eq!(message, "dtype of a chunk: expected F32, got BF16");
+    let recording = chunk(4, &flex.autodiff());
+    let message = refused(GroupRing::new(group(1)).forward(
+        &Attend::new(),
+        recording[0].clone(),
+        recording[1].clone(),
+        recording[2].clone(),
+    ));
+    assert_eq!(
+        message,
+        "device of q: expected one that records no gradients, got one that does"
+    );
+}
