@@ -164,8 +164,8 @@ export interface MatmulOptions {
 }
 
 /**
- * Changes scores s, or says which keys j a query sees. Query i is at position p = i + keys − queries, so that queries and keys
- * end together.
+ * Changes scores s, or says which keys j a query sees. Query i is at position p = i + keys − queries, so that queries
+ * and keys end together.
  *
  * - `causal`: j ≤ p
  * - `causalTopLeft`: j ≤ i
@@ -210,7 +210,7 @@ export interface AttentionOptions extends RunOptions {
 export interface AttentionOutput {
   /** [batch, heads, queries, valueDim]; 0 for queries that see no key. */
   o: Float32Array;
-  /** [batch, heads, queries]: the logarithm of the sum of each query's exponentials; −3.4e38 for those that see no key. */
+  /** [batch, heads, queries]: the logarithm of the sum of each query's exponentials; −3.4e38 where it sees no key. */
   lse: Float32Array;
 }
 

@@ -171,8 +171,8 @@ function attentionReference({ heads, tokens, headDim }, { q, k, v }) {
 }
 
 /**
- * Attention of every query to every key of its head, one sequence, scaled by 1/√headDim. q, k and v are uploaded in every run:
- * those in `apart` are [heads, tokens, headDim], those in `side` the same as [tokens, heads, headDim].
+ * Attention of every query to every key of its head, one sequence, scaled by 1/√headDim. q, k and v are uploaded in
+ * every run: those in `apart` are [heads, tokens, headDim], those in `side` the same as [tokens, heads, headDim].
  */
 export function attention({ heads, tokens, headDim }) {
   const random = new Uniform(0x5eed);

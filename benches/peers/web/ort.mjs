@@ -6,9 +6,9 @@ import { attentionModel, matmulModel, moeModel } from './onnx.mjs';
 const FOLDER = new URL('./node_modules/onnxruntime-web/dist/', import.meta.url).href;
 
 /**
- * `build` names the bundle, `provider` is 'webgpu' or 'wasm'. `form` and `gates` choose the graph of the MoE layer, `form`
- * that of the attention; `capture` records a run's commands and repeats them. `leastSubgroup` is the fewest units of a subgroup
- * with which the device has subgroups at all.
+ * `build` names the bundle, `provider` is 'webgpu' or 'wasm'. `form` and `gates` choose the graph of the MoE layer,
+ * `form` that of the attention; `capture` records a run's commands and repeats them. `leastSubgroup` is the fewest
+ * units of a subgroup with which the device has subgroups at all.
  */
 export async function open({ build, provider, leastSubgroup, ...settings }) {
   const ort = await import(`${FOLDER}ort.${build}.bundle.min.mjs`);

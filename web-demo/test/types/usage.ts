@@ -1,5 +1,13 @@
 // Compiled, never run: a program against the package's types, in which every use that is wrong has to be an error.
-import init, { attention, bench, Device, Fp8Linear, MoeLayer, MoeTraining, version } from '../../dist/moebius/moebius.js';
+import init, {
+  attention,
+  bench,
+  Device,
+  Fp8Linear,
+  MoeLayer,
+  MoeTraining,
+  version,
+} from '../../dist/moebius/moebius.js';
 import type {
   AttentionOutput,
   AttentionRule,
@@ -100,4 +108,5 @@ export const used = {
   load,
   capacity,
 };
-export const more = { attended, balance, held, product, loss, accuracy, classes, probabilities, parameters, measured, told };
+export const more = { balance, held, product, loss, accuracy, classes, probabilities, parameters, measured, told };
+export const last = { attended };
