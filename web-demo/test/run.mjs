@@ -16,7 +16,7 @@ const GROUPS = {
   page: ['page', 'page-sections', 'page-trouble'],
   deno: ['deno'],
 };
-// Far more than any test takes: a hang should end in a message. Several waits of a test, each within its own limit, fit in.
+// Far more than any test takes, several waits with limits of their own among them: a hang should end in a message.
 const LIMIT_MS = 300_000;
 const deep = process.env.MOEBIUS_TEST_DEEP === '1';
 

@@ -57,12 +57,8 @@ fn attention_unit<F: Float, N: Size, R: ScoreRule>(
                 let raw = scalars.scale * dot::<F, N>(&query, k, at, vectors);
                 let raw = Vector::<f32, Const<1>>::new(raw);
                 let score = scores_by::<Const<1>, R>(raw, &site, &scalars, tables, &rule, form);
-                let p = raised::<N>(
-                    &mut softmax,
-                    &mut sums,
-                    score.extract(0usize),
-                    value_vectors,
-                );
+                let score = score.extract(0usize);
+                let p = raised::<N>(&mut softmax, &mut sums, score, value_vectors);
                 let (weight, _) = dropped((p, p), &site, tables, form);
                 let at = values + key * layout.v.row;
                 accumulate::<F, N>(&mut sums, weight, v, at, value_vectors);

@@ -1,6 +1,6 @@
 //! Which tiles of keys are visited, where tables tell, and how many that are.
 
-use super::rules::{Kind, Kinds, Scalars};
+use super::rules::{Kind, Kinds, Scalars, tile_of};
 use super::{Plan, Variant, cpu};
 use cubecl::prelude::*;
 use moebius_ops::attention::{Tables, Tile};
@@ -81,6 +81,26 @@ pub(super) fn shows(
 ) -> bool {
     let documents = documents_of(batch, queries, scalars, tables, kinds);
     tables_show(batch, queries, documents, keys, scalars, tables, kinds) > 0
+}
+
+/// How many pairs of queries and keys all rules let see, as [`tile_of`] tells it.
+#[cube]
+pub(super) fn met_of(
+    batch: usize,
+    queries: (usize, usize),
+    documents: (u32, u32),
+    keys: (usize, usize),
+    scalars: &Scalars,
+    tables: &[u32],
+    #[comptime] kinds: Kinds,
+) -> u32 {
+    let met = tile_of(queries, keys, scalars, kinds);
+    if comptime!(kinds.skip_by_tables()) {
+        let show = tables_show(batch, queries, documents, keys, scalars, tables, kinds);
+        min(met, show)
+    } else {
+        met
+    }
 }
 
 impl Plan {

@@ -523,8 +523,7 @@ fn attention_gradients_cpu<F: Float, N: Size, R: ScoreRule>(
 pub(in crate::attention) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
     let (client, plan, b) = (backward.client, backward.plan, backward.buffers);
     let (p, spec, width) = (&plan.problem, Spec::of(plan), plan.register);
-    let s = p.sizes();
-    let bytes = p.element().bytes();
+    let (s, bytes) = (p.sizes(), p.element().bytes());
     let words = spec.words(plan);
     let scratch = client.empty(plan.cores * words * 4);
     let blocks = client.empty(plan.cores * spec.block() * 4);
@@ -533,13 +532,9 @@ pub(in crate::attention) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
         0 => bind(scratch.clone(), 1, 4 * width),
         words => bind(buffer, words / width, 4 * width),
     };
-    let key_panels = panels(client, plan, &b.k.clone().into(), s.head_dim);
-    let key_rows = rows(
-        client,
-        plan,
-        &b.k.clone().into(),
-        (s.head_dim, spec.padded_head),
-    );
+    let k = b.k.clone().into();
+    let key_panels = panels(client, plan, &k, s.head_dim);
+    let key_rows = rows(client, plan, &k, (s.head_dim, spec.padded_head));
     let matrix = |buffer: &Handle, rows: usize, dim: usize| match rows {
         0 => bind(scratch.clone(), 1, bytes),
         rows => bind(buffer.clone(), rows * dim, bytes),

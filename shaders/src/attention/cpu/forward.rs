@@ -362,6 +362,62 @@ fn strip<N: Size, R: ScoreRule>(
     }
 }
 
+/// A block's rows meet the tiles of a key head.
+#[cube]
+fn meet<N: Size, R: ScoreRule>(
+    packed: &[Vector<f32, N>],
+    v: &[Vector<f32, N>],
+    tables: &[u32],
+    scratch: &mut [Vector<f32, Const<1>>],
+    block: &Block,
+    scalars: &Scalars,
+    rule: &R::Args,
+    head: usize,
+    #[comptime] spec: Spec,
+) {
+    let width = N::value();
+    let (tile, kinds) = comptime!((spec.tile, spec.form.kinds));
+    let queries = (block.first / scalars.group, (block.end - 1) / scalars.group);
+    let documents = documents_of(block.batch, queries, scalars, tables, kinds);
+    let (near, far) = keys_of(queries.0, queries.1, scalars, kinds);
+    for at in near / tile..far.div_ceil(tile) {
+        let key = at * tile;
+        let count = min(tile, scalars.keys - key);
+        let registers = comptime!(spec.padded_value / width);
+        let from = (head * scalars.keys + key) * registers;
+        let odd = any_infinite::<N>(v, from, count * registers);
+        let keys = (key, key + count - 1);
+        let show = if comptime!(kinds.skip_by_tables()) {
+            tables_show(
+                block.batch,
+                queries,
+                documents,
+                keys,
+                scalars,
+                tables,
+                kinds,
+            )
+        } else {
+            u32::from_int(1)
+        };
+        for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
+            let at = (row, head, key);
+            strip::<N, R>(
+                packed,
+                v,
+                tables,
+                scratch,
+                block,
+                scalars,
+                rule,
+                at,
+                (show, odd),
+                spec,
+            );
+        }
+    }
+}
+
 #[cube(launch_unchecked)]
 fn attention_cpu<F: Float, N: Size, R: ScoreRule>(
     q: &[F],
@@ -383,7 +439,6 @@ fn attention_cpu<F: Float, N: Size, R: ScoreRule>(
     let rows = scalars.queries * scalars.group;
     let of_head = rows.div_ceil(comptime!(ROWS));
     let heads = blocks / of_head;
-    let (tile, kinds) = comptime!((spec.tile, spec.form.kinds));
     for item in range_stepped(ABSOLUTE_POS, blocks, cores) {
         // Later queries, which see more keys where a rule is causal, come first.
         let head = item % heads;
@@ -396,45 +451,9 @@ fn attention_cpu<F: Float, N: Size, R: ScoreRule>(
             base: ABSOLUTE_POS * comptime!(spec.scratch(width)),
         };
         begin::<F, N>(q, scratch, &block, &scalars, &of_q, spec);
-        let queries = (block.first / scalars.group, (block.end - 1) / scalars.group);
-        let documents = documents_of(block.batch, queries, &scalars, tables, kinds);
-        let (near, far) = keys_of(queries.0, queries.1, &scalars, kinds);
-        for at in near / tile..far.div_ceil(tile) {
-            let key = at * tile;
-            let count = min(tile, scalars.keys - key);
-            let registers = comptime!(spec.padded_value / width);
-            let from = (head * scalars.keys + key) * registers;
-            let odd = any_infinite::<N>(v, from, count * registers);
-            let keys = (key, key + count - 1);
-            let show = if comptime!(kinds.skip_by_tables()) {
-                tables_show(
-                    block.batch,
-                    queries,
-                    documents,
-                    keys,
-                    &scalars,
-                    tables,
-                    kinds,
-                )
-            } else {
-                u32::from_int(1)
-            };
-            for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
-                let at = (row, head, key);
-                strip::<N, R>(
-                    packed,
-                    v,
-                    tables,
-                    scratch,
-                    &block,
-                    &scalars,
-                    &rule,
-                    at,
-                    (show, odd),
-                    spec,
-                );
-            }
-        }
+        meet::<N, R>(
+            packed, v, tables, scratch, &block, &scalars, &rule, head, spec,
+        );
         finish::<F, N>(scratch, tables, o, lse, &block, &scalars, spec);
     }
 }

@@ -11,10 +11,10 @@ mod sums;
 
 use super::dropout::{factors, row_of};
 use super::exponential::highest;
-use super::rules::{Scalars, Site, keys_of, scalars, seen, site, tile_of, trace};
+use super::rules::{Scalars, Site, keys_of, scalars, seen, site, trace};
 use super::shape::{LANES, Shape};
 use super::strided::{Layout, LayoutLaunch, Strides, head_at};
-use super::visits::{documents_of, tables_show};
+use super::visits::{documents_of, met_of};
 use super::{Form, ForwardBuffers, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -148,6 +148,28 @@ fn load<F: Float, N: Size>(
             tile[to + i] = vector;
         }
     }
+}
+
+/// Copies `held` keys and their values from a key on; the tile is whole.
+#[cube]
+fn load_tile<F: Float, N: Size>(
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    tile: &mut Shared<[Vector<f32, N>]>,
+    block: &Block,
+    layout: &Layout,
+    keys: (usize, usize),
+    #[comptime] spec: Spec,
+) {
+    let (key, held) = keys;
+    let (size, units) = comptime!((spec.shape.keys, spec.shape.units));
+    let (vectors, value_vectors) = comptime!((spec.form.vectors, spec.form.value_vectors));
+    let from = (block.keys + key * layout.k.row, layout.k.row);
+    let place = comptime!((0, size * vectors, units));
+    load::<F, N>(k, tile, from, held * vectors, place, vectors);
+    let from = (block.values + key * layout.v.row, layout.v.row);
+    let place = comptime!((size * vectors, size * value_vectors, units));
+    load::<F, N>(v, tile, from, held * value_vectors, place, value_vectors);
 }
 
 /// Scores of the unit's queries with N keys.
@@ -367,36 +389,20 @@ fn attention_tile<F: Float, N: Size>(
             let key = at * size;
             let held = min(size, scalars.keys - key);
             let keys = (key, key + held - 1);
-            let mut met = tile_of(queries, keys, &scalars, kinds);
-            if comptime!(kinds.skip_by_tables()) {
-                let show = tables_show(
-                    block.batch,
-                    queries,
-                    documents,
-                    keys,
-                    &scalars,
-                    tables,
-                    kinds,
-                );
-                met = min(met, show);
-            }
+            let met = met_of(
+                block.batch,
+                queries,
+                documents,
+                keys,
+                &scalars,
+                tables,
+                kinds,
+            );
             // The same for the whole cube, so the barriers inside are reached by all its units or none.
             if met > 0 {
                 if comptime!(shape.staged) {
-                    let from = (block.keys + key * layout.k.row, layout.k.row);
-                    let place = comptime!((0, size * vectors, shape.units));
                     sync_cube();
-                    load::<F, N>(k, &mut tile, from, held * vectors, place, vectors);
-                    let from = (block.values + key * layout.v.row, layout.v.row);
-                    let place = comptime!((size * vectors, size * value_vectors, shape.units));
-                    load::<F, N>(
-                        v,
-                        &mut tile,
-                        from,
-                        held * value_vectors,
-                        place,
-                        value_vectors,
-                    );
+                    load_tile::<F, N>(k, v, &mut tile, &block, &layout, (key, held), spec);
                     sync_cube();
                 }
                 if comptime!(spec.form.counted) {

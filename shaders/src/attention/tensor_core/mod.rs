@@ -5,13 +5,15 @@
 //! probabilities times values come back by the same way into the units' registers. Probabilities are rounded to the type of the
 //! values. Unproven: it compiles for CUDA and RDNA and has not run on either.
 
+mod memory;
+
 use super::dropout::{factors, row_of};
 use super::exponential::highest;
-use super::rules::{Scalars, keys_of, scalars, seen, site, tile_of, trace};
+use super::rules::{Scalars, keys_of, scalars, seen, site, trace};
 use super::shape::Shape;
 use super::strided::{Layout, LayoutLaunch, head_at};
 use super::tile::{Block, block_of};
-use super::visits::{documents_of, tables_show};
+use super::visits::{documents_of, met_of};
 use super::{Form, ForwardBuffers, KERNEL, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -21,6 +23,7 @@ use crate::launched;
 use cubecl::cmma;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
+use memory::{Tiles, load, load_tile, tiles};
 use moebius_device::Capability;
 use moebius_ops::Element;
 use moebius_ops::attention::Problem;
@@ -110,38 +113,6 @@ pub(super) fn shape(
     Ok((shape, grid))
 }
 
-/// Copies `held` rows of vectors to a tile and zeros up to its last row; where `watched`, `odd` tells a number that isn't finite.
-#[cube]
-fn load<F: Float>(
-    from: &[Vector<F, Const<4>>],
-    tile: &mut Shared<[Vector<F, Const<4>>]>,
-    odd: &mut Shared<[u32]>,
-    rows: (usize, usize, usize),
-    // Rows of the tile, vectors of a row, and units.
-    #[comptime] sizes: (usize, usize, usize),
-    #[comptime] watched: bool,
-) {
-    let (first, step, held) = rows;
-    let (count, width, units) = comptime!(sizes);
-    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
-    for i in range_stepped(unit, comptime!(count * width), units) {
-        let (row, d) = (i / width, i % width);
-        let mut vector = Vector::<F, Const<4>>::new(F::new(0.0));
-        if row < held {
-            vector = from[first + row * step + d];
-            if comptime!(watched) {
-                let number = Vector::<f32, Const<4>>::cast_from(vector);
-                let zeros = number * Vector::new(0.0f32);
-                // By its bits: what isn't finite gives NaN.
-                if u32::reinterpret(zeros.vector_sum().abs()) != 0u32 {
-                    odd[0] = 1u32;
-                }
-            }
-        }
-        tile[row * comptime!(width + PADDING) + d] = vector;
-    }
-}
-
 /// 16 × 16 of left · right, of so many steps of 16; strides in elements.
 #[cube]
 fn product<F: Float>(
@@ -206,8 +177,7 @@ fn stage(staged: &mut Shared<[f32]>, fragment: &cmma::Matrix<f32>, #[comptime] c
 /// shrink by.
 #[cube]
 fn soften<F: Float>(
-    staged: &Shared<[f32]>,
-    weights: &mut Shared<[Vector<F, Const<4>>]>,
+    tiles: &mut Tiles<F>,
     tables: &[u32],
     scalars: &Scalars,
     block: &Block,
@@ -229,10 +199,8 @@ fn soften<F: Float>(
         let mut raw = Vector::<f32, Const<4>>::new(0.0f32);
         #[unroll]
         for lane in 0..4usize {
-            raw.insert(
-                lane,
-                staged[row * comptime!(KEYS) + comptime!(4 * i + lane)],
-            );
+            let at = row * comptime!(KEYS) + comptime!(4 * i + lane);
+            raw.insert(lane, tiles.staged[at]);
         }
         let raw = raw * Vector::new(scalars.scale);
         let (mut s, _) = trace::<Const<4>>(raw, &site, scalars, tables, form.kinds, 0usize);
@@ -255,7 +223,7 @@ fn soften<F: Float>(
         if comptime!(form.dropout) {
             p *= factors::<Const<4>>(&row_of::<Const<4>>(&site, tables), &site);
         }
-        weights[row * comptime!(Spec::weight_row()) + i] = Vector::cast_from(p);
+        tiles.weights[row * comptime!(Spec::weight_row()) + i] = Vector::cast_from(p);
     }
     (top, total, shrink)
 }
@@ -263,16 +231,9 @@ fn soften<F: Float>(
 /// Adds probabilities times values of a tile to the units' sums, which shrink first. A value that isn't finite takes no part where its
 /// probability is 0: matrix instructions would spread it to queries that don't see it.
 #[cube]
-fn weigh<F: Float>(
-    sums: &mut Array<f32>,
-    staged: &mut Shared<[f32]>,
-    weights: &Shared<[Vector<F, Const<4>>]>,
-    values: &Shared<[Vector<F, Const<4>>]>,
-    shrink: &Shared<[f32]>,
-    odd: bool,
-    #[comptime] spec: Spec,
-) {
+fn weigh<F: Float>(sums: &mut Array<f32>, tiles: &mut Tiles<F>, #[comptime] spec: Spec) {
     let plane = UNIT_POS_Y as usize;
+    let odd = tiles.odd[0] != 0u32;
     let (weight_row, value_row) = comptime!((Spec::weight_row(), spec.value_row()));
     let fragments = comptime!(spec.form.value_vectors * 4 / EDGE);
     #[unroll]
@@ -286,8 +247,8 @@ fn weigh<F: Float>(
             let strides = comptime!((weight_row, value_row, EDGE * value_row));
             let steps = comptime!(KEYS / EDGE);
             let layout = comptime!(cmma::MatrixLayout::RowMajor);
-            let sum = product::<F>(weights, values, at, steps, strides, layout);
-            stage(staged, &sum, column);
+            let sum = product::<F>(&tiles.weights, &tiles.values, at, steps, strides, layout);
+            stage(&mut tiles.staged, &sum, column);
         }
         sync_cube();
         let width = comptime!(if 2 * pair + 1 < fragments {
@@ -299,13 +260,13 @@ fn weigh<F: Float>(
         for j in 0..comptime!(EDGE * width / spec.plane) {
             let i = UNIT_POS_X as usize + comptime!(j * spec.plane);
             let (row, d) = (plane * EDGE + i / width, i % width);
-            let mut sum = staged[row * comptime!(KEYS) + d];
+            let mut sum = tiles.staged[row * comptime!(KEYS) + d];
             if odd {
                 let column = d + comptime!(2 * pair * EDGE);
-                sum = careful::<F>(weights, values, row, column, spec);
+                sum = careful::<F>(tiles, row, column, spec);
             }
             let own = comptime!(2 * pair * EDGE * EDGE / spec.plane + j);
-            sums[own] = fma(sums[own], shrink[row], sum);
+            sums[own] = fma(sums[own], tiles.factors[row], sum);
         }
         sync_cube();
     }
@@ -314,18 +275,17 @@ fn weigh<F: Float>(
 /// One sum of a query's probabilities times values, without those of probability 0.
 #[cube]
 fn careful<F: Float>(
-    weights: &Shared<[Vector<F, Const<4>>]>,
-    values: &Shared<[Vector<F, Const<4>>]>,
+    tiles: &mut Tiles<F>,
     row: usize,
     column: usize,
     #[comptime] spec: Spec,
 ) -> f32 {
     let mut sum = 0.0f32;
     for key in 0..comptime!(KEYS) {
-        let four = weights[row * comptime!(Spec::weight_row()) + key / 4];
+        let four = tiles.weights[row * comptime!(Spec::weight_row()) + key / 4];
         let p = element::<F>(four, key % 4);
         if p != 0.0f32 {
-            let four = values[key * comptime!(spec.value_row()) + column / 4];
+            let four = tiles.values[key * comptime!(spec.value_row()) + column / 4];
             sum = fma(p, element::<F>(four, column % 4), sum);
         }
     }
@@ -343,6 +303,84 @@ fn element<F: Float>(four: Vector<F, Const<4>>, lane: usize) -> f32 {
     found
 }
 
+/// The plane's scores with a tile.
+#[cube]
+fn score<F: Float>(tiles: &mut Tiles<F>, #[comptime] spec: Spec) {
+    let row = comptime!(spec.key_row());
+    #[unroll]
+    for column in 0..comptime!(KEYS / EDGE) {
+        let at = (
+            UNIT_POS_Y as usize * comptime!(EDGE * row),
+            comptime!(column * EDGE * row).runtime(),
+        );
+        let strides = comptime!((row, row, EDGE / 4));
+        let steps = comptime!(spec.form.vectors * 4 / EDGE);
+        let layout = comptime!(cmma::MatrixLayout::ColMajor);
+        let sum = product::<F>(&tiles.queries, &tiles.keys, at, steps, strides, layout);
+        stage(&mut tiles.staged, &sum, column);
+    }
+}
+
+/// The cube's queries meet the tiles of keys that they may see: the largest score and the sum of the unit's query, and how many tiles
+/// were visited.
+#[cube]
+fn meet<F: Float>(
+    k: &[Vector<F, Const<4>>],
+    v: &[Vector<F, Const<4>>],
+    tables: &[u32],
+    tiles: &mut Tiles<F>,
+    sums: &mut Array<f32>,
+    block: &Block,
+    scalars: &Scalars,
+    layout: &Layout,
+    #[comptime] spec: Spec,
+) -> (f32, f32, u32) {
+    let (form, kinds) = comptime!((spec.form, spec.form.kinds));
+    let own = UNIT_POS_Y as usize * comptime!(EDGE) + UNIT_POS_X as usize;
+    let mut top = f32::min_value();
+    let mut total = 0.0f32;
+    let mut visits = 0u32;
+    let range = (block.first, block.last);
+    let documents = documents_of(block.batch, range, scalars, tables, kinds);
+    let (near, far) = keys_of(block.first, block.last, scalars, kinds);
+    for at in near / comptime!(KEYS)..far.div_ceil(comptime!(KEYS)) {
+        let key = at * comptime!(KEYS);
+        let held = min(comptime!(KEYS), scalars.keys - key);
+        let of_tile = (key, key + held - 1);
+        let met = met_of(
+            block.batch,
+            range,
+            documents,
+            of_tile,
+            scalars,
+            tables,
+            kinds,
+        );
+        // The same for the whole cube, so the barriers inside are reached by all its units or none.
+        if met > 0 {
+            visits += 1;
+            tiles.odd[0] = 0u32;
+            sync_cube();
+            load_tile::<F>(k, v, tiles, block, layout, (key, held), spec);
+            sync_cube();
+            score::<F>(tiles, spec);
+            sync_cube();
+            if UNIT_POS_X < comptime!(EDGE as u32) {
+                let full = met == 2 && held == comptime!(KEYS);
+                let state = (top, total);
+                let (raised, sum, shrink) =
+                    soften::<F>(tiles, tables, scalars, block, state, (own, key), full, form);
+                top = raised;
+                total = sum;
+                tiles.factors[own] = shrink;
+            }
+            sync_cube();
+            weigh::<F>(sums, tiles, spec);
+        }
+    }
+    (top, total, visits)
+}
+
 #[cube(launch_unchecked)]
 fn attention_tensor_core<F: Float>(
     q: &[Vector<F, Const<4>>],
@@ -356,128 +394,30 @@ fn attention_tensor_core<F: Float>(
     #[comptime] spec: Spec,
     #[define(F)] _element: ElemType,
 ) {
-    let (form, kinds, units) = comptime!((spec.form, spec.form.kinds, spec.units()));
-    let (key_row, value_row) = comptime!((spec.key_row(), spec.value_row()));
-    let mut queries = tile::<F>(comptime!(QUERIES * key_row));
-    let mut keys = tile::<F>(comptime!(KEYS * key_row));
-    let mut values = tile::<F>(comptime!(KEYS * value_row));
-    let mut weights = tile::<F>(comptime!(QUERIES * Spec::weight_row()));
-    let mut staged = Shared::<[f32]>::new_aligned_slice(comptime!(QUERIES * KEYS), ALIGNMENT);
-    let mut shrink = Shared::<[f32]>::new_slice(QUERIES);
-    let mut odd = Shared::<[u32]>::new_slice(1usize);
+    let mut tiles = tiles::<F>(spec);
     let heads = lse.len() / scalars.queries;
     if CUBE_POS < heads * scalars.queries.div_ceil(comptime!(QUERIES)) {
         let block = block_of(CUBE_POS, heads, &scalars, &layout, spec.shape);
-        let own = (UNIT_POS_Y as usize) * comptime!(EDGE) + UNIT_POS_X as usize;
-        let from = head_at(&layout.q, block.batch, block.head) + block.first * layout.q.row;
-        let held = block.last + 1 - block.first;
-        let sizes = comptime!((QUERIES, form.vectors, units));
-        load::<F>(
-            q,
-            &mut queries,
-            &mut odd,
-            (from, layout.q.row, held),
-            sizes,
-            false,
-        );
+        let own = UNIT_POS_Y as usize * comptime!(EDGE) + UNIT_POS_X as usize;
+        let first = head_at(&layout.q, block.batch, block.head) + block.first * layout.q.row;
+        let from = (first, layout.q.row, block.last + 1 - block.first);
+        let sizes = comptime!((QUERIES, spec.form.vectors, spec.units()));
+        load::<F>(q, &mut tiles.queries, &mut tiles.odd, from, sizes, false);
         let mut sums = Array::<f32>::new(comptime!(spec.sums()));
         #[unroll]
         for i in 0..comptime!(spec.sums()) {
             sums[i] = 0.0f32;
         }
-        let mut top = f32::min_value();
-        let mut total = 0.0f32;
-        let mut visits = 0u32;
-        let range = (block.first, block.last);
-        let documents = documents_of(block.batch, range, &scalars, tables, kinds);
-        let (near, far) = keys_of(block.first, block.last, &scalars, kinds);
-        for at in near / comptime!(KEYS)..far.div_ceil(comptime!(KEYS)) {
-            let key = at * comptime!(KEYS);
-            let held = min(comptime!(KEYS), scalars.keys - key);
-            let of_tile = (key, key + held - 1);
-            let mut met = tile_of(range, of_tile, &scalars, kinds);
-            if comptime!(kinds.skip_by_tables()) {
-                let show = tables_show(
-                    block.batch,
-                    range,
-                    documents,
-                    of_tile,
-                    &scalars,
-                    tables,
-                    kinds,
-                );
-                met = min(met, show);
-            }
-            // The same for the whole cube, so the barriers inside are reached by all its units or none.
-            if met > 0 {
-                if comptime!(form.counted) {
-                    visits += 1;
-                }
-                let full = met == 2 && held == comptime!(KEYS);
-                odd[0] = 0u32;
-                sync_cube();
-                let from = (block.keys + key * layout.k.row, layout.k.row, held);
-                let sizes = comptime!((KEYS, form.vectors, units));
-                load::<F>(k, &mut keys, &mut odd, from, sizes, false);
-                let from = (block.values + key * layout.v.row, layout.v.row, held);
-                let sizes = comptime!((KEYS, form.value_vectors, units));
-                load::<F>(v, &mut values, &mut odd, from, sizes, true);
-                sync_cube();
-                #[unroll]
-                for column in 0..comptime!(KEYS / EDGE) {
-                    let at = (
-                        UNIT_POS_Y as usize * comptime!(EDGE * key_row),
-                        comptime!(column * EDGE * key_row).runtime(),
-                    );
-                    let strides = comptime!((key_row, key_row, EDGE / 4));
-                    let steps = comptime!(form.vectors * 4 / EDGE);
-                    let layout = comptime!(cmma::MatrixLayout::ColMajor);
-                    let sum = product::<F>(&queries, &keys, at, steps, strides, layout);
-                    stage(&mut staged, &sum, column);
-                }
-                sync_cube();
-                if UNIT_POS_X < comptime!(EDGE as u32) {
-                    let (raised, sum, by) = soften::<F>(
-                        &staged,
-                        &mut weights,
-                        tables,
-                        &scalars,
-                        &block,
-                        (top, total),
-                        (own, key),
-                        full,
-                        form,
-                    );
-                    top = raised;
-                    total = sum;
-                    shrink[own] = by;
-                }
-                sync_cube();
-                let odd = odd[0] != 0u32;
-                weigh::<F>(
-                    &mut sums,
-                    &mut staged,
-                    &weights,
-                    &values,
-                    &shrink,
-                    odd,
-                    spec,
-                );
-            }
-        }
+        let state = meet::<F>(
+            k, v, tables, &mut tiles, &mut sums, &block, &scalars, &layout, spec,
+        );
         sync_cube();
         if UNIT_POS_X < comptime!(EDGE as u32) {
-            let state = (top, total, visits);
-            shrink[own] = finish(tables, lse, &block, &scalars, own, state, form);
+            tiles.factors[own] = finish(tables, lse, &block, &scalars, own, state, spec.form);
         }
         sync_cube();
-        store::<F>(&sums, &shrink, o, &block, &scalars, spec);
+        store::<F>(&sums, &tiles.factors, o, &block, &scalars, spec);
     }
-}
-
-#[cube]
-fn tile<F: Float>(#[comptime] vectors: usize) -> Shared<[Vector<F, Const<4>>]> {
-    Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(vectors, ALIGNMENT)
 }
 
 /// Writes a query's log-sum-exp; returns what its sums are multiplied by.

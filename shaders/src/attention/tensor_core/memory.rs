@@ -1,0 +1,96 @@
+//! What a cube keeps in workgroup memory.
+
+use super::{ALIGNMENT, KEYS, PADDING, QUERIES, Spec};
+use crate::attention::strided::Layout;
+use crate::attention::tile::Block;
+use cubecl::prelude::*;
+
+/// A cube's workgroup memory.
+#[derive(CubeType)]
+pub(super) struct Tiles<F: Float> {
+    pub(super) queries: Shared<[Vector<F, Const<4>>]>,
+    pub(super) keys: Shared<[Vector<F, Const<4>>]>,
+    pub(super) values: Shared<[Vector<F, Const<4>>]>,
+    /// Probabilities.
+    pub(super) weights: Shared<[Vector<F, Const<4>>]>,
+    /// Scores, and sums of probabilities times values.
+    pub(super) staged: Shared<[f32]>,
+    /// By query: what its sums are multiplied by.
+    pub(super) factors: Shared<[f32]>,
+    /// Whether a value of the tile isn't finite.
+    pub(super) odd: Shared<[u32]>,
+}
+
+#[cube]
+pub(super) fn tiles<F: Float>(#[comptime] spec: Spec) -> Tiles<F> {
+    Tiles::<F> {
+        queries: tile::<F>(comptime!(QUERIES * spec.key_row())),
+        keys: tile::<F>(comptime!(KEYS * spec.key_row())),
+        values: tile::<F>(comptime!(KEYS * spec.value_row())),
+        weights: tile::<F>(comptime!(QUERIES * Spec::weight_row())),
+        staged: Shared::<[f32]>::new_aligned_slice(comptime!(QUERIES * KEYS), ALIGNMENT),
+        factors: Shared::<[f32]>::new_slice(QUERIES),
+        odd: Shared::<[u32]>::new_slice(1usize),
+    }
+}
+
+#[cube]
+fn tile<F: Float>(#[comptime] vectors: usize) -> Shared<[Vector<F, Const<4>>]> {
+    Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(vectors, ALIGNMENT)
+}
+
+/// Loads `held` keys and their values from a key on.
+#[cube]
+pub(super) fn load_tile<F: Float>(
+    k: &[Vector<F, Const<4>>],
+    v: &[Vector<F, Const<4>>],
+    tiles: &mut Tiles<F>,
+    block: &Block,
+    layout: &Layout,
+    of_tile: (usize, usize),
+    #[comptime] spec: Spec,
+) {
+    let (key, held) = of_tile;
+    let from = (block.keys + key * layout.k.row, layout.k.row, held);
+    let sizes = comptime!((KEYS, spec.form.vectors, spec.units()));
+    load::<F>(k, &mut tiles.keys, &mut tiles.odd, from, sizes, false);
+    let from = (block.values + key * layout.v.row, layout.v.row, held);
+    let sizes = comptime!((KEYS, spec.form.value_vectors, spec.units()));
+    load::<F>(v, &mut tiles.values, &mut tiles.odd, from, sizes, true);
+}
+
+/// Copies `held` rows of vectors to a tile and zeros up to its last row; where `watched`, `odd` tells a number that isn't finite.
+#[cube]
+pub(super) fn load<F: Float>(
+    from: &[Vector<F, Const<4>>],
+    tile: &mut Shared<[Vector<F, Const<4>>]>,
+    odd: &mut Shared<[u32]>,
+    rows: (usize, usize, usize),
+    // Rows of the tile, vectors of a row, and units.
+    #[comptime] sizes: (usize, usize, usize),
+    #[comptime] watched: bool,
+) {
+    let (first, step, held) = rows;
+    let (count, width, units) = comptime!(sizes);
+    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
+    for i in range_stepped(unit, comptime!(count * width), units) {
+        let (row, d) = (i / width, i % width);
+        let mut vector = Vector::<F, Const<4>>::new(F::new(0.0));
+        if row < held {
+            vector = from[first + row * step + d];
+            if comptime!(watched) {
+                let number = Vector::<f32, Const<4>>::cast_from(vector);
+                // By its bits, because the compiler makes any number times 0 a 0.
+                let bits = Vector::<u32, Const<4>>::reinterpret(number);
+                let exponents = bits & Vector::new(0x7f80_0000u32);
+                #[unroll]
+                for lane in 0..4usize {
+                    if exponents.extract(lane) == 0x7f80_0000u32 {
+                        odd[0] = 1u32;
+                    }
+                }
+            }
+        }
+        tile[row * comptime!(width + PADDING) + d] = vector;
+    }
+}
