@@ -42,8 +42,19 @@ pub(crate) fn tiles(target: &Target) -> Outcome {
 }
 
 pub(crate) fn tiles_f16(target: &Target) -> Outcome {
-    let problem = problem(WHOLE_EIGHTS, &[]).with_element(Element::F16);
-    both(target, &Case::new(problem))
+    let half = |of, rules: &[Rule]| Case::new(problem(of, rules).with_element(Element::F16));
+    let tiles = both(target, &half(WHOLE_EIGHTS, &[]));
+    let causal = half(
+        [2, 4, 2, 137, 170, 32, 48],
+        &[Rule::Causal, Rule::Documents],
+    );
+    let matrix = Some(Variant::TensorCore);
+    // Few devices have the instructions.
+    if plan(causal.problem, matrix, target.capability()).is_err() {
+        return tiles;
+    }
+    let (want, _) = causal.want();
+    Outcome::of([tiles, compare(target, Variant::TensorCore, &causal, &want)])
 }
 
 /// NaN in a key that no query sees, among keys that they do.
@@ -111,7 +122,7 @@ pub(crate) fn visits(target: &Target) -> Outcome {
             let what = format!("{variant:?} of {rules:?}");
             assert_eq!(counted, plan.visited(&case.words()), "{what}");
             if skips && variant != Variant::Unit {
-                let free = plan_of(problem(sizes, &[])).expect("a plan without rules");
+                let free = plan_of(problem(sizes, &[])).unwrap();
                 let all: usize = free.visited(&case.words()).into_iter().sum();
                 let some: usize = counted.into_iter().sum();
                 assert!(some < all, "{what} visits {some} tiles of {all}");
@@ -160,9 +171,7 @@ fn run(target: &Target, variant: Variant, case: &Case) -> Result<(Vec<f32>, Vec<
 /// o and lse of a plan.
 fn launched(target: &Target, plan: &Plan, case: &Case) -> (Vec<f32>, Vec<f32>) {
     let (p, element) = (case.problem, case.problem.element());
-    let client = target
-        .client()
-        .expect("a plan is one of a device with kernels");
+    let client = target.client().unwrap();
     // A buffer is never empty.
     let filled = |values: &[f32]| match values {
         [] => nans(&client, 1),
