@@ -1,5 +1,8 @@
 //! Benchmarks: verify against the oracle, warm up, wait for the device, take the median.
 
+// Documentation of options is what the command's help shows, where `wgpu[:n]` isn't a link.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 pub mod attention;
 mod ceiling;
 pub mod decode;
