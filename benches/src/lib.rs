@@ -1,7 +1,9 @@
 //! Benchmarks: verify against the oracle, warm up, wait for the device, take the median.
 
-// Documentation of options is what the command's help shows, where `wgpu[:n]` isn't a link.
-#![allow(rustdoc::broken_intra_doc_links)]
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts name devices as wgpu[:n], and clap shows them as they are written"
+)]
 
 pub mod attention;
 mod ceiling;
