@@ -1,5 +1,7 @@
 //! What a softmax is made of: eˣ for numbers that are at most 0, or NaN, in fewer steps than CubeCL's, which takes any.
 
+use super::Form;
+use super::rules::Scalars;
 use cubecl::prelude::*;
 
 /// 1.5 · 2²³: added to a small number, its last bits are that number rounded to an integer.
@@ -41,6 +43,36 @@ pub(crate) fn highest<N: Size>(register: Vector<f32, N>, number: f32) -> f32 {
         top = max(top, register.extract(lane));
     }
     top
+}
+
+/// A row's end, from its largest score and its sum of exponentials, which is 0 where no key was seen: what its sums of values are
+/// multiplied by, and its log-sum-exp, both after the head's sink.
+#[cube]
+pub(super) fn ended(
+    softmax: (f32, f32),
+    head: usize,
+    scalars: &Scalars,
+    tables: &[u32],
+    #[comptime] form: Form,
+) -> (f32, f32) {
+    let (mut top, mut total) = softmax;
+    let mut share = 1.0f32;
+    if comptime!(form.sinks) {
+        let sink = f32::reinterpret(tables[scalars.sinks + head]);
+        let raised = max(top, sink);
+        share = (top - raised).exp();
+        total = fma(total, share, (sink - raised).exp());
+        top = raised;
+    }
+    let mut log = f32::min_value();
+    // By its bits, because a sum that isn't a number has seen a key, too.
+    if u32::reinterpret(total) != 0u32 {
+        share /= total;
+        log = top + total.ln();
+    } else {
+        share = 0.0f32;
+    }
+    (share, log)
 }
 
 #[cfg(test)]

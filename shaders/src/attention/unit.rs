@@ -1,6 +1,7 @@
 //! The `unit` variant: one unit per query and head, in one pass over the keys it sees.
 
 use super::dropout::dropped;
+use super::exponential::ended;
 use super::rules::{Scalars, Site, keys_of, scalars, site};
 use super::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by};
 use super::strided::{Layout, LayoutLaunch, head_at};
@@ -64,17 +65,8 @@ fn attention_unit<F: Float, N: Size, R: ScoreRule>(
                 accumulate::<F, N>(&mut sums, weight, v, at, value_vectors);
             }
         }
-        if comptime!(form.sinks) {
-            let sink = f32::reinterpret(tables[scalars.sinks + site.head]);
-            raised::<N>(&mut softmax, &mut sums, sink, value_vectors);
-        }
-        let mut share = 0.0f32;
-        let mut log = f32::min_value();
-        // By its bits, because a sum that isn't a number has seen one, too.
-        if u32::reinterpret(softmax.total) != 0u32 {
-            share = 1.0f32 / softmax.total;
-            log = softmax.largest + softmax.total.ln();
-        }
+        let ends = (softmax.largest, softmax.total);
+        let (share, mut log) = ended(ends, site.head, &scalars, tables, form);
         store_head::<F, N>(&sums, share, o, ABSOLUTE_POS * value_vectors, value_vectors);
         if comptime!(form.counted) {
             log = f32::cast_from(end - first);

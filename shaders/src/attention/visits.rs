@@ -19,30 +19,45 @@ fn bounds(tables: &[u32], first: usize, count: usize) -> (u32, u32) {
     (least, most)
 }
 
-/// The least and the largest document of the queries from `queries.0` to `queries.1` of a sequence.
+/// Queries of a sequence that meet keys together, the first and the last, and the least and the largest of their documents.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Span {
+    batch: usize,
+    first: usize,
+    last: usize,
+    least: u32,
+    most: u32,
+}
+
+/// The span of the queries from `queries.0` to `queries.1`.
 #[cube]
-pub(super) fn documents_of(
+pub(super) fn span(
     batch: usize,
     queries: (usize, usize),
     scalars: &Scalars,
     tables: &[u32],
     #[comptime] kinds: Kinds,
-) -> (u32, u32) {
-    if comptime!(kinds.any(&[Kind::Documents])) {
-        let first = scalars.query_documents + batch * scalars.queries + queries.0;
-        bounds(tables, first, queries.1 + 1 - queries.0)
+) -> Span {
+    let (first, last) = queries;
+    let (least, most) = if comptime!(kinds.any(&[Kind::Documents])) {
+        let from = scalars.query_documents + batch * scalars.queries + first;
+        bounds(tables, from, last + 1 - first)
     } else {
         (u32::from_int(0), u32::from_int(0))
+    };
+    Span {
+        batch,
+        first,
+        last,
+        least,
+        most,
     }
 }
 
-/// [`moebius_ops::attention::Rules::tables_show`], with ranges by their first and last: 0 where it doesn't, without a table 1.
-/// `documents` are those of the queries.
+/// [`moebius_ops::attention::Rules::tables_show`], with keys by their first and last: 0 where it doesn't, without a table 1.
 #[cube]
 pub(super) fn tables_show(
-    batch: usize,
-    queries: (usize, usize),
-    documents: (u32, u32),
+    span: &Span,
     keys: (usize, usize),
     scalars: &Scalars,
     tables: &[u32],
@@ -50,16 +65,16 @@ pub(super) fn tables_show(
 ) -> u32 {
     let mut show = 1u32;
     if comptime!(kinds.any(&[Kind::Documents])) {
-        let first = scalars.key_documents + batch * scalars.keys + keys.0;
+        let first = scalars.key_documents + span.batch * scalars.keys + keys.0;
         let (least, most) = bounds(tables, first, keys.1 + 1 - keys.0);
-        let apart = documents.1 < least || most < documents.0;
+        let apart = span.most < least || most < span.least;
         show = select(apart, 0u32, show);
     }
     if comptime!(kinds.any(&[Kind::Blocks])) {
         let size = scalars.block;
         let across = scalars.keys.div_ceil(size);
         let mut seen = 0u32;
-        for row in queries.0 / size..queries.1 / size + 1 {
+        for row in span.first / size..span.last / size + 1 {
             for column in keys.0 / size..keys.1 / size + 1 {
                 seen = max(seen, tables[scalars.blocks + row * across + column]);
             }
@@ -69,35 +84,18 @@ pub(super) fn tables_show(
     show
 }
 
-/// [`tables_show`] for queries whose documents are looked up, too.
-#[cube]
-pub(super) fn shows(
-    batch: usize,
-    queries: (usize, usize),
-    keys: (usize, usize),
-    scalars: &Scalars,
-    tables: &[u32],
-    #[comptime] kinds: Kinds,
-) -> bool {
-    let documents = documents_of(batch, queries, scalars, tables, kinds);
-    tables_show(batch, queries, documents, keys, scalars, tables, kinds) > 0
-}
-
 /// How many pairs of queries and keys all rules let see, as [`tile_of`] tells it.
 #[cube]
 pub(super) fn met_of(
-    batch: usize,
-    queries: (usize, usize),
-    documents: (u32, u32),
+    span: &Span,
     keys: (usize, usize),
     scalars: &Scalars,
     tables: &[u32],
     #[comptime] kinds: Kinds,
 ) -> u32 {
-    let met = tile_of(queries, keys, scalars, kinds);
+    let met = tile_of((span.first, span.last), keys, scalars, kinds);
     if comptime!(kinds.skip_by_tables()) {
-        let show = tables_show(batch, queries, documents, keys, scalars, tables, kinds);
-        min(met, show)
+        min(met, tables_show(span, keys, scalars, tables, kinds))
     } else {
         met
     }

@@ -1529,44 +1529,48 @@ let v3347 = v3346 * v28;
 let v3353 = v127 <= v97;
 if v3353 {
 let v3359 = *v475;
+let v3365 = *v481;
 var<function> v3794_store: f32;
 let v3794 = &v3794_store;
 *v3794 = v3359;
-let v3366 = *v481;
 var<function> v3795_store: f32;
 let v3795 = &v3795_store;
-*v3795 = v3366;
+*v3795 = v3365;
 let v3368 = f32(1.0);
 var<function> v3796_store: f32;
 let v3796 = &v3796_store;
 *v3796 = v3368;
 var<function> v3797_store: f32;
 let v3797 = &v3797_store;
-*v3797 = v359;
-var<function> v3798_store: f32;
-let v3798 = &v3798_store;
-*v3798 = v476;
-let v3377 = *v3795;
-let v3378 = bitcast<u32>(v3377);
-let v3380 = v3378 != v499;
-if v3380 {
-let v3381 = *v3796;
-let v3383 = v3381 / v3377;
-*v3797 = v3383;
-let v3384 = *v3795;
-let v3385 = log(v3384);
-let v3386 = *v3794;
-let v3387 = v3386 + v3385;
-*v3798 = v3387;
+*v3797 = v476;
+let v3374 = *v3795;
+let v3375 = bitcast<u32>(v3374);
+let v3377 = v3375 != v499;
+if v3377 {
+let v3378 = *v3796;
+let v3380 = v3378 / v3374;
+*v3796 = v3380;
+let v3381 = *v3795;
+let v3382 = log(v3381);
+let v3383 = *v3794;
+let v3384 = v3383 + v3382;
+*v3797 = v3384;
+
+} else {
+*v3796 = v359;
 
 }
+var<function> v3798_store: f32;
+let v3798 = &v3798_store;
+let v3387 = *v3797;
+*v3798 = v3387;
 let v3388 = v3347 + v127;
 let v3392 = &(*v4206)[v3388];
 let v3393 = *v3798;
 *v3392 = v3393;
 let v3396 = v3388 * v108;
 let v3402 = *v365;
-let v3403 = *v3797;
+let v3403 = *v3796;
 let v3404 = vec4<f32>(v3403);
 let v3405 = v3402 * v3404;
 let v3411 = &(*v4207)[v3396];

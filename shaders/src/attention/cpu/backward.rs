@@ -16,7 +16,7 @@ use crate::attention::rules::{Scalars, queries_of, scalars, trace};
 use crate::attention::score_rule::{
     LaunchRule, ScoreRule, before_rule, score_by, seen_by, tile_by,
 };
-use crate::attention::visits::shows;
+use crate::attention::visits::{span, tables_show};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -437,7 +437,8 @@ fn tile<F: Float, N: Size, R: ScoreRule>(
         };
         let queries = (block.first / scalars.group, (block.end - 1) / scalars.group);
         let keys = (key, key + count - 1);
-        if shows(block.batch, queries, keys, scalars, read.1, spec.form.kinds) {
+        let span = span(block.batch, queries, scalars, read.1, spec.form.kinds);
+        if tables_show(&span, keys, scalars, read.1, spec.form.kinds) > 0 {
             load::<F>(inputs.0, inputs.1, block_rows, &block, scalars, pass);
             for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
                 strip::<N, R>(

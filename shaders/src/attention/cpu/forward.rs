@@ -8,11 +8,11 @@ use super::packed::{panel_words, panels, rows};
 use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
 use crate::attention::dropout::{factors, row_or_none};
-use crate::attention::exponential::{exp, highest};
+use crate::attention::exponential::{ended, exp, highest};
 use crate::attention::rules::{Scalars, Site, keys_of, scalars, site};
 use crate::attention::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by, tile_by};
 use crate::attention::strided::{Strides, head_at};
-use crate::attention::visits::{documents_of, tables_show};
+use crate::attention::visits::{span, tables_show};
 use crate::attention::{ForwardBuffers, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -276,28 +276,13 @@ fn finish<F: Float, N: Size>(
     for row in 0..block.end - block.first {
         let site = site_of::<Const<1>>(block.first + row, block, scalars);
         let to = tensor_row::<Const<1>>(&site, scalars);
-        let mut top = scratch[block.base + comptime!(spec.largest(width)) + row].extract(0usize);
+        let top = scratch[block.base + comptime!(spec.largest(width)) + row].extract(0usize);
         let sums = block.base + comptime!(spec.totals(width)) + row * width;
         let mut total = 0.0f32;
         for lane in 0..width {
             total += scratch[sums + lane].extract(0usize);
         }
-        let mut shrink = 1.0f32;
-        if comptime!(spec.form.sinks) {
-            let sink = f32::reinterpret(tables[scalars.sinks + site.head]);
-            let raised = max(top, sink);
-            shrink = exp::<Const<1>>(Vector::new(top - raised)).extract(0usize);
-            let own = exp::<Const<1>>(Vector::new(sink - raised)).extract(0usize);
-            total = total * shrink + own;
-            top = raised;
-        }
-        let mut share = 0.0f32;
-        let mut log = f32::min_value();
-        // Not `> 0`: a NaN must show.
-        if total != 0.0f32 {
-            share = shrink / total;
-            log = top + total.ln();
-        }
+        let (share, mut log) = ended((top, total), site.head, scalars, tables, spec.form);
         if comptime!(spec.form.counted) {
             log = scratch[block.base + comptime!(spec.visits(width)) + row].extract(0usize);
         }
@@ -378,7 +363,7 @@ fn meet<N: Size, R: ScoreRule>(
     let width = N::value();
     let (tile, kinds) = comptime!((spec.tile, spec.form.kinds));
     let queries = (block.first / scalars.group, (block.end - 1) / scalars.group);
-    let documents = documents_of(block.batch, queries, scalars, tables, kinds);
+    let span = span(block.batch, queries, scalars, tables, kinds);
     let (near, far) = keys_of(queries.0, queries.1, scalars, kinds);
     for at in near / tile..far.div_ceil(tile) {
         let key = at * tile;
@@ -387,32 +372,11 @@ fn meet<N: Size, R: ScoreRule>(
         let from = (head * scalars.keys + key) * registers;
         let odd = any_infinite::<N>(v, from, count * registers);
         let keys = (key, key + count - 1);
-        let show = if comptime!(kinds.skip_by_tables()) {
-            tables_show(
-                block.batch,
-                queries,
-                documents,
-                keys,
-                scalars,
-                tables,
-                kinds,
-            )
-        } else {
-            u32::from_int(1)
-        };
+        let of_tile = (tables_show(&span, keys, scalars, tables, kinds), odd);
         for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
             let at = (row, head, key);
             strip::<N, R>(
-                packed,
-                v,
-                tables,
-                scratch,
-                block,
-                scalars,
-                rule,
-                at,
-                (show, odd),
-                spec,
+                packed, v, tables, scratch, block, scalars, rule, at, of_tile, spec,
             );
         }
     }

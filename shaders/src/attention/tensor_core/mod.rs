@@ -8,12 +8,12 @@
 mod memory;
 
 use super::dropout::{factors, row_of};
-use super::exponential::highest;
+use super::exponential::{ended, highest};
 use super::rules::{Scalars, keys_of, scalars, seen, site, trace};
 use super::shape::Shape;
 use super::strided::{Layout, LayoutLaunch, head_at};
 use super::tile::{Block, block_of};
-use super::visits::{documents_of, met_of};
+use super::visits::{met_of, span};
 use super::{Form, ForwardBuffers, KERNEL, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -340,22 +340,14 @@ fn meet<F: Float>(
     let mut top = f32::min_value();
     let mut total = 0.0f32;
     let mut visits = 0u32;
-    let range = (block.first, block.last);
-    let documents = documents_of(block.batch, range, scalars, tables, kinds);
+    let queries = (block.first, block.last);
+    let span = span(block.batch, queries, scalars, tables, kinds);
     let (near, far) = keys_of(block.first, block.last, scalars, kinds);
     for at in near / comptime!(KEYS)..far.div_ceil(comptime!(KEYS)) {
         let key = at * comptime!(KEYS);
         let held = min(comptime!(KEYS), scalars.keys - key);
         let of_tile = (key, key + held - 1);
-        let met = met_of(
-            block.batch,
-            range,
-            documents,
-            of_tile,
-            scalars,
-            tables,
-            kinds,
-        );
+        let met = met_of(&span, of_tile, scalars, tables, kinds);
         // The same for the whole cube, so the barriers inside are reached by all its units or none.
         if met > 0 {
             visits += 1;
@@ -431,23 +423,8 @@ fn finish(
     state: (f32, f32, u32),
     #[comptime] form: Form,
 ) -> f32 {
-    let (mut top, mut total, visits) = state;
-    let mut share = 1.0f32;
-    if comptime!(form.sinks) {
-        let sink = f32::reinterpret(tables[scalars.sinks + block.head]);
-        let raised = max(top, sink);
-        share = (top - raised).exp();
-        total = fma(total, share, (sink - raised).exp());
-        top = raised;
-    }
-    let mut log = f32::min_value();
-    // By its bits, because a sum that isn't a number has seen a key, too.
-    if u32::reinterpret(total) != 0u32 {
-        share /= total;
-        log = top + total.ln();
-    } else {
-        share = 0.0f32;
-    }
+    let (top, total, visits) = state;
+    let (share, mut log) = ended((top, total), block.head, scalars, tables, form);
     if comptime!(form.counted) {
         log = f32::cast_from(visits);
     }

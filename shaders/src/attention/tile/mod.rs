@@ -10,11 +10,11 @@
 mod sums;
 
 use super::dropout::{factors, row_of};
-use super::exponential::highest;
+use super::exponential::{ended, highest};
 use super::rules::{Scalars, Site, keys_of, scalars, seen, site, trace};
 use super::shape::{LANES, Shape};
 use super::strided::{Layout, LayoutLaunch, Strides, head_at};
-use super::visits::{documents_of, met_of};
+use super::visits::{met_of, span};
 use super::{Form, ForwardBuffers, Plan, tables};
 use crate::bound::{bind, bind_words};
 use crate::element::DeviceElement;
@@ -382,22 +382,14 @@ fn attention_tile<F: Float, N: Size>(
         let block = block_of(CUBE_POS, heads, &scalars, &layout, shape);
         let mut rows = begin::<F, N>(q, &block, &scalars, &layout.q, spec);
         let queries = (block.first, block.last);
-        let documents = documents_of(block.batch, queries, &scalars, tables, kinds);
+        let span = span(block.batch, queries, &scalars, tables, kinds);
         let (near, far) = keys_of(block.first, block.last, &scalars, kinds);
         let mut visits = 0u32;
         for at in near / size..far.div_ceil(size) {
             let key = at * size;
             let held = min(size, scalars.keys - key);
             let keys = (key, key + held - 1);
-            let met = met_of(
-                block.batch,
-                queries,
-                documents,
-                keys,
-                &scalars,
-                tables,
-                kinds,
-            );
+            let met = met_of(&span, keys, &scalars, tables, kinds);
             // The same for the whole cube, so the barriers inside are reached by all its units or none.
             if met > 0 {
                 if comptime!(shape.staged) {
@@ -436,23 +428,8 @@ fn finish<F: Float, N: Size>(
     for row in 0..comptime!(spec.shape.rows) {
         let query = block.first + UNIT_POS as usize + comptime!(row * spec.shape.units);
         if query <= block.last {
-            let mut top = rows.largest[row];
-            let mut total = rows.totals[row];
-            let mut shrink = 1.0f32;
-            if comptime!(spec.form.sinks) {
-                let sink = f32::reinterpret(tables[scalars.sinks + block.head]);
-                let raised = max(top, sink);
-                shrink = (top - raised).exp();
-                total = fma(total, shrink, (sink - raised).exp());
-                top = raised;
-            }
-            let mut share = 0.0f32;
-            let mut log = f32::min_value();
-            // By its bits, because a sum that isn't a number has seen a key, too.
-            if u32::reinterpret(total) != 0u32 {
-                share = shrink / total;
-                log = top + total.ln();
-            }
+            let softmax = (rows.largest[row], rows.totals[row]);
+            let (share, mut log) = ended(softmax, block.head, scalars, tables, spec.form);
             if comptime!(spec.form.counted) {
                 log = f32::cast_from(visits);
             }
