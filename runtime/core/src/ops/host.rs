@@ -1,11 +1,12 @@
 //! Flex's tensors as slices, and the products its operations are made of.
 
+use super::host_product::{Factor, Lines, Product, Run, Values, products};
 use super::tensors::{Named, Value};
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::ops::IntTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
-use burn::tensor::{DType, FloatDType, Shape, Slice, TensorData};
+use burn::tensor::{DType, FloatDType, Slice, TensorData};
 
 pub(super) type Rows = FloatTensor<Flex>;
 pub(super) type Words = IntTensor<Flex>;
@@ -72,36 +73,68 @@ pub(super) fn to_f32(tensor: Rows) -> Rows {
     cast_like(tensor, DType::F32)
 }
 
-/// Rows below which Flex's matmul may sum in another order than above.
-///
-/// Its gemm crate turns one row into a matrix-vector product, sums products of at most 16 × 16
-/// outputs across the vector lanes, and cuts k > 512 differently when rows and columns are at most
-/// 64. Padding keeps a token's output independent of its batch.
-fn fewest_rows(columns: usize, k: usize) -> usize {
-    let beyond_small = 256 / columns + 1;
-    let beyond_blocks = if columns <= 64 && k > 512 { 65 } else { 2 };
-    beyond_small.max(beyond_blocks)
+impl<'a> Factor<'a> {
+    /// The rows of a contiguous matrix.
+    pub(super) fn rows(matrix: &'a Rows) -> Self {
+        Self::of(matrix, Run::Along)
+    }
+
+    /// The columns of a contiguous matrix.
+    pub(super) fn columns(matrix: &'a Rows) -> Self {
+        Self::of(matrix, Run::Across)
+    }
+
+    /// Matrix `e` of a contiguous stack.
+    pub(super) fn stacked(stack: &'a Rows, e: usize, run: Run) -> Self {
+        let lines = Lines::From(e * stack.shape()[1]);
+        Self {
+            lines,
+            ..Self::of(stack, run)
+        }
+    }
+
+    fn of(tensor: &'a Rows, run: Run) -> Self {
+        let shape = tensor.shape();
+        Self {
+            values: match tensor.dtype() {
+                DType::F16 => Values::F16(tensor.storage()),
+                DType::BF16 => Values::Bf16(tensor.storage()),
+                _ => Values::F32(tensor.storage()),
+            },
+            width: shape[shape.num_dims() - 1],
+            run,
+            lines: Lines::From(0),
+        }
+    }
 }
 
-/// a · b, a row's result independent of the other rows.
+/// a · b.
 pub(super) fn matmul(a: Rows, b: Rows) -> Rows {
-    let (rows, k, columns) = (a.shape()[0], a.shape()[1], b.shape()[1]);
-    let padding = fewest_rows(columns, k).saturating_sub(rows);
-    if padding == 0 {
-        return Flex::float_matmul(a, b);
-    }
-    let zeros = Flex::float_zeros(Shape::from([padding, k]), &a.device(), FloatDType::F32);
-    let product = Flex::float_matmul(Flex::float_cat(vec![a, zeros], 0), b);
-    rows_of(product, 0, rows)
+    let (a, b) = (a.to_contiguous(), b.to_contiguous());
+    let sizes = [a.shape()[0], a.shape()[1], b.shape()[1]];
+    multiply(Factor::rows(&a), Factor::columns(&b), sizes)
 }
 
 /// a · bᵀ.
 pub(super) fn matmul_transposed(a: Rows, b: Rows) -> Rows {
-    matmul(a, transpose(b))
+    let (a, b) = (a.to_contiguous(), b.to_contiguous());
+    let sizes = [a.shape()[0], a.shape()[1], b.shape()[0]];
+    multiply(Factor::rows(&a), Factor::rows(&b), sizes)
 }
 
-pub(super) fn transpose(a: Rows) -> Rows {
-    Flex::float_swap_dims(a, 0, 1)
+/// aᵀ · b.
+pub(super) fn transposed_matmul(a: Rows, b: Rows) -> Rows {
+    let (a, b) = (a.to_contiguous(), b.to_contiguous());
+    let sizes = [a.shape()[1], a.shape()[0], b.shape()[1]];
+    multiply(Factor::columns(&a), Factor::columns(&b), sizes)
+}
+
+fn multiply(left: Factor, right: Factor, sizes: [usize; 3]) -> Rows {
+    let [rows, _, columns] = sizes;
+    float_tensor(
+        products(&[Product::new(left, right, sizes)]),
+        &[rows, columns],
+    )
 }
 
 pub(super) fn rows_of(matrix: Rows, from: usize, to: usize) -> Rows {
@@ -114,27 +147,4 @@ pub(super) fn columns_of(matrix: Rows, from: usize, to: usize) -> Rows {
 
 pub(super) fn select_rows(matrix: Rows, rows: &[u32]) -> Rows {
     Flex::float_select(matrix, 0, int_tensor(rows, &[rows.len()]))
-}
-
-/// Matrix `e` of a stack, in f32.
-pub(super) fn expert(stack: Rows, e: usize) -> Rows {
-    let shape = stack.shape();
-    let one = Slice::from(e..e + 1);
-    let matrix = Flex::float_slice(stack, &[one, Slice::full(), Slice::full()]);
-    to_f32(Flex::float_reshape(
-        matrix,
-        Shape::from([shape[1], shape[2]]),
-    ))
-}
-
-/// Row `e` of a matrix of biases, in f32.
-pub(super) fn expert_row(biases: &Option<Rows>, e: usize) -> Option<Rows> {
-    biases.clone().map(|b| to_f32(rows_of(b, e, e + 1)))
-}
-
-pub(super) fn add_bias(rows: Rows, bias: Option<Rows>) -> Rows {
-    match bias {
-        Some(bias) => Flex::float_add(rows, bias),
-        None => rows,
-    }
 }

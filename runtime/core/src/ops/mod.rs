@@ -34,6 +34,8 @@ mod flex;
 mod fusion;
 #[cfg(feature = "flex")]
 mod host;
+#[cfg(feature = "flex")]
+mod host_product;
 #[cfg(feature = "xla")]
 mod xla;
 

@@ -2,7 +2,8 @@
 
 use super::host::Coded;
 use crate::ops::experts::flex::apply;
-use crate::ops::host::{Operands, Words, cast_like, columns_of, float_tensor, floats, words};
+use crate::ops::host::{Operands, Rows, Words, cast_like, columns_of, float_tensor, floats, words};
+use crate::ops::host_product::{Factor, Lines, Product, products};
 use crate::ops::rows::host::Segments;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
@@ -24,15 +25,25 @@ fn values(scales: Value<Flex>) -> Vec<f32> {
 }
 
 pub(in crate::ops) fn run(p: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
-    let x = b.float("x");
-    let (dtype, x) = (x.dtype(), floats(x));
+    let x = b.float("x").to_contiguous();
     let experts = Experts::new(p, &mut b);
     let y = match p.dense {
-        true => experts.multiply(0, &x),
-        false => experts.multiply_sorted(&x, &Segments::of(&mut b, 0)),
+        true => experts.multiply(&x, &[(0, Lines::From(0), p.row_bound)]),
+        false => {
+            let segments = Segments::of(&mut b, 0);
+            let places = match p.rows {
+                Source::Tokens => segments.tokens(p.top_k),
+                Source::Sorted => (0..segments.order.len() as u32).collect(),
+            };
+            let of_expert = |e| {
+                let rows = segments.rows(e);
+                (e, Lines::At(&places[rows.clone()]), rows.len())
+            };
+            let of_experts: Vec<_> = segments.occupied().map(of_expert).collect();
+            segments.padded(experts.multiply(&x, &of_experts), p.row_bound, p.n)
+        }
     };
-    let y = float_tensor(y, &[p.row_bound, p.n]);
-    vec![Value::Float(cast_like(y, dtype))]
+    vec![Value::Float(cast_like(y, x.dtype()))]
 }
 
 /// The weights of a product, on the host.
@@ -54,50 +65,40 @@ impl<'a> Experts<'a> {
         }
     }
 
-    /// \[R, n\]: the products of all experts, and zeros for rows that no slot is sorted to.
-    fn multiply_sorted(&self, x: &[f32], segments: &Segments) -> Vec<f32> {
-        let p = self.problem;
-        let row = |r: usize| {
-            let from = match p.rows {
-                Source::Tokens => segments.order[r] as usize / p.top_k,
-                Source::Sorted => r,
-            };
-            &x[from * p.k..][..p.k]
-        };
-        let mut y = Vec::with_capacity(p.row_bound * p.n);
-        for e in segments.occupied() {
-            let rows: Vec<f32> = segments.rows(e).flat_map(row).copied().collect();
-            y.extend(self.multiply(e, &rows));
-        }
-        y.resize(p.row_bound * p.n, 0.0);
-        y
-    }
-
-    /// \[rows, n\]: the product of expert `e`, with bias, activation and gate.
-    fn multiply(&self, e: usize, x: &[f32]) -> Vec<f32> {
+    /// \[rows, n\]: the products of experts with so many of the rows that `lines` tells.
+    fn multiply(&self, x: &Rows, of_experts: &[(usize, Lines<'_>, usize)]) -> Rows {
         let p = self.problem;
         let columns = p.n * p.parts();
         let panels = signed_words(&self.panels);
         let Some(coded) = Coded::new(p, &panels, &self.scales) else {
             unreachable!("a call with FP8 weights has a problem with codes");
         };
-        let mut y = coded.product(e, x);
-        if let Some(bias) = &self.bias {
-            for row in y.chunks_mut(columns) {
-                let bias = &bias[e * columns..];
-                row.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
-            }
-        }
+        let of_experts = of_experts.iter().map(|&(e, lines, rows)| Product {
+            left: Factor {
+                lines,
+                ..Factor::rows(x)
+            },
+            right: coded.expert(e),
+            rows,
+            inner: p.k,
+            columns,
+            bias: self
+                .bias
+                .as_ref()
+                .map(|bias| &bias[e * columns..][..columns]),
+        });
+        let of_experts: Vec<_> = of_experts.collect();
+        let y = products(&of_experts);
+        let y = float_tensor(y, &[of_experts.iter().map(|p| p.rows).sum(), columns]);
         let activated = |y| match p.activation {
             Some(activation) => apply(activation, y),
             None => y,
         };
-        let y = float_tensor(y, &[x.len() / p.k, columns]);
         if !p.gated {
-            return floats(activated(y));
+            return activated(y);
         }
         let gate = activated(columns_of(y.clone(), 0, p.n));
-        floats(Flex::float_mul(gate, columns_of(y, p.n, columns)))
+        Flex::float_mul(gate, columns_of(y, p.n, columns))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Products on Flex: Burn's matmul, expert by expert.
+//! Products on Flex, expert by expert.
 
 use crate::ops::host::{Operands, cast_like, to_f32};
 use crate::ops::rows::host::Segments;
@@ -31,7 +31,7 @@ pub(in crate::ops) fn gradients(
         let drows = segments.products_back(&dy, &w);
         segments.padded(drows, problem.row_bound, problem.k)
     });
-    let dw = of_w.then(|| segments.outer(&dy, &rows));
+    let dw = of_w.then(|| segments.outer((&dy, None), (&rows, None)));
     let dbias = of_bias.then(|| segments.sums(&dy));
     let gradients = [drows, dw, dbias].into_iter().flatten();
     gradients

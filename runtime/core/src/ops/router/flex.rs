@@ -3,7 +3,7 @@
 
 use crate::ops::host::{
     Operands, Words, cast_like, float_tensor, floats, int_tensor, matmul, matmul_transposed,
-    to_f32, transpose, words,
+    to_f32, transposed_matmul, words,
 };
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
@@ -40,7 +40,7 @@ fn logits_backward(mut b: Operands) -> Vec<Value<Flex>> {
     let (x, w, dlogits) = (b.float("x"), b.float("Wg"), b.float("dlogits"));
     let (dtype_x, dtype_w) = (x.dtype(), w.dtype());
     let dx = cast_like(matmul(dlogits.clone(), to_f32(w)), dtype_x);
-    let dw = cast_like(matmul(transpose(dlogits), to_f32(x)), dtype_w);
+    let dw = cast_like(transposed_matmul(dlogits, to_f32(x)), dtype_w);
     vec![Value::Float(dx), Value::Float(dw)]
 }
 

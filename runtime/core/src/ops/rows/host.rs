@@ -1,23 +1,12 @@
 //! Sorted rows on the host: Flex's operations walk the experts' segments.
 
-use crate::ops::host::{
-    Operands, Rows, add_bias, expert, expert_row, float_tensor, floats, matmul, rows_of,
-    select_rows, transpose, words,
-};
+use crate::ops::host::{Operands, Rows, float_tensor, floats, rows_of, select_rows, words};
+use crate::ops::host_product::{Factor, Lines, Product, Run, products};
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
 use burn::backend::ops::FloatTensorOps;
-use burn::tensor::Shape;
 use moebius_ops::permute::NOWHERE;
 use std::ops::Range;
-
-/// Rows of every expert one below the other; none have `columns` columns.
-pub(in crate::ops) fn joined(pieces: Vec<Rows>, columns: usize) -> Rows {
-    if pieces.is_empty() {
-        return float_tensor(Vec::new(), &[0, columns]);
-    }
-    Flex::float_cat(pieces, 0)
-}
 
 /// The experts' segments of sorted rows.
 pub(in crate::ops) struct Segments {
@@ -63,18 +52,6 @@ impl Segments {
         (0..self.experts()).filter(|e| !self.rows(*e).is_empty())
     }
 
-    /// `f` of every expert that has rows, one below the other.
-    pub(in crate::ops) fn each(
-        &self,
-        columns: usize,
-        f: impl Fn(usize, Range<usize>) -> Rows,
-    ) -> Rows {
-        joined(
-            self.occupied().map(|e| f(e, self.rows(e))).collect(),
-            columns,
-        )
-    }
-
     /// `rows` and zeros up to `bound` rows.
     pub(in crate::ops) fn padded(&self, rows: Rows, bound: usize, columns: usize) -> Rows {
         let missing = bound - self.order.len();
@@ -109,24 +86,32 @@ impl Segments {
         float_tensor(values, &[self.positions.len() / top_k, top_k])
     }
 
-    /// Row e of `biases` for every row of expert e.
-    pub(in crate::ops) fn repeated(&self, biases: &Rows) -> Rows {
-        select_rows(biases.clone(), &self.expert_of_rows())
-    }
-
-    /// \[E,m,n\]: aᵀ · b over the rows of every expert.
-    pub(in crate::ops) fn outer(&self, a: &Rows, b: &Rows) -> Rows {
+    /// \[E,m,n\]: aᵀ · b over the rows of every expert; a matrix that isn't sorted comes with the places of the sorted rows in it.
+    pub(in crate::ops) fn outer<'a>(
+        &self,
+        (a, of_a): (&Rows, Option<&'a [u32]>),
+        (b, of_b): (&Rows, Option<&'a [u32]>),
+    ) -> Rows {
+        let (a, b) = (a.to_contiguous(), b.to_contiguous());
         let (m, n) = (a.shape()[1], b.shape()[1]);
         let product = |e: usize| {
-            let Range { start, end } = self.rows(e);
-            if start == end {
-                return float_tensor(vec![0.0; m * n], &[1, m, n]);
-            }
-            let a = transpose(rows_of(a.clone(), start, end));
-            let product = Flex::float_matmul(a, rows_of(b.clone(), start, end));
-            Flex::float_reshape(product, Shape::from([1, m, n]))
+            let rows = self.rows(e);
+            let lines = |places: Option<&'a [u32]>| match places {
+                None => Lines::From(rows.start),
+                Some(places) => Lines::At(&places[rows.clone()]),
+            };
+            let left = Factor {
+                lines: lines(of_a),
+                ..Factor::columns(&a)
+            };
+            let right = Factor {
+                lines: lines(of_b),
+                ..Factor::columns(&b)
+            };
+            Product::new(left, right, [m, rows.len(), n])
         };
-        Flex::float_cat((0..self.experts()).map(product).collect(), 0)
+        let of_experts: Vec<_> = (0..self.experts()).map(product).collect();
+        float_tensor(products(&of_experts), &[self.experts(), m, n])
     }
 
     /// \[E,n\]: the sum of the rows of every expert.
@@ -145,25 +130,51 @@ impl Segments {
 
     /// rows · W_eᵀ + b_e for the rows of every expert e.
     pub(in crate::ops) fn products(&self, rows: &Rows, w: &Rows, bias: &Option<Rows>) -> Rows {
-        self.each(w.shape()[1], |e, range| {
-            let rows = rows_of(rows.clone(), range.start, range.end);
-            let w = transpose(expert(w.clone(), e));
-            add_bias(matmul(rows, w), expert_row(bias, e))
-        })
+        let (rows, w) = (rows.to_contiguous(), w.to_contiguous());
+        let n = w.shape()[1];
+        let bias = bias.clone().map(floats);
+        let product = |e: usize| Product {
+            bias: bias.as_ref().map(|bias| &bias[e * n..][..n]),
+            ..self.product(e, (&rows, n), Factor::stacked(&w, e, Run::Along))
+        };
+        let of_experts: Vec<_> = self.occupied().map(product).collect();
+        float_tensor(products(&of_experts), &[self.order.len(), n])
     }
 
     /// rows · W_e for the rows of every expert e.
     pub(in crate::ops) fn products_back(&self, rows: &Rows, w: &Rows) -> Rows {
-        self.each(w.shape()[2], |e, range| {
-            let rows = rows_of(rows.clone(), range.start, range.end);
-            matmul(rows, expert(w.clone(), e))
-        })
+        let (rows, w) = (rows.to_contiguous(), w.to_contiguous());
+        let columns = w.shape()[2];
+        let right = |e| Factor::stacked(&w, e, Run::Across);
+        let product = |e: usize| self.product(e, (&rows, columns), right(e));
+        let of_experts: Vec<_> = self.occupied().map(product).collect();
+        float_tensor(products(&of_experts), &[self.order.len(), columns])
+    }
+
+    /// The product of the rows of expert `e` and a factor of so many columns.
+    fn product<'a>(
+        &self,
+        e: usize,
+        (rows, columns): (&'a Rows, usize),
+        right: Factor<'a>,
+    ) -> Product<'a> {
+        let of_expert = self.rows(e);
+        let left = Factor {
+            lines: Lines::From(of_expert.start),
+            ..Factor::rows(rows)
+        };
+        Product::new(left, right, [of_expert.len(), rows.shape()[1], columns])
+    }
+
+    /// The token of every row.
+    pub(in crate::ops) fn tokens(&self, top_k: usize) -> Vec<u32> {
+        self.order.iter().map(|slot| slot / top_k as u32).collect()
     }
 }
 
 /// The token of every row.
 pub(in crate::ops) fn gathered(x: &Rows, segments: &Segments, top_k: usize) -> Rows {
-    let tokens: Vec<u32> = segments.order.iter().map(|s| s / top_k as u32).collect();
+    let tokens = segments.tokens(top_k);
     if tokens.is_empty() {
         return float_tensor(Vec::new(), &[0, x.shape()[1]]);
     }

@@ -1,0 +1,93 @@
+//! The experts forward.
+
+use super::activation::activated;
+use super::{Experts, Piece, pieces_of};
+use crate::ops::StageClock;
+use crate::ops::host::{Rows, float_tensor};
+use crate::ops::host_product::{Factor, Lines, Product, Run, each, parts};
+use crate::ops::rows::host::Segments;
+use moebius_ops::moe::Problem;
+use moebius_shaders::moe::Stage;
+use std::ops::Range;
+
+/// Both products of every expert.
+pub(super) struct Forward<'a> {
+    pub(super) problem: &'a Problem,
+    /// Of the sorted rows.
+    pub(super) tokens: &'a [u32],
+    pub(super) x: &'a Rows,
+    pub(super) experts: &'a Experts,
+}
+
+impl Forward<'_> {
+    /// y of the sorted rows, and the first product where there is room for it. Few rows at a time go through both products, so that
+    /// what is between them takes little memory; all go through one after the other where the stages are timed.
+    pub(super) fn run(
+        &self,
+        segments: &Segments,
+        (y, pre): (&mut [f32], &mut [f32]),
+        clock: Option<&StageClock>,
+    ) {
+        let kept = match pre.len() {
+            0 => 0,
+            _ => self.problem.columns_in(),
+        };
+        let pieces = pieces_of(segments, [(y, self.problem.hidden), (pre, kept)]);
+        let parts = parts(pieces.len());
+        let Some(clock) = clock else {
+            each(parts, pieces, |piece| {
+                let pre = self.first((piece.expert, &piece.rows), parts);
+                self.second(piece, pre, parts);
+            });
+            return;
+        };
+        let pieces = each(parts, pieces, |piece| {
+            (self.first((piece.expert, &piece.rows), parts), piece)
+        });
+        clock.mark(Stage::Gemm1);
+        each(parts, pieces, |(pre, piece)| self.second(piece, pre, parts));
+        clock.mark(Stage::Gemm2);
+    }
+
+    /// x · W_inᵀ + b_in of some rows of an expert.
+    pub(super) fn first(&self, (e, rows): (usize, &Range<usize>), parts: usize) -> Rows {
+        let (inner, columns) = (self.problem.hidden, self.problem.columns_in());
+        let product = Product {
+            left: Factor {
+                lines: Lines::At(&self.tokens[rows.clone()]),
+                ..Factor::rows(self.x)
+            },
+            right: Factor::stacked(&self.experts.w_in, e, Run::Along),
+            rows: rows.len(),
+            inner,
+            columns,
+            bias: self.experts.bias(0, e, columns),
+        };
+        let mut pre = vec![0.0; rows.len() * columns];
+        product.of_rows(0..rows.len(), &mut pre, parts);
+        float_tensor(pre, &[rows.len(), columns])
+    }
+
+    /// act(pre) · W_outᵀ + b_out.
+    fn second(&self, piece: Piece<2>, pre: Rows, parts: usize) {
+        let (inner, columns) = (self.problem.inter, self.problem.hidden);
+        let Piece {
+            expert,
+            rows,
+            to: [y, kept],
+        } = piece;
+        if !kept.is_empty() {
+            kept.copy_from_slice(pre.storage());
+        }
+        let hidden = activated(self.problem, pre).to_contiguous();
+        let product = Product {
+            left: Factor::rows(&hidden),
+            right: Factor::stacked(&self.experts.w_out, expert, Run::Along),
+            rows: rows.len(),
+            inner,
+            columns,
+            bias: self.experts.bias(1, expert, columns),
+        };
+        product.of_rows(0..rows.len(), y, parts);
+    }
+}

@@ -1,0 +1,207 @@
+//! The factors of a product, and how they are packed into panels.
+
+use super::simd::Transpose;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use std::ops::Range;
+
+/// Numbers as they are stored.
+#[derive(Clone, Copy)]
+pub(in crate::ops) enum Values<'a> {
+    F32(&'a [f32]),
+    F16(&'a [f16]),
+    Bf16(&'a [bf16]),
+}
+
+impl Values<'_> {
+    /// `to.len()` of them as f32s.
+    #[inline(always)]
+    fn convert(self, at: usize, to: &mut [f32]) {
+        let len = to.len();
+        match self {
+            Self::F32(values) => to.copy_from_slice(&values[at..][..len]),
+            Self::F16(values) => values[at..][..len].convert_to_f32_slice(to),
+            Self::Bf16(values) => {
+                for (to, value) in to.iter_mut().zip(&values[at..][..len]) {
+                    *to = f32::from_bits(u32::from(value.to_bits()) << 16);
+                }
+            }
+        }
+    }
+}
+
+/// Which way the lines of a factor run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::ops) enum Run {
+    /// A line has all inner values of one row of a left factor, or of one column of a right one.
+    Along,
+    /// A line has one inner value of every row or column.
+    Across,
+}
+
+/// Where lines are in memory, counted in lines.
+#[derive(Clone, Copy)]
+pub(in crate::ops) enum Lines<'a> {
+    From(usize),
+    At(&'a [u32]),
+}
+
+/// A matrix by its lines, of `width` neighbouring values each.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Factor<'a> {
+    pub(in crate::ops) values: Values<'a>,
+    pub(in crate::ops) width: usize,
+    pub(in crate::ops) run: Run,
+    pub(in crate::ops) lines: Lines<'a>,
+}
+
+/// Some inner values of some rows or columns.
+#[derive(Clone)]
+pub(in crate::ops) struct Part {
+    pub(in crate::ops) inner: Range<usize>,
+    pub(in crate::ops) across: Range<usize>,
+}
+
+/// The most inner values that are packed at once.
+pub(super) const DEEPEST: usize = 1024;
+/// Values behind panels that packing may overwrite.
+pub(super) const SLACK: usize = 8;
+/// Panels that are packed together from lines across: whole lines of the cache are read.
+const TOGETHER: usize = 8;
+/// The most rows or columns of a panel.
+pub(super) const WIDEST: usize = 64;
+
+/// Lines that are converted.
+pub(in crate::ops) struct Scratch {
+    along: [[f32; DEEPEST]; 8],
+    across: [f32; TOGETHER * WIDEST],
+}
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        Self {
+            along: [[0.0; DEEPEST]; 8],
+            across: [0.0; TOGETHER * WIDEST],
+        }
+    }
+}
+
+impl Factor<'_> {
+    fn start(&self, line: usize) -> usize {
+        let line = match self.lines {
+            Lines::From(first) => first + line,
+            Lines::At(places) => places[line] as usize,
+        };
+        line * self.width
+    }
+
+    /// Panels of `size` rows or columns, one behind the other, each by its inner values; what the last panel has beyond the part means
+    /// nothing.
+    #[inline(always)]
+    pub(super) fn pack<T: Transpose>(
+        &self,
+        transpose: T,
+        part: &Part,
+        (panels, size): (&mut [f32], usize),
+        scratch: &mut Scratch,
+    ) {
+        let together = match self.run {
+            Run::Along => size,
+            Run::Across => TOGETHER * size,
+        };
+        for first in part.across.clone().step_by(together) {
+            let at = (first - part.across.start) * part.inner.len();
+            let across = first..(first + together).min(part.across.end);
+            let part = Part {
+                inner: part.inner.clone(),
+                across,
+            };
+            let panels = (&mut panels[at..], size);
+            match self.run {
+                Run::Along => self.pack_along(transpose, &part, panels, scratch),
+                Run::Across => self.pack_across(&part, panels, scratch),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn pack_across(
+        &self,
+        Part { inner, across }: &Part,
+        (panels, size): (&mut [f32], usize),
+        scratch: &mut Scratch,
+    ) {
+        let scratch = &mut scratch.across[..across.len()];
+        for (row, kk) in inner.clone().enumerate() {
+            let at = self.start(kk) + across.start;
+            let line = match self.values {
+                Values::F32(values) => &values[at..][..across.len()],
+                values => {
+                    values.convert(at, scratch);
+                    &*scratch
+                }
+            };
+            let mut to = &mut panels[row * size..];
+            for line in line.chunks(size) {
+                // Of constant lengths, which a call isn't needed for.
+                match line.len() {
+                    6 => to[..6].copy_from_slice(&line[..6]),
+                    16 => to[..16].copy_from_slice(&line[..16]),
+                    len => to[..len].copy_from_slice(line),
+                }
+                to = to.get_mut(inner.len() * size..).unwrap_or_default();
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn pack_along<T: Transpose>(
+        &self,
+        transpose: T,
+        Part { inner, across }: &Part,
+        (panel, size): (&mut [f32], usize),
+        scratch: &mut Scratch,
+    ) {
+        let depth = inner.len();
+        for first in across.clone().step_by(8) {
+            let start = |i: usize| self.start((first + i).min(across.end - 1)) + inner.start;
+            let runs: [&[f32]; 8] = match self.values {
+                Values::F32(values) => std::array::from_fn(|i| &values[start(i)..][..depth]),
+                values => {
+                    for (i, run) in scratch.along.iter_mut().enumerate() {
+                        values.convert(start(i), &mut run[..depth]);
+                    }
+                    std::array::from_fn(|i| &scratch.along[i][..depth])
+                }
+            };
+            let panel = &mut panel[first - across.start..];
+            transpose_runs(transpose, runs, panel, size);
+            for kk in depth / 8 * 8..depth {
+                for (to, run) in panel[kk * size..][..8].iter_mut().zip(runs) {
+                    *to = run[kk];
+                }
+            }
+        }
+    }
+}
+
+/// Whole squares of eight runs, side by side in rows of `size`. Each row is written after the one before, whose end it overwrites where
+/// a row has less than eight.
+#[inline(always)]
+fn transpose_runs<T: Transpose>(transpose: T, runs: [&[f32]; 8], panel: &mut [f32], size: usize) {
+    let [a, b, c, d, e, f, g, h] = runs;
+    let (a, b, c, d) = (squares(a), squares(b), squares(c), squares(d));
+    let (e, f, g, h) = (squares(e), squares(f), squares(g), squares(h));
+    for at in 0..a.len() {
+        let rows = [
+            &a[at], &b[at], &c[at], &d[at], &e[at], &f[at], &g[at], &h[at],
+        ];
+        let panel = &mut panel[8 * at * size..][..7 * size + 8];
+        transpose.square(rows, panel, size);
+    }
+}
+
+#[inline(always)]
+fn squares(run: &[f32]) -> &[[f32; 8]] {
+    run.as_chunks().0
+}

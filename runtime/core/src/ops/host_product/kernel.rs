@@ -1,0 +1,177 @@
+//! A part of a product on one thread.
+
+use super::factor::{DEEPEST, Part, SLACK, Scratch, WIDEST};
+use super::simd::{Kernel, Transpose};
+use super::{Product, ROWS, Right};
+use pulp::Simd;
+use std::cell::Cell;
+use std::ops::Range;
+
+/// f32s of a panel of the right factor.
+const PANEL: usize = 16 << 10;
+
+thread_local! {
+    /// Memory for panels of the left factor, which is kept: a page that is new costs a fault.
+    static LEFT: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+    static RIGHT: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+/// Some rows and columns of a product.
+pub(super) struct Task<'a, 'b, R> {
+    pub(super) product: &'b Product<'a, R>,
+    pub(super) rows: Range<usize>,
+    pub(super) columns: Range<usize>,
+    pub(super) to: &'b mut [f32],
+    /// From a row of `to` to the next.
+    pub(super) step: usize,
+}
+
+/// What is added to sums besides a product.
+#[derive(Clone, Copy)]
+struct Ends<'a> {
+    /// Nothing before: what is in memory means nothing.
+    new: bool,
+    /// After the last inner value.
+    bias: Option<&'a [f32]>,
+}
+
+impl<R: Right> Kernel for Task<'_, '_, R> {
+    #[inline(always)]
+    fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
+        let Product { inner, bias, .. } = *self.product;
+        let width = 2 * S::F32_LANES;
+        let deepest = (PANEL / width).min(DEEPEST);
+        let (mut left, mut right) = (LEFT.take(), RIGHT.take());
+        left.resize(
+            self.rows.len().next_multiple_of(ROWS) * deepest + SLACK,
+            0.0,
+        );
+        right.resize(PANEL + SLACK, 0.0);
+        let mut scratch = Scratch::new();
+        let mut of_columns = [0.0; WIDEST];
+        let to = self.to;
+        for first in (0..inner).step_by(deepest) {
+            let block = first..(first + deepest).min(inner);
+            let part = Part {
+                inner: block.clone(),
+                across: self.rows.clone(),
+            };
+            let panels = (&mut left[..], ROWS);
+            self.product
+                .left
+                .pack(transpose, &part, panels, &mut scratch);
+            for column in self.columns.clone().step_by(width) {
+                let part = Part {
+                    inner: block.clone(),
+                    across: column..(column + width).min(self.columns.end),
+                };
+                let panel = (&mut right[..], width);
+                self.product
+                    .right
+                    .pack(transpose, &part, panel, &mut scratch);
+                let len = part.across.len();
+                let bias = bias.filter(|_| block.end == inner).map(|bias| {
+                    of_columns[..len].copy_from_slice(&bias[part.across.clone()]);
+                    &of_columns[..width]
+                });
+                let ends = Ends {
+                    new: first == 0,
+                    bias,
+                };
+                let at = column - self.columns.start;
+                let panels = (&left[..], &right[..block.len() * width]);
+                let place = (&mut to[at..], self.step, len);
+                multiply_rows(simd, self.rows.len(), panels, place, ends);
+            }
+        }
+        LEFT.set(left);
+        RIGHT.set(right);
+    }
+}
+
+/// The products of all rows and a panel of columns, of which `place` has `len`, its rows `step` apart.
+#[inline(always)]
+fn multiply_rows<S: Simd>(
+    simd: S,
+    rows: usize,
+    (left, right): (&[f32], &[f32]),
+    (to, step, len): (&mut [f32], usize, usize),
+    ends: Ends,
+) {
+    let width = 2 * S::F32_LANES;
+    let depth = right.len() / width;
+    let mut edge = [0.0; ROWS * WIDEST];
+    for (tile, left) in left.chunks_exact(depth * ROWS).enumerate() {
+        let count = rows.saturating_sub(tile * ROWS).min(ROWS);
+        if count == 0 {
+            break;
+        }
+        let to = &mut to[tile * ROWS * step..];
+        if len == width {
+            multiply_tile(simd, count, (left, right), (to, step), ends);
+            continue;
+        }
+        for row in 0..count {
+            edge[row * width..][..len].copy_from_slice(&to[row * step..][..len]);
+        }
+        multiply_tile(simd, count, (left, right), (&mut edge, width), ends);
+        for row in 0..count {
+            to[row * step..][..len].copy_from_slice(&edge[row * width..][..len]);
+        }
+    }
+}
+
+#[inline(always)]
+fn multiply_tile<S: Simd>(
+    simd: S,
+    rows: usize,
+    panels: (&[f32], &[f32]),
+    to: (&mut [f32], usize),
+    ends: Ends,
+) {
+    match rows {
+        1 => multiply::<S, 1>(simd, panels, to, ends),
+        2 => multiply::<S, 2>(simd, panels, to, ends),
+        3 => multiply::<S, 3>(simd, panels, to, ends),
+        4 => multiply::<S, 4>(simd, panels, to, ends),
+        5 => multiply::<S, 5>(simd, panels, to, ends),
+        _ => multiply::<S, ROWS>(simd, panels, to, ends),
+    }
+}
+
+/// A tile of R rows × two registers, whose sums stay in registers.
+#[inline(always)]
+fn multiply<S: Simd, const R: usize>(
+    simd: S,
+    (left, right): (&[f32], &[f32]),
+    (to, step): (&mut [f32], usize),
+    ends: Ends,
+) {
+    let width = 2 * S::F32_LANES;
+    let mut sums = [[simd.splat_f32s(0.0); 2]; R];
+    if !ends.new {
+        for (r, sums) in sums.iter_mut().enumerate() {
+            sums.copy_from_slice(S::as_simd_f32s(&to[r * step..][..width]).0);
+        }
+    }
+    let left = left.as_chunks::<ROWS>().0;
+    let right = S::as_simd_f32s(right).0.as_chunks::<2>().0;
+    for (a, b) in left.iter().zip(right) {
+        for (sums, a) in sums.iter_mut().zip(a) {
+            let a = simd.splat_f32s(*a);
+            sums[0] = simd.mul_add_e_f32s(a, b[0], sums[0]);
+            sums[1] = simd.mul_add_e_f32s(a, b[1], sums[1]);
+        }
+    }
+    if let Some(bias) = ends.bias {
+        let bias = S::as_simd_f32s(bias).0;
+        for sums in &mut sums {
+            sums[0] = simd.add_f32s(sums[0], bias[0]);
+            sums[1] = simd.add_f32s(sums[1], bias[1]);
+        }
+    }
+    for (r, sums) in sums.iter().enumerate() {
+        let to = S::as_mut_simd_f32s(&mut to[r * step..][..width]).0;
+        to.copy_from_slice(sums);
+    }
+}

@@ -1,0 +1,185 @@
+//! Products of matrices in plain Rust.
+//!
+//! Both factors are packed into panels of up to 1024 inner values: of [`ROWS`] rows of the left one, and of two registers of
+//! columns of the right one, in 64 KiB. A register tile takes the product of two panels, so memory is read once for many
+//! multiply-adds, and one row needs no other way: packing reads weights as fast as memory gives them. Sums run over the inner
+//! dimension in order with fused multiply-adds where there are any, as in the kernels, so a row's result doesn't depend on the others.
+
+mod factor;
+mod kernel;
+mod simd;
+#[cfg(test)]
+mod tests;
+
+pub(in crate::ops) use factor::{Factor, Lines, Part, Run, Scratch, Values};
+pub(in crate::ops) use simd::Transpose;
+
+use kernel::Task;
+use rayon::prelude::*;
+use simd::dispatch;
+use std::ops::Range;
+
+/// Rows of a register tile: with two registers of columns, 12 sums and 3 operands fit AVX2's 16 registers.
+const ROWS: usize = 6;
+/// The most rows of a task, which packs the right factor for itself.
+const MOST_ROWS: usize = 64 * ROWS;
+/// Columns of a task that shares its rows with others are a multiple of this.
+const COLUMNS: usize = 32;
+
+/// A right factor.
+pub(in crate::ops) trait Right: Sync {
+    /// The panel of `size` columns that begins with those of the part, by inner values; what it has beyond them means nothing.
+    fn pack<T: Transpose>(
+        &self,
+        transpose: T,
+        part: &Part,
+        panel: (&mut [f32], usize),
+        scratch: &mut Scratch,
+    );
+}
+
+impl Right for Factor<'_> {
+    #[inline(always)]
+    fn pack<T: Transpose>(
+        &self,
+        transpose: T,
+        part: &Part,
+        panel: (&mut [f32], usize),
+        scratch: &mut Scratch,
+    ) {
+        Factor::pack(self, transpose, part, panel, scratch);
+    }
+}
+
+/// A product, and a bias \[columns\] that is added to each row.
+pub(in crate::ops) struct Product<'a, R = Factor<'a>> {
+    pub(in crate::ops) left: Factor<'a>,
+    pub(in crate::ops) right: R,
+    pub(in crate::ops) rows: usize,
+    pub(in crate::ops) inner: usize,
+    pub(in crate::ops) columns: usize,
+    pub(in crate::ops) bias: Option<&'a [f32]>,
+}
+
+impl<'a, R> Product<'a, R> {
+    /// Without a bias, of so many rows, inner values and columns.
+    pub(in crate::ops) fn new(left: Factor<'a>, right: R, sizes: [usize; 3]) -> Self {
+        let [rows, inner, columns] = sizes;
+        Self {
+            left,
+            right,
+            rows,
+            inner,
+            columns,
+            bias: None,
+        }
+    }
+}
+
+/// Products of the same columns, one below the other.
+pub(in crate::ops) fn products<R: Right>(products: &[Product<R>]) -> Vec<f32> {
+    let sizes = products
+        .iter()
+        .map(|product| product.rows * product.columns);
+    let mut result = vec![0.0; sizes.sum()];
+    let mut rest = &mut result[..];
+    let mut tasks = Vec::new();
+    for product in products {
+        let (to, others) = rest.split_at_mut(product.rows * product.columns);
+        rest = others;
+        let pieces = pieces(product.rows);
+        let sizes = pieces.map(|rows| (rows.clone(), rows.len() * product.columns));
+        let mut to = to;
+        for (rows, size) in sizes {
+            let (piece, others) = to.split_at_mut(size);
+            to = others;
+            tasks.push((product, rows, piece));
+        }
+    }
+    let parts = parts(tasks.len());
+    each(parts, tasks, |(product, rows, to)| {
+        product.of_rows(rows, to, parts);
+    });
+    result
+}
+
+/// `f` of every task: at the same time where tasks have all columns, and one after the other where each has several parts.
+pub(in crate::ops) fn each<T: Send, U: Send>(
+    parts: usize,
+    tasks: Vec<T>,
+    f: impl Fn(T) -> U + Send + Sync,
+) -> Vec<U> {
+    match parts {
+        1 => tasks.into_par_iter().map(f).collect(),
+        _ => tasks.into_iter().map(f).collect(),
+    }
+}
+
+/// Rows cut into pieces of which each is a task's.
+pub(in crate::ops) fn pieces(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = rows.div_ceil(MOST_ROWS).max(1);
+    let size = rows.div_ceil(count).next_multiple_of(ROWS).max(1);
+    (0..rows)
+        .step_by(size)
+        .map(move |first| first..(first + size).min(rows))
+}
+
+/// Into how many parts the columns of each of so many tasks are cut, so that every thread has some.
+pub(in crate::ops) fn parts(tasks: usize) -> usize {
+    let threads = rayon::current_num_threads();
+    match tasks {
+        _ if tasks >= 2 * threads || threads == 1 => 1,
+        _ => (4 * threads).div_ceil(tasks.max(1)),
+    }
+}
+
+impl<R: Right> Product<'_, R> {
+    /// The product of some rows, its columns in so many parts that may run at the same time.
+    pub(in crate::ops) fn of_rows(&self, rows: Range<usize>, to: &mut [f32], parts: usize) {
+        let (columns, count) = (self.columns, rows.len());
+        if count == 0 || columns == 0 {
+            return;
+        }
+        if self.inner == 0 {
+            return self.biases(to);
+        }
+        let size = columns.div_ceil(parts).next_multiple_of(COLUMNS);
+        if size >= columns {
+            return self.run(rows, 0..columns, to);
+        }
+        let part = |first: usize| {
+            let columns = first..(first + size).min(columns);
+            let mut to = vec![0.0; count * columns.len()];
+            self.run(rows.clone(), columns, &mut to);
+            to
+        };
+        let firsts: Vec<usize> = (0..columns).step_by(size).collect();
+        let parts: Vec<Vec<f32>> = firsts.into_par_iter().map(part).collect();
+        for (row, to) in to.chunks_exact_mut(columns).enumerate() {
+            for (to, part) in to.chunks_mut(size).zip(&parts) {
+                to.copy_from_slice(&part[row * to.len()..][..to.len()]);
+            }
+        }
+    }
+
+    fn run(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]) {
+        let step = columns.len();
+        dispatch(Task {
+            product: self,
+            rows,
+            columns,
+            to,
+            step,
+        });
+    }
+
+    /// What is left without inner values.
+    fn biases(&self, to: &mut [f32]) {
+        for row in to.chunks_exact_mut(self.columns) {
+            match self.bias {
+                Some(bias) => row.copy_from_slice(bias),
+                None => row.fill(0.0),
+            }
+        }
+    }
+}
