@@ -243,11 +243,12 @@ impl WithSimd for PanelProduct<'_> {
 }
 
 impl PanelProduct<'_> {
-    /// Runs what is compiled for the widest vectors there are.
+    /// Runs what is compiled for the widest vectors there are, or that the process is held to.
     fn run(self) -> Vec<[f32; PANEL]> {
         #[cfg(target_arch = "x86_64")]
         {
-            if let Some(avx512) = pulp::x86::V4::try_new() {
+            let wide = moebius_device::simd() == moebius_device::Simd::Avx512;
+            if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| wide) {
                 return avx512.vectorize(
                     #[inline(always)]
                     || self.with_simd(avx512),
