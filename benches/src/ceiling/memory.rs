@@ -78,10 +78,9 @@ fn sum(words: &[u64]) -> u64 {
 }
 
 /// Copies of `bytes` that are together at least four times the last-level cache, so that using one after the other
-/// reads memory; 1 where that would take more than `most`.
-pub(crate) fn copies_beyond(cache: u64, bytes: u64, most: u64) -> u64 {
-    let copies = (OVER_CACHE * cache).div_ceil(bytes.max(1)).max(2);
-    if copies > most { 1 } else { copies }
+/// reads memory; at least 2.
+pub(crate) fn copies_beyond(cache: u64, bytes: u64) -> u64 {
+    (OVER_CACHE * cache).div_ceil(bytes.max(1)).max(2)
 }
 
 /// Bytes of the last-level caches of the processors that this process may use, and who says so.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 /// Tokens up to which reading the weights is most of the work.
 const FEW_TOKENS: usize = 16;
-/// Copies at most: smaller weights stay in the caches.
+/// Copies of the codes at most: smaller layers stay in the caches, whatever their type.
 const MOST: u64 = 256;
 
 /// Copies of something, of which each use takes the next.
@@ -48,12 +48,47 @@ pub(super) fn copies(bench: &LinearBench, on_processor: bool, bytes: u64) -> usi
         return 1;
     }
     let (cache, _) = last_level_cache();
-    usize::try_from(copies_beyond(cache, bytes, MOST)).unwrap_or(1)
+    let codes = copies_beyond(cache, bench.n as u64 * bench.k as u64);
+    let copies = if codes > MOST {
+        1
+    } else {
+        copies_beyond(cache, bytes)
+    };
+    usize::try_from(copies).unwrap_or(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use burn::tensor::DType;
+    use moebius::fp8::{Activations, Fp8Format, Granularity};
+
+    fn bench(m: usize, n: usize) -> LinearBench {
+        LinearBench {
+            m,
+            n,
+            k: n,
+            format: Fp8Format::E4M3,
+            granularity: Granularity::Row,
+            dtype: DType::F32,
+            activations: Activations::Float,
+            device: moebius::Device::Flex,
+            peer: None,
+        }
+    }
+
+    #[test]
+    fn few_tokens_on_the_processor_read_more_than_the_cache_holds() {
+        let (cache, _) = last_level_cache();
+        let bytes = cache / 4;
+        let wide = bench(16, (bytes as f64).sqrt() as usize);
+        assert!((16..=17).contains(&copies(&wide, true, bytes)));
+        assert_eq!(copies(&wide, true, 100 * cache), 2);
+        // On a GPU, with more tokens, or where too many copies would be needed, in any type.
+        assert_eq!(copies(&wide, false, bytes), 1);
+        assert_eq!(copies(&LinearBench { m: 17, ..wide }, true, bytes), 1);
+        assert_eq!(copies(&bench(1, 64), true, bytes), 1);
+    }
 
     #[test]
     fn each_use_takes_the_next_and_the_first_comes_again() {

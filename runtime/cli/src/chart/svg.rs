@@ -13,6 +13,9 @@ const ENTRY: f64 = 20.0;
 /// Where the legend begins.
 const LEGEND: f64 = 440.0;
 
+/// Characters of a title that has room.
+const LONG_TITLE: usize = 84;
+
 /// Colours of lines on a light page and on a dark one, distinct to colour-blind eyes as well (after Okabe and Ito).
 const COLORS: [[&str; 2]; 7] = [
     ["#0072b2", "#56b4e9"],
@@ -110,6 +113,14 @@ impl Chart {
         let (x, y) = (escaped(&self.x), escaped(&self.y));
         let middle = (TOP + BOTTOM) / 2.0;
         let center = (LEFT + RIGHT) / 2.0;
+        // A long one is set as narrow as the page.
+        let fitted = match self.title.chars().count() {
+            count if count > LONG_TITLE => {
+                let room = RIGHT - 18.0;
+                format!(" textLength=\"{room}\" lengthAdjust=\"spacingAndGlyphs\"")
+            }
+            _ => String::new(),
+        };
         // Writing to a text does not fail.
         let _ = write!(
             out,
@@ -118,7 +129,7 @@ impl Chart {
              <title id=\"title\">{y} over {x}: {title}</title>\n\
              <style>{STYLE}{}@media (prefers-color-scheme: dark){{{DARK}{}}}</style>\n\
              <rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
-             <text class=\"title\" x=\"{LEFT}\" y=\"28\">{title}</text>\n",
+             <text class=\"title\" x=\"18\" y=\"28\"{fitted}>{title}</text>\n",
             self.colors(0),
             self.colors(1),
         );

@@ -60,6 +60,17 @@ fn a_chart_is_well_formed_whatever_its_names_are() {
 }
 
 #[test]
+fn a_long_title_is_fitted_to_the_page() {
+    let fitted = |length: usize| {
+        let title = "x".repeat(length);
+        let svg = Chart { title, ..chart(1) }.svg();
+        parsed(&svg);
+        svg.contains("textLength")
+    };
+    assert_eq!([fitted(LONG_TITLE), fitted(LONG_TITLE + 1)], [false, true]);
+}
+
+#[test]
 fn the_page_may_be_light_or_dark() {
     let svg = chart(2).svg();
     let (light, dark) = svg.split_once("prefers-color-scheme: dark").expect("both");
