@@ -1,8 +1,8 @@
 """PyTorch's scaled_dot_product_attention on the CPU, as the benchmark's peer that takes turns with it.
 
 Usage: python torch_attention.py B HEADS KEY_HEADS QUERIES KEYS D WINDOW DTYPE all|causal forward|backward
-WINDOW 0 is none. Prints its version as a line of JSON when it is ready; then runs once for each line it reads, and prints
-the seconds. A backward run is a forward and the gradients of sum(o * do) for q, k and v. It takes as many threads as
+WINDOW 0 is none. Prints its version and instruction set as a line of JSON when it is ready; then runs once for each line
+it reads, and prints the seconds. A backward run is a forward and the gradients of sum(o * do) for q, k and v. It takes as many threads as
 PyTorch takes by default.
 """
 import json
@@ -14,6 +14,12 @@ import torch
 batch, heads, key_heads, queries, keys, dim, window = map(int, sys.argv[1:8])
 dtype, causal, backward = getattr(torch, sys.argv[8]), sys.argv[9] == "causal", sys.argv[10] == "backward"
 torch.manual_seed(0)
+
+
+def version():
+    # With the instructions that ATen's kernels take.
+    return f"{torch.__version__} ({torch.backends.cpu.get_cpu_capability()})"
+
 
 
 def normal(heads, tokens):
@@ -42,7 +48,7 @@ def run():
 for leaf in leaves:
     leaf.requires_grad_(backward)
 with torch.set_grad_enabled(backward):
-    print(json.dumps(torch.__version__), flush=True)
+    print(json.dumps(version()), flush=True)
     for _ in sys.stdin:
         start = time.perf_counter()
         run()

@@ -1,7 +1,8 @@
 """PyTorch's per-expert loop for one mixture-of-experts layer, as the benchmark's peer.
 
 Usage: python torch_moe.py HIDDEN INTER EXPERTS TOP_K TOKENS DTYPE gated|plain forward|backward
-Prints one line of JSON: version, median_ms, gflops. One warm-up, median of at least 5 runs.
+Prints one line of JSON: version with the instruction set, median_ms, gflops, runs, and the quartiles q1_ms, q3_ms.
+One warm-up, median of at least 5 runs.
 A backward run is a forward and the gradients of sum(y * dy) for x and all weights, 3 times the forward's FLOPs.
 """
 import json
@@ -14,6 +15,17 @@ import torch
 hidden, inter, experts, top_k, tokens = map(int, sys.argv[1:6])
 dtype, gated, backward = getattr(torch, sys.argv[6]), sys.argv[7] == "gated", sys.argv[8] == "backward"
 torch.manual_seed(0)
+
+
+def version():
+    # With the instructions that ATen's kernels take.
+    return f"{torch.__version__} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+def quartiles(seconds):
+    ordered = sorted(seconds)
+    runs = len(ordered)
+    return {"runs": runs, "q1_ms": ordered[runs // 4] * 1e3, "q3_ms": ordered[3 * runs // 4] * 1e3}
 
 
 def weights(*shape):
@@ -66,4 +78,6 @@ with torch.set_grad_enabled(backward):
         seconds.append(time.perf_counter() - start)
 median = statistics.median(seconds)
 flops = 2 * (3 if gated else 2) * tokens * top_k * hidden * inter * (3 if backward else 1)
-print(json.dumps({"version": torch.__version__, "median_ms": median * 1e3, "gflops": flops / median / 1e9}))
+gflops = flops / median / 1e9
+figures = {"version": version(), "median_ms": median * 1e3, "gflops": gflops, **quartiles(seconds)}
+print(json.dumps(figures))

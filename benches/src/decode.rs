@@ -1,14 +1,15 @@
 //! The benchmark of a decode step: one query of each head over the tokens that a cache keeps, in several formats.
 
-use crate::ceiling::{finish, read_rate};
+use crate::ceiling::{MemoryRead, finish};
 use crate::options::{Named, named, positive};
 use crate::oracle::{distance, floats, spread, tolerance, wide};
-use crate::timing::{medians_of, seconds_of};
-use crate::{BenchError, Progress};
+use crate::timing::{Spread, Timing, seconds_of, timings_of};
+use crate::{BenchError, Progress, instructions};
 use burn::tensor::{DType, Distribution, Tensor};
 use clap::Args;
 use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Step};
 use moebius::{Device, Error};
+use moebius_device::Simd;
 use moebius_ops::attention::{Inputs, Problem, Sizes, Tables, reference};
 use serde::Serialize;
 
@@ -66,12 +67,14 @@ pub struct DecodeReport {
     pub device: String,
     /// Its name.
     pub adapter: String,
+    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
+    pub simd: Option<Simd>,
     /// Whether sampled heads agree with the f64 oracle over the kept tokens, in every format.
     pub verified: bool,
     /// The largest relative L2 error of them.
     pub max_rel_l2: f64,
-    /// GB/s at which as many threads as there are processors read memory in the same run; absent where tokens aren't in it.
-    pub read_gb_per_s: Option<f64>,
+    /// What the processor's threads read from memory in the same run; `None` where tokens aren't in it.
+    pub memory: Option<MemoryRead>,
     /// A row for each format.
     pub formats: Vec<DecodeRow>,
 }
@@ -85,9 +88,11 @@ pub struct DecodeRow {
     pub bytes: u64,
     /// Median milliseconds of one attention over them.
     pub median_ms: f64,
+    /// How far its repetitions lie apart.
+    pub spread: Spread,
     /// GB/s of those bytes.
     pub gb_per_s: f64,
-    /// Of `read_gb_per_s`.
+    /// Of what memory gave.
     pub read_share: Option<f64>,
 }
 
@@ -107,6 +112,7 @@ struct Kept {
 /// [`BenchError`] when the sizes don't fit, or the device refuses or fails.
 pub fn run(bench: &DecodeBench, progress: Progress) -> Result<DecodeReport, BenchError> {
     let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
+    let simd = instructions(&opened.device, &opened.capability)?;
     let device = moebius::open(&opened.device)?;
     let mut all = Vec::new();
     for format in &bench.formats {
@@ -114,16 +120,18 @@ pub fn run(bench: &DecodeBench, progress: Progress) -> Result<DecodeReport, Benc
         all.push(Kept::new(bench, *format, &device)?);
     }
     progress("measuring");
-    let seconds = medians_of(&mut all, |kept| seconds_of(|| kept.run(&device)))?;
+    let times = timings_of(&mut all, |kept| seconds_of(|| kept.run(&device)))?;
     let host = opened.capability.is_cpu();
-    let read = host.then(read_rate).transpose()?;
-    let rows = bench.formats.iter().zip(&all).zip(seconds);
-    let row = |((format, kept), seconds): ((&CacheFormat, &Kept), f64)| {
-        let rate = kept.bytes as f64 / seconds;
+    let memory = host.then(MemoryRead::measure).transpose()?;
+    let read = memory.as_ref().map(|memory| memory.gb_per_s * 1e9);
+    let rows = bench.formats.iter().zip(&all).zip(times);
+    let row = |((format, kept), time): ((&CacheFormat, &Kept), Timing)| {
+        let rate = kept.bytes as f64 / time.seconds;
         DecodeRow {
             format: format.name(),
             bytes: kept.bytes,
-            median_ms: seconds * 1e3,
+            median_ms: time.ms(),
+            spread: time.spread(),
             gb_per_s: rate / 1e9,
             read_share: read.map(|read| rate / read),
         }
@@ -132,10 +140,11 @@ pub fn run(bench: &DecodeBench, progress: Progress) -> Result<DecodeReport, Benc
     Ok(DecodeReport {
         device: opened.device.to_string(),
         adapter: opened.capability.name.clone(),
+        simd,
         verified: error <= tolerance(DType::F32),
         max_rel_l2: error,
-        read_gb_per_s: read.map(|read| read / 1e9),
         formats: rows.map(row).collect(),
+        memory,
     })
 }
 

@@ -9,6 +9,7 @@ pub mod attention;
 mod ceiling;
 pub mod decode;
 pub mod grouped_gemm;
+mod instructions;
 pub mod linear;
 pub mod moe;
 pub mod options;
@@ -18,6 +19,8 @@ pub mod timing;
 #[cfg(feature = "flex")]
 pub mod training_step;
 
+pub use ceiling::{Bound, CacheSize, Ceilings, Floor, MemoryRead};
+pub use instructions::{HeldError, instructions};
 pub use peer::{BenchPeer, Peer, PeerError};
 
 /// Is told what a benchmark is doing.
@@ -39,6 +42,9 @@ pub enum BenchError {
     /// The device failed while running.
     #[error("the device failed: {0}")]
     Device(String),
+    /// The device takes more vector instructions than the process is held to.
+    #[error(transparent)]
+    Held(Box<HeldError>),
     /// The peer couldn't be run.
     #[error(transparent)]
     Peer(#[from] PeerError),

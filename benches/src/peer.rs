@@ -1,8 +1,10 @@
 //! PyTorch and JAX, run beside our own measurement by the Python on the path.
 
 use crate::Progress;
+use crate::timing::{Spread, Timing};
 use burn::tensor::DType;
 use clap::ValueEnum;
+use moebius_device::{Simd, simd};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,6 +24,8 @@ pub struct Peer {
     pub name: String,
     /// Median milliseconds.
     pub median_ms: f64,
+    /// How far its repetitions lie apart.
+    pub spread: Spread,
     /// GFLOP/s.
     pub gflops: f64,
     /// Our speed over the peer's.
@@ -62,6 +66,8 @@ pub(crate) struct Figures {
     version: String,
     median_ms: f64,
     gflops: f64,
+    #[serde(flatten)]
+    spread: Spread,
 }
 
 impl Figures {
@@ -70,9 +76,14 @@ impl Figures {
         format!("PyTorch {}", self.version)
     }
 
-    /// Median seconds.
-    pub(crate) fn seconds(&self) -> f64 {
-        self.median_ms / 1e3
+    /// Its repetitions.
+    pub(crate) fn timing(&self) -> Timing {
+        let Spread { runs, q1_ms, q3_ms } = self.spread;
+        Timing {
+            seconds: self.median_ms / 1e3,
+            quartiles: [q1_ms / 1e3, q3_ms / 1e3],
+            runs,
+        }
     }
 
     /// The peer's result beside our GFLOP/s.
@@ -80,6 +91,7 @@ impl Figures {
         Peer {
             name: self.name(),
             median_ms: self.median_ms,
+            spread: self.spread,
             gflops: self.gflops,
             ratio: ours / self.gflops,
         }
@@ -134,6 +146,7 @@ impl Library {
     fn start(&self, args: &[String]) -> Result<Child, PeerError> {
         let child = Command::new(PYTHON)
             .args(args)
+            .envs(torch_environment())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -159,6 +172,28 @@ impl Library {
 }
 
 const PYTHON: &str = "python3";
+
+/// What PyTorch reads of its environment when it is held to fewer vector instructions.
+fn torch_environment() -> Vec<(&'static str, &'static str)> {
+    match (simd(), Simd::widest()) {
+        (held, widest) if held < widest => torch_variables(held),
+        _ => Vec::new(),
+    }
+}
+
+/// The variables of ATen, oneDNN and MKL.
+fn torch_variables(held: Simd) -> Vec<(&'static str, &'static str)> {
+    let [aten, one_dnn, mkl] = match held {
+        Simd::Avx512 => ["avx512", "AVX512_CORE", "AVX512"],
+        Simd::Avx2 => ["avx2", "AVX2", "AVX2"],
+        _ => ["default", "SSE41", "SSE4_2"],
+    };
+    vec![
+        ("ATEN_CPU_CAPABILITY", aten),
+        ("ONEDNN_MAX_CPU_ISA", one_dnn),
+        ("MKL_ENABLE_INSTRUCTIONS", mkl),
+    ]
+}
 
 fn last_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -241,5 +276,20 @@ impl Drop for Turns {
         // Without a line more the script ends; one that hangs does not.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pytorch_is_told_in_its_own_words() {
+        let avx2 = torch_variables(Simd::Avx2);
+        assert!(avx2.contains(&("ATEN_CPU_CAPABILITY", "avx2")));
+        assert!(avx2.contains(&("ONEDNN_MAX_CPU_ISA", "AVX2")));
+        assert!(avx2.contains(&("MKL_ENABLE_INSTRUCTIONS", "AVX2")));
+        let portable = torch_variables(Simd::Portable);
+        assert!(portable.contains(&("ATEN_CPU_CAPABILITY", "default")));
     }
 }

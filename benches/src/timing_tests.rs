@@ -22,7 +22,19 @@ fn runs_take_turns_and_the_first_error_ends_them() {
             _ => Ok(()),
         }
     };
-    assert!(medians([&mut first, &mut second]).is_err());
+    assert!(timings([&mut first, &mut second]).is_err());
     assert_eq!(*order.borrow(), "ababab");
-    assert!(medians_of(&mut [], |_: &mut ()| Ok(0.0)).is_ok_and(|medians| medians.is_empty()));
+    assert!(timings_of(&mut [], |_: &mut ()| Ok(0.0)).is_ok_and(|timings| timings.is_empty()));
+}
+
+#[test]
+fn half_of_the_repetitions_lie_within_the_quartiles() {
+    let mut seconds: Vec<f64> = (0..20).rev().map(f64::from).collect();
+    let timing = Timing::of(&mut seconds);
+    assert_eq!((timing.seconds, timing.quartiles), (10.0, [5.0, 15.0]));
+    let spread = timing.spread();
+    assert_eq!((spread.runs, spread.q1_ms, spread.q3_ms), (20, 5e3, 15e3));
+    let within = seconds.iter().filter(|s| (5.0..15.0).contains(*s)).count();
+    assert_eq!(within, 10);
+    assert_eq!(Timing::of(&mut []).runs, 0);
 }

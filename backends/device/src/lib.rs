@@ -43,6 +43,7 @@ mod properties;
 #[cfg(feature = "rocm")]
 mod rocm;
 mod runtimes;
+mod simd;
 #[cfg(feature = "xla")]
 mod xla;
 
@@ -54,3 +55,4 @@ pub use error::OpenError;
 pub use located::Found;
 pub use memory::{MemoryUse, ProcessMemory, memory_in_use, process_memory};
 pub use open::{Opened, open};
+pub use simd::{Simd, SimdError, limit_simd, simd};

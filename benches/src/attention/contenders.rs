@@ -4,7 +4,7 @@ use super::setup::Setup;
 use super::ways::Way;
 use super::{AttentionBench, AttentionPeer, check, pairs};
 use crate::peer::{Peer, Turns};
-use crate::timing::{medians_of, seconds_of};
+use crate::timing::{Timing, seconds_of, timings_of};
 use crate::{BenchError, Progress};
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use std::time::Duration;
 pub(super) struct Measured {
     /// The largest error of a way on the device.
     pub(super) max_rel_l2: f64,
-    /// Median seconds of ours.
-    pub(super) seconds: f64,
+    /// How long ours took.
+    pub(super) time: Timing,
     pub(super) peers: Vec<Peer>,
 }
 
@@ -55,7 +55,12 @@ impl Contender {
     }
 
     /// Its result beside ours.
-    fn figures(&self, bench: &AttentionBench, seconds: f64, ours: f64) -> Result<Peer, BenchError> {
+    fn figures(
+        &self,
+        bench: &AttentionBench,
+        time: Timing,
+        ours: Timing,
+    ) -> Result<Peer, BenchError> {
         let (name, bench) = match self {
             Self::Way(way) => (way.name().to_string(), way.of(bench)),
             Self::Torch(turns) => (turns.name(), bench.clone()),
@@ -63,9 +68,10 @@ impl Contender {
         let flops = bench.flops(pairs(&bench.problem()?));
         Ok(Peer {
             name,
-            median_ms: seconds * 1e3,
-            gflops: flops as f64 / seconds / 1e9,
-            ratio: seconds / ours,
+            median_ms: time.ms(),
+            spread: time.spread(),
+            gflops: flops as f64 / time.seconds / 1e9,
+            ratio: time.seconds / ours.seconds,
         })
     }
 }
@@ -89,15 +95,15 @@ pub(super) fn measure(
             }
         }
         progress("measuring");
-        let seconds = medians_of(&mut group, |contender| contender.seconds(setup))?;
-        timed.extend(group.into_iter().zip(seconds));
+        let times = timings_of(&mut group, |contender| contender.seconds(setup))?;
+        timed.extend(group.into_iter().zip(times));
     }
     let ours = timed[0].1;
     let peers = timed[1..].iter();
-    let peers = peers.map(|(contender, seconds)| contender.figures(bench, *seconds, ours));
+    let peers = peers.map(|(contender, time)| contender.figures(bench, *time, ours));
     Ok(Measured {
         max_rel_l2,
-        seconds: ours,
+        time: ours,
         peers: peers.collect::<Result<_, _>>()?,
     })
 }

@@ -8,12 +8,12 @@ mod ways;
 use crate::options::{DTYPES, element, named, positive};
 use crate::oracle::{GRADIENTS_OVER_OUTPUTS, tolerance};
 use crate::peer::{self, Peer, Turns};
-use crate::timing::seconds_of;
-use crate::{BenchError, FLOPS_OF_FORWARD, Progress, ceiling};
+use crate::timing::{Spread, seconds_of};
+use crate::{BenchError, Ceilings, FLOPS_OF_FORWARD, Floor, Progress};
 use burn::tensor::DType;
 use clap::{Args, ValueEnum};
 use moebius::{Device, Error};
-use moebius_device::process_memory;
+use moebius_device::{Simd, process_memory};
 use moebius_ops::ShapeError;
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
 use serde::Serialize;
@@ -86,6 +86,8 @@ pub struct AttentionReport {
     pub adapter: String,
     /// Kernel variant of the forward, `portable` where there are no kernels.
     pub variant: String,
+    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
+    pub simd: Option<Simd>,
     /// Whether sampled outputs, and gradients where there are any, agree with the f64 oracle, of ours and of all that is
     /// measured on this device.
     pub verified: bool,
@@ -97,16 +99,19 @@ pub struct AttentionReport {
     pub flops: u64,
     /// Median milliseconds.
     pub median_ms: f64,
+    /// How far its repetitions lie apart.
+    pub spread: Spread,
     /// Milliseconds of the first run, kernel compilation included.
     pub first_ms: f64,
     /// GFLOP/s.
     pub gflops: f64,
-    /// GFLOP/s the device reached in the same run on `peak_of`.
-    pub peak_gflops: f64,
-    /// What the peak is of.
-    pub peak_of: String,
+    /// What the device reached in the same run.
+    #[serde(flatten)]
+    pub ceilings: Ceilings,
     /// `gflops` / `peak_gflops`.
     pub peak_share: f64,
+    /// What `flops` and `floor_bytes` take at least.
+    pub floor: Option<Floor>,
     /// The most bytes this process had resident up to the end of its second run, before anything was checked or compared;
     /// `None` where the system doesn't say.
     pub process_peak_bytes: Option<u64>,
@@ -221,10 +226,11 @@ pub fn run(bench: &AttentionBench, progress: Progress) -> Result<AttentionReport
     let memory = process_memory();
     let measured = contenders::measure(bench, &setup, torch, progress)?;
     progress("measuring the peak");
-    let (peak, peak_of) = ceiling::peak(&setup.opened, &setup.device)?;
+    let ceilings = Ceilings::measure(&setup.opened, &setup.device)?;
     let pairs = pairs(&problem);
-    let (flops, seconds) = (bench.flops(pairs), measured.seconds);
-    let rate = flops as f64 / seconds;
+    let (flops, seconds) = (bench.flops(pairs), measured.time.seconds);
+    let floor_bytes = floor_bytes(bench, &problem);
+    let gflops = flops as f64 / seconds / 1e9;
     let error = measured.max_rel_l2;
     let allowed = if bench.backward {
         GRADIENTS_OVER_OUTPUTS
@@ -238,15 +244,17 @@ pub fn run(bench: &AttentionBench, progress: Progress) -> Result<AttentionReport
         max_rel_l2: error,
         pairs,
         flops,
-        median_ms: seconds * 1e3,
+        median_ms: measured.time.ms(),
+        spread: measured.time.spread(),
         first_ms,
-        gflops: rate / 1e9,
-        peak_gflops: peak / 1e9,
-        peak_of: peak_of.to_string(),
-        peak_share: rate / peak,
+        gflops,
+        peak_share: gflops / ceilings.peak_gflops,
+        floor: ceilings.floor(flops, floor_bytes, seconds),
+        ceilings,
         process_peak_bytes: memory.and_then(|memory| memory.peak_resident),
-        floor_bytes: floor_bytes(bench, &problem),
+        floor_bytes,
         peers: measured.peers,
+        simd: setup.simd,
         variant: setup.variant,
     })
 }

@@ -2,11 +2,11 @@
 
 use super::AttentionBench;
 use super::ways::{Output, Way};
-use crate::BenchError;
 use crate::ceiling::{finish, finish_with};
+use crate::{BenchError, instructions};
 use burn::tensor::{Device, Distribution, Tensor};
 use moebius::Error;
-use moebius_device::Opened;
+use moebius_device::{Opened, Simd};
 use moebius_ops::attention::Problem;
 use moebius_shaders::attention;
 
@@ -17,6 +17,8 @@ pub(super) type Operands = [Tensor<4>; 3];
 pub(super) struct Setup {
     bench: AttentionBench,
     pub(super) opened: Opened,
+    /// Vector instructions that run.
+    pub(super) simd: Option<Simd>,
     /// Without the recording of gradients.
     pub(super) device: Device,
     /// The kernel variant, `portable` where there are no kernels.
@@ -31,6 +33,7 @@ impl Setup {
     pub(super) fn new(bench: &AttentionBench) -> Result<Self, BenchError> {
         let problem = bench.problem()?;
         let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
+        let simd = instructions(&opened.device, &opened.capability)?;
         let device = moebius::open(&opened.device)?;
         let variant = variant(problem, &opened)?;
         let on = match bench.backward {
@@ -53,6 +56,7 @@ impl Setup {
         Ok(Self {
             bench: bench.clone(),
             opened,
+            simd,
             device,
             variant,
             operands,

@@ -2,18 +2,22 @@
 
 use super::LinearBench;
 use super::data::HostData;
-use super::setup::{Setup, float_problem, input};
+use super::setup::{Setup, float_problem, input, weights};
+use super::turns::{Turns, copies};
 use crate::BenchError;
 use crate::ceiling::{finish_with, wait};
 use burn::module::Param;
 use burn::nn;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use cubecl::client::Client;
+use cubecl::server::Handle;
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan};
 
 /// A float layer with the same weights, before they were FP8.
 pub(super) struct FloatPath {
     pub(super) name: String,
+    /// Copies of the weights that take turns.
+    pub(super) copies: usize,
     pub(super) layer: Box<dyn FloatLayer>,
 }
 
@@ -30,6 +34,7 @@ struct Kernel {
     client: Client,
     plan: Plan,
     operands: Operands,
+    weights: Turns<Handle>,
     /// Elements of y, and their type.
     out: (usize, DType),
 }
@@ -37,7 +42,7 @@ struct Kernel {
 /// Burn's layer.
 struct Burn {
     device: Device,
-    layer: nn::Linear,
+    layers: Turns<nn::Linear>,
     x: Tensor<2>,
 }
 
@@ -52,22 +57,26 @@ impl FloatPath {
         setup: &Setup,
         data: &HostData,
     ) -> Result<Vec<Self>, BenchError> {
+        let bytes = bench.dtype.size() as u64 * weights(bench);
+        let copies = copies(bench, setup.opened.capability.is_cpu(), bytes);
         let mut paths = Vec::new();
         if let Some(client) = setup.opened.client() {
-            paths.push(Self::kernel(bench, setup, data, client)?);
+            paths.push(Self::kernel(bench, (setup, copies), data, client)?);
         }
         if setup.opened.capability.cpu_cores.is_none() || setup.opened.client().is_none() {
-            paths.push(Self::burn(bench, &setup.device, data, setup.name()));
+            let on = setup.name();
+            paths.push(Self::burn(bench, (&setup.device, copies), data, on)?);
         } else if cfg!(feature = "flex") {
             let flex = moebius::open(&moebius::Device::Flex)?;
-            paths.push(Self::burn(bench, &flex, data, "flex".to_string()));
+            let on = "flex".to_string();
+            paths.push(Self::burn(bench, (&flex, copies), data, on)?);
         }
         Ok(paths)
     }
 
     fn kernel(
         bench: &LinearBench,
-        setup: &Setup,
+        (setup, copies): (&Setup, usize),
         data: &HostData,
         client: Client,
     ) -> Result<Self, BenchError> {
@@ -77,46 +86,62 @@ impl FloatPath {
             let data = TensorData::new(values.to_vec(), [values.len()]);
             client.create_from_slice(data.convert_dtype(bench.dtype).as_bytes())
         };
+        let weights = Turns::of(copies, || Ok::<_, BenchError>(buffer(&data.weights)))?;
         let operands = Operands {
             x: buffer(&data.x),
             segments: None,
-            weights: buffer(&data.weights),
+            weights: weights.first().clone(),
             scales: None,
             bias: None,
             out: client.empty(bench.m * bench.n * problem.element.bytes()),
         };
         Ok(Self {
             name: format!("our {} kernel ({})", problem.element, plan.variant.name()),
+            copies,
             layer: Box::new(Kernel {
                 client,
                 plan,
                 operands,
+                weights,
                 out: (bench.m * bench.n, bench.dtype),
             }),
         })
     }
 
-    fn burn(bench: &LinearBench, device: &Device, data: &HostData, on: String) -> Self {
+    fn burn(
+        bench: &LinearBench,
+        (device, copies): (&Device, usize),
+        data: &HostData,
+        on: String,
+    ) -> Result<Self, BenchError> {
         let weight = TensorData::new(data.transposed(bench), [bench.k, bench.n]);
         let weight = weight.convert_dtype(bench.dtype);
-        let weight = Tensor::from_data(weight, (device, bench.dtype));
-        Self {
+        let layers = Turns::of(copies, || {
+            let weight = Tensor::from_data(weight.clone(), (device, bench.dtype));
+            Ok::<_, BenchError>(nn::Linear {
+                weight: Param::from_tensor(weight).set_require_grad(false),
+                bias: None,
+            })
+        })?;
+        Ok(Self {
             name: format!("Burn's nn::Linear on {on}"),
+            copies,
             layer: Box::new(Burn {
                 device: device.clone(),
-                layer: nn::Linear {
-                    weight: Param::from_tensor(weight).set_require_grad(false),
-                    bias: None,
-                },
+                layers,
                 x: input(bench, device, data),
             }),
-        }
+        })
     }
 }
 
 impl FloatLayer for Kernel {
     fn run(&self) -> Result<(), BenchError> {
-        grouped_gemm::launch(&self.client, &self.plan, self.operands.clone());
+        let operands = Operands {
+            weights: self.weights.next().clone(),
+            ..self.operands.clone()
+        };
+        grouped_gemm::launch(&self.client, &self.plan, operands);
         wait(&self.client)
     }
 
@@ -133,12 +158,12 @@ impl FloatLayer for Kernel {
 
 impl FloatLayer for Burn {
     fn run(&self) -> Result<(), BenchError> {
-        let y = self.layer.forward(self.x.clone());
+        let y = self.layers.next().forward(self.x.clone());
         finish_with(y, &self.device)
     }
 
     fn output(&self) -> Result<Vec<f32>, BenchError> {
-        let y = self.layer.forward(self.x.clone());
+        let y = self.layers.next().forward(self.x.clone());
         y.try_into_vec_as::<f32>().map_err(BenchError::device)
     }
 }

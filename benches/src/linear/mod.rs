@@ -4,14 +4,15 @@ mod check;
 mod data;
 mod floats;
 mod setup;
+mod turns;
 
 pub use setup::{BytesOf, LayerBytes};
 
 use crate::ceiling::finish;
 use crate::options::{DTYPES, FORMATS, Named, named, positive};
 use crate::peer::{self, BenchPeer, Figures};
-use crate::timing::{medians_of, seconds_of};
-use crate::{BenchError, Progress};
+use crate::timing::{Spread, Timing, seconds_of, timings_of};
+use crate::{BenchError, Ceilings, Floor, Progress};
 use burn::tensor::DType;
 use check::{Oracle, largest_error};
 use clap::Args;
@@ -19,6 +20,7 @@ use data::{HostData, rounded};
 use floats::FloatPath;
 use moebius::Device;
 use moebius::fp8::{Activations, Fp8Format, Granularity};
+use moebius_device::Simd;
 use serde::Serialize;
 use setup::{Setup, float_problem, weights};
 
@@ -87,10 +89,17 @@ pub struct PathTime {
     pub name: String,
     /// Median milliseconds of a warm product.
     pub median_ms: f64,
+    /// How far its repetitions lie apart.
+    pub spread: Spread,
     /// GFLOP/s.
     pub gflops: f64,
     /// GB/s of weights, each read once.
     pub weights_gb_per_s: f64,
+    /// Copies of the weights that took turns: with few tokens on the processor so many that they were read from memory,
+    /// and not from its caches.
+    pub copies: usize,
+    /// What the operations, and the bytes of weights, x and y, take at least.
+    pub floor: Option<Floor>,
     /// Speed of the FP8 layer over this one's; 1 for itself.
     pub ratio: f64,
 }
@@ -104,6 +113,8 @@ pub struct LinearReport {
     pub adapter: String,
     /// Kernel variant, `portable` where there are no kernels.
     pub variant: String,
+    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
+    pub simd: Option<Simd>,
     /// Whether the sampled outputs of every path agree with f64 dot products.
     pub verified: bool,
     /// Largest relative L2 error of a path's sampled outputs: those of the FP8 layer against the
@@ -113,6 +124,9 @@ pub struct LinearReport {
     pub weights_rel_l2: f64,
     /// Milliseconds of the first forward, kernel compilation included.
     pub first_ms: f64,
+    /// What the device reached in the same run.
+    #[serde(flatten)]
+    pub ceilings: Ceilings,
     /// The FP8 layer.
     pub fp8: PathTime,
     /// The float layers on this device.
@@ -139,7 +153,8 @@ pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, Benc
     // First, so that a missing peer costs no minutes, and before a runtime has started its threads. It takes
     // the same product, in f32 whatever ours is in.
     let peer = peer::torch(bench.peer, progress, || {
-        let sizes = peer::texts(&[bench.m, bench.n, bench.k]);
+        let copies = turns::copies(bench, true, 4 * weights(bench));
+        let sizes = peer::texts(&[bench.m, bench.n, bench.k, copies]);
         (include_str!("../../peers/torch_linear.py"), sizes)
     })?;
     progress("making the layers");
@@ -149,7 +164,17 @@ pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, Benc
     progress("verifying");
     let [max_rel_l2, weights_rel_l2, first_ms] = check(bench, (&setup, &floats), &data)?;
     progress("measuring");
-    let (fp8, own, peer) = times(bench, (&setup, &floats), peer)?;
+    let measured = measure(&setup, &floats)?;
+    progress("measuring the peak");
+    let ceilings = Ceilings::measure(&setup.opened, &setup.device)?;
+    let rows = Rows {
+        bench,
+        setup: &setup,
+        ceilings: &ceilings,
+        fp8: measured[0],
+    };
+    let own: Vec<PathTime> = rows.own(&floats, &measured[1..]);
+    let (fp8, peer) = (rows.fp8(), peer.map(|peer| rows.peer(&peer)));
     Ok(LinearReport {
         device: setup.name(),
         adapter: setup.opened.capability.name.clone(),
@@ -164,6 +189,8 @@ pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, Benc
         layer_bytes: setup.bytes,
         floor_bytes: setup.code_bytes(bench) + (bench.m * bench.k * bench.dtype.size()) as u64,
         flops: flops(bench),
+        ceilings,
+        simd: setup.simd,
         variant: setup.variant,
     })
 }
@@ -182,7 +209,7 @@ fn check(
     let first_ms = 1e3 * seconds_of(|| setup.forward())?;
     let oracle = Oracle::new(bench);
     let [mut error, weights_error] =
-        oracle.fp8_errors(&setup.layer.weight, data, &setup.output()?)?;
+        oracle.fp8_errors(&setup.layers.first().weight, data, &setup.output()?)?;
     let weights = rounded(data.weights.clone(), bench.dtype);
     for path in floats {
         error = error.max(oracle.float_error(&data.x, &weights, &path.layer.output()?));
@@ -190,42 +217,59 @@ fn check(
     Ok([error, weights_error, first_ms])
 }
 
-/// What took how long: the FP8 layer, the float layers and the peer.
-fn times(
-    bench: &LinearBench,
-    (setup, floats): (&Setup, &[FloatPath]),
-    peer: Option<Figures>,
-) -> Result<(PathTime, Vec<PathTime>, Option<PathTime>), BenchError> {
-    let (fp8, own) = measure(setup, floats)?;
-    let time = |name: String, seconds: f64, weight_bytes: u64| PathTime {
-        name,
-        median_ms: seconds * 1e3,
-        gflops: flops(bench) as f64 / seconds / 1e9,
-        weights_gb_per_s: weight_bytes as f64 / seconds / 1e9,
-        ratio: seconds / fp8,
-    };
-    let float_bytes = bench.dtype.size() as u64 * weights(bench);
-    let own = floats.iter().zip(own);
-    let own = own.map(|(path, seconds)| time(path.name.clone(), seconds, float_bytes));
-    let peer = peer.map(|peer| {
-        let name = format!("{} in f32", peer.name());
-        time(name, peer.seconds(), 4 * weights(bench))
-    });
-    let name = format!("FP8 ({})", setup.variant);
-    Ok((
-        time(name, fp8, setup.code_bytes(bench)),
-        own.collect(),
-        peer,
-    ))
+/// Makes the rows of a report.
+struct Rows<'a> {
+    bench: &'a LinearBench,
+    setup: &'a Setup,
+    ceilings: &'a Ceilings,
+    /// How long the FP8 layer took.
+    fp8: Timing,
 }
 
-/// Median seconds of the FP8 layer and of the float layers, in turns.
-fn measure(setup: &Setup, floats: &[FloatPath]) -> Result<(f64, Vec<f64>), BenchError> {
+impl Rows<'_> {
+    /// A layer whose weights take so many bytes.
+    fn row(&self, name: String, time: Timing, weight_bytes: u64, copies: usize) -> PathTime {
+        let LinearBench { m, n, k, dtype, .. } = *self.bench;
+        let (seconds, flops) = (time.seconds, flops(self.bench));
+        let bytes = weight_bytes + (m * (n + k) * dtype.size()) as u64;
+        PathTime {
+            name,
+            median_ms: time.ms(),
+            spread: time.spread(),
+            gflops: flops as f64 / seconds / 1e9,
+            weights_gb_per_s: weight_bytes as f64 / seconds / 1e9,
+            copies,
+            floor: self.ceilings.floor(flops, bytes, seconds),
+            ratio: seconds / self.fp8.seconds,
+        }
+    }
+
+    fn fp8(&self) -> PathTime {
+        let name = format!("FP8 ({})", self.setup.variant);
+        let bytes = self.setup.code_bytes(self.bench);
+        self.row(name, self.fp8, bytes, self.setup.layers.count())
+    }
+
+    fn own(&self, floats: &[FloatPath], times: &[Timing]) -> Vec<PathTime> {
+        let bytes = self.bench.dtype.size() as u64 * weights(self.bench);
+        let row = |(path, time): (&FloatPath, &Timing)| {
+            self.row(path.name.clone(), *time, bytes, path.copies)
+        };
+        floats.iter().zip(times).map(row).collect()
+    }
+
+    fn peer(&self, peer: &Figures) -> PathTime {
+        let (name, bytes) = (format!("{} in f32", peer.name()), 4 * weights(self.bench));
+        let copies = turns::copies(self.bench, true, bytes);
+        self.row(name, peer.timing(), bytes, copies)
+    }
+}
+
+/// How long the FP8 layer took, and then each of the float layers, in turns.
+fn measure(setup: &Setup, floats: &[FloatPath]) -> Result<Vec<Timing>, BenchError> {
     let floats = floats.iter().map(Some);
     let mut all: Vec<Option<&FloatPath>> = std::iter::once(None).chain(floats).collect();
-    let mut seconds = medians_of(&mut all, |path| {
+    timings_of(&mut all, |path| {
         seconds_of(|| path.map_or_else(|| setup.forward(), |path| path.layer.run()))
-    })?;
-    let floats = seconds.split_off(1);
-    Ok((seconds[0], floats))
+    })
 }

@@ -2,15 +2,16 @@
 
 use super::LinearBench;
 use super::data::HostData;
-use crate::BenchError;
+use super::turns::{Turns, copies};
 use crate::ceiling::{finish, finish_with};
 use crate::options::element;
+use crate::{BenchError, instructions};
 use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::Error;
 use moebius::fp8::{ActivationScaling, Quantizer};
 use moebius::nn::Linear;
-use moebius_device::{Opened, memory_in_use};
+use moebius_device::{Opened, Simd, memory_in_use};
 use moebius_ops::ShapeError;
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
 use moebius_shaders::grouped_gemm::{self, Choice};
@@ -42,8 +43,10 @@ pub struct LayerBytes {
 /// The layer under measurement.
 pub(super) struct Setup {
     pub(super) opened: Opened,
+    /// Vector instructions that run.
+    pub(super) simd: Option<Simd>,
     pub(super) device: Device,
-    pub(super) layer: Linear,
+    pub(super) layers: Turns<Linear>,
     /// \[m, k\].
     pub(super) x: Tensor<2>,
     pub(super) bytes: LayerBytes,
@@ -54,6 +57,7 @@ pub(super) struct Setup {
 impl Setup {
     pub(super) fn new(bench: &LinearBench, data: &HostData) -> Result<Self, BenchError> {
         let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
+        let simd = instructions(&opened.device, &opened.capability)?;
         let device = moebius::open(&opened.device)?;
         let variant = variant(bench, &opened)?;
         let live = || -> Result<Option<u64>, BenchError> {
@@ -67,13 +71,18 @@ impl Setup {
         let float = Linear::new(Param::from_tensor(weight).set_require_grad(false), None)?;
         let with_float = live()?;
         let quantizer = Quantizer::new(bench.format, bench.granularity);
-        let activations = ActivationScaling::new(bench.activations, &device);
-        let layer = float.quantize(&quantizer)?.with_activations(activations)?;
+        let quantized = || {
+            let activations = ActivationScaling::new(bench.activations, &device);
+            float.quantize(&quantizer)?.with_activations(activations)
+        };
+        let layer = quantized()?;
         let with_both = live()?;
-        drop(float);
         let growth = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?));
         let measured = growth(with_float, with_both).zip(growth(before, with_float));
         let (fp8, f32) = measured.unwrap_or((layer.bytes() as u64, 4 * weights(bench)));
+        drop(layer);
+        let copies = copies(bench, opened.capability.is_cpu(), weights(bench));
+        let layers = Turns::of(copies, quantized)?;
         let bytes = LayerBytes {
             fp8,
             f32,
@@ -83,8 +92,9 @@ impl Setup {
         Ok(Self {
             x: input(bench, &device, data),
             opened,
+            simd,
             device,
-            layer,
+            layers,
             bytes,
             variant,
         })
@@ -97,19 +107,19 @@ impl Setup {
 
     /// One forward, and a wait for it.
     pub(super) fn forward(&self) -> Result<(), BenchError> {
-        let y = self.layer.forward(self.x.clone())?;
+        let y = self.layers.next().forward(self.x.clone())?;
         finish_with(y, &self.device)
     }
 
     /// y \[m, n\] of one forward.
     pub(super) fn output(&self) -> Result<Vec<f32>, BenchError> {
-        let y = self.layer.forward(self.x.clone())?;
+        let y = self.layers.next().forward(self.x.clone())?;
         y.try_into_vec_as::<f32>().map_err(BenchError::device)
     }
 
     /// Bytes of codes and scales without padding.
     pub(super) fn code_bytes(&self, bench: &LinearBench) -> u64 {
-        let scales = self.layer.weight.codes();
+        let scales = self.layers.first().weight.codes();
         let scales = scales.map_or([0; 3], |codes| codes.layout().scales_shape());
         weights(bench) + 4 * scales.iter().product::<usize>() as u64
     }

@@ -2,14 +2,15 @@
 
 use super::setup::{Setup, random, tokens};
 use super::{MoeBench, measure_peer};
-use crate::ceiling::{finish, finish_with};
+use crate::ceiling::{Ceilings, Floor, finish, finish_with};
 use crate::oracle::{self, GRADIENTS_OVER_OUTPUTS, GradientOracle, Gradients, tolerance};
 use crate::peer::Peer;
-use crate::timing::medians;
+use crate::timing::{Spread, timings};
 use crate::{BenchError, FLOPS_OF_FORWARD, Progress};
 use burn::tensor::Tensor;
 use moebius::Error;
 use moebius::moe::{Keep, MoeLayer, MoeOutput};
+use moebius_device::Simd;
 use moebius_ops::ShapeError;
 use serde::Serialize;
 use std::time::Instant;
@@ -25,17 +26,23 @@ pub struct TrainingRun {
     pub max_rel_l2: f64,
     /// Median milliseconds of a warm forward that records its graph.
     pub forward_ms: f64,
+    /// How far its repetitions lie apart.
+    pub forward_spread: Spread,
     /// Median milliseconds of a warm forward and backward of Σ y ∘ dy, with the gradients of x and
     /// all weights.
     pub median_ms: f64,
+    /// How far its repetitions lie apart.
+    pub spread: Spread,
     /// Milliseconds of the first forward and backward, kernel compilation included.
     pub first_ms: f64,
     /// Tokens per second.
     pub tokens_per_s: f64,
     /// GFLOP/s of the experts' products, [`FLOPS_OF_FORWARD`] times the forward's.
     pub gflops: f64,
-    /// `gflops` / [`BackwardReport::peak_gflops`].
+    /// `gflops` over the peak of [`BackwardReport::ceilings`].
     pub peak_share: f64,
+    /// What the products, and [`FLOPS_OF_FORWARD`] times the bytes of a forward, take at least.
+    pub floor: Option<Floor>,
     /// Bytes taken from the device for layer, batch, both passes and gradients (Flex: growth of
     /// the process at its peak, since before the first run); `None` on XLA, whose devices don't say.
     pub device_bytes: Option<u64>,
@@ -56,10 +63,11 @@ pub struct BackwardReport {
     pub adapter: String,
     /// Kernel variant, `portable` for Burn's primitive operations.
     pub variant: String,
-    /// GFLOP/s the device reached in the same run on `peak_of`.
-    pub peak_gflops: f64,
-    /// What the peak is of.
-    pub peak_of: String,
+    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
+    pub simd: Option<Simd>,
+    /// What the device reached in the same run.
+    #[serde(flatten)]
+    pub ceilings: Ceilings,
     /// One for each balance asked for.
     pub runs: Vec<TrainingRun>,
 }
@@ -87,9 +95,8 @@ pub fn run(
                 none.insert(heading(&setup)?)
             }
         };
-        let run = measure(bench, *keep, &setup, progress)?;
+        let run = measure(bench, (*keep, &report.ceilings), &setup, progress)?;
         report.runs.push(TrainingRun {
-            peak_share: run.gflops / report.peak_gflops,
             peer: peer.clone().map(|peer| peer.compared_with(run.gflops)),
             ..run
         });
@@ -101,20 +108,19 @@ pub fn run(
 }
 
 fn heading(setup: &Setup) -> Result<BackwardReport, BenchError> {
-    let (peak, peak_of) = setup.peak()?;
     Ok(BackwardReport {
         device: setup.opened.device.to_string(),
         adapter: setup.opened.capability.name.clone(),
         variant: setup.variant(),
-        peak_gflops: peak / 1e9,
-        peak_of: peak_of.to_string(),
+        simd: setup.simd,
+        ceilings: setup.ceilings()?,
         runs: Vec::new(),
     })
 }
 
 fn measure(
     bench: &MoeBench,
-    keep: Keep,
+    (keep, ceilings): (Keep, &Ceilings),
     setup: &Setup,
     progress: Progress,
 ) -> Result<TrainingRun, BenchError> {
@@ -139,19 +145,25 @@ fn measure(
         let results = pass(&setup.layer, &x, &dy)?;
         finish_with(results, &setup.device)
     };
-    let [forward, seconds] = medians([&mut forward, &mut both])?;
+    let [forward, time] = timings([&mut forward, &mut both])?;
+    let seconds = time.seconds;
     let tokens = tokens(bench)?;
-    let flops = FLOPS_OF_FORWARD * setup.layer.problem(tokens, bench.dtype)?.flops();
+    let problem = setup.layer.problem(tokens, bench.dtype)?;
+    let [flops, bytes] = [problem.flops(), problem.floor_bytes()].map(|of| FLOPS_OF_FORWARD * of);
+    let gflops = flops as f64 / seconds / 1e9;
     Ok(TrainingRun {
         keep,
         verified: error <= GRADIENTS_OVER_OUTPUTS * tolerance(bench.dtype),
         max_rel_l2: error,
-        forward_ms: forward * 1e3,
-        median_ms: seconds * 1e3,
+        forward_ms: forward.ms(),
+        forward_spread: forward.spread(),
+        median_ms: time.ms(),
+        spread: time.spread(),
         first_ms,
         tokens_per_s: tokens as f64 / seconds,
-        gflops: flops as f64 / seconds / 1e9,
-        peak_share: 0.0,
+        gflops,
+        peak_share: gflops / ceilings.peak_gflops,
+        floor: ceilings.floor(flops, bytes, seconds),
         device_bytes,
         kept_bytes,
         peer: None,

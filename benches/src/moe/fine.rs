@@ -1,7 +1,7 @@
 //! Few large experts against many small ones of the same FLOPs.
 
 use super::{MoeBench, MoeReport, Prepared};
-use crate::timing::medians;
+use crate::timing::timings;
 use crate::{BenchError, Progress};
 use moebius::Error;
 use moebius_ops::ShapeError;
@@ -55,12 +55,12 @@ pub fn compare(bench: &MoeBench, progress: Progress) -> Result<FineReport, Bench
     let coarse = Prepared::new(&coarse_bench, progress)?;
     let fine = Prepared::new(&fine_bench, progress)?;
     progress("measuring");
-    let runs = medians([&mut || coarse.forward(), &mut || fine.forward()])?;
+    let runs = timings([&mut || coarse.forward(), &mut || fine.forward()])?;
     progress("measuring the peak");
-    let peak = coarse.setup.peak()?;
+    let ceilings = coarse.setup.ceilings()?;
     progress("measuring the stages");
-    let coarse = coarse.report(&coarse_bench, runs[0], peak)?;
-    let fine = fine.report(&fine_bench, runs[1], peak)?;
+    let coarse = coarse.report(&coarse_bench, runs[0], ceilings.clone())?;
+    let fine = fine.report(&fine_bench, runs[1], ceilings)?;
     Ok(FineReport {
         tokens_ratio: fine.tokens_per_s / coarse.tokens_per_s,
         coarse,

@@ -4,16 +4,17 @@ pub mod backward;
 pub mod fine;
 mod setup;
 
-use crate::ceiling::{finish, finish_with};
+use crate::ceiling::{Ceilings, Floor, finish, finish_with};
 use crate::options::{DTYPES, named, positive};
 use crate::oracle::tolerance;
 use crate::peer::{self, BenchPeer, Figures, Peer, PeerError};
-use crate::timing::{median, middle};
+use crate::timing::{Spread, Timing, timing};
 use crate::{BenchError, Progress, oracle};
 use burn::tensor::{DType, Tensor};
 use clap::Args;
 use moebius::moe::{MoeLayer, Stage};
 use moebius::{Device, Error};
+use moebius_device::Simd;
 use serde::Serialize;
 use setup::{Setup, tokens};
 use std::time::Instant;
@@ -84,6 +85,8 @@ pub struct StageTime {
     pub name: String,
     /// Median milliseconds.
     pub median_ms: f64,
+    /// How far its repetitions lie apart.
+    pub spread: Spread,
     /// Share of the sum of the stages.
     pub share: f64,
 }
@@ -97,24 +100,29 @@ pub struct MoeReport {
     pub adapter: String,
     /// Kernel variant, `portable` for Burn's primitive operations.
     pub variant: String,
+    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
+    pub simd: Option<Simd>,
     /// Whether sampled tokens agree with the f64 oracle.
     pub verified: bool,
     /// Relative L2 error of the sampled tokens.
     pub max_rel_l2: f64,
     /// Median milliseconds of a warm forward.
     pub median_ms: f64,
+    /// How far its repetitions lie apart.
+    pub spread: Spread,
     /// Milliseconds of the first forward, kernel compilation included.
     pub first_ms: f64,
     /// Tokens per second.
     pub tokens_per_s: f64,
     /// GFLOP/s of the experts' products.
     pub gflops: f64,
-    /// GFLOP/s the device reached in the same run on `peak_of`.
-    pub peak_gflops: f64,
-    /// What the peak is of.
-    pub peak_of: String,
+    /// What the device reached in the same run.
+    #[serde(flatten)]
+    pub ceilings: Ceilings,
     /// `gflops` / `peak_gflops`.
     pub peak_share: f64,
+    /// What the products and `floor_bytes` take at least.
+    pub floor: Option<Floor>,
     /// Bytes taken from the device for layer, batch and forward (Flex: growth of the process); `None`
     /// on XLA, whose devices don't say.
     pub device_bytes: Option<u64>,
@@ -162,13 +170,14 @@ impl Prepared {
         finish_with(out, &self.setup.device)
     }
 
-    /// The figures of a forward that takes `seconds`.
+    /// The figures of a forward that takes so long.
     fn report(
         self,
         bench: &MoeBench,
-        seconds: f64,
-        (peak, peak_of): (f64, &str),
+        time: Timing,
+        ceilings: Ceilings,
     ) -> Result<MoeReport, BenchError> {
+        let seconds = time.seconds;
         let stages = stages(&self.setup.layer, &self.setup.x)?;
         let tokens = tokens(bench)?;
         let problem = self.setup.layer.problem(tokens, bench.dtype)?;
@@ -181,15 +190,17 @@ impl Prepared {
             device: opened.device.to_string(),
             adapter: opened.capability.name,
             variant,
+            simd: self.setup.simd,
             verified: self.error <= tolerance(bench.dtype),
             max_rel_l2: self.error,
-            median_ms: seconds * 1e3,
+            median_ms: time.ms(),
+            spread: time.spread(),
             first_ms: self.first_ms,
             tokens_per_s: tokens as f64 / seconds,
             gflops: rate / 1e9,
-            peak_gflops: peak / 1e9,
-            peak_of: peak_of.to_string(),
-            peak_share: rate / peak,
+            peak_share: rate / 1e9 / ceilings.peak_gflops,
+            floor: ceilings.floor(problem.flops(), problem.floor_bytes(), seconds),
+            ceilings,
             device_bytes: self.device_bytes,
             floor_bytes: problem.floor_bytes(),
             // Router logits and top-k come before the experts.
@@ -210,11 +221,11 @@ pub fn run(bench: &MoeBench, progress: Progress) -> Result<MoeReport, BenchError
     let peer = measure_peer(bench, "forward", progress)?;
     let prepared = Prepared::new(bench, progress)?;
     progress("measuring");
-    let seconds = median(|| prepared.forward())?;
+    let time = timing(|| prepared.forward())?;
     progress("measuring the peak");
-    let peak = prepared.setup.peak()?;
+    let ceilings = prepared.setup.ceilings()?;
     progress("measuring the stages");
-    let report = prepared.report(bench, seconds, peak)?;
+    let report = prepared.report(bench, time, ceilings)?;
     Ok(MoeReport {
         peer: peer.map(|figures| figures.compared_with(report.gflops)),
         ..report
@@ -251,12 +262,14 @@ fn stages(layer: &MoeLayer, x: &Tensor<2>) -> Result<Vec<StageTime>, Error> {
     let mut stages: Vec<StageTime> = Vec::new();
     for stage in Stage::ALL {
         let times = runs.iter().flatten().filter(|(of, _)| *of == stage);
-        let mut times: Vec<f64> = times.map(|(_, time)| time.as_secs_f64() * 1e3).collect();
+        let mut times: Vec<f64> = times.map(|(_, time)| time.as_secs_f64()).collect();
         // Not every device has every stage.
         if !times.is_empty() {
+            let time = Timing::of(&mut times);
             stages.push(StageTime {
                 name: stage.name().to_string(),
-                median_ms: middle(&mut times),
+                median_ms: time.ms(),
+                spread: time.spread(),
                 share: 0.0,
             });
         }

@@ -1,18 +1,20 @@
 //! The layer under measurement and its batch, on their device.
 
 use super::MoeBench;
-use crate::ceiling::finish;
-use crate::{BenchError, ceiling};
+use crate::ceiling::{Ceilings, finish};
+use crate::{BenchError, instructions};
 use burn::tensor::{DType, Distribution, Tensor};
 use moebius::Error;
 use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer};
-use moebius_device::{Device, Opened, memory_in_use, process_memory};
+use moebius_device::{Device, Opened, Simd, memory_in_use, process_memory};
 use moebius_ops::ShapeError;
 use moebius_shaders::moe;
 
 /// The layer under measurement.
 pub(super) struct Setup {
     pub(super) opened: Opened,
+    /// Vector instructions that run.
+    pub(super) simd: Option<Simd>,
     /// Without the recording of gradients.
     pub(super) device: burn::tensor::Device,
     pub(super) layer: MoeLayer,
@@ -27,6 +29,7 @@ impl Setup {
     /// For forward passes; with what they keep, for backward passes as well.
     pub(super) fn new(bench: &MoeBench, keep: Option<Keep>) -> Result<Self, BenchError> {
         let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
+        let simd = instructions(&opened.device, &opened.capability)?;
         let device = moebius::open(&opened.device)?;
         if let Some(client) = opened.client() {
             // Pages that an earlier benchmark left for reuse would hide what this one takes.
@@ -50,6 +53,7 @@ impl Setup {
         finish(&device)?;
         Ok(Self {
             opened,
+            simd,
             device,
             layer,
             plan,
@@ -85,9 +89,9 @@ impl Setup {
         variant.to_string()
     }
 
-    /// FLOP/s of what the result is compared with, and what that is.
-    pub(super) fn peak(&self) -> Result<(f64, &'static str), BenchError> {
-        ceiling::peak(&self.opened, &self.device)
+    /// What the result is compared with.
+    pub(super) fn ceilings(&self) -> Result<Ceilings, BenchError> {
+        Ceilings::measure(&self.opened, &self.device)
     }
 }
 

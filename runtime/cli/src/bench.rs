@@ -6,34 +6,46 @@ use moebius_benches::decode::{self, DecodeBench};
 use moebius_benches::linear::{self, LinearBench};
 use moebius_benches::moe::{self, MoeBench, backward, fine};
 
-use crate::args::{BenchArgs, BenchCommand, BenchMoeArgs};
+use crate::args::{BenchArgs, BenchCommand, BenchMoeArgs, How};
+use crate::chart;
 use crate::error::CliError;
-use crate::measure::show;
+use crate::measure::{Asked, show};
 use crate::resolve::resolve;
 use crate::screen::{Outcome, Screen};
 
 /// Runs `moebius bench`.
 pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     match &args.what {
-        BenchCommand::Moe(args) => moe(args, screen),
-        BenchCommand::Linear(bench) => {
-            let device = resolve(bench.device, screen)?;
-            show(&LinearBench { device, ..*bench }, screen, linear::run)
+        BenchCommand::Moe(args) => moe(&args.bench, &args.how, screen),
+        BenchCommand::Linear(args) => {
+            let device = resolve(args.bench.device, screen)?;
+            let bench = LinearBench {
+                device,
+                ..args.bench
+            };
+            show(&Asked::new(&bench, device, &args.how), screen, linear::run)
         }
-        BenchCommand::Attention(bench) => {
-            let device = resolve(bench.device, screen)?;
-            let bench = bench.clone();
-            show(&AttentionBench { device, ..bench }, screen, attention::run)
+        BenchCommand::Attention(args) => {
+            let device = resolve(args.bench.device, screen)?;
+            let bench = args.bench.clone();
+            let bench = AttentionBench { device, ..bench };
+            show(
+                &Asked::new(&bench, device, &args.how),
+                screen,
+                attention::run,
+            )
         }
-        BenchCommand::Decode(bench) => {
-            let device = resolve(bench.device, screen)?;
-            let bench = bench.clone();
-            show(&DecodeBench { device, ..bench }, screen, decode::run)
+        BenchCommand::Decode(args) => {
+            let device = resolve(args.bench.device, screen)?;
+            let bench = args.bench.clone();
+            let bench = DecodeBench { device, ..bench };
+            show(&Asked::new(&bench, device, &args.how), screen, decode::run)
         }
+        BenchCommand::Chart(args) => chart::run(args, screen),
     }
 }
 
-fn moe(args: &BenchMoeArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+fn moe(args: &BenchMoeArgs, how: &How, screen: &mut Screen) -> Result<Outcome, CliError> {
     let device = resolve(args.bench.device, screen)?;
     let bench = MoeBench {
         device,
@@ -44,17 +56,18 @@ fn moe(args: &BenchMoeArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
         let message = format!("--top-k: expected at most {most} (--experts), got {got}");
         return Err(CliError::usage(message, None));
     }
+    let asked = Asked::new(&bench, device, how);
     if args.compare_fine {
-        return show(&bench, screen, fine::compare);
+        return show(&asked, screen, fine::compare);
     }
     if args.backward {
         // The smaller first: what is left of a larger one would count as its memory.
         let both = [Keep::Inputs, Keep::FirstProduct];
         let keeps = args.keep.as_slice();
         let keeps = if keeps.is_empty() { &both[..] } else { keeps };
-        return show(&bench, screen, |bench, say| {
+        return show(&asked, screen, |bench, say| {
             backward::run(bench, keeps, say)
         });
     }
-    show(&bench, screen, moe::run)
+    show(&asked, screen, moe::run)
 }

@@ -36,6 +36,12 @@ pub(crate) enum CliError {
     /// `auto` found nothing.
     #[error(transparent)]
     NoDevice(moebius_device::OpenError),
+    /// A result of a benchmark can't be used.
+    #[error(transparent)]
+    Result(#[from] crate::results::ResultError),
+    /// The process can't be held to some vector instructions.
+    #[error(transparent)]
+    Simd(#[from] moebius_device::SimdError),
     /// A benchmark gave no numbers.
     #[error(transparent)]
     Bench(#[from] moebius_benches::BenchError),
@@ -63,6 +69,10 @@ impl CliError {
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Usage { hint, .. } => return hint.clone(),
+            Self::Result(e) => result_hint(e)?,
+            Self::Simd(_) | Self::Bench(moebius_benches::BenchError::Held(_)) => {
+                "without --simd and MOEBIUS_SIMD the widest are used"
+            }
             Self::Train(e) => train_hint(e)?,
             Self::Weights(e) => weights_hint(e)?,
             Self::Emit(_) => "`moebius emit --list` shows every kernel and target",
@@ -73,6 +83,17 @@ impl CliError {
         };
         Some(hint.to_owned())
     }
+}
+
+fn result_hint(error: &crate::results::ResultError) -> Option<&'static str> {
+    use crate::results::ResultError;
+    Some(match error {
+        ResultError::Differs { .. } => "measure both with the same options, device and processors",
+        ResultError::NotJson { .. } | ResultError::Foreign { .. } => {
+            "`moebius bench … --json > FILE` writes one"
+        }
+        ResultError::Unverified { .. } | ResultError::Read { .. } => return None,
+    })
 }
 
 fn train_hint(error: &moebius_model::Error) -> Option<&'static str> {

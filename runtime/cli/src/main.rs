@@ -3,17 +3,21 @@
 mod args;
 mod bench;
 mod bundled;
+mod chart;
+mod compare;
 mod convert;
 mod devices;
 mod drivers;
 mod emit;
 mod error;
 mod failures;
+mod instructions;
 mod main_job;
 mod measure;
 mod progress;
 mod report;
 mod resolve;
+mod results;
 mod screen;
 mod table;
 mod train;
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
+    instructions::hold(cli.simd())?;
     let Some(command) = &cli.command else {
         return main_job::run(cli.device, cli.verbose, screen);
     };

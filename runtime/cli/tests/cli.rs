@@ -56,6 +56,7 @@ fn help_and_version_are_results() {
         &["bench", "linear", "--help"],
         &["bench", "attention", "--help"],
         &["bench", "decode", "--help"],
+        &["bench", "chart", "--help"],
         &["train", "--help"],
         &["convert", "--help"],
         &["--version"],
@@ -91,6 +92,9 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         &["bench", "attention", "--dtype", "f64"],
         &["bench", "attention", "--peer", "torch,jax"],
         &["bench", "decode", "--format", "fp4"],
+        &["bench", "linear", "--simd", "mmx"],
+        &["bench", "chart", "x.json"],
+        &["bench", "chart", "--out", "x.svg"],
         &["train", "--resume"],
         &["convert", "--model", "x"],
         &[
@@ -367,6 +371,198 @@ fn a_linear_layer_of_impossible_sizes_is_an_error() {
     let output = moebius(&[&["bench", "linear", "--device", "flex"], &huge[..]].concat());
     assert_eq!(output.status.code(), Some(2));
     assert!(error_lines(&output)[0].contains("2^31 - 1 elements"));
+}
+
+/// A result of `linear` on flex, changed, in a file of a folder.
+#[cfg(feature = "flex")]
+fn baseline(folder: &Path, change: impl Fn(&mut Value)) -> String {
+    let mut report = linear_report("flex", &[]);
+    change(&mut report);
+    let path = folder.join("baseline.json");
+    fs::write(&path, report.to_string()).expect("written");
+    path.display().to_string()
+}
+
+/// Makes the FP8 layer of a result that many times as slow, and all its repetitions alike.
+#[cfg(feature = "flex")]
+fn slowed(report: &mut Value, factor: f64) {
+    let row = &mut report["fp8"];
+    let ms = row["median_ms"].as_f64().expect("a number") * factor;
+    row["median_ms"] = ms.into();
+    row["spread"] = serde_json::json!({ "runs": 5, "q1_ms": ms, "q3_ms": ms });
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_result_is_compared_with_an_earlier_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (factor, verdict, status) in [(1e4, "faster", 0), (1e-4, "slower", 1)] {
+        // The float layer isn't compared: its time may differ by anything on a busy machine.
+        let path = baseline(folder.path(), |report| {
+            slowed(report, factor);
+            report["own"] = Value::Null;
+        });
+        let output = linear("flex", &["--compare", &path, "--json"]);
+        let report = json(&output);
+        assert_eq!(output.status.code(), Some(status), "{report}");
+        let comparison = &report["comparison"];
+        let rows = comparison["rows"].as_array().expect("a list");
+        assert_eq!((rows.len(), &rows[0]["verdict"]), (1, &verdict.into()));
+        assert_eq!(rows[0]["figure"], report["fp8"]["name"]);
+        assert_eq!(comparison["slower"], status);
+        let times = ["baseline_ms", "now_ms", "ratio"].map(|of| rows[0][of].as_f64());
+        let [before, now, ratio] = times.map(|of| of.expect("a number"));
+        assert!((ratio / (before / now) - 1.0).abs() < 1e-9, "{comparison}");
+        let lacking = comparison["not_in_both"].as_array().map(Vec::len);
+        assert_eq!(lacking, Some(1), "{comparison}");
+        let text = linear("flex", &["--compare", &path]);
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        assert!(
+            text.contains("Compared with ") && text.contains(verdict),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_baseline_that_cannot_be_compared_says_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("other.json");
+    let other = file.display().to_string();
+    let path = baseline(folder.path(), |_| ());
+    let text = fs::read_to_string(&path).expect("read");
+    let unverified = text.replace("median_ms", "no_ms");
+    for (content, said) in [
+        (&text[..text.len() / 2], "expected JSON, got EOF"),
+        ("{\"devices\": []}", "got an object without `run`"),
+        (&unverified, "one that did not"),
+    ] {
+        fs::write(&file, content).expect("written");
+        let output = linear("flex", &["--compare", &other]);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(error_lines(&output)[0].contains(said), "{output:?}");
+    }
+    for (more, said) in [
+        (
+            &["--format", "e5m2"][..],
+            "expected a result of format e5m2, got e4m3",
+        ),
+        (
+            &["--dtype", "bf16"],
+            "expected a result of dtype bf16, got f32",
+        ),
+    ] {
+        let output = linear("flex", &[&["--compare", &path], more].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(error_lines(&output)[0].contains(said), "{output:?}");
+    }
+    let gone = folder.path().join("gone").display().to_string();
+    let output = linear("flex", &["--compare", &gone]);
+    assert!(
+        error_lines(&output)[0].contains("cannot read"),
+        "{output:?}"
+    );
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn results_of_several_sizes_are_a_chart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("linear.json");
+    let more = |n: &str, m: &str| {
+        let line = format!("bench linear --m {m} --n {n} --k 64 --device flex --json");
+        let output = moebius(&line.split(' ').collect::<Vec<_>>());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    fs::write(&file, [more("64", "1"), more("64", "8")].concat()).expect("written");
+    let (file, out) = (file.display().to_string(), folder.path().join("chart.svg"));
+    let draw = || moebius(&["bench", "chart", &file, "--out", &out.display().to_string()]);
+    let output = draw();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let svg = fs::read_to_string(&out).expect("written");
+    assert!(
+        svg.contains("tokens per second") && svg.contains("n 64"),
+        "{svg}"
+    );
+    assert_eq!(svg.matches("<polyline").count(), 2, "{svg}");
+    let other = more("128", "1");
+    fs::write(&file, [more("64", "1"), other].concat()).expect("written");
+    let output = draw();
+    assert_eq!(output.status.code(), Some(2));
+    let said = "expected a result of n 64, got 128";
+    assert!(error_lines(&output)[0].contains(said), "{output:?}");
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn the_instruction_set_is_named_and_one_that_cannot_be_had_is_refused() {
+    let report = linear_report("flex", &[]);
+    let set = report["simd"].as_str().expect("a name").to_owned();
+    assert_eq!(report["run"]["simd"], set.as_str());
+    assert!(
+        report["run"]["threads"]
+            .as_u64()
+            .is_some_and(|threads| threads > 0)
+    );
+    assert_eq!(
+        linear_report("flex", &["--simd", &set])["simd"],
+        set.as_str()
+    );
+    let held = |variable: &str, option: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+        let line = "bench linear --m 1 --n 64 --k 64 --device flex --json";
+        command.args(line.split(' ')).args(option);
+        command
+            .env("MOEBIUS_SIMD", variable)
+            .output()
+            .expect("the binary starts")
+    };
+    // The option goes before the variable.
+    assert_eq!(
+        json(&held("portable", &["--simd", &set]))["simd"],
+        set.as_str()
+    );
+    let output = held("sse9", &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = "instruction set: expected avx512, avx2, neon, simd128 or portable, got `sse9`";
+    assert!(error_lines(&output)[0].contains(said), "{output:?}");
+    let foreign = if cfg!(target_arch = "aarch64") {
+        "avx2"
+    } else {
+        "neon"
+    };
+    let output = held(foreign, &[]);
+    assert!(
+        error_lines(&output)[0].contains("expected one of this processor's"),
+        "{output:?}"
+    );
+    if set != "portable" {
+        let output = held("portable", &[]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = "flex can't be held to portable";
+        assert!(error_lines(&output)[0].contains(said), "{output:?}");
+    }
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn a_floor_names_what_binds_and_memory_is_read_beyond_the_cache() {
+    let report = linear_report("flex", &[]);
+    let memory = &report["memory"];
+    let of = |name: &str| memory[name].as_u64().unwrap_or(0);
+    assert!(of("bytes") >= 4 * of("last_level_cache_bytes"), "{memory}");
+    assert_eq!(memory["threads"], report["run"]["threads"]);
+    let row = &report["fp8"];
+    let floor = |name: &str| row["floor"][name].as_f64().unwrap_or(f64::NAN);
+    let most = floor("compute_ms").max(floor("memory_ms"));
+    let memory_binds = floor("memory_ms") > floor("compute_ms");
+    let binds = if memory_binds { "memory" } else { "compute" };
+    assert_eq!(row["floor"]["binds"], binds);
+    let share = most / row["median_ms"].as_f64().unwrap_or(f64::NAN);
+    assert!((floor("share") / share - 1.0).abs() < 1e-9, "{row}");
+    assert!(row["copies"].as_u64().is_some_and(|copies| copies >= 1));
+    assert!(row["spread"]["runs"].as_u64().is_some_and(|runs| runs >= 5));
 }
 
 /// The report of `moebius bench attention` at a size that takes no time: one that verifies, whose figures follow from its time.

@@ -1,5 +1,7 @@
 //! The command line of `bench`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use moebius::moe::Keep;
 use moebius_benches::attention::AttentionBench;
@@ -7,6 +9,7 @@ use moebius_benches::decode::DecodeBench;
 use moebius_benches::linear::LinearBench;
 use moebius_benches::moe::MoeBench;
 use moebius_benches::options::{Named, named};
+use moebius_device::Simd;
 
 /// `bench`.
 #[derive(Debug, Args)]
@@ -32,20 +35,24 @@ Examples:
   moebius bench moe --backward --keep inputs --device flex
   moebius bench moe --compare-fine --hidden 1024
   moebius bench moe --batch 1 --seq 1 --experts 64 --top-k 8 --gated --json")]
-    Moe(BenchMoeArgs),
+    Moe(Measure<BenchMoeArgs>),
     /// One linear layer with FP8 weights against float ones
     ///
     /// Sampled outputs of every layer are compared with dot products in f64 first; one that does not
     /// verify is exit 1, and no figure is printed. Times are medians of synchronised runs, in turns.
-    /// GB/s count the weights once.
+    /// GB/s count the weights once; up to 16 tokens on the processor go over copies of the weights that
+    /// its caches don't hold. The floor is what arithmetic at the peak, or reading at the speed of memory,
+    /// takes at least.
     #[command(verbatim_doc_comment)]
     #[command(after_help = "\
 Examples:
   moebius bench linear
   moebius bench linear --m 8 --granularity block128 --device cpu --peer torch
   moebius bench linear --m 512 --n 512 --k 512 --device wgpu
+  moebius bench linear --device flex --json > before.json
+  moebius bench linear --device flex --compare before.json
   moebius bench linear --format e5m2 --granularity mx --activations dynamic-row --json")]
-    Linear(LinearBench),
+    Linear(Measure<LinearBench>),
     /// Attention, forward or both ways, beside other implementations
     ///
     /// Sampled outputs and gradients are compared with the reference first; one that does not verify
@@ -58,7 +65,7 @@ Examples:
   moebius bench attention --causal --backward --device cpu --peer torch,burn
   moebius bench attention --tokens 8192 --window 256 --peer full
   moebius bench attention --queries 1 --keys 4096 --heads 32 --kv-heads 8 --head-dim 128 --json")]
-    Attention(AttentionBench),
+    Attention(Measure<AttentionBench>),
     /// One token over the tokens that a cache keeps
     ///
     /// Sampled heads of every format are compared with the reference first; one that does not verify
@@ -69,7 +76,68 @@ Examples:
 Examples:
   moebius bench decode --device cpu
   moebius bench decode --batch 4 --tokens 2048 --format f32,bf16,e4m3 --paged")]
-    Decode(DecodeBench),
+    Decode(Measure<DecodeBench>),
+    /// A chart of speed over tokens, from results that were measured before
+    ///
+    /// Reads what `moebius bench … --json` printed, any number of results a file, which may differ in
+    /// their tokens, devices and instruction sets, and writes an SVG with a line for each device.
+    /// Measures nothing.
+    #[command(verbatim_doc_comment)]
+    #[command(after_help = "\
+Examples:
+  for m in 1 4 16 64 512; do moebius bench linear --m $m --device cpu --json; done > linear.json
+  moebius bench chart linear.json --out linear.svg")]
+    Chart(BenchChartArgs),
+}
+
+impl BenchCommand {
+    /// The options that every benchmark has; a chart is none.
+    pub(crate) fn how(&self) -> Option<&How> {
+        match self {
+            Self::Moe(measure) => Some(&measure.how),
+            Self::Linear(measure) => Some(&measure.how),
+            Self::Attention(measure) => Some(&measure.how),
+            Self::Decode(measure) => Some(&measure.how),
+            Self::Chart(_) => None,
+        }
+    }
+}
+
+/// A benchmark, and what is made of its result.
+#[derive(Debug, Args)]
+pub(crate) struct Measure<T: Args> {
+    /// What is measured.
+    #[command(flatten)]
+    pub(crate) bench: T,
+    /// What is made of it.
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+/// Options of every benchmark.
+#[derive(Debug, Args)]
+pub(crate) struct How {
+    /// Vector instructions to use at most, of those that the processor has: avx512, avx2, neon, simd128 or portable; a device
+    /// that can't be held to them is an error.
+    #[arg(long, value_name = "SET")]
+    pub(crate) simd: Option<Simd>,
+
+    /// Compare with a result that --json printed before, of the same work, device and instruction set; exit 1 where
+    /// something is slower.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) compare: Option<PathBuf>,
+}
+
+/// `bench chart`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchChartArgs {
+    /// Results, as --json printed them.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// SVG file to write.
+    #[arg(long, value_name = "SVG")]
+    pub(crate) out: PathBuf,
 }
 
 /// `bench moe`.

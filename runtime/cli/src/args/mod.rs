@@ -8,10 +8,10 @@ use clap::{Args, ColorChoice, Parser, Subcommand};
 use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius::fp8::{Fp8Format, Granularity};
 use moebius_benches::options::{FORMATS, Named, named, positive};
-use moebius_device::Device;
+use moebius_device::{Device, Simd};
 use moebius_model::Precision;
 
-pub(crate) use bench::{BenchArgs, BenchCommand, BenchMoeArgs};
+pub(crate) use bench::{BenchArgs, BenchChartArgs, BenchCommand, BenchMoeArgs, How};
 
 /// One kernel source, every accelerator: mixture of experts and FP8
 ///
@@ -50,6 +50,17 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
+impl Cli {
+    /// The vector instructions that a benchmark is held to.
+    pub(crate) fn simd(&self) -> Option<Simd> {
+        let how = match self.command.as_ref()? {
+            Command::Bench(bench) => bench.what.how()?,
+            _ => return None,
+        };
+        how.simd
+    }
+}
+
 const MAIN_EXAMPLES: &str = "\
 Examples:
   moebius                                      the main job on the best device here
@@ -60,7 +71,8 @@ Examples:
 
 Exit codes:
   0  everything holds
-  1  a result was computed and is negative (a case mismatches, a benchmark did not verify)
+  1  a result was computed and is negative (a case mismatches, a benchmark did not verify or is slower
+     than what it is compared with)
   2  an error: nothing, or not everything, could be computed";
 
 /// A command.

@@ -2,15 +2,32 @@
 
 use moebius_benches::FLOPS_OF_FORWARD;
 use moebius_benches::attention::{AttentionBench, AttentionReport};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{ALWAYS, Measured, peer, refuse, without_unverified};
+use super::{ALWAYS, Measured, floor, memory, peer, place, refuse, without_unverified};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::screen::Screen;
 
 impl Measured for AttentionReport {
     type Bench = AttentionBench;
+
+    fn workload(bench: &AttentionBench) -> Value {
+        let (queries, keys) = (bench.queries(), bench.keys());
+        json!({
+            "name": "attention",
+            "tokens": queries,
+            "keys": (keys != queries).then_some(keys),
+            "batch": bench.batch,
+            "heads": bench.heads,
+            "kv_heads": bench.kv_heads(),
+            "head_dim": bench.head_dim,
+            "causal": bench.causal,
+            "window": bench.window,
+            "backward": bench.backward,
+            "dtype": bench.dtype.name(),
+        })
+    }
 
     fn verified(&self) -> bool {
         self.verified
@@ -21,8 +38,8 @@ impl Measured for AttentionReport {
     }
 
     fn print(&self, bench: &AttentionBench, screen: &mut Screen) -> Result<(), CliError> {
-        let (subject, device) = (subject(bench), &self.device);
-        screen.heading(&format!("{subject} · {device} ({})", self.variant))?;
+        let place = place(&self.device, &self.variant, self.simd);
+        screen.heading(&format!("{} · {place}", subject(bench)))?;
         if !self.verified {
             return refuse(self.max_rel_l2, screen);
         }
@@ -31,8 +48,8 @@ impl Measured for AttentionReport {
             self.median_ms,
             self.gflops,
             100.0 * self.peak_share,
-            self.peak_gflops,
-            self.peak_of,
+            self.ceilings.peak_gflops,
+            self.ceilings.peak_of,
             self.max_rel_l2,
         ))?;
         let again = match bench.backward {
@@ -50,6 +67,8 @@ impl Measured for AttentionReport {
             resident.unwrap_or_default(),
             bytes(self.floor_bytes),
         ))?;
+        floor(self.floor.as_ref(), screen)?;
+        memory(self.ceilings.memory.as_ref(), screen)?;
         self.peers.iter().try_for_each(|of| peer(of, screen))
     }
 }

@@ -6,7 +6,9 @@ use moebius_benches::moe::MoeBench;
 use moebius_benches::moe::backward::{BackwardReport, TrainingRun};
 use serde_json::Value;
 
-use super::{Measured, layer, peer, refused, without_unverified};
+use super::{
+    Measured, bound, layer, memory, moe_workload, peer, place, refused, without_unverified,
+};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::screen::{BAD, GOOD, Screen};
@@ -14,6 +16,10 @@ use crate::table::Table;
 
 impl Measured for BackwardReport {
     type Bench = MoeBench;
+
+    fn workload(bench: &MoeBench) -> Value {
+        moe_workload("moe, both ways", bench)
+    }
 
     fn verified(&self) -> bool {
         self.runs.iter().all(|run| run.verified)
@@ -28,26 +34,26 @@ impl Measured for BackwardReport {
     }
 
     fn print(&self, bench: &MoeBench, screen: &mut Screen) -> Result<(), CliError> {
-        let (layer, device) = (layer(bench), &self.device);
-        screen.heading(&format!(
-            "{layer} · forward and backward · {device} ({})",
-            self.variant
-        ))?;
+        let place = place(&self.device, &self.variant, self.simd);
+        let layer = layer(bench);
+        screen.heading(&format!("{layer} · forward and backward · {place}"))?;
         let headings = [
-            "keeps", "kept", "forward", "both", "GFLOP/s", "of peak", "tokens/s", "memory", "",
+            "keeps", "kept", "forward", "both", "GFLOP/s", "of peak", "floor", "tokens/s",
+            "memory", "",
         ];
-        let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5, 6, 7]);
+        let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5, 6, 7, 8]);
         for run in &self.runs {
             match run.verified {
                 true => table.row(row(run), GOOD),
-                false => table.row::<9>(refused(name(run.keep).to_owned(), run.max_rel_l2), BAD),
+                false => table.row::<10>(refused(name(run.keep).to_owned(), run.max_rel_l2), BAD),
             }
         }
         table.print(screen)?;
         screen.line(&format!(
             "  GFLOP/s count {FLOPS_OF_FORWARD} × the forward's products, not what is computed again · peak {:.1}, {}",
-            self.peak_gflops, self.peak_of,
+            self.ceilings.peak_gflops, self.ceilings.peak_of,
         ))?;
+        memory(self.ceilings.memory.as_ref(), screen)?;
         let verified = self.runs.iter().filter(|run| run.verified);
         for (run, figures) in verified.filter_map(|run| Some((run, run.peer.as_ref()?))) {
             screen.line(&format!("  {}:", name(run.keep)))?;
@@ -57,7 +63,7 @@ impl Measured for BackwardReport {
     }
 }
 
-fn row(run: &TrainingRun) -> [String; 9] {
+fn row(run: &TrainingRun) -> [String; 10] {
     [
         name(run.keep).to_owned(),
         run.kept_bytes.map_or("–".to_owned(), bytes),
@@ -65,6 +71,7 @@ fn row(run: &TrainingRun) -> [String; 9] {
         format!("{:.2} ms", run.median_ms),
         format!("{:.1}", run.gflops),
         format!("{:.0} %", 100.0 * run.peak_share),
+        bound(run.floor.as_ref()),
         format!("{:.0}", run.tokens_per_s),
         run.device_bytes.map_or("–".to_owned(), bytes),
         format!("verified to {:.1e}", run.max_rel_l2),

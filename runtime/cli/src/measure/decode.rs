@@ -1,14 +1,27 @@
 //! `bench decode`.
 
 use moebius_benches::decode::{DecodeBench, DecodeReport};
+use serde_json::{Value, json};
 
-use super::{Measured, refuse};
+use super::{Measured, memory, refuse};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::screen::Screen;
 
 impl Measured for DecodeReport {
     type Bench = DecodeBench;
+
+    fn workload(bench: &DecodeBench) -> Value {
+        json!({
+            "name": "decode",
+            "tokens": bench.tokens,
+            "batch": bench.batch,
+            "heads": bench.heads,
+            "kv_heads": bench.kv_heads,
+            "head_dim": bench.head_dim,
+            "paged": bench.paged,
+        })
+    }
 
     fn verified(&self) -> bool {
         self.verified
@@ -20,9 +33,16 @@ impl Measured for DecodeReport {
         } else {
             "contiguous"
         };
+        let set = self.simd.map(|set| format!(" ({set})"));
         screen.heading(&format!(
-            "Decode · {} × {} heads of {}, {} of keys · {} tokens, {pages} · {}",
-            bench.batch, bench.heads, bench.head_dim, bench.kv_heads, bench.tokens, self.device
+            "Decode · {} × {} heads of {}, {} of keys · {} tokens, {pages} · {}{}",
+            bench.batch,
+            bench.heads,
+            bench.head_dim,
+            bench.kv_heads,
+            bench.tokens,
+            self.device,
+            set.unwrap_or_default(),
         ))?;
         if !self.verified {
             return refuse(self.max_rel_l2, screen);
@@ -40,9 +60,6 @@ impl Measured for DecodeReport {
                 share.unwrap_or_default(),
             ))?;
         }
-        match self.read_gb_per_s {
-            Some(read) => screen.line(&format!("  memory is read at {read:.1} GB/s here")),
-            None => Ok(()),
-        }
+        memory(self.memory.as_ref(), screen)
     }
 }

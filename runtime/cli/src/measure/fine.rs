@@ -4,13 +4,22 @@ use moebius_benches::moe::fine::{self, FineReport, TARGET_OVERHEAD, TARGET_RATIO
 use moebius_benches::moe::{MoeBench, MoeReport};
 use serde_json::{Value, json};
 
-use super::{Measured, batch, refused};
+use super::{Measured, batch, bound, memory, moe_workload, place, refused};
 use crate::error::CliError;
 use crate::screen::{BAD, GOOD, Screen};
 use crate::table::Table;
 
 impl Measured for FineReport {
     type Bench = MoeBench;
+
+    fn workload(bench: &MoeBench) -> Value {
+        let mut workload = moe_workload("moe, few and many experts", bench);
+        // The two layers have their own.
+        for own in ["inter", "experts", "top_k"] {
+            workload[own] = Value::Null;
+        }
+        workload
+    }
 
     fn verified(&self) -> bool {
         self.coarse.verified && self.fine.verified
@@ -26,21 +35,21 @@ impl Measured for FineReport {
 
     fn print(&self, bench: &MoeBench, screen: &mut Screen) -> Result<(), CliError> {
         screen.heading(&format!(
-            "MoE {} · few large experts and many small ones, equal FLOPs · {} · {} ({})",
+            "MoE {} · few large experts and many small ones, equal FLOPs · {} · {}",
             bench.hidden,
             batch(bench),
-            self.fine.device,
-            self.fine.variant,
+            place(&self.fine.device, &self.fine.variant, self.fine.simd),
         ))?;
         let headings = [
             "experts",
             "time",
             "GFLOP/s",
+            "floor",
             "tokens/s",
             "router, sort, combine",
             "",
         ];
-        let mut table = Table::new(&headings).right(&[1, 2, 3, 4]);
+        let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5]);
         let layers = fine::layers(bench)?;
         for (layer, report) in layers.iter().zip([&self.coarse, &self.fine]) {
             let experts = format!(
@@ -51,13 +60,14 @@ impl Measured for FineReport {
             );
             match report.verified {
                 true => table.row(row(experts, report), GOOD),
-                false => table.row::<6>(refused(experts, report.max_rel_l2), BAD),
+                false => table.row::<7>(refused(experts, report.max_rel_l2), BAD),
             }
         }
         table.print(screen)?;
         if !self.verified() {
             return Ok(());
         }
+        memory(self.fine.ceilings.memory.as_ref(), screen)?;
         screen.line(&format!(
             "  many small experts run at {:.2} × the speed of few large ones (target {TARGET_RATIO}); \
              router, sort and combine: target {:.0} % at hidden 1024",
@@ -67,11 +77,12 @@ impl Measured for FineReport {
     }
 }
 
-fn row(experts: String, report: &MoeReport) -> [String; 6] {
+fn row(experts: String, report: &MoeReport) -> [String; 7] {
     [
         experts,
         format!("{:.2} ms", report.median_ms),
         format!("{:.1}", report.gflops),
+        bound(report.floor.as_ref()),
         format!("{:.0}", report.tokens_per_s),
         format!("{:.1} %", 100.0 * report.overhead_share),
         format!("verified to {:.1e}", report.max_rel_l2),

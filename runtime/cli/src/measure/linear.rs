@@ -3,8 +3,9 @@
 use anstyle::Style;
 use moebius::fp8::{Activations, Granularity};
 use moebius_benches::linear::{BytesOf, LinearBench, LinearReport, PathTime};
+use serde_json::{Value, json};
 
-use super::{Measured, refuse};
+use super::{Measured, bound, memory, place, refuse};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::screen::Screen;
@@ -13,13 +14,36 @@ use crate::table::Table;
 impl Measured for LinearReport {
     type Bench = LinearBench;
 
+    fn workload(bench: &LinearBench) -> Value {
+        let activations = match bench.activations {
+            Activations::Float => "float",
+            _ => "dynamic-row",
+        };
+        let granularity = match bench.granularity {
+            Granularity::Tensor => "tensor".to_owned(),
+            Granularity::Row => "row".to_owned(),
+            Granularity::Block { rows, columns } => format!("{rows}x{columns}"),
+            Granularity::Mx => "mx".to_owned(),
+        };
+        json!({
+            "name": "linear",
+            "tokens": bench.m,
+            "n": bench.n,
+            "k": bench.k,
+            "format": bench.format.name(),
+            "granularity": granularity,
+            "dtype": bench.dtype.name(),
+            "activations": activations,
+        })
+    }
+
     fn verified(&self) -> bool {
         self.verified
     }
 
     fn print(&self, bench: &LinearBench, screen: &mut Screen) -> Result<(), CliError> {
-        let (subject, device) = (subject(bench), &self.device);
-        screen.heading(&format!("{subject} · {device} ({})", self.variant))?;
+        let place = place(&self.device, &self.variant, self.simd);
+        screen.heading(&format!("{} · {place}", subject(bench)))?;
         if !self.verified {
             return refuse(self.max_rel_l2, screen);
         }
@@ -33,7 +57,9 @@ impl Measured for LinearReport {
             "  verified to {:.1e} · decoded weights differ from those quantised by {:.2e}",
             self.max_rel_l2, self.weights_rel_l2
         ))?;
-        memory(self, screen)
+        sizes(self, screen)?;
+        copies(self, screen)?;
+        memory(self.ceilings.memory.as_ref(), screen)
     }
 }
 
@@ -56,8 +82,15 @@ fn subject(bench: &LinearBench) -> String {
 }
 
 fn times(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
-    let headings = ["layer", "time", "GFLOP/s", "weights", "speed of FP8"];
-    let mut table = Table::new(&headings).right(&[1, 2, 3, 4]);
+    let headings = [
+        "layer",
+        "time",
+        "GFLOP/s",
+        "weights",
+        "of its floor",
+        "speed of FP8",
+    ];
+    let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5]);
     table.row(row(&report.fp8, String::new()), Style::new());
     for path in report.own.iter().chain(&report.peer) {
         let ratio = format!("{:.2} ×", path.ratio);
@@ -66,17 +99,18 @@ fn times(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
     table.print(screen)
 }
 
-fn row(path: &PathTime, ratio: String) -> [String; 5] {
+fn row(path: &PathTime, ratio: String) -> [String; 6] {
     [
         path.name.clone(),
         format!("{:.3} ms", path.median_ms),
         format!("{:.1}", path.gflops),
         format!("{:.2} GB/s", path.weights_gb_per_s),
+        bound(path.floor.as_ref()),
         ratio,
     ]
 }
 
-fn memory(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
+fn sizes(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
     let layer = &report.layer_bytes;
     let of = match layer.of {
         BytesOf::Allocator => "measured by the device's allocator",
@@ -92,6 +126,23 @@ fn memory(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
         "  at least {} to read and {:.1} MFLOP to compute",
         bytes(report.floor_bytes),
         report.flops as f64 / 1e6,
+    ))
+}
+
+/// Writes how many copies of the weights took turns.
+fn copies(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
+    let paths = [&report.fp8]
+        .into_iter()
+        .chain(&report.own)
+        .chain(&report.peer);
+    let copies: Vec<usize> = paths.map(|path| path.copies).collect();
+    if copies.iter().all(|copies| *copies == 1) {
+        return screen.line("  one copy of the weights, which caches may hold");
+    }
+    let copies: Vec<String> = copies.iter().map(usize::to_string).collect();
+    let copies = copies.join(", ");
+    screen.line(&format!(
+        "  each product takes the next of so many copies of its weights, in the order of the table: {copies}"
     ))
 }
 

@@ -1,5 +1,7 @@
 use super::*;
+use moebius_benches::Ceilings;
 use moebius_benches::linear::LayerBytes;
+use moebius_benches::timing::Timing;
 use serde_json::{Value, json};
 
 #[test]
@@ -7,6 +9,9 @@ fn a_result_that_does_not_verify_has_no_figures() {
     let path = PathTime {
         name: "FP8".to_owned(),
         median_ms: 1.0,
+        spread: Timing::of(&mut [1.0]).spread(),
+        copies: 1,
+        floor: None,
         gflops: 1.0,
         weights_gb_per_s: 1.0,
         ratio: 1.0,
@@ -15,10 +20,16 @@ fn a_result_that_does_not_verify_has_no_figures() {
         device: "cpu".to_owned(),
         adapter: "a".to_owned(),
         variant: "cpu".to_owned(),
+        simd: None,
         verified: false,
         max_rel_l2: 0.5,
         weights_rel_l2: 0.02,
         first_ms: 1.0,
+        ceilings: Ceilings {
+            peak_gflops: 1.0,
+            peak_of: "multiply-adds".to_owned(),
+            memory: None,
+        },
         fp8: path.clone(),
         own: vec![path],
         ratio_to_best_own: Some(1.0),

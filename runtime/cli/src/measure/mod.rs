@@ -6,15 +6,19 @@ mod decode;
 mod fine;
 mod linear;
 
+mod run_of;
+
 use anstyle::Style;
 use moebius_benches::moe::{MoeBench, MoeReport};
-use moebius_benches::{BenchError, Peer};
+use moebius_benches::{BenchError, CacheSize, Floor, MemoryRead, Peer};
+use moebius_device::Simd;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::progress;
+use crate::results;
 use crate::screen::{BAD, Outcome, Screen};
 use crate::table::Table;
 
@@ -22,6 +26,9 @@ use crate::table::Table;
 pub(crate) trait Measured: Serialize {
     /// What was asked for.
     type Bench;
+
+    /// What decides the work, but for the device: its `name`, its `tokens`, and the rest.
+    fn workload(bench: &Self::Bench) -> Value;
 
     /// Whether the result verified; one that did not is negative.
     fn verified(&self) -> bool;
@@ -37,15 +44,29 @@ pub(crate) trait Measured: Serialize {
 
 /// Verifies, measures and shows the report; what `measure` says it is doing is shown while it runs.
 pub(crate) fn show<R: Measured>(
-    bench: &R::Bench,
+    asked: &Asked<R::Bench>,
     screen: &mut Screen,
     measure: impl FnOnce(&R::Bench, &mut dyn FnMut(&str)) -> Result<R, BenchError>,
 ) -> Result<Outcome, CliError> {
-    let report = watched(screen, |say| measure(bench, say))?;
-    report.print(bench, screen)?;
-    screen.object(&report.figures()?)?;
-    Ok(Outcome::of(report.verified()))
+    let run = asked.run_of(R::workload(asked.bench))?;
+    // Before minutes are spent on what can't be compared.
+    let baseline = asked.baseline(&run, screen)?;
+    let report = watched(screen, |say| measure(asked.bench, say))?;
+    report.print(asked.bench, screen)?;
+    let mut figures = report.figures()?;
+    let mut outcome = Outcome::of(report.verified());
+    if let Some(baseline) = baseline.filter(|_| report.verified()) {
+        let comparison = baseline.compare(&results::figures(&figures, &run.workload));
+        comparison.print(screen)?;
+        outcome = outcome.max(comparison.outcome());
+        figures["comparison"] = json!(comparison);
+    }
+    figures["run"] = json!(run);
+    screen.object(&figures)?;
+    Ok(outcome)
 }
+
+pub(crate) use run_of::Asked;
 
 /// What `measure` gives; what it says it is doing is shown while it runs.
 pub(crate) fn watched<T>(screen: &Screen, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
@@ -57,6 +78,10 @@ pub(crate) fn watched<T>(screen: &Screen, measure: impl FnOnce(&mut dyn FnMut(&s
 
 impl Measured for MoeReport {
     type Bench = MoeBench;
+
+    fn workload(bench: &MoeBench) -> Value {
+        moe_workload("moe", bench)
+    }
 
     fn verified(&self) -> bool {
         self.verified
@@ -78,13 +103,15 @@ impl Measured for MoeReport {
             held.unwrap_or_default(),
             bytes(self.floor_bytes),
         ))?;
+        floor(self.floor.as_ref(), screen)?;
+        memory(self.ceilings.memory.as_ref(), screen)?;
         stages(self, screen)?;
         self.peer.as_ref().map_or(Ok(()), |p| peer(p, screen))
     }
 }
 
 /// What is said of a result that did not verify.
-const ALWAYS: [&str; 4] = ["device", "variant", "verified", "max_rel_l2"];
+const ALWAYS: [&str; 5] = ["device", "variant", "simd", "verified", "max_rel_l2"];
 
 /// `report` with `null` for all but `always` where its `verified` is false.
 fn without_unverified(mut report: Value, always: &[&str]) -> Value {
@@ -106,8 +133,8 @@ pub(crate) fn print_short(
     report: &MoeReport,
     screen: &mut Screen,
 ) -> Result<(), CliError> {
-    let title = format!("{} · {} ({})", layer(bench), report.device, report.variant);
-    screen.heading(&title)?;
+    let place = place(&report.device, &report.variant, report.simd);
+    screen.heading(&format!("{} · {place}", layer(bench)))?;
     if !report.verified {
         return refuse(report.max_rel_l2, screen);
     }
@@ -117,7 +144,7 @@ pub(crate) fn print_short(
         report.tokens_per_s,
         report.gflops,
         100.0 * report.peak_share,
-        report.peak_gflops,
+        report.ceilings.peak_gflops,
         report.max_rel_l2,
     ))
 }
@@ -136,6 +163,68 @@ fn refused<const N: usize>(name: String, max_rel_l2: f64) -> [String; N] {
     cells[0] = name;
     cells[N - 1] = format!("does not verify: relative L2 {max_rel_l2:.2e}");
     cells
+}
+
+/// Where it ran, in a title.
+fn place(device: &str, variant: &str, simd: Option<Simd>) -> String {
+    match simd {
+        Some(simd) => format!("{device} ({variant}, {simd})"),
+        None => format!("{device} ({variant})"),
+    }
+}
+
+/// What binds, and how far a result is from it; in a cell of a table.
+fn bound(floor: Option<&Floor>) -> String {
+    floor.map_or("–".to_owned(), |floor| {
+        let binds = floor.binds.name();
+        format!("{binds}, {:.0} %", 100.0 * floor.share)
+    })
+}
+
+/// Writes both floors of a result, and how far it is from the one that binds.
+fn floor(floor: Option<&Floor>, screen: &mut Screen) -> Result<(), CliError> {
+    let Some(floor) = floor else {
+        return Ok(());
+    };
+    screen.line(&format!(
+        "  floor: {} binds (arithmetic {:.3} ms, memory {:.3} ms); this is {:.0} % of its speed",
+        floor.binds.name(),
+        floor.compute_ms,
+        floor.memory_ms,
+        100.0 * floor.share,
+    ))
+}
+
+/// Writes how fast memory was read, and how much of it.
+fn memory(memory: Option<&MemoryRead>, screen: &mut Screen) -> Result<(), CliError> {
+    let Some(memory) = memory else {
+        return Ok(());
+    };
+    let assumed = match memory.cache_size_of {
+        CacheSize::System => "",
+        CacheSize::Assumed => ", assumed",
+    };
+    screen.line(&format!(
+        "  memory is read at {:.1} GB/s here: {} threads, {} in turn, last-level cache {}{assumed}",
+        memory.gb_per_s,
+        memory.threads,
+        bytes(memory.bytes),
+        bytes(memory.last_level_cache_bytes),
+    ))
+}
+
+/// What decides the work of a mixture of experts.
+fn moe_workload(name: &str, bench: &MoeBench) -> Value {
+    json!({
+        "name": name,
+        "tokens": bench.batch.saturating_mul(bench.seq),
+        "hidden": bench.hidden,
+        "inter": bench.inter(),
+        "experts": bench.experts,
+        "top_k": bench.top_k,
+        "dtype": bench.dtype.name(),
+        "gated": bench.gated,
+    })
 }
 
 /// The layer in a title.

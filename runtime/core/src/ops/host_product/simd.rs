@@ -13,24 +13,29 @@ pub(super) trait Kernel {
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T);
 }
 
-/// Runs what is compiled for the widest vectors there are.
+/// Runs what is compiled for the vectors that this process uses.
 pub(super) fn dispatch<K: Kernel>(kernel: K) {
+    let simd = moebius_device::simd();
     #[cfg(target_arch = "x86_64")]
     {
-        if let Some(avx512) = pulp::x86::V4::try_new() {
+        use moebius_device::Simd::{Avx2, Avx512};
+        if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd == Avx512) {
             return avx512.vectorize(
                 #[inline(always)]
                 || kernel.run(avx512, x86::Avx(avx512.avx)),
             );
         }
-        if let Some(avx2) = pulp::x86::V3::try_new() {
+        if let Some(avx2) = pulp::x86::V3::try_new().filter(|_| simd >= Avx2) {
             return avx2.vectorize(
                 #[inline(always)]
                 || kernel.run(avx2, x86::Avx(avx2.avx)),
             );
         }
     }
-    pulp::Arch::new().dispatch(Portable(kernel));
+    match simd {
+        moebius_device::Simd::Portable => kernel.run(pulp::Scalar::new(), ByElement),
+        _ => pulp::Arch::new().dispatch(Portable(kernel)),
+    }
 }
 
 struct Portable<K>(K);

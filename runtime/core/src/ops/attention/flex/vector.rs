@@ -5,11 +5,12 @@
 
 use pulp::{Simd, WithSimd};
 
-/// Runs what is compiled for the widest vectors there are.
+/// Runs what is compiled for the widest vectors there are, or that the process is held to.
 pub(super) fn vectorized<W: WithSimd>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     {
-        if let Some(avx512) = pulp::x86::V4::try_new() {
+        let wide = moebius_device::simd() == moebius_device::Simd::Avx512;
+        if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| wide) {
             return avx512.vectorize(
                 #[inline(always)]
                 || work.with_simd(avx512),
