@@ -1,13 +1,13 @@
-//! FP8 weights as a factor of products in plain Rust: codes are decoded into the panel that is multiplied.
+//! FP8 weights as a factor of products in plain Rust: codes are decoded into the panels that are multiplied.
 
+use super::decode::{CODES, E4M3, E5M2, Format, MOST, decode};
 use crate::ops::host_product::{Part, Right, Scratch, Transpose};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
 use moebius_ops::scaling::ScaleType;
-
-/// Columns that are decoded together.
-const GROUP: usize = 8;
+use pulp::Simd;
+use std::ops::Range;
 
 /// The weights of all experts.
 pub(in crate::ops) struct Coded<'a> {
@@ -52,194 +52,148 @@ pub(in crate::ops) struct CodedExpert<'a> {
 }
 
 impl Right for CodedExpert<'_> {
+    fn together(&self, _: usize) -> usize {
+        MOST
+    }
+
     #[inline(always)]
-    fn pack<T: Transpose>(
+    fn pack<S: Simd, T: Transpose>(
         &self,
-        _: T,
+        (simd, _): (S, T),
         part: &Part,
-        (panel, size): (&mut [f32], usize),
+        (panels, size): (&mut [f32], usize),
         _: &mut Scratch,
     ) {
-        match self.coded.weights.format {
-            Fp8Format::E4M3 => self.decode::<true>(part, panel, size),
-            Fp8Format::E5M2 => self.decode::<false>(part, panel, size),
+        let n = self.coded.problem.n;
+        let panel = part.inner.len() * size;
+        let columns = part.across.clone();
+        for first in columns.clone().step_by(MOST) {
+            let of_panel = first..(first + MOST).min(columns.end);
+            let to = &mut panels[(first - columns.start) / size * panel..];
+            // Whole registers of neighbours in one panel of words.
+            let within = first % n;
+            let neighbours =
+                within % PANEL + of_panel.len() <= PANEL.min(n - within / PANEL * PANEL);
+            if neighbours && of_panel.len().is_multiple_of(size) {
+                self.decode(simd, &part.inner, of_panel, (to, panel));
+            } else {
+                self.decode_each(&part.inner, of_panel, (to, size));
+            }
         }
     }
 }
 
 impl CodedExpert<'_> {
+    /// Some inner values of columns in one panel of words.
     #[inline(always)]
-    fn decode<const E4M3: bool>(&self, part: &Part, panel: &mut [f32], size: usize) {
-        let Problem { n, k, .. } = *self.coded.problem;
-        let (words, panels) = (k.div_ceil(LANES_PER_WORD), n.div_ceil(PANEL));
-        let mut column = part.across.start;
-        while column < part.across.end {
-            let (of_part, within) = (column / n, column % n);
-            // Neighbours in the same panel.
-            let count = (part.across.end - column)
-                .min(GROUP - within % GROUP)
-                .min(n - within);
-            let at = (of_part * panels + within / PANEL) * words * PANEL;
-            let codes = &self.words[at..][..words * PANEL];
-            let group = within % PANEL / GROUP * GROUP;
-            let lanes = within % GROUP..within % GROUP + count;
-            let to = (&mut panel[column - part.across.start..], size);
-            self.decode_group::<E4M3>((codes, group), (of_part, within), lanes, part, to);
-            column += count;
-        }
-    }
-
-    /// The inner values of a part, of some lanes of a group of columns.
-    #[inline(always)]
-    fn decode_group<const E4M3: bool>(
+    fn decode<S: Simd>(
         &self,
-        (codes, group): (&[i32], usize),
-        (of_part, within): (usize, usize),
-        lanes: std::ops::Range<usize>,
-        part: &Part,
-        (to, size): (&mut [f32], usize),
+        simd: S,
+        inner: &Range<usize>,
+        columns: Range<usize>,
+        (to, panel): (&mut [f32], usize),
     ) {
-        let rows = self.coded.problem.n * self.coded.problem.parts();
-        let granularity = self.coded.weights.granularity;
-        let [_, block_columns] = granularity.block(rows, self.coded.problem.k);
-        let mut kk = part.inner.start;
-        while kk < part.inner.end {
+        let size = 2 * S::F32_LANES;
+        let words = self.words_of(columns.start);
+        let [_, block_columns] = self.block();
+        let mut scales = [1.0; MOST];
+        let scales = &mut scales[..columns.len()];
+        let mut kk = inner.start;
+        while kk < inner.end {
             let block = kk / block_columns;
-            let end = ((block + 1) * block_columns).min(part.inner.end);
-            let mut scales = [1.0; GROUP];
-            for (lane, scale) in scales[lanes.clone()].iter_mut().enumerate() {
-                *scale = self.scale(of_part, within + lane, block);
+            let end = ((block + 1) * block_columns).min(inner.end);
+            self.scales(columns.start, block, scales);
+            let to = &mut to[(kk - inner.start) * size..];
+            let words = &words[kk / CODES * PANEL..];
+            let count = (end - kk) / CODES;
+            if count > 0 {
+                let words = &words[..(count - 1) * PANEL + columns.len()];
+                decode(
+                    simd,
+                    self.format(),
+                    (words, PANEL),
+                    scales,
+                    (&mut *to, panel),
+                );
             }
-            let words = kk / LANES_PER_WORD..end.div_ceil(LANES_PER_WORD);
-            let codes = &codes[words.start * PANEL..words.end * PANEL];
-            let to = &mut to[(kk - part.inner.start) * size..];
-            let place = (to, size, lanes.clone());
-            decode_words::<E4M3>((codes, group), &scales, end - kk, place);
+            // Of a last word that isn't whole.
+            for row in count * CODES..end - kk {
+                for (column, scale) in scales.iter().enumerate() {
+                    let value = self
+                        .format()
+                        .value(words[count * PANEL + column], row % CODES);
+                    to[column / size * panel + row * size + column % size] = value * scale;
+                }
+            }
             kk = end;
         }
     }
 
-    fn scale(&self, of_part: usize, column: usize, block: usize) -> f32 {
+    /// The same of any columns.
+    fn decode_each(
+        &self,
+        inner: &Range<usize>,
+        columns: Range<usize>,
+        (to, size): (&mut [f32], usize),
+    ) {
+        let [_, block_columns] = self.block();
+        let first = columns.start;
+        for column in columns {
+            let words = self.words_of(column);
+            let at = (column - first) / size * inner.len() * size + (column - first) % size;
+            for (i, kk) in inner.clone().enumerate() {
+                let value = self.format().value(words[kk / CODES * PANEL], kk % CODES);
+                to[at + i * size] = value * self.scale(column, kk / block_columns);
+            }
+        }
+    }
+
+    fn format(&self) -> Format {
+        match self.coded.weights.format {
+            Fp8Format::E4M3 => E4M3,
+            Fp8Format::E5M2 => E5M2,
+        }
+    }
+
+    /// Rows and columns that share a scale.
+    fn block(&self) -> [usize; 2] {
         let Problem { n, k, .. } = *self.coded.problem;
+        let rows = n * self.coded.problem.parts();
+        self.coded.weights.granularity.block(rows, k)
+    }
+
+    /// The words of a column, [`PANEL`] apart.
+    fn words_of(&self, column: usize) -> &[i32] {
+        let Problem { n, k, .. } = *self.coded.problem;
+        let (of_part, within) = (column / n, column % n);
+        let panel = of_part * n.div_ceil(PANEL) + within / PANEL;
+        &self.words[panel * k.div_ceil(CODES) * PANEL + within % PANEL..]
+    }
+
+    fn scale(&self, column: usize, block: usize) -> f32 {
+        let mut scale = [0.0];
+        self.scales(column, block, &mut scale);
+        scale[0]
+    }
+
+    /// The scales of neighbouring columns in a block of inner values.
+    fn scales(&self, first: usize, block: usize, scales: &mut [f32]) {
         let granularity = self.coded.weights.granularity;
-        let [block_rows, _] = granularity.block(n * self.coded.problem.parts(), k);
+        let [block_rows, _] = self.block();
         let [down, across] = scale_shape(self.coded.problem);
         let across = match granularity.scale_type() {
             ScaleType::F32 => across,
             ScaleType::E8M0 => across * LANES_PER_WORD,
         };
-        let row = (of_part * n + column) / block_rows;
-        self.coded.scales[(self.expert * down + row) * across + block]
-    }
-}
-
-/// `depth` inner values of eight columns, from words [`PANEL`] apart, to some lanes of rows `size` apart.
-#[inline(always)]
-fn decode_words<const E4M3: bool>(
-    (codes, group): (&[i32], usize),
-    scales: &[f32; GROUP],
-    depth: usize,
-    (to, size, lanes): (&mut [f32], usize, std::ops::Range<usize>),
-) {
-    let mut factors = [0.0; GROUP];
-    let mut exact = true;
-    for (factor, scale) in factors.iter_mut().zip(scales) {
-        *factor = scale * rebias::<E4M3>();
-        exact &= factor.is_finite() || !scale.is_finite();
-    }
-    let mut four = [[0.0; GROUP]; LANES_PER_WORD];
-    let rows = to.chunks_mut(LANES_PER_WORD * size);
-    for (word, (codes, to)) in codes.chunks_exact(PANEL).zip(rows).enumerate() {
-        let codes = &codes[group..][..GROUP];
-        if exact && !any_special::<E4M3>(codes) {
-            decode::<E4M3>(codes, &factors, &mut four);
-        } else {
-            decode_any::<E4M3>(codes, scales, &mut four);
-        }
-        let count = (depth - LANES_PER_WORD * word).min(LANES_PER_WORD);
-        for (row, values) in to.chunks_mut(size).zip(&four).take(count) {
-            match lanes.len() {
-                GROUP => row[..GROUP].copy_from_slice(values),
-                len => row[..len].copy_from_slice(&values[lanes.clone()]),
+        let mut at = (self.expert * down + first / block_rows) * across + block;
+        // Columns until the next row of scales.
+        let mut left = block_rows - first % block_rows;
+        for scale in scales {
+            if left == 0 {
+                (at, left) = (at + across, block_rows);
             }
-        }
-    }
-}
-
-/// What a code's bits, moved to an f32's exponent, are too small by.
-#[inline(always)]
-fn rebias<const E4M3: bool>() -> f32 {
-    let format = if E4M3 {
-        Fp8Format::E4M3
-    } else {
-        Fp8Format::E5M2
-    };
-    f32::from_bits((254 - format.bias()) << 23)
-}
-
-/// Whether a code is NaN or infinite: its exponent, and with E4M3 its mantissa, are all ones.
-#[inline(always)]
-fn any_special<const E4M3: bool>(codes: &[i32]) -> bool {
-    let (ones, one) = if E4M3 {
-        (0x7F7F_7F7F_u32, 0x0101_0101_u32)
-    } else {
-        (0x7C7C_7C7C, 0x0404_0404)
-    };
-    let mut any = 0;
-    for word in codes {
-        any |= (*word as u32 & ones) + one;
-    }
-    any & 0x8080_8080 != 0
-}
-
-/// Four inner values of eight columns without special codes: bits · (scale · 2^(127 − bias)) is rounded once, like code · scale.
-#[inline(always)]
-fn decode<const E4M3: bool>(
-    codes: &[i32],
-    factors: &[f32; GROUP],
-    four: &mut [[f32; GROUP]; LANES_PER_WORD],
-) {
-    let (down, keep) = if E4M3 {
-        (4, 0x87F0_0000)
-    } else {
-        (3, 0x8FE0_0000)
-    };
-    for (lane, values) in four.iter_mut().enumerate() {
-        let up = 8 * (3 - lane as u32);
-        for ((code, factor), value) in codes.iter().zip(factors).zip(values) {
-            let bits = ((code << up) >> down) as u32 & keep;
-            *value = f32::from_bits(bits) * factor;
-        }
-    }
-}
-
-/// The same of any codes and scales.
-#[inline(always)]
-fn decode_any<const E4M3: bool>(
-    codes: &[i32],
-    scales: &[f32; GROUP],
-    four: &mut [[f32; GROUP]; LANES_PER_WORD],
-) {
-    let (special, rest) = if E4M3 {
-        (0x07F0_0000, 0x7FC0_0000)
-    } else {
-        (0x0F80_0000, 0x7F80_0000)
-    };
-    let (down, keep) = if E4M3 {
-        (4, 0x87F0_0000)
-    } else {
-        (3, 0x8FE0_0000)
-    };
-    for (lane, values) in four.iter_mut().enumerate() {
-        let up = 8 * (3 - lane as u32);
-        for ((code, scale), value) in codes.iter().zip(scales).zip(values) {
-            let bits = ((code << up) >> down) as u32 & keep;
-            let decoded = if bits & 0x7FFF_FFFF >= special {
-                f32::from_bits(bits | rest)
-            } else {
-                f32::from_bits(bits) * rebias::<E4M3>()
-            };
-            *value = decoded * scale;
+            *scale = self.coded.scales[at];
+            left -= 1;
         }
     }
 }

@@ -2,6 +2,8 @@
 //! instructions; shapes as in [`moebius_ops::grouped_gemm`] and [`moebius_ops::fp8_mma`]. They have no derivative.
 
 #[cfg(feature = "flex")]
+mod decode;
+#[cfg(feature = "flex")]
 pub(super) mod flex;
 #[cfg(feature = "flex")]
 mod host;

@@ -68,7 +68,7 @@ pub(super) const DEEPEST: usize = 1024;
 pub(super) const SLACK: usize = 8;
 /// Panels that are packed together from lines across: whole lines of the cache are read.
 const TOGETHER: usize = 8;
-/// The most rows or columns of a panel.
+/// The most rows or columns of a panel, and the columns of a task that shares its rows with others are a multiple of it.
 pub(super) const WIDEST: usize = 64;
 
 /// Lines that are converted.

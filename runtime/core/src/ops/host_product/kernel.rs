@@ -7,9 +7,6 @@ use pulp::Simd;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// f32s of a panel of the right factor.
-const PANEL: usize = 16 << 10;
-
 thread_local! {
     /// Memory for panels of the left factor, which is kept: a page that is new costs a fault.
     static LEFT: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
@@ -40,13 +37,14 @@ impl<R: Right> Kernel for Task<'_, '_, R> {
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
         let Product { inner, bias, .. } = *self.product;
         let width = 2 * S::F32_LANES;
-        let deepest = (PANEL / width).min(DEEPEST);
+        let together = self.product.right.together(width);
+        let deepest = DEEPEST;
         let (mut left, mut right) = (LEFT.take(), RIGHT.take());
         left.resize(
             self.rows.len().next_multiple_of(ROWS) * deepest + SLACK,
             0.0,
         );
-        right.resize(PANEL + SLACK, 0.0);
+        right.resize(WIDEST * deepest + SLACK, 0.0);
         let mut scratch = Scratch::new();
         let mut of_columns = [0.0; WIDEST];
         let to = self.to;
@@ -60,28 +58,31 @@ impl<R: Right> Kernel for Task<'_, '_, R> {
             self.product
                 .left
                 .pack(transpose, &part, panels, &mut scratch);
-            for column in self.columns.clone().step_by(width) {
+            for first in self.columns.clone().step_by(together) {
                 let part = Part {
                     inner: block.clone(),
-                    across: column..(column + width).min(self.columns.end),
+                    across: first..(first + together).min(self.columns.end),
                 };
-                let panel = (&mut right[..], width);
+                let panels = (&mut right[..], width);
+                let vectors = (simd, transpose);
                 self.product
                     .right
-                    .pack(transpose, &part, panel, &mut scratch);
-                let len = part.across.len();
-                let bias = bias.filter(|_| block.end == inner).map(|bias| {
-                    of_columns[..len].copy_from_slice(&bias[part.across.clone()]);
-                    &of_columns[..width]
-                });
-                let ends = Ends {
-                    new: first == 0,
-                    bias,
-                };
-                let at = column - self.columns.start;
-                let panels = (&left[..], &right[..block.len() * width]);
-                let place = (&mut to[at..], self.step, len);
-                multiply_rows(simd, self.rows.len(), panels, place, ends);
+                    .pack(vectors, &part, panels, &mut scratch);
+                let panels = right.chunks_exact(block.len() * width);
+                for (column, right) in part.across.clone().step_by(width).zip(panels) {
+                    let columns = column..(column + width).min(part.across.end);
+                    let len = columns.len();
+                    let bias = bias.filter(|_| block.end == inner).map(|bias| {
+                        of_columns[..len].copy_from_slice(&bias[columns]);
+                        &of_columns[..width]
+                    });
+                    let ends = Ends {
+                        new: block.start == 0,
+                        bias,
+                    };
+                    let place = (&mut to[column - self.columns.start..], self.step, len);
+                    multiply_rows(simd, self.rows.len(), (&left, right), place, ends);
+                }
             }
         }
         LEFT.set(left);

@@ -14,7 +14,9 @@ mod tests;
 pub(in crate::ops) use factor::{Factor, Lines, Part, Run, Scratch, Values};
 pub(in crate::ops) use simd::Transpose;
 
+use factor::WIDEST;
 use kernel::Task;
+use pulp::Simd;
 use rayon::prelude::*;
 use simd::dispatch;
 use std::ops::Range;
@@ -23,31 +25,39 @@ use std::ops::Range;
 const ROWS: usize = 6;
 /// The most rows of a task, which packs the right factor for itself.
 const MOST_ROWS: usize = 64 * ROWS;
-/// Columns of a task that shares its rows with others are a multiple of this.
-const COLUMNS: usize = 32;
 
 /// A right factor.
 pub(in crate::ops) trait Right: Sync {
-    /// The panel of `size` columns that begins with those of the part, by inner values; what it has beyond them means nothing.
-    fn pack<T: Transpose>(
+    /// How many columns are packed together, where a panel has `width`: those that whole lines of the cache hold.
+    fn together(&self, width: usize) -> usize;
+
+    /// Panels of so many columns, one behind the other, each by its inner values; what they have beyond the part means nothing.
+    fn pack<S: Simd, T: Transpose>(
         &self,
-        transpose: T,
+        vectors: (S, T),
         part: &Part,
-        panel: (&mut [f32], usize),
+        panels: (&mut [f32], usize),
         scratch: &mut Scratch,
     );
 }
 
 impl Right for Factor<'_> {
+    fn together(&self, width: usize) -> usize {
+        match self.run {
+            Run::Along => width,
+            Run::Across => WIDEST,
+        }
+    }
+
     #[inline(always)]
-    fn pack<T: Transpose>(
+    fn pack<S: Simd, T: Transpose>(
         &self,
-        transpose: T,
+        (_, transpose): (S, T),
         part: &Part,
-        panel: (&mut [f32], usize),
+        panels: (&mut [f32], usize),
         scratch: &mut Scratch,
     ) {
-        Factor::pack(self, transpose, part, panel, scratch);
+        Factor::pack(self, transpose, part, panels, scratch);
     }
 }
 
@@ -143,7 +153,7 @@ impl<R: Right> Product<'_, R> {
         if self.inner == 0 {
             return self.biases(to);
         }
-        let size = columns.div_ceil(parts).next_multiple_of(COLUMNS);
+        let size = columns.div_ceil(parts).next_multiple_of(WIDEST);
         if size >= columns {
             return self.run(rows, 0..columns, to);
         }

@@ -1,0 +1,150 @@
+//! Words of four FP8 codes as f32s, in registers.
+//!
+//! Moved to where an f32 has its exponent, a code's bits are a number 2^(127 − bias) too small. That factor is part of the scale, so
+//! code · scale is rounded once. NaN and infinities have no place in it: words with one are decoded again, value by value.
+
+use pulp::Simd;
+
+/// Codes of a word.
+pub(super) const CODES: usize = 4;
+/// The most columns that are decoded together.
+pub(super) const MOST: usize = 64;
+
+/// What the codes of a format need.
+#[derive(Clone, Copy)]
+pub(super) struct Format {
+    /// From the top byte to an exponent that ends at bit 23.
+    pub(super) down: u32,
+    /// The bits of exponent and mantissa, there.
+    pub(super) magnitude: u32,
+    /// Those of the least code that is NaN or infinite, and what makes an f32's of it.
+    pub(super) special: u32,
+    pub(super) rest: u32,
+    /// 2^(127 − bias).
+    pub(super) rebias: f32,
+    /// The bits of each byte that are all ones in a special code, and the lowest of them.
+    ones: u32,
+    one: u32,
+}
+
+pub(super) const E4M3: Format = Format {
+    down: 4,
+    magnitude: 0x07F0_0000,
+    special: 0x07F0_0000,
+    rest: 0x7FC0_0000,
+    rebias: f32::from_bits((254 - 7) << 23),
+    ones: 0x7F7F_7F7F,
+    one: 0x0101_0101,
+};
+
+pub(super) const E5M2: Format = Format {
+    down: 3,
+    magnitude: 0x0FE0_0000,
+    special: 0x0F80_0000,
+    rest: 0x7F80_0000,
+    rebias: f32::from_bits((254 - 15) << 23),
+    ones: 0x7C7C_7C7C,
+    one: 0x0404_0404,
+};
+
+impl Format {
+    /// Code number `lane` of a word.
+    pub(super) fn value(self, word: i32, lane: usize) -> f32 {
+        let top = (word as u32) << (8 * (CODES - 1 - lane));
+        let magnitude = (top >> self.down) & self.magnitude;
+        let bits = (top & 0x8000_0000) | magnitude;
+        if magnitude >= self.special {
+            return f32::from_bits(bits | self.rest);
+        }
+        f32::from_bits(bits) * self.rebias
+    }
+}
+
+/// Words `across` apart of as many columns as there are scales, as panels of two registers each, one behind the other: \[codes\]\[columns\],
+/// of which the panels begin `panel` values apart.
+#[inline(always)]
+pub(super) fn decode<S: Simd>(
+    simd: S,
+    format: Format,
+    (words, across): (&[i32], usize),
+    scales: &[f32],
+    (to, panel): (&mut [f32], usize),
+) {
+    let width = 2 * S::F32_LANES;
+    let mut factors = [0.0; MOST];
+    let mut exact = true;
+    for (factor, scale) in factors.iter_mut().zip(scales) {
+        *factor = scale * format.rebias;
+        exact &= factor.is_finite() || !scale.is_finite();
+    }
+    let factors = S::as_simd_f32s(&factors[..scales.len()])
+        .0
+        .as_chunks::<2>()
+        .0;
+    let mut any = simd.splat_u32s(0);
+    for (at, words) in words.chunks(across).enumerate() {
+        let codes = S::as_simd_i32s(&words[..scales.len()]).0.as_chunks::<2>().0;
+        for (i, (codes, factors)) in codes.iter().zip(factors).enumerate() {
+            let to = &mut to[i * panel + at * CODES * width..][..CODES * width];
+            let codes = [
+                simd.transmute_u32s_i32s(codes[0]),
+                simd.transmute_u32s_i32s(codes[1]),
+            ];
+            any = simd.or_u32s(any, decode_pair(simd, format, codes, *factors, to));
+        }
+    }
+    let mut bits = [0; 16];
+    S::as_mut_simd_u32s(&mut bits).0[0] = any;
+    let special = bits.iter().fold(0, |all, bits| all | bits) & 0x8080_8080 != 0;
+    if special || !exact {
+        decode_each(format, (words, across), scales, (to, panel), width);
+    }
+}
+
+/// Two registers of words; the top bit of each byte is set where a code has another value than this.
+#[inline(always)]
+fn decode_pair<S: Simd>(
+    simd: S,
+    format: Format,
+    codes: [S::u32s; 2],
+    factors: [S::f32s; 2],
+    to: &mut [f32],
+) -> S::u32s {
+    let sign = simd.splat_u32s(0x8000_0000);
+    let magnitude = simd.splat_u32s(format.magnitude);
+    let down = simd.splat_u32s(format.down);
+    let to = S::as_mut_simd_f32s(to).0.as_chunks_mut::<2>().0;
+    for (lane, to) in to.iter_mut().enumerate() {
+        let up = simd.splat_u32s(8 * (CODES - 1 - lane) as u32);
+        for i in 0..2 {
+            let top = simd.wrapping_dyn_shl_u32s(codes[i], up);
+            let bits = simd.and_u32s(simd.wrapping_dyn_shr_u32s(top, down), magnitude);
+            let bits = simd.or_u32s(simd.and_u32s(top, sign), bits);
+            to[i] = simd.mul_f32s(simd.transmute_f32s_u32s(bits), factors[i]);
+        }
+    }
+    // A carry out of the exponent, or with E4M3 out of the mantissa.
+    let (ones, one) = (simd.splat_u32s(format.ones), simd.splat_u32s(format.one));
+    let left = simd.add_u32s(simd.and_u32s(codes[0], ones), one);
+    let right = simd.add_u32s(simd.and_u32s(codes[1], ones), one);
+    simd.or_u32s(left, right)
+}
+
+/// The same, value by value.
+#[cold]
+fn decode_each(
+    format: Format,
+    (words, across): (&[i32], usize),
+    scales: &[f32],
+    (to, panel): (&mut [f32], usize),
+    width: usize,
+) {
+    for (at, words) in words.chunks(across).enumerate() {
+        for (column, (word, scale)) in words.iter().zip(scales).enumerate() {
+            let first = column / width * panel + column % width;
+            for lane in 0..CODES {
+                to[first + (at * CODES + lane) * width] = format.value(*word, lane) * scale;
+            }
+        }
+    }
+}
