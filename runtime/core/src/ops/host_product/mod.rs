@@ -106,22 +106,49 @@ pub(in crate::ops) fn products<R: Right>(products: &[Product<R>]) -> Vec<f32> {
             tasks.push((product, rows, piece));
         }
     }
-    let parts = parts(tasks.len());
-    each(parts, tasks, |(product, rows, to)| {
-        product.of_rows(rows, to, parts);
+    let work = products.iter().map(|p| p.rows * p.inner * p.columns).sum();
+    let spread = Spread::of(tasks.len(), work);
+    spread.each(tasks, |(product, rows, to)| {
+        product.of_rows(rows, to, spread)
     });
     result
 }
 
-/// `f` of every task: at the same time where tasks have all columns, and one after the other where each has several parts.
-pub(in crate::ops) fn each<T: Send, U: Send>(
-    parts: usize,
-    tasks: Vec<T>,
-    f: impl Fn(T) -> U + Send + Sync,
-) -> Vec<U> {
-    match parts {
-        1 => tasks.into_par_iter().map(f).collect(),
-        _ => tasks.into_iter().map(f).collect(),
+/// How tasks are spread over the threads.
+#[derive(Clone, Copy)]
+pub(in crate::ops) enum Spread {
+    /// One thread has them all.
+    Alone,
+    /// Each thread has some.
+    Tasks,
+    /// One task after the other, its columns in so many parts.
+    Columns(usize),
+}
+
+impl Spread {
+    /// Multiply-adds that take a thread as long as it takes to wake others.
+    const FEWEST: usize = 1 << 20;
+
+    /// Of so many tasks with so many multiply-adds together.
+    pub(in crate::ops) fn of(tasks: usize, work: usize) -> Self {
+        let threads = rayon::current_num_threads();
+        match tasks {
+            _ if threads == 1 || work < Self::FEWEST => Self::Alone,
+            tasks if tasks >= 2 * threads => Self::Tasks,
+            _ => Self::Columns((4 * threads).div_ceil(tasks.max(1))),
+        }
+    }
+
+    /// `f` of every task.
+    pub(in crate::ops) fn each<T: Send, U: Send>(
+        self,
+        tasks: Vec<T>,
+        f: impl Fn(T) -> U + Send + Sync,
+    ) -> Vec<U> {
+        match self {
+            Self::Tasks => tasks.into_par_iter().map(f).collect(),
+            Self::Alone | Self::Columns(_) => tasks.into_iter().map(f).collect(),
+        }
     }
 }
 
@@ -134,18 +161,9 @@ pub(in crate::ops) fn pieces(rows: usize) -> impl Iterator<Item = Range<usize>> 
         .map(move |first| first..(first + size).min(rows))
 }
 
-/// Into how many parts the columns of each of so many tasks are cut, so that every thread has some.
-pub(in crate::ops) fn parts(tasks: usize) -> usize {
-    let threads = rayon::current_num_threads();
-    match tasks {
-        _ if tasks >= 2 * threads || threads == 1 => 1,
-        _ => (4 * threads).div_ceil(tasks.max(1)),
-    }
-}
-
 impl<R: Right> Product<'_, R> {
-    /// The product of some rows, its columns in so many parts that may run at the same time.
-    pub(in crate::ops) fn of_rows(&self, rows: Range<usize>, to: &mut [f32], parts: usize) {
+    /// The product of some rows, a task of those that are spread so.
+    pub(in crate::ops) fn of_rows(&self, rows: Range<usize>, to: &mut [f32], spread: Spread) {
         let (columns, count) = (self.columns, rows.len());
         if count == 0 || columns == 0 {
             return;
@@ -153,7 +171,10 @@ impl<R: Right> Product<'_, R> {
         if self.inner == 0 {
             return self.biases(to);
         }
-        let size = columns.div_ceil(parts).next_multiple_of(WIDEST);
+        let size = match spread {
+            Spread::Columns(parts) => columns.div_ceil(parts).next_multiple_of(WIDEST),
+            Spread::Alone | Spread::Tasks => columns,
+        };
         if size >= columns {
             return self.run(rows, 0..columns, to);
         }

@@ -4,7 +4,7 @@ use super::activation::{activated, through_activation};
 use super::forward::Forward;
 use super::{Piece, pieces_of};
 use crate::ops::host::{Rows, cast_like, float_tensor, floats, rows_of, select_rows};
-use crate::ops::host_product::{Factor, Lines, Product, Run, each, parts};
+use crate::ops::host_product::{Factor, Lines, Product, Run, Spread};
 use crate::ops::rows::host::{Segments, combined, row_dots};
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
@@ -65,8 +65,8 @@ impl Backward<'_> {
         let [a, b, c, d] = to;
         let to = [(a, widths[0]), (b, widths[1]), (c, widths[2]), (d, 1)];
         let pieces = pieces_of(self.segments, to);
-        let parts = parts(pieces.len());
-        each(parts, pieces, |piece| self.piece(piece, parts));
+        let spread = Spread::of(pieces.len(), rows * problem.hidden * problem.columns_in());
+        spread.each(pieces, |piece| self.piece(piece, spread));
         OfRows {
             hidden,
             dpre,
@@ -75,7 +75,7 @@ impl Backward<'_> {
         }
     }
 
-    fn piece(&self, piece: Piece<4>, parts: usize) {
+    fn piece(&self, piece: Piece<4>, spread: Spread) {
         let (problem, experts) = (self.forward.problem, self.forward.experts);
         let Piece {
             expert,
@@ -84,11 +84,11 @@ impl Backward<'_> {
         } = piece;
         let pre = match &self.pre {
             Some(pre) => rows_of(pre.clone(), rows.start, rows.end),
-            None => self.forward.first((expert, &rows), parts),
+            None => self.forward.first((expert, &rows), spread),
         };
         let hidden = activated(problem, pre.clone()).to_contiguous();
         // Of the hidden activations, before the router weight.
-        let dhidden = self.dhidden(expert, &rows, parts);
+        let dhidden = self.dhidden(expert, &rows, spread);
         // ⟨dy, W h + b⟩ = ⟨Wᵀ dy, h⟩ + ⟨dy, b⟩: the answers themselves aren't needed.
         dots.copy_from_slice(&row_dots(&dhidden, &hidden));
         if let Some(bias) = experts.bias(1, expert, problem.hidden) {
@@ -112,12 +112,12 @@ impl Backward<'_> {
         if !dx.is_empty() {
             let right = Factor::stacked(&experts.w_in, expert, Run::Across);
             let sizes = [rows.len(), problem.columns_in(), problem.hidden];
-            Product::new(Factor::rows(&dpre), right, sizes).of_rows(0..rows.len(), dx, parts);
+            Product::new(Factor::rows(&dpre), right, sizes).of_rows(0..rows.len(), dx, spread);
         }
     }
 
     /// dy · W_out of some rows of an expert.
-    fn dhidden(&self, expert: usize, rows: &Range<usize>, parts: usize) -> Rows {
+    fn dhidden(&self, expert: usize, rows: &Range<usize>, spread: Spread) -> Rows {
         let problem = self.forward.problem;
         let left = Factor {
             lines: Lines::At(&self.forward.tokens[rows.clone()]),
@@ -126,7 +126,7 @@ impl Backward<'_> {
         let right = Factor::stacked(&self.forward.experts.w_out, expert, Run::Across);
         let mut to = vec![0.0; rows.len() * problem.inter];
         let sizes = [rows.len(), problem.hidden, problem.inter];
-        Product::new(left, right, sizes).of_rows(0..rows.len(), &mut to, parts);
+        Product::new(left, right, sizes).of_rows(0..rows.len(), &mut to, spread);
         float_tensor(to, &[rows.len(), problem.inter])
     }
 

@@ -4,7 +4,7 @@ use super::activation::activated;
 use super::{Experts, Piece, pieces_of};
 use crate::ops::StageClock;
 use crate::ops::host::{Rows, float_tensor};
-use crate::ops::host_product::{Factor, Lines, Product, Run, each, parts};
+use crate::ops::host_product::{Factor, Lines, Product, Run, Spread};
 use crate::ops::rows::host::Segments;
 use moebius_ops::moe::Problem;
 use moebius_shaders::moe::Stage;
@@ -33,24 +33,27 @@ impl Forward<'_> {
             _ => self.problem.columns_in(),
         };
         let pieces = pieces_of(segments, [(y, self.problem.hidden), (pre, kept)]);
-        let parts = parts(pieces.len());
+        let work = segments.order.len()
+            * self.problem.hidden
+            * (self.problem.columns_in() + self.problem.inter);
+        let spread = Spread::of(pieces.len(), work);
         let Some(clock) = clock else {
-            each(parts, pieces, |piece| {
-                let pre = self.first((piece.expert, &piece.rows), parts);
-                self.second(piece, pre, parts);
+            spread.each(pieces, |piece| {
+                let pre = self.first((piece.expert, &piece.rows), spread);
+                self.second(piece, pre, spread);
             });
             return;
         };
-        let pieces = each(parts, pieces, |piece| {
-            (self.first((piece.expert, &piece.rows), parts), piece)
+        let pieces = spread.each(pieces, |piece| {
+            (self.first((piece.expert, &piece.rows), spread), piece)
         });
         clock.mark(Stage::Gemm1);
-        each(parts, pieces, |(pre, piece)| self.second(piece, pre, parts));
+        spread.each(pieces, |(pre, piece)| self.second(piece, pre, spread));
         clock.mark(Stage::Gemm2);
     }
 
     /// x · W_inᵀ + b_in of some rows of an expert.
-    pub(super) fn first(&self, (e, rows): (usize, &Range<usize>), parts: usize) -> Rows {
+    pub(super) fn first(&self, (e, rows): (usize, &Range<usize>), spread: Spread) -> Rows {
         let (inner, columns) = (self.problem.hidden, self.problem.columns_in());
         let product = Product {
             left: Factor {
@@ -64,12 +67,12 @@ impl Forward<'_> {
             bias: self.experts.bias(0, e, columns),
         };
         let mut pre = vec![0.0; rows.len() * columns];
-        product.of_rows(0..rows.len(), &mut pre, parts);
+        product.of_rows(0..rows.len(), &mut pre, spread);
         float_tensor(pre, &[rows.len(), columns])
     }
 
     /// act(pre) · W_outᵀ + b_out.
-    fn second(&self, piece: Piece<2>, pre: Rows, parts: usize) {
+    fn second(&self, piece: Piece<2>, pre: Rows, spread: Spread) {
         let (inner, columns) = (self.problem.inter, self.problem.hidden);
         let Piece {
             expert,
@@ -88,6 +91,6 @@ impl Forward<'_> {
             columns,
             bias: self.experts.bias(1, expert, columns),
         };
-        product.of_rows(0..rows.len(), y, parts);
+        product.of_rows(0..rows.len(), y, spread);
     }
 }
