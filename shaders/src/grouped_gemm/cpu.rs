@@ -25,6 +25,8 @@ pub(super) struct Spec {
     pub(super) activation: Option<Activation>,
     /// Columns are a multiple of the register width, so whole registers are stored.
     pub(super) aligned: bool,
+    /// k is a multiple of the register width, so whole registers of a weight row are loaded.
+    whole: bool,
     /// What the codes are, and whether k is a number of whole words.
     pub(super) fp8: Option<(Fp8Weights, bool)>,
 }
@@ -38,6 +40,7 @@ impl Spec {
             gated: p.gated,
             activation: p.activation,
             aligned: p.n.is_multiple_of(plan.lanes),
+            whole: p.k.is_multiple_of(plan.lanes),
             fp8: p.fp8.map(|fp8| (fp8, p.k.is_multiple_of(4))),
         }
     }
@@ -50,8 +53,18 @@ impl Spec {
     /// Elements per load of weights.
     fn weight_lanes(&self, plan: &Plan) -> usize {
         match self.layout {
+            WeightLayout::OutIn if self.whole => plan.lanes,
             WeightLayout::OutIn => 1,
             WeightLayout::InOut => self.out_lanes(plan),
+        }
+    }
+
+    /// Inner columns of weights that are loaded together, into registers of `width` lanes.
+    fn depth(self, width: usize) -> usize {
+        if self.whole && self.layout == WeightLayout::OutIn {
+            width
+        } else {
+            1
         }
     }
 }
@@ -84,41 +97,82 @@ fn pack_panel<F: Float, N: Size, L: Size>(
     #[comptime] spec: Spec,
 ) {
     let (expert_row, first, base) = at;
-    for kk in 0..sizes.k {
+    let width = N::value();
+    let depth = comptime!(spec.depth(width));
+    for kk in range_stepped(0, sizes.k, depth) {
         #[unroll]
         for half in 0..2usize {
-            packed[base + 2 * kk + half] = match comptime!(spec.layout) {
-                WeightLayout::OutIn => {
-                    let at = (expert_row, first, kk);
-                    load_across::<F, N, L>(w, sizes, at, half, spec.gated)
-                }
-                WeightLayout::InOut => {
-                    let row = expert_row * sizes.k + kk * sizes.n;
-                    let column = first + half * N::value();
-                    load_register::<F, N, L>(w, row, column, sizes.n, spec.aligned)
-                }
-            };
+            let block = load_block::<F, N, L>(w, sizes, (expert_row, first, kk), half, spec);
+            #[unroll]
+            for inner in 0..depth {
+                packed[base + 2 * (kk + inner) + half] = block[inner];
+            }
         }
     }
 }
 
-/// Inner column `at.2` of the weight rows of register `half` of a panel.
+/// The inner columns from `at.2`, [`Spec::depth`] of them, of the weight rows of register `half`.
 #[cube]
-fn load_across<F: Float, N: Size, L: Size>(
+fn load_block<F: Float, N: Size, L: Size>(
     w: &[Vector<F, L>],
     sizes: &Sizes,
     at: (usize, usize, usize),
     #[comptime] half: usize,
-    #[comptime] gated: bool,
-) -> Vector<f32, N> {
+    #[comptime] spec: Spec,
+) -> Array<Vector<f32, N>> {
     let (expert_row, first, kk) = at;
-    let mut column = Vector::<f32, N>::empty();
-    #[unroll]
-    for lane in 0..N::value() {
-        let row = expert_row + panel_row(sizes, first, half, lane, N::value(), gated);
-        column.insert(lane, f32::cast_from(w[row * sizes.k + kk].extract(0usize)));
+    let width = N::value();
+    let depth = comptime!(spec.depth(width));
+    let mut block = Array::<Vector<f32, N>>::new(depth);
+    if comptime!(spec.layout == WeightLayout::InOut) {
+        let row = expert_row * sizes.k + kk * sizes.n;
+        let column = first + half * width;
+        block[0] = load_register::<F, N, L>(w, row, column, sizes.n, spec.aligned);
+    } else if comptime!(spec.whole) {
+        #[unroll]
+        for lane in 0..width {
+            let row = expert_row + panel_row(sizes, first, half, lane, width, spec.gated);
+            block[lane] = Vector::cast_from(w[(row * sizes.k + kk) / width]);
+        }
+        transpose::<N>(&mut block);
+    } else {
+        let mut column = Vector::<f32, N>::empty();
+        #[unroll]
+        for lane in 0..width {
+            let row = expert_row + panel_row(sizes, first, half, lane, width, spec.gated);
+            column.insert(lane, f32::cast_from(w[row * sizes.k + kk].extract(0usize)));
+        }
+        block[0] = column;
     }
-    column
+    block
+}
+
+/// Turns a square of registers about its diagonal: halves of it are exchanged, then halves of those.
+#[cube]
+fn transpose<N: Size>(square: &mut Array<Vector<f32, N>>) {
+    let width = N::value();
+    #[unroll]
+    for stage in 0..comptime!(width.ilog2() as usize) {
+        let apart = comptime!(width >> (stage + 1));
+        #[unroll]
+        for pair in 0..comptime!(width / 2) {
+            let at = comptime!(pair / apart * 2 * apart + pair % apart);
+            let (left, right) = (square[at], square[at + apart]);
+            let mut upper = Vector::<f32, N>::empty();
+            let mut lower = Vector::<f32, N>::empty();
+            #[unroll]
+            for lane in 0..width {
+                if comptime!(lane & apart == 0) {
+                    upper.insert(lane, left.extract(lane));
+                    upper.insert(lane + apart, right.extract(lane));
+                    lower.insert(lane, left.extract(lane + apart));
+                    lower.insert(lane + apart, right.extract(lane + apart));
+                }
+            }
+            square[at] = upper;
+            square[at + apart] = lower;
+        }
+    }
 }
 
 /// A register of the row of `n` elements that starts at `row`, from `column`; columns past the

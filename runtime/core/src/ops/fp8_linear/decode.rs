@@ -3,6 +3,7 @@
 //! Moved to where an f32 has its exponent, a code's bits are a number 2^(127 − bias) too small. That factor is part of the scale, so
 //! code · scale is rounded once. NaN and infinities have no place in it: words with one are decoded again, value by value.
 
+use moebius_ops::fp8::Fp8Format;
 use pulp::Simd;
 
 /// Codes of a word.
@@ -14,40 +15,39 @@ pub(super) const MOST: usize = 64;
 #[derive(Clone, Copy)]
 pub(super) struct Format {
     /// From the top byte to an exponent that ends at bit 23.
-    pub(super) down: u32,
+    down: u32,
     /// The bits of exponent and mantissa, there.
-    pub(super) magnitude: u32,
+    magnitude: u32,
     /// Those of the least code that is NaN or infinite, and what makes an f32's of it.
-    pub(super) special: u32,
-    pub(super) rest: u32,
+    special: u32,
+    rest: u32,
     /// 2^(127 − bias).
-    pub(super) rebias: f32,
+    rebias: f32,
     /// The bits of each byte that are all ones in a special code, and the lowest of them.
     ones: u32,
     one: u32,
 }
 
-pub(super) const E4M3: Format = Format {
-    down: 4,
-    magnitude: 0x07F0_0000,
-    special: 0x07F0_0000,
-    rest: 0x7FC0_0000,
-    rebias: f32::from_bits((254 - 7) << 23),
-    ones: 0x7F7F_7F7F,
-    one: 0x0101_0101,
-};
-
-pub(super) const E5M2: Format = Format {
-    down: 3,
-    magnitude: 0x0FE0_0000,
-    special: 0x0F80_0000,
-    rest: 0x7F80_0000,
-    rebias: f32::from_bits((254 - 15) << 23),
-    ones: 0x7C7C_7C7C,
-    one: 0x0404_0404,
-};
-
 impl Format {
+    #[inline(always)]
+    pub(super) const fn of(format: Fp8Format) -> Self {
+        let down = format.mantissa_bits() + 1;
+        // The least special code, and what an f32 of its exponent lacks to be NaN or infinite.
+        let (special, rest) = match format {
+            Fp8Format::E4M3 => (0x7F_u32, 0x7FC0_0000),
+            Fp8Format::E5M2 => (0x7C, 0x7F80_0000),
+        };
+        Self {
+            down,
+            magnitude: 0x7F << (24 - down),
+            special: special << (24 - down),
+            rest,
+            rebias: f32::from_bits((254 - format.bias()) << 23),
+            ones: special * 0x0101_0101,
+            one: (special & special.wrapping_neg()) * 0x0101_0101,
+        }
+    }
+
     /// Code number `lane` of a word.
     pub(super) fn value(self, word: i32, lane: usize) -> f32 {
         let top = (word as u32) << (8 * (CODES - 1 - lane));

@@ -1,8 +1,8 @@
 //! FP8 weights as a factor of products in plain Rust: codes are decoded into the panels that are multiplied.
 
-use super::decode::{CODES, E4M3, E5M2, Format, MOST, decode};
+use super::decode::{CODES, Format, MOST, decode};
 use crate::ops::host_product::{Part, Right, Scratch, Transpose};
-use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
+use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
 use moebius_ops::scaling::ScaleType;
@@ -149,10 +149,7 @@ impl CodedExpert<'_> {
     }
 
     fn format(&self) -> Format {
-        match self.coded.weights.format {
-            Fp8Format::E4M3 => E4M3,
-            Fp8Format::E5M2 => E5M2,
-        }
+        Format::of(self.coded.weights.format)
     }
 
     /// Rows and columns that share a scale.

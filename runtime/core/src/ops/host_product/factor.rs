@@ -73,15 +73,15 @@ pub(super) const WIDEST: usize = 64;
 
 /// Lines that are converted.
 pub(in crate::ops) struct Scratch {
-    along: [[f32; DEEPEST]; 8],
-    across: [f32; TOGETHER * WIDEST],
+    along: Vec<[f32; DEEPEST]>,
+    across: Vec<f32>,
 }
 
-impl Scratch {
-    pub(super) fn new() -> Self {
+impl Default for Scratch {
+    fn default() -> Self {
         Self {
-            along: [[0.0; DEEPEST]; 8],
-            across: [0.0; TOGETHER * WIDEST],
+            along: vec![[0.0; DEEPEST]; 8],
+            across: vec![0.0; TOGETHER * WIDEST],
         }
     }
 }

@@ -8,9 +8,24 @@ use std::cell::Cell;
 use std::ops::Range;
 
 thread_local! {
-    /// Memory for panels of the left factor, which is kept: a page that is new costs a fault.
-    static LEFT: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
-    static RIGHT: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+    /// Kept from task to task: memory that is new costs a fault for each page, and zeros.
+    static MEMORY: Cell<Option<Box<Memory>>> = const { Cell::new(None) };
+}
+
+/// Panels of both factors, as long as the longest so far, and lines on their way there.
+#[derive(Default)]
+struct Memory {
+    left: Vec<f32>,
+    right: Vec<f32>,
+    scratch: Scratch,
+}
+
+/// The first values of a vector, which grows where it has less.
+fn room(values: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    if values.len() < len {
+        values.resize(len, 0.0);
+    }
+    &mut values[..len]
 }
 
 /// Some rows and columns of a product.
@@ -38,14 +53,16 @@ impl<R: Right> Kernel for Task<'_, '_, R> {
         let Product { inner, bias, .. } = *self.product;
         let width = 2 * S::F32_LANES;
         let together = self.product.right.together(width);
-        let deepest = DEEPEST;
-        let (mut left, mut right) = (LEFT.take(), RIGHT.take());
-        left.resize(
-            self.rows.len().next_multiple_of(ROWS) * deepest + SLACK,
-            0.0,
-        );
-        right.resize(WIDEST * deepest + SLACK, 0.0);
-        let mut scratch = Scratch::new();
+        let deepest = DEEPEST.min(inner);
+        let mut memory = MEMORY.take().unwrap_or_default();
+        let Memory {
+            left,
+            right,
+            scratch,
+        } = &mut *memory;
+        let rows = self.rows.len().next_multiple_of(ROWS);
+        let left = room(left, rows * deepest + SLACK);
+        let right = room(right, WIDEST * deepest + SLACK);
         let mut of_columns = [0.0; WIDEST];
         let to = self.to;
         for first in (0..inner).step_by(deepest) {
@@ -54,20 +71,16 @@ impl<R: Right> Kernel for Task<'_, '_, R> {
                 inner: block.clone(),
                 across: self.rows.clone(),
             };
-            let panels = (&mut left[..], ROWS);
-            self.product
-                .left
-                .pack(transpose, &part, panels, &mut scratch);
+            let panels = (&mut *left, ROWS);
+            self.product.left.pack(transpose, &part, panels, scratch);
             for first in self.columns.clone().step_by(together) {
                 let part = Part {
                     inner: block.clone(),
                     across: first..(first + together).min(self.columns.end),
                 };
-                let panels = (&mut right[..], width);
+                let panels = (&mut *right, width);
                 let vectors = (simd, transpose);
-                self.product
-                    .right
-                    .pack(vectors, &part, panels, &mut scratch);
+                self.product.right.pack(vectors, &part, panels, scratch);
                 let panels = right.chunks_exact(block.len() * width);
                 for (column, right) in part.across.clone().step_by(width).zip(panels) {
                     let columns = column..(column + width).min(part.across.end);
@@ -81,12 +94,11 @@ impl<R: Right> Kernel for Task<'_, '_, R> {
                         bias,
                     };
                     let place = (&mut to[column - self.columns.start..], self.step, len);
-                    multiply_rows(simd, self.rows.len(), (&left, right), place, ends);
+                    multiply_rows(simd, self.rows.len(), (&*left, right), place, ends);
                 }
             }
         }
-        LEFT.set(left);
-        RIGHT.set(right);
+        MEMORY.set(Some(memory));
     }
 }
 

@@ -55,16 +55,14 @@ impl Forward<'_> {
     /// x · W_inᵀ + b_in of some rows of an expert.
     pub(super) fn first(&self, (e, rows): (usize, &Range<usize>), spread: Spread) -> Rows {
         let (inner, columns) = (self.problem.hidden, self.problem.columns_in());
+        let left = Factor {
+            lines: Lines::At(&self.tokens[rows.clone()]),
+            ..Factor::rows(self.x)
+        };
+        let right = Factor::stacked(&self.experts.w_in, e, Run::Along);
         let product = Product {
-            left: Factor {
-                lines: Lines::At(&self.tokens[rows.clone()]),
-                ..Factor::rows(self.x)
-            },
-            right: Factor::stacked(&self.experts.w_in, e, Run::Along),
-            rows: rows.len(),
-            inner,
-            columns,
             bias: self.experts.bias(0, e, columns),
+            ..Product::new(left, right, [rows.len(), inner, columns])
         };
         let mut pre = vec![0.0; rows.len() * columns];
         product.of_rows(0..rows.len(), &mut pre, spread);
@@ -83,13 +81,10 @@ impl Forward<'_> {
             kept.copy_from_slice(pre.storage());
         }
         let hidden = activated(self.problem, pre).to_contiguous();
+        let right = Factor::stacked(&self.experts.w_out, expert, Run::Along);
         let product = Product {
-            left: Factor::rows(&hidden),
-            right: Factor::stacked(&self.experts.w_out, expert, Run::Along),
-            rows: rows.len(),
-            inner,
-            columns,
             bias: self.experts.bias(1, expert, columns),
+            ..Product::new(Factor::rows(&hidden), right, [rows.len(), inner, columns])
         };
         product.of_rows(0..rows.len(), y, spread);
     }
