@@ -157,6 +157,7 @@ fn verdict(lanes: &Lanes, good: bool) -> ExitCode {
         lanes.sum(|outcome| outcome.refused),
         lanes.sum(|outcome| outcome.failed),
     ];
+    print!("{}", report::failures(lanes));
     println!("{} s, {refused} cases refused as listed", lanes.elapsed());
     println!("{passed} passed, {failed} failed");
     if good {

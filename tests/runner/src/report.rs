@@ -9,6 +9,8 @@ use crate::lanes::{Finished, Lanes};
 const SLOW: f64 = 2.0;
 /// Lines of a failed job's output that are shown.
 const TAIL: usize = 200;
+/// Lines of a failed job that are repeated at the end.
+const COMPLAINTS: usize = 40;
 
 /// Says that a job has ended, and shows the output of one that failed, or of all.
 pub(crate) fn ended(elapsed: u64, finished: &Finished, verbose: bool) {
@@ -89,4 +91,42 @@ pub(crate) fn table(lanes: &Lanes) -> String {
         );
     }
     table
+}
+
+/// The jobs that failed and what their tests said, once more: a log that was cut still ends with them.
+pub(crate) fn failures(lanes: &Lanes) -> String {
+    let mut text = String::new();
+    for one in &lanes.finished {
+        let Some(reason) = &one.failure else { continue };
+        let _ = writeln!(text, "FAILED: {}: {reason}", one.job.name);
+        let log = fs::read(&one.log).unwrap_or_default();
+        for line in complaints(&String::from_utf8_lossy(&log)) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}
+
+/// Lines that name a failed test or begin a message, each with the two lines below it.
+fn complaints(log: &str) -> Vec<&str> {
+    let lines: Vec<&str> = log.lines().collect();
+    let begins = |line: &str| {
+        let failed = line.starts_with("test ") && line.contains("FAILED");
+        failed || line.contains("panicked at") || line.starts_with("error")
+    };
+    let near = |at: usize| (at.saturating_sub(2)..=at).any(|near| begins(lines[near]));
+    let chosen = (0..lines.len()).filter(|at| near(*at));
+    chosen.take(COMPLAINTS).map(|at| lines[at]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::complaints;
+
+    #[test]
+    fn what_failed_is_found_in_a_log() {
+        let log = "test a ... ok\ntest b ... FAILED\n1\n2\n3\nerror: it broke\n4\n5\n6\n";
+        let found = ["test b ... FAILED", "1", "2", "error: it broke", "4", "5"];
+        assert_eq!(complaints(log), found);
+    }
 }
