@@ -296,7 +296,7 @@ export interface BenchReport {
   /** Of the products of one run, over the pairs of an attention that are seen. */
   flops: number;
   gflops: number;
-  /** Live bytes the weights take, by the device's allocator; the bytes of an attention's keys and values. */
+  /** Bytes of the weights: of values, or of codes and scales; of an attention those of keys and values. */
   weightBytes: number;
   /** Relative L2 error of some rows against sums in f64, over the weights as they are kept. */
   error: number;

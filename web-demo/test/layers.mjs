@@ -394,11 +394,7 @@ async function benchmarksCheckAndReport(lab) {
       reports[precision] = report;
     }
     const { f32: full, fp8: codes } = reports;
-    // Live bytes before and after: a launch's own few bytes may have gone in between.
-    assert.ok(
-      full.weightBytes >= 4 * weights - 256,
-      `${shape.what}: expected ${4 * weights} bytes of weights, got ${full.weightBytes}`,
-    );
+    assert.equal(full.weightBytes, 4 * weights, `${shape.what}: bytes of weights`);
     if (codes)
       assert.ok(
         codes.weightBytes < 0.4 * full.weightBytes,

@@ -35,8 +35,8 @@ pub fn bench(
     promise(async move {
         let (order, mut options) = (gpu?, Options::new("bench options", options)?);
         let run = Run::take(&mut options)?;
-        let (subject, weight_bytes) = Subject::prepare(&order, options).await?;
-        run.measure(&order, &subject, weight_bytes).await
+        let subject = Subject::prepare(&order, options)?;
+        run.measure(&order, &subject).await
     })
 }
 
@@ -56,12 +56,7 @@ impl Run {
         })
     }
 
-    async fn measure(
-        &self,
-        gpu: &Rc<Gpu>,
-        subject: &Subject,
-        weight_bytes: f64,
-    ) -> Result<Record, Failure> {
+    async fn measure(&self, gpu: &Rc<Gpu>, subject: &Subject) -> Result<Record, Failure> {
         self.step(0)?;
         let error = subject.check(gpu).await?;
         if error.is_nan() || error > TOLERANCE {
@@ -87,7 +82,7 @@ impl Run {
             .with("timesMs", Float64Array::from(times.as_slice()))
             .with("flops", subject.flops)
             .with("gflops", subject.flops / median / 1e6)
-            .with("weightBytes", weight_bytes)
+            .with("weightBytes", subject.weight_bytes() as f64)
             .with("error", error))
     }
 

@@ -59,12 +59,8 @@ struct Attention {
 }
 
 impl Subject {
-    /// Reads the options, and puts weights and input on the device; the second is the live bytes
-    /// that the weights took, of an attention the bytes of keys and values.
-    pub(super) async fn prepare(
-        gpu: &Rc<Gpu>,
-        mut options: Options,
-    ) -> Result<(Self, f64), Failure> {
+    /// Reads the options, and puts weights and input on the device.
+    pub(super) fn prepare(gpu: &Rc<Gpu>, mut options: Options) -> Result<Self, Failure> {
         let whats = ["matmul", "linear", MOE, ATTENTION].map(|what| (what, what));
         let what = options.choice("what", &whats)?;
         if what == ATTENTION {
@@ -72,16 +68,16 @@ impl Subject {
         }
         let precision = options.choice("precision", &[("f32", Precision::F32), ("fp8", fp8())])?;
         match what {
-            MOE => Self::moe(gpu, precision, options).await,
-            _ => Self::dense(gpu, (what, precision), options).await,
+            MOE => Self::moe(gpu, precision, options),
+            _ => Self::dense(gpu, (what, precision), options),
         }
     }
 
-    async fn dense(
+    fn dense(
         gpu: &Rc<Gpu>,
         (what, precision): (&'static str, Precision),
         mut options: Options,
-    ) -> Result<(Self, f64), Failure> {
+    ) -> Result<Self, Failure> {
         let [m, n, k] = [
             options.count_or("m", 512)?,
             options.count_or("n", 512)?,
@@ -90,7 +86,6 @@ impl Subject {
         options.finish()?;
         let values = noise(m, k, 1)?;
         let x = exactly("x", values.clone(), [m, k], gpu)?;
-        let before = live(gpu).await?;
         let weight = exactly("weight", noise(n, k, 2)?, [n, k], gpu)?;
         let body = match precision {
             Precision::F32 => Body::Product(Box::new(Product {
@@ -103,24 +98,17 @@ impl Subject {
                 Body::Linear(Box::new(Linear::from_fp8(weight, None)?))
             }
         };
-        let subject = Self {
+        Ok(Self {
             what,
             precision,
             flops: 2.0 * m as f64 * n as f64 * k as f64,
             kernel: kernel(gpu, m, 1),
             x: (x, values),
             body,
-        };
-        // The layer's own form of the weights is made at its first use.
-        subject.launch()?;
-        Ok((subject, live(gpu).await? - before))
+        })
     }
 
-    async fn moe(
-        gpu: &Rc<Gpu>,
-        precision: Precision,
-        mut options: Options,
-    ) -> Result<(Self, f64), Failure> {
+    fn moe(gpu: &Rc<Gpu>, precision: Precision, mut options: Options) -> Result<Self, Failure> {
         let [tokens, hidden, inter, experts, top_k] = [
             options.count_or("tokens", 512)?,
             options.count_or("hidden", 256)?,
@@ -136,21 +124,18 @@ impl Subject {
         };
         let values = noise(tokens, hidden, 1)?;
         let x = exactly("x", values.clone(), [tokens, hidden], gpu)?;
-        let before = live(gpu).await?;
         let layer = Layer::of(gpu.clone(), options, JsValue::UNDEFINED)?;
-        let subject = Self {
+        Ok(Self {
             what: MOE,
             precision,
             flops: 4.0 * (tokens * top_k) as f64 * (hidden * inter) as f64,
             kernel: kernel(gpu, tokens * top_k, experts),
             x: (x, values),
             body: Body::Moe(Box::new(layer)),
-        };
-        subject.launch()?;
-        Ok((subject, live(gpu).await? - before))
+        })
     }
 
-    fn attention(gpu: &Rc<Gpu>, mut options: Options) -> Result<(Self, f64), Failure> {
+    fn attention(gpu: &Rc<Gpu>, mut options: Options) -> Result<Self, Failure> {
         let precision = options.choice("precision", &[("f32", Precision::F32)])?;
         let [batch, heads, tokens, dim] = [
             options.count_or("batch", 1)?,
@@ -183,22 +168,32 @@ impl Subject {
             true => (tokens + 1) as f64 / 2.0,
             false => tokens as f64,
         };
-        let subject = Self {
+        Ok(Self {
             what: ATTENTION,
             precision,
             flops: 4.0 * rows as f64 * seen * dim as f64,
             kernel: plan.map_err(moebius::Error::from)?.variant.name(),
             x: (x, values),
             body: Body::Attention(Box::new(body)),
-        };
-        // Known without asking the allocator: no form of their own is made of keys and values.
-        Ok((subject, 8.0 * rows as f64 * dim as f64))
+        })
     }
 
     pub(super) fn precision(&self) -> &'static str {
         match self.precision {
             Precision::F32 => "f32",
             Precision::Fp8(_) => "fp8",
+        }
+    }
+
+    /// Bytes of the weights, of an attention those of keys and values. They are counted, not asked of the device's
+    /// allocator: the page's garbage collector gives back other layers at any moment.
+    pub(super) fn weight_bytes(&self) -> usize {
+        let f32s = |dims: &[usize]| 4 * dims.iter().product::<usize>();
+        match &self.body {
+            Body::Product(product) => f32s(&product.w.dims()),
+            Body::Linear(linear) => linear.bytes(),
+            Body::Moe(layer) => layer.bytes,
+            Body::Attention(attention) => f32s(&attention.k.dims()) + f32s(&attention.v.dims()),
         }
     }
 
@@ -296,13 +291,6 @@ fn problem([batch, heads, tokens, dim]: [usize; 4], causal: bool) -> Result<Prob
     };
     let ruled = || Problem::new(sizes)?.with_rules(Rules::new(causal.then_some(Rule::Causal))?);
     Ok(ruled().map_err(moebius::Error::from)?)
-}
-
-/// Live bytes on the device, after all work.
-async fn live(gpu: &Gpu) -> Result<f64, Failure> {
-    // By the second wait what the uploads before the first were staged in is given back.
-    gpu.memory().await?;
-    Ok(gpu.memory().await?.in_use as f64)
 }
 
 fn kernel(gpu: &Gpu, rows: usize, experts: usize) -> &'static str {
