@@ -30,6 +30,11 @@ impl Builder {
         )
     }
 
+    /// x, which the compiler must compute as it stands: it moves no operation across.
+    pub fn barrier(&self, x: Value) -> Value {
+        self.alike(format_args!("stablehlo.optimization_barrier {x}"), x)
+    }
+
     /// x with two dimensions exchanged.
     pub fn swap_dims(&self, x: Value, one: usize, other: usize) -> Value {
         let mut permutation: Vec<usize> = (0..self.ty(x).rank()).collect();
