@@ -5,8 +5,9 @@
 //! once, then runs a register tile of
 //! [`ROWS`] × 2 registers down the expert's rows: each step loads two registers of weights and
 //! broadcasts [`ROWS`] activations. Packing costs one pass over the weights, at most 7 % at 1024
-//! rows per expert (a batch of 16 tokens takes 4.5 ms where one of 4096 takes 75, on 2 Zen 5
-//! cores); keeping packed weights would double their memory. Gated panels hold a register
+//! rows per expert; keeping packed weights would double their memory. Few rows take the panel in
+//! blocks of [`BLOCK`] inner columns, which stay in the first-level cache, and keep their sums beside
+//! them: their time is that of reading the weights. Gated panels hold a register
 //! of gate columns and one of up columns.
 
 use super::activation::activate;
@@ -15,6 +16,18 @@ use super::*;
 /// Rows of the register tile: 2 × 6 sums + 3 operands fit AVX2's 16 registers, and on AVX-512
 /// six rows were as fast as eight and faster than twelve (466, 462, 420 GFLOP/s on 2 Zen 5 cores).
 pub(super) const ROWS: usize = 6;
+
+/// Rows of an expert up to which a panel is packed in blocks.
+const FEW_ROWS: usize = 16;
+
+/// Inner columns of a block: 8 KiB of a panel with 16 lanes.
+const BLOCK: usize = 64;
+
+/// Registers of scratch in which one task keeps a panel, or a block and the sums of few rows.
+pub(super) const fn scratch(k: usize) -> usize {
+    let few = 2 * (BLOCK + FEW_ROWS.next_multiple_of(ROWS));
+    if 2 * k > few { 2 * k } else { few }
+}
 
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,26 +99,29 @@ pub(super) fn panel_row(
     }
 }
 
-/// packed\[kk\]\[half\] = the weights of the panel at inner column kk; `at` is the expert's first
-/// weight row, the panel's first column and the start of the scratch.
+/// packed\[kk\]\[half\] = the weights of the panel at inner column `span.0` + kk, up to `span.1`; `at` is the
+/// expert's first weight row, the panel's first column and the start of the scratch.
 #[cube]
 fn pack_panel<F: Float, N: Size, L: Size>(
     w: &[Vector<F, L>],
     packed: &mut [Vector<f32, N>],
     sizes: &Sizes,
     at: (usize, usize, usize),
+    span: (usize, usize),
     #[comptime] spec: Spec,
 ) {
     let (expert_row, first, base) = at;
+    let (begin, past) = span;
     let width = N::value();
     let depth = comptime!(spec.depth(width));
-    for kk in range_stepped(0, sizes.k, depth) {
-        #[unroll]
-        for half in 0..2usize {
+    // One register after the other: the rows behind both would be more streams than are fetched ahead.
+    #[unroll]
+    for half in 0..2usize {
+        for kk in range_stepped(begin, past, depth) {
             let block = load_block::<F, N, L>(w, sizes, (expert_row, first, kk), half, spec);
             #[unroll]
             for inner in 0..depth {
-                packed[base + 2 * (kk + inner) + half] = block[inner];
+                packed[base + 2 * (kk - begin + inner) + half] = block[inner];
             }
         }
     }
@@ -301,6 +317,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
     out: &mut [Vector<F, O>],
     sizes: Sizes,
     cores: usize,
+    scratch: usize,
     #[comptime] spec: Spec,
     #[define(F)] _element: ElemType,
 ) {
@@ -308,7 +325,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
     let columns = comptime!(if spec.gated { width } else { 2 * width });
     let parts = comptime!(if spec.gated { 2usize } else { 1usize });
     let panels = sizes.n.div_ceil(columns);
-    let base = ABSOLUTE_POS * sizes.k * 2;
+    let base = ABSOLUTE_POS * scratch;
 
     for panel in range_stepped(
         ABSOLUTE_POS,
@@ -322,15 +339,106 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
         let (begin, end) = segment(&offsets, expert, sizes.rows);
         if begin < end {
             let at = (in_slab * sizes.n * parts, first, base);
-            pack_panel::<F, N, L>(w, packed, &sizes, at, spec);
             let bias0 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 0usize, spec.gated);
             let bias1 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 1usize, spec.gated);
-            for row in range_stepped(begin, end, comptime!(ROWS)) {
-                let sums =
-                    panel_tile::<F, N>(x, &order, packed, &sizes, (row, end, base), spec.rows);
-                let (at, spec) = ((row, end, first), comptime!((spec, ROWS)));
-                store_rows::<F, N, O>(out, &sums, (bias0, bias1), &sizes, at, spec);
+            let few = end - begin <= comptime!(FEW_ROWS);
+            let block = select(few, comptime!(BLOCK).runtime(), sizes.k);
+            for from in range_stepped(0, sizes.k, block) {
+                let past = min(from + block, sizes.k);
+                pack_panel::<F, N, L>(w, packed, &sizes, at, (from, past), spec);
+                let span = Packed {
+                    begin,
+                    end,
+                    base,
+                    from,
+                    past,
+                    first,
+                };
+                let biases = (bias0, bias1);
+                panel_rows::<F, N, O>(x, &order, packed, out, &sizes, &span, biases, spec);
             }
+        }
+    }
+}
+
+/// What of a panel is packed, and the rows it is multiplied with.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Packed {
+    /// Sorted rows: the first, and one past the last.
+    pub(super) begin: usize,
+    pub(super) end: usize,
+    /// Start of the scratch.
+    pub(super) base: usize,
+    /// Inner columns: the first, and one past the last.
+    pub(super) from: usize,
+    pub(super) past: usize,
+    /// The panel's first column.
+    pub(super) first: usize,
+}
+
+/// Rows times what is packed; after the last inner column they are stored.
+#[cube]
+pub(super) fn panel_rows<F: Float, N: Size, O: Size>(
+    x: &[F],
+    order: &ComptimeOption<&[u32]>,
+    packed: &mut [Vector<f32, N>],
+    out: &mut [Vector<F, O>],
+    sizes: &Sizes,
+    span: &Packed,
+    biases: Biases<N>,
+    #[comptime] spec: Spec,
+) {
+    if span.end - span.begin == 1 {
+        let (at, spec) = ((biases, span.begin), comptime!((spec, 1usize)));
+        tile_rows::<F, N, O>(x, order, packed, out, (sizes, span), at, spec);
+    } else {
+        for row in range_stepped(span.begin, span.end, comptime!(ROWS)) {
+            let (at, spec) = ((biases, row), comptime!((spec, ROWS)));
+            tile_rows::<F, N, O>(x, order, packed, out, (sizes, span), at, spec);
+        }
+    }
+}
+
+/// As [`panel_rows`], of a tile of so many rows from `at.1`.
+#[cube]
+fn tile_rows<F: Float, N: Size, O: Size>(
+    x: &[F],
+    order: &ComptimeOption<&[u32]>,
+    packed: &mut [Vector<f32, N>],
+    out: &mut [Vector<F, O>],
+    of: (&Sizes, &Packed),
+    at: (Biases<N>, usize),
+    #[comptime] spec: (Spec, usize),
+) {
+    let (sizes, span) = of;
+    let (biases, row) = at;
+    let (what, count) = comptime!(spec);
+    let rows = comptime!((what.rows, count));
+    let (tokens, mut sums) = begun_tile::<N>(order, sizes, (row, span.end), rows);
+    let kept = span.base + 2 * (comptime!(BLOCK) + row - span.begin);
+    if span.from > 0 {
+        #[unroll]
+        for i in 0..comptime!(2 * count) {
+            sums[i] = packed[kept + i];
+        }
+    }
+    for kk in span.from..span.past {
+        let at = span.base + 2 * (kk - span.from);
+        let (left, right) = (packed[at], packed[at + 1]);
+        #[unroll]
+        for i in 0..count {
+            let a = Vector::<f32, N>::new(f32::cast_from(x[tokens[i] + kk]));
+            sums[2 * i] = fma(a, left, sums[2 * i]);
+            sums[2 * i + 1] = fma(a, right, sums[2 * i + 1]);
+        }
+    }
+    if span.past == sizes.k {
+        let at = (row, span.end, span.first);
+        store_rows::<F, N, O>(out, &sums, biases, sizes, at, spec);
+    } else {
+        #[unroll]
+        for i in 0..comptime!(2 * count) {
+            packed[kept + i] = sums[i];
         }
     }
 }
@@ -357,35 +465,11 @@ pub(super) fn begun_tile<N: Size>(
     (from, sums)
 }
 
-/// The sums of [`ROWS`] rows from `at.0` (rows past `at.1` repeat the last) by the panel at `at.2`.
-#[cube]
-pub(super) fn panel_tile<F: Float, N: Size>(
-    x: &[F],
-    order: &ComptimeOption<&[u32]>,
-    packed: &mut [Vector<f32, N>],
-    sizes: &Sizes,
-    at: (usize, usize, usize),
-    #[comptime] rows: Source,
-) -> Array<Vector<f32, N>> {
-    let (row, end, base) = at;
-    let (from, mut sums) = begun_tile::<N>(order, sizes, (row, end), comptime!((rows, ROWS)));
-    for kk in 0..sizes.k {
-        let left = packed[base + 2 * kk];
-        let right = packed[base + 2 * kk + 1];
-        #[unroll]
-        for i in 0..comptime!(ROWS) {
-            let a = Vector::<f32, N>::new(f32::cast_from(x[from[i] + kk]));
-            sums[2 * i] = fma(a, left, sums[2 * i]);
-            sums[2 * i + 1] = fma(a, right, sums[2 * i + 1]);
-        }
-    }
-    sums
-}
-
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
     let width = plan.lanes;
-    let scratch = client.empty(plan.cores * p.k * 2 * width * 4);
+    let registers = scratch(p.k);
+    let packed = client.empty(plan.cores * registers * width * 4);
     let spec = Spec::of(plan);
     let (weight_lanes, out_lanes) = (spec.weight_lanes(plan), spec.out_lanes(plan));
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
@@ -403,10 +487,11 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.offsets.into(),
             bound.weights,
             bound.bias.into(),
-            bind(scratch, plan.cores * p.k * 2, 4 * width),
+            bind(packed, plan.cores * registers, 4 * width),
             bound.out,
             sizes(plan, slab),
             plan.cores,
+            registers,
             spec,
             p.element.elem_type(),
         );

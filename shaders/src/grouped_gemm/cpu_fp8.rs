@@ -4,7 +4,7 @@
 //! 64: decode is bound by memory. More rows share one decoding of two registers of columns into
 //! scratch, and from there on the product is that of [`super::cpu`]. Both sum over k in order.
 
-use super::cpu::{Biases, ROWS, Spec, begun_tile, bias_of, panel_row, panel_tile, store_rows};
+use super::cpu::{Biases, Packed, Spec, begun_tile, bias_of, panel_row, panel_rows, store_rows};
 use super::fp8::{block_words, decode_lane, scale_at};
 use super::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
@@ -199,12 +199,15 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
                 few_rows::<F, N, O>(inputs, &order, out, &sizes, at, spec);
             } else {
                 pack_codes::<N>(codes, scales, packed, &sizes, (group, base), spec);
-                for row in range_stepped(begin, end, comptime!(ROWS)) {
-                    let at = (row, end, base);
-                    let sums = panel_tile::<F, N>(x, &order, packed, &sizes, at, spec.rows);
-                    let spec = comptime!((spec, ROWS));
-                    store_rows::<F, N, O>(out, &sums, biases, &sizes, (row, end, first), spec);
-                }
+                let span = Packed {
+                    begin,
+                    end,
+                    base,
+                    from: 0usize.runtime(),
+                    past: sizes.k,
+                    first,
+                };
+                panel_rows::<F, N, O>(x, &order, packed, out, &sizes, &span, biases, spec);
             }
         }
     }
