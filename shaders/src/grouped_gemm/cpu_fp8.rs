@@ -198,19 +198,36 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
                 let spec = comptime!((spec, FEW_ROWS));
                 few_rows::<F, N, O>(inputs, &order, out, &sizes, at, spec);
             } else {
-                pack_codes::<N>(codes, scales, packed, &sizes, (group, base), spec);
-                let span = Packed {
-                    begin,
-                    end,
-                    base,
-                    from: 0usize.runtime(),
-                    past: sizes.k,
-                    first,
-                };
-                panel_rows::<F, N, O>(x, &order, packed, out, &sizes, &span, biases, spec);
+                many_rows::<F, N, O>(inputs, &order, packed, out, &sizes, (at, base), spec);
             }
         }
     }
+}
+
+/// All rows of an expert, from `at.0` to `at.1`, times a group that is decoded into the scratch at `base` first.
+#[cube]
+fn many_rows<F: Float, N: Size, O: Size>(
+    inputs: (&[F], &[Vector<u32, N>], &[u32]),
+    order: &ComptimeOption<&[u32]>,
+    packed: &mut [Vector<f32, N>],
+    out: &mut [Vector<F, O>],
+    sizes: &Sizes,
+    at: ((usize, usize, Group, Biases<N>), usize),
+    #[comptime] spec: Spec,
+) {
+    let (x, codes, scales) = inputs;
+    let ((begin, end, group, biases), base) = at;
+    pack_codes::<N>(codes, scales, packed, sizes, (group, base), spec);
+    let (_, first, _, _) = group;
+    let span = Packed {
+        begin,
+        end,
+        base,
+        from: 0usize.runtime(),
+        past: sizes.k,
+        first,
+    };
+    panel_rows::<F, N, O>(x, order, packed, out, sizes, &span, biases, spec);
 }
 
 /// All rows of an expert, from `at.0` to `at.1`, times a group.

@@ -3,6 +3,7 @@
 //! Moved to where an f32 has its exponent, a code's bits are a number 2^(127 − bias) too small. That factor is part of the scale, so
 //! code · scale is rounded once. NaN and infinities have no place in it: words with one are decoded again, value by value.
 
+use crate::ops::host_product::Transpose;
 use moebius_ops::fp8::Fp8Format;
 use pulp::Simd;
 
@@ -48,6 +49,17 @@ impl Format {
         }
     }
 
+    /// What is missing in the exponent times `scales`; whether code · scale is what it would be with it.
+    #[inline(always)]
+    pub(super) fn factors(self, scales: &[f32], factors: &mut [f32]) -> bool {
+        let mut exact = true;
+        for (factor, scale) in factors.iter_mut().zip(scales) {
+            *factor = scale * self.rebias;
+            exact &= factor.is_finite() || !scale.is_finite();
+        }
+        exact
+    }
+
     /// Code number `lane` of a word.
     pub(super) fn value(self, word: i32, lane: usize) -> f32 {
         let top = (word as u32) << (8 * (CODES - 1 - lane));
@@ -63,8 +75,8 @@ impl Format {
 /// Words `across` apart of as many columns as there are scales, as panels of two registers each, one behind the other: \[codes\]\[columns\],
 /// of which the panels begin `panel` values apart.
 #[inline(always)]
-pub(super) fn decode<S: Simd>(
-    simd: S,
+pub(super) fn decode<S: Simd, T: Transpose>(
+    (simd, shifts): (S, T),
     format: Format,
     (words, across): (&[i32], usize),
     scales: &[f32],
@@ -72,11 +84,7 @@ pub(super) fn decode<S: Simd>(
 ) {
     let width = 2 * S::F32_LANES;
     let mut factors = [0.0; MOST];
-    let mut exact = true;
-    for (factor, scale) in factors.iter_mut().zip(scales) {
-        *factor = scale * format.rebias;
-        exact &= factor.is_finite() || !scale.is_finite();
-    }
+    let exact = format.factors(scales, &mut factors);
     let factors = S::as_simd_f32s(&factors[..scales.len()])
         .0
         .as_chunks::<2>()
@@ -90,7 +98,10 @@ pub(super) fn decode<S: Simd>(
                 simd.transmute_u32s_i32s(codes[0]),
                 simd.transmute_u32s_i32s(codes[1]),
             ];
-            any = simd.or_u32s(any, decode_pair(simd, format, codes, *factors, to));
+            any = simd.or_u32s(
+                any,
+                decode_pair((simd, shifts), format, codes, *factors, to),
+            );
         }
     }
     let mut bits = [0; 16];
@@ -103,31 +114,44 @@ pub(super) fn decode<S: Simd>(
 
 /// Two registers of words; the top bit of each byte is set where a code has another value than this.
 #[inline(always)]
-fn decode_pair<S: Simd>(
-    simd: S,
+fn decode_pair<S: Simd, T: Transpose>(
+    (simd, shifts): (S, T),
     format: Format,
     codes: [S::u32s; 2],
     factors: [S::f32s; 2],
     to: &mut [f32],
 ) -> S::u32s {
-    let sign = simd.splat_u32s(0x8000_0000);
-    let magnitude = simd.splat_u32s(format.magnitude);
-    let down = simd.splat_u32s(format.down);
     let to = S::as_mut_simd_f32s(to).0.as_chunks_mut::<2>().0;
     for (lane, to) in to.iter_mut().enumerate() {
-        let up = simd.splat_u32s(8 * (CODES - 1 - lane) as u32);
         for i in 0..2 {
-            let top = simd.wrapping_dyn_shl_u32s(codes[i], up);
-            let bits = simd.and_u32s(simd.wrapping_dyn_shr_u32s(top, down), magnitude);
-            let bits = simd.or_u32s(simd.and_u32s(top, sign), bits);
-            to[i] = simd.mul_f32s(simd.transmute_f32s_u32s(bits), factors[i]);
+            to[i] = simd.mul_f32s(decoded((simd, shifts), format, codes[i], lane), factors[i]);
         }
     }
-    // A carry out of the exponent, or with E4M3 out of the mantissa.
-    let (ones, one) = (simd.splat_u32s(format.ones), simd.splat_u32s(format.one));
-    let left = simd.add_u32s(simd.and_u32s(codes[0], ones), one);
-    let right = simd.add_u32s(simd.and_u32s(codes[1], ones), one);
-    simd.or_u32s(left, right)
+    let [left, right] = codes;
+    simd.or_u32s(special(simd, format, left), special(simd, format, right))
+}
+
+/// Code number `lane` of words, without what is missing in the exponent.
+#[inline(always)]
+pub(super) fn decoded<S: Simd, T: Transpose>(
+    (simd, shifts): (S, T),
+    format: Format,
+    words: S::u32s,
+    lane: usize,
+) -> S::f32s {
+    let up = simd.splat_u32s(8 * (CODES - 1 - lane) as u32);
+    let top = simd.wrapping_dyn_shl_u32s(words, up);
+    let bits = shifts.down(simd, top, simd.splat_u32s(format.down));
+    let kept = simd.splat_u32s(format.magnitude | 0x8000_0000);
+    simd.transmute_f32s_u32s(simd.and_u32s(bits, kept))
+}
+
+/// The top bit of each byte is set where a code of words has another value: by a carry out of the exponent, or with E4M3 out of the
+/// mantissa.
+#[inline(always)]
+pub(super) fn special<S: Simd>(simd: S, format: Format, words: S::u32s) -> S::u32s {
+    let ones = simd.and_u32s(words, simd.splat_u32s(format.ones));
+    simd.add_u32s(ones, simd.splat_u32s(format.one))
 }
 
 /// The same, value by value.

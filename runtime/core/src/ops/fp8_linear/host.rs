@@ -1,13 +1,17 @@
 //! FP8 weights as a factor of products in plain Rust: codes are decoded into the panels that are multiplied.
 
 use super::decode::{CODES, Format, MOST, decode};
-use crate::ops::host_product::{Part, Right, Scratch, Transpose};
+use super::few::{OfPanel, multiply};
+use crate::ops::host_product::{Part, Right, Scratch, Transpose, WIDEST};
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
 use moebius_ops::scaling::ScaleType;
 use pulp::Simd;
 use std::ops::Range;
+
+/// Inner values whose codes stay in the first cache while columns of a panel take turns; a multiple of [`CODES`].
+const DEPTH: usize = 256;
 
 /// The weights of all experts.
 pub(in crate::ops) struct Coded<'a> {
@@ -59,7 +63,7 @@ impl Right for CodedExpert<'_> {
     #[inline(always)]
     fn pack<S: Simd, T: Transpose>(
         &self,
-        (simd, _): (S, T),
+        vectors: (S, T),
         part: &Part,
         (panels, size): (&mut [f32], usize),
         _: &mut Scratch,
@@ -75,10 +79,42 @@ impl Right for CodedExpert<'_> {
             let neighbours =
                 within % PANEL + of_panel.len() <= PANEL.min(n - within / PANEL * PANEL);
             if neighbours && of_panel.len().is_multiple_of(size) {
-                self.decode(simd, &part.inner, of_panel, (to, panel));
+                self.decode(vectors, &part.inner, of_panel, (to, panel));
             } else {
                 self.decode_each(&part.inner, of_panel, (to, size));
             }
+        }
+    }
+
+    /// With 8, no registers would be left to decode in on AVX2.
+    fn tile(&self) -> usize {
+        4
+    }
+
+    #[inline(always)]
+    fn multiply<S: Simd, T: Transpose, const N: usize>(
+        &self,
+        vectors: (S, T),
+        Part { inner, across }: &Part,
+        left: &[[f32; N]],
+        sums: &mut [[f32; WIDEST]; N],
+    ) {
+        let n = self.coded.problem.n;
+        let mut first = across.start;
+        while first < across.end {
+            let within = first % n;
+            let at = within % PANEL;
+            let len = (across.end - first).min(PANEL - at).min(n - within);
+            let of_sums = first - across.start;
+            let mut of_panel = [[0.0; PANEL]; N];
+            for (to, sums) in of_panel.iter_mut().zip(&*sums) {
+                to[at..][..len].copy_from_slice(&sums[of_sums..][..len]);
+            }
+            self.multiply_panel(vectors, inner, first..first + len, left, &mut of_panel);
+            for (sums, of_panel) in sums.iter_mut().zip(&of_panel) {
+                sums[of_sums..][..len].copy_from_slice(&of_panel[at..][..len]);
+            }
+            first += len;
         }
     }
 }
@@ -86,9 +122,9 @@ impl Right for CodedExpert<'_> {
 impl CodedExpert<'_> {
     /// Some inner values of columns in one panel of words.
     #[inline(always)]
-    fn decode<S: Simd>(
+    fn decode<S: Simd, T: Transpose>(
         &self,
-        simd: S,
+        vectors: (S, T),
         inner: &Range<usize>,
         columns: Range<usize>,
         (to, panel): (&mut [f32], usize),
@@ -109,7 +145,7 @@ impl CodedExpert<'_> {
             if count > 0 {
                 let words = &words[..(count - 1) * PANEL + columns.len()];
                 decode(
-                    simd,
+                    vectors,
                     self.format(),
                     (words, PANEL),
                     scales,
@@ -129,7 +165,39 @@ impl CodedExpert<'_> {
         }
     }
 
-    /// The same of any columns.
+    /// Adds the products of columns in one panel of words to its sums.
+    #[inline(always)]
+    fn multiply_panel<S: Simd, T: Transpose, const N: usize>(
+        &self,
+        vectors: (S, T),
+        inner: &Range<usize>,
+        columns: Range<usize>,
+        left: &[[f32; N]],
+        sums: &mut [[f32; PANEL]; N],
+    ) {
+        let at = columns.start % self.coded.problem.n % PANEL;
+        let words = &self.words_of(columns.start - at)[inner.start / CODES * PANEL..];
+        let (words, _) = words.as_chunks::<PANEL>();
+        let [_, block_columns] = self.block();
+        let mut scales = [0.0; PANEL];
+        let mut kk = inner.start;
+        while kk < inner.end {
+            let block = kk / block_columns;
+            let end = ((block + 1) * block_columns).min(inner.end).min(kk + DEPTH);
+            self.scales(columns.start, block, &mut scales[at..][..columns.len()]);
+            let part = OfPanel {
+                format: self.format(),
+                words: &words[(kk - inner.start) / CODES..],
+                columns: at..at + columns.len(),
+                scales: &scales,
+            };
+            let left = &left[kk - inner.start..end - inner.start];
+            multiply(vectors, &part, left, sums);
+            kk = end;
+        }
+    }
+
+    /// The values of any columns.
     fn decode_each(
         &self,
         inner: &Range<usize>,
@@ -194,3 +262,7 @@ impl CodedExpert<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "host_tests.rs"]
+mod tests;

@@ -4,6 +4,8 @@
 #[cfg(feature = "flex")]
 mod decode;
 #[cfg(feature = "flex")]
+mod few;
+#[cfg(feature = "flex")]
 pub(super) mod flex;
 #[cfg(feature = "flex")]
 mod host;

@@ -69,7 +69,7 @@ pub(super) const SLACK: usize = 8;
 /// Panels that are packed together from lines across: whole lines of the cache are read.
 const TOGETHER: usize = 8;
 /// The most rows or columns of a panel, and the columns of a task that shares its rows with others are a multiple of it.
-pub(super) const WIDEST: usize = 64;
+pub(in crate::ops) const WIDEST: usize = 64;
 
 /// Lines that are converted.
 pub(in crate::ops) struct Scratch {
@@ -87,7 +87,7 @@ impl Default for Scratch {
 }
 
 impl Factor<'_> {
-    fn start(&self, line: usize) -> usize {
+    pub(super) fn start(&self, line: usize) -> usize {
         let line = match self.lines {
             Lines::From(first) => first + line,
             Lines::At(places) => places[line] as usize,

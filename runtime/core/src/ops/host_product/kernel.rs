@@ -1,6 +1,7 @@
 //! A part of a product on one thread.
 
 use super::factor::{DEEPEST, Part, SLACK, Scratch, WIDEST};
+use super::few::{self, FEW};
 use super::simd::{Kernel, Transpose};
 use super::{Product, ROWS, Right};
 use pulp::Simd;
@@ -14,14 +15,14 @@ thread_local! {
 
 /// Panels of both factors, as long as the longest so far, and lines on their way there.
 #[derive(Default)]
-struct Memory {
-    left: Vec<f32>,
+pub(super) struct Memory {
+    pub(super) left: Vec<f32>,
     right: Vec<f32>,
-    scratch: Scratch,
+    pub(super) scratch: Scratch,
 }
 
 /// The first values of a vector, which grows where it has less.
-fn room(values: &mut Vec<f32>, len: usize) -> &mut [f32] {
+pub(super) fn room(values: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if values.len() < len {
         values.resize(len, 0.0);
     }
@@ -50,16 +51,36 @@ struct Ends<'a> {
 impl<R: Right> Kernel for Task<'_, '_, R> {
     #[inline(always)]
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
+        let mut memory = MEMORY.take().unwrap_or_default();
+        let (vectors, rows) = ((simd, transpose), self.rows.len());
+        let tile = match rows {
+            ..=FEW => rows.next_power_of_two().min(self.product.right.tile()),
+            _ => 0,
+        };
+        match tile {
+            1 => few::run::<S, T, R, 1>(self, vectors, &mut memory),
+            2 => few::run::<S, T, R, 2>(self, vectors, &mut memory),
+            4 => few::run::<S, T, R, 4>(self, vectors, &mut memory),
+            8 => few::run::<S, T, R, 8>(self, vectors, &mut memory),
+            _ => self.of_panels(vectors, &mut memory),
+        }
+        MEMORY.set(Some(memory));
+    }
+}
+
+impl<R: Right> Task<'_, '_, R> {
+    /// Both factors packed into panels.
+    #[inline(always)]
+    fn of_panels<S: Simd, T: Transpose>(self, (simd, transpose): (S, T), memory: &mut Memory) {
         let Product { inner, bias, .. } = *self.product;
         let width = 2 * S::F32_LANES;
         let together = self.product.right.together(width);
         let deepest = DEEPEST.min(inner);
-        let mut memory = MEMORY.take().unwrap_or_default();
         let Memory {
             left,
             right,
             scratch,
-        } = &mut *memory;
+        } = memory;
         let rows = self.rows.len().next_multiple_of(ROWS);
         let left = room(left, rows * deepest + SLACK);
         let right = room(right, WIDEST * deepest + SLACK);
@@ -98,7 +119,6 @@ impl<R: Right> Kernel for Task<'_, '_, R> {
                 }
             }
         }
-        MEMORY.set(Some(memory));
     }
 }
 

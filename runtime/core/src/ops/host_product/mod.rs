@@ -2,19 +2,20 @@
 //!
 //! Both factors are packed into panels of up to 1024 inner values: of [`ROWS`] rows of the left one, and of two registers of
 //! columns of the right one, in 64 KiB. A register tile takes the product of two panels, so memory is read once for many
-//! multiply-adds, and one row needs no other way: packing reads weights as fast as memory gives them. Sums run over the inner
+//! multiply-adds. Up to 8 rows multiply weights where they lie, without panels. Either way sums run over the inner
 //! dimension in order with fused multiply-adds where there are any, as in the kernels, so a row's result doesn't depend on the others.
 
+mod along;
 mod factor;
+mod few;
 mod kernel;
 mod simd;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::ops) use factor::{Factor, Lines, Part, Run, Scratch, Values};
+pub(in crate::ops) use factor::{Factor, Lines, Part, Run, Scratch, Values, WIDEST};
 pub(in crate::ops) use simd::Transpose;
 
-use factor::WIDEST;
 use kernel::Task;
 use pulp::Simd;
 use rayon::prelude::*;
@@ -39,6 +40,18 @@ pub(in crate::ops) trait Right: Sync {
         panels: (&mut [f32], usize),
         scratch: &mut Scratch,
     );
+
+    /// How many rows at most are multiplied with it together where it lies, when there are few: 8, 4, or none.
+    fn tile(&self) -> usize;
+
+    /// Adds the products of N rows, given as \[inner\]\[N\], and the columns of a part, at most [`WIDEST`], to sums.
+    fn multiply<S: Simd, T: Transpose, const N: usize>(
+        &self,
+        vectors: (S, T),
+        part: &Part,
+        left: &[[f32; N]],
+        sums: &mut [[f32; WIDEST]; N],
+    );
 }
 
 impl Right for Factor<'_> {
@@ -58,6 +71,28 @@ impl Right for Factor<'_> {
         scratch: &mut Scratch,
     ) {
         Factor::pack(self, transpose, part, panels, scratch);
+    }
+
+    fn tile(&self) -> usize {
+        match self.run {
+            Run::Along => 8,
+            Run::Across => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn multiply<S: Simd, T: Transpose, const N: usize>(
+        &self,
+        vectors: (S, T),
+        part: &Part,
+        left: &[[f32; N]],
+        sums: &mut [[f32; WIDEST]; N],
+    ) {
+        match self.values {
+            Values::F32(values) => along::multiply(vectors, (self, values), part, left, sums),
+            Values::F16(values) => along::multiply(vectors, (self, values), part, left, sums),
+            Values::Bf16(values) => along::multiply(vectors, (self, values), part, left, sums),
+        }
     }
 }
 

@@ -2,10 +2,17 @@
 
 use pulp::Simd;
 
-/// What squares of eight by eight are transposed with.
+/// What squares of eight by eight are transposed with, and other steps that vectors have an instruction of their own for.
 pub(in crate::ops) trait Transpose: Copy {
     /// Row i of the transposed square goes to `to[i * step..]`, one after the other: it may overwrite what is behind the one before.
     fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize);
+
+    /// Shifts to the right, by less than 32, in which the top bit is repeated at least at the top.
+    #[inline(always)]
+    fn down<S: Simd>(self, simd: S, words: S::u32s, by: S::u32s) -> S::u32s {
+        let top = simd.and_u32s(words, simd.splat_u32s(0x8000_0000));
+        simd.or_u32s(simd.wrapping_dyn_shr_u32s(words, by), top)
+    }
 }
 
 /// What runs on vectors of one kind.
@@ -22,13 +29,13 @@ pub(super) fn dispatch<K: Kernel>(kernel: K) {
         if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd == Avx512) {
             return avx512.vectorize(
                 #[inline(always)]
-                || kernel.run(avx512, x86::Avx(avx512.avx)),
+                || kernel.run(avx512, x86::Avx512(avx512)),
             );
         }
         if let Some(avx2) = pulp::x86::V3::try_new().filter(|_| simd >= Avx2) {
             return avx2.vectorize(
                 #[inline(always)]
-                || kernel.run(avx2, x86::Avx(avx2.avx)),
+                || kernel.run(avx2, x86::Avx2(avx2)),
             );
         }
     }
@@ -67,33 +74,57 @@ impl Transpose for ByElement {
 mod x86 {
     use super::Transpose;
     use core::arch::x86_64::__m256;
+    use pulp::Simd;
 
     /// In registers of eight; written without closures over arrays, which would be calls here.
     #[derive(Clone, Copy)]
-    pub(super) struct Avx(pub(super) pulp::core_arch::x86::Avx);
+    pub(super) struct Avx2(pub(super) pulp::x86::V3);
 
-    impl Transpose for Avx {
+    impl Transpose for Avx2 {
         #[inline(always)]
         fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize) {
             let [a, b, c, d, e, f, g, h] = rows;
             let top = self.columns([load(a), load(b), load(c), load(d)]);
             let bottom = self.columns([load(e), load(f), load(g), load(h)]);
             for i in 0..4 {
-                let row = self.0._mm256_permute2f128_ps::<0x20>(top[i], bottom[i]);
+                let row = self.0.avx._mm256_permute2f128_ps::<0x20>(top[i], bottom[i]);
                 store(row, &mut to[i * step..]);
             }
             for i in 0..4 {
-                let row = self.0._mm256_permute2f128_ps::<0x31>(top[i], bottom[i]);
+                let row = self.0.avx._mm256_permute2f128_ps::<0x31>(top[i], bottom[i]);
                 store(row, &mut to[(i + 4) * step..]);
             }
         }
+
+        #[inline(always)]
+        fn down<S: Simd>(self, _: S, words: S::u32s, by: S::u32s) -> S::u32s {
+            let avx2 = self.0.avx2;
+            pulp::cast(avx2._mm256_srav_epi32(pulp::cast(words), pulp::cast(by)))
+        }
     }
 
-    impl Avx {
+    /// Squares in registers of eight, shifts in those of sixteen.
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx512(pub(super) pulp::x86::V4);
+
+    impl Transpose for Avx512 {
+        #[inline(always)]
+        fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize) {
+            Avx2(*self.0).square(rows, to, step);
+        }
+
+        #[inline(always)]
+        fn down<S: Simd>(self, _: S, words: S::u32s, by: S::u32s) -> S::u32s {
+            let avx512 = self.0.avx512f;
+            pulp::cast(avx512._mm512_srav_epi32(pulp::cast(words), pulp::cast(by)))
+        }
+    }
+
+    impl Avx2 {
         /// Columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 of four rows.
         #[inline(always)]
         fn columns(self, [a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
-            let avx = self.0;
+            let avx = self.0.avx;
             let (low, high) = (avx._mm256_unpacklo_ps(a, b), avx._mm256_unpackhi_ps(a, b));
             let (next_low, next_high) =
                 (avx._mm256_unpacklo_ps(c, d), avx._mm256_unpackhi_ps(c, d));

@@ -1,5 +1,5 @@
 use super::*;
-use half::bf16;
+use half::{bf16, f16};
 
 /// Numbers that are exact in bf16, whose products have no more bits than an f32.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -90,22 +90,64 @@ fn lines_may_be_anywhere() {
     assert_eq!(some, want);
 }
 
-#[test]
-fn a_row_is_the_same_alone_and_among_others() {
-    let (a, b) = (numbers(1000 * 1500, 1), numbers(48 * 1500, 2));
+/// The same rows of `left` by weights in products of several sizes: the bits of a row are those of the product of all.
+fn same_rows(left: &[f32], inner: usize, right: Factor<'_>, columns: usize) {
+    let bias = numbers(columns, 4);
     let product = |first, rows| Product {
         left: Factor {
             lines: Lines::From(first),
-            ..factor(Values::F32(&a), 1500, Run::Along)
+            ..factor(Values::F32(left), inner, Run::Along)
         },
-        right: factor(Values::F32(&b), 1500, Run::Along),
+        right,
         rows,
-        inner: 1500,
-        columns: 48,
-        bias: None,
+        inner,
+        columns,
+        bias: Some(&bias),
     };
-    let all = products(&[product(0, 1000)]);
-    for row in [0, 1, 391, 999] {
-        assert_eq!(products(&[product(row, 1)]), all[row * 48..][..48]);
+    let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let all = products(&[product(0, 512)]);
+    for rows in [1, 2, 3, 7, 16, 17] {
+        for first in [0, 391, 512 - rows] {
+            let some = products(&[product(first, rows)]);
+            let same = &all[first * columns..][..rows * columns];
+            assert_eq!(bits(&some), bits(same), "{rows} rows from {first}");
+        }
+    }
+}
+
+#[test]
+fn a_row_is_the_same_alone_and_among_others() {
+    // Sums that are rounded at every step, in whole registers and not.
+    let thirds = |values: Vec<f32>| values.iter().map(|x| x / 3.0).collect::<Vec<_>>();
+    for (inner, columns) in [(1500, 48), (1037, 130)] {
+        let left = thirds(numbers(512 * inner, 1));
+        let weights = thirds(numbers(columns * inner, 2));
+        let halves: Vec<f16> = weights.iter().map(|x| f16::from_f32(*x)).collect();
+        let brains: Vec<bf16> = weights.iter().map(|x| bf16::from_f32(*x)).collect();
+        for values in [
+            Values::F32(&weights),
+            Values::F16(&halves),
+            Values::Bf16(&brains),
+        ] {
+            let along = factor(values, inner, Run::Along);
+            same_rows(&left, inner, along, columns);
+            let across = factor(values, columns, Run::Across);
+            same_rows(&left, inner, across, columns);
+        }
+    }
+}
+
+#[test]
+fn every_f16_is_read_as_what_it_is() {
+    let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+    let product = Product::new(
+        factor(Values::F32(&[1.0]), 1, Run::Along),
+        factor(Values::F16(&all), 1, Run::Along),
+        [1, 1, all.len()],
+    );
+    for (got, want) in products(&[product]).iter().zip(&all) {
+        // 1 · x + 0, in which −0 is 0.
+        let same = *got == want.to_f32() || got.is_nan() && want.is_nan();
+        assert!(same, "{got} for {want}");
     }
 }

@@ -1,0 +1,170 @@
+//! Weights whose lines run along the inner dimension, as the right factor of few rows: squares of them are turned in registers.
+
+use super::factor::{Factor, Part, WIDEST};
+use super::simd::Transpose;
+use half::{bf16, f16};
+use pulp::Simd;
+
+/// Inner values of a column that are copied together, into a buffer that stays in the first cache: runs of some length are read faster
+/// than lines here and there, and columns of 2^n values share few places of that cache.
+const DEPTH: usize = 64;
+/// The most columns that are turned together.
+const COLUMNS: usize = 16;
+
+/// How numbers are stored.
+pub(super) trait Stored: Copy {
+    fn f32(self) -> f32;
+}
+
+impl Stored for f32 {
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        self
+    }
+}
+
+impl Stored for bf16 {
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+}
+
+impl Stored for f16 {
+    /// Moved to where an f32 has its exponent and mantissa, the bits are a number 2^112 too small; those of NaN and infinities lack
+    /// ones in the exponent.
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        let bits = u32::from(self.to_bits());
+        let magnitude = (bits & 0x7FFF) << 13;
+        let number = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
+        let special = match magnitude >= 0x0F80_0000 {
+            true => 0x7F80_0000,
+            false => 0,
+        };
+        f32::from_bits(number | special | (bits & 0x8000) << 16)
+    }
+}
+
+/// Adds the products of tiles of N rows, \[inner\]\[N\], and the columns of a part of lines along to sums.
+#[inline(always)]
+pub(super) fn multiply<S: Simd, T: Transpose, E: Stored, const N: usize>(
+    vectors: (S, T),
+    (factor, values): (&Factor, &[E]),
+    part: &Part,
+    left: &[[f32; N]],
+    sums: &mut [[f32; WIDEST]; N],
+) {
+    // Whole squares, and no more: more columns at a time would be read from more places.
+    match const { S::F32_LANES } {
+        8.. => groups::<S, T, E, N, 1>(vectors, (factor, values), part, left, sums),
+        4.. => groups::<S, T, E, N, 2>(vectors, (factor, values), part, left, sums),
+        _ => groups::<S, T, E, N, 8>(vectors, (factor, values), part, left, sums),
+    }
+}
+
+/// The same, V registers of columns at a time.
+#[inline(always)]
+fn groups<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
+    vectors: (S, T),
+    (factor, values): (&Factor, &[E]),
+    Part { inner, across }: &Part,
+    left: &[[f32; N]],
+    sums: &mut [[f32; WIDEST]; N],
+) {
+    let columns = V * S::F32_LANES;
+    let mut buffer = [[0.0; DEPTH]; COLUMNS];
+    for first in across.clone().step_by(columns) {
+        let mut runs = [&values[..0]; COLUMNS];
+        for (i, run) in runs[..columns].iter_mut().enumerate() {
+            let start = factor.start((first + i).min(across.end - 1)) + inner.start;
+            *run = &values[start..][..inner.len()];
+        }
+        let at = first - across.start;
+        group::<S, T, E, N, V>(vectors, (&runs, &mut buffer), left, (sums, at));
+    }
+}
+
+#[inline(always)]
+fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
+    (simd, transpose): (S, T),
+    (runs, buffer): (&[&[E]; COLUMNS], &mut [[f32; DEPTH]; COLUMNS]),
+    left: &[[f32; N]],
+    (sums, at): (&mut [[f32; WIDEST]; N], usize),
+) {
+    let columns = V * S::F32_LANES;
+    let mut registers = [[simd.splat_f32s(0.0); V]; N];
+    for (registers, sums) in registers.iter_mut().zip(&*sums) {
+        registers.copy_from_slice(S::as_simd_f32s(&sums[at..][..columns]).0);
+    }
+    for (block, left) in left.chunks(DEPTH).enumerate() {
+        for (to, run) in buffer.iter_mut().zip(&runs[..columns]) {
+            for (to, value) in to.iter_mut().zip(&run[block * DEPTH..]) {
+                *to = value.f32();
+            }
+        }
+        let mut turned = [[0.0; COLUMNS]; 8];
+        let (steps, rest) = left.as_chunks::<8>();
+        for (step, left) in steps.iter().enumerate() {
+            turn(transpose, (buffer, step), &mut turned, columns / 8);
+            add(simd, left, &turned, &mut registers);
+        }
+        if !rest.is_empty() {
+            turn(transpose, (buffer, steps.len()), &mut turned, columns / 8);
+            add(simd, rest, &turned, &mut registers);
+        }
+    }
+    for (registers, sums) in registers.iter().zip(sums) {
+        let sums = S::as_mut_simd_f32s(&mut sums[at..][..columns]).0;
+        sums.copy_from_slice(registers);
+    }
+}
+
+/// Eight inner values of some squares of columns.
+#[inline(always)]
+fn turn<T: Transpose>(
+    transpose: T,
+    (buffer, step): (&[[f32; DEPTH]; COLUMNS], usize),
+    turned: &mut [[f32; COLUMNS]; 8],
+    squares: usize,
+) {
+    for square in 0..squares {
+        let [a, b, c, d, e, f, g, h] = &buffer.as_chunks::<8>().0[square];
+        let rows = [
+            eight(a, step),
+            eight(b, step),
+            eight(c, step),
+            eight(d, step),
+            eight(e, step),
+            eight(f, step),
+            eight(g, step),
+            eight(h, step),
+        ];
+        let turned = &mut turned.as_flattened_mut()[8 * square..];
+        transpose.square(rows, turned, COLUMNS);
+    }
+}
+
+#[inline(always)]
+fn eight(line: &[f32; DEPTH], step: usize) -> &[f32; 8] {
+    &line.as_chunks().0[step]
+}
+
+/// One multiply-add of every row and column for each inner value, in order.
+#[inline(always)]
+fn add<S: Simd, const N: usize, const V: usize>(
+    simd: S,
+    left: &[[f32; N]],
+    turned: &[[f32; COLUMNS]; 8],
+    registers: &mut [[S::f32s; V]; N],
+) {
+    for (left, turned) in left.iter().zip(turned) {
+        let turned = &S::as_simd_f32s(turned).0[..V];
+        for (registers, left) in registers.iter_mut().zip(left) {
+            let left = simd.splat_f32s(*left);
+            for (sum, turned) in registers.iter_mut().zip(turned) {
+                *sum = simd.mul_add_e_f32s(left, *turned, *sum);
+            }
+        }
+    }
+}
