@@ -11,11 +11,43 @@ pub struct Choice {
     pub reason: String,
 }
 
-/// The best usable device of `found`, by a fixed order and without looking at the machine:
+/// What a device is chosen for: which way to the processor is faster depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Work {
+    /// Unknown, or a few large products.
+    #[default]
+    Products,
+    /// Steps of a training.
+    Steps {
+        /// Floating-point operations of one step, forward and backward.
+        flops: f64,
+    },
+}
+
+/// Steps of fewer floating-point operations are faster on `flex`: `cpu` has the faster products, but launches kernels for hundreds of
+/// operations that take next to no time. Measured: benches/RESULTS.md, machine C.
+const SMALL_STEP: f64 = 40e9;
+
+impl Work {
+    fn is_small(self) -> bool {
+        matches!(self, Self::Steps { flops } if flops < SMALL_STEP)
+    }
+}
+
+/// [`choose_for`] work that isn't known.
+///
+/// # Errors
+///
+/// As [`choose_for`].
+pub fn choose(found: &[Found]) -> Result<Choice, OpenError> {
+    choose_for(Work::default(), found)
+}
+
+/// The best usable device of `found` for `work`, by a fixed order and without looking at the machine:
 ///
 /// 1. a real GPU: discrete, then integrated, virtual, unclassified; the same kind by the runtime
 ///    that serves it best: `cuda`, `rocm`, `vulkan`, `wgpu`;
-/// 2. the processor: `cpu`, then `flex`;
+/// 2. the processor: `cpu`, then `flex`; for small steps of a training `flex`, then `cpu`;
 /// 3. a software graphics adapter (lavapipe, SwiftShader, WARP): the processor again, by a slower
 ///    way.
 ///
@@ -24,12 +56,16 @@ pub struct Choice {
 /// # Errors
 ///
 /// [`OpenError::NoSuchDevice`] for `auto` when no device of `found` is usable.
-pub fn choose(found: &[Found]) -> Result<Choice, OpenError> {
+pub fn choose_for(work: Work, found: &[Found]) -> Result<Choice, OpenError> {
     let mut usable: Vec<(Rank, Device, &Capability)> = found
         .iter()
         .filter_map(|found| {
             let capability = found.status.as_ref().ok()?;
-            Some((rank(found.device, capability), found.device, capability))
+            Some((
+                rank(work, found.device, capability),
+                found.device,
+                capability,
+            ))
         })
         .collect();
     // Stable, so that equals keep their order.
@@ -45,7 +81,7 @@ pub fn choose(found: &[Found]) -> Result<Choice, OpenError> {
         reason: format!(
             "{device} ({}) is {}; passed over {}",
             capability.name,
-            why(*rank),
+            why(work, *rank),
             passed_over(others, found)
         ),
     })
@@ -57,8 +93,11 @@ type Rank = (DeviceKind, bool, usize);
 /// Runtimes, the one that serves a device best first.
 const SERVED: [&str; 6] = ["cuda", "rocm", "vulkan", "wgpu", "cpu", "flex"];
 
-fn rank(device: Device, capability: &Capability) -> Rank {
-    let runtime = SERVED.iter().position(|name| *name == device.name());
+fn rank(work: Work, device: Device, capability: &Capability) -> Rank {
+    let runtime = match device {
+        Device::Flex if work.is_small() => Some(0),
+        _ => SERVED.iter().position(|name| *name == device.name()),
+    };
     let runtime = runtime.unwrap_or(SERVED.len());
     match device {
         Device::Cpu | Device::Flex | Device::Xla(Platform::Cpu, _) => {
@@ -68,10 +107,13 @@ fn rank(device: Device, capability: &Capability) -> Rank {
     }
 }
 
-fn why((kind, software, _): Rank) -> String {
+fn why(work: Work, (kind, software, _): Rank) -> String {
     match kind {
         DeviceKind::Cpu if software => {
             "a software adapter, as there is no GPU and no CPU runtime in this build".to_owned()
+        }
+        DeviceKind::Cpu if work.is_small() => {
+            "the fastest way to the processor for steps as small, as there is no GPU".to_owned()
         }
         DeviceKind::Cpu => "the fastest way to the processor, as there is no GPU".to_owned(),
         DeviceKind::Unknown => format!("the best accelerator found, an {kind}"),

@@ -82,6 +82,24 @@ fn a_software_adapter_is_the_last_resort() {
 }
 
 #[test]
+fn small_steps_of_a_training_run_on_flex_where_no_gpu_is() {
+    let cpu = || found("cpu", profiles::cpu_2core_avx512());
+    let flex = || found("flex", profiles::cpu_2core_avx512());
+    let chosen = |flops, found: &[Found]| {
+        let choice = choose_for(Work::Steps { flops }, found).unwrap();
+        (choice.device.to_string(), choice.reason)
+    };
+    let (device, reason) = chosen(1e9, &[cpu(), flex()]);
+    assert_eq!(device, "flex");
+    assert!(reason.contains("steps as small"), "{reason}");
+    assert_eq!(chosen(1e12, &[cpu(), flex()]).0, "cpu");
+    assert_eq!(chosen(f64::NAN, &[cpu(), flex()]).0, "cpu");
+    assert_eq!(chosen(1e9, &[cpu()]).0, "cpu");
+    let gpu = found("cuda:0", profiles::h100());
+    assert_eq!(chosen(1e9, &[cpu(), flex(), gpu]).0, "cuda:0");
+}
+
+#[test]
 fn one_device_is_enough_and_none_is_an_error() {
     let choice = choose(&[found("flex", profiles::cpu_neon())]).unwrap();
     assert_eq!(choice.device, Device::Flex);

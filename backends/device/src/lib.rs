@@ -48,7 +48,7 @@ mod simd;
 mod xla;
 
 pub use capability::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
-pub use choose::{Choice, choose};
+pub use choose::{Choice, Work, choose, choose_for};
 pub use device::{Device, ParseDeviceError, Platform};
 pub use discover::{discover, probe};
 pub use error::OpenError;

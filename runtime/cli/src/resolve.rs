@@ -1,7 +1,7 @@
 //! Which device a command works on.
 
 use moebius::discover;
-use moebius_device::{Device, probe};
+use moebius_device::{Device, Work, probe};
 
 use crate::bundled;
 use crate::error::CliError;
@@ -10,14 +10,23 @@ use crate::report::Report;
 use crate::screen::Screen;
 use crate::trust::{Trust, Verdict};
 
+/// [`resolve_for`] work that isn't known.
+pub(crate) fn resolve(requested: Device, screen: &Screen) -> Result<Device, CliError> {
+    resolve_for(Work::default(), requested, screen)
+}
+
 /// The device `auto` stands for; any other is itself. A GPU that hasn't run these kernels is checked first, and what there is
 /// to say about it goes to standard error.
-pub(crate) fn resolve(requested: Device, screen: &Screen) -> Result<Device, CliError> {
+pub(crate) fn resolve_for(
+    work: Work,
+    requested: Device,
+    screen: &Screen,
+) -> Result<Device, CliError> {
     let mut trust = Trust::of_user();
     let mut check = |device: Device| check(device, screen);
     let resolved = match requested {
         Device::Auto => {
-            let choice = trust.choose(&mut discover(), &mut check);
+            let choice = trust.choose(work, &mut discover(), &mut check);
             choice.map(|choice| choice.device)
         }
         // A device that isn't there is the business of what opens it.

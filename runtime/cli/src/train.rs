@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anstyle::Style;
 use moebius::fp8::training::Fp8Scaling;
-use moebius_device::Device;
+use moebius_device::{Device, Work};
 use moebius_model::{
     Checkpoint, Fp8Report, LayerLoad, Precision, Report, Text, TrainConfig, Trainer,
 };
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::args::TrainArgs;
 use crate::error::CliError;
 use crate::progress;
-use crate::resolve::resolve;
+use crate::resolve::resolve_for;
 use crate::screen::{BAD, GOOD, Outcome, Screen};
 use crate::table::Table;
 
@@ -25,11 +25,16 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
         Some(path) => Text::read(path)?,
         None => Text::bundled(),
     };
-    let name = resolve(args.device, screen)?;
+    let config = match &checkpoint {
+        Some(checkpoint) => *checkpoint.config(),
+        None => config(args, TrainConfig::default()),
+    };
+    let flops = config.step_flops();
+    let name = resolve_for(Work::Steps { flops }, args.device, screen)?;
     let device = moebius::open(&name)?;
     let mut trainer = match checkpoint {
         Some(checkpoint) => Trainer::resume(checkpoint, text, &device)?,
-        None => Trainer::new(config(args, TrainConfig::default()), text, &device)?,
+        None => Trainer::new(config, text, &device)?,
     };
     title(name, &trainer, screen)?;
     let done = trainer.steps_done();

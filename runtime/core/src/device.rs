@@ -135,6 +135,24 @@ fn of_cube(device: &cubecl::Device) -> Arc<Capability> {
     capability
 }
 
+/// Waits for what was launched before, on CubeCL's CPU runtime and nowhere else.
+///
+/// Its launches go through a queue of 32 calls. A host that fills the queue spins, on a core that the threads of the kernels
+/// need. A program with many small operations of its own in a row, such as an optimizer, calls this now and then.
+///
+/// # Errors
+/// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
+pub fn keep_pace(device: &burn::tensor::Device) -> Result<(), Error> {
+    #[cfg(feature = "cube")]
+    {
+        let inner = device.clone().inner();
+        if let DispatchDevice::Cube(cubecl::Device::Cpu(_)) = inner.as_dispatch() {
+            return inner.flush().map_err(Error::device);
+        }
+    }
+    Ok(())
+}
+
 /// Bytes of live buffers on the device, as its allocator has them after all work is done; `None` on a
 /// device without one to ask (`flex`).
 ///

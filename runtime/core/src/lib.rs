@@ -51,7 +51,7 @@ mod state;
 #[cfg(feature = "xla")]
 mod xla;
 
-pub use device::{discover, memory_in_use, memory_in_use_async, on, open};
+pub use device::{discover, keep_pace, memory_in_use, memory_in_use_async, on, open};
 pub use error::{Error, ErrorKind};
 pub use moebius_device::{Capability, Device};
 #[cfg(feature = "xla")]

@@ -40,6 +40,8 @@ impl ModuleVisitor for Squares<'_> {
         let Some(gradient) = self.gradients.get::<D>(param.id) else {
             return;
         };
+        // A device that failed says so to whoever reads its tensors.
+        let _ = moebius::keep_pace(&gradient.device());
         let elements = gradient.shape().num_elements();
         // One axis at a time sums in a fixed order.
         let square = gradient.square().reshape([1, elements]).sum_dim(1);

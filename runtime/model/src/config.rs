@@ -226,6 +226,21 @@ impl TrainConfig {
         self.batch * self.decoder.sequence
     }
 
+    /// Floating-point operations of a step's products: two for each multiply-add forward, and twice as many backward. What is added,
+    /// normalised and stored besides doesn't count.
+    pub fn step_flops(&self) -> f64 {
+        let decoder = &self.decoder;
+        let of = |size: usize| size as f64;
+        let hidden = of(decoder.hidden);
+        let attention = 4.0 * hidden * hidden + 2.0 * of(decoder.sequence) * hidden;
+        // Gate, up and down of every expert that a token goes through.
+        let experts = 3.0 * of(decoder.top_k) * hidden * of(decoder.inter);
+        let router = hidden * of(decoder.experts);
+        let blocks = of(decoder.layers) * (attention + experts + router);
+        let a_token = blocks + hidden * of(VOCABULARY);
+        6.0 * of(self.batch) * of(decoder.sequence) * a_token
+    }
+
     /// What the layers' losses weigh beside the cross entropy.
     pub fn losses(&self) -> LossWeights {
         LossWeights {

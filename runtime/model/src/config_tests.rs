@@ -116,6 +116,27 @@ fn a_course_that_cannot_work_is_refused() {
 }
 
 #[test]
+fn operations_of_a_step_follow_from_its_sizes() {
+    let config = TrainConfig {
+        batch: 2,
+        decoder: DecoderConfig {
+            hidden: 8,
+            heads: 2,
+            layers: 3,
+            sequence: 5,
+            experts: 4,
+            inter: 16,
+            top_k: 2,
+            ..TrainConfig::default().decoder
+        },
+        ..TrainConfig::default()
+    };
+    // A token: three blocks of 4 · 8² + 2 · 5 · 8 in attention, 3 · 2 · 8 · 16 in experts and 8 · 4 in the router; 8 · 256 in the head.
+    let token = 3 * (256 + 80 + 768 + 32) + 2048;
+    assert_eq!(config.step_flops(), f64::from(6 * 10 * token));
+}
+
+#[test]
 fn a_width_brings_its_heads_and_experts() {
     let sizes = DecoderConfig::default();
     assert_eq!(sizes.with_hidden(64), sizes);

@@ -8,7 +8,7 @@ mod store;
 
 use std::path::PathBuf;
 
-use moebius_device::{Capability, Choice, Device, Found, OpenError, choose};
+use moebius_device::{Capability, Choice, Device, Found, OpenError, Work, choose_for};
 
 use crate::error::CliError;
 
@@ -125,18 +125,19 @@ impl Trust {
         Ok(verdict)
     }
 
-    /// What `auto` means among `found`: the best device that doesn't fail the bundled cases. Those that fail are marked so
+    /// What `auto` means for `work` among `found`: the best device that doesn't fail the bundled cases. Those that fail are marked so
     /// in `found`.
     ///
     /// # Errors
     /// [`CliError::NoDevice`] when none is left, and that of a check.
     pub(crate) fn choose(
         &mut self,
+        work: Work,
         found: &mut [Found],
         check: &mut Check<'_>,
     ) -> Result<Choice, CliError> {
         loop {
-            let choice = choose(found).map_err(CliError::NoDevice)?;
+            let choice = choose_for(work, found).map_err(CliError::NoDevice)?;
             let best = found.iter_mut().find(|found| found.device == choice.device);
             let Some(Found { device, status }) = best else {
                 return Ok(choice);

@@ -1,5 +1,5 @@
 use super::*;
-use moebius_device::{DeviceKind, profiles};
+use moebius_device::{DeviceKind, choose, profiles};
 use std::fs;
 use std::path::Path;
 
@@ -55,7 +55,9 @@ fn run(
         checked.push(name);
         Ok(verdict)
     };
-    let choice = trust.choose(&mut machine(driver), &mut check).unwrap();
+    let choice = trust
+        .choose(Work::Products, &mut machine(driver), &mut check)
+        .unwrap();
     (choice.device.to_string(), checked, trust.said())
 }
 
@@ -178,7 +180,11 @@ fn a_device_that_does_not_open_has_no_verdict() {
     let mut check = |device: Device| -> Result<Verdict, CliError> {
         Err(CliError::NoDevice(failed(device, "gone".to_owned())))
     };
-    assert!(trust.choose(&mut machine("1"), &mut check).is_err());
+    assert!(
+        trust
+            .choose(Work::Products, &mut machine("1"), &mut check)
+            .is_err()
+    );
     let card = gpu("1");
     assert_eq!(trust.known(device("vulkan:0"), &card), Known::Unchecked);
 }

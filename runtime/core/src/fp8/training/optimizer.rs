@@ -201,7 +201,10 @@ impl Optimizer for GuardedAdamW {
         gradient: Tensor<D>,
         state: Option<Moments<D>>,
     ) -> (Tensor<D>, Option<Moments<D>>) {
-        let state = state.map(|state| state.on(&gradient.device()));
+        let device = gradient.device();
+        // A device that failed says so to whoever reads its tensors.
+        let _ = crate::device::keep_pace(&device);
+        let state = state.map(|state| state.on(&device));
         let step = self.guard.state().step.clone();
         if let Some(step) = step {
             let (tensor, state) = self.guarded(rate, (tensor, gradient), state, &step);
