@@ -22,6 +22,8 @@ pub(crate) mod router;
 mod rows;
 pub(crate) mod segment_attention;
 mod sort;
+#[cfg(feature = "flex")]
+mod spare;
 mod tensors;
 
 #[cfg(feature = "autodiff")]

@@ -5,9 +5,6 @@ use super::simd::Transpose;
 use half::{bf16, f16};
 use pulp::Simd;
 
-/// Inner values of a column that are copied together, into a buffer that stays in the first cache: runs of some length are read faster
-/// than lines here and there, and columns of 2^n values share few places of that cache.
-const DEPTH: usize = 64;
 /// The most columns that are turned together.
 const COLUMNS: usize = 16;
 
@@ -55,10 +52,13 @@ pub(super) fn multiply<S: Simd, T: Transpose, E: Stored, const N: usize>(
     left: &[[f32; N]],
     sums: &mut [[f32; WIDEST]; N],
 ) {
-    // Whole squares, and no more: more columns at a time would be read from more places.
-    match const { S::F32_LANES } {
-        8.. => groups::<S, T, E, N, 1>(vectors, (factor, values), part, left, sums),
-        4.. => groups::<S, T, E, N, 2>(vectors, (factor, values), part, left, sums),
+    // Two squares at a time where there are registers for their sums: memory is read faster at more places.
+    match const { (S::F32_LANES, N) } {
+        (16.., _) | (8, 8..) => {
+            groups::<S, T, E, N, 1>(vectors, (factor, values), part, left, sums)
+        }
+        (8, _) | (4, 8..) => groups::<S, T, E, N, 2>(vectors, (factor, values), part, left, sums),
+        (4, _) => groups::<S, T, E, N, 4>(vectors, (factor, values), part, left, sums),
         _ => groups::<S, T, E, N, 8>(vectors, (factor, values), part, left, sums),
     }
 }
@@ -73,7 +73,6 @@ fn groups<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
     sums: &mut [[f32; WIDEST]; N],
 ) {
     let columns = V * S::F32_LANES;
-    let mut buffer = [[0.0; DEPTH]; COLUMNS];
     for first in across.clone().step_by(columns) {
         let mut runs = [&values[..0]; COLUMNS];
         for (i, run) in runs[..columns].iter_mut().enumerate() {
@@ -81,14 +80,15 @@ fn groups<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
             *run = &values[start..][..inner.len()];
         }
         let at = first - across.start;
-        group::<S, T, E, N, V>(vectors, (&runs, &mut buffer), left, (sums, at));
+        group::<S, T, E, N, V>(vectors, &runs, left, (sums, at));
     }
 }
 
+/// One group of columns, whose values are read once, where they lie.
 #[inline(always)]
 fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
     (simd, transpose): (S, T),
-    (runs, buffer): (&[&[E]; COLUMNS], &mut [[f32; DEPTH]; COLUMNS]),
+    runs: &[&[E]; COLUMNS],
     left: &[[f32; N]],
     (sums, at): (&mut [[f32; WIDEST]; N], usize),
 ) {
@@ -97,22 +97,23 @@ fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
     for (registers, sums) in registers.iter_mut().zip(&*sums) {
         registers.copy_from_slice(S::as_simd_f32s(&sums[at..][..columns]).0);
     }
-    for (block, left) in left.chunks(DEPTH).enumerate() {
-        for (to, run) in buffer.iter_mut().zip(&runs[..columns]) {
-            for (to, value) in to.iter_mut().zip(&run[block * DEPTH..]) {
-                *to = value.f32();
+    let mut turned = [[0.0; COLUMNS]; 8];
+    let (steps, rest) = left.as_chunks::<8>();
+    let squares = &runs.as_chunks::<8>().0[..columns / 8];
+    for (step, left) in steps.iter().enumerate() {
+        for (square, runs) in squares.iter().enumerate() {
+            let turned = &mut turned.as_flattened_mut()[8 * square..];
+            turn(transpose, runs, 8 * step, turned);
+        }
+        add(simd, left, &turned, &mut registers);
+    }
+    if !rest.is_empty() {
+        for (column, run) in runs[..columns].iter().enumerate() {
+            for (turned, value) in turned.iter_mut().zip(&run[8 * steps.len()..]) {
+                turned[column] = value.f32();
             }
         }
-        let mut turned = [[0.0; COLUMNS]; 8];
-        let (steps, rest) = left.as_chunks::<8>();
-        for (step, left) in steps.iter().enumerate() {
-            turn(transpose, (buffer, step), &mut turned, columns / 8);
-            add(simd, left, &turned, &mut registers);
-        }
-        if !rest.is_empty() {
-            turn(transpose, (buffer, steps.len()), &mut turned, columns / 8);
-            add(simd, rest, &turned, &mut registers);
-        }
+        add(simd, rest, &turned, &mut registers);
     }
     for (registers, sums) in registers.iter().zip(sums) {
         let sums = S::as_mut_simd_f32s(&mut sums[at..][..columns]).0;
@@ -120,34 +121,30 @@ fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
     }
 }
 
-/// Eight inner values of some squares of columns.
+/// Eight inner values of eight columns, those from `at`.
 #[inline(always)]
-fn turn<T: Transpose>(
-    transpose: T,
-    (buffer, step): (&[[f32; DEPTH]; COLUMNS], usize),
-    turned: &mut [[f32; COLUMNS]; 8],
-    squares: usize,
-) {
-    for square in 0..squares {
-        let [a, b, c, d, e, f, g, h] = &buffer.as_chunks::<8>().0[square];
-        let rows = [
-            eight(a, step),
-            eight(b, step),
-            eight(c, step),
-            eight(d, step),
-            eight(e, step),
-            eight(f, step),
-            eight(g, step),
-            eight(h, step),
-        ];
-        let turned = &mut turned.as_flattened_mut()[8 * square..];
-        transpose.square(rows, turned, COLUMNS);
-    }
+fn turn<T: Transpose, E: Stored>(transpose: T, runs: &[&[E]; 8], at: usize, turned: &mut [f32]) {
+    let [a, b, c, d, e, f, g, h] = *runs;
+    let rows = [
+        &eight(a, at),
+        &eight(b, at),
+        &eight(c, at),
+        &eight(d, at),
+        &eight(e, at),
+        &eight(f, at),
+        &eight(g, at),
+        &eight(h, at),
+    ];
+    transpose.square(rows, turned, COLUMNS);
 }
 
 #[inline(always)]
-fn eight(line: &[f32; DEPTH], step: usize) -> &[f32; 8] {
-    &line.as_chunks().0[step]
+fn eight<E: Stored>(run: &[E], at: usize) -> [f32; 8] {
+    let mut values = [0.0; 8];
+    for (to, value) in values.iter_mut().zip(&run[at..][..8]) {
+        *to = value.f32();
+    }
+    values
 }
 
 /// One multiply-add of every row and column for each inner value, in order.

@@ -86,6 +86,18 @@ impl Default for Scratch {
     }
 }
 
+impl<'a> Factor<'a> {
+    /// Of a matrix with rows of so many values.
+    pub(in crate::ops) fn of_slice(values: &'a [f32], width: usize, run: Run) -> Self {
+        Self {
+            values: Values::F32(values),
+            width,
+            run,
+            lines: Lines::From(0),
+        }
+    }
+}
+
 impl Factor<'_> {
     pub(super) fn start(&self, line: usize) -> usize {
         let line = match self.lines {
@@ -141,15 +153,13 @@ impl Factor<'_> {
                     &*scratch
                 }
             };
-            let mut to = &mut panels[row * size..];
-            for line in line.chunks(size) {
-                // Of constant lengths, which a call isn't needed for.
-                match line.len() {
-                    6 => to[..6].copy_from_slice(&line[..6]),
-                    16 => to[..16].copy_from_slice(&line[..16]),
-                    len => to[..len].copy_from_slice(line),
-                }
-                to = to.get_mut(inner.len() * size..).unwrap_or_default();
+            let (to, step) = (&mut panels[row * size..], inner.len() * size);
+            match size {
+                6 => spread::<6>(line, to, step),
+                8 => spread::<8>(line, to, step),
+                16 => spread::<16>(line, to, step),
+                32 => spread::<32>(line, to, step),
+                _ => spread_by(line, to, (step, size)),
             }
         }
     }
@@ -182,6 +192,27 @@ impl Factor<'_> {
                 }
             }
         }
+    }
+}
+
+/// Copies a line, so many values at a time, to places `step` apart. With a length that is known no copy is a call.
+#[inline(always)]
+fn spread<const SIZE: usize>(line: &[f32], to: &mut [f32], step: usize) {
+    let (whole, rest) = line.as_chunks::<SIZE>();
+    for (values, to) in whole.iter().zip(to.chunks_mut(step)) {
+        if let Some(to) = to.first_chunk_mut() {
+            *to = *values;
+        }
+    }
+    if let Some(to) = to.get_mut(whole.len() * step..) {
+        spread_by(rest, to, (step, SIZE));
+    }
+}
+
+#[inline(always)]
+fn spread_by(line: &[f32], to: &mut [f32], (step, size): (usize, usize)) {
+    for (values, to) in line.chunks(size).zip(to.chunks_mut(step)) {
+        to[..values.len()].copy_from_slice(values);
     }
 }
 

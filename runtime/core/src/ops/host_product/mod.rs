@@ -25,7 +25,7 @@ use std::ops::Range;
 /// Rows of a register tile: with two registers of columns, 12 sums and 3 operands fit AVX2's 16 registers.
 const ROWS: usize = 6;
 /// The most rows of a task, which packs the right factor for itself.
-const MOST_ROWS: usize = 64 * ROWS;
+pub(in crate::ops) const MOST_ROWS: usize = 64 * ROWS;
 
 /// A right factor.
 pub(in crate::ops) trait Right: Sync {
@@ -119,24 +119,40 @@ impl<'a, R> Product<'a, R> {
             bias: None,
         }
     }
+
+    /// Values of the result.
+    fn len(&self) -> usize {
+        self.rows * self.columns
+    }
 }
 
 /// Products of the same columns, one below the other.
 pub(in crate::ops) fn products<R: Right>(products: &[Product<R>]) -> Vec<f32> {
-    let sizes = products
-        .iter()
-        .map(|product| product.rows * product.columns);
+    let sizes = products.iter().map(Product::len);
     let mut result = vec![0.0; sizes.sum()];
-    let mut rest = &mut result[..];
+    products_into(products, one_after_the_other(products, &mut result));
+    result
+}
+
+/// Where each of these products goes in memory that holds them all.
+pub(in crate::ops) fn one_after_the_other<'a, R>(
+    products: &[Product<R>],
+    mut to: &'a mut [f32],
+) -> Vec<&'a mut [f32]> {
+    let mut part = |product: &Product<R>| {
+        let (part, others) = std::mem::take(&mut to).split_at_mut(product.len());
+        to = others;
+        part
+    };
+    products.iter().map(&mut part).collect()
+}
+
+/// Products, each to its own place.
+pub(in crate::ops) fn products_into<R: Right>(products: &[Product<R>], to: Vec<&mut [f32]>) {
     let mut tasks = Vec::new();
-    for product in products {
-        let (to, others) = rest.split_at_mut(product.rows * product.columns);
-        rest = others;
-        let pieces = pieces(product.rows);
-        let sizes = pieces.map(|rows| (rows.clone(), rows.len() * product.columns));
-        let mut to = to;
-        for (rows, size) in sizes {
-            let (piece, others) = to.split_at_mut(size);
+    for (product, mut to) in products.iter().zip(to) {
+        for rows in pieces(product.rows) {
+            let (piece, others) = to.split_at_mut(rows.len() * product.columns);
             to = others;
             tasks.push((product, rows, piece));
         }
@@ -146,7 +162,6 @@ pub(in crate::ops) fn products<R: Right>(products: &[Product<R>]) -> Vec<f32> {
     spread.each(tasks, |(product, rows, to)| {
         product.of_rows(rows, to, spread)
     });
-    result
 }
 
 /// How tasks are spread over the threads.

@@ -31,7 +31,7 @@ pub(in crate::ops) fn gradients(
         let drows = segments.products_back(&dy, &w);
         segments.padded(drows, problem.row_bound, problem.k)
     });
-    let dw = of_w.then(|| segments.outer((&dy, None), (&rows, None)));
+    let dw = of_w.then(|| segments.outer(&dy, &rows));
     let dbias = of_bias.then(|| segments.sums(&dy));
     let gradients = [drows, dw, dbias].into_iter().flatten();
     gradients

@@ -9,7 +9,11 @@ use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use moebius_ops::Routing;
 use moebius_ops::routing::{self, HashProblem, LoadProblem, Problem, Score, TopkGradient};
+use rayon::prelude::*;
 use std::cmp::Reverse;
+
+/// Tokens that take a thread longer than waking another.
+const TOKENS: usize = 256;
 
 pub(in crate::ops) fn run(operation: &Routing, mut b: Operands) -> Vec<Value<Flex>> {
     match operation {
@@ -48,11 +52,16 @@ fn route(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
     let logits = floats(b.float("logits"));
     let available = available(&mut b, problem.experts());
     let bias = b.maybe_float("bias").map(floats);
+    let of_token = |row: &[f32]| {
+        let (scores, sum) = scored(row, &available, problem.score());
+        let chosen = choose(problem, row, &available, &scores, bias.as_deref());
+        (scores, sum, chosen)
+    };
+    let tokens = logits.par_chunks(problem.experts());
+    let routed: Vec<_> = tokens.with_min_len(TOKENS).map(of_token).collect();
     let (mut indices, mut weights) = (Vec::new(), Vec::new());
     let (mut probs, mut lse) = (Vec::with_capacity(logits.len()), Vec::new());
-    for row in logits.chunks(problem.experts()) {
-        let (scores, sum) = scored(row, &available, problem.score());
-        let (experts, chosen) = choose(problem, row, &available, &scores, bias.as_deref());
+    for (scores, sum, (experts, chosen)) in routed {
         indices.extend(experts);
         weights.extend(chosen);
         probs.extend(scores);
@@ -99,10 +108,9 @@ fn route_backward(problem: &Problem, of: TopkGradient, mut b: Operands) -> Vec<V
     }));
     let logits = floats(b.float("logits"));
     let (indices, weights) = (words(b.word("indices")), floats(b.float("weights")));
-    let mut dlogits = Vec::with_capacity(logits.len());
-    for (t, row) in logits.chunks(experts).enumerate() {
+    let of_token = |(t, row): (usize, &[f32])| -> Vec<f32> {
         let slots = t * top_k..(t + 1) * top_k;
-        let row_gradient = match of {
+        match of {
             TopkGradient::Weights => {
                 let chosen = (&indices[slots.clone()], &weights[slots.clone()]);
                 weights_gradient(problem, (row, &available), chosen, &gradient[slots])
@@ -115,9 +123,11 @@ fn route_backward(problem: &Problem, of: TopkGradient, mut b: Operands) -> Vec<V
                 let softmax = scores(row, &available, Score::Softmax);
                 softmax.iter().map(|p| p * gradient[t]).collect()
             }
-        };
-        dlogits.extend(row_gradient);
-    }
+        }
+    };
+    let tokens = logits.par_chunks(experts).enumerate();
+    let dlogits: Vec<_> = tokens.with_min_len(TOKENS).map(of_token).collect();
+    let dlogits = dlogits.concat();
     let shape = [problem.tokens(), experts];
     vec![Value::Float(float_tensor(dlogits, &shape))]
 }

@@ -37,7 +37,8 @@ fn combine(p: &RowsProblem, mut b: Operands) -> Rows {
     let dtype = rows.dtype();
     let weights = b.maybe_float("weights").map(floats);
     let shape = [p.top_k(), p.width()];
-    let y = combined(&[to_f32(rows)], weights.as_deref(), &segments, shape);
+    let rows = to_f32(rows).to_contiguous();
+    let y = combined(rows.storage(), weights.as_deref(), &segments, shape);
     cast_like(y, dtype)
 }
 

@@ -33,12 +33,17 @@ impl Segments {
         }
     }
 
-    fn experts(&self) -> usize {
+    pub(in crate::ops) fn experts(&self) -> usize {
         self.offsets.len() - 1
     }
 
     pub(in crate::ops) fn rows(&self, e: usize) -> Range<usize> {
         self.offsets[e]..self.offsets[e + 1]
+    }
+
+    /// The rows of neighbouring experts.
+    pub(in crate::ops) fn rows_of(&self, experts: Range<usize>) -> Range<usize> {
+        self.offsets[experts.start]..self.offsets[experts.end]
     }
 
     pub(in crate::ops) fn expert_of_rows(&self) -> Vec<u32> {
@@ -67,6 +72,9 @@ impl Segments {
 
     /// The rows that have an expert.
     pub(in crate::ops) fn unpadded(&self, rows: Rows) -> Rows {
+        if rows.shape()[0] == self.order.len() {
+            return rows;
+        }
         rows_of(rows, 0, self.order.len())
     }
 
@@ -86,28 +94,16 @@ impl Segments {
         float_tensor(values, &[self.positions.len() / top_k, top_k])
     }
 
-    /// \[E,m,n\]: aᵀ · b over the rows of every expert; a matrix that isn't sorted comes with the places of the sorted rows in it.
-    pub(in crate::ops) fn outer<'a>(
-        &self,
-        (a, of_a): (&Rows, Option<&'a [u32]>),
-        (b, of_b): (&Rows, Option<&'a [u32]>),
-    ) -> Rows {
+    /// \[E,m,n\]: aᵀ · b over the rows of every expert.
+    pub(in crate::ops) fn outer(&self, a: &Rows, b: &Rows) -> Rows {
         let (a, b) = (a.to_contiguous(), b.to_contiguous());
         let (m, n) = (a.shape()[1], b.shape()[1]);
         let product = |e: usize| {
             let rows = self.rows(e);
-            let lines = |places: Option<&'a [u32]>| match places {
-                None => Lines::From(rows.start),
-                Some(places) => Lines::At(&places[rows.clone()]),
-            };
-            let left = Factor {
-                lines: lines(of_a),
-                ..Factor::columns(&a)
-            };
-            let right = Factor {
-                lines: lines(of_b),
-                ..Factor::columns(&b)
-            };
+            let [left, right] = [&a, &b].map(|matrix| Factor {
+                lines: Lines::From(rows.start),
+                ..Factor::columns(matrix)
+            });
             Product::new(left, right, [m, rows.len(), n])
         };
         let of_experts: Vec<_> = (0..self.experts()).map(product).collect();
@@ -118,14 +114,21 @@ impl Segments {
     pub(in crate::ops) fn sums(&self, rows: &Rows) -> Rows {
         let n = rows.shape()[1];
         let mut sums = vec![0.0; self.experts() * n];
-        let values = floats(rows.clone());
-        for (row, e) in self.expert_of_rows().iter().enumerate() {
-            let sum = &mut sums[*e as usize * n..][..n];
-            for (sum, value) in sum.iter_mut().zip(&values[row * n..]) {
-                *sum += value;
+        self.add_sums(0..self.experts(), &floats(rows.clone()), &mut sums);
+        float_tensor(sums, &[self.experts(), n])
+    }
+
+    /// Adds the rows of some experts, all that are given, to sums.
+    pub(in crate::ops) fn add_sums(&self, experts: Range<usize>, rows: &[f32], sums: &mut [f32]) {
+        let n = sums.len() / experts.len().max(1);
+        let mut rows = rows.chunks_exact(n.max(1));
+        for (e, sum) in experts.zip(sums.chunks_exact_mut(n.max(1))) {
+            for row in rows.by_ref().take(self.rows(e).len()) {
+                for (sum, value) in sum.iter_mut().zip(row) {
+                    *sum += value;
+                }
             }
         }
-        float_tensor(sums, &[self.experts(), n])
     }
 
     /// rows · W_eᵀ + b_e for the rows of every expert e.
@@ -190,19 +193,13 @@ pub(in crate::ops) fn row_dots(a: &Rows, b: &Rows) -> Vec<f32> {
         .collect()
 }
 
-/// \[T,width\]: the weighted sum of every token's rows, in slot order; weights of 1 when `None`. The
-/// sorted rows may come in pieces, one below the other.
+/// \[T,width\]: the weighted sum of every token's rows, in slot order; weights of 1 when `None`.
 pub(in crate::ops) fn combined(
-    pieces: &[Rows],
+    rows: &[f32],
     weights: Option<&[f32]>,
     segments: &Segments,
     [top_k, width]: [usize; 2],
 ) -> Rows {
-    let pieces: Vec<Rows> = pieces.iter().map(|rows| rows.to_contiguous()).collect();
-    let rows = pieces
-        .iter()
-        .flat_map(|rows| rows.storage::<f32>().chunks(width));
-    let rows: Vec<&[f32]> = rows.collect();
     let slots = segments.positions.len();
     let mut sums = vec![0.0; slots / top_k * width];
     let add = |token: usize, sum: &mut [f32]| {
@@ -213,7 +210,7 @@ pub(in crate::ops) fn combined(
                 continue;
             }
             let weight = weights.map_or(1.0, |weights| weights[slot]);
-            let pairs = sum.iter_mut().zip(rows[row as usize]);
+            let pairs = sum.iter_mut().zip(&rows[row as usize * width..]);
             pairs.for_each(|(sum, value)| *sum += weight * value);
         }
     };

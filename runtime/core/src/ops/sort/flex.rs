@@ -18,19 +18,26 @@ pub(in crate::ops) fn run(sort: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
         let capacities = capacities_reference(&rule, slots, experts, mask, factors);
         keys = capacity::reference(&keys, &floats(b.float("weights")), &capacities);
     }
-    let mut order: Vec<u32> = (0..slots as u32).collect();
-    order.sort_by_key(|slot| keys[*slot as usize].min(experts as u32));
-    let mut offsets = vec![0u32; experts + 1];
-    for expert in keys.iter().filter(|key| (**key as usize) < experts) {
-        offsets[*expert as usize + 1] += 1;
+    let expert = |slot: usize| keys[slot].min(experts as u32) as usize;
+    // Slots without an expert come last.
+    let mut offsets = vec![0_u32; experts + 2];
+    for slot in 0..slots {
+        offsets[expert(slot) + 1] += 1;
     }
-    for e in 0..experts {
+    for e in 0..=experts {
         offsets[e + 1] += offsets[e];
     }
+    let mut next = offsets.clone();
+    offsets.truncate(experts + 1);
     let kept = offsets[experts];
-    let mut positions = vec![NOWHERE; slots];
-    for (row, slot) in order.iter().enumerate().take(kept as usize) {
-        positions[*slot as usize] = row as u32;
+    let (mut order, mut positions) = (vec![0; slots], vec![NOWHERE; slots]);
+    for slot in 0..slots {
+        let row = next[expert(slot)];
+        next[expert(slot)] += 1;
+        order[row as usize] = slot as u32;
+        if row < kept {
+            positions[slot] = row;
+        }
     }
     let tensors = [
         int_tensor(&order, &[slots]),

@@ -1,32 +1,56 @@
 //! Activations of the first product, and their slopes.
 
-use crate::ops::host::{Rows, columns_of, float_tensor, floats};
+use crate::ops::host::{Rows, float_tensor, floats};
+use crate::ops::spare::Spare;
 use burn::backend::ops::{ActivationOps, FloatTensorOps};
 use burn::backend::{Flex, TensorMetadata};
 use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::moe::Problem;
 
-/// Gate and up columns of the first product; the gate alone without gating.
-fn gate_and_up(problem: &Problem, pre: &Rows) -> (Rows, Option<Rows>) {
-    if !problem.gated {
-        return (pre.clone(), None);
-    }
-    let f = problem.inter;
-    let gate = columns_of(pre.clone(), 0, f);
-    (gate, Some(columns_of(pre.clone(), f, 2 * f)))
+/// Gate and up columns of a first product \[rows, f or 2f\]; the gate alone without gating.
+fn gate_and_up(problem: &Problem, pre: &[f32]) -> (Rows, Option<Rows>) {
+    let (f, columns) = (problem.inter, problem.columns_in());
+    let part = |first: usize| {
+        let lines = pre.chunks_exact(columns);
+        let values: Vec<f32> = lines
+            .flat_map(|line| &line[first..first + f])
+            .copied()
+            .collect();
+        let rows = values.len() / f;
+        float_tensor(values, &[rows, f])
+    };
+    (part(0), problem.gated.then(|| part(f)))
 }
 
-/// The activation, and the product with the up projection when gated.
-pub(super) fn activated(problem: &Problem, pre: Rows) -> Rows {
-    let (gate, up) = match problem.gated {
-        true => gate_and_up(problem, &pre),
-        false => (pre, None),
-    };
-    let act = apply(problem.activation, gate);
-    match up {
-        Some(up) => Flex::float_mul(act, up),
-        None => act,
+/// The activation of a first product \[rows, f or 2f\], and the product with the up projection when gated.
+pub(super) fn activated(problem: &Problem, pre: &[f32]) -> Spare {
+    let f = problem.inter;
+    let rows = pre.len() / problem.columns_in();
+    let mut hidden = Spare::new(rows * f);
+    if problem.activation == Activation::Relu && !problem.gated {
+        for (hidden, pre) in hidden.iter_mut().zip(pre) {
+            *hidden = relu(*pre);
+        }
+        return hidden;
     }
+    let (gate, up) = gate_and_up(problem, pre);
+    let act = apply(problem.activation, gate);
+    let act: &[f32] = act.storage();
+    match up {
+        None => hidden.copy_from_slice(act),
+        Some(up) => {
+            let pairs = act.iter().zip(up.storage::<f32>());
+            for (hidden, (act, up)) in hidden.iter_mut().zip(pairs) {
+                *hidden = act * up;
+            }
+        }
+    }
+    hidden
+}
+
+/// NaN stays what it is.
+fn relu(x: f32) -> f32 {
+    if x < 0.0 { 0.0 } else { x }
 }
 
 /// act(x) of every element.
@@ -45,7 +69,8 @@ fn softplus(x: f32) -> f32 {
 
 fn map(x: &Rows, f: impl Fn(f32) -> f32) -> Rows {
     let shape = x.shape();
-    let values = floats(x.clone()).into_iter().map(f).collect();
+    let x = x.to_contiguous();
+    let values = x.storage::<f32>().iter().map(|x| f(*x)).collect();
     float_tensor(values, &[shape[0], shape[1]])
 }
 
@@ -78,20 +103,124 @@ fn slopes(activation: Activation, x: &Rows) -> Rows {
     }
 }
 
-/// The first product's gradient from the hidden activations'.
-pub(super) fn through_activation(problem: &Problem, pre: &Rows, dhidden: Rows) -> Rows {
-    let (gate, up) = gate_and_up(problem, pre);
-    let slope = slopes(problem.activation, &gate);
-    match up {
-        None => Flex::float_mul(dhidden, slope),
-        Some(up) => {
-            let plain = Problem {
-                gated: false,
-                ..*problem
+/// What the backward pass computes of some rows between its products.
+pub(super) struct Through<'a> {
+    /// \[rows, f\], the hidden activations times the router weights.
+    pub(super) weighted: &'a mut [f32],
+    /// \[rows, f or 2f\], the first product's gradient.
+    pub(super) dpre: &'a mut [f32],
+    /// \[rows\], ⟨gradient, hidden activations⟩.
+    pub(super) dots: &'a mut [f32],
+}
+
+impl Through<'_> {
+    /// From the first product, the hidden activations' gradient before the router weights, and these.
+    pub(super) fn activation(
+        self,
+        problem: &Problem,
+        pre: &[f32],
+        dhidden: &[f32],
+        weights: &[f32],
+    ) {
+        let f = problem.inter;
+        let lines = self.weighted.chunks_exact_mut(f);
+        let lines = lines.zip(self.dpre.chunks_exact_mut(problem.columns_in()));
+        let lines = lines.zip(dhidden.chunks_exact(f)).zip(weights);
+        if problem.activation == Activation::Relu && !problem.gated {
+            let lines = lines.zip(pre.chunks_exact(f)).zip(self.dots);
+            for (((((weighted, dpre), d), weight), pre), dot) in lines {
+                *dot = through_relu((weighted, dpre), d, *weight, pre);
+            }
+            return;
+        }
+        let (gate, up) = gate_and_up(problem, pre);
+        let slopes = slopes(problem.activation, &gate);
+        let act = apply(problem.activation, gate);
+        let (slopes, act): (&[f32], &[f32]) = (slopes.storage(), act.storage());
+        let up: Option<&[f32]> = up.as_ref().map(|up| up.storage());
+        for (row, (((weighted, dpre), dhidden), weight)) in lines.enumerate() {
+            let of_row = row * f..(row + 1) * f;
+            let line = Line {
+                act: &act[of_row.clone()],
+                slopes: &slopes[of_row.clone()],
+                dhidden,
+                weight: *weight,
             };
-            let dup = Flex::float_mul(dhidden.clone(), activated(&plain, gate));
-            let dgate = Flex::float_mul(Flex::float_mul(dhidden, up), slope);
-            Flex::float_cat(vec![dgate, dup], 1)
+            self.dots[row] = match up {
+                None => line.plain(weighted, dpre),
+                Some(up) => line.gated(&up[of_row], weighted, dpre.split_at_mut(f)),
+            };
         }
     }
+}
+
+/// A row through the commonest activation, at once; ⟨d, hidden activations⟩ in sums that don't wait for each other.
+fn through_relu(
+    (weighted, dpre): (&mut [f32], &mut [f32]),
+    d: &[f32],
+    weight: f32,
+    pre: &[f32],
+) -> f32 {
+    let mut sums = [0.0; 16];
+    let to = weighted.chunks_mut(16).zip(dpre.chunks_mut(16));
+    for ((weighted, dpre), (d, pre)) in to.zip(d.chunks(16).zip(pre.chunks(16))) {
+        let to = sums.iter_mut().zip(weighted).zip(dpre);
+        for (((sum, weighted), dpre), (d, pre)) in to.zip(d.iter().zip(pre)) {
+            let hidden = relu(*pre);
+            *sum += d * hidden;
+            *weighted = hidden * weight;
+            *dpre = if *pre > 0.0 { d * weight } else { 0.0 };
+        }
+    }
+    sums.iter().sum()
+}
+
+/// A row before it goes through the activation.
+struct Line<'a> {
+    act: &'a [f32],
+    slopes: &'a [f32],
+    dhidden: &'a [f32],
+    weight: f32,
+}
+
+impl Line<'_> {
+    fn plain(&self, weighted: &mut [f32], dpre: &mut [f32]) -> f32 {
+        let to = weighted.iter_mut().zip(dpre);
+        let from = self.act.iter().zip(self.slopes).zip(self.dhidden);
+        for ((weighted, dpre), ((act, slope), d)) in to.zip(from) {
+            *weighted = act * self.weight;
+            *dpre = d * self.weight * slope;
+        }
+        dot(self.dhidden, self.act)
+    }
+
+    fn gated(&self, up: &[f32], hidden: &mut [f32], (dgate, dup): (&mut [f32], &mut [f32])) -> f32 {
+        for (hidden, (act, up)) in hidden.iter_mut().zip(self.act.iter().zip(up)) {
+            *hidden = act * up;
+        }
+        let dot = dot(self.dhidden, hidden);
+        hidden.iter_mut().for_each(|hidden| *hidden *= self.weight);
+        let from = self.dhidden.iter().zip(self.slopes).zip(up);
+        for (dgate, ((d, slope), up)) in dgate.iter_mut().zip(from) {
+            *dgate = d * self.weight * up * slope;
+        }
+        for (dup, (d, act)) in dup.iter_mut().zip(self.dhidden.iter().zip(self.act)) {
+            *dup = d * self.weight * act;
+        }
+        dot
+    }
+}
+
+/// ⟨a, b⟩ in sums that don't wait for each other.
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0; 16];
+    let (a, rest_a) = a.as_chunks::<16>();
+    let (b, rest_b) = b.as_chunks::<16>();
+    for (a, b) in a.iter().zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    let rest: f32 = rest_a.iter().zip(rest_b).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
 }

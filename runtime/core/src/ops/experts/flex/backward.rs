@@ -1,15 +1,21 @@
 //! The experts backward.
 
-use super::activation::{activated, through_activation};
+use super::activation::{Through, dot};
 use super::forward::Forward;
 use super::{Piece, pieces_of};
-use crate::ops::host::{Rows, cast_like, float_tensor, floats, rows_of, select_rows};
-use crate::ops::host_product::{Factor, Lines, Product, Run, Spread};
-use crate::ops::rows::host::{Segments, combined, row_dots};
+use crate::ops::host::{Rows, cast_like, float_tensor, select_rows};
+use crate::ops::host_product::{
+    Factor, Lines, MOST_ROWS, Product, Run, Spread, one_after_the_other, products_into,
+};
+use crate::ops::rows::host::{Segments, combined};
+use crate::ops::spare::Spare;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::DType;
 use std::ops::Range;
+
+/// Rows for each thread, at least, of the experts that go through the pass together.
+const ROWS_OF_THREAD: usize = 2 * MOST_ROWS;
 
 /// One backward pass.
 pub(super) struct Backward<'a> {
@@ -23,55 +29,72 @@ pub(super) struct Backward<'a> {
     pub(super) weights: Vec<f32>,
 }
 
-/// What a pass computes of all sorted rows, before sums over them.
-struct OfRows {
-    /// \[R,f\], the hidden activations times the router weights.
-    hidden: Vec<f32>,
-    /// \[R, f or 2f\], the first product's gradient.
-    dpre: Vec<f32>,
-    /// \[R,H\], those of x, where they are needed.
-    dx: Vec<f32>,
-    /// \[R\], those of the router weights.
-    dots: Vec<f32>,
+/// Gradients of what the experts have, \[E, …\].
+struct OfExperts {
+    w_in: Vec<f32>,
+    w_out: Vec<f32>,
+    /// Empty without biases.
+    b_in: Vec<f32>,
 }
 
 impl Backward<'_> {
-    /// Gradients of x where it is needed, the router weights, and of weights and biases where they are.
+    /// Gradients of x where it is needed, the router weights, and of weights and biases where they are. Some experts at a time go
+    /// through all products, so that what is between those takes little memory, and the same memory.
     pub(super) fn run(&self, [of_x, of_experts]: [bool; 2], dtype: DType) -> Vec<Rows> {
         let (problem, segments) = (self.forward.problem, self.segments);
-        let of_rows = self.rows(of_x);
-        let top_k = problem.routing.top_k();
-        let x = of_x.then(|| {
-            let rows = float_tensor(of_rows.dx, &[segments.order.len(), problem.hidden]);
-            let dx = combined(&[rows], None, segments, [top_k, problem.hidden]);
-            cast_like(dx, dtype)
-        });
-        let weights = segments.to_slots(&of_rows.dots, top_k);
-        let of_weights = match of_experts {
-            true => self.of_weights(of_rows.hidden, of_rows.dpre),
-            false => Vec::new(),
-        };
-        let of_weights = of_weights.into_iter().map(|sum| cast_like(sum, dtype));
-        x.into_iter().chain([weights]).chain(of_weights).collect()
+        let (rows, top_k) = (segments.order.len(), problem.routing.top_k());
+        let (hidden, inter, columns) = (problem.hidden, problem.inter, problem.columns_in());
+        let width = if of_x { hidden } else { 0 };
+        let (mut dx, mut dots) = (Spare::new(rows * width), vec![0.0; rows]);
+        let mut sums = of_experts.then(|| self.zeros());
+        for experts in self.together() {
+            let rows = segments.rows_of(experts.clone());
+            let mut weighted = Spare::new(rows.len() * inter);
+            let mut dpre = Spare::new(rows.len() * columns);
+            let dx = &mut dx[rows.start * width..rows.end * width];
+            let results = [
+                (&mut weighted[..], inter),
+                (&mut dpre[..], columns),
+                (dx, width),
+                (&mut dots[rows.clone()], 1),
+            ];
+            let pieces = pieces_of(segments, experts.clone(), results);
+            let spread = Spread::of(pieces.len(), rows.len() * hidden * columns);
+            spread.each(pieces, |piece| self.piece(piece, spread));
+            if let Some(sums) = &mut sums {
+                self.of_weights(experts, (&weighted, &dpre), sums);
+            }
+        }
+        let x = of_x.then(|| cast_like(combined(&dx, None, segments, [top_k, hidden]), dtype));
+        let weights = segments.to_slots(&dots, top_k);
+        let sums = sums.map(|sums| self.tensors(sums)).unwrap_or_default();
+        let sums = sums.into_iter().map(|sum| cast_like(sum, dtype));
+        x.into_iter().chain([weights]).chain(sums).collect()
     }
 
-    fn rows(&self, of_x: bool) -> OfRows {
+    /// Experts that go through the pass together: few, but with rows for all threads.
+    fn together(&self) -> Vec<Range<usize>> {
+        let least = ROWS_OF_THREAD * rayon::current_num_threads();
+        let (mut all, mut first) = (Vec::new(), 0);
+        for end in 1..=self.segments.experts() {
+            let rows = self.segments.rows_of(first..end).len();
+            if rows >= least || end == self.segments.experts() {
+                all.push(first..end);
+                first = end;
+            }
+        }
+        all
+    }
+
+    fn zeros(&self) -> OfExperts {
         let problem = self.forward.problem;
-        let rows = self.segments.order.len();
-        let of_x = if of_x { problem.hidden } else { 0 };
-        let widths = [problem.inter, problem.columns_in(), of_x, 1];
-        let [mut hidden, mut dpre, mut dx, mut dots] = widths.map(|width| vec![0.0; rows * width]);
-        let to = [&mut hidden, &mut dpre, &mut dx, &mut dots].map(Vec::as_mut_slice);
-        let [a, b, c, d] = to;
-        let to = [(a, widths[0]), (b, widths[1]), (c, widths[2]), (d, 1)];
-        let pieces = pieces_of(self.segments, to);
-        let spread = Spread::of(pieces.len(), rows * problem.hidden * problem.columns_in());
-        spread.each(pieces, |piece| self.piece(piece, spread));
-        OfRows {
-            hidden,
-            dpre,
-            dx,
-            dots,
+        let (experts, columns) = (self.segments.experts(), problem.columns_in());
+        let of_bias = if problem.bias { columns } else { 0 };
+        let zeros = |size: usize| vec![0.0; experts * size];
+        OfExperts {
+            w_in: zeros(columns * problem.hidden),
+            w_out: zeros(problem.hidden * problem.inter),
+            b_in: zeros(of_bias),
         }
     }
 
@@ -80,54 +103,57 @@ impl Backward<'_> {
         let Piece {
             expert,
             rows,
-            to: [weighted, to_dpre, dx, dots],
+            to: [weighted, dpre, dx, dots],
         } = piece;
+        let (columns, again);
         let pre = match &self.pre {
-            Some(pre) => rows_of(pre.clone(), rows.start, rows.end),
-            None => self.forward.first((expert, &rows), spread),
+            Some(pre) => {
+                columns = problem.columns_in();
+                &pre.storage::<f32>()[rows.start * columns..rows.end * columns]
+            }
+            None => {
+                again = self.forward.first_of((expert, &rows), spread);
+                &*again
+            }
         };
-        let hidden = activated(problem, pre.clone()).to_contiguous();
         // Of the hidden activations, before the router weight.
         let dhidden = self.dhidden(expert, &rows, spread);
-        // ⟨dy, W h + b⟩ = ⟨Wᵀ dy, h⟩ + ⟨dy, b⟩: the answers themselves aren't needed.
-        dots.copy_from_slice(&row_dots(&dhidden, &hidden));
-        if let Some(bias) = experts.bias(1, expert, problem.hidden) {
-            let dy = floats(self.dy_of(&rows));
-            for (dot, dy) in dots.iter_mut().zip(dy.chunks(problem.hidden)) {
-                *dot += dy.iter().zip(bias).map(|(dy, b)| dy * b).sum::<f32>();
-            }
-        }
         let weights = &self.weights[rows.clone()];
-        let lines = weighted.chunks_mut(problem.inter).zip(weights);
-        let hidden: &[f32] = hidden.storage();
-        for ((to, weight), hidden) in lines.zip(hidden.chunks(problem.inter)) {
-            for (to, hidden) in to.iter_mut().zip(hidden) {
-                *to = hidden * weight;
+        let through = Through {
+            weighted,
+            dpre: &mut *dpre,
+            dots: &mut *dots,
+        };
+        through.activation(problem, pre, &dhidden, weights);
+        // ⟨dy, W h + b⟩ = ⟨Wᵀ dy, h⟩ + ⟨dy, b⟩: the answers themselves aren't needed.
+        if let Some(bias) = experts.bias(1, expert, problem.hidden) {
+            let dy = self.dy_of(&rows);
+            let lines = dy.storage::<f32>().chunks(problem.hidden);
+            for (sum, dy) in dots.iter_mut().zip(lines) {
+                *sum += dot(dy, bias);
             }
         }
-        let column = float_tensor(weights.to_vec(), &[rows.len(), 1]);
-        let dpre = through_activation(problem, &pre, Flex::float_mul(dhidden, column));
-        let dpre = dpre.to_contiguous();
-        to_dpre.copy_from_slice(dpre.storage());
         if !dx.is_empty() {
+            let columns = problem.columns_in();
+            let left = Factor::of_slice(dpre, columns, Run::Along);
             let right = Factor::stacked(&experts.w_in, expert, Run::Across);
-            let sizes = [rows.len(), problem.columns_in(), problem.hidden];
-            Product::new(Factor::rows(&dpre), right, sizes).of_rows(0..rows.len(), dx, spread);
+            let sizes = [rows.len(), columns, problem.hidden];
+            Product::new(left, right, sizes).of_rows(0..rows.len(), dx, spread);
         }
     }
 
     /// dy · W_out of some rows of an expert.
-    fn dhidden(&self, expert: usize, rows: &Range<usize>, spread: Spread) -> Rows {
+    fn dhidden(&self, expert: usize, rows: &Range<usize>, spread: Spread) -> Spare {
         let problem = self.forward.problem;
         let left = Factor {
             lines: Lines::At(&self.forward.tokens[rows.clone()]),
             ..Factor::rows(self.dy)
         };
         let right = Factor::stacked(&self.forward.experts.w_out, expert, Run::Across);
-        let mut to = vec![0.0; rows.len() * problem.inter];
+        let mut to = Spare::new(rows.len() * problem.inter);
         let sizes = [rows.len(), problem.hidden, problem.inter];
         Product::new(left, right, sizes).of_rows(0..rows.len(), &mut to, spread);
-        float_tensor(to, &[rows.len(), problem.inter])
+        to
     }
 
     /// dy of some rows.
@@ -135,20 +161,60 @@ impl Backward<'_> {
         select_rows(self.dy.clone(), &self.forward.tokens[rows.clone()])
     }
 
-    /// Those of W_in and W_out, and of the biases where there are some.
-    fn of_weights(&self, hidden: Vec<f32>, dpre: Vec<f32>) -> Vec<Rows> {
-        let (problem, rows) = (self.forward.problem, self.segments.order.len());
-        let hidden = float_tensor(hidden, &[rows, problem.inter]);
-        let dpre = float_tensor(dpre, &[rows, problem.columns_in()]);
-        let tokens = Some(self.forward.tokens);
+    /// Those of some experts' W_in and W_out, and of b_in.
+    fn of_weights(
+        &self,
+        experts: Range<usize>,
+        (weighted, dpre): (&[f32], &[f32]),
+        sums: &mut OfExperts,
+    ) {
+        let (problem, segments, forward) = (self.forward.problem, self.segments, &self.forward);
+        let (hidden, inter, columns) = (problem.hidden, problem.inter, problem.columns_in());
+        let first = segments.rows_of(experts.clone()).start;
+        let tokens = |matrix, rows: Range<usize>| Factor {
+            lines: Lines::At(&forward.tokens[rows]),
+            ..Factor::columns(matrix)
+        };
+        let between = |values, width, rows: Range<usize>| Factor {
+            lines: Lines::From(rows.start - first),
+            ..Factor::of_slice(values, width, Run::Across)
+        };
+        let product = |e| {
+            let (rows, x) = (segments.rows(e), tokens(forward.x, segments.rows(e)));
+            let sizes = [columns, rows.len(), hidden];
+            Product::new(between(dpre, columns, rows), x, sizes)
+        };
+        let of_in: Vec<_> = experts.clone().map(product).collect();
+        let product = |e| {
+            let (rows, dy) = (segments.rows(e), tokens(self.dy, segments.rows(e)));
+            let sizes = [hidden, rows.len(), inter];
+            Product::new(dy, between(weighted, inter, rows), sizes)
+        };
+        let of_out: Vec<_> = experts.clone().map(product).collect();
+        let of_weights = experts.start * hidden;
+        let mut to = one_after_the_other(&of_in, &mut sums.w_in[of_weights * columns..]);
+        let w_out = &mut sums.w_out[of_weights * inter..];
+        to.extend(one_after_the_other(&of_out, w_out));
+        let all: Vec<_> = of_in.into_iter().chain(of_out).collect();
+        products_into(&all, to);
+        if problem.bias {
+            let b_in = &mut sums.b_in[experts.start * columns..experts.end * columns];
+            segments.add_sums(experts, dpre, b_in);
+        }
+    }
+
+    fn tensors(&self, sums: OfExperts) -> Vec<Rows> {
+        let (problem, experts) = (self.forward.problem, self.segments.experts());
+        let (hidden, columns) = (problem.hidden, problem.columns_in());
         let mut all = vec![
-            self.segments.outer((&dpre, None), (self.forward.x, tokens)),
-            self.segments.outer((self.dy, tokens), (&hidden, None)),
+            float_tensor(sums.w_in, &[experts, columns, hidden]),
+            float_tensor(sums.w_out, &[experts, hidden, problem.inter]),
         ];
         if problem.bias {
+            let rows = self.segments.order.len();
             let weights = float_tensor(self.weights.clone(), &[rows, 1]);
             let weighted = Flex::float_mul(self.dy_of(&(0..rows)), weights);
-            all.push(self.segments.sums(&dpre));
+            all.push(float_tensor(sums.b_in, &[experts, columns]));
             all.push(self.segments.sums(&weighted));
         }
         all

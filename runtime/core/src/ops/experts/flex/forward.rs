@@ -3,9 +3,10 @@
 use super::activation::activated;
 use super::{Experts, Piece, pieces_of};
 use crate::ops::StageClock;
-use crate::ops::host::{Rows, float_tensor};
+use crate::ops::host::Rows;
 use crate::ops::host_product::{Factor, Lines, Product, Run, Spread};
 use crate::ops::rows::host::Segments;
+use crate::ops::spare::Spare;
 use moebius_ops::moe::Problem;
 use moebius_shaders::moe::Stage;
 use std::ops::Range;
@@ -32,28 +33,37 @@ impl Forward<'_> {
             0 => 0,
             _ => self.problem.columns_in(),
         };
-        let pieces = pieces_of(segments, [(y, self.problem.hidden), (pre, kept)]);
+        let results = [(y, self.problem.hidden), (pre, kept)];
+        let pieces = pieces_of(segments, 0..segments.experts(), results);
         let work = segments.order.len()
             * self.problem.hidden
             * (self.problem.columns_in() + self.problem.inter);
         let spread = Spread::of(pieces.len(), work);
         let Some(clock) = clock else {
             spread.each(pieces, |piece| {
-                let pre = self.first((piece.expert, &piece.rows), spread);
-                self.second(piece, pre, spread);
+                self.second(self.kept_or_new(piece, spread), spread);
             });
             return;
         };
-        let pieces = spread.each(pieces, |piece| {
-            (self.first((piece.expert, &piece.rows), spread), piece)
-        });
+        let pieces = spread.each(pieces, |piece| self.kept_or_new(piece, spread));
         clock.mark(Stage::Gemm1);
-        spread.each(pieces, |(pre, piece)| self.second(piece, pre, spread));
+        spread.each(pieces, |piece| self.second(piece, spread));
         clock.mark(Stage::Gemm2);
     }
 
+    /// A piece and its first product, in memory of its own where it isn't kept.
+    fn kept_or_new<'a>(&self, piece: Piece<'a, 2>, spread: Spread) -> (Piece<'a, 2>, Spare) {
+        let of = (piece.expert, &piece.rows.clone());
+        if piece.to[1].is_empty() {
+            let pre = self.first_of(of, spread);
+            return (piece, pre);
+        }
+        self.first(of, piece.to[1], spread);
+        (piece, Spare::new(0))
+    }
+
     /// x · W_inᵀ + b_in of some rows of an expert.
-    pub(super) fn first(&self, (e, rows): (usize, &Range<usize>), spread: Spread) -> Rows {
+    pub(super) fn first(&self, (e, rows): (usize, &Range<usize>), to: &mut [f32], spread: Spread) {
         let (inner, columns) = (self.problem.hidden, self.problem.columns_in());
         let left = Factor {
             lines: Lines::At(&self.tokens[rows.clone()]),
@@ -64,27 +74,31 @@ impl Forward<'_> {
             bias: self.experts.bias(0, e, columns),
             ..Product::new(left, right, [rows.len(), inner, columns])
         };
-        let mut pre = vec![0.0; rows.len() * columns];
-        product.of_rows(0..rows.len(), &mut pre, spread);
-        float_tensor(pre, &[rows.len(), columns])
+        product.of_rows(0..rows.len(), to, spread);
+    }
+
+    /// The same, in memory of its own.
+    pub(super) fn first_of(&self, of: (usize, &Range<usize>), spread: Spread) -> Spare {
+        let mut to = Spare::new(of.1.len() * self.problem.columns_in());
+        self.first(of, &mut to, spread);
+        to
     }
 
     /// act(pre) · W_outᵀ + b_out.
-    fn second(&self, piece: Piece<2>, pre: Rows, spread: Spread) {
+    fn second(&self, (piece, pre): (Piece<2>, Spare), spread: Spread) {
         let (inner, columns) = (self.problem.inter, self.problem.hidden);
         let Piece {
             expert,
             rows,
             to: [y, kept],
         } = piece;
-        if !kept.is_empty() {
-            kept.copy_from_slice(pre.storage());
-        }
-        let hidden = activated(self.problem, pre).to_contiguous();
+        let pre = if kept.is_empty() { &pre } else { &*kept };
+        let hidden = activated(self.problem, pre);
         let right = Factor::stacked(&self.experts.w_out, expert, Run::Along);
+        let left = Factor::of_slice(&hidden, inner, Run::Along);
         let product = Product {
             bias: self.experts.bias(1, expert, columns),
-            ..Product::new(Factor::rows(&hidden), right, [rows.len(), inner, columns])
+            ..Product::new(left, right, [rows.len(), inner, columns])
         };
         product.of_rows(0..rows.len(), y, spread);
     }

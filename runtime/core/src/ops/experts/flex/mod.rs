@@ -10,6 +10,7 @@ use super::StageClock;
 use crate::ops::host::{Operands, Rows, cast_like, float_tensor, floats, to_f32};
 use crate::ops::host_product::pieces;
 use crate::ops::rows::host::{Segments, combined};
+use crate::ops::spare::Spare;
 use crate::ops::tensors::Value;
 use backward::Backward;
 use burn::backend::Flex;
@@ -61,11 +62,10 @@ pub(in crate::ops) fn run(
     let columns = problem.columns_in();
     let rows = segments.order.len();
     let mut pre = vec![0.0; if keep { rows * columns } else { 0 }];
-    let mut y = vec![0.0; rows * problem.hidden];
+    let mut y = Spare::new(rows * problem.hidden);
     forward.run(&segments, (&mut y, &mut pre), clock);
-    let y = float_tensor(y, &[rows, problem.hidden]);
     let shape = [problem.routing.top_k(), problem.hidden];
-    let y = combined(&[y], Some(&weights), &segments, shape);
+    let y = combined(&y, Some(&weights), &segments, shape);
     if let Some(clock) = clock {
         clock.mark(Stage::Combine);
     }
@@ -102,7 +102,7 @@ pub(in crate::ops) fn gradients(
         },
         segments: &segments,
         dy: &to_f32(dy),
-        pre: pre.map(|pre| segments.unpadded(to_f32(pre))),
+        pre: pre.map(|pre| segments.unpadded(to_f32(pre)).to_contiguous()),
         weights: segments
             .order
             .iter()
@@ -120,13 +120,14 @@ struct Piece<'a, const N: usize> {
     to: [&'a mut [f32]; N],
 }
 
-/// All sorted rows, a task's at a time; results have so many values to a row.
+/// The sorted rows of some experts, a task's at a time; results have so many values to a row.
 fn pieces_of<'a, const N: usize>(
     segments: &Segments,
+    experts: Range<usize>,
     mut results: [(&'a mut [f32], usize); N],
 ) -> Vec<Piece<'a, N>> {
     let mut all = Vec::new();
-    for expert in segments.occupied() {
+    for expert in experts {
         let of_expert = segments.rows(expert);
         for rows in pieces(of_expert.len()) {
             let to = results.each_mut().map(|(rest, width)| {
