@@ -264,7 +264,7 @@ pub(super) fn bias_of<F: Float, N: Size>(
 
 /// Bias, activation, gate, and the store of one row of a panel.
 #[cube]
-fn store_row<F: Float, N: Size, O: Size>(
+pub(super) fn store_row<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
     sums: (Vector<f32, N>, Vector<f32, N>),
     at: (usize, usize),
@@ -287,7 +287,7 @@ pub(super) type Biases<N> = (Vector<f32, N>, Vector<f32, N>);
 
 /// Bias, activation, gate and the store of the rows from `at.0` that are before `at.1`.
 #[cube]
-pub(super) fn store_rows<F: Float, N: Size, O: Size>(
+fn store_rows<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
     sums: &Array<Vector<f32, N>>,
     biases: Biases<N>,
@@ -413,7 +413,7 @@ fn tile_rows<F: Float, N: Size, O: Size>(
     let (sizes, span) = of;
     let (biases, row) = at;
     let (what, count) = comptime!(spec);
-    let rows = comptime!((what.rows, count));
+    let rows = comptime!((what.rows, count, 2usize));
     let (tokens, mut sums) = begun_tile::<N>(order, sizes, (row, span.end), rows);
     let kept = span.base + 2 * (comptime!(BLOCK) + row - span.begin);
     if span.from > 0 {
@@ -443,24 +443,27 @@ fn tile_rows<F: Float, N: Size, O: Size>(
     }
 }
 
-/// Where the tokens of a tile's rows from `at.0` begin (rows past `at.1` repeat the last), and sums of 0.
+/// Where the tokens of a tile's rows from `at.0` begin (rows past `at.1` repeat the last), and sums of 0: `spec.1` rows of `spec.2`
+/// registers.
 #[cube]
 pub(super) fn begun_tile<N: Size>(
     order: &ComptimeOption<&[u32]>,
     sizes: &Sizes,
     at: (usize, usize),
-    #[comptime] spec: (Source, usize),
+    #[comptime] spec: (Source, usize, usize),
 ) -> (Array<usize>, Array<Vector<f32, N>>) {
     let (row, end) = at;
-    let (rows, count) = comptime!(spec);
+    let (rows, count, registers) = comptime!(spec);
     let mut from = Array::<usize>::new(count);
-    let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * count));
+    let mut sums = Array::<Vector<f32, N>>::new(comptime!(count * registers));
     #[unroll]
     for i in 0..count {
         let sorted = min(row + i, end - 1);
         from[i] = input_row(order, sorted, sizes.top_k, comptime!(rows)) * sizes.k;
-        sums[2 * i] = Vector::new(0.0f32);
-        sums[2 * i + 1] = Vector::new(0.0f32);
+        #[unroll]
+        for r in 0..registers {
+            sums[i * registers + r] = Vector::new(0.0f32);
+        }
     }
     (from, sums)
 }

@@ -4,16 +4,23 @@
 //! 64: decode is bound by memory. More rows share one decoding of two registers of columns into
 //! scratch, and from there on the product is that of [`super::cpu`]. Both sum over k in order.
 
-use super::cpu::{Biases, Packed, Spec, begun_tile, bias_of, panel_row, panel_rows, store_rows};
-use super::fp8::{block_words, decode_lane, scale_at};
+use super::cpu::{Biases, Packed, Spec, begun_tile, bias_of, panel_row, panel_rows, store_row};
+use super::fp8::{beyond, block_words, decode_lane, plain_lane, rebias, scale_at, special_codes};
 use super::*;
+use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Rows up to which codes are multiplied as they are decoded. Beyond, decoding them again costs
 /// more than writing the decoded weights once.
 const FEW_ROWS: usize = 8;
 
-/// A group of columns, those of two registers: expert, first column, and where the words of either
+/// Words of a register of columns that are looked at together for codes that are NaN or infinite: 16 KiB of a panel.
+const CHUNK: usize = 64;
+
+/// What the codes are, how many rows they are multiplied with, and how many registers of columns.
+type Tile = (Spec, usize, usize);
+
+/// A group of columns, those of two registers or more: expert, first column, and where the words of either
 /// register are at inner column 0.
 type Group = (usize, usize, usize, usize);
 
@@ -101,8 +108,41 @@ fn pack_codes<N: Size>(
     }
 }
 
-/// The sums of `count` rows from `at.0` (rows past `at.1` repeat the last) by a group, decoded on
-/// the way.
+/// Where word `word` of register `register` of a group is.
+#[cube]
+fn word_at<N: Size>(
+    group: Group,
+    word: usize,
+    #[comptime] register: usize,
+    #[comptime] gated: bool,
+) -> usize {
+    let (_, _, left, right) = group;
+    let width = N::value();
+    let at = word * comptime!(PANEL / width);
+    if comptime!(gated && register > 0) {
+        right + at
+    } else {
+        left + register + at
+    }
+}
+
+/// The values of code `lane` of every word, or of `plain` ones without their [`rebias`].
+#[cube]
+fn lane_of<N: Size>(
+    words: Vector<u32, N>,
+    #[comptime] lane: usize,
+    #[comptime] format: Fp8Format,
+    #[comptime] plain: bool,
+) -> Vector<f32, N> {
+    if comptime!(plain) {
+        plain_lane::<N>(words, lane, format)
+    } else {
+        decode_lane::<N>(words, lane, format)
+    }
+}
+
+/// The sums of `spec.1` rows from `at.0` (rows past `at.1` repeat the last) by `spec.2` registers of columns, whose codes are decoded
+/// on the way.
 #[cube]
 fn direct_tile<F: Float, N: Size>(
     x: &[F],
@@ -110,42 +150,102 @@ fn direct_tile<F: Float, N: Size>(
     weights: (&[Vector<u32, N>], &[u32]),
     sizes: &Sizes,
     at: (usize, usize, Group),
-    #[comptime] spec: (Spec, usize),
+    #[comptime] spec: Tile,
 ) -> Array<Vector<f32, N>> {
     let (codes, scales) = weights;
-    let (row, end, (expert, first, left_at, right_at)) = at;
-    let (spec, count) = comptime!(spec);
-    let (fp8, whole) = comptime!(codes_of(spec));
-    let tile = comptime!((spec.rows, count));
+    let (row, end, group) = at;
+    let (expert, first, _, _) = group;
+    let (what, count, registers) = comptime!(spec);
+    let (fp8, _) = comptime!(codes_of(what));
+    let tile = comptime!((what.rows, count, registers));
     let (from, mut sums) = begun_tile::<N>(order, sizes, (row, end), tile);
-    let width = N::value();
-    let step = comptime!(PANEL / width);
     let words = sizes.k.div_ceil(4);
     let block = block_words(words, fp8.granularity);
     for b in 0..words.div_ceil(block) {
-        let of = (expert, first, b);
-        let left_scale = scale_register::<N>(scales, sizes, of, 0usize, spec);
-        let right_scale = scale_register::<N>(scales, sizes, of, 1usize, spec);
-        for word in b * block..min((b + 1) * block, words) {
-            let left = codes[left_at + word * step];
-            let right = codes[right_at + word * step];
-            #[unroll]
-            for lane in 0..4usize {
-                let kk = 4 * word + lane;
-                if whole || kk < sizes.k {
-                    let left = decode_lane::<N>(left, lane, fp8.format) * left_scale;
-                    let right = decode_lane::<N>(right, lane, fp8.format) * right_scale;
+        let mut of_block = Array::<Vector<f32, N>>::new(registers);
+        let mut infinite = Vector::<u32, N>::new(0u32);
+        #[unroll]
+        for r in 0..registers {
+            of_block[r] = scale_register::<N>(scales, sizes, (expert, first, b), r, what);
+            infinite = infinite | beyond::<N>(of_block[r], fp8.format);
+        }
+        let past = min((b + 1) * block, words);
+        for begin in range_stepped(b * block, past, comptime!(CHUNK)) {
+            let span = (begin, min(begin + comptime!(CHUNK), past));
+            let mut other = infinite;
+            for word in span.0..span.1 {
+                #[unroll]
+                for r in 0..registers {
+                    let at = word_at::<N>(group, word, r, what.gated);
+                    other = other | special_codes::<N>(codes[at], fp8.format);
+                }
+            }
+            let inputs = (x, codes, &from);
+            if any_lane::<N>(other) {
+                let how = comptime!((spec, false));
+                add_words::<F, N>(inputs, &of_block, &mut sums, sizes, (group, span), how);
+            } else {
+                let how = comptime!((spec, true));
+                add_words::<F, N>(inputs, &of_block, &mut sums, sizes, (group, span), how);
+            }
+        }
+    }
+    sums
+}
+
+/// Adds the products of rows and the words of a group from `at.1.0` up to `at.1.1`, which share scales. Where all codes are `plain`,
+/// what a code's bits lack in the exponent is part of its scale.
+#[cube]
+fn add_words<F: Float, N: Size>(
+    inputs: (&[F], &[Vector<u32, N>], &Array<usize>),
+    scales: &Array<Vector<f32, N>>,
+    sums: &mut Array<Vector<f32, N>>,
+    sizes: &Sizes,
+    at: (Group, (usize, usize)),
+    #[comptime] how: (Tile, bool),
+) {
+    let (x, codes, from) = inputs;
+    let (group, (begin, past)) = at;
+    let ((what, count, registers), plain) = comptime!(how);
+    let (fp8, whole) = comptime!(codes_of(what));
+    let mut factors = Array::<Vector<f32, N>>::new(registers);
+    #[unroll]
+    for r in 0..registers {
+        factors[r] = scales[r];
+        if comptime!(plain) {
+            factors[r] *= Vector::new(comptime!(rebias(fp8.format)));
+        }
+    }
+    for word in begin..past {
+        #[unroll]
+        for lane in 0..4usize {
+            let kk = 4 * word + lane;
+            if whole || kk < sizes.k {
+                #[unroll]
+                for r in 0..registers {
+                    let at = word_at::<N>(group, word, r, what.gated);
+                    let value = lane_of::<N>(codes[at], lane, fp8.format, plain) * factors[r];
                     #[unroll]
                     for i in 0..count {
                         let a = Vector::<f32, N>::new(f32::cast_from(x[from[i] + kk]));
-                        sums[2 * i] = fma(a, left, sums[2 * i]);
-                        sums[2 * i + 1] = fma(a, right, sums[2 * i + 1]);
+                        let sum = comptime!(i * registers + r);
+                        sums[sum] = fma(a, value, sums[sum]);
                     }
                 }
             }
         }
     }
-    sums
+}
+
+/// Whether a lane has a bit.
+#[cube]
+fn any_lane<N: Size>(bits: Vector<u32, N>) -> bool {
+    let mut all = 0u32;
+    #[unroll]
+    for lane in 0..N::value() {
+        all |= bits.extract(lane);
+    }
+    all != 0
 }
 
 #[cube(launch_unchecked)]
@@ -182,22 +282,26 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
         if begin == end {
             past = panel_first;
         }
-        for first in range_stepped(panel_first, past, columns) {
+        let alone = comptime!(!spec.gated) && end - begin <= 1;
+        let step = select(alone, comptime!(PANEL).runtime(), columns);
+        for first in range_stepped(panel_first, past, step) {
             let group = group_at::<N>(&sizes, expert, first, spec.gated);
-            let left = bias_of::<F, N>(&bias, &sizes, expert_row, first, 0usize, spec.gated);
-            let right = bias_of::<F, N>(&bias, &sizes, expert_row, first, 1usize, spec.gated);
-            let biases = (left, right);
             let inputs = (x, codes, scales);
-            let at = (begin, end, group, biases);
+            let at = (begin, end, group, expert_row);
             if end - begin <= 1 {
-                few_rows::<F, N, O>(inputs, &order, out, &sizes, at, comptime!((spec, 1)));
+                let registers = comptime!(if spec.gated { 2 } else { PANEL / width });
+                let spec = comptime!((spec, 1usize, registers));
+                few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
             } else if end - begin <= comptime!(FEW_ROWS / 2) {
-                let spec = comptime!((spec, FEW_ROWS / 2));
-                few_rows::<F, N, O>(inputs, &order, out, &sizes, at, spec);
+                let spec = comptime!((spec, FEW_ROWS / 2, 2usize));
+                few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
             } else if end - begin <= comptime!(FEW_ROWS) {
-                let spec = comptime!((spec, FEW_ROWS));
-                few_rows::<F, N, O>(inputs, &order, out, &sizes, at, spec);
+                let spec = comptime!((spec, FEW_ROWS, 2usize));
+                few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
             } else {
+                let left = bias_of::<F, N>(&bias, &sizes, expert_row, first, 0usize, spec.gated);
+                let right = bias_of::<F, N>(&bias, &sizes, expert_row, first, 1usize, spec.gated);
+                let at = (begin, end, group, (left, right));
                 many_rows::<F, N, O>(inputs, &order, packed, out, &sizes, (at, base), spec);
             }
         }
@@ -230,22 +334,40 @@ fn many_rows<F: Float, N: Size, O: Size>(
     panel_rows::<F, N, O>(x, order, packed, out, sizes, &span, biases, spec);
 }
 
-/// All rows of an expert, from `at.0` to `at.1`, times a group.
+/// All rows of an expert, from `at.0` to `at.1`, times a group; its weights begin at row `at.3`.
 #[cube]
 fn few_rows<F: Float, N: Size, O: Size>(
     inputs: (&[F], &[Vector<u32, N>], &[u32]),
     order: &ComptimeOption<&[u32]>,
+    bias: &ComptimeOption<&[F]>,
     out: &mut [Vector<F, O>],
     sizes: &Sizes,
-    at: (usize, usize, Group, Biases<N>),
-    #[comptime] spec: (Spec, usize),
+    at: (usize, usize, Group, usize),
+    #[comptime] spec: Tile,
 ) {
     let (x, codes, scales) = inputs;
-    let (begin, end, group, biases) = at;
+    let (begin, end, group, expert_row) = at;
+    let (what, count, registers) = comptime!(spec);
     let weights = (codes, scales);
     let sums = direct_tile::<F, N>(x, order, weights, sizes, (begin, end, group), spec);
     let (_, first, _, _) = group;
-    store_rows::<F, N, O>(out, &sums, biases, sizes, (begin, end, first), spec);
+    #[unroll]
+    for pair in 0..comptime!(registers / 2) {
+        let (r, next) = comptime!((2 * pair, 2 * pair + 1));
+        let left = bias_of::<F, N>(bias, sizes, expert_row, first, r, what.gated);
+        let right = bias_of::<F, N>(bias, sizes, expert_row, first, next, what.gated);
+        #[unroll]
+        for i in 0..count {
+            if begin + i < end {
+                let (left, right) = (
+                    sums[i * registers + r] + left,
+                    sums[i * registers + next] + right,
+                );
+                let at = (begin + i, first + r * N::value());
+                store_row::<F, N, O>(out, (left, right), at, sizes.n, what);
+            }
+        }
+    }
 }
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {

@@ -83,27 +83,76 @@ pub(crate) fn decode_lane<N: Size>(
     #[comptime] lane: usize,
     #[comptime] format: Fp8Format,
 ) -> Vector<f32, N> {
+    let (magnitude, bits) = lane_bits::<N>(words, lane, format);
+    let value = Vector::<f32, N>::reinterpret(bits) * Vector::new(comptime!(rebias(format)));
+    // E5M2: the exponent of infinities and NaN; E4M3: NaN.
+    let (special, rest) = comptime!(match format {
+        Fp8Format::E4M3 => (0x07F0_0000u32, 0x7FC0_0000u32),
+        Fp8Format::E5M2 => (0x0F80_0000u32, 0x7F80_0000u32),
+    });
+    let is_special = magnitude.greater_equal(&Vector::new(special));
+    let all = bits | Vector::new(rest);
+    select_many(is_special, Vector::<f32, N>::reinterpret(all), value)
+}
+
+/// 2^(127 − bias): by so much a code's bits are too small where an f32 has its exponent.
+pub(super) fn rebias(format: Fp8Format) -> f32 {
+    f32::from_bits((254 - format.bias()) << 23)
+}
+
+/// As [`decode_lane`] of codes that are neither NaN nor infinite, without [`rebias`].
+#[cube]
+pub(super) fn plain_lane<N: Size>(
+    words: Vector<u32, N>,
+    #[comptime] lane: usize,
+    #[comptime] format: Fp8Format,
+) -> Vector<f32, N> {
+    let (_, bits) = lane_bits::<N>(words, lane, format);
+    Vector::reinterpret(bits)
+}
+
+/// The bits of code `lane` of every word where an f32 has its exponent, without and with the sign. CubeCL's CPU compiler shifts vectors
+/// of signed integers like those of unsigned ones, so the sign takes a step of its own.
+#[cube]
+fn lane_bits<N: Size>(
+    words: Vector<u32, N>,
+    #[comptime] lane: usize,
+    #[comptime] format: Fp8Format,
+) -> (Vector<u32, N>, Vector<u32, N>) {
     let shift = comptime!(8 * (3 - lane as u32));
     // From the top byte to an exponent that ends at bit 23.
     let down = comptime!(format.mantissa_bits() + 1);
-    let (keep, special) = comptime!(match format {
-        Fp8Format::E4M3 => (0x07F0_0000u32, 0x07F0_0000u32),
-        Fp8Format::E5M2 => (0x0FE0_0000u32, 0x0F80_0000u32),
-    });
+    let keep = comptime!(0x7Fu32 << (24 - down));
     let mut top = words;
     if comptime!(shift > 0) {
         top = words << Vector::new(shift);
     }
     let magnitude = (top >> Vector::new(down)) & Vector::new(keep);
-    let bits = (top & Vector::new(0x8000_0000u32)) | magnitude;
-    let rebias = comptime!(f32::from_bits((254 - format.bias()) << 23));
-    let value = Vector::<f32, N>::reinterpret(bits) * Vector::new(rebias);
-    // E5M2: the exponent of infinities and NaN; E4M3: NaN.
-    let is_special = magnitude.greater_equal(&Vector::new(special));
-    let all = bits
-        | Vector::new(comptime!(match format {
-            Fp8Format::E4M3 => 0x7FC0_0000u32,
-            Fp8Format::E5M2 => 0x7F80_0000u32,
-        }));
-    select_many(is_special, Vector::<f32, N>::reinterpret(all), value)
+    (magnitude, (top & Vector::new(0x8000_0000u32)) | magnitude)
+}
+
+/// Bits of every word that has a code which is NaN or infinite: a carry out of its exponent, or with E4M3 out of its mantissa.
+#[cube]
+pub(super) fn special_codes<N: Size>(
+    words: Vector<u32, N>,
+    #[comptime] format: Fp8Format,
+) -> Vector<u32, N> {
+    let least = comptime!(match format {
+        Fp8Format::E4M3 => 0x7Fu32,
+        Fp8Format::E5M2 => 0x7C,
+    });
+    let ones = comptime!(least * 0x0101_0101);
+    let one = comptime!((least & least.wrapping_neg()) * 0x0101_0101);
+    ((words & Vector::new(ones)) + Vector::new(one)) & Vector::new(0x8080_8080u32)
+}
+
+/// A bit of every scale that is not finite, or wouldn't be times [`rebias`].
+#[cube]
+pub(super) fn beyond<N: Size>(
+    scales: Vector<f32, N>,
+    #[comptime] format: Fp8Format,
+) -> Vector<u32, N> {
+    let factors = scales * Vector::new(comptime!(rebias(format)));
+    let magnitudes = Vector::<u32, N>::reinterpret(factors) & Vector::new(0x7FFF_FFFFu32);
+    (magnitudes + Vector::new(0x0080_0000u32)) & Vector::new(0x8000_0000u32)
 }
