@@ -11,6 +11,7 @@ use burn::nn;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use cubecl::client::Client;
 use cubecl::server::Handle;
+use moebius::nn::Linear;
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan};
 
 /// A float layer with the same weights, before they were FP8.
@@ -39,6 +40,13 @@ struct Kernel {
     out: (usize, DType),
 }
 
+/// Our own layer, on a device without kernels.
+struct Ours {
+    device: Device,
+    layers: Turns<Linear>,
+    x: Tensor<2>,
+}
+
 /// Burn's layer.
 struct Burn {
     device: Device,
@@ -60,9 +68,10 @@ impl FloatPath {
         let bytes = bench.dtype.size() as u64 * weights(bench);
         let copies = copies(bench, setup.opened.capability.is_cpu(), bytes);
         let mut paths = Vec::new();
-        if let Some(client) = setup.opened.client() {
-            paths.push(Self::kernel(bench, (setup, copies), data, client)?);
-        }
+        paths.push(match setup.opened.client() {
+            Some(client) => Self::kernel(bench, (setup, copies), data, client)?,
+            None => Self::ours(bench, (setup, copies), data)?,
+        });
         if setup.opened.capability.cpu_cores.is_none() || setup.opened.client().is_none() {
             let on = setup.name();
             paths.push(Self::burn(bench, (&setup.device, copies), data, on)?);
@@ -104,6 +113,29 @@ impl FloatPath {
                 operands,
                 weights,
                 out: (bench.m * bench.n, bench.dtype),
+            }),
+        })
+    }
+
+    fn ours(
+        bench: &LinearBench,
+        (setup, copies): (&Setup, usize),
+        data: &HostData,
+    ) -> Result<Self, BenchError> {
+        let device = &setup.device;
+        let layers = Turns::of(copies, || {
+            let weight = TensorData::new(data.weights.clone(), [bench.n, bench.k]);
+            let weight = weight.convert_dtype(bench.dtype);
+            let weight = Tensor::<2>::from_data(weight, (device, bench.dtype));
+            Linear::new(Param::from_tensor(weight).set_require_grad(false), None)
+        })?;
+        Ok(Self {
+            name: format!("our {} layer", float_problem(bench)?.element),
+            copies,
+            layer: Box::new(Ours {
+                device: device.clone(),
+                layers,
+                x: input(bench, device, data),
             }),
         })
     }
@@ -153,6 +185,18 @@ impl FloatLayer for Kernel {
         let bytes = bytes[..len * dtype.size()].to_vec();
         let y = TensorData::from_bytes_vec(bytes, [len], dtype);
         Ok(y.iter::<f32>().collect())
+    }
+}
+
+impl FloatLayer for Ours {
+    fn run(&self) -> Result<(), BenchError> {
+        let y = self.layers.next().forward(self.x.clone())?;
+        finish_with(y, &self.device)
+    }
+
+    fn output(&self) -> Result<Vec<f32>, BenchError> {
+        let y = self.layers.next().forward(self.x.clone())?;
+        y.try_into_vec_as::<f32>().map_err(BenchError::device)
     }
 }
 

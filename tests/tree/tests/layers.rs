@@ -30,6 +30,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-shaders",
             "moebius-device",
             "moebius-xla",
+            // Whose forward a bench of launches times.
+            "moebius-model",
         ],
     ),
     ("moebius-model", &["moebius"]),
