@@ -167,26 +167,33 @@ fn direct_tile<F: Float, N: Size>(
         #[unroll]
         for r in 0..registers {
             of_block[r] = scale_register::<N>(scales, sizes, (expert, first, b), r, what);
-            infinite = infinite | beyond::<N>(of_block[r], fp8.format);
+            infinite |= beyond::<N>(of_block[r], fp8.format);
         }
         let past = min((b + 1) * block, words);
-        for begin in range_stepped(b * block, past, comptime!(CHUNK)) {
-            let span = (begin, min(begin + comptime!(CHUNK), past));
-            let mut other = infinite;
-            for word in span.0..span.1 {
-                #[unroll]
-                for r in 0..registers {
-                    let at = word_at::<N>(group, word, r, what.gated);
-                    other = other | special_codes::<N>(codes[at], fp8.format);
+        let inputs = (x, codes, &from);
+        let slowly = comptime!((spec, false));
+        if comptime!(count > 1) {
+            // Beside their multiply-adds, looking at words twice takes longer than looking at each value.
+            let span = (b * block, past);
+            add_words::<F, N>(inputs, &of_block, &mut sums, sizes, (group, span), slowly);
+        } else {
+            for begin in range_stepped(b * block, past, comptime!(CHUNK)) {
+                let span = (begin, min(begin + comptime!(CHUNK), past));
+                let mut other = infinite;
+                for word in span.0..span.1 {
+                    #[unroll]
+                    for r in 0..registers {
+                        let at = word_at::<N>(group, word, r, what.gated);
+                        other |= special_codes::<N>(codes[at], fp8.format);
+                    }
                 }
-            }
-            let inputs = (x, codes, &from);
-            if any_lane::<N>(other) {
-                let how = comptime!((spec, false));
-                add_words::<F, N>(inputs, &of_block, &mut sums, sizes, (group, span), how);
-            } else {
-                let how = comptime!((spec, true));
-                add_words::<F, N>(inputs, &of_block, &mut sums, sizes, (group, span), how);
+                let at = (group, span);
+                if any_lane::<N>(other) {
+                    add_words::<F, N>(inputs, &of_block, &mut sums, sizes, at, slowly);
+                } else {
+                    let quickly = comptime!((spec, true));
+                    add_words::<F, N>(inputs, &of_block, &mut sums, sizes, at, quickly);
+                }
             }
         }
     }

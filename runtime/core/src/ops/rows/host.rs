@@ -6,6 +6,7 @@ use burn::backend::Flex;
 use burn::backend::TensorMetadata;
 use burn::backend::ops::FloatTensorOps;
 use moebius_ops::permute::NOWHERE;
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// The experts' segments of sorted rows.
@@ -224,21 +225,14 @@ pub(in crate::ops) fn each_row<T: Send>(
     width: usize,
     f: &(impl Fn(usize, &mut [T]) + Sync),
 ) {
-    /// Elements that take about as long as starting a thread.
-    const FEWEST: usize = 1 << 16;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = (values.len() / FEWEST).clamp(1, cores);
-    let rows = (values.len() / width.max(1)).div_ceil(threads).max(1);
-    let part = |first: usize, values: &mut [T]| {
+    /// Elements that take a thread longer than waking another.
+    const FEWEST: usize = 1 << 15;
+    let width = width.max(1);
+    if values.len() < 2 * FEWEST {
         let lines = values.chunks_mut(width).enumerate();
-        lines.for_each(|(at, line)| f(first + at, line));
-    };
-    if threads == 1 {
-        return part(0, values);
+        return lines.for_each(|(at, line)| f(at, line));
     }
-    std::thread::scope(|scope| {
-        for (at, values) in values.chunks_mut(rows * width).enumerate() {
-            scope.spawn(move || part(at * rows, values));
-        }
-    });
+    let lines = values.par_chunks_mut(width).enumerate();
+    let lines = lines.with_min_len(FEWEST.div_ceil(width));
+    lines.for_each(|(at, line)| f(at, line));
 }
