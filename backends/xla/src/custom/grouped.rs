@@ -6,7 +6,7 @@
 //! and what is computed grows with the rows that are there, not with experts × rows. The number of
 //! rounds is the device's to know; only B is a constant.
 //!
-//! B is [`BLOCK`] whatever the batch: products of one shape give a row the same bits wherever it lies in a
+//! B is [`BLOCK`] or [`BLOCK_OF_SUMS`] whatever the batch: products of one shape give a row the same bits wherever it lies in a
 //! block of that many rows, so that an output doesn't depend on the other tokens. (Of other shapes they
 //! don't: on the CPU plugin products of 1 to 100 rows and those of more differ in the last bit.)
 
@@ -19,8 +19,11 @@ use crate::stablehlo::{Builder, DotDims, Reduction, TensorType, Value};
 /// it leaves no rest, which would be summed in another order. oneDNN's kernels, of which Eigen makes
 /// products, take 6, 8, 16 or 48 by the processor, and Eigen cuts products for threads at multiples of 24
 /// or 48; of a product with one column XLA itself takes 8 or 16 rows. With 128, the last two rows differ
-/// on processors without AVX-512.
-const BLOCK: usize = 144;
+/// on processors without AVX-512. An expert's last block computes half of its rows in vain, on average.
+const BLOCK: usize = 96;
+
+/// The same where blocks add to sums, which are read and written once for each.
+const BLOCK_OF_SUMS: usize = 144;
 
 /// The most blocks of `block` rows that `rows` rows in so many `segments` can need.
 pub(super) fn most_blocks(rows: usize, segments: usize, block: usize) -> usize {
@@ -39,6 +42,8 @@ pub(super) struct Segments<'b> {
 /// A block of rows of one expert.
 pub(super) struct Block<'b> {
     b: &'b Builder,
+    /// Its rows B.
+    size: usize,
     /// Where it is read and written: moved inside if it would end outside.
     start: Value,
     /// \[B\]: whether a row is the expert's.
@@ -93,6 +98,11 @@ impl<'b> Segments<'b> {
         body: impl FnOnce(&Block, &[Value]) -> Vec<Value>,
     ) -> Vec<Value> {
         let b = self.b;
+        let size = if sums.is_empty() {
+            BLOCK
+        } else {
+            BLOCK_OF_SUMS
+        };
         if self.rows == 0 {
             let sums = sums.iter().map(|ty| self.stack(ty));
             let empty = rows.iter().cloned().chain(sums);
@@ -101,7 +111,7 @@ impl<'b> Segments<'b> {
         // Room for a block, however few rows there are.
         let roomy = rows.iter().map(|ty| {
             let mut shape = ty.shape.clone();
-            shape[0] = shape[0].max(BLOCK);
+            shape[0] = shape[0].max(size);
             ty.with_shape(shape)
         });
         let stacked = sums.iter().map(|ty| self.stack(ty));
@@ -116,7 +126,8 @@ impl<'b> Segments<'b> {
             let inner = [&state[..rows], &sums].concat();
             let matrices = stacks.iter().map(|s| matrix(b, *s, expert));
             let matrices = prepare(matrices.collect());
-            let mut results = self.blocks((rows, expert), &inner, |block| body(block, &matrices));
+            let of = (size, rows, expert);
+            let mut results = self.blocks(of, &inner, |block| body(block, &matrices));
             for (result, stack) in results[rows..].iter_mut().zip(&state[rows..]) {
                 let shape = [&[1], b.shape(*result).as_slice()].concat();
                 let one = b.reshape(*result, &shape);
@@ -135,10 +146,10 @@ impl<'b> Segments<'b> {
         ty.with_shape([&[self.experts], ty.shape.as_slice()].concat())
     }
 
-    /// The blocks of one expert; the first `rows` values of the state are of rows.
+    /// The blocks of one expert, of `size` rows each; the first `rows` values of the state are of rows.
     fn blocks(
         &self,
-        (rows, expert): (usize, Value),
+        (size, rows, expert): (usize, usize, Value),
         state: &[Value],
         body: impl FnOnce(&Block) -> Vec<Value>,
     ) -> Vec<Value> {
@@ -148,12 +159,12 @@ impl<'b> Segments<'b> {
             element(b, self.offsets, expert),
             element(b, self.offsets, next),
         );
-        let length = b.add(b.sub(last, first), (BLOCK - 1) as f64);
-        let count = b.div(length, BLOCK as f64);
-        let most = most_blocks(self.rows, self.experts, BLOCK) as u64;
+        let length = b.add(b.sub(last, first), (size - 1) as f64);
+        let count = b.div(length, size as f64);
+        let most = most_blocks(self.rows, self.experts, size) as u64;
         b.counted(most, |b| {
             b.for_loop(count, state, |b, i, state| {
-                let block = self.block(b.add(first, b.mul(i, BLOCK as f64)), last);
+                let block = self.block(size, b.add(first, b.mul(i, size as f64)), last);
                 let mut results = body(&block);
                 for (at, result) in results.iter_mut().enumerate() {
                     *result = match at < rows {
@@ -167,11 +178,11 @@ impl<'b> Segments<'b> {
     }
 
     /// The block from row `start`, of an expert whose rows end at `last`.
-    fn block(&self, start: Value, last: Value) -> Block<'b> {
+    fn block(&self, size: usize, start: Value, last: Value) -> Block<'b> {
         let b = self.b;
-        let most = b.scalar(self.rows.saturating_sub(BLOCK) as f64, S32);
+        let most = b.scalar(self.rows.saturating_sub(size) as f64, S32);
         let inside = b.min(start, most);
-        let ty = TensorType::new([BLOCK], S32);
+        let ty = TensorType::new([size], S32);
         let row = b.add(b.iota(ty.clone(), 0), b.broadcast(inside, &ty.shape, &[]));
         let (start, last) = (
             b.broadcast(start, &ty.shape, &[]),
@@ -179,6 +190,7 @@ impl<'b> Segments<'b> {
         );
         Block {
             b,
+            size,
             start: inside,
             valid: b.and(b.ge(row, start), b.lt(row, last)),
         }
@@ -190,8 +202,8 @@ impl Block<'_> {
     pub(super) fn rows(&self, x: Value) -> Value {
         let b = self.b;
         let mut sizes = b.shape(x);
-        let missing = BLOCK.saturating_sub(sizes[0]);
-        sizes[0] = BLOCK;
+        let missing = self.size.saturating_sub(sizes[0]);
+        sizes[0] = self.size;
         let mut x = x;
         if missing > 0 {
             let mut more = sizes.clone();

@@ -95,6 +95,7 @@ fn check(p: Problem, of: ElementType, loads: &[usize], tolerance: f64) {
 fn every_load_around_the_edges_of_blocks() {
     for bias in [false, true] {
         for loads in [
+            [95, 96, 97, 0, 1],
             [143, 144, 145, 0, 1],
             [0, 0, 600, 0, 0],
             [0; 5],
@@ -103,7 +104,7 @@ fn every_load_around_the_edges_of_blocks() {
             check(problem(600, bias), F32, &loads, 2e-5);
         }
     }
-    for rows in [0, 1, 143, 289] {
+    for rows in [0, 1, 95, 143, 289] {
         let dense = Problem {
             bias: true,
             ..Problem::dense(rows, 12, 20).unwrap()
