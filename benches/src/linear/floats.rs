@@ -40,17 +40,10 @@ struct Kernel {
     out: (usize, DType),
 }
 
-/// Our own layer, on a device without kernels.
-struct Ours {
+/// A layer on tensors: ours on a device without kernels, or Burn's.
+struct OnTensors {
     device: Device,
-    layers: Turns<Linear>,
-    x: Tensor<2>,
-}
-
-/// Burn's layer.
-struct Burn {
-    device: Device,
-    layers: Turns<nn::Linear>,
+    forward: Box<dyn Fn(Tensor<2>) -> Result<Tensor<2>, BenchError>>,
     x: Tensor<2>,
 }
 
@@ -132,9 +125,9 @@ impl FloatPath {
         Ok(Self {
             name: format!("our {} layer", float_problem(bench)?.element),
             copies,
-            layer: Box::new(Ours {
+            layer: Box::new(OnTensors {
                 device: device.clone(),
-                layers,
+                forward: Box::new(move |x| Ok(layers.next().forward(x)?)),
                 x: input(bench, device, data),
             }),
         })
@@ -158,9 +151,9 @@ impl FloatPath {
         Ok(Self {
             name: format!("Burn's nn::Linear on {on}"),
             copies,
-            layer: Box::new(Burn {
+            layer: Box::new(OnTensors {
                 device: device.clone(),
-                layers,
+                forward: Box::new(move |x| Ok(layers.next().forward(x))),
                 x: input(bench, device, data),
             }),
         })
@@ -188,26 +181,13 @@ impl FloatLayer for Kernel {
     }
 }
 
-impl FloatLayer for Ours {
+impl FloatLayer for OnTensors {
     fn run(&self) -> Result<(), BenchError> {
-        let y = self.layers.next().forward(self.x.clone())?;
-        finish_with(y, &self.device)
+        finish_with((self.forward)(self.x.clone())?, &self.device)
     }
 
     fn output(&self) -> Result<Vec<f32>, BenchError> {
-        let y = self.layers.next().forward(self.x.clone())?;
-        y.try_into_vec_as::<f32>().map_err(BenchError::device)
-    }
-}
-
-impl FloatLayer for Burn {
-    fn run(&self) -> Result<(), BenchError> {
-        let y = self.layers.next().forward(self.x.clone());
-        finish_with(y, &self.device)
-    }
-
-    fn output(&self) -> Result<Vec<f32>, BenchError> {
-        let y = self.layers.next().forward(self.x.clone());
+        let y = (self.forward)(self.x.clone())?;
         y.try_into_vec_as::<f32>().map_err(BenchError::device)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Values that are kept at most, of all pieces together: 128 MiB.
 const MOST: usize = 32 << 20;
 
+/// By their length.
 static SPARES: Mutex<Vec<Vec<f32>>> = Mutex::new(Vec::new());
 
 /// Memory for so many values, which mean nothing at first.
@@ -17,13 +18,13 @@ pub(super) struct Spare {
 impl Spare {
     pub(super) fn new(len: usize) -> Self {
         let mut spares = spares();
-        // The smallest that is large enough; none is made larger, which would copy what means nothing.
-        let fitting = |(_, spare): &(usize, &Vec<f32>)| spare.len() >= len;
-        let fitting = spares.iter().enumerate().filter(fitting);
-        let best = fitting.min_by_key(|(_, spare)| spare.len());
-        let values = match best.map(|(at, _)| at) {
-            Some(at) => spares.swap_remove(at),
-            None => vec![0.0; len],
+        let fitting = spares.partition_point(|spare| spare.len() < len);
+        let values = if fitting < spares.len() {
+            spares.remove(fitting)
+        } else {
+            // In place of one that is too small, so that there are never more than were in use together.
+            spares.pop();
+            vec![0.0; len]
         };
         Self { values, len }
     }
@@ -32,8 +33,8 @@ impl Spare {
 impl Drop for Spare {
     fn drop(&mut self) {
         let mut spares = spares();
-        spares.push(std::mem::take(&mut self.values));
-        spares.sort_unstable_by_key(Vec::len);
+        let at = spares.partition_point(|spare| spare.len() < self.values.len());
+        spares.insert(at, std::mem::take(&mut self.values));
         let mut kept: usize = spares.iter().map(Vec::len).sum();
         // The smallest go: with the largest, the next call of its kind needs no new memory.
         while kept > MOST && !spares.is_empty() {

@@ -10,13 +10,12 @@ use moebius_ops::moe::Problem;
 /// Gate and up columns of a first product \[rows, f or 2f\]; the gate alone without gating.
 fn gate_and_up(problem: &Problem, pre: &[f32]) -> (Rows, Option<Rows>) {
     let (f, columns) = (problem.inter, problem.columns_in());
+    let rows = pre.len() / columns;
     let part = |first: usize| {
-        let lines = pre.chunks_exact(columns);
-        let values: Vec<f32> = lines
-            .flat_map(|line| &line[first..first + f])
-            .copied()
-            .collect();
-        let rows = values.len() / f;
+        let mut values = Vec::with_capacity(rows * f);
+        for line in pre.chunks_exact(columns) {
+            values.extend_from_slice(&line[first..first + f]);
+        }
         float_tensor(values, &[rows, f])
     };
     (part(0), problem.gated.then(|| part(f)))

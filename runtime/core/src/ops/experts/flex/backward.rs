@@ -105,12 +105,10 @@ impl Backward<'_> {
             rows,
             to: [weighted, dpre, dx, dots],
         } = piece;
-        let (columns, again);
+        let columns = problem.columns_in();
+        let again;
         let pre = match &self.pre {
-            Some(pre) => {
-                columns = problem.columns_in();
-                &pre.storage::<f32>()[rows.start * columns..rows.end * columns]
-            }
+            Some(pre) => &pre.storage::<f32>()[rows.start * columns..rows.end * columns],
             None => {
                 again = self.forward.first_of((expert, &rows), spread);
                 &*again
@@ -134,7 +132,6 @@ impl Backward<'_> {
             }
         }
         if !dx.is_empty() {
-            let columns = problem.columns_in();
             let left = Factor::of_slice(dpre, columns, Run::Along);
             let right = Factor::stacked(&experts.w_in, expert, Run::Across);
             let sizes = [rows.len(), columns, problem.hidden];
@@ -191,9 +188,9 @@ impl Backward<'_> {
             Product::new(dy, between(weighted, inter, rows), sizes)
         };
         let of_out: Vec<_> = experts.clone().map(product).collect();
-        let of_weights = experts.start * hidden;
-        let mut to = one_after_the_other(&of_in, &mut sums.w_in[of_weights * columns..]);
-        let w_out = &mut sums.w_out[of_weights * inter..];
+        let before = experts.start * hidden;
+        let mut to = one_after_the_other(&of_in, &mut sums.w_in[before * columns..]);
+        let w_out = &mut sums.w_out[before * inter..];
         to.extend(one_after_the_other(&of_out, w_out));
         let all: Vec<_> = of_in.into_iter().chain(of_out).collect();
         products_into(&all, to);

@@ -52,14 +52,20 @@ impl Forward<'_> {
     }
 
     /// A piece and its first product, in memory of its own where it isn't kept.
-    fn kept_or_new<'a>(&self, piece: Piece<'a, 2>, spread: Spread) -> (Piece<'a, 2>, Spare) {
-        let of = (piece.expert, &piece.rows.clone());
-        if piece.to[1].is_empty() {
-            let pre = self.first_of(of, spread);
-            return (piece, pre);
-        }
-        self.first(of, piece.to[1], spread);
-        (piece, Spare::new(0))
+    fn kept_or_new<'a>(
+        &self,
+        piece: Piece<'a, 2>,
+        spread: Spread,
+    ) -> (Piece<'a, 2>, Option<Spare>) {
+        let of = (piece.expert, &piece.rows);
+        let pre = match piece.to[1].is_empty() {
+            true => Some(self.first_of(of, spread)),
+            false => {
+                self.first(of, piece.to[1], spread);
+                None
+            }
+        };
+        (piece, pre)
     }
 
     /// x · W_inᵀ + b_in of some rows of an expert.
@@ -85,15 +91,14 @@ impl Forward<'_> {
     }
 
     /// act(pre) · W_outᵀ + b_out.
-    fn second(&self, (piece, pre): (Piece<2>, Spare), spread: Spread) {
+    fn second(&self, (piece, pre): (Piece<2>, Option<Spare>), spread: Spread) {
         let (inner, columns) = (self.problem.inter, self.problem.hidden);
         let Piece {
             expert,
             rows,
             to: [y, kept],
         } = piece;
-        let pre = if kept.is_empty() { &pre } else { &*kept };
-        let hidden = activated(self.problem, pre);
+        let hidden = activated(self.problem, pre.as_deref().unwrap_or(kept));
         let right = Factor::stacked(&self.experts.w_out, expert, Run::Along);
         let left = Factor::of_slice(&hidden, inner, Run::Along);
         let product = Product {
