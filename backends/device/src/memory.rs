@@ -39,7 +39,35 @@ pub(crate) fn driver_module(name: &str) -> Option<String> {
 ///
 /// Asks the device's own thread, so it waits for the launches queued before it to be submitted
 /// (not to finish).
+///
+/// In a build with CubeCL's CPU runtime this takes 10 ms or more: a thread of that runtime counts a kernel
+/// as done and lets go of its buffers a moment later, or milliseconds later where the system has stopped
+/// that thread in between, so the figure is read until it stands still.
 pub fn memory_in_use(client: &Client) -> MemoryUse {
+    #[cfg(feature = "cpu")]
+    return settled(|| reported(client));
+    #[cfg(not(feature = "cpu"))]
+    reported(client)
+}
+
+/// A figure that ten readings in a row agree on; the last of a hundred where others are at work.
+#[cfg(feature = "cpu")]
+fn settled(figure: impl Fn() -> MemoryUse) -> MemoryUse {
+    let mut last = figure();
+    let mut still = 0;
+    for _ in 0..100 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let now = figure();
+        still = if now == last { still + 1 } else { 0 };
+        last = now;
+        if still == 10 {
+            break;
+        }
+    }
+    last
+}
+
+fn reported(client: &Client) -> MemoryUse {
     let usage = client.memory_report(MemoryScope::Device).usage();
     MemoryUse {
         in_use: usage.bytes_in_use,

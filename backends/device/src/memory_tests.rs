@@ -42,3 +42,26 @@ fn a_buffer_counts_as_in_use() {
     assert!(during.reserved >= during.in_use);
     drop(buffer);
 }
+
+#[test]
+#[cfg(feature = "cpu")]
+fn a_figure_is_taken_when_it_stands_still() {
+    use std::cell::Cell;
+
+    let figure = |in_use| MemoryUse {
+        in_use,
+        reserved: 8,
+    };
+    let readings = Cell::new(0);
+    let falling = || {
+        readings.set(readings.get() + 1);
+        figure(12_u64.saturating_sub(readings.get()).max(4))
+    };
+    assert_eq!(settled(falling), figure(4));
+    let restless = || {
+        readings.set(readings.get() + 1);
+        figure(readings.get())
+    };
+    readings.set(0);
+    assert_eq!(settled(restless), figure(101), "a hundred readings are enough");
+}
