@@ -23,10 +23,10 @@ const FEW_ROWS: usize = 16;
 /// Inner columns of a block: 8 KiB of a panel with 16 lanes.
 const BLOCK: usize = 64;
 
-/// Registers of scratch in which one task keeps a panel, or a block and the sums of few rows.
-pub(super) const fn scratch(k: usize) -> usize {
-    let few = 2 * (BLOCK + FEW_ROWS.next_multiple_of(ROWS));
-    if 2 * k > few { 2 * k } else { few }
+/// Registers of scratch in which one task keeps a panel of so many registers, or a block and the sums of few rows.
+pub(super) const fn scratch(k: usize, registers: usize) -> usize {
+    let few = BLOCK + FEW_ROWS.next_multiple_of(ROWS);
+    registers * if k > few { k } else { few }
 }
 
 /// What the kernel is specialised on.
@@ -36,6 +36,8 @@ pub(super) struct Spec {
     pub(super) layout: WeightLayout,
     pub(super) gated: bool,
     pub(super) activation: Option<Activation>,
+    /// Registers of a panel.
+    registers: usize,
     /// Columns are a multiple of the register width, so whole registers are stored.
     pub(super) aligned: bool,
     /// k is a multiple of the register width, so whole registers of a weight row are loaded.
@@ -51,6 +53,7 @@ impl Spec {
             rows: p.rows,
             layout: p.layout,
             gated: p.gated,
+            registers: if plan.lanes == 16 && p.fp8.is_none() { 4 } else { 2 },
             activation: p.activation,
             aligned: p.n.is_multiple_of(plan.lanes),
             whole: p.k.is_multiple_of(plan.lanes),
@@ -72,6 +75,25 @@ impl Spec {
         }
     }
 
+    /// Which part of a gated panel a register is in, and which register of that part it is.
+    pub(super) fn part_of(&self, register: usize) -> (usize, usize) {
+        if self.gated {
+            let half = self.registers / 2;
+            (register / half, register % half)
+        } else {
+            (0, register)
+        }
+    }
+
+    /// The registers that are stored together, and the first column of theirs in registers.
+    fn pair(&self, pair: usize) -> (usize, usize, usize) {
+        if self.gated {
+            (pair, pair + self.registers / 2, pair)
+        } else {
+            (2 * pair, 2 * pair + 1, 2 * pair)
+        }
+    }
+
     /// Inner columns of weights that are loaded together, into registers of `width` lanes.
     fn depth(self, width: usize) -> usize {
         if self.whole && self.layout == WeightLayout::OutIn {
@@ -82,21 +104,18 @@ impl Spec {
     }
 }
 
-/// The weight row behind lane `lane` of register `half` of the panel that starts at column `first`.
+/// The weight row behind lane `lane` of register `register` of the panel that starts at column `first`.
 #[cube]
 pub(super) fn panel_row(
     sizes: &Sizes,
     first: usize,
-    #[comptime] half: usize,
+    #[comptime] register: usize,
     #[comptime] lane: usize,
     #[comptime] width: usize,
-    #[comptime] gated: bool,
+    #[comptime] spec: Spec,
 ) -> usize {
-    if comptime!(gated) {
-        min(first + lane, sizes.n - 1) + half * sizes.n
-    } else {
-        min(first + half * width + lane, sizes.n - 1)
-    }
+    let (part, within) = comptime!(spec.part_of(register));
+    min(first + within * width + lane, sizes.n - 1) + part * sizes.n
 }
 
 /// packed\[kk\]\[half\] = the weights of the panel at inner column `span.0` + kk, up to `span.1`; `at` is the
@@ -114,14 +133,15 @@ fn pack_panel<F: Float, N: Size, L: Size>(
     let (begin, past) = span;
     let width = N::value();
     let depth = comptime!(spec.depth(width));
-    // One register after the other: the rows behind both would be more streams than are fetched ahead.
+    // One register after the other: the rows behind all would be more streams than are fetched ahead.
+    let registers = comptime!(spec.registers);
     #[unroll]
-    for half in 0..2usize {
+    for half in 0..registers {
         for kk in range_stepped(begin, past, depth) {
             let block = load_block::<F, N, L>(w, sizes, (expert_row, first, kk), half, spec);
             #[unroll]
             for inner in 0..depth {
-                packed[base + 2 * (kk - begin + inner) + half] = block[inner];
+                packed[base + registers * (kk - begin + inner) + half] = block[inner];
             }
         }
     }
@@ -142,12 +162,13 @@ fn load_block<F: Float, N: Size, L: Size>(
     let mut block = Array::<Vector<f32, N>>::new(depth);
     if comptime!(spec.layout == WeightLayout::InOut) {
         let row = expert_row * sizes.k + kk * sizes.n;
-        let column = first + half * width;
+        let (_, within) = comptime!(spec.part_of(half));
+        let column = first + within * width;
         block[0] = load_register::<F, N, L>(w, row, column, sizes.n, spec.aligned);
     } else if comptime!(spec.whole) {
         #[unroll]
         for lane in 0..width {
-            let row = expert_row + panel_row(sizes, first, half, lane, width, spec.gated);
+            let row = expert_row + panel_row(sizes, first, half, lane, width, spec);
             block[lane] = Vector::cast_from(w[(row * sizes.k + kk) / width]);
         }
         transpose::<N>(&mut block);
@@ -155,7 +176,7 @@ fn load_block<F: Float, N: Size, L: Size>(
         let mut column = Vector::<f32, N>::empty();
         #[unroll]
         for lane in 0..width {
-            let row = expert_row + panel_row(sizes, first, half, lane, width, spec.gated);
+            let row = expert_row + panel_row(sizes, first, half, lane, width, spec);
             column.insert(lane, f32::cast_from(w[row * sizes.k + kk].extract(0usize)));
         }
         block[0] = column;
@@ -247,7 +268,7 @@ pub(super) fn bias_of<F: Float, N: Size>(
     expert_row: usize,
     first: usize,
     #[comptime] half: usize,
-    #[comptime] gated: bool,
+    #[comptime] spec: Spec,
 ) -> Vector<f32, N> {
     let width = N::value();
     let mut value = Vector::<f32, N>::new(0.0f32);
@@ -255,7 +276,7 @@ pub(super) fn bias_of<F: Float, N: Size>(
     if let ComptimeOption::Some(bias) = bias {
         #[unroll]
         for lane in 0..width {
-            let row = panel_row(sizes, first, half, lane, width, gated);
+            let row = panel_row(sizes, first, half, lane, width, spec);
             value.insert(lane, f32::cast_from(bias[expert_row + row]));
         }
     }
@@ -282,26 +303,50 @@ pub(super) fn store_row<F: Float, N: Size, O: Size>(
     }
 }
 
-/// The biases of either register of a panel.
-pub(super) type Biases<N> = (Vector<f32, N>, Vector<f32, N>);
+/// The biases of a panel's registers.
+#[cube]
+pub(super) fn biases_of<F: Float, N: Size>(
+    bias: &ComptimeOption<&[F]>,
+    sizes: &Sizes,
+    expert_row: usize,
+    first: usize,
+    #[comptime] spec: Spec,
+) -> Array<Vector<f32, N>> {
+    let registers = comptime!(spec.registers);
+    let mut biases = Array::<Vector<f32, N>>::new(registers);
+    #[unroll]
+    for r in 0..registers {
+        biases[r] = bias_of::<F, N>(bias, sizes, expert_row, first, r, spec);
+    }
+    biases
+}
 
 /// Bias, activation, gate and the store of the rows from `at.0` that are before `at.1`.
 #[cube]
 fn store_rows<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
     sums: &Array<Vector<f32, N>>,
-    biases: Biases<N>,
+    biases: &Array<Vector<f32, N>>,
     sizes: &Sizes,
     at: (usize, usize, usize),
     #[comptime] spec: (Spec, usize),
 ) {
     let (row, end, first) = at;
     let (spec, count) = comptime!(spec);
+    let registers = comptime!(spec.registers);
     #[unroll]
     for i in 0..count {
         if row + i < end {
-            let sums = (sums[2 * i] + biases.0, sums[2 * i + 1] + biases.1);
-            store_row::<F, N, O>(out, sums, (row + i, first), sizes.n, spec);
+            #[unroll]
+            for pair in 0..comptime!(registers / 2) {
+                let (left, right, within) = comptime!(spec.pair(pair));
+                let pair = (
+                    sums[registers * i + left] + biases[left],
+                    sums[registers * i + right] + biases[right],
+                );
+                let at = (row + i, first + within * N::value());
+                store_row::<F, N, O>(out, pair, at, sizes.n, spec);
+            }
         }
     }
 }
@@ -322,7 +367,8 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let width = N::value();
-    let columns = comptime!(if spec.gated { width } else { 2 * width });
+    let registers = comptime!(spec.registers);
+    let columns = comptime!(if spec.gated { registers / 2 } else { registers }) * width;
     let parts = comptime!(if spec.gated { 2usize } else { 1usize });
     let panels = sizes.n.div_ceil(columns);
     let base = ABSOLUTE_POS * scratch;
@@ -339,8 +385,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
         let (begin, end) = segment(&offsets, expert, sizes.rows);
         if begin < end {
             let at = (in_slab * sizes.n * parts, first, base);
-            let bias0 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 0usize, spec.gated);
-            let bias1 = bias_of::<F, N>(&bias, &sizes, expert_row, first, 1usize, spec.gated);
+            let biases = biases_of::<F, N>(&bias, &sizes, expert_row, first, spec);
             let few = end - begin <= comptime!(FEW_ROWS);
             let block = select(few, comptime!(BLOCK).runtime(), sizes.k);
             for from in range_stepped(0, sizes.k, block) {
@@ -354,8 +399,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
                     past,
                     first,
                 };
-                let biases = (bias0, bias1);
-                panel_rows::<F, N, O>(x, &order, packed, out, &sizes, &span, biases, spec);
+                panel_rows::<F, N, O>(x, &order, packed, out, &sizes, &span, &biases, spec);
             }
         }
     }
@@ -385,7 +429,7 @@ pub(super) fn panel_rows<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
     sizes: &Sizes,
     span: &Packed,
-    biases: Biases<N>,
+    biases: &Array<Vector<f32, N>>,
     #[comptime] spec: Spec,
 ) {
     if span.end - span.begin == 1 {
@@ -407,29 +451,37 @@ fn tile_rows<F: Float, N: Size, O: Size>(
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
     of: (&Sizes, &Packed),
-    at: (Biases<N>, usize),
+    at: (&Array<Vector<f32, N>>, usize),
     #[comptime] spec: (Spec, usize),
 ) {
     let (sizes, span) = of;
     let (biases, row) = at;
     let (what, count) = comptime!(spec);
-    let rows = comptime!((what.rows, count, 2usize));
+    let registers = comptime!(what.registers);
+    let rows = comptime!((what.rows, count, registers));
     let (tokens, mut sums) = begun_tile::<N>(order, sizes, (row, span.end), rows);
-    let kept = span.base + 2 * (comptime!(BLOCK) + row - span.begin);
+    let kept = span.base + registers * (comptime!(BLOCK) + row - span.begin);
     if span.from > 0 {
         #[unroll]
-        for i in 0..comptime!(2 * count) {
+        for i in 0..comptime!(registers * count) {
             sums[i] = packed[kept + i];
         }
     }
     for kk in span.from..span.past {
-        let at = span.base + 2 * (kk - span.from);
-        let (left, right) = (packed[at], packed[at + 1]);
+        let at = span.base + registers * (kk - span.from);
+        let mut weights = Array::<Vector<f32, N>>::new(registers);
+        #[unroll]
+        for r in 0..registers {
+            weights[r] = packed[at + r];
+        }
         #[unroll]
         for i in 0..count {
             let a = Vector::<f32, N>::new(f32::cast_from(x[tokens[i] + kk]));
-            sums[2 * i] = fma(a, left, sums[2 * i]);
-            sums[2 * i + 1] = fma(a, right, sums[2 * i + 1]);
+            #[unroll]
+            for r in 0..registers {
+                let sum = comptime!(registers * i + r);
+                sums[sum] = fma(a, weights[r], sums[sum]);
+            }
         }
     }
     if span.past == sizes.k {
@@ -437,7 +489,7 @@ fn tile_rows<F: Float, N: Size, O: Size>(
         store_rows::<F, N, O>(out, &sums, biases, sizes, at, spec);
     } else {
         #[unroll]
-        for i in 0..comptime!(2 * count) {
+        for i in 0..comptime!(registers * count) {
             packed[kept + i] = sums[i];
         }
     }
@@ -471,9 +523,9 @@ pub(super) fn begun_tile<N: Size>(
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
     let width = plan.lanes;
-    let registers = scratch(p.k);
-    let packed = client.empty(plan.cores * registers * width * 4);
     let spec = Spec::of(plan);
+    let registers = scratch(p.k, spec.registers);
+    let packed = client.empty(plan.cores * registers * width * 4);
     let (weight_lanes, out_lanes) = (spec.weight_lanes(plan), spec.out_lanes(plan));
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {

@@ -4,7 +4,7 @@
 //! 64: decode is bound by memory. More rows share one decoding of two registers of columns into
 //! scratch, and from there on the product is that of [`super::cpu`]. Both sum over k in order.
 
-use super::cpu::{Biases, Packed, Spec, begun_tile, bias_of, panel_row, panel_rows, store_row};
+use super::cpu::{Packed, Spec, begun_tile, bias_of, biases_of, panel_row, panel_rows, store_row};
 use super::fp8::{beyond, block_words, decode_lane, plain_lane, rebias, scale_at, special_codes};
 use super::*;
 use moebius_ops::fp8::Fp8Format;
@@ -60,7 +60,7 @@ fn scale_register<N: Size>(
     let mut register = Vector::<f32, N>::empty();
     #[unroll]
     for lane in 0..N::value() {
-        let row = panel_row(sizes, first, half, lane, N::value(), spec.gated);
+        let row = panel_row(sizes, first, half, lane, N::value(), spec);
         let scale = scale_at(scales, sizes, (expert, row, block), fp8.granularity);
         register.insert(lane, scale);
     }
@@ -306,9 +306,8 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
                 let spec = comptime!((spec, FEW_ROWS, 2usize));
                 few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
             } else {
-                let left = bias_of::<F, N>(&bias, &sizes, expert_row, first, 0usize, spec.gated);
-                let right = bias_of::<F, N>(&bias, &sizes, expert_row, first, 1usize, spec.gated);
-                let at = (begin, end, group, (left, right));
+                let biases = biases_of::<F, N>(&bias, &sizes, expert_row, first, spec);
+                let at = (begin, end, group, &biases);
                 many_rows::<F, N, O>(inputs, &order, packed, out, &sizes, (at, base), spec);
             }
         }
@@ -323,7 +322,7 @@ fn many_rows<F: Float, N: Size, O: Size>(
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
     sizes: &Sizes,
-    at: ((usize, usize, Group, Biases<N>), usize),
+    at: ((usize, usize, Group, &Array<Vector<f32, N>>), usize),
     #[comptime] spec: Spec,
 ) {
     let (x, codes, scales) = inputs;
@@ -361,8 +360,8 @@ fn few_rows<F: Float, N: Size, O: Size>(
     #[unroll]
     for pair in 0..comptime!(registers / 2) {
         let (r, next) = comptime!((2 * pair, 2 * pair + 1));
-        let left = bias_of::<F, N>(bias, sizes, expert_row, first, r, what.gated);
-        let right = bias_of::<F, N>(bias, sizes, expert_row, first, next, what.gated);
+        let left = bias_of::<F, N>(bias, sizes, expert_row, first, r, what);
+        let right = bias_of::<F, N>(bias, sizes, expert_row, first, next, what);
         #[unroll]
         for i in 0..count {
             if begin + i < end {
