@@ -23,10 +23,16 @@ const FEW_ROWS: usize = 16;
 /// Inner columns of a block: 8 KiB of a panel with 16 lanes.
 const BLOCK: usize = 64;
 
-/// Registers of scratch in which one task keeps a panel of so many registers, or a block and the sums of few rows.
+/// Rows of an expert that go through the blocks of a packed panel together.
+const MANY_ROWS: usize = 384;
+
+/// Inner columns of a packed panel that many rows are multiplied with at a time: 128 KiB of a panel of four registers with 16 lanes.
+const DEEP: usize = 512;
+
+/// Registers of scratch in which one task keeps a panel of so many registers, or a block of it, and the sums of rows that wait for
+/// the next block.
 pub(super) const fn scratch(k: usize, registers: usize) -> usize {
-    let few = BLOCK + FEW_ROWS.next_multiple_of(ROWS);
-    registers * if k > few { k } else { few }
+    registers * (if k > BLOCK { k } else { BLOCK } + MANY_ROWS)
 }
 
 /// What the kernel is specialised on.
@@ -398,8 +404,9 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
                     from,
                     past,
                     first,
+                    sums: base + registers * max(sizes.k, comptime!(BLOCK)),
                 };
-                panel_rows::<F, N, O>(x, &order, packed, out, &sizes, &span, &biases, spec);
+                blocks_of_rows::<F, N, O>(x, &order, packed, out, &sizes, &span, &biases, spec);
             }
         }
     }
@@ -411,18 +418,48 @@ pub(super) struct Packed {
     /// Sorted rows: the first, and one past the last.
     pub(super) begin: usize,
     pub(super) end: usize,
-    /// Start of the scratch.
+    /// Where the scratch has the weights, from the first inner column on.
     pub(super) base: usize,
     /// Inner columns: the first, and one past the last.
     pub(super) from: usize,
     pub(super) past: usize,
     /// The panel's first column.
     pub(super) first: usize,
+    /// Where the scratch has the sums of rows that wait for the next block.
+    pub(super) sums: usize,
+}
+
+/// Rows times what is packed, some rows and some inner columns at a time: these stay in the second-level cache.
+#[cube]
+pub(super) fn blocks_of_rows<F: Float, N: Size, O: Size>(
+    x: &[F],
+    order: &ComptimeOption<&[u32]>,
+    packed: &mut [Vector<f32, N>],
+    out: &mut [Vector<F, O>],
+    sizes: &Sizes,
+    span: &Packed,
+    biases: &Array<Vector<f32, N>>,
+    #[comptime] spec: Spec,
+) {
+    for begin in range_stepped(span.begin, span.end, comptime!(MANY_ROWS)) {
+        for from in range_stepped(span.from, span.past, comptime!(DEEP)) {
+            let block = Packed {
+                begin,
+                end: min(begin + comptime!(MANY_ROWS), span.end),
+                base: span.base + comptime!(spec.registers) * (from - span.from),
+                from,
+                past: min(from + comptime!(DEEP), span.past),
+                first: span.first,
+                sums: span.sums,
+            };
+            panel_rows::<F, N, O>(x, order, packed, out, sizes, &block, biases, spec);
+        }
+    }
 }
 
 /// Rows times what is packed; after the last inner column they are stored.
 #[cube]
-pub(super) fn panel_rows<F: Float, N: Size, O: Size>(
+fn panel_rows<F: Float, N: Size, O: Size>(
     x: &[F],
     order: &ComptimeOption<&[u32]>,
     packed: &mut [Vector<f32, N>],
@@ -460,7 +497,7 @@ fn tile_rows<F: Float, N: Size, O: Size>(
     let registers = comptime!(what.registers);
     let rows = comptime!((what.rows, count, registers));
     let (tokens, mut sums) = begun_tile::<N>(order, sizes, (row, span.end), rows);
-    let kept = span.base + registers * (comptime!(BLOCK) + row - span.begin);
+    let kept = span.sums + registers * (row - span.begin);
     if span.from > 0 {
         #[unroll]
         for i in 0..comptime!(registers * count) {

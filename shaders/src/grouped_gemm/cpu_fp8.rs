@@ -4,7 +4,7 @@
 //! 64: decode is bound by memory. More rows share one decoding of two registers of columns into
 //! scratch, and from there on the product is that of [`super::cpu`]. Both sum over k in order.
 
-use super::cpu::{Packed, Spec, begun_tile, bias_of, biases_of, panel_row, panel_rows, store_row};
+use super::cpu::{Packed, Spec, begun_tile, bias_of, biases_of, blocks_of_rows, panel_row, store_row};
 use super::fp8::{beyond, block_words, decode_lane, plain_lane, rebias, scale_at, special_codes};
 use super::*;
 use moebius_ops::fp8::Fp8Format;
@@ -274,7 +274,7 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
     let columns = comptime!(if spec.gated { width } else { 2 * width });
     let parts = comptime!(if spec.gated { 2usize } else { 1usize });
     let panels = sizes.n.div_ceil(PANEL);
-    let base = ABSOLUTE_POS * sizes.k.div_ceil(4) * 8;
+    let base = ABSOLUTE_POS * (packed.len() / cores);
 
     for panel in range_stepped(
         ABSOLUTE_POS,
@@ -336,8 +336,9 @@ fn many_rows<F: Float, N: Size, O: Size>(
         from: 0usize.runtime(),
         past: sizes.k,
         first,
+        sums: base + 8 * sizes.k.div_ceil(4),
     };
-    panel_rows::<F, N, O>(x, order, packed, out, sizes, &span, biases, spec);
+    blocks_of_rows::<F, N, O>(x, order, packed, out, sizes, &span, biases, spec);
 }
 
 /// All rows of an expert, from `at.0` to `at.1`, times a group; its weights begin at row `at.3`.
@@ -379,7 +380,7 @@ fn few_rows<F: Float, N: Size, O: Size>(
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
     let width = plan.lanes;
-    let packed = plan.cores * p.k.div_ceil(4) * 8;
+    let packed = plan.cores * super::cpu::scratch(p.k.next_multiple_of(4), 2);
     let scratch = client.empty(packed * width * 4);
     let spec = Spec::of(plan);
     let out_lanes = spec.out_lanes(plan);
