@@ -63,5 +63,9 @@ fn a_figure_is_taken_when_it_stands_still() {
         figure(readings.get())
     };
     readings.set(0);
-    assert_eq!(settled(restless), figure(101), "a hundred readings are enough");
+    assert_eq!(
+        settled(restless),
+        figure(101),
+        "a hundred readings are enough"
+    );
 }

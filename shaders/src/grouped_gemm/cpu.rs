@@ -43,7 +43,7 @@ pub(super) struct Spec {
     pub(super) gated: bool,
     pub(super) activation: Option<Activation>,
     /// Registers of a panel.
-    registers: usize,
+    pub(super) registers: usize,
     /// Columns are a multiple of the register width, so whole registers are stored.
     pub(super) aligned: bool,
     /// k is a multiple of the register width, so whole registers of a weight row are loaded.
@@ -59,7 +59,7 @@ impl Spec {
             rows: p.rows,
             layout: p.layout,
             gated: p.gated,
-            registers: if plan.lanes == 16 && p.fp8.is_none() { 4 } else { 2 },
+            registers: if plan.lanes == 16 { 4 } else { 2 },
             activation: p.activation,
             aligned: p.n.is_multiple_of(plan.lanes),
             whole: p.k.is_multiple_of(plan.lanes),
@@ -79,6 +79,17 @@ impl Spec {
             WeightLayout::OutIn => 1,
             WeightLayout::InOut => self.out_lanes(plan),
         }
+    }
+
+    /// The same with panels of so many registers.
+    pub(super) fn with_registers(self, registers: usize) -> Self {
+        Self { registers, ..self }
+    }
+
+    /// Columns of a panel of registers of `width` lanes.
+    pub(super) fn columns(&self, width: usize) -> usize {
+        let parts = if self.gated { 2 } else { 1 };
+        self.registers / parts * width
     }
 
     /// Which part of a gated panel a register is in, and which register of that part it is.
@@ -268,7 +279,7 @@ pub(super) fn store<F: Float, N: Size, O: Size>(
 
 /// The bias of a register of columns, 0 without one.
 #[cube]
-pub(super) fn bias_of<F: Float, N: Size>(
+fn bias_of<F: Float, N: Size>(
     bias: &ComptimeOption<&[F]>,
     sizes: &Sizes,
     expert_row: usize,
@@ -291,7 +302,7 @@ pub(super) fn bias_of<F: Float, N: Size>(
 
 /// Bias, activation, gate, and the store of one row of a panel.
 #[cube]
-pub(super) fn store_row<F: Float, N: Size, O: Size>(
+fn store_row<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
     sums: (Vector<f32, N>, Vector<f32, N>),
     at: (usize, usize),
@@ -329,7 +340,7 @@ pub(super) fn biases_of<F: Float, N: Size>(
 
 /// Bias, activation, gate and the store of the rows from `at.0` that are before `at.1`.
 #[cube]
-fn store_rows<F: Float, N: Size, O: Size>(
+pub(super) fn store_rows<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
     sums: &Array<Vector<f32, N>>,
     biases: &Array<Vector<f32, N>>,
@@ -373,8 +384,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let width = N::value();
-    let registers = comptime!(spec.registers);
-    let columns = comptime!(if spec.gated { registers / 2 } else { registers }) * width;
+    let columns = comptime!(spec.columns(width));
     let parts = comptime!(if spec.gated { 2usize } else { 1usize });
     let panels = sizes.n.div_ceil(columns);
     let base = ABSOLUTE_POS * scratch;
@@ -387,28 +397,55 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
         let in_slab = panel / panels;
         let expert = sizes.slab_first + in_slab;
         let first = (panel % panels) * columns;
-        let expert_row = expert * sizes.n * parts;
         let (begin, end) = segment(&offsets, expert, sizes.rows);
-        if begin < end {
-            let at = (in_slab * sizes.n * parts, first, base);
-            let biases = biases_of::<F, N>(&bias, &sizes, expert_row, first, spec);
-            let few = end - begin <= comptime!(FEW_ROWS);
-            let block = select(few, comptime!(BLOCK).runtime(), sizes.k);
-            for from in range_stepped(0, sizes.k, block) {
-                let past = min(from + block, sizes.k);
-                pack_panel::<F, N, L>(w, packed, &sizes, at, (from, past), spec);
-                let span = Packed {
-                    begin,
-                    end,
-                    base,
-                    from,
-                    past,
-                    first,
-                    sums: base + registers * max(sizes.k, comptime!(BLOCK)),
-                };
-                blocks_of_rows::<F, N, O>(x, &order, packed, out, &sizes, &span, &biases, spec);
+        let rows = (begin, end);
+        let experts = (expert * sizes.n * parts, in_slab * sizes.n * parts);
+        if end - begin > comptime!(FEW_ROWS) {
+            let at = (rows, experts, first, base);
+            whole_panel::<F, N, L, O>(x, &order, w, &bias, packed, out, &sizes, at, sizes.k, spec);
+        } else if begin < end {
+            let few = comptime!(spec.with_registers(2));
+            let past = min(first + columns, sizes.n);
+            for first in range_stepped(first, past, comptime!(few.columns(width))) {
+                let at = (rows, experts, first, base);
+                let block = comptime!(BLOCK).runtime();
+                whole_panel::<F, N, L, O>(x, &order, w, &bias, packed, out, &sizes, at, block, few);
             }
         }
+    }
+}
+
+/// The rows of an expert, from `at.0.0` up to `at.0.1`, times the panel at column `at.2`, `block` inner columns of which are packed at
+/// a time into the scratch at `at.3`. The expert's first weight row is `at.1.0` of all and `at.1.1` of the slab.
+#[cube]
+fn whole_panel<F: Float, N: Size, L: Size, O: Size>(
+    x: &[F],
+    order: &ComptimeOption<&[u32]>,
+    w: &[Vector<F, L>],
+    bias: &ComptimeOption<&[F]>,
+    packed: &mut [Vector<f32, N>],
+    out: &mut [Vector<F, O>],
+    sizes: &Sizes,
+    at: ((usize, usize), (usize, usize), usize, usize),
+    block: usize,
+    #[comptime] spec: Spec,
+) {
+    let ((begin, end), (expert_row, row_in_slab), first, base) = at;
+    let biases = biases_of::<F, N>(bias, sizes, expert_row, first, spec);
+    for from in range_stepped(0, sizes.k, block) {
+        let past = min(from + block, sizes.k);
+        let to = (row_in_slab, first, base);
+        pack_panel::<F, N, L>(w, packed, sizes, to, (from, past), spec);
+        let span = Packed {
+            begin,
+            end,
+            base,
+            from,
+            past,
+            first,
+            sums: base + comptime!(spec.registers) * max(sizes.k, comptime!(BLOCK)),
+        };
+        blocks_of_rows::<F, N, O>(x, order, packed, out, sizes, &span, &biases, spec);
     }
 }
 

@@ -4,7 +4,9 @@
 //! 64: decode is bound by memory. More rows share one decoding of two registers of columns into
 //! scratch, and from there on the product is that of [`super::cpu`]. Both sum over k in order.
 
-use super::cpu::{Packed, Spec, begun_tile, bias_of, biases_of, blocks_of_rows, panel_row, store_row};
+use super::cpu::{
+    Packed, Spec, begun_tile, biases_of, blocks_of_rows, panel_row, scratch, store_rows,
+};
 use super::fp8::{beyond, block_words, decode_lane, plain_lane, rebias, scale_at, special_codes};
 use super::*;
 use moebius_ops::fp8::Fp8Format;
@@ -17,11 +19,11 @@ const FEW_ROWS: usize = 8;
 /// Words of a register of columns that are looked at together for codes that are NaN or infinite: 16 KiB of a panel.
 const CHUNK: usize = 64;
 
-/// What the codes are, how many rows they are multiplied with, and how many registers of columns.
-type Tile = (Spec, usize, usize);
+/// What the codes are, and how many rows they are multiplied with.
+type Tile = (Spec, usize);
 
-/// A group of columns, those of two registers or more: expert, first column, and where the words of either
-/// register are at inner column 0.
+/// A group of columns, those of two registers or more: expert, first column, and where the words of its first register
+/// are at inner column 0, and those of the first register of its up columns, if it is gated.
 type Group = (usize, usize, usize, usize);
 
 /// The group of `expert` from column `first`.
@@ -38,11 +40,7 @@ fn group_at<N: Size>(
     let parts = comptime!(if gated { 2usize } else { 1usize });
     let panel = (expert - sizes.slab_first) * parts * panels + first / PANEL;
     let left = panel * words + first % PANEL / width;
-    let right = if comptime!(gated) {
-        left + panels * words
-    } else {
-        left + 1
-    };
+    let right = left + (parts - 1) * panels * words;
     (expert, first, left, right)
 }
 
@@ -75,7 +73,25 @@ fn codes_of(spec: Spec) -> (super::Fp8Weights, bool) {
     }
 }
 
-/// packed\[kk\]\[half\] = the decoded weights of a group at inner column kk.
+/// The scales of every register of a group in block `block` across.
+#[cube]
+fn scale_registers<N: Size>(
+    scales: &[u32],
+    sizes: &Sizes,
+    at: (Group, usize),
+    #[comptime] spec: Spec,
+) -> Array<Vector<f32, N>> {
+    let ((expert, first, _, _), block) = at;
+    let registers = comptime!(spec.registers);
+    let mut of_block = Array::<Vector<f32, N>>::new(registers);
+    #[unroll]
+    for r in 0..registers {
+        of_block[r] = scale_register::<N>(scales, sizes, (expert, first, block), r, spec);
+    }
+    of_block
+}
+
+/// packed\[kk\]\[register\] = the decoded weights of a group at inner column kk.
 #[cube]
 fn pack_codes<N: Size>(
     codes: &[Vector<u32, N>],
@@ -85,24 +101,22 @@ fn pack_codes<N: Size>(
     at: (Group, usize),
     #[comptime] spec: Spec,
 ) {
-    let ((expert, first, left_at, right_at), base) = at;
+    let (group, base) = at;
     let (fp8, _) = comptime!(codes_of(spec));
-    let width = N::value();
-    let step = comptime!(PANEL / width);
+    let registers = comptime!(spec.registers);
     let words = sizes.k.div_ceil(4);
     let block = block_words(words, fp8.granularity);
     for b in 0..words.div_ceil(block) {
-        let from = (expert, first, b);
-        let left_scale = scale_register::<N>(scales, sizes, from, 0usize, spec);
-        let right_scale = scale_register::<N>(scales, sizes, from, 1usize, spec);
+        let of_block = scale_registers::<N>(scales, sizes, (group, b), spec);
         for word in b * block..min((b + 1) * block, words) {
-            let left = codes[left_at + word * step];
-            let right = codes[right_at + word * step];
             #[unroll]
-            for lane in 0..4usize {
-                let to = base + 2 * (4 * word + lane);
-                packed[to] = decode_lane::<N>(left, lane, fp8.format) * left_scale;
-                packed[to + 1] = decode_lane::<N>(right, lane, fp8.format) * right_scale;
+            for r in 0..registers {
+                let codes = codes[word_at::<N>(group, word, r, spec)];
+                #[unroll]
+                for lane in 0..4usize {
+                    let to = base + registers * (4 * word + lane) + r;
+                    packed[to] = decode_lane::<N>(codes, lane, fp8.format) * of_block[r];
+                }
             }
         }
     }
@@ -114,15 +128,16 @@ fn word_at<N: Size>(
     group: Group,
     word: usize,
     #[comptime] register: usize,
-    #[comptime] gated: bool,
+    #[comptime] spec: Spec,
 ) -> usize {
     let (_, _, left, right) = group;
+    let (part, within) = comptime!(spec.part_of(register));
     let width = N::value();
-    let at = word * comptime!(PANEL / width);
-    if comptime!(gated && register > 0) {
+    let at = word * comptime!(PANEL / width) + within;
+    if comptime!(part > 0) {
         right + at
     } else {
-        left + register + at
+        left + at
     }
 }
 
@@ -141,8 +156,7 @@ fn lane_of<N: Size>(
     }
 }
 
-/// The sums of `spec.1` rows from `at.0` (rows past `at.1` repeat the last) by `spec.2` registers of columns, whose codes are decoded
-/// on the way.
+/// The sums of `spec.1` rows from `at.0` (rows past `at.1` repeat the last) by a group of columns, whose codes are decoded on the way.
 #[cube]
 fn direct_tile<F: Float, N: Size>(
     x: &[F],
@@ -154,21 +168,15 @@ fn direct_tile<F: Float, N: Size>(
 ) -> Array<Vector<f32, N>> {
     let (codes, scales) = weights;
     let (row, end, group) = at;
-    let (expert, first, _, _) = group;
-    let (what, count, registers) = comptime!(spec);
+    let (what, count) = comptime!(spec);
     let (fp8, _) = comptime!(codes_of(what));
+    let registers = comptime!(what.registers);
     let tile = comptime!((what.rows, count, registers));
     let (from, mut sums) = begun_tile::<N>(order, sizes, (row, end), tile);
     let words = sizes.k.div_ceil(4);
     let block = block_words(words, fp8.granularity);
     for b in 0..words.div_ceil(block) {
-        let mut of_block = Array::<Vector<f32, N>>::new(registers);
-        let mut infinite = Vector::<u32, N>::new(0u32);
-        #[unroll]
-        for r in 0..registers {
-            of_block[r] = scale_register::<N>(scales, sizes, (expert, first, b), r, what);
-            infinite |= beyond::<N>(of_block[r], fp8.format);
-        }
+        let of_block = scale_registers::<N>(scales, sizes, (group, b), what);
         let past = min((b + 1) * block, words);
         let inputs = (x, codes, &from);
         let slowly = comptime!((spec, false));
@@ -177,13 +185,18 @@ fn direct_tile<F: Float, N: Size>(
             let span = (b * block, past);
             add_words::<F, N>(inputs, &of_block, &mut sums, sizes, (group, span), slowly);
         } else {
+            let mut infinite = Vector::<u32, N>::new(0u32);
+            #[unroll]
+            for r in 0..registers {
+                infinite |= beyond::<N>(of_block[r], fp8.format);
+            }
             for begin in range_stepped(b * block, past, comptime!(CHUNK)) {
                 let span = (begin, min(begin + comptime!(CHUNK), past));
                 let mut other = infinite;
                 for word in span.0..span.1 {
                     #[unroll]
                     for r in 0..registers {
-                        let at = word_at::<N>(group, word, r, what.gated);
+                        let at = word_at::<N>(group, word, r, what);
                         other |= special_codes::<N>(codes[at], fp8.format);
                     }
                 }
@@ -213,8 +226,9 @@ fn add_words<F: Float, N: Size>(
 ) {
     let (x, codes, from) = inputs;
     let (group, (begin, past)) = at;
-    let ((what, count, registers), plain) = comptime!(how);
+    let ((what, count), plain) = comptime!(how);
     let (fp8, whole) = comptime!(codes_of(what));
+    let registers = comptime!(what.registers);
     let mut factors = Array::<Vector<f32, N>>::new(registers);
     #[unroll]
     for r in 0..registers {
@@ -230,7 +244,7 @@ fn add_words<F: Float, N: Size>(
             if whole || kk < sizes.k {
                 #[unroll]
                 for r in 0..registers {
-                    let at = word_at::<N>(group, word, r, what.gated);
+                    let at = word_at::<N>(group, word, r, what);
                     let value = lane_of::<N>(codes[at], lane, fp8.format, plain) * factors[r];
                     #[unroll]
                     for i in 0..count {
@@ -271,7 +285,6 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
     #[define(F)] _element: ElemType,
 ) {
     let width = N::value();
-    let columns = comptime!(if spec.gated { width } else { 2 * width });
     let parts = comptime!(if spec.gated { 2usize } else { 1usize });
     let panels = sizes.n.div_ceil(PANEL);
     let base = ABSOLUTE_POS * (packed.len() / cores);
@@ -284,26 +297,32 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
         let expert = sizes.slab_first + panel / panels;
         let expert_row = expert * sizes.n * parts;
         let (begin, end) = segment(&offsets, expert, sizes.rows);
-        let panel_first = panel % panels * PANEL;
-        let mut past = min(panel_first + PANEL, sizes.n);
-        if begin == end {
-            past = panel_first;
-        }
-        let alone = comptime!(!spec.gated) && end - begin <= 1;
-        let step = select(alone, comptime!(PANEL).runtime(), columns);
-        for first in range_stepped(panel_first, past, step) {
+        let rows = end - begin;
+        let from = panel % panels * PANEL;
+        let past = select(rows == 0, from, min(from + PANEL, sizes.n));
+        let alone = comptime!(spec.with_registers(if spec.gated { 2 } else { PANEL / width }));
+        let few = comptime!(spec.with_registers(2));
+        let step = select(
+            rows == 1,
+            comptime!(alone.columns(width)).runtime(),
+            select(
+                rows <= comptime!(FEW_ROWS),
+                comptime!(few.columns(width)).runtime(),
+                comptime!(spec.columns(width)).runtime(),
+            ),
+        );
+        for first in range_stepped(from, past, step) {
             let group = group_at::<N>(&sizes, expert, first, spec.gated);
             let inputs = (x, codes, scales);
             let at = (begin, end, group, expert_row);
-            if end - begin <= 1 {
-                let registers = comptime!(if spec.gated { 2 } else { PANEL / width });
-                let spec = comptime!((spec, 1usize, registers));
+            if rows == 1 {
+                let spec = comptime!((alone, 1usize));
                 few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
-            } else if end - begin <= comptime!(FEW_ROWS / 2) {
-                let spec = comptime!((spec, FEW_ROWS / 2, 2usize));
+            } else if rows <= comptime!(FEW_ROWS / 2) {
+                let spec = comptime!((few, FEW_ROWS / 2));
                 few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
-            } else if end - begin <= comptime!(FEW_ROWS) {
-                let spec = comptime!((spec, FEW_ROWS, 2usize));
+            } else if rows <= comptime!(FEW_ROWS) {
+                let spec = comptime!((few, FEW_ROWS));
                 few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
             } else {
                 let biases = biases_of::<F, N>(&bias, &sizes, expert_row, first, spec);
@@ -336,7 +355,7 @@ fn many_rows<F: Float, N: Size, O: Size>(
         from: 0usize.runtime(),
         past: sizes.k,
         first,
-        sums: base + 8 * sizes.k.div_ceil(4),
+        sums: base + comptime!(4 * spec.registers) * sizes.k.div_ceil(4),
     };
     blocks_of_rows::<F, N, O>(x, order, packed, out, sizes, &span, biases, spec);
 }
@@ -354,35 +373,20 @@ fn few_rows<F: Float, N: Size, O: Size>(
 ) {
     let (x, codes, scales) = inputs;
     let (begin, end, group, expert_row) = at;
-    let (what, count, registers) = comptime!(spec);
+    let (what, _) = comptime!(spec);
     let weights = (codes, scales);
     let sums = direct_tile::<F, N>(x, order, weights, sizes, (begin, end, group), spec);
     let (_, first, _, _) = group;
-    #[unroll]
-    for pair in 0..comptime!(registers / 2) {
-        let (r, next) = comptime!((2 * pair, 2 * pair + 1));
-        let left = bias_of::<F, N>(bias, sizes, expert_row, first, r, what);
-        let right = bias_of::<F, N>(bias, sizes, expert_row, first, next, what);
-        #[unroll]
-        for i in 0..count {
-            if begin + i < end {
-                let (left, right) = (
-                    sums[i * registers + r] + left,
-                    sums[i * registers + next] + right,
-                );
-                let at = (begin + i, first + r * N::value());
-                store_row::<F, N, O>(out, (left, right), at, sizes.n, what);
-            }
-        }
-    }
+    let biases = biases_of::<F, N>(bias, sizes, expert_row, first, what);
+    store_rows::<F, N, O>(out, &sums, &biases, sizes, (begin, end, first), spec);
 }
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
     let width = plan.lanes;
-    let packed = plan.cores * super::cpu::scratch(p.k.next_multiple_of(4), 2);
-    let scratch = client.empty(packed * width * 4);
     let spec = Spec::of(plan);
+    let packed = plan.cores * scratch(p.k.next_multiple_of(4), spec.registers);
+    let scratch = client.empty(packed * width * 4);
     let out_lanes = spec.out_lanes(plan);
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
