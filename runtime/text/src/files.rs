@@ -1,5 +1,6 @@
 //! The files of a Hugging Face folder.
 
+use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,14 +9,10 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// The text of a file, or none where there is no such file.
-pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
+/// The bytes of a file, or none where there is no such file.
+fn bytes(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     match fs::read(path) {
-        Ok(bytes) => {
-            let text = String::from_utf8(bytes);
-            text.map(Some)
-                .map_err(|error| Error::unfit(path.display(), "UTF-8", error.utf8_error()))
-        }
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Read {
             path: path.to_owned(),
@@ -24,16 +21,25 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
+/// The text of a file, or none where there is no such file.
+pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
+    let text = bytes(path)?.map(String::from_utf8).transpose();
+    text.map_err(|error| Error::unfit(path.display(), "UTF-8", error.utf8_error()))
+}
+
 /// The JSON object in a file, or none where there is no such file.
 pub(crate) fn object(path: &Path) -> Result<Option<Value>, Error> {
-    let Some(text) = text(path)? else {
-        return Ok(None);
-    };
+    let bytes = bytes(path)?;
+    bytes.map(|bytes| parse(&bytes, path.display())).transpose()
+}
+
+/// The JSON object in these bytes, which errors call `what`.
+pub(crate) fn parse(bytes: &[u8], what: impl fmt::Display) -> Result<Value, Error> {
     let value: Value =
-        serde_json::from_str(&text).map_err(|error| Error::unfit(path.display(), "JSON", error))?;
+        serde_json::from_slice(bytes).map_err(|error| Error::unfit(&what, "JSON", error))?;
     match value.is_object() {
-        true => Ok(Some(value)),
-        false => Err(Error::unfit(path.display(), "a JSON object", kind(&value))),
+        true => Ok(value),
+        false => Err(Error::unfit(what, "a JSON object", kind(&value))),
     }
 }
 

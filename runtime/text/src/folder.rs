@@ -50,7 +50,7 @@ impl Tokenizer {
                 eos.push(id);
             }
         }
-        tokenizer.with_ends(bos, eos, format!("eos_token_id in {}", folder.display()))
+        tokenizer.ending(bos, eos, format!("eos_token_id in {}", folder.display()))
     }
 }
 

@@ -145,7 +145,7 @@ impl Tokenizer {
             },
         });
         let tokenizer = Self::from_json(json, "tokenizer.ggml")?;
-        tokenizer.with_ends(
+        tokenizer.ending(
             vocabulary.bos,
             vocabulary.eos,
             "bos_token_id or eos_token_id of tokenizer.ggml",

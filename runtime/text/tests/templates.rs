@@ -1,7 +1,9 @@
 //! Chat templates: texts are those of Python's Jinja, set up as `transformers` does it (`make_fixtures.py`), byte for byte.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::time::Duration;
 
 use moebius_text::{Chat, ChatTemplate, Error, Message, TemplateError, TemplateFault};
@@ -187,9 +189,12 @@ fn templates_are_found_where_folders_have_them() {
         render(&[file.clone(), more.clone(), text.clone()], Some("rag")).unwrap(),
         "more"
     );
-    assert_eq!(render(&[text.clone()], None).unwrap(), "text <s>");
-    assert_eq!(render(&[list.clone()], None).unwrap(), "one <s>");
-    assert_eq!(render(&[list.clone()], Some("tool_use")).unwrap(), "two");
+    assert_eq!(render(slice::from_ref(&text), None).unwrap(), "text <s>");
+    assert_eq!(render(slice::from_ref(&list), None).unwrap(), "one <s>");
+    assert_eq!(
+        render(slice::from_ref(&list), Some("tool_use")).unwrap(),
+        "two"
+    );
 
     let error = |files: &[(&str, String)], name| render(files, name).unwrap_err().to_string();
     let none = error(&[config(json!(null))], None);

@@ -1,4 +1,5 @@
 //! Texts and ids of small tokenizers, as Python's `tokenizers` has them (`make_fixtures.py`), and the files beside a `tokenizer.json`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -108,6 +109,14 @@ fn tokens_have_names_and_kinds() {
     let think = tokenizer.id("<think>").unwrap();
     assert!(!tokenizer.is_special(think));
     assert_eq!(tokenizer.id("no such token"), None);
+    let ending = tokenizer.clone().with_ends(Some(0), vec![1, 2]).unwrap();
+    assert_eq!((ending.bos_id(), ending.eos_ids()), (Some(0), &[1, 2][..]));
+    assert_eq!((tokenizer.bos_id(), tokenizer.eos_ids()), (None, &[][..]));
+    let error = ending.with_ends(None, vec![483]).unwrap_err().to_string();
+    assert!(
+        error.contains("expected the id of a token, below 483, got 483"),
+        "{error}"
+    );
     let size = tokenizer.vocabulary_size();
     assert!(!tokenizer.is_special(size));
     let error = tokenizer.decode(&[2, size], true).unwrap_err();

@@ -3,8 +3,10 @@
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, ErrorKind, Value};
 
+use super::python::float;
+
 /// Deeper values are refused, so that no template overflows the stack.
-const DEEPEST: usize = 128;
+pub(super) const DEEPEST: usize = 128;
 
 /// How it is written.
 struct Style {
@@ -61,7 +63,7 @@ pub(super) fn tojson(value: Value, arguments: Rest<ValueOrKwargs>) -> Result<Str
     Ok(text)
 }
 
-fn invalid(message: &'static str) -> Error {
+pub(super) fn invalid(message: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
@@ -165,7 +167,7 @@ impl Style {
         if value.is_integer() {
             text.push_str(&value.to_string());
         } else {
-            text.push_str(&float(f64::try_from(value.clone())?));
+            text.push_str(&fraction(f64::try_from(value.clone())?));
         }
         Ok(())
     }
@@ -194,52 +196,11 @@ impl Style {
     }
 }
 
-/// A number as Python prints it: the fewest digits that give it back, with an exponent below 1e-4 and from 1e16 on.
-fn float(number: f64) -> String {
-    if number.is_nan() {
-        return "NaN".to_owned();
-    }
-    if number.is_infinite() {
-        return if number > 0.0 {
-            "Infinity"
-        } else {
-            "-Infinity"
-        }
-        .to_owned();
-    }
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..16).contains(&exponent) {
-        return format!("{number:?}");
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What `repr` says in Python 3.11.
-    #[test]
-    fn floats_are_those_of_python() {
-        for (number, expected) in [
-            (0.0, "0.0"),
-            (-0.0, "-0.0"),
-            (1.0, "1.0"),
-            (0.1, "0.1"),
-            (0.0001, "0.0001"),
-            (0.00001, "1e-05"),
-            (1.5e-7, "1.5e-07"),
-            (123456789.125, "123456789.125"),
-            (1e15, "1000000000000000.0"),
-            (1e16, "1e+16"),
-            (1.25e100, "1.25e+100"),
-            (f64::NAN, "NaN"),
-            (f64::NEG_INFINITY, "-Infinity"),
-        ] {
-            assert_eq!(float(number), expected);
-        }
+/// A number that is no integer.
+fn fraction(number: f64) -> String {
+    match number.is_finite() {
+        true => float(number),
+        // Python writes what JSON lacks, too.
+        false => number.to_string().replace("inf", "Infinity"),
     }
 }

@@ -6,6 +6,7 @@
 mod chat;
 mod json;
 mod names;
+mod python;
 mod source;
 mod time;
 
@@ -114,6 +115,10 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_unknown_method_callback(unknown_method_callback);
     environment.set_fuel(Some(FUEL));
+    environment.set_formatter(python::print);
+    environment.add_filter("string", python::string);
+    environment.add_test("iterable", python::is_iterable);
+    environment.add_test("sequence", python::is_sequence);
     environment.add_filter("tojson", json::tojson);
     environment.add_function("raise_exception", names::raise_exception);
     Ok(environment)
