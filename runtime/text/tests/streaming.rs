@@ -1,6 +1,8 @@
 //! Streams: a detokeniser gives what decoding all ids gives, whatever they are, and stop strings are found however a text comes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use moebius_text::{Detokenizer, Error, StopStrings, Tokenizer};
@@ -92,21 +94,24 @@ fn any_ids_stream_as_the_whole_decodes() {
             (name, ours(&json), library)
         })
         .collect();
+    let compared = Cell::new(0);
     proptest!(|(ids in any_ids(), skip_special: bool)| {
         for (name, tokenizer, library) in &all {
             let text = streamed(tokenizer, &ids, skip_special);
             let known: Vec<u32> = ids.iter().copied().filter(|id| tokenizer.token(*id).is_some()).collect();
             prop_assert_eq!(&text, &tokenizer.decode(&known, skip_special).unwrap(), "{}", name);
-            // The library's decoder of "BPEDecoder" panics when it has nothing to decode.
-            let visible = known.iter().any(|id| !skip_special || !tokenizer.is_special(*id));
-            if visible {
-                prop_assert_eq!(&text, &library.decode(&known, skip_special).unwrap(), "{}", name);
+            // Some of the library's decoders panic where there is less than they would strip, or nothing.
+            let whole = catch_unwind(AssertUnwindSafe(|| library.decode(&known, skip_special).unwrap()));
+            if let Ok(whole) = whole {
+                prop_assert_eq!(&text, &whole, "{}", name);
+                compared.set(compared.get() + 1);
             }
             if known.len() < ids.len() {
                 prop_assert!(tokenizer.decode(&ids, skip_special).is_err());
             }
         }
     });
+    assert!(compared.get() > 256 * 17, "{compared:?} comparisons");
 }
 
 /// Text comes as early as it can: with the id that completes a character, and not before.

@@ -1,7 +1,7 @@
 //! Conversations to text, by the template that a model was trained with.
 //!
 //! Templates are Jinja, and Python's libraries run them with blocks trimmed, with a few names of their own and with the methods
-//! of Python's types; here it is the same, and a template's text is that of `transformers` byte for byte.
+//! of Python's types; here it is the same, and a template's text is that of `transformers` byte for byte, but for what `python` lists.
 
 mod chat;
 mod json;
