@@ -49,13 +49,14 @@ pub(crate) fn build() -> Job {
 }
 
 /// The crates that users depend on.
-pub(crate) const PUBLISHED: [&str; 7] = [
+pub(crate) const PUBLISHED: [&str; 8] = [
     "moebius-ops",
     "moebius-device",
     "moebius-shaders",
     "moebius-xla",
     "moebius",
     "moebius-model",
+    "moebius-text",
     "moebius-cases",
 ];
 

@@ -17,6 +17,7 @@ const CRATES: &[&str] = &[
     "backends/xla",
     "runtime/core",
     "runtime/model",
+    "runtime/text",
     "runtime/cases",
     "runtime/cli",
     "benches",

@@ -35,6 +35,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("moebius-model", &["moebius"]),
+    ("moebius-text", &[]),
     ("moebius-cases", &["moebius", "moebius-model"]),
     (
         "moebius-wasm",
@@ -105,6 +106,8 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("naga", &["moebius-tests"]),
     ("tokio", &["moebius-xla"]),
     ("axum", &[]),
+    ("tokenizers", &["moebius-text"]),
+    ("minijinja", &["moebius-text"]),
 ];
 
 /// Libraries whose kernels and APIs change between patch releases: pinned exactly.

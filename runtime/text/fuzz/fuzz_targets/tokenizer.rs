@@ -1,0 +1,10 @@
+//! Any bytes as a `tokenizer.json`; the body is one of the library's tests, too, with bytes from proptest.
+#![no_main]
+#![allow(dead_code, reason = "the file has the bodies of both targets")]
+
+#[path = "../../tests/hostile/any_bytes.rs"]
+mod any_bytes;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let _ = any_bytes::any_tokenizer(data);
+});

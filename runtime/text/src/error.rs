@@ -1,0 +1,100 @@
+//! What can go wrong.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a text, a file or an id was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file can't be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file, or a value in one, doesn't fit.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    /// No token has this id.
+    #[error("no token has the id {id}: expected one of a vocabulary with ids below {size}")]
+    UnknownId {
+        /// The id.
+        id: u32,
+        /// One more than the largest id.
+        size: u32,
+    },
+    /// The library of tokenizers refused a text.
+    #[error("cannot encode the text: {0}")]
+    Encode(String),
+    /// The library of tokenizers refused a token.
+    #[error("cannot decode the ids: {0}")]
+    Decode(String),
+    /// A chat template can't be read, or refused a conversation.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+impl Error {
+    pub(crate) fn unfit(what: impl ToString, expected: impl ToString, got: impl ToString) -> Self {
+        Self::Unfit(Unfit {
+            what: what.to_string(),
+            expected: expected.to_string(),
+            got: got.to_string(),
+        })
+    }
+}
+
+/// Something that is other than it has to be.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: expected {expected}, got {got}")]
+pub struct Unfit {
+    /// The file, or the value in it.
+    pub what: String,
+    /// What would fit.
+    pub expected: String,
+    /// What came.
+    pub got: String,
+}
+
+/// What is wrong with a chat template, or with a conversation for it.
+#[derive(Debug)]
+pub struct TemplateError {
+    /// The template: its file, and its name where a file has several.
+    pub template: String,
+    /// The line at fault, counted from 1, where that is known.
+    pub line: Option<usize>,
+    /// Whose fault it is.
+    pub fault: TemplateFault,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Whose fault it is that a template gave no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TemplateFault {
+    /// The template's: it is no Jinja, or uses what isn't there.
+    Syntax,
+    /// The conversation's: the template looked at it and called `raise_exception`.
+    Refused,
+    /// The template's or a very long conversation's: it ran longer, or made more text, than its fuel allows.
+    Fuel,
+    /// The template failed while it ran, as it does where a message lacks a field that it reads.
+    Failed,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.template)?;
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for TemplateError {}

@@ -1,0 +1,57 @@
+//! Text in and out of a language model, without a device and without threads of its own.
+//!
+//! Read in this order: [`ChatTemplate`] makes one text of the messages of a conversation, [`Tokenizer`] makes ids of it,
+//! [`Detokenizer`] makes text of the ids that a model answers with, one by one, and [`StopStrings`] ends that text.
+//! Whatever comes from outside, files, templates, texts or ids, gives a result or an [`Error`] that says what was expected.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use moebius_text::{Chat, ChatTemplate, Detokenizer, Message, StopStrings, Tokenizer};
+//!
+//! # fn next(_: &[u32]) -> u32 { 0 }
+//! # fn main() -> Result<(), moebius_text::Error> {
+//! let folder = Path::new("SmolLM2-135M-Instruct");
+//! let tokenizer = Tokenizer::from_folder(folder)?;
+//! let template = ChatTemplate::from_folder(folder, None)?;
+//!
+//! let question = Message::new("user", "Write one sentence about the sea.");
+//! let prompt = template.render(&Chat::new([question]).with_generation_prompt(true))?;
+//! let mut ids = tokenizer.encode(&prompt, false)?;
+//!
+//! let mut text = Detokenizer::new(&tokenizer, true);
+//! let mut stops = StopStrings::new(["\n\n"])?;
+//! loop {
+//!     let id = next(&ids);
+//!     ids.push(id);
+//!     if tokenizer.eos_ids().contains(&id) {
+//!         print!("{}{}", stops.push(&text.finish()?).text, stops.finish());
+//!         break;
+//!     }
+//!     let piece = stops.push(&text.push(id)?);
+//!     print!("{}", piece.text);
+//!     if piece.stop.is_some() {
+//!         break;
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod detokenizer;
+mod error;
+mod files;
+mod folder;
+mod gguf;
+mod guard;
+mod stages;
+mod stop;
+mod template;
+mod tokenizer;
+
+pub use detokenizer::Detokenizer;
+pub use error::{Error, TemplateError, TemplateFault, Unfit};
+pub use gguf::GgufVocabulary;
+pub use stop::{Piece, StopStrings};
+pub use template::{Chat, ChatTemplate, Message};
+pub use tokenizer::Tokenizer;

@@ -1,0 +1,135 @@
+//! Stop strings: where a text ends before its model says so.
+
+use crate::Error;
+
+/// Looks for stop strings in a text that comes in pieces. The text ends before the stop string that is complete first, and before the
+/// longest if several are at the same place. What could be the start of one is held back, and no more than that.
+#[derive(Clone, Debug)]
+pub struct StopStrings {
+    stops: Vec<Stop>,
+    /// The end of the text so far, as long as the longest start of a stop string that it ends with.
+    held: String,
+    found: Option<usize>,
+}
+
+/// A stop string, and how far it is found.
+#[derive(Clone, Debug)]
+struct Stop {
+    text: String,
+    /// For each length of a start of the text: the length of the longest shorter one that it ends with (Knuth, Morris and Pratt).
+    fallback: Vec<usize>,
+    /// The bytes at the end of the text so far that are a start of this stop string.
+    matched: usize,
+}
+
+/// What of a text is sure after a push.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// What comes next in the text.
+    pub text: String,
+    /// The stop string that ended the text, by its place in the list.
+    pub stop: Option<usize>,
+}
+
+impl StopStrings {
+    /// Looks for these strings; an empty list ends nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] for an empty string, which would end every text before its start.
+    pub fn new<S: Into<String>>(stops: impl IntoIterator<Item = S>) -> Result<Self, Error> {
+        let stops = stops.into_iter().enumerate().map(|(i, stop)| {
+            let text: String = stop.into();
+            match text.is_empty() {
+                true => Err(Error::unfit(
+                    format!("stop string {i}"),
+                    "a text",
+                    "an empty one",
+                )),
+                false => Ok(Stop::new(text)),
+            }
+        });
+        Ok(Self {
+            stops: stops.collect::<Result<_, _>>()?,
+            held: String::new(),
+            found: None,
+        })
+    }
+
+    /// Takes the next piece of the text. After a stop string was found, all that comes is dropped.
+    pub fn push(&mut self, text: &str) -> Piece {
+        if self.found.is_some() {
+            return self.piece(String::new());
+        }
+        let before = self.held.len();
+        self.held.push_str(text);
+        for (i, byte) in text.bytes().enumerate() {
+            for stop in &mut self.stops {
+                stop.step(byte);
+            }
+            let complete = self
+                .stops
+                .iter()
+                .enumerate()
+                .filter(|(_, stop)| stop.is_complete());
+            // Of equal ones the first: `max_by_key` alone would take the last.
+            if let Some((found, stop)) = complete.rev().max_by_key(|(_, stop)| stop.text.len()) {
+                let end = before + i + 1;
+                self.held.truncate(end - stop.text.len());
+                self.found = Some(found);
+                let sure = std::mem::take(&mut self.held);
+                return self.piece(sure);
+            }
+        }
+        let keep = self
+            .stops
+            .iter()
+            .map(|stop| stop.matched)
+            .max()
+            .unwrap_or(0);
+        // Starts of stop strings start where a character does, so this cuts no character.
+        let held = self.held.split_off(self.held.len() - keep);
+        let sure = std::mem::replace(&mut self.held, held);
+        self.piece(sure)
+    }
+
+    /// What is held back, once no more comes: it was no stop string after all.
+    pub fn finish(self) -> String {
+        self.held
+    }
+
+    fn piece(&self, text: String) -> Piece {
+        let stop = self.found;
+        Piece { text, stop }
+    }
+}
+
+impl Stop {
+    fn new(text: String) -> Self {
+        let mut stop = Self {
+            fallback: vec![0; text.len() + 1],
+            text,
+            matched: 0,
+        };
+        for length in 2..=stop.text.len() {
+            stop.step(stop.text.as_bytes()[length - 1]);
+            stop.fallback[length] = stop.matched;
+        }
+        stop.matched = 0;
+        stop
+    }
+
+    /// Goes on with the next byte of a text. Not after the stop string was complete.
+    fn step(&mut self, byte: u8) {
+        let text = self.text.as_bytes();
+        while self.matched > 0 && text[self.matched] != byte {
+            self.matched = self.fallback[self.matched];
+        }
+        if text[self.matched] == byte {
+            self.matched += 1;
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.matched == self.text.len()
+    }
+}

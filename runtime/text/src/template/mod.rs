@@ -1,0 +1,154 @@
+//! Conversations to text, by the template that a model was trained with.
+//!
+//! Templates are Jinja, and Python's libraries run them with blocks trimmed, with a few names of their own and with the methods
+//! of Python's types; here it is the same, and a template's text is that of `transformers` byte for byte, but for what `python` lists.
+
+mod chat;
+mod json;
+mod names;
+mod python;
+mod source;
+mod time;
+
+use std::fmt;
+use std::path::Path;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, ErrorKind, Value};
+use minijinja_contrib::pycompat::unknown_method_callback;
+
+use crate::files::special_tokens;
+use crate::{Error, TemplateError, TemplateFault};
+pub use chat::{Chat, Message};
+
+/// Instructions that a rendering may take, and units of 64 bytes that it may make: 256 MB, and less than a second.
+const FUEL: u64 = 4_000_000;
+/// Bytes of a template; the largest published ones have 30 000.
+const LONGEST: usize = 1 << 20;
+
+/// A chat template.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    name: String,
+    /// Pairs like `bos_token` and `<s>`.
+    tokens: Vec<(String, String)>,
+}
+
+impl ChatTemplate {
+    /// Reads the template of a Hugging Face folder: `chat_template.jinja` and the files in `additional_chat_templates`, or else
+    /// `chat_template` in `tokenizer_config.json`, one text or a list with names. Of several, `name` says which; it is `default` where it is
+    /// left out. The template gets the special tokens that the folder names.
+    ///
+    /// # Errors
+    /// [`Error::Read`] and [`Error::Unfit`] with the file at fault, or with the names that there are; [`Error::Template`] for a text that is no template.
+    pub fn from_folder(folder: &Path, name: Option<&str>) -> Result<Self, Error> {
+        let source = source::find(folder, name)?;
+        let mut template = Self::new(&source.label, &source.text)?;
+        template.tokens = special_tokens(folder)?;
+        Ok(template)
+    }
+
+    /// Reads a template from its text. `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`Error::Template`] with the line that is no Jinja, [`Error::Unfit`] for a text beyond a megabyte.
+    pub fn new(name: &str, text: &str) -> Result<Self, Error> {
+        if text.len() > LONGEST {
+            let expected = format!("a template of at most {LONGEST} bytes");
+            return Err(Error::unfit(name, expected, text.len()));
+        }
+        let mut environment = environment().map_err(|error| template_error(name, &error))?;
+        environment
+            .add_template_owned(name.to_owned(), source::without_generation(text))
+            .map_err(|error| template_error(name, &error))?;
+        Ok(Self {
+            environment,
+            name: name.to_owned(),
+            tokens: Vec::new(),
+        })
+    }
+
+    /// The same with the text of a special token under a name that templates know, like `bos_token`.
+    pub fn with_token(mut self, name: &str, token: &str) -> Self {
+        self.tokens.retain(|(known, _)| known != name);
+        self.tokens.push((name.to_owned(), token.to_owned()));
+        self
+    }
+
+    /// The same with other fuel: the instructions that a rendering may take, together with the units of 64 bytes that it may make.
+    /// There are 4 million at first.
+    pub fn with_fuel(mut self, fuel: u64) -> Self {
+        self.environment.set_fuel(Some(fuel));
+        self
+    }
+
+    /// What errors call the template.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text of a conversation. It has the special tokens that the model expects, so it is encoded without adding any.
+    ///
+    /// # Errors
+    /// [`Error::Template`] with the template, the line, and whether the template, the conversation or the fuel is at fault.
+    pub fn render(&self, chat: &Chat) -> Result<String, Error> {
+        let template = self.environment.get_template(&self.name);
+        let text = template.and_then(|template| template.render(chat.context(&self.tokens)));
+        text.map_err(|error| template_error(&self.name, &error).into())
+    }
+}
+
+impl fmt::Debug for ChatTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChatTemplate")
+            .field("name", &self.name)
+            .field("tokens", &self.tokens)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Jinja as `transformers` sets it up.
+fn environment() -> Result<Environment<'static>, minijinja::Error> {
+    let mut environment = Environment::new();
+    let mut syntax = SyntaxConfig::builder();
+    environment.set_syntax(syntax.trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_unknown_method_callback(unknown_method_callback);
+    environment.set_fuel(Some(FUEL));
+    environment.set_formatter(python::print);
+    environment.add_filter("string", python::string);
+    environment.add_test("iterable", python::is_iterable);
+    environment.add_test("sequence", python::is_sequence);
+    environment.add_filter("tojson", json::tojson);
+    environment.add_function("raise_exception", names::raise_exception);
+    Ok(environment)
+}
+
+fn template_error(name: &str, error: &minijinja::Error) -> TemplateError {
+    let refused = names::refusal(error);
+    let fault = match error.kind() {
+        _ if refused.is_some() => TemplateFault::Refused,
+        ErrorKind::OutOfFuel => TemplateFault::Fuel,
+        ErrorKind::SyntaxError
+        | ErrorKind::UnknownFilter
+        | ErrorKind::UnknownTest
+        | ErrorKind::UnknownFunction
+        | ErrorKind::UnknownMethod => TemplateFault::Syntax,
+        _ => TemplateFault::Failed,
+    };
+    let message = refused.unwrap_or_else(|| match error.detail() {
+        Some(detail) => format!("{}: {detail}", error.kind()),
+        None => error.kind().to_string(),
+    });
+    TemplateError {
+        template: name.to_owned(),
+        line: error.line(),
+        fault,
+        message,
+    }
+}
+
+/// An object's fields in a template, in their order.
+fn map(pairs: impl IntoIterator<Item = (String, Value)>) -> Value {
+    Value::from_pairs(pairs)
+}

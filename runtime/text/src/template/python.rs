@@ -1,0 +1,140 @@
+//! Where Python's Jinja and this one part: printed floats, and two tests.
+//!
+//! What is left: parts that are joined by `~` or `join` print floats in the engine's way; a loop over none is empty here and an
+//! error there; text that the filter `safe` marked doesn't escape what is added to it.
+
+use minijinja::value::ValueKind;
+use minijinja::{Error, Output, State, Value, escape_formatter};
+
+use super::json::{DEEPEST, invalid};
+
+/// Prints a value: floats as Python does, all else as the engine does, which is the same.
+pub(super) fn print(
+    out: &mut Output<'_>,
+    state: &mut State<'_, '_>,
+    value: &Value,
+) -> Result<(), Error> {
+    match has_float(value, 0)? {
+        true => Ok(out.write_str(&representation(value)?)?),
+        false => escape_formatter(out, state, value),
+    }
+}
+
+/// The filter `string`.
+pub(super) fn string(value: &Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::String => Ok(value.clone()),
+        _ if has_float(value, 0)? => representation(value).map(Value::from),
+        _ => Ok(Value::from(value.to_string())),
+    }
+}
+
+/// The test `iterable`: none is not.
+pub(super) fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
+}
+
+/// The test `sequence`: whatever has a length and items, texts and dictionaries as well as lists.
+pub(super) fn is_sequence(value: &Value) -> bool {
+    let kinds = [
+        ValueKind::Seq,
+        ValueKind::Map,
+        ValueKind::String,
+        ValueKind::Undefined,
+    ];
+    kinds.contains(&value.kind())
+}
+
+/// A number as Python prints it: the fewest digits that give it back, with an exponent below 1e-4 and from 1e16 on.
+pub(super) fn float(number: f64) -> String {
+    if !number.is_finite() {
+        // NaN is "NaN" in Rust.
+        return number.to_string().to_lowercase();
+    }
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) {
+        return format!("{number:?}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+fn is_float(value: &Value) -> bool {
+    value.kind() == ValueKind::Number && !value.is_integer()
+}
+
+/// Whether a float is in lists and dictionaries.
+fn has_float(value: &Value, depth: usize) -> Result<bool, Error> {
+    if depth > DEEPEST {
+        return Err(invalid("expected a value of at most 128 levels"));
+    }
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Map => {
+            for key in value.try_iter()? {
+                let item = match value.kind() {
+                    ValueKind::Map => value.get_item(&key)?,
+                    _ => key,
+                };
+                if has_float(&item, depth + 1)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        _ => Ok(is_float(value)),
+    }
+}
+
+/// A value as Python's `repr` writes it, which [`has_float`] has found to be no deeper than is allowed.
+fn representation(value: &Value) -> Result<String, Error> {
+    match value.kind() {
+        ValueKind::Map => {
+            let fields = value.try_iter()?.map(|key| {
+                let field = value.get_item(&key)?;
+                Ok(format!(
+                    "{}: {}",
+                    representation(&key)?,
+                    representation(&field)?
+                ))
+            });
+            let fields: Result<Vec<String>, Error> = fields.collect();
+            Ok(format!("{{{}}}", fields?.join(", ")))
+        }
+        ValueKind::Seq => {
+            let items = value.try_iter()?.map(|item| representation(&item));
+            let items: Result<Vec<String>, Error> = items.collect();
+            Ok(format!("[{}]", items?.join(", ")))
+        }
+        _ if is_float(value) => Ok(float(f64::try_from(value.clone())?)),
+        _ => Ok(format!("{value:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `repr` says in Python 3.11.
+    #[test]
+    fn floats_are_those_of_python() {
+        for (number, expected) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (0.1, "0.1"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (1.5e-7, "1.5e-07"),
+            (123456789.125, "123456789.125"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (1.25e100, "1.25e+100"),
+            (f64::NAN, "nan"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(float(number), expected);
+        }
+    }
+}

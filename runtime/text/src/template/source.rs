@@ -1,0 +1,138 @@
+//! Where the text of a template is.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::Error;
+use crate::files::{kind, object, text};
+
+/// The name of the template that is used where none is asked for.
+const DEFAULT: &str = "default";
+
+/// A template's text.
+pub(super) struct Source {
+    name: String,
+    /// What errors call it.
+    pub(super) label: String,
+    pub(super) text: String,
+}
+
+/// The template of a folder with this name, or the default one.
+pub(super) fn find(folder: &Path, name: Option<&str>) -> Result<Source, Error> {
+    let mut sources = files(folder)?;
+    if sources.is_empty() {
+        sources = config(folder)?;
+    }
+    let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
+    let wanted = name.unwrap_or(DEFAULT);
+    let found = sources.into_iter().find(|source| source.name == wanted);
+    found.ok_or_else(|| match names.is_empty() {
+        true => {
+            let places = "chat_template.jinja, or chat_template in tokenizer_config.json";
+            Error::unfit(folder.display(), places, "neither")
+        }
+        false => {
+            let expected = format!("one of the chat templates {}", names.join(", "));
+            Error::unfit(folder.display(), expected, wanted)
+        }
+    })
+}
+
+/// The templates that are files of their own.
+fn files(folder: &Path) -> Result<Vec<Source>, Error> {
+    let mut sources = Vec::new();
+    let mut add = |name: &str, path: &Path| -> Result<(), Error> {
+        sources.extend(text(path)?.map(|text| Source {
+            name: name.to_owned(),
+            label: path.display().to_string(),
+            text,
+        }));
+        Ok(())
+    };
+    add(DEFAULT, &folder.join("chat_template.jinja"))?;
+    let more = folder.join("additional_chat_templates");
+    let read = |source| Error::Read {
+        path: more.clone(),
+        source,
+    };
+    let entries = match fs::read_dir(&more) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(sources),
+        Err(error) => return Err(read(error)),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry.map_err(read)?.path());
+    }
+    paths.sort();
+    for path in paths {
+        let name = path.file_stem().and_then(|stem| stem.to_str());
+        if let Some(name) = name.filter(|_| path.extension().is_some_and(|end| end == "jinja")) {
+            add(name, &path)?;
+        }
+    }
+    Ok(sources)
+}
+
+/// The templates in `tokenizer_config.json`.
+fn config(folder: &Path) -> Result<Vec<Source>, Error> {
+    let path = folder.join("tokenizer_config.json");
+    let config = object(&path)?;
+    let label = format!("chat_template in {}", path.display());
+    let unfit = |value: &Value| {
+        Err(Error::unfit(
+            &label,
+            "a template, or a list of objects with name and template",
+            kind(value),
+        ))
+    };
+    let list = match config
+        .as_ref()
+        .and_then(|config| config.get("chat_template"))
+    {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::String(text)) => {
+            let (name, text) = (DEFAULT.to_owned(), text.clone());
+            return Ok(vec![Source { name, label, text }]);
+        }
+        Some(Value::Array(list)) => list,
+        Some(other) => return unfit(other),
+    };
+    let mut sources = Vec::new();
+    for item in list {
+        let field = |name| item.get(name).and_then(Value::as_str);
+        let (Some(name), Some(text)) = (field("name"), field("template")) else {
+            return unfit(item);
+        };
+        sources.push(Source {
+            name: name.to_owned(),
+            label: format!("chat_template {name} in {}", path.display()),
+            text: text.to_owned(),
+        });
+    }
+    Ok(sources)
+}
+
+/// The template with `{% generation %}` and its end as a condition that holds. `transformers` has that tag, around what an assistant said,
+/// to find it again while it trains; it adds no text, but its line is trimmed like any other block's.
+pub(super) fn without_generation(text: &str) -> String {
+    let mut parts = text.split("{%");
+    let mut all = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        all.push_str("{%");
+        let replaced = part.split_once("%}").and_then(|(tag, rest)| {
+            let word = tag.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
+            let block = match word {
+                "generation" => "if true",
+                "endgeneration" => "endif",
+                _ => return None,
+            };
+            Some(format!("{}%}}{rest}", tag.replacen(word, block, 1)))
+        });
+        all.push_str(&replaced.unwrap_or_else(|| part.to_owned()));
+    }
+    all
+}

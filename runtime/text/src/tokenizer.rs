@@ -1,0 +1,168 @@
+//! Text to ids and back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokenizers::Tokenizer as Library;
+
+use crate::Error;
+use crate::files::parse;
+use crate::guard::guarded;
+use crate::stages::Stages;
+
+/// A vocabulary and the rules by which a text becomes ids of it, and ids become a text. Copies share it, and any number of
+/// threads may use it at once.
+#[derive(Clone)]
+pub struct Tokenizer {
+    library: Arc<Library>,
+    /// One more than the largest id.
+    size: u32,
+    bos: Option<u32>,
+    eos: Arc<[u32]>,
+    /// How a decoding starts.
+    stages: Stages,
+}
+
+impl Tokenizer {
+    /// Reads the bytes of a `tokenizer.json`, for programs that have no folder to read. It says nothing about the ends of a text:
+    /// [`Self::with_ends`] does.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] with what is wrong.
+    pub fn from_bytes(json: &[u8]) -> Result<Self, Error> {
+        let what = "tokenizer.json";
+        Self::from_json(parse(json, what)?, what)
+    }
+
+    /// The tokenizer that the JSON of a `tokenizer.json` describes; `what` names it in errors.
+    pub(crate) fn from_json(json: Value, what: impl fmt::Display) -> Result<Self, Error> {
+        // The library's own reader panics on some broken JSON, so it gets what was parsed before.
+        let read = guarded(|| serde_json::from_value::<Library>(json));
+        let read = read.and_then(|read| read.map_err(|error| error.to_string()));
+        let mut library = read.map_err(|why| Error::unfit(&what, "a tokenizer", why))?;
+        // These are habits of a training; a prompt that is cut or padded in silence is wrong.
+        library.with_padding(None);
+        library
+            .with_truncation(None)
+            .map_err(|error| Error::unfit(&what, "a tokenizer", error))?;
+        let ids = library.get_vocab(true);
+        let Some(&largest) = ids.values().max() else {
+            return Err(Error::unfit(what, "a vocabulary", "no token"));
+        };
+        let size = largest.checked_add(1).ok_or_else(|| {
+            Error::unfit(&what, "ids below 2^32 - 1", format!("the id {largest}"))
+        })?;
+        Ok(Self {
+            size,
+            bos: None,
+            eos: Arc::new([]),
+            stages: Stages::new(library.get_decoder()),
+            library: Arc::new(library),
+        })
+    }
+
+    /// The same with other ids for the start and the ends of a text, as a model's configuration has them.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] for an id that is no token's.
+    pub fn with_ends(self, bos: Option<u32>, eos: Vec<u32>) -> Result<Self, Error> {
+        self.ending(bos, eos, "an id for the start or the end of a text")
+    }
+
+    /// The same; `what` says in errors where the ids are from.
+    pub(crate) fn ending(
+        self,
+        bos: Option<u32>,
+        eos: Vec<u32>,
+        what: impl fmt::Display,
+    ) -> Result<Self, Error> {
+        let unknown = bos.iter().chain(&eos).find(|id| self.token(**id).is_none());
+        if let Some(id) = unknown {
+            let expected = format!("the id of a token, below {}", self.size);
+            return Err(Error::unfit(what, expected, id));
+        }
+        let eos = eos.into();
+        Ok(Self { bos, eos, ..self })
+    }
+
+    /// The ids of `text`, in which the names of special tokens stand for these tokens. `add_special` adds what the vocabulary
+    /// puts around every text, like a token for its start; texts of a [`ChatTemplate`](crate::ChatTemplate) have that already.
+    ///
+    /// # Errors
+    /// [`Error::Encode`] where the tokenizer lacks what the text needs.
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
+        let encoded = guarded(|| self.library.encode_fast(text, add_special));
+        let encoded = encoded.and_then(|encoded| encoded.map_err(|error| error.to_string()));
+        Ok(encoded.map_err(Error::Encode)?.get_ids().to_vec())
+    }
+
+    /// The text of `ids`, of which special ones are left out if `skip_special`. Bytes that are no UTF-8 become U+FFFD.
+    ///
+    /// # Errors
+    /// [`Error::UnknownId`] for an id without a token.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, Error> {
+        let (mut stages, mut text) = (self.stages(), String::new());
+        for &id in ids {
+            if let Some(token) = self.visible(id, skip_special)? {
+                stages.push(token, &mut text)?;
+            }
+        }
+        stages.finish(&mut text)?;
+        Ok(text)
+    }
+
+    /// One more than the largest id. A model may have more rows, which no token belongs to.
+    pub fn vocabulary_size(&self) -> u32 {
+        self.size
+    }
+
+    /// The ids after which a model has said all, in no order that means something. Empty where the files name none.
+    pub fn eos_ids(&self) -> &[u32] {
+        &self.eos
+    }
+
+    /// The id that starts a text, where the files name one.
+    pub fn bos_id(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// The id of a token, by its text in the vocabulary: that of `<|im_end|>` is itself, a space is `Ġ` or `▁` in many.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.library.token_to_id(token)
+    }
+
+    /// The text in the vocabulary of the token with this id.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.library.id_to_token(id)
+    }
+
+    /// Whether an id is that of a special token, which decoding may leave out.
+    pub fn is_special(&self, id: u32) -> bool {
+        let token = self.token(id);
+        token.is_some_and(|token| self.library.get_added_vocabulary().is_special_token(&token))
+    }
+
+    /// How a decoding starts.
+    pub(crate) fn stages(&self) -> Stages {
+        self.stages.clone()
+    }
+
+    /// The token with this id, or none if it is to be left out.
+    pub(crate) fn visible(&self, id: u32, skip_special: bool) -> Result<Option<String>, Error> {
+        let size = self.size;
+        let token = self.token(id).ok_or(Error::UnknownId { id, size })?;
+        let special = self.library.get_added_vocabulary();
+        Ok((!skip_special || !special.is_special_token(&token)).then_some(token))
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer")
+            .field("size", &self.size)
+            .field("bos", &self.bos)
+            .field("eos", &self.eos)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,26 @@
+//! Whatever bytes a file has, it is read or refused. The targets in `fuzz/fuzz_targets/` run this, too.
+
+use moebius_text::{Chat, ChatTemplate, Detokenizer, Error, Message, Tokenizer};
+
+/// Reads a `tokenizer.json` of these bytes and, where that works, encodes and decodes with it.
+pub(crate) fn any_tokenizer(bytes: &[u8]) -> Result<(), Error> {
+    let tokenizer = Tokenizer::from_bytes(bytes)?;
+    let ids = tokenizer.encode("Call me 你好 Ishmael 🙂. <|im_end|>", true)?;
+    let text = tokenizer.decode(&ids, false)?;
+    let mut detokenizer = Detokenizer::new(&tokenizer, false);
+    let mut streamed = String::new();
+    for id in ids {
+        streamed += &detokenizer.push(id)?;
+    }
+    streamed += &detokenizer.finish()?;
+    assert!(streamed == text, "a stream of other text than the whole");
+    Ok(())
+}
+
+/// Reads a template and, where that works, renders a conversation with it, on little fuel.
+pub(crate) fn any_template(text: &str) {
+    let chat = Chat::new([Message::new("user", "Hi"), Message::new("assistant", "")]);
+    if let Ok(template) = ChatTemplate::new("any", text) {
+        let _ = template.with_fuel(100_000).render(&chat);
+    }
+}

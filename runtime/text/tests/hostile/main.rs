@@ -1,0 +1,188 @@
+//! Files from anywhere: each gives a tokenizer or an error, and never a panic that leaves the library.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+mod any_bytes;
+
+use std::path::Path;
+
+use any_bytes::{any_template, any_tokenizer};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn fixture(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/vectors/{name}.json"));
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    // The whole file ends with a brace; without it nothing is JSON.
+    let bytes = fixture("word_piece");
+    for length in (0..bytes.len()).rev().step_by(7) {
+        let error = any_tokenizer(&bytes[..length]).unwrap_err().to_string();
+        assert!(error.contains("tokenizer.json: expected"), "{error}");
+    }
+}
+
+#[test]
+fn arbitrary_bytes_are_read_or_refused() {
+    proptest!(|(bytes in prop::collection::vec(any::<u8>(), 0..200))| {
+        let _ = any_tokenizer(&bytes);
+        any_template(&String::from_utf8_lossy(&bytes));
+    });
+}
+
+#[test]
+fn some_changes_are_read_or_refused() {
+    let files = ["byte_level", "byte_fallback", "word_piece"].map(fixture);
+    proptest!(|(file in 0_usize..3, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4))| {
+        let mut bytes = files[file].clone();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let _ = any_tokenizer(&bytes);
+    });
+}
+
+/// A value somewhere in the file becomes another one.
+#[test]
+fn some_values_are_read_or_refused() {
+    let files = ["byte_level", "byte_fallback", "word_piece"]
+        .map(|name| -> Value { serde_json::from_slice(&fixture(name)).unwrap() });
+    let values = [
+        json!(null),
+        json!(-1),
+        json!(4_294_967_295_u64),
+        json!(1e300),
+        json!(""),
+        json!("zz"),
+        json!([]),
+        json!({}),
+        json!([["e", "e"]]),
+        json!(true),
+    ];
+    proptest!(|(file in 0_usize..3, steps in prop::collection::vec(any::<prop::sample::Index>(), 1..5), value in 0..values.len())| {
+        let mut json = files[file].clone();
+        let mut at = &mut json;
+        for step in steps {
+            let length = at.as_object().map_or(0, |o| o.len()).max(at.as_array().map_or(0, |a| a.len()));
+            if length == 0 {
+                break;
+            }
+            let i = step.index(length);
+            at = match at {
+                Value::Object(fields) => fields.values_mut().nth(i).unwrap(),
+                Value::Array(items) => &mut items[i],
+                _ => unreachable!("only these have a length"),
+            };
+        }
+        *at = values[value].clone();
+        let _ = any_tokenizer(json.to_string().as_bytes());
+    });
+}
+
+/// Files on which the library of tokenizers itself panics.
+#[test]
+fn files_that_contradict_themselves_are_refused() {
+    let good: Value = serde_json::from_slice(&fixture("byte_fallback")).unwrap();
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut json = good.clone();
+        change(&mut json);
+        any_tokenizer(json.to_string().as_bytes())
+    };
+    // A merge that is longer than every token.
+    let error = changed(&|json| {
+        let longest = "x".repeat(40);
+        json["model"]["vocab"][&longest] = json!(600);
+        json["model"]["merges"] = json!([[longest, longest]]);
+    });
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("expected a tokenizer")
+    );
+    let error = changed(&|json| json["model"]["vocab"]["last"] = json!(u32::MAX));
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("expected ids below 2^32 - 1")
+    );
+    // A pattern that would need more steps than are allowed, or none at all.
+    let _ = changed(&|json| {
+        json["decoder"] =
+            json!({"type": "Replace", "pattern": {"Regex": "(a|a?)+$(?=b)"}, "content": ""})
+    });
+    assert!(
+        changed(&|json| json["decoder"] =
+            json!({"type": "Replace", "pattern": {"Regex": "("}, "content": ""}))
+        .is_err()
+    );
+    // More to strip than there is.
+    let strip = json!({"type": "Strip", "content": " ", "start": 9, "stop": 9});
+    assert!(changed(&|json| json["decoder"] = strip.clone()).is_ok());
+    let deep = format!(
+        "{{\"decoder\":{}1{}}}",
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    assert!(any_tokenizer(deep.as_bytes()).is_err());
+    assert!(
+        any_tokenizer(b"\xFF\xFE")
+            .unwrap_err()
+            .to_string()
+            .contains("expected JSON")
+    );
+}
+
+#[test]
+fn arbitrary_templates_give_text_or_an_error() {
+    let words = prop::sample::select(vec![
+        "{{",
+        "}}",
+        "{%",
+        "%}",
+        "{#",
+        "#}",
+        "-",
+        " if ",
+        " else ",
+        " endif ",
+        " for m in messages ",
+        " endfor ",
+        " m ",
+        "messages",
+        "[0]",
+        ".role",
+        "['content']",
+        "|tojson",
+        "(indent=2)",
+        " + ",
+        " ~ ",
+        "'a'",
+        "1",
+        "(",
+        ")",
+        " set x = ",
+        "x",
+        "|join",
+        " not ",
+        " generation ",
+        " endgeneration ",
+        "\n",
+        "é",
+        "raise_exception",
+        "strftime_now",
+        "|length",
+        "*",
+        "9999999999",
+        " macro f(a) ",
+        " endmacro ",
+        "f(1)",
+    ]);
+    proptest!(|(words in prop::collection::vec(words, 0..30))| {
+        any_template(&words.concat());
+    });
+}

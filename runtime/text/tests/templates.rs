@@ -1,0 +1,258 @@
+//! Chat templates: texts are those of Python's Jinja, set up as `transformers` does it (`make_fixtures.py`), byte for byte.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::slice;
+use std::time::Duration;
+
+use moebius_text::{Chat, ChatTemplate, Error, Message, TemplateError, TemplateFault};
+use serde::Deserialize;
+use serde_json::json;
+
+fn templates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/templates")
+}
+
+/// What `rendered.json` has. Chats are read anew for each case, because a map of serde_json sorts the fields of messages.
+#[derive(Deserialize)]
+struct Rendered {
+    now: u64,
+    tokens: Vec<(String, String)>,
+    chats: Vec<(String, Given)>,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Given {
+    messages: Vec<Message>,
+    add_generation_prompt: bool,
+    variables: Vec<(String, minijinja::Value)>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    template: String,
+    chat: String,
+    text: Option<String>,
+    refused: Option<String>,
+    failed: Option<String>,
+}
+
+impl Given {
+    fn chat(&self, now: u64) -> Chat {
+        let chat = Chat::new(self.messages.clone())
+            .with_generation_prompt(self.add_generation_prompt)
+            .with_time(Duration::from_secs(now));
+        let variables = self.variables.iter();
+        variables.fold(chat, |chat, (name, value)| {
+            chat.with(name, minijinja::value::Serde(value).0)
+        })
+    }
+}
+
+#[test]
+fn texts_are_those_of_python() {
+    let rendered: Rendered =
+        serde_json::from_slice(&fs::read(templates().join("rendered.json")).unwrap()).unwrap();
+    let mut texts = 0;
+    for case in &rendered.cases {
+        let label = format!("{}, {}", case.template, case.chat);
+        let source = fs::read_to_string(templates().join(&case.template)).unwrap();
+        let mut template = ChatTemplate::new(&case.template, &source).unwrap();
+        for (name, token) in &rendered.tokens {
+            template = template.with_token(name, token);
+        }
+        let (_, given) = rendered
+            .chats
+            .iter()
+            .find(|(name, _)| *name == case.chat)
+            .unwrap();
+        match (template.render(&given.chat(rendered.now)), &case.text) {
+            (Ok(text), Some(expected)) => assert_eq!(&text, expected, "{label}"),
+            (Err(Error::Template(error)), None) => {
+                assert_eq!(error.template, case.template);
+                assert!(error.line.is_some(), "{label}: {error}");
+                match &case.refused {
+                    Some(message) => {
+                        assert_eq!(&error.message, message, "{label}");
+                        assert_eq!(error.fault, TemplateFault::Refused, "{label}");
+                    }
+                    None => assert_eq!(error.fault, TemplateFault::Failed, "{label}: {error}"),
+                }
+            }
+            (got, expected) => panic!(
+                "{label}: expected {expected:?} or {:?}, got {got:?}",
+                case.failed
+            ),
+        }
+        texts += usize::from(case.text.is_some());
+    }
+    assert!(texts > 60, "{texts} texts");
+}
+
+fn failure(source: &str, chat: &Chat) -> TemplateError {
+    let text = ChatTemplate::new("a template", source).and_then(|template| template.render(chat));
+    match text {
+        Err(Error::Template(error)) => error,
+        other => panic!("{source}: {other:?}"),
+    }
+}
+
+#[test]
+fn errors_say_which_template_and_line() {
+    let chat = Chat::new([Message::new("user", "Hi")]);
+    for (source, fault, line) in [
+        ("a\n{% if %}", TemplateFault::Syntax, 2),
+        ("{{ 1|nosuch }}", TemplateFault::Syntax, 1),
+        ("\n\n{{ nosuch() }}", TemplateFault::Syntax, 3),
+        ("\n{{ missing.field }}", TemplateFault::Failed, 2),
+        (
+            "\n{{ raise_exception('no ' ~ messages[0].role) }}",
+            TemplateFault::Refused,
+            2,
+        ),
+        (
+            "{% for a in range(9999) %}\n{% for b in range(9999) %}{% endfor %}{% endfor %}",
+            TemplateFault::Fuel,
+            2,
+        ),
+        (
+            "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for a in range(60) %}\n{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+            TemplateFault::Fuel,
+            2,
+        ),
+        ("{{ 'a' * 100000000000 }}", TemplateFault::Fuel, 1),
+        (
+            "{{ messages|tojson(indent='a', nosuch=1) }}",
+            TemplateFault::Failed,
+            1,
+        ),
+        ("{{ missing|tojson }}", TemplateFault::Failed, 1),
+        (
+            "{% set ns = namespace(x=[]) %}{% for a in range(300) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|tojson }}",
+            TemplateFault::Failed,
+            1,
+        ),
+    ] {
+        let error = failure(source, &chat);
+        assert_eq!(
+            (error.fault, error.line),
+            (fault, Some(line)),
+            "{source}: {error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("a template, line {line}: ")),
+            "{error}"
+        );
+    }
+    assert_eq!(
+        failure("{{ raise_exception('no ' ~ messages[0].role) }}", &chat).message,
+        "no user"
+    );
+    let long = "x".repeat((1 << 20) + 1);
+    assert!(matches!(
+        ChatTemplate::new("long", &long),
+        Err(Error::Unfit(_))
+    ));
+}
+
+/// A folder with files, of which `render` reads a template by name.
+fn render(files: &[(&str, String)], name: Option<&str>) -> Result<String, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("additional_chat_templates")).unwrap();
+    for (path, text) in files {
+        fs::write(folder.path().join(path), text).unwrap();
+    }
+    ChatTemplate::from_folder(folder.path(), name)?.render(&Chat::default())
+}
+
+#[test]
+fn templates_are_found_where_folders_have_them() {
+    let config = |template: serde_json::Value| {
+        let config = json!({"chat_template": template, "bos_token": {"content": "<s>"}, "add_bos_token": true});
+        ("tokenizer_config.json", config.to_string())
+    };
+    let file = ("chat_template.jinja", "file {{ bos_token }}".to_owned());
+    let more = ("additional_chat_templates/rag.jinja", "more".to_owned());
+    let text = config(json!("text {{ bos_token }}"));
+    let list = config(
+        json!([{"name": "default", "template": "one {{ bos_token }}"}, {"name": "tool_use", "template": "two"}]),
+    );
+    assert_eq!(
+        render(&[file.clone(), text.clone()], None).unwrap(),
+        "file <s>"
+    );
+    assert_eq!(
+        render(&[file.clone(), more.clone(), text.clone()], Some("rag")).unwrap(),
+        "more"
+    );
+    assert_eq!(render(slice::from_ref(&text), None).unwrap(), "text <s>");
+    assert_eq!(render(slice::from_ref(&list), None).unwrap(), "one <s>");
+    assert_eq!(
+        render(slice::from_ref(&list), Some("tool_use")).unwrap(),
+        "two"
+    );
+
+    let error = |files: &[(&str, String)], name| render(files, name).unwrap_err().to_string();
+    let none = error(&[config(json!(null))], None);
+    assert!(
+        none.contains(
+            "expected chat_template.jinja, or chat_template in tokenizer_config.json, got neither"
+        ),
+        "{none}"
+    );
+    let other = error(&[list], Some("../default"));
+    assert!(
+        other.contains("expected one of the chat templates default, tool_use, got ../default"),
+        "{other}"
+    );
+    let number = error(&[config(json!(3))], None);
+    assert!(
+        number.contains("chat_template in") && number.contains("got 3"),
+        "{number}"
+    );
+    let nameless = error(&[config(json!([{"template": "x"}]))], None);
+    assert!(
+        nameless.contains("a list of objects with name and template, got an object of 1"),
+        "{nameless}"
+    );
+    let broken = error(&[config(json!("{{ x"))], None);
+    assert!(
+        broken.contains("tokenizer_config.json, line 1: "),
+        "{broken}"
+    );
+}
+
+#[test]
+fn messages_keep_what_they_have() {
+    let read: Message = serde_json::from_str(
+        r#"{"z": 1, "role": "user", "content": [{"type": "text", "text": "a"}], "a": null}"#,
+    )
+    .unwrap();
+    assert_eq!(read.role(), "user");
+    let template = ChatTemplate::new("json", "{{ messages|tojson }}").unwrap();
+    let made = Message::new("tool", "x")
+        .with("name", "f")
+        .with("content", ["y"]);
+    let expected = r#"[{"z": 1, "role": "user", "content": [{"type": "text", "text": "a"}], "a": null}, {"role": "tool", "content": ["y"], "name": "f"}]"#;
+    assert_eq!(template.render(&Chat::new([read, made])).unwrap(), expected);
+    for json in ["3", "[]", "{}", r#"{"role": 3}"#, "null"] {
+        assert!(serde_json::from_str::<Message>(json).is_err(), "{json}");
+    }
+}
+
+/// Two megabytes of text in a thousand messages fit in the fuel of a template that copies each of them.
+#[test]
+fn long_conversations_have_fuel_enough() {
+    let source = fs::read_to_string(templates().join("alternating.jinja")).unwrap();
+    let template = ChatTemplate::new("alternating.jinja", &source).unwrap();
+    let template = template
+        .with_token("bos_token", "<s>")
+        .with_token("eos_token", "</s>");
+    let roles = ["user", "assistant"].into_iter().cycle().take(1000);
+    let chat = Chat::new(roles.map(|role| Message::new(role, "word ".repeat(400))));
+    assert!(template.render(&chat).unwrap().len() > 1_990_000);
+}

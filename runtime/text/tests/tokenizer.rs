@@ -1,0 +1,366 @@
+//! Texts and ids of small tokenizers, as Python's `tokenizers` has them (`make_fixtures.py`), and the files beside a `tokenizer.json`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use moebius_text::{Error, GgufVocabulary, Tokenizer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Deserialize)]
+struct Vectors {
+    size: u32,
+    texts: Vec<Text>,
+    arbitrary: Vec<Ids>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    text: String,
+    ids: Vec<u32>,
+    with_special: Vec<u32>,
+    decoded: String,
+    without_special: String,
+}
+
+#[derive(Deserialize)]
+struct Ids {
+    ids: Vec<u32>,
+    decoded: String,
+    without_special: String,
+}
+
+fn vectors() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors")
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// A folder with a small tokenizer and other files.
+fn folder(name: &str, files: &[(&str, Value)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = vectors().join(format!("{name}.json"));
+    fs::copy(tokenizer, folder.path().join("tokenizer.json")).unwrap();
+    for (name, value) in files {
+        fs::write(folder.path().join(name), value.to_string()).unwrap();
+    }
+    folder
+}
+
+fn refused(name: &str, files: &[(&str, Value)]) -> String {
+    let folder = folder(name, files);
+    let error = Tokenizer::from_folder(folder.path()).unwrap_err();
+    assert!(matches!(error, Error::Unfit(_)), "{error:?}");
+    error.to_string()
+}
+
+#[test]
+fn ids_and_texts_are_those_of_python() {
+    for name in ["byte_level", "byte_fallback", "word_piece"] {
+        let tokenizer = Tokenizer::from_folder(folder(name, &[]).path()).unwrap();
+        let expected: Vectors =
+            serde_json::from_value(json(&vectors().join(format!("{name}.vectors.json")))).unwrap();
+        assert_eq!(tokenizer.vocabulary_size(), expected.size, "{name}");
+        for case in expected.texts {
+            let text = &case.text;
+            assert_eq!(
+                tokenizer.encode(text, false).unwrap(),
+                case.ids,
+                "{name}: {text:?}"
+            );
+            assert_eq!(
+                tokenizer.encode(text, true).unwrap(),
+                case.with_special,
+                "{name}: {text:?}"
+            );
+            assert_eq!(
+                tokenizer.decode(&case.ids, false).unwrap(),
+                case.decoded,
+                "{name}: {text:?}"
+            );
+            let decoded = tokenizer.decode(&case.with_special, true).unwrap();
+            assert_eq!(decoded, case.without_special, "{name}: {text:?}");
+        }
+        for case in expected.arbitrary {
+            let ids = &case.ids;
+            assert_eq!(
+                tokenizer.decode(ids, false).unwrap(),
+                case.decoded,
+                "{name}: {ids:?}"
+            );
+            assert_eq!(
+                tokenizer.decode(ids, true).unwrap(),
+                case.without_special,
+                "{name}: {ids:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn tokens_have_names_and_kinds() {
+    let tokenizer = Tokenizer::from_folder(folder("byte_level", &[]).path()).unwrap();
+    assert_eq!(tokenizer.id("<|im_end|>"), Some(2));
+    assert_eq!(tokenizer.token(2).as_deref(), Some("<|im_end|>"));
+    assert!(tokenizer.is_special(2));
+    let think = tokenizer.id("<think>").unwrap();
+    assert!(!tokenizer.is_special(think));
+    assert_eq!(tokenizer.id("no such token"), None);
+    let ending = tokenizer.clone().with_ends(Some(0), vec![1, 2]).unwrap();
+    assert_eq!((ending.bos_id(), ending.eos_ids()), (Some(0), &[1, 2][..]));
+    assert_eq!((tokenizer.bos_id(), tokenizer.eos_ids()), (None, &[][..]));
+    let error = ending.with_ends(None, vec![483]).unwrap_err().to_string();
+    assert!(
+        error.contains("expected the id of a token, below 483, got 483"),
+        "{error}"
+    );
+    let size = tokenizer.vocabulary_size();
+    assert!(!tokenizer.is_special(size));
+    let error = tokenizer.decode(&[2, size], true).unwrap_err();
+    assert!(matches!(error, Error::UnknownId { id, size: known } if (id, known) == (size, size)));
+}
+
+#[test]
+fn ends_come_from_every_file_that_names_them() {
+    let none = Tokenizer::from_folder(folder("byte_level", &[]).path()).unwrap();
+    assert_eq!((none.eos_ids(), none.bos_id()), (&[][..], None));
+    let files = [
+        ("generation_config.json", json!({"eos_token_id": [2, 0]})),
+        ("config.json", json!({"eos_token_id": 0, "vocab_size": 512})),
+        (
+            "tokenizer_config.json",
+            json!({"eos_token": {"content": "</think>"}, "add_bos_token": true, "pad_token": null}),
+        ),
+        (
+            "special_tokens_map.json",
+            json!({"bos_token": "<|im_start|>", "eos_token": "<|endoftext|>", "additional_special_tokens": []}),
+        ),
+    ];
+    let all = Tokenizer::from_folder(folder("byte_level", &files).path()).unwrap();
+    assert_eq!(all.eos_ids(), [2, 0, all.id("</think>").unwrap()]);
+    assert_eq!(all.bos_id(), Some(1));
+    let one = [("generation_config.json", json!({"eos_token_id": 2}))];
+    assert_eq!(
+        Tokenizer::from_folder(folder("byte_level", &one).path())
+            .unwrap()
+            .eos_ids(),
+        [2]
+    );
+}
+
+#[test]
+fn files_that_do_not_fit_are_named() {
+    let error = refused(
+        "byte_level",
+        &[("generation_config.json", json!({"eos_token_id": "two"}))],
+    );
+    assert!(
+        error.contains("generation_config.json: expected one or several ids, got the text \"two\""),
+        "{error}"
+    );
+    let error = refused(
+        "byte_level",
+        &[("config.json", json!({"eos_token_id": 100_000}))],
+    );
+    assert!(
+        error.contains("expected the id of a token, below 483, got 100000"),
+        "{error}"
+    );
+    let error = refused(
+        "byte_level",
+        &[("tokenizer_config.json", json!({"eos_token": "<eos>"}))],
+    );
+    assert!(
+        error.contains("expected a token of tokenizer.json, got \"<eos>\""),
+        "{error}"
+    );
+    let error = refused("byte_level", &[("special_tokens_map.json", json!([1]))]);
+    assert!(
+        error.contains("special_tokens_map.json: expected a JSON object, got an array of 1"),
+        "{error}"
+    );
+    let error = refused("byte_level", &[("tokenizer.json", json!({"model": 3}))]);
+    assert!(
+        error.contains("tokenizer.json: expected a tokenizer, got"),
+        "{error}"
+    );
+    let empty = tempfile::tempdir().unwrap();
+    let error = Tokenizer::from_folder(empty.path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("expected a file tokenizer.json, got none"),
+        "{error}"
+    );
+    fs::create_dir(empty.path().join("tokenizer.json")).unwrap();
+    let error = Tokenizer::from_folder(empty.path()).unwrap_err();
+    assert!(matches!(error, Error::Read { .. }), "{error}");
+}
+
+/// A training's habits of cutting and padding are no part of a prompt.
+#[test]
+fn nothing_is_cut_or_padded() {
+    let mut cutting = json(&vectors().join("byte_level.json"));
+    cutting["truncation"] =
+        json!({"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0});
+    cutting["padding"] = json!({"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0, "pad_token": "<|endoftext|>"});
+    let cutting =
+        Tokenizer::from_folder(folder("byte_level", &[("tokenizer.json", cutting)]).path())
+            .unwrap();
+    let whole = Tokenizer::from_folder(folder("byte_level", &[]).path()).unwrap();
+    let text = "The whale, the whale! Up helm, up helm!";
+    assert_eq!(
+        cutting.encode(text, false).unwrap(),
+        whole.encode(text, false).unwrap()
+    );
+}
+
+/// The parts of a GGUF file, from the `tokenizer.json` that its maker would have read.
+fn parts() -> GgufVocabulary {
+    let json = json(&vectors().join("byte_level.json"));
+    let mut tokens: Vec<(String, u64)> = json["model"]["vocab"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(token, id)| (token.clone(), id.as_u64().unwrap()))
+        .collect();
+    let mut types = vec![1; 483];
+    for added in json["added_tokens"].as_array().unwrap() {
+        let (token, id) = (
+            added["content"].as_str().unwrap(),
+            added["id"].as_u64().unwrap(),
+        );
+        if tokens.iter().all(|(known, _)| known != token) {
+            tokens.push((token.to_owned(), id));
+        }
+        types[usize::try_from(id).unwrap()] = if added["special"].as_bool().unwrap() {
+            3
+        } else {
+            4
+        };
+    }
+    tokens.sort_by_key(|(_, id)| *id);
+    let merges = json["model"]["merges"].as_array().unwrap().iter();
+    let merges = merges.map(|pair| {
+        format!(
+            "{} {}",
+            pair[0].as_str().unwrap(),
+            pair[1].as_str().unwrap()
+        )
+    });
+    GgufVocabulary {
+        model: "gpt2".to_owned(),
+        pre: "smollm".to_owned(),
+        tokens: tokens.into_iter().map(|(token, _)| token).collect(),
+        merges: merges.collect(),
+        types,
+        bos: Some(0),
+        eos: vec![2],
+        add_bos: true,
+    }
+}
+
+#[test]
+fn the_parts_of_a_gguf_file_make_the_same_tokenizer() {
+    let tokenizer = Tokenizer::from_gguf(parts()).unwrap();
+    let expected: Vectors =
+        serde_json::from_value(json(&vectors().join("byte_level.vectors.json"))).unwrap();
+    assert_eq!(tokenizer.vocabulary_size(), expected.size);
+    assert_eq!(
+        (tokenizer.bos_id(), tokenizer.eos_ids()),
+        (Some(0), &[2][..])
+    );
+    for case in expected.texts {
+        let text = &case.text;
+        assert_eq!(tokenizer.encode(text, false).unwrap(), case.ids, "{text:?}");
+        assert_eq!(
+            tokenizer.encode(text, true).unwrap(),
+            case.with_special,
+            "{text:?}"
+        );
+        assert_eq!(
+            tokenizer.decode(&case.ids, false).unwrap(),
+            case.decoded,
+            "{text:?}"
+        );
+    }
+    for case in expected.arbitrary {
+        assert_eq!(
+            tokenizer.decode(&case.ids, true).unwrap(),
+            case.without_special
+        );
+    }
+}
+
+#[test]
+fn every_way_to_cut_a_text_gives_it_back() {
+    let none = GgufVocabulary {
+        pre: String::new(),
+        ..parts()
+    };
+    let error = Tokenizer::from_gguf(none).unwrap_err().to_string();
+    let names = error
+        .split_once("one of ")
+        .and_then(|(_, rest)| rest.split_once(", got"));
+    for pre in names.unwrap().0.split(", ") {
+        let pre = pre.to_owned();
+        let tokenizer = Tokenizer::from_gguf(GgufVocabulary { pre, ..parts() }).unwrap();
+        for text in [
+            "I'LL say it's 12345\r\n\n  or 3.14 ",
+            "naïve 你好 🙂 camelCaseWords",
+            "",
+        ] {
+            let ids = tokenizer.encode(text, false).unwrap();
+            assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
+        }
+    }
+}
+
+#[test]
+fn parts_that_do_not_fit_are_named() {
+    let refused = |change: &dyn Fn(&mut GgufVocabulary)| {
+        let mut changed = parts();
+        change(&mut changed);
+        Tokenizer::from_gguf(changed).unwrap_err().to_string()
+    };
+    let expect = |error: String, expected: &str| assert!(error.contains(expected), "{error}");
+    expect(
+        refused(&|v| v.model = "llama".to_owned()),
+        "tokenizer.ggml.model: expected gpt2, got llama",
+    );
+    expect(
+        refused(&|v| v.pre = "other".to_owned()),
+        "tokenizer.ggml.pre: expected one of gpt-2, ",
+    );
+    expect(
+        refused(&|v| v.types.truncate(5)),
+        "tokenizer.ggml.token_type: expected 483, one for each token, got 5",
+    );
+    expect(
+        refused(&|v| v.merges[7] = "nospace".to_owned()),
+        "tokenizer.ggml.merges[7]: expected two tokens",
+    );
+    expect(
+        refused(&|v| v.merges[7] = "no such".to_owned()),
+        "tokenizer.ggml: expected a tokenizer, got",
+    );
+    expect(
+        refused(&|v| v.tokens[9] = v.tokens[8].clone()),
+        "different tokens, got \"&\" for the ids 8 and 9",
+    );
+    expect(
+        refused(&|v| v.eos = vec![483]),
+        "expected the id of a token, below 483, got 483",
+    );
+    expect(
+        refused(&|v| v.bos = None),
+        "tokenizer.ggml.bos_token_id: expected the id of a token",
+    );
+    expect(
+        refused(&|v| (v.tokens, v.types) = (Vec::new(), Vec::new())),
+        "expected",
+    );
+}
