@@ -17,6 +17,8 @@ use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan};
 /// A float layer with the same weights, before they were FP8.
 pub(super) struct FloatPath {
     pub(super) name: String,
+    /// Not ours: it may be less exact than what verifies.
+    pub(super) foreign: bool,
     /// Copies of the weights that take turns.
     pub(super) copies: usize,
     pub(super) layer: Box<dyn FloatLayer>,
@@ -99,6 +101,7 @@ impl FloatPath {
         };
         Ok(Self {
             name: format!("our {} kernel ({})", problem.element, plan.variant.name()),
+            foreign: false,
             copies,
             layer: Box::new(Kernel {
                 client,
@@ -124,6 +127,7 @@ impl FloatPath {
         })?;
         Ok(Self {
             name: format!("our {} layer", float_problem(bench)?.element),
+            foreign: false,
             copies,
             layer: Box::new(OnTensors {
                 device: device.clone(),
@@ -150,6 +154,7 @@ impl FloatPath {
         })?;
         Ok(Self {
             name: format!("Burn's nn::Linear on {on}"),
+            foreign: true,
             copies,
             layer: Box::new(OnTensors {
                 device: device.clone(),

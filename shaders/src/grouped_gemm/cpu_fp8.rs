@@ -302,15 +302,13 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
         let past = select(rows == 0, from, min(from + PANEL, sizes.n));
         let alone = comptime!(spec.with_registers(if spec.gated { 2 } else { PANEL / width }));
         let few = comptime!(spec.with_registers(2));
-        let step = select(
-            rows == 1,
-            comptime!(alone.columns(width)).runtime(),
-            select(
-                rows <= comptime!(FEW_ROWS),
-                comptime!(few.columns(width)).runtime(),
-                comptime!(spec.columns(width)).runtime(),
-            ),
-        );
+        let step = if rows == 1 {
+            comptime!(alone.columns(width)).runtime()
+        } else if rows <= comptime!(FEW_ROWS) {
+            comptime!(few.columns(width)).runtime()
+        } else {
+            comptime!(spec.columns(width)).runtime()
+        };
         for first in range_stepped(from, past, step) {
             let group = group_at::<N>(&sizes, expert, first, spec.gated);
             let inputs = (x, codes, scales);
@@ -325,29 +323,30 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
                 let spec = comptime!((few, FEW_ROWS));
                 few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
             } else {
-                let biases = biases_of::<F, N>(&bias, &sizes, expert_row, first, spec);
-                let at = (begin, end, group, &biases);
-                many_rows::<F, N, O>(inputs, &order, packed, out, &sizes, (at, base), spec);
+                let at = (at, base);
+                many_rows::<F, N, O>(inputs, &order, &bias, packed, out, &sizes, at, spec);
             }
         }
     }
 }
 
-/// All rows of an expert, from `at.0` to `at.1`, times a group that is decoded into the scratch at `base` first.
+/// As [`few_rows`], times a group that is decoded into the scratch at `at.1` first.
 #[cube]
 fn many_rows<F: Float, N: Size, O: Size>(
     inputs: (&[F], &[Vector<u32, N>], &[u32]),
     order: &ComptimeOption<&[u32]>,
+    bias: &ComptimeOption<&[F]>,
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
     sizes: &Sizes,
-    at: ((usize, usize, Group, &Array<Vector<f32, N>>), usize),
+    at: ((usize, usize, Group, usize), usize),
     #[comptime] spec: Spec,
 ) {
     let (x, codes, scales) = inputs;
-    let ((begin, end, group, biases), base) = at;
+    let ((begin, end, group, expert_row), base) = at;
     pack_codes::<N>(codes, scales, packed, sizes, (group, base), spec);
     let (_, first, _, _) = group;
+    let biases = biases_of::<F, N>(bias, sizes, expert_row, first, spec);
     let span = Packed {
         begin,
         end,
@@ -357,7 +356,7 @@ fn many_rows<F: Float, N: Size, O: Size>(
         first,
         sums: base + comptime!(4 * spec.registers) * sizes.k.div_ceil(4),
     };
-    blocks_of_rows::<F, N, O>(x, order, packed, out, sizes, &span, biases, spec);
+    blocks_of_rows::<F, N, O>(x, order, packed, out, sizes, &span, &biases, spec);
 }
 
 /// All rows of an expert, from `at.0` to `at.1`, times a group; its weights begin at row `at.3`.

@@ -48,6 +48,11 @@ impl Measured for LinearReport {
             return refuse(self.max_rel_l2, screen);
         }
         times(self, screen)?;
+        for (name, error) in &self.left_out {
+            screen.line(&format!(
+                "  {name} is left out: its relative L2 is {error:.1e}"
+            ))?;
+        }
         if let Some(ratio) = self.ratio_to_best_own {
             screen.line(&format!(
                 "  FP8 runs at {ratio:.2} × the speed of the best float layer of this device"

@@ -23,6 +23,7 @@ fn a_result_that_does_not_verify_has_no_figures() {
         simd: None,
         verified: false,
         max_rel_l2: 0.5,
+        left_out: Vec::new(),
         weights_rel_l2: 0.02,
         first_ms: 1.0,
         ceilings: Ceilings {

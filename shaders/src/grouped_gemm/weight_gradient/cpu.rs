@@ -12,7 +12,7 @@
 //! of 512 or 1024 rows came within 17 % below; a small block also takes the least scratch.
 
 use super::{Bindings, Operands, Plan, Slab, Spec as Sources};
-use crate::grouped_gemm::cpu::{ROWS as TILE, load_register, store};
+use crate::grouped_gemm::cpu::{ROWS as TILE, load_register, store_register};
 use crate::grouped_gemm::{input_row, segment};
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -240,7 +240,7 @@ fn store_tile<N: Size, L: Size>(
             for half in 0..2usize {
                 let column = column + half * N::value();
                 let sum = sums[2 * i + half];
-                store::<f32, N, L>(out, sum, row, column, work.n, spec.aligned);
+                store_register::<f32, N, L>(out, sum, row, column, work.n, spec.aligned);
             }
         }
     }

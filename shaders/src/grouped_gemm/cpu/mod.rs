@@ -1,20 +1,24 @@
 //! The `cpu` variant: one task per core, no barriers, no workgroup memory.
 //!
-//! A task takes every `cores`-th panel of weight columns of every expert. It packs the panel
-//! (\[columns, k\] → \[k\]\[2 registers\], or \[k, columns\] register by register) into its scratch
-//! once, then runs a register tile of
-//! [`ROWS`] × 2 registers down the expert's rows: each step loads two registers of weights and
-//! broadcasts [`ROWS`] activations. Packing costs one pass over the weights, at most 7 % at 1024
-//! rows per expert; keeping packed weights would double their memory. Few rows take the panel in
-//! blocks of [`BLOCK`] inner columns, which stay in the first-level cache, and keep their sums beside
-//! them: their time is that of reading the weights. Gated panels hold a register
-//! of gate columns and one of up columns.
+//! A task takes every `cores`-th panel of weight columns of every expert. It packs the panel (\[columns, k\] → \[k\]\[registers\], or
+//! \[k, columns\] register by register) into its scratch once, then runs a register tile down the expert's rows: each step loads the
+//! panel's registers of weights and broadcasts [`ROWS`] activations. A panel has two registers, or four where there are 32 of them
+//! (AVX-512): half as much is read of the rows. Packing costs one pass over the weights, at most 7 % at 1024 rows per expert; keeping
+//! packed weights would double their memory. Rows take [`DEEP`] inner columns at a time, which stay in the second-level cache. Few rows
+//! take panels of two registers, packed in blocks of [`BLOCK`] inner columns, which stay in the first: their time is that of reading the
+//! weights, and the rows of four registers would be more streams than a cache has ways. The first half of a gated panel is gate
+//! columns, the second up columns.
 
-use super::activation::activate;
+mod pack;
+mod store;
+
 use super::*;
+use pack::pack_panel;
 
-/// Rows of the register tile: 2 × 6 sums + 3 operands fit AVX2's 16 registers, and on AVX-512
-/// six rows were as fast as eight and faster than twelve (466, 462, 420 GFLOP/s on 2 Zen 5 cores).
+pub(super) use pack::{load_register, panel_row};
+pub(super) use store::{biases_of, store_register, store_rows};
+
+/// Rows of the register tile: 2 × 6 sums + 3 operands fit AVX2's 16 registers, 4 × 6 + 5 the 32 of AVX-512.
 pub(super) const ROWS: usize = 6;
 
 /// Rows of an expert up to which a panel is packed in blocks.
@@ -117,253 +121,6 @@ impl Spec {
             width
         } else {
             1
-        }
-    }
-}
-
-/// The weight row behind lane `lane` of register `register` of the panel that starts at column `first`.
-#[cube]
-pub(super) fn panel_row(
-    sizes: &Sizes,
-    first: usize,
-    #[comptime] register: usize,
-    #[comptime] lane: usize,
-    #[comptime] width: usize,
-    #[comptime] spec: Spec,
-) -> usize {
-    let (part, within) = comptime!(spec.part_of(register));
-    min(first + within * width + lane, sizes.n - 1) + part * sizes.n
-}
-
-/// packed\[kk\]\[half\] = the weights of the panel at inner column `span.0` + kk, up to `span.1`; `at` is the
-/// expert's first weight row, the panel's first column and the start of the scratch.
-#[cube]
-fn pack_panel<F: Float, N: Size, L: Size>(
-    w: &[Vector<F, L>],
-    packed: &mut [Vector<f32, N>],
-    sizes: &Sizes,
-    at: (usize, usize, usize),
-    span: (usize, usize),
-    #[comptime] spec: Spec,
-) {
-    let (expert_row, first, base) = at;
-    let (begin, past) = span;
-    let width = N::value();
-    let depth = comptime!(spec.depth(width));
-    // One register after the other: the rows behind all would be more streams than are fetched ahead.
-    let registers = comptime!(spec.registers);
-    #[unroll]
-    for half in 0..registers {
-        for kk in range_stepped(begin, past, depth) {
-            let block = load_block::<F, N, L>(w, sizes, (expert_row, first, kk), half, spec);
-            #[unroll]
-            for inner in 0..depth {
-                packed[base + registers * (kk - begin + inner) + half] = block[inner];
-            }
-        }
-    }
-}
-
-/// The inner columns from `at.2`, [`Spec::depth`] of them, of the weight rows of register `half`.
-#[cube]
-fn load_block<F: Float, N: Size, L: Size>(
-    w: &[Vector<F, L>],
-    sizes: &Sizes,
-    at: (usize, usize, usize),
-    #[comptime] half: usize,
-    #[comptime] spec: Spec,
-) -> Array<Vector<f32, N>> {
-    let (expert_row, first, kk) = at;
-    let width = N::value();
-    let depth = comptime!(spec.depth(width));
-    let mut block = Array::<Vector<f32, N>>::new(depth);
-    if comptime!(spec.layout == WeightLayout::InOut) {
-        let row = expert_row * sizes.k + kk * sizes.n;
-        let (_, within) = comptime!(spec.part_of(half));
-        let column = first + within * width;
-        block[0] = load_register::<F, N, L>(w, row, column, sizes.n, spec.aligned);
-    } else if comptime!(spec.whole) {
-        #[unroll]
-        for lane in 0..width {
-            let row = expert_row + panel_row(sizes, first, half, lane, width, spec);
-            block[lane] = Vector::cast_from(w[(row * sizes.k + kk) / width]);
-        }
-        transpose::<N>(&mut block);
-    } else {
-        let mut column = Vector::<f32, N>::empty();
-        #[unroll]
-        for lane in 0..width {
-            let row = expert_row + panel_row(sizes, first, half, lane, width, spec);
-            column.insert(lane, f32::cast_from(w[row * sizes.k + kk].extract(0usize)));
-        }
-        block[0] = column;
-    }
-    block
-}
-
-/// Turns a square of registers about its diagonal: halves of it are exchanged, then halves of those.
-#[cube]
-fn transpose<N: Size>(square: &mut Array<Vector<f32, N>>) {
-    let width = N::value();
-    #[unroll]
-    for stage in 0..comptime!(width.ilog2() as usize) {
-        let apart = comptime!(width >> (stage + 1));
-        #[unroll]
-        for pair in 0..comptime!(width / 2) {
-            let at = comptime!(pair / apart * 2 * apart + pair % apart);
-            let (left, right) = (square[at], square[at + apart]);
-            let mut upper = Vector::<f32, N>::empty();
-            let mut lower = Vector::<f32, N>::empty();
-            #[unroll]
-            for lane in 0..width {
-                if comptime!(lane & apart == 0) {
-                    upper.insert(lane, left.extract(lane));
-                    upper.insert(lane + apart, right.extract(lane));
-                    lower.insert(lane, left.extract(lane + apart));
-                    lower.insert(lane + apart, right.extract(lane + apart));
-                }
-            }
-            square[at] = upper;
-            square[at + apart] = lower;
-        }
-    }
-}
-
-/// A register of the row of `n` elements that starts at `row`, from `column`; columns past the
-/// last repeat it, or the last whole register when rows consist of those.
-#[cube]
-pub(super) fn load_register<F: Float, N: Size, L: Size>(
-    from: &[Vector<F, L>],
-    row: usize,
-    column: usize,
-    n: usize,
-    #[comptime] aligned: bool,
-) -> Vector<f32, N> {
-    let width = N::value();
-    let mut value = Vector::<f32, N>::empty();
-    if comptime!(aligned) {
-        value = Vector::cast_from(from[(row + min(column, n - width)) / width]);
-    } else {
-        #[unroll]
-        for lane in 0..width {
-            let at = row + min(column + lane, n - 1);
-            value.insert(lane, f32::cast_from(from[at].extract(0usize)));
-        }
-    }
-    value
-}
-
-/// Stores one register of a row, or the part of it inside the matrix.
-#[cube]
-pub(super) fn store<F: Float, N: Size, O: Size>(
-    out: &mut [Vector<F, O>],
-    value: Vector<f32, N>,
-    row: usize,
-    column: usize,
-    n: usize,
-    #[comptime] aligned: bool,
-) {
-    if comptime!(aligned) {
-        if column < n {
-            out[(row * n + column) / N::value()] = Vector::cast_from(value);
-        }
-    } else {
-        #[unroll]
-        for lane in 0..N::value() {
-            if column + lane < n {
-                out[row * n + column + lane] = Vector::new(F::cast_from(value.extract(lane)));
-            }
-        }
-    }
-}
-
-/// The bias of a register of columns, 0 without one.
-#[cube]
-fn bias_of<F: Float, N: Size>(
-    bias: &ComptimeOption<&[F]>,
-    sizes: &Sizes,
-    expert_row: usize,
-    first: usize,
-    #[comptime] half: usize,
-    #[comptime] spec: Spec,
-) -> Vector<f32, N> {
-    let width = N::value();
-    let mut value = Vector::<f32, N>::new(0.0f32);
-    #[comptime]
-    if let ComptimeOption::Some(bias) = bias {
-        #[unroll]
-        for lane in 0..width {
-            let row = panel_row(sizes, first, half, lane, width, spec);
-            value.insert(lane, f32::cast_from(bias[expert_row + row]));
-        }
-    }
-    value
-}
-
-/// Bias, activation, gate, and the store of one row of a panel.
-#[cube]
-fn store_row<F: Float, N: Size, O: Size>(
-    out: &mut [Vector<F, O>],
-    sums: (Vector<f32, N>, Vector<f32, N>),
-    at: (usize, usize),
-    n: usize,
-    #[comptime] spec: Spec,
-) {
-    let (row, first) = at;
-    let left = activate::<N>(sums.0, spec.activation);
-    if comptime!(spec.gated) {
-        store::<F, N, O>(out, left * sums.1, row, first, n, spec.aligned);
-    } else {
-        let right = activate::<N>(sums.1, spec.activation);
-        store::<F, N, O>(out, left, row, first, n, spec.aligned);
-        store::<F, N, O>(out, right, row, first + N::value(), n, spec.aligned);
-    }
-}
-
-/// The biases of a panel's registers.
-#[cube]
-pub(super) fn biases_of<F: Float, N: Size>(
-    bias: &ComptimeOption<&[F]>,
-    sizes: &Sizes,
-    expert_row: usize,
-    first: usize,
-    #[comptime] spec: Spec,
-) -> Array<Vector<f32, N>> {
-    let registers = comptime!(spec.registers);
-    let mut biases = Array::<Vector<f32, N>>::new(registers);
-    #[unroll]
-    for r in 0..registers {
-        biases[r] = bias_of::<F, N>(bias, sizes, expert_row, first, r, spec);
-    }
-    biases
-}
-
-/// Bias, activation, gate and the store of the rows from `at.0` that are before `at.1`.
-#[cube]
-pub(super) fn store_rows<F: Float, N: Size, O: Size>(
-    out: &mut [Vector<F, O>],
-    sums: &Array<Vector<f32, N>>,
-    biases: &Array<Vector<f32, N>>,
-    sizes: &Sizes,
-    at: (usize, usize, usize),
-    #[comptime] spec: (Spec, usize),
-) {
-    let (row, end, first) = at;
-    let (spec, count) = comptime!(spec);
-    let registers = comptime!(spec.registers);
-    #[unroll]
-    for i in 0..count {
-        if row + i < end {
-            #[unroll]
-            for pair in 0..comptime!(registers / 2) {
-                let (left, right, within) = comptime!(spec.pair(pair));
-                let pair = (
-                    sums[registers * i + left] + biases[left],
-                    sums[registers * i + right] + biases[right],
-                );
-                let at = (row + i, first + within * N::value());
-                store_row::<F, N, O>(out, pair, at, sizes.n, spec);
-            }
         }
     }
 }

@@ -1,0 +1,136 @@
+//! Weights on their way into a panel of registers.
+
+use super::Spec;
+use crate::grouped_gemm::*;
+
+/// The weight row behind lane `lane` of register `register` of the panel that starts at column `first`.
+#[cube]
+pub(in crate::grouped_gemm) fn panel_row(
+    sizes: &Sizes,
+    first: usize,
+    #[comptime] register: usize,
+    #[comptime] lane: usize,
+    #[comptime] width: usize,
+    #[comptime] spec: Spec,
+) -> usize {
+    let (part, within) = comptime!(spec.part_of(register));
+    min(first + within * width + lane, sizes.n - 1) + part * sizes.n
+}
+
+/// packed\[kk\]\[half\] = the weights of the panel at inner column `span.0` + kk, up to `span.1`; `at` is the
+/// expert's first weight row, the panel's first column and the start of the scratch.
+#[cube]
+pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
+    w: &[Vector<F, L>],
+    packed: &mut [Vector<f32, N>],
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+    span: (usize, usize),
+    #[comptime] spec: Spec,
+) {
+    let (expert_row, first, base) = at;
+    let (begin, past) = span;
+    let width = N::value();
+    let depth = comptime!(spec.depth(width));
+    // One register after the other: the rows behind all would be more streams than are fetched ahead.
+    let registers = comptime!(spec.registers);
+    #[unroll]
+    for half in 0..registers {
+        for kk in range_stepped(begin, past, depth) {
+            let block = load_block::<F, N, L>(w, sizes, (expert_row, first, kk), half, spec);
+            #[unroll]
+            for inner in 0..depth {
+                packed[base + registers * (kk - begin + inner) + half] = block[inner];
+            }
+        }
+    }
+}
+
+/// The inner columns from `at.2`, [`Spec::depth`] of them, of the weight rows of register `half`.
+#[cube]
+fn load_block<F: Float, N: Size, L: Size>(
+    w: &[Vector<F, L>],
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+    #[comptime] half: usize,
+    #[comptime] spec: Spec,
+) -> Array<Vector<f32, N>> {
+    let (expert_row, first, kk) = at;
+    let width = N::value();
+    let depth = comptime!(spec.depth(width));
+    let mut block = Array::<Vector<f32, N>>::new(depth);
+    if comptime!(spec.layout == WeightLayout::InOut) {
+        let row = expert_row * sizes.k + kk * sizes.n;
+        let (_, within) = comptime!(spec.part_of(half));
+        let column = first + within * width;
+        block[0] = load_register::<F, N, L>(w, row, column, sizes.n, spec.aligned);
+    } else if comptime!(spec.whole) {
+        #[unroll]
+        for lane in 0..width {
+            let row = expert_row + panel_row(sizes, first, half, lane, width, spec);
+            block[lane] = Vector::cast_from(w[(row * sizes.k + kk) / width]);
+        }
+        transpose::<N>(&mut block);
+    } else {
+        let mut column = Vector::<f32, N>::empty();
+        #[unroll]
+        for lane in 0..width {
+            let row = expert_row + panel_row(sizes, first, half, lane, width, spec);
+            column.insert(lane, f32::cast_from(w[row * sizes.k + kk].extract(0usize)));
+        }
+        block[0] = column;
+    }
+    block
+}
+
+/// Turns a square of registers about its diagonal: halves of it are exchanged, then halves of those.
+#[cube]
+fn transpose<N: Size>(square: &mut Array<Vector<f32, N>>) {
+    let width = N::value();
+    #[unroll]
+    for stage in 0..comptime!(width.ilog2() as usize) {
+        let apart = comptime!(width >> (stage + 1));
+        #[unroll]
+        for pair in 0..comptime!(width / 2) {
+            let at = comptime!(pair / apart * 2 * apart + pair % apart);
+            let (left, right) = (square[at], square[at + apart]);
+            let mut upper = Vector::<f32, N>::empty();
+            let mut lower = Vector::<f32, N>::empty();
+            #[unroll]
+            for lane in 0..width {
+                if comptime!(lane & apart == 0) {
+                    upper.insert(lane, left.extract(lane));
+                    upper.insert(lane + apart, right.extract(lane));
+                    lower.insert(lane, left.extract(lane + apart));
+                    lower.insert(lane + apart, right.extract(lane + apart));
+                }
+            }
+            square[at] = upper;
+            square[at + apart] = lower;
+        }
+    }
+}
+
+/// A register of the row of `n` elements that starts at `row`, from `column`; columns past the
+/// last repeat it, or the last whole register when rows consist of those.
+#[cube]
+pub(in crate::grouped_gemm) fn load_register<F: Float, N: Size, L: Size>(
+    from: &[Vector<F, L>],
+    row: usize,
+    column: usize,
+    n: usize,
+    #[comptime] aligned: bool,
+) -> Vector<f32, N> {
+    let width = N::value();
+    let mut value = Vector::<f32, N>::empty();
+    if comptime!(aligned) {
+        value = Vector::cast_from(from[(row + min(column, n - width)) / width]);
+    } else {
+        #[unroll]
+        for lane in 0..width {
+            let at = row + min(column + lane, n - 1);
+            value.insert(lane, f32::cast_from(from[at].extract(0usize)));
+        }
+    }
+    value
+}

@@ -1,0 +1,120 @@
+//! What is done with the sums of a tile: bias, activation, gate, and the store.
+
+use super::{Spec, panel_row};
+use crate::grouped_gemm::activation::activate;
+use crate::grouped_gemm::*;
+
+/// Stores one register of a row, or the part of it inside the matrix.
+#[cube]
+pub(in crate::grouped_gemm) fn store_register<F: Float, N: Size, O: Size>(
+    out: &mut [Vector<F, O>],
+    value: Vector<f32, N>,
+    row: usize,
+    column: usize,
+    n: usize,
+    #[comptime] aligned: bool,
+) {
+    if comptime!(aligned) {
+        if column < n {
+            out[(row * n + column) / N::value()] = Vector::cast_from(value);
+        }
+    } else {
+        #[unroll]
+        for lane in 0..N::value() {
+            if column + lane < n {
+                out[row * n + column + lane] = Vector::new(F::cast_from(value.extract(lane)));
+            }
+        }
+    }
+}
+
+/// The bias of a register of columns, 0 without one.
+#[cube]
+fn bias_of<F: Float, N: Size>(
+    bias: &ComptimeOption<&[F]>,
+    sizes: &Sizes,
+    expert_row: usize,
+    first: usize,
+    #[comptime] half: usize,
+    #[comptime] spec: Spec,
+) -> Vector<f32, N> {
+    let width = N::value();
+    let mut value = Vector::<f32, N>::new(0.0f32);
+    #[comptime]
+    if let ComptimeOption::Some(bias) = bias {
+        #[unroll]
+        for lane in 0..width {
+            let row = panel_row(sizes, first, half, lane, width, spec);
+            value.insert(lane, f32::cast_from(bias[expert_row + row]));
+        }
+    }
+    value
+}
+
+/// Bias, activation, gate, and the store of one row of a panel.
+#[cube]
+fn store_row<F: Float, N: Size, O: Size>(
+    out: &mut [Vector<F, O>],
+    sums: (Vector<f32, N>, Vector<f32, N>),
+    at: (usize, usize),
+    n: usize,
+    #[comptime] spec: Spec,
+) {
+    let (row, first) = at;
+    let left = activate::<N>(sums.0, spec.activation);
+    if comptime!(spec.gated) {
+        store_register::<F, N, O>(out, left * sums.1, row, first, n, spec.aligned);
+    } else {
+        let right = activate::<N>(sums.1, spec.activation);
+        store_register::<F, N, O>(out, left, row, first, n, spec.aligned);
+        store_register::<F, N, O>(out, right, row, first + N::value(), n, spec.aligned);
+    }
+}
+
+/// The biases of a panel's registers.
+#[cube]
+pub(in crate::grouped_gemm) fn biases_of<F: Float, N: Size>(
+    bias: &ComptimeOption<&[F]>,
+    sizes: &Sizes,
+    expert_row: usize,
+    first: usize,
+    #[comptime] spec: Spec,
+) -> Array<Vector<f32, N>> {
+    let registers = comptime!(spec.registers);
+    let mut biases = Array::<Vector<f32, N>>::new(registers);
+    #[unroll]
+    for r in 0..registers {
+        biases[r] = bias_of::<F, N>(bias, sizes, expert_row, first, r, spec);
+    }
+    biases
+}
+
+/// Bias, activation, gate and the store of the rows from `at.0` that are before `at.1`.
+#[cube]
+pub(in crate::grouped_gemm) fn store_rows<F: Float, N: Size, O: Size>(
+    out: &mut [Vector<F, O>],
+    sums: &Array<Vector<f32, N>>,
+    biases: &Array<Vector<f32, N>>,
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+    #[comptime] spec: (Spec, usize),
+) {
+    let (row, end, first) = at;
+    let (spec, count) = comptime!(spec);
+    let registers = comptime!(spec.registers);
+    #[unroll]
+    for i in 0..count {
+        if row + i < end {
+            #[unroll]
+            for pair in 0..comptime!(registers / 2) {
+                let (left, right, within) = comptime!(spec.pair(pair));
+                let pair = (
+                    sums[registers * i + left] + biases[left],
+                    sums[registers * i + right] + biases[right],
+                );
+                let at = (row + i, first + within * N::value());
+                store_row::<F, N, O>(out, pair, at, sizes.n, spec);
+            }
+        }
+    }
+}
