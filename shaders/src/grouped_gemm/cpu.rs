@@ -10,7 +10,7 @@
 //! them: their time is that of reading the weights. Gated panels hold a register
 //! of gate columns and one of up columns.
 
-use super::activation::activate;
+use super::activation::{activate, gated};
 use super::*;
 
 /// Rows of the register tile: 2 × 6 sums + 3 operands fit AVX2's 16 registers, and on AVX-512
@@ -274,7 +274,8 @@ pub(super) fn store_row<F: Float, N: Size, O: Size>(
     let (row, first) = at;
     let left = activate::<N>(sums.0, spec.activation);
     if comptime!(spec.gated) {
-        store::<F, N, O>(out, left * sums.1, row, first, n, spec.aligned);
+        let up = gated::<N>(sums.1, spec.activation);
+        store::<F, N, O>(out, left * up, row, first, n, spec.aligned);
     } else {
         let right = activate::<N>(sums.1, spec.activation);
         store::<F, N, O>(out, left, row, first, n, spec.aligned);
