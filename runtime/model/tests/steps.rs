@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::attention::{CacheFormat, Pages};
-use moebius_model::decoder::{Cache, Model};
-use moebius_model::load::{LoadOptions, ModelFiles};
+use moebius_model::decoder::{Cache, Model, Projections};
+use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 use moebius_model::weights::Reader;
 
 /// The folders of `tests/cases` that hold a decoder.
@@ -24,8 +24,11 @@ fn folders() -> Vec<PathBuf> {
 }
 
 fn load(folder: &Path, device: &Device) -> Model {
+    load_with(folder, LoadOptions::default(), device)
+}
+
+fn load_with(folder: &Path, options: LoadOptions, device: &Device) -> Model {
     let files = ModelFiles::open(folder).unwrap();
-    let options = LoadOptions::default();
     files.load(device, options, &mut |_| ()).unwrap()
 }
 
@@ -134,10 +137,15 @@ fn a_batch_gives_the_bits_of_its_sequences() {
 
 #[test]
 fn a_step_down_the_gradient_lowers_the_loss() {
-    use burn::optim::{GradientsParams, Optimizer, SgdConfig};
+    use burn::optim::{GradientsParams, SgdConfig};
     let device = Device::flex().autodiff();
     for folder in folders() {
-        let mut model = load(&folder, &device);
+        // Codes don't train.
+        let decoded = LoadOptions {
+            keep_fp8: false,
+            ..LoadOptions::default()
+        };
+        let mut model = load_with(&folder, decoded, &device);
         let tokens = tokens(&folder);
         let (seen, next) = (&tokens[..40], ids(&tokens[1..], 1, &device));
         let loss = |model: &Model| {
@@ -149,7 +157,7 @@ fn a_step_down_the_gradient_lowers_the_loss() {
         };
         let before = loss(&model);
         let gradients = GradientsParams::from_grads(before.backward(), &model);
-        let params = moebius_model_params(&model);
+        let params = parameters(&model);
         assert_eq!(gradients.len(), params, "{}", folder.display());
         model = SgdConfig::new().init().step(0.05, model, gradients);
         let (before, after) = (
@@ -160,13 +168,14 @@ fn a_step_down_the_gradient_lowers_the_loss() {
     }
 }
 
-/// How many parameters a model has.
-fn moebius_model_params(model: &Model) -> usize {
+/// How many tensors a model learns.
+fn parameters(model: &Model) -> usize {
     use burn::module::{Module, ModuleVisitor, Param};
     struct Count(usize);
     impl ModuleVisitor for Count {
-        fn visit_float<const D: usize>(&mut self, _: &Param<Tensor<D>>) {
-            self.0 += 1;
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            // Running state isn't learned.
+            self.0 += usize::from(param.is_require_grad());
         }
     }
     let mut count = Count(0);
@@ -189,4 +198,51 @@ fn tokens_that_do_not_fit_a_cache_are_refused() {
     assert!(step(&tokens[..4], &[2, 2], 2).is_err());
     assert!(step(&tokens[..4], &[3], 1).is_err());
     assert!(step(&tokens[..16], &[16], 1).is_ok());
+}
+
+/// The bytes that are told last are those of all tensors, and they are read once.
+#[test]
+fn progress_ends_with_all_bytes() {
+    let device = Device::flex();
+    for folder in folders() {
+        let files = ModelFiles::open(&folder).unwrap();
+        let (mut last, mut calls) = ([0, 0], 0);
+        let mut told = |progress: Progress<'_>| {
+            assert!(progress.read >= last[0]);
+            (last, calls) = ([progress.read, progress.bytes], calls + 1);
+        };
+        files
+            .load(&device, LoadOptions::default(), &mut told)
+            .unwrap();
+        assert_eq!(last[0], last[1], "{}", folder.display());
+        assert!(calls > 10);
+    }
+}
+
+/// FP8 weights stay codes where scales allow it, and give what their values give.
+#[test]
+fn codes_stay_codes() {
+    let device = Device::flex();
+    let folders = folders();
+    let folder = folders
+        .iter()
+        .find(|folder| folder.ends_with("decoder_deepseek_v3_fp8"));
+    let folder = folder.unwrap();
+    let decoded = LoadOptions {
+        keep_fp8: false,
+        ..LoadOptions::default()
+    };
+    let models = [LoadOptions::default(), decoded].map(|how| load_with(folder, how, &device));
+    let Projections::Latent(latent) = &models[0].blocks[1].attention.projection else {
+        panic!("latent attention");
+    };
+    assert!(latent.query.weight.codes().is_some());
+    let tokens = tokens(folder);
+    let [codes, values] = models.map(|model| {
+        let logits = model.forward(ids(&tokens, 1, &device)).unwrap().logits;
+        logits.into_data().iter().collect::<Vec<f32>>()
+    });
+    for (code, value) in codes.iter().zip(&values) {
+        assert!((code - value).abs() < 1e-4, "{code} {value}");
+    }
 }

@@ -1,6 +1,6 @@
 //! What each token goes through alone: one network, or some of many.
 
-use burn::module::{Module, Param, RunningState};
+use burn::module::{Module, RunningState};
 use burn::tensor::Tensor;
 use moebius::moe::experts::FeedForwardExperts;
 use moebius::moe::{
@@ -35,14 +35,12 @@ impl FeedForward {
         match spec {
             FeedForwardSpec::Dense { inter, bias } => {
                 let config = gated(MoeConfig::new(hidden, *inter, 1), Gate::Silu).with_bias(*bias);
-                let b_in = from.vector_if(*bias, Slot::DenseInBias)?;
-                let b_out = from.vector_if(*bias, Slot::DenseOutBias)?;
-                let row = |bias: Param<Tensor<1>>| bias.val().unsqueeze();
+                let biased = |from: &mut Of<'_>, slot| bias.then(|| from.matrix(slot)).transpose();
                 let experts = FeedForwardExperts {
                     w_in: from.stack(Slot::DenseIn)?,
-                    b_in: b_in.map(|bias| Param::from_tensor(row(bias))),
+                    b_in: biased(from, Slot::DenseInBias)?,
                     w_out: from.stack(Slot::DenseOut)?,
-                    b_out: b_out.map(|bias| Param::from_tensor(row(bias))),
+                    b_out: biased(from, Slot::DenseOutBias)?,
                 };
                 Ok(Self::Dense(DenseBlock::new(config, experts)?))
             }
@@ -110,7 +108,7 @@ fn mixture(spec: &ExpertsSpec, hidden: usize, from: &mut Of<'_>) -> Result<MoeLa
         }
         Router::SigmoidBias(router) => {
             router.weight = weight;
-            router.bias = RunningState::new(from.vector(Slot::Correction)?.val());
+            router.bias = RunningState::new(from.vector(Slot::Correction)?.val().detach());
         }
         _ => unreachable!("the configuration names one of the two"),
     }

@@ -28,7 +28,7 @@ pub trait Weights {
     /// What keeps it from being read.
     fn vector(&mut self, place: Place) -> Result<Tensor<1>, Error>;
 
-    /// A tensor of two extents that no product has codes of: biases of experts, a router, an embedding.
+    /// A tensor of two extents that no product has codes of: biases of experts, a router, an embedding. A vector is one row.
     ///
     /// # Errors
     /// What keeps it from being read.

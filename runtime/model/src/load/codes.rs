@@ -6,17 +6,18 @@ use moebius::fp8::{Fp8Layout, Fp8Tensor, HostScales, ScaleType};
 use super::mapping::Piece;
 use super::placing::{place, rows_in};
 use crate::error::Error;
-use crate::families::Form;
+use crate::families::{Form, Part};
 use crate::weights::{Fp8Scheme, Fp8Weight};
 
 /// The scheme of all pieces of matrices \[rows, columns\], where they have one and no scale of a piece reaches into another's rows.
 pub(super) fn common_scheme(pieces: &[Piece], [rows, columns]: [usize; 2]) -> Option<Fp8Scheme> {
     let scheme = pieces.first()?.fp8.as_ref()?.scheme;
-    let [down, across] = scheme.grid(rows, columns);
+    let [block, _] = scheme.granularity.block(rows, columns);
     let fits = |piece: &Piece| {
         let same = piece.fp8.as_ref().is_some_and(|fp8| fp8.scheme == scheme);
-        let own = scheme.grid(rows_in(piece, rows), columns);
-        same && piece.form == Form::Plain && own == [rows_in(piece, down), across]
+        // What comes behind a part begins with a block of its own.
+        let whole = piece.part == Part::Whole || rows_in(piece, rows).is_multiple_of(block);
+        same && piece.form == Form::Plain && whole
     };
     pieces.iter().all(fits).then_some(scheme)
 }
