@@ -124,6 +124,7 @@ pub(crate) fn feed_forward(target: &Target) -> Outcome {
         Activation::Gelu,
         Activation::Silu,
         Activation::Mish,
+        Activation::Clamped,
     ]
     .into_iter()
     .enumerate()

@@ -240,21 +240,25 @@ pub(crate) fn tile_edges(target: &Target) -> Outcome {
 }
 
 pub(crate) fn gated(target: &Target) -> Outcome {
-    let activation = Some(Activation::Silu);
-    Outcome::of(
-        [(5, 7, 9), (130, 48, 32), (70, 100, 64)].map(|(slots, n, k)| {
-            let gated = Problem {
-                gated: true,
-                activation,
-                ..problem(slots, 4, n, k)
-            };
-            Product::random(Problem {
-                bias: slots == 70,
-                ..gated
-            })
-            .check(target)
-        }),
-    )
+    let (silu, clamped) = (Activation::Silu, Activation::Clamped);
+    let sizes = [
+        (5, 7, 9, silu),
+        (130, 48, 32, silu),
+        (70, 100, 64, silu),
+        (70, 100, 64, clamped),
+    ];
+    Outcome::of(sizes.map(|(slots, n, k, activation)| {
+        let gated = Problem {
+            gated: true,
+            activation: Some(activation),
+            ..problem(slots, 4, n, k)
+        };
+        Product::random(Problem {
+            bias: slots == 70,
+            ..gated
+        })
+        .check(target)
+    }))
 }
 
 pub(crate) fn activations(target: &Target) -> Outcome {

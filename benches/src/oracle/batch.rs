@@ -132,12 +132,14 @@ impl Batch {
     fn unit(&self, e: usize, c: usize, x: &[f32]) -> Unit {
         let activation = self.problem.activation;
         let (gate, magnitude) = dot(self.gate(e, c), x);
-        let up = self.up(e, c).map_or(1.0, |up| dot(up, x).0);
+        let up = self.up(e, c).map(|up| dot(up, x).0);
+        let rise = up.map_or(1.0, |up| activation.reference_gated_gradient(up));
+        let up = up.map_or(1.0, |up| activation.reference_gated(up));
         let unsure = activation == Activation::Relu && gate.abs() < UNSURE * magnitude;
         Unit {
             value: activation.reference(gate) * up,
             by_gate: activation.reference_gradient(gate) * up,
-            by_up: activation.reference(gate),
+            by_up: activation.reference(gate) * rise,
             unsure: if unsure { up } else { 0.0 },
         }
     }

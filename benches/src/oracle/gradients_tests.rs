@@ -25,6 +25,7 @@ fn right_gradients_pass_and_wrong_ones_do_not() {
         (2, false, Activation::Relu),
         (3, true, Activation::Silu),
         (1, true, Activation::Mish),
+        (2, true, Activation::Clamped),
     ] {
         let config = MoeConfig::new(20, 12, 6)
             .with_top_k(top_k)

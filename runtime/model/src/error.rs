@@ -25,6 +25,9 @@ pub enum Error {
     /// A checkpoint can't be written, read or used.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// A published model can't be loaded: all that is wrong with it.
+    #[error(transparent)]
+    Misfits(#[from] crate::misfits::Misfits),
     /// Weights can't be read, written or converted.
     #[error(transparent)]
     Weights(#[from] crate::weights::WeightsError),

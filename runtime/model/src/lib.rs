@@ -6,6 +6,9 @@
 //! the same batches, and a resumed training repeats the uninterrupted one bit for bit. [`weights`]
 //! reads and writes the files of published models, and converts them to FP8.
 //!
+//! Published models run in one decoder: [`families`] tell from a `config.json` what a model is made of, [`load`] reads its weights, and
+//! [`decoder`] computes.
+//!
 //! ```no_run
 //! use moebius_model::{Text, TrainConfig, Trainer};
 //!
@@ -21,13 +24,17 @@
 //! ```
 
 mod adam;
+mod bytes;
 mod checkpoint;
 mod classifier;
 mod clip;
 mod config;
-mod decoder;
+pub mod decoder;
 mod error;
+pub mod families;
 mod fault;
+pub mod load;
+mod misfits;
 mod parameters;
 mod random;
 mod report;
@@ -35,14 +42,15 @@ mod text;
 mod train;
 pub mod weights;
 
+pub use bytes::{Attention, Block, Decoder, DecoderOutput};
 pub use checkpoint::Checkpoint;
 pub use classifier::{
     Classifier, ClassifierConfig, ClassifierTrainer, Prediction, Progress, Samples,
 };
 pub use config::{DecoderConfig, Precision, TrainConfig, VOCABULARY};
-pub use decoder::{Attention, Block, Decoder, DecoderOutput};
 pub use error::{CheckpointError, Error};
 pub use fault::{InFile, Unfit};
+pub use misfits::Misfits;
 pub use random::moe_weights;
 pub use report::{Fp8Report, LayerLoad, Report};
 pub use text::{Batch, Text};

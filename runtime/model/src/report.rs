@@ -7,8 +7,8 @@ use moebius::fp8::training::{LossScale, LossScaler, products};
 use moebius::moe::LoadStatistics;
 use serde::Serialize;
 
+use crate::bytes::{Decoder, DecoderOutput};
 use crate::config::TrainConfig;
-use crate::decoder::{Decoder, DecoderOutput};
 use crate::error::Error;
 
 /// The steps since the last report.

@@ -7,10 +7,10 @@ use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use moebius::fp8::training::{self, LossScaler, LossScaling, StepGuard};
 
 use crate::adam;
+use crate::bytes::{Decoder, DecoderOutput};
 use crate::checkpoint::{self, Checkpoint, Progress};
 use crate::clip::clip;
 use crate::config::TrainConfig;
-use crate::decoder::{Decoder, DecoderOutput};
 use crate::error::Error;
 use crate::parameters::{check_readable, parameters};
 use crate::random::Random;

@@ -4,7 +4,7 @@
 pub(crate) mod entries;
 pub mod output_bias;
 
-use crate::grouped_gemm::activation::{activate, activation_gradient};
+use crate::grouped_gemm::activation::{activate, activation_gradient, gated, gated_gradient};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::expert_activation::Problem;
@@ -129,7 +129,8 @@ fn hidden_of<F: Float, N: Size>(
 ) -> Vector<f32, N> {
     let value = activate::<N>(Vector::<f32, N>::cast_from(pre[gate]), form.activation);
     if comptime!(form.gated) {
-        value * Vector::<f32, N>::cast_from(pre[gate + row])
+        let up = Vector::<f32, N>::cast_from(pre[gate + row]);
+        value * gated::<N>(up, form.activation)
     } else {
         value
     }
@@ -221,8 +222,10 @@ fn differentiate<F: Float, N: Size>(
     let slope = d * activation_gradient::<N>(x, form.activation);
     if comptime!(form.gated) {
         let up = Vector::<f32, N>::cast_from(pre[gate + row]);
+        let rise = gated_gradient::<N>(up, d * value, form.activation);
+        let up = gated::<N>(up, form.activation);
         dpre[gate] = Vector::cast_from(slope * up);
-        dpre[gate + row] = Vector::cast_from(d * value);
+        dpre[gate + row] = Vector::cast_from(rise);
         value * up
     } else {
         dpre[gate] = Vector::cast_from(slope);

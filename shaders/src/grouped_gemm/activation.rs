@@ -1,7 +1,7 @@
 //! Activations of the f32 sums before they are stored, and their derivatives, on vectors.
 
 use cubecl::prelude::*;
-use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 
 /// `activation` of every lane, or the value itself for `None`.
 #[cube]
@@ -22,8 +22,56 @@ pub(crate) fn activate<N: Size>(
             let (_, squares) = mish_terms::<N>(x);
             x * squares / (squares + Vector::<f32, N>::new(2.0f32))
         }
+        Some(Activation::Clamped) => {
+            let m = at_most::<N>(x);
+            let slope = Vector::<f32, N>::new(CLAMPED_SLOPE);
+            m / (one + (-(m * slope)).exp())
+        }
         None => x,
     }
+}
+
+/// What a gate with `activation` multiplies: `up`, but for the clamped one.
+#[cube]
+pub(crate) fn gated<N: Size>(
+    up: Vector<f32, N>,
+    #[comptime] activation: Option<Activation>,
+) -> Vector<f32, N> {
+    match comptime!(activation) {
+        Some(Activation::Clamped) => {
+            let least = Vector::<f32, N>::new(-CLAMPED_LIMIT);
+            let cut = at_most::<N>(up);
+            let cut = select_many(cut.less_than(&least), least, cut);
+            cut + Vector::<f32, N>::new(1.0f32)
+        }
+        _ => up,
+    }
+}
+
+/// `d` times the derivative of [`gated`] at every lane.
+#[cube]
+pub(crate) fn gated_gradient<N: Size>(
+    up: Vector<f32, N>,
+    d: Vector<f32, N>,
+    #[comptime] activation: Option<Activation>,
+) -> Vector<f32, N> {
+    match comptime!(activation) {
+        Some(Activation::Clamped) => {
+            let zero = Vector::<f32, N>::new(0.0f32);
+            let most = Vector::<f32, N>::new(CLAMPED_LIMIT);
+            let least = Vector::<f32, N>::new(-CLAMPED_LIMIT);
+            let d = select_many(most.less_than(&up), zero, d);
+            select_many(up.less_than(&least), zero, d)
+        }
+        _ => d,
+    }
+}
+
+/// x cut at the limit; NaN stays.
+#[cube]
+fn at_most<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
+    let most = Vector::<f32, N>::new(CLAMPED_LIMIT);
+    select_many(most.less_than(&x), most, x)
 }
 
 /// e = exp(x) and e² + 2e, with which tanh(ln(1 + e)) = (e² + 2e) / (e² + 2e + 2); no subtraction
@@ -65,6 +113,13 @@ pub(crate) fn activation_gradient<N: Size>(
             let four = Vector::<f32, N>::new(4.0f32);
             let below = squares + Vector::<f32, N>::new(2.0f32);
             (squares + x * (four * e * (one + e) / below)) / below
+        }
+        Some(Activation::Clamped) => {
+            let most = Vector::<f32, N>::new(CLAMPED_LIMIT);
+            let slope = Vector::<f32, N>::new(CLAMPED_SLOPE);
+            let logistic = one / (one + (-(x * slope)).exp());
+            let rise = logistic + x * slope * logistic * (one - logistic);
+            select_many(most.less_than(&x), zero, rise)
         }
         None => one,
     }

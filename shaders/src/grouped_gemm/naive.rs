@@ -1,6 +1,6 @@
 //! The `naive` variant: one unit per output, the baseline of the benchmarks.
 
-use super::activation::activate;
+use super::activation::{activate, gated};
 use super::fp8::{block_words, scale_at};
 use super::tile::Spec;
 use super::*;
@@ -46,11 +46,11 @@ fn grouped_gemm_naive<F: Float>(
             if let ComptimeOption::Some(bias) = &bias {
                 sum += f32::cast_from(bias[(expert * parts + part) * sizes.n + column]);
             }
+            let sum = Vector::<f32, Const<1>>::new(sum);
             if comptime!(part == 0) {
-                let sum = Vector::<f32, Const<1>>::new(sum);
                 value *= activate::<Const<1>>(sum, spec.activation).extract(0usize);
             } else {
-                value *= sum;
+                value *= gated::<Const<1>>(sum, spec.activation).extract(0usize);
             }
         }
         out[row * sizes.n + column] = F::cast_from(value);

@@ -6,7 +6,7 @@
 //! The hardware chooses the order of summation, so results differ from the other variants in the
 //! last bits. Unproven: it compiles for CUDA and RDNA and has not run on either.
 
-use super::activation::activate;
+use super::activation::{activate, gated};
 use super::*;
 use cubecl::cmma;
 
@@ -276,7 +276,9 @@ fn store_staged<F: Float>(
             let mut value = activate::<Const<1>>(sum, spec.activation).extract(0usize);
             if comptime!(parts == 2) {
                 let up = staged[from + comptime!(COLUMNS)];
-                value *= with_bias::<F>(bias, up, bias_row + n);
+                let up = with_bias::<F>(bias, up, bias_row + n);
+                let up = Vector::<f32, Const<1>>::new(up);
+                value *= gated::<Const<1>>(up, spec.activation).extract(0usize);
             }
             out[row * n + column] = F::cast_from(value);
         }

@@ -8,7 +8,7 @@
 //! 7 bindings, no subgroups. Codes are decoded between their load and the tile: once for all rows of a
 //! tile, so 64 rows pay for a decode what 64 multiply-adds cost.
 
-use super::activation::activate;
+use super::activation::{activate, gated};
 use super::fp8::{block_words, decode_four, scale_at};
 use super::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
@@ -381,7 +381,9 @@ fn store_tile<F: Float>(
                 let mut value = activate::<Const<1>>(sum, spec.activation).extract(0usize);
                 if comptime!(parts == 2) {
                     let up = expert_row + n + column;
-                    value *= with_bias::<F>(bias, sums[comptime!(at + shape.tn)], up);
+                    let up = with_bias::<F>(bias, sums[comptime!(at + shape.tn)], up);
+                    let up = Vector::<f32, Const<1>>::new(up);
+                    value *= gated::<Const<1>>(up, spec.activation).extract(0usize);
                 }
                 out[row * n + column] = F::cast_from(value);
             }

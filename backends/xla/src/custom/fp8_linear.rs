@@ -8,7 +8,7 @@
 //! without experts, a row's last bits depend on how many rows there are and on where it lies among them, not
 //! on what the others hold; experts' rows go in blocks of one shape.
 
-use super::experts::activation::value;
+use super::experts::activation::{gated, value};
 use super::fp8;
 use super::grouped::{Segments, product};
 use super::quantize::{decode, given};
@@ -130,7 +130,11 @@ fn multiply(b: &Builder, p: &Coded, x: Value, weights: &[Value]) -> Value {
     let (n, act) = (p.product.n, p.product.activation);
     let act = |x| act.map_or(x, |act| value(b, act, x));
     let y = match p.product.gated {
-        true => b.mul(act(b.slice_dim(y, 1, 0..n)), b.slice_dim(y, 1, n..2 * n)),
+        true => {
+            let up = b.slice_dim(y, 1, n..2 * n);
+            let up = p.product.activation.map_or(up, |act| gated(b, act, up));
+            b.mul(act(b.slice_dim(y, 1, 0..n)), up)
+        }
         false => act(y),
     };
     b.convert(y, element)

@@ -8,13 +8,14 @@ use moebius_ops::{Element, Product, routing};
 use moebius_xla::ElementType::{BF16, F16, F32};
 
 /// Activation, gated, biases.
-pub(crate) const VARIANTS: [(Activation, bool, bool); 6] = [
+pub(crate) const VARIANTS: [(Activation, bool, bool); 7] = [
     (Activation::Relu, false, true),
     (Activation::Relu, true, false),
     (Activation::Gelu, false, false),
     (Activation::Silu, true, true),
     (Activation::Mish, false, true),
     (Activation::Mish, true, false),
+    (Activation::Clamped, true, true),
 ];
 
 pub(crate) fn problem(tokens: usize, top_k: usize, experts: usize) -> Problem {

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use moebius_model::weights::header::{
     Header, HeaderError, LENGTH_FIELD, TensorInfo, header_length,
@@ -40,6 +40,8 @@ pub struct CaseFile {
     bytes: Cow<'static, [u8]>,
     /// Where in `bytes` the tensors' data begins.
     data: usize,
+    /// Where the file lies, if it was read from a disk.
+    folder: Option<PathBuf>,
 }
 
 impl CaseFile {
@@ -74,6 +76,7 @@ impl CaseFile {
         let data = read_bytes(&mut file, data_len as usize)?;
         Ok(Self {
             bytes: data.into(),
+            folder: path.parent().map(Path::to_owned),
             ..case
         })
     }
@@ -108,6 +111,7 @@ impl CaseFile {
             tensors: header.tensors,
             bytes: Cow::Borrowed(&[]),
             data: 0,
+            folder: None,
         };
         case.params::<serde_json::Map<String, serde_json::Value>>()?;
         case.check_names()?;
@@ -137,6 +141,12 @@ impl CaseFile {
         } else {
             Ok(())
         }
+    }
+
+    /// The folder that it was read from; empty for the current one.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// Name of the operation.

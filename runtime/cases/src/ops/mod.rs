@@ -1,6 +1,9 @@
 //! The operations a case file can ask for: checked on the host, computed on the device.
 
 mod attention;
+// Its loader would be sent to every page, where no case has a folder.
+#[cfg(not(target_family = "wasm"))]
+mod decoder;
 mod fp8;
 mod inputs;
 mod moe_layer;
@@ -96,6 +99,8 @@ pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpEr
         "attention" => attention::forward(case, device).await,
         "attention_backward" => attention::backward(case, device).await,
         "balance_losses" => route::balance(case, device).await,
+        #[cfg(not(target_family = "wasm"))]
+        "decoder_logits" => decoder::logits(case, device).await,
         "fp8_cast" => fp8::cast(case, device).await,
         "fp8_linear" => fp8::linear(case, device).await,
         "fp8_quantize" => fp8::quantize(case, device).await,

@@ -274,3 +274,38 @@ fn parts_must_be_alike() {
     };
     assert!(refused(merge(&[part(2), part(3)])).contains("o of a part"));
 }
+
+/// One query, a few that are taken as they lie, and so many that keys are packed.
+#[test]
+fn a_query_has_the_same_bits_whatever_comes_with_it() {
+    let device = Device::flex();
+    for [dim, width] in [[12, 20], [64, 64], [20, 7], [192, 128]] {
+        let attend = [
+            Attend::new().causal(),
+            Attend::new().window(37).alibi().sinks(random([4], &device)),
+            Attend::new().softcap(2.0).causal(),
+        ];
+        let q: Tensor<4> = random([1, 4, 300, dim], &device);
+        let (k, v) = (
+            random([1, 2, 300, dim], &device),
+            random([1, 2, 300, width], &device),
+        );
+        for attend in attend {
+            let whole = attend.forward(q.clone(), k.clone(), v.clone()).unwrap();
+            for [first, count] in [[299, 1], [130, 1], [126, 4], [256, 3], [64, 20]] {
+                let end = first + count;
+                let keys = |x: &Tensor<4>| x.clone().narrow(2, 0, end);
+                let part = attend.forward(q.clone().narrow(2, first, count), keys(&k), keys(&v));
+                let part = part.unwrap();
+                let same = |a: &Tensor<4>, b: &Tensor<4>| a.to_data() == b.to_data();
+                let o = whole.o.clone().narrow(2, first, count);
+                assert!(
+                    same(&part.o, &o),
+                    "{count} queries from {first} on, {dim} wide"
+                );
+                let lse = whole.lse.clone().narrow(2, first, count);
+                assert_eq!(part.lse.to_data(), lse.to_data());
+            }
+        }
+    }
+}

@@ -148,6 +148,22 @@ pub struct DenseBlock {
 }
 
 impl DenseBlock {
+    /// Of the weights of one expert: activation, gate, biases and sizes are those of `config`, whose router and number of experts don't
+    /// matter.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes than the configuration's, or of several dtypes or
+    /// devices.
+    pub fn new(config: MoeConfig, experts: FeedForwardExperts) -> Result<Self, Error> {
+        check_positive("inter", config.inter)?;
+        let config = MoeConfig {
+            experts: 1,
+            ..config
+        };
+        experts.check(&experts.like()?, &config, 1)?;
+        Ok(Self { experts, config })
+    }
+
     /// y of x \[.., H\].
     ///
     /// # Errors

@@ -37,7 +37,7 @@ impl fmt::Display for Fp8Scheme {
 
 impl Fp8Scheme {
     /// Scales of a matrix of `rows` × `columns`, down and across. A tensor and a row have one even when empty.
-    pub(super) fn grid(self, rows: usize, columns: usize) -> [usize; 2] {
+    pub(crate) fn grid(self, rows: usize, columns: usize) -> [usize; 2] {
         match self.granularity {
             Granularity::Tensor => [1, 1],
             Granularity::Row => [rows, 1],

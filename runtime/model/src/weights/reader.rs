@@ -252,7 +252,7 @@ impl Reader {
     }
 
     /// Elements `range` of [`Self::read_f32`]'s.
-    pub(super) fn read_f32_part(
+    pub(crate) fn read_f32_part(
         &self,
         name: &str,
         range: Range<u64>,

@@ -2,7 +2,8 @@
 //!
 //! Inference applies the activation inside the first product ([`crate::grouped_gemm`]); training
 //! keeps `pre`, the rows before it. Rows are sorted by expert ([`crate::permute`]), R of them.
-//! - forward: hidden = act(pre), gated hidden = act(gate) · up;
+//! - forward: hidden = act(pre), gated hidden = act(gate) · up, or what
+//!   [`Activation::reference_gated`] makes of up;
 //! - backward, in one pass over `pre` and `dhidden`: with the gradient d of a row's hidden values
 //!   before the weight w of its slot, d_s = ⟨d, hidden⟩ is the gradient of w, dpre the gradient of
 //!   `pre` for w · d, and w · hidden takes the place of d, which is the operand of the second
@@ -109,7 +110,7 @@ pub fn reference(problem: &Problem, sorted: &Sorted, pre: &[f64]) -> Vec<f64> {
         for column in 0..inter {
             let gate = pre[row * columns + column];
             let up = match problem.gated {
-                true => pre[row * columns + inter + column],
+                true => gated(problem, pre[row * columns + inter + column]),
                 false => 1.0,
             };
             let value = problem.activation.map_or(gate, |a| a.reference(gate));
@@ -117,6 +118,11 @@ pub fn reference(problem: &Problem, sorted: &Sorted, pre: &[f64]) -> Vec<f64> {
         }
     }
     hidden
+}
+
+/// What the activation of a gate multiplies.
+fn gated(problem: &Problem, up: f64) -> f64 {
+    problem.activation.map_or(up, |a| a.reference_gated(up))
 }
 
 /// What [`reference_backward()`] returns.
@@ -150,8 +156,11 @@ pub fn reference_backward(
             let slope = d * problem.activation.map_or(1.0, |a| a.reference_gradient(x));
             dpre[gate] = slope;
             if problem.gated {
-                dpre[gate] = slope * pre[gate + inter];
-                dpre[gate + inter] = d * problem.activation.map_or(x, |a| a.reference(x));
+                let up = pre[gate + inter];
+                dpre[gate] = slope * gated(problem, up);
+                let slope = problem.activation;
+                let slope = slope.map_or(1.0, |a| a.reference_gated_gradient(up));
+                dpre[gate + inter] = d * slope * problem.activation.map_or(x, |a| a.reference(x));
             }
             dweights[slot] += dhidden[at] * weighted[at];
             weighted[at] *= weights[slot];

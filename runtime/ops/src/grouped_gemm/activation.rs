@@ -15,8 +15,16 @@ named! {
         Silu = "silu",
         /// x · tanh(ln(1 + exp(x))).
         Mish = "mish",
+        /// m · σ(1.702 · m) with m = min(x, 7); a gate of it multiplies clamp(up, −7, 7) + 1 in place of up (gpt-oss, 2025).
+        Clamped = "clamped",
     }
 }
+
+/// How steep [`Activation::Clamped`]'s σ is.
+pub const CLAMPED_SLOPE: f32 = 1.702;
+
+/// Where [`Activation::Clamped`] cuts.
+pub const CLAMPED_LIMIT: f32 = 7.0;
 
 impl Activation {
     /// The oracle, in f64.
@@ -27,6 +35,29 @@ impl Activation {
             Self::Gelu => 0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2)),
             Self::Silu => x / (1.0 + (-x).exp()),
             Self::Mish => x * x.exp().ln_1p().tanh(),
+            Self::Clamped => {
+                let m = x.min(f64::from(CLAMPED_LIMIT));
+                // `min` of a NaN is the other number.
+                let m = if x.is_nan() { x } else { m };
+                m / (1.0 + (-f64::from(CLAMPED_SLOPE) * m).exp())
+            }
+        }
+    }
+
+    /// What a gate of it multiplies, in f64: up, but for [`Activation::Clamped`].
+    pub fn reference_gated(self, up: f64) -> f64 {
+        let limit = f64::from(CLAMPED_LIMIT);
+        match self {
+            Self::Clamped => up.clamp(-limit, limit) + 1.0,
+            _ => up,
+        }
+    }
+
+    /// The derivative of [`Self::reference_gated`], in f64; 0 where it is cut.
+    pub fn reference_gated_gradient(self, up: f64) -> f64 {
+        match self {
+            Self::Clamped if up.abs() > f64::from(CLAMPED_LIMIT) => 0.0,
+            _ => 1.0,
         }
     }
 
@@ -44,6 +75,12 @@ impl Activation {
             Self::Mish => {
                 let tanh = x.exp().ln_1p().tanh();
                 tanh + x * logistic * (1.0 - tanh * tanh)
+            }
+            Self::Clamped if x > f64::from(CLAMPED_LIMIT) => 0.0,
+            Self::Clamped => {
+                let slope = f64::from(CLAMPED_SLOPE);
+                let logistic = 1.0 / (1.0 + (-slope * x).exp());
+                logistic + slope * x * logistic * (1.0 - logistic)
             }
         }
     }

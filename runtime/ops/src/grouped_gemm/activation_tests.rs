@@ -13,6 +13,16 @@ fn reference_values() {
     assert!((Activation::Mish.reference_gradient(0.0) - 0.6).abs() < 1e-15);
     assert!((Activation::Mish.reference(1.0) - 0.865_098_388_267_310_3).abs() < 1e-15);
     assert_eq!(Activation::Mish.reference(1e4), 1e4);
+    // 1 / (1 + exp(−1.702)); from 7 on nothing rises.
+    assert!((Activation::Clamped.reference(1.0) - 0.845_795_768_8).abs() < 1e-9);
+    assert_eq!(
+        Activation::Clamped.reference(9.0),
+        Activation::Clamped.reference(7.0)
+    );
+    assert!(Activation::Clamped.reference(f64::NAN).is_nan());
+    let gated = [-9.0, -0.5, 9.0].map(|up| Activation::Clamped.reference_gated(up));
+    assert_eq!(gated, [-6.0, 0.5, 8.0]);
+    assert_eq!(Activation::Silu.reference_gated(-9.0), -9.0);
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub mod bias_gradient;
 pub mod fp8;
 pub mod weight_gradient;
 
-pub use activation::Activation;
+pub use activation::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 pub use fp8::Fp8Weights;
 
 use crate::element::Element;
@@ -229,7 +229,11 @@ pub fn reference(
             let act = |value: f64| problem.activation.map_or(value, |a| a.reference(value));
             for column in 0..n {
                 let value = act(dot(column));
-                let up = if problem.gated { dot(n + column) } else { 1.0 };
+                let gated = |up| problem.activation.map_or(up, |a| a.reference_gated(up));
+                let up = match problem.gated {
+                    true => gated(dot(n + column)),
+                    false => 1.0,
+                };
                 out[sorted_row * n + column] = value * up;
             }
         }

@@ -128,7 +128,10 @@ fn add_slot(
         })
         .collect();
     let act = |c: usize| problem.activation.reference(pre[c]);
-    let up = |c: usize| if problem.gated { pre[f + c] } else { 1.0 };
+    let up = |c: usize| match problem.gated {
+        true => problem.activation.reference_gated(pre[f + c]),
+        false => 1.0,
+    };
     for c in 0..f {
         let hidden = act(c) * up(c);
         let g: f64 = (0..h).map(|i| f64::from(w_out[i * f + c]) * dy[i]).sum();
@@ -146,7 +149,8 @@ fn add_slot(
         };
         through(c, weight * g * up(c) * slope);
         if problem.gated {
-            through(f + c, weight * g * act(c));
+            let rise = problem.activation.reference_gated_gradient(pre[f + c]);
+            through(f + c, weight * g * act(c) * rise);
         }
     }
     for (i, dy) in dy.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What is done with the sums of a tile: bias, activation, gate, and the store.
 
 use super::{Spec, panel_row};
-use crate::grouped_gemm::activation::activate;
+use crate::grouped_gemm::activation::{activate, gated};
 use crate::grouped_gemm::*;
 
 /// Stores one register of a row, or the part of it inside the matrix.
@@ -63,7 +63,8 @@ fn store_row<F: Float, N: Size, O: Size>(
     let (row, first) = at;
     let left = activate::<N>(sums.0, spec.activation);
     if comptime!(spec.gated) {
-        store_register::<F, N, O>(out, left * sums.1, row, first, n, spec.aligned);
+        let up = gated::<N>(sums.1, spec.activation);
+        store_register::<F, N, O>(out, left * up, row, first, n, spec.aligned);
     } else {
         let right = activate::<N>(sums.1, spec.activation);
         store_register::<F, N, O>(out, left, row, first, n, spec.aligned);

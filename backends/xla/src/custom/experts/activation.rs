@@ -1,7 +1,7 @@
 //! Activations in f32, and their slopes.
 
 use crate::stablehlo::{Builder, Value};
-use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 use moebius_ops::moe::Problem;
 use std::f64::consts;
 
@@ -43,6 +43,34 @@ pub(in crate::custom) fn value(b: &Builder, activation: Activation, x: Value) ->
             let [_, squares] = mish_terms(b, x);
             b.div(b.mul(x, squares), b.add(squares, 2.0))
         }
+        Activation::Clamped => {
+            let m = at_most(b, x, f64::from(CLAMPED_LIMIT));
+            b.div(m, exp_below(b, b.mul(m, f64::from(CLAMPED_SLOPE))))
+        }
+    }
+}
+
+/// What the activation of a gate multiplies: up, but for the clamped one.
+pub(in crate::custom) fn gated(b: &Builder, activation: Activation, up: Value) -> Value {
+    let limit = f64::from(CLAMPED_LIMIT);
+    match activation {
+        Activation::Clamped => {
+            let cut = at_most(b, up, limit);
+            b.add(b.select_number(b.lt(cut, -limit), -limit, cut), 1.0)
+        }
+        _ => up,
+    }
+}
+
+/// `d` times the derivative of [`gated`].
+fn through_gated(b: &Builder, activation: Activation, up: Value, d: Value) -> Value {
+    let limit = f64::from(CLAMPED_LIMIT);
+    match activation {
+        Activation::Clamped => {
+            let d = b.select_number(b.gt(up, limit), 0.0, d);
+            b.select_number(b.lt(up, -limit), 0.0, d)
+        }
+        _ => d,
     }
 }
 
@@ -64,6 +92,14 @@ fn slope(b: &Builder, activation: Activation, x: Value) -> Value {
             b.mul(s, b.add(one, b.mul(x, b.sub(one, s))))
         }
         Activation::Mish => mish_slope(b, x),
+        Activation::Clamped => {
+            let steep = f64::from(CLAMPED_SLOPE);
+            let one = b.splat_like(1.0, x);
+            let s = b.div(one, exp_below(b, b.mul(x, steep)));
+            let term = b.mul(b.mul(x, steep), b.sub(one, s));
+            let rise = b.mul(s, b.add(one, term));
+            b.select_number(b.gt(x, f64::from(CLAMPED_LIMIT)), 0.0, rise)
+        }
     }
 }
 
@@ -91,7 +127,7 @@ pub(super) fn hidden(b: &Builder, p: &Problem, pre: Value) -> Value {
     let (gate, up) = parts(b, p, pre);
     let act = value(b, p.activation, gate);
     match up {
-        Some(up) => b.mul(act, up),
+        Some(up) => b.mul(act, gated(b, p.activation, up)),
         None => act,
     }
 }
@@ -104,5 +140,7 @@ pub(super) fn through(b: &Builder, p: &Problem, pre: Value, dhidden: Value) -> V
         return b.mul(dhidden, slope);
     };
     let dup = b.mul(dhidden, value(b, p.activation, gate));
+    let dup = through_gated(b, p.activation, up, dup);
+    let up = gated(b, p.activation, up);
     b.concatenate(&[b.mul(b.mul(dhidden, up), slope), dup], 1)
 }

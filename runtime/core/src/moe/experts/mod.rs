@@ -28,7 +28,7 @@ use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
 use moebius_ops::ShapeError;
-use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 use moebius_ops::segment_attention::MAX_HEAD_DIM;
 use serde::{Deserialize, Serialize};
 
@@ -260,6 +260,10 @@ fn activate(rows: Tensor<2>, config: &MoeConfig) -> Tensor<2> {
     }
     let gate = rows.clone().narrow(1, 0, config.inter);
     let up = rows.narrow(1, config.inter, config.inter);
+    let up = match config.activation {
+        Activation::Clamped => up.clamp(-CLAMPED_LIMIT, CLAMPED_LIMIT) + 1.0,
+        _ => up,
+    };
     dropped(
         apply(gate, config.activation) * up,
         config.activation_dropout,
@@ -286,5 +290,9 @@ fn apply(rows: Tensor<2>, by: Activation) -> Tensor<2> {
         Activation::Gelu => activation::gelu(rows),
         Activation::Silu => activation::silu(rows),
         Activation::Mish => activation::mish(rows),
+        Activation::Clamped => {
+            let m = rows.clamp_max(CLAMPED_LIMIT);
+            m.clone() * activation::sigmoid(m * CLAMPED_SLOPE)
+        }
     }
 }

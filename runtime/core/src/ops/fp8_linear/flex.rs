@@ -1,7 +1,7 @@
 //! Products with FP8 weights on the host.
 
 use super::host::Coded;
-use crate::ops::experts::flex::apply;
+use crate::ops::experts::flex::{apply, gated};
 use crate::ops::host::{Operands, Rows, Words, cast_like, columns_of, float_tensor, floats, words};
 use crate::ops::host_product::{Factor, Lines, Product, products};
 use crate::ops::rows::host::Segments;
@@ -98,7 +98,12 @@ impl<'a> Experts<'a> {
             return activated(y);
         }
         let gate = activated(columns_of(y.clone(), 0, p.n));
-        Flex::float_mul(gate, columns_of(y, p.n, columns))
+        let up = columns_of(y, p.n, columns);
+        let up = match p.activation {
+            Some(activation) => gated(activation, up),
+            None => up,
+        };
+        Flex::float_mul(gate, up)
     }
 }
 

@@ -14,12 +14,11 @@ mod simd;
 mod tests;
 
 pub(in crate::ops) use factor::{Factor, Lines, Part, Run, Scratch, Values, WIDEST};
-pub(in crate::ops) use simd::Transpose;
+pub(in crate::ops) use simd::{Kernel, Transpose, dispatch};
 
 use kernel::Task;
 use pulp::Simd;
 use rayon::prelude::*;
-use simd::dispatch;
 use std::ops::Range;
 
 /// Rows of a register tile: with two registers of columns, 12 sums and 3 operands fit AVX2's 16 registers.

@@ -16,12 +16,12 @@ pub(in crate::ops) trait Transpose: Copy {
 }
 
 /// What runs on vectors of one kind.
-pub(super) trait Kernel {
+pub(in crate::ops) trait Kernel {
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T);
 }
 
 /// Runs what is compiled for the vectors that this process uses.
-pub(super) fn dispatch<K: Kernel>(kernel: K) {
+pub(in crate::ops) fn dispatch<K: Kernel>(kernel: K) {
     let simd = moebius_device::simd();
     #[cfg(target_arch = "x86_64")]
     {

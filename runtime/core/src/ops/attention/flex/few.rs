@@ -1,10 +1,12 @@
 //! o and its log-sum-exp where a key head has few rows of queries, as while tokens are generated: keys and values are read
-//! once and as they lie, because packing them would take longer than the products.
+//! once and as they lie, because packing them would take longer than the products. Keys are turned in registers, so that sums run in the
+//! order of those of many queries: a query's result doesn't depend on how many come with it.
 
 use super::forward::Running;
+use super::panels::{Left, PANEL, Panels, add_product};
 use super::scores::{Block, Host, KEYS};
-use super::vector::vectorized;
-use pulp::{Simd, WithSimd};
+use crate::ops::host_product::{Kernel, Transpose, dispatch};
+use pulp::Simd;
 use rayon::prelude::*;
 
 /// The most rows of a key head; from there on, packed keys and values pay off.
@@ -20,7 +22,7 @@ pub(super) fn run(host: &Host<'_>, o: &mut [f32], lse: &mut [f32]) {
     // All queries of a key head are in one block.
     let out = o.par_chunks_mut(rows * width).zip(lse.par_chunks_mut(rows));
     let tasks = blocks.into_par_iter().zip(out);
-    tasks.for_each(|(block, out)| vectorized(Task { host, block, out }));
+    tasks.for_each(|(block, out)| dispatch(Task { host, block, out }));
 }
 
 /// The queries of a key head.
@@ -31,11 +33,9 @@ struct Task<'a> {
     out: (&'a mut [f32], &'a mut [f32]),
 }
 
-impl WithSimd for Task<'_> {
-    type Output = ();
-
+impl Kernel for Task<'_> {
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
         let (host, block) = (self.host, &self.block);
         let (s, rows) = (*host.problem.sizes(), block.rows());
         let (dim, width) = (s.head_dim, s.value_dim);
@@ -45,19 +45,26 @@ impl WithSimd for Task<'_> {
         let q = host.scaled_queries(block);
         let (o, lse) = self.out;
         let mut running = vec![Running::new(); rows];
-        let mut scores = [0.0; KEYS];
+        let mut turned = Panels::one(dim);
+        let mut scores = [[[0.0; PANEL]; KEYS / PANEL]; ROWS];
         for (keys, full) in host.key_blocks(block) {
             let k = &k[keys.start * dim..keys.end * dim];
             let v = &v[keys.start * width..keys.end * width];
-            let rows = q.chunks_exact(dim).zip(o.chunks_exact_mut(width));
-            for (row, (q, o)) in rows.enumerate() {
-                for (score, k) in scores.iter_mut().zip(k.chunks_exact(dim)) {
-                    *score = dot(simd, q, k);
+            for (at, k) in k.chunks(PANEL * dim).enumerate() {
+                turned.turn(transpose, k);
+                let mut sums = [[0.0; PANEL]; ROWS];
+                let right = (&turned, 0..dim, 0..1);
+                add_product(simd, (Left::Rows(&q, dim), rows), right, &mut sums);
+                for (scores, sums) in scores.iter_mut().zip(sums) {
+                    scores[at] = sums;
                 }
+            }
+            for (row, o) in o.chunks_exact_mut(width).enumerate() {
+                let scores = scores[row].as_flattened_mut();
                 let none: [&mut [f32]; 2] = [&mut [], &mut []];
-                host.apply(simd, (block, row), (&keys, full), &mut scores, none);
-                let shrink = running[row].add(simd, &mut scores);
-                host.drop((block, row), keys.start, &mut scores);
+                host.apply(simd, (block, row), (&keys, full), scores, none);
+                let shrink = running[row].add(simd, scores);
+                host.drop((block, row), keys.start, scores);
                 if shrink != 1.0 {
                     o.iter_mut().for_each(|o| *o *= shrink);
                 }
@@ -80,18 +87,6 @@ impl WithSimd for Task<'_> {
     }
 }
 
-/// ⟨a, b⟩.
-#[inline(always)]
-fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
-    let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
-    let mut sum = simd.splat_f32s(0.0);
-    for (a, b) in a.iter().zip(b) {
-        sum = simd.mul_add_e_f32s(*a, *b, sum);
-    }
-    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| a * b);
-    simd.reduce_sum_f32s(sum) + rest.sum::<f32>()
-}
-
 /// Adds factor · values.
 #[inline(always)]
 fn add<S: Simd>(simd: S, factor: f32, values: &[f32], to: &mut [f32]) {
@@ -101,7 +96,9 @@ fn add<S: Simd>(simd: S, factor: f32, values: &[f32], to: &mut [f32]) {
     for (to, value) in to.iter_mut().zip(values) {
         *to = simd.mul_add_e_f32s(by, *value, *to);
     }
-    for (to, value) in to_rest.iter_mut().zip(values_rest) {
-        *to += factor * value;
+    if !to_rest.is_empty() {
+        let value = simd.partial_load_f32s(values_rest);
+        let sum = simd.partial_load_f32s(to_rest);
+        simd.partial_store_f32s(to_rest, simd.mul_add_e_f32s(by, value, sum));
     }
 }

@@ -2,8 +2,12 @@
 //!
 //! Sums run over the inner dimension in order, and a row's result depends on no other row.
 
+use crate::ops::host_product::Transpose;
 use pulp::Simd;
 use std::ops::Range;
+
+/// Rows and columns that are turned together.
+const SQUARE: usize = 8;
 
 /// Columns of a panel: two registers of AVX-512.
 pub(super) const PANEL: usize = 32;
@@ -58,6 +62,41 @@ impl Panels {
             rows,
             columns,
             lines,
+        }
+    }
+
+    /// Room for the transpose of as many rows of `rows` values as one panel has columns.
+    pub(super) fn one(rows: usize) -> Self {
+        Self {
+            rows,
+            columns: 0,
+            lines: vec![[0.0; PANEL]; rows],
+        }
+    }
+
+    /// The transpose of rows, as many as one panel has columns or fewer, in place of what was there; squares of them are turned in
+    /// registers. Past the last row is what means nothing.
+    #[inline(always)]
+    pub(super) fn turn<T: Transpose>(&mut self, transpose: T, values: &[f32]) {
+        let rows = self.rows;
+        self.columns = values.len() / rows;
+        let whole = rows / SQUARE * SQUARE;
+        for lane in (0..self.columns).step_by(SQUARE) {
+            let row = |i: usize| &values[(lane + i).min(self.columns - 1) * rows..][..rows];
+            let sources: [&[f32]; SQUARE] = std::array::from_fn(row);
+            for at in (0..whole).step_by(SQUARE) {
+                let square = sources.map(|row| {
+                    let eight = row[at..].first_chunk::<SQUARE>();
+                    eight.unwrap_or_else(|| unreachable!("whole squares are inside a row"))
+                });
+                let to = &mut self.lines[at..at + SQUARE].as_flattened_mut()[lane..];
+                transpose.square(square, to, PANEL);
+            }
+            for (i, row) in sources.iter().enumerate() {
+                for (line, value) in self.lines[whole..].iter_mut().zip(&row[whole..]) {
+                    line[lane + i] = *value;
+                }
+            }
         }
     }
 

@@ -7,23 +7,28 @@ use pulp::{Simd, WithSimd};
 
 /// Runs what is compiled for the widest vectors there are, or that the process is held to.
 pub(super) fn vectorized<W: WithSimd>(work: W) -> W::Output {
+    // The same choice as of products on the host, so that sums have the same bits.
+    let simd = moebius_device::simd();
     #[cfg(target_arch = "x86_64")]
     {
-        let wide = moebius_device::simd() == moebius_device::Simd::Avx512;
-        if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| wide) {
+        use moebius_device::Simd::{Avx2, Avx512};
+        if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd == Avx512) {
             return avx512.vectorize(
                 #[inline(always)]
                 || work.with_simd(avx512),
             );
         }
-        if let Some(avx2) = pulp::x86::V3::try_new() {
+        if let Some(avx2) = pulp::x86::V3::try_new().filter(|_| simd >= Avx2) {
             return avx2.vectorize(
                 #[inline(always)]
                 || work.with_simd(avx2),
             );
         }
     }
-    pulp::Arch::new().dispatch(work)
+    match simd {
+        moebius_device::Simd::Portable => work.with_simd(pulp::Scalar::new()),
+        _ => pulp::Arch::new().dispatch(work),
+    }
 }
 
 /// A polynomial by Horner's rule, from the highest coefficient down.

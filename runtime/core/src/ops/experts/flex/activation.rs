@@ -4,7 +4,7 @@ use crate::ops::host::{Rows, float_tensor, floats};
 use crate::ops::spare::Spare;
 use burn::backend::ops::{ActivationOps, FloatTensorOps};
 use burn::backend::{Flex, TensorMetadata};
-use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 use moebius_ops::moe::Problem;
 
 /// Gate and up columns of a first product \[rows, f or 2f\]; the gate alone without gating.
@@ -19,6 +19,19 @@ fn gate_and_up(problem: &Problem, pre: &[f32]) -> (Rows, Option<Rows>) {
         float_tensor(values, &[rows, f])
     };
     (part(0), problem.gated.then(|| part(f)))
+}
+
+/// What the activation of a gate multiplies: up, but for the clamped one.
+pub(in crate::ops) fn gated(activation: Activation, up: Rows) -> Rows {
+    match activation {
+        Activation::Clamped => map(&up, |up| up.clamp(-CLAMPED_LIMIT, CLAMPED_LIMIT) + 1.0),
+        _ => up,
+    }
+}
+
+/// x cut at the limit; NaN stays.
+fn at_most(x: f32) -> f32 {
+    if x > CLAMPED_LIMIT { CLAMPED_LIMIT } else { x }
 }
 
 /// The activation of a first product \[rows, f or 2f\], and the product with the up projection when gated.
@@ -38,6 +51,7 @@ pub(super) fn activated(problem: &Problem, pre: &[f32]) -> Spare {
     match up {
         None => hidden.copy_from_slice(act),
         Some(up) => {
+            let up = gated(problem.activation, up);
             let pairs = act.iter().zip(up.storage::<f32>());
             for (hidden, (act, up)) in hidden.iter_mut().zip(pairs) {
                 *hidden = act * up;
@@ -59,6 +73,10 @@ pub(in crate::ops) fn apply(activation: Activation, x: Rows) -> Rows {
         Activation::Gelu => Flex::gelu(x),
         Activation::Silu => Flex::float_mul(x.clone(), Flex::sigmoid(x)),
         Activation::Mish => map(&x, |x| x * softplus(x).tanh()),
+        Activation::Clamped => map(&x, |x| {
+            let m = at_most(x);
+            m / (1.0 + (-CLAMPED_SLOPE * m).exp())
+        }),
     }
 }
 
@@ -82,6 +100,11 @@ fn slopes(activation: Activation, x: &Rows) -> Rows {
         Activation::Mish => map(x, |x| {
             let tanh = softplus(x).tanh();
             tanh + x * sigmoid(x) * (1.0 - tanh * tanh)
+        }),
+        Activation::Clamped => map(x, |x| {
+            let share = sigmoid(CLAMPED_SLOPE * x);
+            let rise = share + CLAMPED_SLOPE * x * share * (1.0 - share);
+            if x > CLAMPED_LIMIT { 0.0 } else { rise }
         }),
         Activation::Gelu => {
             // gelu(x) = x·Φ(x) and gelu'(x) = Φ(x) + x·φ(x), with Φ(x) ≈ 1/2 + φ(0)·x near 0.
@@ -136,6 +159,9 @@ impl Through<'_> {
         let slopes = slopes(problem.activation, &gate);
         let act = apply(problem.activation, gate);
         let (slopes, act): (&[f32], &[f32]) = (slopes.storage(), act.storage());
+        let clamped = problem.activation == Activation::Clamped;
+        let cut = up.clone().filter(|_| clamped);
+        let up = up.map(|up| gated(problem.activation, up));
         let up: Option<&[f32]> = up.as_ref().map(|up| up.storage());
         for (row, (((weighted, dpre), dhidden), weight)) in lines.enumerate() {
             let of_row = row * f..(row + 1) * f;
@@ -147,8 +173,16 @@ impl Through<'_> {
             };
             self.dots[row] = match up {
                 None => line.plain(weighted, dpre),
-                Some(up) => line.gated(&up[of_row], weighted, dpre.split_at_mut(f)),
+                Some(up) => line.gated(&up[of_row.clone()], weighted, dpre.split_at_mut(f)),
             };
+            if let Some(up) = &cut {
+                let up: &[f32] = &up.storage()[of_row];
+                for (dup, up) in dpre[f..].iter_mut().zip(up) {
+                    if up.abs() > CLAMPED_LIMIT {
+                        *dup = 0.0;
+                    }
+                }
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The transformer: bytes in, logits of the next byte out.
+//! The transformer that learns a text: bytes in, logits of the next byte out.
 
 use burn::module::{Module, Param};
 use burn::nn::{RmsNorm, RmsNormConfig};
@@ -153,5 +153,5 @@ impl Attention {
 
 #[cfg(test)]
 #[cfg(feature = "flex")]
-#[path = "decoder_tests.rs"]
+#[path = "bytes_tests.rs"]
 mod tests;

@@ -1,0 +1,56 @@
+//! `decoder_logits {}`: the logits of every next token, by the model in the case's folder (`config.json` and weights as published
+//! models have them): `tokens` [S] → `logits` [S,V].
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use moebius_model::decoder::Model;
+use moebius_model::load::{LoadOptions, ModelFiles};
+use serde::Deserialize;
+
+use super::inputs::Inputs;
+use super::{OpError, Produced, download};
+use crate::case_file::CaseFile;
+
+/// There are none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {}
+
+/// The logits of the case's tokens.
+pub(super) async fn logits(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
+    let Params {} = case.params()?;
+    let mut inputs = Inputs::new(case);
+    let tokens = inputs.required("tokens")?;
+    inputs.finish()?;
+    let [count] = tokens.dims("[S]")?;
+    let folder = case.folder().ok_or_else(|| {
+        let message = "a case of a decoder is read from the folder of its model";
+        OpError::Misfit(message.to_owned())
+    })?;
+    let files = ModelFiles::open(folder).map_err(of_model)?;
+    let vocabulary = files.spec().vocabulary as i64;
+    let tokens: Vec<i64> = tokens.view.ints()?.collect();
+    if let Some(token) = tokens.iter().find(|token| !(0..vocabulary).contains(token)) {
+        let message = format!("input tokens: expected less than {vocabulary}, got {token}");
+        return Err(OpError::Misfit(message));
+    }
+    let model = files.load(device, LoadOptions::default(), &mut |_| ());
+    let logits = forward(&model.map_err(of_model)?, tokens, device)?;
+    let [_, _, width] = logits.dims();
+    Ok(vec![
+        download("logits", logits.reshape([count, width])).await?,
+    ])
+}
+
+fn forward(model: &Model, tokens: Vec<i64>, device: &Device) -> Result<Tensor<3>, OpError> {
+    let shape = [1, tokens.len()];
+    let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens, shape), device);
+    Ok(model.forward(tokens).map_err(of_model)?.logits)
+}
+
+/// A model that the device refuses is the device's; any other fault is the file's.
+fn of_model(error: moebius_model::Error) -> OpError {
+    match error {
+        moebius_model::Error::Moebius(error) => OpError::Device(error),
+        other => OpError::Misfit(other.to_string()),
+    }
+}

@@ -1,0 +1,241 @@
+//! Attention of one layer.
+
+use burn::module::{Module, Param};
+use burn::nn::RmsNorm;
+use burn::tensor::Tensor;
+use moebius::attention::Attend;
+use moebius::nn::Linear;
+
+use super::cache::LayerCache;
+use super::rotary::{Angles, Places};
+use super::slot::Slot;
+use super::source::Of;
+use super::spec::{AttentionSpec, HeadNorm, Projection};
+use crate::error::Error;
+
+/// Causal attention as an [`AttentionSpec`] describes it.
+#[derive(Module, Debug)]
+pub struct Attention {
+    /// Where queries, keys and values come from.
+    pub projection: Projections,
+    /// What the heads found, side by side → y.
+    pub out: Linear,
+    /// \[heads\].
+    pub sinks: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    spec: AttentionSpec,
+}
+
+/// Where queries, keys and values come from.
+#[derive(Module, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a layer has one, and Burn's modules can't be boxed"
+)]
+pub enum Projections {
+    /// A matrix each.
+    Direct(Direct),
+    /// Through a narrow vector.
+    Latent(Latent),
+}
+
+/// A matrix each for queries, keys and values.
+#[derive(Module, Debug)]
+pub struct Direct {
+    /// x → q, all heads.
+    pub query: Linear,
+    /// x → k.
+    pub key: Linear,
+    /// x → v.
+    pub value: Linear,
+    /// Over each head of q, or over all.
+    pub query_norm: Option<RmsNorm>,
+    /// The same of k.
+    pub key_norm: Option<RmsNorm>,
+}
+
+/// Queries, keys and values through narrow vectors.
+#[derive(Module, Debug)]
+pub struct Latent {
+    /// x → the queries' narrow vector.
+    pub query_down: Option<Linear>,
+    /// Over that.
+    pub query_norm: Option<RmsNorm>,
+    /// The narrow vector, or x → q.
+    pub query: Linear,
+    /// x → the narrow vector of keys and values, and beside it what is turned of all keys.
+    pub down: Linear,
+    /// Over the narrow vector.
+    pub norm: RmsNorm,
+    /// The narrow vector → for every head what isn't turned of a key, and a value.
+    pub up: Linear,
+}
+
+/// q \[B, S, heads, D\], k \[B, S, kv_heads, D\] and v \[B, S, kv_heads, Dv\].
+type Heads = [Tensor<4>; 3];
+
+impl Attention {
+    pub(super) fn load(
+        spec: &AttentionSpec,
+        epsilon: f64,
+        from: &mut Of<'_>,
+    ) -> Result<Self, Error> {
+        let projection = match spec.projection {
+            Projection::Direct { bias, norm, .. } => {
+                let normed = norm != HeadNorm::None;
+                let bias = |slot| bias.then_some(slot);
+                let norm =
+                    |from: &mut Of<'_>, slot| normed.then(|| from.norm(slot, epsilon)).transpose();
+                Projections::Direct(Direct {
+                    query: from.linear(Slot::Query, bias(Slot::QueryBias))?,
+                    key: from.linear(Slot::Key, bias(Slot::KeyBias))?,
+                    value: from.linear(Slot::Value, bias(Slot::ValueBias))?,
+                    query_norm: norm(from, Slot::QueryNorm)?,
+                    key_norm: norm(from, Slot::KeyNorm)?,
+                })
+            }
+            Projection::Latent { .. } => Projections::Latent(Latent::load(spec, from)?),
+        };
+        Ok(Self {
+            projection,
+            out: from.linear(Slot::Out, spec.out_bias.then_some(Slot::OutBias))?,
+            sinks: from.vector_if(spec.sinks, Slot::Sinks)?,
+            spec: spec.clone(),
+        })
+    }
+
+    /// y \[B · S, H\] of x \[B · S, H\]; with a cache it also sees the tokens before.
+    pub(super) fn forward(
+        &self,
+        x: Tensor<2>,
+        (places, angles): (&Places, &Angles),
+        cache: Option<LayerCache<'_>>,
+    ) -> Result<Tensor<2>, Error> {
+        let spec = &self.spec;
+        let sequences = [places.first.len(), places.tokens];
+        let [q, k, v] = match &self.projection {
+            Projections::Direct(direct) => direct.forward(x, sequences, (spec, angles))?,
+            Projections::Latent(latent) => latent.forward(x, sequences, (spec, angles))?,
+        };
+        let [q, k, v] = [q, k, v].map(|heads| heads.swap_dims(1, 2));
+        let found = match cache {
+            Some(mut cache) => cache.attend([q, k, v], &self.attend())?,
+            None => self.attend().forward(q, k, v)?.o,
+        };
+        let [b, s] = sequences;
+        let width = spec.heads * spec.value_dim;
+        let rows = found.swap_dims(1, 2).reshape([b * s, width]);
+        Ok(self.out.forward(rows)?)
+    }
+
+    /// Which keys a query sees, and how scores become weights.
+    fn attend(&self) -> Attend {
+        let attend = match self.spec.window {
+            Some(keys) => Attend::new().window(keys),
+            None => Attend::new().causal(),
+        };
+        let attend = attend.scale(self.spec.scale as f32);
+        match &self.sinks {
+            Some(sinks) => attend.sinks(sinks.val()),
+            None => attend,
+        }
+    }
+}
+
+impl Direct {
+    fn forward(
+        &self,
+        x: Tensor<2>,
+        [b, s]: [usize; 2],
+        (spec, angles): (&AttentionSpec, &Angles),
+    ) -> Result<Heads, Error> {
+        let Projection::Direct { norm, clip, .. } = spec.projection else {
+            unreachable!("the layer was made of the description");
+        };
+        let split = |rows: Tensor<2>, heads, width| rows.reshape([b, s, heads, width]);
+        let project = |linear: &Linear, normed: Option<&RmsNorm>, heads, width| {
+            let mut rows = linear.forward(x.clone())?;
+            if let (Some(over), HeadNorm::All) = (normed, norm) {
+                rows = over.forward(rows);
+            }
+            if let Some(clip) = clip {
+                rows = rows.clamp(-clip, clip);
+            }
+            let heads = split(rows, heads, width);
+            Ok::<_, Error>(match (normed, norm) {
+                (Some(over), HeadNorm::Head) => over.forward(heads),
+                _ => heads,
+            })
+        };
+        let (d, kv_heads) = (spec.head_dim, spec.kv_heads);
+        let turn = |x| match &spec.rope {
+            Some(rope) => angles.turn(x, rope, 0),
+            None => x,
+        };
+        let q = project(&self.query, self.query_norm.as_ref(), spec.heads, d)?;
+        let k = project(&self.key, self.key_norm.as_ref(), kv_heads, d)?;
+        let v = project(&self.value, None, kv_heads, spec.value_dim)?;
+        Ok([turn(q), turn(k), v])
+    }
+}
+
+impl Latent {
+    fn load(spec: &AttentionSpec, from: &mut Of<'_>) -> Result<Self, Error> {
+        let Projection::Latent {
+            query_rank,
+            bias,
+            epsilon,
+            ..
+        } = spec.projection
+        else {
+            unreachable!("the caller has looked");
+        };
+        let biased = |slot| bias.then_some(slot);
+        let narrow = query_rank.is_some();
+        let down = |from: &mut Of<'_>| from.linear(Slot::QueryDown, biased(Slot::QueryDownBias));
+        let query = if narrow { Slot::QueryUp } else { Slot::Query };
+        Ok(Self {
+            query_down: narrow.then(|| down(from)).transpose()?,
+            query_norm: narrow
+                .then(|| from.norm(Slot::QueryLatentNorm, epsilon))
+                .transpose()?,
+            query: from.linear(query, None)?,
+            down: from.linear(Slot::LatentDown, biased(Slot::LatentDownBias))?,
+            norm: from.norm(Slot::LatentNorm, epsilon)?,
+            up: from.linear(Slot::LatentUp, None)?,
+        })
+    }
+
+    fn forward(
+        &self,
+        x: Tensor<2>,
+        [b, s]: [usize; 2],
+        (spec, angles): (&AttentionSpec, &Angles),
+    ) -> Result<Heads, Error> {
+        let Projection::Latent { rank, rotated, .. } = spec.projection else {
+            unreachable!("the layer was made of the description");
+        };
+        let (heads, still) = (spec.heads, spec.head_dim - rotated);
+        let turn = |x, at| match &spec.rope {
+            Some(rope) => angles.turn(x, rope, at),
+            None => x,
+        };
+        let narrow = match (&self.query_down, &self.query_norm) {
+            (Some(down), Some(norm)) => norm.forward(down.forward(x.clone())?),
+            _ => x.clone(),
+        };
+        let q = self.query.forward(narrow)?;
+        let q = turn(q.reshape([b, s, heads, spec.head_dim]), still);
+        let down = self.down.forward(x)?;
+        let turned = down.clone().narrow(1, rank, rotated);
+        let turned = turn(turned.reshape([b, s, 1, rotated]), 0);
+        // A view of other rows isn't what a product reads.
+        let narrow = self.norm.forward(down.narrow(1, 0, rank));
+        let up = self.up.forward(narrow)?;
+        let up = up.reshape([b, s, heads, still + spec.value_dim]);
+        let v = up.clone().narrow(3, still, spec.value_dim);
+        let turned = turned.expand([b, s, heads, rotated]);
+        let k = Tensor::cat(vec![up.narrow(3, 0, still), turned], 3);
+        Ok([q, k, v])
+    }
+}

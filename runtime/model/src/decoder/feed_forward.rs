@@ -1,0 +1,138 @@
+//! What each token goes through alone: one network, or some of many.
+
+use burn::module::{Module, RunningState};
+use burn::tensor::Tensor;
+use moebius::moe::experts::FeedForwardExperts;
+use moebius::moe::{
+    Activation, DenseBlock, Experts, MoeConfig, MoeLayer, RouteConfig, Router, RouterConfig,
+    Routing, SharedExpert, SharedExpertConfig, SigmoidBiasConfig, TopKConfig,
+};
+
+use super::slot::Slot;
+use super::source::Of;
+use super::spec::{ExpertsSpec, FeedForwardSpec, Gate, RouterSpec};
+use crate::error::Error;
+
+/// What each token goes through alone.
+#[derive(Module, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a layer has one, and Burn's modules can't be boxed"
+)]
+pub enum FeedForward {
+    /// One network for all tokens.
+    Dense(DenseBlock),
+    /// A mixture of experts.
+    Experts(MoeLayer),
+}
+
+impl FeedForward {
+    pub(super) fn load(
+        spec: &FeedForwardSpec,
+        hidden: usize,
+        from: &mut Of<'_>,
+    ) -> Result<Self, Error> {
+        match spec {
+            FeedForwardSpec::Dense { inter, bias } => {
+                let config = gated(MoeConfig::new(hidden, *inter, 1), Gate::Silu).with_bias(*bias);
+                let biased = |from: &mut Of<'_>, slot| bias.then(|| from.matrix(slot)).transpose();
+                let experts = FeedForwardExperts {
+                    w_in: from.stack(Slot::DenseIn)?,
+                    b_in: biased(from, Slot::DenseInBias)?,
+                    w_out: from.stack(Slot::DenseOut)?,
+                    b_out: biased(from, Slot::DenseOutBias)?,
+                };
+                Ok(Self::Dense(DenseBlock::new(config, experts)?))
+            }
+            FeedForwardSpec::Experts(spec) => Ok(Self::Experts(mixture(spec, hidden, from)?)),
+        }
+    }
+
+    /// y \[T, H\] of x \[T, H\], and which experts the tokens went to.
+    pub(super) fn forward(&self, x: Tensor<2>) -> Result<(Tensor<2>, Option<Routing>), Error> {
+        match self {
+            Self::Dense(block) => Ok((block.forward(x)?, None)),
+            Self::Experts(layer) => {
+                let out = layer.forward(x)?;
+                Ok((out.y, Some(out.routing)))
+            }
+        }
+    }
+}
+
+fn gated(config: MoeConfig, gate: Gate) -> MoeConfig {
+    let activation = match gate {
+        Gate::Silu => Activation::Silu,
+        Gate::Clamped => Activation::Clamped,
+    };
+    config.with_activation(activation).with_gated(true)
+}
+
+fn router(spec: &RouterSpec) -> RouterConfig {
+    let route = RouteConfig {
+        top_k: spec.top_k,
+        score: spec.score,
+        renormalize: spec.renormalize,
+        softmax_after_topk: spec.softmax_after_topk,
+        groups: spec.groups,
+        scale: spec.scale as f32,
+    };
+    match spec.correction {
+        true => RouterConfig::SigmoidBias(SigmoidBiasConfig {
+            route,
+            ..SigmoidBiasConfig::default()
+        }),
+        false => RouterConfig::TopK(TopKConfig {
+            route,
+            bias: spec.bias,
+            ..TopKConfig::default()
+        }),
+    }
+}
+
+fn mixture(spec: &ExpertsSpec, hidden: usize, from: &mut Of<'_>) -> Result<MoeLayer, Error> {
+    let shared = spec
+        .shared
+        .map(|shared| SharedExpertConfig::new(shared.inter).with_sigmoid_gate(shared.sigmoid_gate));
+    let config = gated(MoeConfig::new(hidden, spec.inter, spec.experts), spec.gate)
+        .with_router(router(&spec.router))
+        .with_bias(spec.bias)
+        .with_shared(shared);
+    let weight = from.matrix(Slot::Router)?;
+    // Its parameters are drawn when they are first used, which they never are.
+    let mut layer = config.init(&weight.device())?;
+    match &mut layer.router {
+        Router::TopK(router) => {
+            router.weight = weight;
+            router.bias = from.vector_if(spec.router.bias, Slot::RouterBias)?;
+        }
+        Router::SigmoidBias(router) => {
+            router.weight = weight;
+            router.bias = RunningState::new(from.vector(Slot::Correction)?.val().detach());
+        }
+        _ => unreachable!("the configuration names one of the two"),
+    }
+    let bias = |from: &mut Of<'_>, slot| spec.bias.then(|| from.matrix(slot)).transpose();
+    layer.experts = Experts::FeedForward(FeedForwardExperts {
+        w_in: from.stack(Slot::ExpertsIn)?,
+        b_in: bias(from, Slot::ExpertsInBias)?,
+        w_out: from.stack(Slot::ExpertsOut)?,
+        b_out: bias(from, Slot::ExpertsOutBias)?,
+    });
+    layer.shared = match spec.shared {
+        None => None,
+        Some(shared) => Some(SharedExpert {
+            experts: FeedForwardExperts {
+                w_in: from.stack(Slot::SharedIn)?,
+                b_in: None,
+                w_out: from.stack(Slot::SharedOut)?,
+                b_out: None,
+            },
+            gate: match shared.sigmoid_gate {
+                true => Some(from.matrix(Slot::SharedGate)?),
+                false => None,
+            },
+        }),
+    };
+    Ok(layer)
+}

@@ -1,0 +1,184 @@
+//! One decoder for all published models: what tells them apart is data, a [`ModelSpec`].
+//!
+//! [`ModelSpec`] describes it, [`Weights`] gives it its tensors, [`Model::forward`] computes logits of whole sequences and has gradients,
+//! [`Model::step`] those of new tokens over a [`Cache`]. [`crate::load`] makes a model of a folder.
+
+mod attention;
+mod block;
+mod cache;
+mod feed_forward;
+mod rope;
+mod rotary;
+mod slot;
+mod source;
+mod spec;
+
+pub use attention::{Attention, Direct, Latent, Projections};
+pub use block::Block;
+pub use cache::Cache;
+pub use feed_forward::FeedForward;
+pub use rope::{Rope, RopeScaling, yarn_attention};
+pub use slot::Slot;
+pub use source::{Place, Weights};
+pub use spec::{
+    AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, LayerSpec, ModelSpec, Projection,
+    RouterSpec, SharedSpec,
+};
+
+use burn::module::{Module, Param};
+use burn::nn::RmsNorm;
+use burn::tensor::{Int, Tensor};
+use moebius::moe::Routing;
+use moebius::nn;
+
+use crate::error::Error;
+use rotary::{Angles, Places};
+use source::Of;
+
+/// A decoder as a [`ModelSpec`] describes it.
+#[derive(Module, Debug)]
+pub struct Model {
+    /// \[V, H\].
+    pub embedding: Param<Tensor<2>>,
+    /// The layers.
+    pub blocks: Vec<Block>,
+    /// Before the head.
+    pub norm: RmsNorm,
+    /// \[V, H\]; `None` where it is the embedding.
+    pub head: Option<Param<Tensor<2>>>,
+    #[module(skip)]
+    spec: ModelSpec,
+}
+
+/// What a forward returns.
+#[derive(Clone, Debug)]
+pub struct Logits {
+    /// \[B, S, V\].
+    pub logits: Tensor<3>,
+    /// Which experts the tokens went to, of every layer that has some.
+    pub routing: Vec<Routing>,
+}
+
+impl Model {
+    /// A decoder with weights from `weights`.
+    ///
+    /// # Errors
+    /// What `weights` says, and [`Error::Moebius`] for a description that doesn't hold together.
+    pub fn load(spec: &ModelSpec, weights: &mut dyn Weights) -> Result<Self, Error> {
+        let mut from = Of { weights, layer: 0 };
+        let embedding = from.matrix(Slot::Embedding)?;
+        let mut blocks = Vec::with_capacity(spec.layers.len());
+        for (number, layer) in spec.layers.iter().enumerate() {
+            from.layer = number;
+            blocks.push(Block::load((spec, layer), &mut from)?);
+        }
+        from.layer = 0;
+        Ok(Self {
+            embedding,
+            blocks,
+            norm: from.norm(Slot::Norm, spec.epsilon)?,
+            head: match spec.tied {
+                true => None,
+                false => Some(from.matrix(Slot::Head)?),
+            },
+            spec: spec.clone(),
+        })
+    }
+
+    /// What it was made of.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// The logits of the token after each of `tokens` \[B, S\], which sees no later one.
+    ///
+    /// # Errors
+    /// [`Error::Moebius`] when the device can't run a layer.
+    pub fn forward(&self, tokens: Tensor<2, Int>) -> Result<Logits, Error> {
+        let [sequences, length] = tokens.dims();
+        let places = Places {
+            first: vec![0; sequences],
+            tokens: length,
+        };
+        self.run(tokens, &places, None)
+    }
+
+    /// The logits after each of the new tokens \[B, S\] of the sequences of `cache`, which keeps them; of sequence b only the first
+    /// `counts[b]` are tokens, and logits of the others mean nothing.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for other numbers of sequences or tokens, [`Error::Moebius`] where pages are missing or the device can't
+    /// run a layer.
+    pub fn step(
+        &self,
+        tokens: Tensor<2, Int>,
+        counts: &[usize],
+        cache: &mut Cache,
+    ) -> Result<Logits, Error> {
+        let [sequences, length] = tokens.dims();
+        let fits = [sequences, counts.len()] == [cache.sequences(); 2];
+        let expected = format!("{} sequences", cache.sequences());
+        Error::check(fits, "tokens of a step", expected, sequences)?;
+        let most = counts.iter().copied().max().unwrap_or(0);
+        Error::check(most == length, "new tokens of the longest", length, most)?;
+        let places = Places {
+            first: cache.lengths().to_vec(),
+            tokens: length,
+        };
+        self.run(tokens, &places, Some((cache, counts)))
+    }
+
+    fn run(
+        &self,
+        tokens: Tensor<2, Int>,
+        places: &Places,
+        cache: Option<(&mut Cache, &[usize])>,
+    ) -> Result<Logits, Error> {
+        let [sequences, length] = tokens.dims();
+        let embedding = self.embedding.val();
+        let (device, dtype) = (embedding.device(), embedding.dtype());
+        let [vocabulary, _] = embedding.dims();
+        if sequences * length == 0 {
+            let logits = Tensor::empty([sequences, length, vocabulary], (&device, dtype));
+            let routing = Vec::new();
+            return Ok(Logits { logits, routing });
+        }
+        let layers = self.spec.layers.iter();
+        let ropes = layers.filter_map(|layer| layer.attention.rope.as_ref());
+        let angles = Angles::new(ropes, places, (&device, dtype));
+        let mut x = self.embed(embedding, tokens);
+        let mut cache = match cache {
+            Some((cache, counts)) => Some((cache.extend(counts)?, cache)),
+            None => None,
+        };
+        let mut routing = Vec::new();
+        for (number, block) in self.blocks.iter().enumerate() {
+            let of_layer = cache.as_mut();
+            let of_layer = of_layer.map(|(step, cache)| cache.layer(number, step));
+            let (y, chosen) = block.forward(x, (places, &angles), of_layer)?;
+            x = y;
+            routing.extend(chosen);
+            moebius::keep_pace(&device)?;
+        }
+        let logits = self.logits(x)?.reshape([sequences, length, vocabulary]);
+        Ok(Logits { logits, routing })
+    }
+
+    /// x \[B · S, H\].
+    fn embed(&self, embedding: Tensor<2>, tokens: Tensor<2, Int>) -> Tensor<2> {
+        let x = embedding.select(0, tokens.flatten(0, 1));
+        match self.spec.embedding_scale == 1.0 {
+            true => x,
+            false => x * self.spec.embedding_scale,
+        }
+    }
+
+    fn logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        let head = self.head.as_ref().unwrap_or(&self.embedding);
+        let logits = nn::linear(self.norm.forward(x), head.val(), None)?;
+        Ok(match self.spec.logits_scale == 1.0 {
+            true => logits,
+            false => logits * self.spec.logits_scale,
+        })
+    }
+}

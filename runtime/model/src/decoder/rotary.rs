@@ -1,0 +1,82 @@
+//! Rotary positions on tensors.
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+
+use super::rope::Rope;
+
+/// Which tokens of which sequences a forward pass computes.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// The position of each sequence's first token.
+    pub(super) first: Vec<usize>,
+    /// Tokens of each sequence.
+    pub(super) tokens: usize,
+}
+
+/// The angles of a forward pass's tokens, for every kind of turning that the layers have.
+#[derive(Clone, Debug)]
+pub(super) struct Angles {
+    kinds: Vec<(Rope, [Tensor<4>; 2])>,
+}
+
+impl Angles {
+    /// Those of `ropes`, of which equal ones are computed once.
+    pub(super) fn new<'a>(
+        ropes: impl Iterator<Item = &'a Rope>,
+        places: &Places,
+        (device, dtype): (&Device, DType),
+    ) -> Self {
+        let mut kinds: Vec<(Rope, [Tensor<4>; 2])> = Vec::new();
+        // Sequences that begin at the same position share their angles.
+        let alike = places.first.windows(2).all(|pair| pair[0] == pair[1]);
+        let first = match alike {
+            true => places.first.get(..1).unwrap_or_default(),
+            false => &places.first[..],
+        };
+        for rope in ropes {
+            if kinds.iter().any(|(known, _)| known == rope) {
+                continue;
+            }
+            let positions = first.iter().flat_map(|&from| from..from + places.tokens);
+            let shape = [first.len(), places.tokens, 1, rope.rotated / 2];
+            let tables = rope.tables(positions).map(|values| {
+                let data = TensorData::new(values, shape);
+                Tensor::from_data(data, (device, dtype))
+            });
+            kinds.push((rope.clone(), tables));
+        }
+        Self { kinds }
+    }
+
+    /// x \[B, S, heads, D\] with the elements from `at` on turned by their positions, as many as `rope` turns. Pairs of neighbours come
+    /// out as (i, i + d/2): queries and keys alike, so that their products stay.
+    pub(super) fn turn(&self, x: Tensor<4>, rope: &Rope, at: usize) -> Tensor<4> {
+        let found = self.kinds.iter().find(|(known, _)| known == rope);
+        let Some((_, [cos, sin])) = found else {
+            unreachable!("the angles are those of all layers");
+        };
+        let [b, s, heads, width] = x.dims();
+        let half = rope.rotated / 2;
+        let [left, right] = match rope.interleaved {
+            false => [at, at + half].map(|from| x.clone().narrow(3, from, half)),
+            true => {
+                let pairs = x.clone().narrow(3, at, rope.rotated);
+                let pairs = pairs.reshape([b, s, heads, half, 2]);
+                [0, 1].map(|side| {
+                    let side = pairs.clone().narrow(4, side, 1);
+                    side.reshape([b, s, heads, half])
+                })
+            }
+        };
+        let (cos, sin) = (cos.clone(), sin.clone());
+        let turned = [
+            left.clone() * cos.clone() - right.clone() * sin.clone(),
+            right * cos + left * sin,
+        ];
+        let end = at + rope.rotated;
+        let before = (at > 0).then(|| x.clone().narrow(3, 0, at));
+        let after = (end < width).then(|| x.narrow(3, end, width - end));
+        let parts = before.into_iter().chain(turned).chain(after);
+        Tensor::cat(parts.collect(), 3)
+    }
+}

@@ -1,0 +1,101 @@
+//! Where weights come from.
+
+use burn::module::Param;
+use burn::nn::RmsNorm;
+use burn::tensor::Tensor;
+use moebius::fp8::Weight;
+use moebius::nn::Linear;
+
+use super::slot::Slot;
+use crate::error::Error;
+
+/// A slot of a model: of a layer, where the slot is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The layer's number; 0 for slots outside of layers.
+    pub layer: usize,
+    /// The slot.
+    pub slot: Slot,
+}
+
+/// Gives a model its weights, one at a time, each once, in the order in which its parts are made.
+///
+/// Only places that the model has are asked for, and what is given has the extents of the place.
+pub trait Weights {
+    /// A tensor of one extent: a bias, or the factors of a norm.
+    ///
+    /// # Errors
+    /// What keeps it from being read.
+    fn vector(&mut self, place: Place) -> Result<Tensor<1>, Error>;
+
+    /// A tensor of two extents that no product has codes of: biases of experts, a router, an embedding. A vector is one row.
+    ///
+    /// # Errors
+    /// What keeps it from being read.
+    fn matrix(&mut self, place: Place) -> Result<Tensor<2>, Error>;
+
+    /// A weight \[out, in\] in any precision.
+    ///
+    /// # Errors
+    /// What keeps it from being read.
+    fn weight(&mut self, place: Place) -> Result<Weight<2>, Error>;
+
+    /// Weights \[experts, out, in\] in any precision; a matrix is a stack of one.
+    ///
+    /// # Errors
+    /// What keeps it from being read.
+    fn stack(&mut self, place: Place) -> Result<Weight<3>, Error>;
+}
+
+/// The weights of one layer, or of what is outside of them.
+pub(super) struct Of<'a> {
+    pub(super) weights: &'a mut dyn Weights,
+    pub(super) layer: usize,
+}
+
+impl Of<'_> {
+    fn place(&self, slot: Slot) -> Place {
+        Place {
+            layer: self.layer,
+            slot,
+        }
+    }
+
+    pub(super) fn vector(&mut self, slot: Slot) -> Result<Param<Tensor<1>>, Error> {
+        let place = self.place(slot);
+        Ok(Param::from_tensor(self.weights.vector(place)?))
+    }
+
+    pub(super) fn matrix(&mut self, slot: Slot) -> Result<Param<Tensor<2>>, Error> {
+        let place = self.place(slot);
+        Ok(Param::from_tensor(self.weights.matrix(place)?))
+    }
+
+    pub(super) fn stack(&mut self, slot: Slot) -> Result<Weight<3>, Error> {
+        let place = self.place(slot);
+        self.weights.stack(place)
+    }
+
+    /// A vector where there is one.
+    pub(super) fn vector_if(
+        &mut self,
+        present: bool,
+        slot: Slot,
+    ) -> Result<Option<Param<Tensor<1>>>, Error> {
+        present.then(|| self.vector(slot)).transpose()
+    }
+
+    /// A linear layer with a bias where `bias` says which.
+    pub(super) fn linear(&mut self, slot: Slot, bias: Option<Slot>) -> Result<Linear, Error> {
+        let place = self.place(slot);
+        let weight = self.weights.weight(place)?;
+        let bias = bias.map(|bias| self.vector(bias)).transpose()?;
+        Ok(Linear::new(weight, bias)?)
+    }
+
+    /// A norm by the root of the mean of squares.
+    pub(super) fn norm(&mut self, slot: Slot, epsilon: f64) -> Result<RmsNorm, Error> {
+        let gamma = self.vector(slot)?;
+        Ok(RmsNorm { gamma, epsilon })
+    }
+}

@@ -1,0 +1,169 @@
+//! DeepSeek-V3 and R1 (DeepSeek-AI, 2024).
+
+use moebius::moe::{Groups, Score};
+
+use super::keys::Keys;
+use super::names::{DENSE, EXPERTS, FRAME, INVERSE_FREQUENCIES, STACKED};
+use super::parts::{FULL, dense, layer, layers, model, softmax_router};
+use super::rotary::rope;
+use super::rule::Rule;
+use super::{Extra, Family};
+use crate::decoder::{
+    AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, ModelSpec, Projection, Rope, RouterSpec,
+    SharedSpec, Slot, yarn_attention,
+};
+
+pub(super) const FAMILY: Family = Family {
+    name: "deepseek_v3",
+    read,
+    layouts: &[
+        &[FRAME, ATTENTION, EXPERTS, DENSE, BESIDE],
+        &[FRAME, ATTENTION, STACKED, DENSE, BESIDE],
+    ],
+    ignored: &[INVERSE_FREQUENCIES],
+    // Layers that predict later tokens stand behind the last.
+    extra: Extra::Layers,
+};
+
+const ATTENTION: &[Rule] = &[
+    Rule::whole("model.layers.{l}.self_attn.q_proj.weight", Slot::Query),
+    Rule::whole(
+        "model.layers.{l}.self_attn.q_a_proj.weight",
+        Slot::QueryDown,
+    ),
+    Rule::whole(
+        "model.layers.{l}.self_attn.q_a_proj.bias",
+        Slot::QueryDownBias,
+    ),
+    Rule::whole(
+        "model.layers.{l}.self_attn.q_a_layernorm.weight",
+        Slot::QueryLatentNorm,
+    ),
+    Rule::whole("model.layers.{l}.self_attn.q_b_proj.weight", Slot::QueryUp),
+    Rule::whole(
+        "model.layers.{l}.self_attn.kv_a_proj_with_mqa.weight",
+        Slot::LatentDown,
+    ),
+    Rule::whole(
+        "model.layers.{l}.self_attn.kv_a_proj_with_mqa.bias",
+        Slot::LatentDownBias,
+    ),
+    Rule::whole(
+        "model.layers.{l}.self_attn.kv_a_layernorm.weight",
+        Slot::LatentNorm,
+    ),
+    Rule::whole(
+        "model.layers.{l}.self_attn.kv_b_proj.weight",
+        Slot::LatentUp,
+    ),
+    Rule::whole("model.layers.{l}.self_attn.o_proj.weight", Slot::Out),
+    Rule::whole("model.layers.{l}.self_attn.o_proj.bias", Slot::OutBias),
+];
+
+const BESIDE: &[Rule] = &[
+    Rule::whole(
+        "model.layers.{l}.mlp.gate.e_score_correction_bias",
+        Slot::Correction,
+    ),
+    Rule::gate(
+        "model.layers.{l}.mlp.shared_experts.gate_proj.weight",
+        Slot::SharedIn,
+    ),
+    Rule::up(
+        "model.layers.{l}.mlp.shared_experts.up_proj.weight",
+        Slot::SharedIn,
+    ),
+    Rule::whole(
+        "model.layers.{l}.mlp.shared_experts.down_proj.weight",
+        Slot::SharedOut,
+    ),
+];
+
+fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {
+    let heads = keys.size(&["num_attention_heads"]);
+    let rotated = keys.size(&["qk_rope_head_dim"]);
+    let head_dim = rotated + keys.size_or("qk_nope_head_dim", 128);
+    let bias = keys.flag_or("attention_bias", false);
+    let rope = Rope {
+        interleaved: keys.flag_or("rope_interleave", true),
+        ..rope(keys, FULL, rotated, 10_000.0)
+    };
+    AttentionSpec {
+        heads,
+        kv_heads: heads,
+        head_dim,
+        value_dim: keys.size(&["v_head_dim"]),
+        scale: (head_dim as f64).powf(-0.5) * stretched(keys),
+        projection: Projection::Latent {
+            query_rank: keys.optional_size("q_lora_rank"),
+            rank: keys.size(&["kv_lora_rank"]),
+            rotated,
+            bias,
+            epsilon: 1e-6,
+        },
+        out_bias: bias,
+        rope: Some(rope),
+        window: None,
+        sinks: false,
+    }
+}
+
+/// What a stretched context multiplies scores by: the square of YaRN's factor by `mscale_all_dim`.
+fn stretched(keys: &Keys<'_>) -> f64 {
+    let named = ["rope_parameters", "rope_scaling"];
+    let Some(rope) = named.iter().find_map(|name| keys.get(name)) else {
+        return 1.0;
+    };
+    let kind = rope["rope_type"].as_str().or(rope["type"].as_str());
+    match (
+        kind,
+        rope["mscale_all_dim"].as_f64(),
+        rope["factor"].as_f64(),
+    ) {
+        (Some(kind), Some(m), Some(factor)) if kind != "default" && m != 0.0 => {
+            yarn_attention(factor, m).powi(2)
+        }
+        _ => 1.0,
+    }
+}
+
+fn experts(keys: &mut Keys<'_>) -> ExpertsSpec {
+    let (count, chosen) = (keys.size_or("n_group", 1), keys.size_or("topk_group", 1));
+    let groups = Groups { count, chosen };
+    let inter = keys.size(&["moe_intermediate_size"]);
+    let shared = keys.size_or("n_shared_experts", 0);
+    let renormalize = keys.flag_or("norm_topk_prob", true);
+    keys.only("scoring_func", "sigmoid");
+    keys.only("topk_method", "noaux_tc");
+    ExpertsSpec {
+        experts: keys.size(&["n_routed_experts", "num_local_experts", "num_experts"]),
+        inter,
+        router: RouterSpec {
+            score: Score::Sigmoid,
+            correction: true,
+            groups: (count > 1).then_some(groups),
+            scale: keys.number_or("routed_scaling_factor", 1.0),
+            ..softmax_router(keys, renormalize)
+        },
+        gate: Gate::Silu,
+        bias: false,
+        shared: (shared > 0).then_some(SharedSpec {
+            inter: inter * shared,
+            sigmoid_gate: false,
+        }),
+    }
+}
+
+fn read(keys: &mut Keys<'_>) -> ModelSpec {
+    let count = layers(keys);
+    let attention = latent_attention(keys);
+    let experts = FeedForwardSpec::Experts(experts(keys));
+    let dense = dense(keys, false);
+    let first = keys.size_or("first_k_dense_replace", 0);
+    let of = |at| {
+        let network = if at < first { &dense } else { &experts };
+        layer(attention.clone(), network.clone())
+    };
+    let layers = (0..count).map(of).collect();
+    model(keys, layers)
+}

@@ -1,0 +1,168 @@
+//! A `config.json`, read key by key: everything that is wrong with it is collected, so that one error tells all.
+
+use serde_json::{Map, Value};
+
+use crate::fault::Unfit;
+use crate::weights::header::quoted;
+
+/// Larger than any extent of a model, and small enough that products of a few fit 64 bits.
+const MAX_SIZE: u64 = 1 << 24;
+
+/// The keys of a configuration, or of an object in it.
+pub(super) struct Keys<'a> {
+    entries: &'a Map<String, Value>,
+    /// What comes before the name of a key in errors.
+    place: String,
+    /// Values that are missing, or no numbers: sizes can't be known.
+    pub(super) wrong: Vec<Unfit>,
+    /// What is understood, and not there.
+    pub(super) unsupported: Vec<Unfit>,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn new(entries: &'a Map<String, Value>) -> Self {
+        Self {
+            entries,
+            place: String::new(),
+            wrong: Vec::new(),
+            unsupported: Vec::new(),
+        }
+    }
+
+    /// An object in the configuration: its keys, whose faults [`Self::join`] takes back.
+    pub(super) fn within(&self, name: &str, entries: &'a Map<String, Value>) -> Self {
+        Self {
+            place: format!("{}{name}.", self.place),
+            ..Self::new(entries)
+        }
+    }
+
+    pub(super) fn join(&mut self, inner: Keys<'_>) {
+        self.wrong.extend(inner.wrong);
+        self.unsupported.extend(inner.unsupported);
+    }
+
+    /// A value that is there and not null.
+    pub(super) fn get(&self, name: &str) -> Option<&'a Value> {
+        self.entries.get(name).filter(|value| !value.is_null())
+    }
+
+    fn refuse(&mut self, name: &str, expected: &str, got: &Value) {
+        let what = format!("{}{name}", self.place);
+        let got = quoted(&got.to_string());
+        self.wrong.push(Unfit::new(what, expected, got));
+    }
+
+    /// That the decoder lacks something that a key asks for.
+    pub(super) fn lack(&mut self, name: &str, expected: &str, got: impl ToString) {
+        let what = format!("{}{name}", self.place);
+        let got = quoted(&got.to_string());
+        self.unsupported.push(Unfit::new(what, expected, got));
+    }
+
+    /// Refuses any value of `name` but `supported`; nothing is as good.
+    pub(super) fn only(&mut self, name: &str, supported: &str) {
+        match self.get(name) {
+            Some(value) if value.as_str() != Some(supported) => {
+                self.lack(name, &quoted(supported), value);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn optional_size(&mut self, name: &str) -> Option<usize> {
+        let value = self.get(name)?;
+        match value.as_u64() {
+            Some(size) if size <= MAX_SIZE => Some(size as usize),
+            _ => {
+                self.refuse(name, "a whole number up to 2^24", value);
+                None
+            }
+        }
+    }
+
+    pub(super) fn size_or(&mut self, name: &str, default: usize) -> usize {
+        self.optional_size(name).unwrap_or(default)
+    }
+
+    /// A size of at least 1, under whichever of the names comes first.
+    pub(super) fn size(&mut self, names: &[&str]) -> usize {
+        let found = names.iter().find(|name| self.get(name).is_some());
+        let name = found.or(names.first()).copied().unwrap_or_default();
+        match self.get(name) {
+            None => self.refuse(name, "a whole number", &Value::Null),
+            Some(zero) if zero.as_u64() == Some(0) => self.refuse(name, "at least 1", zero),
+            Some(_) => return self.size_or(name, 1),
+        }
+        1
+    }
+
+    pub(super) fn optional_number(&mut self, name: &str) -> Option<f64> {
+        let value = self.get(name)?;
+        let number = value.as_f64().filter(|number| number.is_finite());
+        if number.is_none() {
+            self.refuse(name, "a number", value);
+        }
+        number
+    }
+
+    pub(super) fn number_or(&mut self, name: &str, default: f64) -> f64 {
+        self.optional_number(name).unwrap_or(default)
+    }
+
+    /// A number that something is divided by or that a logarithm is taken of.
+    pub(super) fn positive_or(&mut self, name: &str, default: f64) -> f64 {
+        let number = self.number_or(name, default);
+        if number > 0.0 {
+            return number;
+        }
+        self.refuse(name, "a positive number", &Value::from(number));
+        default
+    }
+
+    pub(super) fn flag_or(&mut self, name: &str, default: bool) -> bool {
+        match self.get(name) {
+            None => default,
+            Some(Value::Bool(flag)) => *flag,
+            Some(value) => {
+                self.refuse(name, "true or false", value);
+                default
+            }
+        }
+    }
+
+    pub(super) fn text(&mut self, name: &str) -> Option<&'a str> {
+        let value = self.get(name)?;
+        if value.as_str().is_none() {
+            self.refuse(name, "a text", value);
+        }
+        value.as_str()
+    }
+
+    /// The whole numbers of a list, none where there is no list.
+    pub(super) fn sizes(&mut self, name: &str) -> Vec<usize> {
+        let Some(value) = self.get(name) else {
+            return Vec::new();
+        };
+        let numbers = value.as_array().map(|list| {
+            let number = |value: &Value| value.as_u64().map(|number| number as usize);
+            list.iter().map(number).collect::<Option<Vec<_>>>()
+        });
+        numbers.flatten().unwrap_or_else(|| {
+            self.refuse(name, "a list of whole numbers", value);
+            Vec::new()
+        })
+    }
+
+    /// The texts of a list of `count`; `None` where there is no list.
+    pub(super) fn texts(&mut self, name: &str, count: usize) -> Option<Vec<&'a str>> {
+        let value = self.get(name)?;
+        let texts = value.as_array();
+        let texts = texts.map(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        let texts = texts.flatten().filter(|texts| texts.len() == count);
+        if texts.is_none() {
+            self.refuse(name, &format!("a list of {count} texts"), value);
+        }
+        texts
+    }
+}

@@ -1,0 +1,54 @@
+//! Mixtral (Jiang et al. 2024).
+
+use super::keys::Keys;
+use super::names::{ATTENTION, FRAME, INVERSE_FREQUENCIES, STACKED};
+use super::parts::{attention, layer, layers, model, softmax_router};
+use super::rule::Rule;
+use super::{Extra, Family};
+use crate::decoder::{AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, ModelSpec, Slot};
+
+pub(super) const FAMILY: Family = Family {
+    name: "mixtral",
+    read,
+    layouts: &[&[FRAME, ATTENTION, RULES], &[FRAME, ATTENTION, STACKED]],
+    ignored: &[INVERSE_FREQUENCIES],
+    extra: Extra::None,
+};
+
+const RULES: &[Rule] = &[
+    Rule::whole(
+        "model.layers.{l}.block_sparse_moe.gate.weight",
+        Slot::Router,
+    ),
+    Rule::gate(
+        "model.layers.{l}.block_sparse_moe.experts.{e}.w1.weight",
+        Slot::ExpertsIn,
+    ),
+    Rule::up(
+        "model.layers.{l}.block_sparse_moe.experts.{e}.w3.weight",
+        Slot::ExpertsIn,
+    ),
+    Rule::whole(
+        "model.layers.{l}.block_sparse_moe.experts.{e}.w2.weight",
+        Slot::ExpertsOut,
+    ),
+];
+
+fn read(keys: &mut Keys<'_>) -> ModelSpec {
+    let count = layers(keys);
+    let window = keys.optional_size("sliding_window");
+    let attention = AttentionSpec {
+        window: window.filter(|&window| window > 0),
+        ..attention(keys, 1_000_000.0)
+    };
+    keys.only("hidden_act", "silu");
+    let experts = FeedForwardSpec::Experts(ExpertsSpec {
+        experts: keys.size(&["num_local_experts", "num_experts"]),
+        inter: keys.size(&["intermediate_size"]),
+        router: softmax_router(keys, true),
+        gate: Gate::Silu,
+        bias: false,
+        shared: None,
+    });
+    model(keys, vec![layer(attention, experts); count])
+}

@@ -1,0 +1,118 @@
+//! Published models: what their `config.json` says, and what their tensors are called. A family is a file; nothing else knows its name.
+
+mod deepseek_v3;
+mod gpt_oss;
+mod granitemoe;
+mod keys;
+mod llama;
+mod mixtral;
+mod names;
+mod olmoe;
+mod parts;
+mod qwen2_moe;
+mod qwen3;
+mod qwen3_moe;
+mod rotary;
+mod rule;
+
+use serde_json::Value;
+
+pub use rule::{Form, Part, Rule};
+
+use crate::decoder::ModelSpec;
+use crate::fault::Unfit;
+use crate::weights::header::quoted;
+use keys::Keys;
+
+/// How models of one name are described and stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// `model_type` of its configurations.
+    pub name: &'static str,
+    read: fn(&mut Keys<'_>) -> ModelSpec,
+    /// The ways in which its checkpoints are laid out; each is all rules of one way. Rules of places that a model doesn't have do nothing.
+    pub layouts: &'static [&'static [&'static [Rule]]],
+    /// Tensors that nothing is computed from.
+    pub ignored: &'static [&'static str],
+    /// What else may be there.
+    pub extra: Extra,
+}
+
+/// Tensors that a checkpoint may have beside those of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extra {
+    /// None.
+    None,
+    /// Layers behind the last.
+    Layers,
+}
+
+/// What a configuration describes.
+#[derive(Debug)]
+pub struct Described {
+    /// Its family.
+    pub family: &'static Family,
+    /// The model.
+    pub spec: ModelSpec,
+    /// What the model asks for and the decoder lacks.
+    pub unsupported: Vec<Unfit>,
+}
+
+/// All families.
+pub const FAMILIES: &[Family] = &[
+    deepseek_v3::FAMILY,
+    gpt_oss::FAMILY,
+    granitemoe::FAMILY,
+    llama::FAMILY,
+    mixtral::FAMILY,
+    olmoe::FAMILY,
+    qwen2_moe::FAMILY,
+    qwen3::FAMILY,
+    qwen3_moe::FAMILY,
+];
+
+/// The model that a `config.json` describes, by the keys of transformers 4 or 5.
+///
+/// # Errors
+/// Every value that is missing or isn't what it has to be, and a `model_type` that no family has.
+pub fn describe(config: &Value) -> Result<Described, Vec<Unfit>> {
+    let Some(entries) = config.as_object() else {
+        let got = quoted(&config.to_string());
+        return Err(vec![Unfit::new("the configuration", "an object", got)]);
+    };
+    let named = config["model_type"].as_str();
+    let family = FAMILIES.iter().find(|family| Some(family.name) == named);
+    let Some(family) = family else {
+        let known: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
+        let got = quoted(&config["model_type"].to_string());
+        let expected = format!("one of {}", known.join(", "));
+        return Err(vec![Unfit::new("model_type", expected, got)]);
+    };
+    let mut keys = Keys::new(entries);
+    let spec = (family.read)(&mut keys);
+    if !keys.wrong.is_empty() {
+        keys.wrong.extend(keys.unsupported);
+        return Err(each_once(keys.wrong));
+    }
+    let unsupported = each_once(keys.unsupported);
+    Ok(Described {
+        family,
+        spec,
+        unsupported,
+    })
+}
+
+/// Several parts of a model may have read one key.
+fn each_once(mut faults: Vec<Unfit>) -> Vec<Unfit> {
+    let mut seen = Vec::new();
+    faults.retain(|fault| {
+        let text = fault.to_string();
+        let new = !seen.contains(&text);
+        seen.push(text);
+        new
+    });
+    faults
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! What the configurations of most families have alike.
+
+use moebius::moe::Score;
+
+use super::keys::Keys;
+use super::rotary::rope;
+use crate::decoder::{
+    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection, RouterSpec,
+};
+
+/// As many layers as a decoder has at most.
+const MAX_LAYERS: usize = 1024;
+
+/// Layers that see all keys.
+pub(super) const FULL: &str = "full_attention";
+/// Layers that see a window of them.
+pub(super) const SLIDING: &str = "sliding_attention";
+
+/// The number of layers.
+pub(super) fn layers(keys: &mut Keys<'_>) -> usize {
+    let layers = keys.size(&["num_hidden_layers"]);
+    if layers > MAX_LAYERS {
+        keys.lack("num_hidden_layers", "at most 1024", layers);
+    }
+    layers.min(MAX_LAYERS)
+}
+
+/// A model of these layers, with nothing scaled.
+pub(super) fn model(keys: &mut Keys<'_>, layers: Vec<LayerSpec>) -> ModelSpec {
+    ModelSpec {
+        vocabulary: keys.size(&["vocab_size"]),
+        hidden: keys.size(&["hidden_size"]),
+        positions: keys.size(&["max_position_embeddings"]),
+        epsilon: keys.positive_or("rms_norm_eps", 1e-6),
+        embedding_scale: 1.0,
+        logits_scale: 1.0,
+        tied: keys.flag_or("tie_word_embeddings", false),
+        layers,
+    }
+}
+
+/// Attention with a matrix each for q, k and v, biases where `attention_bias` says so, over all keys.
+pub(super) fn attention(keys: &mut Keys<'_>, theta: f64) -> AttentionSpec {
+    let hidden = keys.size(&["hidden_size"]);
+    let heads = keys.size(&["num_attention_heads"]);
+    let kv_heads = keys.size_or("num_key_value_heads", heads);
+    let head_dim = keys.optional_size("head_dim");
+    if head_dim.is_none() && !hidden.is_multiple_of(heads) {
+        keys.lack("num_attention_heads", "a divisor of hidden_size", heads);
+    }
+    if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+        let expected = "a divisor of num_attention_heads";
+        keys.lack("num_key_value_heads", expected, kv_heads);
+    }
+    let head_dim = head_dim.unwrap_or(hidden / heads).max(1);
+    let bias = keys.flag_or("attention_bias", false);
+    AttentionSpec {
+        heads,
+        kv_heads,
+        head_dim,
+        value_dim: head_dim,
+        scale: (head_dim as f64).powf(-0.5),
+        projection: Projection::Direct {
+            bias,
+            norm: HeadNorm::None,
+            clip: None,
+        },
+        out_bias: bias,
+        rope: Some(rope(keys, FULL, head_dim, theta)),
+        window: None,
+        sinks: false,
+    }
+}
+
+/// The same with q and k normalised over something.
+pub(super) fn normed(attention: AttentionSpec, norm: HeadNorm) -> AttentionSpec {
+    let projection = match attention.projection {
+        Projection::Direct { bias, clip, .. } => Projection::Direct { bias, norm, clip },
+        latent @ Projection::Latent { .. } => latent,
+    };
+    AttentionSpec {
+        projection,
+        ..attention
+    }
+}
+
+/// The window of every layer, of `width` keys unless the configuration says how many, by `layer_types`, and where that is missing by what
+/// `default` says of a layer's number.
+pub(super) fn windows(
+    keys: &mut Keys<'_>,
+    (layers, width): (usize, usize),
+    default: impl Fn(usize) -> bool,
+) -> Vec<Option<usize>> {
+    let window = keys.size_or("sliding_window", width);
+    let kinds = keys.texts("layer_types", layers);
+    let mut windows = Vec::with_capacity(layers);
+    for layer in 0..layers {
+        let sliding = match kinds.as_ref().map(|kinds| kinds[layer]) {
+            None => default(layer),
+            Some(FULL) => false,
+            Some(SLIDING) => true,
+            Some(other) => {
+                let expected = format!("`{FULL}` or `{SLIDING}`");
+                keys.lack("layer_types", &expected, other);
+                false
+            }
+        };
+        if sliding && window == 0 {
+            keys.lack("sliding_window", "at least 1 key", window);
+        }
+        windows.push((sliding && window > 0).then_some(window));
+    }
+    windows
+}
+
+/// Softmax of all logits, the largest few, divided by their sum where `renormalize`.
+pub(super) fn softmax_router(keys: &mut Keys<'_>, renormalize: bool) -> RouterSpec {
+    RouterSpec {
+        top_k: keys.size(&["num_experts_per_tok"]),
+        score: Score::Softmax,
+        renormalize,
+        softmax_after_topk: false,
+        bias: false,
+        correction: false,
+        groups: None,
+        scale: 1.0,
+    }
+}
+
+/// Whether each layer has experts, by `mlp_only_layers` and `decoder_sparse_step`.
+pub(super) fn sparse(keys: &mut Keys<'_>, layers: usize) -> Vec<bool> {
+    let dense = keys.sizes("mlp_only_layers");
+    let step = keys.size_or("decoder_sparse_step", 1).max(1);
+    let is_sparse = |layer: usize| !dense.contains(&layer) && (layer + 1).is_multiple_of(step);
+    (0..layers).map(is_sparse).collect()
+}
+
+/// A layer without a factor before its sums.
+pub(super) fn layer(attention: AttentionSpec, feed_forward: FeedForwardSpec) -> LayerSpec {
+    LayerSpec {
+        attention,
+        feed_forward,
+        residual: 1.0,
+    }
+}
+
+/// A dense network of `intermediate_size`.
+pub(super) fn dense(keys: &mut Keys<'_>, bias: bool) -> FeedForwardSpec {
+    keys.only("hidden_act", "silu");
+    FeedForwardSpec::Dense {
+        inter: keys.size(&["intermediate_size"]),
+        bias,
+    }
+}

@@ -1,0 +1,46 @@
+//! Qwen3 with experts (2025).
+
+use super::keys::Keys;
+use super::names::{ATTENTION, DENSE, EXPERTS, FRAME, STACKED};
+use super::parts::{attention, dense, layer, layers, model, normed, softmax_router, sparse};
+use super::{Extra, Family};
+use crate::decoder::{AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, ModelSpec};
+
+pub(super) const FAMILY: Family = Family {
+    name: "qwen3_moe",
+    read,
+    layouts: &[
+        &[FRAME, ATTENTION, EXPERTS, DENSE],
+        &[FRAME, ATTENTION, STACKED, DENSE],
+    ],
+    ignored: &[],
+    extra: Extra::None,
+};
+
+fn read(keys: &mut Keys<'_>) -> ModelSpec {
+    let count = layers(keys);
+    let attention = normed(attention(keys, 10_000.0), HeadNorm::Head);
+    let sliding = keys.flag_or("use_sliding_window", false);
+    let window = keys.optional_size("sliding_window");
+    let window = window.filter(|&window| sliding && window > 0);
+    let attention = AttentionSpec {
+        window,
+        ..attention
+    };
+    let renormalize = keys.flag_or("norm_topk_prob", false);
+    let experts = FeedForwardSpec::Experts(ExpertsSpec {
+        experts: keys.size(&["num_experts", "num_local_experts"]),
+        inter: keys.size(&["moe_intermediate_size"]),
+        router: softmax_router(keys, renormalize),
+        gate: Gate::Silu,
+        bias: false,
+        shared: None,
+    });
+    let dense = dense(keys, false);
+    let of = |sparse| {
+        let network = if sparse { &experts } else { &dense };
+        layer(attention.clone(), network.clone())
+    };
+    let layers = sparse(keys, count).into_iter().map(of).collect();
+    model(keys, layers)
+}

@@ -1,0 +1,202 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::decoder::{FeedForwardSpec, Projection, RopeScaling};
+
+/// A small configuration of a family, with other values in some of its keys.
+fn config(family: &str, other: Value) -> Value {
+    let mut config = json!({
+        "model_type": family, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 199, "hidden_act": "silu",
+        "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "num_experts_per_tok": 2,
+        "num_local_experts": 4, "moe_intermediate_size": 40, "shared_expert_intermediate_size": 56,
+        "n_routed_experts": 8, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16,
+        "v_head_dim": 16,
+    });
+    for (key, value) in other.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    config
+}
+
+fn spec(family: &str, other: Value) -> ModelSpec {
+    let described = describe(&config(family, other)).unwrap();
+    assert!(
+        described.unsupported.is_empty(),
+        "{:?}",
+        described.unsupported
+    );
+    described.spec
+}
+
+fn unsupported(family: &str, other: Value) -> String {
+    let described = describe(&config(family, other)).unwrap();
+    let lines = described.unsupported.iter().map(ToString::to_string);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_family_reads_the_least_configuration() {
+    for family in FAMILIES {
+        let spec = spec(family.name, json!({}));
+        assert_eq!((spec.layers.len(), spec.hidden), (2, 48), "{}", family.name);
+    }
+}
+
+#[test]
+fn both_generations_of_rotary_keys_say_the_same() {
+    let four = json!({"rope_theta": 5e5, "rope_scaling": {
+        "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}});
+    let five = json!({"rope_parameters": {"rope_theta": 5e5, "rope_type": "yarn", "factor": 4.0,
+        "original_max_position_embeddings": 64}});
+    let (four, five) = (spec("llama", four), spec("llama", five));
+    assert_eq!(four, five);
+    let rope = four.layers[0].attention.rope.clone().unwrap();
+    assert_eq!((rope.theta, rope.rotated), (5e5, 12));
+    assert!(matches!(
+        rope.scaling,
+        RopeScaling::Yarn {
+            factor: 4.0,
+            fast: 32.0,
+            truncate: true,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn rotary_keys_may_be_those_of_a_kind_of_layers() {
+    let nested = json!({"rope_parameters": {"full_attention": {"rope_theta": 7.0, "rope_type": "linear", "factor": 2}}});
+    let rope = spec("qwen3", nested).layers[0]
+        .attention
+        .rope
+        .clone()
+        .unwrap();
+    assert_eq!(
+        (rope.theta, rope.scaling),
+        (7.0, RopeScaling::Linear { factor: 2.0 })
+    );
+}
+
+#[test]
+fn heads_are_as_wide_as_said_or_share_the_width() {
+    let null = spec("mixtral", json!({"head_dim": null}));
+    assert_eq!(null.layers[0].attention.head_dim, 12);
+    let said = spec("mixtral", json!({"head_dim": 16}));
+    assert_eq!(said.layers[0].attention.head_dim, 16);
+    assert_eq!(said.layers[0].attention.scale, 0.25);
+}
+
+#[test]
+fn the_number_of_experts_has_two_names() {
+    for name in ["num_experts", "num_local_experts"] {
+        let mut config = config("qwen3_moe", json!({"num_local_experts": null}));
+        config[name] = json!(6);
+        let spec = describe(&config).unwrap().spec;
+        let FeedForwardSpec::Experts(experts) = &spec.layers[0].feed_forward else {
+            panic!("a layer of experts");
+        };
+        assert_eq!(experts.experts, 6, "{name}");
+    }
+}
+
+#[test]
+fn layers_are_dense_where_the_configuration_says_so() {
+    let dense = |spec: &ModelSpec| -> Vec<bool> {
+        let of = |layer: &crate::decoder::LayerSpec| {
+            matches!(layer.feed_forward, FeedForwardSpec::Dense { .. })
+        };
+        spec.layers.iter().map(of).collect()
+    };
+    let listed = spec("qwen3_moe", json!({"mlp_only_layers": [1]}));
+    assert_eq!(dense(&listed), [false, true]);
+    let stepped = spec("qwen2_moe", json!({"decoder_sparse_step": 2}));
+    assert_eq!(dense(&stepped), [true, false]);
+    let first = spec("deepseek_v3", json!({"first_k_dense_replace": 1}));
+    assert_eq!(dense(&first), [true, false]);
+}
+
+#[test]
+fn windows_are_those_of_the_kinds_of_layers() {
+    let kinds =
+        json!({"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 8});
+    let windows = |spec: ModelSpec| -> Vec<_> {
+        spec.layers
+            .iter()
+            .map(|layer| layer.attention.window)
+            .collect()
+    };
+    assert_eq!(windows(spec("gpt_oss", kinds)), [None, Some(8)]);
+    let turns = json!({"sliding_window": 8});
+    assert_eq!(windows(spec("gpt_oss", turns)), [Some(8), None]);
+    let unused = json!({"sliding_window": 8, "use_sliding_window": false});
+    assert_eq!(windows(spec("qwen3_moe", unused)), [None, None]);
+    assert_eq!(
+        windows(spec("mixtral", json!({"sliding_window": 4}))),
+        [Some(4), Some(4)]
+    );
+}
+
+#[test]
+fn a_stretched_latent_attention_scales_its_scores() {
+    let yarn = json!({"rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 64}});
+    let attention = spec("deepseek_v3", yarn).layers[0].attention.clone();
+    let m = 0.1 * 40.0_f64.ln() + 1.0;
+    assert!((attention.scale - m * m / 24.0_f64.sqrt()).abs() < 1e-12);
+    let rope = attention.rope.unwrap();
+    // Both factors are the same, so cosine and sine have none.
+    assert_eq!(
+        (rope.attention_factor(), rope.interleaved, rope.rotated),
+        (1.0, true, 8)
+    );
+    assert!(matches!(
+        attention.projection,
+        Projection::Latent {
+            query_rank: None,
+            rank: 16,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn everything_wrong_is_told_at_once() {
+    let wrong = json!({"vocab_size": "many", "num_attention_heads": 0, "rms_norm_eps": -1.0,
+        "tie_word_embeddings": 1, "hidden_act": "gelu"});
+    let faults = describe(&config("olmoe", wrong)).unwrap_err();
+    let text: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    for key in [
+        "vocab_size",
+        "num_attention_heads",
+        "rms_norm_eps",
+        "tie_word_embeddings",
+        "hidden_act",
+    ] {
+        let named = text.iter().filter(|line| line.starts_with(key));
+        assert_eq!(named.count(), 1, "{key}: {text:#?}");
+    }
+}
+
+#[test]
+fn what_the_decoder_lacks_is_told_by_name() {
+    assert!(unsupported("llama", json!({"hidden_act": "gelu"})).contains("hidden_act"));
+    let long = json!({"rope_scaling": {"rope_type": "longrope"}});
+    assert!(unsupported("llama", long).contains("rope_scaling.rope_type"));
+    assert!(unsupported("gpt_oss", json!({"swiglu_limit": 5.0})).contains("swiglu_limit"));
+    assert!(
+        unsupported("deepseek_v3", json!({"scoring_func": "softmax"})).contains("scoring_func")
+    );
+    assert!(
+        unsupported("llama", json!({"num_key_value_heads": 3})).contains("num_key_value_heads")
+    );
+}
+
+#[test]
+fn an_unknown_model_is_told_which_are_known() {
+    for config in [json!({"model_type": "bert"}), json!({})] {
+        let faults = describe(&config).unwrap_err();
+        assert!(faults[0].to_string().contains("qwen3_moe"), "{faults:?}");
+    }
+    assert!(describe(&json!([])).is_err());
+}

@@ -1,0 +1,300 @@
+//! Which tensor of a checkpoint goes where: made from headers alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use safetensors::Dtype;
+
+use crate::decoder::{ModelSpec, Place, Slot};
+use crate::families::{Described, Extra, Family, Form, Part, Rule};
+use crate::fault::Unfit;
+use crate::misfits::Misfits;
+use crate::weights::header::quoted;
+use crate::weights::{Fp8Layout, Reader, Unscaled};
+
+/// Codes of four bits that share a scale.
+pub(super) const MXFP4_BLOCK: usize = 32;
+
+/// Where every tensor of a checkpoint goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What each place of the model is made of.
+    pub(super) targets: BTreeMap<Place, Target>,
+    /// Bytes of all tensors that are read.
+    pub(super) bytes: u64,
+}
+
+/// What a place is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Target {
+    /// Its extents.
+    pub(super) shape: Vec<usize>,
+    /// The tensors.
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// A tensor of the checkpoint, all of which goes to one place.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Piece {
+    pub(super) name: String,
+    pub(super) part: Part,
+    pub(super) form: Form,
+    /// The expert it is of; `None` for all.
+    pub(super) expert: Option<usize>,
+    /// Where its values are FP8 codes.
+    pub(super) fp8: Option<Fp8Layout>,
+}
+
+/// A tensor that a layout asks for.
+struct Wanted {
+    place: Place,
+    piece: Piece,
+    shape: Vec<usize>,
+    /// Scales of codes of four bits, and their extents.
+    scales: Option<(String, Vec<usize>)>,
+}
+
+impl Plan {
+    /// Where each tensor of `reader` goes in the model that its configuration describes.
+    ///
+    /// # Errors
+    /// All that doesn't fit.
+    pub fn new(reader: &Reader, described: Described) -> Result<Self, Misfits> {
+        let Described {
+            family,
+            spec,
+            unsupported,
+        } = described;
+        let wanted = best_layout(reader, family, &spec);
+        let mut misfits = Misfits {
+            faults: unsupported,
+            ..Misfits::default()
+        };
+        let mut plan = Self {
+            targets: BTreeMap::new(),
+            bytes: 0,
+        };
+        let mut used = BTreeSet::new();
+        for one in wanted {
+            plan.take(one, reader, (&mut used, &mut misfits));
+        }
+        plan.check_places(&spec, &mut misfits);
+        let unused = reader.tensors().filter(|(name, _)| !used.contains(*name));
+        let unused = unused.filter(|(name, _)| !is_ignored(name, family, &spec));
+        misfits.unexpected = unused.map(|(name, _)| name.to_owned()).collect();
+        for name in &used {
+            plan.bytes += reader.get(name).map_or(0, |info| info.bytes());
+        }
+        // Shapes are compared for places, so the model's own are there.
+        for (place, target) in &mut plan.targets {
+            target.shape = place.slot.shape(&spec, place.layer).unwrap_or_default();
+        }
+        match misfits.is_empty() {
+            true => Ok(plan),
+            false => Err(misfits),
+        }
+    }
+
+    /// Bytes of all tensors that are read.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives one tensor its place, or says what is wrong with it.
+    fn take(
+        &mut self,
+        wanted: Wanted,
+        reader: &Reader,
+        (used, misfits): (&mut BTreeSet<String>, &mut Misfits),
+    ) {
+        let Wanted {
+            place,
+            mut piece,
+            shape,
+            scales,
+        } = wanted;
+        let of_name = |name: &str, shape: &[usize], misfits: &mut Misfits| {
+            let Some(info) = reader.get(name) else {
+                misfits.missing.push(name.to_owned());
+                return None;
+            };
+            if info.shape != shape {
+                let got = format!("{:?}", info.shape);
+                let fault = Unfit::new(quoted(name), format!("{shape:?}"), got);
+                misfits.misshapen.push(fault);
+            }
+            Some(info.dtype)
+        };
+        if let Some((name, shape)) = &scales {
+            of_name(name, shape, misfits);
+            used.insert(name.clone());
+        }
+        if let Some(dtype) = of_name(&piece.name, &shape, misfits) {
+            used.insert(piece.name.clone());
+            let codes = matches!(dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2);
+            if codes && !piece.form.is_mxfp4() {
+                match reader.fp8_layout(&piece.name, Unscaled::Refuse) {
+                    Ok(layout) => {
+                        used.extend(layout.scale.iter().chain(&layout.input_scale).cloned());
+                        piece.fp8 = Some(layout);
+                    }
+                    Err(error) => misfits.faults.push(unreadable(&piece.name, error)),
+                }
+            } else {
+                check_dtype(&piece, dtype, misfits);
+            }
+        }
+        let target = self.targets.entry(place).or_insert_with(|| Target {
+            shape: Vec::new(),
+            pieces: Vec::new(),
+        });
+        target.pieces.push(piece);
+    }
+
+    /// That the family's rules give each place of the model something.
+    fn check_places(&self, spec: &ModelSpec, misfits: &mut Misfits) {
+        for layer in 0..spec.layers.len().max(1) {
+            for slot in Slot::ALL {
+                let place = Place { layer, slot };
+                let there = slot.shape(spec, layer).is_some();
+                let once = slot.is_of_layer() || layer == 0;
+                if there && once && !self.targets.contains_key(&place) {
+                    let what = format!("{slot:?} of layer {layer}");
+                    let expected = "a tensor that is known to hold it";
+                    misfits.faults.push(Unfit::new(what, expected, "none"));
+                }
+            }
+        }
+    }
+}
+
+fn unreadable(name: &str, error: impl ToString) -> Unfit {
+    let expected = "FP8 codes with scales";
+    Unfit::new(quoted(name), expected, error.to_string())
+}
+
+fn check_dtype(piece: &Piece, dtype: Dtype, misfits: &mut Misfits) {
+    let (fits, expected) = match piece.form.is_mxfp4() {
+        true => (dtype == Dtype::U8, "U8"),
+        false => (
+            matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16),
+            "F32, F16, BF16 or FP8",
+        ),
+    };
+    if !fits {
+        let fault = Unfit::new(quoted(&piece.name), expected, dtype);
+        misfits.faults.push(fault);
+    }
+}
+
+/// What the layout asks for of which the checkpoint has the most.
+fn best_layout(reader: &Reader, family: &Family, spec: &ModelSpec) -> Vec<Wanted> {
+    let all = family.layouts.iter().map(|rules| expand(rules, spec));
+    let lacks = |wanted: &Vec<Wanted>| {
+        let names = wanted.iter().map(|one| &one.piece.name);
+        names.filter(|name| reader.get(name).is_none()).count()
+    };
+    all.min_by_key(lacks).unwrap_or_default()
+}
+
+/// All tensors that rules ask for, for the places that the model has.
+fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
+    let mut wanted = Vec::new();
+    for rule in rules.iter().copied().flatten() {
+        let layers = match rule.to.is_of_layer() {
+            true => spec.layers.len(),
+            false => 1,
+        };
+        for layer in 0..layers {
+            let Some(shape) = rule.to.shape(spec, layer) else {
+                continue;
+            };
+            let slot = rule.to;
+            let place = Place { layer, slot };
+            let [experts, ..] = slot.extents(&shape);
+            let name = rule.from.replace("{l}", &layer.to_string());
+            let apart = name.contains("{e}");
+            for expert in 0..if apart { experts } else { 1 } {
+                let name = name.replace("{e}", &expert.to_string());
+                let expert = apart.then_some(expert);
+                wanted.push(want(rule, place, (name, expert), &shape));
+            }
+        }
+    }
+    wanted
+}
+
+fn want(
+    rule: &Rule,
+    place: Place,
+    (name, expert): (String, Option<usize>),
+    of_place: &[usize],
+) -> Wanted {
+    let shape = in_file(rule, of_place, expert.is_some());
+    let scales = rule.form.is_mxfp4().then(|| {
+        let stem = name.strip_suffix("_blocks").unwrap_or(&name);
+        let scales = &shape[..shape.len() - 1];
+        (format!("{stem}_scales"), scales.to_vec())
+    });
+    let piece = Piece {
+        name,
+        part: rule.part,
+        form: rule.form,
+        expert,
+        fp8: None,
+    };
+    Wanted {
+        place,
+        piece,
+        shape,
+        scales,
+    }
+}
+
+/// The extents of a tensor in a file, of those of its place.
+fn in_file(rule: &Rule, of_place: &[usize], of_expert: bool) -> Vec<usize> {
+    let mut shape = of_place.to_vec();
+    if of_expert {
+        shape.remove(0);
+    }
+    let vectors = rule.to.extents(of_place)[2] == 1 && of_place.len() < 3;
+    let rows = shape.len() - if vectors { 1 } else { 2 };
+    if rule.part != Part::Whole {
+        shape[rows] /= 2;
+    }
+    if rule.form.is_transposed() {
+        shape.swap(rows, rows + 1);
+    }
+    if rule.form.is_mxfp4() {
+        let columns = shape.pop().unwrap_or_default();
+        shape.extend([columns.div_ceil(MXFP4_BLOCK), MXFP4_BLOCK / 2]);
+    }
+    shape
+}
+
+/// Whether nothing is computed from a tensor of this name.
+fn is_ignored(name: &str, family: &Family, spec: &ModelSpec) -> bool {
+    let listed = family.ignored.iter().any(|pattern| fits(name, pattern));
+    // A head that is the embedding may be stored all the same.
+    let rules = family.layouts.iter().copied().flatten().copied().flatten();
+    let head = spec.tied
+        && rules
+            .filter(|rule| rule.to == Slot::Head)
+            .any(|rule| rule.from == name);
+    let layer = name.split('.').find_map(|part| part.parse::<usize>().ok());
+    let behind = family.extra == Extra::Layers && layer.is_some_and(|at| at >= spec.layers.len());
+    listed || head || behind
+}
+
+/// Whether a name is the pattern with a number for `{l}`.
+fn fits(name: &str, pattern: &str) -> bool {
+    let Some((before, after)) = pattern.split_once("{l}") else {
+        return name == pattern;
+    };
+    let number = name.strip_prefix(before);
+    let number = number.and_then(|rest| rest.strip_suffix(after));
+    number.is_some_and(|number| number.parse::<usize>().is_ok())
+}
+
+#[cfg(test)]
+#[path = "mapping_tests.rs"]
+mod tests;

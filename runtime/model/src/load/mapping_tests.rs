@@ -1,0 +1,144 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::families::describe;
+
+/// A checkpoint of zeros with tensors of these names, dtypes and extents.
+fn reader(tensors: &BTreeMap<String, (&'static str, Vec<usize>)>) -> Reader {
+    let mut header = serde_json::Map::new();
+    let mut end = 0;
+    for (name, (dtype, shape)) in tensors {
+        let size = match *dtype {
+            "F32" => 4,
+            "BF16" => 2,
+            _ => 1,
+        };
+        let begin = end;
+        end += size * shape.iter().product::<usize>();
+        let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, end]});
+        header.insert(name.clone(), entry);
+    }
+    let text = Value::Object(header).to_string();
+    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(text.as_bytes());
+    bytes.resize(bytes.len() + end, 0);
+    Reader::from_bytes("test", bytes).unwrap()
+}
+
+fn described(family: &str) -> Described {
+    describe(&json!({
+        "model_type": family, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 32,
+        "max_position_embeddings": 64, "num_experts_per_tok": 2, "num_local_experts": 3,
+        "moe_intermediate_size": 32, "sliding_window": 8, "n_routed_experts": 4, "kv_lora_rank": 16,
+        "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "q_lora_rank": 24,
+        "shared_expert_intermediate_size": 40, "n_shared_experts": 1, "first_k_dense_replace": 1,
+    }))
+    .unwrap()
+}
+
+/// All tensors of layout `layout` of a family.
+fn complete(family: &str, layout: usize) -> BTreeMap<String, (&'static str, Vec<usize>)> {
+    let Described { family, spec, .. } = described(family);
+    let mut tensors = BTreeMap::new();
+    for wanted in expand(family.layouts[layout], &spec) {
+        let dtype = if wanted.scales.is_some() { "U8" } else { "F32" };
+        tensors.insert(wanted.piece.name, (dtype, wanted.shape));
+        if let Some((name, shape)) = wanted.scales {
+            tensors.insert(name, ("U8", shape));
+        }
+    }
+    tensors
+}
+
+#[test]
+fn every_layout_of_every_family_is_a_bijection() {
+    for family in crate::families::FAMILIES {
+        for layout in 0..family.layouts.len() {
+            let tensors = complete(family.name, layout);
+            let plan = Plan::new(&reader(&tensors), described(family.name));
+            let plan = plan.unwrap_or_else(|error| panic!("{} {layout}: {error}", family.name));
+            let pieces: usize = plan
+                .targets
+                .values()
+                .map(|target| target.pieces.len())
+                .sum();
+            let scales = tensors.keys().filter(|name| name.ends_with("_scales"));
+            assert_eq!(pieces + scales.count(), tensors.len(), "{}", family.name);
+        }
+    }
+}
+
+#[test]
+fn one_error_lists_everything() {
+    let mut tensors = complete("mixtral", 0);
+    let gate = tensors
+        .remove("model.layers.1.block_sparse_moe.gate.weight")
+        .unwrap();
+    tensors.insert(
+        "model.layers.1.block_sparse_moe.gates.weight".to_owned(),
+        gate,
+    );
+    tensors.insert("model.norm.weight".to_owned(), ("F32", vec![63]));
+    tensors.insert(
+        "model.layers.0.self_attn.q_proj.weight".to_owned(),
+        ("I8", vec![64, 64]),
+    );
+    tensors.remove("lm_head.weight");
+    let misfits = Plan::new(&reader(&tensors), described("mixtral")).unwrap_err();
+    let missing = [
+        "lm_head.weight",
+        "model.layers.1.block_sparse_moe.gate.weight",
+    ];
+    assert_eq!(misfits.missing, missing);
+    assert_eq!(
+        misfits.unexpected,
+        ["model.layers.1.block_sparse_moe.gates.weight"]
+    );
+    assert_eq!(misfits.misshapen[0].what, "`model.norm.weight`");
+    assert_eq!(misfits.faults.len(), 1);
+    let text = misfits.to_string();
+    let expected = "missing `model.layers.1.block_sparse_moe.gate.weight`, nearest `model.layers.1.block_sparse_moe.gates.weight`";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("q_proj"), "{text}");
+}
+
+#[test]
+fn what_nothing_is_computed_from_may_be_there() {
+    let mut tensors = complete("deepseek_v3", 0);
+    for name in [
+        "model.layers.2.eh_proj.weight",
+        "model.layers.1.self_attn.rotary_emb.inv_freq",
+    ] {
+        tensors.insert(name.to_owned(), ("F32", vec![4]));
+    }
+    Plan::new(&reader(&tensors), described("deepseek_v3")).unwrap();
+    tensors.insert(
+        "model.layers.x.self_attn.rotary_emb.inv_freq".to_owned(),
+        ("F32", vec![4]),
+    );
+    let misfits = Plan::new(&reader(&tensors), described("deepseek_v3")).unwrap_err();
+    assert_eq!(misfits.unexpected.len(), 1);
+}
+
+#[test]
+fn a_head_that_is_the_embedding_may_be_stored() {
+    let mut described = described("llama");
+    described.spec.tied = true;
+    let tensors = complete("llama", 0);
+    assert!(tensors.contains_key("lm_head.weight"));
+    Plan::new(&reader(&tensors), described).unwrap();
+}
+
+#[test]
+fn codes_take_their_scales_along() {
+    let mut tensors = complete("deepseek_v3", 0);
+    let name = "model.layers.1.mlp.experts.2.up_proj.weight";
+    tensors.insert(name.to_owned(), ("F8_E4M3", vec![32, 64]));
+    let misfits = Plan::new(&reader(&tensors), described("deepseek_v3")).unwrap_err();
+    assert!(misfits.to_string().contains("scale"), "{misfits}");
+    tensors.insert(format!("{name}_scale_inv"), ("F32", vec![1, 1]));
+    Plan::new(&reader(&tensors), described("deepseek_v3")).unwrap();
+}

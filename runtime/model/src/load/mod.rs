@@ -1,0 +1,151 @@
+//! Published models from their folders: `config.json` and safetensors become a [`Model`].
+//!
+//! [`ModelFiles::open`] reads headers and nothing else: it knows the model, where each tensor goes, and everything that doesn't fit.
+//! [`ModelFiles::load`] reads the weights matrix by matrix.
+//!
+//! ```no_run
+//! use moebius_model::load::{LoadOptions, ModelFiles};
+//!
+//! # fn main() -> Result<(), moebius_model::Error> {
+//! let device = moebius::open(&moebius::Device::Auto)?;
+//! let files = ModelFiles::open("OLMoE-1B-7B".as_ref())?;
+//! let model = files.load(&device, LoadOptions::default(), &mut |progress| {
+//!     println!("{} of {} bytes", progress.read, progress.bytes);
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod codes;
+mod mapping;
+mod placing;
+mod stream;
+
+use std::path::Path;
+
+use burn::tensor::{DType, Device};
+
+pub use mapping::Plan;
+
+use crate::decoder::{Model, ModelSpec};
+use crate::error::Error;
+use crate::families;
+use crate::fault::Unfit;
+use crate::misfits::Misfits;
+use crate::weights::Reader;
+use stream::Stream;
+
+/// The files of a published model, of which headers have been read and found to fit.
+#[derive(Debug)]
+pub struct ModelFiles {
+    reader: Reader,
+    family: &'static str,
+    spec: ModelSpec,
+    plan: Plan,
+}
+
+/// How weights are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// What the model computes in: f32, f16 or bf16.
+    pub dtype: DType,
+    /// FP8 codes stay codes, in models that compute in f32; they are decoded otherwise.
+    pub keep_fp8: bool,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            dtype: DType::F32,
+            keep_fp8: true,
+        }
+    }
+}
+
+/// How far a loading is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The tensor that was read last.
+    pub tensor: &'a str,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes to read.
+    pub bytes: u64,
+}
+
+impl ModelFiles {
+    /// Opens a folder with `config.json` and weights as [`Reader::open`] takes them.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] where files can't be read, and [`Error::Misfits`] with everything that doesn't fit.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        Self::of(Reader::open(path)?)
+    }
+
+    /// Those of a checkpoint that is open.
+    ///
+    /// # Errors
+    /// As [`ModelFiles::open`].
+    pub fn of(reader: Reader) -> Result<Self, Error> {
+        let faults = |faults| Misfits {
+            faults,
+            ..Misfits::default()
+        };
+        let config = reader.config().ok_or_else(|| {
+            faults(vec![Unfit::new(
+                "the folder",
+                "a config.json beside the weights",
+                "none",
+            )])
+        })?;
+        let described = families::describe(config).map_err(faults)?;
+        let (family, spec) = (described.family.name, described.spec.clone());
+        let plan = Plan::new(&reader, described)?;
+        Ok(Self {
+            reader,
+            family,
+            spec,
+            plan,
+        })
+    }
+
+    /// What the model is.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// `model_type` of its configuration.
+    pub fn family(&self) -> &'static str {
+        self.family
+    }
+
+    /// The checkpoint.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// The model on `device`; `progress` is told after each tensor.
+    ///
+    /// Beside the weights there is, at any time, the largest of them once more where the device doesn't take over the host's memory, and
+    /// one matrix of a file.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] where files can't be read, [`Error::Moebius`] when the device can't hold or run something.
+    pub fn load(
+        &self,
+        device: &Device,
+        options: LoadOptions,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Model, Error> {
+        let before = self.reader.bytes_read();
+        let mut stream = Stream {
+            reader: &self.reader,
+            plan: &self.plan,
+            device,
+            options,
+            progress,
+            before,
+        };
+        Model::load(&self.spec, &mut stream)
+    }
+}

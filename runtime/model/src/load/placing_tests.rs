@@ -1,0 +1,63 @@
+use super::*;
+use crate::families::Form;
+
+fn piece(part: Part, form: Form) -> Piece {
+    Piece {
+        name: String::new(),
+        part,
+        form,
+        expert: None,
+        fp8: None,
+    }
+}
+
+#[test]
+fn halves_and_pairs_and_transposed_matrices_find_their_rows() {
+    // Rows: gate 0, gate 1, up 0, up 1.
+    let mut out = [0; 8];
+    place(
+        &piece(Part::Gate, Form::Plain),
+        &[1, 2, 3, 4],
+        &mut out,
+        [4, 2],
+    );
+    place(
+        &piece(Part::Up, Form::Plain),
+        &[5, 6, 7, 8],
+        &mut out,
+        [4, 2],
+    );
+    assert_eq!(out, [1, 2, 3, 4, 5, 6, 7, 8]);
+    let mut out = [0; 8];
+    let turns = [1, 2, 5, 6, 3, 4, 7, 8];
+    place(&piece(Part::Whole, Form::Pairs), &turns, &mut out, [4, 2]);
+    assert_eq!(out, [1, 2, 3, 4, 5, 6, 7, 8]);
+    let mut out = [0; 8];
+    let turned = [1, 5, 3, 7, 2, 6, 4, 8];
+    place(
+        &piece(Part::Whole, Form::TransposedPairs),
+        &turned,
+        &mut out,
+        [4, 2],
+    );
+    assert_eq!(out, [1, 2, 3, 4, 5, 6, 7, 8]);
+    let mut out = [0; 6];
+    place(
+        &piece(Part::Whole, Form::Transposed),
+        &[1, 4, 2, 5, 3, 6],
+        &mut out,
+        [2, 3],
+    );
+    assert_eq!(out, [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn codes_of_four_bits_are_the_low_half_first() {
+    let mut codes = [0; 16];
+    (codes[0], codes[1]) = (0x72, 0x9f);
+    let values = decode_mxfp4(&codes, &[128], 32);
+    assert_eq!(values[..5], [2.0, 12.0, -12.0, -1.0, 0.0]);
+    assert_eq!(values.len(), 32);
+    // A row that ends within a block.
+    assert_eq!(decode_mxfp4(&[0x11; 32], &[127, 126], 20).len(), 40);
+}

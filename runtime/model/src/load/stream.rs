@@ -1,0 +1,169 @@
+//! Reads the weights of a model one matrix at a time.
+
+use burn::module::Param;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::fp8::{Fp8Tensor, Weight};
+
+use super::codes::{StackedCodes, common_scheme};
+use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target};
+use super::placing::{decode_mxfp4, place, rows_in};
+use super::{LoadOptions, Progress};
+use crate::decoder::{Place, Weights};
+use crate::error::Error;
+use crate::families::{Form, Part};
+use crate::weights::Reader;
+
+/// The weights of a checkpoint for a device.
+pub(super) struct Stream<'a> {
+    pub(super) reader: &'a Reader,
+    pub(super) plan: &'a Plan,
+    pub(super) device: &'a Device,
+    pub(super) options: LoadOptions,
+    pub(super) progress: &'a mut dyn FnMut(Progress<'_>),
+    /// What had been read of the checkpoint before.
+    pub(super) before: u64,
+}
+
+impl Stream<'_> {
+    fn target(&self, at: Place) -> &Target {
+        let target = self.plan.targets.get(&at);
+        target.unwrap_or_else(|| unreachable!("the plan has all places of its model"))
+    }
+
+    fn report(&mut self, name: &str) {
+        (self.progress)(Progress {
+            tensor: name,
+            read: self.reader.bytes_read() - self.before,
+            bytes: self.plan.bytes,
+        });
+    }
+
+    /// The values of a place. Beside them there is one matrix of a file at most, and none where a file holds them as they are.
+    fn values(&mut self, at: Place) -> Result<(Vec<f32>, Vec<usize>), Error> {
+        let Target { shape, pieces } = self.target(at).clone();
+        if let [piece] = &pieces[..] {
+            let plain = piece.form == Form::Plain && piece.part == Part::Whole;
+            if plain && piece.fp8.is_none() && piece.expert.is_none() {
+                let values = self.reader.read_f32(&piece.name)?;
+                self.report(&piece.name);
+                return Ok((values, shape));
+            }
+        }
+        let [stack, rows, columns] = at.slot.extents(&shape);
+        let size = rows * columns;
+        let mut out = vec![0.0; stack * size];
+        for piece in &pieces {
+            let experts = match piece.expert {
+                Some(expert) => expert..expert + 1,
+                None => 0..stack,
+            };
+            for (number, expert) in experts.enumerate() {
+                let values = self.matrix_of(piece, number, [rows, columns])?;
+                let out = &mut out[expert * size..][..size];
+                place(piece, &values, out, [rows, columns]);
+            }
+            self.report(&piece.name);
+        }
+        Ok((out, shape))
+    }
+
+    /// Matrix `number` of a piece, as the file has it.
+    fn matrix_of(
+        &self,
+        piece: &Piece,
+        number: usize,
+        [rows, columns]: [usize; 2],
+    ) -> Result<Vec<f32>, Error> {
+        let size = rows_in(piece, rows) * columns;
+        if let Some(layout) = &piece.fp8 {
+            let decoded = self.reader.fp8_weight(layout)?.dequantize()?;
+            return Ok(match decoded.len() == size {
+                true => decoded,
+                false => decoded[number * size..][..size].to_vec(),
+            });
+        }
+        if piece.form.is_mxfp4() {
+            return self.mxfp4(piece, number, [rows_in(piece, rows), columns]);
+        }
+        let from = (number * size) as u64;
+        let range = from..from + size as u64;
+        Ok(self.reader.read_f32_part(&piece.name, range)?)
+    }
+
+    fn mxfp4(
+        &self,
+        piece: &Piece,
+        number: usize,
+        [rows, columns]: [usize; 2],
+    ) -> Result<Vec<f32>, Error> {
+        let stem = piece.name.strip_suffix("_blocks").unwrap_or(&piece.name);
+        let scales = format!("{stem}_scales");
+        let blocks = rows * columns.div_ceil(MXFP4_BLOCK);
+        let read = |name: &str, each: usize| -> Result<Vec<u8>, Error> {
+            let mut bytes = vec![0; blocks * each];
+            let at = (number * bytes.len()) as u64;
+            self.reader.read_part(name, at, &mut bytes)?;
+            Ok(bytes)
+        };
+        let codes = read(&piece.name, MXFP4_BLOCK / 2)?;
+        Ok(decode_mxfp4(&codes, &read(&scales, 1)?, columns))
+    }
+
+    fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
+        let (values, shape) = self.values(at)?;
+        // A matrix may be asked for as a stack of one.
+        let ones = D.saturating_sub(shape.len());
+        let shape: Vec<usize> = std::iter::repeat_n(1, ones).chain(shape).collect();
+        let data = TensorData::new(values, shape);
+        Ok(Tensor::from_data(data, (self.device, self.options.dtype)))
+    }
+
+    /// The codes of a place, where all of it is codes of one kind that go side by side.
+    fn codes(&mut self, at: Place) -> Result<Option<Fp8Tensor>, Error> {
+        if !self.options.keep_fp8 || self.options.dtype != DType::F32 {
+            return Ok(None);
+        }
+        let Target { shape, pieces } = self.target(at).clone();
+        let [stack, rows, columns] = at.slot.extents(&shape);
+        let Some(scheme) = common_scheme(&pieces, [rows, columns]) else {
+            return Ok(None);
+        };
+        let mut stacked = StackedCodes::new(scheme, [stack, rows, columns]);
+        for piece in &pieces {
+            let Some(layout) = &piece.fp8 else {
+                unreachable!("all pieces have a scheme");
+            };
+            stacked.add(piece, &self.reader.fp8_weight(layout)?)?;
+            self.report(&piece.name);
+        }
+        Ok(Some(stacked.upload(self.device)?))
+    }
+
+    /// A weight as codes where the file has them, and else as values.
+    fn any<const D: usize>(&mut self, at: Place) -> Result<Weight<D>, Error> {
+        let parts = if at.slot.is_gated() { 2 } else { 1 };
+        if let Some(codes) = self.codes(at)? {
+            return Ok(Weight::from_fp8(codes, parts)?);
+        }
+        let values = Param::from_tensor(self.tensor::<D>(at)?);
+        Ok(Weight::from(values).with_parts(parts))
+    }
+}
+
+impl Weights for Stream<'_> {
+    fn vector(&mut self, at: Place) -> Result<Tensor<1>, Error> {
+        self.tensor(at)
+    }
+
+    fn matrix(&mut self, at: Place) -> Result<Tensor<2>, Error> {
+        self.tensor(at)
+    }
+
+    fn weight(&mut self, at: Place) -> Result<Weight<2>, Error> {
+        self.any(at)
+    }
+
+    fn stack(&mut self, at: Place) -> Result<Weight<3>, Error> {
+        self.any(at)
+    }
+}

@@ -1,0 +1,248 @@
+//! Published decoders step by step: every way to cut a sequence gives the bits of the whole, and gradients reach every weight.
+#![cfg(feature = "flex")]
+#![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use moebius::attention::{CacheFormat, Pages};
+use moebius_model::decoder::{Cache, Model, Projections};
+use moebius_model::load::{LoadOptions, ModelFiles, Progress};
+use moebius_model::weights::Reader;
+
+/// The folders of `tests/cases` that hold a decoder.
+fn folders() -> Vec<PathBuf> {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let entries = std::fs::read_dir(cases).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut folders: Vec<_> = paths
+        .filter(|path| path.join("logits.case.safetensors").is_file())
+        .collect();
+    folders.sort();
+    assert!(folders.len() >= 6);
+    folders
+}
+
+fn load(folder: &Path, device: &Device) -> Model {
+    load_with(folder, LoadOptions::default(), device)
+}
+
+fn load_with(folder: &Path, options: LoadOptions, device: &Device) -> Model {
+    let files = ModelFiles::open(folder).unwrap();
+    files.load(device, options, &mut |_| ()).unwrap()
+}
+
+/// The tokens of a folder's case.
+fn tokens(folder: &Path) -> Vec<i32> {
+    let case = Reader::open(&folder.join("logits.case.safetensors")).unwrap();
+    let bytes = case.read("in.tokens").unwrap();
+    let words = bytes.as_chunks::<4>().0.iter();
+    words.map(|&word| i32::from_le_bytes(word)).collect()
+}
+
+fn ids(tokens: &[i32], sequences: usize, device: &Device) -> Tensor<2, Int> {
+    let data = TensorData::new(tokens.to_vec(), [sequences, tokens.len() / sequences]);
+    Tensor::from_data(data, device)
+}
+
+/// The bits of logits [B, S, V], a list for each row.
+fn bits(logits: Tensor<3>) -> Vec<Vec<u32>> {
+    let [_, _, width] = logits.dims();
+    let values: Vec<f32> = logits.into_data().iter().collect();
+    let rows = values.chunks(width);
+    rows.map(|row| row.iter().map(|value| value.to_bits()).collect())
+        .collect()
+}
+
+fn cache(model: &Model, pages: Pages, device: &Device) -> Cache {
+    Cache::new(model.spec(), pages, CacheFormat::F32, device).unwrap()
+}
+
+#[test]
+fn steps_give_the_bits_of_the_whole() {
+    let device = Device::flex();
+    for folder in folders() {
+        let model = load(&folder, &device);
+        let tokens = tokens(&folder);
+        let whole = bits(model.forward(ids(&tokens, 1, &device)).unwrap().logits);
+        let cuts: [&[usize]; 3] = [&[41], &[1; 41], &[5, 1, 20, 1, 14]];
+        for cut in cuts {
+            let pages = Pages::paged(1, 3, 48).unwrap();
+            let mut cache = cache(&model, pages, &device);
+            let (mut got, mut rest) = (Vec::new(), &tokens[..]);
+            for &count in cut {
+                let (now, later) = rest.split_at(count);
+                rest = later;
+                let step = model.step(ids(now, 1, &device), &[count], &mut cache);
+                got.extend(bits(step.unwrap().logits));
+            }
+            assert!(rest.is_empty());
+            let same = got.iter().zip(&whole).filter(|(got, want)| got == want);
+            let (same, name) = (same.count(), folder.display());
+            assert_eq!(same, whole.len(), "{name}, {} steps", cut.len());
+        }
+    }
+}
+
+#[test]
+fn sequences_of_other_lengths_change_nothing() {
+    let device = Device::flex();
+    for folder in folders() {
+        let model = load(&folder, &device);
+        let tokens = tokens(&folder);
+        let whole = bits(model.forward(ids(&tokens, 1, &device)).unwrap().logits);
+        let pages = Pages::paged(2, 6, 48).unwrap();
+        let mut cache = cache(&model, pages, &device);
+        // The second sequence begins late, at the same tokens.
+        let mut batch = tokens[..20].to_vec();
+        batch.extend(&tokens[..7]);
+        batch.extend([0; 13]);
+        let first = model.step(ids(&batch, 2, &device), &[20, 7], &mut cache);
+        let first = bits(first.unwrap().logits);
+        assert_eq!(first[..20], whole[..20], "{}", folder.display());
+        assert_eq!(first[20..27], whole[..7], "{}", folder.display());
+        let pair = [tokens[20], tokens[7]];
+        let second = model.step(ids(&pair, 2, &device), &[1, 1], &mut cache);
+        let second = bits(second.unwrap().logits);
+        assert_eq!(
+            second,
+            [&whole[20][..], &whole[7][..]],
+            "{}",
+            folder.display()
+        );
+    }
+}
+
+#[test]
+fn a_batch_gives_the_bits_of_its_sequences() {
+    let device = Device::flex();
+    for folder in folders() {
+        let model = load(&folder, &device);
+        let tokens = tokens(&folder);
+        let whole = bits(
+            model
+                .forward(ids(&tokens[..40], 2, &device))
+                .unwrap()
+                .logits,
+        );
+        let alone = bits(
+            model
+                .forward(ids(&tokens[20..40], 1, &device))
+                .unwrap()
+                .logits,
+        );
+        assert_eq!(whole[20..], alone, "{}", folder.display());
+    }
+}
+
+#[test]
+fn a_step_down_the_gradient_lowers_the_loss() {
+    use burn::optim::{GradientsParams, SgdConfig};
+    let device = Device::flex().autodiff();
+    for folder in folders() {
+        // Codes don't train.
+        let decoded = LoadOptions {
+            keep_fp8: false,
+            ..LoadOptions::default()
+        };
+        let mut model = load_with(&folder, decoded, &device);
+        let tokens = tokens(&folder);
+        let (seen, next) = (&tokens[..40], ids(&tokens[1..], 1, &device));
+        let loss = |model: &Model| {
+            let logits = model.forward(ids(seen, 1, &device)).unwrap().logits;
+            let [_, count, width] = logits.dims();
+            let logs = burn::tensor::activation::log_softmax(logits.reshape([count, width]), 1);
+            let next = next.clone().reshape([count, 1]);
+            -logs.gather(1, next).mean()
+        };
+        let before = loss(&model);
+        let gradients = GradientsParams::from_grads(before.backward(), &model);
+        let params = parameters(&model);
+        assert_eq!(gradients.len(), params, "{}", folder.display());
+        model = SgdConfig::new().init().step(0.05, model, gradients);
+        let (before, after) = (
+            before.into_scalar::<f32>(),
+            loss(&model).into_scalar::<f32>(),
+        );
+        assert!(after < before, "{}: {before} {after}", folder.display());
+    }
+}
+
+/// How many tensors a model learns.
+fn parameters(model: &Model) -> usize {
+    use burn::module::{Module, ModuleVisitor, Param};
+    struct Count(usize);
+    impl ModuleVisitor for Count {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            // Running state isn't learned.
+            self.0 += usize::from(param.is_require_grad());
+        }
+    }
+    let mut count = Count(0);
+    model.visit(&mut count);
+    count.0
+}
+
+#[test]
+fn tokens_that_do_not_fit_a_cache_are_refused() {
+    let device = Device::flex();
+    let folder = &folders()[0];
+    let model = load(folder, &device);
+    let mut small = cache(&model, Pages::paged(1, 1, 16).unwrap(), &device);
+    let tokens = tokens(folder);
+    let mut step = |tokens: &[i32], counts: &[usize], sequences| {
+        let ids = ids(tokens, sequences, &device);
+        model.step(ids, counts, &mut small).map(|_| ())
+    };
+    assert!(step(&tokens[..17], &[17], 1).is_err());
+    assert!(step(&tokens[..4], &[2, 2], 2).is_err());
+    assert!(step(&tokens[..4], &[3], 1).is_err());
+    assert!(step(&tokens[..16], &[16], 1).is_ok());
+}
+
+/// The bytes that are told last are those of all tensors, and they are read once.
+#[test]
+fn progress_ends_with_all_bytes() {
+    let device = Device::flex();
+    for folder in folders() {
+        let files = ModelFiles::open(&folder).unwrap();
+        let (mut last, mut calls) = ([0, 0], 0);
+        let mut told = |progress: Progress<'_>| {
+            assert!(progress.read >= last[0]);
+            (last, calls) = ([progress.read, progress.bytes], calls + 1);
+        };
+        files
+            .load(&device, LoadOptions::default(), &mut told)
+            .unwrap();
+        assert_eq!(last[0], last[1], "{}", folder.display());
+        assert!(calls > 10);
+    }
+}
+
+/// FP8 weights stay codes where scales allow it, and give what their values give.
+#[test]
+fn codes_stay_codes() {
+    let device = Device::flex();
+    let folders = folders();
+    let folder = folders
+        .iter()
+        .find(|folder| folder.ends_with("decoder_deepseek_v3_fp8"));
+    let folder = folder.unwrap();
+    let decoded = LoadOptions {
+        keep_fp8: false,
+        ..LoadOptions::default()
+    };
+    let models = [LoadOptions::default(), decoded].map(|how| load_with(folder, how, &device));
+    let Projections::Latent(latent) = &models[0].blocks[1].attention.projection else {
+        panic!("latent attention");
+    };
+    assert!(latent.query.weight.codes().is_some());
+    let tokens = tokens(folder);
+    let [codes, values] = models.map(|model| {
+        let logits = model.forward(ids(&tokens, 1, &device)).unwrap().logits;
+        logits.into_data().iter().collect::<Vec<f32>>()
+    });
+    for (code, value) in codes.iter().zip(&values) {
+        assert!((code - value).abs() < 1e-4, "{code} {value}");
+    }
+}

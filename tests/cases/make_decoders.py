@@ -1,0 +1,156 @@
+"""Writes decoders beside those of make_cases.py: dense ones, latent attention, and weights as they are published: sharded, in 16 bits, FP8 and MXFP4.
+
+Each folder has config.json, weights, and logits.case.safetensors with tokens and the logits that Hugging Face transformers computes in float32
+of the values that the stored weights stand for.
+Usage: python make_decoders.py OUT_DIR [--seed N]
+Needs: torch, numpy, ml_dtypes, safetensors, transformers.
+"""
+import argparse, json, os
+import numpy as np, torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from make_cases import REL, n, write
+
+BASE = dict(vocab_size=99, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=256, tie_word_embeddings=False)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=0.707)
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=24, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=12, n_routed_experts=8, n_shared_experts=1,
+              num_experts_per_tok=2, n_group=4, topk_group=2, routed_scaling_factor=2.5, norm_topk_prob=True, first_k_dense_replace=1, num_nextn_predict_layers=0)
+LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+
+SPECS = {
+    "llama": ("llama", dict(num_key_value_heads=2, tie_word_embeddings=True, attention_bias=True, mlp_bias=True, rope_parameters=LLAMA3)),
+    "qwen3": ("qwen3", dict(num_key_value_heads=2, head_dim=16, use_sliding_window=True, sliding_window=7, layer_types=["full_attention", "sliding_attention"])),
+    "deepseek_v3": ("deepseek_v3", dict(**LATENT, q_lora_rank=20, moe_intermediate_size=24, rope_parameters=YARN)),
+    # Blocks of 128: experts go side by side as codes, the dense network's gate ends within a block.
+    "deepseek_v3_fp8": ("deepseek_v3", dict(**{**LATENT, "n_routed_experts": 4, "n_group": 2, "topk_group": 1}, hidden_size=128, intermediate_size=72,
+                                            q_lora_rank=None, moe_intermediate_size=128)),
+    "gpt_oss_mxfp4": ("gpt_oss", dict(num_local_experts=4, num_experts_per_tok=2, num_key_value_heads=2, head_dim=16, hidden_size=64, intermediate_size=32,
+                                      sliding_window=8, layer_types=["sliding_attention", "full_attention"])),
+}
+
+
+def randomize(model):
+    with torch.no_grad():
+        for name, value in [*model.named_parameters(), *model.named_buffers()]:
+            if "inv_freq" not in name:
+                value.copy_(torch.randn_like(value) * (0.2 if value.ndim > 1 else 0.1) + (1.0 if "norm" in name else 0.0))
+
+
+def through(dtype):
+    """Every weight in 16 bits; the model computes with what they stand for."""
+    def store(tensors):
+        stored = {name: value.to(dtype) for name, value in tensors.items()}
+        tensors |= {name: value.float() for name, value in stored.items()}
+        return stored
+    return store
+
+
+def fp8_blocks(tensors):
+    """DeepSeek's form: codes and a scale for each block of 128 x 128, of all linear layers but the router and the head."""
+    stored = {}
+    for name, value in tensors.items():
+        if value.ndim != 2 or any(part in name for part in ("embed", "lm_head", "mlp.gate.")):
+            stored[name] = value
+            continue
+        scale = torch.zeros([-(-extent // 128) for extent in value.shape])
+        codes = torch.zeros(value.shape, dtype=torch.float8_e4m3fn)
+        for i in range(scale.shape[0]):
+            for j in range(scale.shape[1]):
+                at = slice(128 * i, 128 * i + 128), slice(128 * j, 128 * j + 128)
+                scale[i, j] = value[at].abs().max() / 448
+                codes[at] = (value[at] / scale[i, j]).to(codes.dtype)
+                value[at] = codes[at].float() * scale[i, j]
+        stored[name], stored[f"{name}_scale_inv"] = codes, scale
+    return stored
+
+
+E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+
+
+def mxfp4(tensors):
+    """gpt-oss's form: codes of four bits, two to a byte, and a power of two for 32 of them along the inner dimension."""
+    stored = {}
+    for name, value in tensors.items():
+        if not name.endswith(("gate_up_proj", "down_proj")):
+            stored[name] = value
+            continue
+        rows = value.transpose(1, 2)  # [E, out, in]
+        blocks = rows.reshape(*rows.shape[:2], -1, 32)
+        scale = torch.floor(torch.log2(blocks.abs().amax(-1, keepdim=True))) - 2
+        units = blocks / torch.exp2(scale)
+        code = (units.abs()[..., None] - E2M1).abs().argmin(-1)
+        decoded = torch.where(units < 0, -E2M1[code], E2M1[code]) * torch.exp2(scale)
+        code = (code + 8 * (units < 0)).to(torch.uint8)
+        stored[f"{name}_blocks"] = code[..., 0::2] | code[..., 1::2] << 4
+        stored[f"{name}_scales"] = (scale[..., 0] + 127).to(torch.uint8)
+        value.copy_(decoded.reshape(rows.shape).transpose(1, 2))
+    return stored
+
+
+def four(config):
+    """The keys of transformers 4."""
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    config["torch_dtype"] = config.pop("dtype")
+
+
+STORE = {"llama": through(torch.bfloat16), "qwen3": through(torch.float16), "deepseek_v3_fp8": fp8_blocks, "gpt_oss_mxfp4": mxfp4}
+
+
+def reload(folder, tensors):
+    """The model of these values."""
+    save(folder, tensors)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def save(folder, tensors, shards=1):
+    """In one file, or in two with an index."""
+    if shards == 1:
+        return save_file({name: value.contiguous() for name, value in tensors.items()}, f"{folder}/model.safetensors", metadata={"format": "pt"})
+    names, where = sorted(tensors), {}
+    for i, part in enumerate((names[::2], names[1::2])):
+        file = f"model-{i + 1:05}-of-00002.safetensors"
+        save_file({name: tensors[name].contiguous() for name in part}, f"{folder}/{file}", metadata={"format": "pt"})
+        where |= {name: file for name in part}
+    size = sum(value.nbytes for value in tensors.values())
+    json.dump({"metadata": {"total_size": size}, "weight_map": where}, open(f"{folder}/model.safetensors.index.json", "w"), indent=1)
+
+
+def decoder(out, name, seed):
+    kind, extra = SPECS[name]
+    torch.manual_seed(seed)
+    config = AutoConfig.for_model(kind, **{**BASE, **extra})
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config).float().eval()
+    randomize(model)
+    folder = f"{out}/decoder_{name}"
+    os.makedirs(folder, exist_ok=True)
+    model.save_pretrained(folder)
+    os.remove(f"{folder}/generation_config.json")
+    tensors = load_file(f"{folder}/model.safetensors")
+    stored = STORE.get(name, lambda tensors: tensors)(tensors)
+    # Stores leave in `tensors` what is stored stands for.
+    model = reload(folder, tensors)
+    os.remove(f"{folder}/model.safetensors")
+    save(folder, stored, shards=2 if name == "llama" else 1)
+    config = json.load(open(f"{folder}/config.json"))
+    if name in ("llama", "gpt_oss_mxfp4"):
+        four(config)
+    if name.endswith("fp8"):
+        config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+    json.dump(config, open(f"{folder}/config.json", "w"), indent=1)
+    ids = torch.randint(0, config["vocab_size"], (1, 41))
+    with torch.no_grad():
+        logits = model(ids).logits[0]
+    write(f"{folder}/logits.case.safetensors", "decoder_logits", {}, {"tokens": ids[0].numpy().astype(np.int32)}, {"logits": n(logits)}, {"logits": REL(1e-4)})
+
+
+if __name__ == "__main__":
+    a = argparse.ArgumentParser()
+    a.add_argument("out")
+    a.add_argument("--seed", type=int, default=1)
+    a = a.parse_args()
+    for name in SPECS:
+        decoder(a.out, name, a.seed)
