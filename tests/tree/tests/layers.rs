@@ -36,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("moebius-model", &["moebius"]),
     ("moebius-text", &[]),
+    ("moebius-engine", &[]),
     ("moebius-cases", &["moebius", "moebius-model"]),
     (
         "moebius-wasm",
@@ -108,6 +109,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("axum", &[]),
     ("tokenizers", &["moebius-text"]),
     ("minijinja", &["moebius-text"]),
+    ("blake3", &["moebius-engine"]),
 ];
 
 /// Libraries whose kernels and APIs change between patch releases: pinned exactly.
