@@ -169,15 +169,14 @@ fn any_logits() -> impl Strategy<Value = Vec<f32>> {
     prop::collection::vec(logit, 1..60)
 }
 
-proptest! {
-    #[test]
-    fn arbitrary_logits_are_sampled_as_naively(
-        (logits, options, before) in any_logits().prop_flat_map(|logits| {
-            let vocabulary = logits.len() as u32;
-            (Just(logits), any_options(vocabulary), prop::collection::vec(0..vocabulary, 0..12))
-        }),
-        index in any::<u64>(),
-    ) {
+#[test]
+fn arbitrary_logits_are_sampled_as_naively() {
+    let inputs = any_logits().prop_flat_map(|logits| {
+        let vocabulary = logits.len() as u32;
+        let before = prop::collection::vec(0..vocabulary, 0..12);
+        (Just(logits), any_options(vocabulary), before)
+    });
+    proptest!(|((logits, options, before) in inputs, index in any::<u64>())| {
         let (prompt, generated) = before.split_at(before.len() / 2);
         let (sampling, history) = (sampling(&options), history(prompt, generated));
         if logits.iter().all(|logit| *logit == f32::NEG_INFINITY) {
@@ -217,7 +216,7 @@ proptest! {
         top.truncate(3);
         prop_assert_eq!(logprobs.top.iter().map(|(id, _)| *id).collect::<Vec<_>>(), ids(&top));
         prop_assert!(logprobs.top.iter().all(|(id, ours)| near(*ours, of(*id))));
-    }
+    });
 }
 
 #[test]
@@ -517,6 +516,33 @@ fn options_out_of_their_ranges_are_refused() {
     };
     let error = Sampling::new(options).unwrap_err().to_string();
     assert_eq!(error, "top_p: expected a number from 0 to 1, got 1.5");
+}
+
+/// A vocabulary as large as those of models: selections in many rounds, and none of them sorts.
+#[test]
+fn large_vocabularies_are_sampled_as_naively() {
+    // A permutation of ids, so that what is likely lies anywhere; values that repeat, so that bounds fall among equal ones.
+    let size = 151_936_u64;
+    let logits: Vec<f32> = (0..size)
+        .map(|id| ((id * 48_271) % size / 16) as f32 / 800.0)
+        .collect();
+    for (top_k, top_p) in [(0, 0.001), (0, 0.5), (0, 0.999), (50, 1.0), (100_000, 0.7)] {
+        let options = SamplingOptions {
+            top_k,
+            top_p,
+            ..SamplingOptions::default()
+        };
+        let mut expected = naive(&options, &logits, &[], &[]);
+        expected.sort_by_key(|(id, _)| *id);
+        let ours = sampling(&options)
+            .probabilities(&logits, &History::default())
+            .unwrap();
+        let same = ours
+            .iter()
+            .map(|(id, _)| id)
+            .eq(expected.iter().map(|(id, _)| id));
+        assert!(same, "{top_k} {top_p}: {} {}", ours.len(), expected.len());
+    }
 }
 
 /// The largest numbers stay numbers, and what is impossible stays so.

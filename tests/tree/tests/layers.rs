@@ -109,7 +109,6 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("axum", &[]),
     ("tokenizers", &["moebius-text"]),
     ("minijinja", &["moebius-text"]),
-    ("blake3", &["moebius-engine"]),
 ];
 
 /// Libraries whose kernels and APIs change between patch releases: pinned exactly.

@@ -89,7 +89,7 @@ impl Candidates {
 
     /// The one that a random word falls on.
     pub(super) fn draw(&self, word: u64) -> u32 {
-        let mut place = (u128::from(word) * u128::from(self.weight()) >> 64) as u64;
+        let mut place = ((u128::from(word) * u128::from(self.weight())) >> 64) as u64;
         for candidate in &self.0 {
             if place < candidate.weight {
                 return candidate.id;

@@ -211,8 +211,7 @@ impl Scheduler {
     fn preempt(&mut self, step: &mut Step) {
         let last = self.running.pop();
         let mut last = last.unwrap_or_else(|| unreachable!("one that runs lacks pages"));
-        self.pages.release(&last.pages);
-        last.pages.clear();
+        self.pages.release(&std::mem::take(&mut last.pages));
         last.computed = 0;
         self.counts.preemptions += 1;
         step.preempted.push(last.id);

@@ -123,16 +123,17 @@ fn shrinking_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-proptest! {
-    #[test]
-    fn any_events_leave_a_sound_cache(
-        (pages, running, more) in (1..12_usize, 1..5_usize, 0..40_usize),
-        events in prop::collection::vec(shrinking_event(), 0..60),
-    ) {
-        let mut world = World::new(Limits::new(pages, running + more, running));
+#[test]
+fn any_events_leave_a_sound_cache() {
+    let limits = (1..12_usize, 1..5_usize, 0..40_usize);
+    let limits =
+        limits.prop_map(|(pages, running, more)| Limits::new(pages, running + more, running));
+    let events = prop::collection::vec(shrinking_event(), 0..60);
+    proptest!(|(limits in limits, events in events)| {
+        let mut world = World::new(limits);
         events.iter().for_each(|event| world.apply(event));
         world.finish();
-    }
+    });
 }
 
 /// One request in all the ways a step can treat it. The world compares each with the request alone, place by place and token by token.
