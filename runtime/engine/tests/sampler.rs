@@ -287,6 +287,25 @@ fn draws_are_as_frequent_as_their_probabilities() {
     }
 }
 
+/// What a seed draws is part of the interface: an answer can be asked for again. Of equally likely tokens that is a number and no
+/// rounding.
+#[test]
+fn draws_of_a_seed_stay_the_same() {
+    let (seed, logits) = (0x0123_4567_89AB_CDEF, vec![1.0; 1000]);
+    let options = SamplingOptions {
+        seed,
+        ..SamplingOptions::default()
+    };
+    for index in [0, 1, 1 << 40] {
+        let draw = sampling(&options).sample(&logits, &History::default(), index);
+        let counter = [index as u32, (index >> 32) as u32, 0, 0];
+        let words = philox(counter, [0x89AB_CDEF, 0x0123_4567]);
+        let word = u64::from(words[0]) + (u64::from(words[1]) << 32);
+        let expected = (u128::from(word) * 1000) >> 64;
+        assert_eq!(u128::from(draw.unwrap().id), expected);
+    }
+}
+
 /// Seeds and places that differ in any bit draw differently.
 #[test]
 fn draws_depend_on_seed_and_place() {

@@ -11,6 +11,9 @@ const HEAVIEST: f64 = (1_u64 << 40) as f64;
 /// The most ids of a vocabulary: their weights have a sum below 2⁶⁴.
 pub(super) const MOST_IDS: usize = 1 << 23;
 
+/// One more than the class of the heaviest, which has 41 bits.
+const CLASSES: usize = 42 * 8;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) id: u32,
@@ -19,6 +22,13 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
+    /// The weight's number of bits, and the three that follow the first: no heavier candidate has a lower class.
+    fn class(&self) -> usize {
+        let bits = (u64::BITS - self.weight.leading_zeros()) as usize;
+        let first_four = (self.weight << 3) >> bits.saturating_sub(1);
+        bits * 8 + first_four as usize % 8
+    }
+
     /// The more likely first, of equally likely ones that with the lower id: no two are equal.
     fn rank(&self, other: &Self) -> Ordering {
         descending(self.score, other.score).then(self.id.cmp(&other.id))
@@ -52,24 +62,26 @@ impl Candidates {
     /// Keeps the fewest most likely ones, at least one, that have a share of `top_p` of the weight.
     pub(super) fn keep_top_p(&mut self, top_p: f32) {
         let wanted = (f64::from(top_p) * self.weight() as f64).ceil() as u64;
-        let mut ranked = self.0.clone();
-        // Those before `from` are kept, and weigh `kept`; the last to be kept is before `to`.
-        let (mut from, mut to, mut kept) = (0, ranked.len(), 0);
-        while to - from > 1 {
-            let half = (to - from) / 2;
-            let part = &mut ranked[from..to];
-            part.select_nth_unstable_by(half, Candidate::rank);
-            let weight: u64 = part[..half].iter().map(|candidate| candidate.weight).sum();
-            if kept + weight >= wanted {
-                to = from + half;
-            } else {
-                kept += weight;
-                from += half;
-            }
+        // Only the candidates that are about as likely as the last one are compared with each other.
+        let mut sums = [0; CLASSES];
+        for candidate in &self.0 {
+            sums[candidate.class()] += candidate.weight;
         }
-        let last = ranked[from];
+        let (mut class, mut kept) = (CLASSES - 1, 0);
+        while class > 0 && (sums[class] == 0 || kept + sums[class] < wanted) {
+            kept += sums[class];
+            class -= 1;
+        }
+        let of_class = self.0.iter().filter(|candidate| candidate.class() == class);
+        let last = last_kept(of_class.copied().collect(), wanted.saturating_sub(kept));
         self.0
-            .retain(|candidate| candidate.rank(&last) != Ordering::Greater);
+            .retain(|candidate| match candidate.class().cmp(&class) {
+                Ordering::Less => false,
+                Ordering::Equal => {
+                    last.is_some_and(|last| candidate.rank(&last) != Ordering::Greater)
+                }
+                Ordering::Greater => true,
+            });
     }
 
     /// Keeps those that are at least `min_p` times as likely as the most likely one.
@@ -100,8 +112,27 @@ impl Candidates {
     }
 }
 
+/// The last of the fewest most likely candidates, at least one, that have the `wanted` weight, or of all.
+fn last_kept(mut ranked: Vec<Candidate>, wanted: u64) -> Option<Candidate> {
+    // Those before `from` are kept, and weigh `kept`; the last to be kept is before `to`.
+    let (mut from, mut to, mut kept) = (0, ranked.len(), 0);
+    while to - from > 1 {
+        let half = (to - from) / 2;
+        let part = &mut ranked[from..to];
+        part.select_nth_unstable_by(half, Candidate::rank);
+        let weight: u64 = part[..half].iter().map(|candidate| candidate.weight).sum();
+        if kept + weight >= wanted {
+            to = from + half;
+        } else {
+            kept += weight;
+            from += half;
+        }
+    }
+    ranked.get(from).copied()
+}
+
 /// The k-th highest of the scores, or −∞ where there aren't as many, or k is 0.
-fn kth_highest(scores: &[f32], k: usize) -> f32 {
+pub(super) fn kth_highest(scores: &[f32], k: usize) -> f32 {
     if k == 0 || k >= scores.len() {
         return f32::NEG_INFINITY;
     }

@@ -1,6 +1,6 @@
 //! How likely a model holds tokens.
 
-use super::candidates::descending;
+use super::candidates::{descending, kth_highest};
 
 /// Log-probabilities by the model's logits as they are, before biases, penalties and temperature.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,21 +30,16 @@ impl Logprobs {
 }
 
 fn most_likely(logits: &[f32], most: usize) -> Vec<u32> {
-    let possible = (0_u32..)
-        .zip(logits)
-        .filter(|(_, logit)| **logit > f32::NEG_INFINITY);
-    let mut ids: Vec<u32> = possible.map(|(id, _)| id).collect();
-    let rank = |one: &u32, other: &u32| {
-        let [a, b] = [one, other].map(|&id| logits[id as usize]);
-        descending(a, b).then(one.cmp(other))
-    };
     if most == 0 {
         return Vec::new();
     }
-    if most < ids.len() {
-        ids.select_nth_unstable_by(most - 1, rank);
-        ids.truncate(most);
-    }
-    ids.sort_unstable_by(rank);
+    let least = kth_highest(logits, most);
+    let possible = (0_u32..)
+        .zip(logits)
+        .filter(|(_, logit)| **logit > f32::NEG_INFINITY && **logit >= least);
+    let mut ids: Vec<u32> = possible.map(|(id, _)| id).collect();
+    // Stable, so of equal ones that with the lower id stays before the other.
+    ids.sort_by(|one, other| descending(logits[*one as usize], logits[*other as usize]));
+    ids.truncate(most);
     ids
 }

@@ -94,7 +94,7 @@ impl Sampling {
     /// The token at place `index` among those that are generated (the first has 0) after `history`, of a vocabulary with a logit for
     /// each id. It depends on these and the options, and on nothing else: not on what was drawn before, for whom, or beside whom.
     ///
-    /// Time goes with the size of the vocabulary, not with that times its logarithm: nothing is sorted.
+    /// Time goes with the size of the vocabulary, which is never sorted.
     ///
     /// # Errors
     /// [`SampleError`] for NaN and +∞, logits that are all −∞, and ids without a logit.
