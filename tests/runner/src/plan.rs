@@ -49,7 +49,7 @@ pub(crate) fn build() -> Job {
 }
 
 /// The crates that users depend on.
-pub(crate) const PUBLISHED: [&str; 8] = [
+pub(crate) const PUBLISHED: [&str; 9] = [
     "moebius-ops",
     "moebius-device",
     "moebius-shaders",
@@ -57,6 +57,7 @@ pub(crate) const PUBLISHED: [&str; 8] = [
     "moebius",
     "moebius-model",
     "moebius-text",
+    "moebius-engine",
     "moebius-cases",
 ];
 

@@ -18,6 +18,7 @@ const CRATES: &[&str] = &[
     "runtime/core",
     "runtime/model",
     "runtime/text",
+    "runtime/engine",
     "runtime/cases",
     "runtime/cli",
     "benches",

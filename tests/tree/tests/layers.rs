@@ -36,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("moebius-model", &["moebius"]),
     ("moebius-text", &[]),
+    ("moebius-engine", &[]),
     ("moebius-cases", &["moebius", "moebius-model"]),
     (
         "moebius-wasm",

@@ -1,0 +1,357 @@
+//! Steps worked out by hand, and what a scheduler refuses.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+use moebius_engine::{
+    Limits, PAGE, Refused, Request, RequestId, Sampled, Scheduler, Step, StepError,
+};
+
+fn request(id: u64, prompt: usize, most_new: usize) -> Request {
+    // Texts of different requests differ from the first token on.
+    Request::new(RequestId(id), vec![id as u32; prompt], most_new)
+}
+
+fn scheduler(pages: usize, batch_tokens: usize, running: usize) -> Scheduler {
+    Scheduler::new(Limits::new(pages, batch_tokens, running)).unwrap()
+}
+
+/// Each part of a step: its request, its places, and which token it chooses.
+fn parts(step: &Step) -> Vec<(u64, [usize; 2], Option<usize>)> {
+    let parts = step.work.iter();
+    parts
+        .map(|work| {
+            (
+                work.request.0,
+                [work.positions.start, work.positions.end],
+                work.samples,
+            )
+        })
+        .collect()
+}
+
+/// Computes a step whose tokens are all 9, and says what its parts were.
+fn run(scheduler: &mut Scheduler) -> Step {
+    let step = scheduler.step().unwrap();
+    let choosing = step.work.iter().filter(|work| work.samples.is_some());
+    let sampled: Vec<Sampled> = choosing.map(|work| Sampled::new(work.request, 9)).collect();
+    scheduler.complete(&sampled).unwrap();
+    step
+}
+
+#[test]
+fn prompts_are_cut_where_a_step_is_full() {
+    let mut scheduler = scheduler(100, 32, 4);
+    scheduler.add(request(1, 10, 3)).unwrap();
+    scheduler.add(request(2, 50, 2)).unwrap();
+    scheduler.add(request(3, 4, 1)).unwrap();
+    let step = run(&mut scheduler);
+    assert_eq!(parts(&step), [(1, [0, 10], Some(0)), (2, [0, 22], None)]);
+    assert_eq!(step.admitted, [RequestId(1), RequestId(2)]);
+    // The pages of the part that is computed, and no more.
+    assert_eq!(step.work[1].pages.len(), 2);
+    let expected = [
+        (1, [10, 11], Some(1)),
+        (2, [22, 50], Some(0)),
+        (3, [0, 3], None),
+    ];
+    assert_eq!(parts(&run(&mut scheduler)), expected);
+    let expected = [
+        (1, [11, 12], Some(2)),
+        (2, [50, 51], Some(1)),
+        (3, [3, 4], Some(0)),
+    ];
+    let step = scheduler.step().unwrap();
+    assert_eq!(parts(&step), expected);
+    assert_eq!(step.work[1].tokens, [9]);
+    // All had their last token, whose keys and values nobody needs.
+    let sampled = [3, 1, 2].map(|id| Sampled::new(RequestId(id), 9));
+    let ended = scheduler.complete(&sampled).unwrap();
+    assert_eq!(ended, [1, 2, 3].map(RequestId));
+    assert!(scheduler.is_idle());
+    assert_eq!(scheduler.step().unwrap(), Step::default());
+}
+
+#[test]
+fn a_last_token_ends_a_request() {
+    let mut scheduler = scheduler(10, 32, 4);
+    scheduler.add(request(1, 20, 100)).unwrap();
+    scheduler.step().unwrap();
+    let ended = scheduler.complete(&[Sampled::last(RequestId(1), 0)]);
+    assert_eq!(ended.unwrap(), [RequestId(1)]);
+    // The full page stays, the other is free.
+    let usage = scheduler.usage();
+    assert_eq!([usage.free, usage.cached, usage.used], [9, 1, 0]);
+    assert_eq!(usage.available(), 10);
+}
+
+#[test]
+fn a_common_start_is_computed_once() {
+    let mut scheduler = scheduler(100, 200, 4);
+    let prompt: Vec<u32> = (0..48).collect();
+    let ask = |id: u64, length: usize| Request::new(RequestId(id), prompt[..length].to_vec(), 1);
+    scheduler.add(ask(1, 48)).unwrap();
+    let first = run(&mut scheduler).work.remove(0).pages;
+    // The last page is full, but its last token's logits are wanted: it is computed again, in another page.
+    scheduler.add(ask(2, 48)).unwrap();
+    scheduler.add(ask(3, 33)).unwrap();
+    scheduler.add(ask(4, 48).with_salt("other")).unwrap();
+    let step = run(&mut scheduler);
+    let expected = [
+        (2, [32, 48], Some(0)),
+        (3, [32, 33], Some(0)),
+        (4, [0, 48], Some(0)),
+    ];
+    assert_eq!(parts(&step), expected);
+    assert_eq!(step.work[0].pages[..2], first[..2]);
+    assert_eq!(step.work[1].pages[..2], first[..2]);
+    assert_ne!(step.work[0].pages[2], first[2]);
+    assert!(step.work[2].pages.iter().all(|page| !first.contains(page)));
+    // What was computed twice is kept once.
+    let usage = scheduler.usage();
+    assert_eq!([usage.cached, usage.used], [6, 0]);
+    let counts = scheduler.counts();
+    assert_eq!([counts.looked_up, counts.found], [177, 64]);
+}
+
+/// Two requests compute the same at the same time: from the next step on they have the same pages.
+#[test]
+fn pages_that_are_equal_become_one() {
+    let mut scheduler = scheduler(100, 200, 4);
+    for id in [1, 2] {
+        let prompt = vec![5; 40];
+        scheduler
+            .add(Request::new(RequestId(id), prompt, 4))
+            .unwrap();
+    }
+    let step = run(&mut scheduler);
+    let apart = |step: &Step, page: usize| step.work[0].pages[page] != step.work[1].pages[page];
+    assert_eq!([0, 1, 2].map(|page| apart(&step, page)), [true; 3]);
+    let step = run(&mut scheduler);
+    assert_eq!(
+        [0, 1, 2].map(|page| apart(&step, page)),
+        [false, false, true]
+    );
+    assert_eq!(scheduler.usage().used, 4);
+}
+
+#[test]
+fn who_came_last_gives_up_its_pages() {
+    // Four pages: both begin with two, and either needs a third for its 33rd token.
+    let mut scheduler = scheduler(4, 200, 4);
+    scheduler.add(request(1, 32, 4)).unwrap();
+    scheduler.add(request(2, 31, 4)).unwrap();
+    scheduler.add(request(3, 1, 1)).unwrap();
+    // The reserve of one page keeps the second out while the first runs.
+    assert_eq!(parts(&run(&mut scheduler)), [(1, [0, 32], Some(0))]);
+    assert_eq!(
+        scheduler.waiting().collect::<Vec<_>>(),
+        [2, 3].map(RequestId)
+    );
+    assert!(scheduler.cancel(RequestId(1)));
+    // Nobody runs, so the reserve doesn't count; the next one waits for its turn though it is small.
+    assert_eq!(
+        parts(&run(&mut scheduler)),
+        [(2, [0, 31], Some(0)), (3, [0, 1], Some(0))]
+    );
+
+    let mut scheduler = self::scheduler(6, 200, 4);
+    scheduler.add(request(1, 31, 20)).unwrap();
+    scheduler.add(request(2, 48, 3)).unwrap();
+    assert_eq!(
+        parts(&run(&mut scheduler)),
+        [(1, [0, 31], Some(0)), (2, [0, 48], Some(0))]
+    );
+    scheduler.add(request(3, 1, 1)).unwrap();
+    // The second takes the last page, so the first has none when it needs its third.
+    assert_eq!(
+        parts(&run(&mut scheduler)),
+        [(1, [31, 32], Some(1)), (2, [48, 49], Some(1))]
+    );
+    let step = run(&mut scheduler);
+    assert_eq!(parts(&step), [(1, [32, 33], Some(2))]);
+    assert_eq!(
+        (step.preempted, step.admitted),
+        (vec![RequestId(2)], vec![])
+    );
+    assert_eq!(scheduler.counts().preemptions, 1);
+    // It waits before the one that came later. Its full pages are still there: one token of 48 more is computed again, and its
+    // own tokens are what they were.
+    let usage = scheduler.usage();
+    assert_eq!([usage.free, usage.cached, usage.used], [0, 3, 3]);
+    assert_eq!(
+        scheduler.waiting().collect::<Vec<_>>(),
+        [2, 3].map(RequestId)
+    );
+    assert_eq!(parts(&run(&mut scheduler)), [(1, [33, 34], Some(3))]);
+    assert!(scheduler.cancel(RequestId(1)));
+    let step = run(&mut scheduler);
+    assert_eq!(parts(&step), [(2, [48, 50], Some(2)), (3, [0, 1], Some(0))]);
+    assert_eq!(step.work[0].tokens, [9, 9]);
+}
+
+/// Of a hundred pages or fewer one is the reserve, of 101 two. The second request needs two.
+#[test]
+fn a_reserve_is_left_for_those_that_run() {
+    for (pages, first, admitted) in [
+        (3, 1, false),
+        (4, 1, true),
+        (101, 98, false),
+        (101, 97, true),
+    ] {
+        let mut scheduler = scheduler(pages, 10_000, 2);
+        scheduler.add(request(1, first * PAGE, 2)).unwrap();
+        scheduler.add(request(2, 2 * PAGE, 1)).unwrap();
+        let step = run(&mut scheduler);
+        assert_eq!(step.admitted.len() == 2, admitted, "{pages} {first}");
+    }
+}
+
+#[test]
+fn a_cancelled_request_leaves_its_full_pages() {
+    let mut scheduler = scheduler(10, 40, 4);
+    scheduler.add(request(1, 100, 5)).unwrap();
+    run(&mut scheduler);
+    // In a step it ends with the step, and a token that comes of it is dropped.
+    let step = scheduler.step().unwrap();
+    assert_eq!(parts(&step), [(1, [40, 80], None)]);
+    assert!(scheduler.cancel(RequestId(1)));
+    assert!(!scheduler.cancel(RequestId(1)));
+    assert_eq!(scheduler.complete(&[]).unwrap(), []);
+    assert!(scheduler.is_idle());
+    let usage = scheduler.usage();
+    assert_eq!([usage.free, usage.cached, usage.used], [5, 5, 0]);
+    scheduler.add(request(1, 100, 5)).unwrap();
+    assert_eq!(parts(&run(&mut scheduler)), [(1, [80, 100], Some(0))]);
+    // While it waits, and between steps, it ends at once.
+    scheduler.add(request(2, 1, 1)).unwrap();
+    assert!(scheduler.cancel(RequestId(2)) && scheduler.cancel(RequestId(1)));
+    assert!(scheduler.is_idle());
+    assert!(!scheduler.cancel(RequestId(3)));
+}
+
+#[test]
+fn a_step_that_was_not_computed_is_given_again() {
+    let mut scheduler = scheduler(10, 40, 4);
+    scheduler.add(request(1, 50, 5)).unwrap();
+    let step = scheduler.step().unwrap();
+    assert!(scheduler.abandon());
+    assert!(!scheduler.abandon());
+    let again = scheduler.step().unwrap();
+    assert_eq!(again.work, step.work);
+    assert!(again.admitted.is_empty());
+    // Nothing that wasn't computed can be found.
+    assert!(scheduler.cancel(RequestId(1)) && scheduler.abandon());
+    assert_eq!(scheduler.usage().free, 10);
+}
+
+#[test]
+fn what_can_never_run_is_refused() {
+    let limits = Limits {
+        longest: 100,
+        ..Limits::new(4, 40, 4)
+    };
+    let mut scheduler = Scheduler::new(limits).unwrap();
+    let mut error = |request: Request| scheduler.add(request).unwrap_err();
+    let id = RequestId(1);
+    assert_eq!(
+        error(request(1, 0, 5)),
+        Refused::Nothing {
+            id,
+            prompt: 0,
+            most_new: 5
+        }
+    );
+    assert_eq!(
+        error(request(1, 5, 0)),
+        Refused::Nothing {
+            id,
+            prompt: 5,
+            most_new: 0
+        }
+    );
+    let tokens = 101;
+    assert_eq!(
+        error(request(1, 96, 5)),
+        Refused::TooLong {
+            id,
+            tokens,
+            longest: 100
+        }
+    );
+    let tokens = usize::MAX;
+    assert_eq!(
+        error(request(1, 96, usize::MAX)),
+        Refused::TooLong {
+            id,
+            tokens,
+            longest: 100
+        }
+    );
+    assert_eq!(
+        error(request(1, 60, 6)),
+        Refused::TooManyPages {
+            id,
+            needed: 5,
+            pages: 4
+        }
+    );
+    // The last token that is generated needs no place.
+    scheduler.add(request(1, 60, 5)).unwrap();
+    let error = scheduler.add(request(1, 1, 1)).unwrap_err();
+    assert_eq!(error, Refused::Known { id });
+    assert_eq!(
+        error.to_string(),
+        "request 1: expected a new name, got one that is in use"
+    );
+}
+
+#[test]
+fn limits_that_let_nobody_run_are_refused() {
+    let refused = |limits: Limits| Scheduler::new(limits).unwrap_err();
+    assert_eq!(refused(Limits::new(0, 1, 1)).what, "pages");
+    assert_eq!(refused(Limits::new((1 << 30) + 1, 1, 1)).what, "pages");
+    assert_eq!(refused(Limits::new(1, 1, 0)).what, "running");
+    assert_eq!(
+        refused(Limits {
+            longest: 0,
+            ..Limits::new(1, 1, 1)
+        })
+        .what,
+        "longest"
+    );
+    let error = refused(Limits::new(1, 15, 16)).to_string();
+    assert_eq!(
+        error,
+        "batch_tokens: expected at least one for each of 16 requests, got 15"
+    );
+}
+
+#[test]
+fn results_must_be_those_of_the_step() {
+    let mut scheduler = scheduler(10, 40, 4);
+    assert_eq!(scheduler.complete(&[]), Err(StepError::NoStep));
+    for id in [1, 2] {
+        scheduler.add(request(id, 30, 5)).unwrap();
+    }
+    let step = scheduler.step().unwrap();
+    assert_eq!(parts(&step), [(1, [0, 30], Some(0)), (2, [0, 10], None)]);
+    assert_eq!(scheduler.step(), Err(StepError::UnderWay));
+    let [one, two] = [1, 2].map(|id| Sampled::new(RequestId(id), 0));
+    assert_eq!(
+        scheduler.complete(&[]),
+        Err(StepError::Missing(RequestId(1)))
+    );
+    assert_eq!(
+        scheduler.complete(&[one, two]),
+        Err(StepError::Unexpected(RequestId(2)))
+    );
+    assert_eq!(
+        scheduler.complete(&[one, one]),
+        Err(StepError::Unexpected(RequestId(1)))
+    );
+    // Nothing has changed.
+    assert_eq!(scheduler.complete(&[one]), Ok(vec![]));
+    assert_eq!(
+        parts(&run(&mut scheduler)),
+        [(1, [30, 31], Some(1)), (2, [10, 30], Some(0))]
+    );
+}

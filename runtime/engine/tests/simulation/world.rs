@@ -1,0 +1,300 @@
+//! A cache of the toy's pages, requests that share it, and what must be true of them after every event.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use moebius_engine::{
+    Counts, History, Limits, PAGE, Request, RequestId, Sampled, Scheduler, Step, Work,
+};
+
+use crate::toy::{Alone, held, logits, start};
+
+/// What may happen to a scheduler.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Add {
+        prompt: Vec<u32>,
+        most_new: usize,
+        salt: u8,
+    },
+    /// Ends the request at this place among all, modulo how many there are.
+    Cancel(usize),
+    /// Computes a step, and ends these requests meanwhile; the first of them gets its token anyway.
+    Step { cancelled: Vec<usize> },
+    /// Begins a step that isn't computed, and ends a request meanwhile.
+    Abandon(usize),
+}
+
+/// A request that is there.
+struct Running {
+    alone: Alone,
+    history: History,
+    generated: Vec<u32>,
+}
+
+pub(crate) struct World {
+    limits: Limits,
+    scheduler: Scheduler,
+    /// What each place of each page holds; nothing at first.
+    memory: Vec<[Option<u64>; PAGE]>,
+    /// By name, and names go up.
+    requests: BTreeMap<RequestId, Running>,
+    names: u64,
+    pub(crate) seen: Seen,
+}
+
+/// What happened, to see that a simulation sees everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) steps: usize,
+    pub(crate) finished: usize,
+    pub(crate) refused: usize,
+    pub(crate) cancelled: usize,
+    pub(crate) abandoned: usize,
+    /// Prompts that a step cut.
+    pub(crate) cut: usize,
+    /// Steps with several requests.
+    pub(crate) shared: usize,
+    pub(crate) found: u64,
+    pub(crate) preemptions: u64,
+}
+
+impl World {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            scheduler: Scheduler::new(limits).unwrap(),
+            memory: vec![[None; PAGE]; limits.pages],
+            requests: BTreeMap::new(),
+            names: 0,
+            seen: Seen::default(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.scheduler.counts()
+    }
+
+    pub(crate) fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Add {
+                prompt,
+                most_new,
+                salt,
+            } => self.add(prompt, *most_new, *salt),
+            Event::Cancel(place) => {
+                if let Some(id) = self.at(*place) {
+                    self.cancel(id);
+                }
+            }
+            Event::Step { cancelled } => self.step(cancelled),
+            Event::Abandon(place) => self.abandon(*place),
+        }
+        self.check();
+        let Counts {
+            found, preemptions, ..
+        } = self.scheduler.counts();
+        (self.seen.found, self.seen.preemptions) = (found, preemptions);
+    }
+
+    /// Steps until no request is left. The first always goes on, so there is an end to it.
+    pub(crate) fn finish(&mut self) {
+        let most: usize = self
+            .requests
+            .values()
+            .map(|request| request.alone.tokens.len())
+            .sum();
+        for _ in 0..most {
+            if self.requests.is_empty() {
+                break;
+            }
+            self.apply(&Event::Step { cancelled: vec![] });
+        }
+        assert!(self.requests.is_empty() && self.scheduler.is_idle());
+        assert_eq!(self.scheduler.step().unwrap(), Step::default());
+        assert_eq!(self.scheduler.usage().used, 0);
+    }
+
+    fn at(&self, place: usize) -> Option<RequestId> {
+        let count = self.requests.len().max(1);
+        self.requests.keys().nth(place % count).copied()
+    }
+
+    fn add(&mut self, prompt: &[u32], most_new: usize, salt: u8) {
+        self.names += 1;
+        let id = RequestId(self.names);
+        let request = Request::new(id, prompt.to_vec(), most_new).with_salt([salt]);
+        let fits = !prompt.is_empty()
+            && most_new > 0
+            && prompt.len() + most_new <= self.limits.longest
+            && prompt.len() + most_new - 1 <= self.limits.pages * PAGE;
+        let taken = self.scheduler.add(request.clone());
+        assert_eq!(taken.is_ok(), fits, "{taken:?}");
+        if !fits {
+            self.seen.refused += 1;
+            return;
+        }
+        assert!(self.scheduler.add(request).is_err(), "a name is used twice");
+        let running = Running {
+            alone: Alone::new(prompt, most_new, salt, self.names),
+            history: History::new(prompt),
+            generated: Vec::new(),
+        };
+        self.requests.insert(id, running);
+    }
+
+    fn cancel(&mut self, id: RequestId) {
+        assert!(self.scheduler.cancel(id));
+        self.requests.remove(&id);
+        self.seen.cancelled += 1;
+    }
+
+    fn abandon(&mut self, place: usize) {
+        let step = self.scheduler.step().unwrap();
+        self.check_step(&step);
+        if let Some(id) = self.at(place) {
+            self.cancel(id);
+        }
+        assert_eq!(self.scheduler.abandon(), !step.work.is_empty());
+        assert!(!self.scheduler.abandon());
+        self.seen.abandoned += 1;
+    }
+
+    fn step(&mut self, cancelled: &[usize]) {
+        let step = self.scheduler.step().unwrap();
+        self.check_step(&step);
+        if step.work.is_empty() {
+            return;
+        }
+        assert!(self.scheduler.step().is_err(), "two steps are under way");
+        let mut sampled: Vec<Sampled> = step
+            .work
+            .iter()
+            .filter_map(|work| self.compute(work))
+            .collect();
+        for (number, place) in cancelled.iter().enumerate() {
+            if let Some(id) = self.at(*place) {
+                self.cancel(id);
+                if number > 0 {
+                    sampled.retain(|sampled| sampled.request != id);
+                }
+            }
+        }
+        // Their order doesn't count.
+        sampled.reverse();
+        let ended = self.scheduler.complete(&sampled).unwrap();
+        assert!(
+            self.scheduler.complete(&sampled).is_err(),
+            "a step is completed twice"
+        );
+        self.note(&sampled, &ended);
+        self.seen.steps += 1;
+        self.seen.shared += usize::from(step.work.len() > 1);
+    }
+
+    /// Tokens that were generated are those of the request alone, and a request that ended has all of them.
+    fn note(&mut self, sampled: &[Sampled], ended: &[RequestId]) {
+        for Sampled { request, token, .. } in sampled {
+            let Some(running) = self.requests.get_mut(request) else {
+                continue;
+            };
+            running.generated.push(*token);
+            running.history.push(*token);
+            let alone = &running.alone;
+            let expected = &alone.tokens[alone.prompt..][..running.generated.len()];
+            assert_eq!(running.generated, expected);
+            let complete = running.generated.len() == alone.tokens.len() - alone.prompt;
+            assert_eq!(ended.contains(request), complete);
+            if complete {
+                self.requests.remove(request);
+                self.seen.finished += 1;
+            }
+        }
+    }
+
+    /// What a model does with a part: reads what is before it, writes it, and chooses a token.
+    fn compute(&mut self, work: &Work) -> Option<Sampled> {
+        let running = &self.requests[&work.request];
+        let start = start(running.alone.salt);
+        let place = |position: usize| (work.pages[position / PAGE] as usize, position % PAGE);
+        let mut last = start;
+        for (position, token) in work.positions.clone().zip(&work.tokens) {
+            let before = position.checked_sub(1).map(|before| {
+                let (page, at) = place(before);
+                self.memory[page][at].unwrap()
+            });
+            last = held(before.unwrap_or(start), *token);
+            let (page, at) = place(position);
+            self.memory[page][at] = Some(last);
+        }
+        let index = work.samples?;
+        assert_eq!(index, running.generated.len());
+        let draw = running
+            .alone
+            .sampling
+            .sample(&logits(last), &running.history, index as u64);
+        let token = draw.unwrap().id;
+        let last = token == 0;
+        Some(Sampled {
+            request: work.request,
+            token,
+            last,
+        })
+    }
+
+    /// A step keeps the limits, goes on with the first, reads what was written, and writes only what nobody else has.
+    fn check_step(&mut self, step: &Step) {
+        assert_eq!(step.work.is_empty(), self.requests.is_empty());
+        let tokens: usize = step.work.iter().map(|work| work.positions.len()).sum();
+        assert!(tokens <= self.limits.batch_tokens);
+        assert!(step.preempted.is_empty() || step.admitted.is_empty());
+        let first = step.work.first().map(|work| work.request);
+        assert_eq!(first.as_ref(), self.requests.keys().next());
+        assert!(step.work.is_sorted_by(|a, b| a.request < b.request));
+        let mut users = HashMap::<u32, usize>::new();
+        for (_, pages) in self.scheduler.running() {
+            pages
+                .iter()
+                .for_each(|page| *users.entry(*page).or_default() += 1);
+        }
+        for work in &step.work {
+            let alone = &self.requests[&work.request].alone;
+            let (start, end) = (work.positions.start, work.positions.end);
+            assert!(start < end);
+            assert_eq!(work.tokens, alone.tokens[start..end]);
+            assert_eq!(work.pages.len(), end.div_ceil(PAGE));
+            for position in 0..start {
+                let page = self.memory[work.pages[position / PAGE] as usize];
+                assert_eq!(
+                    page[position % PAGE],
+                    Some(alone.held[position]),
+                    "{work:?}"
+                );
+            }
+            let written = &work.pages[start / PAGE..];
+            assert!(written.iter().all(|page| users[page] == 1), "{work:?}");
+            let known = alone.prompt + self.requests[&work.request].generated.len();
+            assert_eq!(work.samples.is_some(), end == known);
+            self.seen.cut += usize::from(end < alone.prompt);
+        }
+    }
+
+    /// No page is lost, and requests that share one have it at the same place; who came first runs first.
+    fn check(&self) {
+        let (mut used, mut running) = (HashMap::<u32, usize>::new(), Vec::new());
+        for (id, pages) in self.scheduler.running() {
+            running.push(id);
+            let distinct: HashSet<&u32> = pages.iter().collect();
+            assert_eq!(distinct.len(), pages.len());
+            for (at, page) in pages.iter().enumerate() {
+                assert!((*page as usize) < self.limits.pages);
+                assert_eq!(*used.entry(*page).or_insert(at), at);
+            }
+        }
+        let usage = self.scheduler.usage();
+        assert_eq!(usage.used, used.len());
+        assert_eq!(usage.free + usage.cached + usage.used, self.limits.pages);
+        assert!(running.len() <= self.limits.running);
+        running.extend(self.scheduler.waiting());
+        assert!(running.iter().eq(self.requests.keys()), "{running:?}");
+    }
+}
