@@ -16,6 +16,14 @@ pub(crate) enum CliError {
         /// What the system says.
         source: io::Error,
     },
+    /// A file could not be read.
+    #[error("cannot read {path}: {source}")]
+    ReadFile {
+        /// The file.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The report has no JSON form.
     #[error("cannot write the report as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -51,6 +59,18 @@ pub(crate) enum CliError {
     /// Weights were not converted.
     #[error(transparent)]
     Weights(#[from] moebius_model::weights::WeightsError),
+    /// A tokenizer or a chat template can't be used.
+    #[error(transparent)]
+    Text(#[from] moebius_text::Error),
+    /// A model couldn't answer.
+    #[error(transparent)]
+    Engine(#[from] moebius_engine::EngineError),
+    /// A way to choose tokens that can't be.
+    #[error(transparent)]
+    Sampling(#[from] moebius_engine::Unfit),
+    /// No token could be chosen.
+    #[error(transparent)]
+    Sample(#[from] moebius_engine::SampleError),
     /// Kernel emission failed.
     #[error("{0}")]
     Emit(String),

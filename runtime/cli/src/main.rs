@@ -1,4 +1,4 @@
-//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, conversion.
+//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, conversion, generation.
 
 mod args;
 mod bench;
@@ -11,6 +11,7 @@ mod drivers;
 mod emit;
 mod error;
 mod failures;
+mod generate;
 mod instructions;
 mod main_job;
 mod measure;
@@ -80,6 +81,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         Command::Bench(args) => bench::run(args, screen),
         Command::Train(args) => train::run(args, screen),
         Command::Convert(args) => convert::run(args, screen),
+        Command::Generate(args) => generate::run(args, screen),
     }
 }
 

@@ -99,6 +99,15 @@ impl Screen {
         Ok(())
     }
 
+    /// Writes a piece of a text that a person may follow; nothing where JSON is wanted.
+    pub(crate) fn text(&mut self, text: &str) -> Result<(), CliError> {
+        if !self.json {
+            write!(self.out, "{text}")?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
     /// Writes a heading after an empty line.
     pub(crate) fn heading(&mut self, text: &str) -> Result<(), CliError> {
         let text = self.paint(HEADING, text);

@@ -59,6 +59,7 @@ fn help_and_version_are_results() {
         &["bench", "chart", "--help"],
         &["train", "--help"],
         &["convert", "--help"],
+        &["generate", "--help"],
         &["--version"],
     ] {
         let output = moebius(args);

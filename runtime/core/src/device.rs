@@ -143,6 +143,8 @@ fn of_cube(device: &cubecl::Device) -> Arc<Capability> {
 /// # Errors
 /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
 pub fn keep_pace(device: &burn::tensor::Device) -> Result<(), Error> {
+    #[cfg(not(feature = "cube"))]
+    let _ = device;
     #[cfg(feature = "cube")]
     {
         let inner = device.clone().inner();

@@ -1,4 +1,7 @@
-//! What a language model computes next, for many requests at once: pure functions, without a device, threads or clocks.
+//! A language model that answers many requests at once.
+//!
+//! [`Engine`] runs a model; what it computes next is decided by pure functions, without a device, threads or clocks, that serve
+//! any other model, too.
 //!
 //! A [`Scheduler`] is told of requests and says, step by step, which positions of which are computed and in which pages of a cache
 //! their keys and values lie. Whoever runs a step (a model on a device, or a test) reads the logits of those that end theirs,
@@ -40,11 +43,13 @@
 //! # }
 //! ```
 
+mod engine;
 mod error;
 mod pages;
 mod sampler;
 mod schedule;
 
+pub use engine::{Ended, Engine, EngineError, EngineOptions, Event, Generation};
 pub use error::Unfit;
 pub use pages::{PAGE, Usage};
 pub use sampler::{Draw, History, Logprobs, SampleError, Sampling, SamplingOptions, philox};

@@ -36,7 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("moebius-model", &["moebius"]),
     ("moebius-text", &[]),
-    ("moebius-engine", &[]),
+    ("moebius-engine", &["moebius", "moebius-model"]),
     ("moebius-cases", &["moebius", "moebius-model"]),
     (
         "moebius-wasm",
@@ -56,8 +56,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-benches",
             "moebius-cases",
             "moebius-device",
+            "moebius-engine",
             "moebius-model",
             "moebius-shaders",
+            "moebius-text",
         ],
     ),
     (
@@ -87,6 +89,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
             "moebius-benches",
             "moebius-cases",
             "moebius-cli",
+            "moebius-engine",
             "moebius-model",
             "moebius-tests",
             "moebius-wasm",

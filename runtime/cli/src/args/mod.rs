@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod generate;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use moebius_device::{Device, Simd};
 use moebius_model::Precision;
 
 pub(crate) use bench::{BenchArgs, BenchChartArgs, BenchCommand, BenchMoeArgs, How};
+pub(crate) use generate::{GenerateArgs, ModelPrecision};
 
 /// One kernel source, every accelerator: mixture of experts and FP8
 ///
@@ -105,6 +107,12 @@ pub(crate) enum Command {
     /// converted: embeddings, norms, the output head, routers, and what --skip names. Needs no device.
     #[command(verbatim_doc_comment)]
     Convert(ConvertArgs),
+    /// Go on with a text by a published model
+    ///
+    /// Reads a folder as Hugging Face has them. Whatever in it is unsupported, missing or doesn't fit is one error
+    /// that lists all of it.
+    #[command(verbatim_doc_comment)]
+    Generate(GenerateArgs),
 }
 
 /// `verify`.

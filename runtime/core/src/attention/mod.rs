@@ -48,7 +48,7 @@ pub use merge::merge;
 pub use moebius_ops::attention::{HostRule, Pair};
 pub use moebius_ops::kv_cache::CacheFormat;
 pub use moebius_shaders::attention::{LaunchRule, Pairs, RuleArgs, ScoreRule};
-pub use pages::{Pages, Step};
+pub use pages::{Pages, Span, Step};
 pub use ring::Ring;
 
 use crate::Error;

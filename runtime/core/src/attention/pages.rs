@@ -39,6 +39,17 @@ pub struct Step {
     pub(super) pool: [usize; 2],
 }
 
+/// Where a sequence's tokens are, whose pages are kept elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Span<'a> {
+    /// Its pages, in the order of its tokens. Several sequences may share one that none of them writes.
+    pub pages: &'a [u32],
+    /// The first new token.
+    pub start: usize,
+    /// One past the last.
+    pub end: usize,
+}
+
 impl Step {
     /// The most new tokens of a sequence: T of k and v, and Sq of q. Those of shorter sequences come first, and what follows
     /// them isn't read.
@@ -139,17 +150,47 @@ impl Pages {
             self.lengths[sequence] = end;
             spans.extend([start as i32, end as i32]);
         }
-        Ok(self.step(spans, tokens, device))
+        let owned: Vec<&[u32]> = self.owned.iter().map(Vec::as_slice).collect();
+        Ok(self.step(&owned, spans, tokens, device))
     }
 
-    fn step(&self, spans: Vec<i32>, tokens: &[usize], device: &Device) -> Step {
-        let sequences = self.lengths.len();
+    /// New tokens of sequences in pages of this pool that somebody else hands out: those that [`Pages::extend`] gives sequences stay
+    /// as they are, and so do the lengths.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a sequence that ends before it starts, one with other pages than its tokens need
+    /// or more than a sequence has, and a page that isn't there.
+    pub fn step_of(&self, sequences: &[Span<'_>], device: &Device) -> Result<Step, Error> {
+        let (mut owned, mut spans, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
+        for &Span { pages, start, end } in sequences {
+            let Some(new) = end.checked_sub(start) else {
+                let expected = format!("at least its start, {start}");
+                return Err(ShapeError::new("end of new tokens", expected, end).into());
+            };
+            let needed = end.div_ceil(self.page);
+            if pages.len() != needed || needed > self.most {
+                let expected = format!("{needed}, and at most {}", self.most);
+                return Err(ShapeError::new("pages of a sequence", expected, pages.len()).into());
+            }
+            if let Some(page) = pages.iter().find(|page| **page as usize >= self.pages) {
+                let expected = format!("less than {}", self.pages);
+                return Err(ShapeError::new("page", expected, page).into());
+            }
+            owned.push(pages);
+            spans.extend([start as i32, end as i32]);
+            tokens.push(new);
+        }
+        Ok(self.step(&owned, spans, &tokens, device))
+    }
+
+    fn step(&self, owned: &[&[u32]], spans: Vec<i32>, tokens: &[usize], device: &Device) -> Step {
+        let sequences = owned.len();
         // Places without a page name one that the pool doesn't have.
-        let row = |owned: &Vec<u32>| {
+        let row = |owned: &&[u32]| {
             let page = |at| owned.get(at).map_or(i32::MAX, |page| *page as i32);
             (0..self.most).map(page).collect::<Vec<_>>()
         };
-        let table: Vec<i32> = self.owned.iter().flat_map(row).collect();
+        let table: Vec<i32> = owned.iter().flat_map(row).collect();
         let words = |words: Vec<i32>, columns: usize| {
             let data = TensorData::new(words, [sequences, columns]);
             Tensor::from_data(data, (device, DType::I32))

@@ -1,7 +1,7 @@
 //! The keys and values of all layers, from step to step.
 
 use burn::tensor::{Device, Tensor};
-use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Step};
+use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Span, Step};
 
 use super::spec::{AttentionSpec, ModelSpec};
 use crate::error::Error;
@@ -68,6 +68,11 @@ impl Cache {
 
     pub(super) fn sequences(&self) -> usize {
         self.pages.lengths().len()
+    }
+
+    /// New tokens in pages that are kept elsewhere.
+    pub(super) fn step_of(&self, sequences: &[Span<'_>]) -> Result<Step, Error> {
+        Ok(self.pages.step_of(sequences, &self.device)?)
     }
 
     /// Room for so many new tokens of each sequence.

@@ -28,6 +28,7 @@ pub use spec::{
 use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
 use burn::tensor::{Int, Tensor};
+use moebius::attention::{Span, Step};
 use moebius::moe::Routing;
 use moebius::nn;
 
@@ -125,43 +126,87 @@ impl Model {
             first: cache.lengths().to_vec(),
             tokens: length,
         };
-        self.run(tokens, &places, Some((cache, counts)))
+        let step = cache.extend(counts)?;
+        self.run(tokens, &places, Some((cache, step)))
+    }
+
+    /// The logits \[B, V\] after the last new token of each of `sequences`, which are \[B, S\] and all have S new tokens. Their pages are of
+    /// the pool of `cache`, whose own sequences it leaves alone.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for other numbers of sequences or tokens or for none, [`Error::Moebius`] for pages that aren't there and where the
+    /// device can't run a layer.
+    pub fn last_of(
+        &self,
+        tokens: Tensor<2, Int>,
+        sequences: &[Span<'_>],
+        cache: &mut Cache,
+    ) -> Result<Logits, Error> {
+        let [count, length] = tokens.dims();
+        let fits = count == sequences.len() && count * length > 0;
+        let expected = format!("{} sequences of new tokens", sequences.len());
+        let got = format!("{count} of {length}");
+        Error::check(fits, "tokens of a step", expected, got)?;
+        let even = sequences.iter().all(|of| of.end == of.start + length);
+        Error::check(even, "new tokens of each", length, "others")?;
+        let places = Places {
+            first: sequences.iter().map(|of| of.start).collect(),
+            tokens: length,
+        };
+        let step = cache.step_of(sequences)?;
+        let (x, routing) = self.hidden(tokens, &places, Some((cache, step)))?;
+        let [_, width] = x.dims();
+        let last = x.reshape([count, length, width]);
+        let last = last.slice([0..count, length - 1..length, 0..width]);
+        let logits = self.logits(last.reshape([count, width]))?;
+        let [_, vocabulary] = logits.dims();
+        let logits = logits.reshape([count, 1, vocabulary]);
+        Ok(Logits { logits, routing })
     }
 
     fn run(
         &self,
         tokens: Tensor<2, Int>,
         places: &Places,
-        cache: Option<(&mut Cache, &[usize])>,
+        cache: Option<(&mut Cache, Step)>,
     ) -> Result<Logits, Error> {
         let [sequences, length] = tokens.dims();
         let embedding = self.embedding.val();
-        let (device, dtype) = (embedding.device(), embedding.dtype());
         let [vocabulary, _] = embedding.dims();
         if sequences * length == 0 {
-            let logits = Tensor::empty([sequences, length, vocabulary], (&device, dtype));
+            let options = (&embedding.device(), embedding.dtype());
+            let logits = Tensor::empty([sequences, length, vocabulary], options);
             let routing = Vec::new();
             return Ok(Logits { logits, routing });
         }
+        let (x, routing) = self.hidden(tokens, places, cache)?;
+        let logits = self.logits(x)?.reshape([sequences, length, vocabulary]);
+        Ok(Logits { logits, routing })
+    }
+
+    /// x \[B · S, H\] after the last layer, and where its tokens went.
+    fn hidden(
+        &self,
+        tokens: Tensor<2, Int>,
+        places: &Places,
+        mut cache: Option<(&mut Cache, Step)>,
+    ) -> Result<(Tensor<2>, Vec<Routing>), Error> {
+        let embedding = self.embedding.val();
+        let (device, dtype) = (embedding.device(), embedding.dtype());
         let layers = self.spec.layers.iter();
         let ropes = layers.filter_map(|layer| layer.attention.rope.as_ref());
         let angles = Angles::new(ropes, places, (&device, dtype));
         let mut x = self.embed(embedding, tokens);
-        let mut cache = match cache {
-            Some((cache, counts)) => Some((cache.extend(counts)?, cache)),
-            None => None,
-        };
         let mut routing = Vec::new();
         for (number, block) in self.blocks.iter().enumerate() {
             let of_layer = cache.as_mut();
-            let of_layer = of_layer.map(|(step, cache)| cache.layer(number, step));
+            let of_layer = of_layer.map(|(cache, step)| cache.layer(number, step));
             let (y, chosen) = block.forward(x, (places, &angles), of_layer)?;
             x = y;
             routing.extend(chosen);
             moebius::keep_pace(&device)?;
         }
-        let logits = self.logits(x)?.reshape([sequences, length, vocabulary]);
-        Ok(Logits { logits, routing })
+        Ok((x, routing))
     }
 
     /// x \[B · S, H\].

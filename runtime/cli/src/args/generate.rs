@@ -1,0 +1,104 @@
+//! `generate`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use moebius_benches::options::{Named, named, positive};
+use moebius_device::Device;
+
+/// What a model computes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ModelPrecision {
+    F32,
+    F16,
+    Bf16,
+    Fp8,
+}
+
+impl ModelPrecision {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "FP8 weights, f32 sums",
+        }
+    }
+}
+
+const PRECISIONS: [Named<ModelPrecision>; 4] = [
+    ("f32", "32-bit float", ModelPrecision::F32),
+    ("f16", "IEEE half", ModelPrecision::F16),
+    ("bf16", "bfloat16", ModelPrecision::Bf16),
+    (
+        "fp8",
+        "weights as E4M3 with a scale for each 128 × 128, all else f32",
+        ModelPrecision::Fp8,
+    ),
+];
+
+/// `generate`.
+#[derive(Debug, Args)]
+#[command(after_help = GENERATE_EXAMPLES)]
+pub(crate) struct GenerateArgs {
+    /// Folder with config.json, safetensors and tokenizer.json.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: PathBuf,
+
+    /// Text to go on with [default: standard input].
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prompt: Option<String>,
+
+    /// Take the prompt as a message to the model, in its own chat template.
+    #[arg(long)]
+    pub(crate) chat: bool,
+
+    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+
+    /// What to compute in.
+    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
+    pub(crate) dtype: ModelPrecision,
+
+    /// Tokens to generate at most.
+    #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
+    pub(crate) max_tokens: usize,
+
+    /// How far logits are divided before a draw; 0 takes the likeliest token.
+    #[arg(long, value_name = "T", default_value = "0")]
+    pub(crate) temperature: f32,
+
+    /// Draw from so many of the likeliest tokens [default: all].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) top_k: Option<usize>,
+
+    /// Draw from the likeliest tokens that have this probability together.
+    #[arg(long, value_name = "P", default_value = "1")]
+    pub(crate) top_p: f32,
+
+    /// Draw from tokens that have at least this part of the likeliest one's probability.
+    #[arg(long, value_name = "P", default_value = "0")]
+    pub(crate) min_p: f32,
+
+    /// Divides positive logits of tokens that were there, and multiplies negative ones.
+    #[arg(long, value_name = "R", default_value = "1")]
+    pub(crate) repetition_penalty: f32,
+
+    /// Decides all draws.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub(crate) seed: u64,
+
+    /// End before this text; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) stop: Vec<String>,
+}
+
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  moebius generate --model SmolLM2 --prompt 'The sea was' --max-tokens 64
+  moebius generate --model SmolLM2 --chat --prompt 'What is a whale?' --temperature 0.7 --seed 3
+  echo 'Once upon a time' | moebius generate --model OLMoE --device wgpu --dtype fp8 --json
+
+The text goes to standard output as it comes, with --json as one object at the end. Families: deepseek_v3,
+gpt_oss, granitemoe, llama, mixtral, olmoe, qwen2_moe, qwen3, qwen3_moe.";

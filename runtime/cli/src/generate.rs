@@ -1,0 +1,166 @@
+//! `moebius generate`.
+
+mod prompt;
+mod stream;
+
+use std::path::Path;
+use std::time::Instant;
+
+use burn::tensor::DType;
+use moebius::attention::CacheFormat;
+use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
+use moebius_device::{Device, Work};
+use moebius_engine::{Engine, EngineOptions, Generation, Limits, PAGE, Sampling, SamplingOptions};
+use moebius_model::decoder::Model;
+use moebius_model::load::{LoadOptions, ModelFiles};
+use moebius_text::Tokenizer;
+use serde_json::json;
+
+use crate::args::{GenerateArgs, ModelPrecision};
+use crate::devices::bytes;
+use crate::error::CliError;
+use crate::progress;
+use crate::resolve::resolve_for;
+use crate::screen::{DIM, Outcome, Screen};
+use stream::{Answer, Stream};
+
+/// Tokens of a prompt that are computed at a time.
+const BATCH_TOKENS: usize = 512;
+
+/// Runs `moebius generate`.
+pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    // What reads files comes first: it fails sooner than a device opens.
+    let sampling = sampling(args)?;
+    let tokenizer = Tokenizer::from_folder(&args.model)?;
+    let ids = prompt::ids(args, &tokenizer)?;
+    let files = ModelFiles::open(&args.model)?;
+    let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
+    let device = moebius::open(&name)?;
+    let begun = Instant::now();
+    let model = load(&files, args.dtype, &device, screen)?;
+    let load_s = begun.elapsed().as_secs_f64();
+    let mut engine = Engine::new(model, options(ids.len(), args.max_tokens), &device)?;
+    let prompt_tokens = ids.len();
+    let generation = Generation::new(ids, args.max_tokens)
+        .with_sampling(sampling)
+        .with_ends(tokenizer.eos_ids().iter().copied());
+    let stream = Stream::new(&tokenizer, &args.stop)?;
+    let answer = stream.follow(&mut engine, generation, screen)?;
+    let place = Place {
+        name,
+        files: &files,
+        load_s,
+        cache_bytes: engine.cache_bytes(),
+        prompt_tokens,
+    };
+    place.result(args, &answer, screen)?;
+    Ok(Outcome::Good)
+}
+
+fn sampling(args: &GenerateArgs) -> Result<Sampling, CliError> {
+    Ok(Sampling::new(SamplingOptions {
+        temperature: args.temperature,
+        top_k: args.top_k.unwrap_or(0),
+        top_p: args.top_p,
+        min_p: args.min_p,
+        repetition_penalty: args.repetition_penalty,
+        seed: args.seed,
+        ..SamplingOptions::default()
+    })?)
+}
+
+/// Room for one request.
+fn options(prompt: usize, most_new: usize) -> EngineOptions {
+    let pages = prompt.saturating_add(most_new).div_ceil(PAGE);
+    EngineOptions {
+        limits: Limits::new(pages, BATCH_TOKENS, 1),
+        format: CacheFormat::F32,
+    }
+}
+
+/// The model on a device, with a bar for who watches.
+fn load(
+    files: &ModelFiles,
+    precision: ModelPrecision,
+    device: &burn::tensor::Device,
+    screen: &Screen,
+) -> Result<Model, CliError> {
+    let bar = progress::steps(screen, "weights", 100);
+    let options = LoadOptions {
+        dtype: match precision {
+            ModelPrecision::F32 | ModelPrecision::Fp8 => DType::F32,
+            ModelPrecision::F16 => DType::F16,
+            ModelPrecision::Bf16 => DType::BF16,
+        },
+        ..LoadOptions::default()
+    };
+    let model = files.load(device, options, &mut |progress| {
+        bar.set_position(100 * progress.read / progress.bytes.max(1));
+        bar.set_message(crate::screen::one_line(progress.tensor));
+    });
+    bar.finish_and_clear();
+    let model = model?;
+    if precision != ModelPrecision::Fp8 {
+        return Ok(model);
+    }
+    let block = Granularity::Block {
+        rows: 128,
+        columns: 128,
+    };
+    let conversion = Fp8Conversion::new(Quantizer::new(Fp8Format::E4M3, block));
+    Ok(conversion.convert(model, device)?.0)
+}
+
+/// What was asked, and where it ran.
+struct Place<'a> {
+    name: Device,
+    files: &'a ModelFiles,
+    load_s: f64,
+    cache_bytes: usize,
+    prompt_tokens: usize,
+}
+
+impl Place<'_> {
+    fn result(
+        &self,
+        args: &GenerateArgs,
+        answer: &Answer,
+        screen: &mut Screen,
+    ) -> Result<(), CliError> {
+        let prefill = self.prompt_tokens as f64 / answer.prefill_s;
+        // The first token comes of the prompt.
+        let decode = answer.ids.len().saturating_sub(1) as f64 / answer.decode_s;
+        let decode = (answer.ids.len() > 1).then_some(decode);
+        let speed = decode.map_or("–".to_owned(), |speed| format!("{speed:.1}"));
+        let said = format!(
+            "{} on {} in {} · loaded in {:.1} s · prompt {} tokens, {prefill:.0} tokens/s · {} tokens, {speed} tokens/s · cache {} · {}",
+            self.files.family(),
+            self.name,
+            args.dtype.name(),
+            self.load_s,
+            self.prompt_tokens,
+            answer.ids.len(),
+            bytes(self.cache_bytes as u64),
+            answer.finish,
+        );
+        screen.line(&format!("\n{}", screen.paint(DIM, &said)))?;
+        screen.object(&json!({
+            "device": self.name,
+            "model": path(&args.model),
+            "family": self.files.family(),
+            "dtype": args.dtype.name(),
+            "text": answer.text,
+            "ids": answer.ids,
+            "finish": answer.finish,
+            "prompt_tokens": self.prompt_tokens,
+            "load_s": self.load_s,
+            "prefill_tokens_per_s": prefill,
+            "decode_tokens_per_s": decode,
+            "cache_bytes": self.cache_bytes,
+        }))
+    }
+}
+
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,99 @@
+//! The text of an answer, as it comes.
+
+use std::time::Instant;
+
+use moebius_engine::{Ended, Engine, Event, Generation};
+use moebius_text::{Detokenizer, StopStrings, Tokenizer};
+
+use crate::error::CliError;
+use crate::screen::Screen;
+
+/// Turns tokens into text, up to what stops it.
+pub(super) struct Stream {
+    detokenizer: Detokenizer,
+    stops: StopStrings,
+}
+
+/// What was generated, and how long it took.
+#[derive(Default)]
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) ids: Vec<u32>,
+    /// Why it ended: stop, or length.
+    pub(super) finish: &'static str,
+    /// Seconds until the first token.
+    pub(super) prefill_s: f64,
+    /// Seconds from then on.
+    pub(super) decode_s: f64,
+}
+
+impl Stream {
+    pub(super) fn new(tokenizer: &Tokenizer, stops: &[String]) -> Result<Self, CliError> {
+        Ok(Self {
+            detokenizer: Detokenizer::new(tokenizer, true),
+            stops: StopStrings::new(stops.iter().cloned())?,
+        })
+    }
+
+    /// Generates, and shows the text.
+    pub(super) fn follow(
+        mut self,
+        engine: &mut Engine,
+        generation: Generation,
+        screen: &mut Screen,
+    ) -> Result<Answer, CliError> {
+        let begun = Instant::now();
+        let id = engine.add(generation)?;
+        let mut answer = Answer {
+            finish: "length",
+            ..Answer::default()
+        };
+        while !engine.is_idle() {
+            for (_, event) in engine.step()? {
+                match event {
+                    Event::Token(draw) => {
+                        if answer.ids.is_empty() {
+                            answer.prefill_s = begun.elapsed().as_secs_f64();
+                        }
+                        answer.ids.push(draw.id);
+                        let text = self.detokenizer.push(draw.id)?;
+                        let piece = self.stops.push(&text);
+                        answer.say(&piece.text, screen)?;
+                        if piece.stop.is_some() {
+                            engine.cancel(id);
+                            answer.finish = "stop";
+                            answer.end(begun);
+                            return Ok(answer);
+                        }
+                    }
+                    Event::End(Ended::Stop) => answer.finish = "stop",
+                    Event::End(Ended::Length) => answer.finish = "length",
+                    Event::End(Ended::Failed(error)) => return Err(error.into()),
+                }
+            }
+        }
+        answer.end(begun);
+        let last = self.detokenizer.finish()?;
+        let piece = self.stops.push(&last);
+        answer.say(&piece.text, screen)?;
+        if piece.stop.is_none() {
+            answer.say(&self.stops.finish(), screen)?;
+        }
+        Ok(answer)
+    }
+}
+
+impl Answer {
+    fn say(&mut self, text: &str, screen: &mut Screen) -> Result<(), CliError> {
+        self.text.push_str(text);
+        screen.text(text)
+    }
+
+    fn end(&mut self, begun: Instant) {
+        let all = begun.elapsed().as_secs_f64();
+        if self.ids.is_empty() {
+            self.prefill_s = all;
+        }
+        self.decode_s = all - self.prefill_s;
+    }
+}

@@ -1,0 +1,116 @@
+//! `moebius generate` from outside, on a tiny decoder of transformers with a tokenizer of as many words.
+#![cfg(feature = "flex")]
+#![allow(
+    clippy::expect_used,
+    reason = "a test that cannot set itself up has failed"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn generate(folder: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    command.args(["generate", "--device", "flex", "--model"]);
+    command.arg(folder).args(more);
+    command.output().expect("the binary starts")
+}
+
+/// A folder with the case's model, and a tokenizer whose token n is the word `wn`.
+fn model() -> TempDir {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/decoder_olmoe");
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(case.join(name), folder.path().join(name)).expect("copied");
+    }
+    let words = (0..150).map(|id| (format!("w{id}"), json!(id)));
+    let vocabulary: serde_json::Map<String, Value> = words.collect();
+    let tokenizer = json!({
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": { "type": "WhitespaceSplit" },
+        "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": "w0" },
+    });
+    let path = folder.path().join("tokenizer.json");
+    fs::write(path, tokenizer.to_string()).expect("written");
+    folder
+}
+
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+#[test]
+fn a_prompt_is_gone_on_with() {
+    let folder = model();
+    let more = ["--prompt", "w3 w14 w15", "--max-tokens", "6"];
+    let output = generate(folder.path(), &[&more[..], &["--json"]].concat());
+    let found = object(&output);
+    assert_eq!(output.status.code(), Some(0), "{found}");
+    let ids = found["ids"].as_array().expect("a list");
+    assert_eq!(ids.len(), 6, "{found}");
+    assert_eq!(found["finish"], "length");
+    assert_eq!(found["prompt_tokens"], 3);
+    assert_eq!(found["family"], "olmoe");
+    let words: Vec<String> = ids.iter().map(|id| format!("w{id}")).collect();
+    assert_eq!(found["text"], words.join(" "));
+
+    let text = generate(folder.path(), &more);
+    let said = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(said.starts_with(&words.join(" ")), "{said}");
+
+    let stop = [&more[..], &["--stop", &words[2], "--json"]].concat();
+    let stopped = object(&generate(folder.path(), &stop));
+    assert_eq!(stopped["finish"], "stop", "{stopped}");
+    let text = stopped["text"].as_str().unwrap_or_default().to_owned();
+    assert!(
+        !text.contains(&words[2])
+            && found["text"]
+                .as_str()
+                .is_some_and(|all| all.starts_with(&text))
+    );
+}
+
+#[test]
+fn draws_follow_their_seed() {
+    let folder = model();
+    let draw = |seed: &str| {
+        let more = [
+            "--prompt",
+            "w1",
+            "--temperature",
+            "1",
+            "--seed",
+            seed,
+            "--json",
+        ];
+        object(&generate(folder.path(), &more))["ids"].clone()
+    };
+    assert_eq!(draw("1"), draw("1"));
+    assert_ne!(draw("1"), draw("2"));
+}
+
+#[test]
+fn a_folder_that_does_not_fit_is_one_error() {
+    let folder = model();
+    let message = |more: &[&str]| {
+        let output = generate(folder.path(), more);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let nan = message(&["--prompt", "w1", "--temperature", "NaN"]);
+    assert!(nan.contains("temperature"), "{nan}");
+    let empty = message(&["--prompt", ""]);
+    assert!(empty.contains("the prompt is empty"), "{empty}");
+    let chat = message(&["--prompt", "w1", "--chat"]);
+    assert!(chat.contains("template"), "{chat}");
+    fs::write(folder.path().join("tokenizer.json"), "{").expect("written");
+    let broken = message(&["--prompt", "w1"]);
+    assert!(broken.contains("tokenizer.json"), "{broken}");
+    fs::remove_file(folder.path().join("tokenizer.json")).expect("removed");
+    let missing = message(&["--prompt", "w1"]);
+    assert!(missing.contains("tokenizer.json"), "{missing}");
+}

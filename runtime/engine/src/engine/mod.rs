@@ -1,0 +1,288 @@
+//! A model that answers many requests at once, on the thread that calls it.
+
+mod error;
+mod groups;
+
+pub use error::EngineError;
+
+use std::collections::HashMap;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use moebius::attention::{CacheFormat, Pages, Span};
+use moebius_model::decoder::{Cache, Model};
+
+use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Step, Work};
+use crate::{Counts, Draw, History, SampleError, Sampling, Usage};
+use groups::groups;
+
+/// How much an engine does at once, and what its cache keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Pages of the cache, tokens of a step, requests at the same time, tokens of a request.
+    pub limits: Limits,
+    /// How keys and values are kept.
+    pub format: CacheFormat,
+}
+
+/// What is to be generated.
+#[derive(Clone, Debug)]
+pub struct Generation {
+    /// At least one token.
+    pub prompt: Vec<u32>,
+    /// Tokens to generate at most, at least one.
+    pub most_new: usize,
+    /// How the next token is chosen.
+    pub sampling: Sampling,
+    /// Tokens that end the answer; they are no part of it.
+    pub ends: Vec<u32>,
+    /// As [`Request::salt`].
+    pub salt: Vec<u8>,
+}
+
+impl Generation {
+    /// The likeliest tokens after `prompt`, whatever they are.
+    pub fn new(prompt: Vec<u32>, most_new: usize) -> Self {
+        Self {
+            prompt,
+            most_new,
+            sampling: Sampling::greedy(),
+            ends: Vec::new(),
+            salt: Vec::new(),
+        }
+    }
+
+    /// With another way to choose.
+    pub fn with_sampling(mut self, sampling: Sampling) -> Self {
+        self.sampling = sampling;
+        self
+    }
+
+    /// Ended by these tokens, too.
+    pub fn with_ends(mut self, ends: impl IntoIterator<Item = u32>) -> Self {
+        self.ends.extend(ends);
+        self
+    }
+}
+
+/// What came of a step for a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Its next token.
+    Token(Draw),
+    /// Nothing more comes, and why.
+    End(Ended),
+}
+
+/// Why an answer ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// The model chose a token that ends it.
+    Stop,
+    /// It has as many tokens as it may.
+    Length,
+    /// No token can be chosen of its logits.
+    Failed(SampleError),
+}
+
+/// A model, its cache, and the requests that it answers.
+///
+/// [`Engine::step`] computes the next tokens of all requests that run; there is no other thread. What a request gets doesn't depend on
+/// the others, to the bit.
+#[derive(Debug)]
+pub struct Engine {
+    model: Model,
+    cache: Cache,
+    device: Device,
+    scheduler: Scheduler,
+    active: HashMap<RequestId, Active>,
+    next: u64,
+}
+
+/// What chooses the tokens of a request.
+#[derive(Debug)]
+struct Active {
+    history: History,
+    sampling: Sampling,
+    ends: Vec<u32>,
+    /// Tokens that it may get yet.
+    left: usize,
+}
+
+impl Engine {
+    /// An engine for `model`, which is on `device`.
+    ///
+    /// # Errors
+    /// [`EngineError::Unfit`] for limits that can't be, and [`EngineError::Model`] if the device can't hold the cache.
+    pub fn new(model: Model, options: EngineOptions, device: &Device) -> Result<Self, EngineError> {
+        let scheduler = Scheduler::new(options.limits)?;
+        let Limits { pages, longest, .. } = options.limits;
+        let pages = Pages::paged(0, pages, longest).map_err(moebius_model::Error::from)?;
+        let cache = Cache::new(model.spec(), pages, options.format, device)?;
+        Ok(Self {
+            cache,
+            device: device.clone(),
+            scheduler,
+            active: HashMap::new(),
+            next: 0,
+            model,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Bytes of the cache.
+    pub fn cache_bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+
+    /// Takes a request, which begins after all that came before.
+    ///
+    /// # Errors
+    /// [`EngineError::Refused`] for one that could never run, [`EngineError::Unfit`] for a token that the model doesn't have.
+    pub fn add(&mut self, generation: Generation) -> Result<RequestId, EngineError> {
+        let vocabulary = self.model.embedding.dims()[0];
+        let known = |token: &&u32| (**token as usize) < vocabulary;
+        if let Some(token) = generation.prompt.iter().find(|token| !known(token)) {
+            let fits = format!("less than {vocabulary}");
+            crate::Unfit::unless(false, "token of a prompt", fits, token)?;
+        }
+        let id = RequestId(self.next);
+        let history = History::new(&generation.prompt);
+        let request = Request::new(id, generation.prompt, generation.most_new);
+        self.scheduler.add(request.with_salt(generation.salt))?;
+        self.next += 1;
+        let active = Active {
+            history,
+            sampling: generation.sampling,
+            ends: generation.ends,
+            left: generation.most_new,
+        };
+        self.active.insert(id, active);
+        Ok(id)
+    }
+
+    /// Ends a request, of which nothing more comes. Says whether there was such a request.
+    pub fn cancel(&mut self, id: RequestId) -> bool {
+        self.active.remove(&id);
+        self.scheduler.cancel(id)
+    }
+
+    /// Whether there is no request.
+    pub fn is_idle(&self) -> bool {
+        self.scheduler.is_idle()
+    }
+
+    /// How many pages are what.
+    pub fn usage(&self) -> Usage {
+        self.scheduler.usage()
+    }
+
+    /// What was looked up in the prefix cache and found, and how often a request gave up its pages.
+    pub fn counts(&self) -> Counts {
+        self.scheduler.counts()
+    }
+
+    /// Computes one step: the next token of every request that runs, or a piece of its prompt. Says what came of it, in the order of the
+    /// requests.
+    ///
+    /// # Errors
+    /// [`EngineError::Model`] if the model can't be run; then the step was not, and its requests are as they were before.
+    pub fn step(&mut self) -> Result<Vec<(RequestId, Event)>, EngineError> {
+        let step = self.scheduler.step()?;
+        if step.work.is_empty() {
+            return Ok(Vec::new());
+        }
+        let logits = match self.compute(&step) {
+            Ok(logits) => logits,
+            Err(error) => {
+                self.scheduler.abandon();
+                return Err(error);
+            }
+        };
+        let (mut events, mut sampled) = (Vec::new(), Vec::new());
+        for (work, logits) in step.work.iter().zip(&logits) {
+            let (Some(place), Some(logits)) = (work.samples, logits) else {
+                continue;
+            };
+            self.choose(work.request, (place, logits), &mut events, &mut sampled);
+        }
+        self.scheduler.complete(&sampled)?;
+        Ok(events)
+    }
+
+    /// Chooses a request's token number `place`.
+    fn choose(
+        &mut self,
+        id: RequestId,
+        (place, logits): (usize, &[f32]),
+        events: &mut Vec<(RequestId, Event)>,
+        sampled: &mut Vec<Sampled>,
+    ) {
+        let Some(active) = self.active.get_mut(&id) else {
+            return;
+        };
+        let drawn = active
+            .sampling
+            .sample(logits, &active.history, place as u64);
+        let ended = match drawn {
+            Ok(draw) if active.ends.contains(&draw.id) => {
+                sampled.push(Sampled::last(id, draw.id));
+                Some(Ended::Stop)
+            }
+            Ok(draw) => {
+                active.history.push(draw.id);
+                active.left -= 1;
+                sampled.push(Sampled::new(id, draw.id));
+                events.push((id, Event::Token(draw)));
+                (active.left == 0).then_some(Ended::Length)
+            }
+            Err(error) => {
+                self.scheduler.cancel(id);
+                Some(Ended::Failed(error))
+            }
+        };
+        if let Some(ended) = ended {
+            self.active.remove(&id);
+            events.push((id, Event::End(ended)));
+        }
+    }
+
+    /// The logits of every part of a step that ends in a choice.
+    fn compute(&mut self, step: &Step) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
+        let mut all = vec![None; step.work.len()];
+        for group in groups(&step.work) {
+            let works: Vec<&Work> = group.iter().map(|at| &step.work[*at]).collect();
+            let logits = self.compute_group(&works)?;
+            for (at, logits) in group.into_iter().zip(logits) {
+                all[at] = step.work[at].samples.is_some().then_some(logits);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The logits after the last token of parts with the same number of tokens.
+    fn compute_group(&mut self, works: &[&Work]) -> Result<Vec<Vec<f32>>, EngineError> {
+        let tokens = works.iter().flat_map(|work| &work.tokens);
+        let tokens: Vec<i32> = tokens.map(|token| *token as i32).collect();
+        let shape = [works.len(), tokens.len() / works.len()];
+        let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens, shape), &self.device);
+        let spans = works.iter().map(|work| Span {
+            pages: &work.pages,
+            start: work.positions.start,
+            end: work.positions.end,
+        });
+        let spans: Vec<Span<'_>> = spans.collect();
+        let logits = self.model.last_of(tokens, &spans, &mut self.cache)?.logits;
+        if works.iter().all(|work| work.samples.is_none()) {
+            return Ok(vec![Vec::new(); works.len()]);
+        }
+        let [_, _, vocabulary] = logits.dims();
+        let data = logits.try_into_data();
+        let data = data.map_err(|error| EngineError::Device(error.to_string()))?;
+        let values: Vec<f32> = data.iter::<f32>().collect();
+        Ok(values.chunks(vocabulary).map(<[f32]>::to_vec).collect())
+    }
+}

@@ -1,0 +1,156 @@
+//! An engine on decoders of transformers: a request's tokens are the same, to the bits of their probabilities, in whatever company.
+#![cfg(feature = "flex")]
+#![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use moebius::attention::CacheFormat;
+use moebius_engine::{
+    Draw, Ended, Engine, EngineError, EngineOptions, Event, Generation, Limits, RequestId,
+    Sampling, SamplingOptions,
+};
+use moebius_model::load::{LoadOptions, ModelFiles};
+
+/// Tokens of the vocabularies of all cases.
+const VOCABULARY: u32 = 64;
+
+fn folder(name: &str) -> PathBuf {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    cases.join(name)
+}
+
+fn engine(name: &str, limits: Limits) -> Engine {
+    let device = Device::flex();
+    let files = ModelFiles::open(&folder(name)).unwrap();
+    let model = files.load(&device, LoadOptions::default(), &mut |_| ());
+    let options = EngineOptions {
+        limits,
+        format: CacheFormat::F32,
+    };
+    Engine::new(model.unwrap(), options, &device).unwrap()
+}
+
+/// Request number `n`: drawn by its own seed, with the probabilities of the likeliest eight tokens.
+fn generation(n: u32, prompt: usize, most_new: usize) -> Generation {
+    let token = |at: usize| (at as u32 * 7 + n * 13 + at as u32 * at as u32) % VOCABULARY;
+    let sampling = SamplingOptions {
+        temperature: if n.is_multiple_of(2) { 0.0 } else { 0.8 },
+        seed: u64::from(n),
+        logprobs: Some(8),
+        ..SamplingOptions::default()
+    };
+    Generation::new((0..prompt).map(token).collect(), most_new)
+        .with_sampling(Sampling::new(sampling).unwrap())
+}
+
+/// Runs until nothing is left; the draws of every request, and why it ended.
+fn all(engine: &mut Engine) -> BTreeMap<RequestId, (Vec<Draw>, Option<Ended>)> {
+    let mut all = BTreeMap::<_, (Vec<Draw>, Option<Ended>)>::new();
+    while !engine.is_idle() {
+        for (id, event) in engine.step().unwrap() {
+            let (draws, ended) = all.entry(id).or_default();
+            assert_eq!(*ended, None, "nothing comes after the end");
+            match event {
+                Event::Token(draw) => draws.push(draw),
+                Event::End(reason) => *ended = Some(reason),
+            }
+        }
+    }
+    all
+}
+
+/// Prompts of several lengths, two of which begin alike.
+fn requests() -> Vec<Generation> {
+    let mut requests: Vec<Generation> = [(0, 40, 9), (1, 5, 20), (2, 1, 12), (3, 33, 6)]
+        .map(|(n, prompt, most_new)| generation(n, prompt, most_new))
+        .into();
+    let mut like_the_first = requests[0].clone();
+    like_the_first.prompt.truncate(36);
+    requests.push(like_the_first);
+    requests
+}
+
+fn alone(name: &str, request: &Generation) -> Vec<Draw> {
+    let mut engine = engine(name, Limits::new(8, 64, 1));
+    engine.add(request.clone()).unwrap();
+    let (draws, ended) = all(&mut engine).pop_first().unwrap().1;
+    assert_eq!(ended, Some(Ended::Length));
+    assert_eq!(draws.len(), request.most_new);
+    draws
+}
+
+#[test]
+fn company_pieces_hits_and_preemption_change_no_bit() {
+    for name in ["decoder_olmoe", "decoder_gpt_oss", "decoder_deepseek_v3"] {
+        let requests = requests();
+        let want: Vec<_> = requests.iter().map(|of| alone(name, of)).collect();
+        // Room for all; prompts in pieces; so few pages that requests give theirs up.
+        let limits = [
+            Limits::new(64, 256, 8),
+            Limits::new(64, 7, 5),
+            Limits::new(6, 16, 4),
+        ];
+        for limits in limits {
+            let mut engine = engine(name, limits);
+            for turn in 0..2 {
+                for request in &requests {
+                    engine.add(request.clone()).unwrap();
+                }
+                let got = all(&mut engine);
+                for ((draws, ended), want) in got.values().zip(&want) {
+                    assert_eq!(*ended, Some(Ended::Length));
+                    assert_eq!(draws, want, "{name}, {limits:?}, turn {turn}");
+                }
+            }
+            let counts = engine.counts();
+            assert!(counts.found > 0, "no prompt was found again");
+            assert_eq!(counts.preemptions > 0, limits.pages == 6, "{counts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_token_that_ends_is_no_part_of_the_answer() {
+    let name = "decoder_olmoe";
+    let request = generation(0, 5, 12);
+    let draws = alone(name, &request);
+    let end = draws[4].id;
+    let before = draws.iter().take_while(|draw| draw.id != end).count();
+    let mut engine = engine(name, Limits::new(8, 64, 1));
+    engine.add(request.with_ends([end])).unwrap();
+    let (got, ended) = all(&mut engine).pop_first().unwrap().1;
+    assert_eq!((got.len(), ended), (before, Some(Ended::Stop)));
+    assert_eq!(got, draws[..before]);
+}
+
+#[test]
+fn a_cancelled_request_leaves_others_alone() {
+    let name = "decoder_olmoe";
+    let [first, second] = [generation(0, 20, 9), generation(1, 20, 9)];
+    let want = alone(name, &second);
+    let mut engine = engine(name, Limits::new(16, 64, 2));
+    let cancelled = engine.add(first).unwrap();
+    let other = engine.add(second).unwrap();
+    engine.step().unwrap();
+    assert!(engine.cancel(cancelled));
+    assert!(!engine.cancel(cancelled));
+    let got = all(&mut engine);
+    assert_eq!(got.keys().collect::<Vec<_>>(), [&other]);
+    // The first token came with the step before.
+    assert_eq!(got[&other].0, want[1..]);
+}
+
+#[test]
+fn what_can_not_run_is_refused() {
+    let mut engine = engine("decoder_olmoe", Limits::new(4, 64, 1));
+    let refused = |result| matches!(result, Err(EngineError::Refused(_)));
+    assert!(refused(engine.add(Generation::new(Vec::new(), 1))));
+    assert!(refused(engine.add(generation(0, 5, 0))));
+    assert!(refused(engine.add(generation(0, 60, 6))));
+    let unknown = engine.add(Generation::new(vec![1, 1 << 30], 1));
+    let message = unknown.unwrap_err().to_string();
+    assert!(message.contains("1073741824"), "{message}");
+    assert!(engine.is_idle());
+}
