@@ -91,7 +91,7 @@ impl Model {
         &self.spec
     }
 
-    /// The logits of the token after each of `tokens` \[B, S\], which sees no later one.
+    /// The logits of the token after each of `tokens` \[B, S\], numbers below V, which sees no later one.
     ///
     /// # Errors
     /// [`Error::Moebius`] when the device can't run a layer.

@@ -3,8 +3,8 @@
 use moebius::moe::{Groups, Score};
 
 use super::keys::Keys;
-use super::names::{DENSE, EXPERTS, FRAME, INVERSE_FREQUENCIES, STACKED};
-use super::parts::{FULL, dense, layer, layers, model, softmax_router};
+use super::names::{DENSE, EXPERTS, FRAME, INVERSE_FREQUENCIES, LATENT, STACKED};
+use super::parts::{FULL, dense, expert_count, layer, layers, model, softmax_router};
 use super::rotary::rope;
 use super::rule::Rule;
 use super::{Extra, Family};
@@ -17,48 +17,13 @@ pub(super) const FAMILY: Family = Family {
     name: "deepseek_v3",
     read,
     layouts: &[
-        &[FRAME, ATTENTION, EXPERTS, DENSE, BESIDE],
-        &[FRAME, ATTENTION, STACKED, DENSE, BESIDE],
+        &[FRAME, LATENT, EXPERTS, DENSE, BESIDE],
+        &[FRAME, LATENT, STACKED, DENSE, BESIDE],
     ],
     ignored: &[INVERSE_FREQUENCIES],
     // Layers that predict later tokens stand behind the last.
     extra: Extra::Layers,
 };
-
-const ATTENTION: &[Rule] = &[
-    Rule::whole("model.layers.{l}.self_attn.q_proj.weight", Slot::Query),
-    Rule::whole(
-        "model.layers.{l}.self_attn.q_a_proj.weight",
-        Slot::QueryDown,
-    ),
-    Rule::whole(
-        "model.layers.{l}.self_attn.q_a_proj.bias",
-        Slot::QueryDownBias,
-    ),
-    Rule::whole(
-        "model.layers.{l}.self_attn.q_a_layernorm.weight",
-        Slot::QueryLatentNorm,
-    ),
-    Rule::whole("model.layers.{l}.self_attn.q_b_proj.weight", Slot::QueryUp),
-    Rule::whole(
-        "model.layers.{l}.self_attn.kv_a_proj_with_mqa.weight",
-        Slot::LatentDown,
-    ),
-    Rule::whole(
-        "model.layers.{l}.self_attn.kv_a_proj_with_mqa.bias",
-        Slot::LatentDownBias,
-    ),
-    Rule::whole(
-        "model.layers.{l}.self_attn.kv_a_layernorm.weight",
-        Slot::LatentNorm,
-    ),
-    Rule::whole(
-        "model.layers.{l}.self_attn.kv_b_proj.weight",
-        Slot::LatentUp,
-    ),
-    Rule::whole("model.layers.{l}.self_attn.o_proj.weight", Slot::Out),
-    Rule::whole("model.layers.{l}.self_attn.o_proj.bias", Slot::OutBias),
-];
 
 const BESIDE: &[Rule] = &[
     Rule::whole(
@@ -136,7 +101,10 @@ fn experts(keys: &mut Keys<'_>) -> ExpertsSpec {
     keys.only("scoring_func", "sigmoid");
     keys.only("topk_method", "noaux_tc");
     ExpertsSpec {
-        experts: keys.size(&["n_routed_experts", "num_local_experts", "num_experts"]),
+        experts: expert_count(
+            keys,
+            &["n_routed_experts", "num_local_experts", "num_experts"],
+        ),
         inter,
         router: RouterSpec {
             score: Score::Sigmoid,

@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, FRAME};
-use super::parts::{attention, layer, layers, model, softmax_router, windows};
+use super::parts::{attention, expert_count, layer, layers, model, softmax_router, windows};
 use super::rule::{Form, Rule};
 use super::{Extra, Family};
 use crate::decoder::{
@@ -94,7 +94,7 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         ..softmax_router(keys, true)
     };
     let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: keys.size(&["num_local_experts", "num_experts"]),
+        experts: expert_count(keys, &["num_local_experts", "num_experts"]),
         inter: keys.size(&["intermediate_size"]),
         router,
         gate: Gate::Clamped,

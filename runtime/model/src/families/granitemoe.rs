@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, FRAME};
-use super::parts::{attention, layers, model, softmax_router};
+use super::parts::{attention, expert_count, layers, model, softmax_router};
 use super::rule::Rule;
 use super::{Extra, Family};
 use crate::decoder::{
@@ -44,7 +44,7 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         ..softmax_router(keys, true)
     };
     let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: keys.size(&["num_local_experts", "num_experts"]),
+        experts: expert_count(keys, &["num_local_experts", "num_experts"]),
         inter: keys.size(&["intermediate_size"]),
         router,
         gate: Gate::Silu,

@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, FRAME, INVERSE_FREQUENCIES, STACKED};
-use super::parts::{attention, layer, layers, model, softmax_router};
+use super::parts::{attention, expert_count, layer, layers, model, softmax_router};
 use super::rule::Rule;
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, ModelSpec, Slot};
@@ -43,7 +43,7 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
     };
     keys.only("hidden_act", "silu");
     let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: keys.size(&["num_local_experts", "num_experts"]),
+        experts: expert_count(keys, &["num_local_experts", "num_experts"]),
         inter: keys.size(&["intermediate_size"]),
         router: softmax_router(keys, true),
         gate: Gate::Silu,

@@ -32,6 +32,42 @@ pub(super) const ATTENTION: &[Rule] = &[
     Rule::whole("model.layers.{l}.self_attn.k_norm.weight", Slot::KeyNorm),
 ];
 
+/// Latent attention.
+pub(super) const LATENT: &[Rule] = &[
+    Rule::whole("model.layers.{l}.self_attn.q_proj.weight", Slot::Query),
+    Rule::whole(
+        "model.layers.{l}.self_attn.q_a_proj.weight",
+        Slot::QueryDown,
+    ),
+    Rule::whole(
+        "model.layers.{l}.self_attn.q_a_proj.bias",
+        Slot::QueryDownBias,
+    ),
+    Rule::whole(
+        "model.layers.{l}.self_attn.q_a_layernorm.weight",
+        Slot::QueryLatentNorm,
+    ),
+    Rule::whole("model.layers.{l}.self_attn.q_b_proj.weight", Slot::QueryUp),
+    Rule::whole(
+        "model.layers.{l}.self_attn.kv_a_proj_with_mqa.weight",
+        Slot::LatentDown,
+    ),
+    Rule::whole(
+        "model.layers.{l}.self_attn.kv_a_proj_with_mqa.bias",
+        Slot::LatentDownBias,
+    ),
+    Rule::whole(
+        "model.layers.{l}.self_attn.kv_a_layernorm.weight",
+        Slot::LatentNorm,
+    ),
+    Rule::whole(
+        "model.layers.{l}.self_attn.kv_b_proj.weight",
+        Slot::LatentUp,
+    ),
+    Rule::whole("model.layers.{l}.self_attn.o_proj.weight", Slot::Out),
+    Rule::whole("model.layers.{l}.self_attn.o_proj.bias", Slot::OutBias),
+];
+
 /// A dense network.
 pub(super) const DENSE: &[Rule] = &[
     Rule::gate("model.layers.{l}.mlp.gate_proj.weight", Slot::DenseIn),

@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, EXPERTS, FRAME, STACKED};
-use super::parts::{attention, layer, layers, model, softmax_router};
+use super::parts::{attention, expert_count, layer, layers, model, softmax_router};
 use super::{Extra, Family};
 use crate::decoder::{
     AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, ModelSpec, Projection,
@@ -30,7 +30,7 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
     keys.only("hidden_act", "silu");
     let renormalize = keys.flag_or("norm_topk_prob", false);
     let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: keys.size(&["num_experts", "num_local_experts"]),
+        experts: expert_count(keys, &["num_experts", "num_local_experts"]),
         inter: keys.size(&["intermediate_size"]),
         router: softmax_router(keys, renormalize),
         gate: Gate::Silu,

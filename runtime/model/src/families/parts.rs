@@ -8,8 +8,10 @@ use crate::decoder::{
     AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection, RouterSpec,
 };
 
-/// As many layers as a decoder has at most.
-const MAX_LAYERS: usize = 1024;
+/// As many layers as a decoder has at most: every tensor of theirs gets a name before a file is looked at.
+const MAX_LAYERS: usize = 512;
+/// As many experts as a layer has at most.
+const MAX_EXPERTS: usize = 2048;
 
 /// Layers that see all keys.
 pub(super) const FULL: &str = "full_attention";
@@ -20,9 +22,18 @@ pub(super) const SLIDING: &str = "sliding_attention";
 pub(super) fn layers(keys: &mut Keys<'_>) -> usize {
     let layers = keys.size(&["num_hidden_layers"]);
     if layers > MAX_LAYERS {
-        keys.lack("num_hidden_layers", "at most 1024", layers);
+        keys.lack("num_hidden_layers", "at most 512", layers);
     }
     layers.min(MAX_LAYERS)
+}
+
+/// The number of experts, under whichever of the names comes first.
+pub(super) fn expert_count(keys: &mut Keys<'_>, names: &[&str]) -> usize {
+    let experts = keys.size(names);
+    if experts > MAX_EXPERTS {
+        keys.lack(names[0], "at most 2048", experts);
+    }
+    experts.min(MAX_EXPERTS)
 }
 
 /// A model of these layers, with nothing scaled.

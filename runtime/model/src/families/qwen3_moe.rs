@@ -2,7 +2,9 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, DENSE, EXPERTS, FRAME, STACKED};
-use super::parts::{attention, dense, layer, layers, model, normed, softmax_router, sparse};
+use super::parts::{
+    attention, dense, expert_count, layer, layers, model, normed, softmax_router, sparse,
+};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, ModelSpec};
 
@@ -29,7 +31,7 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
     };
     let renormalize = keys.flag_or("norm_topk_prob", false);
     let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: keys.size(&["num_experts", "num_local_experts"]),
+        experts: expert_count(keys, &["num_experts", "num_local_experts"]),
         inter: keys.size(&["moe_intermediate_size"]),
         router: softmax_router(keys, renormalize),
         gate: Gate::Silu,

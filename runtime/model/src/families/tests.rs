@@ -193,6 +193,16 @@ fn what_the_decoder_lacks_is_told_by_name() {
 }
 
 #[test]
+fn more_than_any_model_has_is_not_made_names_of() {
+    let many = json!({"num_hidden_layers": 1 << 20, "num_local_experts": 1 << 20});
+    let text = unsupported("mixtral", many);
+    assert!(
+        text.contains("at most 512") && text.contains("at most 2048"),
+        "{text}"
+    );
+}
+
+#[test]
 fn an_unknown_model_is_told_which_are_known() {
     for config in [json!({"model_type": "bert"}), json!({})] {
         let faults = describe(&config).unwrap_err();
