@@ -16,6 +16,9 @@ use crate::error::CliError;
 use crate::screen::{BAD, GOOD, Outcome, Screen};
 use crate::table::Table;
 
+/// What the case of a whole model is called, in a folder of its own.
+const MODEL_CASE: &str = "logits.case.safetensors";
+
 /// The result of a run over case files; the JSON object of `verify --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -203,9 +206,11 @@ impl FileReport {
     }
 
     fn add_rows(&self, table: &mut Table) {
-        let name = self.file.rsplit(['/', '\\']).next();
-        // The file's name stands once, on the first of its lines.
-        let mut file = name.unwrap_or(&self.file).to_owned();
+        let mut parts = self.file.rsplit(['/', '\\']);
+        let name = parts.next().unwrap_or(&self.file);
+        // Cases of whole models are called alike, and told by their folders. The name stands once, on the first of its lines.
+        let folder = parts.next().filter(|_| name == MODEL_CASE);
+        let mut file = folder.unwrap_or(name).to_owned();
         if let Some(error) = &self.error {
             let [output, max_abs, rel_l2, tolerance] = [const { String::new() }; 4];
             let error = format!("error: {error}");
