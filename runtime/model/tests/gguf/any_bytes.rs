@@ -1,6 +1,6 @@
 //! Whatever bytes a GGUF file has, it is read or refused. `fuzz/fuzz_targets/gguf.rs` runs this, too.
 
-use moebius_model::families::describe_gguf;
+use moebius_model::load::ModelFiles;
 use moebius_model::weights::gguf::GgufFile;
 
 /// Opens `data` as a GGUF file and reads all that can be read.
@@ -22,5 +22,5 @@ pub(crate) fn any_bytes(data: &[u8]) {
         let _ = (value.shown(), value.as_number(), value.as_size());
     }
     let _ = (file.vocabulary(), file.chat_template());
-    let _ = describe_gguf(&file);
+    let _ = ModelFiles::of_gguf(file).map_err(|error| error.to_string());
 }

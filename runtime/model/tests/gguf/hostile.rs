@@ -217,6 +217,16 @@ fn names_and_texts_are_utf8_and_there_once() {
         .tensor("t", &[1], 0, 4)
         .tensor("t", &[1], 0, 4);
     refused(&twice, &["tensor `t`", "twice"]);
+    let long = "x".repeat(65);
+    refused(
+        &Builder::new().tensor(&long, &[1], 0, 4),
+        &["tensor 0 of the table", "at most 64 bytes", "got 65"],
+    );
+    let long = "x".repeat(65536);
+    refused(
+        &Builder::new().size(&long, 1),
+        &["metadata entry 0", "at most 65535 bytes"],
+    );
     // What a terminal would obey is escaped.
     refused(
         &Builder::new().size("\u{1b}[2J", 1).size("\u{1b}[2J", 2),

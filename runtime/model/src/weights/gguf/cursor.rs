@@ -2,12 +2,13 @@
 
 use super::super::source::Bytes;
 use super::error::GgufError;
+use crate::fault::Unfit;
 
 /// Bytes that are fetched at a time.
 const PIECE: u64 = 256 * 1024;
 
 /// Bytes of metadata and tensor table together. Those of published models are some MB, nearly all of it the vocabulary.
-const MAX_HEAD: u64 = 256 * 1024 * 1024;
+const MAX_HEAD: u64 = 64 * 1024 * 1024;
 
 /// A place in a file.
 pub(super) struct Cursor<'a> {
@@ -97,6 +98,22 @@ impl<'a> Cursor<'a> {
     /// A text behind its length.
     pub(super) fn text(&mut self) -> Result<String, GgufError> {
         let len = self.u64()?;
+        self.characters(len)
+    }
+
+    /// The same of at most `max` bytes: names are compared with each other in errors.
+    pub(super) fn name(&mut self, max: u64) -> Result<String, GgufError> {
+        let len = self.u64()?;
+        // What the file doesn't even hold is truncated.
+        self.expect(len, 1)?;
+        if len > max {
+            let expected = format!("a name of at most {max} bytes");
+            return Err(GgufError::Name(Unfit::new(&self.what, expected, len)));
+        }
+        self.characters(len)
+    }
+
+    fn characters(&mut self, len: u64) -> Result<String, GgufError> {
         let bytes = self.bytes(len)?;
         String::from_utf8(bytes).map_err(|error| GgufError::NotUtf8 {
             what: self.what.clone(),

@@ -43,6 +43,9 @@ pub enum GgufError {
         /// Its first bad byte.
         valid_up_to: usize,
     },
+    /// A name that is longer than the format allows.
+    #[error(transparent)]
+    Name(Unfit),
     /// A key or a tensor that is there twice.
     #[error(transparent)]
     Duplicate(Unfit),

@@ -14,6 +14,9 @@ use crate::weights::header::{quoted, quoted_shape, tensor};
 
 /// Extents that a tensor has at most.
 const MAX_RANK: u32 = 4;
+/// Bytes of the name of one, and of a key of metadata.
+const MAX_NAME: u64 = 64;
+const MAX_KEY: u64 = 65535;
 /// Where the metadata doesn't say what the data is aligned to, in bytes.
 const ALIGNMENT: u64 = 32;
 /// The key that does.
@@ -65,7 +68,7 @@ impl Head {
         cursor.expect(tensors, 8 + 4 + 4 + 8)?;
         for number in 0..entries {
             cursor.what = format!("metadata entry {number}");
-            let key = cursor.text()?;
+            let key = cursor.name(MAX_KEY)?;
             cursor.what = quoted(&key);
             let value = GgufValue::read(&mut cursor)?;
             insert(&mut head.metadata, key, value, "key")?;
@@ -73,7 +76,7 @@ impl Head {
         let alignment = head.alignment()?;
         for number in 0..tensors {
             cursor.what = format!("tensor {number} of the table");
-            let name = cursor.text()?;
+            let name = cursor.name(MAX_NAME)?;
             cursor.what = tensor(&name);
             let (info, what) = (GgufTensor::read(&mut cursor)?, "tensor");
             insert(&mut head.tensors, name, info, what)?;
