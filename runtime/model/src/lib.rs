@@ -6,7 +6,7 @@
 //! the same batches, and a resumed training repeats the uninterrupted one bit for bit. [`weights`]
 //! reads and writes the files of published models, and converts them to FP8.
 //!
-//! Published models run in one decoder: [`families`] tell from a `config.json` what a model is made of, [`load`] reads its weights, and
+//! Published models run in one decoder: [`families`] tell from a `config.json` or a GGUF file what a model is made of, [`load`] reads its weights, and
 //! [`decoder`] computes.
 //!
 //! ```no_run

@@ -29,6 +29,11 @@ pub enum RopeScaling {
         /// How far.
         factor: f64,
     },
+    /// ω of each pair is divided by a number of its own.
+    Divided {
+        /// d/2 numbers.
+        by: Vec<f32>,
+    },
     /// Slow pairs are divided by the factor, fast ones stay, with a ramp between (Llama 3.1, 2024).
     Llama3 {
         /// How far.
@@ -69,6 +74,7 @@ impl Rope {
             match &self.scaling {
                 RopeScaling::None => w,
                 RopeScaling::Linear { factor } => w / factor,
+                RopeScaling::Divided { by } => w / f64::from(by[pair]),
                 RopeScaling::Llama3 {
                     factor,
                     low,

@@ -1,6 +1,7 @@
 //! Published models: what their `config.json` says, and what their tensors are called. A family is a file; nothing else knows its name.
 
 mod deepseek_v3;
+mod gguf;
 mod gpt_oss;
 mod granitemoe;
 mod keys;
@@ -17,6 +18,10 @@ mod rule;
 
 use serde_json::Value;
 
+#[cfg(test)]
+pub(crate) use gguf::GGUF_FAMILIES;
+pub(crate) use gguf::ROPE_FACTORS;
+pub use gguf::describe_gguf;
 pub use rule::{Form, Part, Rule};
 
 use crate::decoder::ModelSpec;

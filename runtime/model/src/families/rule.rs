@@ -39,6 +39,9 @@ pub enum Form {
     Pairs,
     /// Both: columns that take turns.
     TransposedPairs,
+    /// As in the slot, but in each head the two rows that rotary positions turn together are neighbours, (2i, 2i + 1) instead of
+    /// (i, i + d/2).
+    Neighbours,
     /// Codes of four bits \[.., in / 32, 16\] of a slot of \[.., out, in\], whose scales are in the tensor whose name ends in `_scales`
     /// instead of `_blocks`.
     Mxfp4,

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use safetensors::Dtype;
-
+use super::checkpoint::Checkpoint;
 use crate::decoder::{ModelSpec, Place, Slot};
 use crate::families::{Described, Extra, Family, Form, Part, Rule};
 use crate::fault::Unfit;
 use crate::misfits::Misfits;
 use crate::weights::header::quoted;
-use crate::weights::{Fp8Layout, Reader, Unscaled};
+use crate::weights::{Fp8Layout, Reader};
 
 /// Codes of four bits that share a scale.
 pub(super) const MXFP4_BLOCK: usize = 32;
@@ -40,6 +39,8 @@ pub(super) struct Piece {
     pub(super) form: Form,
     /// The expert it is of; `None` for all.
     pub(super) expert: Option<usize>,
+    /// Rows of a head of its layer, at least 1.
+    pub(super) head: usize,
     /// Where its values are FP8 codes.
     pub(super) fp8: Option<Fp8Layout>,
 }
@@ -59,6 +60,11 @@ impl Plan {
     /// # Errors
     /// All that doesn't fit.
     pub fn new(reader: &Reader, described: Described) -> Result<Self, Misfits> {
+        Self::of(Checkpoint::Safetensors(reader), described)
+    }
+
+    /// The same of any checkpoint.
+    pub(super) fn of(reader: Checkpoint<'_>, described: Described) -> Result<Self, Misfits> {
         let Described {
             family,
             spec,
@@ -78,11 +84,12 @@ impl Plan {
             plan.take(one, reader, (&mut used, &mut misfits));
         }
         plan.check_places(&spec, &mut misfits);
-        let unused = reader.tensors().filter(|(name, _)| !used.contains(*name));
-        let unused = unused.filter(|(name, _)| !is_ignored(name, family, &spec));
-        misfits.unexpected = unused.map(|(name, _)| name.to_owned()).collect();
+        let names = reader.names().into_iter();
+        let unused = names.filter(|name| !used.contains(*name));
+        let unused = unused.filter(|name| !is_ignored(name, family, &spec));
+        misfits.unexpected = unused.map(str::to_owned).collect();
         for name in &used {
-            plan.bytes += reader.get(name).map_or(0, |info| info.bytes());
+            plan.bytes += reader.get(name).map_or(0, |info| info.bytes);
         }
         // Shapes are compared for places, so the model's own are there.
         for (place, target) in &mut plan.targets {
@@ -103,7 +110,7 @@ impl Plan {
     fn take(
         &mut self,
         wanted: Wanted,
-        reader: &Reader,
+        reader: Checkpoint<'_>,
         (used, misfits): (&mut BTreeSet<String>, &mut Misfits),
     ) {
         let Wanted {
@@ -117,30 +124,33 @@ impl Plan {
                 misfits.missing.push(name.to_owned());
                 return None;
             };
-            if info.shape != shape {
+            if !reader.has_shape(&info, shape) {
                 let got = format!("{:?}", info.shape);
                 let fault = Unfit::new(quoted(name), format!("{shape:?}"), got);
                 misfits.misshapen.push(fault);
             }
-            Some(info.dtype)
+            Some(info.element)
         };
         if let Some((name, shape)) = &scales {
             of_name(name, shape, misfits);
             used.insert(name.clone());
         }
-        if let Some(dtype) = of_name(&piece.name, &shape, misfits) {
+        if let Some(element) = of_name(&piece.name, &shape, misfits) {
             used.insert(piece.name.clone());
-            let codes = matches!(dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2);
-            if codes && !piece.form.is_mxfp4() {
-                match reader.fp8_layout(&piece.name, Unscaled::Refuse) {
-                    Ok(layout) => {
-                        used.extend(layout.scale.iter().chain(&layout.input_scale).cloned());
-                        piece.fp8 = Some(layout);
-                    }
-                    Err(error) => misfits.faults.push(unreadable(&piece.name, error)),
+            match reader.fp8_layout(&piece.name) {
+                Some(Ok(layout)) if !piece.form.is_mxfp4() => {
+                    used.extend(layout.scale.iter().chain(&layout.input_scale).cloned());
+                    piece.fp8 = Some(layout);
                 }
-            } else {
-                check_dtype(&piece, dtype, misfits);
+                Some(Err(error)) if !piece.form.is_mxfp4() => {
+                    misfits.faults.push(unreadable(&piece.name, error));
+                }
+                _ => {
+                    let fault = element.unfit(piece.form.is_mxfp4());
+                    let fault =
+                        fault.map(|(expected, got)| Unfit::new(quoted(&piece.name), expected, got));
+                    misfits.faults.extend(fault);
+                }
             }
         }
         let target = self.targets.entry(place).or_insert_with(|| Target {
@@ -172,22 +182,8 @@ fn unreadable(name: &str, error: impl ToString) -> Unfit {
     Unfit::new(quoted(name), expected, error.to_string())
 }
 
-fn check_dtype(piece: &Piece, dtype: Dtype, misfits: &mut Misfits) {
-    let (fits, expected) = match piece.form.is_mxfp4() {
-        true => (dtype == Dtype::U8, "U8"),
-        false => (
-            matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16),
-            "F32, F16, BF16 or FP8",
-        ),
-    };
-    if !fits {
-        let fault = Unfit::new(quoted(&piece.name), expected, dtype);
-        misfits.faults.push(fault);
-    }
-}
-
 /// What the layout asks for of which the checkpoint has the most.
-fn best_layout(reader: &Reader, family: &Family, spec: &ModelSpec) -> Vec<Wanted> {
+fn best_layout(reader: Checkpoint<'_>, family: &Family, spec: &ModelSpec) -> Vec<Wanted> {
     let all = family.layouts.iter().map(|rules| expand(rules, spec));
     let lacks = |wanted: &Vec<Wanted>| {
         let names = wanted.iter().map(|one| &one.piece.name);
@@ -216,7 +212,10 @@ fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
             for expert in 0..if apart { experts } else { 1 } {
                 let name = name.replace("{e}", &expert.to_string());
                 let expert = apart.then_some(expert);
-                wanted.push(want(rule, place, (name, expert), &shape));
+                let mut one = want(rule, place, (name, expert), &shape);
+                let of_layer = spec.layers.get(layer);
+                one.piece.head = of_layer.map_or(1, |of| of.attention.head_dim);
+                wanted.push(one);
             }
         }
     }
@@ -240,6 +239,7 @@ fn want(
         part: rule.part,
         form: rule.form,
         expert,
+        head: 1,
         fp8: None,
     };
     Wanted {

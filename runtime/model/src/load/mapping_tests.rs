@@ -41,7 +41,14 @@ fn described(family: &str) -> Described {
 
 /// All tensors of layout `layout` of a family.
 fn complete(family: &str, layout: usize) -> BTreeMap<String, (&'static str, Vec<usize>)> {
-    let Described { family, spec, .. } = described(family);
+    complete_of(described(family), layout)
+}
+
+fn complete_of(
+    described: Described,
+    layout: usize,
+) -> BTreeMap<String, (&'static str, Vec<usize>)> {
+    let Described { family, spec, .. } = described;
     let mut tensors = BTreeMap::new();
     for wanted in expand(family.layouts[layout], &spec) {
         let dtype = if wanted.scales.is_some() { "U8" } else { "F32" };
@@ -55,10 +62,15 @@ fn complete(family: &str, layout: usize) -> BTreeMap<String, (&'static str, Vec<
 
 #[test]
 fn every_layout_of_every_family_is_a_bijection() {
-    for family in crate::families::FAMILIES {
+    let of_gguf = crate::families::GGUF_FAMILIES;
+    for family in crate::families::FAMILIES.iter().chain(of_gguf) {
         for layout in 0..family.layouts.len() {
-            let tensors = complete(family.name, layout);
-            let plan = Plan::new(&reader(&tensors), described(family.name));
+            let described = || Described {
+                family,
+                ..described(family.name)
+            };
+            let tensors = complete_of(described(), layout);
+            let plan = Plan::new(&reader(&tensors), described());
             let plan = plan.unwrap_or_else(|error| panic!("{} {layout}: {error}", family.name));
             let pieces: usize = plan
                 .targets

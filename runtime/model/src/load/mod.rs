@@ -1,4 +1,4 @@
-//! Published models from their folders: `config.json` and safetensors become a [`Model`].
+//! Published models from their files: `config.json` and safetensors, or a GGUF file, become a [`Model`].
 //!
 //! [`ModelFiles::open`] reads headers and nothing else: it knows the model, where each tensor goes, and everything that doesn't fit.
 //! [`ModelFiles::load`] reads the weights matrix by matrix.
@@ -16,7 +16,9 @@
 //! # }
 //! ```
 
+mod checkpoint;
 mod codes;
+mod gguf;
 mod mapping;
 mod placing;
 mod stream;
@@ -33,15 +35,33 @@ use crate::families;
 use crate::fault::Unfit;
 use crate::misfits::Misfits;
 use crate::weights::Reader;
+use crate::weights::gguf::GgufFile;
+use checkpoint::Checkpoint;
 use stream::Stream;
 
 /// The files of a published model, of which headers have been read and found to fit.
 #[derive(Debug)]
 pub struct ModelFiles {
-    reader: Reader,
+    files: Files,
     family: &'static str,
     spec: ModelSpec,
     plan: Plan,
+}
+
+/// What they are.
+#[derive(Debug)]
+enum Files {
+    Safetensors(Reader),
+    Gguf(GgufFile),
+}
+
+impl Files {
+    fn checkpoint(&self) -> Checkpoint<'_> {
+        match self {
+            Self::Safetensors(reader) => Checkpoint::Safetensors(reader),
+            Self::Gguf(file) => Checkpoint::Gguf(file),
+        }
+    }
 }
 
 /// How weights are loaded.
@@ -74,12 +94,16 @@ pub struct Progress<'a> {
 }
 
 impl ModelFiles {
-    /// Opens a folder with `config.json` and weights as [`Reader::open`] takes them.
+    /// Opens a file whose name ends in `.gguf`, or a folder with `config.json` and weights as [`Reader::open`] takes them.
     ///
     /// # Errors
     /// [`Error::Weights`] where files can't be read, and [`Error::Misfits`] with everything that doesn't fit.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        Self::of(Reader::open(path)?)
+        let ending = path.extension();
+        match ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) && !path.is_dir() {
+            true => Self::of_gguf(GgufFile::open(path)?),
+            false => Self::of(Reader::open(path)?),
+        }
     }
 
     /// Those of a checkpoint that is open.
@@ -102,7 +126,23 @@ impl ModelFiles {
         let (family, spec) = (described.family.name, described.spec.clone());
         let plan = Plan::new(&reader, described)?;
         Ok(Self {
-            reader,
+            files: Files::Safetensors(reader),
+            family,
+            spec,
+            plan,
+        })
+    }
+
+    /// Those of a GGUF file that is open.
+    ///
+    /// # Errors
+    /// As [`ModelFiles::open`].
+    pub fn of_gguf(file: GgufFile) -> Result<Self, Error> {
+        let described = gguf::describe(&file)?;
+        let (family, spec) = (described.family.name, described.spec.clone());
+        let plan = Plan::of(Checkpoint::Gguf(&file), described)?;
+        Ok(Self {
+            files: Files::Gguf(file),
             family,
             spec,
             plan,
@@ -114,14 +154,25 @@ impl ModelFiles {
         &self.spec
     }
 
-    /// `model_type` of its configuration.
+    /// `model_type` of its configuration, or of the one that a GGUF file's metadata stands for.
     pub fn family(&self) -> &'static str {
         self.family
     }
 
-    /// The checkpoint.
-    pub fn reader(&self) -> &Reader {
-        &self.reader
+    /// The checkpoint, where it is one of safetensors.
+    pub fn reader(&self) -> Option<&Reader> {
+        match &self.files {
+            Files::Safetensors(reader) => Some(reader),
+            Files::Gguf(_) => None,
+        }
+    }
+
+    /// The GGUF file, where it is one: the parts of a tokenizer and a chat template are there.
+    pub fn gguf(&self) -> Option<&GgufFile> {
+        match &self.files {
+            Files::Safetensors(_) => None,
+            Files::Gguf(file) => Some(file),
+        }
     }
 
     /// The model on `device`; `progress` is told after each tensor.
@@ -137,9 +188,10 @@ impl ModelFiles {
         options: LoadOptions,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Model, Error> {
-        let before = self.reader.bytes_read();
+        let reader = self.files.checkpoint();
+        let before = reader.bytes_read();
         let mut stream = Stream {
-            reader: &self.reader,
+            reader,
             plan: &self.plan,
             device,
             options,

@@ -1,7 +1,7 @@
 //! Rows of a file's matrices to rows of a place's.
 
 use super::mapping::{MXFP4_BLOCK, Piece};
-use crate::families::Part;
+use crate::families::{Form, Part};
 
 /// The values of the codes of four bits, E2M1 (OCP MX, 2023).
 const E2M1: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
@@ -9,6 +9,10 @@ const E2M1: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 /// The row of a place with `rows` rows that row `row` of a piece becomes.
 fn row_of(piece: &Piece, rows: usize, row: usize) -> usize {
     let half = rows / 2;
+    if piece.form == Form::Neighbours {
+        let within = row % piece.head;
+        return row - within + within % 2 * (piece.head / 2) + within / 2;
+    }
     match (piece.part, piece.form.is_paired()) {
         (Part::Up, _) => half + row,
         (Part::Whole, true) => row % 2 * half + row / 2,

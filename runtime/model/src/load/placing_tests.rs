@@ -7,6 +7,7 @@ fn piece(part: Part, form: Form) -> Piece {
         part,
         form,
         expert: None,
+        head: 4,
         fp8: None,
     }
 }
@@ -60,4 +61,18 @@ fn codes_of_four_bits_are_the_low_half_first() {
     assert_eq!(values.len(), 32);
     // A row that ends within a block.
     assert_eq!(decode_mxfp4(&[0x11; 32], &[127, 126], 20).len(), 40);
+}
+
+#[test]
+fn neighbours_of_a_head_are_put_into_its_halves() {
+    // Two heads of four rows: 0 and 2, and 1 and 3, turn together.
+    let stored = [0, 2, 1, 3, 10, 12, 11, 13];
+    let mut out = [0; 8];
+    place(
+        &piece(Part::Whole, Form::Neighbours),
+        &stored,
+        &mut out,
+        [8, 1],
+    );
+    assert_eq!(out, [0, 1, 2, 3, 10, 11, 12, 13]);
 }

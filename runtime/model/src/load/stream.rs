@@ -4,6 +4,7 @@ use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::fp8::{Fp8Tensor, Weight};
 
+use super::checkpoint::Checkpoint;
 use super::codes::{StackedCodes, common_scheme};
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target};
 use super::placing::{decode_mxfp4, place, rows_in};
@@ -11,11 +12,10 @@ use super::{LoadOptions, Progress};
 use crate::decoder::{Place, Weights};
 use crate::error::Error;
 use crate::families::{Form, Part};
-use crate::weights::Reader;
 
 /// The weights of a checkpoint for a device.
 pub(super) struct Stream<'a> {
-    pub(super) reader: &'a Reader,
+    pub(super) reader: Checkpoint<'a>,
     pub(super) plan: &'a Plan,
     pub(super) device: &'a Device,
     pub(super) options: LoadOptions,
@@ -86,8 +86,8 @@ impl Stream<'_> {
             return self.mxfp4(piece, number, [rows_in(piece, rows), columns]);
         }
         let from = (number * size) as u64;
-        let range = from..from + size as u64;
-        Ok(self.reader.read_f32_part(&piece.name, range)?)
+        let values = self.reader.read_f32_part(&piece.name, from, size as u64);
+        Ok(values?)
     }
 
     fn mxfp4(

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::gguf::GgufError;
 use super::header::{HeaderError, quoted};
 use crate::fault::{InFile, Unfit};
 
@@ -36,6 +37,9 @@ pub enum WeightsError {
     /// The header of a file does not hold.
     #[error(transparent)]
     Header(InFile<HeaderError>),
+    /// A GGUF file does not hold.
+    #[error(transparent)]
+    Gguf(InFile<GgufError>),
     /// An index or a configuration is not the JSON it should be.
     #[error(transparent)]
     Json(InFile<serde_json::Error>),

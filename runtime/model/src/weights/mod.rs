@@ -1,4 +1,4 @@
-//! Weights in safetensors files: read one tensor at a time, written the same way, converted to FP8.
+//! Weights in safetensors files: read one tensor at a time, written the same way, converted to FP8. [`gguf`] reads those of GGUF files.
 //!
 //! [`Reader`] opens a file, a checkpoint of several files with an index, or a folder that holds
 //! either, and reads nothing but headers. [`Reader::fp8_layouts`] pairs FP8 codes with their scales,
@@ -39,6 +39,7 @@
 mod convert;
 mod error;
 mod fp8;
+pub mod gguf;
 pub mod header;
 mod quantization_config;
 mod quantize;

@@ -22,15 +22,16 @@ pub(super) struct Source {
     data: u64,
 }
 
+/// The bytes of a file, or of one in memory.
 #[derive(Debug)]
-enum Bytes {
+pub(super) enum Bytes {
     /// The lock holds the cursor: reads of several threads take turns.
     File(Mutex<File>),
     Memory(Vec<u8>),
 }
 
 impl Bytes {
-    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+    pub(super) fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         match self {
             Self::File(file) => {
                 let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,319 @@
+//! Published models in GGUF files: their metadata becomes the configuration that a family reads, and the family's tensors have other names.
+
+mod names;
+mod parameters;
+
+use serde_json::{Value, json};
+
+use super::{Described, Family, describe};
+use super::{llama, mixtral, olmoe, qwen2_moe, qwen3, qwen3_moe};
+use crate::fault::Unfit;
+use crate::weights::gguf::{GgufFile, GgufValue};
+use crate::weights::header::quoted;
+use names::{APART, DENSE, FRAME, HALVES, NEIGHBOURS, SHARED, STACKED};
+use parameters::Parameters;
+
+/// What frequencies of rotary positions are divided by, each by its own (Llama 3.1).
+pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
+
+/// How names end of biases that a Llama may have.
+const ATTENTION_BIASES: [&str; 4] = [
+    ".attn_q.bias",
+    ".attn_k.bias",
+    ".attn_v.bias",
+    ".attn_output.bias",
+];
+const DENSE_BIASES: [&str; 3] = [".ffn_gate.bias", ".ffn_up.bias", ".ffn_down.bias"];
+
+/// A tensor of files whose experts have tensors of their own.
+const FIRST_APART: &str = "blk.0.ffn_gate.0.weight";
+
+/// An architecture of GGUF files.
+struct Architecture {
+    /// `general.architecture`.
+    name: &'static str,
+    /// Of models without experts.
+    dense: Option<&'static Family>,
+    /// Of models with some.
+    sparse: Option<&'static Family>,
+    /// The head may be the embedding, which is so where there is no tensor for it.
+    tied: bool,
+    /// Whether the weights of the chosen experts are divided by their sum, where no key says so.
+    renormalize: bool,
+    /// A head is turned as a whole: rows lie in pairs of all of it.
+    turned_whole: bool,
+}
+
+const ARCHITECTURES: &[Architecture] = &[
+    Architecture {
+        name: "llama",
+        dense: Some(&LLAMA),
+        sparse: Some(&MIXTRAL),
+        tied: true,
+        renormalize: true,
+        turned_whole: true,
+    },
+    Architecture {
+        name: "olmoe",
+        dense: None,
+        sparse: Some(&OLMOE),
+        tied: false,
+        renormalize: false,
+        turned_whole: false,
+    },
+    Architecture {
+        name: "qwen2moe",
+        dense: None,
+        sparse: Some(&QWEN2_MOE),
+        tied: false,
+        renormalize: false,
+        turned_whole: false,
+    },
+    Architecture {
+        name: "qwen3",
+        dense: Some(&QWEN3),
+        sparse: None,
+        tied: true,
+        renormalize: false,
+        turned_whole: false,
+    },
+    Architecture {
+        name: "qwen3moe",
+        dense: None,
+        sparse: Some(&QWEN3_MOE),
+        tied: true,
+        renormalize: true,
+        turned_whole: false,
+    },
+];
+
+static LLAMA: Family = Family {
+    layouts: &[&[FRAME, NEIGHBOURS, DENSE]],
+    ignored: &[ROPE_FACTORS],
+    ..llama::FAMILY
+};
+static MIXTRAL: Family = Family {
+    layouts: &[&[FRAME, NEIGHBOURS, STACKED]],
+    ignored: &[ROPE_FACTORS],
+    ..mixtral::FAMILY
+};
+static MIXTRAL_APART: Family = Family {
+    layouts: &[&[FRAME, NEIGHBOURS, APART]],
+    ignored: &[ROPE_FACTORS],
+    ..mixtral::FAMILY
+};
+static OLMOE: Family = Family {
+    layouts: &[&[FRAME, HALVES, STACKED]],
+    ignored: &[],
+    ..olmoe::FAMILY
+};
+static QWEN2_MOE: Family = Family {
+    layouts: &[&[FRAME, HALVES, STACKED, SHARED]],
+    ignored: &[],
+    ..qwen2_moe::FAMILY
+};
+static QWEN3: Family = Family {
+    layouts: &[&[FRAME, HALVES, DENSE]],
+    ignored: &[],
+    ..qwen3::FAMILY
+};
+static QWEN3_MOE: Family = Family {
+    layouts: &[&[FRAME, HALVES, STACKED]],
+    ignored: &[],
+    ..qwen3_moe::FAMILY
+};
+
+/// The model that the metadata of a GGUF file describes. Its family has the layouts of GGUF files.
+///
+/// What the file's tensors say is taken from them: the size of the vocabulary, whether there are biases and a head.
+///
+/// # Errors
+/// Every value that is missing or isn't what it has to be, and an architecture that isn't known.
+pub fn describe_gguf(file: &GgufFile) -> Result<Described, Vec<Unfit>> {
+    let architecture = architecture(file)?;
+    let mut parameters = Parameters::new(file, architecture.name);
+    let sparse = parameters.number("expert_count").unwrap_or(0.0) > 0.0;
+    let (family, other) = match sparse {
+        true => (architecture.sparse, "none"),
+        false => (architecture.dense, "at least 1"),
+    };
+    let Some(family) = family else {
+        let got = parameters.get("expert_count");
+        let got = got.map_or("none".to_owned(), GgufValue::shown);
+        parameters.refuse("expert_count", other, got);
+        return Err(parameters.faults);
+    };
+    let apart = family.name == "mixtral" && file.get(FIRST_APART).is_some();
+    let family = if apart { &MIXTRAL_APART } else { family };
+    if apart {
+        check_experts(file, &mut parameters)?;
+    }
+    let config = config(file, (architecture, family), &mut parameters);
+    let faults = std::mem::take(&mut parameters.faults);
+    match describe(&config) {
+        Err(wrong) => Err(faults.into_iter().chain(parameters.rename(wrong)).collect()),
+        Ok(described) => Ok(Described {
+            family,
+            spec: described.spec,
+            unsupported: faults
+                .into_iter()
+                .chain(parameters.rename(described.unsupported))
+                .collect(),
+        }),
+    }
+}
+
+fn architecture(file: &GgufFile) -> Result<&'static Architecture, Vec<Unfit>> {
+    let refuse = |key: &str, expected: String, got: Option<&GgufValue>| {
+        let got = got.map_or("none".to_owned(), GgufValue::shown);
+        vec![Unfit::new(quoted(key), expected, got)]
+    };
+    let (key, split) = ("general.architecture", "split.count");
+    let value = file.value(key);
+    let named = value.and_then(GgufValue::as_text);
+    let found = ARCHITECTURES.iter().find(|known| Some(known.name) == named);
+    let found = found.ok_or_else(|| {
+        let known: Vec<_> = ARCHITECTURES.iter().map(|known| known.name).collect();
+        refuse(key, format!("one of {}", known.join(", ")), value)
+    })?;
+    match file.value(split) {
+        Some(count) if count.as_size().is_none_or(|count| count > 1) => {
+            Err(refuse(split, "a model in one file".to_owned(), Some(count)))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// The configuration that the family reads.
+fn config(
+    file: &GgufFile,
+    (architecture, family): (&Architecture, &Family),
+    parameters: &mut Parameters<'_>,
+) -> Value {
+    let mut config = parameters.config();
+    let mut set = |key: &str, value: Value| {
+        config.entry(key).or_insert(value);
+    };
+    set("model_type", json!(family.name));
+    // ggml's, where a file says none.
+    set("rope_theta", json!(10_000.0));
+    set("norm_topk_prob", json!(architecture.renormalize));
+    set("vocab_size", vocabulary(file));
+    let has = |ending: &&str| {
+        let mut names = file.tensors().map(|(name, _)| name);
+        names.any(|name| name.starts_with("blk.") && name.ends_with(ending))
+    };
+    // Others have biases, or none, by what they are.
+    if architecture.name == "llama" {
+        set("attention_bias", json!(ATTENTION_BIASES.iter().any(has)));
+        set("mlp_bias", json!(DENSE_BIASES.iter().any(has)));
+    }
+    let headless = file.get("output.weight").is_none();
+    set("tie_word_embeddings", json!(architecture.tied && headless));
+    // A dense network is described even where no layer has one.
+    let inner = config.get("moe_intermediate_size").cloned();
+    if let Some(inner) = inner {
+        config.entry("intermediate_size").or_insert(inner.clone());
+        if family.name == "mixtral" {
+            config.insert("intermediate_size".to_owned(), inner);
+        }
+    }
+    // It has a default in a configuration and none here.
+    if config.get("rms_norm_eps").is_none_or(Value::is_null) {
+        let name = "attention.layer_norm_rms_epsilon";
+        parameters.refuse(name, "a positive number", "none");
+    }
+    let undivided = config.get("norm_topk_prob") == Some(&json!(false));
+    if family.name == "mixtral" && undivided {
+        parameters.refuse("expert_weights_norm", "true", false);
+    }
+    widths(&mut config, architecture, parameters);
+    window(&mut config, family, parameters);
+    if let Some(scaling) = parameters.rope_scaling() {
+        config.insert("rope_scaling".to_owned(), scaling);
+    }
+    Value::Object(config)
+}
+
+/// Rows of the embedding, which are those of the vocabulary and what it was filled up with.
+fn vocabulary(file: &GgufFile) -> Value {
+    let embedding = file.get("token_embd.weight");
+    let rows = embedding.and_then(|tensor| tensor.shape.first().copied());
+    let listed = || match file.value("tokenizer.ggml.tokens")? {
+        GgufValue::Texts(tokens) => Some(tokens.len()),
+        _ => None,
+    };
+    rows.or_else(listed).map_or(Value::Null, |rows| json!(rows))
+}
+
+type Config = serde_json::Map<String, Value>;
+
+/// That a file with a tensor for each expert has so many: a list of those that it lacks could be longer than any memory.
+fn check_experts(file: &GgufFile, parameters: &mut Parameters<'_>) -> Result<(), Vec<Unfit>> {
+    let of = |name: &str| parameters.number(name).unwrap_or(0.0);
+    let experts = of("expert_count");
+    let (needed, there) = (experts * of("block_count"), file.tensors().count());
+    if needed > there as f64 {
+        let expected = format!("no more in all layers than the {there} tensors of the file");
+        parameters.refuse("expert_count", expected, experts);
+        return Err(std::mem::take(&mut parameters.faults));
+    }
+    Ok(())
+}
+
+/// Widths of heads: of values, and of what is turned.
+fn widths(config: &mut Config, architecture: &Architecture, parameters: &mut Parameters<'_>) {
+    let of = |config: &Config, key: &str| config.get(key).and_then(Value::as_f64);
+    let heads = of(config, "num_attention_heads").filter(|&heads| heads > 0.0);
+    let shared = of(config, "hidden_size").zip(heads);
+    let shared = shared.map(|(hidden, heads)| hidden / heads);
+    let Some(width) = of(config, "head_dim").or(shared) else {
+        return;
+    };
+    let name = "attention.value_length";
+    if let Some(got) = parameters.number(name).filter(|&got| got != width) {
+        parameters.refuse(name, format!("{width}, as of keys"), got);
+    }
+    let name = "rope.dimension_count";
+    let turned = parameters.number(name).filter(|&turned| turned != width);
+    match turned {
+        Some(turned) if architecture.turned_whole => {
+            let expected = format!("{width}, all of a head");
+            parameters.refuse(name, expected, turned);
+        }
+        Some(turned) => {
+            config.insert("partial_rotary_factor".to_owned(), json!(turned / width));
+        }
+        None => {}
+    }
+}
+
+/// A window of keys, which Mixtral's layers may all have. Other architectures have it only where it hides nothing.
+fn window(config: &mut Config, family: &Family, parameters: &mut Parameters<'_>) {
+    let name = "attention.sliding_window";
+    let Some(window) = parameters.number(name) else {
+        return;
+    };
+    let positions = config.get("max_position_embeddings");
+    let all = positions.and_then(Value::as_f64);
+    if window == 0.0 || all.is_some_and(|all| window >= all) {
+        return;
+    }
+    if family.name == "mixtral" {
+        config.insert("sliding_window".to_owned(), json!(window as u64));
+        return;
+    }
+    parameters.refuse(name, "no window", window);
+}
+
+/// The families of GGUF files.
+#[cfg(test)]
+pub(crate) const GGUF_FAMILIES: [&Family; 7] = [
+    &LLAMA,
+    &MIXTRAL,
+    &MIXTRAL_APART,
+    &OLMOE,
+    &QWEN2_MOE,
+    &QWEN3,
+    &QWEN3_MOE,
+];

@@ -1,0 +1,143 @@
+//! What a plan and a stream ask of a checkpoint, of either kind.
+
+use safetensors::Dtype;
+
+use crate::weights::gguf::{GgmlType, GgufFile, expected_types};
+use crate::weights::{Fp8Layout, Fp8Weight, Reader, Unscaled, WeightsError};
+
+/// Where tensors are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Checkpoint<'a> {
+    Safetensors(&'a Reader),
+    Gguf(&'a GgufFile),
+}
+
+/// What a checkpoint says about one tensor.
+pub(super) struct Info<'a> {
+    pub(super) element: Element,
+    pub(super) shape: &'a [usize],
+    pub(super) bytes: u64,
+}
+
+/// How values are stored.
+#[derive(Clone, Copy)]
+pub(super) enum Element {
+    Safetensors(Dtype),
+    Gguf(GgmlType),
+}
+
+impl Element {
+    /// What was expected and what came, where the values can't be read, or aren't bytes where they have to be.
+    pub(super) fn unfit(self, bytes: bool) -> Option<(String, String)> {
+        let (fits, expected, got) = match self {
+            Self::Safetensors(dtype) if bytes => {
+                (dtype == Dtype::U8, "U8".to_owned(), dtype.to_string())
+            }
+            Self::Safetensors(dtype) => {
+                let fits = matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
+                let expected = "F32, F16, BF16 or FP8".to_owned();
+                (fits, expected, dtype.to_string())
+            }
+            Self::Gguf(kind) => (kind.is_decoded(), expected_types(), kind.to_string()),
+        };
+        (!fits).then_some((expected, got))
+    }
+}
+
+impl<'a> Checkpoint<'a> {
+    /// The names of the tensors.
+    pub(super) fn names(self) -> Vec<&'a str> {
+        match self {
+            Self::Safetensors(reader) => reader.tensors().map(|(name, _)| name).collect(),
+            Self::Gguf(file) => file.tensors().map(|(name, _)| name).collect(),
+        }
+    }
+
+    pub(super) fn get(self, name: &str) -> Option<Info<'a>> {
+        Some(match self {
+            Self::Safetensors(reader) => {
+                let info = reader.get(name)?;
+                Info {
+                    element: Element::Safetensors(info.dtype),
+                    shape: &info.shape,
+                    bytes: info.bytes(),
+                }
+            }
+            Self::Gguf(file) => {
+                let info = file.get(name)?;
+                Info {
+                    element: Element::Gguf(info.kind),
+                    shape: &info.shape,
+                    bytes: info.bytes(),
+                }
+            }
+        })
+    }
+
+    /// Whether a tensor has these extents. To ggml a vector is a matrix of one row.
+    pub(super) fn has_shape(self, info: &Info<'_>, shape: &[usize]) -> bool {
+        let inner = |shape: &[usize]| {
+            let ones = shape.iter().take_while(|&&extent| extent == 1).count();
+            shape[ones..].to_vec()
+        };
+        match self {
+            Self::Safetensors(_) => info.shape == shape,
+            Self::Gguf(_) => inner(info.shape) == inner(shape),
+        }
+    }
+
+    /// How a tensor of FP8 codes is scaled; `None` for other tensors.
+    pub(super) fn fp8_layout(self, name: &str) -> Option<Result<Fp8Layout, WeightsError>> {
+        let Self::Safetensors(reader) = self else {
+            return None;
+        };
+        let dtype = reader.get(name)?.dtype;
+        let codes = matches!(dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2);
+        codes.then(|| reader.fp8_layout(name, Unscaled::Refuse))
+    }
+
+    pub(super) fn fp8_weight(self, layout: &Fp8Layout) -> Result<Fp8Weight, WeightsError> {
+        self.safetensors().fp8_weight(layout)
+    }
+
+    /// Bytes of a tensor from byte `at` on.
+    pub(super) fn read_part(self, name: &str, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
+        self.safetensors().read_part(name, at, out)
+    }
+
+    fn safetensors(self) -> &'a Reader {
+        match self {
+            Self::Safetensors(reader) => reader,
+            Self::Gguf(_) => unreachable!("the rules of GGUF files ask for values alone"),
+        }
+    }
+
+    /// All values of a tensor.
+    pub(super) fn read_f32(self, name: &str) -> Result<Vec<f32>, WeightsError> {
+        match self {
+            Self::Safetensors(reader) => reader.read_f32(name),
+            Self::Gguf(file) => file.read_f32(name),
+        }
+    }
+
+    /// `count` values from value `from` on.
+    pub(super) fn read_f32_part(
+        self,
+        name: &str,
+        from: u64,
+        count: u64,
+    ) -> Result<Vec<f32>, WeightsError> {
+        match self {
+            Self::Safetensors(reader) => reader.read_f32_part(name, from..from + count),
+            Self::Gguf(file) => file.read_f32_part(name, from, count),
+        }
+    }
+
+    /// Bytes of tensors read so far.
+    pub(super) fn bytes_read(self) -> u64 {
+        match self {
+            Self::Safetensors(reader) => reader.bytes_read(),
+            Self::Gguf(file) => file.bytes_read(),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+"""Writes small GGUF files, and what they stand for, with the Python package gguf, which decodes by code of its own.
+
+blocks.safetensors         blocks of every type: T.bytes, and T.values as the package decodes them
+llama_f32.gguf, ..._f16    the case decoder_llama; the others of MODELS likewise. Vectors are F32, as converters leave them
+quantized.gguf             a model of one layer in all quantised types, with logits.safetensors: tokens, and logits by forward()
+Usage: python make_gguf.py
+Needs: gguf 0.19, numpy, safetensors.
+"""
+import json, os
+import numpy as np
+from gguf import GGMLQuantizationType as T, GGUFWriter
+from gguf.constants import GGML_QUANT_SIZES
+from gguf.quants import dequantize, quantize
+from safetensors import deserialize
+from safetensors.numpy import save_file
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODELS = [("llama", "f32"), ("llama", "f16"), ("mixtral", "f32"), ("olmoe", "f16"), ("qwen2_moe", "f16"), ("qwen3_moe", "f16")]
+ARCHITECTURES = {"llama": "llama", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "qwen3": "qwen3"}
+OUTER = {"model.embed_tokens.": "token_embd.", "model.norm.": "output_norm.", "lm_head.": "output."}
+LAYER = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
+    "block_sparse_moe.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+}
+EXPERTS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
+
+
+def folder(path):
+    """Configuration and values of a checkpoint. numpy has no bf16, which is the upper half of an f32."""
+    widen = {"F32": lambda data: np.frombuffer(data, np.float32), "F16": lambda data: np.frombuffer(data, np.float16).astype(np.float32),
+             "BF16": lambda data: (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)}
+    tensors = {}
+    for file in sorted(os.listdir(path)):
+        if file.startswith("model") and file.endswith(".safetensors"):
+            for name, info in deserialize(open(os.path.join(path, file), "rb").read()):
+                tensors[name] = widen[info["dtype"]](bytes(info["data"])).reshape(info["shape"])
+    return json.load(open(os.path.join(path, "config.json"))), tensors
+
+
+def renamed(config, tensors):
+    """The tensors by their names in a GGUF file: experts stacked, rows of q and k of Llama in pairs that turn together."""
+    out, stacks = {}, {}
+    for name, value in tensors.items():
+        outer = [(a, b) for a, b in OUTER.items() if name.startswith(a)]
+        if outer:
+            out[name.replace(*outer[0])] = value
+            continue
+        _, _, layer, rest = name.split(".", 3)
+        stem, ending = rest.rsplit(".", 1)
+        if ".experts." in stem:
+            _, expert, which = stem.rsplit(".", 2)
+            stacks.setdefault(f"blk.{layer}.ffn_{EXPERTS[which]}_exps.weight", {})[int(expert)] = value
+            continue
+        if ARCHITECTURES[config["model_type"]] == "llama" and stem.endswith(("q_proj", "k_proj")):
+            heads = config["num_attention_heads" if stem.endswith("q_proj") else "num_key_value_heads"]
+            value = value.reshape(heads, 2, value.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(value.shape)
+        out[f"blk.{layer}.{LAYER[stem]}.{ending}"] = value
+    for name, stack in stacks.items():
+        out[name] = np.stack([stack[expert] for expert in range(len(stack))])
+    return out
+
+
+def describe(w, config):
+    """Hyperparameters, as llama.cpp's converter writes them."""
+    w.add_context_length(config["max_position_embeddings"]); w.add_embedding_length(config["hidden_size"]); w.add_block_count(config["num_hidden_layers"])
+    w.add_feed_forward_length(config["intermediate_size"]); w.add_head_count(config["num_attention_heads"]); w.add_head_count_kv(config["num_key_value_heads"])
+    w.add_layer_norm_rms_eps(config["rms_norm_eps"]); w.add_vocab_size(config["vocab_size"])
+    rope = config.get("rope_parameters") or {"rope_theta": config["rope_theta"]}
+    w.add_rope_freq_base(rope["rope_theta"])
+    width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    w.add_rope_dimension_count(width)
+    if config.get("head_dim"):
+        w.add_key_length(width); w.add_value_length(width)
+    experts = config.get("num_local_experts") or config.get("num_experts")
+    if experts:
+        w.add_expert_count(experts); w.add_expert_used_count(config["num_experts_per_tok"])
+    if "moe_intermediate_size" in config:
+        w.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if "shared_expert_intermediate_size" in config:
+        w.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+
+
+def llama3_factors(config):
+    """What frequencies are divided by, as rope_freqs.weight."""
+    scaling = config["rope_scaling"]
+    width = config["head_dim"]
+    wave = 2 * np.pi * config["rope_theta"] ** (np.arange(0, width, 2) / width)
+    turns = scaling["original_max_position_embeddings"] / wave
+    stays = np.clip((turns - scaling["low_freq_factor"]) / (scaling["high_freq_factor"] - scaling["low_freq_factor"]), 0, 1)
+    return (1 / ((1 - stays) / scaling["factor"] + stays)).astype(np.float32)
+
+
+def vocabulary(w, count):
+    w.add_tokenizer_model("gpt2"); w.add_tokenizer_pre("smollm")
+    w.add_token_list([f"t{i}" for i in range(count)]); w.add_token_types([3 if i < 3 else 1 for i in range(count)])
+    w.add_token_merges(["t 1", "t 2"]); w.add_bos_token_id(1); w.add_eos_token_id(2); w.add_add_bos_token(False)
+    w.add_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")
+
+
+def write(name, config, tensors, types):
+    w = GGUFWriter(os.path.join(HERE, name + ".gguf"), ARCHITECTURES[config["model_type"]])
+    describe(w, config)
+    vocabulary(w, config["vocab_size"])
+    if config.get("rope_scaling"):
+        w.add_tensor("rope_freqs.weight", llama3_factors(config))
+    for key, value in tensors.items():
+        kind = types(key) if value.ndim > 1 and not key.endswith("ffn_gate_inp.weight") else T.F32
+        if kind not in (T.F32, T.F16):
+            w.add_tensor(key, quantize(value, kind), raw_dtype=kind)
+        else:
+            w.add_tensor(key, value.astype(np.float16 if kind == T.F16 else np.float32))
+    w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
+
+
+# Where blocks have scales of 16 bits, in bytes.
+SCALES = {T.Q8_0: [0], T.Q4_0: [0], T.Q4_1: [0, 2], T.Q4_K: [0, 2], T.Q6_K: [208]}
+
+
+def random_blocks(kind, shape, rng, scale):
+    """Bytes of random codes; scales are small numbers."""
+    values, size = GGML_QUANT_SIZES[kind]
+    blocks = rng.integers(0, 256, (*shape[:-1], shape[-1] // values, size), dtype=np.uint8)
+    for at in SCALES.get(kind, []):
+        blocks[..., at:at + 2] = (scale * rng.uniform(0.5, 1.5, blocks.shape[:-1])).astype(np.float16)[..., None].view(np.uint8)
+    return blocks.reshape(*shape[:-1], -1)
+
+
+def write_blocks(rng):
+    out = {}
+    for kind in [*SCALES, T.BF16, T.F16]:
+        count = max(4 * GGML_QUANT_SIZES[kind][0], 96)
+        if kind in (T.BF16, T.F16):
+            stored = rng.standard_normal((1, count)).astype(np.float32)
+            stored = quantize(stored, kind).view(np.uint8)
+        elif kind in (T.Q4_K, T.Q6_K):
+            stored = random_blocks(kind, (1, count), rng, 0.01)
+        else:
+            stored = np.concatenate([quantize(rng.standard_normal((1, count)).astype(np.float32), kind), random_blocks(kind, (1, count), rng, -3.0)], 1)
+        out[f"{kind.name}.bytes"] = stored.reshape(-1)
+        out[f"{kind.name}.values"] = dequantize(stored, kind).astype(np.float32).reshape(-1)
+    save_file(out, os.path.join(HERE, "blocks.safetensors"))
+
+
+QUANTIZED = dict(model_type="qwen3", vocab_size=32, hidden_size=256, intermediate_size=256, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=1,
+                 head_dim=64, max_position_embeddings=64, rms_norm_eps=1e-6, rope_theta=1e6)
+TYPES = {"token_embd": T.Q8_0, "output": T.Q6_K, "blk.0.attn_q": T.Q4_K, "blk.0.attn_k": T.BF16, "blk.0.attn_v": T.Q6_K, "blk.0.attn_output": T.Q4_0,
+         "blk.0.ffn_gate": T.Q4_K, "blk.0.ffn_up": T.Q4_1, "blk.0.ffn_down": T.Q4_K}
+
+
+def write_quantized(rng):
+    c = QUANTIZED
+    h, q, k, f = c["hidden_size"], 256, 64, c["intermediate_size"]
+    shapes = {"token_embd": (c["vocab_size"], h), "output": (c["vocab_size"], h), "blk.0.attn_q": (q, h), "blk.0.attn_k": (k, h), "blk.0.attn_v": (k, h),
+              "blk.0.attn_output": (h, q), "blk.0.ffn_gate": (f, h), "blk.0.ffn_up": (f, h), "blk.0.ffn_down": (h, f)}
+    vectors = {"output_norm": h, "blk.0.attn_norm": h, "blk.0.ffn_norm": h, "blk.0.attn_q_norm": 64, "blk.0.attn_k_norm": 64}
+    w = GGUFWriter(os.path.join(HERE, "quantized.gguf"), "qwen3")
+    describe(w, c)
+    vocabulary(w, c["vocab_size"])
+    weights = {}
+    for name, shape in shapes.items():
+        kind = TYPES[name]
+        # Codes of K blocks are not around 0: minima take half of them away.
+        if kind in (T.Q4_K, T.Q6_K):
+            stored = random_blocks(kind, shape, rng, 0.0002 if kind == T.Q4_K else 0.00003)
+        else:
+            stored = quantize((rng.standard_normal(shape) * 0.1).astype(np.float32), kind)
+        weights[name] = dequantize(stored, kind).astype(np.float64).reshape(shape)
+        w.add_tensor(name + ".weight", stored, raw_dtype=kind)
+    for name, width in vectors.items():
+        value = (1 + 0.1 * rng.standard_normal(width)).astype(np.float32)
+        weights[name] = value.astype(np.float64)
+        w.add_tensor(name + ".weight", value)
+    w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
+    tokens = rng.integers(0, c["vocab_size"], 12).astype(np.int32)
+    save_file({"tokens": tokens, "logits": forward(weights, c, tokens).astype(np.float32)}, os.path.join(HERE, "logits.safetensors"))
+
+
+def forward(w, c, ids):
+    """Logits of a Qwen3 of one layer, in f64."""
+    heads, kv, d, count = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"], len(ids)
+    norm = lambda x, g: x / np.sqrt((x * x).mean(-1, keepdims=True) + c["rms_norm_eps"]) * g
+    angles = np.arange(count)[:, None] * c["rope_theta"] ** (-np.arange(0, d, 2) / d)
+    cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    def turned(x, g):
+        x = norm(x, g)
+        a, b = x[..., :d // 2], x[..., d // 2:]
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+    x = w["token_embd"][ids]
+    n = norm(x, w["blk.0.attn_norm"])
+    q, k, v = ((n @ w[f"blk.0.attn_{s}"].T).reshape(count, -1, d) for s in "qkv")
+    q, k = turned(q, w["blk.0.attn_q_norm"]), turned(k, w["blk.0.attn_k_norm"])
+    k, v = k.repeat(heads // kv, 1), v.repeat(heads // kv, 1)
+    s = np.where(np.tri(count, dtype=bool), np.einsum("ihd,jhd->hij", q, k) / np.sqrt(d), -np.inf)
+    s = np.exp(s - s.max(-1, keepdims=True))
+    x = x + np.einsum("hij,jhd->ihd", s / s.sum(-1, keepdims=True), v).reshape(count, -1) @ w["blk.0.attn_output"].T
+    n = norm(x, w["blk.0.ffn_norm"])
+    gate = n @ w["blk.0.ffn_gate"].T
+    x = x + (gate / (1 + np.exp(-gate)) * (n @ w["blk.0.ffn_up"].T)) @ w["blk.0.ffn_down"].T
+    return norm(x, w["output_norm"]) @ w["output"].T
+
+
+def main():
+    rng = np.random.default_rng(7)
+    write_blocks(rng)
+    write_quantized(rng)
+    for family, kind in MODELS:
+        config, tensors = folder(os.path.join(HERE, "..", "decoder_" + family))
+        tensors = renamed(config, tensors)
+        write(f"{family}_{kind}", config, tensors, lambda name: {"f32": T.F32, "f16": T.F16}[kind])
+
+
+main()
