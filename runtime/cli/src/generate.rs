@@ -2,6 +2,7 @@
 
 mod prompt;
 mod stream;
+mod words;
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +14,6 @@ use moebius_device::{Device, Work};
 use moebius_engine::{Engine, EngineOptions, Generation, Limits, PAGE, Sampling, SamplingOptions};
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles};
-use moebius_text::Tokenizer;
 use serde_json::json;
 
 use crate::args::{GenerateArgs, ModelPrecision};
@@ -31,9 +31,9 @@ const BATCH_TOKENS: usize = 512;
 pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // What reads files comes first: it fails sooner than a device opens.
     let sampling = sampling(args)?;
-    let tokenizer = Tokenizer::from_folder(&args.model)?;
-    let ids = prompt::ids(args, &tokenizer)?;
     let files = ModelFiles::open(&args.model)?;
+    let tokenizer = words::tokenizer(&files, &args.model)?;
+    let ids = prompt::ids(args, &files, &tokenizer)?;
     let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
     let device = moebius::open(&name)?;
     let begun = Instant::now();

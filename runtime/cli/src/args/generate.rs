@@ -41,8 +41,8 @@ const PRECISIONS: [Named<ModelPrecision>; 4] = [
 #[derive(Debug, Args)]
 #[command(after_help = GENERATE_EXAMPLES)]
 pub(crate) struct GenerateArgs {
-    /// Folder with config.json, safetensors and tokenizer.json.
-    #[arg(long, value_name = "DIR")]
+    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file.
+    #[arg(long, value_name = "DIR|FILE.gguf")]
     pub(crate) model: PathBuf,
 
     /// Text to go on with [default: standard input].

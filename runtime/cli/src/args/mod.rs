@@ -109,7 +109,7 @@ pub(crate) enum Command {
     Convert(ConvertArgs),
     /// Go on with a text by a published model
     ///
-    /// Reads a folder as Hugging Face has them. Whatever in it is unsupported, missing or doesn't fit is one error
+    /// Reads a folder as Hugging Face has them, or a GGUF file. Whatever in it is unsupported, missing or doesn't fit is one error
     /// that lists all of it.
     #[command(verbatim_doc_comment)]
     Generate(GenerateArgs),

@@ -2,33 +2,36 @@
 
 use std::io::Read;
 
-use moebius_text::{Chat, ChatTemplate, Message, Tokenizer};
+use moebius_model::load::ModelFiles;
+use moebius_text::{Chat, Message, Tokenizer};
 
+use super::words;
 use crate::args::GenerateArgs;
 use crate::error::CliError;
 
 /// The tokens of the prompt, at least one.
-pub(super) fn ids(args: &GenerateArgs, tokenizer: &Tokenizer) -> Result<Vec<u32>, CliError> {
+pub(super) fn ids(
+    args: &GenerateArgs,
+    files: &ModelFiles,
+    tokenizer: &Tokenizer,
+) -> Result<Vec<u32>, CliError> {
     let text = match &args.prompt {
         Some(text) => text.clone(),
         None => standard_input()?,
     };
-    // A template writes the special tokens itself.
-    let ids = match args.chat {
-        true => tokenizer.encode(&rendered(args, text)?, false)?,
-        false => tokenizer.encode(&text, true)?,
+    let ids = if args.chat {
+        let template = words::template(files, &args.model, tokenizer)?;
+        let chat = Chat::new([Message::new("user", text)]).with_generation_prompt(true);
+        // A template writes the special tokens itself.
+        tokenizer.encode(&template.render(&chat)?, false)?
+    } else {
+        tokenizer.encode(&text, true)?
     };
     if ids.is_empty() {
         let hint = "--prompt TEXT, or text on standard input";
         return Err(CliError::usage("the prompt is empty", Some(hint)));
     }
     Ok(ids)
-}
-
-fn rendered(args: &GenerateArgs, text: String) -> Result<String, CliError> {
-    let template = ChatTemplate::from_folder(&args.model, None)?;
-    let chat = Chat::new([Message::new("user", text)]).with_generation_prompt(true);
-    Ok(template.render(&chat)?)
 }
 
 fn standard_input() -> Result<String, CliError> {
