@@ -23,10 +23,15 @@ fn generate(folder: &Path, more: &[&str]) -> Output {
 fn model() -> TempDir {
     let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/decoder_olmoe");
     let folder = tempfile::tempdir().expect("a folder");
-    for name in ["config.json", "model.safetensors"] {
-        fs::copy(case.join(name), folder.path().join(name)).expect("copied");
-    }
-    let words = (0..150).map(|id| (format!("w{id}"), json!(id)));
+    let name = "model.safetensors";
+    fs::copy(case.join(name), folder.path().join(name)).expect("copied");
+    let config = fs::read(case.join("config.json")).expect("a bundled case");
+    let mut config: Value = serde_json::from_slice(&config).expect("JSON");
+    // That of the published model, which the tiny one doesn't have.
+    config["eos_token_id"] = Value::Null;
+    let path = folder.path().join("config.json");
+    fs::write(path, config.to_string()).expect("written");
+    let words = (0..199).map(|id| (format!("w{id}"), json!(id)));
     let vocabulary: serde_json::Map<String, Value> = words.collect();
     let tokenizer = json!({
         "version": "1.0",

@@ -90,7 +90,7 @@ fn company_pieces_hits_and_preemption_change_no_bit() {
         let limits = [
             Limits::new(64, 256, 8),
             Limits::new(64, 7, 5),
-            Limits::new(6, 16, 4),
+            Limits::new(4, 16, 4),
         ];
         for limits in limits {
             let mut engine = engine(name, limits);
@@ -106,7 +106,7 @@ fn company_pieces_hits_and_preemption_change_no_bit() {
             }
             let counts = engine.counts();
             assert!(counts.found > 0, "no prompt was found again");
-            assert_eq!(counts.preemptions > 0, limits.pages == 6, "{counts:?}");
+            assert_eq!(counts.preemptions > 0, limits.pages == 4, "{counts:?}");
         }
     }
 }
