@@ -41,6 +41,10 @@ pub struct CaseFile {
     /// Where in `bytes` the tensors' data begins.
     data: usize,
     /// Where the file lies, if it was read from a disk.
+    #[cfg_attr(
+        target_family = "wasm",
+        expect(dead_code, reason = "operations on folders are left out of pages")
+    )]
     folder: Option<PathBuf>,
 }
 
