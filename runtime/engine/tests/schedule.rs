@@ -62,7 +62,7 @@ fn prompts_are_cut_where_a_step_is_full() {
     let step = scheduler.step().unwrap();
     assert_eq!(parts(&step), expected);
     assert_eq!(step.work[1].tokens, [9]);
-    // All had their last token, whose keys and values nobody needs.
+    // All had their last token, whose keys and values no later token reads.
     let sampled = [3, 1, 2].map(|id| Sampled::new(RequestId(id), 9));
     let ended = scheduler.complete(&sampled).unwrap();
     assert_eq!(ended, [1, 2, 3].map(RequestId));

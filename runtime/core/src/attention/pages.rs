@@ -154,7 +154,7 @@ impl Pages {
         Ok(self.step(&owned, spans, tokens, device))
     }
 
-    /// New tokens of sequences in pages of this pool that somebody else hands out: those that [`Pages::extend`] gives sequences stay
+    /// New tokens of sequences in pages of this pool that the caller hands out: those that [`Pages::extend`] gives sequences stay
     /// as they are, and so do the lengths.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ impl Limits {
         }
     }
 
-    /// Pages that nobody is admitted into while others run, so that those can grow: one in a hundred, rounded up.
+    /// Pages that no new request gets while others run, so that those can grow: one in a hundred, rounded up.
     pub(super) fn reserve(&self) -> usize {
         self.pages.div_ceil(100)
     }

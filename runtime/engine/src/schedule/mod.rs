@@ -22,7 +22,7 @@ use crate::pages::{PAGE, Pages, Usage};
 /// A step first goes on with the requests that run, in the order in which they came, and then begins with those that wait, in that order,
 /// too. Each gets as many of the step's tokens as it lacks and are left: prompts are cut where the step is full. Where pages are
 /// missing, those go that no request uses, then the request that was admitted last gives up its own and waits again, before all others, and
-/// nobody is admitted in that step. The first request always goes on, so all of them end.
+/// no request is admitted in that step. The first request always goes on, so all of them end.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     limits: Limits,

@@ -25,7 +25,7 @@ pub struct Work {
     pub positions: Range<usize>,
     /// The tokens at these places.
     pub tokens: Vec<u32>,
-    /// The pages of the sequence up to the last of these places. Only those of `positions` are written, and nobody else has these. Between
+    /// The pages of the sequence up to the last of these places. Only those of `positions` are written, and no other request has these. Between
     /// steps a full page may be replaced by another one that holds the same.
     pub pages: Vec<u32>,
     /// The logits of the last place choose a token: that at this place among those that are generated, from 0.

@@ -241,7 +241,7 @@ impl World {
         })
     }
 
-    /// A step keeps the limits, goes on with the first, reads what was written, and writes only what nobody else has.
+    /// A step keeps the limits, goes on with the first, reads what was written, and writes only pages that no other request has.
     fn check_step(&mut self, step: &Step) {
         assert_eq!(step.work.is_empty(), self.requests.is_empty());
         let tokens: usize = step.work.iter().map(|work| work.positions.len()).sum();

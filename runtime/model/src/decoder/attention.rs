@@ -168,10 +168,7 @@ impl Direct {
             })
         };
         let (d, kv_heads) = (spec.head_dim, spec.kv_heads);
-        let turn = |x| match &spec.rope {
-            Some(rope) => angles.turn(x, rope, 0),
-            None => x,
-        };
+        let turn = |x| angles.turn(x, spec.rope.as_ref(), 0);
         let q = project(&self.query, self.query_norm.as_ref(), spec.heads, d)?;
         let k = project(&self.key, self.key_norm.as_ref(), kv_heads, d)?;
         let v = project(&self.value, None, kv_heads, spec.value_dim)?;
@@ -216,10 +213,7 @@ impl Latent {
             unreachable!("the layer was made of the description");
         };
         let (heads, still) = (spec.heads, spec.head_dim - rotated);
-        let turn = |x, at| match &spec.rope {
-            Some(rope) => angles.turn(x, rope, at),
-            None => x,
-        };
+        let turn = |x, at| angles.turn(x, spec.rope.as_ref(), at);
         let narrow = match (&self.query_down, &self.query_norm) {
             (Some(down), Some(norm)) => norm.forward(down.forward(x.clone())?),
             _ => x.clone(),

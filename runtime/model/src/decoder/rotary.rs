@@ -48,9 +48,12 @@ impl Angles {
         Self { kinds }
     }
 
-    /// x \[B, S, heads, D\] with the elements from `at` on turned by their positions, as many as `rope` turns. Pairs of neighbours come
+    /// x \[B, S, heads, D\] with the elements from `at` on turned by their positions, as many as `rope` turns, none without one. Pairs of neighbours come
     /// out as (i, i + d/2): queries and keys alike, so that their products stay.
-    pub(super) fn turn(&self, x: Tensor<4>, rope: &Rope, at: usize) -> Tensor<4> {
+    pub(super) fn turn(&self, x: Tensor<4>, rope: Option<&Rope>, at: usize) -> Tensor<4> {
+        let Some(rope) = rope else {
+            return x;
+        };
         let found = self.kinds.iter().find(|(known, _)| known == rope);
         let Some((_, [cos, sin])) = found else {
             unreachable!("the angles are those of all layers");

@@ -2,10 +2,10 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, FRAME, INVERSE_FREQUENCIES, STACKED};
-use super::parts::{attention, expert_count, layer, layers, model, softmax_router};
+use super::parts::{attention, experts, layer, layers, model};
 use super::rule::Rule;
 use super::{Extra, Family};
-use crate::decoder::{AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, ModelSpec, Slot};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, ModelSpec, Slot};
 
 pub(super) const FAMILY: Family = Family {
     name: "mixtral",
@@ -42,13 +42,14 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         ..attention(keys, 1_000_000.0)
     };
     keys.only("hidden_act", "silu");
-    let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: expert_count(keys, &["num_local_experts", "num_experts"]),
-        inter: keys.size(&["intermediate_size"]),
-        router: softmax_router(keys, true),
-        gate: Gate::Silu,
-        bias: false,
-        shared: None,
-    });
-    model(keys, vec![layer(attention, experts); count])
+    let experts = experts(
+        keys,
+        &["num_local_experts", "num_experts"],
+        "intermediate_size",
+        true,
+    );
+    model(
+        keys,
+        vec![layer(attention, FeedForwardSpec::Experts(experts)); count],
+    )
 }

@@ -2,11 +2,9 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, EXPERTS, FRAME, STACKED};
-use super::parts::{attention, expert_count, layer, layers, model, softmax_router};
+use super::parts::{attention, experts, layer, layers, model};
 use super::{Extra, Family};
-use crate::decoder::{
-    AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, ModelSpec, Projection,
-};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection};
 
 pub(super) const FAMILY: Family = Family {
     name: "olmoe",
@@ -29,13 +27,14 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
     };
     keys.only("hidden_act", "silu");
     let renormalize = keys.flag_or("norm_topk_prob", false);
-    let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: expert_count(keys, &["num_experts", "num_local_experts"]),
-        inter: keys.size(&["intermediate_size"]),
-        router: softmax_router(keys, renormalize),
-        gate: Gate::Silu,
-        bias: false,
-        shared: None,
-    });
-    model(keys, vec![layer(attention, experts); count])
+    let experts = experts(
+        keys,
+        &["num_experts", "num_local_experts"],
+        "intermediate_size",
+        renormalize,
+    );
+    model(
+        keys,
+        vec![layer(attention, FeedForwardSpec::Experts(experts)); count],
+    )
 }

@@ -5,7 +5,8 @@ use moebius::moe::Score;
 use super::keys::Keys;
 use super::rotary::rope;
 use crate::decoder::{
-    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection, RouterSpec,
+    AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, LayerSpec, ModelSpec, Projection,
+    RouterSpec,
 };
 
 /// As many layers as a decoder has at most: every tensor of theirs gets a name before a file is looked at.
@@ -135,6 +136,23 @@ pub(super) fn softmax_router(keys: &mut Keys<'_>, renormalize: bool) -> RouterSp
         correction: false,
         groups: None,
         scale: 1.0,
+    }
+}
+
+/// Experts with SwiGLU and without biases, none of them shared; `counts` are the keys of how many, `inter` that of their width.
+pub(super) fn experts(
+    keys: &mut Keys<'_>,
+    counts: &[&str],
+    inter: &str,
+    renormalize: bool,
+) -> ExpertsSpec {
+    ExpertsSpec {
+        experts: expert_count(keys, counts),
+        inter: keys.size(&[inter]),
+        router: softmax_router(keys, renormalize),
+        gate: Gate::Silu,
+        bias: false,
+        shared: None,
     }
 }
 

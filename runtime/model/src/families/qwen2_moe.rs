@@ -2,14 +2,11 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, DENSE, EXPERTS, FRAME, STACKED};
-use super::parts::{
-    attention, dense, expert_count, layer, layers, model, softmax_router, sparse, windows,
-};
+use super::parts::{attention, dense, experts, layer, layers, model, sparse, windows};
 use super::rule::Rule;
 use super::{Extra, Family};
 use crate::decoder::{
-    AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, ModelSpec, Projection, SharedSpec,
-    Slot,
+    AttentionSpec, ExpertsSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection, SharedSpec, Slot,
 };
 
 pub(super) const FAMILY: Family = Family {
@@ -54,16 +51,18 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         ..attention(keys, 10_000.0)
     };
     let renormalize = keys.flag_or("norm_topk_prob", false);
+    let routed = experts(
+        keys,
+        &["num_experts", "num_local_experts"],
+        "moe_intermediate_size",
+        renormalize,
+    );
     let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: expert_count(keys, &["num_experts", "num_local_experts"]),
-        inter: keys.size(&["moe_intermediate_size"]),
-        router: softmax_router(keys, renormalize),
-        gate: Gate::Silu,
-        bias: false,
         shared: Some(SharedSpec {
             inter: keys.size(&["shared_expert_intermediate_size"]),
             sigmoid_gate: true,
         }),
+        ..routed
     });
     let dense = dense(keys, false);
     let sliding = keys.flag_or("use_sliding_window", false);

@@ -2,11 +2,9 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, DENSE, EXPERTS, FRAME, STACKED};
-use super::parts::{
-    attention, dense, expert_count, layer, layers, model, normed, softmax_router, sparse,
-};
+use super::parts::{attention, dense, experts, layer, layers, model, normed, sparse};
 use super::{Extra, Family};
-use crate::decoder::{AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, ModelSpec};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec};
 
 pub(super) const FAMILY: Family = Family {
     name: "qwen3_moe",
@@ -30,14 +28,13 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         ..attention
     };
     let renormalize = keys.flag_or("norm_topk_prob", false);
-    let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: expert_count(keys, &["num_experts", "num_local_experts"]),
-        inter: keys.size(&["moe_intermediate_size"]),
-        router: softmax_router(keys, renormalize),
-        gate: Gate::Silu,
-        bias: false,
-        shared: None,
-    });
+    let experts = experts(
+        keys,
+        &["num_experts", "num_local_experts"],
+        "moe_intermediate_size",
+        renormalize,
+    );
+    let experts = FeedForwardSpec::Experts(experts);
     let dense = dense(keys, false);
     let of = |sparse| {
         let network = if sparse { &experts } else { &dense };
