@@ -2,24 +2,20 @@
 
 mod prompt;
 mod stream;
-mod words;
 
 use std::path::Path;
 use std::time::Instant;
 
-use burn::tensor::DType;
 use moebius::attention::CacheFormat;
-use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
 use moebius_device::{Device, Work};
 use moebius_engine::{Engine, EngineOptions, Generation, Limits, PAGE, Sampling, SamplingOptions};
-use moebius_model::decoder::Model;
-use moebius_model::load::{LoadOptions, ModelFiles};
+use moebius_model::load::ModelFiles;
 use serde_json::json;
 
-use crate::args::{GenerateArgs, ModelPrecision};
+use crate::args::GenerateArgs;
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::progress;
+use crate::published;
 use crate::resolve::resolve_for;
 use crate::screen::{DIM, Outcome, Screen};
 use stream::{Answer, Stream};
@@ -32,12 +28,12 @@ pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, C
     // What reads files comes first: it fails sooner than a device opens.
     let sampling = sampling(args)?;
     let files = ModelFiles::open(&args.model)?;
-    let tokenizer = words::tokenizer(&files, &args.model)?;
+    let tokenizer = published::tokenizer(&files, &args.model)?;
     let ids = prompt::ids(args, &files, &tokenizer)?;
     let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
     let device = moebius::open(&name)?;
     let begun = Instant::now();
-    let model = load(&files, args.dtype, &device, screen)?;
+    let model = published::load(&files, args.dtype, &device, screen)?;
     let load_s = begun.elapsed().as_secs_f64();
     let mut engine = Engine::new(model, options(ids.len(), args.max_tokens), &device)?;
     let prompt_tokens = ids.len();
@@ -76,39 +72,6 @@ fn options(prompt: usize, most_new: usize) -> EngineOptions {
         limits: Limits::new(pages, BATCH_TOKENS, 1),
         format: CacheFormat::F32,
     }
-}
-
-/// The model on a device, with a bar for who watches.
-fn load(
-    files: &ModelFiles,
-    precision: ModelPrecision,
-    device: &burn::tensor::Device,
-    screen: &Screen,
-) -> Result<Model, CliError> {
-    let bar = progress::steps(screen, "weights", 100);
-    let options = LoadOptions {
-        dtype: match precision {
-            ModelPrecision::F32 | ModelPrecision::Fp8 => DType::F32,
-            ModelPrecision::F16 => DType::F16,
-            ModelPrecision::Bf16 => DType::BF16,
-        },
-        ..LoadOptions::default()
-    };
-    let model = files.load(device, options, &mut |progress| {
-        bar.set_position(100 * progress.read / progress.bytes.max(1));
-        bar.set_message(crate::screen::one_line(progress.tensor));
-    });
-    bar.finish_and_clear();
-    let model = model?;
-    if precision != ModelPrecision::Fp8 {
-        return Ok(model);
-    }
-    let block = Granularity::Block {
-        rows: 128,
-        columns: 128,
-    };
-    let conversion = Fp8Conversion::new(Quantizer::new(Fp8Format::E4M3, block));
-    Ok(conversion.convert(model, device)?.0)
 }
 
 /// What was asked, and where it ran.

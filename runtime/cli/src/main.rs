@@ -1,4 +1,4 @@
-//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, conversion, generation.
+//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, conversion, generation, perplexity.
 
 mod args;
 mod bench;
@@ -15,7 +15,9 @@ mod generate;
 mod instructions;
 mod main_job;
 mod measure;
+mod perplexity;
 mod progress;
+mod published;
 mod report;
 mod resolve;
 mod results;
@@ -82,6 +84,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         Command::Train(args) => train::run(args, screen),
         Command::Convert(args) => convert::run(args, screen),
         Command::Generate(args) => generate::run(args, screen),
+        Command::Perplexity(args) => perplexity::run(args, screen),
     }
 }
 

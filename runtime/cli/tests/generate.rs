@@ -1,4 +1,4 @@
-//! `moebius generate` from outside, on a tiny decoder of transformers with a tokenizer of as many words.
+//! `moebius generate` and `moebius perplexity` from outside, on a tiny decoder of transformers with a tokenizer of as many words.
 #![cfg(feature = "flex")]
 #![allow(
     clippy::expect_used,
@@ -13,8 +13,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 fn generate(folder: &Path, more: &[&str]) -> Output {
+    run("generate", folder, more)
+}
+
+fn run(what: &str, folder: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
-    command.args(["generate", "--device", "flex", "--model"]);
+    command.args([what, "--device", "flex", "--model"]);
     command.arg(folder).args(more);
     command.output().expect("the binary starts")
 }
@@ -118,4 +122,51 @@ fn a_folder_that_does_not_fit_is_one_error() {
     fs::remove_file(folder.path().join("tokenizer.json")).expect("removed");
     let missing = message(&["--prompt", "w1"]);
     assert!(missing.contains("tokenizer.json"), "{missing}");
+}
+
+#[test]
+fn perplexity_of_a_text() {
+    let folder = model();
+    let text = folder.path().join("text");
+    let words = |ids: [u32; 40]| ids.map(|id| format!("w{id}")).join(" ");
+    let perplexity = |more: &[&str]| {
+        let path = text.display().to_string();
+        let more = [&["--text", &path], more, &["--json"]].concat();
+        let output = run("perplexity", folder.path(), &more);
+        let found = object(&output);
+        assert_eq!(output.status.code(), Some(0), "{found}");
+        found
+    };
+    let mut id = 1;
+    let drawn = std::array::from_fn(|_| {
+        id = id * 31 % 199;
+        id
+    });
+    fs::write(&text, words(drawn)).expect("written");
+    let drawn = perplexity(&[]);
+    assert_eq!(drawn["tokens"], 39);
+    let number = |found: &Value, name: &str| found[name].as_f64().unwrap_or(f64::NAN);
+    let (value, nats) = (
+        number(&drawn, "perplexity"),
+        number(&drawn, "nats_per_token"),
+    );
+    assert!((value - nats.exp()).abs() < 1e-9 * value, "{drawn}");
+    // Untrained weights guess among 199 words.
+    assert!((100.0..1000.0).contains(&value), "{drawn}");
+    let fewer = perplexity(&["--tokens", "10", "--context", "4", "--stride", "1"]);
+    assert_eq!([&fewer["tokens"], &fewer["stride"]], [9, 1]);
+
+    let refused = |more: &[&str]| {
+        let output = run("perplexity", folder.path(), more);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let path = text.display().to_string();
+    let stride = refused(&["--text", &path, "--context", "4", "--stride", "4"]);
+    assert!(stride.contains("expected 1 to 3, got 4"), "{stride}");
+    let missing = refused(&["--text", "nowhere.txt"]);
+    assert!(missing.contains("nowhere.txt"), "{missing}");
+    fs::write(&text, "w1").expect("written");
+    let short = refused(&["--text", &path]);
+    assert!(short.contains("expected 2 or more, got 1"), "{short}");
 }

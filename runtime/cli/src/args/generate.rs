@@ -26,7 +26,7 @@ impl ModelPrecision {
     }
 }
 
-const PRECISIONS: [Named<ModelPrecision>; 4] = [
+pub(crate) const PRECISIONS: [Named<ModelPrecision>; 4] = [
     ("f32", "32-bit float", ModelPrecision::F32),
     ("f16", "IEEE half", ModelPrecision::F16),
     ("bf16", "bfloat16", ModelPrecision::Bf16),

@@ -2,6 +2,7 @@
 
 mod bench;
 mod generate;
+mod perplexity;
 
 use std::path::PathBuf;
 
@@ -13,7 +14,8 @@ use moebius_device::{Device, Simd};
 use moebius_model::Precision;
 
 pub(crate) use bench::{BenchArgs, BenchChartArgs, BenchCommand, BenchMoeArgs, How};
-pub(crate) use generate::{GenerateArgs, ModelPrecision};
+pub(crate) use generate::{GenerateArgs, ModelPrecision, PRECISIONS};
+pub(crate) use perplexity::PerplexityArgs;
 
 /// One kernel source, every accelerator: mixture of experts and FP8
 ///
@@ -113,6 +115,11 @@ pub(crate) enum Command {
     /// that lists all of it.
     #[command(verbatim_doc_comment)]
     Generate(GenerateArgs),
+    /// Measure how well a published model foresees a text
+    ///
+    /// Perplexity is exp of the mean negative logarithm of each token's probability: of how many tokens alike the model would choose.
+    #[command(verbatim_doc_comment)]
+    Perplexity(PerplexityArgs),
 }
 
 /// `verify`.

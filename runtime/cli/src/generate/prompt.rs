@@ -5,9 +5,9 @@ use std::io::Read;
 use moebius_model::load::ModelFiles;
 use moebius_text::{Chat, Message, Tokenizer};
 
-use super::words;
 use crate::args::GenerateArgs;
 use crate::error::CliError;
+use crate::published;
 
 /// The tokens of the prompt, at least one.
 pub(super) fn ids(
@@ -20,7 +20,7 @@ pub(super) fn ids(
         None => standard_input()?,
     };
     let ids = if args.chat {
-        let template = words::template(files, &args.model, tokenizer)?;
+        let template = published::template(files, &args.model, tokenizer)?;
         let chat = Chat::new([Message::new("user", text)]).with_generation_prompt(true);
         // A template writes the special tokens itself.
         tokenizer.encode(&template.render(&chat)?, false)?

@@ -9,7 +9,7 @@ use moebius_text::{ChatTemplate, GgufVocabulary, Tokenizer};
 use crate::error::CliError;
 
 /// The tokenizer: files beside the weights, or parts of a GGUF file.
-pub(super) fn tokenizer(files: &ModelFiles, path: &Path) -> Result<Tokenizer, CliError> {
+pub(crate) fn tokenizer(files: &ModelFiles, path: &Path) -> Result<Tokenizer, CliError> {
     match files.gguf() {
         Some(file) => Ok(Tokenizer::from_gguf(vocabulary(file, path)?)?),
         None => Ok(Tokenizer::from_folder(path)?),
@@ -32,7 +32,7 @@ fn vocabulary(file: &GgufFile, path: &Path) -> Result<GgufVocabulary, CliError> 
 }
 
 /// The chat template, which writes the tokens that begin and end a text.
-pub(super) fn template(
+pub(crate) fn template(
     files: &ModelFiles,
     path: &Path,
     tokenizer: &Tokenizer,

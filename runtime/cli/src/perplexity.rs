@@ -1,0 +1,71 @@
+//! `moebius perplexity`.
+
+use std::time::Instant;
+
+use moebius_device::Work;
+use moebius_model::load::ModelFiles;
+use moebius_model::{Perplexity, Windows};
+use serde_json::json;
+
+use crate::args::PerplexityArgs;
+use crate::error::CliError;
+use crate::progress;
+use crate::published;
+use crate::resolve::resolve_for;
+use crate::screen::{Outcome, Screen};
+
+/// Runs `moebius perplexity`.
+pub(crate) fn run(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    // What reads files comes first: it fails sooner than a device opens.
+    let stride = args.stride.unwrap_or(args.context / 2);
+    let windows = Windows::new(args.context, stride)?;
+    let (files, ids) = read(args)?;
+    let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
+    let device = moebius::open(&name)?;
+    let model = published::load(&files, args.dtype, &device, screen)?;
+    let bar = progress::steps(screen, "tokens", ids.len().saturating_sub(1));
+    let begun = Instant::now();
+    let found = Perplexity::of(&model, &ids, windows, &device, &mut |judged| {
+        bar.set_position(judged as u64);
+    });
+    bar.finish_and_clear();
+    let (found, took) = (found?, begun.elapsed().as_secs_f64());
+    let speed = found.tokens as f64 / took;
+    screen.line(&format!(
+        "perplexity {:.4} ({:.4} nats a token) over {} tokens, {} seen at most, a window each {stride} · {} on {name} in {} · {speed:.0} tokens/s",
+        found.perplexity(),
+        found.nats,
+        found.tokens,
+        args.context - 1,
+        files.family(),
+        args.dtype.name(),
+    ))?;
+    screen.object(&json!({
+        "device": name,
+        "model": args.model.display().to_string(),
+        "text": args.text.display().to_string(),
+        "family": files.family(),
+        "dtype": args.dtype.name(),
+        "perplexity": found.perplexity(),
+        "nats_per_token": found.nats,
+        "tokens": found.tokens,
+        "context": args.context,
+        "stride": stride,
+        "tokens_per_s": speed,
+    }))?;
+    Ok(Outcome::Good)
+}
+
+/// The model's files, and the tokens of the text.
+fn read(args: &PerplexityArgs) -> Result<(ModelFiles, Vec<u32>), CliError> {
+    let read = std::fs::read_to_string(&args.text);
+    let text = read.map_err(|source| CliError::ReadFile {
+        path: args.text.display().to_string(),
+        source,
+    })?;
+    let files = ModelFiles::open(&args.model)?;
+    let tokenizer = published::tokenizer(&files, &args.model)?;
+    let mut ids = tokenizer.encode(&text, true)?;
+    ids.truncate(args.tokens.unwrap_or(usize::MAX));
+    Ok((files, ids))
+}

@@ -1,0 +1,48 @@
+//! What is read of a published model: its weights, its tokenizer, its chat template.
+
+mod words;
+
+use burn::tensor::DType;
+use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
+use moebius_model::decoder::Model;
+use moebius_model::load::{LoadOptions, ModelFiles};
+
+use crate::args::ModelPrecision;
+use crate::error::CliError;
+use crate::progress;
+use crate::screen::Screen;
+
+pub(crate) use words::{template, tokenizer};
+
+/// The model on a device, with a bar for who watches.
+pub(crate) fn load(
+    files: &ModelFiles,
+    precision: ModelPrecision,
+    device: &burn::tensor::Device,
+    screen: &Screen,
+) -> Result<Model, CliError> {
+    let bar = progress::steps(screen, "weights", 100);
+    let options = LoadOptions {
+        dtype: match precision {
+            ModelPrecision::F32 | ModelPrecision::Fp8 => DType::F32,
+            ModelPrecision::F16 => DType::F16,
+            ModelPrecision::Bf16 => DType::BF16,
+        },
+        ..LoadOptions::default()
+    };
+    let model = files.load(device, options, &mut |progress| {
+        bar.set_position(100 * progress.read / progress.bytes.max(1));
+        bar.set_message(crate::screen::one_line(progress.tensor));
+    });
+    bar.finish_and_clear();
+    let model = model?;
+    if precision != ModelPrecision::Fp8 {
+        return Ok(model);
+    }
+    let block = Granularity::Block {
+        rows: 128,
+        columns: 128,
+    };
+    let conversion = Fp8Conversion::new(Quantizer::new(Fp8Format::E4M3, block));
+    Ok(conversion.convert(model, device)?.0)
+}

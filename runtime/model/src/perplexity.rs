@@ -1,0 +1,117 @@
+//! How well a published model foresees a text.
+
+use burn::tensor::activation::log_softmax;
+use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
+
+use crate::decoder::Model;
+use crate::error::Error;
+
+/// How a text is cut: each window sees its own tokens only, and of those that two windows share the first one judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    context: usize,
+    stride: usize,
+}
+
+impl Windows {
+    /// Windows of `context` tokens, each `stride` after the one before. The smaller the stride, the more a token's judge has seen, and the
+    /// more there is to compute.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a context below two tokens, and a stride that is none or leaves tokens out.
+    pub fn new(context: usize, stride: usize) -> Result<Self, Error> {
+        Error::check(context >= 2, "tokens of a window", "2 or more", context)?;
+        // A window's first token is not foreseen by it.
+        let expected = format!("1 to {}", context - 1);
+        let fits = (1..context).contains(&stride);
+        Error::check(fits, "tokens from window to window", expected, stride)?;
+        Ok(Self { context, stride })
+    }
+
+    /// The windows over `tokens` tokens: first, end, and how many of its last tokens it judges.
+    fn over(self, tokens: usize) -> Vec<[usize; 3]> {
+        let (mut windows, mut judged) = (Vec::new(), 1);
+        for first in (0..).step_by(self.stride) {
+            let end = (first + self.context).min(tokens);
+            windows.push([first, end, end - judged]);
+            judged = end;
+            if end == tokens {
+                break;
+            }
+        }
+        windows
+    }
+}
+
+/// What a model makes of a text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Perplexity {
+    /// Tokens that were foreseen: all but the first.
+    pub tokens: usize,
+    /// The negative logarithm of their probability, in nats a token.
+    pub nats: f64,
+}
+
+impl Perplexity {
+    /// Of the text `ids` for `model`, whose weights are on `device`. `progress` hears how many tokens are judged, after each window.
+    ///
+    /// Perplexity is exp(−1/N Σ log p(tᵢ | tokens before it in its window)), logarithms in f32 and the sum of windows in f64.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for fewer than two tokens, for one that isn't in the model's vocabulary, and where the model gives no number;
+    /// [`Error::Moebius`] and [`Error::Device`] when the device can't compute.
+    pub fn of(
+        model: &Model,
+        ids: &[u32],
+        windows: Windows,
+        device: &Device,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Self, Error> {
+        Error::check(ids.len() >= 2, "tokens of the text", "2 or more", ids.len())?;
+        let words = model.spec().vocabulary;
+        let largest = ids.iter().copied().max().unwrap_or(0);
+        let expected = format!("below the vocabulary's {words}");
+        Error::check((largest as usize) < words, "a token", expected, largest)?;
+        let mut sum = Self {
+            tokens: 0,
+            nats: 0.0,
+        };
+        for [first, end, judged] in windows.over(ids.len()) {
+            sum.nats += nats(model, &ids[first..end], judged, device)?;
+            sum.tokens += judged;
+            progress(sum.tokens);
+        }
+        sum.nats /= sum.tokens as f64;
+        let finite = sum.nats.is_finite();
+        Error::check(finite, "nats a token", "a finite number", sum.nats)?;
+        Ok(sum)
+    }
+
+    /// Of how many tokens alike the model would choose: exp of [`nats`](Self::nats).
+    pub fn perplexity(self) -> f64 {
+        self.nats.exp()
+    }
+}
+
+/// The nats of the last `judged` of `ids`.
+fn nats(model: &Model, ids: &[u32], judged: usize, device: &Device) -> Result<f64, Error> {
+    let seen = ids.len() - 1;
+    let numbers: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
+    let tokens = TensorData::new(numbers[..seen].to_vec(), [1, seen]);
+    let logits = model.forward(Tensor::<2, Int>::from_data(tokens, device))?;
+    let logits = logits.logits;
+    let [_, _, words] = logits.dims();
+    let rows = logits.reshape([seen, words]);
+    let rows = rows.slice([seen - judged..seen, 0..words]);
+    let rows = rows.cast(FloatDType::F32);
+    let next = TensorData::new(numbers[ids.len() - judged..].to_vec(), [judged, 1]);
+    let next = Tensor::<2, Int>::from_data(next, device);
+    let chosen = log_softmax(rows, 1).gather(1, next);
+    // Along an axis, because a sum of everything adds atomically on some devices.
+    let sum = chosen.reshape([1, judged]).sum_dim(1).neg();
+    Error::guarded(|| {
+        let data = sum.try_into_data().map_err(Error::device)?;
+        let read = data.iter::<f64>().next();
+        read.ok_or_else(|| Error::device("the sum of a window is missing"))
+    })
+}
