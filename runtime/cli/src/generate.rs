@@ -1,32 +1,26 @@
 //! `moebius generate`.
 
 mod prompt;
-mod stream;
 
 use std::path::Path;
 use std::time::Instant;
 
-use moebius::attention::CacheFormat;
 use moebius_device::{Device, Work};
-use moebius_engine::{Engine, EngineOptions, Generation, Limits, PAGE, Sampling, SamplingOptions};
+use moebius_engine::{Engine, Generation};
 use moebius_model::load::ModelFiles;
 use serde_json::json;
 
 use crate::args::GenerateArgs;
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::published;
+use crate::published::{self, Answer, Stream};
 use crate::resolve::resolve_for;
 use crate::screen::{DIM, Outcome, Screen};
-use stream::{Answer, Stream};
-
-/// Tokens of a prompt that are computed at a time.
-const BATCH_TOKENS: usize = 512;
 
 /// Runs `moebius generate`.
 pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // What reads files comes first: it fails sooner than a device opens.
-    let sampling = sampling(args)?;
+    let sampling = args.sampling.sampling()?;
     let files = ModelFiles::open(&args.model)?;
     let tokenizer = published::tokenizer(&files, &args.model)?;
     let ids = prompt::ids(args, &files, &tokenizer)?;
@@ -35,13 +29,17 @@ pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, C
     let begun = Instant::now();
     let model = published::load(&files, args.dtype, &device, screen)?;
     let load_s = begun.elapsed().as_secs_f64();
-    let mut engine = Engine::new(model, options(ids.len(), args.max_tokens), &device)?;
+    let mut engine = Engine::new(
+        model,
+        published::room(ids.len().saturating_add(args.max_tokens)),
+        &device,
+    )?;
     let prompt_tokens = ids.len();
     let generation = Generation::new(ids, args.max_tokens)
         .with_sampling(sampling)
         .with_ends(tokenizer.eos_ids().iter().copied());
     let stream = Stream::new(&tokenizer, &args.stop)?;
-    let answer = stream.follow(&mut engine, generation, screen)?;
+    let answer = stream.follow(&mut engine, generation, &|| false, screen)?;
     let place = Place {
         name,
         files: &files,
@@ -51,27 +49,6 @@ pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, C
     };
     place.result(args, &answer, screen)?;
     Ok(Outcome::Good)
-}
-
-fn sampling(args: &GenerateArgs) -> Result<Sampling, CliError> {
-    Ok(Sampling::new(SamplingOptions {
-        temperature: args.temperature,
-        top_k: args.top_k.unwrap_or(0),
-        top_p: args.top_p,
-        min_p: args.min_p,
-        repetition_penalty: args.repetition_penalty,
-        seed: args.seed,
-        ..SamplingOptions::default()
-    })?)
-}
-
-/// Room for one request.
-fn options(prompt: usize, most_new: usize) -> EngineOptions {
-    let pages = prompt.saturating_add(most_new).div_ceil(PAGE);
-    EngineOptions {
-        limits: Limits::new(pages, BATCH_TOKENS, 1),
-        format: CacheFormat::F32,
-    }
 }
 
 /// What was asked, and where it ran.

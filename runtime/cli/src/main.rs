@@ -1,9 +1,10 @@
-//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, conversion, generation, perplexity.
+//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, conversion, generation, conversation, perplexity.
 
 mod args;
 mod bench;
 mod bundled;
 mod chart;
+mod chat;
 mod compare;
 mod convert;
 mod devices;
@@ -84,6 +85,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         Command::Train(args) => train::run(args, screen),
         Command::Convert(args) => convert::run(args, screen),
         Command::Generate(args) => generate::run(args, screen),
+        Command::Chat(args) => chat::run(args, screen),
         Command::Perplexity(args) => perplexity::run(args, screen),
     }
 }

@@ -108,6 +108,11 @@ impl Screen {
         Ok(())
     }
 
+    /// Hands over what is written, before the program waits.
+    pub(crate) fn flush(&mut self) -> Result<(), CliError> {
+        Ok(self.out.flush()?)
+    }
+
     /// Writes a heading after an empty line.
     pub(crate) fn heading(&mut self, text: &str) -> Result<(), CliError> {
         let text = self.paint(HEADING, text);

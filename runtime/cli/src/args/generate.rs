@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use moebius_benches::options::{Named, named, positive};
 use moebius_device::Device;
+use moebius_engine::{Sampling, SamplingOptions};
+
+use crate::error::CliError;
 
 /// What a model computes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +68,17 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
     pub(crate) max_tokens: usize,
 
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+
+    /// End before this text; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) stop: Vec<String>,
+}
+
+/// How tokens are chosen.
+#[derive(Debug, Args)]
+pub(crate) struct SamplingArgs {
     /// How far logits are divided before a draw; 0 takes the likeliest token.
     #[arg(long, value_name = "T", default_value = "0")]
     pub(crate) temperature: f32,
@@ -88,10 +102,20 @@ pub(crate) struct GenerateArgs {
     /// Decides all draws.
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) seed: u64,
+}
 
-    /// End before this text; may be repeated.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) stop: Vec<String>,
+impl SamplingArgs {
+    pub(crate) fn sampling(&self) -> Result<Sampling, CliError> {
+        Ok(Sampling::new(SamplingOptions {
+            temperature: self.temperature,
+            top_k: self.top_k.unwrap_or(0),
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            seed: self.seed,
+            ..SamplingOptions::default()
+        })?)
+    }
 }
 
 const GENERATE_EXAMPLES: &str = "\

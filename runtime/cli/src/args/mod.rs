@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod chat;
 mod generate;
 mod perplexity;
 
@@ -14,7 +15,8 @@ use moebius_device::{Device, Simd};
 use moebius_model::Precision;
 
 pub(crate) use bench::{BenchArgs, BenchChartArgs, BenchCommand, BenchMoeArgs, How};
-pub(crate) use generate::{GenerateArgs, ModelPrecision, PRECISIONS};
+pub(crate) use chat::ChatArgs;
+pub(crate) use generate::{GenerateArgs, ModelPrecision, PRECISIONS, SamplingArgs};
 pub(crate) use perplexity::PerplexityArgs;
 
 /// One kernel source, every accelerator: mixture of experts and FP8
@@ -115,6 +117,12 @@ pub(crate) enum Command {
     /// that lists all of it.
     #[command(verbatim_doc_comment)]
     Generate(GenerateArgs),
+    /// Talk with a published model, in its own chat template
+    ///
+    /// A line is a message; /help lists the commands. Ctrl-C ends an answer and keeps the conversation, and ends the program while it
+    /// waits for a message.
+    #[command(verbatim_doc_comment)]
+    Chat(ChatArgs),
     /// Measure how well a published model foresees a text
     ///
     /// Perplexity is exp of the mean negative logarithm of each token's probability: of how many tokens alike the model would choose.

@@ -1,9 +1,12 @@
-//! What is read of a published model: its weights, its tokenizer, its chat template.
+//! What is read of a published model: its weights, its tokenizer, its chat template; and the text that it answers.
 
+mod stream;
 mod words;
 
 use burn::tensor::DType;
+use moebius::attention::CacheFormat;
 use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
+use moebius_engine::{EngineOptions, Limits, PAGE};
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles};
 
@@ -12,7 +15,19 @@ use crate::error::CliError;
 use crate::progress;
 use crate::screen::Screen;
 
+pub(crate) use stream::{Answer, Stream};
 pub(crate) use words::{template, tokenizer};
+
+/// Tokens of a prompt that are computed at a time.
+const BATCH_TOKENS: usize = 512;
+
+/// Room for one request of `tokens`, prompt and answer.
+pub(crate) fn room(tokens: usize) -> EngineOptions {
+    EngineOptions {
+        limits: Limits::new(tokens.div_ceil(PAGE), BATCH_TOKENS, 1),
+        format: CacheFormat::F32,
+    }
+}
 
 /// The model on a device, with a bar for who watches.
 pub(crate) fn load(

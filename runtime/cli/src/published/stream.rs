@@ -9,37 +9,38 @@ use crate::error::CliError;
 use crate::screen::Screen;
 
 /// Turns tokens into text, up to what stops it.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     detokenizer: Detokenizer,
     stops: StopStrings,
 }
 
 /// What was generated, and how long it took.
 #[derive(Default)]
-pub(super) struct Answer {
-    pub(super) text: String,
-    pub(super) ids: Vec<u32>,
-    /// Why it ended: stop, or length.
-    pub(super) finish: &'static str,
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) ids: Vec<u32>,
+    /// Why it ended: stop, length, or interrupted.
+    pub(crate) finish: &'static str,
     /// Seconds until the first token.
-    pub(super) prefill_s: f64,
+    pub(crate) prefill_s: f64,
     /// Seconds from then on.
-    pub(super) decode_s: f64,
+    pub(crate) decode_s: f64,
 }
 
 impl Stream {
-    pub(super) fn new(tokenizer: &Tokenizer, stops: &[String]) -> Result<Self, CliError> {
+    pub(crate) fn new(tokenizer: &Tokenizer, stops: &[String]) -> Result<Self, CliError> {
         Ok(Self {
             detokenizer: Detokenizer::new(tokenizer, true),
             stops: StopStrings::new(stops.iter().cloned())?,
         })
     }
 
-    /// Generates, and shows the text.
-    pub(super) fn follow(
+    /// Generates, and shows the text, until `interrupted`.
+    pub(crate) fn follow(
         mut self,
         engine: &mut Engine,
         generation: Generation,
+        interrupted: &dyn Fn() -> bool,
         screen: &mut Screen,
     ) -> Result<Answer, CliError> {
         let begun = Instant::now();
@@ -49,6 +50,11 @@ impl Stream {
             ..Answer::default()
         };
         while !engine.is_idle() {
+            if interrupted() {
+                engine.cancel(id);
+                answer.finish = "interrupted";
+                break;
+            }
             for (_, event) in engine.step()? {
                 match event {
                     Event::Token(draw) => {

@@ -1,0 +1,47 @@
+//! `chat`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use moebius_benches::options::{named, positive};
+use moebius_device::Device;
+
+use super::{ModelPrecision, PRECISIONS, SamplingArgs};
+
+/// `chat`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ChatArgs {
+    /// Folder with config.json, safetensors, tokenizer.json and a chat template, or a GGUF file.
+    #[arg(long, value_name = "DIR|FILE.gguf")]
+    pub(crate) model: PathBuf,
+
+    /// What the model is told before the first message.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+
+    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+
+    /// What to compute in.
+    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
+    pub(crate) dtype: ModelPrecision,
+
+    /// Tokens of the whole conversation at most, for which the cache has room.
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
+    pub(crate) context: usize,
+
+    /// Tokens of an answer at most.
+    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    pub(crate) max_tokens: usize,
+
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  moebius chat --model SmolLM2 --temperature 0.7 --top-p 0.9
+  moebius chat --model SmolLM2 --system 'Answer in one sentence.' --dtype fp8
+  printf 'Who wrote Moby-Dick?\\nWhen?\\n' | moebius chat --model SmolLM2 --json   # an object for each answer";

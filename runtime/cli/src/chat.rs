@@ -1,0 +1,133 @@
+//! `moebius chat`.
+
+mod commands;
+mod conversation;
+mod interrupt;
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use moebius_device::Work;
+use moebius_engine::Engine;
+use moebius_model::load::ModelFiles;
+use serde_json::json;
+
+use crate::args::ChatArgs;
+use crate::error::CliError;
+use crate::published::{self, Answer};
+use crate::resolve::resolve_for;
+use crate::screen::{DIM, Outcome, Screen};
+use commands::Line;
+use conversation::Conversation;
+
+/// Runs `moebius chat`.
+pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    // What reads files comes first: it fails sooner than a device opens.
+    let sampling = args.sampling.sampling()?;
+    let files = ModelFiles::open(&args.model)?;
+    let tokenizer = published::tokenizer(&files, &args.model)?;
+    let template = published::template(&files, &args.model, &tokenizer)?;
+    let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
+    let device = moebius::open(&name)?;
+    let model = published::load(&files, args.dtype, &device, screen)?;
+    let engine = Engine::new(model, published::room(args.context), &device)?;
+    interrupt::listen()?;
+    screen.line(&screen.paint(
+        DIM,
+        &format!(
+            "{} on {name} in {} · /help lists the commands",
+            files.family(),
+            args.dtype.name()
+        ),
+    ))?;
+    let mut conversation = Conversation {
+        engine,
+        tokenizer: &tokenizer,
+        template: &template,
+        sampling,
+        context: args.context,
+        most_new: args.max_tokens,
+        system: args.system.clone(),
+        messages: Vec::new(),
+    };
+    while let Some(line) = next_line(screen)? {
+        match commands::read(&line) {
+            Line::Nothing => {}
+            Line::Quit => break,
+            Line::Message(text) => ask(&mut conversation, text, screen)?,
+            Line::Retry => match conversation.undo() {
+                Some(text) => ask(&mut conversation, &text, screen)?,
+                None => screen.note("there is no message yet"),
+            },
+            Line::Undo => match conversation.undo() {
+                Some(text) => screen.note(&format!("forgotten: {text}")),
+                None => screen.note("there is no message yet"),
+            },
+            Line::Clear => conversation.messages.clear(),
+            Line::System(text) => {
+                conversation.system = (!text.is_empty()).then(|| text.to_owned());
+                conversation.messages.clear();
+            }
+            Line::Help => screen.line(commands::HELP)?,
+            Line::Unknown(command) => {
+                screen.note(&format!("{command} is no command; /help lists them"));
+            }
+        }
+    }
+    Ok(Outcome::Good)
+}
+
+/// Answers a message. One that can't be answered is said, and the conversation is as it was before.
+fn ask(
+    conversation: &mut Conversation<'_>,
+    text: &str,
+    screen: &mut Screen,
+) -> Result<(), CliError> {
+    match conversation.ask(text, screen) {
+        Ok(answer) => show(&answer, screen),
+        // The device or the output is gone: no later message would fare better.
+        Err(error @ (CliError::Output(_) | CliError::Engine(_))) => Err(error),
+        Err(error) => {
+            screen.note(&error.to_string());
+            screen.object(&json!({ "error": error.to_string() }))
+        }
+    }
+}
+
+fn show(answer: &conversation::Turn, screen: &mut Screen) -> Result<(), CliError> {
+    let conversation::Turn { answer, prompt } = answer;
+    let Answer { ids, finish, .. } = answer;
+    // The first token comes of the prompt.
+    let decode = (ids.len() > 1).then(|| (ids.len() - 1) as f64 / answer.decode_s);
+    let speed = decode.map_or("–".to_owned(), |speed| format!("{speed:.1}"));
+    let said = format!(
+        "{} tokens, {speed} tokens/s · {finish} · conversation {} tokens",
+        ids.len(),
+        prompt + ids.len()
+    );
+    screen.line(&format!("\n{}\n", screen.paint(DIM, &said)))?;
+    screen.object(&json!({
+        "text": answer.text,
+        "ids": ids,
+        "finish": finish,
+        "prompt_tokens": prompt,
+        "first_token_s": answer.prefill_s,
+        "decode_tokens_per_s": decode,
+    }))
+}
+
+/// The next line of standard input, `None` at its end.
+fn next_line(screen: &mut Screen) -> Result<Option<String>, CliError> {
+    if io::stdin().is_terminal() && io::stderr().is_terminal() {
+        // Not on standard output: whoever keeps that wants the answers.
+        eprint!("> ");
+        io::stderr().flush()?;
+    }
+    screen.flush()?;
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    let read = read.map_err(|source| CliError::ReadFile {
+        path: "standard input".to_owned(),
+        source,
+    })?;
+    Ok((read > 0).then_some(line))
+}

@@ -1,0 +1,147 @@
+//! `moebius chat` from outside, on a tiny decoder of transformers whose template writes what was said and no more.
+#![cfg(feature = "flex")]
+#![allow(
+    clippy::expect_used,
+    reason = "a test that cannot set itself up has failed"
+)]
+
+mod published;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+use published::model;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const TEMPLATE: &str = "{% for message in messages %}{% if message['role'] == 'system' and message['content'] == 'w9' %}\
+    {{ raise_exception('w9 is refused') }}{% endif %}{{ message['content'] }} {% endfor %}";
+
+fn talkative() -> TempDir {
+    let folder = model();
+    let path = folder.path().join("tokenizer_config.json");
+    let config = json!({ "chat_template": TEMPLATE });
+    fs::write(path, config.to_string()).expect("written");
+    folder
+}
+
+fn start(folder: &TempDir, more: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    command.args(["chat", "--device", "flex", "--model"]);
+    command.arg(folder.path()).args(more);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    command.spawn().expect("the binary starts")
+}
+
+fn chat(folder: &TempDir, more: &[&str], lines: &str) -> Output {
+    let mut child = start(folder, more);
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(lines.as_bytes()).expect("it reads");
+    drop(input);
+    child.wait_with_output().expect("it ends")
+}
+
+/// The JSON objects of a conversation that went well.
+fn objects(folder: &TempDir, more: &[&str], lines: &str) -> Vec<Value> {
+    let output = chat(folder, &[more, &["--json"]].concat(), lines);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let objects = text.lines().map(serde_json::from_str);
+    objects.map(|object| object.expect("JSON")).collect()
+}
+
+const SHORT: [&str; 2] = ["--max-tokens", "4"];
+
+#[test]
+fn a_conversation_is_what_was_said_so_far() {
+    let folder = talkative();
+    let said = objects(&folder, &SHORT, "w3 w14 w15\n\nw2\n");
+    assert_eq!(said.len(), 2);
+    assert_eq!(said[0]["prompt_tokens"], 3);
+    // Three tokens, an answer of four, and one more.
+    assert_eq!(said[1]["prompt_tokens"], 8);
+    assert_eq!(said[1]["finish"], "length");
+    let first = said[0]["text"].as_str().expect("text");
+    // The same conversation in one message has the same answer.
+    let whole = objects(&folder, &SHORT, &format!("w3 w14 w15 {first} w2\n"));
+    assert_eq!(whole[0]["ids"], said[1]["ids"]);
+}
+
+#[test]
+fn commands_change_what_was_said() {
+    let folder = talkative();
+    let said = objects(&folder, &SHORT, "w3\n/retry\n/undo\nw4\n/clear\nw3\n");
+    let tokens: Vec<_> = said.iter().map(|turn| &turn["prompt_tokens"]).collect();
+    assert_eq!(tokens, [1, 1, 1, 1]);
+    assert_eq!(said[0]["ids"], said[1]["ids"]);
+    assert_eq!(said[0]["ids"], said[3]["ids"]);
+    assert_ne!(said[0]["ids"], said[2]["ids"]);
+    let told = objects(&folder, &SHORT, "w3\n/system w7\nw3\n/quit\nw3\n");
+    assert_eq!(told.len(), 2);
+    assert_eq!(told[1]["prompt_tokens"], 2);
+    let option = [&SHORT[..], &["--system", "w7"]].concat();
+    assert_eq!(objects(&folder, &option, "w3\n")[0]["ids"], told[1]["ids"]);
+
+    let output = chat(&folder, &[], "/help\n/nothing\n/undo\n");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("/retry  "), "{text}");
+    let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(notes.contains("/nothing is no command"), "{notes}");
+    assert!(notes.contains("no message yet"), "{notes}");
+}
+
+#[test]
+fn a_message_that_has_no_answer_is_said_and_forgotten() {
+    let folder = talkative();
+    let more = [&SHORT[..], &["--context", "8"]].concat();
+    let lines = "w1 w2 w3 w4 w5 w6 w7 w8\n/system w9\nw1\n/system\nw1 w2 w3 w4 w5 w6\n";
+    let said = objects(&folder, &more, lines);
+    assert_eq!(said.len(), 3);
+    let error = |turn: &Value| turn["error"].as_str().unwrap_or_default().to_owned();
+    assert!(error(&said[0]).contains("no room"), "{}", said[0]);
+    assert!(error(&said[1]).contains("w9 is refused"), "{}", said[1]);
+    // As many as there is room for.
+    let ids = said[2]["ids"].as_array().expect("a list");
+    assert_eq!(ids.len(), 2, "{}", said[2]);
+    fs::remove_file(folder.path().join("tokenizer_config.json")).expect("removed");
+    let output = chat(&folder, &[], "w1\n");
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("template"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_an_answer_and_then_the_program() {
+    let folder = talkative();
+    let long = ["--context", "100000", "--max-tokens", "90000"];
+    let mut child = start(&folder, &long);
+    let mut input = child.stdin.take().expect("a pipe");
+    let mut output = child.stdout.take().expect("a pipe");
+    let mut until = |end: &str| {
+        let mut text = Vec::new();
+        while !text.ends_with(end.as_bytes()) {
+            let mut byte = [0];
+            let read = output.read(&mut byte).expect("a pipe");
+            assert_eq!(read, 1, "{}", String::from_utf8_lossy(&text));
+            text.push(byte[0]);
+        }
+    };
+    let interrupt = || {
+        let pid = child.id().to_string();
+        let sent = Command::new("kill").args(["-INT", &pid]).status();
+        assert!(sent.expect("kill starts").success());
+    };
+    for _ in 0..2 {
+        input.write_all(b"w3 w14\n").expect("it reads");
+        until(" w");
+        interrupt();
+        until("interrupted");
+    }
+    // It waits for a message.
+    until("tokens\n");
+    interrupt();
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+}
