@@ -1,7 +1,5 @@
 //! `moebius generate`.
 
-mod prompt;
-
 use std::path::Path;
 use std::time::Instant;
 
@@ -21,9 +19,9 @@ use crate::screen::{DIM, Outcome, Screen};
 pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // What reads files comes first: it fails sooner than a device opens.
     let sampling = args.sampling.sampling()?;
-    let files = ModelFiles::open(&args.model)?;
-    let tokenizer = published::tokenizer(&files, &args.model)?;
-    let ids = prompt::ids(args, &files, &tokenizer)?;
+    let files = ModelFiles::open(&args.prompt.model)?;
+    let tokenizer = published::tokenizer(&files, &args.prompt.model)?;
+    let ids = published::prompt(&args.prompt, &files, &tokenizer)?;
     let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
     let device = moebius::open(&name)?;
     let begun = Instant::now();
@@ -86,7 +84,7 @@ impl Place<'_> {
         screen.line(&format!("\n{}", screen.paint(DIM, &said)))?;
         screen.object(&json!({
             "device": self.name,
-            "model": path(&args.model),
+            "model": path(&args.prompt.model),
             "family": self.files.family(),
             "dtype": args.dtype.name(),
             "text": answer.text,

@@ -14,6 +14,7 @@ mod error;
 mod failures;
 mod generate;
 mod instructions;
+mod logits;
 mod main_job;
 mod measure;
 mod perplexity;
@@ -86,6 +87,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         Command::Convert(args) => convert::run(args, screen),
         Command::Generate(args) => generate::run(args, screen),
         Command::Chat(args) => chat::run(args, screen),
+        Command::Logits(args) => logits::run(args, screen),
         Command::Perplexity(args) => perplexity::run(args, screen),
     }
 }

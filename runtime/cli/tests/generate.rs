@@ -1,4 +1,4 @@
-//! `moebius generate` and `moebius perplexity` from outside, on a tiny decoder of transformers with a tokenizer of as many words.
+//! `moebius generate`, `logits` and `perplexity` from outside, on a tiny decoder of transformers with a tokenizer of as many words.
 #![cfg(feature = "flex")]
 #![allow(
     clippy::expect_used,
@@ -146,4 +146,32 @@ fn perplexity_of_a_text() {
     fs::write(&text, "w1").expect("written");
     let short = refused(&["--text", &path]);
     assert!(short.contains("expected 2 or more, got 1"), "{short}");
+}
+
+#[test]
+fn the_likeliest_token_is_what_is_generated() {
+    let folder = model();
+    let prompt = ["--prompt", "w3 w14 w15", "--json"];
+    let next = [&prompt[..], &["--max-tokens", "1"]].concat();
+    let generated = object(&generate(folder.path(), &next));
+    let all = [&prompt[..], &["--top", "1000"]].concat();
+    let found = object(&run("logits", folder.path(), &all));
+    let tokens = found["tokens"].as_array().expect("a list");
+    assert_eq!(tokens.len(), 199, "the vocabulary");
+    assert_eq!(tokens[0]["id"], generated["ids"][0]);
+    assert_eq!(tokens[0]["text"], generated["text"]);
+    let numbers = |name: &str| -> Vec<f64> {
+        let values = tokens.iter().map(|token| token[name].as_f64());
+        values.map(|value| value.expect("a number")).collect()
+    };
+    let (logits, logs) = (numbers("logit"), numbers("log_probability"));
+    assert!(logits.is_sorted_by(|a, b| a >= b));
+    let sum: f64 = logs.iter().map(|log| log.exp()).sum();
+    assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+    let apart = (logits[0] - logits[9]) - (logs[0] - logs[9]);
+    assert!(apart.abs() < 1e-6, "{apart}");
+
+    let text = run("logits", folder.path(), &["--prompt", "w3", "--top", "2"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert_eq!(text.matches(" %").count(), 2, "{text}");
 }

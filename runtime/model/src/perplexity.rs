@@ -1,7 +1,7 @@
 //! How well a published model foresees a text.
 
 use burn::tensor::activation::log_softmax;
-use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Device, FloatDType, Int, Tensor};
 
 use crate::decoder::Model;
 use crate::error::Error;
@@ -68,16 +68,14 @@ impl Perplexity {
         progress: &mut dyn FnMut(usize),
     ) -> Result<Self, Error> {
         Error::check(ids.len() >= 2, "tokens of the text", "2 or more", ids.len())?;
-        let words = model.spec().vocabulary;
-        let largest = ids.iter().copied().max().unwrap_or(0);
-        let expected = format!("below the vocabulary's {words}");
-        Error::check((largest as usize) < words, "a token", expected, largest)?;
+        let tokens = model.tokens(ids, device)?;
         let mut sum = Self {
             tokens: 0,
             nats: 0.0,
         };
         for [first, end, judged] in windows.over(ids.len()) {
-            sum.nats += nats(model, &ids[first..end], judged, device)?;
+            let window = tokens.clone().slice([0..1, first..end]);
+            sum.nats += nats(model, window, judged)?;
             sum.tokens += judged;
             progress(sum.tokens);
         }
@@ -93,19 +91,18 @@ impl Perplexity {
     }
 }
 
-/// The nats of the last `judged` of `ids`.
-fn nats(model: &Model, ids: &[u32], judged: usize, device: &Device) -> Result<f64, Error> {
-    let seen = ids.len() - 1;
-    let numbers: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
-    let tokens = TensorData::new(numbers[..seen].to_vec(), [1, seen]);
-    let logits = model.forward(Tensor::<2, Int>::from_data(tokens, device))?;
+/// The nats of the last `judged` of `tokens` \[1, S\].
+fn nats(model: &Model, tokens: Tensor<2, Int>, judged: usize) -> Result<f64, Error> {
+    let [_, count] = tokens.dims();
+    let seen = count - 1;
+    let logits = model.forward(tokens.clone().slice([0..1, 0..seen]))?;
     let logits = logits.logits;
     let [_, _, words] = logits.dims();
     let rows = logits.reshape([seen, words]);
     let rows = rows.slice([seen - judged..seen, 0..words]);
     let rows = rows.cast(FloatDType::F32);
-    let next = TensorData::new(numbers[ids.len() - judged..].to_vec(), [judged, 1]);
-    let next = Tensor::<2, Int>::from_data(next, device);
+    let next = tokens.slice([0..1, count - judged..count]);
+    let next = next.reshape([judged, 1]);
     let chosen = log_softmax(rows, 1).gather(1, next);
     // Along an axis, because a sum of everything adds atomically on some devices.
     let sum = chosen.reshape([1, judged]).sum_dim(1).neg();

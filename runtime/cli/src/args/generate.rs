@@ -44,17 +44,8 @@ pub(crate) const PRECISIONS: [Named<ModelPrecision>; 4] = [
 #[derive(Debug, Args)]
 #[command(after_help = GENERATE_EXAMPLES)]
 pub(crate) struct GenerateArgs {
-    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file.
-    #[arg(long, value_name = "DIR|FILE.gguf")]
-    pub(crate) model: PathBuf,
-
-    /// Text to go on with [default: standard input].
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) prompt: Option<String>,
-
-    /// Take the prompt as a message to the model, in its own chat template.
-    #[arg(long)]
-    pub(crate) chat: bool,
+    #[command(flatten)]
+    pub(crate) prompt: PromptArgs,
 
     /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
@@ -74,6 +65,22 @@ pub(crate) struct GenerateArgs {
     /// End before this text; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
+}
+
+/// A model, and what it is asked about.
+#[derive(Debug, Args)]
+pub(crate) struct PromptArgs {
+    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file.
+    #[arg(long, value_name = "DIR|FILE.gguf")]
+    pub(crate) model: PathBuf,
+
+    /// Text to go on with [default: standard input].
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prompt: Option<String>,
+
+    /// Take the prompt as a message to the model, in its own chat template.
+    #[arg(long)]
+    pub(crate) chat: bool,
 }
 
 /// How tokens are chosen.

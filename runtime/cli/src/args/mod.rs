@@ -3,6 +3,7 @@
 mod bench;
 mod chat;
 mod generate;
+mod logits;
 mod perplexity;
 
 use std::path::PathBuf;
@@ -16,7 +17,8 @@ use moebius_model::Precision;
 
 pub(crate) use bench::{BenchArgs, BenchChartArgs, BenchCommand, BenchMoeArgs, How};
 pub(crate) use chat::ChatArgs;
-pub(crate) use generate::{GenerateArgs, ModelPrecision, PRECISIONS, SamplingArgs};
+pub(crate) use generate::{GenerateArgs, ModelPrecision, PRECISIONS, PromptArgs, SamplingArgs};
+pub(crate) use logits::LogitsArgs;
 pub(crate) use perplexity::PerplexityArgs;
 
 /// One kernel source, every accelerator: mixture of experts and FP8
@@ -123,6 +125,9 @@ pub(crate) enum Command {
     /// waits for a message.
     #[command(verbatim_doc_comment)]
     Chat(ChatArgs),
+    /// Show which tokens a published model thinks likely after a text
+    #[command(verbatim_doc_comment)]
+    Logits(LogitsArgs),
     /// Measure how well a published model foresees a text
     ///
     /// Perplexity is exp of the mean negative logarithm of each token's probability: of how many tokens alike the model would choose.

@@ -1,5 +1,6 @@
 //! What is read of a published model: its weights, its tokenizer, its chat template; and the text that it answers.
 
+mod prompt;
 mod stream;
 mod words;
 
@@ -15,6 +16,7 @@ use crate::error::CliError;
 use crate::progress;
 use crate::screen::Screen;
 
+pub(crate) use prompt::prompt;
 pub(crate) use stream::{Answer, Stream};
 pub(crate) use words::{template, tokenizer};
 

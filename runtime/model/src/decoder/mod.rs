@@ -27,7 +27,7 @@ pub use spec::{
 
 use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::attention::{Span, Step};
 use moebius::moe::Routing;
 use moebius::nn;
@@ -91,6 +91,20 @@ impl Model {
         &self.spec
     }
 
+    /// `ids` as one sequence \[1, S\] on `device`, for [`forward`](Self::forward).
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a token that isn't in the vocabulary, which a device would read past the embedding's end.
+    pub fn tokens(&self, ids: &[u32], device: &Device) -> Result<Tensor<2, Int>, Error> {
+        let largest = ids.iter().copied().max().unwrap_or(0);
+        let words = self.spec.vocabulary;
+        let expected = format!("below the vocabulary's {words}");
+        Error::check((largest as usize) < words, "a token", expected, largest)?;
+        let numbers: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
+        let data = TensorData::new(numbers, [1, ids.len()]);
+        Ok(Tensor::from_data(data, device))
+    }
+
     /// The logits of the token after each of `tokens` \[B, S\], numbers below V, which sees no later one.
     ///
     /// # Errors
@@ -102,6 +116,22 @@ impl Model {
             tokens: length,
         };
         self.run(tokens, &places, None)
+    }
+
+    /// The logits \[V\] of the token after all of `ids`, read from the device.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for no token and for one that isn't in the vocabulary, [`Error::Moebius`] and [`Error::Device`] when the device
+    /// can't compute.
+    pub fn last_logits(&self, ids: &[u32], device: &Device) -> Result<Vec<f32>, Error> {
+        Error::check(!ids.is_empty(), "tokens", "at least one", ids.len())?;
+        let logits = self.forward(self.tokens(ids, device)?)?.logits;
+        let [_, length, width] = logits.dims();
+        let last = logits.slice([0..1, length - 1..length, 0..width]);
+        Error::guarded(|| {
+            let data = last.try_into_data().map_err(Error::device)?;
+            Ok(data.iter().collect())
+        })
     }
 
     /// The logits after each of the new tokens \[B, S\] of the sequences of `cache`, which keeps them; of sequence b only the first

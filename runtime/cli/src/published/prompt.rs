@@ -1,17 +1,17 @@
-//! The tokens that a model goes on with.
+//! The tokens that a model is asked about.
 
 use std::io::Read;
 
 use moebius_model::load::ModelFiles;
 use moebius_text::{Chat, Message, Tokenizer};
 
-use crate::args::GenerateArgs;
+use super::words;
+use crate::args::PromptArgs;
 use crate::error::CliError;
-use crate::published;
 
 /// The tokens of the prompt, at least one.
-pub(super) fn ids(
-    args: &GenerateArgs,
+pub(crate) fn prompt(
+    args: &PromptArgs,
     files: &ModelFiles,
     tokenizer: &Tokenizer,
 ) -> Result<Vec<u32>, CliError> {
@@ -20,7 +20,7 @@ pub(super) fn ids(
         None => standard_input()?,
     };
     let ids = if args.chat {
-        let template = published::template(files, &args.model, tokenizer)?;
+        let template = words::template(files, &args.model, tokenizer)?;
         let chat = Chat::new([Message::new("user", text)]).with_generation_prompt(true);
         // A template writes the special tokens itself.
         tokenizer.encode(&template.render(&chat)?, false)?

@@ -1,0 +1,86 @@
+//! `moebius logits`.
+
+use anstyle::Style;
+use moebius_device::Work;
+use moebius_model::load::ModelFiles;
+use serde_json::json;
+
+use crate::args::LogitsArgs;
+use crate::error::CliError;
+use crate::published;
+use crate::resolve::resolve_for;
+use crate::screen::{Outcome, Screen};
+use crate::table::Table;
+
+/// Runs `moebius logits`.
+pub(crate) fn run(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    // What reads files comes first: it fails sooner than a device opens.
+    let folder = &args.prompt.model;
+    let files = ModelFiles::open(folder)?;
+    let tokenizer = published::tokenizer(&files, folder)?;
+    let ids = published::prompt(&args.prompt, &files, &tokenizer)?;
+    let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
+    let device = moebius::open(&name)?;
+    let model = published::load(&files, args.dtype, &device, screen)?;
+    let logits = model.last_logits(&ids, &device)?;
+    let shown = likeliest(&logits, args.top)?;
+    screen.heading(&format!(
+        "After {} tokens: {} on {name} in {}",
+        ids.len(),
+        files.family(),
+        args.dtype.name()
+    ))?;
+    let mut table = Table::new(&["id", "logit", "probability", "token"]).right(&[0, 1, 2]);
+    let mut tokens = Vec::new();
+    for Likely { id, logit, log } in shown {
+        let text = tokenizer.decode(&[id], false)?;
+        let percent = format!("{:.3} %", 100.0 * log.exp());
+        let figures = format!("{logit:.4}");
+        let cells = [id.to_string(), figures, percent, format!("{text:?}")];
+        table.row(cells, Style::new());
+        tokens.push(json!({ "id": id, "text": text, "logit": logit, "log_probability": log }));
+    }
+    table.print(screen)?;
+    screen.object(&json!({
+        "device": name,
+        "model": folder.display().to_string(),
+        "family": files.family(),
+        "dtype": args.dtype.name(),
+        "prompt_ids": ids,
+        "tokens": tokens,
+    }))?;
+    Ok(Outcome::Good)
+}
+
+/// A token that may come next.
+struct Likely {
+    id: u32,
+    logit: f32,
+    /// The natural logarithm of its probability.
+    log: f64,
+}
+
+/// The `most` likeliest tokens, and of equally likely ones those with lower ids.
+fn likeliest(logits: &[f32], most: usize) -> Result<Vec<Likely>, CliError> {
+    if let Some(id) = logits.iter().position(|logit| !logit.is_finite()) {
+        let message = format!("logit of token {id}: expected a number, got {}", logits[id]);
+        return Err(CliError::usage(
+            message,
+            Some("--dtype f32 reaches further than f16"),
+        ));
+    }
+    let highest = f64::from(logits.iter().copied().fold(f32::MIN, f32::max));
+    let parts = logits
+        .iter()
+        .map(|&logit| (f64::from(logit) - highest).exp());
+    let all = highest + parts.sum::<f64>().ln();
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
+    order.truncate(most);
+    let shown = order.into_iter().map(|id| Likely {
+        id: id as u32,
+        logit: logits[id],
+        log: f64::from(logits[id]) - all,
+    });
+    Ok(shown.collect())
+}
