@@ -1,0 +1,185 @@
+//! The engine on every device: however requests are batched, cut into pieces, found again or preempted, each gets the tokens and
+//! the probabilities that it gets alone, to the bit; on XLA, which chooses by the shape of a product in which order it sums, to 1e-5.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use burn::tensor::Device;
+use moebius::attention::CacheFormat;
+use moebius_engine::{
+    Draw, Engine, EngineOptions, Event, Generation, Limits, PAGE, RequestId, Sampling,
+    SamplingOptions,
+};
+use moebius_model::decoder::Model;
+use moebius_model::load::{LoadOptions, ModelFiles};
+use moebius_tests::target::Target;
+
+/// The seed of the first schedule, in which a request is preempted; one in ten is so.
+const FIRST: u64 = 80;
+
+/// Random schedules on a device: fewer where one takes seconds, on `cpu` because of what its launches cost and on XLA because each shape
+/// of a step is a program to compile.
+fn schedules(device: &str) -> u64 {
+    match device {
+        "cpu" => 10,
+        "xla:cpu" => 3,
+        _ => 50,
+    }
+}
+
+/// Two layers of experts, published by transformers.
+const MODEL: &str = "decoder_olmoe";
+
+/// Tokens of the vocabularies of all cases.
+const VOCABULARY: u32 = 64;
+
+fn model(device: &Device) -> Model {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let files = ModelFiles::open(&cases.join(MODEL)).unwrap();
+    files
+        .load(device, LoadOptions::default(), &mut |_| ())
+        .unwrap()
+}
+
+fn engine(model: &Model, limits: Limits, device: &Device) -> Engine {
+    let format = CacheFormat::F32;
+    Engine::new(model.clone(), EngineOptions { limits, format }, device).unwrap()
+}
+
+/// Numbers that a seed decides (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    /// A number of `range`.
+    fn of(&mut self, range: std::ops::RangeInclusive<u64>) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let (first, last) = range.into_inner();
+        (first + (mixed ^ (mixed >> 31)) % (last - first + 1)) as usize
+    }
+}
+
+/// Requests, some of which begin alike: prompts of 1 to 40 tokens, answers of 2 to 7.
+fn requests() -> Vec<Generation> {
+    let mut random = Random(17);
+    let request = |n: u64| {
+        let start = n % 3;
+        let token = |at: u64| ((at * 7 + start * 13 + at * at) as u32) % VOCABULARY;
+        // Answers to half of them soon need another page, and may find none.
+        let length = match n % 2 {
+            0 => random.of(1..=40),
+            _ => PAGE * random.of(1..=2) - random.of(0..=2),
+        } as u64;
+        let sampling = SamplingOptions {
+            temperature: if n % 4 < 2 { 0.0 } else { 0.8 },
+            seed: n,
+            logprobs: Some(8),
+            ..SamplingOptions::default()
+        };
+        Generation::new((0..length).map(token).collect(), random.of(2..=7))
+            .with_sampling(Sampling::new(sampling).unwrap())
+    };
+    (0..10).map(request).collect()
+}
+
+/// Draws of requests by their number.
+type Draws = BTreeMap<RequestId, Vec<Draw>>;
+
+fn step(engine: &mut Engine, draws: &mut Draws) {
+    for (id, event) in engine.step().unwrap() {
+        if let Event::Token(draw) = event {
+            draws.entry(id).or_default().push(draw);
+        }
+    }
+}
+
+fn alone(model: &Model, request: &Generation, device: &Device) -> Vec<Draw> {
+    let mut engine = engine(model, Limits::new(8, 64, 1), device);
+    let id = engine.add(request.clone()).unwrap();
+    let mut draws = Draws::new();
+    while !engine.is_idle() {
+        step(&mut engine, &mut draws);
+    }
+    draws.remove(&id).unwrap()
+}
+
+/// What a schedule met.
+#[derive(Default)]
+struct Met {
+    found: bool,
+    preempted: bool,
+}
+
+/// One schedule: other limits, and requests that come and go between steps.
+fn schedule(seed: u64, model: &Model, want: &[(Generation, Vec<Draw>)], target: &Target) -> Met {
+    let device = target.burn();
+    let mut random = Random(seed);
+    let running = random.of(2..=5);
+    let pages = random.of(3..=4);
+    let limits = Limits::new(pages, random.of(running as u64..=48), running);
+    let mut engine = engine(model, limits, &device);
+    let (mut draws, mut asked) = (Draws::new(), BTreeMap::new());
+    let mut waiting = random.of(3..=5);
+    while waiting > 0 || !engine.is_idle() {
+        if waiting > 0 && (engine.is_idle() || random.of(0..=1) == 0) {
+            let which = random.of(0..=want.len() as u64 - 1);
+            asked.insert(engine.add(want[which].0.clone()).unwrap(), which);
+            waiting -= 1;
+        }
+        if random.of(0..=19) == 0
+            && let Some((&id, _)) = asked.last_key_value()
+            && engine.cancel(id)
+        {
+            asked.remove(&id);
+        }
+        step(&mut engine, &mut draws);
+    }
+    for (id, which) in asked {
+        let what = format!("{}: request {which} of schedule {seed}", target.name);
+        assert_same(&draws[&id], &want[which].1, &what);
+    }
+    let counts = engine.counts();
+    Met {
+        found: counts.found > 0,
+        preempted: counts.preemptions > 0,
+    }
+}
+
+fn assert_same(got: &[Draw], want: &[Draw], what: &str) {
+    if !what.starts_with("xla") {
+        assert_eq!(got, want, "{what}");
+        return;
+    }
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (got, want) in got.iter().zip(want) {
+        assert_eq!(got.id, want.id, "{what}");
+        let chosen = |draw: &Draw| draw.logprobs.as_ref().unwrap().chosen;
+        let apart = (chosen(got) - chosen(want)).abs();
+        assert!(apart <= 1e-5, "{what}: {apart}");
+    }
+}
+
+#[test]
+fn no_schedule_changes_a_bit() {
+    for target in Target::all() {
+        let _alone = target.alone();
+        let (name, device) = (target.name, target.burn());
+        let model = model(&device);
+        let requests = requests().into_iter();
+        let want = requests.map(|request| {
+            let draws = alone(&model, &request, &device);
+            (request, draws)
+        });
+        let want: Vec<_> = want.collect();
+        let runs =
+            (FIRST..FIRST + schedules(name)).map(|seed| schedule(seed, &model, &want, target));
+        let met: Vec<Met> = runs.collect();
+        let found = met.iter().filter(|met| met.found).count();
+        let preempted = met.iter().filter(|met| met.preempted).count();
+        assert!(found >= 1, "{name}: no schedule found a prompt again");
+        assert!(preempted >= 1, "{name}: no schedule preempted a request");
+    }
+}
