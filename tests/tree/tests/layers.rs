@@ -71,6 +71,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-cases",
             "moebius-cli",
             "moebius-device",
+            "moebius-engine",
             "moebius-model",
             "moebius-shaders",
             "moebius-xla",
