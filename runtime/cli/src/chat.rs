@@ -6,15 +6,13 @@ mod interrupt;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use moebius_device::Work;
 use moebius_engine::Engine;
 use moebius_model::load::ModelFiles;
 use serde_json::json;
 
 use crate::args::ChatArgs;
 use crate::error::CliError;
-use crate::published::{self, Answer};
-use crate::resolve::resolve_for;
+use crate::published::{self, Answer, Ready};
 use crate::screen::{DIM, Outcome, Screen};
 use commands::Line;
 use conversation::Conversation;
@@ -26,9 +24,12 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     let files = ModelFiles::open(&args.model)?;
     let tokenizer = published::tokenizer(&files, &args.model)?;
     let template = published::template(&files, &args.model, &tokenizer)?;
-    let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
-    let device = moebius::open(&name)?;
-    let model = published::load(&files, args.dtype, &device, screen)?;
+    let Ready {
+        name,
+        device,
+        model,
+        ..
+    } = published::ready(&files, &args.place, screen)?;
     let engine = Engine::new(model, published::room(args.context), &device)?;
     interrupt::listen()?;
     screen.line(&screen.paint(
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
         &format!(
             "{} on {name} in {} · /help lists the commands",
             files.family(),
-            args.dtype.name()
+            args.place.dtype.name()
         ),
     ))?;
     let mut conversation = Conversation {

@@ -1,9 +1,8 @@
 //! `moebius generate`.
 
 use std::path::Path;
-use std::time::Instant;
 
-use moebius_device::{Device, Work};
+use moebius_device::Device;
 use moebius_engine::{Engine, Generation};
 use moebius_model::load::ModelFiles;
 use serde_json::json;
@@ -11,8 +10,7 @@ use serde_json::json;
 use crate::args::GenerateArgs;
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::published::{self, Answer, Stream};
-use crate::resolve::resolve_for;
+use crate::published::{self, Answer, Ready, Stream};
 use crate::screen::{DIM, Outcome, Screen};
 
 /// Runs `moebius generate`.
@@ -22,11 +20,12 @@ pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, C
     let files = ModelFiles::open(&args.prompt.model)?;
     let tokenizer = published::tokenizer(&files, &args.prompt.model)?;
     let ids = published::prompt(&args.prompt, &files, &tokenizer)?;
-    let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
-    let device = moebius::open(&name)?;
-    let begun = Instant::now();
-    let model = published::load(&files, args.dtype, &device, screen)?;
-    let load_s = begun.elapsed().as_secs_f64();
+    let Ready {
+        name,
+        device,
+        model,
+        load_s,
+    } = published::ready(&files, &args.place, screen)?;
     let mut engine = Engine::new(
         model,
         published::room(ids.len().saturating_add(args.max_tokens)),
@@ -74,7 +73,7 @@ impl Place<'_> {
             "{} on {} in {} · loaded in {:.1} s · prompt {} tokens, {prefill:.0} tokens/s · {} tokens, {speed} tokens/s · cache {} · {}",
             self.files.family(),
             self.name,
-            args.dtype.name(),
+            args.place.dtype.name(),
             self.load_s,
             self.prompt_tokens,
             answer.ids.len(),
@@ -86,7 +85,7 @@ impl Place<'_> {
             "device": self.name,
             "model": path(&args.prompt.model),
             "family": self.files.family(),
-            "dtype": args.dtype.name(),
+            "dtype": args.place.dtype.name(),
             "text": answer.text,
             "ids": answer.ids,
             "finish": answer.finish,

@@ -1,14 +1,12 @@
 //! `moebius logits`.
 
 use anstyle::Style;
-use moebius_device::Work;
 use moebius_model::load::ModelFiles;
 use serde_json::json;
 
 use crate::args::LogitsArgs;
 use crate::error::CliError;
-use crate::published;
-use crate::resolve::resolve_for;
+use crate::published::{self, Ready};
 use crate::screen::{Outcome, Screen};
 use crate::table::Table;
 
@@ -19,16 +17,19 @@ pub(crate) fn run(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, Cli
     let files = ModelFiles::open(folder)?;
     let tokenizer = published::tokenizer(&files, folder)?;
     let ids = published::prompt(&args.prompt, &files, &tokenizer)?;
-    let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
-    let device = moebius::open(&name)?;
-    let model = published::load(&files, args.dtype, &device, screen)?;
+    let Ready {
+        name,
+        device,
+        model,
+        ..
+    } = published::ready(&files, &args.place, screen)?;
     let logits = model.last_logits(&ids, &device)?;
     let shown = likeliest(&logits, args.top)?;
     screen.heading(&format!(
         "After {} tokens: {} on {name} in {}",
         ids.len(),
         files.family(),
-        args.dtype.name()
+        args.place.dtype.name()
     ))?;
     let mut table = Table::new(&["id", "logit", "probability", "token"]).right(&[0, 1, 2]);
     let mut tokens = Vec::new();
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, Cli
         "device": name,
         "model": folder.display().to_string(),
         "family": files.family(),
-        "dtype": args.dtype.name(),
+        "dtype": args.place.dtype.name(),
         "prompt_ids": ids,
         "tokens": tokens,
     }))?;

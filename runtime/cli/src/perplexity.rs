@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use moebius_device::Work;
 use moebius_model::load::ModelFiles;
 use moebius_model::{Perplexity, Windows};
 use serde_json::json;
@@ -10,8 +9,7 @@ use serde_json::json;
 use crate::args::PerplexityArgs;
 use crate::error::CliError;
 use crate::progress;
-use crate::published;
-use crate::resolve::resolve_for;
+use crate::published::{self, Ready};
 use crate::screen::{Outcome, Screen};
 
 /// Runs `moebius perplexity`.
@@ -20,9 +18,12 @@ pub(crate) fn run(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome,
     let stride = args.stride.unwrap_or(args.context / 2);
     let windows = Windows::new(args.context, stride)?;
     let (files, ids) = read(args)?;
-    let name = resolve_for(Work::Steps { flops: 0.0 }, args.device, screen)?;
-    let device = moebius::open(&name)?;
-    let model = published::load(&files, args.dtype, &device, screen)?;
+    let Ready {
+        name,
+        device,
+        model,
+        ..
+    } = published::ready(&files, &args.place, screen)?;
     let bar = progress::steps(screen, "tokens", ids.len().saturating_sub(1));
     let begun = Instant::now();
     let found = Perplexity::of(&model, &ids, windows, &device, &mut |judged| {
@@ -38,14 +39,14 @@ pub(crate) fn run(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome,
         found.tokens,
         args.context - 1,
         files.family(),
-        args.dtype.name(),
+        args.place.dtype.name(),
     ))?;
     screen.object(&json!({
         "device": name,
         "model": args.model.display().to_string(),
         "text": args.text.display().to_string(),
         "family": files.family(),
-        "dtype": args.dtype.name(),
+        "dtype": args.place.dtype.name(),
         "perplexity": found.perplexity(),
         "nats_per_token": found.nats,
         "tokens": found.tokens,

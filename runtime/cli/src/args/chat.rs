@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use moebius_benches::options::{named, positive};
-use moebius_device::Device;
+use moebius_benches::options::positive;
 
-use super::{ModelPrecision, PRECISIONS, SamplingArgs};
+use super::{PlaceArgs, SamplingArgs};
 
 /// `chat`.
 #[derive(Debug, Args)]
@@ -20,13 +19,8 @@ pub(crate) struct ChatArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
-    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
-    #[arg(long, value_name = "D", default_value = "auto")]
-    pub(crate) device: Device,
-
-    /// What to compute in.
-    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
-    pub(crate) dtype: ModelPrecision,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 
     /// Tokens of the whole conversation at most, for which the cache has room.
     #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]

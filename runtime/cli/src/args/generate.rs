@@ -29,7 +29,7 @@ impl ModelPrecision {
     }
 }
 
-pub(crate) const PRECISIONS: [Named<ModelPrecision>; 4] = [
+const PRECISIONS: [Named<ModelPrecision>; 4] = [
     ("f32", "32-bit float", ModelPrecision::F32),
     ("f16", "IEEE half", ModelPrecision::F16),
     ("bf16", "bfloat16", ModelPrecision::Bf16),
@@ -47,13 +47,8 @@ pub(crate) struct GenerateArgs {
     #[command(flatten)]
     pub(crate) prompt: PromptArgs,
 
-    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
-    #[arg(long, value_name = "D", default_value = "auto")]
-    pub(crate) device: Device,
-
-    /// What to compute in.
-    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
-    pub(crate) dtype: ModelPrecision,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 
     /// Tokens to generate at most.
     #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
@@ -65,6 +60,18 @@ pub(crate) struct GenerateArgs {
     /// End before this text; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
+}
+
+/// Where a model runs, and in what.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+
+    /// What to compute in.
+    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
+    pub(crate) dtype: ModelPrecision,
 }
 
 /// A model, and what it is asked about.

@@ -1,10 +1,9 @@
 //! `logits`.
 
 use clap::Args;
-use moebius_benches::options::{named, positive};
-use moebius_device::Device;
+use moebius_benches::options::positive;
 
-use super::{ModelPrecision, PRECISIONS, PromptArgs};
+use super::{PlaceArgs, PromptArgs};
 
 /// `logits`.
 #[derive(Debug, Args)]
@@ -13,13 +12,8 @@ pub(crate) struct LogitsArgs {
     #[command(flatten)]
     pub(crate) prompt: PromptArgs,
 
-    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
-    #[arg(long, value_name = "D", default_value = "auto")]
-    pub(crate) device: Device,
-
-    /// What to compute in.
-    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
-    pub(crate) dtype: ModelPrecision,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 
     /// So many of the likeliest tokens.
     #[arg(long, value_name = "N", default_value = "10", value_parser = positive)]

@@ -17,7 +17,7 @@ use moebius_model::Precision;
 
 pub(crate) use bench::{BenchArgs, BenchChartArgs, BenchCommand, BenchMoeArgs, How};
 pub(crate) use chat::ChatArgs;
-pub(crate) use generate::{GenerateArgs, ModelPrecision, PRECISIONS, PromptArgs, SamplingArgs};
+pub(crate) use generate::{GenerateArgs, ModelPrecision, PlaceArgs, PromptArgs, SamplingArgs};
 pub(crate) use logits::LogitsArgs;
 pub(crate) use perplexity::PerplexityArgs;
 

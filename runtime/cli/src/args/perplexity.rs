@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use moebius_benches::options::{named, positive};
-use moebius_device::Device;
+use moebius_benches::options::positive;
 
-use super::{ModelPrecision, PRECISIONS};
+use super::PlaceArgs;
 
 /// `perplexity`.
 #[derive(Debug, Args)]
@@ -20,13 +19,8 @@ pub(crate) struct PerplexityArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) text: PathBuf,
 
-    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
-    #[arg(long, value_name = "D", default_value = "auto")]
-    pub(crate) device: Device,
-
-    /// What to compute in.
-    #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
-    pub(crate) dtype: ModelPrecision,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 
     /// Tokens that a token's judge sees at most, and itself.
     #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]

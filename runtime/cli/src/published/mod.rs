@@ -4,16 +4,20 @@ mod prompt;
 mod stream;
 mod words;
 
+use std::time::Instant;
+
 use burn::tensor::DType;
 use moebius::attention::CacheFormat;
 use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
+use moebius_device::{Device, Work};
 use moebius_engine::{EngineOptions, Limits, PAGE};
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles};
 
-use crate::args::ModelPrecision;
+use crate::args::{ModelPrecision, PlaceArgs};
 use crate::error::CliError;
 use crate::progress;
+use crate::resolve::resolve_for;
 use crate::screen::Screen;
 
 pub(crate) use prompt::prompt;
@@ -31,8 +35,34 @@ pub(crate) fn room(tokens: usize) -> EngineOptions {
     }
 }
 
+/// A model on the device that was asked for.
+pub(crate) struct Ready {
+    pub(crate) name: Device,
+    pub(crate) device: burn::tensor::Device,
+    pub(crate) model: Model,
+    pub(crate) load_s: f64,
+}
+
+/// Chooses the device, opens it and loads the model.
+pub(crate) fn ready(
+    files: &ModelFiles,
+    place: &PlaceArgs,
+    screen: &mut Screen,
+) -> Result<Ready, CliError> {
+    let name = resolve_for(Work::Steps { flops: 0.0 }, place.device, screen)?;
+    let device = moebius::open(&name)?;
+    let begun = Instant::now();
+    let model = load(files, place.dtype, &device, screen)?;
+    Ok(Ready {
+        name,
+        device,
+        model,
+        load_s: begun.elapsed().as_secs_f64(),
+    })
+}
+
 /// The model on a device, with a bar for who watches.
-pub(crate) fn load(
+fn load(
     files: &ModelFiles,
     precision: ModelPrecision,
     device: &burn::tensor::Device,
