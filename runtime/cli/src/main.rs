@@ -1,4 +1,4 @@
-//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, conversion, generation, conversation, perplexity.
+//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, upcycling, conversion, generation, conversation, perplexity.
 
 mod args;
 mod bench;
@@ -27,6 +27,7 @@ mod screen;
 mod table;
 mod train;
 mod trust;
+mod upcycle;
 mod verify;
 
 use std::ffi::OsStr;
@@ -84,6 +85,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         Command::Emit(args) => emit::run(args, screen),
         Command::Bench(args) => bench::run(args, screen),
         Command::Train(args) => train::run(args, screen),
+        Command::Upcycle(args) => upcycle::run(args, screen),
         Command::Convert(args) => convert::run(args, screen),
         Command::Generate(args) => generate::run(args, screen),
         Command::Chat(args) => chat::run(args, screen),

@@ -252,14 +252,11 @@ impl TrainConfig {
 
     /// The rate of step `step`, counted from 0: a straight rise, then half a cosine down to a tenth.
     pub fn rate(&self, step: usize) -> f64 {
-        let peak = f64::from(self.learning_rate);
-        if step < self.warm_up {
-            return peak * (step + 1) as f64 / self.warm_up as f64;
-        }
-        let falling = self.steps.saturating_sub(self.warm_up).max(1);
-        let done = ((step - self.warm_up) as f64 / falling as f64).min(1.0);
-        let share = 0.5 * (1.0 + (PI * done).cos());
-        peak * (LAST_RATE + (1.0 - LAST_RATE) * share)
+        rate(
+            f64::from(self.learning_rate),
+            [self.warm_up, self.steps],
+            step,
+        )
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -297,6 +294,17 @@ impl TrainConfig {
         }
         Ok(())
     }
+}
+
+/// The rate of step `step` of `steps`, counted from 0: a straight rise to `peak`, then half a cosine down to a tenth.
+pub(crate) fn rate(peak: f64, [warm_up, steps]: [usize; 2], step: usize) -> f64 {
+    if step < warm_up {
+        return peak * (step + 1) as f64 / warm_up as f64;
+    }
+    let falling = steps.saturating_sub(warm_up).max(1);
+    let done = ((step - warm_up) as f64 / falling as f64).min(1.0);
+    let share = 0.5 * (1.0 + (PI * done).cos());
+    peak * (LAST_RATE + (1.0 - LAST_RATE) * share)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! reads and writes the files of published models, and converts them to FP8.
 //!
 //! Published models run in one decoder: [`families`] tell from a `config.json` or a GGUF file what a model is made of, [`load`] reads its weights, and
-//! [`decoder`] computes.
+//! [`decoder`] computes. [`Tuner`] trains such a model, and [`save`] writes it again.
 //!
 //! ```no_run
 //! use moebius_model::{Text, TrainConfig, Trainer};
@@ -39,8 +39,12 @@ mod parameters;
 mod perplexity;
 mod random;
 mod report;
+mod save;
+mod spread;
 mod text;
 mod train;
+mod tuning;
+mod upcycle;
 pub mod weights;
 
 pub use bytes::{Attention, Block, Decoder, DecoderOutput};
@@ -55,5 +59,9 @@ pub use misfits::Misfits;
 pub use perplexity::{Perplexity, Windows};
 pub use random::moe_weights;
 pub use report::{Fp8Report, LayerLoad, Report};
+pub use save::{Beside, check_target, save};
+pub use spread::spread;
 pub use text::{Batch, Text};
 pub use train::Trainer;
+pub use tuning::{Tuner, TuningConfig};
+pub use upcycle::{Upcycled, Upcycling, upcycle};

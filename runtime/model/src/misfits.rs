@@ -23,6 +23,14 @@ pub struct Misfits {
 const SHOWN: usize = 3;
 
 impl Misfits {
+    /// Those of a configuration alone.
+    pub(crate) fn of_config(faults: Vec<Unfit>) -> Self {
+        Self {
+            faults,
+            ..Self::default()
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         let names = self.missing.is_empty() && self.unexpected.is_empty();

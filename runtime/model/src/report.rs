@@ -7,8 +7,7 @@ use moebius::fp8::training::{LossScale, LossScaler, products};
 use moebius::moe::LoadStatistics;
 use serde::Serialize;
 
-use crate::bytes::{Decoder, DecoderOutput};
-use crate::config::TrainConfig;
+use crate::bytes::Decoder;
 use crate::error::Error;
 
 /// The steps since the last report.
@@ -16,7 +15,7 @@ use crate::error::Error;
 pub struct Report {
     /// Steps done in all.
     pub step: usize,
-    /// Cross entropy of each step, in nats a byte, before its update.
+    /// Cross entropy of each step, in nats a token, before its update. A byte is a token of the small transformer.
     pub losses: Vec<f32>,
     /// Their mean.
     pub loss: f32,
@@ -104,8 +103,11 @@ pub(crate) struct Window {
     since: Option<Instant>,
     losses: Vec<Tensor<1>>,
     auxiliary: Vec<Tensor<1>>,
-    layers: Vec<(Tensor<1, Int>, Tensor<1, Int>)>,
+    layers: Vec<Load>,
 }
+
+/// Slots of each expert of a layer \[E\], and those that reached none.
+pub(crate) type Load = (Tensor<1, Int>, Tensor<1, Int>);
 
 impl Window {
     /// Starts the clock, if it isn't running.
@@ -123,15 +125,13 @@ impl Window {
         &mut self,
         loss: Tensor<1>,
         auxiliary: Tensor<1>,
-        output: &DecoderOutput,
+        layers: impl Iterator<Item = Result<Load, Error>>,
     ) -> Result<(), Error> {
         self.losses.push(loss.inner());
         self.auxiliary.push(auxiliary.inner());
-        for (layer, moe) in output.moe.iter().enumerate() {
-            let (load, dropped) = (
-                moe.routing.load()?.inner(),
-                moe.dropped_slots.clone().inner(),
-            );
+        for (layer, load) in layers.enumerate() {
+            let (load, dropped) = load?;
+            let (load, dropped) = (load.inner(), dropped.inner());
             match self.layers.get_mut(layer) {
                 Some(sums) => *sums = (sums.0.clone() + load, sums.1.clone() + dropped),
                 None => self.layers.push((load, dropped)),
@@ -140,8 +140,8 @@ impl Window {
         Ok(())
     }
 
-    /// Waits for the device and reads everything, at step `step`.
-    pub(crate) fn read(self, step: usize, config: &TrainConfig) -> Result<Report, Error> {
+    /// Waits for the device and reads everything, at step `step`, of which each learned from `tokens` and the last went at `rate`.
+    pub(crate) fn read(self, step: usize, (rate, tokens): (f64, usize)) -> Result<Report, Error> {
         let losses = read(self.losses)?;
         let auxiliary = read(self.auxiliary)?;
         let seconds = self
@@ -153,8 +153,8 @@ impl Window {
             step,
             loss: mean(&losses),
             auxiliary: mean(&auxiliary),
-            learning_rate: config.rate(step.saturating_sub(1)),
-            tokens_per_s: (losses.len() * config.tokens()) as f64 / seconds,
+            learning_rate: rate,
+            tokens_per_s: (losses.len() * tokens) as f64 / seconds,
             seconds,
             losses,
             layers: layers.collect::<Result<_, _>>()?,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::Error;
-use crate::fault::InFile;
+use crate::fault::{InFile, Unfit};
 use crate::random::Random;
 
 /// Bytes to learn from.
@@ -55,20 +55,35 @@ impl Text {
         batch: usize,
         sequence: usize,
     ) -> Result<Batch, Error> {
-        let places = self.0.len().saturating_sub(sequence);
         let expected = format!("more than {sequence} bytes");
-        Error::check(places > 0, "text", expected, self.0.len())?;
-        let mut random = Random::new(&[seed, step as u64]);
-        let mut inputs = Vec::with_capacity(batch * sequence);
-        let mut targets = Vec::with_capacity(batch * sequence);
-        for _ in 0..batch {
-            let start = random.below(places);
-            let window = &self.0[start..=start + sequence];
-            inputs.extend(window[..sequence].iter().map(|&byte| i32::from(byte)));
-            targets.extend(window[1..].iter().map(|&byte| i32::from(byte)));
-        }
-        Ok(Batch { inputs, targets })
+        let of = |byte: &u8| i32::from(*byte);
+        batch_of(&self.0, of, (seed, step), [batch, sequence])
+            .ok_or_else(|| Error::Config(Unfit::new("text", expected, self.0.len())))
     }
+}
+
+/// `batch` windows of `sequence` of `units` at places that depend on `seed` and `step` alone; `None` where there are no more than
+/// `sequence`.
+pub(crate) fn batch_of<T>(
+    units: &[T],
+    number: impl Fn(&T) -> i32,
+    (seed, step): (u64, usize),
+    [batch, sequence]: [usize; 2],
+) -> Option<Batch> {
+    let places = units.len().checked_sub(sequence)?;
+    if places == 0 {
+        return None;
+    }
+    let mut random = Random::new(&[seed, step as u64]);
+    let mut inputs = Vec::with_capacity(batch * sequence);
+    let mut targets = Vec::with_capacity(batch * sequence);
+    for _ in 0..batch {
+        let start = random.below(places);
+        let window = &units[start..=start + sequence];
+        inputs.extend(window[..sequence].iter().map(&number));
+        targets.extend(window[1..].iter().map(&number));
+    }
+    Some(Batch { inputs, targets })
 }
 
 #[cfg(test)]

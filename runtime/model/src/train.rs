@@ -160,7 +160,9 @@ impl Trainer {
         let gradients = clip(&self.decoder, gradients, self.config.clip_norm);
         let rate = self.config.rate(step);
         self.decoder = self.optimizer.step(rate, self.decoder.clone(), gradients);
-        self.window.add(loss, extra, &output)?;
+        let layers = output.moe.iter();
+        let loads = layers.map(|moe| Ok((moe.routing.load()?, moe.dropped_slots.clone())));
+        self.window.add(loss, extra, loads)?;
         self.progress.step += 1;
         Ok(())
     }
@@ -202,10 +204,12 @@ impl Trainer {
     /// [`Error::Device`] when the device failed.
     pub fn report(&mut self) -> Result<Report, Error> {
         let window = std::mem::take(&mut self.window);
+        let rate = self.config.rate(self.progress.step.saturating_sub(1));
+        let tokens = self.config.tokens();
         let report = Error::guarded(|| {
             Ok(Report {
                 fp8: self.fp8()?,
-                ..window.read(self.progress.step, &self.config)?
+                ..window.read(self.progress.step, (rate, tokens))?
             })
         })?;
         let steps_before = self.progress.step - report.losses.len();

@@ -44,6 +44,7 @@ mod files;
 mod folder;
 mod gguf;
 mod guard;
+mod learn;
 mod stages;
 mod stop;
 mod template;

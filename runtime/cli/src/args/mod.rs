@@ -5,21 +5,23 @@ mod chat;
 mod generate;
 mod logits;
 mod perplexity;
+mod train;
+mod upcycle;
 
 use std::path::PathBuf;
 
 use clap::{Args, ColorChoice, Parser, Subcommand};
-use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius::fp8::{Fp8Format, Granularity};
-use moebius_benches::options::{FORMATS, Named, named, positive};
+use moebius_benches::options::{FORMATS, named};
 use moebius_device::{Device, Simd};
-use moebius_model::Precision;
 
 pub(crate) use bench::{BenchArgs, BenchChartArgs, BenchCommand, BenchMoeArgs, How};
 pub(crate) use chat::ChatArgs;
 pub(crate) use generate::{GenerateArgs, ModelPrecision, PlaceArgs, PromptArgs, SamplingArgs};
 pub(crate) use logits::LogitsArgs;
 pub(crate) use perplexity::PerplexityArgs;
+pub(crate) use train::TrainArgs;
+pub(crate) use upcycle::UpcycleArgs;
 
 /// One kernel source, every accelerator: mixture of experts and FP8
 ///
@@ -100,12 +102,19 @@ pub(crate) enum Command {
     Emit(EmitArgs),
     /// Measure, after checking the result.
     Bench(BenchArgs),
-    /// Train a small mixture-of-experts transformer on a text
+    /// Train a small mixture-of-experts transformer, or a published model, on a text
     ///
-    /// It learns to continue the text byte by byte. The loss is the cross entropy in nats a byte: 5.5
-    /// is guessing, and the bundled text (half of Moby-Dick) takes about a minute to half of it.
+    /// The small one learns to continue the text byte by byte. The loss is the cross entropy in nats a byte: 5.5
+    /// is guessing, and the bundled text (half of Moby-Dick) takes about a minute to half of it. With --model a published model
+    /// goes on learning from its own weights, and is written into a new folder.
     #[command(verbatim_doc_comment)]
     Train(TrainArgs),
+    /// Make a dense published model a mixture of experts
+    ///
+    /// The mixture computes what the dense model computes; `moebius train --model` makes its experts differ. From llama a mixtral is made,
+    /// from qwen3 a qwen3_moe.
+    #[command(verbatim_doc_comment)]
+    Upcycle(UpcycleArgs),
     /// Convert the weights of a checkpoint to FP8
     ///
     /// Reads safetensors: a file, a checkpoint of several with its index, or a folder with either; FP8
@@ -178,122 +187,6 @@ pub(crate) struct EmitArgs {
     /// Folder for the file; created where missing.
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     pub(crate) out: Option<PathBuf>,
-}
-
-/// The precisions of a training.
-fn precisions() -> [Named<Precision>; 3] {
-    let (delayed, current) = (Fp8Recipe::delayed(), Fp8Recipe::current());
-    [
-        ("f32", "Everything in f32", Precision::F32),
-        (
-            "fp8-delayed",
-            "E4M3 forward and E5M2 backward, scales from the steps before",
-            Precision::Fp8(delayed),
-        ),
-        (
-            "fp8-current",
-            "The same, scales from the tensors themselves",
-            Precision::Fp8(current),
-        ),
-    ]
-}
-
-/// `train`.
-///
-/// A number that is left out is the default's, or with `--resume` the checkpoint's.
-#[derive(Debug, Args)]
-#[command(after_help = TRAIN_EXAMPLES)]
-pub(crate) struct TrainArgs {
-    /// Device to train on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
-    #[arg(long, value_name = "D", default_value = "auto")]
-    pub(crate) device: Device,
-
-    /// Steps in all; the learning rate falls towards the last [default: 300].
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub(crate) steps: Option<usize>,
-
-    /// Sequences in a step [default: 16].
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub(crate) batch: Option<usize>,
-
-    /// Bytes in a sequence [default: 64].
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub(crate) seq: Option<usize>,
-
-    /// Width of a token; experts are twice as wide [default: 64].
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub(crate) hidden: Option<usize>,
-
-    /// Blocks of attention and experts [default: 2].
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub(crate) layers: Option<usize>,
-
-    /// Experts in each block [default: 8].
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub(crate) experts: Option<usize>,
-
-    /// Experts per token [default: 2].
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub(crate) top_k: Option<usize>,
-
-    /// What products are computed from: FP8 rounds the linear layers of attention and experts, with
-    /// loss scaling [default: f32].
-    #[arg(long, value_name = "P", value_parser = named(precisions()))]
-    pub(crate) precision: Option<Precision>,
-
-    /// Factor of the loss in the backward pass: dynamic, off or a number [default: dynamic with FP8,
-    /// off without].
-    #[arg(long, value_name = "S", value_parser = loss_scaling)]
-    pub(crate) loss_scale: Option<LossScaling>,
-
-    /// Peak of the learning rate [default: 0.007].
-    #[arg(long, value_name = "R")]
-    pub(crate) learning_rate: Option<f32>,
-
-    /// Decides the first weights and the batches [default: 0].
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
-
-    /// File to learn from [default: the bundled text].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) text: Option<PathBuf>,
-
-    /// Steps between two reports, and between two checkpoints.
-    #[arg(long, value_name = "N", default_value = "20", value_parser = positive)]
-    pub(crate) every: usize,
-
-    /// Folder to keep a checkpoint in; created where missing.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) checkpoint: Option<PathBuf>,
-
-    /// Go on from the checkpoint.
-    #[arg(long, requires = "checkpoint")]
-    pub(crate) resume: bool,
-
-    /// Stop after this many steps of this run, before the last of all.
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub(crate) stop_after: Option<usize>,
-}
-
-const TRAIN_EXAMPLES: &str = "\
-Examples:
-  moebius train
-  moebius train --device flex --checkpoint run --stop-after 100
-  moebius train --device flex --checkpoint run --resume
-  moebius train --precision fp8-delayed
-  moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
-
-A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every
-report is an object on its own line, and so is the result. Exit codes: 0 the loss fell or nothing was
-left to do, 1 it did not fall, 2 an error.";
-
-fn loss_scaling(text: &str) -> Result<LossScaling, String> {
-    match (text, text.parse()) {
-        ("dynamic", _) => Ok(LossScaling::dynamic()),
-        ("off", _) => Ok(LossScaling::Off),
-        (_, Ok(scale)) => Ok(LossScaling::Static { scale }),
-        _ => Err("expected dynamic, off or a number".to_owned()),
-    }
 }
 
 /// `convert`.

@@ -7,12 +7,13 @@ mod words;
 use std::time::Instant;
 
 use burn::tensor::DType;
+use indicatif::ProgressBar;
 use moebius::attention::CacheFormat;
 use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
 use moebius_device::{Device, Work};
 use moebius_engine::{EngineOptions, Limits, PAGE};
 use moebius_model::decoder::Model;
-use moebius_model::load::{LoadOptions, ModelFiles};
+use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 
 use crate::args::{ModelPrecision, PlaceArgs};
 use crate::error::CliError;
@@ -61,6 +62,12 @@ pub(crate) fn ready(
     })
 }
 
+/// How far a loading is, on a bar of 100 steps.
+pub(crate) fn show(bar: &ProgressBar, at: Progress<'_>) {
+    bar.set_position(100 * at.read / at.bytes.max(1));
+    bar.set_message(crate::screen::one_line(at.tensor));
+}
+
 /// The model on a device, with a bar for who watches.
 fn load(
     files: &ModelFiles,
@@ -78,8 +85,7 @@ fn load(
         ..LoadOptions::default()
     };
     let model = files.load(device, options, &mut |progress| {
-        bar.set_position(100 * progress.read / progress.bytes.max(1));
-        bar.set_message(crate::screen::one_line(progress.tensor));
+        show(&bar, progress);
     });
     bar.finish_and_clear();
     let model = model?;

@@ -11,6 +11,7 @@ use super::rotary::{Angles, Places};
 use super::slot::Slot;
 use super::source::Of;
 use super::spec::{AttentionSpec, HeadNorm, Projection};
+use super::values::{Held, decoded, row, row_if};
 use crate::error::Error;
 
 /// Causal attention as an [`AttentionSpec`] describes it.
@@ -128,6 +129,19 @@ impl Attention {
         Ok(self.out.forward(rows)?)
     }
 
+    /// What it holds in a slot.
+    pub(super) fn held(&self, slot: Slot) -> Held {
+        match slot {
+            Slot::Out => decoded(&self.out.weight),
+            Slot::OutBias => row_if(&self.out.bias),
+            Slot::Sinks => row_if(&self.sinks),
+            _ => match &self.projection {
+                Projections::Direct(direct) => direct.held(slot),
+                Projections::Latent(latent) => latent.held(slot),
+            },
+        }
+    }
+
     /// Which keys a query sees, and how scores become weights.
     fn attend(&self) -> Attend {
         let attend = match self.spec.window {
@@ -142,7 +156,26 @@ impl Attention {
     }
 }
 
+/// The factors of a norm, where there is one.
+fn of_norm(norm: Option<&RmsNorm>) -> Held {
+    norm.map_or(Ok(None), |norm| row(&norm.gamma))
+}
+
 impl Direct {
+    fn held(&self, slot: Slot) -> Held {
+        match slot {
+            Slot::Query => decoded(&self.query.weight),
+            Slot::QueryBias => row_if(&self.query.bias),
+            Slot::Key => decoded(&self.key.weight),
+            Slot::KeyBias => row_if(&self.key.bias),
+            Slot::Value => decoded(&self.value.weight),
+            Slot::ValueBias => row_if(&self.value.bias),
+            Slot::QueryNorm => of_norm(self.query_norm.as_ref()),
+            Slot::KeyNorm => of_norm(self.key_norm.as_ref()),
+            _ => Ok(None),
+        }
+    }
+
     fn forward(
         &self,
         x: Tensor<2>,
@@ -177,6 +210,25 @@ impl Direct {
 }
 
 impl Latent {
+    fn held(&self, slot: Slot) -> Held {
+        match slot {
+            Slot::QueryDown => self.down_of_queries(|down| decoded(&down.weight)),
+            Slot::QueryDownBias => self.down_of_queries(|down| row_if(&down.bias)),
+            Slot::QueryLatentNorm => of_norm(self.query_norm.as_ref()),
+            Slot::Query if self.query_down.is_none() => decoded(&self.query.weight),
+            Slot::QueryUp if self.query_down.is_some() => decoded(&self.query.weight),
+            Slot::LatentDown => decoded(&self.down.weight),
+            Slot::LatentDownBias => row_if(&self.down.bias),
+            Slot::LatentNorm => row(&self.norm.gamma),
+            Slot::LatentUp => decoded(&self.up.weight),
+            _ => Ok(None),
+        }
+    }
+
+    fn down_of_queries(&self, held: impl FnOnce(&Linear) -> Held) -> Held {
+        self.query_down.as_ref().map_or(Ok(None), held)
+    }
+
     fn load(spec: &AttentionSpec, from: &mut Of<'_>) -> Result<Self, Error> {
         let Projection::Latent {
             query_rank,

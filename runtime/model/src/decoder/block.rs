@@ -12,6 +12,7 @@ use super::rotary::{Angles, Places};
 use super::slot::Slot;
 use super::source::Of;
 use super::spec::{LayerSpec, ModelSpec};
+use super::values::{Held, row};
 use crate::error::Error;
 
 /// x + r · attention(norm(x)), then x + r · feed_forward(norm(x)).
@@ -57,6 +58,18 @@ impl Block {
         let before = self.feed_forward_norm.forward(x.clone());
         let (y, routing) = self.feed_forward.forward(before)?;
         Ok((x + self.scaled(y), routing))
+    }
+
+    /// What it holds in a slot.
+    pub(super) fn held(&self, slot: Slot) -> Held {
+        match slot {
+            Slot::AttentionNorm => row(&self.attention_norm.gamma),
+            Slot::FeedForwardNorm => row(&self.feed_forward_norm.gamma),
+            _ => match self.attention.held(slot)? {
+                Some(found) => Ok(Some(found)),
+                None => self.feed_forward.held(slot),
+            },
+        }
     }
 
     fn scaled(&self, y: Tensor<2>) -> Tensor<2> {

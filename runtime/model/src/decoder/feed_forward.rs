@@ -11,6 +11,7 @@ use moebius::moe::{
 use super::slot::Slot;
 use super::source::Of;
 use super::spec::{ExpertsSpec, FeedForwardSpec, Gate, RouterSpec};
+use super::values::{Held, decoded, row, row_if};
 use crate::error::Error;
 
 /// What each token goes through alone.
@@ -57,6 +58,38 @@ impl FeedForward {
                 Ok((out.y, Some(out.routing)))
             }
         }
+    }
+
+    /// What it holds in a slot.
+    pub(super) fn held(&self, slot: Slot) -> Held {
+        match self {
+            Self::Dense(DenseBlock { experts, .. }) => match slot {
+                Slot::DenseIn => decoded(&experts.w_in),
+                Slot::DenseInBias => row_if(&experts.b_in),
+                Slot::DenseOut => decoded(&experts.w_out),
+                Slot::DenseOutBias => row_if(&experts.b_out),
+                _ => Ok(None),
+            },
+            Self::Experts(layer) => of_mixture(layer, slot),
+        }
+    }
+}
+
+fn of_mixture(layer: &MoeLayer, slot: Slot) -> Held {
+    let shared = |held: fn(&SharedExpert) -> Held| layer.shared.as_ref().map_or(Ok(None), held);
+    match (slot, &layer.router, &layer.experts) {
+        (Slot::Router, Router::TopK(router), _) => row(&router.weight),
+        (Slot::Router, Router::SigmoidBias(router), _) => row(&router.weight),
+        (Slot::RouterBias, Router::TopK(router), _) => row_if(&router.bias),
+        (Slot::Correction, Router::SigmoidBias(router), _) => Ok(Some(router.bias.value())),
+        (Slot::ExpertsIn, _, Experts::FeedForward(experts)) => decoded(&experts.w_in),
+        (Slot::ExpertsInBias, _, Experts::FeedForward(experts)) => row_if(&experts.b_in),
+        (Slot::ExpertsOut, _, Experts::FeedForward(experts)) => decoded(&experts.w_out),
+        (Slot::ExpertsOutBias, _, Experts::FeedForward(experts)) => row_if(&experts.b_out),
+        (Slot::SharedIn, ..) => shared(|shared| decoded(&shared.experts.w_in)),
+        (Slot::SharedOut, ..) => shared(|shared| decoded(&shared.experts.w_out)),
+        (Slot::SharedGate, ..) => shared(|shared| row_if(&shared.gate)),
+        _ => Ok(None),
     }
 }
 

@@ -6,16 +6,19 @@
 mod attention;
 mod block;
 mod cache;
+mod drawn;
 mod feed_forward;
 mod rope;
 mod rotary;
 mod slot;
 mod source;
 mod spec;
+mod values;
 
 pub use attention::{Attention, Direct, Latent, Projections};
 pub use block::Block;
 pub use cache::Cache;
+pub use drawn::Drawn;
 pub use feed_forward::FeedForward;
 pub use rope::{Rope, RopeScaling, yarn_attention};
 pub use slot::Slot;
@@ -24,6 +27,7 @@ pub use spec::{
     AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, LayerSpec, ModelSpec, Projection,
     RouterSpec, SharedSpec,
 };
+pub use values::{Uploaded, Values};
 
 use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
@@ -96,10 +100,7 @@ impl Model {
     /// # Errors
     /// [`Error::Config`] for a token that isn't in the vocabulary, which a device would read past the embedding's end.
     pub fn tokens(&self, ids: &[u32], device: &Device) -> Result<Tensor<2, Int>, Error> {
-        let largest = ids.iter().copied().max().unwrap_or(0);
-        let words = self.spec.vocabulary;
-        let expected = format!("below the vocabulary's {words}");
-        Error::check((largest as usize) < words, "a token", expected, largest)?;
+        self.spec.check_tokens(ids)?;
         let numbers: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
         let data = TensorData::new(numbers, [1, ids.len()]);
         Ok(Tensor::from_data(data, device))

@@ -1,5 +1,6 @@
 //! The places of a decoder that weights go to, and their shapes.
 
+use super::source::Place;
 use super::spec::{AttentionSpec, ExpertsSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection};
 
 /// A place of a decoder that holds one tensor; those of layers exist in each layer.
@@ -129,6 +130,18 @@ impl Slot {
     /// The slots outside of layers.
     pub const OUTER: [Self; 3] = [Self::Embedding, Self::Norm, Self::Head];
 
+    /// All places of a model.
+    pub fn places(spec: &ModelSpec) -> Vec<Place> {
+        let of_layers = (0..spec.layers.len()).flat_map(|layer| {
+            let slots = Self::ALL.into_iter().filter(|slot| slot.is_of_layer());
+            slots.map(move |slot| Place { layer, slot })
+        });
+        let outer = Self::OUTER.map(|slot| Place { layer: 0, slot });
+        let all = outer.into_iter().chain(of_layers);
+        all.filter(|at| at.slot.shape(spec, at.layer).is_some())
+            .collect()
+    }
+
     /// Whether it exists in each layer.
     pub fn is_of_layer(self) -> bool {
         !Self::OUTER.contains(&self)
@@ -151,6 +164,30 @@ impl Slot {
         matches!(
             self,
             DenseIn | DenseInBias | ExpertsIn | ExpertsInBias | SharedIn
+        )
+    }
+
+    /// Whether its values are added, or are logits of their own, and begin at 0 in a model that nobody has trained.
+    pub fn is_bias(self) -> bool {
+        use Slot::{
+            Correction, DenseInBias, DenseOutBias, ExpertsInBias, ExpertsOutBias, KeyBias,
+            LatentDownBias, OutBias, QueryBias, QueryDownBias, RouterBias, Sinks, ValueBias,
+        };
+        matches!(
+            self,
+            QueryBias
+                | KeyBias
+                | ValueBias
+                | OutBias
+                | Sinks
+                | QueryDownBias
+                | LatentDownBias
+                | DenseInBias
+                | DenseOutBias
+                | RouterBias
+                | Correction
+                | ExpertsInBias
+                | ExpertsOutBias
         )
     }
 

@@ -3,6 +3,9 @@
 use moebius::moe::{Groups, Score};
 
 use super::rope::Rope;
+use super::slot::Slot;
+use super::source::Place;
+use crate::error::Error;
 
 /// A causal decoder: tokens in, logits of the next token out.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +26,60 @@ pub struct ModelSpec {
     pub tied: bool,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
+}
+
+impl ModelSpec {
+    /// That all of `ids` are in the vocabulary: a device would read past the embedding's end.
+    pub(crate) fn check_tokens(&self, ids: &[u32]) -> Result<(), Error> {
+        let largest = ids.iter().copied().max().unwrap_or(0);
+        let words = self.vocabulary;
+        let expected = format!("below the vocabulary's {words}");
+        Error::check((largest as usize) < words, "a token", expected, largest)
+    }
+
+    /// Numbers of all weights.
+    pub fn parameters(&self) -> f64 {
+        self.count(|_| 1.0)
+    }
+
+    /// Numbers of the weights that one token is multiplied with: of experts, those that it goes to; of the embedding, none unless it is the
+    /// head, too.
+    pub fn active_parameters(&self) -> f64 {
+        self.count(|Place { layer, slot }| match slot {
+            Slot::Embedding if !self.tied => 0.0,
+            Slot::ExpertsIn | Slot::ExpertsOut => self.layers[layer].share_of_experts(),
+            _ => 1.0,
+        })
+    }
+
+    /// The sum over all places of their numbers times a share. As a float, because sizes from a file may exceed any whole number.
+    fn count(&self, share: impl Fn(Place) -> f64) -> f64 {
+        let of = |place: Place| {
+            let shape = place.slot.shape(self, place.layer).unwrap_or_default();
+            let numbers: f64 = shape.iter().map(|&extent| extent as f64).product();
+            numbers * share(place)
+        };
+        Slot::places(self).into_iter().map(of).sum()
+    }
+}
+
+impl FeedForwardSpec {
+    /// The width of one network for all tokens; `None` of experts.
+    pub fn width(&self) -> Option<usize> {
+        match self {
+            Self::Dense { inter, .. } => Some(*inter),
+            Self::Experts(_) => None,
+        }
+    }
+}
+
+impl LayerSpec {
+    fn share_of_experts(&self) -> f64 {
+        match &self.feed_forward {
+            FeedForwardSpec::Dense { .. } => 1.0,
+            FeedForwardSpec::Experts(of) => of.router.top_k as f64 / of.experts as f64,
+        }
+    }
 }
 
 /// One layer: x + r · attention(norm(x)), then x + r · feed_forward(norm(x)).

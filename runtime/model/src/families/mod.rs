@@ -15,6 +15,7 @@ mod qwen3;
 mod qwen3_moe;
 mod rotary;
 mod rule;
+mod upcycled;
 
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ pub(crate) use gguf::GGUF_FAMILIES;
 pub(crate) use gguf::ROPE_FACTORS;
 pub use gguf::describe_gguf;
 pub use rule::{Form, Part, Rule};
+pub(crate) use upcycled::{Sizes, upcycled};
 
 use crate::decoder::ModelSpec;
 use crate::fault::Unfit;

@@ -33,12 +33,12 @@ pub(super) struct Target {
 
 /// A tensor of the checkpoint, all of which goes to one place.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Piece {
-    pub(super) name: String,
+pub(crate) struct Piece {
+    pub(crate) name: String,
     pub(super) part: Part,
     pub(super) form: Form,
     /// The expert it is of; `None` for all.
-    pub(super) expert: Option<usize>,
+    pub(crate) expert: Option<usize>,
     /// Rows of a head of its layer, at least 1.
     pub(super) head: usize,
     /// Where its values are FP8 codes.
@@ -46,12 +46,12 @@ pub(super) struct Piece {
 }
 
 /// A tensor that a layout asks for.
-struct Wanted {
-    place: Place,
-    piece: Piece,
-    shape: Vec<usize>,
+pub(crate) struct Wanted {
+    pub(crate) place: Place,
+    pub(crate) piece: Piece,
+    pub(crate) shape: Vec<usize>,
     /// Scales of codes of four bits, and their extents.
-    scales: Option<(String, Vec<usize>)>,
+    pub(crate) scales: Option<(String, Vec<usize>)>,
 }
 
 impl Plan {
@@ -162,16 +162,11 @@ impl Plan {
 
     /// That the family's rules give each place of the model something.
     fn check_places(&self, spec: &ModelSpec, misfits: &mut Misfits) {
-        for layer in 0..spec.layers.len().max(1) {
-            for slot in Slot::ALL {
-                let place = Place { layer, slot };
-                let there = slot.shape(spec, layer).is_some();
-                let once = slot.is_of_layer() || layer == 0;
-                if there && once && !self.targets.contains_key(&place) {
-                    let what = format!("{slot:?} of layer {layer}");
-                    let expected = "a tensor that is known to hold it";
-                    misfits.faults.push(Unfit::new(what, expected, "none"));
-                }
+        for place in Slot::places(spec) {
+            if !self.targets.contains_key(&place) {
+                let what = format!("{:?} of layer {}", place.slot, place.layer);
+                let expected = "a tensor that is known to hold it";
+                misfits.faults.push(Unfit::new(what, expected, "none"));
             }
         }
     }
@@ -193,7 +188,7 @@ fn best_layout(reader: Checkpoint<'_>, family: &Family, spec: &ModelSpec) -> Vec
 }
 
 /// All tensors that rules ask for, for the places that the model has.
-fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
+pub(crate) fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for rule in rules.iter().copied().flatten() {
         let layers = match rule.to.is_of_layer() {

@@ -28,8 +28,10 @@ use std::path::Path;
 use burn::tensor::{DType, Device};
 
 pub use mapping::Plan;
+pub(crate) use mapping::{Wanted, expand};
+pub(crate) use placing::taken;
 
-use crate::decoder::{Model, ModelSpec};
+use crate::decoder::{Model, ModelSpec, Place, Values};
 use crate::error::Error;
 use crate::families;
 use crate::fault::Unfit;
@@ -111,18 +113,14 @@ impl ModelFiles {
     /// # Errors
     /// As [`ModelFiles::open`].
     pub fn of(reader: Reader) -> Result<Self, Error> {
-        let faults = |faults| Misfits {
-            faults,
-            ..Misfits::default()
-        };
         let config = reader.config().ok_or_else(|| {
-            faults(vec![Unfit::new(
+            Misfits::of_config(vec![Unfit::new(
                 "the folder",
                 "a config.json beside the weights",
                 "none",
             )])
         })?;
-        let described = families::describe(config).map_err(faults)?;
+        let described = families::describe(config).map_err(Misfits::of_config)?;
         let (family, spec) = (described.family.name, described.spec.clone());
         let plan = Plan::new(&reader, described)?;
         Ok(Self {
@@ -175,6 +173,11 @@ impl ModelFiles {
         }
     }
 
+    /// All values of a place, one place at a time, FP8 codes and those of four bits decoded.
+    pub fn values(&self) -> FileValues<'_> {
+        FileValues(self)
+    }
+
     /// The model on `device`; `progress` is told after each tensor.
     ///
     /// Beside the weights there is, at any time, the largest of them once more where the device doesn't take over the host's memory, and
@@ -199,5 +202,21 @@ impl ModelFiles {
             before,
         };
         Model::load(&self.spec, &mut stream)
+    }
+}
+
+/// The values of a checkpoint on the host.
+#[derive(Clone, Copy, Debug)]
+pub struct FileValues<'a>(&'a ModelFiles);
+
+impl Values for FileValues<'_> {
+    fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
+        let ModelFiles { files, plan, .. } = self.0;
+        if !plan.targets.contains_key(&place) {
+            let fault = Unfit::new("a place", "one of the model", format!("{place:?}"));
+            return Err(Error::Config(fault));
+        }
+        let read = stream::values((files.checkpoint(), plan), place, &mut |_| ());
+        Ok(read?.0)
     }
 }

@@ -49,6 +49,22 @@ pub(super) fn place<T: Copy>(
     }
 }
 
+/// The inverse of [`place`]: one matrix as a file has it, of `values` \[rows, columns\] of a place.
+pub(crate) fn taken(piece: &Piece, values: &[f32], [rows, columns]: [usize; 2]) -> Vec<f32> {
+    let count = rows_in(piece, rows) * columns;
+    // Where each value of the file goes says where it comes from.
+    let from: Vec<usize> = (0..count).collect();
+    let mut to = vec![usize::MAX; values.len()];
+    place(piece, &from, &mut to, [rows, columns]);
+    let mut out = vec![0.0; count];
+    for (&at, &value) in to.iter().zip(values) {
+        if let Some(place) = out.get_mut(at) {
+            *place = value;
+        }
+    }
+    out
+}
+
 /// Codes of four bits, the first of a byte in its low half, times 2^(scale − 127).
 pub(super) fn decode_mxfp4(codes: &[u8], scales: &[u8], columns: usize) -> Vec<f32> {
     let across = columns.div_ceil(MXFP4_BLOCK);

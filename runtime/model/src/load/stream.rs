@@ -25,11 +25,6 @@ pub(super) struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    fn target(&self, at: Place) -> &Target {
-        let target = self.plan.targets.get(&at);
-        target.unwrap_or_else(|| unreachable!("the plan has all places of its model"))
-    }
-
     fn report(&mut self, name: &str) {
         (self.progress)(Progress {
             tensor: name,
@@ -38,75 +33,10 @@ impl Stream<'_> {
         });
     }
 
-    /// The values of a place. Beside them there is one matrix of a file at most, and none where a file holds them as they are.
+    /// The values of a place, and its extents.
     fn values(&mut self, at: Place) -> Result<(Vec<f32>, Vec<usize>), Error> {
-        let Target { shape, pieces } = self.target(at).clone();
-        if let [piece] = &pieces[..] {
-            let plain = piece.form == Form::Plain && piece.part == Part::Whole;
-            if plain && piece.fp8.is_none() && piece.expert.is_none() {
-                let values = self.reader.read_f32(&piece.name)?;
-                self.report(&piece.name);
-                return Ok((values, shape));
-            }
-        }
-        let [stack, rows, columns] = at.slot.extents(&shape);
-        let size = rows * columns;
-        let mut out = vec![0.0; stack * size];
-        for piece in &pieces {
-            let experts = match piece.expert {
-                Some(expert) => expert..expert + 1,
-                None => 0..stack,
-            };
-            for (number, expert) in experts.enumerate() {
-                let values = self.matrix_of(piece, number, [rows, columns])?;
-                let out = &mut out[expert * size..][..size];
-                place(piece, &values, out, [rows, columns]);
-            }
-            self.report(&piece.name);
-        }
-        Ok((out, shape))
-    }
-
-    /// Matrix `number` of a piece, as the file has it.
-    fn matrix_of(
-        &self,
-        piece: &Piece,
-        number: usize,
-        [rows, columns]: [usize; 2],
-    ) -> Result<Vec<f32>, Error> {
-        let size = rows_in(piece, rows) * columns;
-        if let Some(layout) = &piece.fp8 {
-            let decoded = self.reader.fp8_weight(layout)?.dequantize()?;
-            return Ok(match decoded.len() == size {
-                true => decoded,
-                false => decoded[number * size..][..size].to_vec(),
-            });
-        }
-        if piece.form.is_mxfp4() {
-            return self.mxfp4(piece, number, [rows_in(piece, rows), columns]);
-        }
-        let from = (number * size) as u64;
-        let values = self.reader.read_f32_part(&piece.name, from, size as u64);
-        Ok(values?)
-    }
-
-    fn mxfp4(
-        &self,
-        piece: &Piece,
-        number: usize,
-        [rows, columns]: [usize; 2],
-    ) -> Result<Vec<f32>, Error> {
-        let stem = piece.name.strip_suffix("_blocks").unwrap_or(&piece.name);
-        let scales = format!("{stem}_scales");
-        let blocks = rows * columns.div_ceil(MXFP4_BLOCK);
-        let read = |name: &str, each: usize| -> Result<Vec<u8>, Error> {
-            let mut bytes = vec![0; blocks * each];
-            let at = (number * bytes.len()) as u64;
-            self.reader.read_part(name, at, &mut bytes)?;
-            Ok(bytes)
-        };
-        let codes = read(&piece.name, MXFP4_BLOCK / 2)?;
-        Ok(decode_mxfp4(&codes, &read(&scales, 1)?, columns))
+        let (reader, plan) = (self.reader, self.plan);
+        values((reader, plan), at, &mut |name| self.report(name))
     }
 
     fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
@@ -123,13 +53,13 @@ impl Stream<'_> {
         if !self.options.keep_fp8 || self.options.dtype != DType::F32 {
             return Ok(None);
         }
-        let Target { shape, pieces } = self.target(at).clone();
-        let [stack, rows, columns] = at.slot.extents(&shape);
-        let Some(scheme) = common_scheme(&pieces, [rows, columns]) else {
+        let Target { shape, pieces } = target(self.plan, at);
+        let [stack, rows, columns] = at.slot.extents(shape);
+        let Some(scheme) = common_scheme(pieces, [rows, columns]) else {
             return Ok(None);
         };
         let mut stacked = StackedCodes::new(scheme, [stack, rows, columns]);
-        for piece in &pieces {
+        for piece in pieces {
             let Some(layout) = &piece.fp8 else {
                 unreachable!("all pieces have a scheme");
             };
@@ -148,6 +78,85 @@ impl Stream<'_> {
         let values = Param::from_tensor(self.tensor::<D>(at)?);
         Ok(Weight::from(values).with_parts(parts))
     }
+}
+
+/// The values of a place, and its extents. Beside them there is one matrix of a file at most, and none where a file holds them as they
+/// are. `read` hears the name of each tensor.
+pub(super) fn values(
+    (reader, plan): (Checkpoint<'_>, &Plan),
+    at: Place,
+    read: &mut dyn FnMut(&str),
+) -> Result<(Vec<f32>, Vec<usize>), Error> {
+    let Target { shape, pieces } = target(plan, at);
+    if let [piece] = &pieces[..] {
+        let plain = piece.form == Form::Plain && piece.part == Part::Whole;
+        if plain && piece.fp8.is_none() && piece.expert.is_none() {
+            let values = reader.read_f32(&piece.name)?;
+            read(&piece.name);
+            return Ok((values, shape.clone()));
+        }
+    }
+    let [stack, rows, columns] = at.slot.extents(shape);
+    let size = rows * columns;
+    let mut out = vec![0.0; stack * size];
+    for piece in pieces {
+        let experts = match piece.expert {
+            Some(expert) => expert..expert + 1,
+            None => 0..stack,
+        };
+        for (number, expert) in experts.enumerate() {
+            let values = matrix_of(reader, (piece, number), [rows, columns])?;
+            let out = &mut out[expert * size..][..size];
+            place(piece, &values, out, [rows, columns]);
+        }
+        read(&piece.name);
+    }
+    Ok((out, shape.clone()))
+}
+
+fn target(plan: &Plan, at: Place) -> &Target {
+    let target = plan.targets.get(&at);
+    target.unwrap_or_else(|| unreachable!("the plan has all places of its model"))
+}
+
+/// Matrix `number` of a piece, as the file has it.
+fn matrix_of(
+    reader: Checkpoint<'_>,
+    (piece, number): (&Piece, usize),
+    [rows, columns]: [usize; 2],
+) -> Result<Vec<f32>, Error> {
+    let size = rows_in(piece, rows) * columns;
+    if let Some(layout) = &piece.fp8 {
+        let decoded = reader.fp8_weight(layout)?.dequantize()?;
+        return Ok(match decoded.len() == size {
+            true => decoded,
+            false => decoded[number * size..][..size].to_vec(),
+        });
+    }
+    if piece.form.is_mxfp4() {
+        return mxfp4(reader, (piece, number), [rows_in(piece, rows), columns]);
+    }
+    let from = (number * size) as u64;
+    let values = reader.read_f32_part(&piece.name, from, size as u64);
+    Ok(values?)
+}
+
+fn mxfp4(
+    reader: Checkpoint<'_>,
+    (piece, number): (&Piece, usize),
+    [rows, columns]: [usize; 2],
+) -> Result<Vec<f32>, Error> {
+    let stem = piece.name.strip_suffix("_blocks").unwrap_or(&piece.name);
+    let scales = format!("{stem}_scales");
+    let blocks = rows * columns.div_ceil(MXFP4_BLOCK);
+    let read = |name: &str, each: usize| -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; blocks * each];
+        let at = (number * bytes.len()) as u64;
+        reader.read_part(name, at, &mut bytes)?;
+        Ok(bytes)
+    };
+    let codes = read(&piece.name, MXFP4_BLOCK / 2)?;
+    Ok(decode_mxfp4(&codes, &read(&scales, 1)?, columns))
 }
 
 impl Weights for Stream<'_> {

@@ -38,6 +38,7 @@
 
 mod convert;
 mod error;
+pub(crate) mod folder;
 mod fp8;
 pub mod gguf;
 pub mod header;
@@ -57,8 +58,8 @@ pub use quantize::{QuantizeError, Quantized, host_quantizer, quantize_host};
 pub use reader::{Reader, TensorInfo};
 pub use safetensors::Dtype;
 pub use selection::DEFAULT_SKIPS;
-pub(crate) use writer::sync_folder;
 pub use writer::{TensorSpec, Writer};
+pub(crate) use writer::{sync_folder, write_whole};
 
 /// Name of the file of a checkpoint that is one file.
 pub(crate) const MODEL_FILE: &str = "model.safetensors";

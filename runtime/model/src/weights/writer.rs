@@ -390,7 +390,7 @@ pub(super) fn begun<T>(path: &Path, made: io::Result<T>) -> Result<T, WeightsErr
 }
 
 /// Writes a small file under another name, waits for the disk, and renames.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WeightsError> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WeightsError> {
     let mut part = Part::create(path)?;
     let wrote = part.file.write_all(bytes);
     wrote.map_err(write_error(&part.path))?;

@@ -1,13 +1,13 @@
-//! `moebius train`.
+//! `moebius train`: of the small transformer here, of published models in [`published`].
+
+mod published;
+mod said;
 
 use std::path::Path;
 
-use anstyle::Style;
 use moebius::fp8::training::Fp8Scaling;
 use moebius_device::{Device, Work};
-use moebius_model::{
-    Checkpoint, Fp8Report, LayerLoad, Precision, Report, Text, TrainConfig, Trainer,
-};
+use moebius_model::{Checkpoint, Precision, Report, Text, TrainConfig, Trainer};
 use serde_json::json;
 
 use crate::args::TrainArgs;
@@ -15,10 +15,13 @@ use crate::error::CliError;
 use crate::progress;
 use crate::resolve::resolve_for;
 use crate::screen::{BAD, GOOD, Outcome, Screen};
-use crate::table::Table;
+use said::{loads, say};
 
 /// Runs `moebius train`.
 pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    if let (Some(model), Some(out)) = (&args.published.model, &args.published.out) {
+        return published::run(args, (model, out), screen);
+    }
     // What reads files comes first: it fails sooner than a device opens.
     let checkpoint = checkpoint(args)?;
     let text = match &args.text {
@@ -143,7 +146,7 @@ fn steps(
         }
         let report = trainer.report()?;
         bar.set_message(format!("loss {:.3}", report.loss));
-        bar.suspend(|| say(trainer, &report, screen))?;
+        bar.suspend(|| say(&report, "bytes", screen))?;
         if let Some(folder) = &args.checkpoint {
             save(trainer, folder)?;
         }
@@ -157,42 +160,6 @@ fn steps(
 fn save(trainer: &Trainer, folder: &Path) -> Result<(), CliError> {
     let written = trainer.checkpoint()?.write(folder);
     Ok(written.map_err(moebius_model::Error::from)?)
-}
-
-fn say(trainer: &Trainer, report: &Report, screen: &mut Screen) -> Result<(), CliError> {
-    let all = trainer.config().decoder.experts;
-    let used: Vec<String> = report
-        .layers
-        .iter()
-        .map(|layer| format!("{}/{all}", layer.used()))
-        .collect();
-    screen.line(&format!(
-        "  step {:>5}  loss {:.3}  rate {:.1e}  {:>7.0} bytes/s  experts used {}",
-        report.step,
-        report.loss,
-        report.learning_rate,
-        report.tokens_per_s,
-        used.join(" "),
-    ))?;
-    if let Some(fp8) = &report.fp8 {
-        say_fp8(fp8, screen)?;
-    }
-    screen.object(report)
-}
-
-fn say_fp8(fp8: &Fp8Report, screen: &mut Screen) -> Result<(), CliError> {
-    let loss = &fp8.loss_scale;
-    let scales = match fp8.scales {
-        0 => String::new(),
-        all => format!(
-            "  never saturated {}/{all} scales, {} steps in all",
-            fp8.never_saturated, fp8.saturated
-        ),
-    };
-    screen.line(&format!(
-        "              loss scale {}  skipped steps {}{scales}",
-        loss.scale, loss.skipped_steps
-    ))
 }
 
 fn result(
@@ -242,29 +209,4 @@ fn result(
         "checkpoint": args.checkpoint,
     }))?;
     Ok(Outcome::of(fell))
-}
-
-/// How the last report's tokens were shared out.
-fn loads(layers: &[LayerLoad], screen: &mut Screen) -> Result<(), CliError> {
-    screen.line("")?;
-    let headings = ["layer", "variation", "dropped", "slots of each expert, %"];
-    let mut table = Table::new(&headings).right(&[1, 2]);
-    for (index, layer) in layers.iter().enumerate() {
-        let shares: Vec<String> = layer
-            .utilization
-            .iter()
-            .map(|share| format!("{:.1}", 100.0 * share))
-            .collect();
-        let unused = layer.used() < layer.counts.len();
-        let cells = [
-            index.to_string(),
-            layer
-                .coefficient_of_variation
-                .map_or_else(|| "–".to_owned(), |variation| format!("{variation:.2}")),
-            layer.dropped.to_string(),
-            shares.join(" "),
-        ];
-        table.row(cells, if unused { BAD } else { Style::new() });
-    }
-    table.print(screen)
 }

@@ -1,0 +1,172 @@
+//! `train`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use moebius::fp8::training::{Fp8Recipe, LossScaling};
+use moebius_benches::options::{Named, named, positive};
+use moebius_device::Device;
+use moebius_model::Precision;
+
+/// The precisions of a training.
+fn precisions() -> [Named<Precision>; 3] {
+    let (delayed, current) = (Fp8Recipe::delayed(), Fp8Recipe::current());
+    [
+        ("f32", "Everything in f32", Precision::F32),
+        (
+            "fp8-delayed",
+            "E4M3 forward and E5M2 backward, scales from the steps before",
+            Precision::Fp8(delayed),
+        ),
+        (
+            "fp8-current",
+            "The same, scales from the tensors themselves",
+            Precision::Fp8(current),
+        ),
+    ]
+}
+
+/// `train`.
+///
+/// A number that is left out is the default's, or with `--resume` the checkpoint's.
+#[derive(Debug, Args)]
+#[command(after_help = TRAIN_EXAMPLES)]
+pub(crate) struct TrainArgs {
+    #[command(flatten)]
+    pub(crate) published: PublishedArgs,
+
+    /// Device to train on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+
+    /// Steps in all; the learning rate falls towards the last [default: 300].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) steps: Option<usize>,
+
+    /// Sequences in a step [default: 16, with --model 4].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) batch: Option<usize>,
+
+    /// Bytes in a sequence, with --model tokens [default: 64, with --model 128].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) seq: Option<usize>,
+
+    /// Width of a token; experts are twice as wide [default: 64].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) hidden: Option<usize>,
+
+    /// Blocks of attention and experts [default: 2].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) layers: Option<usize>,
+
+    /// Experts in each block [default: 8].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) experts: Option<usize>,
+
+    /// Experts per token [default: 2].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) top_k: Option<usize>,
+
+    /// What products are computed from: FP8 rounds the linear layers of attention and experts, with
+    /// loss scaling [default: f32].
+    #[arg(long, value_name = "P", value_parser = named(precisions()))]
+    pub(crate) precision: Option<Precision>,
+
+    /// Factor of the loss in the backward pass: dynamic, off or a number [default: dynamic with FP8,
+    /// off without].
+    #[arg(long, value_name = "S", value_parser = loss_scaling)]
+    pub(crate) loss_scale: Option<LossScaling>,
+
+    /// Peak of the learning rate [default: 0.007, with --model 0.0001].
+    #[arg(long, value_name = "R")]
+    pub(crate) learning_rate: Option<f32>,
+
+    /// Decides the first weights and the batches [default: 0].
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// File to learn from [default: the bundled text].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) text: Option<PathBuf>,
+
+    /// Steps between two reports, and between two checkpoints.
+    #[arg(long, value_name = "N", default_value = "20", value_parser = positive)]
+    pub(crate) every: usize,
+
+    /// Folder to keep a checkpoint in; created where missing.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkpoint: Option<PathBuf>,
+
+    /// Go on from the checkpoint.
+    #[arg(long, requires = "checkpoint")]
+    pub(crate) resume: bool,
+
+    /// Stop after this many steps of this run, before the last of all.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) stop_after: Option<usize>,
+}
+
+/// `train --model`.
+#[derive(Debug, Args)]
+pub(crate) struct PublishedArgs {
+    /// Train a published model: a folder with config.json, safetensors and tokenizer.json.
+    #[arg(long, value_name = "DIR", requires = "out", conflicts_with_all = OF_BYTES)]
+    pub(crate) model: Option<PathBuf>,
+
+    /// Folder for the trained model: new or empty.
+    #[arg(long, value_name = "DIR", requires = "model")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Draw the weights instead of reading them: the folder needs no more than a config.json. Where it has no tokenizer.json, a vocabulary
+    /// of the configuration's size is learnt from the text.
+    #[arg(long, requires = "model")]
+    pub(crate) from_scratch: bool,
+
+    /// Join the lines of a paragraph of the text.
+    #[arg(long, requires = "model")]
+    pub(crate) paragraphs: bool,
+
+    /// Tokens at the end of the text that are not learnt from: perplexity is measured on them [default: 2048].
+    #[arg(long, value_name = "N", requires = "model")]
+    pub(crate) held_out: Option<usize>,
+
+    /// Share of a weight that a step at a rate of 1 would take away [default: 0.01].
+    #[arg(long, value_name = "W", requires = "model")]
+    pub(crate) weight_decay: Option<f32>,
+}
+
+/// What only the small transformer has.
+const OF_BYTES: [&str; 9] = [
+    "hidden",
+    "layers",
+    "experts",
+    "top_k",
+    "precision",
+    "loss_scale",
+    "checkpoint",
+    "resume",
+    "stop_after",
+];
+
+const TRAIN_EXAMPLES: &str = "\
+Examples:
+  moebius train
+  moebius train --device flex --checkpoint run --stop-after 100
+  moebius train --device flex --checkpoint run --resume
+  moebius train --precision fp8-delayed
+  moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
+  moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine
+  moebius train --model new --from-scratch --paragraphs --steps 2000 --learning-rate 0.003 --out trained
+
+A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every
+report is an object on its own line, and so is the result. Exit codes: 0 the loss fell or nothing was
+left to do, 1 it did not fall, 2 an error.";
+
+fn loss_scaling(text: &str) -> Result<LossScaling, String> {
+    match (text, text.parse()) {
+        ("dynamic", _) => Ok(LossScaling::dynamic()),
+        ("off", _) => Ok(LossScaling::Off),
+        (_, Ok(scale)) => Ok(LossScaling::Static { scale }),
+        _ => Err("expected dynamic, off or a number".to_owned()),
+    }
+}

@@ -1,0 +1,214 @@
+//! What is trained, and on what.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use moebius_model::decoder::ModelSpec;
+use moebius_model::families::describe;
+use moebius_model::load::ModelFiles;
+use moebius_model::{Text, Tuner, TuningConfig};
+use moebius_text::Tokenizer;
+use serde_json::Value;
+
+use crate::args::TrainArgs;
+use crate::error::CliError;
+use crate::{progress, published};
+
+/// The special token before the others of a vocabulary that is learnt.
+const END: &str = "<|endoftext|>";
+
+/// What the tokenizer's file is called.
+const TOKENIZER: &str = "tokenizer.json";
+
+/// A model to train, and the tokens of a text.
+pub(super) struct Source {
+    folder: PathBuf,
+    config: Value,
+    weights: Weights,
+    ids: Vec<u32>,
+    /// Files that the folder lacks.
+    made: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// Where the first weights are from.
+enum Weights {
+    Files(Box<ModelFiles>),
+    Drawn(ModelSpec, &'static str),
+}
+
+impl Source {
+    pub(super) fn read(args: &TrainArgs, folder: &Path) -> Result<Self, CliError> {
+        let text = text(args)?;
+        let (config, weights) = match args.published.from_scratch {
+            true => drawn(folder)?,
+            false => loaded(folder)?,
+        };
+        let mut made = Vec::new();
+        let learns = args.published.from_scratch && !folder.join(TOKENIZER).is_file();
+        let tokenizer = match learns {
+            true => {
+                let json = Tokenizer::learn(&text, weights.spec().vocabulary, END)?;
+                let tokenizer = Tokenizer::from_bytes(&json)?;
+                made.push((TOKENIZER, json));
+                tokenizer
+            }
+            false => Tokenizer::from_folder(folder)?,
+        };
+        Ok(Self {
+            folder: folder.to_owned(),
+            ids: tokenizer.encode(&text, false)?,
+            config,
+            weights,
+            made,
+        })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn config(&self) -> &Value {
+        &self.config
+    }
+
+    pub(super) fn made(&self) -> &[(&'static str, Vec<u8>)] {
+        &self.made
+    }
+
+    pub(super) fn spec(&self) -> &ModelSpec {
+        self.weights.spec()
+    }
+
+    pub(super) fn family(&self) -> &'static str {
+        match &self.weights {
+            Weights::Files(files) => files.family(),
+            Weights::Drawn(_, family) => family,
+        }
+    }
+
+    /// What a title says about the first weights.
+    pub(super) fn origin(&self) -> &'static str {
+        match &self.weights {
+            Weights::Files(_) => "",
+            Weights::Drawn(..) => ", drawn",
+        }
+    }
+
+    /// The tokens that are learnt from, and the last `held_out` of them, which are not.
+    pub(super) fn parts(&self, held_out: usize) -> (&[u32], &[u32]) {
+        let from = self.ids.len().saturating_sub(held_out);
+        self.ids.split_at(from)
+    }
+
+    pub(super) fn tuner(
+        &self,
+        config: TuningConfig,
+        ids: Vec<u32>,
+        device: &Device,
+        screen: &crate::screen::Screen,
+    ) -> Result<Tuner, CliError> {
+        match &self.weights {
+            Weights::Drawn(spec, _) => Ok(Tuner::drawn(config, spec, ids, device)?),
+            Weights::Files(files) => {
+                let bar = progress::steps(screen, "weights", 100);
+                let tuner = Tuner::load(config, files, ids, device, &mut |at| {
+                    published::show(&bar, at);
+                });
+                bar.finish_and_clear();
+                Ok(tuner?)
+            }
+        }
+    }
+}
+
+impl Weights {
+    fn spec(&self) -> &ModelSpec {
+        match self {
+            Self::Files(files) => files.spec(),
+            Self::Drawn(spec, _) => spec,
+        }
+    }
+}
+
+/// The text to learn from.
+fn text(args: &TrainArgs) -> Result<String, CliError> {
+    let (text, path) = match &args.text {
+        Some(path) => (Text::read(path)?, path.display().to_string()),
+        None => (Text::bundled(), "the bundled text".to_owned()),
+    };
+    let text = String::from_utf8(text.bytes().to_vec());
+    let text = text.map_err(|error| {
+        let message = format!("{path}: expected UTF-8, got {}", error.utf8_error());
+        CliError::usage(message, Some("a tokenizer takes characters, not bytes"))
+    })?;
+    Ok(match args.published.paragraphs {
+        true => joined(&text),
+        false => text,
+    })
+}
+
+/// The text with the lines of a paragraph in one.
+fn joined(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    for line in text.lines().map(str::trim) {
+        match line.is_empty() {
+            true if joined.ends_with('\n') || joined.is_empty() => {}
+            true => joined.push('\n'),
+            false => {
+                if !joined.ends_with('\n') && !joined.is_empty() {
+                    joined.push(' ');
+                }
+                joined.push_str(line);
+            }
+        }
+    }
+    joined
+}
+
+fn loaded(folder: &Path) -> Result<(Value, Weights), CliError> {
+    let files = ModelFiles::open(folder)?;
+    let config = files.reader().and_then(|reader| reader.config()).cloned();
+    let config = config.ok_or_else(|| {
+        let message = format!("{}: expected a folder with config.json", folder.display());
+        CliError::usage(message, Some("a GGUF file can't be trained"))
+    })?;
+    Ok((config, Weights::Files(Box::new(files))))
+}
+
+fn drawn(folder: &Path) -> Result<(Value, Weights), CliError> {
+    let path = folder.join("config.json");
+    let unreadable = |source| CliError::ReadFile {
+        path: path.display().to_string(),
+        source,
+    };
+    let bytes = fs::read(&path).map_err(unreadable)?;
+    let config: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        let message = format!("{}: expected JSON, got {error}", path.display());
+        CliError::usage(message, None)
+    })?;
+    let described = describe(&config).map_err(|faults| {
+        let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        let message = format!("{}: {}", path.display(), faults.join("; "));
+        CliError::usage(message, None)
+    })?;
+    if let Some(fault) = described.unsupported.first() {
+        return Err(CliError::usage(
+            format!("{}: {fault}", path.display()),
+            None,
+        ));
+    }
+    let family = described.family.name;
+    Ok((config, Weights::Drawn(described.spec, family)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    #[test]
+    fn lines_of_a_paragraph_become_one() {
+        let text = "CHAPTER 1.\n\n\nCall me\nIshmael.  \nSome years\n\nago";
+        assert_eq!(joined(text), "CHAPTER 1.\nCall me Ishmael. Some years\nago");
+    }
+}

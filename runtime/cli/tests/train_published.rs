@@ -1,0 +1,146 @@
+//! `moebius train --model` and `moebius upcycle` from outside, on tiny decoders.
+#![cfg(feature = "flex")]
+#![allow(
+    clippy::expect_used,
+    reason = "a test that cannot set itself up has failed"
+)]
+
+mod published;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn moebius(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    command.args(args).output().expect("the binary starts")
+}
+
+/// The last object of a command's output.
+fn object(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last().unwrap_or_default();
+    let why = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_str(last).unwrap_or_else(|_| panic!("no object in {text:?}; {why}"))
+}
+
+fn text_of(path: &Path) -> &str {
+    path.to_str().expect("a path of UTF-8")
+}
+
+/// A text of words of the tiny tokenizer, with a rule that can be learnt.
+fn write_text(folder: &Path) -> String {
+    let words: Vec<String> = (0..600)
+        .map(|at| format!("w{}", at * at / 5 % 9 + at % 7))
+        .collect();
+    let path = folder.join("text.txt");
+    fs::write(&path, words.join(" ")).expect("written");
+    text_of(&path).to_owned()
+}
+
+#[test]
+fn a_published_model_learns_and_is_read_again() {
+    let model = published::model();
+    let work = tempfile::tempdir().expect("a folder");
+    let (text, out) = (write_text(work.path()), work.path().join("out"));
+    let out = text_of(&out);
+    let source = text_of(model.path());
+    let sizes = "--steps 30 --seq 16 --batch 2 --learning-rate 0.003 --held-out 60 --device flex";
+    let mut args = vec![
+        "train", "--model", source, "--text", &text, "--out", out, "--json",
+    ];
+    args.extend(sizes.split(' '));
+    let trained = moebius(&args);
+    let found = object(&trained);
+    assert_eq!(trained.status.code(), Some(0), "{found}");
+    assert_eq!(found["step"], 30);
+    assert_eq!(found["fell"], true);
+    let number = |key: &str| found[key].as_f64().unwrap_or(f64::NAN);
+    assert!(
+        number("perplexity") < 0.8 * number("perplexity_before"),
+        "{found}"
+    );
+    assert_ne!(found["experts_apart"], found["experts_apart_before"]);
+
+    let measured = moebius(&[
+        "perplexity",
+        "--model",
+        out,
+        "--text",
+        &text,
+        "--context",
+        "16",
+        "--device",
+        "flex",
+        "--json",
+    ]);
+    let measured = object(&measured);
+    assert!(
+        measured["perplexity"]
+            .as_f64()
+            .is_some_and(|found| found < 100.0),
+        "{measured}"
+    );
+
+    let again = moebius(&args);
+    assert_eq!(again.status.code(), Some(2), "the folder is taken");
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(said.contains("expected a new or an empty folder"), "{said}");
+}
+
+#[test]
+fn a_configuration_alone_is_trained_from_scratch() {
+    let work = tempfile::tempdir().expect("a folder");
+    let model = work.path().join("new");
+    fs::create_dir(&model).expect("made");
+    let config = json!({
+        "model_type": "olmoe", "vocab_size": 300, "hidden_size": 16, "intermediate_size": 16,
+        "num_attention_heads": 2, "num_hidden_layers": 1, "num_experts": 4, "num_experts_per_tok": 2,
+        "max_position_embeddings": 64, "tie_word_embeddings": true,
+    });
+    fs::write(model.join("config.json"), config.to_string()).expect("written");
+    let out = work.path().join("out");
+    let (model, out) = (text_of(&model), text_of(&out));
+    let sizes = "--steps 8 --seq 16 --learning-rate 0.01 --held-out 64 --device flex --json";
+    let mut args = vec!["train", "--model", model, "--out", out];
+    args.extend(sizes.split(' '));
+    let refused = moebius(&args);
+    assert_eq!(refused.status.code(), Some(2), "there are no weights");
+    args.extend(["--from-scratch", "--paragraphs"]);
+    let trained = object(&moebius(&args));
+    assert_eq!(trained["fell"], true, "{trained}");
+
+    let prompt = [
+        "--prompt",
+        "Call me",
+        "--max-tokens",
+        "5",
+        "--device",
+        "flex",
+        "--json",
+    ];
+    let generated = moebius(&[&["generate", "--model", out][..], &prompt].concat());
+    assert_eq!(object(&generated)["finish"], "length");
+}
+
+#[test]
+fn numbers_of_the_small_transformer_are_refused_beside_a_model() {
+    let refused = moebius(&["train", "--model", "x", "--out", "y", "--hidden", "8"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("--hidden"), "{said}");
+}
+
+#[test]
+fn only_dense_models_are_upcycled() {
+    let model = published::model();
+    let work = tempfile::tempdir().expect("a folder");
+    let out = work.path().join("out");
+    let (source, out) = (text_of(model.path()), text_of(&out));
+    let refused = moebius(&["upcycle", "--model", source, "--out", out]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("layers without experts"), "{said}");
+}

@@ -1,0 +1,112 @@
+//! The values of a model's places on the host, wherever they come from: a checkpoint, a generator, a model on a device.
+
+use burn::module::Param;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::fp8::Weight;
+
+use super::source::{Place, Weights};
+use super::spec::ModelSpec;
+use super::{Model, Slot};
+use crate::error::Error;
+
+/// Gives the values of places, in any order and any number of times.
+pub trait Values {
+    /// All values of a place in the order of its shape ([`Slot::shape`]).
+    ///
+    /// # Errors
+    /// What keeps them from being read.
+    fn values(&mut self, place: Place) -> Result<Vec<f32>, Error>;
+}
+
+/// Values that become tensors on a device: [`Weights`] of any [`Values`].
+pub struct Uploaded<'a> {
+    /// Where the values come from.
+    pub values: &'a mut dyn Values,
+    /// Of what.
+    pub spec: &'a ModelSpec,
+    /// Where to.
+    pub device: &'a Device,
+    /// What the tensors are in.
+    pub dtype: DType,
+}
+
+impl Uploaded<'_> {
+    fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
+        let shape = at.slot.shape(self.spec, at.layer).unwrap_or_default();
+        let values = self.values.values(at)?;
+        // A matrix may be asked for as a stack of one.
+        let ones = D.saturating_sub(shape.len());
+        let shape: Vec<usize> = std::iter::repeat_n(1, ones).chain(shape).collect();
+        let data = TensorData::new(values, shape);
+        Ok(Tensor::from_data(data, (self.device, self.dtype)))
+    }
+
+    fn any<const D: usize>(&mut self, at: Place) -> Result<Weight<D>, Error> {
+        let parts = if at.slot.is_gated() { 2 } else { 1 };
+        let values = Param::from_tensor(self.tensor::<D>(at)?);
+        Ok(Weight::from(values).with_parts(parts))
+    }
+}
+
+impl Weights for Uploaded<'_> {
+    fn vector(&mut self, at: Place) -> Result<Tensor<1>, Error> {
+        self.tensor(at)
+    }
+
+    fn matrix(&mut self, at: Place) -> Result<Tensor<2>, Error> {
+        self.tensor(at)
+    }
+
+    fn weight(&mut self, at: Place) -> Result<Weight<2>, Error> {
+        self.any(at)
+    }
+
+    fn stack(&mut self, at: Place) -> Result<Weight<3>, Error> {
+        self.any(at)
+    }
+}
+
+/// What a part of a model holds in a slot, in one row; `None` for slots that it doesn't have.
+pub(super) type Held = Result<Option<Tensor<1>>, Error>;
+
+/// A parameter in one row.
+pub(super) fn row<const D: usize>(param: &Param<Tensor<D>>) -> Held {
+    Ok(Some(param.val().flatten(0, D - 1)))
+}
+
+/// The same of one that may not be there.
+pub(super) fn row_if<const D: usize>(param: &Option<Param<Tensor<D>>>) -> Held {
+    param.as_ref().map_or(Ok(None), row)
+}
+
+/// The values of a weight in any precision in one row.
+pub(super) fn decoded<const D: usize>(weight: &Weight<D>) -> Held {
+    Ok(Some(weight.values()?.flatten(0, D - 1)))
+}
+
+/// Reads a place from the device; FP8 codes are decoded.
+impl Values for &Model {
+    fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
+        let held = self.held(place)?;
+        let held = held.ok_or_else(|| {
+            let what = crate::Unfit::new("a place", "one that the model has", format!("{place:?}"));
+            Error::Config(what)
+        })?;
+        Error::guarded(|| {
+            let data = held.without_autodiff().try_into_data();
+            Ok(data.map_err(Error::device)?.iter().collect())
+        })
+    }
+}
+
+impl Model {
+    fn held(&self, Place { layer, slot }: Place) -> Held {
+        let block = || self.blocks.get(layer);
+        match slot {
+            Slot::Embedding => row(&self.embedding),
+            Slot::Norm => row(&self.norm.gamma),
+            Slot::Head => row_if(&self.head),
+            _ => block().map_or(Ok(None), |block| block.held(slot)),
+        }
+    }
+}

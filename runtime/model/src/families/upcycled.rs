@@ -1,0 +1,179 @@
+//! The configuration of a mixture of experts that a dense model is made into.
+
+use serde_json::{Map, Value, json};
+
+use super::describe;
+use crate::decoder::{FeedForwardSpec, ModelSpec, Projection};
+use crate::fault::Unfit;
+
+/// A dense family and the one that differs from it in having experts.
+struct Pair {
+    dense: &'static str,
+    mixture: &'static str,
+    architecture: &'static str,
+    /// Keys of the number of experts and of their width.
+    sizes: [&'static str; 2],
+    /// What else the mixture has to say.
+    also: &'static [(&'static str, Constant)],
+}
+
+/// A value of a configuration.
+#[derive(Clone, Copy)]
+enum Constant {
+    Null,
+    True,
+    One,
+    None,
+}
+
+impl Constant {
+    fn value(self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::True => json!(true),
+            Self::One => json!(1),
+            Self::None => json!([]),
+        }
+    }
+}
+
+const PAIRS: [Pair; 2] = [
+    Pair {
+        dense: "llama",
+        mixture: "mixtral",
+        architecture: "MixtralForCausalLM",
+        sizes: ["num_local_experts", "intermediate_size"],
+        also: &[("sliding_window", Constant::Null)],
+    },
+    Pair {
+        dense: "qwen3",
+        mixture: "qwen3_moe",
+        architecture: "Qwen3MoeForCausalLM",
+        sizes: ["num_experts", "moe_intermediate_size"],
+        also: &[
+            ("norm_topk_prob", Constant::True),
+            ("decoder_sparse_step", Constant::One),
+            ("mlp_only_layers", Constant::None),
+        ],
+    },
+];
+
+/// The experts of a mixture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) experts: usize,
+    pub(crate) top_k: usize,
+    pub(crate) inter: usize,
+}
+
+/// The configuration of the mixture of `sizes` that is the dense model of `config` in everything but its feed-forward parts, and what it
+/// describes.
+///
+/// # Errors
+/// What keeps the model from having a counterpart.
+pub(crate) fn upcycled(config: &Value, sizes: Sizes) -> Result<(Value, ModelSpec), Vec<Unfit>> {
+    let dense = describe(config)?;
+    let spec = dense.spec;
+    let pair = PAIRS.iter().find(|pair| pair.dense == dense.family.name);
+    let (Some(pair), Value::Object(entries)) = (pair, config) else {
+        let known = PAIRS.map(|pair| pair.dense).join(" or ");
+        let got = dense.family.name;
+        return Err(vec![Unfit::new("model_type of a dense model", known, got)]);
+    };
+    let mut faults = biases(&spec);
+    faults.extend(dense.unsupported);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let config = Value::Object(entries_of(pair, entries.clone(), (&spec, sizes)));
+    let made = describe(&config)?;
+    let mut expected = spec;
+    for (layer, made) in expected.layers.iter_mut().zip(&made.spec.layers) {
+        layer.feed_forward = made.feed_forward.clone();
+    }
+    let faults = differences(&expected, &made.spec, pair.mixture);
+    match faults.is_empty() {
+        true => Ok((config, made.spec)),
+        false => Err(faults),
+    }
+}
+
+/// What a mixture of the family `name` can't say of the dense model.
+fn differences(dense: &ModelSpec, mixture: &ModelSpec, name: &str) -> Vec<Unfit> {
+    let mut faults = Vec::new();
+    let layers = dense.layers.iter().zip(&mixture.layers);
+    for (number, (dense, mixture)) in layers.enumerate() {
+        let [has, says] = [dense, mixture].map(|layer| &layer.attention);
+        if has.window != says.window {
+            let keys = |window: Option<usize>| window.map_or("all".to_owned(), |w| w.to_string());
+            let what = format!("keys that layer {number} sees, as {name} says it");
+            faults.push(Unfit::new(what, keys(says.window), keys(has.window)));
+        } else if has != says {
+            let what = format!("the attention of layer {number}, as {name} says it");
+            faults.push(Unfit::new(what, format!("{says:?}"), format!("{has:?}")));
+        }
+    }
+    if faults.is_empty() && dense != mixture {
+        let what = format!("the model, as {name} says it");
+        faults.push(Unfit::new(
+            what,
+            format!("{mixture:?}"),
+            format!("{dense:?}"),
+        ));
+    }
+    faults
+}
+
+/// Biases that the families with experts lack.
+fn biases(spec: &ModelSpec) -> Vec<Unfit> {
+    let of = |layer: &crate::decoder::LayerSpec| {
+        let attention = &layer.attention;
+        let projected = matches!(attention.projection, Projection::Direct { bias: true, .. });
+        let dense = matches!(
+            layer.feed_forward,
+            FeedForwardSpec::Dense { bias: true, .. }
+        );
+        let found = [
+            ("attention_bias", projected || attention.out_bias),
+            ("mlp_bias", dense),
+        ];
+        found
+            .into_iter()
+            .filter_map(|(name, biased)| biased.then_some(name))
+    };
+    let mut names: Vec<_> = spec.layers.iter().flat_map(of).collect();
+    names.sort_unstable();
+    names.dedup();
+    let fault = |name| Unfit::new(name, "false in a model that gets experts", true);
+    names.into_iter().map(fault).collect()
+}
+
+fn entries_of(
+    pair: &Pair,
+    mut entries: Map<String, Value>,
+    (spec, sizes): (&ModelSpec, Sizes),
+) -> Map<String, Value> {
+    let [experts, inter] = pair.sizes;
+    // The two families have other values for what a configuration leaves out.
+    let attention = spec.layers.first().map(|layer| &layer.attention);
+    let heads = attention.map_or(0, |attention| attention.kv_heads);
+    let theta = attention.and_then(|attention| Some(attention.rope.as_ref()?.theta));
+    if !entries.contains_key("rope_parameters") {
+        entries.insert("rope_theta".to_owned(), json!(theta));
+    }
+    let said = [
+        ("model_type", json!(pair.mixture)),
+        ("architectures", json!([pair.architecture])),
+        ("num_key_value_heads", json!(heads)),
+        ("rms_norm_eps", json!(spec.epsilon)),
+        ("tie_word_embeddings", json!(spec.tied)),
+        ("num_experts_per_tok", json!(sizes.top_k)),
+        (experts, json!(sizes.experts)),
+        (inter, json!(sizes.inter)),
+    ];
+    let also = pair.also.iter().map(|&(key, value)| (key, value.value()));
+    for (key, value) in said.into_iter().chain(also) {
+        entries.insert(key.to_owned(), value);
+    }
+    entries
+}

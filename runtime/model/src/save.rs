@@ -1,0 +1,150 @@
+//! Models into folders as Hugging Face has them, which [`crate::load`] and transformers read.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+use serde_json::Value;
+
+use crate::decoder::{Place, Values};
+use crate::error::Error;
+use crate::families::{Described, describe};
+use crate::load::{Wanted, expand, taken};
+use crate::misfits::Misfits;
+use crate::weights::folder::{PartFolder, check_free, copy_into, is_weights, small_files};
+use crate::weights::{CONFIG_FILE, TensorSpec, WeightsError, Writer, write_whole};
+
+/// Bytes of data from which on a folder gets another file, as Hugging Face writes them.
+const SHARD_BYTES: u64 = 5_000_000_000;
+
+/// Entries of a configuration that describe weights as they were before.
+const OF_WEIGHTS: [&str; 3] = ["quantization_config", "compression_config", "torch_dtype"];
+
+/// What a folder gets beside a model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// A folder whose small files are copied, such as the tokenizer's.
+    pub folder: Option<&'a Path>,
+    /// Other files: names and bytes.
+    pub files: &'a [(&'a str, Vec<u8>)],
+}
+
+/// That `target` is a folder that [`save`] can write: new or empty.
+///
+/// # Errors
+/// [`Error::Weights`] with what is in the way.
+pub fn check_target(target: &Path) -> Result<(), Error> {
+    Ok(check_free(target)?)
+}
+
+/// Writes the model that `config` describes into the folder `target`, which is new or empty and is there when all of it is written.
+///
+/// Weights are f32, in the tensors that the family's published checkpoints have; one place of the model is in memory at a time. `config`
+/// becomes `config.json`, without what it says about codes and with the dtype of these weights.
+///
+/// # Errors
+/// [`Error::Misfits`] for a configuration that no model can be made of, [`Error::Weights`] where a file can't be written, and what `values`
+/// says.
+pub fn save(
+    values: &mut dyn Values,
+    config: &Value,
+    beside: Beside<'_>,
+    target: &Path,
+) -> Result<PathBuf, Error> {
+    let described = describe(config).map_err(Misfits::of_config)?;
+    if !described.unsupported.is_empty() {
+        return Err(Misfits::of_config(described.unsupported).into());
+    }
+    let Described { family, spec, .. } = described;
+    // Codes of four bits are only ever read.
+    let layouts = family.layouts.iter().copied();
+    let layout = layouts.map(|rules| expand(rules, &spec));
+    let layout = layout
+        .into_iter()
+        .find(|wanted| wanted.iter().all(|one| one.scales.is_none()));
+    let wanted = layout.unwrap_or_else(|| unreachable!("every family has a layout of floats"));
+    let specs: Vec<_> = wanted.iter().map(declared).collect();
+    let folder = PartFolder::begin(target)?;
+    let shards = Some(SHARD_BYTES);
+    let mut writer = Writer::folder(folder.path(), &specs, &BTreeMap::new(), shards)?;
+    let mut of_places: BTreeMap<Place, Vec<&Wanted>> = BTreeMap::new();
+    for one in &wanted {
+        of_places.entry(one.place).or_default().push(one);
+    }
+    for (place, tensors) in of_places {
+        let shape = place.slot.shape(&spec, place.layer).unwrap_or_default();
+        let extents = place.slot.extents(&shape);
+        let all = values.values(place)?;
+        for tensor in tensors {
+            write(tensor, &all, extents, &mut writer)?;
+        }
+    }
+    writer.finish()?;
+    let written = format!("{:#}\n", of_floats(config));
+    write_whole(&folder.path().join(CONFIG_FILE), written.as_bytes())?;
+    if let Some(from) = beside.folder {
+        copy_beside(from, folder.path())?;
+    }
+    for (name, bytes) in beside.files {
+        write_whole(&folder.path().join(name), bytes)?;
+    }
+    Ok(folder.finish()?)
+}
+
+fn declared(wanted: &Wanted) -> TensorSpec {
+    TensorSpec {
+        name: wanted.piece.name.clone(),
+        dtype: Dtype::F32,
+        shape: wanted.shape.clone(),
+    }
+}
+
+/// Writes one tensor of a place with `values` \[stack, rows, columns\].
+fn write(
+    wanted: &Wanted,
+    values: &[f32],
+    [stack, rows, columns]: [usize; 3],
+    writer: &mut Writer,
+) -> Result<(), WeightsError> {
+    let piece = &wanted.piece;
+    let experts = match piece.expert {
+        Some(expert) => expert..expert + 1,
+        None => 0..stack,
+    };
+    let size = rows * columns;
+    for expert in experts {
+        let matrix = taken(piece, &values[expert * size..][..size], [rows, columns]);
+        let bytes: Vec<u8> = matrix
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        writer.append(&piece.name, &bytes)?;
+    }
+    Ok(())
+}
+
+/// The configuration of the same model with weights in f32.
+fn of_floats(config: &Value) -> Value {
+    let mut config = config.clone();
+    if let Value::Object(entries) = &mut config {
+        let old = entries.contains_key("torch_dtype");
+        for name in OF_WEIGHTS {
+            entries.remove(name);
+        }
+        // The name of the entry up to version 4 of transformers, and since.
+        let name = if old { "torch_dtype" } else { "dtype" };
+        entries.insert(name.to_owned(), Value::from("float32"));
+    }
+    config
+}
+
+/// Copies what isn't written anew.
+fn copy_beside(from: &Path, to: &Path) -> Result<(), WeightsError> {
+    for name in small_files(from)? {
+        let text = name.to_string_lossy();
+        if !is_weights(&text) && text != CONFIG_FILE {
+            copy_into(&from.join(&name), to)?;
+        }
+    }
+    Ok(())
+}

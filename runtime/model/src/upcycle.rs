@@ -1,0 +1,161 @@
+//! Dense models made into mixtures of experts that compute the same (Komatsuzaki et al. 2023, "Sparse upcycling").
+
+use std::path::{Path, PathBuf};
+
+use crate::decoder::{Drawn, ModelSpec, Place, Slot, Values};
+use crate::error::Error;
+use crate::families::{Sizes, upcycled};
+use crate::fault::Unfit;
+use crate::load::{FileValues, ModelFiles};
+use crate::misfits::Misfits;
+use crate::save::{Beside, save};
+
+/// How a feed-forward network becomes experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upcycling {
+    /// Each expert is a copy of the network, and a router that is drawn chooses `top_k` of them, whose weights sum to 1. Training makes
+    /// them diverge.
+    Copies {
+        /// Experts.
+        experts: usize,
+        /// Experts of a token.
+        top_k: usize,
+        /// Decides the routers.
+        seed: u64,
+    },
+    /// Each expert is a slice of the network's width; every token goes to all of them with equal weights.
+    Split {
+        /// Experts, a divisor of the network's width.
+        experts: usize,
+    },
+}
+
+impl Upcycling {
+    fn sizes(self, inter: usize) -> Result<Sizes, Error> {
+        match self {
+            Self::Copies { experts, top_k, .. } => {
+                Error::check(experts > 0, "experts", "at least 1", experts)?;
+                let expected = format!("1 to {experts}");
+                let fits = (1..=experts).contains(&top_k);
+                Error::check(fits, "experts of a token", expected, top_k)?;
+                Ok(Sizes {
+                    experts,
+                    top_k,
+                    inter,
+                })
+            }
+            Self::Split { experts } => {
+                let expected = format!("a divisor of the width {inter}");
+                let fits = experts > 0 && inter.is_multiple_of(experts);
+                Error::check(fits, "experts", expected, experts)?;
+                Ok(Sizes {
+                    experts,
+                    top_k: experts,
+                    inter: inter / experts,
+                })
+            }
+        }
+    }
+}
+
+/// What a dense model was made into.
+#[derive(Clone, Debug)]
+pub struct Upcycled {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The mixture.
+    pub spec: ModelSpec,
+}
+
+/// Writes the dense model in `files` as a mixture of experts into the folder `target`, which is new or empty, with the tokenizer and the other
+/// small files beside it. One place of the model is in memory at a time.
+///
+/// A mixture gives the logits of the dense model up to the rounding of a sum of experts.
+///
+/// # Errors
+/// [`Error::Config`] for numbers that don't fit the model, [`Error::Misfits`] for a model that isn't dense or has no counterpart with experts,
+/// and as [`save`].
+pub fn upcycle(files: &ModelFiles, how: Upcycling, target: &Path) -> Result<Upcycled, Error> {
+    let unfit = |what, expected, got| Misfits::of_config(vec![Unfit::new(what, expected, got)]);
+    let config = files.reader().and_then(|reader| reader.config());
+    let config =
+        config.ok_or_else(|| unfit("a dense model", "a folder with config.json", "a GGUF file"))?;
+    let inter = files
+        .spec()
+        .layers
+        .iter()
+        .find_map(|of| of.feed_forward.width());
+    let inter = inter.ok_or_else(|| unfit("a dense model", "layers without experts", "none"))?;
+    let sizes = how.sizes(inter)?;
+    let (config, spec) = upcycled(config, sizes).map_err(Misfits::of_config)?;
+    let mut values = Mixture {
+        dense: files.values(),
+        spec: &spec,
+        how,
+    };
+    let beside = Beside {
+        folder: files.reader().and_then(|reader| reader.folder()),
+        files: &[],
+    };
+    let folder = save(&mut values, &config, beside, target)?;
+    Ok(Upcycled { folder, spec })
+}
+
+/// The values of the mixture.
+struct Mixture<'a> {
+    dense: FileValues<'a>,
+    spec: &'a ModelSpec,
+    how: Upcycling,
+}
+
+impl Values for Mixture<'_> {
+    fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
+        let of_dense = |slot| Place { slot, ..place };
+        match (place.slot, self.how) {
+            (Slot::Router, Upcycling::Copies { seed, .. }) => {
+                Drawn::new(self.spec, seed).values(place)
+            }
+            (Slot::Router, Upcycling::Split { .. }) => {
+                let shape = place.slot.shape(self.spec, place.layer);
+                let count = shape.unwrap_or_default().iter().product();
+                Ok(vec![0.0; count])
+            }
+            (Slot::ExpertsIn, how) => {
+                let dense = self.dense.values(of_dense(Slot::DenseIn))?;
+                Ok(match how {
+                    Upcycling::Copies { experts, .. } => dense.repeat(experts),
+                    Upcycling::Split { experts } => split_rows(&dense, experts),
+                })
+            }
+            (Slot::ExpertsOut, how) => {
+                let dense = self.dense.values(of_dense(Slot::DenseOut))?;
+                Ok(match how {
+                    Upcycling::Copies { experts, .. } => dense.repeat(experts),
+                    Upcycling::Split { experts } => {
+                        split_columns(&dense, experts, self.spec.hidden)
+                    }
+                })
+            }
+            _ => self.dense.values(place),
+        }
+    }
+}
+
+/// \[E, 2F/E, H\] of \[2F, H\], whose rows are a gate's and then those of up.
+fn split_rows(dense: &[f32], experts: usize) -> Vec<f32> {
+    let (gate, up) = dense.split_at(dense.len() / 2);
+    let part = gate.len() / experts;
+    let parts = (0..experts).flat_map(|at| [&gate[at * part..][..part], &up[at * part..][..part]]);
+    parts.flatten().copied().collect()
+}
+
+/// \[E, H, F/E\] of \[H, F\], times E: each expert has the weight 1/E.
+fn split_columns(dense: &[f32], experts: usize, rows: usize) -> Vec<f32> {
+    let columns = dense.len() / rows;
+    let part = columns / experts;
+    let parts = (0..experts).flat_map(|at| {
+        let of_rows = dense.chunks_exact(columns);
+        of_rows.flat_map(move |row| &row[at * part..][..part])
+    });
+    parts.map(|value| value * experts as f32).collect()
+}

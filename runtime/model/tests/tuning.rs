@@ -1,0 +1,276 @@
+//! Published models that are trained, written and made mixtures of experts.
+#![cfg(feature = "flex")]
+#![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use moebius_model::decoder::{Drawn, Model, Slot, Values};
+use moebius_model::families::describe;
+use moebius_model::load::{LoadOptions, ModelFiles};
+use moebius_model::{
+    Beside, Error, Tuner, TuningConfig, Upcycling, Windows, save, spread, upcycle,
+};
+use serde_json::Value;
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases")
+}
+
+/// Every published layout that there is a case of.
+fn all() -> Vec<PathBuf> {
+    let entries = fs::read_dir(cases())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut all: Vec<_> = entries
+        .filter(|path| path.join("config.json").is_file())
+        .collect();
+    all.sort();
+    assert!(all.len() >= 11, "{all:?}");
+    all
+}
+
+/// On flex, decoded.
+fn load(files: &ModelFiles) -> Model {
+    let options = LoadOptions {
+        keep_fp8: false,
+        ..LoadOptions::default()
+    };
+    files.load(&Device::flex(), options, &mut |_| ()).unwrap()
+}
+
+fn config_of(files: &ModelFiles) -> Value {
+    files.reader().unwrap().config().unwrap().clone()
+}
+
+fn ids(vocabulary: usize, count: usize) -> Vec<u32> {
+    // A text with a rule that can be learnt: most tokens are followed by the next one.
+    let next = |at: usize| (at * at / 7 % 11 + at) % vocabulary.min(40);
+    (0..count).map(|at| next(at) as u32).collect()
+}
+
+fn logits(model: &Model) -> Vec<f32> {
+    let tokens = ids(model.spec().vocabulary, 12);
+    model.last_logits(&tokens, &Device::flex()).unwrap()
+}
+
+fn quick(steps: usize) -> TuningConfig {
+    TuningConfig {
+        batch: 2,
+        sequence: 16,
+        steps,
+        warm_up: 2,
+        learning_rate: 0.003,
+        ..TuningConfig::default()
+    }
+}
+
+fn tuner(files: &ModelFiles, steps: usize) -> Tuner {
+    let ids = ids(files.spec().vocabulary, 400);
+    Tuner::load(quick(steps), files, ids, &Device::flex(), &mut |_| ()).unwrap()
+}
+
+#[test]
+fn what_is_written_is_what_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, case) in all().into_iter().enumerate() {
+        let files = ModelFiles::open(&case).unwrap();
+        let (model, config) = (load(&files), config_of(&files));
+        let before = logits(&model);
+        // Of a model on a device, and of files without one.
+        for source in ["model", "files"] {
+            let target = folder.path().join(format!("{source}{number}"));
+            let beside = Beside::default();
+            let written = match source {
+                "model" => save(&mut &model, &config, beside, &target),
+                _ => save(&mut files.values(), &config, beside, &target),
+            };
+            let again = ModelFiles::open(&written.unwrap()).unwrap();
+            assert_eq!(again.spec(), files.spec(), "{case:?}");
+            assert_eq!(logits(&load(&again)), before, "{case:?} from the {source}");
+            assert!(config_of(&again)["quantization_config"].is_null());
+        }
+    }
+}
+
+#[test]
+fn a_step_reaches_every_parameter_of_every_family() {
+    for case in all() {
+        let files = ModelFiles::open(&case).unwrap();
+        let mut tuner = tuner(&files, 4);
+        let places = Slot::places(files.spec());
+        let read = |tuner: &Tuner| -> Vec<Vec<f32>> {
+            let mut model = tuner.model();
+            let places = places.iter();
+            places.map(|&place| model.values(place).unwrap()).collect()
+        };
+        let before = read(&tuner);
+        tuner.step().unwrap();
+        let after = read(&tuner);
+        for (place, (before, after)) in places.iter().zip(before.iter().zip(&after)) {
+            assert_ne!(before, after, "{case:?}: {place:?}");
+            assert!(after.iter().all(|value| value.is_finite()), "{place:?}");
+        }
+    }
+}
+
+#[test]
+fn a_text_with_a_rule_is_learnt_and_the_same_in_every_run() {
+    let files = ModelFiles::open(&cases().join("decoder_olmoe")).unwrap();
+    let held_out = &ids(files.spec().vocabulary, 500)[400..];
+    let windows = Windows::new(16, 8).unwrap();
+    let run = || {
+        let mut tuner = tuner(&files, 60);
+        let before = tuner.perplexity(held_out, windows, &mut |_| ()).unwrap();
+        while !tuner.is_finished() {
+            tuner.step().unwrap();
+        }
+        let report = tuner.report().unwrap();
+        let after = tuner.perplexity(held_out, windows, &mut |_| ()).unwrap();
+        let fell = after.perplexity() < 0.5 * before.perplexity();
+        assert!(fell, "{} to {}", before.perplexity(), after.perplexity());
+        assert_eq!(report.layers.len(), files.spec().layers.len());
+        assert_eq!(tuner.first_loss(), report.losses.first().copied());
+        (report.losses, logits(&tuner.model().clone()))
+    };
+    let (losses, last) = run();
+    let end = losses[50..].iter().sum::<f32>() / 10.0;
+    assert!(end < 0.6 * losses[0], "{losses:?}");
+    assert_eq!((losses, last), run());
+}
+
+#[test]
+fn drawn_weights_learn_and_come_back() {
+    let files = ModelFiles::open(&cases().join("decoder_qwen3_moe")).unwrap();
+    let spec = files.spec();
+    let text = ids(spec.vocabulary, 400);
+    let mut tuner = Tuner::drawn(quick(30), spec, text, &Device::flex()).unwrap();
+    for place in Slot::places(spec) {
+        let drawn = Drawn::new(spec, 0).values(place).unwrap();
+        assert_eq!(tuner.model().values(place).unwrap(), drawn, "{place:?}");
+    }
+    for _ in 0..30 {
+        tuner.step().unwrap();
+    }
+    let losses = tuner.report().unwrap().losses;
+    let even = (spec.vocabulary as f32).ln();
+    assert!((losses[0] - even).abs() < 0.1, "{} for {even}", losses[0]);
+    assert!(losses[29] < 0.8 * even, "{losses:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("drawn");
+    save(
+        &mut tuner.model(),
+        &config_of(&files),
+        Beside::default(),
+        &target,
+    )
+    .unwrap();
+    let again = load(&ModelFiles::open(&target).unwrap());
+    assert_eq!(logits(&again), logits(&tuner.model().clone()));
+}
+
+/// The dense model of a case with drawn weights, without the biases and the windows of single layers that families with experts lack.
+fn dense(name: &str, folder: &Path) -> ModelFiles {
+    let bytes = fs::read(cases().join(name).join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&bytes).unwrap();
+    for key in ["attention_bias", "mlp_bias", "use_sliding_window"] {
+        config[key] = Value::Bool(false);
+    }
+    config["layer_types"] = Value::Null;
+    let spec = describe(&config).unwrap().spec;
+    let target = folder.join(name);
+    save(
+        &mut Drawn::new(&spec, 7),
+        &config,
+        Beside::default(),
+        &target,
+    )
+    .unwrap();
+    ModelFiles::open(&target).unwrap()
+}
+
+/// The largest difference over the largest logit.
+fn apart(a: &[f32], b: &[f32]) -> f32 {
+    let largest = |values: &mut dyn Iterator<Item = f32>| values.fold(0.0, f32::max);
+    let difference = largest(&mut a.iter().zip(b).map(|(a, b)| (a - b).abs()));
+    difference / largest(&mut a.iter().map(|a| a.abs()))
+}
+
+#[test]
+fn a_mixture_computes_what_its_dense_model_does_until_it_learns() {
+    let folder = tempfile::tempdir().unwrap();
+    let copies = Upcycling::Copies {
+        experts: 4,
+        top_k: 2,
+        seed: 1,
+    };
+    for (number, name) in ["decoder_llama", "decoder_qwen3"].into_iter().enumerate() {
+        let dense = dense(name, folder.path());
+        let before = logits(&load(&dense));
+        for (kind, how) in [("c", copies), ("s", Upcycling::Split { experts: 4 })] {
+            let target = folder.path().join(format!("{kind}{number}"));
+            let made = upcycle(&dense, how, &target).unwrap();
+            let files = ModelFiles::open(&made.folder).unwrap();
+            assert_eq!(files.spec(), &made.spec);
+            let mixture = load(&files);
+            let difference = apart(&before, &logits(&mixture));
+            assert!(difference < 1e-5, "{name} {kind}: {difference}");
+            let equal = spread(&mut &mixture, files.spec()).unwrap();
+            let are_copies = equal.iter().all(|&apart| apart < 1e-6);
+            assert_eq!(are_copies, how == copies, "{name}: {equal:?}");
+            let mut tuner = tuner(&files, 5);
+            for _ in 0..5 {
+                tuner.step().unwrap();
+            }
+            let differ = spread(&mut tuner.model(), files.spec()).unwrap();
+            assert!(differ.iter().all(|&apart| apart > 1e-4), "{differ:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    let files = ModelFiles::open(&cases().join("decoder_llama")).unwrap();
+    let device = Device::flex();
+    let refused = |config: TuningConfig, text: Vec<u32>| -> String {
+        let tuner = Tuner::load(config, &files, text, &device, &mut |_| ());
+        tuner.err().unwrap().to_string()
+    };
+    let text = || ids(files.spec().vocabulary, 100);
+    let nan = TuningConfig {
+        learning_rate: f64::NAN,
+        ..quick(1)
+    };
+    assert!(refused(nan, text()).contains("learning rate"));
+    let none = TuningConfig {
+        batch: 0,
+        ..quick(1)
+    };
+    assert!(refused(none, text()).contains("batch"));
+    assert!(refused(quick(1), ids(40, 16)).contains("more than 16 tokens"));
+    assert!(refused(quick(1), vec![9_999_999; 100]).contains("9999999"));
+
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("out");
+    let biased = upcycle(&files, Upcycling::Split { experts: 2 }, &target);
+    let message = biased.unwrap_err().to_string();
+    assert!(message.contains("attention_bias"), "{message}");
+    let windows = ModelFiles::open(&cases().join("decoder_qwen3")).unwrap();
+    let windows = upcycle(&windows, Upcycling::Split { experts: 2 }, &target);
+    let message = windows.unwrap_err().to_string();
+    assert!(message.contains("keys that layer 0 sees"), "{message}");
+    let dense = dense("decoder_qwen3", folder.path());
+    let split = |experts| upcycle(&dense, Upcycling::Split { experts }, &target);
+    let message = split(7).unwrap_err().to_string();
+    assert!(message.contains("a divisor of the width"), "{message}");
+    let mixture = ModelFiles::open(&cases().join("decoder_olmoe")).unwrap();
+    let message = upcycle(&mixture, Upcycling::Split { experts: 2 }, &target);
+    let message = message.unwrap_err().to_string();
+    assert!(message.contains("layers without experts"), "{message}");
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("kept"), "kept").unwrap();
+    let taken = split(2).unwrap_err();
+    assert!(matches!(taken, Error::Weights(_)), "{taken}");
+    assert_eq!(fs::read(target.join("kept")).unwrap(), b"kept");
+}
