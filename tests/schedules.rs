@@ -1,5 +1,6 @@
 //! The engine on every device: however requests are batched, cut into pieces, found again or preempted, each gets the tokens and
 //! the probabilities that it gets alone, to the bit; on XLA, which chooses by the shape of a product in which order it sums, to 1e-5.
+//! With `MOEBIUS_TEST_DEEP=1` there are 10,000 schedules on `flex`, and more than usual on the other devices.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,12 +21,16 @@ use moebius_tests::target::Target;
 const FIRST: u64 = 80;
 
 /// Random schedules on a device: fewer where one takes seconds, on `cpu` because of what its launches cost and on XLA because each shape
-/// of a step is a program to compile.
-fn schedules(device: &str) -> u64 {
-    match device {
-        "cpu" => 10,
-        "xla:cpu" => 3,
-        _ => 50,
+/// of a step is a program to compile. The scheduler is the same everywhere, so the deep tier's many are where a schedule takes milliseconds.
+fn schedules(device: &str, deep: bool) -> u64 {
+    match (device, deep) {
+        ("cpu", false) => 10,
+        ("xla:cpu", false) => 3,
+        (_, false) => 50,
+        ("flex", true) => 10_000,
+        ("cpu", true) => 50,
+        ("xla:cpu", true) => 10,
+        (_, true) => 200,
     }
 }
 
@@ -164,6 +169,7 @@ fn assert_same(got: &[Draw], want: &[Draw], what: &str) {
 
 #[test]
 fn no_schedule_changes_a_bit() {
+    let deep = std::env::var("MOEBIUS_TEST_DEEP").is_ok_and(|value| value == "1");
     for target in Target::all() {
         let _alone = target.alone();
         let (name, device) = (target.name, target.burn());
@@ -174,8 +180,8 @@ fn no_schedule_changes_a_bit() {
             (request, draws)
         });
         let want: Vec<_> = want.collect();
-        let runs =
-            (FIRST..FIRST + schedules(name)).map(|seed| schedule(seed, &model, &want, target));
+        let seeds = FIRST..FIRST + schedules(name, deep);
+        let runs = seeds.map(|seed| schedule(seed, &model, &want, target));
         let met: Vec<Met> = runs.collect();
         let found = met.iter().filter(|met| met.found).count();
         let preempted = met.iter().filter(|met| met.preempted).count();

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::args::ChatArgs;
 use crate::error::CliError;
-use crate::published::{self, Answer, Ready};
+use crate::published::{self, Answer, Ready, Stream};
 use crate::screen::{DIM, Outcome, Screen};
 use commands::Line;
 use conversation::Conversation;
@@ -24,13 +24,19 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     let files = ModelFiles::open(&args.model)?;
     let tokenizer = published::tokenizer(&files, &args.model)?;
     let template = published::template(&files, &args.model, &tokenizer)?;
+    // Made anew for each answer; texts that can't be are refused here.
+    Stream::new(&tokenizer, &args.stop)?;
+    let counts = published::counted(args.experts, &files)?.is_some();
     let Ready {
         name,
         device,
         model,
         ..
     } = published::ready(&files, &args.place, screen)?;
-    let engine = Engine::new(model, published::room(args.context), &device)?;
+    let mut engine = Engine::new(model, published::room(args.context), &device)?;
+    if counts {
+        engine.count_experts();
+    }
     interrupt::listen()?;
     screen.line(&screen.paint(
         DIM,
@@ -45,6 +51,7 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
         tokenizer: &tokenizer,
         template: &template,
         sampling,
+        stops: &args.stop,
         context: args.context,
         most_new: args.max_tokens,
         system: args.system.clone(),
@@ -73,6 +80,11 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
                 screen.note(&format!("{command} is no command; /help lists them"));
             }
         }
+    }
+    if counts {
+        let experts = conversation.engine.expert_load()?;
+        published::show_experts(&experts, screen)?;
+        screen.object(&json!({ "experts": experts }))?;
     }
     Ok(Outcome::Good)
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use moebius_device::Device;
 use moebius_engine::{Engine, Generation};
+use moebius_model::LayerTokens;
 use moebius_model::load::ModelFiles;
 use serde_json::json;
 
@@ -20,6 +21,8 @@ pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, C
     let files = ModelFiles::open(&args.prompt.model)?;
     let tokenizer = published::tokenizer(&files, &args.prompt.model)?;
     let ids = published::prompt(&args.prompt, &files, &tokenizer)?;
+    let stream = Stream::new(&tokenizer, &args.stop)?;
+    let counts = published::counted(args.experts, &files)?.is_some();
     let Ready {
         name,
         device,
@@ -31,11 +34,13 @@ pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, C
         published::room(ids.len().saturating_add(args.max_tokens)),
         &device,
     )?;
+    if counts {
+        engine.count_experts();
+    }
     let prompt_tokens = ids.len();
     let generation = Generation::new(ids, args.max_tokens)
         .with_sampling(sampling)
         .with_ends(tokenizer.eos_ids().iter().copied());
-    let stream = Stream::new(&tokenizer, &args.stop)?;
     let answer = stream.follow(&mut engine, generation, &|| false, screen)?;
     let place = Place {
         name,
@@ -43,6 +48,7 @@ pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, C
         load_s,
         cache_bytes: engine.cache_bytes(),
         prompt_tokens,
+        experts: counts.then(|| engine.expert_load()).transpose()?,
     };
     place.result(args, &answer, screen)?;
     Ok(Outcome::Good)
@@ -55,6 +61,8 @@ struct Place<'a> {
     load_s: f64,
     cache_bytes: usize,
     prompt_tokens: usize,
+    /// Where it was asked for.
+    experts: Option<Vec<LayerTokens>>,
 }
 
 impl Place<'_> {
@@ -81,7 +89,7 @@ impl Place<'_> {
             answer.finish,
         );
         screen.line(&format!("\n{}", screen.paint(DIM, &said)))?;
-        screen.object(&json!({
+        let mut object = json!({
             "device": self.name,
             "model": path(&args.prompt.model),
             "family": self.files.family(),
@@ -94,7 +102,12 @@ impl Place<'_> {
             "prefill_tokens_per_s": prefill,
             "decode_tokens_per_s": decode,
             "cache_bytes": self.cache_bytes,
-        }))
+        });
+        if let Some(experts) = &self.experts {
+            published::show_experts(experts, screen)?;
+            object["experts"] = json!(experts);
+        }
+        screen.object(&object)
     }
 }
 

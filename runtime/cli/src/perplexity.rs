@@ -18,6 +18,7 @@ pub(crate) fn run(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome,
     let stride = args.stride.unwrap_or(args.context / 2);
     let windows = Windows::new(args.context, stride)?;
     let (files, ids) = read(args)?;
+    let mut experts = published::counted(args.experts, &files)?;
     let Ready {
         name,
         device,
@@ -26,9 +27,14 @@ pub(crate) fn run(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome,
     } = published::ready(&files, &args.place, screen)?;
     let bar = progress::steps(screen, "tokens", ids.len().saturating_sub(1));
     let begun = Instant::now();
-    let found = Perplexity::of(&model, &ids, windows, &device, &mut |judged| {
-        bar.set_position(judged as u64);
-    });
+    let mut judged = |tokens: usize| bar.set_position(tokens as u64);
+    let (model, ids) = (&model, ids.as_slice());
+    let found = match &mut experts {
+        None => Perplexity::of(model, ids, windows, &device, &mut judged),
+        Some(experts) => {
+            Perplexity::with_experts(model, ids, windows, &device, experts, &mut judged)
+        }
+    };
     bar.finish_and_clear();
     let (found, took) = (found?, begun.elapsed().as_secs_f64());
     let speed = found.tokens as f64 / took;
@@ -41,7 +47,7 @@ pub(crate) fn run(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome,
         files.family(),
         args.place.dtype.name(),
     ))?;
-    screen.object(&json!({
+    let mut object = json!({
         "device": name,
         "model": args.model.display().to_string(),
         "text": args.text.display().to_string(),
@@ -53,7 +59,13 @@ pub(crate) fn run(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome,
         "context": args.context,
         "stride": stride,
         "tokens_per_s": speed,
-    }))?;
+    });
+    if let Some(experts) = experts {
+        let experts = experts.read()?;
+        published::show_experts(&experts, screen)?;
+        object["experts"] = json!(experts);
+    }
+    screen.object(&object)?;
     Ok(Outcome::Good)
 }
 

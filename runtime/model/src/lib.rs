@@ -31,6 +31,7 @@ mod clip;
 mod config;
 pub mod decoder;
 mod error;
+mod expert_load;
 pub mod families;
 mod fault;
 pub mod load;
@@ -54,6 +55,7 @@ pub use classifier::{
 };
 pub use config::{DecoderConfig, Precision, TrainConfig, VOCABULARY};
 pub use error::{CheckpointError, Error};
+pub use expert_load::{ExpertLoad, LayerTokens};
 pub use fault::{InFile, Unfit};
 pub use misfits::Misfits;
 pub use perplexity::{Perplexity, Windows};

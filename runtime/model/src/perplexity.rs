@@ -5,6 +5,7 @@ use burn::tensor::{Device, FloatDType, Int, Tensor};
 
 use crate::decoder::Model;
 use crate::error::Error;
+use crate::expert_load::ExpertLoad;
 
 /// How a text is cut: each window sees its own tokens only, and of those that two windows share the first one judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,32 @@ impl Perplexity {
         device: &Device,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Self, Error> {
+        Self::counting(model, ids, windows, device, (progress, None))
+    }
+
+    /// As [`Perplexity::of`], and adds to `experts` where the tokens went: those of all windows, so that a token in two of them counts in
+    /// both.
+    ///
+    /// # Errors
+    /// As [`Perplexity::of`].
+    pub fn with_experts(
+        model: &Model,
+        ids: &[u32],
+        windows: Windows,
+        device: &Device,
+        experts: &mut ExpertLoad,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Self, Error> {
+        Self::counting(model, ids, windows, device, (progress, Some(experts)))
+    }
+
+    fn counting(
+        model: &Model,
+        ids: &[u32],
+        windows: Windows,
+        device: &Device,
+        (progress, mut experts): (&mut dyn FnMut(usize), Option<&mut ExpertLoad>),
+    ) -> Result<Self, Error> {
         Error::check(ids.len() >= 2, "tokens of the text", "2 or more", ids.len())?;
         let tokens = model.tokens(ids, device)?;
         let mut sum = Self {
@@ -75,7 +102,7 @@ impl Perplexity {
         };
         for [first, end, judged] in windows.over(ids.len()) {
             let window = tokens.clone().slice([0..1, first..end]);
-            sum.nats += nats(model, window, judged)?;
+            sum.nats += nats(model, window, judged, experts.as_deref_mut())?;
             sum.tokens += judged;
             progress(sum.tokens);
         }
@@ -92,10 +119,18 @@ impl Perplexity {
 }
 
 /// The nats of the last `judged` of `tokens` \[1, S\].
-fn nats(model: &Model, tokens: Tensor<2, Int>, judged: usize) -> Result<f64, Error> {
+fn nats(
+    model: &Model,
+    tokens: Tensor<2, Int>,
+    judged: usize,
+    experts: Option<&mut ExpertLoad>,
+) -> Result<f64, Error> {
     let [_, count] = tokens.dims();
     let seen = count - 1;
     let logits = model.forward(tokens.clone().slice([0..1, 0..seen]))?;
+    if let Some(experts) = experts {
+        experts.add(&logits.routing)?;
+    }
     let logits = logits.logits;
     let [_, _, words] = logits.dims();
     let rows = logits.reshape([seen, words]);

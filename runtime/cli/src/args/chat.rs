@@ -32,6 +32,14 @@ pub(crate) struct ChatArgs {
 
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+
+    /// End each answer before this text; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) stop: Vec<String>,
+
+    /// Show, when the conversation is over, how many tokens each expert of each layer got.
+    #[arg(long)]
+    pub(crate) experts: bool,
 }
 
 const EXAMPLES: &str = "\

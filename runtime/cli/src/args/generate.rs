@@ -60,6 +60,10 @@ pub(crate) struct GenerateArgs {
     /// End before this text; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
+
+    /// Show how many tokens each expert of each layer got.
+    #[arg(long)]
+    pub(crate) experts: bool,
 }
 
 /// Where a model runs, and in what.

@@ -33,6 +33,10 @@ pub(crate) struct PerplexityArgs {
     /// Take so many of the first tokens [default: all].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) tokens: Option<usize>,
+
+    /// Show how many tokens each expert of each layer got, in all windows.
+    #[arg(long)]
+    pub(crate) experts: bool,
 }
 
 const EXAMPLES: &str = "\

@@ -15,6 +15,8 @@ pub(super) struct Conversation<'a> {
     pub(super) tokenizer: &'a Tokenizer,
     pub(super) template: &'a ChatTemplate,
     pub(super) sampling: Sampling,
+    /// Texts that end an answer.
+    pub(super) stops: &'a [String],
     /// Tokens of the conversation at most.
     pub(super) context: usize,
     /// Tokens of an answer at most.
@@ -67,7 +69,7 @@ impl Conversation<'_> {
         let generation = Generation::new(ids, self.most_new.min(left))
             .with_sampling(self.sampling.clone())
             .with_ends(self.tokenizer.eos_ids().iter().copied());
-        let stream = Stream::new(self.tokenizer, &[])?;
+        let stream = Stream::new(self.tokenizer, self.stops)?;
         let answering = Answering::begin();
         let answer = stream.follow(&mut self.engine, generation, &interrupt::came, screen);
         drop(answering);

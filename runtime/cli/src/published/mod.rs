@@ -1,5 +1,6 @@
 //! What is read of a published model: its weights, its tokenizer, its chat template; and the text that it answers.
 
+mod experts;
 mod prompt;
 mod stream;
 mod words;
@@ -21,6 +22,7 @@ use crate::progress;
 use crate::resolve::resolve_for;
 use crate::screen::Screen;
 
+pub(crate) use experts::{counted, show_experts};
 pub(crate) use prompt::prompt;
 pub(crate) use stream::{Answer, Stream};
 pub(crate) use words::{template, tokenizer};

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::attention::{CacheFormat, Pages, Span};
-use moebius_model::decoder::{Cache, Model};
+use moebius_model::decoder::{Cache, Logits, Model};
+use moebius_model::{ExpertLoad, LayerTokens};
 
 use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Step, Work};
 use crate::{Counts, Draw, History, SampleError, Sampling, Usage};
@@ -96,6 +97,8 @@ pub struct Engine {
     scheduler: Scheduler,
     active: HashMap<RequestId, Active>,
     next: u64,
+    /// Where it is counted.
+    experts: Option<ExpertLoad>,
 }
 
 /// What chooses the tokens of a request.
@@ -124,6 +127,7 @@ impl Engine {
             scheduler,
             active: HashMap::new(),
             next: 0,
+            experts: None,
             model,
         })
     }
@@ -183,6 +187,23 @@ impl Engine {
     /// What was looked up in the prefix cache and found, and how often a request gave up its pages.
     pub fn counts(&self) -> Counts {
         self.scheduler.counts()
+    }
+
+    /// Counts from now on, on the device, how many of the tokens that are computed each expert gets. Says whether the model has experts.
+    ///
+    /// Tokens that the prefix cache has are not computed, those of a request that was preempted are computed again.
+    pub fn count_experts(&mut self) -> bool {
+        self.experts = ExpertLoad::of(self.model.spec());
+        self.experts.is_some()
+    }
+
+    /// What the experts got since [`count_experts`](Self::count_experts), by layers; empty where nothing is counted. Waits for the device.
+    ///
+    /// # Errors
+    /// [`EngineError::Model`] if the device failed.
+    pub fn expert_load(&self) -> Result<Vec<LayerTokens>, EngineError> {
+        let read = self.experts.as_ref().map(ExpertLoad::read);
+        Ok(read.transpose()?.unwrap_or_default())
     }
 
     /// Computes one step: the next token of every request that runs, or a piece of its prompt. Says what came of it, in the order of the
@@ -275,7 +296,10 @@ impl Engine {
             end: work.positions.end,
         });
         let spans: Vec<Span<'_>> = spans.collect();
-        let logits = self.model.last_of(tokens, &spans, &mut self.cache)?.logits;
+        let Logits { logits, routing } = self.model.last_of(tokens, &spans, &mut self.cache)?;
+        if let Some(experts) = &mut self.experts {
+            experts.add(&routing)?;
+        }
         if works.iter().all(|work| work.samples.is_none()) {
             return Ok(vec![Vec::new(); works.len()]);
         }

@@ -1,0 +1,72 @@
+//! Decoders of every family of published models, tiny and random, on every device: their logits are those that transformers computes
+//! (`tests/cases/make_cases.py`, `tests/cases/make_decoders.py`).
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use moebius_cases::{CaseFile, Verdict, judge};
+use moebius_model::families::FAMILIES;
+use moebius_model::load::ModelFiles;
+use moebius_tests::target::Target;
+
+/// Relative L2 that logits may be apart, in f32.
+const APART: f64 = 1e-4;
+
+/// The folders of `tests/cases` that hold a decoder.
+fn folders() -> Vec<PathBuf> {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let entries = std::fs::read_dir(cases).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut folders: Vec<_> = paths
+        .filter(|path| path.join("logits.case.safetensors").is_file())
+        .collect();
+    folders.sort();
+    folders
+}
+
+/// What is wrong with the logits of a folder's model.
+fn failures(folder: &Path, target: &Target) -> Vec<String> {
+    let name = folder.file_name().unwrap().to_string_lossy();
+    let name = format!("{name}[{}]", target.name);
+    let case = CaseFile::read(&folder.join("logits.case.safetensors")).unwrap();
+    let outputs = match pollster::block_on(judge(&case, &target.burn())) {
+        Err(error) => return vec![format!("{name}: {error}")],
+        Ok(outputs) if outputs.is_empty() => return vec![format!("{name}: no output")],
+        Ok(outputs) => outputs,
+    };
+    let mut failures = Vec::new();
+    for output in outputs {
+        let said = format!("{name}: rel_l2 {:.1e}, {:?}", output.rel_l2, output.verdict);
+        println!("{said}");
+        // Written so that NaN fails.
+        let near = output.rel_l2 <= APART;
+        if !near || output.verdict != Verdict::Pass {
+            failures.push(said);
+        }
+    }
+    failures
+}
+
+#[test]
+fn every_family_has_a_case() {
+    let all: BTreeSet<_> = FAMILIES.iter().map(|family| family.name).collect();
+    let folders = folders().into_iter();
+    let with: BTreeSet<_> = folders
+        .map(|folder| ModelFiles::open(&folder).unwrap().family())
+        .collect();
+    assert_eq!(with, all);
+}
+
+#[test]
+fn logits_are_those_of_transformers() {
+    let folders = folders();
+    let mut failed = Vec::new();
+    for target in Target::all() {
+        for folder in &folders {
+            failed.extend(failures(folder, target));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
