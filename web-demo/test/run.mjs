@@ -12,8 +12,8 @@ import { Lab } from './lab.mjs';
 
 const GROUPS = {
   size: ['size'],
-  package: ['types', 'npm', 'cases', 'errors', 'layers', 'attention', 'training', 'lifetime'],
-  page: ['page', 'page-sections', 'page-trouble'],
+  package: ['types', 'npm', 'cases', 'errors', 'layers', 'attention', 'training', 'text', 'lifetime'],
+  page: ['page', 'page-sections', 'page-text', 'page-trouble'],
   deno: ['deno'],
 };
 // Far more than any test takes, several waits with limits of their own among them: a hang should end in a message.
