@@ -124,7 +124,7 @@ impl Text {
         let piece = self.stops.push(&last.unwrap_or_default());
         let mut text = piece.text;
         if piece.stop.is_none() {
-            text.push_str(&self.stops.finish());
+            text.push_str(&self.stops.clone().finish());
         }
         self.said.push_str(&text);
         if !text.is_empty() {

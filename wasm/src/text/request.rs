@@ -127,9 +127,8 @@ fn biases(options: &mut Options) -> Result<BTreeMap<u32, f32>, Failure> {
         let bias = Reflect::get(object, &key).ok()?.as_f64()?;
         Some((id, bias as f32))
     };
-    let pairs = Object::keys(object)
-        .iter()
-        .map(|key| pair(key).ok_or_else(wrong));
+    let keys = Object::keys(object);
+    let pairs = keys.iter().map(|key| pair(key).ok_or_else(wrong));
     pairs.collect()
 }
 
