@@ -45,8 +45,9 @@ function describeModel() {
     control('model').textContent = own ? own.name : 'The page’s own model, loaded at the first text.';
     return;
   }
-  const experts = report.experts.length
-    ? `${report.experts.length} of ${report.layers} layers with ${report.experts[0].experts} experts, top-${report.experts[0].topK}`
+  const [first] = report.experts;
+  const experts = first
+    ? `${report.experts.length} of ${report.layers} layers with ${first.experts} experts, top-${first.topK}`
     : `${report.layers} layers without experts`;
   const precision = { stored: 'weights as they are stored', f32: 'f32', fp8: 'FP8' }[report.precision];
   control('model').textContent =
@@ -178,7 +179,8 @@ function failed(error) {
   running = null;
   if (isLoss(error)) return; // the page tells, and calls `stop`
   if (isCancelled(error)) {
-    setState(loaded ? 'ready' : 'idle', loaded ? `Stopped after ${ids.length} tokens.` : 'Stopped while it was loaded.');
+    if (loaded) setState('ready', `Stopped after ${ids.length} tokens.`);
+    else setState('idle', 'Stopped while it was loaded.');
     return;
   }
   setState('failed', `It could not go on: ${error.message}`);
@@ -209,7 +211,7 @@ function use(model) {
   messages = [];
   clear();
   describeModel();
-  setState('idle', model ? `${model.name} is loaded at the first text.` : 'The page’s own model is loaded at the first text.');
+  setState('idle', `${model ? model.name : 'The page’s own model'} is loaded at the first text.`);
 }
 
 function clear() {

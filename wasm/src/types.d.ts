@@ -303,19 +303,22 @@ export interface BenchReport {
 }
 
 /**
- * The files of a published model by name: `config.json`, `tokenizer.json` and one or more `.safetensors`, and what lies beside them
- * (`generation_config.json`, `tokenizer_config.json`, `chat_template.jinja`); or one `.gguf` file alone. Weights in a `Blob` or `File`
- * are read where they are, which only workers can.
+ * The files of a published model by name: `config.json`, `tokenizer.json` and one or more `.safetensors`, and what
+ * lies beside them (`generation_config.json`, `tokenizer_config.json`, `chat_template.jinja`); or one `.gguf` file
+ * alone. Weights in a `Blob` or `File` are read where they are, which only workers can.
  */
 export type TextModelFiles = Record<string, Uint8Array | Blob>;
 
 export interface TextModelOptions extends RunOptions {
   /**
-   * 'stored', the default: FP8 codes stay codes, all other weights become f32. 'f32': codes are decoded. 'fp8': weights of layers that
-   * have no codes are rounded to E4M3, with a scale for each 128 × 128. Sums are f32 in each.
+   * 'stored', the default: FP8 codes stay codes, all other weights become f32. 'f32': codes are decoded. 'fp8':
+   * weights of layers that have no codes are rounded to E4M3, with a scale for each 128 × 128. Sums are f32 in each.
    */
   precision?: 'stored' | 'f32' | 'fp8';
-  /** Tokens of a prompt and its answer together, for which memory is kept; 1024 by default, or all that the model was made for. */
+  /**
+   * Tokens of a prompt and its answer together, for which memory is kept; 1024 by default, or all that the model was
+   * made for.
+   */
   context?: number;
   /** Bytes read so far, and of all weights; after each tensor. */
   onProgress?: (read: number, of: number) => void;
@@ -388,8 +391,8 @@ export interface TextToken {
   /** What can be said now: empty where a character or a stop string may still become complete. */
   text: string;
   /**
-   * The experts that computed the logits of which this token was chosen, where they were asked for: `topK` of each layer that has some,
-   * layer by layer, the best first.
+   * The experts that computed the logits of which this token was chosen, where they were asked for: `topK` of each
+   * layer that has some, layer by layer, the best first.
    */
   experts: Uint32Array | null;
 }

@@ -39,8 +39,8 @@ export class Lab {
   #shared;
 
   /**
-   * @param {{ native?: string, model?: string }} paths the `moebius` command, for comparisons with a run outside of a browser, and a
-   *   published model in a GGUF file
+   * @param {{ native?: string, model?: string }} paths the `moebius` command, for comparisons with a run outside of a
+   *   browser, and a published model in a GGUF file
    */
   constructor({ native, model }) {
     this.native = native;

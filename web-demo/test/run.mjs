@@ -2,9 +2,10 @@
 //
 //   node web-demo/test/run.mjs [size|package|page|deno|real]... [--only TEXT] [--native PATH] [--model FILE.gguf]
 //
-// Without a group: all but `real`, which talks to the published model that --model names. --only runs the tests whose names contain TEXT; --native names the moebius command, which some
-// compare with. With MOEBIUS_TEST_DEEP=1 the tests that take long, which are left out otherwise. The environment's
-// CHROMIUM names another browser. The site has to be there: scripts/demo --build-only
+// Without a group: all but `real`, which talks to the published model that --model names. --only runs the tests whose
+// names contain TEXT; --native names the moebius command, which some compare with. With MOEBIUS_TEST_DEEP=1 the tests
+// that take long, which are left out otherwise. The environment's CHROMIUM names another browser. The site has to be
+// there: scripts/demo --build-only
 import assert from 'node:assert/strict';
 import { parseArgs } from 'node:util';
 

@@ -1,4 +1,4 @@
-// A published model of some size, streamed from a Blob to the device: what it answers is what the native command answers.
+// A published model of some size, streamed from a Blob to the device: it answers what the native command answers.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -37,8 +37,10 @@ async function aPublishedModelAnswers(lab) {
   const asked = { url: '../real/model.gguf', question: QUESTION, maxTokens: TOKENS };
   const { text, ids, report, loaded, module, size, ...times } = await worker.evaluate(answer, asked);
   const name = path.basename(lab.model);
-  lab.note(`${name}: ${report.family}, ${size} bytes loaded in ${(loaded / 1000).toFixed(1)} s, ${report.weightBytes} on the device`);
-  lab.note(`the module grew by ${module} bytes; ${times.promptTokens} tokens of a prompt, the first after ${times.firstTokenMs.toFixed(0)} ms`);
+  const seconds = (loaded / 1000).toFixed(1);
+  lab.note(`${name}: ${report.family}, ${size} bytes in ${seconds} s, ${report.weightBytes} on the device`);
+  lab.note(`the module grew by ${module} bytes`);
+  lab.note(`after ${times.promptTokens} tokens of a prompt the first in ${times.firstTokenMs.toFixed(0)} ms`);
   lab.note(`${times.tokensPerSecond.toFixed(2)} tokens/s: ${text}`);
   // At most the largest tensor, as it is decoded and as it is handed to the device; never all of it.
   assert.ok(module < report.weightBytes * 0.6, `the module grew by ${module} of ${report.weightBytes} bytes`);

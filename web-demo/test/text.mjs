@@ -1,4 +1,4 @@
-// Published models in the package: the tokens of transformers and of the native command, read from Blobs piece by piece.
+// Published models in the package: the tokens of transformers and of the native command, read from Blobs in pieces.
 import assert from 'node:assert/strict';
 
 import { generateNatively, gguf, likeliest, olmoe, serve } from './models.mjs';
@@ -86,7 +86,10 @@ async function textsAreThoseOfTheNativeCommand(lab) {
   const worker = await lab.benchInWorker();
   const asked = [
     { prompt: PROMPT, maxTokens: 24 },
-    { prompt: PROMPT, maxTokens: 24, temperature: 0.9, topK: 20, topP: 0.9, minP: 0.01, repetitionPenalty: 1.2, seed: 7 },
+    {
+      ...{ prompt: PROMPT, maxTokens: 24, seed: 7 },
+      ...{ temperature: 0.9, topK: 20, topP: 0.9, minP: 0.01, repetitionPenalty: 1.2 },
+    },
   ];
   const prompt = ['--prompt', PROMPT, '--max-tokens', '24'];
   const drawn = ['--temperature', '0.9', '--top-k', '20', '--top-p', '0.9', '--min-p', '0.01'];
@@ -127,7 +130,11 @@ async function aGgufFileWritesAndChats(lab) {
   serve(lab, 'gguf', files);
   const worker = await lab.benchInWorker();
   const text = 't0t1t0t2t1';
-  const messages = [{ role: 'user', content: 't0t1t0' }, { role: 'assistant', content: 't2' }, { role: 'user', content: 't1' }];
+  const messages = [
+    { role: 'user', content: 't0t1t0' },
+    { role: 'assistant', content: 't2' },
+    { role: 'user', content: 't1' },
+  ];
   const asked = [
     { prompt: text, maxTokens: 9 },
     { messages, maxTokens: 9 },
@@ -315,7 +322,9 @@ async function whatDoesNotFitIsRefused(lab) {
   const { answers } = await page.evaluate(run, { folder: 'tiny', asked });
   answers.forEach(({ ok, code, message }, at) => {
     const about = `${JSON.stringify(asked[at])}: ${message}`;
-    assert.deepEqual([ok, code], [false, 'messages' in asked[at] && !('prompt' in asked[at]) ? 'bad-file' : 'shape'], about);
+    // A conversation needs a template, which the files of this model lack.
+    const template = 'messages' in asked[at] && !('prompt' in asked[at]);
+    assert.deepEqual([ok, code], [false, template ? 'bad-file' : 'shape'], about);
   });
 }
 
